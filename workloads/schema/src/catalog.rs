@@ -1,0 +1,346 @@
+//! What can be trained: the typed form of `workloads/catalog/*.toml`.
+//!
+//! One file holds one model family. The programs embed the files of the repository; `--catalog`
+//! adds a file of the user's own. A definition that cannot be believed is refused with its file
+//! and line before anything starts.
+
+use std::{collections::BTreeMap, ops::Range, path::Path};
+
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use crate::plan::{Axis, Plan};
+
+/// The files that travel inside the programs, by name.
+const EMBEDDED: &[(&str, &str)] = &[
+    ("dcgan.toml", include_str!("../../catalog/dcgan.toml")),
+    ("gpt2.toml", include_str!("../../catalog/gpt2.toml")),
+    ("lstm.toml", include_str!("../../catalog/lstm.toml")),
+    ("neumf.toml", include_str!("../../catalog/neumf.toml")),
+    ("resnet.toml", include_str!("../../catalog/resnet.toml")),
+    ("synthetic.toml", include_str!("../../catalog/synthetic.toml")),
+];
+
+/// All workloads known to a program, by name.
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    workloads: BTreeMap<String, Workload>,
+}
+
+/// One entry of the catalog.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    pub name: String,
+    /// One line for `profile list`.
+    pub about: String,
+    /// The paper or repository the architecture is taken from.
+    pub source: String,
+    /// Global batch where a job names none.
+    pub global_batch: u32,
+    /// Plan where a job names none.
+    #[serde(default)]
+    pub plan: Plan,
+    /// Axes in which plans of this workload may differ from `dp1`.
+    pub axes: Vec<Axis>,
+    /// Trainable parameters as published; `profile verify` holds the built model to it.
+    pub parameters: Option<u64>,
+    /// Floating-point operations of one training step per sample: three times the forward
+    /// multiply-adds of matrix products and convolutions, times two. Recomputation is not counted.
+    pub flops_per_sample: Option<u64>,
+    /// What `profile verify` runs.
+    pub verify: Verify,
+    pub optimizer: Optimizer,
+    pub model: Model,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Verify {
+    pub global_batch: u32,
+    pub steps: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Optimizer {
+    /// Stochastic gradient descent with momentum and L2 penalty, as in PyTorch's `SGD`.
+    Sgd { learning_rate: f64, momentum: f64, weight_decay: f64 },
+    /// Kingma and Ba, ICLR 2015; the penalty is added to the gradient.
+    Adam { learning_rate: f64, beta1: f64, beta2: f64, epsilon: f64, weight_decay: f64 },
+    /// Loshchilov and Hutter, ICLR 2019; the penalty is decoupled.
+    Adamw { learning_rate: f64, beta1: f64, beta2: f64, epsilon: f64, weight_decay: f64 },
+}
+
+/// The architecture, with everything a worker needs to build it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Model {
+    /// He et al., CVPR 2016.
+    Resnet { block: ResnetBlock, layers: [u32; 4], stem: ResnetStem, classes: u32, image: u32 },
+    /// Radford et al., 2019: pre-norm decoder, learned positions, tied embedding.
+    Gpt2 { vocabulary: u32, context: u32, layers: u32, width: u32, heads: u32 },
+    /// Zaremba et al., 2014: stacked LSTM with an untied output layer.
+    LstmLm { vocabulary: u32, context: u32, layers: u32, width: u32, dropout: f64 },
+    /// Radford et al., ICLR 2016; a step is one update of each network.
+    Dcgan { latent: u32, generator_width: u32, discriminator_width: u32, channels: u32, image: u32 },
+    /// He et al., WWW 2017: generalised matrix factorisation beside an MLP.
+    Neumf { users: u32, items: u32, factors: u32, mlp: Vec<u32> },
+    /// No training at all: a process that keeps the protocol, for tests of the harness.
+    Synthetic(Synthetic),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ResnetBlock {
+    Basic,
+    Bottleneck,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ResnetStem {
+    /// 7x7 stride 2 and max-pool.
+    Imagenet,
+    /// 3x3 stride 1.
+    Cifar,
+}
+
+/// A worker without libtorch: how long a step is, what it does meanwhile, how it fails.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Synthetic {
+    pub step_us: u64,
+    /// What part of a step burns CPU time, in percent; the rest sleeps.
+    pub busy_percent: u8,
+    /// Standard deviation of the log of the step time, in percent, from the seed of the launch.
+    #[serde(default)]
+    pub noise_percent: f64,
+    /// Steps at the start that take longer.
+    #[serde(default)]
+    pub warmup_steps: u64,
+    /// Memory it touches and keeps.
+    #[serde(default)]
+    pub memory_bytes: u64,
+    pub fault: Option<Fault>,
+}
+
+/// Ways in which a synthetic worker breaks the protocol, or breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Fault {
+    CrashBeforeHello,
+    WrongProtocol,
+    /// Builds for ever.
+    NeverReady,
+    Hang {
+        after_steps: u64,
+    },
+    OutOfMemory {
+        after_steps: u64,
+    },
+    GarbageLine {
+        after_steps: u64,
+    },
+    LostLine {
+        after_steps: u64,
+    },
+    ExitWithoutFinished {
+        after_steps: u64,
+    },
+    /// One rank is killed by a signal.
+    RankDies {
+        rank: u32,
+        after_steps: u64,
+    },
+    /// Leaves a child behind that ignores SIGTERM and holds no pipe of ours.
+    LeaveChild {
+        after_steps: u64,
+    },
+}
+
+impl Model {
+    /// The program that can train it, found beside our own.
+    pub fn worker(&self) -> &'static str {
+        match self {
+            Model::Synthetic(_) => "synthetic",
+            _ => "torch-worker",
+        }
+    }
+
+    /// What one sample is, for people: an image, a sequence, a rating.
+    pub fn sample(&self) -> &'static str {
+        match self {
+            Model::Resnet { .. } | Model::Dcgan { .. } => "image",
+            Model::Gpt2 { .. } | Model::LstmLm { .. } => "sequence",
+            Model::Neumf { .. } => "rating",
+            Model::Synthetic(_) => "sample",
+        }
+    }
+}
+
+impl Workload {
+    /// Why a plan cannot be a plan of this workload at this batch, on any machine.
+    pub fn refuses(&self, plan: &Plan, global_batch: u32) -> Option<String> {
+        if let Some(axis) = plan.axes().into_iter().find(|axis| !self.axes.contains(axis)) {
+            return Some(format!("{} has no plans with {axis}", self.name));
+        }
+        if !global_batch.is_multiple_of(plan.batch_divisor()) {
+            return Some(format!("a batch of {global_batch} cannot be cut into {}", plan.batch_divisor()));
+        }
+        None
+    }
+}
+
+/// A definition that cannot be believed. Lines count from 1.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}: line {line}: {message}")]
+pub struct CatalogError {
+    pub file: String,
+    pub line: usize,
+    pub message: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CatalogFile {
+    workload: Vec<Spanned<Workload>>,
+}
+
+impl Catalog {
+    /// The catalog that travels inside the program.
+    pub fn embedded() -> Catalog {
+        let mut catalog = Catalog::default();
+        for (file, text) in EMBEDDED {
+            catalog.add(file, text).expect("a test reads every embedded file");
+        }
+        catalog
+    }
+
+    /// Adds the definitions of one file. Nothing is added where one of them is wrong.
+    pub fn add(&mut self, file: &str, text: &str) -> Result<(), CatalogError> {
+        let error = |span: Option<Range<usize>>, message: String| CatalogError {
+            file: file.into(),
+            line: span.map_or(1, |s| text[..s.start.min(text.len())].matches('\n').count() + 1),
+            message,
+        };
+        let parsed: CatalogFile =
+            toml::from_str(text).map_err(|e| error(e.span(), e.message().to_string()))?;
+        let mut added = BTreeMap::new();
+        for spanned in parsed.workload {
+            let span = spanned.span();
+            let workload = spanned.into_inner();
+            if let Some(problem) = problem(&workload) {
+                return Err(error(Some(span), problem));
+            }
+            let name = workload.name.clone();
+            if self.workloads.contains_key(&name) || added.insert(name.clone(), workload).is_some() {
+                return Err(error(Some(span), format!("workload '{name}' is defined twice; rename one")));
+            }
+        }
+        self.workloads.append(&mut added);
+        Ok(())
+    }
+
+    /// Adds a file of the user's own.
+    pub fn add_file(&mut self, path: &Path) -> Result<(), CatalogError> {
+        let file = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|e| CatalogError {
+            file: file.clone(),
+            line: 1,
+            message: format!("cannot be read: {e}"),
+        })?;
+        self.add(&file, &text)
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Workload> {
+        self.workloads.get(name)
+    }
+
+    /// In the order of names.
+    pub fn iter(&self) -> impl Iterator<Item = &Workload> {
+        self.workloads.values()
+    }
+}
+
+/// What is wrong with a definition beyond its syntax.
+fn problem(w: &Workload) -> Option<String> {
+    let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if w.name.is_empty() || !w.name.chars().all(legal) {
+        return Some(format!("workload name '{}': use a-z, 0-9 and '-'", w.name));
+    }
+    if w.global_batch == 0 || w.verify.global_batch == 0 || w.verify.steps == 0 {
+        return Some(format!("workload '{}': batches and steps start at 1", w.name));
+    }
+    w.refuses(&w.plan, w.global_batch)
+        .map(|reason| format!("workload '{}': its plan '{}' is impossible: {reason}", w.name, w.plan))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+[[workload]]
+name = "a"
+about = "x"
+source = "x"
+global_batch = 8
+axes = ["ga"]
+verify = { global_batch = 2, steps = 3 }
+optimizer.sgd = { learning_rate = 0.1, momentum = 0.9, weight_decay = 0.0 }
+model.synthetic = { step_us = 10, busy_percent = 0 }
+"#;
+
+    #[test]
+    fn every_embedded_file_is_good_and_round_trips() {
+        let catalog = Catalog::embedded();
+        assert!(catalog.iter().count() > 0);
+        for workload in catalog.iter() {
+            let json = serde_json::to_string(workload).unwrap();
+            assert_eq!(&serde_json::from_str::<Workload>(&json).unwrap(), workload);
+        }
+    }
+
+    #[test]
+    fn every_file_of_the_folder_is_embedded() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../catalog");
+        let mut files: Vec<_> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        files.sort();
+        assert_eq!(files, EMBEDDED.iter().map(|(file, _)| *file).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_cannot_be_believed_is_refused_with_file_and_line() {
+        let twice = format!("{GOOD}{GOOD}");
+        let cases: [(&str, String, usize, &str); 7] = [
+            ("unknown key", GOOD.replace("about", "abuot"), 4, "unknown field `abuot`"),
+            ("unknown table", format!("{GOOD}\n[other]\n"), 12, "unknown field `other`"),
+            ("duplicate", twice, 12, "workload 'a' is defined twice"),
+            (
+                "impossible plan",
+                GOOD.replace("axes", "plan = \"ga3\"\naxes"),
+                2,
+                "its plan 'ga3' is impossible: a batch of 8 cannot be cut into 3",
+            ),
+            (
+                "axis it has not",
+                GOOD.replace("axes", "plan = \"gc\"\naxes"),
+                2,
+                "its plan 'gc' is impossible: a has no plans with gc",
+            ),
+            ("misspelled plan", GOOD.replace("axes", "plan = \"ga1\"\naxes"), 7, "is spelled 'dp1'"),
+            ("name", GOOD.replace("\"a\"", "\"A@\""), 2, "use a-z, 0-9 and '-'"),
+        ];
+        for (what, text, line, message) in cases {
+            let mut catalog = Catalog::default();
+            let error = catalog.add("mine.toml", &text).unwrap_err();
+            assert!(error.message.contains(message), "{what}: {error}");
+            assert_eq!((error.file.as_str(), error.line), ("mine.toml", line), "{what}: {error}");
+            assert_eq!(catalog.iter().count(), 0, "{what}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The names of devices: one GPU, or a set of cores on a machine without one.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize, de};
+
+/// A device as people type it: `cuda:0`, `cpu:0` (core 0), `cpu:0-1` (a set of two), `cpu:0-1+4`
+/// (a set with a gap), `cpu` (all cores this process may use).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Device {
+    Cuda(u32),
+    /// Core numbers, ascending and distinct.
+    Cpu(Vec<u16>),
+    /// All allowed cores; the harness replaces it by the set itself before anything starts.
+    AllCores,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no device; write cuda:N, cpu:N, cpu:N-M, cpu:N-M+K or cpu")]
+pub struct DeviceError(String);
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Device::Cuda(index) => f.pad(&format!("cuda:{index}")),
+            Device::AllCores => f.pad("cpu"),
+            Device::Cpu(cores) => f.pad(&format!("cpu:{}", ranges(cores))),
+        }
+    }
+}
+
+fn ranges(cores: &[u16]) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for run in cores.chunk_by(|a, b| a + 1 == *b) {
+        parts.push(match run {
+            [only] => only.to_string(),
+            [first, .., last] => format!("{first}-{last}"),
+            [] => unreachable!("chunk_by yields no empty chunk"),
+        });
+    }
+    parts.join("+")
+}
+
+impl FromStr for Device {
+    type Err = DeviceError;
+
+    fn from_str(s: &str) -> Result<Device, DeviceError> {
+        let wrong = || DeviceError(s.into());
+        if s == "cpu" {
+            return Ok(Device::AllCores);
+        }
+        match s.split_once(':') {
+            Some(("cuda", index)) => Ok(Device::Cuda(index.parse().map_err(|_| wrong())?)),
+            Some(("cpu", set)) => {
+                let mut cores = Vec::new();
+                for part in set.split('+') {
+                    let (first, last) = part.split_once('-').unwrap_or((part, part));
+                    let (first, last): (u16, u16) =
+                        (first.parse().map_err(|_| wrong())?, last.parse().map_err(|_| wrong())?);
+                    cores.extend(first..=last);
+                    // Empty ranges and repeated cores are slips of the hand, not sets.
+                    if first > last || !cores.is_sorted_by(|a, b| a < b) {
+                        return Err(wrong());
+                    }
+                }
+                Ok(Device::Cpu(cores))
+            }
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl Serialize for Device {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Device {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Device, D::Error> {
+        String::deserialize(d)?.parse().map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_device_round_trips(cores in prop::collection::btree_set(0u16..300, 1..20), index in 0u32..64) {
+            for device in [Device::Cpu(cores.iter().copied().collect()), Device::Cuda(index), Device::AllCores] {
+                prop_assert_eq!(device.to_string().parse::<Device>().unwrap(), device);
+            }
+        }
+    }
+
+    #[test]
+    fn what_parses() {
+        assert_eq!("cpu:0-1+4".parse::<Device>().unwrap(), Device::Cpu(vec![0, 1, 4]));
+        assert_eq!("cpu:3".parse::<Device>().unwrap(), Device::Cpu(vec![3]));
+        for wrong in ["gpu:0", "cuda", "cuda:x", "cpu:", "cpu:1-0", "cpu:1+1", "cpu:2+0", "", "cpu:0,1"] {
+            let message = wrong.parse::<Device>().unwrap_err().to_string();
+            assert!(message.starts_with(&format!("'{wrong}' is no device")), "{message}");
+        }
+    }
+}

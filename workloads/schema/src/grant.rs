@@ -1,0 +1,143 @@
+//! The grant: how many steps a job may complete, in a small mapped file.
+//!
+//! The number only grows. Ranks that read it at different moments therefore stop at the same
+//! step, so a job can be held between any two steps without a message and without a deadlock.
+//! A waiting rank sleeps in the kernel (futex); reading an open grant costs one load.
+
+use std::{
+    fs::File,
+    io,
+    path::Path,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+    time::Duration,
+};
+
+use memmap2::MmapMut;
+use rustix::{
+    io::Errno,
+    thread::futex::{self, Flags, Timespec},
+};
+
+/// One page: the number in its first eight bytes, in the machine's own byte order.
+const PAGE_BYTES: usize = 4096;
+
+pub struct Grant {
+    page: MmapMut,
+}
+
+impl Grant {
+    /// Makes the page of a new launch with nothing granted.
+    pub fn create(path: &Path) -> io::Result<Grant> {
+        let file = File::options().read(true).write(true).create_new(true).open(path)?;
+        file.set_len(PAGE_BYTES as u64)?;
+        Grant::map(&file)
+    }
+
+    /// Opens the page that the harness made.
+    pub fn open(path: &Path) -> io::Result<Grant> {
+        let file = File::options().read(true).write(true).open(path)?;
+        if file.metadata()?.len() != PAGE_BYTES as u64 {
+            let message = format!("{} is no grant page: it is not {PAGE_BYTES} bytes long", path.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+        Grant::map(&file)
+    }
+
+    #[expect(unsafe_code, reason = "a mapped file is shared memory, which Rust cannot check")]
+    fn map(file: &File) -> io::Result<Grant> {
+        // SAFETY: the file is ours, keeps its length for as long as the launch lives, and is only
+        // ever accessed through the atomics below.
+        let page = unsafe { memmap2::MmapOptions::new().len(PAGE_BYTES).map_mut(file)? };
+        Ok(Grant { page })
+    }
+
+    #[expect(unsafe_code, reason = "the first eight bytes of the page are an atomic number")]
+    fn steps(&self) -> &AtomicU64 {
+        // SAFETY: a page is aligned and long enough, lives as long as `self`, and all processes
+        // access these bytes atomically.
+        unsafe { &*self.page.as_ptr().cast::<AtomicU64>() }
+    }
+
+    /// The half of the number that changes with every grant of less than 2^32 steps: a futex is 32 bits.
+    #[expect(unsafe_code, reason = "a futex word is the low half of the atomic number")]
+    fn word(&self) -> &AtomicU32 {
+        let low_half = if cfg!(target_endian = "little") { 0 } else { 4 };
+        // SAFETY: as for `steps`; the word is only waited on, never written through this reference.
+        unsafe { &*self.page.as_ptr().add(low_half).cast::<AtomicU32>() }
+    }
+
+    /// Steps the job may complete in all.
+    pub fn get(&self) -> u64 {
+        self.steps().load(Ordering::Acquire)
+    }
+
+    /// Raises the grant to `steps` and wakes every rank that waits; a smaller number changes nothing.
+    pub fn extend_to(&self, steps: u64) {
+        if self.steps().fetch_max(steps, Ordering::AcqRel) < steps {
+            // Waking fails only for an address that is not mapped, and this one is.
+            let _ = futex::wake(self.word(), Flags::empty(), i32::MAX as u32);
+        }
+    }
+
+    /// Sleeps until more than `done` steps are granted, or `at_most` has passed. True if granted.
+    pub fn wait_beyond(&self, done: u64, at_most: Duration) -> bool {
+        let seen = self.word().load(Ordering::Acquire);
+        if self.get() > done {
+            return true;
+        }
+        let timeout =
+            Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
+        // Whatever ends the wait (a wake, a signal, the time), the number is what counts.
+        let _: Result<(), Errno> = futex::wait(self.word(), Flags::empty(), seen, Some(&timeout));
+        self.get() > done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_grant_only_grows_and_both_sides_see_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control");
+        let harness = Grant::create(&path).unwrap();
+        let worker = Grant::open(&path).unwrap();
+        assert_eq!(worker.get(), 0);
+        harness.extend_to(7);
+        harness.extend_to(3);
+        assert_eq!(worker.get(), 7);
+        harness.extend_to(u64::MAX);
+        assert_eq!(worker.get(), u64::MAX);
+        assert_eq!(Grant::create(&path).map(|_| ()).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn a_waiting_rank_sleeps_until_it_is_woken() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control");
+        let harness = Grant::create(&path).unwrap();
+        assert!(!harness.wait_beyond(0, Duration::from_millis(5)));
+        let waiting = std::thread::spawn({
+            let worker = Grant::open(&path).unwrap();
+            move || worker.wait_beyond(0, Duration::from_secs(60))
+        });
+        let before = Instant::now();
+        std::thread::sleep(Duration::from_millis(20));
+        harness.extend_to(1);
+        assert!(waiting.join().unwrap());
+        // Woken by the grant, not by the time-out.
+        assert!(before.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_file_that_is_no_page_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control");
+        std::fs::write(&path, b"7").unwrap();
+        let message = Grant::open(&path).map(|_| ()).unwrap_err().to_string();
+        assert!(message.contains("is no grant page"), "{message}");
+    }
+}

@@ -1,0 +1,19 @@
+//! Every format of Tandem that crosses a process or a disk: type, reader, writer and round-trip
+//! test side by side. Nothing outside this crate serialises.
+
+pub mod catalog;
+pub mod device;
+pub mod events;
+pub mod grant;
+pub mod job;
+pub mod manifest;
+pub mod plan;
+pub mod rows;
+pub mod run_dir;
+pub mod spec;
+pub mod trace_events;
+pub mod units;
+pub mod wire;
+
+/// The version of what a run directory holds. A reader accepts this one and older ones.
+pub const FORMAT: u32 = 1;

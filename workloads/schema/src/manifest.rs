@@ -1,0 +1,124 @@
+//! `manifest.toml`, written before anything starts, and `end.toml`, written last.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{device::Device, plan::Plan, rows::Sharing};
+
+/// What a run was asked to do, on what, and with which seed: enough to do it again, and all that
+/// `--resume` needs to do what is missing. Holds no name of a host or a user.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    pub format: u32,
+    /// Start of the run, as `2026-11-20T10:13:40Z`.
+    pub started_utc: String,
+    /// As typed, program name first.
+    pub command: Vec<String>,
+    pub version: String,
+    /// Of the source tree the program was built from, where it was a git checkout.
+    pub git_revision: Option<String>,
+    pub seed: u64,
+    pub settings: Settings,
+    pub machine: Machine,
+    pub devices: Vec<DeviceFacts>,
+    /// What the run measures, in the order it was asked for. [`Manifest::order`] tells in which order a
+    /// block visits them.
+    pub cells: Vec<Cell>,
+}
+
+/// How each cell is measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// Blocks at least.
+    pub repeats: u32,
+    /// Steady time asked of a launch; absent where `steps` are counted instead.
+    pub seconds: Option<f64>,
+    pub steps: Option<u64>,
+    /// Half-width in percent at which a cell has been repeated enough.
+    pub ci_percent: Option<f64>,
+    /// The run starts no further launch after so long.
+    pub budget_s: Option<f64>,
+    /// A job that says nothing for so long is hung.
+    pub heartbeat_s: f64,
+    pub threads: Option<u32>,
+    pub data: Option<PathBuf>,
+    /// Files of workloads beyond the embedded ones.
+    #[serde(default)]
+    pub catalogs: Vec<PathBuf>,
+}
+
+/// A set of jobs and a sharing mode. A cell that cannot run here keeps the reason.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cell {
+    pub name: String,
+    pub sharing: Sharing,
+    pub job: String,
+    pub workload: String,
+    pub command: Option<Vec<String>>,
+    pub global_batch: Option<u32>,
+    pub plan: Option<Plan>,
+    pub devices: Vec<Device>,
+    pub unsupported: Option<String>,
+}
+
+/// The host, by an allow-list.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    pub cpu: Option<String>,
+    pub cores: Option<u32>,
+    pub memory_bytes: Option<u64>,
+    pub kernel: Option<String>,
+    pub hypervisor: Option<bool>,
+    pub driver: Option<String>,
+    pub libtorch: Option<String>,
+    /// Variables that change how workers compute, where they are set.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+}
+
+/// A device as the run found it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceFacts {
+    pub device: Device,
+    pub name: String,
+    pub memory_bytes: Option<u64>,
+    /// Vendor's dense peak for matrix work, FLOP/s, by precision of the plan.
+    #[serde(default)]
+    pub peak_flops: BTreeMap<String, f64>,
+    /// What it can be asked for, and why not where it cannot.
+    #[serde(default)]
+    pub capabilities: BTreeMap<String, String>,
+    /// How it is connected.
+    #[serde(default)]
+    pub topology: BTreeMap<String, String>,
+}
+
+/// How the run ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct End {
+    pub format: u32,
+    pub ended_utc: String,
+    pub exit_code: u8,
+    /// Cells and blocks that were asked for and not measured.
+    pub missing: Vec<String>,
+    pub observer: ObserverCost,
+}
+
+/// What the harness itself cost, summed over the parts of a resumed run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ObserverCost {
+    pub wall_ns: u64,
+    pub cpu_ns: u64,
+    pub sampler_cpu_ns: u64,
+    pub sampler_ticks: u64,
+    pub sampler_late_ticks: u64,
+    pub sampler_worst_tick_ns: u64,
+}

@@ -1,0 +1,44 @@
+//! `summary.csv`: one row per job, device, sharing and group. Its interval is between launches.
+
+use serde::{Deserialize, Serialize};
+
+use super::labels::{ErrorKind, Sharing, Status, Warnings};
+use crate::plan::Plan;
+
+/// What all launches of one job under the same conditions showed together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    pub run: String,
+    pub job: String,
+    pub workload: String,
+    pub plan: Option<Plan>,
+    pub device: String,
+    pub threads: u32,
+    pub sharing: Sharing,
+    pub group: Option<String>,
+    pub global_batch: Option<u32>,
+    /// Launches with numbers, and launches without.
+    pub repeats: u32,
+    pub repeats_failed: u32,
+    /// The centre of the launches' medians, with its 95 % interval over launches.
+    pub step_ns_median: Option<u64>,
+    pub step_ns_median_ci_lo: Option<u64>,
+    pub step_ns_median_ci_hi: Option<u64>,
+    /// Half of the interval over the estimate.
+    pub half_width_percent: Option<f64>,
+    pub step_ns_p90: Option<u64>,
+    pub step_ns_p99: Option<u64>,
+    pub samples_per_s: Option<f64>,
+    pub startup_ns: Option<u64>,
+    pub parameters: Option<u64>,
+    pub flops_per_step: Option<u64>,
+    pub mfu_percent: Option<f64>,
+    pub peak_memory_bytes: Option<u64>,
+    pub device_memory_bytes: Option<u64>,
+    pub host_rss_peak_bytes: Option<u64>,
+    pub device_util_percent_mean: Option<f64>,
+    pub warnings: Warnings,
+    pub status: Status,
+    pub err: Option<ErrorKind>,
+    pub err_detail: Option<String>,
+}

@@ -1,0 +1,221 @@
+//! CSV in and out, for every row type alike.
+
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+/// A table that cannot be read or written. Lines count from 1, the header included.
+#[derive(Debug, thiserror::Error)]
+pub enum RowError {
+    #[error("{}: {source}", file.display())]
+    Io { file: PathBuf, source: io::Error },
+    #[error("{}: line {line}: column '{column}': {message}", file.display())]
+    Field { file: PathBuf, line: u64, column: String, message: String },
+    #[error("{}: line {line}: {message}", file.display())]
+    Row { file: PathBuf, line: u64, message: String },
+}
+
+/// Writes a whole table, so that a reader finds the old one or the new one and nothing between.
+pub fn write<T: Serialize>(path: &Path, rows: &[T]) -> Result<(), RowError> {
+    let io = |source| RowError::Io { file: path.into(), source };
+    let unfinished = path.with_extension("csv.new");
+    let mut writer = csv::Writer::from_path(&unfinished).map_err(|e| io(e.into()))?;
+    for row in rows {
+        writer.serialize(row).map_err(|e| io(e.into()))?;
+    }
+    writer.flush().map_err(io)?;
+    drop(writer);
+    std::fs::rename(&unfinished, path).map_err(io)
+}
+
+/// Reads a whole table. A torn last line, which a killed writer leaves, is an error like any other.
+pub fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, RowError> {
+    let mut reader =
+        csv::Reader::from_path(path).map_err(|e| RowError::Io { file: path.into(), source: e.into() })?;
+    let header = reader.headers().map_err(|e| row_error(path, None, &e))?.clone();
+    reader.deserialize().map(|row| row.map_err(|e| row_error(path, Some(&header), &e))).collect()
+}
+
+fn row_error(path: &Path, header: Option<&csv::StringRecord>, e: &csv::Error) -> RowError {
+    let file = PathBuf::from(path);
+    let line = e.position().map_or(1, csv::Position::line);
+    if let csv::ErrorKind::Deserialize { err, .. } = e.kind() {
+        let column = err.field().and_then(|i| header?.get(i as usize));
+        if let Some(column) = column {
+            return RowError::Field { file, line, column: column.into(), message: err.kind().to_string() };
+        }
+    }
+    RowError::Row { file, line, message: e.to_string() }
+}
+
+/// Adds rows to a raw table as they come; each is on file when `push` returns.
+pub struct Appender<T> {
+    writer: csv::Writer<File>,
+    path: PathBuf,
+    row: std::marker::PhantomData<fn(&T)>,
+}
+
+impl<T: Serialize> Appender<T> {
+    /// Opens the table at its end. A torn line that a killed writer left is cut off first.
+    pub fn open(path: &Path) -> Result<Appender<T>, RowError> {
+        let io = |source| RowError::Io { file: path.into(), source };
+        let file = File::options().read(true).append(true).create(true).open(path).map_err(io)?;
+        let whole = whole_lines_bytes(path).map_err(io)?;
+        file.set_len(whole).map_err(io)?;
+        let writer = csv::WriterBuilder::new().has_headers(whole == 0).from_writer(file);
+        Ok(Appender { writer, path: path.into(), row: std::marker::PhantomData })
+    }
+
+    pub fn push(&mut self, rows: &[T]) -> Result<(), RowError> {
+        let io = |source| RowError::Io { file: self.path.clone(), source };
+        for row in rows {
+            self.writer.serialize(row).map_err(|e| io(e.into()))?;
+        }
+        self.writer.flush().map_err(io)
+    }
+}
+
+/// The length of the file up to and with its last line break.
+fn whole_lines_bytes(path: &Path) -> io::Result<u64> {
+    let bytes = std::fs::read(path)?;
+    Ok(bytes.iter().rposition(|&b| b == b'\n').map_or(0, |last| last as u64 + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use proptest::prelude::*;
+    use serde::Deserialize;
+
+    use super::*;
+    use crate::{
+        rows::{
+            DeviceSample, ErrorKind, HostSample, Measurement, Sharing, Status, Summary, Tier, Warning,
+            Warnings,
+        },
+        units::Nanos,
+        wire::Timing,
+    };
+
+    /// Fills every column of a row type with what `value` gives for it, through its own JSON form.
+    fn filled<T: Serialize + DeserializeOwned>(row: &T, value: impl Fn(usize) -> Option<u32>) -> T {
+        let mut json = serde_json::to_value(row).unwrap();
+        for (i, field) in json.as_object_mut().unwrap().values_mut().enumerate() {
+            if field.is_null() {
+                *field = value(i).map_or(serde_json::Value::Null, serde_json::Value::from);
+            }
+        }
+        serde_json::from_value(json).unwrap()
+    }
+
+    fn measurement() -> Measurement {
+        let nothing = serde_json::json!({
+            "run": "r", "launch": "0001-a", "repeat": 1, "job": "a@b1@dp1", "workload": "a", "plan": "ga4",
+            "device": "cpu:0", "threads": 1, "sharing": "alone", "group": "a+b", "steps_total": 3, "steps_used": 2,
+            "steady": true, "timing": "host", "warnings": "steal;foreign", "status": "failed", "err": "hung",
+            "err_detail": "said \"nothing\",\nfor 30 s",
+        });
+        serde_json::from_value(nothing).unwrap()
+    }
+
+    fn summary() -> Summary {
+        let nothing = serde_json::json!({
+            "run": "r", "job": "a", "workload": "a", "plan": "dp1", "device": "cpu:0", "threads": 1,
+            "sharing": "alone", "group": null, "repeats": 3, "repeats_failed": 0, "warnings": "", "status": "ok",
+            "err": "data", "err_detail": "x",
+        });
+        let mut row: Summary = serde_json::from_value(nothing).unwrap();
+        row.group = Some("a+b".into());
+        row
+    }
+
+    fn device_sample() -> DeviceSample {
+        let nothing = serde_json::json!({
+            "mono_ns": 5, "end_mono_ns": 6, "device": "cpu:0", "tier": "gpm", "err": "lost",
+        });
+        serde_json::from_value(nothing).unwrap()
+    }
+
+    fn host_sample() -> HostSample {
+        let nothing = serde_json::json!({ "mono_ns": 5, "end_mono_ns": 6, "launch": "0001-a", "rank": 1, "err": "gone" });
+        serde_json::from_value(nothing).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn every_table_round_trips(values in prop::collection::vec(prop::option::of(0u32..1000), 80)) {
+            fn check<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(rows: Vec<T>) {
+                let dir = tempfile::tempdir().unwrap();
+                let path = dir.path().join("table.csv");
+                write(&path, &rows).unwrap();
+                assert_eq!(read::<T>(&path).unwrap(), rows);
+                let appended = dir.path().join("appended.csv");
+                for row in &rows {
+                    Appender::open(&appended).unwrap().push(std::slice::from_ref(row)).unwrap();
+                }
+                assert_eq!(std::fs::read(&appended).unwrap(), std::fs::read(&path).unwrap());
+            }
+            let value = |i: usize| values[i];
+            check(vec![filled(&measurement(), value), measurement()]);
+            check(vec![filled(&summary(), value), summary()]);
+            check(vec![filled(&device_sample(), value), device_sample()]);
+            check(vec![filled(&host_sample(), value), host_sample()]);
+        }
+    }
+
+    #[test]
+    fn every_word_round_trips() {
+        fn check<T: std::str::FromStr<Err = String> + ToString + PartialEq + std::fmt::Debug>(all: &[T]) {
+            for word in all {
+                assert_eq!(&word.to_string().parse::<T>().unwrap(), word);
+            }
+        }
+        check(Status::ALL);
+        check(Sharing::ALL);
+        check(ErrorKind::ALL);
+        check(Warning::ALL);
+        check(Tier::ALL);
+        let some: Warnings = [Warning::Foreign, Warning::Throttled, Warning::Foreign].into_iter().collect();
+        assert_eq!(some.to_string(), "throttled;foreign");
+        assert_eq!(measurement().timing, Some(Timing::Host));
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Row {
+        a: u64,
+        status: Status,
+    }
+
+    #[test]
+    fn a_bad_field_names_file_line_and_column() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rows.csv");
+        for (text, message) in [
+            ("a,status\n1,ok\nx,ok\n", "rows.csv: line 3: column 'a': "),
+            ("a,status\n1,fine\n", "'fine' is not one of: ok, unsupported, failed"),
+            ("a,status\n1,ok\n2", "rows.csv: line 3: "),
+            ("a\n1\n", "missing field `status`"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = read::<Row>(&path).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_appender_cuts_off_a_torn_line_and_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rows.csv");
+        let row = |a| Row { a, status: Status::Ok };
+        Appender::open(&path).unwrap().push(&[row(1)]).unwrap();
+        File::options().append(true).open(&path).unwrap().write_all(b"2,o").unwrap();
+        Appender::open(&path).unwrap().push(&[row(3)]).unwrap();
+        assert_eq!(read::<Row>(&path).unwrap(), [row(1), row(3)]);
+        assert_eq!(Nanos(0), Nanos::ZERO);
+    }
+}

@@ -1,0 +1,384 @@
+//! A run is a directory: where it keeps what. The only place that spells a file name of a run.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    FORMAT,
+    manifest::{End, Manifest},
+    spec::{LaunchEnd, LaunchSpec},
+};
+
+/// The directory of one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunDir(PathBuf);
+
+/// A file of a run that cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error("{}: {source}", file.display())]
+    Io { file: PathBuf, source: io::Error },
+    #[error("{} is no run: it has no manifest.toml", dir.display())]
+    NoRun { dir: PathBuf },
+    #[error("{} already holds a run; name another directory, or continue it with --resume", dir.display())]
+    Exists { dir: PathBuf },
+    #[error("{}: {message}", file.display())]
+    Parse { file: PathBuf, message: String },
+    #[error("{}: format {found} is newer than this program, which reads up to {FORMAT}; update Tandem", file.display())]
+    Newer { file: PathBuf, found: u32 },
+}
+
+impl RunDir {
+    /// Makes the directory of a new run. One that holds a run already is left alone.
+    pub fn create(path: &Path) -> Result<RunDir, RunError> {
+        let dir = RunDir(path.into());
+        if dir.manifest_path().exists() {
+            return Err(RunError::Exists { dir: path.into() });
+        }
+        for folder in ["jobs", "events", "log"] {
+            let folder = path.join(folder);
+            fs::create_dir_all(&folder).map_err(|source| RunError::Io { file: folder, source })?;
+        }
+        Ok(dir)
+    }
+
+    /// Opens the directory of a run that was begun.
+    pub fn open(path: &Path) -> Result<RunDir, RunError> {
+        let dir = RunDir(path.into());
+        if !dir.manifest_path().exists() {
+            return Err(RunError::NoRun { dir: path.into() });
+        }
+        Ok(dir)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The run's name, as rows carry it: the last part of its path.
+    pub fn name(&self) -> String {
+        self.0.file_name().map_or_else(|| "run".into(), |name| name.to_string_lossy().into_owned())
+    }
+
+    pub fn manifest_path(&self) -> PathBuf {
+        self.0.join("manifest.toml")
+    }
+
+    pub fn end_path(&self) -> PathBuf {
+        self.0.join("end.toml")
+    }
+
+    pub fn spec_path(&self, launch: &str) -> PathBuf {
+        self.0.join("jobs").join(format!("{launch}.json"))
+    }
+
+    pub fn launch_end_path(&self, launch: &str) -> PathBuf {
+        self.0.join("jobs").join(format!("{launch}.end.json"))
+    }
+
+    pub fn events_path(&self, launch: &str, rank: u32) -> PathBuf {
+        self.0.join("events").join(format!("{launch}.{rank}.jsonl"))
+    }
+
+    pub fn stdout_path(&self, launch: &str, rank: u32) -> PathBuf {
+        self.0.join("log").join(format!("{launch}.{rank}.out"))
+    }
+
+    pub fn stderr_path(&self, launch: &str, rank: u32) -> PathBuf {
+        self.0.join("log").join(format!("{launch}.{rank}.err"))
+    }
+
+    /// The grant page of a launch; it goes when the launch has ended.
+    pub fn control_path(&self, launch: &str) -> PathBuf {
+        self.0.join("jobs").join(format!("{launch}.control"))
+    }
+
+    /// Where the ranks of a launch find each other; it goes when the launch has ended.
+    pub fn rendezvous_path(&self, launch: &str) -> PathBuf {
+        self.0.join("jobs").join(format!("{launch}.rendezvous"))
+    }
+
+    pub fn devices_path(&self) -> PathBuf {
+        self.0.join("devices.csv")
+    }
+
+    pub fn host_path(&self) -> PathBuf {
+        self.0.join("host.csv")
+    }
+
+    pub fn measurements_path(&self) -> PathBuf {
+        self.0.join("measurements.csv")
+    }
+
+    pub fn summary_path(&self) -> PathBuf {
+        self.0.join("summary.csv")
+    }
+
+    pub fn trace_path(&self) -> PathBuf {
+        self.0.join("trace.json")
+    }
+
+    pub fn write_manifest(&self, manifest: &Manifest) -> Result<(), RunError> {
+        write_toml(&self.manifest_path(), manifest)
+    }
+
+    pub fn manifest(&self) -> Result<Manifest, RunError> {
+        read_toml(&self.manifest_path())
+    }
+
+    pub fn write_end(&self, end: &End) -> Result<(), RunError> {
+        write_toml(&self.end_path(), end)
+    }
+
+    /// Absent where the run was torn off.
+    pub fn end(&self) -> Result<Option<End>, RunError> {
+        let path = self.end_path();
+        path.exists().then(|| read_toml(&path)).transpose()
+    }
+
+    pub fn write_spec(&self, spec: &LaunchSpec) -> Result<(), RunError> {
+        write_json(&self.spec_path(&spec.launch), spec)
+    }
+
+    pub fn spec(&self, launch: &str) -> Result<LaunchSpec, RunError> {
+        read_json(&self.spec_path(launch))
+    }
+
+    pub fn write_launch_end(&self, launch: &str, end: &LaunchEnd) -> Result<(), RunError> {
+        write_json(&self.launch_end_path(launch), end)
+    }
+
+    /// Absent where the harness was torn off while the launch ran.
+    pub fn launch_end(&self, launch: &str) -> Result<Option<LaunchEnd>, RunError> {
+        let path = self.launch_end_path(launch);
+        path.exists().then(|| read_json(&path)).transpose()
+    }
+
+    /// Names of all launches, in the order they were started.
+    pub fn launches(&self) -> Result<Vec<String>, RunError> {
+        let folder = self.0.join("jobs");
+        let io = |source| RunError::Io { file: folder.clone(), source };
+        let mut launches = Vec::new();
+        for entry in fs::read_dir(&folder).map_err(io)? {
+            let name = entry.map_err(io)?.file_name().to_string_lossy().into_owned();
+            if let Some(launch) = name.strip_suffix(".json").filter(|l| !l.ends_with(".end")) {
+                launches.push(launch.to_string());
+            }
+        }
+        launches.sort();
+        Ok(launches)
+    }
+}
+
+/// Reads what a worker was told, from the file that `WORKER_SPEC` names.
+pub fn read_spec(path: &Path) -> Result<LaunchSpec, RunError> {
+    read_json(path)
+}
+
+/// Replaces a file whole: a reader finds the old one or the new one, also after a kill.
+fn replace(path: &Path, text: &str) -> Result<(), RunError> {
+    let io = |source| RunError::Io { file: path.into(), source };
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".new");
+    fs::write(&unfinished, text).map_err(io)?;
+    fs::rename(&unfinished, path).map_err(io)
+}
+
+fn read(path: &Path) -> Result<String, RunError> {
+    fs::read_to_string(path).map_err(|source| RunError::Io { file: path.into(), source })
+}
+
+/// Refuses a newer format by name before any other difference can confuse the reader.
+fn check_format(path: &Path, found: Option<u64>) -> Result<(), RunError> {
+    match found {
+        Some(found) if found > u64::from(FORMAT) => {
+            Err(RunError::Newer { file: path.into(), found: u32::try_from(found).unwrap_or(u32::MAX) })
+        }
+        Some(_) => Ok(()),
+        None => Err(RunError::Parse { file: path.into(), message: "has no 'format'".into() }),
+    }
+}
+
+fn write_toml(path: &Path, value: &impl Serialize) -> Result<(), RunError> {
+    let text =
+        toml::to_string(value).map_err(|e| RunError::Parse { file: path.into(), message: e.to_string() })?;
+    replace(path, &text)
+}
+
+fn read_toml<T: DeserializeOwned>(path: &Path) -> Result<T, RunError> {
+    let text = read(path)?;
+    let parse = |e: toml::de::Error| {
+        let line = e.span().map_or(1, |s| text[..s.start.min(text.len())].matches('\n').count() + 1);
+        RunError::Parse { file: path.into(), message: format!("line {line}: {}", e.message()) }
+    };
+    let table: toml::Table = text.parse().map_err(parse)?;
+    check_format(path, table.get("format").and_then(toml::Value::as_integer).map(|n| n as u64))?;
+    toml::from_str(&text).map_err(parse)
+}
+
+fn write_json(path: &Path, value: &impl Serialize) -> Result<(), RunError> {
+    let mut text = serde_json::to_string_pretty(value)
+        .map_err(|e| RunError::Parse { file: path.into(), message: e.to_string() })?;
+    text.push('\n');
+    replace(path, &text)
+}
+
+fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, RunError> {
+    let text = read(path)?;
+    // serde_json's messages end in their line and column.
+    let parse = |e: serde_json::Error| RunError::Parse { file: path.into(), message: e.to_string() };
+    let value: serde_json::Value = serde_json::from_str(&text).map_err(parse)?;
+    check_format(path, value.get("format").and_then(serde_json::Value::as_u64))?;
+    serde_json::from_str(&text).map_err(parse)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        catalog::Catalog,
+        device::Device,
+        manifest::{Cell, DeviceFacts, Machine, ObserverCost, Settings},
+        rows::{ErrorKind, Sharing},
+        spec::{Program, RankEnd, Training},
+        units::Nanos,
+    };
+
+    fn run() -> (tempfile::TempDir, RunDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunDir::create(&dir.path().join("r")).unwrap();
+        (dir, run)
+    }
+
+    fn manifest(text: &str, number: f64, seed: u64) -> Manifest {
+        Manifest {
+            format: FORMAT,
+            started_utc: "2026-11-20T10:13:40Z".into(),
+            command: vec!["profile".into(), text.into()],
+            version: "0.1.0".into(),
+            git_revision: Some(text.into()),
+            seed,
+            settings: Settings {
+                repeats: 3,
+                seconds: Some(number),
+                steps: None,
+                ci_percent: Some(number),
+                budget_s: None,
+                heartbeat_s: number,
+                threads: Some(1),
+                data: Some(text.into()),
+                catalogs: vec![text.into()],
+            },
+            machine: Machine {
+                cpu: Some(text.into()),
+                environment: [(text.to_string(), text.to_string())].into(),
+                ..Machine::default()
+            },
+            devices: vec![DeviceFacts {
+                device: Device::Cpu(vec![0, 1]),
+                name: text.into(),
+                memory_bytes: Some(seed),
+                peak_flops: [("bf16".to_string(), number)].into(),
+                capabilities: Default::default(),
+                topology: Default::default(),
+            }],
+            cells: vec![Cell {
+                name: text.into(),
+                sharing: Sharing::Alone,
+                job: text.into(),
+                workload: text.into(),
+                command: Some(vec![text.into(), String::new()]),
+                global_batch: Some(8),
+                plan: Some("ga4-bf16".parse().unwrap()),
+                devices: vec![Device::Cuda(0)],
+                unsupported: Some(text.into()),
+            }],
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn manifest_and_end_round_trip(text in "\\PC{0,20}", number in 0.0..1e9f64, seed in 0..i64::MAX as u64) {
+            let (_dir, run) = run();
+            let manifest = manifest(&text, number, seed);
+            run.write_manifest(&manifest).unwrap();
+            prop_assert_eq!(run.manifest().unwrap(), manifest);
+            let end = End {
+                format: FORMAT,
+                ended_utc: text.clone(),
+                exit_code: 130,
+                missing: vec![text],
+                observer: ObserverCost { wall_ns: seed, ..ObserverCost::default() },
+            };
+            prop_assert_eq!(run.end().unwrap(), None);
+            run.write_end(&end).unwrap();
+            prop_assert_eq!(run.end().unwrap(), Some(end));
+        }
+
+        #[test]
+        fn a_launch_round_trips(text in "\\PC{0,20}", seed in any::<u64>(), steps in any::<Option<u64>>()) {
+            let (_dir, run) = run();
+            let workload = Catalog::embedded().iter().next().unwrap().clone();
+            let training = Training {
+                workload,
+                global_batch: 8,
+                plan: "dp2".parse().unwrap(),
+                steps,
+                data: None,
+                rendezvous: Some(text.clone().into()),
+            };
+            for program in [Program::Command(vec![text.clone()]), Program::Training(Box::new(training))] {
+                let spec = LaunchSpec {
+                    format: FORMAT,
+                    launch: "0001-a".into(),
+                    job: text.clone(),
+                    cell: text.clone(),
+                    block: 3,
+                    program,
+                    devices: vec![Device::Cpu(vec![0]), Device::Cpu(vec![1])],
+                    sharing: Sharing::Alone,
+                    threads: 1,
+                    seed,
+                };
+                run.write_spec(&spec).unwrap();
+                prop_assert_eq!(run.spec("0001-a").unwrap(), spec);
+            }
+            prop_assert_eq!(run.launch_end("0001-a").unwrap(), None);
+            let end = LaunchEnd {
+                format: FORMAT,
+                mono_ns: Nanos(seed),
+                err: Some(ErrorKind::Hung),
+                err_detail: Some(text),
+                ranks: vec![RankEnd { signal: Some(9), ..RankEnd::default() }],
+            };
+            run.write_launch_end("0001-a", &end).unwrap();
+            prop_assert_eq!(run.launch_end("0001-a").unwrap(), Some(end));
+            prop_assert_eq!(run.launches().unwrap(), ["0001-a"]);
+        }
+    }
+
+    #[test]
+    fn a_run_is_created_once_and_a_newer_one_is_refused_by_name() {
+        let (dir, run) = run();
+        assert!(RunDir::open(run.path()).unwrap_err().to_string().ends_with("it has no manifest.toml"));
+        run.write_manifest(&manifest("x", 1.0, 0)).unwrap();
+        let again = RunDir::create(&dir.path().join("r")).unwrap_err().to_string();
+        assert!(again.contains("already holds a run"), "{again}");
+        let text = fs::read_to_string(run.manifest_path()).unwrap();
+        for (from, to, message) in [
+            ("format = 1", "format = 2\nunknown = 3", "format 2 is newer than this program"),
+            ("format = 1", "colour = 1", "has no 'format'"),
+            ("seed = 0", "seed = \"x\"", "line 6: invalid type"),
+        ] {
+            fs::write(run.manifest_path(), text.replace(from, to)).unwrap();
+            let error = run.manifest().unwrap_err().to_string();
+            assert!(error.contains(message) && error.contains("manifest.toml"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What a launch is told: the file `jobs/<launch>.json` of a run, named to it by `WORKER_SPEC`.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{catalog::Workload, device::Device, plan::Plan, rows::Sharing};
+
+/// One start of a job. Everything that decides what the worker computes is in here.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LaunchSpec {
+    pub format: u32,
+    /// `0007-resnet50`: counts up in a run; a redone cell gets a new one.
+    pub launch: String,
+    /// The job in full spelling, every default filled in.
+    pub job: String,
+    /// Which cell of the run, and which block, this launch belongs to. Blocks count from 0.
+    pub cell: String,
+    pub block: u32,
+    pub program: Program,
+    /// One for each rank, in order of ranks.
+    pub devices: Vec<Device>,
+    pub sharing: Sharing,
+    /// Threads of each rank for work inside one operation.
+    pub threads: u32,
+    pub seed: u64,
+}
+
+/// What runs: one of our workloads, or any program at all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Program {
+    Training(Box<Training>),
+    /// Program and arguments, as given.
+    Command(Vec<String>),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Training {
+    /// The catalog's definition, resolved.
+    pub workload: Workload,
+    pub global_batch: u32,
+    pub plan: Plan,
+    /// Leave after so many steps; else when told to stop.
+    pub steps: Option<u64>,
+    /// A folder with real data; else the seeded synthetic stream.
+    pub data: Option<PathBuf>,
+    /// Where the ranks find each other; fresh for every launch, absent for one rank.
+    pub rendezvous: Option<PathBuf>,
+}
+
+impl Training {
+    /// Samples that one rank works on in one micro-step.
+    pub fn micro_batch(&self) -> u32 {
+        self.global_batch / self.plan.batch_divisor()
+    }
+}
+
+/// How a launch ended, written beside its spec when nothing of it is left: `jobs/<launch>.end.json`.
+/// A launch without one was torn off together with the harness.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LaunchEnd {
+    pub format: u32,
+    pub mono_ns: crate::units::Nanos,
+    /// Absent where the launch did what it was asked to.
+    pub err: Option<crate::rows::ErrorKind>,
+    pub err_detail: Option<String>,
+    /// One for each rank, as the kernel accounted for it and its children when they were reaped.
+    pub ranks: Vec<RankEnd>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RankEnd {
+    pub exit_code: Option<i32>,
+    pub signal: Option<i32>,
+    /// Largest resident set of any one process of the rank.
+    pub rss_peak_bytes: Option<u64>,
+    pub cpu_ns: Option<u64>,
+}

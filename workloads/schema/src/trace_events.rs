@@ -1,0 +1,127 @@
+//! `trace.json`: the Chrome trace event format, which Perfetto (ui.perfetto.dev) and
+//! `chrome://tracing` open. Written only; the source is "Trace Event Format", Google, 2016.
+
+use std::{
+    fs::File,
+    io::{self, BufWriter, Write},
+    path::Path,
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::units::Nanos;
+
+/// One event. Times of the format are microseconds, with fractions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct TraceEvent {
+    name: String,
+    ph: Phase,
+    ts: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dur: Option<f64>,
+    pid: u64,
+    tid: u64,
+    args: Map<String, Value>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Phase {
+    /// A complete span.
+    X,
+    /// A counter.
+    C,
+    /// Metadata: the name of a process or thread.
+    M,
+}
+
+/// Writes a trace event by event, so that a long run needs no memory.
+pub struct TraceWriter {
+    out: BufWriter<File>,
+    origin: Nanos,
+    first: bool,
+}
+
+impl TraceWriter {
+    /// Times in the file count from `origin`.
+    pub fn create(path: &Path, origin: Nanos) -> io::Result<TraceWriter> {
+        let mut out = BufWriter::new(File::create(path)?);
+        out.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n")?;
+        Ok(TraceWriter { out, origin, first: true })
+    }
+
+    /// Names a track: a launch, a device.
+    pub fn name_process(&mut self, pid: u64, name: &str) -> io::Result<()> {
+        self.event("process_name".into(), Phase::M, self.origin, None, pid, 0, [("name", name.into())])
+    }
+
+    pub fn span<const N: usize>(
+        &mut self,
+        (pid, tid): (u64, u64),
+        name: String,
+        start: Nanos,
+        length: Nanos,
+        args: [(&str, Value); N],
+    ) -> io::Result<()> {
+        self.event(name, Phase::X, start, Some(length), pid, tid, args)
+    }
+
+    pub fn counter(&mut self, pid: u64, name: &str, at: Nanos, value: f64) -> io::Result<()> {
+        self.event(name.into(), Phase::C, at, None, pid, 0, [("value", value.into())])
+    }
+
+    /// Closes the document.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.out.write_all(b"\n]}\n")?;
+        self.out.flush()
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the fields of the format, in its order")]
+    fn event<const N: usize>(
+        &mut self,
+        name: String,
+        ph: Phase,
+        at: Nanos,
+        length: Option<Nanos>,
+        pid: u64,
+        tid: u64,
+        args: [(&str, Value); N],
+    ) -> io::Result<()> {
+        let micros = |ns: Nanos| ns.0 as f64 / 1e3;
+        let args = args.into_iter().map(|(key, value)| (key.to_string(), value)).collect();
+        let ts = micros(at.saturating_sub(self.origin));
+        let event = TraceEvent { name, ph, ts, dur: length.map(micros), pid, tid, args };
+        if !std::mem::take(&mut self.first) {
+            self.out.write_all(b",\n")?;
+        }
+        serde_json::to_writer(&mut self.out, &event)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_reads_back_as_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trace.json");
+        let mut writer = TraceWriter::create(&path, Nanos(1_000)).unwrap();
+        writer.name_process(1, "0001-a").unwrap();
+        writer.span((1, 0), "step 0".into(), Nanos(3_500), Nanos(250), [("loss", 0.5.into())]).unwrap();
+        writer.counter(2, "util", Nanos(4_000), 97.5).unwrap();
+        writer.finish().unwrap();
+
+        #[derive(Deserialize)]
+        struct Document {
+            #[serde(rename = "traceEvents")]
+            trace_events: Vec<TraceEvent>,
+        }
+        let document: Document = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let [named, span, counter] = &document.trace_events[..] else { panic!("three events") };
+        assert_eq!((named.ph, named.args["name"].as_str()), (Phase::M, Some("0001-a")));
+        assert_eq!((span.ph, span.ts, span.dur), (Phase::X, 2.5, Some(0.25)));
+        assert_eq!((counter.ph, counter.ts, counter.args["value"].as_f64()), (Phase::C, 3.0, Some(97.5)));
+    }
+}

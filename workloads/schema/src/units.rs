@@ -1,0 +1,145 @@
+//! Quantities that carry their unit in the type.
+
+use std::{
+    fmt,
+    iter::Sum,
+    ops::{Add, AddAssign, Sub},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+/// Nanoseconds: an instant of the host's `CLOCK_MONOTONIC`, or a length of time.
+///
+/// Every process of a host reads the same clock, so a worker's stamp, the harness's stamp and a
+/// device sample can be compared without an offset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    pub const ZERO: Nanos = Nanos(0);
+    pub const SECOND: Nanos = Nanos(1_000_000_000);
+
+    /// Now, on the one clock of the project.
+    pub fn monotonic_now() -> Nanos {
+        let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        Nanos(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
+    }
+
+    /// Rounds to the nearest nanosecond; negative and not-a-number become zero.
+    pub fn from_secs_f64(seconds: f64) -> Nanos {
+        Nanos((seconds * 1e9).round() as u64)
+    }
+
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    pub fn as_duration(self) -> Duration {
+        Duration::from_nanos(self.0)
+    }
+
+    pub fn saturating_sub(self, other: Nanos) -> Nanos {
+        Nanos(self.0.saturating_sub(other.0))
+    }
+}
+
+impl From<Duration> for Nanos {
+    fn from(d: Duration) -> Nanos {
+        Nanos(d.as_nanos() as u64)
+    }
+}
+
+impl Add for Nanos {
+    type Output = Nanos;
+    fn add(self, other: Nanos) -> Nanos {
+        Nanos(self.0 + other.0)
+    }
+}
+
+impl AddAssign for Nanos {
+    fn add_assign(&mut self, other: Nanos) {
+        self.0 += other.0;
+    }
+}
+
+/// Panics when the result would be negative: on a monotonic clock that is a bug of ours.
+impl Sub for Nanos {
+    type Output = Nanos;
+    fn sub(self, other: Nanos) -> Nanos {
+        Nanos(self.0.checked_sub(other.0).expect("the later instant stands on the left"))
+    }
+}
+
+impl Sum for Nanos {
+    fn sum<I: Iterator<Item = Nanos>>(iter: I) -> Nanos {
+        iter.fold(Nanos::ZERO, Add::add)
+    }
+}
+
+/// For people: `1.25 s`, `13.4 ms`, `870 us`, `12 ns`. Files hold the whole number instead.
+impl fmt::Display for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = self.0 as f64;
+        match self.0 {
+            0..1_000 => write!(f, "{} ns", self.0),
+            1_000..1_000_000 => write!(f, "{} us", significant(ns / 1e3)),
+            1_000_000..1_000_000_000 => write!(f, "{} ms", significant(ns / 1e6)),
+            _ => write!(f, "{} s", significant(ns / 1e9)),
+        }
+    }
+}
+
+/// A number of bytes for people, in powers of 1024: `1.50 GiB`.
+pub struct HumanBytes(pub u64);
+
+impl fmt::Display for HumanBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.0 as f64;
+        match self.0 {
+            0..0x400 => write!(f, "{} B", self.0),
+            0x400..0x10_0000 => write!(f, "{} KiB", significant(bytes / 1024.0)),
+            0x10_0000..0x4000_0000 => write!(f, "{} MiB", significant(bytes / 1024f64.powi(2))),
+            _ => write!(f, "{} GiB", significant(bytes / 1024f64.powi(3))),
+        }
+    }
+}
+
+/// Three significant digits, never in exponent form.
+fn significant(x: f64) -> String {
+    let digits = match x {
+        x if x < 10.0 => 2,
+        x if x < 100.0 => 1,
+        _ => 0,
+    };
+    format!("{x:.digits$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_well() {
+        let cases = [
+            (12, "12 ns"),
+            (870_000, "870 us"),
+            (13_420_000, "13.4 ms"),
+            (1_250_000_000, "1.25 s"),
+            (75_000_000_000, "75.0 s"),
+        ];
+        for (ns, text) in cases {
+            assert_eq!(Nanos(ns).to_string(), text);
+        }
+        assert_eq!(HumanBytes(1_610_612_736).to_string(), "1.50 GiB");
+        assert_eq!(HumanBytes(12).to_string(), "12 B");
+    }
+
+    #[test]
+    fn the_clock_moves_forward() {
+        let a = Nanos::monotonic_now();
+        let b = Nanos::monotonic_now();
+        assert!(b >= a && a > Nanos::ZERO);
+    }
+}
