@@ -183,7 +183,9 @@ impl Workload {
     /// Why a plan cannot be a plan of this workload at this batch, on any machine.
     pub fn refuses(&self, plan: &Plan, global_batch: u32) -> Option<String> {
         if let Some(axis) = plan.axes().into_iter().find(|axis| !self.axes.contains(axis)) {
-            return Some(format!("{} has no plans with {axis}", self.name));
+            let runs: Vec<String> = self.axes.iter().map(Axis::to_string).collect();
+            let runs = if runs.is_empty() { "dp1 alone".into() } else { runs.join(", ") };
+            return Some(format!("{} runs no plans with {axis}; it runs {runs}", self.name));
         }
         if !global_batch.is_multiple_of(plan.batch_divisor()) {
             return Some(format!("a batch of {global_batch} cannot be cut into {}", plan.batch_divisor()));
@@ -330,7 +332,7 @@ model.synthetic = { step_us = 10, busy_percent = 0 }
                 "axis it has not",
                 GOOD.replace("axes", "plan = \"gc\"\naxes"),
                 2,
-                "its plan 'gc' is impossible: a has no plans with gc",
+                "its plan 'gc' is impossible: a runs no plans with gc; it runs ga",
             ),
             ("misspelled plan", GOOD.replace("axes", "plan = \"ga1\"\naxes"), 7, "is spelled 'dp1'"),
             ("name", GOOD.replace("\"a\"", "\"A@\""), 2, "use a-z, 0-9 and '-'"),

@@ -1,13 +1,20 @@
 //! The tables of a run: one type a file, written and read here alone.
 
 mod labels;
+mod listing;
 mod measurement;
 mod sample;
 mod summary;
 mod table;
 
 pub use labels::{ErrorKind, Sharing, Status, Warning, Warnings};
+pub use listing::{DoctorRow, Health, OverheadRow, PlanRow, VerifyRow};
 pub use measurement::Measurement;
 pub use sample::{DeviceSample, HostSample, Tier};
 pub use summary::Summary;
-pub use table::{Appender, RowError, read, write};
+pub use table::{Appender, RowError, read, read_appended, write};
+
+/// Rows as `--json` prints them.
+pub fn to_json<T: serde::Serialize>(rows: &T) -> String {
+    serde_json::to_string_pretty(rows).expect("rows have string keys and finite numbers or none")
+}

@@ -1,0 +1,32 @@
+//! From step times to numbers that can be published, with what is not known about them.
+//!
+//! The unit of replication is the launch: steps of one launch share its memory layout, its clocks
+//! and its luck, so more of them say nothing about the next launch (T. Kalibera and R. Jones,
+//! "Rigorous Benchmarking in Reasonable Time", ISMM 2013). A number therefore goes through two
+//! stages:
+//!
+//! 1. within a launch, [`LaunchSummary::of`]: [`steady::detect`] finds the steps to measure, and
+//!    [`interval::within_launch_median`] puts an interval around their median that is right although
+//!    consecutive steps resemble each other;
+//! 2. between launches, [`launches::between_launches`] puts an interval around the launches' medians.
+//!
+//! Two things are compared by [`launches::ratio_paired`], on the log scale and in pairs.
+//! All intervals are at 95 %. Nothing here reads a file, a clock or a random number.
+
+pub mod drift;
+pub mod interval;
+pub mod launches;
+pub mod quantile;
+pub mod steady;
+pub mod stop;
+
+mod noise;
+mod order;
+mod pelt;
+mod summary;
+
+pub use interval::Interval;
+pub use order::median;
+pub use quantile::Tail;
+pub use steady::Steady;
+pub use summary::LaunchSummary;

@@ -1,0 +1,40 @@
+//! From the step times of a launch to the numbers that are published of it.
+
+use crate::interval::{Interval, mean, within_launch_median};
+use crate::order::median;
+use crate::quantile::Tail;
+use crate::steady::{self, Steady};
+
+/// What one launch says; times in ns, of the steps of its steady window only.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LaunchSummary {
+    /// Which steps were used.
+    pub steady: Steady,
+    /// The median step time.
+    pub step_ns_median: f64,
+    /// The interval around this launch's own median; absent if the window is too short for one.
+    pub median_interval: Option<Interval>,
+    /// The mean step time.
+    pub step_ns_mean: f64,
+    /// Quantiles of step time.
+    pub tail: Tail,
+}
+
+impl LaunchSummary {
+    /// Summarises the step times of one launch, warm-up included, in order of execution.
+    ///
+    /// `None` of a launch without steps. A launch without a steady state is summarised too, over
+    /// the window that [`steady::detect`] gives: it is the caller who says so beside the numbers.
+    pub fn of(step_ns: &[u64]) -> Option<Self> {
+        let steady = steady::detect(step_ns);
+        let used = &step_ns[steady.start..steady.end];
+        let exact: Vec<f64> = used.iter().map(|&step| step as f64).collect();
+        Some(Self {
+            steady,
+            step_ns_median: median(used)?,
+            median_interval: within_launch_median(used),
+            step_ns_mean: mean(&exact),
+            tail: Tail::of(used)?,
+        })
+    }
+}

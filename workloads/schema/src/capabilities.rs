@@ -1,0 +1,37 @@
+//! What `torch-worker --capabilities` prints, one line of JSON, and `profile doctor` reads.
+
+use serde::{Deserialize, Serialize};
+
+/// What a worker's libtorch can do on this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capabilities {
+    /// Of the program, which must be the harness's own.
+    pub version: String,
+    /// As `2.11.0`.
+    pub libtorch: String,
+    /// The version of CUDA that libtorch was built for, as `13.0`, if libtorch_cuda could be loaded.
+    pub cuda: Option<String>,
+    /// CUDA devices that libtorch sees; 0 without CUDA, without a driver and without a device.
+    pub cuda_devices: u32,
+    /// Why no tensor can be made on `cuda:0`; absent if one can.
+    pub cuda_error: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_round_trip() {
+        let all = Capabilities {
+            version: "0.1.0".into(),
+            libtorch: "2.11.0".into(),
+            cuda: Some("13.0".into()),
+            cuda_devices: 1,
+            cuda_error: None,
+        };
+        let line = serde_json::to_string(&all).unwrap();
+        assert!(!line.contains('\n'));
+        assert_eq!(serde_json::from_str::<Capabilities>(&line).unwrap(), all);
+    }
+}
