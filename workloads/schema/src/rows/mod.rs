@@ -12,9 +12,14 @@ pub use listing::{DoctorRow, Health, OverheadRow, PlanRow, VerifyRow};
 pub use measurement::Measurement;
 pub use sample::{DeviceSample, HostSample, Tier};
 pub use summary::Summary;
-pub use table::{Appender, RowError, read, read_appended, write};
+pub use table::{Appender, Row, RowError, read, read_appended, write};
 
 /// Rows as `--json` prints them.
 pub fn to_json<T: serde::Serialize>(rows: &T) -> String {
     serde_json::to_string_pretty(rows).expect("rows have string keys and finite numbers or none")
+}
+
+/// Reads what [`to_json`] printed.
+pub fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> serde_json::Result<T> {
+    serde_json::from_str(text)
 }

@@ -49,6 +49,8 @@ pub struct DeviceSample {
     pub busy_ns: Option<u64>,
     /// Time the hypervisor gave to others while a core of the set wanted to run.
     pub steal_ns: Option<u64>,
+    /// Processes of no launch of ours that use the device (GPU).
+    pub foreign_processes: Option<u64>,
     pub err: Option<String>,
 }
 

@@ -19,8 +19,13 @@ pub enum RowError {
     Row { file: PathBuf, line: u64, message: String },
 }
 
+/// What a table can hold.
+pub trait Row: Serialize + DeserializeOwned {}
+
+impl<T: Serialize + DeserializeOwned> Row for T {}
+
 /// Writes a whole table, so that a reader finds the old one or the new one and nothing between.
-pub fn write<T: Serialize>(path: &Path, rows: &[T]) -> Result<(), RowError> {
+pub fn write<T: Row>(path: &Path, rows: &[T]) -> Result<(), RowError> {
     let io = |source| RowError::Io { file: path.into(), source };
     let unfinished = path.with_extension("csv.new");
     let mut writer = csv::Writer::from_path(&unfinished).map_err(|e| io(e.into()))?;
@@ -33,7 +38,7 @@ pub fn write<T: Serialize>(path: &Path, rows: &[T]) -> Result<(), RowError> {
 }
 
 /// Reads a whole table. A torn last line, which a killed writer leaves, is an error like any other.
-pub fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, RowError> {
+pub fn read<T: Row>(path: &Path) -> Result<Vec<T>, RowError> {
     let reader =
         csv::Reader::from_path(path).map_err(|e| RowError::Io { file: path.into(), source: e.into() })?;
     parse(path, reader)
@@ -41,7 +46,7 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, RowError> {
 
 /// Reads a raw table up to its last whole line: what comes after it, a killed writer left. A table
 /// that was never begun is empty.
-pub fn read_appended<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, RowError> {
+pub fn read_appended<T: Row>(path: &Path) -> Result<Vec<T>, RowError> {
     let io = |source| RowError::Io { file: path.into(), source };
     if !path.exists() {
         return Ok(Vec::new());
@@ -51,10 +56,7 @@ pub fn read_appended<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, RowErro
     parse(path, csv::Reader::from_reader(&bytes[..]))
 }
 
-fn parse<T: DeserializeOwned>(
-    path: &Path,
-    mut reader: csv::Reader<impl io::Read>,
-) -> Result<Vec<T>, RowError> {
+fn parse<T: Row>(path: &Path, mut reader: csv::Reader<impl io::Read>) -> Result<Vec<T>, RowError> {
     let header = reader.headers().map_err(|e| row_error(path, None, &e))?.clone();
     reader.deserialize().map(|row| row.map_err(|e| row_error(path, Some(&header), &e))).collect()
 }
@@ -78,7 +80,7 @@ pub struct Appender<T> {
     row: std::marker::PhantomData<fn(&T)>,
 }
 
-impl<T: Serialize> Appender<T> {
+impl<T: Row> Appender<T> {
     /// Opens the table at its end. A torn line that a killed writer left is cut off first.
     pub fn open(path: &Path) -> Result<Appender<T>, RowError> {
         let io = |source| RowError::Io { file: path.into(), source };
@@ -120,7 +122,7 @@ mod tests {
     };
 
     /// Fills every column of a row type with what `value` gives for it, through its own JSON form.
-    fn filled<T: Serialize + DeserializeOwned>(row: &T, value: impl Fn(usize) -> Option<u32>) -> T {
+    fn filled<T: Row>(row: &T, value: impl Fn(usize) -> Option<u32>) -> T {
         let mut json = serde_json::to_value(row).unwrap();
         for (i, field) in json.as_object_mut().unwrap().values_mut().enumerate() {
             if field.is_null() {
@@ -166,7 +168,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_table_round_trips(values in prop::collection::vec(prop::option::of(0u32..1000), 80)) {
-            fn check<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(rows: Vec<T>) {
+            fn check<T: Row + PartialEq + std::fmt::Debug>(rows: Vec<T>) {
                 let dir = tempfile::tempdir().unwrap();
                 let path = dir.path().join("table.csv");
                 write(&path, &rows).unwrap();
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
-    struct Row {
+    struct Pair {
         a: u64,
         status: Status,
     }
@@ -219,7 +221,7 @@ mod tests {
             ("a\n1\n", "missing field `status`"),
         ] {
             std::fs::write(&path, text).unwrap();
-            let error = read::<Row>(&path).unwrap_err().to_string();
+            let error = read::<Pair>(&path).unwrap_err().to_string();
             assert!(error.contains(message), "{error}");
         }
     }
@@ -228,13 +230,13 @@ mod tests {
     fn an_appender_cuts_off_a_torn_line_and_goes_on() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rows.csv");
-        let row = |a| Row { a, status: Status::Ok };
+        let row = |a| Pair { a, status: Status::Ok };
         Appender::open(&path).unwrap().push(&[row(1)]).unwrap();
         File::options().append(true).open(&path).unwrap().write_all(b"2,o").unwrap();
-        assert!(read::<Row>(&path).is_err());
-        assert_eq!(read_appended::<Row>(&path).unwrap(), [row(1)]);
+        assert!(read::<Pair>(&path).is_err());
+        assert_eq!(read_appended::<Pair>(&path).unwrap(), [row(1)]);
         Appender::open(&path).unwrap().push(&[row(3)]).unwrap();
-        assert_eq!(read::<Row>(&path).unwrap(), [row(1), row(3)]);
-        assert_eq!(read_appended::<Row>(&dir.path().join("none.csv")).unwrap(), []);
+        assert_eq!(read::<Pair>(&path).unwrap(), [row(1), row(3)]);
+        assert_eq!(read_appended::<Pair>(&dir.path().join("none.csv")).unwrap(), []);
     }
 }
