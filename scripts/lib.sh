@@ -1,0 +1,46 @@
+# What the scripts beside this file share. Sourced by them, never run.
+
+set -euo pipefail
+
+root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
+cd -- "$root"
+
+say() { printf '%s\n' "$*" >&2; }
+
+# Ends with a sentence. 3 is the exit code of `profile`, too, where the machine lacks something.
+die() {
+  say "$(basename -- "$0"): $*"
+  exit 3
+}
+
+# Prints the header of the calling script, up to its first line that is no comment: that is its help.
+help_from_header() { sed -n '2,/^[^#]/{s/^# \{0,1\}//p}' "$0"; }
+
+need_build_tools() {
+  command -v cargo >/dev/null || die "cargo is not on the PATH; install Rust as https://rustup.rs says and run this again."
+  command -v python3 >/dev/null || die "python3 is not on the PATH; install Python 3.8 or newer with pip and run this again."
+  python3 -c 'import sys; sys.exit(sys.version_info < (3, 8))' \
+    || die "$(python3 --version 2>&1) is too old; install Python 3.8 or newer with pip and run this again."
+  command -v "${CXX:-c++}" >/dev/null \
+    || die "there is no C++ compiler (${CXX:-c++}); install g++ (on Debian: apt install g++) and run this again."
+}
+
+# failed NAME CODE BEGIN: ends with the exit code of the step that failed.
+failed() {
+  say "$(basename -- "$0"): $1 failed after $((SECONDS - $3)) s; the reason stands above."
+  exit "$2"
+}
+
+# step NAME COMMAND ARGUMENT...: runs a command and keeps how long it took. bash does not heed `set -e` in what stands
+# before `||`, so a function that is run this way returns its errors itself.
+step() {
+  local name=$1 begin=$SECONDS
+  shift
+  say "== $name"
+  "$@" || failed "$name" $? "$begin"
+  durations+=("$(printf '%5d s  %s' $((SECONDS - begin)) "$name")")
+}
+durations=()
+
+# Where the time went, one line a step.
+say_durations() { printf '%s\n' "${durations[@]}" >&2; }

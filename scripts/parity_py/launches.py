@@ -1,0 +1,122 @@
+"""Starts one side once, on one core, and gives the steps it made."""
+
+import json
+import os
+import struct
+import subprocess
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+WORKER = ROOT / "bin" / "torch-worker"
+
+GRANT_PAGE_BYTES = 4096
+"""The grant is the first eight bytes of one page, in the machine's own byte order."""
+
+
+class Failed(Exception):
+    """A sentence for the user that says what went wrong and what to do."""
+
+
+class Launch(NamedTuple):
+    """What one start gave: the steps in order, and how much of the core others used meanwhile."""
+
+    step_ns: list[int]
+    losses: list[float]
+    foreign_cpu_percent: float
+
+
+class Exchange(NamedTuple):
+    """The files that make both sides compute the same: a spec of the harness, and what torch-worker makes of it."""
+
+    spec: Path
+    weights: Path
+    data: Path
+    scratch: Path
+
+
+def export(spec: Path, scratch: Path, batches: int) -> Exchange:
+    """Has torch-worker write the initial weights and the first batches that the spec leads to."""
+    exchange = Exchange(spec, scratch / "weights.safetensors", scratch / "data.safetensors", scratch)
+    command = [WORKER, "--spec", spec, "--export-initial", exchange.weights]
+    command += ["--export-data", exchange.data, "--steps", str(batches)]
+    run = subprocess.run(command, capture_output=True, text=True)
+    if run.returncode != 0:
+        raise Failed(f"torch-worker could not export {spec.name}: {last_line(run.stderr)}")
+    return exchange
+
+
+def launch_python(python: Path, exchange: Exchange, steps: int, core: int) -> Launch:
+    command = [python, HERE / "train.py", "--spec", exchange.spec, "--weights", exchange.weights]
+    command += ["--data", exchange.data, "--steps", str(steps)]
+    output, foreign = _run_on_core(command, core, {}, exchange.scratch)
+    lines = [json.loads(line) for line in output.splitlines()]
+    return _launch("Python PyTorch", lines, steps, foreign)
+
+
+def launch_worker(exchange: Exchange, steps: int, core: int) -> Launch:
+    """Speaks the worker protocol: the spec says how many steps to make, and all of them are granted at once."""
+    scratch = exchange.scratch
+    spec = json.loads(exchange.spec.read_text())
+    spec["program"]["training"]["steps"] = steps
+    files = {name: scratch / name.lower() for name in ("WORKER_SPEC", "WORKER_CONTROL", "WORKER_EVENTS")}
+    files["WORKER_SPEC"].write_text(json.dumps(spec))
+    files["WORKER_CONTROL"].write_bytes(struct.pack("=Q", steps).ljust(GRANT_PAGE_BYTES, b"\0"))
+    files["WORKER_EVENTS"].write_bytes(b"")
+    _, foreign = _run_on_core([WORKER], core, {name: str(path) for name, path in files.items()}, scratch)
+    events = [json.loads(line)["event"] for line in files["WORKER_EVENTS"].read_text().splitlines()]
+    return _launch("torch-worker", [event["step"] for event in events if "step" in event], steps, foreign)
+
+
+def _launch(side: str, lines: list[dict], steps: int, foreign_cpu_percent: float) -> Launch:
+    if [line["index"] for line in lines] != list(range(steps)):
+        raise Failed(f"{side} made {len(lines)} of {steps} steps")
+    return Launch([line["dur_ns"] for line in lines], [line["loss"] for line in lines], foreign_cpu_percent)
+
+
+def _run_on_core(command: list, core: int, variables: dict, scratch: Path) -> tuple[str, float]:
+    """Runs to the end; gives its output, and the CPU time on its core that was not its own, in percent of the time."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
+    log = scratch / "stderr"
+    busy_before_s, begin_s = _busy_s(core), time.monotonic()
+    with open(log, "wb") as stderr, open(scratch / "stdout", "w+") as stdout:
+        process = subprocess.Popen(
+            [str(part) for part in command],
+            # A worker leaves at the end of this file, so it stays open until the worker has left.
+            stdin=subprocess.PIPE,
+            stdout=stdout,
+            stderr=stderr,
+            env=environment,
+            preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+        )
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+        except BaseException:
+            process.kill()
+            raise
+        process.returncode = os.waitstatus_to_exitcode(status)
+        process.stdin.close()
+        stdout.seek(0)
+        output = stdout.read()
+    elapsed_s, busy_s = time.monotonic() - begin_s, _busy_s(core) - busy_before_s
+    if process.returncode != 0:
+        raise Failed(f"{Path(command[0]).name} ended with {process.returncode}: {last_line(log.read_text())}")
+    own_s = usage.ru_utime + usage.ru_stime
+    return output, max(0.0, 100 * (busy_s - own_s) / elapsed_s)
+
+
+def _busy_s(core: int) -> float:
+    """CPU time of all processes on a core since boot; guests are contained in user time."""
+    for line in Path("/proc/stat").read_text().splitlines():
+        name, *ticks = line.split()
+        if name == f"cpu{core}":
+            user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, ticks[:8])
+            return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+    raise Failed(f"this machine has no core {core}; choose another with --core")
+
+
+def last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else "it said nothing"
