@@ -1,0 +1,84 @@
+//! A scripted stand-in for `libnvidia-ml.so.1`, for tests.
+//!
+//! The shared library exports the NVML functions that the profiler calls and answers them from a
+//! script, so that a machine without a GPU can run the whole NVML path, loading included. Beside it
+//! this crate is an ordinary library for the tests: [`install`] puts a copy of the shared library
+//! with its script into a folder. Each copy is a library of its own to the loader, so tests that run
+//! in one process do not see each other's devices.
+#![expect(unsafe_code, reason = "a C library is a list of exported functions that take raw pointers")]
+
+mod exports;
+mod gpm;
+mod machine;
+mod script;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+pub use script::{DeviceScript, Reading, RunningProcess, Script};
+
+/// What the script of a copy is called: the copy's own name with this behind it.
+const SCRIPT_EXTENSION: &str = "script.toml";
+
+/// One device on which every metric of the profiler has an answer, shaped after an H200.
+pub const H200: &str = include_str!("../h200.toml");
+
+/// Puts a copy of the shared library into `dir`, answering from `script` (TOML, see [`Script`]), and
+/// returns the path to hand to whatever loads NVML.
+pub fn install(dir: &Path, script: &str) -> io::Result<PathBuf> {
+    let copy = dir.join("libnvidia-ml.so.1");
+    std::fs::copy(library_path(), &copy)?;
+    std::fs::write(script_of(&copy), script)?;
+    Ok(copy)
+}
+
+/// Where cargo left the shared library: beside the test that depends on this crate.
+///
+/// Panics when it is not there, which means that the caller is not a program that cargo built.
+pub fn library_path() -> PathBuf {
+    let program = std::env::current_exe().expect("a running program has a path");
+    let name = format!("{}fake_nvml{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    let folders = program.ancestors().skip(1).take(2).flat_map(|dir| [dir.to_path_buf(), dir.join("deps")]);
+    let mut candidates = folders.map(|dir| dir.join(&name));
+    candidates.find(|path| path.exists()).unwrap_or_else(|| panic!("no {name} beside {}", program.display()))
+}
+
+fn script_of(library: &Path) -> PathBuf {
+    let mut path = library.as_os_str().to_os_string();
+    path.push(".");
+    path.push(SCRIPT_EXTENSION);
+    path.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_h200_answers_every_metric_that_the_library_knows() {
+        let script: Script = toml::from_str(H200).unwrap();
+        for metric in machine::METRICS {
+            assert!(script.device[0].metrics.contains_key(*metric), "h200.toml lacks {metric}");
+        }
+    }
+
+    #[test]
+    fn a_script_with_a_slip_of_the_hand_is_refused() {
+        for (script, complaint) in [
+            ("[[device]]\nname = 'x'\nmemory_byte = 5", "unknown field `memory_byte`"),
+            (
+                "[[device]]\nname = 'x'\nmemory_bytes = 5\n[device.metrics]\nenrgy_mj = {}",
+                "no metric 'enrgy_mj'",
+            ),
+            (
+                "[[device]]\nname = 'x'\nmemory_bytes = 5\n[device.metrics]\nenergy_mj = { error = 'bad' }",
+                "'bad'",
+            ),
+        ] {
+            let error = Script::parse(script).unwrap_err();
+            assert!(error.contains(complaint), "{error}");
+        }
+    }
+}
