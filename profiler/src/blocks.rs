@@ -1,0 +1,276 @@
+//! The course of a run: block after block over its cells, until each is known well enough.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use schema::{
+    FORMAT,
+    catalog::Catalog,
+    device::Device,
+    manifest::{Cell, Manifest},
+    rows::{Measurement, Status, Warning},
+    run_dir::RunDir,
+    spec::{LaunchSpec, Program, Training},
+    units::Nanos,
+};
+use statistics::stop::{self, MIN_REPEATS, Verdict};
+
+use crate::{
+    cells,
+    derive::{self, Derived},
+    interrupt::Interrupt,
+    measure::{self, Enough},
+    order,
+    progress::Progress,
+    rig::{LaunchRequest, Patience, Rig},
+    sampler::Sampler,
+    usage::{Scan, top_foreign},
+};
+
+/// Launches without a number after which a cell without any is given up.
+const GIVE_UP_AFTER: usize = 2;
+
+/// A run that is going on.
+pub struct Blocks<'a> {
+    pub run: &'a RunDir,
+    pub manifest: &'a Manifest,
+    pub catalog: &'a Catalog,
+    pub rig: &'a mut Rig,
+    pub sampler: &'a Sampler,
+    pub interrupt: &'a Interrupt,
+    pub derived: Derived,
+    /// When the run, or its resumed part, began.
+    pub began: Nanos,
+}
+
+/// Why a run measured no more.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Missing {
+    /// Launches that were asked for and not made: `cell, block N`.
+    pub launches: Vec<String>,
+    pub interrupted: bool,
+}
+
+impl Blocks<'_> {
+    /// Measures what is missing, and returns what is missing still.
+    pub fn measure(&mut self) -> anyhow::Result<Missing> {
+        let progress = Progress::new(self.expected_launches());
+        let mut stopped = None;
+        for block in 0.. {
+            let wanted: Vec<usize> = order::of_block(self.manifest.cells.len(), self.manifest.seed, block)
+                .into_iter()
+                .filter(|&cell| self.wants(&self.manifest.cells[cell], block))
+                .collect();
+            if wanted.is_empty() && block >= self.manifest.settings.repeats {
+                break;
+            }
+            stopped = self.block(block, &wanted, &progress)?;
+            if stopped.is_some() {
+                break;
+            }
+            progress.expect(self.expected_launches());
+        }
+        progress.finish();
+        let launches = if stopped.is_some() { self.missing_launches() } else { Vec::new() };
+        Ok(Missing { launches, interrupted: stopped == Some(Stopped::Interrupted) })
+    }
+
+    fn block(&mut self, block: u32, cells: &[usize], progress: &Progress) -> anyhow::Result<Option<Stopped>> {
+        for &cell in cells {
+            if self.interrupt.asked() {
+                return Ok(Some(Stopped::Interrupted));
+            }
+            if self.budget_is_spent() {
+                return Ok(Some(Stopped::Budget));
+            }
+            let cell = &self.manifest.cells[cell];
+            progress.begin(&cell.name);
+            let before = Scan::take();
+            let launch = self.launch(cell, block)?;
+            progress.end(&self.line(cell, &launch));
+            if self.row(&launch).is_some_and(|row| row.warnings.iter().any(|w| w == Warning::Foreign)) {
+                progress.say(&busiest_other(cell, &before));
+            }
+        }
+        Ok(self.interrupt.asked().then_some(Stopped::Interrupted))
+    }
+
+    /// Starts a cell once and adds it to the tables; returns the launch's name.
+    fn launch(&mut self, cell: &Cell, block: u32) -> anyhow::Result<String> {
+        let request = request(self.run, self.manifest, self.catalog, cell, block, None)?;
+        let launch = request.spec.launch.clone();
+        let enough = match (&self.manifest.settings, &cell.command) {
+            (settings, Some(_)) => settings.seconds.map_or(Enough::End, Enough::Seconds),
+            (settings, None) => settings
+                .steps
+                .map(Enough::Steps)
+                .or(settings.seconds.map(Enough::Seconds))
+                .context("the manifest names neither seconds nor steps")?,
+        };
+        measure::alone(self.rig, self.sampler, request, enough, self.interrupt);
+        self.sampler.flush()?;
+        self.derived.add(&launch)?;
+        Ok(launch)
+    }
+
+    /// Whether a block should launch this cell.
+    fn wants(&self, cell: &Cell, block: u32) -> bool {
+        let rows = self.rows(cell);
+        let failed = rows.iter().filter(|row| row.status == Status::Failed).count();
+        let given_up = failed >= GIVE_UP_AFTER && failed == rows.len();
+        let done = rows.iter().any(|row| row.repeat == block);
+        if cell.unsupported.is_some() || given_up || done {
+            return false;
+        }
+        match self.manifest.settings.ci_percent {
+            Some(_) => self.more_launches(cell) > 0,
+            None => block < self.manifest.settings.repeats,
+        }
+    }
+
+    /// How many more launches the interval asked for is likely to take.
+    fn more_launches(&self, cell: &Cell) -> usize {
+        let Some(target) = self.manifest.settings.ci_percent else { return 0 };
+        let medians: Vec<f64> =
+            self.rows(cell).iter().filter_map(|row| row.step_ns_median).map(|ns| ns as f64).collect();
+        let repeats = (self.manifest.settings.repeats as usize).max(MIN_REPEATS);
+        match stop::verdict(&medians, target, repeats) {
+            Verdict::Reached => 0,
+            Verdict::Continue { estimated_more_launches } => estimated_more_launches,
+        }
+    }
+
+    fn rows(&self, cell: &Cell) -> Vec<&Measurement> {
+        derive::rows_of(cell, &self.derived.measurements)
+    }
+
+    fn expected_launches(&self) -> u64 {
+        let runnable = self.manifest.cells.iter().filter(|cell| cell.unsupported.is_none());
+        runnable
+            .map(|cell| match self.manifest.settings.ci_percent {
+                Some(_) => (self.rows(cell).len() + self.more_launches(cell)) as u64,
+                None => u64::from(self.manifest.settings.repeats),
+            })
+            .sum()
+    }
+
+    fn missing_launches(&self) -> Vec<String> {
+        let blocks = 0..self.manifest.settings.repeats;
+        let of_block = |block| {
+            let wanted = self.manifest.cells.iter().filter(move |cell| self.wants(cell, block));
+            wanted.map(move |cell| format!("{}, block {block}", cell.name))
+        };
+        blocks.flat_map(of_block).collect()
+    }
+
+    fn budget_is_spent(&self) -> bool {
+        let spent = Nanos::monotonic_now().saturating_sub(self.began).as_secs_f64();
+        self.manifest.settings.budget_s.is_some_and(|budget| spent >= budget)
+    }
+
+    /// Absent where the launch was interrupted.
+    fn row(&self, launch: &str) -> Option<&Measurement> {
+        self.derived.measurements.iter().find(|row| row.launch == launch)
+    }
+
+    /// One line for people about a launch.
+    fn line(&self, cell: &Cell, launch: &str) -> String {
+        let Some(row) = self.row(launch) else { return format!("{launch}: interrupted") };
+        match (row.status, row.step_ns_median) {
+            (Status::Ok, Some(ns)) => {
+                format!("{launch}: {} a step, {} steps used", Nanos(ns), row.steps_used)
+            }
+            (Status::Ok, None) => format!("{launch}: ended"),
+            _ => format!("{}: {}", cell.name, row.err_detail.as_deref().unwrap_or("failed")),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stopped {
+    Interrupted,
+    Budget,
+}
+
+/// What the next launch of a run is told, for a cell and a block.
+///
+/// With `steps` a job leaves by itself after so many; otherwise when it is told to.
+pub fn request(
+    run: &RunDir,
+    manifest: &Manifest,
+    catalog: &Catalog,
+    cell: &Cell,
+    block: u32,
+    steps: Option<u64>,
+) -> anyhow::Result<LaunchRequest> {
+    let settings = &manifest.settings;
+    let program = match &cell.command {
+        Some(argv) => Program::Command(argv.clone()),
+        None => Program::Training(Box::new(Training {
+            workload: catalog
+                .get(&cell.workload)
+                .with_context(|| cells::unknown(catalog, &cell.workload))?
+                .clone(),
+            global_batch: cell.global_batch.context("a cell with a workload has a batch")?,
+            plan: cell.plan.context("a cell with a workload has a plan")?,
+            steps,
+            data: settings.data.clone(),
+            rendezvous: None,
+        })),
+    };
+    let spec = LaunchSpec {
+        format: FORMAT,
+        launch: format!("{:04}-{}", run.launches()?.len() + 1, cell.workload),
+        job: cell.job.clone(),
+        cell: cell.name.clone(),
+        block,
+        program,
+        devices: cell.devices.clone(),
+        sharing: cell.sharing,
+        threads: settings.threads.unwrap_or_else(|| threads(cell)),
+        // Repeats differ in chance as they differ in everything else that is not controlled.
+        seed: manifest.seed.wrapping_add(u64::from(block)),
+    };
+    let patience =
+        Patience { heartbeat: Duration::from_secs_f64(settings.heartbeat_s), ..Patience::default() };
+    Ok(LaunchRequest { run: run.clone(), spec, patience })
+}
+
+/// Who it was, for people alone: a record names no program of others.
+fn busiest_other(cell: &Cell, before: &Scan) -> String {
+    let of_device = |device: &Device| match device {
+        Device::Cpu(cores) => cores.clone(),
+        _ => Vec::new(),
+    };
+    let cores: Vec<u16> = cell.devices.iter().flat_map(of_device).collect();
+    match top_foreign(before, &Scan::take(), &cores, &[std::process::id()]) {
+        Some(other) => format!(
+            "  others used its device: most of all {} (process {}), {} of CPU time",
+            other.name,
+            other.pid,
+            Nanos(other.cpu_ns)
+        ),
+        None => "  others used its device, and none of them runs any more".into(),
+    }
+}
+
+/// One thread a core of the rank's device; beside a GPU, the cores are shared out among the ranks.
+fn threads(cell: &Cell) -> u32 {
+    match cell.devices.first() {
+        Some(Device::Cpu(cores)) => cores.len() as u32,
+        _ => {
+            let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u32;
+            (cores / cell.devices.len().max(1) as u32).max(1)
+        }
+    }
+}
+
+/// What each cell is expected to take: for `--dry-run` and for people's patience.
+pub fn estimate(manifest: &Manifest) -> Option<Nanos> {
+    /// A launch takes so long beyond its steady time: start, warm-up, end.
+    const AROUND_S: f64 = 3.0;
+    let settings = &manifest.settings;
+    let runnable = manifest.cells.iter().filter(|cell| cell.unsupported.is_none()).count();
+    let launches = runnable as f64 * f64::from(settings.repeats);
+    settings.seconds.map(|seconds| Nanos::from_secs_f64(launches * (seconds + AROUND_S)))
+}

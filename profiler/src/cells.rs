@@ -1,0 +1,210 @@
+//! From what a user asked for to the cells of a run: jobs by batches by plans.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, bail};
+use schema::{
+    catalog::{Catalog, Workload},
+    device::Device,
+    job::Job,
+    manifest::Cell,
+    plan::Plan,
+    rows::Sharing,
+};
+
+use crate::plans;
+
+/// The axes of a grid. An empty list means the job's own, or else the workload's default.
+#[derive(Clone, Debug, Default)]
+pub struct Grid {
+    pub batches: Vec<u32>,
+    pub plans: Plans,
+}
+
+#[derive(Clone, Debug, Default)]
+pub enum Plans {
+    #[default]
+    Default,
+    Named(Vec<Plan>),
+    /// All that are valid for the job on the pool.
+    All,
+}
+
+/// The cells of `jobs` over the grid, each alone, on the first devices of the pool or on its own.
+///
+/// A combination that cannot run is a cell with its reason: asked for by name it must not vanish.
+pub fn alone(catalog: &Catalog, jobs: &[Job], grid: &Grid, pool: &[Device]) -> anyhow::Result<Vec<Cell>> {
+    let mut cells = Vec::new();
+    for job in jobs {
+        let workload = catalog.get(&job.workload).with_context(|| unknown(catalog, &job.workload))?;
+        let pool = job.device.as_ref().map_or_else(|| pool.to_vec(), |device| vec![device.clone()]);
+        for global_batch in batches(workload, job, grid)? {
+            for (plan, unsupported) in plans_of(workload, job, grid, global_batch, &pool)? {
+                let ranks = plan.ranks() as usize;
+                let devices: Vec<Device> = pool.iter().take(ranks).cloned().collect();
+                let spelling = format!("{}@b{global_batch}@{plan}", workload.name);
+                cells.push(Cell {
+                    name: format!("{spelling}@on={}", joined(&devices)),
+                    sharing: Sharing::Alone,
+                    job: spelling,
+                    workload: workload.name.clone(),
+                    command: None,
+                    global_batch: Some(global_batch),
+                    plan: Some(plan),
+                    devices,
+                    unsupported,
+                });
+            }
+        }
+    }
+    distinct(&cells)?;
+    Ok(cells)
+}
+
+/// The one cell of a program that is measured from outside.
+pub fn command(argv: &[String], device: &Device) -> anyhow::Result<Cell> {
+    let program = argv.first().context("after -- a program must follow")?;
+    let base = std::path::Path::new(program)
+        .file_name()
+        .map_or_else(|| "program".into(), |name| name.to_string_lossy().to_lowercase());
+    let name = format!("cmd-{base}-{}", hash6(argv));
+    Ok(Cell {
+        name: format!("{name}@on={device}"),
+        sharing: Sharing::Alone,
+        job: name.clone(),
+        workload: name,
+        command: Some(argv.to_vec()),
+        global_batch: None,
+        plan: None,
+        devices: vec![device.clone()],
+        unsupported: None,
+    })
+}
+
+/// Devices of one job as rows name them: `cpu:0`, `cpu:0,cpu:1`.
+pub fn joined(devices: &[Device]) -> String {
+    devices.iter().map(Device::to_string).collect::<Vec<_>>().join(",")
+}
+
+fn batches(workload: &Workload, job: &Job, grid: &Grid) -> anyhow::Result<Vec<u32>> {
+    match (job.global_batch, grid.batches.is_empty()) {
+        (Some(batch), true) => Ok(vec![batch]),
+        (None, true) => Ok(vec![workload.global_batch]),
+        (None, false) => Ok(grid.batches.clone()),
+        (Some(_), false) => bail!("job '{job}' names its batch, and so does --batch; drop one of them"),
+    }
+}
+
+fn plans_of(
+    workload: &Workload,
+    job: &Job,
+    grid: &Grid,
+    global_batch: u32,
+    pool: &[Device],
+) -> anyhow::Result<Vec<(Plan, Option<String>)>> {
+    let with_refusal = |plan| (plan, plans::refusal(workload, global_batch, &plan, pool));
+    match (job.plan, &grid.plans) {
+        (Some(plan), Plans::Default) => Ok(vec![with_refusal(plan)]),
+        (None, Plans::Default) => Ok(vec![with_refusal(workload.plan)]),
+        (None, Plans::Named(plans)) => Ok(plans.iter().copied().map(with_refusal).collect()),
+        (None, Plans::All) => Ok(plans::enumerate(workload, global_batch, pool)
+            .into_iter()
+            .filter(|candidate| candidate.refusal.is_none())
+            .map(|candidate| (candidate.plan, None))
+            .collect()),
+        (Some(_), _) => bail!("job '{job}' names its plan, and so does --plan; drop one of them"),
+    }
+}
+
+fn distinct(cells: &[Cell]) -> anyhow::Result<()> {
+    let mut names = BTreeSet::new();
+    match cells.iter().find(|cell| !names.insert(&cell.name)) {
+        Some(twice) => {
+            bail!("'{}' is asked for twice; name it once and repeat it with --repeats", twice.name)
+        }
+        None => Ok(()),
+    }
+}
+
+/// Says which workloads there are, the likely one first.
+pub fn unknown(catalog: &Catalog, name: &str) -> String {
+    let likely = catalog.iter().map(|w| w.name.as_str()).min_by_key(|known| edit_distance(known, name));
+    let hint = likely.map(|known| format!("did you mean '{known}'? ")).unwrap_or_default();
+    format!("there is no workload '{name}'; {hint}`profile list` shows them all")
+}
+
+/// Insertions, deletions and replacements between two words (Wagner and Fischer, 1974).
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// Six hexadecimal digits that tell command lines apart (FNV-1a, 64 bits, folded to 24).
+fn hash6(argv: &[String]) -> String {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in argv.iter().flat_map(|arg| arg.bytes().chain([0])) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    format!("{:06x}", (hash ^ (hash >> 24) ^ (hash >> 48)) & 0xff_ffff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cells(jobs: &[&str], grid: &Grid) -> anyhow::Result<Vec<Cell>> {
+        let jobs: Vec<Job> = jobs.iter().map(|job| job.parse().expect("a job")).collect();
+        alone(&Catalog::embedded(), &jobs, grid, &[Device::Cpu(vec![0])])
+    }
+
+    fn names(jobs: &[&str], grid: &Grid) -> Vec<String> {
+        cells(jobs, grid).expect("a grid").into_iter().map(|cell| cell.name).collect()
+    }
+
+    #[test]
+    fn a_grid_is_jobs_by_batches_by_plans() {
+        assert_eq!(names(&["lstm"], &Grid::default()), ["lstm@b20@dp1@on=cpu:0"]);
+        assert_eq!(names(&["lstm@b8@ga2@on=cpu:1"], &Grid::default()), ["lstm@b8@ga2@on=cpu:1"]);
+        let plans = Plans::Named(vec!["dp1".parse().expect("plan"), "bf16".parse().expect("plan")]);
+        let grid = Grid { batches: vec![8, 16], plans };
+        assert_eq!(names(&["lstm", "neumf"], &grid).len(), 8);
+        let all = Grid { batches: vec![4], plans: Plans::All };
+        assert_eq!(names(&["lstm"], &all).len(), 6);
+    }
+
+    #[test]
+    fn what_cannot_run_is_a_cell_with_its_reason() {
+        let plans = Plans::Named(vec!["dp1".parse().expect("plan"), "dp2".parse().expect("plan")]);
+        let cells = cells(&["lstm"], &Grid { batches: vec![], plans }).expect("a grid");
+        assert_eq!(cells[0].unsupported, None);
+        assert_eq!(cells[1].unsupported.as_deref(), Some("lstm runs no plans with dp; it runs ga, bf16"));
+    }
+
+    #[test]
+    fn slips_are_named_with_the_remedy() {
+        let error = |jobs: &[&str], grid: &Grid| cells(jobs, grid).expect_err("refused").to_string();
+        let batches = Grid { batches: vec![8], ..Grid::default() };
+        assert!(error(&["resnet81"], &Grid::default()).contains("did you mean 'resnet18'?"));
+        assert!(error(&["lstm", "lstm"], &Grid::default()).contains("asked for twice"));
+        assert!(error(&["lstm@b4"], &batches).contains("drop one of them"));
+    }
+
+    #[test]
+    fn a_command_is_named_after_its_program() {
+        let argv = |args: &[&str]| args.iter().map(|arg| arg.to_string()).collect::<Vec<_>>();
+        let cell = command(&argv(&["/usr/bin/python3", "train.py"]), &Device::Cpu(vec![0])).expect("a cell");
+        assert!(cell.job.starts_with("cmd-python3-") && cell.job.len() == 18, "{}", cell.job);
+        let other = command(&argv(&["/usr/bin/python3", "other.py"]), &Device::Cpu(vec![0])).expect("a cell");
+        assert_ne!(cell.job, other.job);
+    }
+}

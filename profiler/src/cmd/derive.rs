@@ -1,0 +1,29 @@
+//! `profile derive`: the tables of a run, once more from its raw files.
+
+use std::path::PathBuf;
+
+use schema::run_dir::RunDir;
+
+use super::{Exit, single};
+use crate::derive::Derived;
+
+/// Rebuild the derived files of a run from its raw ones.
+///
+/// Replaces measurements.csv, summary.csv and trace.json, with the statistics of this version.
+///
+/// Example: `profile derive runs/20261120T101340Z-single-1a2b3c`
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Directory of the run.
+    run: PathBuf,
+    /// Print the summary as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let run = RunDir::open(&args.run)?;
+    let derived = Derived::of(&run)?;
+    derived.write()?;
+    single::show(&run, &derived, args.json)
+}

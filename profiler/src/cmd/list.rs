@@ -1,0 +1,118 @@
+//! `profile list`: what can be trained, and under which plans.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use schema::{
+    catalog::Catalog,
+    device::Device,
+    job::Job,
+    rows::{self, PlanRow},
+};
+
+use super::Exit;
+use crate::{
+    cells, plans, pool,
+    table::{self, grouped, or_dash},
+};
+
+/// Show the workloads of the catalog, or the plans of a job.
+///
+/// Example: `profile list`
+///
+/// Example: `profile list --plans gpt2@b8 --device cuda:0`
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Only workloads whose name contains this.
+    pattern: Option<String>,
+    /// Show the plans of this job, and why those that cannot run here cannot.
+    #[arg(long, value_name = "JOB", conflicts_with = "pattern")]
+    plans: Option<Job>,
+    /// The pool that plans are held against.
+    #[arg(long, value_name = "POOL", value_delimiter = ',', requires = "plans")]
+    device: Vec<Device>,
+    /// A file of further workloads.
+    #[arg(long, value_name = "FILE")]
+    catalog: Vec<PathBuf>,
+    /// Print rows as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let catalog = open(&args.catalog)?;
+    match &args.plans {
+        Some(job) => list_plans(&catalog, job, &args.device, args.json),
+        None => list_workloads(&catalog, args.pattern.as_deref().unwrap_or(""), args.json),
+    }
+}
+
+/// The embedded catalog and the user's own files.
+pub(super) fn open(files: &[PathBuf]) -> anyhow::Result<Catalog> {
+    let mut catalog = Catalog::embedded();
+    for file in files {
+        catalog.add_file(file)?;
+    }
+    Ok(catalog)
+}
+
+fn list_workloads(catalog: &Catalog, pattern: &str, json: bool) -> anyhow::Result<Exit> {
+    let found: Vec<_> = catalog.iter().filter(|workload| workload.name.contains(pattern)).collect();
+    if found.is_empty() {
+        return Err(Exit::NothingMatched.because(format!("no workload has '{pattern}' in its name")));
+    }
+    if json {
+        println!("{}", rows::to_json(&found));
+        return Ok(Exit::Ok);
+    }
+    let mut table = table::new(&["workload", "parameters", "batch", "GFLOP/sample", "about"]);
+    for workload in found {
+        table.add_row([
+            workload.name.clone(),
+            or_dash(workload.parameters.map(grouped)),
+            workload.global_batch.to_string(),
+            or_dash(workload.flops_per_sample.map(|flops| format!("{:.3}", flops as f64 / 1e9))),
+            workload.about.clone(),
+        ]);
+    }
+    if let Some(about) = table.column_mut(4) {
+        about.set_cell_alignment(comfy_table::CellAlignment::Left);
+    }
+    println!("{table}");
+    Ok(Exit::Ok)
+}
+
+fn list_plans(catalog: &Catalog, job: &Job, pool: &[Device], json: bool) -> anyhow::Result<Exit> {
+    let workload = catalog.get(&job.workload).with_context(|| cells::unknown(catalog, &job.workload))?;
+    let named = job.device.as_ref().map_or(pool, std::slice::from_ref);
+    let pool = pool::resolve(named)?;
+    let global_batch = job.global_batch.unwrap_or(workload.global_batch);
+    let rows: Vec<PlanRow> = plans::enumerate(workload, global_batch, &pool)
+        .into_iter()
+        .filter(|candidate| job.plan.is_none_or(|plan| plan == candidate.plan))
+        .map(|candidate| {
+            let divisor = candidate.plan.batch_divisor();
+            PlanRow {
+                plan: candidate.plan,
+                devices: candidate.plan.ranks(),
+                micro_batch: global_batch.is_multiple_of(divisor).then(|| global_batch / divisor),
+                valid: candidate.refusal.is_none(),
+                reason: candidate.refusal,
+            }
+        })
+        .collect();
+    if json {
+        println!("{}", rows::to_json(&rows));
+        return Ok(Exit::Ok);
+    }
+    let mut table = table::new(&["plan", "devices", "micro-batch", "here"]);
+    for row in rows {
+        let here = row.reason.unwrap_or_else(|| "valid".into());
+        table.add_row([row.plan.to_string(), row.devices.to_string(), or_dash(row.micro_batch), here]);
+    }
+    if let Some(here) = table.column_mut(3) {
+        here.set_cell_alignment(comfy_table::CellAlignment::Left);
+    }
+    println!("{table}");
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,96 @@
+//! The doors: one file a command.
+
+mod derive;
+mod doctor;
+mod list;
+mod single;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Measures deep-learning training jobs on the devices of this machine.
+///
+/// Jobs are spelled WORKLOAD[@bN][@PLAN][@on=DEVICE]: `resnet50@b64@bf16@on=cuda:0`.
+/// A run leaves a directory under runs/ whose tables pandas reads as they are.
+///
+/// Exit codes: 0 all rows ok; 1 some row failed; 2 usage, a bad definition, or a single job that
+/// cannot run here; 3 the machine lacks something (`profile doctor` says what); 4 nothing matched;
+/// 130 interrupted.
+#[derive(Parser)]
+#[command(name = "profile", version, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Single(single::Args),
+    List(list::Args),
+    Doctor(doctor::Args),
+    Verify(verify::Args),
+    Derive(derive::Args),
+}
+
+/// What a command ends with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    Ok = 0,
+    SomeFailed = 1,
+    Usage = 2,
+    MachineLacks = 3,
+    NothingMatched = 4,
+    Interrupted = 130,
+}
+
+/// An error that decides the exit code; any other error is [`Exit::Usage`].
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+struct Refusal {
+    exit: Exit,
+    message: String,
+}
+
+impl Exit {
+    /// An error that ends the program with this code.
+    pub fn because(self, message: impl Into<String>) -> anyhow::Error {
+        anyhow::Error::new(Refusal { exit: self, message: message.into() })
+    }
+}
+
+/// Parses the command line and runs the command.
+pub fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Single(args) => single::run(args),
+        Command::List(args) => list::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Verify(args) => verify::run(&args),
+        Command::Derive(args) => derive::run(&args),
+    };
+    let exit = outcome.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        error.downcast_ref::<Refusal>().map_or(Exit::Usage, |refusal| refusal.exit)
+    });
+    ExitCode::from(exit as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn every_command_is_well_formed_and_shows_an_example() {
+        let mut command = Cli::command();
+        command.clone().debug_assert();
+        for sub in command.get_subcommands_mut() {
+            let name = sub.get_name().to_string();
+            let help = sub.render_long_help().to_string();
+            assert!(help.contains(&format!("profile {name}")) && help.contains("Example"), "{name}: {help}");
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! `profile single`: each job alone on its device.
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::bail;
+use schema::{
+    device::Device,
+    job::Job,
+    manifest::{Manifest, Settings},
+    plan::Plan,
+    rows::{self, Status},
+    run_dir::RunDir,
+};
+
+use super::{Exit, list};
+use crate::{
+    blocks,
+    cells::{self, Grid, Plans},
+    derive::Derived,
+    pool,
+    run::{self, Request},
+    table,
+};
+
+/// A budget where an interval is asked for and no budget is named.
+const DEFAULT_BUDGET: Duration = Duration::from_secs(3600);
+
+/// Measure jobs, each alone on its device.
+///
+/// Every cell of JOBS x batches x plans is launched once a block, in an order drawn from the seed,
+/// for as many blocks as there are repeats. A launch is measured from its steady state on. The run
+/// directory holds every event and sample; measurements.csv has a row a launch with the interval
+/// within it, summary.csv a row a cell with the interval between launches.
+///
+/// After -- any program can stand. It is measured from outside: how long it runs, what it uses.
+///
+/// Example: `profile single resnet50@b64 gpt2@bf16 --device cuda:0 --repeats 5`
+///
+/// Example: `profile single resnet18-cifar --plan all --device cpu:0 --seconds 5`
+///
+/// Example: `profile single lstm --ci 1 --budget 20m`
+///
+/// Example: `profile single --repeats 3 -- python3 train.py --epochs 1`
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// What to measure: WORKLOAD[@bN][@PLAN][@on=DEVICE].
+    jobs: Vec<Job>,
+    /// Plans to cross with the jobs that name none, or `all` that are valid.
+    #[arg(long, value_name = "P,..|all", value_delimiter = ',')]
+    plan: Vec<PlanOrAll>,
+    /// Global batches to cross with the jobs that name none.
+    #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    batch: Vec<u32>,
+    /// Devices to take ranks from, in this order. Without it, the best that is present.
+    #[arg(long, value_name = "POOL", value_delimiter = ',')]
+    device: Vec<Device>,
+    /// Launches of each cell; with --ci the fewest.
+    #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    repeats: u32,
+    /// Steady time of each launch [default: 10; of a program after --: until it ends].
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    seconds: Option<f64>,
+    /// Steady steps of each launch, instead of a time.
+    #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = clap::value_parser!(u64).range(1..))]
+    steps: Option<u64>,
+    /// Repeat until the interval of the step time between launches has a half-width of PCT percent.
+    #[arg(long, value_name = "PCT", value_parser = seconds)]
+    ci: Option<f64>,
+    /// Start no launch after so long [default with --ci: 1h].
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    budget: Option<Duration>,
+    /// Threads of each rank [default: the cores of its device].
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..))]
+    threads: Option<u32>,
+    /// Folder with real data, instead of the seeded synthetic stream.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// A file of further workloads.
+    #[arg(long, value_name = "FILE")]
+    catalog: Vec<PathBuf>,
+    /// A job that says nothing for so long is ended as hung.
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = humantime::parse_duration)]
+    heartbeat: Duration,
+    /// Decides the order of cells, the initial weights and the data.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Directory of the run [default: runs/<utc time>-single-<hash>].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Go on with a run that was interrupted: measures only what is missing.
+    #[arg(long, value_name = "RUN", exclusive = true)]
+    resume: Option<PathBuf>,
+    /// Show the cells and an estimate of the time, and measure nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Print the summary as JSON.
+    #[arg(long)]
+    json: bool,
+    /// A program and its arguments, measured from outside.
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["jobs", "plan", "batch", "steps", "ci", "data"])]
+    command: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+enum PlanOrAll {
+    Plan(Plan),
+    All,
+}
+
+impl std::str::FromStr for PlanOrAll {
+    type Err = schema::plan::PlanError;
+    fn from_str(s: &str) -> Result<PlanOrAll, Self::Err> {
+        if s == "all" { Ok(PlanOrAll::All) } else { s.parse().map(PlanOrAll::Plan) }
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value > 0.0 && value.is_finite() => Ok(value),
+        _ => Err("a number above 0 is wanted".into()),
+    }
+}
+
+pub(super) fn run(args: Args) -> anyhow::Result<Exit> {
+    if let Some(path) = &args.resume {
+        let run = RunDir::open(path)?;
+        let manifest = run.manifest()?;
+        return measure(&run, &manifest, args.json);
+    }
+    let manifest = manifest(&args)?;
+    if args.dry_run {
+        return dry_run(&manifest);
+    }
+    let path = args.out.clone().unwrap_or_else(|| run::directory("single", &manifest));
+    let run = RunDir::create(&path)?;
+    run.write_manifest(&manifest)?;
+    measure(&run, &manifest, args.json)
+}
+
+fn manifest(args: &Args) -> anyhow::Result<Manifest> {
+    let catalog = list::open(&args.catalog)?;
+    let pool = pool::resolve(&args.device)?;
+    let cells = if args.command.is_empty() {
+        if args.jobs.is_empty() {
+            bail!("name a job, as in `profile single resnet18-cifar`; `profile list` shows what there is");
+        }
+        cells::alone(&catalog, &args.jobs, &grid(args)?, &pool)?
+    } else {
+        vec![cells::command(&args.command, &pool[0])?]
+    };
+    if let [only] = &cells[..]
+        && let Some(reason) = &only.unsupported
+    {
+        return Err(Exit::Usage.because(format!("{} cannot run here: {reason}", only.name)));
+    }
+    let counted = args.steps.is_some() || !args.command.is_empty();
+    let settings = Settings {
+        repeats: args.repeats,
+        seconds: args.seconds.or((!counted).then_some(10.0)),
+        steps: args.steps,
+        ci_percent: args.ci,
+        budget_s: args.budget.or(args.ci.map(|_| DEFAULT_BUDGET)).map(|budget| budget.as_secs_f64()),
+        heartbeat_s: args.heartbeat.as_secs_f64(),
+        threads: args.threads,
+        data: args.data.clone(),
+        catalogs: args.catalog.clone(),
+    };
+    run::manifest(&catalog, Request { cells, settings, seed: args.seed })
+}
+
+fn grid(args: &Args) -> anyhow::Result<Grid> {
+    let mut plans = Vec::new();
+    for plan in &args.plan {
+        match plan {
+            PlanOrAll::Plan(plan) => plans.push(*plan),
+            PlanOrAll::All if args.plan.len() == 1 => {
+                return Ok(Grid { batches: args.batch.clone(), plans: Plans::All });
+            }
+            PlanOrAll::All => bail!("--plan all stands alone; drop the plans beside it"),
+        }
+    }
+    let plans = if plans.is_empty() { Plans::Default } else { Plans::Named(plans) };
+    Ok(Grid { batches: args.batch.clone(), plans })
+}
+
+fn dry_run(manifest: &Manifest) -> anyhow::Result<Exit> {
+    let mut cells = table::new(&["cell", "launches"]);
+    for cell in &manifest.cells {
+        let launches = match &cell.unsupported {
+            Some(reason) => format!("none: {reason}"),
+            None => manifest.settings.repeats.to_string(),
+        };
+        cells.add_row([cell.name.clone(), launches]);
+    }
+    println!("{cells}");
+    match (blocks::estimate(manifest), manifest.settings.ci_percent) {
+        (Some(time), None) => println!("about {time} in all"),
+        (Some(time), Some(_)) => println!("at least {time}, and until the interval is reached"),
+        (None, _) => println!("how long it takes depends on the steps or the program"),
+    }
+    Ok(Exit::Ok)
+}
+
+fn measure(run: &RunDir, manifest: &Manifest, json: bool) -> anyhow::Result<Exit> {
+    let catalog = list::open(&manifest.settings.catalogs)?;
+    let outcome = run::measure(run, manifest, &catalog)?;
+    let exit = show(run, &outcome.derived, json)?;
+    if !outcome.missing.launches.is_empty() {
+        eprintln!("not measured, {} launches:", outcome.missing.launches.len());
+        for launch in &outcome.missing.launches {
+            eprintln!("  {launch}");
+        }
+        eprintln!("go on with: profile single --resume {}", run.path().display());
+    }
+    Ok(if outcome.missing.interrupted { Exit::Interrupted } else { exit })
+}
+
+/// Prints what a run shows, and where it lies.
+pub(super) fn show(run: &RunDir, derived: &Derived, json: bool) -> anyhow::Result<Exit> {
+    if json {
+        println!("{}", rows::to_json(&derived.summaries));
+    } else {
+        println!("{}", table::of_summaries(&derived.summaries));
+    }
+    for finding in &derived.findings {
+        eprintln!("warning: {finding}");
+    }
+    eprintln!("run: {}", run.path().display());
+    let failed = derived.measurements.iter().any(|row| row.status != Status::Ok);
+    Ok(if failed { Exit::SomeFailed } else { Exit::Ok })
+}

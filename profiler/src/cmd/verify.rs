@@ -1,0 +1,246 @@
+//! `profile verify`: does every workload build what it says, and learn.
+
+use std::path::PathBuf;
+
+use schema::{
+    catalog::{Catalog, Workload},
+    device::Device,
+    events,
+    manifest::{Manifest, Settings},
+    rows::{self, Appender, VerifyRow},
+    run_dir::RunDir,
+    spec::LaunchEnd,
+    wire::{Event, EventLine},
+};
+
+use super::{Exit, list};
+use crate::{
+    blocks,
+    cells::{self, Grid, Plans},
+    interrupt::Interrupt,
+    measure::{self, Enough},
+    pool, programs,
+    progress::Progress,
+    rig::Rig,
+    run::{self, Request},
+    sampler::Sampler,
+    table::{self, grouped, or_dash},
+};
+
+/// The loss is taken over so many steps at either end: single steps scatter.
+const LOSS_STEPS: usize = 3;
+
+/// Train every workload for a few steps: parameters as published, and a loss that falls.
+///
+/// Example: `profile verify`
+///
+/// Example: `profile verify resnet18-cifar gpt2-mini --device cuda:0`
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Workloads to verify; all of the catalog where none is named.
+    workloads: Vec<String>,
+    /// The device to train on. Without it, the best that is present.
+    #[arg(long)]
+    device: Option<Device>,
+    /// A file of further workloads.
+    #[arg(long, value_name = "FILE")]
+    catalog: Vec<PathBuf>,
+    /// Directory of the run [default: runs/<utc time>-verify-<hash>].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print rows as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let catalog = list::open(&args.catalog)?;
+    let workloads = named(&catalog, &args.workloads)?;
+    let manifest = manifest(&catalog, &workloads, args)?;
+    let run = RunDir::create(&args.out.clone().unwrap_or_else(|| run::directory("verify", &manifest)))?;
+    run.write_manifest(&manifest)?;
+    let rows = verify(&run, &manifest, &catalog)?;
+    if args.json {
+        println!("{}", rows::to_json(&rows));
+    } else {
+        show(&rows);
+    }
+    eprintln!("run: {}", run.path().display());
+    let interrupted = rows.len() < workloads.len();
+    Ok(match (interrupted, rows.iter().all(|row| row.verified)) {
+        (true, _) => Exit::Interrupted,
+        (false, true) => Exit::Ok,
+        (false, false) => Exit::SomeFailed,
+    })
+}
+
+fn named<'a>(catalog: &'a Catalog, names: &[String]) -> anyhow::Result<Vec<&'a Workload>> {
+    if names.is_empty() {
+        return Ok(catalog.iter().collect());
+    }
+    let find = |name: &String| {
+        let unknown = || Exit::Usage.because(cells::unknown(catalog, name));
+        catalog.get(name).ok_or_else(unknown)
+    };
+    names.iter().map(find).collect()
+}
+
+/// One cell a workload, at the batch that verifies it.
+fn manifest(catalog: &Catalog, workloads: &[&Workload], args: &Args) -> anyhow::Result<Manifest> {
+    let pool = pool::resolve(args.device.as_slice())?;
+    let mut all = Vec::new();
+    for workload in workloads {
+        let job = workload.name.parse()?;
+        let grid = Grid { batches: vec![workload.verify.global_batch], plans: Plans::Default };
+        all.extend(cells::alone(catalog, &[job], &grid, &pool)?);
+    }
+    let settings = Settings {
+        repeats: 1,
+        seconds: None,
+        steps: None,
+        ci_percent: None,
+        budget_s: None,
+        heartbeat_s: 300.0,
+        threads: None,
+        data: None,
+        catalogs: args.catalog.clone(),
+    };
+    run::manifest(catalog, Request { cells: all, settings, seed: 1 })
+}
+
+fn verify(run: &RunDir, manifest: &Manifest, catalog: &Catalog) -> anyhow::Result<Vec<VerifyRow>> {
+    let interrupt = Interrupt::listen()?;
+    let sampler = Sampler::start(
+        run::open_devices(manifest)?,
+        Appender::open(&run.devices_path())?,
+        Appender::open(&run.host_path())?,
+    )?;
+    let mut rig = Rig::new(programs::all()?)?;
+    let progress = Progress::new(manifest.cells.len() as u64);
+    let mut rows = Vec::new();
+    for cell in &manifest.cells {
+        let Some(workload) = catalog.get(&cell.workload) else { continue };
+        progress.begin(&cell.name);
+        let request = blocks::request(run, manifest, catalog, cell, 0, Some(workload.verify.steps))?;
+        let launch = request.spec.launch.clone();
+        let end = measure::alone(&mut rig, &sampler, request, Enough::End, &interrupt);
+        if interrupt.asked() {
+            break;
+        }
+        let row = judge(workload, &events::read(&run.events_path(&launch, 0), 0).unwrap_or_default(), &end);
+        let verdict = row.reason.clone().unwrap_or_else(|| "verified".into());
+        progress.end(&format!("{}: {verdict}", workload.name));
+        rows.push(row);
+    }
+    progress.finish();
+    drop(rig);
+    sampler.stop()?;
+    Ok(rows)
+}
+
+/// Holds what a launch said to what the catalog says.
+fn judge(workload: &Workload, events: &[EventLine], end: &LaunchEnd) -> VerifyRow {
+    let mut parameters = None;
+    let mut losses = Vec::new();
+    for line in events {
+        match &line.event {
+            Event::Ready(ready) => parameters = Some(ready.parameters),
+            Event::Step(step) => losses.push(step.loss),
+            _ => {}
+        }
+    }
+    let mean = |steps: &[Option<f64>]| -> Option<f64> {
+        let sum: f64 = steps.iter().copied().sum::<Option<f64>>()?;
+        (!steps.is_empty()).then(|| sum / steps.len() as f64)
+    };
+    let ends = LOSS_STEPS.min(losses.len());
+    let (first, last) = (mean(&losses[..ends]), mean(&losses[losses.len() - ends..]));
+    let reason = if let Some(detail) = &end.err_detail {
+        Some(detail.clone())
+    } else if workload.parameters.is_some() && parameters != workload.parameters {
+        Some("its parameters are not those of the catalog".into())
+    } else if losses.len() as u64 != workload.verify.steps {
+        Some(format!("it made {} steps of {}", losses.len(), workload.verify.steps))
+    } else {
+        match (first, last) {
+            (Some(first), Some(last)) if last < first => None,
+            (Some(_), Some(_)) => Some("its loss does not fall".into()),
+            _ => Some("its loss is not finite".into()),
+        }
+    };
+    VerifyRow {
+        workload: workload.name.clone(),
+        parameters,
+        parameters_expected: workload.parameters,
+        steps: losses.len() as u64,
+        loss_first: first,
+        loss_last: last,
+        verified: reason.is_none(),
+        reason,
+    }
+}
+
+fn show(rows: &[VerifyRow]) {
+    let mut table = table::new(&["workload", "parameters", "steps", "first loss", "last loss", "verdict"]);
+    for row in rows {
+        let loss = |loss: Option<f64>| or_dash(loss.map(|loss| format!("{loss:.4}")));
+        table.add_row([
+            row.workload.clone(),
+            or_dash(row.parameters.map(grouped)),
+            row.steps.to_string(),
+            loss(row.loss_first),
+            loss(row.loss_last),
+            row.reason.clone().unwrap_or_else(|| "verified".into()),
+        ]);
+    }
+    println!("{table}");
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::{
+        FORMAT,
+        units::Nanos,
+        wire::{Ready, Step, Timing},
+    };
+
+    use super::*;
+
+    fn events(parameters: u64, losses: &[Option<f64>]) -> Vec<EventLine> {
+        let ready =
+            Event::Ready(Ready { parameters, model_bytes: 4, peak_bytes: None, startup_ns: Nanos(1) });
+        let step = |(index, loss): (usize, &Option<f64>)| {
+            let (index, dur_ns) = (index as u64, Nanos(1));
+            let timing = Timing::Host;
+            Event::Step(Step {
+                index,
+                dur_ns,
+                samples: 1,
+                loss: *loss,
+                phases: None,
+                sent_bytes: None,
+                timing,
+            })
+        };
+        let all = std::iter::once(ready).chain(losses.iter().enumerate().map(step));
+        let line = |(seq, event)| EventLine { seq: seq as u64, rank: 0, mono_ns: Nanos(1), event };
+        all.enumerate().map(line).collect()
+    }
+
+    #[test]
+    fn a_workload_is_held_to_its_parameters_its_steps_and_its_loss() {
+        let catalog = Catalog::embedded();
+        let workload =
+            Workload { parameters: Some(7), ..catalog.get("synthetic-spin").expect("there").clone() };
+        let end = LaunchEnd { format: FORMAT, mono_ns: Nanos(1), err: None, err_detail: None, ranks: vec![] };
+        let falling: Vec<_> = (0..5).map(|i| Some(5.0 - f64::from(i))).collect();
+        let rising: Vec<_> = (0..5).map(|i| Some(f64::from(i))).collect();
+        let verdict =
+            |parameters, losses: &[Option<f64>]| judge(&workload, &events(parameters, losses), &end).reason;
+        assert_eq!(verdict(7, &falling), None);
+        assert_eq!(verdict(8, &falling).as_deref(), Some("its parameters are not those of the catalog"));
+        assert_eq!(verdict(7, &rising).as_deref(), Some("its loss does not fall"));
+        assert_eq!(verdict(7, &falling[..4]).as_deref(), Some("it made 4 steps of 5"));
+        assert_eq!(verdict(7, &[None; 5]).as_deref(), Some("its loss is not finite"));
+    }
+}

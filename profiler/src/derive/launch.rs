@@ -1,0 +1,418 @@
+//! One row of `measurements.csv` out of what one launch left.
+
+use schema::{
+    events::{self, EventError},
+    manifest::{Cell, DeviceFacts, Manifest},
+    plan::Precision,
+    rows::{DeviceSample, HostSample, Measurement, Status, Warning, Warnings},
+    run_dir::RunDir,
+    spec::{LaunchEnd, LaunchSpec, Program},
+    units::Nanos,
+    wire::{Event, EventLine, Phases, Timing},
+};
+use statistics::{LaunchSummary, interval::MIN_STEPS, median};
+
+use super::{JobStep, Samples, job_steps, rounded};
+use crate::{
+    cells, device,
+    warnings::{self, Finding},
+    window::{Window, growth, mean},
+};
+
+/// A row and what is doubtful about it.
+pub(super) struct Row {
+    pub(super) measurement: Measurement,
+    pub(super) findings: Vec<Finding>,
+}
+
+/// The row of a launch that has ended.
+pub(super) fn measurement(
+    run: &RunDir,
+    manifest: &Manifest,
+    samples: &Samples,
+    launch: &str,
+    end: &LaunchEnd,
+) -> anyhow::Result<Row> {
+    let spec = run.spec(launch)?;
+    let ranks = read_ranks(run, &spec, end)?;
+    let steps = job_steps(&ranks);
+    let mut row = Measurement {
+        launch: launch.into(),
+        repeat: spec.block,
+        job: spec.job.clone(),
+        threads: spec.threads,
+        steps_total: steps.len() as u64,
+        status: if end.err.is_some() { Status::Failed } else { Status::Ok },
+        err: end.err,
+        err_detail: end.err_detail.clone(),
+        ..blank_of_spec(run, &spec)
+    };
+    fill_from_events(&mut row, &ranks);
+    row.host_rss_peak_bytes = sum_of_all(end.ranks.iter().map(|rank| rank.rss_peak_bytes));
+    let launch = Launch { spec: &spec, samples, manifest, ended: end.mono_ns };
+    let mut findings = Vec::new();
+    // A job that failed has no numbers to publish, though its raw steps stay on file.
+    if row.status == Status::Ok {
+        match spec.program {
+            Program::Training(_) => launch.fill_from_steps(&mut row, &steps, &mut findings),
+            Program::Command(_) => launch.fill_from_outside(&mut row, end, &mut findings),
+        }
+    }
+    row.warnings = findings.iter().map(|finding| finding.warning).collect();
+    Ok(Row { measurement: row, findings })
+}
+
+/// A row that says what was to be measured and no number.
+pub(super) fn blank(run: &RunDir, cell: &Cell) -> Measurement {
+    let micro_batch = match (cell.global_batch, cell.plan) {
+        (Some(batch), Some(plan)) if batch.is_multiple_of(plan.batch_divisor()) => {
+            Some(batch / plan.batch_divisor())
+        }
+        _ => None,
+    };
+    Measurement {
+        run: run.name(),
+        launch: String::new(),
+        repeat: 0,
+        job: cell.job.clone(),
+        workload: cell.workload.clone(),
+        plan: cell.plan,
+        device: cells::joined(&cell.devices),
+        threads: 0,
+        sharing: cell.sharing,
+        group: None,
+        global_batch: cell.global_batch,
+        micro_batch,
+        steps_total: 0,
+        steps_used: 0,
+        warmup_steps: None,
+        steady: None,
+        timing: None,
+        step_ns_median: None,
+        step_ns_median_ci_lo: None,
+        step_ns_median_ci_hi: None,
+        step_ns_mean: None,
+        step_ns_p90: None,
+        step_ns_p99: None,
+        samples_per_s: None,
+        data_ns_median: None,
+        forward_ns_median: None,
+        backward_ns_median: None,
+        sync_total_ns_median: None,
+        sync_exposed_ns_median: None,
+        optimizer_ns_median: None,
+        offload_ns_median: None,
+        startup_ns: None,
+        parameters: None,
+        flops_per_step: None,
+        mfu_percent: None,
+        peak_memory_bytes: None,
+        peak_memory_sum_bytes: None,
+        device_memory_bytes: None,
+        host_rss_peak_bytes: None,
+        cpu_ns: None,
+        run_queue_wait_ns: None,
+        device_util_percent_mean: None,
+        sm_util_percent: None,
+        sm_occupancy_percent: None,
+        tensor_util_percent: None,
+        dram_util_percent: None,
+        pcie_rx_bytes: None,
+        pcie_tx_bytes: None,
+        nvlink_rx_bytes: None,
+        nvlink_tx_bytes: None,
+        sent_bytes: None,
+        energy_mj: None,
+        warnings: Warnings::default(),
+        status: Status::Ok,
+        err: None,
+        err_detail: None,
+    }
+}
+
+fn blank_of_spec(run: &RunDir, spec: &LaunchSpec) -> Measurement {
+    let (workload, global_batch, plan) = match &spec.program {
+        Program::Training(t) => (t.workload.name.clone(), Some(t.global_batch), Some(t.plan)),
+        Program::Command(_) => (spec.job.clone(), None, None),
+    };
+    let cell = Cell {
+        name: spec.cell.clone(),
+        sharing: spec.sharing,
+        job: spec.job.clone(),
+        workload,
+        command: None,
+        global_batch,
+        plan,
+        devices: spec.devices.clone(),
+        unsupported: None,
+    };
+    let mut row = blank(run, &cell);
+    if let Program::Training(training) = &spec.program {
+        let per_sample = training.workload.flops_per_sample;
+        row.flops_per_step = per_sample.map(|flops| flops * u64::from(training.global_batch));
+    }
+    row
+}
+
+/// The events of each rank. Those of a launch that failed may end in what made it fail.
+fn read_ranks(run: &RunDir, spec: &LaunchSpec, end: &LaunchEnd) -> anyhow::Result<Vec<Vec<EventLine>>> {
+    let mut ranks = Vec::new();
+    if matches!(spec.program, Program::Command(_)) {
+        return Ok(ranks);
+    }
+    for rank in 0..spec.devices.len() as u32 {
+        let path = run.events_path(&spec.launch, rank);
+        ranks.push(if end.err.is_none() {
+            events::read(&path, rank)?
+        } else {
+            read_what_can_be_read(&path, rank)
+        });
+    }
+    Ok(ranks)
+}
+
+pub(super) fn read_what_can_be_read(path: &std::path::Path, rank: u32) -> Vec<EventLine> {
+    let mut lines = Vec::new();
+    // The error is what `LaunchEnd` already states as the launch's end.
+    let _: Result<(), EventError> =
+        events::EventReader::open(path, rank).and_then(|mut reader| reader.poll(&mut lines));
+    lines
+}
+
+fn fill_from_events(row: &mut Measurement, ranks: &[Vec<EventLine>]) {
+    let mut peaks = Vec::new();
+    for rank in ranks {
+        let mut peak = None;
+        for line in rank {
+            match &line.event {
+                Event::Ready(ready) => {
+                    row.parameters = row.parameters.max(Some(ready.parameters));
+                    row.startup_ns = row.startup_ns.max(Some(ready.startup_ns.0));
+                    peak = peak.max(ready.peak_bytes);
+                }
+                Event::Memory(memory) => peak = peak.max(Some(memory.peak_bytes)),
+                _ => {}
+            }
+        }
+        peaks.push(peak);
+    }
+    row.peak_memory_bytes = peaks.iter().copied().max().flatten();
+    row.peak_memory_sum_bytes = sum_of_all(peaks.into_iter());
+}
+
+/// What a launch's numbers are read out of.
+struct Launch<'a> {
+    spec: &'a LaunchSpec,
+    samples: &'a Samples,
+    manifest: &'a Manifest,
+    ended: Nanos,
+}
+
+impl Launch<'_> {
+    fn fill_from_steps(&self, row: &mut Measurement, steps: &[JobStep], findings: &mut Vec<Finding>) {
+        let step_ns: Vec<u64> = steps.iter().map(|step| step.dur_ns).collect();
+        let Some(summary) = LaunchSummary::of(&step_ns) else { return };
+        let used = &steps[summary.steady.start..summary.steady.end];
+        let (Some(first), Some(last)) = (used.first(), used.last()) else { return };
+        let window = Window { start: first.start(), end: last.end };
+        let ns = |value: f64| Some(value.round() as u64);
+
+        row.steps_used = used.len() as u64;
+        row.warmup_steps = Some(summary.steady.start as u64);
+        row.steady = Some(summary.steady.is_steady());
+        row.timing = Some(first.timing);
+        row.step_ns_median = ns(summary.step_ns_median);
+        row.step_ns_median_ci_lo = summary.median_interval.and_then(|i| ns(i.lo));
+        row.step_ns_median_ci_hi = summary.median_interval.and_then(|i| ns(i.hi));
+        row.step_ns_mean = ns(summary.step_ns_mean);
+        row.step_ns_p90 = Some(summary.tail.p90);
+        row.step_ns_p99 = Some(summary.tail.p99);
+        let busy_s = used.iter().map(|step| Nanos(step.dur_ns)).sum::<Nanos>().as_secs_f64();
+        let samples: u64 = used.iter().map(|step| step.samples).sum();
+        row.samples_per_s = (busy_s > 0.0).then(|| rounded(samples as f64 / busy_s, 3));
+        row.sent_bytes = used.iter().map(|step| step.sent_bytes).sum();
+        fill_phases(row, used);
+        row.mfu_percent = self.mfu_percent(row);
+        self.fill_from_samples(row, window, findings);
+
+        let mut find = |warning, found: String| {
+            findings.push(Finding { subject: self.spec.launch.clone(), warning, found });
+        };
+        if used.len() < MIN_STEPS {
+            find(
+                Warning::FewSteps,
+                format!("{} steady steps, and an interval takes {MIN_STEPS}", used.len()),
+            );
+        }
+        if !summary.steady.is_steady() && used.len() >= MIN_STEPS {
+            let found = format!("the last level holds for {} of {} steps", used.len(), steps.len());
+            find(Warning::NotSteady, found);
+        }
+        let without_loss = steps.iter().filter(|step| step.loss.is_none()).count();
+        if without_loss > 0 && without_loss < steps.len() {
+            find(
+                Warning::LossNotFinite,
+                format!("{without_loss} of {} steps have no finite loss", steps.len()),
+            );
+        }
+    }
+
+    /// A program without steps: from its first reading to its end.
+    fn fill_from_outside(&self, row: &mut Measurement, end: &LaunchEnd, findings: &mut Vec<Finding>) {
+        row.timing = Some(Timing::Outside);
+        let Some(first) = self.host_rows().next() else { return };
+        let window = Window { start: first.mono_ns, end: end.mono_ns };
+        self.fill_from_samples(row, window, findings);
+        // What the kernel accounted for when it was reaped holds its last moments too.
+        row.cpu_ns = sum_of_all(end.ranks.iter().map(|rank| rank.cpu_ns)).or(row.cpu_ns);
+    }
+
+    fn mfu_percent(&self, row: &Measurement) -> Option<f64> {
+        let precision = match row.plan?.precision {
+            Precision::Fp32 => "fp32",
+            Precision::Bf16 => "bf16",
+        };
+        let peak: f64 =
+            self.devices().map(|facts| facts.peak_flops.get(precision).copied()).sum::<Option<f64>>()?;
+        let achieved = row.flops_per_step? as f64 / Nanos(row.step_ns_median?).as_secs_f64();
+        (peak > 0.0).then(|| rounded(100.0 * achieved / peak, 2))
+    }
+
+    fn devices(&self) -> impl Iterator<Item = &DeviceFacts> {
+        self.manifest.devices.iter().filter(|facts| self.spec.devices.contains(&facts.device))
+    }
+
+    fn host_rows(&self) -> impl Iterator<Item = &HostSample> {
+        self.samples.host.iter().filter(|row| row.launch == self.spec.launch)
+    }
+
+    fn fill_from_samples(&self, row: &mut Measurement, window: Window, findings: &mut Vec<Finding>) {
+        self.fill_from_host(row, window);
+        for device in &self.spec.devices {
+            let name = device.to_string();
+            // Readings from after its end are on file only when a row is derived again, and must
+            // not make it another row.
+            let seen = |row: &&DeviceSample| row.device == name && row.mono_ns <= self.ended;
+            let rows: Vec<&DeviceSample> = self.samples.devices.iter().filter(seen).collect();
+            fill_from_device(row, &rows, window);
+            self.gates(row, &name, &rows, window, findings);
+        }
+    }
+
+    fn fill_from_host(&self, row: &mut Measurement, window: Window) {
+        let ranks = self.spec.devices.len() as u32;
+        let per_rank = |value: fn(&HostSample) -> Option<u64>| -> Option<u64> {
+            (0..ranks)
+                .map(|rank| {
+                    let readings = self.host_rows().filter(|row| row.rank == rank);
+                    growth(readings.filter_map(|row| Some((row.mono_ns, value(row)?))), window)
+                })
+                .sum()
+        };
+        row.cpu_ns = per_rank(|row| row.cpu_ns);
+        row.run_queue_wait_ns = per_rank(|row| row.run_queue_wait_ns);
+        row.device_memory_bytes = self.host_rows().filter_map(|row| row.device_memory_bytes).max();
+    }
+
+    fn gates(
+        &self,
+        row: &Measurement,
+        name: &str,
+        rows: &[&DeviceSample],
+        window: Window,
+        findings: &mut Vec<Finding>,
+    ) {
+        let mut find = |warning, found: String| {
+            findings.push(Finding { subject: self.spec.launch.clone(), warning, found });
+        };
+        let capacity_ns = window.length().0 as f64 * cores(name);
+        let percent = |ns: f64| 100.0 * ns / capacity_ns.max(1.0);
+        let grown = |value: fn(&DeviceSample) -> Option<u64>| -> Option<f64> {
+            growth(rows.iter().filter_map(|row| Some((row.mono_ns, value(row)?))), window).map(|ns| ns as f64)
+        };
+        if let Some(throttled) =
+            grown(|row| row.throttle_ns).map(percent).filter(|p| *p > warnings::THROTTLED_PERCENT)
+        {
+            find(Warning::Throttled, format!("{name} ran below its clock for {throttled:.1} % of the time"));
+        }
+        if let Some(stolen) = grown(|row| row.steal_ns).map(percent).filter(|p| *p > warnings::STEAL_PERCENT)
+        {
+            find(Warning::Steal, format!("the hypervisor took {stolen:.1} % of {name} away"));
+        }
+        if let (Some(busy), Some(own), 1) = (grown(|row| row.busy_ns), row.cpu_ns, self.spec.devices.len()) {
+            let foreign = percent(busy - own as f64);
+            if foreign > warnings::FOREIGN_PERCENT {
+                find(Warning::Foreign, format!("other programs used {foreign:.1} % of {name}"));
+            }
+        }
+        let times: Vec<Nanos> = rows.iter().map(|row| row.mono_ns).filter(|t| window.contains(*t)).collect();
+        let gap = times.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).fold(0.0, f64::max);
+        if gap > warnings::LONGEST_GAP_S {
+            find(Warning::SamplerLate, format!("{name} was not read for {gap:.1} s"));
+        }
+        let inside = || rows.iter().filter(|row| window.contains(row.mono_ns));
+        if let Some(others) = inside().filter_map(|row| row.foreign_processes).max().filter(|n| *n > 0) {
+            find(Warning::Foreign, format!("{others} other processes held memory of {name}"));
+        }
+        if let Some(lost) =
+            inside().filter_map(|row| row.err.as_ref()).find(|err| err.starts_with(device::LOST))
+        {
+            find(Warning::DeviceLost, format!("{name}: {lost}"));
+        }
+    }
+}
+
+/// The sum where every part is known; of no parts nothing is known.
+fn sum_of_all(parts: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    let mut parts = parts.peekable();
+    parts.peek()?;
+    parts.sum()
+}
+
+/// Cores that a device name stands for; one for a GPU, whose counters run once.
+fn cores(device: &str) -> f64 {
+    match device.parse() {
+        Ok(schema::device::Device::Cpu(cores)) => cores.len() as f64,
+        _ => 1.0,
+    }
+}
+
+fn fill_phases(row: &mut Measurement, used: &[JobStep]) {
+    let of = |phase: fn(&Phases) -> Option<Nanos>| -> Option<u64> {
+        let all: Vec<u64> = used.iter().filter_map(|step| phase(&step.phases).map(|ns| ns.0)).collect();
+        // A phase that only some steps report would mix two things under one name.
+        (all.len() == used.len()).then(|| median(&all)).flatten().map(|ns| ns.round() as u64)
+    };
+    row.data_ns_median = of(|p| p.data_ns);
+    row.forward_ns_median = of(|p| p.forward_ns);
+    row.backward_ns_median = of(|p| p.backward_ns);
+    row.sync_total_ns_median = of(|p| p.sync_total_ns);
+    row.sync_exposed_ns_median = of(|p| p.sync_exposed_ns);
+    row.optimizer_ns_median = of(|p| p.optimizer_ns);
+    row.offload_ns_median = of(|p| p.offload_ns);
+}
+
+/// Adds what one device showed: counters add up over the job's devices, gauges are those of the last.
+fn fill_from_device(row: &mut Measurement, rows: &[&DeviceSample], window: Window) {
+    let counter = |total: &mut Option<u64>, value: fn(&DeviceSample) -> Option<u64>| {
+        let grown = growth(rows.iter().filter_map(|row| Some((row.mono_ns, value(row)?))), window);
+        *total = match (*total, grown) {
+            (Some(sum), Some(more)) => Some(sum + more),
+            (sum, more) => sum.or(more),
+        };
+    };
+    counter(&mut row.pcie_rx_bytes, |row| row.pcie_rx_bytes);
+    counter(&mut row.pcie_tx_bytes, |row| row.pcie_tx_bytes);
+    counter(&mut row.nvlink_rx_bytes, |row| row.nvlink_rx_bytes);
+    counter(&mut row.nvlink_tx_bytes, |row| row.nvlink_tx_bytes);
+    counter(&mut row.energy_mj, |row| row.energy_mj);
+    let gauge = |value: fn(&DeviceSample) -> Option<f64>| {
+        let readings = rows.iter().filter_map(|row| Some((row.mono_ns, value(row)?)));
+        mean(readings, window).map(|percent| rounded(percent, 2))
+    };
+    row.device_util_percent_mean = gauge(|row| row.util_percent);
+    row.sm_util_percent = gauge(|row| row.sm_util_percent);
+    row.sm_occupancy_percent = gauge(|row| row.sm_occupancy_percent);
+    row.tensor_util_percent = gauge(|row| row.tensor_util_percent);
+    row.dram_util_percent = gauge(|row| row.dram_util_percent);
+}

@@ -1,0 +1,99 @@
+//! The steps of a job out of the events of its ranks.
+
+use schema::{
+    units::Nanos,
+    wire::{Event, EventLine, Phases, Step, Timing},
+};
+
+/// One step of a job: as long as its slowest rank took.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobStep {
+    pub index: u64,
+    /// When the last rank was through.
+    pub end: Nanos,
+    pub dur_ns: u64,
+    /// Of the slowest rank.
+    pub phases: Phases,
+    /// Of all ranks together.
+    pub samples: u64,
+    pub sent_bytes: Option<u64>,
+    /// Of rank 0.
+    pub loss: Option<f64>,
+    pub timing: Timing,
+}
+
+impl JobStep {
+    /// When the step began, time held left out.
+    pub fn start(&self) -> Nanos {
+        self.end.saturating_sub(Nanos(self.dur_ns))
+    }
+}
+
+/// The steps that all ranks completed, in order. `ranks` holds the events of each rank.
+pub fn job_steps(ranks: &[Vec<EventLine>]) -> Vec<JobStep> {
+    let steps: Vec<Vec<(Nanos, &Step)>> = ranks.iter().map(|events| steps_of(events)).collect();
+    let complete = steps.iter().map(Vec::len).min().unwrap_or(0);
+    (0..complete).map(|i| job_step(&steps.iter().map(|rank| rank[i]).collect::<Vec<_>>())).collect()
+}
+
+fn steps_of(events: &[EventLine]) -> Vec<(Nanos, &Step)> {
+    events
+        .iter()
+        .filter_map(|line| match &line.event {
+            Event::Step(step) => Some((line.mono_ns, step)),
+            _ => None,
+        })
+        .collect()
+}
+
+/// One step out of those of all ranks, of which there is at least one.
+fn job_step(ranks: &[(Nanos, &Step)]) -> JobStep {
+    let (_, first) = ranks[0];
+    let slowest = ranks.iter().map(|(_, step)| *step).max_by_key(|step| step.dur_ns).unwrap_or(first);
+    JobStep {
+        index: first.index,
+        end: ranks.iter().map(|(end, _)| *end).max().unwrap_or_default(),
+        dur_ns: slowest.dur_ns.0,
+        phases: slowest.phases.clone().unwrap_or_default(),
+        samples: ranks.iter().map(|(_, step)| step.samples).sum(),
+        sent_bytes: ranks.iter().map(|(_, step)| step.sent_bytes).sum(),
+        loss: first.loss,
+        timing: first.timing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(rank: u32, index: u64, end: u64, dur: u64, sent: Option<u64>) -> EventLine {
+        let step = Step {
+            index,
+            dur_ns: Nanos(dur),
+            samples: 4,
+            loss: Some(f64::from(rank)),
+            phases: Some(Phases { forward_ns: Some(Nanos(dur / 2)), ..Phases::default() }),
+            sent_bytes: sent,
+            timing: Timing::Host,
+        };
+        EventLine { seq: index, rank, mono_ns: Nanos(end), event: Event::Step(step) }
+    }
+
+    #[test]
+    fn a_step_is_as_long_as_its_slowest_rank() {
+        let zero = vec![step(0, 0, 100, 10, Some(3)), step(0, 1, 112, 12, Some(3))];
+        let one = vec![step(1, 0, 105, 14, Some(4))];
+        let steps = job_steps(&[zero, one]);
+        let [only] = &steps[..] else { panic!("what one rank did not complete is no step") };
+        assert_eq!((only.end, only.dur_ns, only.start()), (Nanos(105), 14, Nanos(91)));
+        assert_eq!((only.samples, only.sent_bytes, only.loss), (8, Some(7), Some(0.0)));
+        assert_eq!(only.phases.forward_ns, Some(Nanos(7)));
+    }
+
+    #[test]
+    fn bytes_that_one_rank_cannot_tell_are_absent_in_the_sum() {
+        let steps = job_steps(&[vec![step(0, 0, 1, 1, Some(3))], vec![step(1, 0, 1, 1, None)]]);
+        assert_eq!(steps[0].sent_bytes, None);
+        assert!(job_steps(&[]).is_empty());
+    }
+}

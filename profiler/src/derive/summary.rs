@@ -1,0 +1,130 @@
+//! Rows of `summary.csv` out of those of `measurements.csv`.
+
+use schema::{
+    manifest::{Cell, Manifest},
+    rows::{Measurement, Status, Summary, Warning, Warnings},
+};
+use statistics::{
+    drift::{EXCESSIVE_SPREAD_PERCENT, drift_between_launches, spread_percent},
+    launches::between_launches,
+    median,
+    stop::MIN_REPEATS,
+};
+
+use super::rounded;
+use crate::{cells, warnings::Finding};
+
+/// One row per cell, in the order of the manifest, and what is doubtful about its launches
+/// together. Cells that have no launch yet have no row.
+pub(super) fn of_all(manifest: &Manifest, measurements: &[Measurement]) -> (Vec<Summary>, Vec<Finding>) {
+    let mut findings = Vec::new();
+    let of_cell = |cell: &Cell| {
+        let rows = rows_of(cell, measurements);
+        (!rows.is_empty()).then(|| summary(manifest, cell, &rows, &mut findings))
+    };
+    let summaries = manifest.cells.iter().filter_map(of_cell).collect();
+    (summaries, findings)
+}
+
+/// The rows of one cell, in the order of its launches.
+pub fn rows_of<'a>(cell: &Cell, measurements: &'a [Measurement]) -> Vec<&'a Measurement> {
+    let device = cells::joined(&cell.devices);
+    let belongs =
+        |row: &&Measurement| row.job == cell.job && row.sharing == cell.sharing && row.device == device;
+    measurements.iter().filter(belongs).collect()
+}
+
+fn summary(manifest: &Manifest, cell: &Cell, rows: &[&Measurement], findings: &mut Vec<Finding>) -> Summary {
+    let (first, failed) = (rows[0], rows.iter().find(|row| row.status != Status::Ok));
+    let ok: Vec<&Measurement> = rows.iter().copied().filter(|row| row.status == Status::Ok).collect();
+    let of = |value: fn(&Measurement) -> Option<u64>| centre(ok.iter().filter_map(|row| value(row)));
+    let mean = |value: fn(&Measurement) -> Option<f64>, decimals| {
+        let values: Vec<f64> = ok.iter().filter_map(|row| value(row)).collect();
+        (!values.is_empty()).then(|| rounded(values.iter().sum::<f64>() / values.len() as f64, decimals))
+    };
+    let medians: Vec<f64> = ok.iter().filter_map(|row| row.step_ns_median).map(|ns| ns as f64).collect();
+    let interval = between_launches(&medians);
+    let half_width = interval.map(|interval| rounded(interval.half_width_percent(), 3));
+
+    let mut warnings: Warnings = ok.iter().flat_map(|row| row.warnings.iter()).collect();
+    for (warning, found) in between(manifest, cell, &ok, &medians, half_width) {
+        warnings.add(warning);
+        findings.push(Finding { subject: cell.name.clone(), warning, found });
+    }
+    Summary {
+        run: first.run.clone(),
+        job: cell.job.clone(),
+        workload: cell.workload.clone(),
+        plan: cell.plan,
+        device: first.device.clone(),
+        threads: first.threads,
+        sharing: cell.sharing,
+        group: first.group.clone(),
+        global_batch: cell.global_batch,
+        repeats: ok.len() as u32,
+        repeats_failed: (rows.len() - ok.len()) as u32,
+        step_ns_median: interval
+            .map(|interval| interval.estimate)
+            .or_else(|| medians.first().copied())
+            .map(|ns| ns.round() as u64),
+        step_ns_median_ci_lo: interval.map(|interval| interval.lo.round() as u64),
+        step_ns_median_ci_hi: interval.map(|interval| interval.hi.round() as u64),
+        half_width_percent: half_width,
+        step_ns_p90: of(|row| row.step_ns_p90),
+        step_ns_p99: of(|row| row.step_ns_p99),
+        samples_per_s: mean(|row| row.samples_per_s, 3),
+        startup_ns: of(|row| row.startup_ns),
+        parameters: of(|row| row.parameters),
+        flops_per_step: first.flops_per_step,
+        mfu_percent: mean(|row| row.mfu_percent, 2),
+        peak_memory_bytes: ok.iter().filter_map(|row| row.peak_memory_bytes).max(),
+        device_memory_bytes: ok.iter().filter_map(|row| row.device_memory_bytes).max(),
+        host_rss_peak_bytes: ok.iter().filter_map(|row| row.host_rss_peak_bytes).max(),
+        device_util_percent_mean: mean(|row| row.device_util_percent_mean, 2),
+        warnings,
+        status: if ok.is_empty() { failed.map_or(Status::Ok, |row| row.status) } else { Status::Ok },
+        err: failed.and_then(|row| row.err),
+        err_detail: failed.and_then(|row| row.err_detail.clone()),
+    }
+}
+
+/// What is doubtful about the launches together.
+fn between(
+    manifest: &Manifest,
+    cell: &Cell,
+    ok: &[&Measurement],
+    medians: &[f64],
+    half_width: Option<f64>,
+) -> Vec<(Warning, String)> {
+    let mut found = Vec::new();
+    if medians.is_empty() {
+        return found;
+    }
+    // Launches of a cell are one block apart, so that the block number stands for time.
+    let blocks: Vec<u64> = ok.iter().map(|row| u64::from(row.repeat)).collect();
+    if let Some(drift) = drift_between_launches(&blocks, medians).filter(|d| d.deserves_warning()) {
+        let text = format!(
+            "steps drift by {:+.1} % from the first repeat to the last (p = {:.3})",
+            drift.percent_over_span, drift.p_value
+        );
+        found.push((Warning::Drift, text));
+    }
+    if let Some(spread) = spread_percent(medians).filter(|spread| *spread > EXCESSIVE_SPREAD_PERCENT) {
+        found.push((Warning::Spread, format!("repeats differ by {spread:.1} % (standard deviation)")));
+    }
+    let steps_known = cell.command.is_none();
+    if medians.len() < MIN_REPEATS && steps_known && manifest.settings.repeats as usize >= MIN_REPEATS {
+        found.push((Warning::FewRepeats, format!("{} repeats have numbers", medians.len())));
+    }
+    if let Some(target) = manifest.settings.ci_percent
+        && half_width.is_none_or(|reached| reached > target)
+    {
+        let reached = half_width.map_or("no interval".into(), |reached| format!("{reached:.2} %"));
+        found.push((Warning::Budget, format!("asked for a half-width of {target} %, reached {reached}")));
+    }
+    found
+}
+
+fn centre(values: impl Iterator<Item = u64>) -> Option<u64> {
+    median(&values.collect::<Vec<_>>()).map(|value| value.round() as u64)
+}

@@ -1,0 +1,85 @@
+//! `trace.json`: steps of launches and readings of devices on one time line, for Perfetto.
+
+use schema::{
+    rows::{self, DeviceSample},
+    run_dir::RunDir,
+    spec::Program,
+    trace_events::TraceWriter,
+    units::Nanos,
+    wire::{Event, Step},
+};
+
+/// Tracks of devices start here; those of launches count from one.
+const FIRST_DEVICE_TRACK: u64 = 1_000_000;
+
+pub(super) fn write(run: &RunDir) -> anyhow::Result<()> {
+    let samples: Vec<DeviceSample> = rows::read_appended(&run.devices_path())?;
+    let origin = samples.first().map_or(Nanos::ZERO, |row| row.mono_ns);
+    let mut trace = TraceWriter::create(&run.trace_path(), origin)?;
+    for (i, launch) in run.launches()?.iter().enumerate() {
+        let track = i as u64 + 1;
+        trace.name_process(track, launch)?;
+        let spec = run.spec(launch)?;
+        if matches!(spec.program, Program::Training(_)) {
+            for rank in 0..spec.devices.len() as u32 {
+                write_steps(run, &mut trace, launch, track, rank)?;
+            }
+        }
+    }
+    write_devices(&mut trace, &samples)?;
+    Ok(trace.finish()?)
+}
+
+fn write_steps(
+    run: &RunDir,
+    trace: &mut TraceWriter,
+    launch: &str,
+    track: u64,
+    rank: u32,
+) -> anyhow::Result<()> {
+    for line in super::launch::read_what_can_be_read(&run.events_path(launch, rank), rank) {
+        if let Event::Step(step) = &line.event {
+            let start = line.mono_ns.saturating_sub(step.dur_ns);
+            let name = format!("step {}", step.index);
+            trace.span((track, u64::from(rank)), name, (start, step.dur_ns), arguments(step))?;
+        }
+    }
+    Ok(())
+}
+
+/// What a click on a step shows. Phases are lengths: where they lie within a step is not recorded.
+fn arguments(step: &Step) -> [(&'static str, Option<f64>); 6] {
+    let phases = step.phases.clone().unwrap_or_default();
+    let ns = |phase: Option<Nanos>| phase.map(|ns| ns.0 as f64);
+    [
+        ("samples", Some(step.samples as f64)),
+        ("loss", step.loss),
+        ("data_ns", ns(phases.data_ns)),
+        ("forward_ns", ns(phases.forward_ns)),
+        ("backward_ns", ns(phases.backward_ns)),
+        ("optimizer_ns", ns(phases.optimizer_ns)),
+    ]
+}
+
+fn write_devices(trace: &mut TraceWriter, samples: &[DeviceSample]) -> anyhow::Result<()> {
+    let mut devices: Vec<&str> = samples.iter().map(|row| row.device.as_str()).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    for (i, device) in devices.iter().enumerate() {
+        let track = FIRST_DEVICE_TRACK + i as u64;
+        trace.name_process(track, device)?;
+        for row in samples.iter().filter(|row| row.device == *device) {
+            for (name, value) in [
+                ("util_percent", row.util_percent),
+                ("memory_used_bytes", row.memory_used_bytes.map(|bytes| bytes as f64)),
+                ("power_mw", row.power_mw.map(|power| power as f64)),
+                ("sm_util_percent", row.sm_util_percent),
+            ] {
+                if let Some(value) = value {
+                    trace.counter(track, name, row.mono_ns, value)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,65 @@
+//! Counters as drivers give them: they start anywhere, some are 32 bits wide and wrap, and a device
+//! that was reset starts again at zero.
+
+const WRAP: u64 = 1 << 32;
+
+/// Adds up what a counter has counted since it was first read.
+#[derive(Debug, Default)]
+pub(crate) struct Counter {
+    last: Option<u64>,
+    total: u64,
+}
+
+impl Counter {
+    /// Takes a reading and returns the total since the first one, which never falls.
+    ///
+    /// A reading below the last one means that a counter of 32 bits wrapped, once: whoever reads a
+    /// link of 55 GB/s must come back within 78 ms. A wider counter only falls when its device was
+    /// reset; it counts on from there.
+    pub(crate) fn read(&mut self, raw: u64) -> u64 {
+        let last = self.last.replace(raw).unwrap_or(raw);
+        self.total += match raw.checked_sub(last) {
+            Some(step) => step,
+            None if last < WRAP => raw + WRAP - last,
+            None => raw,
+        };
+        self.total
+    }
+
+    /// Adds a step measured by other means, for a quantity that the device gives as a rate.
+    pub(crate) fn add(&mut self, step: u64) -> u64 {
+        self.total += step;
+        self.total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_counter_of_32_bits_wraps_and_a_wide_one_restarts() {
+        let mut narrow = Counter::default();
+        let readings = [4_294_967_290, 4_294_967_295, 3, 3, 10];
+        assert_eq!(readings.map(|raw| narrow.read(raw)), [0, 5, 9, 9, 16]);
+
+        let mut wide = Counter::default();
+        let readings = [1 << 40, (1 << 40) + 7, 5, 6];
+        assert_eq!(readings.map(|raw| wide.read(raw)), [0, 7, 12, 13]);
+    }
+
+    proptest! {
+        #[test]
+        fn wrapping_loses_nothing(start in any::<u32>(), steps in prop::collection::vec(any::<u32>(), 1..50)) {
+            let mut counter = Counter::default();
+            let mut truth = u64::from(start);
+            counter.read(truth);
+            for step in steps {
+                truth += u64::from(step);
+                prop_assert_eq!(counter.read(truth % WRAP), truth - u64::from(start));
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Devices behind one trait: a GPU read through NVML, or a set of cores read from the kernel.
+
+mod counter;
+mod cpu;
+mod nvml;
+mod peak;
+
+use std::{io, path::PathBuf, time::Duration};
+
+use schema::{
+    device::Device,
+    manifest::DeviceFacts,
+    rows::{DeviceSample, Tier},
+    units::Nanos,
+};
+
+pub use cpu::{CpuReader, allowed_cores};
+#[cfg(test)]
+pub(crate) use nvml::library_at;
+pub use nvml::{LIBRARY_ENV, NvmlReader, driver_version, library};
+
+/// Begins the `err` of every row of a device that answered before and is gone.
+pub const LOST: &str = "device-lost";
+
+/// Reads one device. Opened where it is convenient, used by one thread: the sampler's.
+pub trait DeviceReader: Send {
+    fn device(&self) -> &Device;
+
+    /// What the device is and what it can be asked for, found out once when it was opened.
+    fn facts(&self) -> &DeviceFacts;
+
+    /// How often a tier is worth reading; `None` where the device has nothing to say in it.
+    fn period(&self, tier: Tier) -> Option<Duration>;
+
+    /// Takes one reading. Never fails: what could not be read is empty, and `err` says why. Counters
+    /// start at zero when the device is opened and never fall.
+    fn sample(&mut self, tier: Tier) -> DeviceSample;
+
+    /// The processes that hold memory of the device, by the pids that the driver knows; `None` where
+    /// the device cannot tell.
+    fn memory_by_process(&mut self) -> Option<Vec<ProcessMemory>>;
+
+    /// Whether the device has stopped answering for good.
+    fn is_lost(&self) -> bool;
+}
+
+/// Memory of a device that a process holds: its tensors, what its allocator keeps, and the context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessMemory {
+    pub pid: u32,
+    /// Absent where the driver lists the process and not its memory.
+    pub bytes: Option<u64>,
+}
+
+/// Why a device cannot be read. `profile` exits with 3 for all of these: the machine lacks something.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    #[error("no NVIDIA driver: {reason}; use a cpu device, or name the library in {LIBRARY_ENV}")]
+    NoDriver { reason: String },
+    #[error("there is no {device}: {}", found(.devices))]
+    NoSuchDevice { device: Device, devices: Vec<Device> },
+    #[error("core {core} of {device} is not among the cores this process may use: {}", Device::Cpu(.allowed.clone()))]
+    CoreNotAllowed { device: Device, core: u16, allowed: Vec<u16> },
+    #[error("{device}: {call}: {reason}")]
+    Driver { device: Device, call: &'static str, reason: String },
+    #[error("CUDA_VISIBLE_DEVICES: '{entry}' is neither an index nor the uuid of a whole device; unset it")]
+    Visible { entry: String },
+    #[error("{}: {source}", file.display())]
+    Io { file: PathBuf, source: io::Error },
+}
+
+fn found(devices: &[Device]) -> String {
+    match devices {
+        [] => "the driver lists no device".into(),
+        devices => {
+            let names: Vec<String> = devices.iter().map(Device::to_string).collect();
+            format!("the driver lists {}", names.join(", "))
+        }
+    }
+}
+
+/// A row that holds nothing yet. The reader fills in what it reads and, last, when it was done.
+fn empty_sample(device: &Device, tier: Tier, begin: Nanos) -> DeviceSample {
+    DeviceSample {
+        mono_ns: begin,
+        end_mono_ns: begin,
+        device: device.to_string(),
+        tier,
+        util_percent: None,
+        memory_used_bytes: None,
+        sm_util_percent: None,
+        sm_occupancy_percent: None,
+        tensor_util_percent: None,
+        dram_util_percent: None,
+        pcie_rx_bytes: None,
+        pcie_tx_bytes: None,
+        nvlink_rx_bytes: None,
+        nvlink_tx_bytes: None,
+        energy_mj: None,
+        power_mw: None,
+        sm_clock_mhz: None,
+        memory_clock_mhz: None,
+        temperature_c: None,
+        throttle_ns: None,
+        busy_ns: None,
+        steal_ns: None,
+        foreign_processes: None,
+        err: None,
+    }
+}
+
+/// Opens a device for reading. `cpu` means all allowed cores.
+pub fn open(device: &Device) -> Result<Box<dyn DeviceReader>, DeviceError> {
+    Ok(match device {
+        Device::Cuda(index) => Box::new(NvmlReader::open(library()?, *index)?),
+        Device::Cpu(cores) => Box::new(CpuReader::open(cores)?),
+        Device::AllCores => Box::new(CpuReader::open(&allowed_cores()?)?),
+    })
+}
+
+/// What this machine offers.
+#[derive(Debug)]
+pub struct Discovered {
+    /// Best first: every GPU, then the set of all allowed cores.
+    pub devices: Vec<Device>,
+    /// Why there is no GPU among them.
+    pub no_gpu: Option<DeviceError>,
+}
+
+/// Lists the devices of this machine. A machine without a driver is no error; one without cores is.
+pub fn discover() -> Result<Discovered, DeviceError> {
+    let cores = Device::Cpu(allowed_cores()?);
+    Ok(match library().and_then(nvml::devices) {
+        Ok(gpus) => Discovered { devices: gpus.into_iter().chain([cores]).collect(), no_gpu: None },
+        Err(reason) => Discovered { devices: vec![cores], no_gpu: Some(reason) },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_is_not_there_is_a_clear_line() {
+        let error = |device: &str| open(&device.parse().unwrap()).err().unwrap().to_string();
+        assert!(
+            error("cpu:9999")
+                .starts_with("core 9999 of cpu:9999 is not among the cores this process may use: cpu:")
+        );
+        if library().is_err() {
+            assert!(error("cuda:0").starts_with("no NVIDIA driver: "), "{}", error("cuda:0"));
+            let found = discover().unwrap();
+            assert_eq!(found.devices, [Device::Cpu(allowed_cores().unwrap())]);
+            assert!(found.no_gpu.is_some());
+        }
+    }
+
+    #[test]
+    fn all_cores_are_the_allowed_ones() {
+        let reader = open(&Device::AllCores).unwrap();
+        assert_eq!(*reader.device(), Device::Cpu(allowed_cores().unwrap()));
+    }
+}

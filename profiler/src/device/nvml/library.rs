@@ -1,0 +1,136 @@
+//! The driver's library: where it is, which devices it shows, how they are connected.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    ffi::{OsStr, OsString},
+    sync::{Mutex, PoisonError},
+};
+
+use nvml_wrapper::{Device as Handle, Nvml};
+use schema::device::Device;
+
+use super::DeviceError;
+
+/// Names the library to load instead of the driver's, for a driver in an unusual place and for tests.
+pub const LIBRARY_ENV: &str = "TANDEM_NVML";
+const LIBRARY: &str = "libnvidia-ml.so.1";
+
+/// The driver's library, loaded at most once. Without a driver this is an error and nothing else.
+pub fn library() -> Result<&'static Nvml, DeviceError> {
+    let named = env::var_os(LIBRARY_ENV).filter(|path| !path.is_empty());
+    library_at(&named.unwrap_or_else(|| LIBRARY.into()))
+}
+
+/// Loads a library once. It stays for the life of the program, as the driver's state does.
+pub(crate) fn library_at(path: &OsStr) -> Result<&'static Nvml, DeviceError> {
+    static LOADED: Mutex<BTreeMap<OsString, &'static Nvml>> = Mutex::new(BTreeMap::new());
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(nvml) = loaded.get(path) {
+        return Ok(nvml);
+    }
+    let nvml =
+        Nvml::builder().lib_path(path).init().map_err(|e| DeviceError::NoDriver { reason: e.to_string() })?;
+    let nvml: &'static Nvml = Box::leak(Box::new(nvml));
+    loaded.insert(path.into(), nvml);
+    Ok(nvml)
+}
+
+/// The version of the NVIDIA driver, where there is one.
+pub fn driver_version() -> Option<String> {
+    library().ok()?.sys_driver_version().ok()
+}
+
+/// The devices that a CUDA program started here would see.
+pub(in super::super) fn devices(nvml: &'static Nvml) -> Result<Vec<Device>, DeviceError> {
+    Ok((0..visible(nvml)?.len() as u32).map(Device::Cuda).collect())
+}
+
+pub(super) fn handle(nvml: &'static Nvml, index: u32) -> Result<Handle<'static>, DeviceError> {
+    let device = Device::Cuda(index);
+    let visible = visible(nvml)?;
+    let Some(&place) = visible.get(index as usize) else {
+        return Err(DeviceError::NoSuchDevice { device, devices: devices(nvml)? });
+    };
+    nvml.device_by_index(place).map_err(|e| DeviceError::Driver {
+        device,
+        call: "handle",
+        reason: e.to_string(),
+    })
+}
+
+/// The driver's indices of the devices that CUDA shows, in CUDA's order.
+fn visible(nvml: &Nvml) -> Result<Vec<u32>, DeviceError> {
+    let driver = |e: nvml_wrapper::error::NvmlError| DeviceError::NoDriver { reason: e.to_string() };
+    let count = nvml.device_count().map_err(driver)?;
+    let uuids: Vec<String> =
+        (0..count).map(|i| nvml.device_by_index(i).and_then(|d| d.uuid()).unwrap_or_default()).collect();
+    let Some(list) = env::var_os("CUDA_VISIBLE_DEVICES") else { return Ok((0..count).collect()) };
+    select(&list.to_string_lossy(), &uuids).map_err(|entry| DeviceError::Visible { entry })
+}
+
+/// Applies a list of indices and uuids as CUDA does: it ends at the first that names no device, and
+/// the beginning of a uuid will do. The error is an entry that cannot be followed.
+fn select(list: &str, uuids: &[String]) -> Result<Vec<u32>, String> {
+    let mut selected = Vec::new();
+    for entry in list.split(',').map(str::trim) {
+        let place = match entry.parse::<i64>() {
+            Ok(index) => usize::try_from(index).ok().filter(|&i| i < uuids.len()),
+            Err(_) if entry.is_empty() => None,
+            Err(_) if entry.starts_with("GPU-") => uuids.iter().position(|uuid| uuid.starts_with(entry)),
+            Err(_) => return Err(entry.into()),
+        };
+        let Some(place) = place else { break };
+        selected.push(place as u32);
+    }
+    Ok(selected)
+}
+
+/// How a device hangs on its machine: facts for the manifest, each left out where it is not known.
+pub(super) fn topology(nvml: &'static Nvml, handle: &Handle<'static>) -> BTreeMap<String, String> {
+    let mut facts = BTreeMap::new();
+    let link = (handle.max_pcie_link_gen(), handle.max_pcie_link_width());
+    if let (Ok(generation), Ok(width)) = link {
+        facts.insert("pcie".into(), format!("generation {generation}, {width} lanes at most"));
+    }
+    if let Ok(node) = handle.numa_node_id() {
+        facts.insert("numa_node".into(), node.to_string());
+    }
+    let own = handle.uuid().ok();
+    for (index, place) in visible(nvml).into_iter().flatten().enumerate() {
+        let Ok(other) = nvml.device_by_index(place) else { continue };
+        if other.uuid().ok() != own
+            && let Ok(level) = handle.topology_common_ancestor(other)
+        {
+            facts.insert(Device::Cuda(index as u32).to_string(), format!("{level:?}").to_lowercase());
+        }
+    }
+    facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn visible_devices_are_selected_as_cuda_does() {
+        let uuids = ["GPU-aa11", "GPU-aa22", "GPU-bb33"].map(String::from);
+        for (list, selected) in [
+            ("0,1,2", Ok(vec![0, 1, 2])),
+            ("2, 0", Ok(vec![2, 0])),
+            ("GPU-bb", Ok(vec![2])),
+            ("1,7,0", Ok(vec![1])),
+            ("", Ok(vec![])),
+            ("-1", Ok(vec![])),
+            ("MIG-1234", Err("MIG-1234".into())),
+        ] {
+            assert_eq!(select(list, &uuids), selected, "{list}");
+        }
+    }
+
+    #[test]
+    fn a_library_that_is_not_there_is_an_error() {
+        let error = library_at("/nowhere/libnvidia-ml.so.1".as_ref()).unwrap_err().to_string();
+        assert!(error.starts_with("no NVIDIA driver: ") && error.contains(LIBRARY_ENV), "{error}");
+    }
+}

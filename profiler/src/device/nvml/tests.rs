@@ -1,0 +1,219 @@
+//! The whole NVML path through the scripted library, loaded as the driver's would be.
+
+use std::{thread::sleep, time::Duration};
+
+use schema::rows::{DeviceSample, Tier};
+
+use super::{super::LOST, DeviceReader, NvmlReader, gpm, library::library_at};
+
+/// A reader of device 0 of a machine of its own. The folder goes, the library stays mapped.
+fn reader(script: &str) -> NvmlReader {
+    let dir = tempfile::tempdir().unwrap();
+    let path = fake_nvml::install(dir.path(), script).unwrap();
+    NvmlReader::open(library_at(path.as_os_str()).unwrap(), 0).unwrap()
+}
+
+fn device(metrics: &str) -> String {
+    format!("[[device]]\nname = 'NVIDIA H100 PCIe'\nmemory_bytes = 1000\n{metrics}")
+}
+
+fn fast(reader: &mut NvmlReader, times: usize) -> Vec<DeviceSample> {
+    (0..times).map(|_| reader.sample(Tier::Fast)).collect()
+}
+
+fn capability<'a>(reader: &'a NvmlReader, metric: &str) -> &'a str {
+    &reader.facts().capabilities[metric]
+}
+
+#[test]
+fn a_full_device_answers_everything() {
+    let mut reader = reader(fake_nvml::H200);
+    let facts = reader.facts().clone();
+    assert_eq!(facts.name, "NVIDIA H200");
+    assert_eq!(facts.memory_bytes, Some(150_754_820_096));
+    assert_eq!(facts.peak_flops["bf16"], 989.5e12);
+    assert_eq!(facts.capabilities["cuda"], "ok, compute capability 9.0");
+    assert_eq!(facts.capabilities["memory_used_bytes"], "ok, without what the driver reserves");
+    assert_eq!(facts.topology["pcie"], "generation 5, 16 lanes at most");
+    let row = reader.sample(Tier::Fast);
+    assert_eq!((row.util_percent, row.power_mw, row.temperature_c), (Some(97.0), Some(450_000), Some(45)));
+    assert_eq!((row.sm_clock_mhz, row.memory_clock_mhz), (Some(1980), Some(3201)));
+    assert_eq!((row.memory_used_bytes, row.throttle_ns), (Some(20_000_000_000), Some(0)));
+    assert!(row.pcie_rx_bytes > row.pcie_tx_bytes && row.err.is_none(), "{row:?}");
+    sleep(gpm::SHORTEST_WINDOW);
+    let row = reader.sample(Tier::Gpm);
+    assert_eq!((row.sm_util_percent, row.sm_occupancy_percent), (Some(88.0), Some(41.0)));
+    assert_eq!((row.tensor_util_percent, row.dram_util_percent), (Some(33.0), Some(52.0)));
+    // Counters come from the counters, not from GPM's rates.
+    assert_eq!((row.pcie_rx_bytes, row.nvlink_rx_bytes, row.util_percent), (None, None, None));
+    let row = reader.sample(Tier::Slow);
+    assert!(row.nvlink_tx_bytes.is_some_and(|bytes| bytes % 1024 == 0), "{row:?}");
+}
+
+#[test]
+fn counters_start_at_zero_and_wrap_at_32_bits() {
+    let script = device(
+        "[device.metrics]
+        pcie_rx_bytes = { start = 4294967000, per_call = 100, bits = 32 }
+        pcie_tx_bytes = { start = 7, bits = 32 }
+        energy_mj = { start = 8589934592, per_call = 3 }",
+    );
+    let rows = fast(&mut reader(&script), 4);
+    // The reading at opening was the zeroth.
+    assert_eq!(rows.iter().map(|row| row.pcie_rx_bytes.unwrap()).collect::<Vec<_>>(), [100, 200, 300, 400]);
+    assert_eq!(rows.iter().map(|row| row.energy_mj.unwrap()).collect::<Vec<_>>(), [3, 6, 9, 12]);
+    assert!(rows.iter().all(|row| row.pcie_tx_bytes == Some(0)), "what stands still adds nothing");
+}
+
+#[test]
+fn readings_that_are_not_counters_fall_as_they_rose() {
+    let script = device(
+        "[device.metrics]
+        util_percent = { start = 90, per_call = -10 }
+        memory_used_bytes = { start = 900, per_call = -100 }
+        power_mw = { start = 700, per_call = -1 }
+        sm_clock_mhz = { start = 1980, per_call = -15 }
+        temperature_c = { start = 80, per_call = -2 }",
+    );
+    let rows = fast(&mut reader(&script), 2);
+    let of = |row: &DeviceSample| {
+        (
+            row.util_percent.unwrap(),
+            row.power_mw.unwrap(),
+            row.sm_clock_mhz.unwrap(),
+            row.temperature_c.unwrap(),
+        )
+    };
+    assert_eq!(of(&rows[0]), (80.0, 699, 1965, 78));
+    assert_eq!(of(&rows[1]), (70.0, 698, 1950, 76));
+    assert!(rows[1].memory_used_bytes < rows[0].memory_used_bytes);
+}
+
+#[test]
+fn a_refusal_is_remembered_and_not_asked_for_again() {
+    let script = device(
+        "[device.metrics]
+        util_percent = { start = 50, error = 'not-supported', error_calls = 1 }
+        energy_mj = { start = 50, error = 'no-permission', error_calls = 1 }
+        power_average_mw = { start = 300 }
+        temperature_c = { start = 40 }",
+    );
+    let mut reader = reader(&script);
+    assert_eq!(
+        capability(&reader, "util_percent"),
+        "the requested operation is not available on the target device"
+    );
+    assert!(capability(&reader, "energy_mj").contains("does not have permission"));
+    assert_eq!(capability(&reader, "temperature_c"), "ok");
+    // The script would answer now. Nobody asks, and a refusal known from the start is no error of a row.
+    for row in fast(&mut reader, 3) {
+        assert_eq!((row.util_percent, row.energy_mj, row.err.as_deref()), (None, None, None));
+        assert_eq!(row.power_mw, Some(300), "the average stands in for the instant");
+    }
+    assert_eq!(reader.period(Tier::Gpm), None);
+    assert_eq!(reader.period(Tier::Fast), Some(Duration::from_millis(100)));
+    assert_eq!(reader.memory_by_process(), None);
+}
+
+#[test]
+fn a_passing_failure_is_an_error_of_its_row_alone() {
+    let script = device(
+        "[device.metrics]
+        util_percent = { start = 50, error = 'timeout', error_after_calls = 2, error_calls = 1 }
+        temperature_c = { start = 40 }",
+    );
+    let rows = fast(&mut reader(&script), 3);
+    assert_eq!((rows[0].util_percent, rows[0].err.as_deref()), (Some(50.0), None));
+    assert_eq!((rows[1].util_percent, rows[1].temperature_c), (None, Some(40)));
+    assert_eq!(rows[1].err.as_deref(), Some("util_percent: the provided timeout was reached"));
+    assert_eq!((rows[2].util_percent, rows[2].err.as_deref()), (Some(50.0), None));
+}
+
+#[test]
+fn a_lost_device_goes_on_giving_rows_that_say_so() {
+    let mut reader =
+        reader(&fake_nvml::H200.replace("reserved_bytes", "lost_after_calls = 80\nreserved_bytes"));
+    assert!(!reader.is_lost());
+    let rows = fast(&mut reader, 20);
+    assert!(rows[0].err.is_none() && rows[0].energy_mj.is_some());
+    let last = rows.last().unwrap();
+    assert_eq!(last.err.as_deref().map(|err| err.starts_with(LOST)), Some(true), "{last:?}");
+    assert_eq!((last.energy_mj, last.util_percent), (None, None));
+    assert!(reader.is_lost());
+    assert_eq!(reader.memory_by_process(), None);
+    for tier in [Tier::Gpm, Tier::Slow] {
+        assert!(reader.sample(tier).err.unwrap().starts_with(LOST));
+    }
+}
+
+#[test]
+fn causes_of_throttling_are_added_up() {
+    let script = device(
+        "[device.metrics]
+        throttle_power_cap_ns = { start = 5000, per_call = 30 }
+        throttle_software_thermal_ns = { per_call = 4 }
+        throttle_power_brake_ns = { start = 1 }",
+    );
+    let rows = fast(&mut reader(&script), 2);
+    assert_eq!((rows[0].throttle_ns, rows[1].throttle_ns), (Some(34), Some(68)));
+}
+
+#[test]
+fn older_drivers_number_the_causes_differently_and_mean_the_same() {
+    let metrics = "[device.metrics]\nthrottle_hardware_thermal_ns = { per_call = 9 }";
+    for driver in ["535.104.05", "580.65.06", "580.82.07", "590.10"] {
+        let script = format!("driver = '{driver}'\n{}", device(metrics));
+        assert_eq!(reader(&script).sample(Tier::Fast).throttle_ns, Some(9), "{driver}");
+    }
+}
+
+#[test]
+fn gpm_values_count_only_with_a_unit_that_is_understood() {
+    let script = device(
+        "[device.metrics]
+        gpm_sm_util = { start = 88, unit = '%' }
+        gpm_sm_occupancy = { start = 41, unit = 'permille' }
+        gpm_pcie_tx = { start = 1024, unit = 'KiB/s' }
+        gpm_pcie_rx = { start = 5, unit = 'furlong' }",
+    );
+    let mut reader = reader(&script);
+    assert_eq!(capability(&reader, "sm_occupancy_percent"), "its unit is 'permille', not percent");
+    assert_eq!(capability(&reader, "gpm_pcie_rx"), "its unit 'furlong' is not known");
+    // Too soon after the sample before: a row, but no values.
+    assert_eq!(reader.sample(Tier::Gpm).sm_util_percent, None);
+    sleep(gpm::SHORTEST_WINDOW);
+    let row = reader.sample(Tier::Gpm);
+    assert_eq!((row.sm_util_percent, row.sm_occupancy_percent), (Some(88.0), None));
+    // One MiB/s over the two windows so far, each a tenth of a second or more.
+    assert!(row.pcie_tx_bytes.is_some_and(|bytes| bytes >= 200 * 1024), "{row:?}");
+    assert_eq!((row.pcie_rx_bytes, row.nvlink_tx_bytes), (None, None));
+}
+
+#[test]
+fn processes_of_both_lists_are_listed_once() {
+    let script = "[[device]]
+        name = 'NVIDIA H200'
+        memory_bytes = 1000
+        processes = [{ pid = 11, bytes = 500 }, { pid = 12 }]
+        mps_processes = [{ pid = 11, bytes = 500 }, { pid = 13, bytes = 0 }]
+        [device.metrics]
+        processes = {}
+        mps_processes = {}";
+    let listed = reader(script).memory_by_process().unwrap();
+    let listed: Vec<_> = listed.into_iter().map(|process| (process.pid, process.bytes)).collect();
+    assert_eq!(listed, [(11, Some(500)), (12, None), (13, Some(0))]);
+}
+
+#[test]
+fn an_idle_device_is_no_processes_and_not_unknown() {
+    let script = device("[device.metrics]\nprocesses = {}");
+    assert_eq!(reader(&script).memory_by_process(), Some(vec![]));
+}
+
+#[test]
+fn a_device_beyond_the_last_is_named_with_those_there_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = fake_nvml::install(dir.path(), &device("")).unwrap();
+    let error = NvmlReader::open(library_at(path.as_os_str()).unwrap(), 3).err().unwrap();
+    assert_eq!(error.to_string(), "there is no cuda:3: the driver lists cuda:0");
+}

@@ -1,0 +1,70 @@
+//! What the vendor's data sheets promise: the denominator of model FLOP/s utilisation (MFU).
+//!
+//! Dense rates, without structured sparsity, at boost clock, in TFLOP/s. `fp32` is plain
+//! single precision, `tf32` what the tensor cores do with fp32 operands where the framework allows
+//! it, `bf16` the tensor cores with bfloat16 or, the same on these chips, half precision.
+
+use std::collections::BTreeMap;
+
+struct Peak {
+    /// What the driver's name for the chip begins with, `NVIDIA` or `Tesla` left out.
+    name: &'static str,
+    fp32: f64,
+    tf32: Option<f64>,
+    bf16: Option<f64>,
+}
+
+const fn peak(name: &'static str, fp32: f64, tf32: Option<f64>, bf16: Option<f64>) -> Peak {
+    Peak { name, fp32, tf32, bf16 }
+}
+
+/// From NVIDIA's data sheets of the products named; where a sheet gives rates with sparsity, half of it.
+const PEAKS: &[Peak] = &[
+    peak("H200 NVL", 60.0, Some(417.5), Some(835.5)),
+    peak("H200", 67.0, Some(494.5), Some(989.5)),
+    peak("H100 PCIe", 51.0, Some(378.0), Some(756.5)),
+    peak("H100 NVL", 60.0, Some(417.5), Some(835.5)),
+    peak("H100 80GB HBM3", 67.0, Some(494.5), Some(989.5)),
+    peak("A100", 19.5, Some(156.0), Some(312.0)),
+    peak("A800", 19.5, Some(156.0), Some(312.0)),
+    peak("A10", 31.2, Some(62.5), Some(125.0)),
+    peak("L40S", 91.6, Some(183.0), Some(362.05)),
+    peak("L4", 30.3, Some(60.0), Some(121.0)),
+    peak("V100-SXM2", 15.7, None, None),
+    peak("V100-PCIE", 14.0, None, None),
+    peak("T4", 8.1, None, None),
+    peak("P40", 12.0, None, None),
+];
+
+/// Peak FLOP/s of the named chip by precision; empty for a chip that is not in the table.
+pub(crate) fn peak_flops(name: &str) -> BTreeMap<String, f64> {
+    let name = name.trim_start_matches("NVIDIA ").trim_start_matches("Tesla ");
+    // `A10` must not answer for an `A100`, nor `L4` for an `L40S`: what follows is no letter or digit.
+    let is_named = |peak: &&Peak| {
+        name.strip_prefix(peak.name)
+            .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
+    };
+    let Some(peak) = PEAKS.iter().find(is_named) else { return BTreeMap::new() };
+    let rates = [("fp32", Some(peak.fp32)), ("tf32", peak.tf32), ("bf16", peak.bf16)];
+    rates.into_iter().filter_map(|(precision, rate)| Some((precision.into(), rate? * 1e12))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_drivers_find_their_chip() {
+        let bf16 = |name: &str| peak_flops(name).get("bf16").copied();
+        assert_eq!(bf16("NVIDIA H200"), Some(989.5e12));
+        assert_eq!(bf16("NVIDIA H200 NVL"), Some(835.5e12));
+        assert_eq!(bf16("NVIDIA A100-SXM4-80GB"), Some(312e12));
+        assert_eq!(bf16("NVIDIA A10"), Some(125e12));
+        assert_eq!(bf16("NVIDIA L40S"), Some(362.05e12));
+        assert_eq!(bf16("Tesla P40"), None);
+        assert_eq!(peak_flops("Tesla P40").get("fp32"), Some(&12e12));
+        for unknown in ["NVIDIA A10G", "NVIDIA L40", "NVIDIA GeForce RTX 4090", "H100"] {
+            assert!(peak_flops(unknown).is_empty(), "{unknown}");
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! One launch of a job: its ranks, what they may do, and how it ended.
+//!
+//! A launch is a task of the rig's supervisor thread. It follows the event files of its ranks by
+//! looking at them now and then: an append-only file cannot slow a trainer down, and a look costs
+//! the same whether one event is new or a hundred. Nothing here trusts a rank to leave: who does not
+//! answer SIGTERM within the grace is killed, with all it started.
+
+mod command;
+mod ending;
+mod listener;
+mod start;
+mod verdict;
+
+use std::{collections::VecDeque, fs, sync::Arc, time::Duration};
+
+use schema::{
+    FORMAT,
+    events::write_command,
+    grant::Grant,
+    rows::ErrorKind,
+    run_dir::RunDir,
+    spec::{LaunchEnd, LaunchSpec, RankEnd},
+    units::Nanos,
+    wire::{Command, Event, EventLine},
+};
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, unbounded_channel},
+    time::sleep,
+};
+
+pub use self::command::Programs;
+use self::{
+    ending::Ending,
+    listener::{Fault, Listener},
+    start::Rank,
+    verdict::Evidence,
+};
+use crate::leash::News;
+
+/// How often event files are looked at while the job trains. Waking up beside it is what costs, by
+/// far: some 0.05 ms of CPU time each, against 0.001 ms for an event.
+pub(crate) const POLL_TRAINING: Duration = Duration::from_millis(200);
+/// And while something is waited for that comes soon: being ready, a boundary, an answer, the end.
+const POLL_WAITING: Duration = Duration::from_millis(20);
+/// And where there are none. The exit of a program is reported, not looked for.
+const NO_POLL: Duration = Duration::from_secs(3600);
+
+/// How patient the harness is with a job.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// A job that may run and says nothing for so long is hung.
+    pub heartbeat: Duration,
+    /// So is one that takes longer to be ready.
+    pub startup: Duration,
+    /// Between SIGTERM and SIGKILL.
+    pub grace: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience {
+            heartbeat: Duration::from_secs(60),
+            startup: Duration::from_secs(300),
+            grace: Duration::from_secs(10),
+        }
+    }
+}
+
+/// How a job leaves that has not ended by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// When it has used up its grant: it is told to stop, says `finished`, and the launch is good.
+    /// A program without the protocol has no boundaries: it is ended at once, and is good too.
+    AtBoundary,
+    /// By SIGTERM, and SIGKILL after the grace. The launch is recorded as interrupted.
+    Now,
+}
+
+/// What the owner of a launch asks of it.
+pub(crate) enum Order {
+    Extend(u64),
+    /// How often to look at the events of a job that trains.
+    LookEvery(Duration),
+    Tell(Command),
+    Leave(Leave),
+}
+
+/// What a launch reports.
+pub(crate) enum Report {
+    Started { rank: u32, pid: u32 },
+    Said(EventLine),
+}
+
+struct Launch {
+    run: RunDir,
+    spec: LaunchSpec,
+    patience: Patience,
+    /// Collected in one turn and sent together, so that the owner wakes once for all of them.
+    reports: Vec<Report>,
+    ranks: Vec<Rank>,
+    /// Absent for a program without the protocol.
+    grant: Option<Grant>,
+    commands: VecDeque<Command>,
+    ending: Ending,
+    look_every: Duration,
+    /// The end was asked for and is good, however it comes.
+    dismissed: bool,
+    /// The first fault of a rank, which explains those that follow.
+    fault: Option<(u32, Fault)>,
+    out_of_memory_kills: Option<i64>,
+}
+
+/// Runs a launch from its first file to its last; returns when nothing of it is left.
+///
+/// Writes `jobs/<launch>.json` before the ranks start, their logs, and `jobs/<launch>.end.json`.
+pub(crate) async fn supervise(
+    programs: Arc<Programs>,
+    patience: Patience,
+    run: RunDir,
+    spec: LaunchSpec,
+    mut orders: UnboundedReceiver<Order>,
+    send: impl Fn(Vec<Report>),
+) -> LaunchEnd {
+    let mut launch = Launch {
+        run,
+        spec,
+        patience,
+        reports: Vec::new(),
+        ranks: Vec::new(),
+        grant: None,
+        commands: VecDeque::new(),
+        ending: Ending::No,
+        look_every: POLL_TRAINING,
+        dismissed: false,
+        fault: None,
+        out_of_memory_kills: out_of_memory_kills(),
+    };
+    let (tell, mut news) = unbounded_channel();
+    if let Err(error) = launch.begin(&programs, &tell) {
+        let rank = launch.ranks.len() as u32;
+        launch.fail(rank, (ErrorKind::Start, format!("could not be started: {error:#}")));
+    }
+    while launch.ranks.iter().any(|rank| rank.end.is_none()) {
+        tokio::select! {
+            Some(order) = orders.recv() => launch.obey(order),
+            Some((rank, news)) = news.recv() => launch.hear_of(rank, news),
+            () = sleep(launch.poll_after()) => {}
+        }
+        launch.listen();
+        launch.urge();
+        launch.send_commands();
+        if !launch.reports.is_empty() {
+            send(std::mem::take(&mut launch.reports));
+        }
+    }
+    launch.close()
+}
+
+impl Launch {
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::LookEvery(pause) => self.look_every = pause,
+            Order::Extend(steps) => {
+                let Some(grant) = &self.grant else { return };
+                let before = grant.get();
+                grant.extend_to(steps);
+                for listener in self.ranks.iter_mut().filter_map(|rank| rank.listener.as_mut()) {
+                    // The patience with a job that hangs does not begin anew with every grant.
+                    if listener.at_rest(before) {
+                        listener.told(None);
+                    }
+                }
+            }
+            Order::Tell(command) => self.commands.push_back(command),
+            Order::Leave(Leave::AtBoundary) if self.grant.is_some() => {
+                self.commands.push_back(Command::Stop {});
+            }
+            Order::Leave(Leave::AtBoundary) => {
+                self.dismissed = true;
+                self.terminate();
+            }
+            Order::Leave(Leave::Now) => {
+                self.fail(0, (ErrorKind::Interrupted, "was ended before it was done".into()));
+            }
+        }
+    }
+
+    fn hear_of(&mut self, index: usize, news: News) {
+        let rank = index as u32;
+        let end = match news {
+            News::Started { pid } => {
+                self.ranks[index].started = true;
+                return self.reports.push(Report::Started { rank, pid });
+            }
+            News::Refused { why } => {
+                self.fail(rank, (ErrorKind::Start, why));
+                RankEnd::default()
+            }
+            News::Ended(end) => end,
+            News::Lost => RankEnd::default(),
+        };
+        self.ranks[index].leash = None;
+        self.ranks[index].stdin = None;
+        self.listen();
+        let memory_ran_out = out_of_memory_kills() > self.out_of_memory_kills;
+        let listener = self.ranks[index].listener.as_mut();
+        let torn = listener.map_or(Ok(()), |listener| listener.finish(&mut Vec::new()));
+        let listener = self.ranks[index].listener.as_ref();
+        let fault = verdict::fault_of(&Evidence {
+            end: &end,
+            said_last_word: self.ranks[index].said_last_word(),
+            speaks: listener.is_some(),
+            greeted: listener.is_some_and(Listener::greeted),
+            memory_ran_out,
+        });
+        // A rank that was killed within a line is reported as killed, not as one that cannot write.
+        if let Some(fault) = fault.filter(|_| !self.is_our_doing(&end)).or(torn.err()) {
+            self.fail(rank, fault);
+        }
+        self.ranks[index].end = Some(end);
+    }
+
+    /// Reads and reports what the ranks have said since the last time.
+    fn listen(&mut self) {
+        let mut lines = Vec::new();
+        for index in 0..self.ranks.len() {
+            let Rank { started: true, listener: Some(listener), .. } = &mut self.ranks[index] else {
+                continue;
+            };
+            let outcome = listener.poll(&mut lines);
+            let mut fault = outcome.err();
+            for line in lines.drain(..) {
+                if let Event::Failed { kind, error } = &line.event {
+                    fault = Some((listener::kind_of(*kind), format!("failed: {error}")));
+                }
+                self.reports.push(Report::Said(line));
+            }
+            if let Some(fault) = fault {
+                self.fail(index as u32, fault);
+            }
+        }
+    }
+
+    /// Sends the next command as soon as all ranks are at rest and have answered the last one.
+    fn send_commands(&mut self) {
+        let granted = self.granted();
+        // Who is leaving already is not told anything, and does not keep the others waiting.
+        let mut left = self.ranks.iter().filter(|rank| rank.end.is_none() && !rank.said_last_word());
+        let ready = left.all(|rank| rank.listener.as_ref().is_some_and(|listener| listener.at_rest(granted)));
+        if !ready || self.ending != Ending::No {
+            return;
+        }
+        let Some(command) = self.commands.pop_front() else { return };
+        for rank in &mut self.ranks {
+            if rank.said_last_word() {
+                continue;
+            }
+            let (Some(listener), Some(stdin)) = (&mut rank.listener, &mut rank.stdin) else { continue };
+            // A rank that closed its stdin does not answer, and that is what is reported.
+            let _ = write_command(stdin, &command);
+            listener.told(Some(&command));
+        }
+    }
+
+    /// When to look again, if nothing else happens before.
+    fn poll_after(&self) -> Duration {
+        let mut listeners = self.ranks.iter().filter_map(|rank| rank.listener.as_ref());
+        if self.ending != Ending::No || !self.commands.is_empty() || listeners.any(Listener::is_due) {
+            POLL_WAITING
+        } else if self.grant.is_none() {
+            NO_POLL
+        } else {
+            self.look_every
+        }
+    }
+
+    fn granted(&self) -> u64 {
+        self.grant.as_ref().map_or(0, Grant::get)
+    }
+
+    /// Nothing is left of the launch: writes how it ended and removes what only the living need.
+    fn close(self) -> LaunchEnd {
+        let launch = &self.spec.launch;
+        let _ = fs::remove_file(self.run.control_path(launch));
+        let _ = fs::remove_file(self.run.rendezvous_path(launch));
+        let (err, err_detail) = match &self.fault {
+            Some((rank, fault)) => {
+                (Some(fault.0), Some(verdict::detail(&self.run, &self.spec, *rank, fault)))
+            }
+            None => (None, None),
+        };
+        let ranks = self.ranks.into_iter().filter_map(|rank| rank.end).collect();
+        let end = LaunchEnd { format: FORMAT, mono_ns: Nanos::monotonic_now(), err, err_detail, ranks };
+        if let Err(error) = self.run.write_launch_end(launch, &end) {
+            // Without this file the launch counts as torn off, which is what a full disk does to it.
+            eprintln!("warning: {error}");
+        }
+        end
+    }
+}
+
+/// How many processes the kernel has killed since boot because memory ran out.
+fn out_of_memory_kills() -> Option<i64> {
+    procfs::vmstat().ok()?.get("oom_kill").copied()
+}

@@ -1,0 +1,98 @@
+//! Which program a rank runs, and what its environment says.
+
+use std::{
+    env,
+    ffi::OsString,
+    io,
+    path::{Path, PathBuf, absolute},
+    process::Stdio,
+};
+
+use schema::{
+    device::Device,
+    run_dir::RunDir,
+    spec::{LaunchSpec, Program},
+    wire::{WORKER_CONTROL, WORKER_EVENTS, WORKER_SPEC},
+};
+
+use crate::leash::RankCommand;
+
+/// Where the programs are that a launch may need.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// `profile` itself, which is the leash and the synthetic worker as well.
+    pub own: PathBuf,
+    /// Of torch-worker, where it is not beside `own`.
+    pub torch_worker: Option<PathBuf>,
+}
+
+impl Programs {
+    /// The running program, with its workers beside it.
+    pub fn beside_us() -> io::Result<Programs> {
+        Ok(Programs { own: env::current_exe()?, torch_worker: None })
+    }
+
+    fn command(&self, program: &Program) -> (PathBuf, Vec<OsString>) {
+        match program {
+            Program::Command(argv) => {
+                let mut argv = argv.iter().map(OsString::from);
+                (argv.next().unwrap_or_default().into(), argv.collect())
+            }
+            Program::Training(training) => match training.workload.model.worker() {
+                "synthetic" => (self.own.clone(), vec!["synthetic-worker".into()]),
+                name => {
+                    let beside = || self.own.with_file_name(name);
+                    (self.torch_worker.clone().unwrap_or_else(beside), Vec::new())
+                }
+            },
+        }
+    }
+}
+
+/// What rank `rank` of a launch is started as; `stdin` is where its commands come from.
+pub(super) fn of_rank(
+    programs: &Programs,
+    run: &RunDir,
+    spec: &LaunchSpec,
+    rank: u32,
+    stdin: Stdio,
+) -> io::Result<RankCommand> {
+    let launch = &spec.launch;
+    let device = spec.devices[rank as usize].clone();
+    let threads = spec.threads.to_string();
+    let mut environment: Vec<(&'static str, OsString)> =
+        vec![("OMP_NUM_THREADS", threads.clone().into()), ("MKL_NUM_THREADS", threads.into())];
+    if let Device::Cuda(index) = device {
+        // CUDA counts the fastest device first unless told to count as NVML does.
+        environment.push(("CUDA_DEVICE_ORDER", "PCI_BUS_ID".into()));
+        environment.push(("CUDA_VISIBLE_DEVICES", index.to_string().into()));
+    }
+    // A program of the user's is left alone: names of torchrun would make it wait for other ranks.
+    if let Program::Training(_) = spec.program {
+        // Absolute, because a worker may change its directory.
+        let file = |path: &Path| absolute(path).map(OsString::from);
+        environment.extend([
+            ("RANK", rank.to_string().into()),
+            ("LOCAL_RANK", rank.to_string().into()),
+            ("WORLD_SIZE", spec.devices.len().to_string().into()),
+            (WORKER_EVENTS, file(&run.events_path(launch, rank))?),
+            (WORKER_CONTROL, file(&run.control_path(launch))?),
+            (WORKER_SPEC, file(&run.spec_path(launch))?),
+        ]);
+    }
+    let (program, arguments) = programs.command(&spec.program);
+    Ok(RankCommand {
+        program,
+        arguments,
+        environment,
+        // A server for sharing devices that runs for others must not be joined by accident.
+        removed: env::vars_os()
+            .map(|(name, _)| name)
+            .filter(|name| name.to_string_lossy().starts_with("CUDA_MPS_"))
+            .collect(),
+        device,
+        stdin,
+        stdout: run.stdout_path(launch, rank),
+        stderr: run.stderr_path(launch, rank),
+    })
+}

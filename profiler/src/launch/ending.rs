@@ -1,0 +1,92 @@
+//! How a launch comes to its end when a rank fails or keeps us waiting.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use schema::{rows::ErrorKind, spec::RankEnd, units::Nanos};
+
+use super::{
+    Launch, Patience,
+    listener::{Fault, Listener},
+};
+use crate::leash::LeashHandle;
+
+/// How far the launch is on its way to the end.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Ending {
+    No,
+    Terminated { kill_at: Nanos },
+    Killed,
+}
+
+impl Launch {
+    /// Whether a rank ended as it did because it was told to.
+    pub(super) fn is_our_doing(&self, end: &RankEnd) -> bool {
+        match self.ending {
+            Ending::No => false,
+            // Programs answer SIGTERM in ways of their own; none of them answers with SIGKILL.
+            Ending::Terminated { .. } => end.signal != Some(Signal::KILL.as_raw()),
+            Ending::Killed => true,
+        }
+    }
+
+    /// Notes why the launch failed, and ends what is left of it.
+    pub(super) fn fail(&mut self, rank: u32, fault: Fault) {
+        if self.dismissed {
+            return;
+        }
+        // Collectives fail because another rank has left: why that one left is the better answer.
+        let explains =
+            |old: &(u32, Fault)| old.1.0 == ErrorKind::Collective && fault.0 != ErrorKind::Collective;
+        if self.fault.as_ref().is_none_or(explains) {
+            self.fault = Some((rank, fault));
+        }
+        self.terminate();
+    }
+
+    /// Asks every rank to leave, and gives it the grace to do so.
+    pub(super) fn terminate(&mut self) {
+        if self.ending != Ending::No {
+            return;
+        }
+        self.ending = Ending::Terminated { kill_at: Nanos::monotonic_now() + self.patience.grace.into() };
+        for rank in &self.ranks {
+            // One that has said its last word is leaving already.
+            if let Some(leash) = rank.leash.as_ref().filter(|_| !rank.said_last_word()) {
+                leash.terminate();
+            }
+        }
+    }
+
+    /// Ends what keeps us waiting: by SIGTERM first, by SIGKILL when its grace is over.
+    pub(super) fn urge(&mut self) {
+        let Patience { heartbeat, startup, .. } = self.patience;
+        match self.ending {
+            Ending::No => {
+                let granted = self.granted();
+                let mut left = self.ranks.iter().enumerate().filter(|(_, rank)| rank.end.is_none());
+                let hung = left.find_map(|(index, rank)| {
+                    Some((index as u32, rank.listener.as_ref()?.overdue(granted, heartbeat, startup)?))
+                });
+                if let Some((rank, fault)) = hung {
+                    self.fail(rank, fault);
+                } else if self.all_linger(heartbeat) {
+                    self.terminate();
+                }
+            }
+            Ending::Terminated { kill_at } if Nanos::monotonic_now() >= kill_at => {
+                self.ending = Ending::Killed;
+                self.ranks.iter().filter_map(|rank| rank.leash.as_ref()).for_each(LeashHandle::kill);
+            }
+            Ending::Terminated { .. } | Ending::Killed => {}
+        }
+    }
+
+    /// Whether all that are left have said their last word long ago and do not exit, as happens when
+    /// a library hangs on its way out. Their steps are all on file.
+    fn all_linger(&self, limit: Duration) -> bool {
+        self.ranks.iter().filter(|rank| rank.end.is_none()).all(|rank| {
+            rank.listener.as_ref().and_then(Listener::lingering).is_some_and(|since| since > limit)
+        })
+    }
+}

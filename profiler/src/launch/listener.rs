@@ -1,0 +1,246 @@
+//! Follows what one rank says, and holds it to the protocol.
+
+use std::{path::Path, time::Duration};
+
+use schema::{
+    events::{EventError, EventReader},
+    rows::ErrorKind,
+    units::Nanos,
+    wire::{Command, Event, EventLine, FailureKind, PROTOCOL},
+};
+
+/// Why a rank is not believed or has failed: the kind, and what happened in words.
+pub(super) type Fault = (ErrorKind, String);
+
+pub(super) struct Listener {
+    reader: EventReader,
+    /// Nothing is read after an error: what follows it means nothing.
+    broken: bool,
+    greeted: bool,
+    ready: bool,
+    /// The steps it had completed when it last came to rest.
+    rested_at: Option<u64>,
+    paused: bool,
+    owes_reply: bool,
+    said_last_word: bool,
+    /// When it last said something, or was last told something.
+    fresh_at: Nanos,
+}
+
+impl Listener {
+    pub(super) fn open(events: &Path, rank: u32) -> Result<Listener, EventError> {
+        Ok(Listener {
+            reader: EventReader::open(events, rank)?,
+            broken: false,
+            greeted: false,
+            ready: false,
+            rested_at: None,
+            paused: false,
+            owes_reply: false,
+            said_last_word: false,
+            fresh_at: Nanos::monotonic_now(),
+        })
+    }
+
+    /// Appends what is new to `out`, up to the first line that breaks the protocol.
+    pub(super) fn poll(&mut self, out: &mut Vec<EventLine>) -> Result<(), Fault> {
+        if self.broken {
+            return Ok(());
+        }
+        let from = out.len();
+        let mut outcome = self.reader.poll(out).map_err(|error| fault_of(&error));
+        if out.len() > from {
+            self.fresh_at = Nanos::monotonic_now();
+        }
+        for (index, line) in out.iter().enumerate().skip(from) {
+            if let Err(fault) = self.hear(&line.event) {
+                out.truncate(index);
+                outcome = Err(fault);
+                break;
+            }
+        }
+        self.broken = outcome.is_err();
+        outcome
+    }
+
+    /// To be called when the rank has ended: a line it left unfinished is an error now.
+    pub(super) fn finish(&mut self, out: &mut Vec<EventLine>) -> Result<(), Fault> {
+        self.poll(out)?;
+        if self.broken { Ok(()) } else { self.reader.finish().map_err(|error| fault_of(&error)) }
+    }
+
+    fn hear(&mut self, event: &Event) -> Result<(), Fault> {
+        if self.said_last_word {
+            return Err((ErrorKind::Garbled, format!("went on after its last word with {event:?}")));
+        }
+        match event {
+            Event::Hello(hello) if !self.greeted => {
+                self.greeted = true;
+                if hello.protocol != PROTOCOL {
+                    let (worker, theirs) = (&hello.worker, hello.protocol);
+                    let what = format!("{worker} speaks protocol {theirs}, and this program {PROTOCOL}");
+                    return Err((ErrorKind::Protocol, what));
+                }
+            }
+            _ if !self.greeted => {
+                return Err((ErrorKind::Protocol, format!("did not say hello first, but {event:?}")));
+            }
+            Event::Hello(_) => return Err((ErrorKind::Protocol, "said hello twice".into())),
+            Event::Ready(_) => {
+                self.ready = true;
+                self.rested_at = Some(0);
+            }
+            Event::Held { index } => self.rested_at = Some(*index),
+            Event::Paused { .. } => {
+                self.paused = true;
+                self.owes_reply = false;
+            }
+            Event::Resumed { .. } => {
+                self.paused = false;
+                self.owes_reply = false;
+            }
+            Event::Checkpointed { .. } => self.owes_reply = false,
+            Event::Step(_) | Event::Memory(_) => {}
+            Event::Finished { .. } | Event::Failed { .. } => self.said_last_word = true,
+        }
+        Ok(())
+    }
+
+    /// Notes that the rank was granted or told something just now; a command is owed an answer.
+    pub(super) fn told(&mut self, command: Option<&Command>) {
+        self.fresh_at = Nanos::monotonic_now();
+        self.owes_reply |= command.is_some();
+    }
+
+    /// Whether a command may be sent: it waits for steps beyond `granted`, or is paused.
+    pub(super) fn at_rest(&self, granted: u64) -> bool {
+        let rests = self.paused || self.rested_at.is_some_and(|done| done >= granted);
+        rests && !self.owes_reply && !self.said_last_word
+    }
+
+    /// Whether it should say something soon that somebody waits for: not just its next step.
+    pub(super) fn is_due(&self) -> bool {
+        !self.ready || self.owes_reply
+    }
+
+    /// What it has kept us waiting for longer than it may.
+    pub(super) fn overdue(&self, granted: u64, heartbeat: Duration, startup: Duration) -> Option<Fault> {
+        let silent = Nanos::monotonic_now().saturating_sub(self.fresh_at);
+        let (limit, what) = match () {
+            () if self.said_last_word || self.at_rest(granted) => return None,
+            () if !self.greeted => (startup, "did not say hello"),
+            () if !self.ready => (startup, "was not ready"),
+            () if self.owes_reply => (heartbeat, "did not answer a command"),
+            () => (heartbeat, "said nothing"),
+        };
+        (silent > Nanos::from(limit)).then(|| (ErrorKind::Hung, format!("{what} for {silent}")))
+    }
+
+    /// For how long it has been due to exit.
+    pub(super) fn lingering(&self) -> Option<Duration> {
+        let silent = Nanos::monotonic_now().saturating_sub(self.fresh_at);
+        self.said_last_word.then(|| silent.as_duration())
+    }
+
+    pub(super) fn greeted(&self) -> bool {
+        self.greeted
+    }
+
+    pub(super) fn said_last_word(&self) -> bool {
+        self.said_last_word
+    }
+}
+
+/// The kind of a row for what a worker says of its own end.
+pub(super) fn kind_of(failure: FailureKind) -> ErrorKind {
+    match failure {
+        FailureKind::OutOfMemory => ErrorKind::OutOfMemory,
+        FailureKind::Unsupported => ErrorKind::Unsupported,
+        FailureKind::Data => ErrorKind::Data,
+        FailureKind::Collective => ErrorKind::Collective,
+        FailureKind::Internal => ErrorKind::Internal,
+    }
+}
+
+fn fault_of(error: &EventError) -> Fault {
+    let kind = match error {
+        EventError::Lost { .. } => ErrorKind::Lost,
+        EventError::Garbled { .. }
+        | EventError::Rank { .. }
+        | EventError::Torn { .. }
+        | EventError::Io { .. } => ErrorKind::Garbled,
+    };
+    (kind, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use schema::{
+        events::EventWriter,
+        wire::{Hello, Ready},
+    };
+
+    use super::*;
+
+    fn hello() -> Event {
+        let (worker, version) = ("w".into(), "1".into());
+        Event::Hello(Hello { protocol: PROTOCOL, worker, version, libtorch: None, cuda: None, pid: 1 })
+    }
+
+    fn ready() -> Event {
+        Event::Ready(Ready { parameters: 0, model_bytes: 0, peak_bytes: None, startup_ns: Nanos(1) })
+    }
+
+    /// A rank that has said these things, what of it was believed, and what was not.
+    fn hear(events: &[Event], tail: &str) -> (Listener, usize, Option<Fault>) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("0001-x.0.jsonl");
+        let mut writer = EventWriter::create(&path, 0).unwrap();
+        events.iter().for_each(|event| writer.say(event.clone()).unwrap());
+        std::fs::File::options().append(true).open(&path).unwrap().write_all(tail.as_bytes()).unwrap();
+        let mut listener = Listener::open(&path, 0).unwrap();
+        let mut lines = Vec::new();
+        let fault = listener.finish(&mut lines).err();
+        (listener, lines.len(), fault)
+    }
+
+    #[test]
+    fn the_order_of_the_protocol_is_enforced() {
+        let finished = Event::Finished { steps: 0, samples: 0, loss: None };
+        let held = Event::Held { index: 0 };
+        let cases = [
+            (vec![hello(), ready(), held.clone(), finished.clone()], 4, None),
+            (vec![ready()], 0, Some(ErrorKind::Protocol)),
+            (vec![hello(), hello()], 1, Some(ErrorKind::Protocol)),
+            (vec![hello(), finished, held], 2, Some(ErrorKind::Garbled)),
+        ];
+        for (events, believed, kind) in cases {
+            let (_, lines, fault) = hear(&events, "");
+            assert_eq!((lines, fault.map(|(kind, _)| kind)), (believed, kind), "{events:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_a_rank_left_unfinished_is_a_fault() {
+        let (_, lines, fault) = hear(&[hello()], "{\"seq\":1");
+        let (kind, what) = fault.unwrap();
+        assert_eq!((lines, kind), (1, ErrorKind::Garbled));
+        assert!(what.contains("line 2: torn"), "{what}");
+    }
+
+    #[test]
+    fn a_rank_is_overdue_only_while_somebody_waits_for_it() {
+        let none = Duration::ZERO;
+        let (mut listener, ..) = hear(&[hello()], "");
+        assert_eq!(listener.overdue(0, none, none).unwrap().0, ErrorKind::Hung, "it is to be ready");
+        (listener, ..) = hear(&[hello(), ready()], "");
+        assert!(listener.at_rest(0) && listener.overdue(0, none, none).is_none(), "nothing is granted");
+        assert!(!listener.at_rest(1) && listener.overdue(1, none, none).is_some(), "a step is granted");
+        listener.told(Some(&Command::Pause {}));
+        assert!(!listener.at_rest(0) && listener.overdue(0, none, none).is_some(), "it owes an answer");
+        (listener, ..) = hear(&[hello(), ready(), Event::Paused { dur_ns: Nanos(1), bytes_freed: 0 }], "");
+        assert!(listener.at_rest(5) && listener.overdue(5, none, none).is_none(), "it is paused");
+    }
+}

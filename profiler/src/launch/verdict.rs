@@ -1,0 +1,189 @@
+//! Says how a rank ended, and tells people what to try next.
+
+use std::{
+    fs::File,
+    io::{self, Read, Seek, SeekFrom},
+    path::Path,
+};
+
+use rustix::process::Signal;
+use schema::{
+    rows::ErrorKind,
+    run_dir::RunDir,
+    spec::{LaunchSpec, RankEnd},
+};
+
+use super::listener::Fault;
+
+/// No last line of a log is worth more, and a long one would hide the rest of the message.
+const LONGEST_QUOTE_CHARS: usize = 300;
+const TAIL_BYTES: u64 = 4096;
+
+/// What is known about a rank that has ended.
+pub(super) struct Evidence<'a> {
+    pub(super) end: &'a RankEnd,
+    /// Whether its program speaks the protocol at all.
+    pub(super) speaks: bool,
+    pub(super) said_last_word: bool,
+    pub(super) greeted: bool,
+    /// The kernel's killer for lack of memory has struck since the launch began.
+    pub(super) memory_ran_out: bool,
+}
+
+/// Why the rank failed; absent where it did what it was asked to, or has said itself what happened.
+pub(super) fn fault_of(evidence: &Evidence) -> Option<Fault> {
+    if evidence.said_last_word {
+        // Whatever happened to it afterwards, its steps are all on file.
+        return None;
+    }
+    let RankEnd { exit_code, signal, .. } = evidence.end;
+    let early = evidence.speaks && !evidence.greeted;
+    let when = if early { " before it said hello" } else { "" };
+    let kind = |else_kind| if early { ErrorKind::NoHello } else { else_kind };
+    match (exit_code, signal) {
+        (_, Some(signal)) if evidence.memory_ran_out && *signal == Signal::KILL.as_raw() => Some((
+            ErrorKind::OutOfMemory,
+            format!("was killed{when} by the kernel, which had run out of memory"),
+        )),
+        (_, Some(signal)) => {
+            Some((kind(ErrorKind::Killed), format!("was killed by {}{when}", name(*signal))))
+        }
+        (Some(0), None) if !evidence.speaks => None,
+        (Some(0), None) if early => Some((ErrorKind::NoHello, "exited in peace before it said hello".into())),
+        (Some(0), None) => Some((ErrorKind::NoFinish, "exited in peace, but did not say finished".into())),
+        (Some(code), None) => Some((kind(ErrorKind::Crashed), format!("exited with code {code}{when}"))),
+        (None, None) => Some((ErrorKind::Killed, format!("lost its leash{when}: somebody killed it"))),
+    }
+}
+
+fn name(signal: i32) -> String {
+    let word = match Signal::from_named_raw(signal) {
+        Some(Signal::ABORT) => "SIGABRT",
+        Some(Signal::BUS) => "SIGBUS",
+        Some(Signal::FPE) => "SIGFPE",
+        Some(Signal::HUP) => "SIGHUP",
+        Some(Signal::ILL) => "SIGILL",
+        Some(Signal::INT) => "SIGINT",
+        Some(Signal::KILL) => "SIGKILL",
+        Some(Signal::PIPE) => "SIGPIPE",
+        Some(Signal::QUIT) => "SIGQUIT",
+        Some(Signal::SEGV) => "SIGSEGV",
+        Some(Signal::TERM) => "SIGTERM",
+        _ => return format!("signal {signal}"),
+    };
+    word.into()
+}
+
+/// The whole message: job, rank, what happened, the last line of its stderr, what to try next.
+pub(super) fn detail(run: &RunDir, spec: &LaunchSpec, rank: u32, fault: &Fault) -> String {
+    let (kind, what) = fault;
+    let log = run.stderr_path(&spec.launch, rank);
+    let last_line = match last_line(&log) {
+        Ok(Some(line)) => format!("{} ends in {line:?}", log.display()),
+        Ok(None) => format!("{} is empty", log.display()),
+        Err(error) => format!("{}: {error}", log.display()),
+    };
+    let message = format!("job '{}': rank {rank} {what}; {last_line}; {}", spec.job, advice(*kind));
+    // Within a run all paths are given relative to it: it may be moved, and published.
+    message.replace(&format!("{}/", run.path().display()), "")
+}
+
+fn advice(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::OutOfMemory => "try a smaller batch, or a plan that needs less memory",
+        ErrorKind::Unsupported => "see `profile list --plans` for what can run here",
+        ErrorKind::Data => "check the folder given by --data",
+        ErrorKind::Collective => "see the logs of the other ranks: one of them left first",
+        ErrorKind::Start => "run scripts/setup, which puts the programs side by side, or check the command",
+        ErrorKind::NoHello => "see `profile doctor` for what this machine lacks",
+        ErrorKind::Protocol => "build all programs from the same sources with scripts/setup",
+        ErrorKind::Hung => "a job whose steps take that long needs a longer heartbeat",
+        ErrorKind::Garbled | ErrorKind::Lost => {
+            "check that the disk is not full and that nothing else writes to the file"
+        }
+        ErrorKind::Killed => "find out who sent the signal, and run it again",
+        ErrorKind::Crashed | ErrorKind::Internal | ErrorKind::NoFinish => "read the whole log",
+        ErrorKind::TooShort => "give it more time",
+        ErrorKind::Interrupted => "continue the run with --resume",
+    }
+}
+
+/// The last line of a log that is not blank.
+fn last_line(log: &Path) -> io::Result<Option<String>> {
+    let mut file = File::open(log)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
+    let mut tail = Vec::new();
+    file.read_to_end(&mut tail)?;
+    let tail = String::from_utf8_lossy(&tail);
+    let line = tail.lines().map(str::trim).rfind(|line| !line.is_empty());
+    Ok(line.map(|line| line.chars().take(LONGEST_QUOTE_CHARS).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exit(code: i32) -> RankEnd {
+        RankEnd { exit_code: Some(code), ..RankEnd::default() }
+    }
+
+    fn killed(signal: i32) -> RankEnd {
+        RankEnd { signal: Some(signal), ..RankEnd::default() }
+    }
+
+    #[test]
+    fn every_end_has_its_kind() {
+        let cases = [
+            // end, greeted, said its last word, memory ran out, kind
+            (exit(0), true, true, false, None),
+            (killed(11), true, true, false, None),
+            (exit(0), true, false, false, Some(ErrorKind::NoFinish)),
+            (exit(0), false, false, false, Some(ErrorKind::NoHello)),
+            (exit(3), true, false, false, Some(ErrorKind::Crashed)),
+            (exit(3), false, false, false, Some(ErrorKind::NoHello)),
+            (killed(11), true, false, false, Some(ErrorKind::Killed)),
+            (killed(11), false, false, false, Some(ErrorKind::NoHello)),
+            (killed(9), true, false, false, Some(ErrorKind::Killed)),
+            (killed(9), true, false, true, Some(ErrorKind::OutOfMemory)),
+            (killed(9), false, false, true, Some(ErrorKind::OutOfMemory)),
+            // Another process was what the kernel killed.
+            (killed(11), true, false, true, Some(ErrorKind::Killed)),
+            (RankEnd::default(), true, false, false, Some(ErrorKind::Killed)),
+        ];
+        for (end, greeted, said_last_word, memory_ran_out, kind) in cases {
+            let evidence = Evidence { end: &end, speaks: true, greeted, said_last_word, memory_ran_out };
+            assert_eq!(fault_of(&evidence).map(|(kind, _)| kind), kind, "{end:?}");
+        }
+    }
+
+    #[test]
+    fn a_program_without_the_protocol_is_judged_by_its_exit_alone() {
+        for (end, kind) in
+            [(exit(0), None), (exit(2), Some(ErrorKind::Crashed)), (killed(15), Some(ErrorKind::Killed))]
+        {
+            let evidence = Evidence {
+                end: &end,
+                speaks: false,
+                greeted: false,
+                said_last_word: false,
+                memory_ran_out: false,
+            };
+            assert_eq!(fault_of(&evidence).map(|(kind, _)| kind), kind);
+        }
+    }
+
+    #[test]
+    fn the_last_line_is_the_last_that_says_something() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        for (text, line) in
+            [("", None), ("\n \n", None), ("one\ntwo\n\n", Some("two")), ("no newline", Some("no newline"))]
+        {
+            std::fs::write(&log, text).unwrap();
+            assert_eq!(last_line(&log).unwrap().as_deref(), line);
+        }
+        std::fs::write(&log, "x".repeat(10_000)).unwrap();
+        assert_eq!(last_line(&log).unwrap().unwrap().len(), LONGEST_QUOTE_CHARS);
+    }
+}

@@ -1,0 +1,196 @@
+//! The leash: a process of our own between the harness and each rank, so that `kill -9` of the
+//! harness leaves nothing behind.
+//!
+//! A parent-death signal reaches the direct child alone; data loaders, shells and daemons outlive
+//! it. The leash is a subreaper, so everything its program ever starts stays below it, however often
+//! it forks and whatever session it moves to. It holds one end of a socket whose other end the
+//! harness holds: when the harness ends, for whatever reason, the kernel closes that end and the
+//! leash kills all that is below it until nothing is left. The same happens to what the program
+//! leaves behind when it exits. An idle leash is blocked in the kernel and costs no time.
+//!
+//! What is guaranteed, by who is killed with SIGKILL:
+//!
+//! * the harness: the leash kills the tree, whatever it does;
+//! * the leash: the program dies by its parent-death signal, and the harness looks for the rest by
+//!   session and by the mark in their environment, as Jenkins' `ProcessTreeKiller` does. A
+//!   descendant escapes that both left the session and cleared its environment;
+//! * both at the same instant: the program dies, and its own children live on. `pkill profile`
+//!   does not do this: a leash goes by another name, in a session of its own.
+
+mod handle;
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs::File,
+    io::{self, Read, Write},
+    os::{
+        fd::AsFd,
+        unix::{net::UnixStream, process::CommandExt},
+    },
+    path::Path,
+    process::{Child, Command, ExitCode, Stdio},
+    thread,
+    time::Duration,
+};
+
+use anyhow::Context;
+use nix::sys::resource::{UsageWho, getrusage};
+use rustix::{
+    process::{
+        Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, set_child_subreaper,
+        set_parent_process_death_signal, setsid,
+    },
+    thread::{CpuSet, sched_setaffinity},
+};
+use schema::{device::Device, spec::RankEnd};
+
+use crate::processes::descendants;
+pub(crate) use handle::{LeashHandle, News, RankCommand};
+
+/// Names the leash of a process to whoever looks for its strays; holds the leash's process id.
+const MARK: &str = "TANDEM_LEASH";
+
+/// What the harness may ask for, one byte each. The end of file asks for [`KILL`].
+const TERMINATE: u8 = b't';
+const KILL: u8 = b'k';
+
+/// First word of the first line a leash says: the program runs, its process id follows.
+const STARTED: &str = "started";
+/// Or it could not be started, the reason follows. The second line is the [`RankEnd`] as JSON.
+const REFUSED: &str = "refused";
+
+/// Pause between two rounds of killing. A process that forks as fast as it can loses: each round
+/// leaves only what was started within it.
+const KILL_ROUND: Duration = Duration::from_millis(5);
+
+/// `leash STDOUT DEVICE PROGRAM ARGUMENT...`: runs a program until it ends or the harness does.
+///
+/// File descriptors: 0 becomes the program's stdin, 1 is the socket to the harness, 2 becomes the
+/// program's stderr. `STDOUT` is the file for its stdout. `DEVICE` binds it to cores if it is a set of cores.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    match lead(&arguments.into_iter().collect::<Vec<_>>()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("leash: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
+    let [stdout, device, program, arguments @ ..] = arguments else {
+        anyhow::bail!("usage: leash STDOUT DEVICE PROGRAM ARGUMENT...; the harness starts this")
+    };
+    // Killing all programs of the harness's name then spares those who clean up after it.
+    rustix::thread::set_name(c"leash")?;
+    // Away from the terminal: Ctrl-C is for the harness, which ends its launches in order.
+    setsid().context("setsid")?;
+    set_child_subreaper(Some(getpid())).context("set_child_subreaper")?;
+    let mut harness = UnixStream::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let child = match start(stdout.as_ref(), device, program, arguments) {
+        Ok(child) => child,
+        Err(error) => return Ok(writeln!(harness, "{REFUSED} {error:#}")?),
+    };
+    let _ = writeln!(harness, "{STARTED} {}", child.id());
+    let orders = harness.try_clone()?;
+    thread::spawn(move || obey(orders));
+    let mut end = wait_for(Pid::from_child(&child))?;
+    end_leftovers()?;
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let cpu_us = [usage.user_time(), usage.system_time()].map(|t| t.tv_sec() * 1_000_000 + t.tv_usec());
+    end.cpu_ns = Some(cpu_us.iter().sum::<i64>() as u64 * 1_000);
+    end.rss_peak_bytes = Some(usage.max_rss() as u64 * 1024);
+    // A harness that is gone does not read it, and needs nothing more from us.
+    let _ = writeln!(harness, "{}", serde_json::to_string(&end)?);
+    Ok(())
+}
+
+/// Starts the program, bound to its cores, in a process group of its own.
+fn start(stdout: &Path, device: &OsStr, program: &OsStr, arguments: &[OsString]) -> anyhow::Result<Child> {
+    let stdout = File::options()
+        .append(true)
+        .create(true)
+        .open(stdout)
+        .with_context(|| format!("cannot write {}", stdout.display()))?;
+    let device: Device = device.to_str().context("the device is no text")?.parse()?;
+    if let Device::Cpu(cores) = &device {
+        // The leash binds itself: its program inherits the set, and it has nothing else to do.
+        let mut set = CpuSet::new();
+        cores.iter().for_each(|core| set.set(usize::from(*core)));
+        sched_setaffinity(None, &set)
+            .with_context(|| format!("cannot run on {device}; `profile doctor` lists the cores there are"))?;
+    }
+    let leash = getpid();
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .stdin(Stdio::inherit())
+        .stdout(stdout)
+        .stderr(Stdio::inherit())
+        .env(MARK, leash.as_raw_nonzero().to_string())
+        .process_group(0);
+    let die_with_leash = move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // A leash that died before the line above would never be missed.
+        if getppid() == Some(leash) { Ok(()) } else { Err(rustix::io::Errno::SRCH.into()) }
+    };
+    #[expect(unsafe_code, reason = "the signal must be set between fork and exec")]
+    // SAFETY: two system calls, both safe in a signal handler, and no allocation.
+    unsafe {
+        command.pre_exec(die_with_leash);
+    }
+    let child = command.spawn().with_context(|| format!("cannot start {}", Path::new(program).display()))?;
+    // The end of its stdin is between the harness and the program.
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+    Ok(child)
+}
+
+/// Does what the harness asks for until there is no more harness; never returns.
+fn obey(mut orders: UnixStream) {
+    let root = getpid().as_raw_nonzero().get();
+    let mut order = [KILL];
+    loop {
+        let asked = orders.read(&mut order).unwrap_or(0);
+        if asked == 1 && order[0] == TERMINATE {
+            descendants(root).into_iter().for_each(|process| process.signal(Signal::TERM));
+            continue;
+        }
+        // Killed children free the main thread, which ends this process when none is left.
+        loop {
+            descendants(root).into_iter().for_each(|process| process.signal(Signal::KILL));
+            thread::sleep(KILL_ROUND);
+        }
+    }
+}
+
+/// Waits for the program. What it orphaned meanwhile is ours to reap.
+fn wait_for(program: Pid) -> io::Result<RankEnd> {
+    loop {
+        let reaped = rustix::io::retry_on_intr(|| rustix::process::wait(WaitOptions::empty()))?;
+        if let Some((pid, status)) = reaped
+            && pid == program
+        {
+            return Ok(rank_end(status));
+        }
+    }
+}
+
+fn rank_end(status: WaitStatus) -> RankEnd {
+    RankEnd { exit_code: status.exit_status(), signal: status.terminating_signal(), ..RankEnd::default() }
+}
+
+/// Kills and reaps what the program left behind, daemons included.
+fn end_leftovers() -> io::Result<()> {
+    let root = getpid().as_raw_nonzero().get();
+    loop {
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+            Ok(None) => {
+                descendants(root).into_iter().for_each(|process| process.signal(Signal::KILL));
+                thread::sleep(KILL_ROUND);
+            }
+            Err(rustix::io::Errno::CHILD) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The harness's end of a leash.
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::{self, Write},
+    net::Shutdown,
+    os::{fd::OwnedFd, unix::net::UnixStream as Socket},
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use rustix::process::{Pid, Signal, WaitOptions, waitpid};
+use schema::{device::Device, spec::RankEnd};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    net::UnixStream,
+    process::{Child, Command},
+};
+
+use super::{KILL, KILL_ROUND, MARK, REFUSED, STARTED, TERMINATE};
+use crate::processes::strays;
+
+/// What one rank runs, and with what.
+pub(crate) struct RankCommand {
+    pub(crate) program: PathBuf,
+    pub(crate) arguments: Vec<OsString>,
+    pub(crate) environment: Vec<(&'static str, OsString)>,
+    /// Variables of ours that the rank must not inherit.
+    pub(crate) removed: Vec<OsString>,
+    pub(crate) device: Device,
+    pub(crate) stdin: Stdio,
+    pub(crate) stdout: PathBuf,
+    pub(crate) stderr: PathBuf,
+}
+
+/// What a leash reports. `Started` comes at most once, one of the others comes last: then nothing
+/// of the rank is left.
+#[derive(Debug, PartialEq)]
+pub(crate) enum News {
+    /// The process id is the program's own.
+    Started {
+        pid: u32,
+    },
+    /// The program could not be started.
+    Refused {
+        why: String,
+    },
+    Ended(RankEnd),
+    /// Somebody killed the leash; what it held has been killed.
+    Lost,
+}
+
+/// Held for as long as the rank may live: letting go of it kills the rank and all it started.
+pub(crate) struct LeashHandle {
+    /// Not tokio's: that one refuses to write until it has seen that it may, and an order must not be lost.
+    orders: Socket,
+}
+
+/// Where the leash's reports come from, one [`Reports::next`] after the other.
+pub(crate) struct Reports {
+    lines: tokio::io::Lines<BufReader<UnixStream>>,
+    leash: Child,
+    leash_pid: i32,
+    program_pid: Option<i32>,
+}
+
+impl LeashHandle {
+    /// Starts `leash` of our own program `own`, and through it the rank. Needs a tokio runtime.
+    pub(crate) fn start(own: &Path, rank: RankCommand) -> io::Result<(LeashHandle, Reports)> {
+        let (ours, theirs) = Socket::pair()?;
+        ours.set_nonblocking(true)?;
+        let mut command = Command::new(own);
+        command
+            .arg("leash")
+            .arg(&rank.stdout)
+            .arg(rank.device.to_string())
+            .arg(&rank.program)
+            .args(&rank.arguments)
+            .envs(rank.environment)
+            .stdin(rank.stdin)
+            .stdout(OwnedFd::from(theirs))
+            .stderr(File::create(&rank.stderr)?);
+        rank.removed.iter().for_each(|name| {
+            command.env_remove(name);
+        });
+        // The command holds the leash's end of the socket. Where we kept it open as well, the death
+        // of a leash would go unseen: it is dropped here, with the command.
+        let leash = command.spawn()?;
+        drop(command);
+        let leash_pid = leash.id().expect("it was not waited for yet") as i32;
+        let orders = ours.try_clone()?;
+        let lines = BufReader::new(UnixStream::from_std(ours)?).lines();
+        Ok((LeashHandle { orders }, Reports { lines, leash, leash_pid, program_pid: None }))
+    }
+
+    /// Asks for SIGTERM to everything the rank runs.
+    pub(crate) fn terminate(&self) {
+        self.order(TERMINATE);
+    }
+
+    /// Asks for SIGKILL to everything the rank runs, until nothing is left.
+    pub(crate) fn kill(&self) {
+        self.order(KILL);
+    }
+
+    fn order(&self, order: u8) {
+        // The socket has room for more orders than are ever given, so this does not wait. It fails
+        // where the leash is gone: it has nothing left to end, and its reports say so.
+        let _ = (&self.orders).write_all(&[order]);
+    }
+}
+
+impl Drop for LeashHandle {
+    fn drop(&mut self) {
+        // The reports still come over the same socket, so closing our copy would not be noticed.
+        let _ = self.orders.shutdown(Shutdown::Write);
+    }
+}
+
+impl Reports {
+    /// Waits for the next report.
+    pub(crate) async fn next(&mut self) -> News {
+        let line = self.lines.next_line().await.ok().flatten();
+        if let Some(line) = line {
+            if let Some(pid) = line.strip_prefix(STARTED).and_then(|pid| pid.trim().parse().ok()) {
+                self.program_pid = Some(pid as i32);
+                return News::Started { pid };
+            }
+            let last = match line.strip_prefix(REFUSED) {
+                Some(why) => Some(News::Refused { why: why.trim().into() }),
+                None => serde_json::from_str(&line).ok().map(News::Ended),
+            };
+            if let Some(last) = last {
+                // It has nothing left to do but exit; waiting for it leaves no zombie.
+                let _ = self.leash.wait().await;
+                return last;
+            }
+        }
+        let _ = self.leash.start_kill();
+        let _ = self.leash.wait().await;
+        self.kill_strays().await;
+        News::Lost
+    }
+
+    /// Does what the lost leash cannot do any more. As the harness is a subreaper, its orphans may
+    /// have become our children, and are reaped by number: others wait for children of their own.
+    async fn kill_strays(&self) {
+        let mark = format!("{MARK}={}", self.leash_pid);
+        let mut orphans: Vec<i32> = self.program_pid.into_iter().collect();
+        loop {
+            let left = strays(self.leash_pid, &mark);
+            for stray in &left {
+                stray.signal(Signal::KILL);
+                orphans.push(stray.pid);
+            }
+            tokio::time::sleep(KILL_ROUND).await;
+            for orphan in orphans.iter().filter_map(|pid| Pid::from_raw(*pid)) {
+                let _ = waitpid(Some(orphan), WaitOptions::NOHANG);
+            }
+            if left.is_empty() {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Which plans a job can run under on a pool of devices, with a reason for each that it cannot.
+
+use schema::{
+    catalog::Workload,
+    device::Device,
+    plan::{Axis, Plan, Precision},
+};
+
+/// Degrees that are tried on each axis. Beyond them a plan can still be named.
+const DEGREES: [u16; 4] = [1, 2, 4, 8];
+
+/// A plan, and why it cannot run where it cannot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    pub plan: Plan,
+    pub refusal: Option<String>,
+}
+
+/// Why `workload` cannot run with `global_batch` under `plan` on the first devices of `pool`.
+pub fn refusal(workload: &Workload, global_batch: u32, plan: &Plan, pool: &[Device]) -> Option<String> {
+    if let Some(reason) = workload.refuses(plan, global_batch) {
+        return Some(reason);
+    }
+    let (wanted, found) = (plan.ranks() as usize, pool.len());
+    (wanted > found)
+        .then(|| format!("it needs {wanted} devices and the pool has {found}; name more with --device A,B"))
+}
+
+/// All plans worth a look for this job: those that vary what the workload's axes allow, in every
+/// combination, and one of each axis that it lacks, so that its reason can be read.
+pub fn enumerate(workload: &Workload, global_batch: u32, pool: &[Device]) -> Vec<Candidate> {
+    let legal = |axis| workload.axes.contains(&axis);
+    let degrees = |axis| if legal(axis) { &DEGREES[..] } else { &DEGREES[..1] };
+    let switch = |axis| if legal(axis) { &[false, true][..] } else { &[false][..] };
+    let stages: &[u8] = if legal(Axis::Zero) { &[0, 1, 2, 3] } else { &[0] };
+    let mut plans = Vec::new();
+    for &dp in degrees(Axis::Dp) {
+        for &tp in degrees(Axis::Tp) {
+            for &pp in degrees(Axis::Pp) {
+                for &zero in stages {
+                    for &ga in degrees(Axis::Ga) {
+                        for &gc in switch(Axis::Gc) {
+                            for &offload in switch(Axis::Offload) {
+                                for &bf16 in switch(Axis::Bf16) {
+                                    let precision = if bf16 { Precision::Bf16 } else { Precision::Fp32 };
+                                    plans.push(Plan { dp, tp, pp, zero, ga, gc, offload, precision });
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    for lacking in ["dp2", "tp2", "pp2", "zero1", "ga2", "gc", "offload", "bf16"] {
+        plans.push(lacking.parse().expect("each is a canonical plan"));
+    }
+    // Spelling and parsing once more drops what no plan may combine, such as zero with tp.
+    plans.retain(|plan| plan.to_string().parse::<Plan>().is_ok());
+    let mut seen = std::collections::BTreeSet::new();
+    plans.retain(|plan| seen.insert(*plan));
+    let candidate = |plan| Candidate { plan, refusal: refusal(workload, global_batch, &plan, pool) };
+    plans.into_iter().map(candidate).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::catalog::Catalog;
+
+    use super::*;
+
+    #[test]
+    fn every_valid_plan_is_listed_once_and_every_other_has_its_reason() {
+        let catalog = Catalog::embedded();
+        let workload = catalog.get("gpt2-mini").expect("the catalog has it");
+        let all = enumerate(workload, 4, &[Device::Cpu(vec![0])]);
+        let valid: Vec<String> =
+            all.iter().filter(|c| c.refusal.is_none()).map(|c| c.plan.to_string()).collect();
+        assert_eq!(valid, ["dp1", "bf16", "ga2", "ga2-bf16", "ga4", "ga4-bf16"]);
+        let reason = |plan: &str| {
+            let plan: Plan = plan.parse().expect("canonical");
+            all.iter().find(|c| c.plan == plan).and_then(|c| c.refusal.clone()).expect("refused")
+        };
+        assert_eq!(reason("ga8"), "a batch of 4 cannot be cut into 8");
+        assert_eq!(reason("dp2"), "gpt2-mini runs no plans with dp; it runs ga, bf16");
+    }
+
+    #[test]
+    fn a_pool_that_is_too_small_is_a_reason() {
+        let catalog = Catalog::embedded();
+        let workload = catalog.get("synthetic-sleep").expect("the catalog has it");
+        let pool = [Device::Cpu(vec![0]), Device::Cpu(vec![1])];
+        let plan: Plan = "dp2".parse().expect("canonical");
+        assert_eq!(refusal(workload, 32, &plan, &pool), None);
+        let reason = refusal(workload, 32, &plan, &pool[..1]).expect("refused");
+        assert_eq!(reason, "it needs 2 devices and the pool has 1; name more with --device A,B");
+    }
+}

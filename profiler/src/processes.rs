@@ -1,0 +1,82 @@
+//! Finds processes by descent and signals them without hitting a stranger.
+//!
+//! There is no list of a process's children to rely on (`/proc/<pid>/task/*/children` is an option
+//! of the kernel), so the tree is put together from the parent that every process names.
+
+use std::{collections::HashMap, fs};
+
+use procfs::process::{Process, Stat, all_processes};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// One process, told apart from a later one that was given the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ProcessId {
+    pub pid: i32,
+    start_ticks: u64,
+}
+
+impl ProcessId {
+    fn of(stat: &Stat) -> ProcessId {
+        ProcessId { pid: stat.pid, start_ticks: stat.starttime }
+    }
+
+    /// Sends a signal, unless the process is gone.
+    pub fn signal(self, signal: Signal) {
+        let Some(pid) = Pid::from_raw(self.pid) else { return };
+        let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+        // The handle stays with the process it was opened for, so one look after that settles which one.
+        let same = Process::new(self.pid).and_then(|p| p.stat()).is_ok_and(|s| ProcessId::of(&s) == self);
+        if same {
+            // A process that ends meanwhile is what was wanted.
+            let _ = pidfd_send_signal(handle, signal);
+        }
+    }
+}
+
+/// All processes that are alive, zombies left out. Others may come and go while it looks.
+fn all_alive() -> Vec<Stat> {
+    let Ok(processes) = all_processes() else { return Vec::new() };
+    processes
+        .filter_map(|process| process.ok()?.stat().ok())
+        .filter(|stat| !matches!(stat.state, 'Z' | 'X'))
+        .collect()
+}
+
+/// Every live process below `root`, whoever within the tree is its parent; `root` itself left out.
+pub fn descendants(root: i32) -> Vec<ProcessId> {
+    let alive = all_alive();
+    below(&alive, vec![root])
+}
+
+fn below(alive: &[Stat], mut roots: Vec<i32>) -> Vec<ProcessId> {
+    let mut children: HashMap<i32, Vec<&Stat>> = HashMap::new();
+    for stat in alive {
+        children.entry(stat.ppid).or_default().push(stat);
+    }
+    let mut found = Vec::new();
+    while let Some(parent) = roots.pop() {
+        for child in children.remove(&parent).unwrap_or_default() {
+            found.push(ProcessId::of(child));
+            roots.push(child.pid);
+        }
+    }
+    found
+}
+
+/// Every live process of a session or with `mark` (`NAME=value`) in the environment it was started
+/// with, and all below them: what can be found of a tree whose root is gone.
+pub fn strays(session: i32, mark: &str) -> Vec<ProcessId> {
+    let alive = all_alive();
+    let marked: Vec<&Stat> =
+        alive.iter().filter(|stat| stat.session == session || carries(stat.pid, mark)).collect();
+    let mut found: Vec<ProcessId> = marked.iter().map(|stat| ProcessId::of(stat)).collect();
+    let lower = below(&alive, marked.iter().map(|stat| stat.pid).collect());
+    found.extend(lower.into_iter().filter(|id| !marked.iter().any(|stat| ProcessId::of(stat) == *id)));
+    found
+}
+
+/// False also for processes of other users, which cannot be ours.
+fn carries(pid: i32, mark: &str) -> bool {
+    fs::read(format!("/proc/{pid}/environ"))
+        .is_ok_and(|environment| environment.split(|&byte| byte == 0).any(|entry| entry == mark.as_bytes()))
+}

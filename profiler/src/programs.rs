@@ -1,0 +1,47 @@
+//! Finds the other programs of Tandem: beside this one, as set-up leaves them.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::Context as _;
+use schema::capabilities::Capabilities;
+
+use crate::rig::Programs;
+
+/// A folder to look for the other programs in, before the one this program lies in.
+pub const TANDEM_BIN: &str = "TANDEM_BIN";
+
+/// The program called `name`, or an error that says how to get it.
+pub fn find(name: &str) -> anyhow::Result<PathBuf> {
+    let beside = std::env::current_exe().ok().and_then(|path| path.parent().map(Path::to_path_buf));
+    let named = std::env::var_os(TANDEM_BIN).map(PathBuf::from);
+    named
+        .into_iter()
+        .chain(beside)
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
+        .with_context(|| format!("{name} is not beside this program; run scripts/setup, which builds it"))
+}
+
+/// All programs that a launch may need.
+pub fn all() -> std::io::Result<Programs> {
+    Ok(Programs { torch_worker: find("torch-worker").ok(), ..Programs::beside_us()? })
+}
+
+/// Asks the worker, which loads libtorch for it: about half a second.
+pub fn torch_capabilities() -> anyhow::Result<Capabilities> {
+    let program = find("torch-worker")?;
+    let output =
+        Command::new(&program).arg("--capabilities").output().context("torch-worker cannot be started")?;
+    let last_line =
+        |bytes: &[u8]| String::from_utf8_lossy(bytes).lines().last().map(str::to_owned).unwrap_or_default();
+    anyhow::ensure!(
+        output.status.success(),
+        "torch-worker cannot run here: {}; run scripts/setup, which gets libtorch",
+        last_line(&output.stderr)
+    );
+    Capabilities::from_line(&String::from_utf8_lossy(&output.stdout))
+        .context("torch-worker --capabilities is not of this version; run scripts/setup")
+}

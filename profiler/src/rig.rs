@@ -1,0 +1,214 @@
+//! Runs jobs together under one clock; members come and go.
+//!
+//! A rig of one measures a job alone, a rig of several measures a group, and a rig whose members
+//! come and go is a testbed: one piece of code, so that their numbers can be compared. All child
+//! processes belong to one supervisor thread that outlives them. The caller sees a stream of events,
+//! so however slow it is, no heartbeat is late.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    sync::{Arc, mpsc},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use rustix::process::{getpid, set_child_subreaper};
+use schema::{
+    run_dir::RunDir,
+    spec::{LaunchEnd, LaunchSpec},
+    units::Nanos,
+    wire::{Command, Event},
+};
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    task::JoinSet,
+};
+
+pub use crate::launch::{Leave, Patience, Programs};
+use crate::launch::{Order, Report, supervise};
+
+/// Ends all that runs, and waits for it, when dropped.
+pub struct Rig {
+    /// Absent only while being dropped: closing it is what ends the supervisor.
+    orders: Option<UnboundedSender<RigOrder>>,
+    events: mpsc::Receiver<Vec<RigEvent>>,
+    /// Came together with an event that was given out.
+    inbox: VecDeque<RigEvent>,
+    supervisor: Option<JoinHandle<()>>,
+    added: u32,
+    ended: u32,
+}
+
+/// One launch in a rig. Numbers count up from 0 and are never given twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Member(pub u32);
+
+/// What a rig does, and how patiently.
+#[derive(Clone, Debug)]
+pub struct LaunchRequest {
+    pub run: RunDir,
+    /// What the launch is told. Where its ranks meet is filled in by the rig.
+    pub spec: LaunchSpec,
+    pub patience: Patience,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum RigEvent {
+    /// A rank's program runs; `pid` is its own, for whoever watches processes. First of a rank.
+    Started { member: Member, rank: u32, pid: u32 },
+    /// What a rank said, at its own time. Events of one rank come in order.
+    Said { member: Member, rank: u32, at: Nanos, event: Event },
+    /// Nothing of the launch is left, and its end is on file.
+    Ended { member: Member, end: LaunchEnd },
+}
+
+enum RigOrder {
+    Add(Member, Box<LaunchRequest>),
+    To(Member, Order),
+}
+
+impl Rig {
+    /// Starts the supervisor thread, with nothing on the rig.
+    ///
+    /// Makes this process a subreaper, so that orphans of a leash that somebody killed come to us.
+    pub fn new(programs: Programs) -> io::Result<Rig> {
+        set_child_subreaper(Some(getpid()))?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (orders, from_caller) = unbounded_channel();
+        let (to_caller, events) = mpsc::channel();
+        let supervisor = thread::Builder::new().name("supervisor".into()).spawn(move || {
+            runtime.block_on(run(Arc::new(programs), from_caller, to_caller));
+        })?;
+        Ok(Rig {
+            orders: Some(orders),
+            events,
+            inbox: VecDeque::new(),
+            supervisor: Some(supervisor),
+            added: 0,
+            ended: 0,
+        })
+    }
+
+    /// Starts a launch with nothing granted. Whatever goes wrong comes as its [`RigEvent::Ended`].
+    pub fn add(&mut self, request: LaunchRequest) -> Member {
+        let member = Member(self.added);
+        self.added += 1;
+        self.order(RigOrder::Add(member, Box::new(request)));
+        member
+    }
+
+    /// Lets a member complete `steps` steps in all. A grant only grows: a smaller one changes nothing.
+    pub fn extend(&self, member: Member, steps: u64) {
+        self.order(RigOrder::To(member, Order::Extend(steps)));
+    }
+
+    /// Looks at a training member's events so often, instead of as often as is usual: for a harness
+    /// that measures what its own looking costs.
+    pub fn look_every(&self, member: Member, pause: Duration) {
+        self.order(RigOrder::To(member, Order::LookEvery(pause)));
+    }
+
+    /// Tells every rank of a member something as soon as all of them are at rest. Commands are
+    /// answered in the order they were given.
+    pub fn command(&self, member: Member, command: Command) {
+        self.order(RigOrder::To(member, Order::Tell(command)));
+    }
+
+    /// Makes a member leave. At a boundary means where its grant ends, so one that was granted
+    /// more than it can ever do does not leave.
+    pub fn remove(&self, member: Member, leave: Leave) {
+        self.order(RigOrder::To(member, Order::Leave(leave)));
+    }
+
+    /// Waits for the next event, at most to `deadline`. Without a deadline it returns nothing only
+    /// where nothing is left that could happen.
+    pub fn next(&mut self, deadline: Option<Nanos>) -> Option<RigEvent> {
+        if self.inbox.is_empty() {
+            let events = match deadline {
+                Some(deadline) => {
+                    let left = deadline.saturating_sub(Nanos::monotonic_now());
+                    self.events.recv_timeout(left.as_duration()).ok()?
+                }
+                None if self.added == self.ended => return None,
+                None => self.events.recv().expect("the supervisor reports the end of each member"),
+            };
+            self.inbox.extend(events);
+        }
+        let event = self.inbox.pop_front()?;
+        if let RigEvent::Ended { .. } = event {
+            self.ended += 1;
+        }
+        Some(event)
+    }
+
+    fn order(&self, order: RigOrder) {
+        let orders = self.orders.as_ref().expect("present until dropped");
+        orders.send(order).unwrap_or_else(|_| panic!("the supervisor stays for as long as the rig"));
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.orders = None;
+        let supervisor = self.supervisor.take().expect("taken only here");
+        if supervisor.join().is_err() && !thread::panicking() {
+            panic!("the supervisor panicked");
+        }
+    }
+}
+
+/// The supervisor: hands orders to the members' launches until the caller lets go and all have ended.
+async fn run(
+    programs: Arc<Programs>,
+    mut orders: UnboundedReceiver<RigOrder>,
+    events: mpsc::Sender<Vec<RigEvent>>,
+) {
+    let mut members: HashMap<Member, UnboundedSender<Order>> = HashMap::new();
+    let mut launches = JoinSet::new();
+    let mut open = true;
+    while open || !launches.is_empty() {
+        tokio::select! {
+            order = orders.recv(), if open => match order {
+                Some(RigOrder::Add(member, request)) => {
+                    let (sender, receiver) = unbounded_channel();
+                    members.insert(member, sender);
+                    launches.spawn(follow(programs.clone(), member, *request, receiver, events.clone()));
+                }
+                // A member that has ended meanwhile needs no orders any more.
+                Some(RigOrder::To(member, order)) => {
+                    let _ = members.get(&member).map(|launch| launch.send(order));
+                }
+                None => {
+                    open = false;
+                    for launch in members.values() {
+                        let _ = launch.send(Order::Leave(Leave::Now));
+                    }
+                }
+            },
+            Some(ended) = launches.join_next() => match ended {
+                Ok(member) => drop(members.remove(&member)),
+                Err(error) => std::panic::resume_unwind(error.into_panic()),
+            },
+        }
+    }
+}
+
+async fn follow(
+    programs: Arc<Programs>,
+    member: Member,
+    request: LaunchRequest,
+    orders: UnboundedReceiver<Order>,
+    events: mpsc::Sender<Vec<RigEvent>>,
+) -> Member {
+    let LaunchRequest { run, spec, patience } = request;
+    let event = |report| match report {
+        Report::Started { rank, pid } => RigEvent::Started { member, rank, pid },
+        Report::Said(line) => RigEvent::Said { member, rank: line.rank, at: line.mono_ns, event: line.event },
+    };
+    // Nobody listens any more to a rig that is being dropped.
+    let send = |reports: Vec<Report>| drop(events.send(reports.into_iter().map(event).collect()));
+    let end = supervise(programs, patience, run, spec, orders, send).await;
+    let _ = events.send(vec![RigEvent::Ended { member, end }]);
+    member
+}

@@ -1,0 +1,165 @@
+//! A run from its manifest to its last file.
+
+use std::{
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
+
+use anyhow::Context as _;
+use schema::{
+    FORMAT,
+    catalog::Catalog,
+    device::Device,
+    manifest::{Cell, DeviceFacts, End, Manifest, ObserverCost, Settings},
+    rows::{Appender, Status},
+    run_dir::RunDir,
+    units::Nanos,
+};
+
+use crate::{
+    blocks::{Blocks, Missing},
+    cmd::Exit,
+    derive::Derived,
+    device::{self, DeviceReader},
+    interrupt::Interrupt,
+    machine, programs,
+    rig::Rig,
+    sampler::Sampler,
+};
+
+/// What a command wants to have measured.
+pub struct Request {
+    pub cells: Vec<Cell>,
+    pub settings: Settings,
+    pub seed: u64,
+}
+
+/// What came of it.
+pub struct Outcome {
+    pub derived: Derived,
+    pub missing: Missing,
+}
+
+/// Writes down what was asked for, on what, before anything starts.
+pub fn manifest(catalog: &Catalog, request: Request) -> anyhow::Result<Manifest> {
+    let libtorch = needs_torch(catalog, &request.cells).then(torch).transpose()?;
+    let devices = distinct_devices(&request.cells);
+    let facts: Vec<DeviceFacts> = open_all(&devices)?.iter().map(|reader| reader.facts().clone()).collect();
+    Ok(Manifest {
+        format: FORMAT,
+        started_utc: utc_now(),
+        // Where this program lies is nobody's business.
+        command: std::iter::once("profile".into()).chain(std::env::args().skip(1)).collect(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        git_revision: option_env!("TANDEM_REVISION").map(str::to_owned),
+        seed: request.seed,
+        settings: request.settings,
+        machine: machine::facts(libtorch, device::driver_version()),
+        devices: facts,
+        cells: request.cells,
+    })
+}
+
+/// `runs/20261120T101340Z-single-1a2b3c`: sorted by time, and no two runs the same.
+pub fn directory(what: &str, manifest: &Manifest) -> PathBuf {
+    let time: String = manifest.started_utc.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
+    let unique = u64::from(std::process::id()) ^ Nanos::monotonic_now().0;
+    let hash = fastrand::Rng::with_seed(unique).u32(..) & 0xff_ffff;
+    PathBuf::from("runs").join(format!("{time}-{what}-{hash:06x}"))
+}
+
+/// Measures what the manifest asks for and the run does not have yet.
+pub fn measure(run: &RunDir, manifest: &Manifest, catalog: &Catalog) -> anyhow::Result<Outcome> {
+    let began = Nanos::monotonic_now();
+    let cpu_before = own_cpu();
+    let interrupt = Interrupt::listen().context("signals cannot be listened to")?;
+    let devices = open_devices(manifest)?;
+    let sampler =
+        Sampler::start(devices, Appender::open(&run.devices_path())?, Appender::open(&run.host_path())?)?;
+    let mut rig = Rig::new(programs::all()?)?;
+    let mut blocks = Blocks {
+        run,
+        manifest,
+        catalog,
+        rig: &mut rig,
+        sampler: &sampler,
+        interrupt: &interrupt,
+        derived: Derived::of(run)?,
+        began,
+    };
+    let missing = blocks.measure()?;
+    drop(rig);
+    let cost = sampler.stop()?;
+    let derived = Derived::of(run)?;
+    derived.write()?;
+    let earlier = run.end()?.map_or_else(ObserverCost::default, |end| end.observer);
+    let observer = ObserverCost {
+        wall_ns: earlier.wall_ns + (Nanos::monotonic_now() - began).0,
+        cpu_ns: earlier.cpu_ns + own_cpu().saturating_sub(cpu_before).as_nanos() as u64,
+        sampler_cpu_ns: earlier.sampler_cpu_ns + cost.cpu_ns,
+        sampler_ticks: earlier.sampler_ticks + cost.ticks,
+        sampler_late_ticks: earlier.sampler_late_ticks + cost.late_ticks,
+        sampler_worst_tick_ns: earlier.sampler_worst_tick_ns.max(cost.worst_tick_ns),
+    };
+    let failed = derived.measurements.iter().any(|row| row.status != Status::Ok);
+    let exit = match (missing.interrupted, failed) {
+        (true, _) => Exit::Interrupted,
+        (false, true) => Exit::SomeFailed,
+        (false, false) => Exit::Ok,
+    };
+    let end = End {
+        format: FORMAT,
+        ended_utc: utc_now(),
+        exit_code: exit as u8,
+        missing: missing.launches.clone(),
+        observer,
+    };
+    run.write_end(&end)?;
+    Ok(Outcome { derived, missing })
+}
+
+/// Opens what a run's cells run on. A machine that lacks one of them cannot do the run.
+pub fn open_devices(manifest: &Manifest) -> anyhow::Result<Vec<Box<dyn DeviceReader>>> {
+    open_all(&distinct_devices(&manifest.cells))
+}
+
+fn open_all(devices: &[Device]) -> anyhow::Result<Vec<Box<dyn DeviceReader>>> {
+    devices
+        .iter()
+        .map(|device| device::open(device).map_err(|e| Exit::MachineLacks.because(e.to_string())))
+        .collect()
+}
+
+fn distinct_devices(cells: &[Cell]) -> Vec<Device> {
+    let runnable = cells.iter().filter(|cell| cell.unsupported.is_none());
+    let mut devices: Vec<Device> = runnable.flat_map(|cell| cell.devices.clone()).collect();
+    devices.sort();
+    devices.dedup();
+    devices
+}
+
+fn needs_torch(catalog: &Catalog, cells: &[Cell]) -> bool {
+    let runnable = cells.iter().filter(|cell| cell.unsupported.is_none());
+    let mut workloads = runnable.filter_map(|cell| catalog.get(&cell.workload));
+    workloads.any(|workload| workload.model.worker() == "torch-worker")
+}
+
+/// The version of the libtorch that workers use; asks the worker, so that a run that cannot start
+/// says so before it makes a directory.
+fn torch() -> anyhow::Result<String> {
+    match programs::torch_capabilities() {
+        Ok(capabilities) => Ok(capabilities.libtorch),
+        Err(error) => Err(Exit::MachineLacks.because(format!("{error:#}"))),
+    }
+}
+
+/// CPU time of this process so far, its threads included and its children left out.
+pub fn own_cpu() -> Duration {
+    let clock = rustix::time::ClockId::ProcessCPUTime;
+    let spent = rustix::time::clock_gettime(clock);
+    Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
+}
+
+fn utc_now() -> String {
+    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
+}

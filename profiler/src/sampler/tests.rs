@@ -1,0 +1,252 @@
+//! The sampler as a run uses it: real files, real processes, the scripted driver.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Child, Command},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use schema::{
+    rows::{self, Appender, DeviceSample, HostSample, Tier},
+    units::Nanos,
+};
+
+use super::*;
+use crate::device::{CpuReader, LOST, NvmlReader, allowed_cores, library_at};
+
+struct Watched {
+    dir: tempfile::TempDir,
+    sampler: Sampler,
+}
+
+impl Watched {
+    fn start(devices: Vec<Box<dyn DeviceReader>>) -> Watched {
+        let dir = tempfile::tempdir().unwrap();
+        let device_rows = Appender::open(&dir.path().join("devices.csv")).unwrap();
+        let host_rows = Appender::open(&dir.path().join("host.csv")).unwrap();
+        Watched { sampler: Sampler::start(devices, device_rows, host_rows).unwrap(), dir }
+    }
+
+    /// What is on file as soon as it is enough: how fast that is, is the machine's business.
+    fn rows_when(
+        &self,
+        enough: impl Fn(&[DeviceSample], &[HostSample]) -> bool,
+    ) -> (Vec<DeviceSample>, Vec<HostSample>) {
+        let begin = Instant::now();
+        loop {
+            let (devices, hosts) = self.rows();
+            if enough(&devices, &hosts) {
+                return (devices, hosts);
+            }
+            assert!(begin.elapsed() < Duration::from_secs(30), "{devices:?} {hosts:?}");
+            sleep(ms(20));
+        }
+    }
+
+    /// What is on file now.
+    fn rows(&self) -> (Vec<DeviceSample>, Vec<HostSample>) {
+        self.sampler.flush().unwrap();
+        read(self.dir.path())
+    }
+}
+
+fn read(dir: &Path) -> (Vec<DeviceSample>, Vec<HostSample>) {
+    let table = |name: &str| dir.join(name);
+    (read_table(&table("devices.csv")), read_table(&table("host.csv")))
+}
+
+/// A table that nothing was written to has no header either.
+fn read_table<T: rows::Row>(path: &PathBuf) -> Vec<T> {
+    if std::fs::metadata(path).unwrap().len() == 0 { Vec::new() } else { rows::read(path).unwrap() }
+}
+
+fn cpu() -> Vec<Box<dyn DeviceReader>> {
+    vec![Box::new(CpuReader::open(&allowed_cores().unwrap()).unwrap())]
+}
+
+fn gpu(script: &str) -> Vec<Box<dyn DeviceReader>> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = fake_nvml::install(dir.path(), script).unwrap();
+    vec![Box::new(NvmlReader::open(library_at(path.as_os_str()).unwrap(), 0).unwrap())]
+}
+
+/// A process that is there until it goes out of scope.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn start() -> Sleeper {
+        Sleeper(Command::new("sleep").arg("60").spawn().unwrap())
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+#[test]
+fn every_tick_is_a_row_and_counters_never_fall() {
+    let begin = Instant::now();
+    let watched = Watched::start(cpu());
+    let sleeper = Sleeper::start();
+    watched.sampler.watch("0001-a", 1, sleeper.0.id());
+    let (devices, hosts) = watched.rows_when(|devices, hosts| devices.len() >= 4 && hosts.len() >= 5);
+    // One at the beginning and one every tenth of a second, though a busy machine may have skipped some;
+    // and one when the launch came.
+    let most = 1 + begin.elapsed().as_millis() as usize / 100;
+    assert!(devices.len() <= most && hosts.len() <= most + 1, "{} {} {most}", devices.len(), hosts.len());
+    assert!(devices.iter().all(|row| row.tier == Tier::Fast && row.err.is_none() && row.busy_ns.is_some()));
+    assert!(devices.is_sorted_by_key(|row| (row.mono_ns, row.busy_ns, row.steal_ns)));
+    assert!(
+        devices.iter().all(|row| row.mono_ns <= row.end_mono_ns && row.mono_ns <= Nanos::monotonic_now())
+    );
+    assert!(hosts.iter().all(|row| (row.launch.as_str(), row.rank, row.processes) == ("0001-a", 1, Some(1))));
+    assert!(hosts.is_sorted_by_key(|row| (row.mono_ns, row.cpu_ns)));
+    assert!(hosts.iter().all(|row| row.device_memory_bytes.is_none()), "cores hold no memory");
+    let cost = watched.sampler.stop().unwrap();
+    assert!(cost.cpu_ns > 0 && cost.ticks >= 6 && cost.worst_tick_ns > 0, "{cost:?}");
+}
+
+#[test]
+fn a_launch_has_a_first_and_a_last_row_and_none_after() {
+    let watched = Watched::start(Vec::new());
+    let sleeper = Sleeper::start();
+    let pid = sleeper.0.id();
+    watched.sampler.watch("0001-a", 0, pid);
+    watched.sampler.watch("0001-a", 1, std::process::id());
+    watched.sampler.flush().unwrap();
+    drop(sleeper);
+    watched.sampler.unwatch("0001-a");
+    let (_, hosts) = watched.rows();
+    let of = |rank| hosts.iter().filter(|row| row.rank == rank).collect::<Vec<_>>();
+    assert!(of(0).len() >= 2 && of(1).len() >= 2);
+    let (first, last) = (of(0)[0], *of(0).last().unwrap());
+    assert_eq!((last.processes, last.rss_bytes), (Some(0), Some(0)));
+    assert!(last.cpu_ns >= first.cpu_ns && last.err.is_none());
+    sleep(ms(150));
+    assert_eq!(watched.rows().1.len(), hosts.len());
+}
+
+#[test]
+fn a_process_that_was_never_there_is_a_row_with_an_error() {
+    let watched = Watched::start(Vec::new());
+    let mut child = Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    watched.sampler.watch("0001-a", 0, child.id());
+    let (_, hosts) = watched.rows();
+    assert_eq!(hosts[0].err, Some(format!("there was no process {}", child.id())));
+}
+
+#[test]
+fn inactive_means_no_reading_at_all() {
+    let watched = Watched::start(cpu());
+    let sleeper = Sleeper::start();
+    watched.sampler.set_active(false);
+    watched.sampler.watch("0001-a", 0, sleeper.0.id());
+    let before = watched.rows();
+    let ticks = watched.sampler.cost().ticks;
+    sleep(ms(250));
+    assert_eq!(watched.rows(), before);
+    assert_eq!(watched.sampler.cost().ticks, ticks);
+    watched.sampler.set_active(true);
+    watched.rows_when(|devices, hosts| devices.len() > before.0.len() && hosts.len() > before.1.len());
+}
+
+#[test]
+fn a_gpu_is_read_at_its_three_rates_and_its_memory_is_shared_out() {
+    let (ours, other) = (Sleeper::start(), Sleeper::start());
+    let processes = format!(
+        "processes = [{{ pid = {}, bytes = 700 }}, {{ pid = {}, bytes = 50 }}, {{ pid = 4100000, bytes = 9 }}]\n\
+         reserved_bytes",
+        ours.0.id(),
+        other.0.id(),
+    );
+    let watched = Watched::start(gpu(&fake_nvml::H200.replace("reserved_bytes", &processes)));
+    watched.sampler.watch("0001-a", 0, ours.0.id());
+    let is_slow = |row: &&DeviceSample| row.tier == Tier::Slow;
+    let (devices, hosts) = watched.rows_when(|devices, _| devices.iter().filter(is_slow).count() >= 2);
+    let of = |tier| devices.iter().filter(|row| row.tier == tier).collect::<Vec<_>>();
+    let (fast, gpm, slow) = (of(Tier::Fast), of(Tier::Gpm), of(Tier::Slow));
+    assert!(
+        fast.len() > 2 * gpm.len() && gpm.len() > 2 * slow.len(),
+        "{} {} {}",
+        fast.len(),
+        gpm.len(),
+        slow.len()
+    );
+    assert!(fast.is_sorted_by_key(|row| (row.pcie_rx_bytes, row.energy_mj)));
+    assert!(gpm.iter().any(|row| row.sm_util_percent == Some(88.0)));
+    // At the first slow tick the launch may not have been known yet.
+    let last = slow.last().unwrap();
+    assert_eq!(last.foreign_processes, Some(1), "a pid of another namespace is nobody's");
+    assert!(last.nvlink_rx_bytes > slow[0].nvlink_rx_bytes);
+    let memory: Vec<u64> = hosts.iter().filter_map(|row| row.device_memory_bytes).collect();
+    assert!(memory.len() < hosts.len() && memory.last() == Some(&700), "{memory:?}");
+}
+
+#[test]
+fn a_lost_device_is_known_and_goes_on_having_rows() {
+    let script = fake_nvml::H200.replace("reserved_bytes", "lost_after_calls = 120\nreserved_bytes");
+    let watched = Watched::start(gpu(&script));
+    let says_lost = |row: &DeviceSample| row.err.as_ref().is_some_and(|err| err.starts_with(LOST));
+    let (rows, _) = watched.rows_when(|rows, _| rows.iter().filter(|row| says_lost(row)).count() >= 3);
+    assert!(rows[0].err.is_none(), "it answered at first");
+    assert!(rows.is_sorted_by_key(says_lost), "and is lost for good");
+    assert_eq!(watched.sampler.lost_devices(), [Device::Cuda(0)]);
+}
+
+/// A device that takes its time.
+struct Slow(CpuReader);
+
+impl DeviceReader for Slow {
+    fn device(&self) -> &Device {
+        self.0.device()
+    }
+    fn facts(&self) -> &schema::manifest::DeviceFacts {
+        self.0.facts()
+    }
+    fn period(&self, tier: Tier) -> Option<Duration> {
+        (tier == Tier::Fast).then_some(ms(10))
+    }
+    fn sample(&mut self, tier: Tier) -> DeviceSample {
+        sleep(ms(18));
+        self.0.sample(tier)
+    }
+    fn memory_by_process(&mut self) -> Option<Vec<crate::device::ProcessMemory>> {
+        None
+    }
+    fn is_lost(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn ticks_that_come_late_are_counted_and_not_made_up_for() {
+    let watched = Watched::start(vec![Box::new(Slow(CpuReader::open(&allowed_cores().unwrap()).unwrap()))]);
+    sleep(ms(300));
+    let cost = watched.sampler.stop().unwrap();
+    assert!(cost.late_ticks > 0 && cost.worst_tick_ns >= 18_000_000, "{cost:?}");
+    assert!(cost.ticks <= 40, "thirty deadlines of the device passed and half of them were missed: {cost:?}");
+}
+
+#[test]
+fn rows_are_on_file_without_being_asked_for_and_at_the_end() {
+    let watched = Watched::start(cpu());
+    let begin = Instant::now();
+    while read(watched.dir.path()).0.is_empty() {
+        assert!(begin.elapsed() < Duration::from_secs(30));
+        sleep(ms(20));
+    }
+    let Watched { dir, sampler } = watched;
+    let written = read(dir.path()).0.len();
+    sleep(ms(250));
+    drop(sampler);
+    assert!(read(dir.path()).0.len() > written);
+}

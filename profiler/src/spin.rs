@@ -1,0 +1,85 @@
+//! How much two cores take from each other: the floor of every claim about separate cores.
+//!
+//! Virtual cores may share a physical one and the guest cannot see it. Two spin loops, alone and
+//! together, can.
+
+use std::{
+    hint::black_box,
+    sync::Barrier,
+    time::{Duration, Instant},
+};
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+use statistics::{Interval, launches::ratio_paired};
+
+/// Blocks of alone, together, together, alone.
+const BLOCKS: usize = 8;
+const STRETCH: Duration = Duration::from_millis(60);
+
+/// Time per turn of a spin loop with the other core spinning, over the time with it idle.
+pub fn sibling_ratio(first: u16, second: u16) -> Option<Interval> {
+    let pairs: Vec<(f64, f64)> = (0..BLOCKS)
+        .map(|_| {
+            let quad = [alone(first), together(first, second), together(first, second), alone(first)];
+            statistics::launches::abba(quad)
+        })
+        .collect();
+    ratio_paired(&pairs)
+}
+
+fn alone(core: u16) -> f64 {
+    std::thread::scope(|scope| scope.spawn(move || spin_on(core, None)).join()).unwrap_or(f64::NAN)
+}
+
+fn together(first: u16, second: u16) -> f64 {
+    let start = Barrier::new(2);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| spin_on(second, Some(&start)));
+        let measured = scope.spawn(|| spin_on(first, Some(&start)));
+        let _ = other.join();
+        measured.join().unwrap_or(f64::NAN)
+    })
+}
+
+fn pin_to(core: u16) -> bool {
+    let (core, mut set) = (usize::from(core), CpuSet::new());
+    if core >= CpuSet::MAX_CPU {
+        return false;
+    }
+    set.set(core);
+    sched_setaffinity(None, &set).is_ok()
+}
+
+/// Nanoseconds per turn on one core; not a number where the core is not to be had.
+fn spin_on(core: u16, start: Option<&Barrier>) -> f64 {
+    let pinned = pin_to(core);
+    if let Some(start) = start {
+        start.wait();
+    }
+    if !pinned {
+        return f64::NAN;
+    }
+    let (began, mut turns, mut state) = (Instant::now(), 0u64, 1u64);
+    while began.elapsed() < STRETCH {
+        for _ in 0..10_000 {
+            // A chain of dependent multiplications: the clock is read once in ten thousand.
+            state = black_box(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        }
+        turns += 10_000;
+    }
+    began.elapsed().as_nanos() as f64 / turns as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_core_that_spins_beside_itself_gets_half() {
+        let cores = crate::device::allowed_cores().expect("there are cores");
+        let ratio = sibling_ratio(cores[0], cores[0]).expect("eight blocks");
+        // Two threads on one core take turns; other tests run meanwhile, so the bound is wide.
+        assert!(ratio.estimate > 1.3, "{ratio:?}");
+        assert_eq!(sibling_ratio(u16::MAX, u16::MAX), None);
+    }
+}

@@ -1,0 +1,143 @@
+//! What the processes of a rank cost: the process it was started with and everything below it.
+//!
+//! Processes come and go faster than they can be listed, so the list is renewed at the slow rate and
+//! the files of known processes are held open and read again at the fast rate. A held file belongs to
+//! its process and not to its number: when the process is gone the file says so, even if the number
+//! has been given to another.
+
+mod foreign;
+mod process;
+mod tally;
+
+use std::collections::BTreeMap;
+
+pub use foreign::{Foreign, Scan, top_foreign};
+pub use process::capabilities;
+use process::{Process, children_of};
+use tally::Tally;
+
+/// The processes of one rank. Counters never fall: what ended processes had used stays in.
+pub struct Tree {
+    root: u32,
+    found: bool,
+    processes: BTreeMap<u32, Process>,
+    tally: Tally,
+    /// What processes that ended had waited for a core.
+    ended_wait_ns: u64,
+    /// What processes had read and written whose end was not seen by a parent in the tree.
+    orphaned: [u64; 2],
+    last: Reading,
+}
+
+/// One reading. `None` is what this kernel does not tell about these processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Processes that run; those that ended and wait for their parent to ask are left out.
+    pub processes: u64,
+    pub cpu_ns: u64,
+    /// Time in which threads were ready and had no core.
+    pub run_queue_wait_ns: Option<u64>,
+    pub rss_bytes: u64,
+    /// Bytes that went through read and write calls.
+    pub read_bytes: Option<u64>,
+    pub write_bytes: Option<u64>,
+}
+
+impl Tree {
+    /// Takes up a process and what is below it now. One that does not exist makes an empty tree.
+    pub fn new(root: u32) -> Tree {
+        let mut tree = Tree {
+            root,
+            found: false,
+            processes: BTreeMap::new(),
+            tally: Tally::default(),
+            ended_wait_ns: 0,
+            orphaned: [0; 2],
+            last: Reading::default(),
+        };
+        tree.found = tree.take_up(root);
+        tree.refresh();
+        tree
+    }
+
+    pub fn root(&self) -> u32 {
+        self.root
+    }
+
+    /// Whether the process it was asked to watch existed.
+    pub fn was_found(&self) -> bool {
+        self.found
+    }
+
+    pub fn has(&self, pid: u32) -> bool {
+        self.processes.contains_key(&pid)
+    }
+
+    /// The processes that are known and were there at the last reading.
+    pub fn pids(&self) -> impl Iterator<Item = u32> {
+        self.processes.keys().copied()
+    }
+
+    /// Looks for new processes and threads. Costs some microseconds a thread; the slow rate will do,
+    /// because a process that lives between two looks is accounted for by the parent that waits for it.
+    pub fn refresh(&mut self) {
+        let mut parents: Vec<u32> = self.pids().collect();
+        while let Some(parent) = parents.pop() {
+            for child in children_of(parent) {
+                if !self.has(child) && self.take_up(child) {
+                    parents.push(child);
+                }
+            }
+        }
+        self.processes.values_mut().for_each(Process::refresh_threads);
+    }
+
+    fn take_up(&mut self, pid: u32) -> bool {
+        match Process::open(pid) {
+            Some(process) => self.processes.insert(pid, process).is_none(),
+            None => false,
+        }
+    }
+
+    /// Reads the known processes.
+    pub fn read(&mut self) -> Reading {
+        let mut now = Reading { run_queue_wait_ns: Some(self.ended_wait_ns), ..Reading::default() };
+        let mut io = Some(self.orphaned);
+        let mut ended = Vec::new();
+        for (&pid, process) in &mut self.processes {
+            if !process.read() {
+                ended.push((process.start_ticks, pid));
+                continue;
+            }
+            now.processes += u64::from(!process.is_zombie);
+            now.rss_bytes += process.rss_bytes;
+            now.run_queue_wait_ns = now.run_queue_wait_ns.zip(process.wait_ns()).map(|(sum, own)| sum + own);
+            io = io.zip(process.io()).map(|([r, w], [read, write])| [r + read, w + write]);
+            self.tally.update(pid, process.parent, process.cpu_ns, process.reaped_ns);
+        }
+        // Children started after their parents: whoever ended is handed to a parent that still counts.
+        ended.sort_unstable();
+        for (_, pid) in ended.into_iter().rev() {
+            let process = self.processes.remove(&pid).expect("it was listed a moment ago");
+            now.run_queue_wait_ns = now.run_queue_wait_ns.map(|sum| sum + process.wait_ns().unwrap_or(0));
+            self.ended_wait_ns += process.wait_ns().unwrap_or(0);
+            // The kernel adds what a child read and wrote to the parent that waited for it.
+            if !self.processes.contains_key(&process.parent) {
+                for (sum, own) in self.orphaned.iter_mut().zip(process.io().unwrap_or_default()) {
+                    *sum += own;
+                }
+                io = io.map(|[r, w]| process.io().map_or([r, w], |[read, write]| [r + read, w + write]));
+            }
+            self.tally.end(pid);
+        }
+        now.cpu_ns = self.tally.total_ns();
+        // Between the end of a child and the next look at its parent its bytes are in neither.
+        now.read_bytes = io.map(|[read, _]| read.max(self.last.read_bytes.unwrap_or(0)));
+        now.write_bytes = io.map(|[_, write]| write.max(self.last.write_bytes.unwrap_or(0)));
+        self.last = now;
+        now
+    }
+}
+
+#[cfg(test)]
+mod tests;

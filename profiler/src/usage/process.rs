@@ -1,0 +1,247 @@
+//! One process, through files that are held open.
+
+use std::{
+    fs::{self, File},
+    os::unix::fs::FileExt,
+    path::Path,
+    sync::OnceLock,
+};
+
+use procfs::{FromRead, process::Stat};
+
+use crate::processes::descendants;
+
+/// Threads of a process beyond which their waiting is not read: it costs about a microsecond each.
+const THREADS_READ_MAX: usize = 64;
+
+/// A process and what was read of it last.
+pub(super) struct Process {
+    pid: u32,
+    stat: File,
+    /// Absent where another user's process may not be looked into.
+    io_file: Option<File>,
+    threads: Threads,
+    io: Option<[u64; 2]>,
+    pub(super) start_ticks: u64,
+    pub(super) parent: u32,
+    pub(super) is_zombie: bool,
+    pub(super) cpu_ns: u64,
+    /// CPU time of children it waited for, theirs included.
+    pub(super) reaped_ns: u64,
+    pub(super) rss_bytes: u64,
+}
+
+impl Process {
+    pub(super) fn open(pid: u32) -> Option<Process> {
+        let mut process = Process {
+            pid,
+            stat: File::open(format!("/proc/{pid}/stat")).ok()?,
+            io_file: File::open(format!("/proc/{pid}/io")).ok(),
+            threads: Threads::default(),
+            io: None,
+            start_ticks: 0,
+            parent: 0,
+            is_zombie: false,
+            cpu_ns: 0,
+            reaped_ns: 0,
+            rss_bytes: 0,
+        };
+        process.refresh_threads();
+        process.read().then_some(process)
+    }
+
+    /// Reads it again; `false` when it is gone, and then the last values stay.
+    pub(super) fn read(&mut self) -> bool {
+        let mut buffer = [0; 1024];
+        let Some(stat) = text(&self.stat, &mut buffer).and_then(|text| Stat::from_read(text.as_bytes()).ok())
+        else {
+            return false;
+        };
+        let tick_ns = 1_000_000_000 / procfs::ticks_per_second();
+        self.start_ticks = stat.starttime;
+        self.parent = stat.ppid.try_into().unwrap_or(0);
+        self.is_zombie = stat.state == 'Z';
+        self.rss_bytes = stat.rss * procfs::page_size();
+        self.reaped_ns = (stat.cutime + stat.cstime).max(0) as u64 * tick_ns;
+        self.threads.read();
+        // Ticks hold every thread there ever was but are rounded down to 10 ms; threads are exact but
+        // some ended unseen. Both are lower bounds.
+        self.cpu_ns = self.cpu_ns.max((stat.utime + stat.stime) * tick_ns).max(self.threads.run_ns());
+        self.io = self.io_file.as_ref().and_then(|file| io(text(file, &mut buffer)?)).or(self.io);
+        true
+    }
+
+    /// Looks for new threads.
+    pub(super) fn refresh_threads(&mut self) {
+        self.threads.refresh(self.pid);
+    }
+
+    pub(super) fn wait_ns(&self) -> Option<u64> {
+        self.threads.wait_ns()
+    }
+
+    /// Bytes read and written.
+    pub(super) fn io(&self) -> Option<[u64; 2]> {
+        self.io
+    }
+}
+
+/// What this kernel tells about processes beyond CPU time and memory, and what it does not.
+pub fn capabilities() -> [(&'static str, &'static str); 2] {
+    let wait = if schedstat_is_live() { "ok" } else { "this kernel keeps no scheduler statistics" };
+    let io =
+        if Path::new("/proc/self/io").exists() { "ok" } else { "this kernel counts no bytes of a process" };
+    [("run_queue_wait_ns", wait), ("read_bytes", io)]
+}
+
+/// The kernel's account of each thread, exact as of the last tick of the scheduler.
+#[derive(Default)]
+struct Threads {
+    alive: Vec<Thread>,
+    ended: Times,
+    too_many: bool,
+}
+
+struct Thread {
+    tid: u32,
+    file: File,
+    last: Times,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Times {
+    run_ns: u64,
+    wait_ns: u64,
+}
+
+impl Threads {
+    fn refresh(&mut self, pid: u32) {
+        if self.too_many || !schedstat_is_live() {
+            return;
+        }
+        for tid in numbers(format!("/proc/{pid}/task")) {
+            if self.alive.iter().any(|thread| thread.tid == tid) {
+                continue;
+            }
+            if self.alive.len() == THREADS_READ_MAX {
+                self.too_many = true;
+                self.alive.clear();
+                return;
+            }
+            if let Ok(file) = File::open(format!("/proc/{pid}/task/{tid}/schedstat")) {
+                self.alive.push(Thread { tid, file, last: Times::default() });
+            }
+        }
+    }
+
+    fn read(&mut self) {
+        let ended = &mut self.ended;
+        self.alive.retain_mut(|thread| {
+            let mut buffer = [0; 128];
+            match text(&thread.file, &mut buffer).and_then(times) {
+                Some(times) => thread.last = times,
+                None => {
+                    ended.run_ns += thread.last.run_ns;
+                    ended.wait_ns += thread.last.wait_ns;
+                    return false;
+                }
+            }
+            true
+        });
+    }
+
+    fn run_ns(&self) -> u64 {
+        self.ended.run_ns + self.alive.iter().map(|thread| thread.last.run_ns).sum::<u64>()
+    }
+
+    fn wait_ns(&self) -> Option<u64> {
+        let wait = || self.ended.wait_ns + self.alive.iter().map(|thread| thread.last.wait_ns).sum::<u64>();
+        (!self.too_many && schedstat_is_live()).then(wait)
+    }
+}
+
+/// Whether this kernel keeps the account: without scheduler statistics its files are absent or zero. A
+/// thread that runs has had a time slice at least, though the length of its first is only added up later.
+fn schedstat_is_live() -> bool {
+    static LIVE: OnceLock<bool> = OnceLock::new();
+    *LIVE.get_or_init(|| {
+        let own = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+        own.split_ascii_whitespace().nth(2).is_some_and(|slices| slices != "0")
+    })
+}
+
+/// `run wait slices`, in nanoseconds.
+fn times(text: &str) -> Option<Times> {
+    let mut fields = text.split_ascii_whitespace().map_while(|field| field.parse().ok());
+    Some(Times { run_ns: fields.next()?, wait_ns: fields.next()? })
+}
+
+/// Bytes that went through read and write calls: `rchar` and `wchar`.
+fn io(text: &str) -> Option<[u64; 2]> {
+    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    Some([field("rchar:")?, field("wchar:")?])
+}
+
+/// The children of a process: from the kernel's own list where it keeps one. Elsewhere every process is
+/// asked for its parent, and then those below the children come along.
+pub(super) fn children_of(pid: u32) -> Vec<u32> {
+    static LISTED: OnceLock<bool> = OnceLock::new();
+    if *LISTED.get_or_init(|| Path::new("/proc/thread-self/children").exists()) {
+        listed_children(pid)
+    } else {
+        scanned_children(pid)
+    }
+}
+
+fn listed_children(pid: u32) -> Vec<u32> {
+    let list = |tid| fs::read_to_string(format!("/proc/{pid}/task/{tid}/children")).unwrap_or_default();
+    let lists: Vec<String> = numbers(format!("/proc/{pid}/task")).map(list).collect();
+    lists.iter().flat_map(|list| list.split_ascii_whitespace()).filter_map(|pid| pid.parse().ok()).collect()
+}
+
+fn scanned_children(pid: u32) -> Vec<u32> {
+    let below = i32::try_from(pid).map(descendants).unwrap_or_default();
+    below.into_iter().filter_map(|child| child.pid.try_into().ok()).collect()
+}
+
+pub(super) fn stat_of(pid: u32) -> Option<Stat> {
+    Stat::from_read(File::open(format!("/proc/{pid}/stat")).ok()?).ok()
+}
+
+/// The entries of a folder that are numbers: processes or threads.
+pub(super) fn numbers(folder: String) -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+fn text<'a>(file: &File, buffer: &'a mut [u8]) -> Option<&'a str> {
+    let length = file.read_at(buffer, 0).ok().filter(|&length| length > 0)?;
+    str::from_utf8(&buffer[..length]).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_writes_is_read() {
+        let parsed = times("118345 77 3\n").unwrap();
+        assert_eq!((parsed.run_ns, parsed.wait_ns), (118_345, 77));
+        assert!(times("").is_none() && times("12").is_none());
+        assert_eq!(io("rchar: 6976\nwchar: 12\nsyscr: 10\nread_bytes: 5\n"), Some([6976, 12]));
+        assert_eq!(io("rchar: 6976\n"), None);
+    }
+
+    #[test]
+    fn both_ways_to_find_children_agree() {
+        let mut child = std::process::Command::new("sleep").arg("30").spawn().unwrap();
+        let own = std::process::id();
+        assert!(scanned_children(own).contains(&child.id()));
+        if Path::new("/proc/thread-self/children").exists() {
+            assert!(listed_children(own).contains(&child.id()));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!scanned_children(own).contains(&child.id()) && !children_of(own).contains(&child.id()));
+    }
+}

@@ -1,0 +1,203 @@
+//! Trees of real processes: a shell and what it starts.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use super::*;
+
+/// A shell that does one line at a time and answers `done`.
+struct Shell {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Shell {
+    fn start() -> Shell {
+        let mut child = Command::new("sh")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("every system has sh");
+        let stdin = child.stdin.take().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut shell = Shell { child, stdin, stdout };
+        // One answer, and it is no longer the process that was forked from this one.
+        shell.run("true");
+        shell
+    }
+
+    fn run(&mut self, line: &str) {
+        writeln!(self.stdin, "{line}\necho done").unwrap();
+        let mut answer = String::new();
+        self.stdout.read_line(&mut answer).unwrap();
+        assert_eq!(answer, "done\n");
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const BURN: &str = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done";
+
+/// Reads until a condition holds, because processes end when they like.
+fn read_until(tree: &mut Tree, holds: impl Fn(&Reading) -> bool) -> Reading {
+    let begin = Instant::now();
+    loop {
+        let reading = tree.read();
+        if holds(&reading) || begin.elapsed() > Duration::from_secs(20) {
+            return reading;
+        }
+        sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn work_raises_cpu_time_and_rest_does_not() {
+    let mut shell = Shell::start();
+    let mut tree = Tree::new(shell.child.id());
+    let before = tree.read();
+    shell.run(BURN);
+    let worked = tree.read();
+    assert!(worked.cpu_ns >= before.cpu_ns + 5_000_000, "{before:?} {worked:?}");
+    // At rest a shell waits in one read: what it used stays the same to within its answer to us.
+    let first = read_until(&mut tree, |_| true);
+    sleep(Duration::from_millis(50));
+    let second = tree.read();
+    assert!(second.cpu_ns - first.cpu_ns < 10_000_000, "{first:?} {second:?}");
+    assert!(second.rss_bytes > 0 && second.processes == 1);
+}
+
+#[test]
+fn children_join_leave_and_leave_their_time_behind() {
+    let mut shell = Shell::start();
+    let mut tree = Tree::new(shell.child.id());
+    let alone = tree.read();
+    shell.run("sleep 60 & child=$!");
+    tree.refresh();
+    let with_child = read_until(&mut tree, |reading| reading.rss_bytes > alone.rss_bytes + 500_000);
+    assert_eq!(with_child.processes, 2);
+    shell.run("kill $child; wait $child");
+    let without = read_until(&mut tree, |reading| reading.processes == 1);
+    assert_eq!(without.processes, 1);
+    assert!(
+        without.rss_bytes < with_child.rss_bytes,
+        "memory is given back: {alone:?} {with_child:?} {without:?}"
+    );
+    assert!(without.cpu_ns >= with_child.cpu_ns);
+    // A child nobody saw: it comes and goes between two looks, and its parent's books have it.
+    shell.run(&format!("( {BURN} )"));
+    let unseen = tree.read();
+    assert!(unseen.cpu_ns >= without.cpu_ns + 5_000_000, "{without:?} {unseen:?}");
+}
+
+#[test]
+fn a_seen_child_counts_once() {
+    let mut shell = Shell::start();
+    let mut tree = Tree::new(shell.child.id());
+    shell.run(&format!("( {BURN}; exec sleep 60 ) & child=$!"));
+    tree.refresh();
+    // The child has burnt what it will when its CPU time stands still.
+    let mut burnt = tree.read();
+    loop {
+        sleep(Duration::from_millis(100));
+        let next = tree.read();
+        if next.cpu_ns == burnt.cpu_ns && next.cpu_ns > 5_000_000 {
+            break;
+        }
+        burnt = next;
+    }
+    shell.run("kill $child; wait $child");
+    let after = read_until(&mut tree, |reading| reading.processes == 1);
+    let grown = after.cpu_ns - burnt.cpu_ns;
+    assert!(grown < burnt.cpu_ns / 2 + 20_000_000, "{burnt:?} {after:?}");
+}
+
+#[test]
+fn orphans_are_kept_and_the_end_of_the_root_takes_nothing_away() {
+    let mut shell = Shell::start();
+    let mut tree = Tree::new(shell.child.id());
+    shell.run("sleep 60 &");
+    tree.refresh();
+    let orphan = tree.pids().find(|&pid| pid != tree.root()).unwrap();
+    shell.run(BURN);
+    let before = tree.read();
+    let _ = shell.child.kill();
+    let _ = shell.child.wait();
+    let after = tree.read();
+    assert_eq!((before.processes, after.processes), (2, 1));
+    assert!(after.cpu_ns >= before.cpu_ns && tree.pids().eq([orphan]));
+    assert!(after.read_bytes >= before.read_bytes && after.run_queue_wait_ns >= before.run_queue_wait_ns);
+    let orphan = rustix::process::Pid::from_raw(orphan as i32).unwrap();
+    rustix::process::kill_process(orphan, rustix::process::Signal::KILL).unwrap();
+    let end = read_until(&mut tree, |reading| reading.processes == 0);
+    assert!(end.processes == 0 && end.rss_bytes == 0 && end.cpu_ns >= after.cpu_ns, "{end:?}");
+}
+
+#[test]
+fn bytes_through_read_and_write_are_counted_once() {
+    let mut shell = Shell::start();
+    let mut tree = Tree::new(shell.child.id());
+    let before = tree.read();
+    let Some(read_before) = before.read_bytes else {
+        println!("skipped: this kernel counts no bytes");
+        return;
+    };
+    shell.run("dd if=/dev/zero of=/dev/null bs=1000000 count=3 2>/dev/null");
+    let after = tree.read();
+    let (read, written) = (after.read_bytes.unwrap() - read_before, after.write_bytes.unwrap());
+    assert!((3_000_000..3_500_000).contains(&read), "{read}");
+    assert!((3_000_000..3_500_000).contains(&written), "{written}");
+    assert_eq!(tree.read().write_bytes, after.write_bytes);
+}
+
+#[test]
+fn threads_that_fight_for_a_core_wait() {
+    let mut shell = Shell::start();
+    let mut tree = Tree::new(shell.child.id());
+    let Some(before) = tree.read().run_queue_wait_ns else {
+        println!("skipped: this kernel does not account for waiting");
+        return;
+    };
+    // More runners than cores: whoever loses waits.
+    let runners = 2 * std::thread::available_parallelism().map_or(1, usize::from);
+    let start = format!("( {BURN} ) & ").repeat(runners);
+    let fight = std::thread::spawn(move || {
+        shell.run(&format!("{start} wait"));
+        shell
+    });
+    let mut waited = before;
+    while !fight.is_finished() {
+        tree.refresh();
+        waited = tree.read().run_queue_wait_ns.unwrap();
+        sleep(Duration::from_millis(5));
+    }
+    assert!(waited > before + 5_000_000, "{before} {waited}");
+    assert!(tree.read().run_queue_wait_ns.unwrap() >= waited, "it stays when the runners are gone");
+    drop(fight.join().unwrap());
+}
+
+#[test]
+fn a_process_that_does_not_exist_is_an_empty_tree() {
+    let mut child = Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    let mut tree = Tree::new(child.id());
+    assert_eq!(
+        tree.read(),
+        Reading {
+            run_queue_wait_ns: tree.read().run_queue_wait_ns,
+            read_bytes: Some(0),
+            write_bytes: Some(0),
+            ..Reading::default()
+        }
+    );
+    assert_eq!(tree.pids().count(), 0);
+}

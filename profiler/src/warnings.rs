@@ -1,0 +1,85 @@
+//! What makes a number doubtful: the bound behind each warning, its cause, and what to try next.
+//!
+//! A doubtful row is kept and labelled, never dropped: whoever reads it decides.
+
+use std::fmt;
+
+use schema::rows::Warning;
+
+/// Time below the wanted clock, over the window.
+pub const THROTTLED_PERCENT: f64 = 0.5;
+/// Time the hypervisor gave to others, over the window and the cores of the set.
+pub const STEAL_PERCENT: f64 = 1.0;
+/// CPU time of others on the cores of the set. The clock of `/proc/stat` ticks in 10 ms and kernel
+/// threads work for the job too, so that the one percent one would wish for would cry wolf.
+pub const FOREIGN_PERCENT: f64 = 2.0;
+/// Readings of a device further apart than this leave too much unseen.
+pub const LONGEST_GAP_S: f64 = 1.0;
+
+/// One warning about one row, with the number behind it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// A launch, or a job where all launches together are meant.
+    pub subject: String,
+    pub warning: Warning,
+    /// What was found, in words and numbers.
+    pub found: String,
+}
+
+/// `0003-lstm: foreign: other programs used 34.0 % of cpu:0; stop them, or ...`
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}; {}", self.subject, self.warning, self.found, remedy(self.warning))
+    }
+}
+
+/// What to try next.
+fn remedy(warning: Warning) -> &'static str {
+    match warning {
+        Warning::Throttled => "let the device cool down, or compare only runs that were throttled alike",
+        Warning::Steal => "the host is overcommitted: measure at another time, or on another machine",
+        Warning::Foreign => "stop them, or take other cores with --device",
+        Warning::FewSteps => "measure for longer with --seconds, or count with --steps",
+        Warning::NotSteady => "measure for longer with --seconds; trace.json shows what the steps did",
+        Warning::SamplerLate => "leave the harness some CPU time: take fewer cores with --device",
+        Warning::Drift => "let the machine settle and run again; --ci repeats until the interval is narrow",
+        Warning::Spread => {
+            "look for what differs between launches; --ci repeats until the interval is narrow"
+        }
+        Warning::FewRepeats => "repeat more often with --repeats: an interval wants at least three launches",
+        Warning::Budget => "raise --budget, or accept a wider interval with --ci",
+        Warning::LossNotFinite => "training diverged: its speed may still be right, its result is not",
+        Warning::DeviceLost => "look at the driver's log; the device must be reset by its owner",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_warning_says_what_to_do_and_the_options_it_names_exist() {
+        use clap::CommandFactory as _;
+        let command = crate::cmd::Cli::command();
+        let single = command.find_subcommand("single").expect("there is `single`");
+        let options: Vec<&str> = single.get_arguments().filter_map(|arg| arg.get_long()).collect();
+        for &warning in Warning::ALL {
+            for word in remedy(warning).split(|c: char| !c.is_ascii_lowercase() && c != '-') {
+                if let Some(option) = word.strip_prefix("--") {
+                    assert!(options.contains(&option), "{warning}: --{option}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_finding_is_a_sentence() {
+        let finding = Finding {
+            subject: "0003-lstm".into(),
+            warning: Warning::Foreign,
+            found: "other programs used 34.0 % of cpu:0".into(),
+        };
+        let sentence = "0003-lstm: foreign: other programs used 34.0 % of cpu:0; stop them, or take other cores with --device";
+        assert_eq!(finding.to_string(), sentence);
+    }
+}

@@ -1,0 +1,89 @@
+//! The arrows between rooms, read from the manifests: those of ARCHITECTURE.md, and no others.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+/// Every crate with the crates of ours that it may use. Test-only crates stand behind `+`.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("workloads/schema", &[]),
+    ("workloads/synthetic", &["schema"]),
+    ("workloads/torch", &["schema"]),
+    ("profiler/statistics", &[]),
+    ("profiler/fake-nvml", &[]),
+    ("profiler", &["schema", "statistics", "synthetic", "+fake-nvml"]),
+];
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn manifest(folder: &str) -> toml::Table {
+    let path = root().join(folder).join("Cargo.toml");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    text.parse().expect("cargo reads it, so it is TOML")
+}
+
+fn names(manifest: &toml::Table, section: &str) -> Vec<String> {
+    manifest
+        .get(section)
+        .and_then(toml::Value::as_table)
+        .into_iter()
+        .flatten()
+        .map(|(name, _)| name.clone())
+        .collect()
+}
+
+#[test]
+fn arrows_are_those_that_are_written_down() {
+    let ours: BTreeMap<String, &str> = ARROWS
+        .iter()
+        .map(|(folder, _)| {
+            let name =
+                manifest(folder)["package"]["name"].as_str().expect("a package has a name").to_string();
+            (name, *folder)
+        })
+        .collect();
+    for (folder, allowed) in ARROWS {
+        let manifest = manifest(folder);
+        let own = |section: &str, mark: &str| -> Vec<String> {
+            let all = names(&manifest, section).into_iter().filter(|name| ours.contains_key(name));
+            all.map(|name| format!("{mark}{name}")).collect()
+        };
+        let mut found = own("dependencies", "");
+        found.extend(own("build-dependencies", ""));
+        found.extend(own("dev-dependencies", "+"));
+        for arrow in found {
+            assert!(allowed.contains(&arrow.as_str()), "{folder} -> {arrow} is no arrow of ARCHITECTURE.md");
+        }
+    }
+}
+
+#[test]
+fn every_member_of_the_workspace_has_its_arrows_written_down() {
+    let members = manifest("")["workspace"]["members"].clone();
+    for member in members.as_array().expect("a list") {
+        let member = member.as_str().expect("a folder");
+        assert!(ARROWS.iter().any(|(folder, _)| *folder == member), "{member} is missing in this test");
+    }
+}
+
+/// No file of ours that must work without libtorch links it.
+#[test]
+fn libtorch_stays_outside() {
+    let lock = std::fs::read_to_string(root().join("Cargo.lock")).expect("there is a lock file");
+    assert!(!lock.contains("name = \"tch\"") && !lock.contains("name = \"torch-sys\""));
+}
+
+/// A format has one home.
+#[test]
+fn only_schema_serialises() {
+    for (folder, _) in ARROWS.iter().filter(|(folder, _)| *folder != "workloads/schema") {
+        let manifest = manifest(folder);
+        // The fake library reads its own script, which no other program ever sees.
+        if *folder == "profiler/fake-nvml" {
+            continue;
+        }
+        let serde =
+            names(&manifest, "dependencies").into_iter().find(|name| name == "serde" || name == "csv");
+        assert_eq!(serde, None, "{folder}");
+    }
+}

@@ -1,0 +1,61 @@
+//! The whole way of a GPU's readings into the tables, with a scripted NVML in place of a driver.
+
+use schema::rows::{Status, Warning};
+
+use crate::door::Door;
+
+#[test]
+fn a_gpu_s_counters_reach_the_row() {
+    let door = Door::new();
+    let library = fake_nvml::install(&door.path(""), fake_nvml::H200).expect("the folder is writable");
+    let mut command =
+        door.command("single synthetic-sleep --device cuda:0 --seconds 1.5 --repeats 1 --out r");
+    let output = command.env("TANDEM_NVML", &library).output().expect("profile starts");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let row = &door.measurements("r")[0];
+    assert_eq!((row.device.as_str(), row.status), ("cuda:0", Status::Ok));
+    for (what, value) in [
+        ("pcie_rx_bytes", row.pcie_rx_bytes),
+        ("pcie_tx_bytes", row.pcie_tx_bytes),
+        ("energy_mj", row.energy_mj),
+    ] {
+        assert!(value > Some(0), "{what}: {value:?}");
+    }
+    for (what, value) in [
+        ("device_util_percent_mean", row.device_util_percent_mean),
+        ("sm_util_percent", row.sm_util_percent),
+        ("sm_occupancy_percent", row.sm_occupancy_percent),
+        ("dram_util_percent", row.dram_util_percent),
+    ] {
+        assert!(value.is_some_and(|percent| (0.0..=100.0).contains(&percent)), "{what}: {value:?}");
+    }
+    let manifest = door.run("r").manifest().expect("it reads back");
+    let [facts] = &manifest.devices[..] else { panic!("one device") };
+    assert!(facts.name.contains("H200") && facts.memory_bytes > Some(100 << 30), "{facts:?}");
+    assert!(!facts.peak_flops.is_empty() && manifest.machine.driver.is_some());
+}
+
+#[test]
+fn a_device_that_is_lost_is_a_warning_and_the_run_goes_on() {
+    let door = Door::new();
+    let script = fake_nvml::H200.replacen("[[device]]", "[[device]]\nlost_after_calls = 400", 1);
+    let library = fake_nvml::install(&door.path(""), &script).expect("the folder is writable");
+    let mut command = door.command("single synthetic-sleep --device cuda:0 --seconds 2 --repeats 1 --out r");
+    let output = command.env("TANDEM_NVML", &library).output().expect("profile starts");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let row = &door.measurements("r")[0];
+    assert!(row.warnings.iter().any(|w| w == Warning::DeviceLost), "{:?}", row.warnings);
+}
+
+#[test]
+fn without_a_driver_a_gpu_is_lacking_and_the_doctor_says_so() {
+    let door = Door::new();
+    let mut command = door.command("single synthetic-sleep --device cuda:0 --out r");
+    let output = command.env("TANDEM_NVML", "/nowhere/libnvidia-ml.so.1").output().expect("profile starts");
+    assert_eq!(output.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no NVIDIA driver"), "{output:?}");
+    let mut doctor = door.command("doctor");
+    let output = doctor.env("TANDEM_NVML", "/nowhere/libnvidia-ml.so.1").output().expect("profile starts");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("no NVIDIA driver") && said.contains("a spin loop takes"), "{said}");
+}

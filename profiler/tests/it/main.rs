@@ -1,0 +1,11 @@
+//! Tests through the front door: the program itself, with synthetic workers and no libtorch.
+
+mod architecture;
+mod door;
+mod faults;
+mod gpu;
+mod leash;
+mod outside;
+mod resume;
+mod rig;
+mod single;

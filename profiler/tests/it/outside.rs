@@ -1,0 +1,59 @@
+//! Any program at all, measured from outside.
+
+use schema::{
+    rows::{ErrorKind, Status},
+    wire::Timing,
+};
+
+use crate::door::Door;
+
+#[test]
+fn a_program_is_measured_until_it_ends() {
+    let door = Door::new();
+    let mut command = door.command("single --device cpu:0 --repeats 2 --out r --");
+    let burn = "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done; echo done";
+    let status = command.args(["sh", "-c", burn]).status().expect("profile starts");
+    assert_eq!(status.code(), Some(0));
+    let rows = door.measurements("r");
+    assert_eq!(rows.len(), 2);
+    for row in &rows {
+        assert_eq!((row.timing, row.step_ns_median, row.plan), (Some(Timing::Outside), None, None));
+        assert!(row.cpu_ns > Some(10_000_000) && row.host_rss_peak_bytes > Some(100_000), "{row:?}");
+        assert!(row.job.starts_with("cmd-sh-"));
+    }
+    let log =
+        std::fs::read_to_string(door.run("r").stdout_path(&rows[0].launch, 0)).expect("its output is kept");
+    assert_eq!(log, "done\n");
+}
+
+#[test]
+fn a_program_that_fails_is_a_row_with_its_last_words() {
+    let door = Door::new();
+    let mut command = door.command("single --device cpu:0 --repeats 1 --out r --");
+    let status =
+        command.args(["sh", "-c", "echo no such thing >&2; exit 7"]).status().expect("profile starts");
+    assert_eq!(status.code(), Some(1));
+    let row = &door.measurements("r")[0];
+    assert_eq!((row.status, row.err), (Status::Failed, Some(ErrorKind::Crashed)));
+    let detail = row.err_detail.as_deref().unwrap_or_default();
+    assert!(detail.contains('7') && detail.contains("no such thing"), "{detail}");
+}
+
+#[test]
+fn a_program_that_cannot_be_started_is_a_row() {
+    let door = Door::new();
+    door.exits(1, "single --device cpu:0 --repeats 1 --out r -- no-such-program-anywhere");
+    let row = &door.measurements("r")[0];
+    assert_eq!(row.err, Some(ErrorKind::Start), "{row:?}");
+}
+
+#[test]
+fn a_time_limit_ends_a_program_and_all_it_started() {
+    let door = Door::new();
+    let mut command = door.command("single --device cpu:0 --seconds 1 --repeats 1 --out r --");
+    let script = "sleep 1000 & (setsid sleep 1000 &) ; sleep 1000";
+    let status = command.args(["sh", "-c", script]).status().expect("profile starts");
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(door.measurements("r")[0].status, Status::Ok);
+    assert_eq!(door.leftovers(), Vec::<String>::new());
+}

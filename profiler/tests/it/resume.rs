@@ -1,0 +1,79 @@
+//! Runs that were torn off or interrupted, and what comes after.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use schema::rows::{self, Measurement};
+
+use crate::door::{Door, Started, wait_until};
+
+const GRID: &str = "single synthetic-sleep --plan dp1,ga2 --device cpu:0 --steps 60 --repeats 2";
+
+fn lines(door: &Door, name: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(door.run(name).measurements_path()).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn kill_9_leaves_no_process_and_resume_does_only_what_is_missing() {
+    let door = Door::new();
+    let mut profile = Started::new(door.command(&format!("{GRID} --out r")));
+    wait_until("two launches are measured", || {
+        door.path("r/measurements.csv").exists() && lines(&door, "r").len() >= 3
+    });
+    wait_until("the next one runs", || door.path("r/events").read_dir().is_ok_and(|dir| dir.count() > 2));
+    profile.send(Signal::KILL);
+    let killed = Instant::now();
+    profile.wait();
+    wait_until("nothing is left", || door.leftovers().is_empty());
+    assert!(killed.elapsed() < Duration::from_secs(2), "{:?}", killed.elapsed());
+
+    let finished = lines(&door, "r");
+    door.exits(0, "single --resume r");
+    let all = lines(&door, "r");
+    assert_eq!(all[..finished.len()], finished[..], "finished rows are byte-equal");
+    let rows: Vec<Measurement> = rows::read(&door.run("r").measurements_path()).expect("it reads");
+    let mut done: Vec<_> = rows.iter().map(|row| (row.job.clone(), row.repeat)).collect();
+    done.sort();
+    done.dedup();
+    assert_eq!((done.len(), rows.len()), (4, 4), "each cell once a block, none twice");
+    // What the torn launch left stays as evidence.
+    assert!(door.run("r").launches().expect("jobs/ is there").len() >= 5);
+
+    let before = all;
+    door.exits(0, "single --resume r");
+    assert_eq!(lines(&door, "r"), before, "there was nothing left to do");
+}
+
+#[test]
+fn kill_9_takes_shells_and_daemons_of_a_command_along() {
+    let door = Door::new();
+    let mut command = door.command("single --device cpu:0 --repeats 1 --out r --");
+    command.args(["sh", "-c", "(setsid sleep 1000 &); sh -c 'sleep 1000; true' & sleep 1000; true"]);
+    let mut profile = Started::new(command);
+    // profile, its leash, three sleeps and two shells
+    wait_until("all of them run", || door.leftovers().len() >= 7);
+    profile.send(Signal::KILL);
+    let killed = Instant::now();
+    profile.wait();
+    wait_until("nothing is left", || door.leftovers().is_empty());
+    assert!(killed.elapsed() < Duration::from_secs(2), "{:?}", killed.elapsed());
+}
+
+#[test]
+fn ctrl_c_finishes_the_files_and_exits_with_130() {
+    let door = Door::new();
+    let mut profile = Started::new(door.command(&format!("{GRID} --out r")));
+    wait_until("a launch is measured", || door.path("r/measurements.csv").exists());
+    profile.send(Signal::INT);
+    let (code, err) = profile.wait();
+    assert_eq!(code, Some(130), "{err}");
+    assert!(err.contains("not measured") && err.contains("profile single --resume r"), "{err}");
+    let end = door.run("r").end().expect("end.toml reads").expect("it was written");
+    assert_eq!(end.exit_code, 130);
+    assert!(!end.missing.is_empty());
+    assert_eq!(door.leftovers(), Vec::<String>::new());
+    door.exits(0, "single --resume r");
+    let end = door.run("r").end().expect("end.toml reads").expect("it was written");
+    assert_eq!((end.exit_code, end.missing.len()), (0, 0));
+}

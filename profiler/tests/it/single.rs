@@ -1,0 +1,176 @@
+//! `profile single` on synthetic workers: what a run leaves, and how slips are met.
+
+use schema::{
+    rows::{self, Status, Summary, Warning},
+    units::Nanos,
+};
+
+use crate::door::Door;
+
+#[test]
+fn a_run_leaves_tables_whose_numbers_are_those_of_the_worker() {
+    let door = Door::new();
+    door.catalog("mine.toml", "ten-ms", "step_us = 10000, busy_percent = 50, memory_bytes = 30000000");
+    let said =
+        door.exits(0, "single ten-ms --catalog mine.toml --device cpu:0 --seconds 0.6 --repeats 3 --out r");
+    assert!(said.out.contains("ten-ms@b8@dp1") && said.err.contains("run: r"), "{}\n{}", said.out, said.err);
+
+    let rows = door.measurements("r");
+    assert_eq!(rows.len(), 3);
+    for (i, row) in rows.iter().enumerate() {
+        assert_eq!((row.launch.as_str(), row.repeat), (format!("{:04}-ten-ms", i + 1).as_str(), i as u32));
+        assert_eq!((row.status, row.err), (Status::Ok, None));
+        assert_eq!((row.global_batch, row.micro_batch), (Some(8), Some(8)));
+        // A step sleeps and spins for 10 ms at least; how much more is the machine's affair.
+        assert!(row.step_ns_median >= Some(10_000_000), "{row:?}");
+        assert!(row.step_ns_p90 >= row.step_ns_median && row.step_ns_p99 >= row.step_ns_p90);
+        assert!(
+            row.step_ns_median_ci_lo <= row.step_ns_median && row.step_ns_median <= row.step_ns_median_ci_hi
+        );
+        assert!(row.steps_used >= 30 && row.steps_total >= row.steps_used);
+        assert!(row.peak_memory_bytes >= Some(30_000_000) && row.host_rss_peak_bytes > row.peak_memory_bytes);
+        // What this device cannot give is empty, never zero.
+        assert_eq!(
+            (row.pcie_rx_bytes, row.energy_mj, row.sm_util_percent, row.sent_bytes),
+            (None, None, None, None)
+        );
+    }
+    let [summary] = &door.summaries("r")[..] else { panic!("one cell, one row") };
+    assert_eq!((summary.repeats, summary.repeats_failed, summary.status), (3, 0, Status::Ok));
+    assert!(summary.half_width_percent.is_some());
+
+    let end = door.run("r").end().expect("end.toml reads").expect("the run ended");
+    assert_eq!((end.exit_code, end.missing.len()), (0, 0));
+    assert!(end.observer.cpu_ns > 0 && end.observer.sampler_ticks > 0);
+    let trace = std::fs::read_to_string(door.run("r").trace_path()).expect("there is a trace");
+    assert!(trace.contains("\"step 0\"") && trace.trim_end().ends_with("]}"));
+}
+
+#[test]
+fn half_a_core_is_measured_as_half_a_core() {
+    let door = Door::new();
+    door.catalog("mine.toml", "half", "step_us = 20000, busy_percent = 50");
+    door.exits(0, "single half --catalog mine.toml --device cpu:0 --seconds 2 --repeats 1 --out r");
+    let row = &door.measurements("r")[0];
+    // CPU time is what the worker burns whatever else the core does: half of each nominal step.
+    let per_step = row.cpu_ns.expect("a CPU device tells") as f64 / row.steps_used as f64;
+    assert!((per_step / 10e6 - 1.0).abs() < 0.15, "{per_step} ns of CPU time a step");
+}
+
+#[test]
+fn json_is_the_summary_row_by_row() {
+    let door = Door::new();
+    let said = door.exits(0, "single synthetic-sleep --device cpu:0 --steps 30 --repeats 2 --json --out r");
+    let printed: Vec<Summary> = rows::from_json(&said.out).expect("stdout is JSON and nothing else");
+    assert_eq!(printed, door.summaries("r"));
+}
+
+#[test]
+fn a_grid_keeps_what_cannot_run_as_a_row() {
+    let door = Door::new();
+    door.exits(1, "single synthetic-sleep --plan dp1,ga2,zero1 --device cpu:0 --steps 5 --repeats 1 --out r");
+    let rows = door.measurements("r");
+    let refused: Vec<_> = rows.iter().filter(|row| row.status == Status::Unsupported).collect();
+    let [refused] = &refused[..] else { panic!("zero1 alone is refused: {rows:?}") };
+    assert_eq!(refused.plan.map(|plan| plan.to_string()).as_deref(), Some("zero1"));
+    let detail = refused.err_detail.as_deref();
+    assert_eq!(detail, Some("synthetic-sleep runs no plans with zero; it runs dp, ga"));
+    assert_eq!(rows.iter().filter(|row| row.status == Status::Ok).count(), 2);
+}
+
+#[test]
+fn two_ranks_step_together() {
+    let door = Door::new();
+    door.exits(0, "single synthetic-sleep@b8@dp2 --device cpu:0,cpu:1 --steps 30 --repeats 1 --out r");
+    let row = &door.measurements("r")[0];
+    assert_eq!((row.device.as_str(), row.micro_batch), ("cpu:0,cpu:1", Some(4)));
+    let rate = row.samples_per_s.expect("it stepped");
+    let step_s = Nanos(row.step_ns_mean.expect("it stepped")).as_secs_f64();
+    assert!((rate * step_s - 8.0).abs() < 0.1, "all ranks together work on the global batch");
+}
+
+#[test]
+fn an_interval_that_is_asked_for_is_reached_or_the_row_says_so() {
+    let door = Door::new();
+    door.exits(0, "single synthetic-sleep --device cpu:0 --steps 40 --repeats 1 --ci 80 --out wide");
+    let wide = &door.summaries("wide")[0];
+    assert!(wide.repeats >= 3 && wide.half_width_percent <= Some(80.0), "{wide:?}");
+
+    door.exits(0, "single synthetic-sleep --device cpu:0 --steps 40 --ci 0.0001 --budget 3s --out narrow");
+    let narrow = &door.summaries("narrow")[0];
+    assert!(narrow.warnings.iter().any(|w| w == Warning::Budget), "{narrow:?}");
+}
+
+#[test]
+fn slips_are_usage_errors_that_say_what_to_do() {
+    let door = Door::new();
+    for (arguments, message) in [
+        ("single", "name a job"),
+        ("single resnet81", "did you mean 'resnet18'?"),
+        ("single lstm@bf16-dp2", "is spelled 'dp2-bf16'"),
+        ("single lstm --plan gc", "lstm runs no plans with gc; it runs ga, bf16"),
+        ("single lstm --device cpu:0,cpu:0", "names cpu:0 twice"),
+        ("single synthetic-sleep --seconds 0", "a number above 0 is wanted"),
+        ("single synthetic-sleep --catalog none.toml", "none.toml: line 1: cannot be read"),
+        ("single --resume nowhere", "nowhere is no run"),
+    ] {
+        let said = door.exits(2, arguments);
+        assert!(said.err.contains(message), "profile {arguments}: {}", said.err);
+    }
+    assert!(door.exits(4, "list nothing-like-it").err.contains("no workload has 'nothing-like-it'"));
+    let lacking = door.exits(3, "single synthetic-sleep --device cpu:9999");
+    assert!(lacking.err.contains("is not among the cores"), "{}", lacking.err);
+    assert!(!door.path("runs").exists(), "nothing was begun");
+}
+
+#[test]
+fn a_dry_run_shows_the_cells_and_makes_nothing() {
+    let door = Door::new();
+    let said = door.exits(0, "single synthetic-sleep --plan dp1,ga2 --device cpu:0 --repeats 4 --dry-run");
+    assert!(
+        said.out.contains("synthetic-sleep@b32@ga2@on=cpu:0") && said.out.contains("in all"),
+        "{}",
+        said.out
+    );
+    assert!(!door.path("runs").exists());
+}
+
+#[test]
+fn a_run_is_never_written_over() {
+    let door = Door::new();
+    door.exits(0, "single synthetic-sleep --device cpu:0 --steps 3 --repeats 1 --out r");
+    let said = door.exits(2, "single synthetic-sleep --device cpu:0 --steps 3 --repeats 1 --out r");
+    assert!(said.err.contains("already holds a run"), "{}", said.err);
+}
+
+#[test]
+fn what_is_derived_again_is_the_same_to_the_byte() {
+    let door = Door::new();
+    door.exits(0, "single synthetic-sleep synthetic-spin --device cpu:0 --steps 40 --repeats 2 --out r");
+    let run = door.run("r");
+    let derived = [run.measurements_path(), run.summary_path(), run.trace_path()];
+    let before: Vec<_> = derived.iter().map(|path| std::fs::read(path).expect("derived")).collect();
+    for path in &derived {
+        std::fs::remove_file(path).expect("derived files can go");
+    }
+    door.exits(0, "derive r");
+    let after: Vec<_> = derived.iter().map(|path| std::fs::read(path).expect("derived again")).collect();
+    assert!(before == after);
+}
+
+#[test]
+fn the_manifest_names_no_host_and_no_place() {
+    let door = Door::new();
+    door.exits(0, "single synthetic-sleep --device cpu:0 --steps 3 --repeats 1 --out r");
+    let text = std::fs::read_to_string(door.run("r").manifest_path()).expect("there is a manifest");
+    let manifest = door.run("r").manifest().expect("it reads back");
+    assert_eq!(manifest.command[0], "profile");
+    assert!(!text.contains(env!("CARGO_MANIFEST_DIR")) && !text.contains("/home/"), "{text}");
+}
+
+#[test]
+fn verify_holds_every_synthetic_workload_to_its_word() {
+    let door = Door::new();
+    let said = door.exits(0, "verify synthetic-sleep synthetic-spin --device cpu:0 --out v");
+    assert_eq!(said.out.matches("verified").count(), 2, "{}", said.out);
+}

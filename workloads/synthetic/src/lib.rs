@@ -1,0 +1,275 @@
+//! A worker without libtorch, with faults on demand.
+//!
+//! It keeps the worker protocol to the letter and trains nothing: a step burns some CPU time and
+//! sleeps the rest. The harness is tried out and tested with it wherever a real model would only
+//! cost time, and its [faults](schema::catalog::Fault) are those that a harness must survive.
+
+mod fault;
+mod work;
+
+use std::{
+    env, fs,
+    io::{BufReader, stdin},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::mpsc::{self, Receiver, RecvError},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use schema::{
+    catalog::{Model, Synthetic},
+    events::{EventWriter, read_command},
+    grant::Grant,
+    run_dir::read_spec,
+    spec::{LaunchSpec, Program, Training},
+    units::Nanos,
+    wire::{
+        Command, Event, FailureKind, Hello, Memory, PROTOCOL, Ready, Step, Timing, WORKER_CONTROL,
+        WORKER_EVENTS, WORKER_SPEC,
+    },
+};
+
+use crate::{fault::Faults, work::Work};
+
+/// How long a rank at rest may leave a command unread. A grant wakes it at once.
+const COMMAND_POLL: Duration = Duration::from_millis(10);
+
+/// Steps between two reports of memory.
+const MEMORY_EVERY_STEPS: u64 = 100;
+
+/// The whole life of one rank, told what to do by the environment variables of [`schema::wire`].
+pub fn main() -> ExitCode {
+    let started = Nanos::monotonic_now();
+    let mut worker = match Worker::start() {
+        Ok(worker) => worker,
+        Err(error) => {
+            eprintln!("synthetic: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    worker.live(started).unwrap_or_else(|error| {
+        eprintln!("synthetic: {error:#}");
+        let last_word = Event::Failed { kind: FailureKind::Internal, error: format!("{error:#}") };
+        // Where even this cannot be written, the exit code has to tell.
+        let _ = worker.events.say(last_word);
+        ExitCode::FAILURE
+    })
+}
+
+struct Worker {
+    events: EventWriter,
+    grant: Grant,
+    commands: Receiver<Command>,
+    rank: u32,
+    training: Training,
+    model: Synthetic,
+    faults: Faults,
+    work: Work,
+    done: u64,
+    loss: Option<f64>,
+}
+
+/// What ended a rest.
+enum Rest {
+    Granted,
+    Stop,
+}
+
+impl Worker {
+    fn start() -> anyhow::Result<Worker> {
+        let rank: u32 =
+            variable("RANK")?.to_str().and_then(|r| r.parse().ok()).context("RANK is no number")?;
+        let LaunchSpec { program, seed, .. } = read_spec(&PathBuf::from(variable(WORKER_SPEC)?))?;
+        let Program::Training(training) = program else { bail!("the spec names a command, not a workload") };
+        let Model::Synthetic(model) = training.workload.model.clone() else {
+            bail!("workload '{}' is not synthetic", training.workload.name)
+        };
+        let events = PathBuf::from(variable(WORKER_EVENTS)?);
+        let control = PathBuf::from(variable(WORKER_CONTROL)?);
+        let faults = Faults::new(model.fault, rank, events.clone());
+        faults.before_hello();
+        Ok(Worker {
+            events: EventWriter::create(&events, rank).with_context(|| events.display().to_string())?,
+            grant: Grant::open(&control).with_context(|| control.display().to_string())?,
+            commands: follow_commands(),
+            rank,
+            work: Work::new(&model, seed.wrapping_add(u64::from(rank))),
+            training: *training,
+            model,
+            faults,
+            done: 0,
+            loss: None,
+        })
+    }
+
+    fn live(&mut self, started: Nanos) -> anyhow::Result<ExitCode> {
+        self.events.say(Event::Hello(Hello {
+            protocol: self.faults.protocol(PROTOCOL),
+            worker: "synthetic".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            libtorch: None,
+            cuda: None,
+            pid: std::process::id(),
+        }))?;
+        self.work.touch_memory();
+        self.faults.before_ready();
+        self.events.say(Event::Ready(Ready {
+            parameters: 0,
+            model_bytes: self.model.memory_bytes,
+            peak_bytes: Some(self.work.memory_bytes()),
+            startup_ns: Nanos::monotonic_now() - started,
+        }))?;
+
+        let mut boundary = Nanos::monotonic_now();
+        while self.training.steps.is_none_or(|steps| self.done < steps) {
+            if self.grant.get() <= self.done {
+                if let Rest::Stop = self.rest()? {
+                    break;
+                }
+                boundary = Nanos::monotonic_now();
+            }
+            if let Some(error) = self.faults.before_step(self.done)? {
+                self.events.say(Event::Failed { kind: FailureKind::OutOfMemory, error })?;
+                return Ok(ExitCode::FAILURE);
+            }
+            boundary = self.step(boundary)?;
+        }
+        let samples = self.done * self.samples_per_step();
+        self.events.say(Event::Finished { steps: self.done, samples, loss: self.loss })?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Does the next step, which began at `boundary`, and gives its end.
+    fn step(&mut self, boundary: Nanos) -> anyhow::Result<Nanos> {
+        let phases = self.work.step(self.done);
+        // Falls slowly and for ever, so that whoever looks sees it fall.
+        self.loss = Some(1.0 + 1.0 / (1.0 + self.done as f64 / 20.0));
+        let end = Nanos::monotonic_now();
+        let step = Step {
+            index: self.done,
+            dur_ns: end - boundary,
+            samples: self.samples_per_step(),
+            loss: self.loss,
+            phases: Some(phases),
+            sent_bytes: None,
+            timing: Timing::Host,
+        };
+        self.events.say_at(end, Event::Step(step))?;
+        if self.done.is_multiple_of(MEMORY_EVERY_STEPS) {
+            self.say_memory()?;
+        }
+        self.done += 1;
+        Ok(end)
+    }
+
+    /// Sleeps until more steps are granted, and obeys commands meanwhile.
+    fn rest(&mut self) -> anyhow::Result<Rest> {
+        // Before its first grant a job is at rest without saying so: `ready` has said it.
+        if self.done > 0 {
+            self.events.say(Event::Held { index: self.done })?;
+        }
+        loop {
+            if let Ok(command) = self.commands.try_recv() {
+                if let Rest::Stop = self.obey(command)? {
+                    return Ok(Rest::Stop);
+                }
+            } else if self.grant.wait_beyond(self.done, COMMAND_POLL) {
+                return Ok(Rest::Granted);
+            }
+        }
+    }
+
+    fn obey(&mut self, command: Command) -> anyhow::Result<Rest> {
+        let begin = Nanos::monotonic_now();
+        match command {
+            Command::Stop {} => return Ok(Rest::Stop),
+            Command::Pause {} => {
+                let bytes_freed = self.work.release_memory();
+                self.events.say(Event::Paused { dur_ns: Nanos::monotonic_now() - begin, bytes_freed })?;
+                return self.stay_paused();
+            }
+            // A job that is not paused has nothing to bring back, and says so in no time.
+            Command::Resume {} => self.events.say(Event::Resumed { dur_ns: Nanos::ZERO })?,
+            Command::Checkpoint { path } => self.checkpoint(Path::new(&path), begin)?,
+        }
+        Ok(Rest::Granted)
+    }
+
+    /// A paused job has no memory to train in: it waits for commands alone, whatever it is granted.
+    fn stay_paused(&mut self) -> anyhow::Result<Rest> {
+        loop {
+            let command = match self.commands.recv() {
+                Ok(command) => command,
+                // Its sender ends the process before it lets go of the channel.
+                Err(RecvError) => return Ok(Rest::Stop),
+            };
+            let begin = Nanos::monotonic_now();
+            match command {
+                Command::Resume {} => {
+                    self.work.touch_memory();
+                    self.events.say(Event::Resumed { dur_ns: Nanos::monotonic_now() - begin })?;
+                    return Ok(Rest::Granted);
+                }
+                Command::Stop {} => return Ok(Rest::Stop),
+                Command::Pause {} => {
+                    self.events.say(Event::Paused { dur_ns: Nanos::ZERO, bytes_freed: 0 })?;
+                }
+                Command::Checkpoint { path } => self.checkpoint(Path::new(&path), begin)?,
+            }
+        }
+    }
+
+    /// All the state there is to save is the number of steps. One rank writes it for all.
+    fn checkpoint(&mut self, path: &Path, begin: Nanos) -> anyhow::Result<()> {
+        let text = format!("step = {}\n", self.done);
+        let bytes = if self.rank == 0 { text.len() as u64 } else { 0 };
+        if self.rank == 0 {
+            fs::write(path, text).with_context(|| path.display().to_string())?;
+        }
+        self.events.say(Event::Checkpointed { bytes, dur_ns: Nanos::monotonic_now() - begin })?;
+        Ok(())
+    }
+
+    fn say_memory(&mut self) -> anyhow::Result<()> {
+        self.events.say(Event::Memory(Memory {
+            allocated_bytes: self.work.memory_bytes(),
+            reserved_bytes: None,
+            peak_bytes: self.model.memory_bytes,
+            host_bytes: None,
+        }))?;
+        Ok(())
+    }
+
+    fn samples_per_step(&self) -> u64 {
+        u64::from(self.training.micro_batch()) * u64::from(self.training.plan.ga)
+    }
+}
+
+fn variable(name: &str) -> anyhow::Result<std::ffi::OsString> {
+    env::var_os(name).with_context(|| format!("{name} is not set; a harness starts this program"))
+}
+
+/// Reads commands on a thread of its own, so that the end of stdin ends the rank wherever it is.
+fn follow_commands() -> Receiver<Command> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut from = BufReader::new(stdin());
+        loop {
+            match read_command(&mut from) {
+                Ok(Some(command)) => {
+                    if sender.send(command).is_err() {
+                        return;
+                    }
+                }
+                Ok(None) => std::process::exit(0),
+                Err(error) => {
+                    eprintln!("synthetic: stdin: {error}");
+                    std::process::exit(1);
+                }
+            }
+        }
+    });
+    receiver
+}
