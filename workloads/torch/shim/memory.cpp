@@ -1,0 +1,86 @@
+// Exact tensor memory: on the CPU through an allocator of our own, on CUDA from PyTorch's caching allocator.
+#include "shim.h"
+
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+namespace {
+
+std::atomic<int64_t> allocated_bytes{0};
+std::atomic<int64_t> peak_bytes{0};
+
+// The size lies in front of the data. `Allocator::raw_allocate`, which oneDNN's kernels use, insists that a block's
+// context is the data pointer itself, so a separate context object could not carry it. One cache line keeps the data
+// on the 64-byte boundary that PyTorch's own allocator gives, which its vectorised kernels are tuned for.
+struct alignas(64) Header {
+  int64_t bytes;
+};
+static_assert(sizeof(Header) == 64);
+
+void release(void* data) {
+  if (data == nullptr) return;
+  Header* header = static_cast<Header*>(data) - 1;
+  allocated_bytes.fetch_sub(header->bytes, std::memory_order_relaxed);
+  std::free(header);
+}
+
+void raise_peak_to(int64_t bytes) {
+  int64_t peak = peak_bytes.load(std::memory_order_relaxed);
+  while (bytes > peak && !peak_bytes.compare_exchange_weak(peak, bytes, std::memory_order_relaxed)) {
+  }
+}
+
+// Does per tensor what PyTorch's default does, one aligned allocation and nothing else, plus two relaxed atomics.
+struct CountingAllocator final : at::Allocator {
+  at::DataPtr allocate(size_t size) override {
+    const at::Device cpu(at::kCPU);
+    if (size == 0) return {nullptr, nullptr, &release, cpu};
+    const auto bytes = static_cast<int64_t>(size);
+    const int64_t after = allocated_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+    void* base = nullptr;
+    if (posix_memalign(&base, alignof(Header), sizeof(Header) + size) != 0) {
+      allocated_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+      TORCH_CHECK_WITH(OutOfMemoryError, false, "CPU out of memory: tried to allocate ", bytes, " bytes with ",
+                       after - bytes, " bytes of tensors allocated");
+    }
+    raise_peak_to(after);
+    void* data = new (base) Header{bytes} + 1;
+    return {data, data, &release, cpu};
+  }
+  at::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void* to, const void* from, size_t count) const override { default_copy_data(to, from, count); }
+};
+
+at::DeviceAllocator* cuda_allocator() { return at::getDeviceAllocator(at::kCUDA); }
+
+}  // namespace
+
+extern "C" {
+
+// Tensors made earlier keep their own deleter and are not counted: call before the first one.
+void tw_cpu_counting_install() {
+  static CountingAllocator allocator;
+  // Above the priority 0 of every allocator that PyTorch sets itself.
+  c10::SetCPUAllocator(&allocator, 200);
+}
+
+void tw_cpu_memory(int64_t* allocated, int64_t* peak) {
+  *allocated = allocated_bytes.load(std::memory_order_relaxed);
+  *peak = peak_bytes.load(std::memory_order_relaxed);
+}
+
+int tw_cuda_memory(int device, int64_t* allocated, int64_t* reserved, int64_t* peak) {
+  return shim::guarded([&] {
+    constexpr auto all_pools = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    const auto statistics = cuda_allocator()->getDeviceStats(static_cast<c10::DeviceIndex>(device));
+    *allocated = statistics.allocated_bytes[all_pools].current;
+    *reserved = statistics.reserved_bytes[all_pools].current;
+    *peak = statistics.allocated_bytes[all_pools].peak;
+  });
+}
+
+}  // extern "C"

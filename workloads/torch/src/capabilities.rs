@@ -1,0 +1,33 @@
+//! What this program's libtorch can do on this machine, for `profile doctor` and for people.
+
+use schema::capabilities::Capabilities;
+use tch::{Cuda, Device, Kind, Tensor, utils};
+
+use crate::{cuda, shim::library};
+
+/// Asks libtorch, without making anything on a device.
+pub fn probe() -> Capabilities {
+    let loaded = cuda::load().is_ok() && utils::has_cudart();
+    Capabilities {
+        version: env!("CARGO_PKG_VERSION").into(),
+        libtorch: library::libtorch_version().into(),
+        cuda: loaded.then(|| cuda_version(utils::version_cudart())),
+        cuda_devices: if loaded { u32::try_from(Cuda::device_count()).unwrap_or(0) } else { 0 },
+        cuda_error: None,
+    }
+}
+
+/// Asks libtorch and tries to make a tensor on `cuda:0`.
+pub fn try_devices() -> Capabilities {
+    let error = match cuda::load() {
+        Err(missing) => Some(missing),
+        Ok(()) => Tensor::f_zeros([1], (Kind::Float, Device::Cuda(0))).err().map(|error| error.to_string()),
+    };
+    let first_line = |text: String| text.lines().next().unwrap_or_default().to_owned();
+    Capabilities { cuda_error: error.map(first_line), ..probe() }
+}
+
+/// 13000, as NVIDIA counts, is 13.0.
+fn cuda_version(number: i64) -> String {
+    format!("{}.{}", number / 1000, number % 1000 / 10)
+}

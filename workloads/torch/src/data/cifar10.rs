@@ -1,0 +1,254 @@
+//! CIFAR-10 in its binary version (Krizhevsky, 2009): five files of images, each one byte of label and 3072 of pixels,
+//! the red plane first, then green, then blue.
+
+use std::path::{Path, PathBuf};
+
+use fastrand::Rng;
+use tch::{Device, Kind, TchError, Tensor};
+
+use super::{DataError, synthetic::noise};
+use crate::workload::{Batch, DataStream};
+
+const FILES: [&str; 5] =
+    ["data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"];
+const SIDE: u32 = 32;
+const COLOURS: u32 = 3;
+const CLASSES: u8 = 10;
+const PIXEL_BYTES: usize = (SIDE * SIDE * COLOURS) as usize;
+const RECORD_BYTES: usize = 1 + PIXEL_BYTES;
+
+/// What a model does with the images.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Use {
+    /// The label is the target.
+    Classify { image: u32, labels: i64 },
+    /// The image, enlarged to the side the model works with, is the target; the input is noise.
+    Imitate { image: u32, channels: u32, latent: i64 },
+}
+
+/// All training images, kept as bytes, in an order that each epoch shuffles anew.
+pub(super) struct Cifar10 {
+    purpose: Use,
+    /// `[images, 32, 32, 3]`, bytes: channels-last from the start, so that no batch need be rearranged.
+    pixels: Tensor,
+    /// `[images]`.
+    labels: Tensor,
+    /// `[3]`: a pixel of the model is `(byte - centre) * scale`.
+    centre: Tensor,
+    scale: Tensor,
+    shuffling: Rng,
+    /// Of its own, so that the noise does not depend on how many samples are taken at once.
+    noise: Rng,
+    /// The images of this epoch that were not taken yet, the next one last.
+    order: Vec<i64>,
+    device: Device,
+}
+
+impl Cifar10 {
+    /// Reads the five files of `folder` whole.
+    ///
+    /// # Errors
+    /// `Unsupported` where the model wants other images; a missing file; one that is no whole number of images; a label
+    /// above 9.
+    pub(super) fn open(folder: &Path, purpose: Use, seed: u64, device: Device) -> Result<Self, DataError> {
+        fits(purpose)?;
+        let (mut labels, mut pixels) = (Vec::new(), Vec::new());
+        for name in FILES {
+            read_file(folder.join(name), &mut labels, &mut pixels)?;
+        }
+        let images = labels.len() as i64;
+        let mut shuffling = Rng::with_seed(seed);
+        let (centre, scale) = match purpose {
+            Use::Classify { .. } => {
+                // Mean and deviation of the training set, as is customary.
+                let (mean, deviation) = ([0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616]);
+                (mean.map(|m: f32| m * 255.0), deviation.map(|d: f32| 1.0 / (d * 255.0)))
+            }
+            // From -1 to 1, as the generator's tanh gives.
+            Use::Imitate { .. } => ([127.5; 3], [1.0 / 127.5; 3]),
+        };
+        let planes = [images, i64::from(COLOURS), i64::from(SIDE), i64::from(SIDE)];
+        Ok(Self {
+            purpose,
+            pixels: Tensor::f_from_slice(&pixels)?.f_reshape(planes)?.f_permute([0, 2, 3, 1])?.f_contiguous()?,
+            labels: Tensor::f_from_slice(&labels)?,
+            centre: Tensor::f_from_slice(&centre)?,
+            scale: Tensor::f_from_slice(&scale)?,
+            noise: shuffling.fork(),
+            shuffling,
+            order: Vec::new(),
+            device,
+        })
+    }
+
+    /// The next image's index; begins an epoch where the last one is over.
+    fn draw(&mut self) -> i64 {
+        if self.order.is_empty() {
+            self.order = (0..self.labels.size()[0]).collect();
+            self.shuffling.shuffle(&mut self.order);
+        }
+        self.order.pop().expect("the files hold at least one image")
+    }
+
+    /// `[samples, 3, 32, 32]` of numbers around zero, channels-last.
+    fn images(&self, indices: &Tensor) -> Result<Tensor, TchError> {
+        let bytes = self.pixels.f_index_select(0, indices)?;
+        let numbers = bytes.f_totype(Kind::Float)?.f_sub_(&self.centre)?.f_mul_(&self.scale)?;
+        numbers.f_permute([0, 3, 1, 2])
+    }
+}
+
+impl DataStream for Cifar10 {
+    fn next(&mut self, samples: usize) -> anyhow::Result<Batch> {
+        let indices: Vec<i64> = (0..samples).map(|_| self.draw()).collect();
+        let indices = Tensor::f_from_slice(&indices)?;
+        let images = self.images(&indices)?;
+        let (inputs, targets) = match self.purpose {
+            Use::Classify { .. } => (images, self.labels.f_index_select(0, &indices)?),
+            Use::Imitate { image, latent, .. } => {
+                const ALIGN_CORNERS: bool = false;
+                let larger = images.f_upsample_bilinear2d([i64::from(image); 2], ALIGN_CORNERS, None, None)?;
+                (noise(&mut self.noise, samples as i64, latent)?, larger)
+            }
+        };
+        Ok(Batch { inputs: inputs.f_to(self.device)?, targets: targets.f_to(self.device)? })
+    }
+}
+
+fn fits(purpose: Use) -> Result<(), DataError> {
+    let problem = match purpose {
+        Use::Classify { image, labels } if image != SIDE || labels < i64::from(CLASSES) => {
+            format!("the model takes {image}x{image} images of {labels} classes")
+        }
+        Use::Imitate { channels, .. } if channels != COLOURS => format!("the model makes {channels} colours"),
+        _ => return Ok(()),
+    };
+    Err(DataError::Unsupported(format!(
+        "{problem}; the reader is one for CIFAR-10, {SIDE}x{SIDE} images of {COLOURS} colours and {CLASSES} classes"
+    )))
+}
+
+fn read_file(file: PathBuf, labels: &mut Vec<i64>, pixels: &mut Vec<u8>) -> Result<(), DataError> {
+    let bytes = match std::fs::read(&file) {
+        Ok(bytes) => bytes,
+        Err(source) => return Err(DataError::Unreadable { file, source }),
+    };
+    let malformed = |file, offset: usize, problem| DataError::Malformed { file, offset: offset as u64, problem };
+    let rest = bytes.len() % RECORD_BYTES;
+    if bytes.is_empty() || rest != 0 {
+        let problem = format!("the file ends {rest} bytes into an image; each takes {RECORD_BYTES}");
+        return Err(malformed(file, bytes.len(), problem));
+    }
+    for (index, record) in bytes.chunks_exact(RECORD_BYTES).enumerate() {
+        let (label, image) = (record[0], &record[1..]);
+        if label >= CLASSES {
+            let problem = format!("label {label}; there are {CLASSES} classes, counted from 0");
+            return Err(malformed(file, index * RECORD_BYTES, problem));
+        }
+        labels.push(i64::from(label));
+        pixels.extend_from_slice(image);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLASSIFY: Use = Use::Classify { image: 32, labels: 10 };
+
+    /// Five files of `images` images each; image number `n` of all has label `n % 10` and planes `n`, `n + 1`, `n + 2`.
+    fn folder(images: usize) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (file, name) in FILES.iter().enumerate() {
+            let mut bytes = Vec::new();
+            for number in file * images..(file + 1) * images {
+                bytes.push((number % 10) as u8);
+                for plane in 0..3 {
+                    bytes.extend([(number + plane) as u8; 1024]);
+                }
+            }
+            std::fs::write(folder.path().join(name), bytes).unwrap();
+        }
+        folder
+    }
+
+    fn labels(batch: &Batch) -> Vec<i64> {
+        Vec::try_from(&batch.targets).unwrap()
+    }
+
+    #[test]
+    fn an_epoch_shows_every_image_once_with_its_own_label() {
+        let folder = folder(2);
+        let open = || Cifar10::open(folder.path(), CLASSIFY, 7, Device::Cpu).unwrap();
+        let mut stream = open();
+        let first = stream.next(10).unwrap();
+        assert_eq!(first.inputs.size(), [10, 3, 32, 32]);
+        assert_eq!(first.inputs.stride(), [3072, 1, 96, 3], "channels-last");
+        let mut seen = labels(&first);
+        for (row, label) in seen.iter().enumerate() {
+            for (plane, (mean, deviation)) in
+                [(0.4914, 0.2470), (0.4822, 0.2435), (0.4465, 0.2616)].into_iter().enumerate()
+            {
+                let pixel = first.inputs.double_value(&[row as i64, plane as i64, 31, 0]);
+                let expected = ((*label as f64 + plane as f64) / 255.0 - mean) / deviation;
+                assert!((pixel - expected).abs() < 1e-5, "{pixel} for {expected}");
+            }
+        }
+        let second = labels(&stream.next(10).unwrap());
+        assert_ne!(seen, second, "each epoch has an order of its own");
+        seen.sort();
+        assert_eq!(seen, (0..10).collect::<Vec<_>>());
+
+        let mut again = open();
+        let pieces: Vec<_> = [4, 6, 7, 3].into_iter().flat_map(|n| labels(&again.next(n).unwrap())).collect();
+        assert_eq!(pieces[..10], labels(&first), "the order does not depend on the batch");
+        assert_eq!(pieces[10..], second);
+    }
+
+    #[test]
+    fn images_to_imitate_are_enlarged_and_lie_between_minus_one_and_one() {
+        let folder = folder(1);
+        let purpose = Use::Imitate { image: 64, channels: 3, latent: 7 };
+        let mut stream = Cifar10::open(folder.path(), purpose, 7, Device::Cpu).unwrap();
+        let batch = stream.next(3).unwrap();
+        assert_eq!((batch.inputs.size(), batch.targets.size()), (vec![3, 7, 1, 1], vec![3, 3, 64, 64]));
+        assert!(batch.targets.abs().max().double_value(&[]) <= 1.0);
+        assert_ne!(batch.inputs, stream.next(3).unwrap().inputs, "noise is fresh for every batch");
+    }
+
+    #[test]
+    fn files_that_cannot_be_believed_are_refused_with_name_and_place() {
+        let refused = |change: &dyn Fn(&Path), purpose| {
+            let folder = folder(2);
+            change(folder.path());
+            let error = Cifar10::open(folder.path(), purpose, 7, Device::Cpu).err().expect("it must be refused");
+            error.to_string().replace(&folder.path().display().to_string(), "DIR")
+        };
+        let third = |folder: &Path| folder.join("data_batch_3.bin");
+        assert_eq!(
+            refused(&|folder| std::fs::remove_file(third(folder)).unwrap(), CLASSIFY),
+            "cannot read DIR/data_batch_3.bin: No such file or directory (os error 2)"
+        );
+        let truncate = |folder: &Path| {
+            std::fs::OpenOptions::new().write(true).open(third(folder)).unwrap().set_len(4000).unwrap();
+        };
+        assert_eq!(
+            refused(&truncate, CLASSIFY),
+            "DIR/data_batch_3.bin: byte 4000: the file ends 927 bytes into an image; each takes 3073"
+        );
+        let mislabel = |folder: &Path| {
+            let mut bytes = std::fs::read(third(folder)).unwrap();
+            bytes[RECORD_BYTES] = 10;
+            std::fs::write(third(folder), bytes).unwrap();
+        };
+        assert_eq!(
+            refused(&mislabel, CLASSIFY),
+            "DIR/data_batch_3.bin: byte 3073: label 10; there are 10 classes, counted from 0"
+        );
+        assert!(
+            refused(&|_| (), Use::Classify { image: 224, labels: 1000 })
+                .starts_with("the model takes 224x224 images of 1000 classes; the reader is one for CIFAR-10")
+        );
+    }
+}

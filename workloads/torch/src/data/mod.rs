@@ -1,0 +1,66 @@
+//! Where samples come from: a synthetic stream by default, files where the user names a folder.
+
+mod cifar10;
+mod pool;
+mod synthetic;
+mod tokens;
+
+use std::path::{Path, PathBuf};
+
+use schema::catalog::Model;
+use tch::{Device, TchError};
+
+use crate::workload::DataStream;
+
+/// Opens the samples of a model: those in `folder`, or the synthetic ones of `seed`.
+///
+/// Both are endless and depend on nothing but the seed, the files and how many samples were taken before.
+///
+/// # Errors
+/// A [`DataError`], for the caller to look for with `downcast_ref`.
+pub fn open(
+    model: &Model,
+    folder: Option<&Path>,
+    seed: u64,
+    device: Device,
+) -> anyhow::Result<Box<dyn DataStream>> {
+    let Some(folder) = folder else { return Ok(Box::new(synthetic::stream(model, seed, device)?)) };
+    match *model {
+        Model::Resnet { classes, image, .. } => {
+            let labels = i64::from(classes);
+            Ok(Box::new(cifar10::Cifar10::open(folder, cifar10::Use::Classify { image, labels }, seed, device)?))
+        }
+        Model::Dcgan { latent, image, channels, .. } => {
+            let latent = i64::from(latent);
+            Ok(Box::new(cifar10::Cifar10::open(
+                folder,
+                cifar10::Use::Imitate { image, channels, latent },
+                seed,
+                device,
+            )?))
+        }
+        Model::Gpt2 { vocabulary, context, .. } | Model::LstmLm { vocabulary, context, .. } => {
+            Ok(Box::new(tokens::TokenFile::open(folder, vocabulary, context, seed, device)?))
+        }
+        Model::Neumf { .. } | Model::Synthetic(_) => Err(DataError::Unsupported(format!(
+            "there is no reader for files of {}s; leave out the data folder to train on synthetic ones",
+            model.sample()
+        ))
+        .into()),
+    }
+}
+
+/// Why there are no samples.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    /// Files cannot be used for this model at all.
+    #[error("{0}")]
+    Unsupported(String),
+    #[error("cannot read {file}: {source}")]
+    Unreadable { file: PathBuf, source: std::io::Error },
+    /// The file does not hold what its name promises.
+    #[error("{file}: byte {offset}: {problem}")]
+    Malformed { file: PathBuf, offset: u64, problem: String },
+    #[error(transparent)]
+    Torch(#[from] TchError),
+}

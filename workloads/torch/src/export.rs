@@ -1,0 +1,38 @@
+//! What a launch starts from, written down, so that another program can train the same model on the same data.
+
+use std::path::Path;
+
+use anyhow::Context;
+use tch::Tensor;
+
+use crate::launch::Launch;
+
+/// Writes the initial parameters and buffers to `initial`, and the micro-batches of the first steps to `data`.
+///
+/// Both come from the code and the seed that training itself uses.
+///
+/// # Errors
+/// When the launch cannot run here, or a file cannot be written.
+pub fn export(spec: &Path, initial: Option<&Path>, data: Option<(&Path, u64)>) -> anyhow::Result<()> {
+    let launch = Launch::read(spec)?;
+    let mut trainer = launch.build()?;
+    if let Some(file) = initial {
+        let state = trainer.workload().parameters().state();
+        let tensors: Vec<_> = state.map(|(name, tensor)| (name.to_owned(), tensor.contiguous())).collect();
+        write(file, &tensors)?;
+    }
+    if let Some((file, steps)) = data {
+        let mut tensors = Vec::new();
+        for index in 0..steps * launch.execution.micro_batches as u64 {
+            let batch = trainer.next_batch()?;
+            tensors.push((format!("inputs.{index}"), batch.inputs.contiguous()));
+            tensors.push((format!("targets.{index}"), batch.targets.contiguous()));
+        }
+        write(file, &tensors)?;
+    }
+    Ok(())
+}
+
+fn write(file: &Path, tensors: &[(String, Tensor)]) -> anyhow::Result<()> {
+    Tensor::write_safetensors(tensors, file).with_context(|| format!("cannot write {}", file.display()))
+}

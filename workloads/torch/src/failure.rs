@@ -1,0 +1,90 @@
+//! How a job fails: the kind that the protocol knows, and the words.
+
+use schema::wire::FailureKind;
+use tch::TchError;
+
+use crate::step::StepError;
+
+/// What the worker says last when it cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    pub kind: FailureKind,
+    pub message: String,
+}
+
+impl Failure {
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    /// What this worker, or this machine, cannot do at all.
+    pub fn unsupported(message: impl Into<String>) -> Self {
+        Self::new(FailureKind::Unsupported, message)
+    }
+
+    /// `message` with the kind `otherwise`, unless it tells of memory that ran out, which can happen anywhere.
+    ///
+    /// libtorch's errors reach Rust as text, so its text is all there is to go by. Of that text only what stands before
+    /// the C++ backtrace is kept.
+    pub fn classify(otherwise: FailureKind, message: &str) -> Self {
+        const ALLOCATION_FAILED: [&str; 4] =
+            ["out of memory", "can't allocate memory", "std::bad_alloc", "_STATUS_ALLOC_FAILED"];
+        let kind = if ALLOCATION_FAILED.iter().any(|words| message.contains(words)) {
+            FailureKind::OutOfMemory
+        } else {
+            otherwise
+        };
+        let (plain, _) = message.split_once("\nException raised from").unwrap_or((message, ""));
+        Self::new(kind, plain.trim_end())
+    }
+}
+
+impl From<TchError> for Failure {
+    fn from(error: TchError) -> Self {
+        Self::classify(FailureKind::Internal, &error.to_string())
+    }
+}
+
+impl From<StepError> for Failure {
+    fn from(error: StepError) -> Self {
+        let otherwise = match error {
+            StepError::Data(_) => FailureKind::Data,
+            StepError::Update { .. } | StepError::Device(_) => FailureKind::Internal,
+        };
+        Self::classify(otherwise, &error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_ran_out_is_known_by_its_words_wherever_it_happens() {
+        for message in [
+            "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139 GiB",
+            "Internal torch error: CPU out of memory: tried to allocate 8 bytes with 0 bytes of tensors allocated",
+            "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+            "std::bad_alloc",
+        ] {
+            assert_eq!(
+                Failure::classify(FailureKind::Data, message).kind,
+                FailureKind::OutOfMemory,
+                "{message}"
+            );
+        }
+        let other = Failure::classify(FailureKind::Data, "batch_1.bin: 7 bytes are no image");
+        assert_eq!(
+            (other.kind, other.message.as_str()),
+            (FailureKind::Data, "batch_1.bin: 7 bytes are no image")
+        );
+    }
+
+    #[test]
+    fn a_backtrace_is_cut_off() {
+        let raw =
+            "size mismatch\nException raised from infer_size at ExpandUtils.cpp:31\nframe #0: c10::Error";
+        assert_eq!(Failure::classify(FailureKind::Internal, raw).message, "size mismatch");
+    }
+}

@@ -1,0 +1,20 @@
+//! The worker that trains real models in libtorch.
+//!
+//! It is told what to train by a [`schema::spec::LaunchSpec`], trains step by step as far as its grant goes, and says
+//! what every step took. [`run`] keeps the protocol, [`step`] is what is measured, [`workload`] is what a model must
+//! offer to be trained, and [`shim`] is what tch lacks of libtorch.
+
+pub mod capabilities;
+mod commands;
+pub mod cuda;
+pub mod data;
+pub mod export;
+pub mod failure;
+pub mod launch;
+pub mod models;
+pub mod nn;
+pub mod optimizer;
+pub mod run;
+pub mod shim;
+pub mod step;
+pub mod workload;

@@ -1,0 +1,51 @@
+//! The LSTM language model of Zaremba et al., 2014, named as in pytorch/examples.
+//!
+//! Every sequence starts from a zero state: the samples of a stream are independent of each other.
+
+use tch::{TchError, Tensor};
+
+use crate::{
+    nn::{
+        dense::{Embedding, Linear},
+        init::Init,
+        parameters::Scope,
+        recurrent::Lstm,
+    },
+    workload::Block,
+};
+
+/// Embedding, recurrent layers, head. Takes `[samples, time]` and gives logits `[samples, time, vocabulary]`.
+///
+/// # Errors
+/// Out of memory.
+pub(super) fn blocks(
+    mut root: Scope<'_>,
+    vocabulary: u32,
+    layers: u32,
+    width: u32,
+    dropout: f64,
+) -> Result<Vec<Box<dyn Block>>, TchError> {
+    let (vocabulary, width) = (i64::from(vocabulary), i64::from(width));
+    let embedding = Embedding::new(root.part("embedding"), vocabulary, width, Init::normal(1.0))?;
+    let lstm = Lstm::new(root.part("lstm"), width, width, i64::from(layers), dropout)?;
+    let decoder = Linear::new(root.part("decoder"), width, vocabulary)?;
+    Ok(vec![
+        Box::new(Dropped { layer: embedding, dropout }),
+        Box::new(Dropped { layer: lstm, dropout }),
+        Box::new(decoder),
+    ])
+}
+
+/// A layer with dropout behind it. So every connection from one layer to the next is dropped and no recurrent one is
+/// (section 3.1 of the paper).
+struct Dropped<L> {
+    layer: L,
+    dropout: f64,
+}
+
+impl<L: Block> Block for Dropped<L> {
+    fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
+        const TRAINING: bool = true;
+        self.layer.forward(input)?.f_dropout(self.dropout, TRAINING)
+    }
+}

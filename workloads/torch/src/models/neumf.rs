@@ -1,0 +1,98 @@
+//! Neural matrix factorisation (He et al., WWW 2017, section 3.4): a generalised matrix factorisation beside an MLP,
+//! each with embeddings of its own. Names are those of hexiangnan/neural_collaborative_filtering.
+
+use tch::{TchError, Tensor};
+
+use crate::{
+    nn::{
+        dense::{Embedding, Linear},
+        init::Init,
+        parameters::Scope,
+        relu_in_place,
+    },
+    workload::Block,
+};
+
+/// Embeddings, MLP, prediction. Takes pairs (user, item), `[samples, 2]`, and gives logits `[samples]`.
+///
+/// The first number of `mlp` is the width of the user's and the item's embedding together.
+///
+/// # Errors
+/// Out of memory, or an `mlp` that has no such width.
+pub(super) fn blocks(
+    mut root: Scope<'_>,
+    users: u32,
+    items: u32,
+    factors: u32,
+    mlp: &[u32],
+) -> anyhow::Result<Vec<Box<dyn Block>>> {
+    let widths: Vec<i64> = mlp.iter().copied().map(i64::from).collect();
+    let (&[first, ..], &[.., last]) = (&widths[..], &widths[..]) else {
+        anyhow::bail!("model.neumf: mlp is empty; its first number is the width of two embeddings");
+    };
+    anyhow::ensure!(first % 2 == 0, "model.neumf: mlp starts with {first}, which two embeddings cannot share");
+    let factors = i64::from(factors);
+
+    let mut embedding = |name, rows: u32, width| {
+        const DEVIATION: f64 = 0.01;
+        Embedding::new(root.part(name), i64::from(rows), width, Init::normal(DEVIATION))
+    };
+    let embeddings = Embeddings {
+        factors_of_user: embedding("mf_embedding_user", users, factors)?,
+        factors_of_item: embedding("mf_embedding_item", items, factors)?,
+        mlp_of_user: embedding("mlp_embedding_user", users, first / 2)?,
+        mlp_of_item: embedding("mlp_embedding_item", items, first / 2)?,
+    };
+    let mut layers = Vec::new();
+    for (index, pair) in widths.windows(2).enumerate() {
+        layers.push(Linear::new(root.part(format_args!("layer{}", index + 1)), pair[0], pair[1])?);
+    }
+    let prediction = Linear::new(root.part("prediction"), factors + last, 1)?;
+    Ok(vec![
+        Box::new(embeddings),
+        Box::new(Mlp { layers, factors, width: first }),
+        Box::new(Prediction { layer: prediction }),
+    ])
+}
+
+struct Embeddings {
+    factors_of_user: Embedding,
+    factors_of_item: Embedding,
+    mlp_of_user: Embedding,
+    mlp_of_item: Embedding,
+}
+
+impl Block for Embeddings {
+    /// Gives the products of factors, then what the MLP takes, side by side in one row.
+    fn forward(&self, pairs: &Tensor) -> Result<Tensor, TchError> {
+        let (user, item) = (pairs.f_select(1, 0)?, pairs.f_select(1, 1)?);
+        let factors = self.factors_of_user.forward(&user)?.f_mul(&self.factors_of_item.forward(&item)?)?;
+        Tensor::f_cat(&[factors, self.mlp_of_user.forward(&user)?, self.mlp_of_item.forward(&item)?], 1)
+    }
+}
+
+/// Passes the products of factors by and runs the rest of the row through its layers.
+struct Mlp {
+    layers: Vec<Linear>,
+    factors: i64,
+    width: i64,
+}
+
+impl Block for Mlp {
+    fn forward(&self, row: &Tensor) -> Result<Tensor, TchError> {
+        let factors = row.f_narrow(1, 0, self.factors)?;
+        let start = row.f_narrow(1, self.factors, self.width)?;
+        let end = self.layers.iter().try_fold(start, |x, layer| relu_in_place(layer.forward(&x)?))?;
+        Tensor::f_cat(&[factors, end], 1)
+    }
+}
+
+struct Prediction {
+    layer: Linear,
+}
+
+impl Block for Prediction {
+    fn forward(&self, row: &Tensor) -> Result<Tensor, TchError> {
+        self.layer.forward(row)?.f_flatten(0, 1)
+    }
+}

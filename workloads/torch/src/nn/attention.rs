@@ -1,0 +1,45 @@
+//! Self-attention.
+
+use tch::{TchError, Tensor};
+
+use super::{dense::Linear, flops};
+use crate::workload::Block;
+
+/// Causal multi-head self-attention (Vaswani et al., 2017) through libtorch's fused kernel, which never holds the whole
+/// matrix of scores.
+///
+/// Takes and gives `[samples, tokens, width]`.
+pub struct CausalSelfAttention {
+    /// Query, key and value side by side: `[3 * width, width]`.
+    pub project_in: Linear,
+    pub project_out: Linear,
+    /// Divides `width`.
+    pub heads: i64,
+}
+
+impl Block for CausalSelfAttention {
+    fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
+        let (samples, tokens, width) = input.size3()?;
+        let shape = [samples, tokens, 3, self.heads, width / self.heads];
+        let heads = self.project_in.forward(input)?.f_reshape(shape)?;
+        // Three views of `[samples, heads, tokens, width / heads]`.
+        let qkv = heads.f_permute([2, 0, 3, 1, 4])?.f_unbind(0)?;
+        let [query, key, value] = qkv.as_slice() else { unreachable!("the dimension has three elements") };
+        // Scores, then the sum of values that they weight: a product of tokens by tokens by width each.
+        flops::add(|| 2 * samples * tokens * tokens * width);
+        const NO_DROPOUT: f64 = 0.0;
+        const CAUSAL: bool = true;
+        const GROUPED_QUERIES: bool = false;
+        let mixed = Tensor::f_scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            None::<&Tensor>,
+            NO_DROPOUT,
+            CAUSAL,
+            None,
+            GROUPED_QUERIES,
+        )?;
+        self.project_out.forward(&mixed.f_transpose(1, 2)?.f_reshape([samples, tokens, width])?)
+    }
+}

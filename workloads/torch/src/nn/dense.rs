@@ -1,0 +1,71 @@
+//! Linear layers and embeddings.
+
+use tch::{TchError, Tensor};
+
+use super::{flops, init::Init, parameters::Scope};
+use crate::workload::Block;
+
+/// `y = x W^T + b` over the last dimension, as `torch.nn.Linear`.
+pub struct Linear {
+    weight: Tensor,
+    bias: Option<Tensor>,
+}
+
+impl Linear {
+    /// PyTorch's own initial values.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn new(mut scope: Scope<'_>, inputs: i64, outputs: i64) -> Result<Self, TchError> {
+        let weight = scope.parameter("weight", &[outputs, inputs], Init::fan_in(inputs))?;
+        let bias = scope.parameter("bias", &[outputs], Init::fan_in(inputs))?;
+        Ok(Self { weight, bias: Some(bias) })
+    }
+
+    /// Weights from `init`, biases zero.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn with_init(mut scope: Scope<'_>, inputs: i64, outputs: i64, init: Init) -> Result<Self, TchError> {
+        let weight = scope.parameter("weight", &[outputs, inputs], init)?;
+        let bias = scope.parameter("bias", &[outputs], Init::ZEROS)?;
+        Ok(Self { weight, bias: Some(bias) })
+    }
+
+    /// A layer without bias that shares its weight, `[outputs, inputs]`, with the embedding.
+    pub fn tied_to(embedding: &Embedding) -> Self {
+        Self { weight: embedding.weight.shallow_clone(), bias: None }
+    }
+}
+
+impl Block for Linear {
+    fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
+        flops::add(|| input.numel() as i64 * self.weight.size()[0]);
+        input.f_linear(&self.weight, self.bias.as_ref())
+    }
+}
+
+/// A row of the weight for each index, as `torch.nn.Embedding` with dense gradients.
+pub struct Embedding {
+    weight: Tensor,
+}
+
+impl Embedding {
+    /// # Errors
+    /// Out of memory.
+    pub fn new(mut scope: Scope<'_>, rows: i64, width: i64, init: Init) -> Result<Self, TchError> {
+        Ok(Self { weight: scope.parameter("weight", &[rows, width], init)? })
+    }
+
+    /// All rows in their order, `[rows, width]`.
+    pub fn rows(&self) -> &Tensor {
+        &self.weight
+    }
+}
+
+impl Block for Embedding {
+    fn forward(&self, indices: &Tensor) -> Result<Tensor, TchError> {
+        const NO_PADDING: i64 = -1;
+        Tensor::f_embedding(&self.weight, indices, NO_PADDING, false, false)
+    }
+}

@@ -1,0 +1,83 @@
+//! Batch norm and layer norm.
+
+use tch::{TchError, Tensor};
+
+use super::{init::Init, parameters::Scope};
+use crate::workload::Block;
+
+/// PyTorch's default for both norms.
+const EPSILON: f64 = 1e-5;
+
+/// Normalises each channel over the samples of a micro-batch, as `torch.nn.BatchNorm2d` in training mode.
+///
+/// The running statistics are kept although nothing here reads them: updating them is part of the work of a step.
+/// `num_batches_tracked` is not kept, as only a cumulative average would need it.
+pub struct BatchNorm2d {
+    weight: Tensor,
+    bias: Tensor,
+    running_mean: Tensor,
+    running_var: Tensor,
+}
+
+impl BatchNorm2d {
+    /// # Errors
+    /// Out of memory.
+    pub fn new(scope: Scope<'_>, channels: i64) -> Result<Self, TchError> {
+        Self::with_init(scope, channels, Init::ONES)
+    }
+
+    /// Scales from `init`, shifts zero.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn with_init(mut scope: Scope<'_>, channels: i64, init: Init) -> Result<Self, TchError> {
+        Ok(Self {
+            weight: scope.parameter("weight", &[channels], init)?,
+            bias: scope.parameter("bias", &[channels], Init::ZEROS)?,
+            running_mean: scope.buffer("running_mean", &[channels], 0.0)?,
+            running_var: scope.buffer("running_var", &[channels], 1.0)?,
+        })
+    }
+}
+
+impl Block for BatchNorm2d {
+    fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
+        const TRAINING: bool = true;
+        const MOMENTUM: f64 = 0.1;
+        const CUDNN_ENABLED: bool = true;
+        input.f_batch_norm(
+            Some(&self.weight),
+            Some(&self.bias),
+            Some(&self.running_mean),
+            Some(&self.running_var),
+            TRAINING,
+            MOMENTUM,
+            EPSILON,
+            CUDNN_ENABLED,
+        )
+    }
+}
+
+/// Normalises each vector of the last dimension, as `torch.nn.LayerNorm`.
+pub struct LayerNorm {
+    weight: Tensor,
+    bias: Tensor,
+    width: i64,
+}
+
+impl LayerNorm {
+    /// # Errors
+    /// Out of memory.
+    pub fn new(mut scope: Scope<'_>, width: i64) -> Result<Self, TchError> {
+        let weight = scope.parameter("weight", &[width], Init::ONES)?;
+        let bias = scope.parameter("bias", &[width], Init::ZEROS)?;
+        Ok(Self { weight, bias, width })
+    }
+}
+
+impl Block for LayerNorm {
+    fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
+        const CUDNN_ENABLED: bool = true;
+        input.f_layer_norm([self.width], Some(&self.weight), Some(&self.bias), EPSILON, CUDNN_ENABLED)
+    }
+}

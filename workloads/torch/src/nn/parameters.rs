@@ -1,0 +1,125 @@
+//! The parameters and buffers of a model, by name.
+
+use std::fmt::Display;
+
+use tch::{Device, Kind, TchError, Tensor};
+
+use super::{channels_last, init::Init};
+
+/// What a model holds between steps, in the order in which it was built, which is PyTorch's.
+pub struct Parameters {
+    device: Device,
+    entries: Vec<Entry>,
+}
+
+struct Entry {
+    name: String,
+    tensor: Tensor,
+    /// Moved by an optimizer. The others are buffers, such as the running statistics of batch norm.
+    trainable: bool,
+}
+
+impl Parameters {
+    /// An empty registry whose tensors will live on `device`.
+    pub fn new(device: Device) -> Self {
+        Self { device, entries: Vec::new() }
+    }
+
+    /// Where the layers of a model add what they hold.
+    pub fn root(&mut self) -> Scope<'_> {
+        Scope { parameters: self, prefix: String::new() }
+    }
+
+    /// Handles on the trainable parameters whose name starts with `prefix`.
+    pub fn with_prefix(&self, prefix: &str) -> Vec<Tensor> {
+        let chosen = |entry: &&Entry| entry.trainable && entry.name.starts_with(prefix);
+        self.entries.iter().filter(chosen).map(|entry| entry.tensor.shallow_clone()).collect()
+    }
+
+    /// Everything a checkpoint needs of the model: parameters and buffers under their names. A tied weight stands once.
+    pub fn state(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        self.entries.iter().map(|entry| (entry.name.as_str(), &entry.tensor))
+    }
+
+    /// How many numbers are trained.
+    pub fn count(&self) -> u64 {
+        self.entries.iter().filter(|entry| entry.trainable).map(|entry| entry.tensor.numel() as u64).sum()
+    }
+
+    /// Bytes of parameters and buffers together.
+    pub fn bytes(&self) -> u64 {
+        let bytes = |tensor: &Tensor| tensor.numel() * tensor.kind().elt_size_in_bytes();
+        self.entries.iter().map(|entry| bytes(&entry.tensor) as u64).sum()
+    }
+}
+
+/// A place in the tree of names; layers register under it.
+pub struct Scope<'a> {
+    parameters: &'a mut Parameters,
+    /// Empty, or ends in a dot.
+    prefix: String,
+}
+
+impl Scope<'_> {
+    /// The scope of a part, as `layer1` or `0`.
+    pub fn part(&mut self, name: impl Display) -> Scope<'_> {
+        Scope { prefix: format!("{}{name}.", self.prefix), parameters: self.parameters }
+    }
+
+    /// A new trainable parameter. One of four dimensions is a convolution's and is kept channels-last.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn parameter(&mut self, name: &str, shape: &[i64], init: Init) -> Result<Tensor, TchError> {
+        let drawn = init.draw(shape)?;
+        let arranged = if shape.len() == 4 { channels_last(&drawn)? } else { drawn };
+        let tensor = arranged.f_to(self.parameters.device)?.f_set_requires_grad(true)?;
+        Ok(self.register(name, tensor, true))
+    }
+
+    /// A new buffer filled with `value`: kept and saved, never trained.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn buffer(&mut self, name: &str, shape: &[i64], value: f64) -> Result<Tensor, TchError> {
+        let tensor = Tensor::f_full(shape, value, (Kind::Float, self.parameters.device))?;
+        Ok(self.register(name, tensor, false))
+    }
+
+    fn register(&mut self, name: &str, tensor: Tensor, trainable: bool) -> Tensor {
+        let name = format!("{}{name}", self.prefix);
+        let entries = &mut self.parameters.entries;
+        assert!(entries.iter().all(|entry| entry.name != name), "two tensors of a model are called {name}");
+        let handle = tensor.shallow_clone();
+        entries.push(Entry { name, tensor, trainable });
+        handle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_the_tree_and_buffers_are_not_trained() {
+        let mut parameters = Parameters::new(Device::Cpu);
+        let mut root = parameters.root();
+        let weight = root.part("head").part(0).parameter("weight", &[2, 3], Init::ONES).unwrap();
+        let mean = root.part("tail").buffer("mean", &[5], 0.5).unwrap();
+        assert!(!mean.requires_grad());
+        assert!(weight.is_leaf() && weight.requires_grad());
+
+        assert_eq!(parameters.state().map(|(name, _)| name).collect::<Vec<_>>(), ["head.0.weight", "tail.mean"]);
+        assert_eq!((parameters.count(), parameters.bytes()), (6, 4 * (6 + 5)));
+        assert_eq!(parameters.with_prefix("").len(), 1);
+        assert_eq!(parameters.with_prefix("tail").len(), 0);
+        assert_eq!(parameters.with_prefix("head")[0].data_ptr(), weight.data_ptr(), "handles share their storage");
+    }
+
+    #[test]
+    fn weights_of_convolutions_are_channels_last() {
+        let mut parameters = Parameters::new(Device::Cpu);
+        let weight = parameters.root().parameter("weight", &[4, 3, 2, 2], Init::ONES).unwrap();
+        assert_eq!((weight.size(), weight.stride()), (vec![4, 3, 2, 2], vec![12, 1, 6, 3]));
+    }
+}

@@ -1,0 +1,56 @@
+//! Exact tensor memory: what is allocated now, and the most that ever was.
+
+use std::ffi::c_int;
+
+use tch::{Device, TchError};
+
+use super::check;
+
+unsafe extern "C" {
+    fn tw_cpu_counting_install();
+    fn tw_cpu_memory(allocated: *mut i64, peak: *mut i64);
+    fn tw_cuda_memory(device: c_int, allocated: *mut i64, reserved: *mut i64, peak: *mut i64) -> c_int;
+}
+
+/// Tensor memory of one device, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorMemory {
+    /// Held by tensors now.
+    pub allocated_bytes: u64,
+    /// Taken from the device by the caching allocator, for tensors now or later. `None` on the CPU, which caches nothing.
+    pub reserved_bytes: Option<u64>,
+    /// The largest `allocated_bytes` since the program began.
+    pub peak_bytes: u64,
+}
+
+/// Counts every CPU tensor from here on. Call before the first tensor: earlier ones are never counted.
+pub fn count_cpu_tensors() {
+    // SAFETY: the allocator is a static of the shim; tensors keep the deleter they were made with.
+    unsafe { tw_cpu_counting_install() }
+}
+
+/// The tensor memory of `device`, exact, without waiting for the device.
+///
+/// # Errors
+/// When libtorch has no such device.
+pub fn tensor_memory(device: Device) -> Result<TensorMemory, TchError> {
+    let (mut allocated, mut reserved, mut peak) = (0, 0, 0);
+    match device {
+        Device::Cuda(index) => {
+            let index = c_int::try_from(index).expect("the number of a device is small");
+            // SAFETY: the pointers are those of three local numbers.
+            check(unsafe { tw_cuda_memory(index, &mut allocated, &mut reserved, &mut peak) })?;
+        }
+        Device::Cpu => {
+            // SAFETY: the pointers are those of two local numbers.
+            unsafe { tw_cpu_memory(&mut allocated, &mut peak) };
+        }
+        other => return Err(TchError::Torch(format!("no memory statistics for {other:?}"))),
+    }
+    let bytes = |count: i64| u64::try_from(count).expect("nothing is freed that was not counted");
+    Ok(TensorMemory {
+        allocated_bytes: bytes(allocated),
+        reserved_bytes: device.is_cuda().then(|| bytes(reserved)),
+        peak_bytes: bytes(peak),
+    })
+}

@@ -1,0 +1,112 @@
+//! PyTorch's fused optimizer kernels on state tensors of our own: one call an update.
+//!
+//! tch's optimizers hide their state and loop over tensors; here the state can be saved, partitioned and moved.
+
+use std::ffi::c_int;
+
+use tch::{TchError, Tensor};
+use torch_sys::C_tensor;
+
+use super::{check, handles};
+
+unsafe extern "C" {
+    fn tw_fused_sgd(
+        count: usize,
+        parameters: *const *const C_tensor,
+        momenta: *const *const C_tensor,
+        learning_rate: f64,
+        momentum: f64,
+        weight_decay: f64,
+    ) -> c_int;
+    fn tw_fused_adam(
+        count: usize,
+        parameters: *const *const C_tensor,
+        averages: *const *const C_tensor,
+        squares: *const *const C_tensor,
+        step: *const C_tensor,
+        learning_rate: f64,
+        beta1: f64,
+        beta2: f64,
+        epsilon: f64,
+        weight_decay: f64,
+        decoupled: c_int,
+    ) -> c_int;
+}
+
+/// The constants of Adam (Kingma and Ba, ICLR 2015) and AdamW (Loshchilov and Hutter, ICLR 2019).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Adam {
+    pub learning_rate: f64,
+    pub beta1: f64,
+    pub beta2: f64,
+    pub epsilon: f64,
+    pub weight_decay: f64,
+    /// `true`: weight decay shrinks the parameter itself (AdamW); `false`: it is added to the gradient (Adam).
+    pub decoupled: bool,
+}
+
+/// One update of the parameters that have a gradient, as by `torch.optim.SGD` with no dampening.
+///
+/// `momenta` holds a tensor for each parameter, zeros before the first update; it is empty when `momentum` is 0.
+///
+/// # Errors
+/// When shapes, types or devices of the lists do not agree.
+pub fn sgd(
+    learning_rate: f64,
+    momentum: f64,
+    weight_decay: f64,
+    parameters: &[Tensor],
+    momenta: &[Tensor],
+) -> Result<(), TchError> {
+    let expected = if momentum == 0.0 { 0 } else { parameters.len() };
+    assert_eq!(momenta.len(), expected, "one momentum for each parameter, or none without momentum");
+    let (parameter_handles, momentum_handles) = (handles(parameters), handles(momenta));
+    let momenta = if momenta.is_empty() { std::ptr::null() } else { momentum_handles.as_ptr() };
+    // SAFETY: all handles are borrowed for the length of the call; the lists are as long as the assertion says, and
+    // null stands for the missing one.
+    check(unsafe {
+        tw_fused_sgd(
+            parameters.len(),
+            parameter_handles.as_ptr(),
+            momenta,
+            learning_rate,
+            momentum,
+            weight_decay,
+        )
+    })
+}
+
+/// One update of the parameters that have a gradient, as by `torch.optim.Adam` or `AdamW`; adds one to `step` first.
+///
+/// `averages` and `squares` hold a tensor for each parameter, zeros before the first update. `step` is one fp32 scalar
+/// on the parameters' device that all of them share, as none ever sits out an update.
+///
+/// # Errors
+/// When shapes, types or devices of the lists do not agree.
+pub fn adam(
+    constants: &Adam,
+    parameters: &[Tensor],
+    averages: &[Tensor],
+    squares: &[Tensor],
+    step: &Tensor,
+) -> Result<(), TchError> {
+    assert!(averages.len() == parameters.len() && squares.len() == parameters.len());
+    let (parameter_handles, average_handles, square_handles) =
+        (handles(parameters), handles(averages), handles(squares));
+    // SAFETY: all handles are borrowed for the length of the call and the three lists are equally long.
+    check(unsafe {
+        tw_fused_adam(
+            parameters.len(),
+            parameter_handles.as_ptr(),
+            average_handles.as_ptr(),
+            square_handles.as_ptr(),
+            step.as_ptr(),
+            constants.learning_rate,
+            constants.beta1,
+            constants.beta2,
+            constants.epsilon,
+            constants.weight_decay,
+            c_int::from(constants.decoupled),
+        )
+    })
+}

@@ -1,0 +1,121 @@
+//! What can be trained, seen from the training loop: blocks in a row, a loss, and one or more updates a step.
+//!
+//! A model is a list of blocks and not one opaque function, because later plans cut it between blocks: activation
+//! checkpointing forgets what lies inside one, a pipeline gives each stage a range of them, ZeRO-3 gathers one at a
+//! time. [`Sequential`] is the one place that runs blocks, so such a plan is written once for every workload.
+//!
+//! [`crate::models::build`] makes the workload of a launch, [`crate::data::open`] its samples.
+
+use schema::catalog::Optimizer;
+use tch::{TchError, Tensor};
+
+use crate::nn::parameters::Parameters;
+
+/// One part of a model: takes the activation of the block before it and gives its own.
+///
+/// A block holds shallow clones of its parameters, which [`Parameters`] also holds, under the same storage. It runs in
+/// training mode (batch norm uses and updates batch statistics, dropout is on): nothing here ever evaluates.
+/// Use the `f_` functions of tch, so that an allocation that fails becomes an error and not a panic.
+pub trait Block {
+    fn forward(&self, input: &Tensor) -> Result<Tensor, TchError>;
+}
+
+/// Blocks that run one after another.
+pub struct Sequential {
+    blocks: Vec<Box<dyn Block>>,
+}
+
+impl Sequential {
+    /// `blocks` must hold at least one block.
+    pub fn new(blocks: Vec<Box<dyn Block>>) -> Self {
+        assert!(!blocks.is_empty(), "a model has at least one block");
+        Self { blocks }
+    }
+
+    pub fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
+        let (first, rest) = self.blocks.split_first().expect("`new` refuses an empty list");
+        rest.iter().try_fold(first.forward(input)?, |activation, block| block.forward(&activation))
+    }
+}
+
+/// One micro-batch, already on the device it is used on.
+pub struct Batch {
+    /// What the first block takes. Several inputs are packed into one tensor: `[samples, 2]` for (user, item).
+    pub inputs: Tensor,
+    /// What the loss compares the output with. For a GAN, whose inputs are noise, these are the real images.
+    pub targets: Tensor,
+}
+
+/// An endless, seeded sequence of samples: a synthetic stream or a file that is read again from its start.
+pub trait DataStream {
+    /// The next `samples` samples. The cost of making them is part of the step (phase `data`).
+    ///
+    /// # Errors
+    /// Every error but a failed allocation ends the job as `failed {kind: data}`: it names file and offset.
+    fn next(&mut self, samples: usize) -> anyhow::Result<Batch>;
+}
+
+/// One optimizer update of a step. Most workloads have one; a GAN has one for D and one for G.
+pub struct Update {
+    /// Says which update this is in errors, as `discriminator`.
+    pub name: &'static str,
+    /// The update moves the parameters whose name starts with this; the empty prefix stands for all of them.
+    pub parameter_prefix: &'static str,
+    pub optimizer: Optimizer,
+}
+
+/// What can be trained: built once, then asked for one loss per update and micro-batch.
+pub trait Workload {
+    /// Every parameter and buffer of the model, in the order and under the names PyTorch would give them.
+    fn parameters(&self) -> &Parameters;
+
+    /// The updates of one step, in the order they are made. Never empty.
+    fn updates(&self) -> &[Update];
+
+    /// The scalar mean loss of `batch` that update number `update` minimises, with its graph.
+    ///
+    /// The loop calls this `ga` times per update with consecutive micro-batches (the same ones for every update of a
+    /// step), differentiates with respect to that update's parameters alone, and adds up. It is called inside
+    /// autocast when the plan says bf16: losses are left to autocast's own list of fp32 operations.
+    fn loss(&self, update: usize, batch: &Batch) -> Result<Tensor, TchError>;
+}
+
+/// A workload with one model, one loss and one optimizer.
+pub struct Supervised {
+    pub parameters: Parameters,
+    pub model: Sequential,
+    /// Takes the model's output and the batch's targets, gives the scalar mean loss.
+    pub criterion: fn(&Tensor, &Tensor) -> Result<Tensor, TchError>,
+    pub update: [Update; 1],
+}
+
+impl Supervised {
+    /// Trains every parameter of `parameters` with one optimizer.
+    pub fn new(
+        parameters: Parameters,
+        model: Sequential,
+        criterion: fn(&Tensor, &Tensor) -> Result<Tensor, TchError>,
+        optimizer: Optimizer,
+    ) -> Self {
+        Self {
+            parameters,
+            model,
+            criterion,
+            update: [Update { name: "all", parameter_prefix: "", optimizer }],
+        }
+    }
+}
+
+impl Workload for Supervised {
+    fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    fn updates(&self) -> &[Update] {
+        &self.update
+    }
+
+    fn loss(&self, _update: usize, batch: &Batch) -> Result<Tensor, TchError> {
+        (self.criterion)(&self.model.forward(&batch.inputs)?, &batch.targets)
+    }
+}

@@ -1,0 +1,67 @@
+//! Every workload learns: its loss falls within the steps that `profile verify` gives it, and the same seed gives the
+//! same losses.
+
+use std::sync::{Mutex, PoisonError};
+
+use schema::catalog::{Catalog, Model, Workload};
+use tch::Device;
+use torch_worker::{
+    data, models,
+    shim::library::flush_denormals,
+    step::{Execution, Trainer},
+};
+
+/// More than some seconds on one core each.
+const SLOW: [&str; 4] = ["gpt2", "resnet18", "resnet50", "resnet50-cifar"];
+
+/// The losses of the first steps, at the batch that `profile verify` uses.
+fn losses(workload: &Workload, seed: u64, steps: u64) -> Vec<f64> {
+    /// Initial weights come from torch's one generator, which tests that run side by side would draw from in turns.
+    static GENERATOR: Mutex<()> = Mutex::new(());
+    let model = {
+        let _guard = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
+        tch::manual_seed(seed as i64);
+        models::build(workload, Device::Cpu).unwrap()
+    };
+    let samples = data::open(&workload.model, None, seed, Device::Cpu).unwrap();
+    let execution = Execution {
+        device: Device::Cpu,
+        micro_batches: 1,
+        micro_batch_samples: workload.verify.global_batch as usize,
+        bf16: false,
+    };
+    let mut trainer = Trainer::new(model, samples, execution).unwrap();
+    (0..steps).map(|_| trainer.step().unwrap().loss).collect()
+}
+
+#[test]
+fn losses_fall_within_the_steps_of_verify() {
+    // Tests share the cores with each other, where threads that wait for each other cost more than they bring.
+    tch::set_num_threads(1);
+    flush_denormals();
+    let all = std::env::var_os("TANDEM_SLOW").is_some();
+    let catalog = Catalog::embedded();
+    for workload in catalog.iter().filter(|workload| !matches!(workload.model, Model::Synthetic(_))) {
+        if !all && SLOW.contains(&workload.name.as_str()) {
+            println!("skipped {}: set TANDEM_SLOW=1 to train it", workload.name);
+            continue;
+        }
+        let losses = losses(workload, 1, workload.verify.steps);
+        let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+        let (first, last) = (mean(&losses[..3]), mean(&losses[losses.len() - 3..]));
+        println!("{}: {first:.3} -> {last:.3}", workload.name);
+        assert!(last < 0.95 * first, "{}: {losses:.3?}", workload.name);
+    }
+}
+
+#[test]
+fn a_seed_gives_the_same_losses_to_the_last_bit_and_another_seed_others() {
+    let catalog = Catalog::embedded();
+    for name in ["dcgan", "gpt2-mini", "lstm", "neumf", "resnet18-cifar"] {
+        let mut workload = catalog.get(name).unwrap().clone();
+        workload.verify.global_batch = 4;
+        let run = |seed| losses(&workload, seed, 3).into_iter().map(f64::to_bits).collect::<Vec<_>>();
+        assert_eq!(run(1), run(1), "{name}");
+        assert_ne!(run(1), run(2), "{name}");
+    }
+}

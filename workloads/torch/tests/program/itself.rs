@@ -1,0 +1,63 @@
+//! What the program says of itself, and what it exports.
+
+use std::{collections::HashMap, fs};
+
+use crate::support::{launch, program};
+use tch::{Kind, Tensor};
+
+#[test]
+fn it_tells_its_version_and_what_libtorch_can_do() {
+    let version = program().arg("--version").output().unwrap();
+    let version = String::from_utf8(version.stdout).unwrap();
+    assert!(version.starts_with(concat!(
+        "torch-worker ",
+        env!("CARGO_PKG_VERSION"),
+        " (libtorch 2.11.0, CUDA "
+    )));
+
+    let capabilities = program().arg("--capabilities").output().unwrap();
+    assert!(capabilities.status.success());
+    let capabilities: serde_json::Value = serde_json::from_slice(&capabilities.stdout).unwrap();
+    assert_eq!(capabilities["libtorch"], "2.11.0");
+    // With a device a tensor can be made; without one there is a reason.
+    assert_eq!(capabilities["cuda_error"].is_null(), capabilities["cuda_devices"] != 0, "{capabilities}");
+}
+
+#[test]
+fn without_a_launch_it_says_what_is_missing() {
+    let output = program().env_remove("WORKER_SPEC").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("WORKER_SPEC is not set"));
+}
+
+#[test]
+fn exports_are_what_training_starts_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let [spec, initial, again, data] =
+        ["spec.json", "initial.safetensors", "again.safetensors", "data.safetensors"]
+            .map(|name| folder.path().join(name));
+    fs::write(&spec, serde_json::to_vec(&launch("resnet18-cifar", 6, "ga3", None)).unwrap()).unwrap();
+    let export = |option: &str, file: &std::path::Path| {
+        let mut command = program();
+        command.arg("--spec").arg(&spec).arg(option).arg(file);
+        if option == "--export-data" {
+            command.args(["--steps", "2"]);
+        }
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Tensor::read_safetensors(file).unwrap().into_iter().collect::<HashMap<_, _>>()
+    };
+
+    let parameters = export("--export-initial", &initial);
+    assert_eq!(parameters["conv1.weight"].size(), [64, 3, 3, 3]);
+    assert_eq!(parameters["layer1.0.bn1.running_var"].min().double_value(&[]), 1.0);
+    assert!(parameters["conv1.weight"].std(true).double_value(&[]) > 0.0);
+    export("--export-initial", &again);
+    assert_eq!(fs::read(&initial).unwrap(), fs::read(&again).unwrap(), "the seed alone decides");
+
+    let batches = export("--export-data", &data);
+    assert_eq!(batches.len(), 2 * 2 * 3, "inputs and targets of two steps of three micro-batches");
+    assert_eq!(batches["inputs.5"].size(), [2, 3, 32, 32]);
+    assert_eq!((batches["targets.5"].size(), batches["targets.5"].kind()), (vec![2], Kind::Int64));
+    assert_ne!(batches["inputs.0"], batches["inputs.1"]);
+}

@@ -1,0 +1,171 @@
+//! The worker protocol, through the program itself.
+
+use crate::support::{Worker, failure, launch, run_to_end, steps};
+use schema::{
+    device::Device,
+    spec::Program,
+    wire::{Command, Event, FailureKind, PROTOCOL},
+};
+
+#[test]
+fn a_job_trains_as_far_as_its_grant_goes() {
+    let mut worker = Worker::start(&launch("neumf", 32, "dp1", Some(5)));
+    worker.wait_for(|event| matches!(event, Event::Ready(_)));
+    worker.grant.extend_to(2);
+    worker.wait_for(|event| matches!(event, Event::Held { index: 2 }));
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    worker.grant.extend_to(4);
+    worker.wait_for(|event| matches!(event, Event::Held { index: 4 }));
+    worker.grant.extend_to(100);
+    let (said, status) = worker.finish();
+    assert!(status.success());
+
+    let Event::Hello(hello) = &said[0].event else { panic!("hello is not first: {said:#?}") };
+    assert_eq!((hello.protocol, hello.worker.as_str()), (PROTOCOL, "torch-worker"));
+    assert_eq!(hello.libtorch.as_deref(), Some("2.11.0"));
+    let Event::Ready(ready) = &said[1].event else { panic!("ready is not second: {said:#?}") };
+    assert!(ready.parameters > 0 && ready.model_bytes >= 4 * ready.parameters);
+    assert!(ready.peak_bytes.unwrap() >= ready.model_bytes);
+    assert!(ready.startup_ns.as_secs_f64() < 120.0);
+
+    let steps = steps(&said);
+    assert_eq!(steps.iter().map(|step| step.index).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+    for step in &steps {
+        assert_eq!(step.samples, 32);
+        assert!(step.loss.unwrap().is_finite());
+        let phases = step.phases.as_ref().unwrap();
+        let parts = [phases.data_ns, phases.forward_ns, phases.backward_ns, phases.optimizer_ns];
+        let sum = parts
+            .into_iter()
+            .map(|part| part.expect("this plan has the phase"))
+            .sum::<schema::units::Nanos>();
+        assert!(sum <= step.dur_ns, "phases are parts of the step");
+        assert_eq!((phases.sync_total_ns, phases.sync_exposed_ns, phases.offload_ns), (None, None, None));
+    }
+    // The step after the hold ended at least 300 ms after the one before it, and none of that is its own time.
+    assert!(steps[2].dur_ns.as_secs_f64() < 0.3 || cfg!(debug_assertions));
+    let last = &said.last().unwrap().event;
+    assert!(matches!(last, Event::Finished { steps: 5, samples: 160, loss: Some(_) }), "{last:?}");
+    let memory = said.iter().find_map(|line| match &line.event {
+        Event::Memory(memory) => Some(memory),
+        _ => None,
+    });
+    let memory = memory.expect("memory is said now and then");
+    assert!(memory.peak_bytes >= memory.allocated_bytes && memory.allocated_bytes >= ready.model_bytes);
+    assert_eq!((memory.reserved_bytes, memory.host_bytes), (None, None), "a CPU has neither");
+}
+
+#[test]
+fn it_leaves_when_stdin_ends_at_rest_and_while_it_trains() {
+    for granted in [0, u64::MAX] {
+        let mut worker = Worker::start(&launch("neumf", 32, "dp1", None));
+        worker.wait_for(|event| matches!(event, Event::Ready(_)));
+        worker.grant.extend_to(granted);
+        if granted > 0 {
+            worker.wait_for(|event| matches!(event, Event::Step(_)));
+        }
+        worker.stdin = None;
+        let (said, status) = worker.finish();
+        assert!(status.success());
+        let done = steps(&said).len() as u64;
+        let last = &said.last().unwrap().event;
+        assert!(matches!(last, Event::Finished { steps, .. } if *steps == done), "{last:?}");
+    }
+}
+
+#[test]
+fn it_leaves_when_told_to_stop_at_rest() {
+    let mut worker = Worker::start(&launch("neumf", 32, "dp1", None));
+    worker.grant.extend_to(3);
+    worker.wait_for(|event| matches!(event, Event::Held { index: 3 }));
+    worker.command(&Command::Stop {});
+    let (said, status) = worker.finish();
+    assert!(status.success());
+    assert!(matches!(said.last().unwrap().event, Event::Finished { steps: 3, samples: 96, loss: Some(_) }));
+}
+
+#[test]
+fn commands_it_does_not_know_how_to_obey_are_refused_in_words() {
+    let commands = [
+        (Command::Pause {}, "cannot pause"),
+        (Command::Resume {}, "cannot resume"),
+        (Command::Checkpoint { path: "x".into() }, "cannot write a checkpoint"),
+    ];
+    for (command, words) in commands {
+        let mut worker = Worker::start(&launch("neumf", 32, "dp1", None));
+        worker.wait_for(|event| matches!(event, Event::Ready(_)));
+        worker.command(&command);
+        let (said, status) = worker.finish();
+        assert_eq!(status.code(), Some(1));
+        let (kind, error) = failure(&said);
+        assert_eq!(kind, FailureKind::Unsupported);
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn what_it_cannot_execute_is_refused_before_anything_is_built() {
+    let mut two_devices = launch("neumf", 32, "dp1", Some(1));
+    two_devices.devices = vec![Device::Cpu(vec![0]), Device::Cpu(vec![1])];
+    let mut no_such_device = launch("neumf", 32, "dp1", Some(1));
+    no_such_device.devices = vec![Device::Cuda(63)];
+    let mut command = launch("neumf", 32, "dp1", Some(1));
+    command.program = Program::Command(vec!["true".into()]);
+    let mut any_axis = launch("neumf", 32, "dp1", Some(1));
+    let Program::Training(training) = &mut any_axis.program else { unreachable!() };
+    training.plan = "dp2-zero1-ga2".parse().unwrap();
+
+    for (spec, words) in [
+        (any_axis, "plan 'dp2-zero1-ga2': torch-worker does not execute dp; it executes dp1, ga, bf16"),
+        (launch("neumf", 33, "ga2", Some(1)), "plan 'ga2': a batch of 33 cannot be cut into 2"),
+        (two_devices, "runs on one device, not on 2"),
+        (no_such_device, "cuda:63: libtorch"),
+        (command, "runs no commands"),
+        (launch("synthetic-spin", 1, "dp1", Some(1)), "is for the program 'synthetic'"),
+    ] {
+        let (said, status) = run_to_end(&spec);
+        assert_eq!(status.code(), Some(1));
+        let (kind, error) = failure(&said);
+        assert_eq!((kind, said.len()), (FailureKind::Unsupported, 2), "hello and failed: {said:#?}");
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn memory_that_runs_out_is_a_failure_of_its_kind() {
+    // Libtorch itself takes one to five of these eight gigabytes, the first activation alone wants thirteen.
+    let worker = Worker::start_with_address_space(8 << 30, &launch("gpt2-mini", 100_000, "dp1", Some(1)));
+    worker.grant.extend_to(1);
+    let (said, status) = worker.finish();
+    assert_eq!(status.code(), Some(1));
+    let (kind, error) = failure(&said);
+    assert_eq!(kind, FailureKind::OutOfMemory, "{error}");
+    assert!(error.contains("out of memory"), "{error}");
+}
+
+#[test]
+fn data_that_cannot_be_read_is_a_failure_of_its_kind() {
+    let mut spec = launch("resnet18-cifar", 4, "dp1", Some(1));
+    let Program::Training(training) = &mut spec.program else { unreachable!() };
+    training.data = Some("no/such/folder".into());
+    let (said, status) = run_to_end(&spec);
+    assert_eq!(status.code(), Some(1));
+    let (kind, error) = failure(&said);
+    assert_eq!(kind, FailureKind::Data, "{error}");
+    assert!(error.contains("no/such/folder"), "{error}");
+}
+
+#[test]
+fn one_seed_gives_the_same_losses_to_the_bit() {
+    let losses = |seed| {
+        let mut spec = launch("gpt2-mini", 2, "ga2-bf16", Some(4));
+        spec.seed = seed;
+        let (said, status) = run_to_end(&spec);
+        assert!(status.success(), "{said:#?}");
+        steps(&said).iter().map(|step| step.loss.unwrap().to_bits()).collect::<Vec<_>>()
+    };
+    let first = losses(5);
+    assert_eq!(first.len(), 4);
+    assert_eq!(first, losses(5));
+    assert_ne!(first, losses(6));
+}

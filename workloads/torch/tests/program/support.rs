@@ -1,0 +1,160 @@
+//! Starts the program as the harness would, and reads what it says.
+
+use std::{
+    fs,
+    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+use schema::{
+    FORMAT,
+    catalog::Catalog,
+    device::Device,
+    events::{self, EventReader},
+    grant::Grant,
+    plan::Plan,
+    rows::Sharing,
+    spec::{LaunchSpec, Program, Training},
+    wire::{self, Event, EventLine, FailureKind, Step},
+};
+use tempfile::TempDir;
+
+/// Generous: a debug build on a busy machine, loading libtorch from a cold disk.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A launch of `workload` with its default optimizer on one CPU thread.
+pub(crate) fn launch(workload: &str, global_batch: u32, plan: &str, steps: Option<u64>) -> LaunchSpec {
+    let workload = Catalog::embedded().get(workload).expect("a workload of the catalog").clone();
+    let plan: Plan = plan.parse().expect("a canonical plan");
+    LaunchSpec {
+        format: FORMAT,
+        launch: format!("0001-{}", workload.name),
+        job: format!("{}@b{global_batch}@{plan}", workload.name),
+        cell: "cell".into(),
+        block: 0,
+        program: Program::Training(Box::new(Training {
+            workload,
+            global_batch,
+            plan,
+            steps,
+            data: None,
+            rendezvous: None,
+        })),
+        devices: vec![Device::Cpu(vec![0])],
+        sharing: Sharing::Alone,
+        threads: 1,
+        seed: 11,
+    }
+}
+
+/// The program, with the command line that cargo built it for.
+pub(crate) fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_torch-worker"));
+    // It has to find libtorch by itself.
+    command.env_remove("LD_LIBRARY_PATH").env_remove("LIBTORCH");
+    command
+}
+
+/// A running launch.
+pub(crate) struct Worker {
+    pub(crate) grant: Grant,
+    /// Dropped to end the worker's stdin.
+    pub(crate) stdin: Option<ChildStdin>,
+    child: Child,
+    reader: EventReader,
+    said: Vec<EventLine>,
+    _folder: TempDir,
+}
+
+impl Worker {
+    pub(crate) fn start(spec: &LaunchSpec) -> Self {
+        Self::start_as(program(), spec)
+    }
+
+    /// Starts it with an address space of so many bytes, libtorch itself included.
+    pub(crate) fn start_with_address_space(bytes: u64, spec: &LaunchSpec) -> Self {
+        let mut shell = Command::new("sh");
+        let limited = format!("ulimit -v {} && exec \"$0\"", bytes / 1024);
+        shell.arg("-c").arg(limited).arg(program().get_program());
+        Self::start_as(shell, spec)
+    }
+
+    fn start_as(mut program: Command, spec: &LaunchSpec) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let [spec_file, events, control] =
+            ["spec.json", "0.jsonl", "control"].map(|name| folder.path().join(name));
+        fs::write(&spec_file, serde_json::to_vec(spec).unwrap()).unwrap();
+        fs::write(&events, "").unwrap();
+        let grant = Grant::create(&control).unwrap();
+        let mut child = program
+            .env(wire::WORKER_SPEC, &spec_file)
+            .env(wire::WORKER_EVENTS, &events)
+            .env(wire::WORKER_CONTROL, &control)
+            .stdin(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let stdin = child.stdin.take();
+        let reader = EventReader::open(&events, 0).unwrap();
+        Self { grant, stdin, child, reader, said: Vec::new(), _folder: folder }
+    }
+
+    /// Waits until the worker has said something that `is_it` accepts; everything said so far.
+    pub(crate) fn wait_for(&mut self, is_it: impl Fn(&Event) -> bool) -> &[EventLine] {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.said.iter().any(|line| is_it(&line.event)) {
+            assert!(Instant::now() < deadline, "waited in vain; it said {:#?}", self.said);
+            assert!(self.child.try_wait().unwrap().is_none(), "it left; it said {:#?}", self.said);
+            std::thread::sleep(Duration::from_millis(5));
+            self.reader.poll(&mut self.said).unwrap();
+        }
+        &self.said
+    }
+
+    pub(crate) fn command(&mut self, command: &wire::Command) {
+        events::write_command(self.stdin.as_mut().expect("stdin was not ended yet"), command).unwrap();
+    }
+
+    /// Waits for the end of the process; everything it said, and how it ended.
+    pub(crate) fn finish(mut self) -> (Vec<EventLine>, ExitStatus) {
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            if Instant::now() > deadline {
+                self.child.kill().unwrap();
+                self.reader.poll(&mut self.said).unwrap();
+                panic!("it does not end; it said {:#?}", self.said);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        self.reader.poll(&mut self.said).unwrap();
+        self.reader.finish().unwrap();
+        (self.said, status)
+    }
+}
+
+/// Everything a launch says that is granted all the steps it wants.
+pub(crate) fn run_to_end(spec: &LaunchSpec) -> (Vec<EventLine>, ExitStatus) {
+    let worker = Worker::start(spec);
+    worker.grant.extend_to(u64::MAX);
+    worker.finish()
+}
+
+pub(crate) fn steps(said: &[EventLine]) -> Vec<&Step> {
+    said.iter()
+        .filter_map(|line| match &line.event {
+            Event::Step(step) => Some(step),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The kind and the words of the `failed` that must stand last.
+pub(crate) fn failure(said: &[EventLine]) -> (FailureKind, &str) {
+    match said.last().map(|line| &line.event) {
+        Some(Event::Failed { kind, error }) => (*kind, error),
+        _ => panic!("`failed` stands not last in {said:#?}"),
+    }
+}
