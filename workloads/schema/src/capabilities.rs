@@ -17,6 +17,16 @@ pub struct Capabilities {
     pub cuda_error: Option<String>,
 }
 
+impl Capabilities {
+    pub fn to_line(&self) -> String {
+        serde_json::to_string(self).expect("its fields are strings and numbers")
+    }
+
+    pub fn from_line(line: &str) -> serde_json::Result<Capabilities> {
+        serde_json::from_str(line)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -30,8 +40,8 @@ mod tests {
             cuda_devices: 1,
             cuda_error: None,
         };
-        let line = serde_json::to_string(&all).unwrap();
+        let line = all.to_line();
         assert!(!line.contains('\n'));
-        assert_eq!(serde_json::from_str::<Capabilities>(&line).unwrap(), all);
+        assert_eq!(Capabilities::from_line(&line).unwrap(), all);
     }
 }

@@ -81,3 +81,14 @@ pub struct RankEnd {
     pub rss_peak_bytes: Option<u64>,
     pub cpu_ns: Option<u64>,
 }
+
+impl RankEnd {
+    /// As a leash reports it, one line.
+    pub fn to_line(&self) -> String {
+        serde_json::to_string(self).expect("its fields are numbers")
+    }
+
+    pub fn from_line(line: &str) -> serde_json::Result<RankEnd> {
+        serde_json::from_str(line)
+    }
+}

@@ -2,13 +2,13 @@
 //! `chrome://tracing` open. Written only; the source is "Trace Event Format", Google, 2016.
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     io::{self, BufWriter, Write},
     path::Path,
 };
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use crate::units::Nanos;
 
@@ -22,7 +22,15 @@ struct TraceEvent {
     dur: Option<f64>,
     pid: u64,
     tid: u64,
-    args: Map<String, Value>,
+    args: BTreeMap<String, Argument>,
+}
+
+/// What a click on an event shows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Argument {
+    Number(f64),
+    Text(String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,22 +60,25 @@ impl TraceWriter {
 
     /// Names a track: a launch, a device.
     pub fn name_process(&mut self, pid: u64, name: &str) -> io::Result<()> {
-        self.event("process_name".into(), Phase::M, self.origin, None, pid, 0, [("name", name.into())])
+        let args = [("name".to_string(), Argument::Text(name.into()))].into();
+        self.event("process_name".into(), Phase::M, (self.origin, None), (pid, 0), args)
     }
 
-    pub fn span<const N: usize>(
+    /// What took from `start` on for `length`. Arguments that are absent are left out.
+    pub fn span(
         &mut self,
-        (pid, tid): (u64, u64),
+        track: (u64, u64),
         name: String,
-        start: Nanos,
-        length: Nanos,
-        args: [(&str, Value); N],
+        (start, length): (Nanos, Nanos),
+        args: impl IntoIterator<Item = (&'static str, Option<f64>)>,
     ) -> io::Result<()> {
-        self.event(name, Phase::X, start, Some(length), pid, tid, args)
+        let args = args.into_iter().filter_map(|(key, value)| Some((key.into(), Argument::Number(value?))));
+        self.event(name, Phase::X, (start, Some(length)), track, args.collect())
     }
 
     pub fn counter(&mut self, pid: u64, name: &str, at: Nanos, value: f64) -> io::Result<()> {
-        self.event(name.into(), Phase::C, at, None, pid, 0, [("value", value.into())])
+        let args = [("value".to_string(), Argument::Number(value))].into();
+        self.event(name.into(), Phase::C, (at, None), (pid, 0), args)
     }
 
     /// Closes the document.
@@ -76,19 +87,15 @@ impl TraceWriter {
         self.out.flush()
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the fields of the format, in its order")]
-    fn event<const N: usize>(
+    fn event(
         &mut self,
         name: String,
         ph: Phase,
-        at: Nanos,
-        length: Option<Nanos>,
-        pid: u64,
-        tid: u64,
-        args: [(&str, Value); N],
+        (at, length): (Nanos, Option<Nanos>),
+        (pid, tid): (u64, u64),
+        args: BTreeMap<String, Argument>,
     ) -> io::Result<()> {
         let micros = |ns: Nanos| ns.0 as f64 / 1e3;
-        let args = args.into_iter().map(|(key, value)| (key.to_string(), value)).collect();
         let ts = micros(at.saturating_sub(self.origin));
         let event = TraceEvent { name, ph, ts, dur: length.map(micros), pid, tid, args };
         if !std::mem::take(&mut self.first) {
@@ -109,7 +116,8 @@ mod tests {
         let path = dir.path().join("trace.json");
         let mut writer = TraceWriter::create(&path, Nanos(1_000)).unwrap();
         writer.name_process(1, "0001-a").unwrap();
-        writer.span((1, 0), "step 0".into(), Nanos(3_500), Nanos(250), [("loss", 0.5.into())]).unwrap();
+        let args = [("loss", Some(0.5)), ("data_ns", None)];
+        writer.span((1, 0), "step 0".into(), (Nanos(3_500), Nanos(250)), args).unwrap();
         writer.counter(2, "util", Nanos(4_000), 97.5).unwrap();
         writer.finish().unwrap();
 
@@ -120,8 +128,12 @@ mod tests {
         }
         let document: Document = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
         let [named, span, counter] = &document.trace_events[..] else { panic!("three events") };
-        assert_eq!((named.ph, named.args["name"].as_str()), (Phase::M, Some("0001-a")));
+        assert_eq!((named.ph, &named.args["name"]), (Phase::M, &Argument::Text("0001-a".into())));
         assert_eq!((span.ph, span.ts, span.dur), (Phase::X, 2.5, Some(0.25)));
-        assert_eq!((counter.ph, counter.ts, counter.args["value"].as_f64()), (Phase::C, 3.0, Some(97.5)));
+        assert_eq!(
+            (counter.ph, counter.ts, &counter.args["value"]),
+            (Phase::C, 3.0, &Argument::Number(97.5))
+        );
+        assert_eq!(span.args, [("loss".to_string(), Argument::Number(0.5))].into());
     }
 }
