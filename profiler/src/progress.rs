@@ -1,38 +1,38 @@
 //! What a user sees while a run goes on: a bar on a terminal, plain lines elsewhere, on stderr.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use schema::units::Nanos;
 
 /// The progress of a run in launches.
 pub struct Progress {
     bar: ProgressBar,
+    began: Instant,
 }
 
 impl Progress {
     /// For about so many launches.
     pub fn new(launches: u64) -> Progress {
         let bar = ProgressBar::with_draw_target(Some(launches), ProgressDrawTarget::stderr());
-        let style =
-            ProgressStyle::with_template("{bar:24} {pos}/{len} {msg} ({elapsed} so far, about {eta} left)");
+        let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg} ({elapsed} so far, {prefix})");
         bar.set_style(style.expect("the template is well formed"));
-        Progress { bar }
+        Progress { bar, began: Instant::now() }
     }
 
     /// A launch begins.
     pub fn begin(&self, what: &str) {
         self.bar.set_message(what.to_string());
+        self.bar.set_prefix(self.left());
         self.bar.enable_steady_tick(Duration::from_millis(500));
     }
 
     /// A launch has ended; `line` says how.
     pub fn end(&self, line: &str) {
         self.bar.inc(1);
-        let left = match (self.bar.position(), self.bar.length()) {
-            (done, Some(all)) if done < all => format!(", about {} left", HumanDuration(self.bar.eta())),
-            _ => String::new(),
-        };
-        self.say(&format!("[{}/{}{left}] {line}", self.bar.position(), self.bar.length().unwrap_or(0)));
+        let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
+        let left = if done < all { format!(", {}", self.left()) } else { String::new() };
+        self.say(&format!("[{done}/{all}{left}] {line}"));
     }
 
     /// There is more or less to do than was thought.
@@ -47,5 +47,17 @@ impl Progress {
 
     pub fn finish(&self) {
         self.bar.finish_and_clear();
+    }
+
+    /// The time left, at the pace of the launches so far.
+    fn left(&self) -> String {
+        let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
+        match done {
+            1.. => {
+                let a_launch_s = self.began.elapsed().as_secs_f64() / done as f64;
+                format!("about {} left", Nanos::from_secs_f64(a_launch_s * all.saturating_sub(done) as f64))
+            }
+            0 => "time left not known yet".into(),
+        }
     }
 }

@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand};
 
 /// Measures deep-learning training jobs on the devices of this machine.
 ///
-/// Jobs are spelled WORKLOAD[@bN][@PLAN][@on=DEVICE]: `resnet50@b64@bf16@on=cuda:0`.
+/// Jobs are spelled `WORKLOAD[@bN][@PLAN][@on=DEVICE]`, as in `resnet50@b64@bf16@on=cuda:0`.
 /// A run leaves a directory under runs/ whose tables pandas reads as they are.
 ///
 /// Exit codes: 0 all rows ok; 1 some row failed; 2 usage, a bad definition, or a single job that

@@ -43,7 +43,7 @@ const DEFAULT_BUDGET: Duration = Duration::from_secs(3600);
 /// Example: `profile single --repeats 3 -- python3 train.py --epochs 1`
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// What to measure: WORKLOAD[@bN][@PLAN][@on=DEVICE].
+    /// What to measure: `WORKLOAD[@bN][@PLAN][@on=DEVICE]`.
     jobs: Vec<Job>,
     /// Plans to cross with the jobs that name none, or `all` that are valid.
     #[arg(long, value_name = "P,..|all", value_delimiter = ',')]

@@ -9,3 +9,4 @@ mod outside;
 mod resume;
 mod rig;
 mod single;
+mod torch;

@@ -23,8 +23,8 @@ pub struct Manifest {
     pub settings: Settings,
     pub machine: Machine,
     pub devices: Vec<DeviceFacts>,
-    /// What the run measures, in the order it was asked for. [`Manifest::order`] tells in which order a
-    /// block visits them.
+    /// What the run measures, in the order it was asked for. In which order a block visits them is
+    /// decided by the seed and the number of the block (`profiler::order`).
     pub cells: Vec<Cell>,
 }
 

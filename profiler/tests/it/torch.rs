@@ -1,0 +1,57 @@
+//! Real training through the same door, where set-up has placed torch-worker in `bin/`.
+
+use std::path::PathBuf;
+
+use schema::rows::Status;
+
+use crate::door::Door;
+
+/// The folder of torch-worker, or nothing and a word that says so.
+fn bin() -> Option<PathBuf> {
+    let bin = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../bin");
+    let found = bin.join("torch-worker").is_file();
+    if !found {
+        println!("skipped: there is no bin/torch-worker; scripts/setup builds it");
+    }
+    found.then_some(bin)
+}
+
+#[test]
+fn a_real_job_is_measured_with_its_phases_and_its_memory() {
+    let Some(bin) = bin() else { return };
+    let door = Door::new();
+    let mut command = door.command("single lstm@b4 --device cpu:0 --steps 30 --repeats 1 --out r");
+    let output = command.env("TANDEM_BIN", bin).output().expect("profile starts");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let row = &door.measurements("r")[0];
+    assert_eq!(row.status, Status::Ok);
+    assert!(row.parameters.is_some() && row.flops_per_step.is_some(), "{row:?}");
+    // Tensor memory holds parameters and gradients at least, four bytes each.
+    assert!(row.peak_memory_bytes > row.parameters.map(|count| 8 * count), "{row:?}");
+    let phases = [row.data_ns_median, row.forward_ns_median, row.backward_ns_median, row.optimizer_ns_median];
+    let sum: u64 = phases.into_iter().map(|phase| phase.expect("every phase is reported on a CPU")).sum();
+    let step = row.step_ns_median.expect("it stepped");
+    assert!((sum as f64 / step as f64 - 1.0).abs() < 0.2, "phases add up to {sum} of {step} ns");
+    assert!(row.sync_total_ns_median.is_none() && row.offload_ns_median.is_none());
+}
+
+#[test]
+fn one_seed_gives_one_training() {
+    let Some(bin) = bin() else { return };
+    let losses = |run: &str| {
+        let door = Door::new();
+        let arguments = format!("single lstm@b4 --device cpu:0 --steps 20 --repeats 1 --out {run}");
+        let output = door.command(&arguments).env("TANDEM_BIN", &bin).output().expect("profile starts");
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        let events =
+            schema::events::read(&door.run(run).events_path("0001-lstm", 0), 0).expect("events read");
+        let loss = |line: &schema::wire::EventLine| match &line.event {
+            schema::wire::Event::Step(step) => step.loss,
+            _ => None,
+        };
+        events.iter().filter_map(loss).take(20).collect::<Vec<f64>>()
+    };
+    let first = losses("a");
+    assert_eq!(first.len(), 20);
+    assert_eq!(first, losses("b"), "bit for bit");
+}
