@@ -73,9 +73,7 @@ pub fn measure(run: &RunDir, manifest: &Manifest, catalog: &Catalog) -> anyhow::
     let began = Nanos::monotonic_now();
     let cpu_before = own_cpu();
     let interrupt = Interrupt::listen().context("signals cannot be listened to")?;
-    let devices = open_devices(manifest)?;
-    let sampler =
-        Sampler::start(devices, Appender::open(&run.devices_path())?, Appender::open(&run.host_path())?)?;
+    let sampler = start_sampler(run, manifest)?;
     let mut rig = Rig::new(programs::all()?)?;
     let mut blocks = Blocks {
         run,
@@ -118,11 +116,14 @@ pub fn measure(run: &RunDir, manifest: &Manifest, catalog: &Catalog) -> anyhow::
     Ok(Outcome { derived, missing })
 }
 
-/// Opens what a run's cells run on. A machine that lacks one of them cannot do the run.
-pub fn open_devices(manifest: &Manifest) -> anyhow::Result<Vec<Box<dyn DeviceReader>>> {
-    open_all(&distinct_devices(&manifest.cells))
+/// Begins to watch the devices of a run's cells.
+pub fn start_sampler(run: &RunDir, manifest: &Manifest) -> anyhow::Result<Sampler> {
+    let devices = open_all(&distinct_devices(&manifest.cells))?;
+    let (device_rows, host_rows) = (Appender::open(&run.devices_path())?, Appender::open(&run.host_path())?);
+    Ok(Sampler::start(devices, device_rows, host_rows)?)
 }
 
+/// Opens devices. A machine that lacks one of them cannot do the run.
 fn open_all(devices: &[Device]) -> anyhow::Result<Vec<Box<dyn DeviceReader>>> {
     devices
         .iter()

@@ -17,6 +17,11 @@ pub fn new(header: &[&str]) -> Table {
     table
 }
 
+/// Prints a table without the blanks that would fill its last column.
+pub fn print(table: &Table) {
+    println!("{}", table.trim_fmt());
+}
+
 /// What a run measured, one line a job.
 pub fn of_summaries(summaries: &[Summary]) -> Table {
     let mut table = new(&[

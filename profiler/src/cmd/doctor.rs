@@ -6,7 +6,7 @@ use schema::{
     catalog::Catalog,
     device::Device,
     manifest::Settings,
-    rows::{self, Appender, DoctorRow, Health},
+    rows::{self, DoctorRow, Health},
     run_dir::RunDir,
 };
 
@@ -19,7 +19,6 @@ use crate::{
     machine, overhead, pool, programs,
     rig::Rig,
     run::{self, Request},
-    sampler::Sampler,
     spin, table,
 };
 
@@ -61,14 +60,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if args.json {
         println!("{}", rows::to_json(&rows));
     } else {
-        let mut table = table::new(&["", "", ""]);
+        let mut table = table::new(&["about", "health", "found"]);
         for row in &rows {
             table.add_row([row.about.clone(), row.health.to_string(), row.found.clone()]);
         }
         for column in table.column_iter_mut() {
             column.set_cell_alignment(comfy_table::CellAlignment::Left);
         }
-        println!("{table}");
+        table::print(&table);
     }
     // Without a worker no workload can be trained; all other lacks narrow what can be measured.
     let trains = rows.iter().any(|row| row.about == WORKER && row.health == Health::Ok);
@@ -138,8 +137,13 @@ fn describe(say: &mut impl FnMut(&str, Health, String), device: &Device) {
     let name = device.to_string();
     say(&name, Health::Ok, format!("{}{}", facts.name, memory.unwrap_or_default()));
     for (metric, capability) in &facts.capabilities {
-        let health = if capability.starts_with("ok") { Health::Ok } else { Health::Lacks };
-        say(&format!("{name} {metric}"), health, capability.clone());
+        // A capability begins with `ok` where there is one, and with the reason where there is none.
+        let (health, found) = match capability.strip_prefix("ok") {
+            Some("") => (Health::Ok, "can be read"),
+            Some(qualified) => (Health::Ok, qualified.trim_start_matches(", ")),
+            None => (Health::Lacks, capability.as_str()),
+        };
+        say(&format!("{name} {metric}"), health, found.into());
     }
 }
 
@@ -183,25 +187,10 @@ fn measure_overhead(args: &Args) -> anyhow::Result<Exit> {
     if let Some(reason) = &cells[0].unsupported {
         return Err(Exit::Usage.because(format!("{} cannot run here: {reason}", cells[0].name)));
     }
-    let settings = Settings {
-        repeats: 1,
-        seconds: None,
-        steps: None,
-        ci_percent: None,
-        budget_s: None,
-        heartbeat_s: 120.0,
-        threads: None,
-        data: None,
-        catalogs: Vec::new(),
-    };
-    let manifest = run::manifest(&catalog, Request { cells, settings, seed: 1 })?;
+    let manifest = run::manifest(&catalog, Request { cells, settings: Settings::default(), seed: 1 })?;
     let run = RunDir::create(&args.out.clone().unwrap_or_else(|| run::directory("doctor", &manifest)))?;
     run.write_manifest(&manifest)?;
-    let sampler = Sampler::start(
-        run::open_devices(&manifest)?,
-        Appender::open(&run.devices_path())?,
-        Appender::open(&run.host_path())?,
-    )?;
+    let sampler = run::start_sampler(&run, &manifest)?;
     let mut rig = Rig::new(programs::all()?)?;
     let request = blocks::request(&run, &manifest, &catalog, &manifest.cells[0], 0, None)?;
     let stretch = Duration::from_secs(1);

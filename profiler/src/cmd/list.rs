@@ -78,7 +78,7 @@ fn list_workloads(catalog: &Catalog, pattern: &str, json: bool) -> anyhow::Resul
     if let Some(about) = table.column_mut(4) {
         about.set_cell_alignment(comfy_table::CellAlignment::Left);
     }
-    println!("{table}");
+    table::print(&table);
     Ok(Exit::Ok)
 }
 
@@ -113,6 +113,6 @@ fn list_plans(catalog: &Catalog, job: &Job, pool: &[Device], json: bool) -> anyh
     if let Some(here) = table.column_mut(3) {
         here.set_cell_alignment(comfy_table::CellAlignment::Left);
     }
-    println!("{table}");
+    table::print(&table);
     Ok(Exit::Ok)
 }

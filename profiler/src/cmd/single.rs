@@ -192,7 +192,7 @@ fn dry_run(manifest: &Manifest) -> anyhow::Result<Exit> {
         };
         cells.add_row([cell.name.clone(), launches]);
     }
-    println!("{cells}");
+    table::print(&cells);
     match (blocks::estimate(manifest), manifest.settings.ci_percent) {
         (Some(time), None) => println!("about {time} in all"),
         (Some(time), Some(_)) => println!("at least {time}, and until the interval is reached"),
@@ -220,7 +220,7 @@ pub(super) fn show(run: &RunDir, derived: &Derived, json: bool) -> anyhow::Resul
     if json {
         println!("{}", rows::to_json(&derived.summaries));
     } else {
-        println!("{}", table::of_summaries(&derived.summaries));
+        table::print(&table::of_summaries(&derived.summaries));
     }
     for finding in &derived.findings {
         eprintln!("warning: {finding}");

@@ -7,7 +7,7 @@ use schema::{
     device::Device,
     events,
     manifest::{Manifest, Settings},
-    rows::{self, Appender, VerifyRow},
+    rows::{self, VerifyRow},
     run_dir::RunDir,
     spec::LaunchEnd,
     wire::{Event, EventLine},
@@ -23,7 +23,6 @@ use crate::{
     progress::Progress,
     rig::Rig,
     run::{self, Request},
-    sampler::Sampler,
     table::{self, grouped, or_dash},
 };
 
@@ -94,27 +93,13 @@ fn manifest(catalog: &Catalog, workloads: &[&Workload], args: &Args) -> anyhow::
         let grid = Grid { batches: vec![workload.verify.global_batch], plans: Plans::Default };
         all.extend(cells::alone(catalog, &[job], &grid, &pool)?);
     }
-    let settings = Settings {
-        repeats: 1,
-        seconds: None,
-        steps: None,
-        ci_percent: None,
-        budget_s: None,
-        heartbeat_s: 300.0,
-        threads: None,
-        data: None,
-        catalogs: args.catalog.clone(),
-    };
+    let settings = Settings { heartbeat_s: 300.0, catalogs: args.catalog.clone(), ..Settings::default() };
     run::manifest(catalog, Request { cells: all, settings, seed: 1 })
 }
 
 fn verify(run: &RunDir, manifest: &Manifest, catalog: &Catalog) -> anyhow::Result<Vec<VerifyRow>> {
     let interrupt = Interrupt::listen()?;
-    let sampler = Sampler::start(
-        run::open_devices(manifest)?,
-        Appender::open(&run.devices_path())?,
-        Appender::open(&run.host_path())?,
-    )?;
+    let sampler = run::start_sampler(run, manifest)?;
     let mut rig = Rig::new(programs::all()?)?;
     let progress = Progress::new(manifest.cells.len() as u64);
     let mut rows = Vec::new();
@@ -193,7 +178,7 @@ fn show(rows: &[VerifyRow]) {
             row.reason.clone().unwrap_or_else(|| "verified".into()),
         ]);
     }
-    println!("{table}");
+    table::print(&table);
 }
 
 #[cfg(test)]

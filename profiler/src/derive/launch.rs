@@ -4,7 +4,7 @@ use schema::{
     events::{self, EventError},
     manifest::{Cell, DeviceFacts, Manifest},
     plan::Precision,
-    rows::{DeviceSample, HostSample, Measurement, Status, Warning, Warnings},
+    rows::{DeviceSample, ErrorKind, HostSample, Measurement, Status, Warning, Warnings},
     run_dir::RunDir,
     spec::{LaunchEnd, LaunchSpec, Program},
     units::Nanos,
@@ -211,9 +211,14 @@ struct Launch<'a> {
 impl Launch<'_> {
     fn fill_from_steps(&self, row: &mut Measurement, steps: &[JobStep], findings: &mut Vec<Finding>) {
         let step_ns: Vec<u64> = steps.iter().map(|step| step.dur_ns).collect();
-        let Some(summary) = LaunchSummary::of(&step_ns) else { return };
-        let used = &steps[summary.steady.start..summary.steady.end];
-        let (Some(first), Some(last)) = (used.first(), used.last()) else { return };
+        let summary = LaunchSummary::of(&step_ns);
+        let used = summary.map_or(&[][..], |found| &steps[found.steady.start..found.steady.end]);
+        let (Some(summary), Some(first), Some(last)) = (summary, used.first(), used.last()) else {
+            row.status = Status::Failed;
+            row.err = Some(ErrorKind::TooShort);
+            row.err_detail = Some("it ended without a complete step; give it more with --seconds".into());
+            return;
+        };
         let window = Window { start: first.start(), end: last.end };
         let ns = |value: f64| Some(value.round() as u64);
 

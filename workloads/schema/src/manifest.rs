@@ -50,6 +50,23 @@ pub struct Settings {
     pub catalogs: Vec<PathBuf>,
 }
 
+impl Default for Settings {
+    /// One launch of each cell, with nothing that ends it but its own steps.
+    fn default() -> Settings {
+        Settings {
+            repeats: 1,
+            seconds: None,
+            steps: None,
+            ci_percent: None,
+            budget_s: None,
+            heartbeat_s: 120.0,
+            threads: None,
+            data: None,
+            catalogs: Vec::new(),
+        }
+    }
+}
+
 /// A set of jobs and a sharing mode. A cell that cannot run here keeps the reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
