@@ -49,7 +49,9 @@ pub(crate) use words;
 
 words! {
     /// What became of a row's measurement.
+    #[derive(Default)]
     Status {
+        #[default]
         Ok = "ok",
         /// Refused before it started.
         Unsupported = "unsupported",
@@ -59,8 +61,10 @@ words! {
 
 words! {
     /// How a group shares a device.
+    #[derive(Default)]
     Sharing {
         /// One job has the device to itself.
+        #[default]
         Alone = "alone",
     }
 }

@@ -7,7 +7,7 @@ use crate::{plan::Plan, wire::Timing};
 
 /// What one launch showed in its steady window. Intervals are 95 %. What a device, a worker or a
 /// plan cannot give is empty.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     pub run: String,
     pub launch: String,
