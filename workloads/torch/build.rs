@@ -18,7 +18,10 @@ fn main() {
         .flag(&include)
         .flag("-isystem")
         .flag(include.join("torch/csrc/api/include"))
-        .files(["error", "library", "memory", "autograd", "optimizer", "activation"].map(|file| format!("shim/{file}.cpp")))
+        .files(
+            ["error", "library", "memory", "autograd", "optimizer", "activation"]
+                .map(|file| format!("shim/{file}.cpp")),
+        )
         .compile("torch_worker_shim");
     // The shim must come before the libraries it needs; CUDA is not among them, it is opened at run time.
     println!("cargo:rustc-link-lib=torch_cpu");

@@ -5,8 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::Parser;
 use schema::capabilities::Capabilities;
 use torch_worker::{
-    capabilities,
-    cuda, export, run,
+    capabilities, cuda, export, run,
     shim::{library, memory},
 };
 

@@ -19,8 +19,8 @@ use schema::{
 };
 
 use crate::{
-    capabilities, commands::Commands, failure::Failure, launch::Launch,
-    shim::memory::tensor_memory, step::Trainer,
+    capabilities, commands::Commands, failure::Failure, launch::Launch, shim::memory::tensor_memory,
+    step::Trainer,
 };
 
 /// How often a resting job looks for commands; its grant wakes it at once.

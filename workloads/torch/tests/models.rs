@@ -8,7 +8,12 @@ use tch::{
     nn::{ModuleT, Path, VarStore},
     vision,
 };
-use torch_worker::{data, models, nn::flops, shim::autograd::backward, workload};
+use torch_worker::{
+    data, models,
+    nn::flops,
+    shim::autograd::{AutocastBf16, backward},
+    workload,
+};
 
 fn catalog(name: &str) -> Workload {
     Catalog::embedded().get(name).expect("the catalog has it").clone()
@@ -90,8 +95,11 @@ fn resnet_equals_the_reference<M: ModuleT>(name: &str, reference: impl Fn(&Path<
     assert!(difference(&loss.detach(), &expected.detach()) < 1e-5);
     for (name, tensor) in store.variables() {
         // Gradients of parameters; running statistics as they are after the step.
-        let (ours, reference) =
-            if tensor.requires_grad() { (ours[&name].grad(), tensor.grad()) } else { (ours[&name].copy(), tensor) };
+        let (ours, reference) = if tensor.requires_grad() {
+            (ours[&name].grad(), tensor.grad())
+        } else {
+            (ours[&name].copy(), tensor)
+        };
         let apart = difference(&ours, &reference);
         assert!(apart < 1e-5, "{name}: {apart}");
     }
@@ -116,8 +124,9 @@ fn gpt2_loss(state: &BTreeMap<String, Tensor>, batch: &workload::Batch, layers: 
         let variance = centred.square().mean_dim([-1].as_slice(), true, None);
         centred / (variance + 1e-5).sqrt() * get(&format!("{name}.weight")) + get(&format!("{name}.bias"))
     };
-    let linear =
-        |x: &Tensor, name: &str| x.matmul(&get(&format!("{name}.weight")).tr()) + get(&format!("{name}.bias"));
+    let linear = |x: &Tensor, name: &str| {
+        x.matmul(&get(&format!("{name}.weight")).tr()) + get(&format!("{name}.bias"))
+    };
     let future = Tensor::ones([tokens, tokens], (Kind::Bool, Device::Cpu)).triu(1);
 
     let mut x = get("wte.weight").index_select(0, &batch.inputs.flatten(0, -1)).view([samples, tokens, -1])
@@ -135,12 +144,19 @@ fn gpt2_loss(state: &BTreeMap<String, Tensor>, batch: &workload::Batch, layers: 
         x += linear(&mixed, &name("attn.c_proj"));
         let inner = linear(&norm(&x, &name("ln_2")), &name("mlp.c_fc"));
         // Hendrycks and Gimpel, 2016: the approximation by tanh.
-        let inside: Tensor = (&inner + 0.044_715 * inner.pow_tensor_scalar(3)) * (2.0 / std::f64::consts::PI).sqrt();
+        let inside: Tensor =
+            (&inner + 0.044_715 * inner.pow_tensor_scalar(3)) * (2.0 / std::f64::consts::PI).sqrt();
         let inner = 0.5 * inner * (1.0 + inside.tanh());
         x += linear(&inner, &name("mlp.c_proj"));
     }
     let logits = norm(&x, "ln_f").matmul(&get("wte.weight").tr());
-    logits.flatten(0, 1).cross_entropy_loss::<Tensor>(&batch.targets.flatten(0, 1), None, Reduction::Mean, -100, 0.0)
+    logits.flatten(0, 1).cross_entropy_loss::<Tensor>(
+        &batch.targets.flatten(0, 1),
+        None,
+        Reduction::Mean,
+        -100,
+        0.0,
+    )
 }
 
 #[test]
@@ -151,7 +167,9 @@ fn gpt2_equals_single_operations() {
     // Biases and scales begin at zero and one, where a mistake in them would not show.
     tch::no_grad(|| {
         for tensor in state.values().filter(|tensor| tensor.dim() == 1) {
-            let _ = tensor.shallow_clone().g_add_(&(Tensor::arange(tensor.numel() as i64, tch::kind::FLOAT_CPU).sin() * 0.1));
+            let _ = tensor
+                .shallow_clone()
+                .g_add_(&(Tensor::arange(tensor.numel() as i64, tch::kind::FLOAT_CPU).sin() * 0.1));
         }
     });
     let gradients = |loss: Tensor| {
@@ -170,8 +188,10 @@ fn gpt2_equals_single_operations() {
 
 #[test]
 fn initial_weights_have_the_spread_that_the_papers_give() {
-    let deviation = |model: &dyn workload::Workload, name: &str| state(model)[name].std(true).double_value(&[]);
-    let near = |value: f64, expected: f64| assert!((value / expected - 1.0).abs() < 0.05, "{value} for {expected}");
+    let deviation =
+        |model: &dyn workload::Workload, name: &str| state(model)[name].std(true).double_value(&[]);
+    let near =
+        |value: f64, expected: f64| assert!((value / expected - 1.0).abs() < 0.05, "{value} for {expected}");
     let gpt2 = build(&catalog("gpt2-mini"));
     near(deviation(gpt2.as_ref(), "wte.weight"), 0.02);
     near(deviation(gpt2.as_ref(), "h.3.mlp.c_fc.weight"), 0.02);
@@ -197,6 +217,28 @@ fn the_mean_over_micro_batches_is_the_mean_over_the_batch() {
         };
         let halves = (loss(0, 2) + loss(2, 2)) / 2.0;
         assert!((loss(0, 4) - halves).abs() < 1e-5, "{name}");
+    }
+}
+
+#[test]
+fn autocast_to_bf16_changes_losses_little_and_leaves_them_in_fp32() {
+    for name in ["dcgan", "gpt2-mini", "lstm", "neumf", "resnet18-cifar"] {
+        let workload = catalog(name);
+        let model = build(&workload);
+        let batch = batch(&workload, 4);
+        let updates = 0..model.updates().len();
+        let exact: Vec<f64> =
+            updates.clone().map(|update| model.loss(update, &batch).unwrap().double_value(&[])).collect();
+        for update in updates {
+            let rounded = {
+                let _autocast = AutocastBf16::enter(Device::Cpu).unwrap();
+                model.loss(update, &batch).unwrap()
+            };
+            assert_eq!(rounded.kind(), Kind::Float, "{name}");
+            let apart = (rounded.double_value(&[]) / exact[update] - 1.0).abs();
+            assert!(apart > 0.0 && apart < 0.05, "{name}: {} became {rounded}", exact[update]);
+            backward(&rounded, &[]).unwrap();
+        }
     }
 }
 
@@ -236,7 +278,13 @@ fn architectures_that_cannot_be_are_refused() {
         }
     };
     assert_eq!(refused("gpt2-mini", &heads), "model.gpt2: width 256 is not a multiple of heads 7");
-    let mlp = |first: Vec<u32>| move |model: &mut Model| if let Model::Neumf { mlp, .. } = model { mlp.clone_from(&first) };
+    let mlp = |first: Vec<u32>| {
+        move |model: &mut Model| {
+            if let Model::Neumf { mlp, .. } = model {
+                mlp.clone_from(&first)
+            }
+        }
+    };
     assert!(refused("neumf", &mlp(vec![])).starts_with("model.neumf: mlp is empty"));
     assert!(refused("neumf", &mlp(vec![7, 3])).starts_with("model.neumf: mlp starts with 7"));
     let image = |model: &mut Model| {

@@ -70,7 +70,10 @@ impl Cifar10 {
         let planes = [images, i64::from(COLOURS), i64::from(SIDE), i64::from(SIDE)];
         Ok(Self {
             purpose,
-            pixels: Tensor::f_from_slice(&pixels)?.f_reshape(planes)?.f_permute([0, 2, 3, 1])?.f_contiguous()?,
+            pixels: Tensor::f_from_slice(&pixels)?
+                .f_reshape(planes)?
+                .f_permute([0, 2, 3, 1])?
+                .f_contiguous()?,
             labels: Tensor::f_from_slice(&labels)?,
             centre: Tensor::f_from_slice(&centre)?,
             scale: Tensor::f_from_slice(&scale)?,
@@ -107,7 +110,8 @@ impl DataStream for Cifar10 {
             Use::Classify { .. } => (images, self.labels.f_index_select(0, &indices)?),
             Use::Imitate { image, latent, .. } => {
                 const ALIGN_CORNERS: bool = false;
-                let larger = images.f_upsample_bilinear2d([i64::from(image); 2], ALIGN_CORNERS, None, None)?;
+                let larger =
+                    images.f_upsample_bilinear2d([i64::from(image); 2], ALIGN_CORNERS, None, None)?;
                 (noise(&mut self.noise, samples as i64, latent)?, larger)
             }
         };
@@ -133,7 +137,8 @@ fn read_file(file: PathBuf, labels: &mut Vec<i64>, pixels: &mut Vec<u8>) -> Resu
         Ok(bytes) => bytes,
         Err(source) => return Err(DataError::Unreadable { file, source }),
     };
-    let malformed = |file, offset: usize, problem| DataError::Malformed { file, offset: offset as u64, problem };
+    let malformed =
+        |file, offset: usize, problem| DataError::Malformed { file, offset: offset as u64, problem };
     let rest = bytes.len() % RECORD_BYTES;
     if bytes.is_empty() || rest != 0 {
         let problem = format!("the file ends {rest} bytes into an image; each takes {RECORD_BYTES}");
@@ -222,7 +227,8 @@ mod tests {
         let refused = |change: &dyn Fn(&Path), purpose| {
             let folder = folder(2);
             change(folder.path());
-            let error = Cifar10::open(folder.path(), purpose, 7, Device::Cpu).err().expect("it must be refused");
+            let error =
+                Cifar10::open(folder.path(), purpose, 7, Device::Cpu).err().expect("it must be refused");
             error.to_string().replace(&folder.path().display().to_string(), "DIR")
         };
         let third = |folder: &Path| folder.join("data_batch_3.bin");
@@ -247,8 +253,9 @@ mod tests {
             "DIR/data_batch_3.bin: byte 3073: label 10; there are 10 classes, counted from 0"
         );
         assert!(
-            refused(&|_| (), Use::Classify { image: 224, labels: 1000 })
-                .starts_with("the model takes 224x224 images of 1000 classes; the reader is one for CIFAR-10")
+            refused(&|_| (), Use::Classify { image: 224, labels: 1000 }).starts_with(
+                "the model takes 224x224 images of 1000 classes; the reader is one for CIFAR-10"
+            )
         );
     }
 }

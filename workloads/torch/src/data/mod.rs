@@ -10,6 +10,10 @@ use std::path::{Path, PathBuf};
 use schema::catalog::Model;
 use tch::{Device, TchError};
 
+use self::{
+    cifar10::{Cifar10, Use},
+    tokens::TokenFile,
+};
 use crate::workload::DataStream;
 
 /// Opens the samples of a model: those in `folder`, or the synthetic ones of `seed`.
@@ -27,20 +31,15 @@ pub fn open(
     let Some(folder) = folder else { return Ok(Box::new(synthetic::stream(model, seed, device)?)) };
     match *model {
         Model::Resnet { classes, image, .. } => {
-            let labels = i64::from(classes);
-            Ok(Box::new(cifar10::Cifar10::open(folder, cifar10::Use::Classify { image, labels }, seed, device)?))
+            let purpose = Use::Classify { image, labels: i64::from(classes) };
+            Ok(Box::new(Cifar10::open(folder, purpose, seed, device)?))
         }
         Model::Dcgan { latent, image, channels, .. } => {
-            let latent = i64::from(latent);
-            Ok(Box::new(cifar10::Cifar10::open(
-                folder,
-                cifar10::Use::Imitate { image, channels, latent },
-                seed,
-                device,
-            )?))
+            let purpose = Use::Imitate { image, channels, latent: i64::from(latent) };
+            Ok(Box::new(Cifar10::open(folder, purpose, seed, device)?))
         }
         Model::Gpt2 { vocabulary, context, .. } | Model::LstmLm { vocabulary, context, .. } => {
-            Ok(Box::new(tokens::TokenFile::open(folder, vocabulary, context, seed, device)?))
+            Ok(Box::new(TokenFile::open(folder, vocabulary, context, seed, device)?))
         }
         Model::Neumf { .. } | Model::Synthetic(_) => Err(DataError::Unsupported(format!(
             "there is no reader for files of {}s; leave out the data folder to train on synthetic ones",
@@ -63,4 +62,23 @@ pub enum DataError {
     Malformed { file: PathBuf, offset: u64, problem: String },
     #[error(transparent)]
     Torch(#[from] TchError),
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::catalog::Catalog;
+
+    use super::*;
+
+    #[test]
+    fn a_model_without_a_reader_says_so() {
+        let catalog = Catalog::embedded();
+        let model = &catalog.get("neumf").unwrap().model;
+        let error = open(model, Some(Path::new("folder")), 0, Device::Cpu).err().unwrap();
+        assert!(matches!(error.downcast_ref(), Some(DataError::Unsupported(_))));
+        assert_eq!(
+            error.to_string(),
+            "there is no reader for files of ratings; leave out the data folder to train on synthetic ones"
+        );
+    }
 }

@@ -39,8 +39,10 @@ impl Pool {
 impl DataStream for Pool {
     fn next(&mut self, samples: usize) -> anyhow::Result<Batch> {
         let samples = i64::try_from(samples)?;
-        let batch =
-            Batch { inputs: self.slice(&self.inputs, samples)?, targets: self.slice(&self.targets, samples)? };
+        let batch = Batch {
+            inputs: self.slice(&self.inputs, samples)?,
+            targets: self.slice(&self.targets, samples)?,
+        };
         self.position = (self.position + samples) % self.samples;
         Ok(batch)
     }
@@ -56,7 +58,12 @@ mod tests {
 
     #[test]
     fn the_order_of_samples_does_not_depend_on_how_many_are_taken_at_once() {
-        let pool = || Pool::new(Tensor::arange(5, (tch::Kind::Int64, tch::Device::Cpu)), Tensor::ones([5], tch::kind::INT64_CPU));
+        let pool = || {
+            Pool::new(
+                Tensor::arange(5, (tch::Kind::Int64, tch::Device::Cpu)),
+                Tensor::ones([5], tch::kind::INT64_CPU),
+            )
+        };
         let (mut whole, mut halves) = (pool(), pool());
         for _ in 0..4 {
             let whole = values(&whole.next(6).unwrap().inputs);
@@ -68,7 +75,8 @@ mod tests {
 
     #[test]
     fn samples_within_the_pool_are_not_copied() {
-        let mut pool = Pool::new(Tensor::zeros([4, 2], tch::kind::FLOAT_CPU), Tensor::zeros([4], tch::kind::FLOAT_CPU));
+        let mut pool =
+            Pool::new(Tensor::zeros([4, 2], tch::kind::FLOAT_CPU), Tensor::zeros([4], tch::kind::FLOAT_CPU));
         let start = pool.inputs.data_ptr();
         assert_eq!(pool.next(2).unwrap().inputs.data_ptr(), start);
         assert_eq!(pool.next(2).unwrap().inputs.data_ptr() as usize, start as usize + 4 * 4);

@@ -46,7 +46,7 @@ fn pool_samples(sample_bytes: usize) -> usize {
     1 << (POOL_BYTES / sample_bytes).clamp(1, SAMPLES_MAX).ilog2()
 }
 
-/// Images of a coarse pattern of colours for each class, under noise; values are mostly between -1 and 1.
+/// Images of a coarse pattern of colours for each class, under noise; values lie between -0.75 and 0.75.
 ///
 /// Gives `[samples, channels, image, image]`, channels-last, and labels `[samples]`.
 fn labelled_images(rng: &mut Rng, classes: u32, channels: u32, image: u32) -> Samples {
@@ -137,7 +137,10 @@ fn ratings(rng: &mut Rng, users: u32, items: u32) -> Samples {
         };
         let item = if is_choice {
             let candidates: Vec<u32> = repeat_with(|| rng.u32(..items)).take(CANDIDATES).collect();
-            candidates.into_iter().max_by(|a, b| liking(a).total_cmp(&liking(b))).expect("there are candidates")
+            candidates
+                .into_iter()
+                .max_by(|a, b| liking(a).total_cmp(&liking(b)))
+                .expect("there are candidates")
         } else {
             rng.u32(..items)
         };
@@ -145,4 +148,72 @@ fn ratings(rng: &mut Rng, users: u32, items: u32) -> Samples {
         chosen.push(f32::from(u8::from(is_choice)));
     }
     Ok((Tensor::f_from_slice(&pairs)?.f_reshape([-1, 2])?, Tensor::f_from_slice(&chosen)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::catalog::Catalog;
+
+    use super::*;
+    use crate::workload::{Batch, DataStream};
+
+    fn samples(name: &str, seed: u64) -> Batch {
+        let catalog = Catalog::embedded();
+        let model = &catalog.get(name).unwrap().model;
+        stream(model, seed, Device::Cpu).unwrap().next(256).unwrap()
+    }
+
+    fn range(tensor: &Tensor) -> (f64, f64) {
+        (tensor.min().double_value(&[]), tensor.max().double_value(&[]))
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_samples_to_the_last_bit_and_another_seed_others() {
+        for name in ["dcgan", "gpt2-mini", "lstm", "neumf", "resnet18-cifar"] {
+            let (first, again, other) = (samples(name, 1), samples(name, 1), samples(name, 2));
+            assert!(first.inputs == again.inputs && first.targets == again.targets, "{name}");
+            assert!(first.inputs != other.inputs && first.targets != other.targets, "{name}");
+        }
+    }
+
+    #[test]
+    fn images_are_channels_last_and_have_labels_that_the_model_knows() {
+        let batch = samples("resnet18-cifar", 1);
+        assert_eq!(batch.inputs.size(), [256, 3, 32, 32]);
+        assert_eq!(batch.inputs.stride(), [3072, 1, 96, 3]);
+        assert_eq!(range(&batch.targets), (0.0, f64::from(CLASSES_USED - 1)));
+
+        let gan = samples("dcgan", 1);
+        assert_eq!((gan.inputs.size(), gan.targets.size()), (vec![256, 100, 1, 1], vec![256, 3, 64, 64]));
+        let (low, high) = range(&gan.targets);
+        assert!(low > -1.0 && high < 1.0, "as the generator's tanh gives");
+        let deviation = gan.inputs.std(true).double_value(&[]);
+        assert!((deviation - 1.0).abs() < 0.02 && gan.inputs.mean(None).double_value(&[]).abs() < 0.02);
+    }
+
+    #[test]
+    fn each_token_has_at_most_four_successors_and_small_numbers_are_frequent() {
+        let batch = samples("gpt2-mini", 1);
+        let tokens = |tensor: &Tensor| Vec::<i64>::try_from(tensor.flatten(0, -1)).unwrap();
+        let (inputs, targets) = (tokens(&batch.inputs), tokens(&batch.targets));
+        assert_eq!(inputs[1..], targets[..targets.len() - 1], "a target is the input that follows");
+        let mut successors = std::collections::BTreeMap::<_, std::collections::BTreeSet<_>>::new();
+        for (input, target) in inputs.iter().zip(&targets) {
+            successors.entry(input).or_default().insert(target);
+        }
+        assert!(successors.values().all(|set| set.len() <= 4));
+        let (low, high) = range(&batch.inputs);
+        assert!(low == 0.0 && high < 512.0 && successors.len() > 50);
+        let frequent = inputs.iter().filter(|&&token| token < 16).count();
+        assert!((0.3..0.7).contains(&(frequent as f64 / inputs.len() as f64)), "4 of 9 octaves");
+    }
+
+    #[test]
+    fn one_rating_in_five_is_a_choice() {
+        let batch = samples("neumf", 1);
+        let chosen = batch.targets.mean(None).double_value(&[]);
+        assert!((0.12..0.28).contains(&chosen), "{chosen}");
+        let most = batch.inputs.amax([0], false);
+        assert!(most.int64_value(&[0]) < 6040 && most.int64_value(&[1]) < 3706);
+    }
 }

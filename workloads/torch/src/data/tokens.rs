@@ -115,7 +115,11 @@ mod tests {
         let batch = stream.next(50).unwrap();
         assert_eq!(batch.inputs.size(), [50, 4]);
         let starts: Vec<i64> = Vec::try_from(batch.inputs.select(1, 0)).unwrap();
-        assert_eq!((starts.iter().min(), starts.iter().max()), (Some(&300), Some(&305)), "both ends are reached");
+        assert_eq!(
+            (starts.iter().min(), starts.iter().max()),
+            (Some(&300), Some(&305)),
+            "both ends are reached"
+        );
         let ramp = Tensor::arange(4, tch::kind::INT64_CPU);
         assert_eq!(batch.inputs, batch.inputs.narrow(1, 0, 1) + ramp);
         assert_eq!(batch.targets, &batch.inputs + 1);

@@ -13,7 +13,7 @@ use std::cell::RefCell;
 
 use anyhow::bail;
 use schema::catalog::{self, Model};
-use tch::{TchError, Tensor};
+use tch::{Kind, TchError, Tensor};
 
 use crate::{
     nn::{
@@ -96,8 +96,9 @@ impl Dcgan {
     /// The mean loss if the discriminator should hold `images` for real, or not.
     fn judge(&self, images: &Tensor, real: bool) -> Result<Tensor, TchError> {
         let logits = self.discriminator.forward(images)?;
-        let truth = if real { logits.f_ones_like()? } else { logits.f_zeros_like()? };
-        binary_cross_entropy(&logits, &truth.f_totype(tch::Kind::Float)?)
+        let probability = f64::from(u8::from(real));
+        let truth = Tensor::f_full(logits.size(), probability, (Kind::Float, logits.device()))?;
+        binary_cross_entropy(&logits, &truth)
     }
 }
 

@@ -86,7 +86,12 @@ impl Decoder {
             },
             norm_2: LayerNorm::new(scope.part("ln_2"), width)?,
             feed_forward_in: Linear::with_init(scope.part("mlp").part("c_fc"), width, 4 * width, init)?,
-            feed_forward_out: Linear::with_init(scope.part("mlp").part("c_proj"), 4 * width, width, onto_shortcut)?,
+            feed_forward_out: Linear::with_init(
+                scope.part("mlp").part("c_proj"),
+                4 * width,
+                width,
+                onto_shortcut,
+            )?,
         })
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn blocks(
 }
 
 /// A layer with dropout behind it. So every connection from one layer to the next is dropped and no recurrent one is
-/// (section 3.1 of the paper).
+/// (section 3.2 of the paper).
 struct Dropped<L> {
     layer: L,
     dropout: f64,

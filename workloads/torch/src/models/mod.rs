@@ -42,7 +42,9 @@ pub fn build(workload: &catalog::Workload, device: Device) -> anyhow::Result<Box
         Model::Neumf { users, items, factors, mlp } => {
             (neumf::blocks(root, *users, *items, *factors, mlp)?, binary_cross_entropy)
         }
-        Model::Dcgan { .. } => return Ok(Box::new(dcgan::Dcgan::new(parameters, &workload.model, optimizer)?)),
+        Model::Dcgan { .. } => {
+            return Ok(Box::new(dcgan::Dcgan::new(parameters, &workload.model, optimizer)?));
+        }
         Model::Synthetic(_) => bail!("workload '{}' is one of the program 'synthetic'", workload.name),
     };
     Ok(Box::new(Supervised::new(parameters, Sequential::new(blocks), criterion, optimizer)))

@@ -30,7 +30,10 @@ pub(super) fn blocks(
     let (&[first, ..], &[.., last]) = (&widths[..], &widths[..]) else {
         anyhow::bail!("model.neumf: mlp is empty; its first number is the width of two embeddings");
     };
-    anyhow::ensure!(first % 2 == 0, "model.neumf: mlp starts with {first}, which two embeddings cannot share");
+    anyhow::ensure!(
+        first % 2 == 0,
+        "model.neumf: mlp starts with {first}, which two embeddings cannot share"
+    );
     let factors = i64::from(factors);
 
     let mut embedding = |name, rows: u32, width| {

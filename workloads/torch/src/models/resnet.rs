@@ -92,7 +92,11 @@ impl Stem {
 impl Block for Stem {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
         let activation = relu_in_place(self.layer.forward(input)?)?;
-        if self.pools { activation.f_max_pool2d([3, 3], [2, 2], [1, 1], [1, 1], false) } else { Ok(activation) }
+        if self.pools {
+            activation.f_max_pool2d([3, 3], [2, 2], [1, 1], [1, 1], false)
+        } else {
+            Ok(activation)
+        }
     }
 }
 
@@ -142,8 +146,10 @@ impl Residual {
 impl Block for Residual {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
         let (last, rest) = self.layers.split_last().expect("a block has two or three layers");
-        let inner = rest.iter().try_fold(input.shallow_clone(), |x, layer| relu_in_place(layer.forward(&x)?))?;
-        let shortcut = self.downsample.as_ref().map_or(Ok(input.shallow_clone()), |layer| layer.forward(input))?;
+        let inner =
+            rest.iter().try_fold(input.shallow_clone(), |x, layer| relu_in_place(layer.forward(&x)?))?;
+        let shortcut =
+            self.downsample.as_ref().map_or(Ok(input.shallow_clone()), |layer| layer.forward(input))?;
         relu_in_place(last.forward(&inner)?.f_add_(&shortcut)?)
     }
 }

@@ -13,8 +13,11 @@ pub fn cross_entropy(logits: &Tensor, classes: &Tensor) -> Result<Tensor, TchErr
     const LABEL_SMOOTHING: f64 = 0.0;
     let logits = logits.f_totype(Kind::Float)?;
     // The dimensions before the last one are all the same to the loss.
-    let (logits, classes) =
-        if logits.dim() > 2 { (logits.f_flatten(0, -2)?, classes.f_flatten(0, -1)?) } else { (logits, classes.shallow_clone()) };
+    let (logits, classes) = if logits.dim() > 2 {
+        (logits.f_flatten(0, -2)?, classes.f_flatten(0, -1)?)
+    } else {
+        (logits, classes.shallow_clone())
+    };
     logits.f_cross_entropy_loss(&classes, None::<&Tensor>, Reduction::Mean, IGNORED_CLASS, LABEL_SMOOTHING)
 }
 

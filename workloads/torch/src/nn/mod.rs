@@ -45,6 +45,10 @@ mod tests {
         let arranged = channels_last(&plain).unwrap();
         assert_eq!(arranged.stride(), [60, 1, 15, 3]);
         assert_eq!(arranged, plain);
-        assert_eq!(channels_last(&arranged).unwrap().data_ptr(), arranged.data_ptr(), "the second time copies nothing");
+        assert_eq!(
+            channels_last(&arranged).unwrap().data_ptr(),
+            arranged.data_ptr(),
+            "the second time copies nothing"
+        );
     }
 }

@@ -109,11 +109,18 @@ mod tests {
         assert!(!mean.requires_grad());
         assert!(weight.is_leaf() && weight.requires_grad());
 
-        assert_eq!(parameters.state().map(|(name, _)| name).collect::<Vec<_>>(), ["head.0.weight", "tail.mean"]);
+        assert_eq!(
+            parameters.state().map(|(name, _)| name).collect::<Vec<_>>(),
+            ["head.0.weight", "tail.mean"]
+        );
         assert_eq!((parameters.count(), parameters.bytes()), (6, 4 * (6 + 5)));
         assert_eq!(parameters.with_prefix("").len(), 1);
         assert_eq!(parameters.with_prefix("tail").len(), 0);
-        assert_eq!(parameters.with_prefix("head")[0].data_ptr(), weight.data_ptr(), "handles share their storage");
+        assert_eq!(
+            parameters.with_prefix("head")[0].data_ptr(),
+            weight.data_ptr(),
+            "handles share their storage"
+        );
     }
 
     #[test]
