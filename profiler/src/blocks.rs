@@ -24,6 +24,7 @@ use crate::{
     progress::Progress,
     rig::{LaunchRequest, Patience, Rig},
     sampler::Sampler,
+    table,
     usage::{Scan, top_foreign},
 };
 
@@ -180,7 +181,7 @@ impl Blocks<'_> {
             (Status::Ok, Some(ns)) => {
                 format!("{launch}: {} a step, {} steps used", Nanos(ns), row.steps_used)
             }
-            (Status::Ok, None) => format!("{launch}: ended"),
+            (Status::Ok, None) => format!("{launch}: ran for {}", table::or_dash(row.wall_ns.map(Nanos))),
             _ => format!("{}: {}", cell.name, row.err_detail.as_deref().unwrap_or("failed")),
         }
     }

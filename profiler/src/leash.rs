@@ -42,7 +42,7 @@ use rustix::{
     },
     thread::{CpuSet, sched_setaffinity},
 };
-use schema::{device::Device, spec::RankEnd};
+use schema::{device::Device, spec::RankEnd, units::Nanos};
 
 use crate::processes::descendants;
 pub(crate) use handle::{LeashHandle, News, RankCommand};
@@ -87,6 +87,7 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
     setsid().context("setsid")?;
     set_child_subreaper(Some(getpid())).context("set_child_subreaper")?;
     let mut harness = UnixStream::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let began = Nanos::monotonic_now();
     let child = match start(stdout.as_ref(), device, program, arguments) {
         Ok(child) => child,
         Err(error) => return Ok(writeln!(harness, "{REFUSED} {error:#}")?),
@@ -95,13 +96,14 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
     let orders = harness.try_clone()?;
     thread::spawn(move || obey(orders));
     let mut end = wait_for(Pid::from_child(&child))?;
+    end.wall_ns = Some((Nanos::monotonic_now() - began).0);
     end_leftovers()?;
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let cpu_us = [usage.user_time(), usage.system_time()].map(|t| t.tv_sec() * 1_000_000 + t.tv_usec());
     end.cpu_ns = Some(cpu_us.iter().sum::<i64>() as u64 * 1_000);
     end.rss_peak_bytes = Some(usage.max_rss() as u64 * 1024);
     // A harness that is gone does not read it, and needs nothing more from us.
-    let _ = writeln!(harness, "{}", serde_json::to_string(&end)?);
+    let _ = writeln!(harness, "{}", end.to_line());
     Ok(())
 }
 

@@ -44,7 +44,7 @@ pub fn of_summaries(summaries: &[Summary]) -> Table {
         table.add_row([
             row.job.clone(),
             row.device.clone(),
-            or_dash(row.step_ns_median.map(Nanos)),
+            step_or_wall(row),
             row.half_width_percent.map_or("-".into(), |half| format!("+-{half:.2} %")),
             or_dash(row.step_ns_p99.map(Nanos)),
             row.samples_per_s.map_or("-".into(), |rate| format!("{rate:.1}")),
@@ -58,6 +58,14 @@ pub fn of_summaries(summaries: &[Summary]) -> Table {
         column.set_cell_alignment(CellAlignment::Left);
     }
     table
+}
+
+/// The step time, or how long a program without steps runs.
+fn step_or_wall(row: &Summary) -> String {
+    match (row.step_ns_median, row.wall_ns) {
+        (None, Some(wall)) => format!("runs {}", Nanos(wall)),
+        (step, _) => or_dash(step.map(Nanos)),
+    }
 }
 
 fn notes(row: &Summary) -> String {

@@ -139,6 +139,9 @@ pub(super) fn run(args: Args) -> anyhow::Result<Exit> {
 
 fn manifest(args: &Args) -> anyhow::Result<Manifest> {
     let catalog = list::open(&args.catalog)?;
+    if let Some(data) = args.data.as_ref().filter(|data| !data.is_dir()) {
+        bail!("--data {}: there is no such folder; leave it out for synthetic data", data.display());
+    }
     let pool = pool::resolve(&args.device)?;
     let cells = if args.command.is_empty() {
         if args.jobs.is_empty() {

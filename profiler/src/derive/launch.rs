@@ -48,6 +48,7 @@ pub(super) fn measurement(
         ..blank_of_spec(run, &spec)
     };
     fill_from_events(&mut row, &ranks);
+    row.wall_ns = end.ranks.iter().map(|rank| rank.wall_ns).max().flatten();
     row.host_rss_peak_bytes = sum_of_all(end.ranks.iter().map(|rank| rank.rss_peak_bytes));
     let launch = Launch { spec: &spec, samples, manifest, ended: end.mono_ns };
     let mut findings = Vec::new();
@@ -245,6 +246,7 @@ impl Launch<'_> {
     }
 
     fn fill_from_samples(&self, row: &mut Measurement, window: Window, findings: &mut Vec<Finding>) {
+        row.window_ns = Some(window.length().0);
         self.fill_from_host(row, window);
         for device in &self.spec.devices {
             let name = device.to_string();

@@ -5,6 +5,7 @@ use schema::{
     rows::{Measurement, Status, Summary, Warning, Warnings},
 };
 use statistics::{
+    Interval,
     drift::{EXCESSIVE_SPREAD_PERCENT, drift_between_launches, spread_percent},
     launches::between_launches,
     median,
@@ -44,7 +45,14 @@ fn summary(manifest: &Manifest, cell: &Cell, rows: &[&Measurement], findings: &m
     };
     let medians: Vec<f64> = ok.iter().filter_map(|row| row.step_ns_median).map(|ns| ns as f64).collect();
     let interval = between_launches(&medians);
-    let half_width = interval.map(|interval| rounded(interval.half_width_percent(), 3));
+    // A program that was measured from outside has one number a launch: how long it ran.
+    let walls: Vec<f64> = if cell.command.is_some() {
+        ok.iter().filter_map(|row| row.wall_ns).map(|ns| ns as f64).collect()
+    } else {
+        Vec::new()
+    };
+    let wall = between_launches(&walls);
+    let half_width = interval.or(wall).map(|interval| rounded(interval.half_width_percent(), 3));
 
     let mut warnings: Warnings = ok.iter().flat_map(|row| row.warnings.iter()).collect();
     for (warning, found) in between(manifest, cell, &ok, &medians, half_width) {
@@ -63,16 +71,16 @@ fn summary(manifest: &Manifest, cell: &Cell, rows: &[&Measurement], findings: &m
         global_batch: cell.global_batch,
         repeats: ok.len() as u32,
         repeats_failed: (rows.len() - ok.len()) as u32,
-        step_ns_median: interval
-            .map(|interval| interval.estimate)
-            .or_else(|| medians.first().copied())
-            .map(|ns| ns.round() as u64),
+        step_ns_median: centre_of(interval, &medians),
         step_ns_median_ci_lo: interval.map(|interval| interval.lo.round() as u64),
         step_ns_median_ci_hi: interval.map(|interval| interval.hi.round() as u64),
         half_width_percent: half_width,
         step_ns_p90: of(|row| row.step_ns_p90),
         step_ns_p99: of(|row| row.step_ns_p99),
         samples_per_s: mean(|row| row.samples_per_s, 3),
+        wall_ns: centre_of(wall, &walls),
+        wall_ns_ci_lo: wall.map(|interval| interval.lo.round() as u64),
+        wall_ns_ci_hi: wall.map(|interval| interval.hi.round() as u64),
         startup_ns: of(|row| row.startup_ns),
         parameters: of(|row| row.parameters),
         flops_per_step: first.flops_per_step,
@@ -123,6 +131,12 @@ fn between(
         found.push((Warning::Budget, format!("asked for a half-width of {target} %, reached {reached}")));
     }
     found
+}
+
+/// What is published: the centre of the interval, or the only value there is.
+fn centre_of(interval: Option<Interval>, values: &[f64]) -> Option<u64> {
+    let centre = interval.map(|interval| interval.estimate).or_else(|| values.first().copied());
+    centre.map(|value| value.round() as u64)
 }
 
 fn centre(values: impl Iterator<Item = u64>) -> Option<u64> {

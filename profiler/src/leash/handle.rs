@@ -129,7 +129,7 @@ impl Reports {
             }
             let last = match line.strip_prefix(REFUSED) {
                 Some(why) => Some(News::Refused { why: why.trim().into() }),
-                None => serde_json::from_str(&line).ok().map(News::Ended),
+                None => RankEnd::from_line(&line).ok().map(News::Ended),
             };
             if let Some(last) = last {
                 // It has nothing left to do but exit; waiting for it leaves no zombie.

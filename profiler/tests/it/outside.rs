@@ -20,7 +20,14 @@ fn a_program_is_measured_until_it_ends() {
         assert_eq!((row.timing, row.step_ns_median, row.plan), (Some(Timing::Outside), None, None));
         assert!(row.cpu_ns > Some(10_000_000) && row.host_rss_peak_bytes > Some(100_000), "{row:?}");
         assert!(row.job.starts_with("cmd-sh-"));
+        assert!(row.wall_ns >= row.cpu_ns && row.wall_ns < Some(60_000_000_000), "{row:?}");
     }
+    let summary = &door.summaries("r")[0];
+    assert!(
+        summary.wall_ns_ci_lo <= summary.wall_ns && summary.wall_ns <= summary.wall_ns_ci_hi,
+        "{summary:?}"
+    );
+    assert!(summary.wall_ns.is_some() && summary.half_width_percent.is_some());
     let log =
         std::fs::read_to_string(door.run("r").stdout_path(&rows[0].launch, 0)).expect("its output is kept");
     assert_eq!(log, "done\n");

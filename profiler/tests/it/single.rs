@@ -113,6 +113,7 @@ fn slips_are_usage_errors_that_say_what_to_do() {
         ("single synthetic-sleep --seconds 0", "a number above 0 is wanted"),
         ("single synthetic-sleep --catalog none.toml", "none.toml: line 1: cannot be read"),
         ("single --resume nowhere", "nowhere is no run"),
+        ("single synthetic-sleep --data nowhere", "there is no such folder"),
     ] {
         let said = door.exits(2, arguments);
         assert!(said.err.contains(message), "profile {arguments}: {}", said.err);

@@ -77,6 +77,8 @@ pub struct LaunchEnd {
 pub struct RankEnd {
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
+    /// From its start to its end.
+    pub wall_ns: Option<u64>,
     /// Largest resident set of any one process of the rank.
     pub rss_peak_bytes: Option<u64>,
     pub cpu_ns: Option<u64>,

@@ -46,6 +46,10 @@ pub struct Measurement {
     pub sync_exposed_ns_median: Option<u64>,
     pub optimizer_ns_median: Option<u64>,
     pub offload_ns_median: Option<u64>,
+    /// From the start of the job's first process to the end of its last rank.
+    pub wall_ns: Option<u64>,
+    /// Length of the window: what the counters below grew in.
+    pub window_ns: Option<u64>,
     /// From the start of the slowest rank's process to its `ready`.
     pub startup_ns: Option<u64>,
     pub parameters: Option<u64>,

@@ -29,6 +29,11 @@ pub struct Summary {
     pub step_ns_p90: Option<u64>,
     pub step_ns_p99: Option<u64>,
     pub samples_per_s: Option<f64>,
+    /// From start to end of a program without steps, with its 95 % interval over launches; then
+    /// `half_width_percent` is of this.
+    pub wall_ns: Option<u64>,
+    pub wall_ns_ci_lo: Option<u64>,
+    pub wall_ns_ci_hi: Option<u64>,
     pub startup_ns: Option<u64>,
     pub parameters: Option<u64>,
     pub flops_per_step: Option<u64>,
