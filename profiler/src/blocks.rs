@@ -7,7 +7,7 @@ use schema::{
     FORMAT,
     catalog::Catalog,
     device::Device,
-    manifest::{Cell, Manifest},
+    manifest::{Cell, Manifest, Settings},
     rows::{Measurement, Status, Warning},
     run_dir::RunDir,
     spec::{LaunchSpec, Program, Training},
@@ -47,7 +47,7 @@ pub struct Blocks<'a> {
 /// Why a run measured no more.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Missing {
-    /// Launches that were asked for and not made: `cell, block N`.
+    /// What was asked for and not measured: `cell, block N`.
     pub launches: Vec<String>,
     pub interrupted: bool,
 }
@@ -55,7 +55,7 @@ pub struct Missing {
 impl Blocks<'_> {
     /// Measures what is missing, and returns what is missing still.
     pub fn measure(&mut self) -> anyhow::Result<Missing> {
-        let progress = Progress::new(self.expected_launches());
+        let progress = Progress::new(self.launches_left());
         let mut stopped = None;
         for block in 0.. {
             let wanted: Vec<usize> = order::of_block(self.manifest.cells.len(), self.manifest.seed, block)
@@ -69,7 +69,7 @@ impl Blocks<'_> {
             if stopped.is_some() {
                 break;
             }
-            progress.expect(self.expected_launches());
+            progress.expect(self.launches_left());
         }
         progress.finish();
         let launches = if stopped.is_some() { self.missing_launches() } else { Vec::new() };
@@ -145,23 +145,26 @@ impl Blocks<'_> {
         derive::rows_of(cell, &self.derived.measurements)
     }
 
-    fn expected_launches(&self) -> u64 {
-        let runnable = self.manifest.cells.iter().filter(|cell| cell.unsupported.is_none());
-        runnable
-            .map(|cell| match self.manifest.settings.ci_percent {
-                Some(_) => (self.rows(cell).len() + self.more_launches(cell)) as u64,
-                None => u64::from(self.manifest.settings.repeats),
-            })
-            .sum()
+    /// How many launches are still to come, as far as can be told.
+    fn launches_left(&self) -> u64 {
+        let left_of = |cell: &Cell| match self.manifest.settings.ci_percent {
+            Some(_) if self.wants(cell, u32::MAX) => self.more_launches(cell),
+            Some(_) => 0,
+            None => (0..self.manifest.settings.repeats).filter(|&block| self.wants(cell, block)).count(),
+        };
+        self.manifest.cells.iter().map(|cell| left_of(cell) as u64).sum()
     }
 
     fn missing_launches(&self) -> Vec<String> {
-        let blocks = 0..self.manifest.settings.repeats;
+        if self.manifest.settings.ci_percent.is_some() {
+            let unreached = self.manifest.cells.iter().filter(|cell| self.wants(cell, u32::MAX));
+            return unreached.map(|cell| format!("{}, until its interval is reached", cell.name)).collect();
+        }
         let of_block = |block| {
             let wanted = self.manifest.cells.iter().filter(move |cell| self.wants(cell, block));
             wanted.map(move |cell| format!("{}, block {block}", cell.name))
         };
-        blocks.flat_map(of_block).collect()
+        (0..self.manifest.settings.repeats).flat_map(of_block).collect()
     }
 
     fn budget_is_spent(&self) -> bool {
@@ -266,12 +269,20 @@ fn threads(cell: &Cell) -> u32 {
     }
 }
 
+/// How often each cell is launched at least.
+pub fn fewest_launches(settings: &Settings) -> u32 {
+    match settings.ci_percent {
+        Some(_) => settings.repeats.max(MIN_REPEATS as u32),
+        None => settings.repeats,
+    }
+}
+
 /// What each cell is expected to take: for `--dry-run` and for people's patience.
 pub fn estimate(manifest: &Manifest) -> Option<Nanos> {
     /// A launch takes so long beyond its steady time: start, warm-up, end.
     const AROUND_S: f64 = 3.0;
     let settings = &manifest.settings;
     let runnable = manifest.cells.iter().filter(|cell| cell.unsupported.is_none()).count();
-    let launches = runnable as f64 * f64::from(settings.repeats);
+    let launches = runnable as f64 * f64::from(fewest_launches(settings));
     settings.seconds.map(|seconds| Nanos::from_secs_f64(launches * (seconds + AROUND_S)))
 }

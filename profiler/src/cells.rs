@@ -12,7 +12,7 @@ use schema::{
     rows::Sharing,
 };
 
-use crate::plans;
+use crate::{plans, pool};
 
 /// The axes of a grid. An empty list means the job's own, or else the workload's default.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +37,10 @@ pub fn alone(catalog: &Catalog, jobs: &[Job], grid: &Grid, pool: &[Device]) -> a
     let mut cells = Vec::new();
     for job in jobs {
         let workload = catalog.get(&job.workload).with_context(|| unknown(catalog, &job.workload))?;
-        let pool = job.device.as_ref().map_or_else(|| pool.to_vec(), |device| vec![device.clone()]);
+        let pool = match &job.device {
+            Some(device) => pool::resolve(std::slice::from_ref(device))?,
+            None => pool.to_vec(),
+        };
         for global_batch in batches(workload, job, grid)? {
             for (plan, unsupported) in plans_of(workload, job, grid, global_batch, &pool)? {
                 let ranks = plan.ranks() as usize;

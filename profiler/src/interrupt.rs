@@ -1,16 +1,25 @@
-//! Ctrl-C: the first asks for an orderly end, the second leaves at once.
+//! Ctrl-C: the first asks for an orderly end, a later one leaves at once.
 
 use std::{
-    io,
+    io, process,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    thread,
+    time::{Duration, Instant},
 };
 
-use signal_hook::{consts, flag};
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    iterator::Signals,
+};
 
 use crate::cmd::Exit;
+
+/// Programs that pass a signal on to a process and to its group send it twice at once; a person who
+/// means it twice takes longer.
+const ONE_AND_THE_SAME: Duration = Duration::from_secs(1);
 
 /// Whether the user wants to stop.
 #[derive(Clone)]
@@ -19,12 +28,18 @@ pub struct Interrupt(Arc<AtomicBool>);
 impl Interrupt {
     /// Listens for SIGINT and SIGTERM from now on.
     pub fn listen() -> io::Result<Interrupt> {
+        let mut signals = Signals::new([SIGINT, SIGTERM])?;
         let asked = Arc::new(AtomicBool::new(false));
-        for signal in [consts::SIGINT, consts::SIGTERM] {
-            // In this order: the signal that raises the flag is not the one that finds it raised.
-            flag::register_conditional_shutdown(signal, Exit::Interrupted as i32, Arc::clone(&asked))?;
-            flag::register(signal, Arc::clone(&asked))?;
-        }
+        let flag = Arc::clone(&asked);
+        thread::Builder::new().name("signals".into()).spawn(move || {
+            let mut first = None;
+            for _ in signals.forever() {
+                flag.store(true, Ordering::Relaxed);
+                if first.get_or_insert_with(Instant::now).elapsed() > ONE_AND_THE_SAME {
+                    process::exit(Exit::Interrupted as i32);
+                }
+            }
+        })?;
         Ok(Interrupt(asked))
     }
 

@@ -25,6 +25,7 @@ pub fn facts(libtorch: Option<String>, driver: Option<String>) -> Machine {
         cores: std::thread::available_parallelism().ok().map(|n| n.get() as u32),
         memory_bytes: memory_bytes(&memory),
         kernel: Some(kernel),
+        boot_id: boot_id(),
         hypervisor: field(&cpuinfo, "flags").map(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
         driver,
         libtorch,
@@ -33,6 +34,12 @@ pub fn facts(libtorch: Option<String>, driver: Option<String>) -> Machine {
             .filter_map(|name| Some((name.to_string(), std::env::var(name).ok()?)))
             .collect::<BTreeMap<_, _>>(),
     }
+}
+
+/// A random name that the kernel gives itself at each start; the monotonic clock counts from there.
+pub fn boot_id() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(text.trim().to_string())
 }
 
 /// The value of the first `name : value` line.

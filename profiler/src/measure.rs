@@ -108,8 +108,9 @@ impl Watch {
             rig.remove(self.member, Leave::AtBoundary);
         }
         let (done, ahead) = (self.step_ns.len() as u64, self.steps_ahead());
-        // Each order wakes the supervisor, so it gets one when half is used up and not one a step.
-        if !self.leaving && self.granted < done + ahead.div_ceil(2) {
+        // Each order wakes the supervisor, so it gets one when half is used up and not one a step. But
+        // the step after the one under way is granted always: its job must not wait for us.
+        if !self.leaving && self.granted < done + ahead.div_ceil(2).max(2) {
             self.granted = done + ahead;
             rig.extend(self.member, self.granted);
         }

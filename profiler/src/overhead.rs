@@ -14,6 +14,7 @@ use statistics::{
 };
 
 use crate::{
+    cmd::Exit,
     interrupt::Interrupt,
     launch::POLL_TRAINING,
     progress::Progress,
@@ -53,7 +54,7 @@ pub fn measure(
     let device = crate::cells::joined(&request.spec.devices);
     let member = rig.add(request);
     let mut job_steps = Steps { member, done: 0, last_ns: 0, ends: Vec::new() };
-    job_steps.follow_until_ready(rig, sampler, &launch)?;
+    job_steps.follow_until_ready(rig, sampler, &launch, interrupt)?;
     job_steps.follow(rig, WARM_UP)?;
     let progress = Progress::new(u64::from(blocks));
     let mut stretches = Vec::new();
@@ -61,7 +62,7 @@ pub fn measure(
         progress.begin("watched and not");
         for watched in BLOCK {
             if interrupt.asked() {
-                bail!("interrupted");
+                return Err(Exit::Interrupted.because("interrupted"));
             }
             sampler.set_active(watched);
             rig.look_every(member, if watched { POLL_TRAINING } else { AWAY });
@@ -132,17 +133,25 @@ struct Steps {
 }
 
 impl Steps {
-    fn follow_until_ready(&mut self, rig: &mut Rig, sampler: &Sampler, launch: &str) -> anyhow::Result<()> {
+    fn follow_until_ready(
+        &mut self,
+        rig: &mut Rig,
+        sampler: &Sampler,
+        launch: &str,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<()> {
         loop {
-            match rig.next(None) {
+            if interrupt.asked() {
+                return Err(Exit::Interrupted.because("interrupted"));
+            }
+            match rig.next(Some(Nanos::monotonic_now() + Nanos::from(SETTLE))) {
                 Some(RigEvent::Started { rank, pid, .. }) => sampler.watch(launch, rank, pid),
                 Some(RigEvent::Said { event: Event::Ready(_), .. }) => {
                     rig.extend(self.member, 2);
                     return Ok(());
                 }
                 Some(RigEvent::Ended { end, .. }) => bail!("{}", end.err_detail.unwrap_or_default()),
-                Some(RigEvent::Said { .. }) => {}
-                None => bail!("the job ended before it was ready"),
+                Some(RigEvent::Said { .. }) | None => {}
             }
         }
     }

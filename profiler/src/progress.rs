@@ -35,9 +35,9 @@ impl Progress {
         self.say(&format!("[{done}/{all}{left}] {line}"));
     }
 
-    /// There is more or less to do than was thought.
-    pub fn expect(&self, launches: u64) {
-        self.bar.set_length(launches.max(self.bar.position()));
+    /// So many launches are still to come, more or fewer than was thought.
+    pub fn expect(&self, left: u64) {
+        self.bar.set_length(self.bar.position() + left);
     }
 
     /// Prints a line without tearing the bar.

@@ -1,11 +1,13 @@
 //! A run from its manifest to its last file.
 
 use std::{
+    fs::File,
     path::PathBuf,
     time::{Duration, SystemTime},
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
+use rustix::fs::FlockOperation;
 use schema::{
     FORMAT,
     catalog::Catalog,
@@ -38,6 +40,7 @@ pub struct Request {
 pub struct Outcome {
     pub derived: Derived,
     pub missing: Missing,
+    pub exit: Exit,
 }
 
 /// Writes down what was asked for, on what, before anything starts.
@@ -49,7 +52,9 @@ pub fn manifest(catalog: &Catalog, request: Request) -> anyhow::Result<Manifest>
         format: FORMAT,
         started_utc: utc_now(),
         // Where this program lies is nobody's business.
-        command: std::iter::once("profile".into()).chain(std::env::args().skip(1)).collect(),
+        command: std::iter::once("profile".into())
+            .chain(std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()))
+            .collect(),
         version: env!("CARGO_PKG_VERSION").into(),
         git_revision: option_env!("TANDEM_REVISION").map(str::to_owned),
         seed: request.seed,
@@ -68,10 +73,27 @@ pub fn directory(what: &str, manifest: &Manifest) -> PathBuf {
     PathBuf::from("runs").join(format!("{time}-{what}-{hash:06x}"))
 }
 
+/// Whether a run that was begun can be continued here and now.
+///
+/// # Errors
+/// Where its clock has begun anew since, so that old and new readings would stand on one time line; and
+/// where it is no run of `profile single`.
+pub fn can_go_on(run: &RunDir, manifest: &Manifest) -> anyhow::Result<()> {
+    let path = run.path().display();
+    if manifest.command.get(1).map(String::as_str) != Some("single") {
+        bail!("{path} is not a run of `profile single`; only those can be continued");
+    }
+    if manifest.machine.boot_id != machine::boot_id() {
+        bail!("{path} was begun before this machine was started, or on another; begin a new run");
+    }
+    Ok(())
+}
+
 /// Measures what the manifest asks for and the run does not have yet.
 pub fn measure(run: &RunDir, manifest: &Manifest, catalog: &Catalog) -> anyhow::Result<Outcome> {
     let began = Nanos::monotonic_now();
     let cpu_before = own_cpu();
+    let _lock = lock(run)?;
     let interrupt = Interrupt::listen().context("signals cannot be listened to")?;
     let sampler = start_sampler(run, manifest)?;
     let mut rig = Rig::new(programs::all()?)?;
@@ -103,7 +125,7 @@ pub fn measure(run: &RunDir, manifest: &Manifest, catalog: &Catalog) -> anyhow::
     let exit = match (missing.interrupted, failed) {
         (true, _) => Exit::Interrupted,
         (false, true) => Exit::SomeFailed,
-        (false, false) => Exit::Ok,
+        (false, false) => exit_of_rest(manifest, &missing),
     };
     let end = End {
         format: FORMAT,
@@ -113,7 +135,22 @@ pub fn measure(run: &RunDir, manifest: &Manifest, catalog: &Catalog) -> anyhow::
         observer,
     };
     run.write_end(&end)?;
-    Ok(Outcome { derived, missing })
+    Ok(Outcome { derived, missing, exit })
+}
+
+/// Rows that are missing are rows that failed. An interval that was not reached is said by a warning
+/// in a row that is there.
+fn exit_of_rest(manifest: &Manifest, missing: &Missing) -> Exit {
+    let lacking = manifest.settings.ci_percent.is_none() && !missing.launches.is_empty();
+    if lacking { Exit::SomeFailed } else { Exit::Ok }
+}
+
+/// Held while a run is measured: two harnesses that write one run would spoil it.
+fn lock(run: &RunDir) -> anyhow::Result<File> {
+    let manifest = File::open(run.manifest_path())?;
+    rustix::fs::flock(&manifest, FlockOperation::NonBlockingLockExclusive)
+        .with_context(|| format!("another profile is measuring in {}", run.path().display()))?;
+    Ok(manifest)
 }
 
 /// Begins to watch the devices of a run's cells.

@@ -47,7 +47,7 @@ fn remedy(warning: Warning) -> &'static str {
             "look for what differs between launches; --ci repeats until the interval is narrow"
         }
         Warning::FewRepeats => "repeat more often with --repeats: an interval wants at least three launches",
-        Warning::Budget => "raise --budget, or accept a wider interval with --ci",
+        Warning::Budget => "go on with --resume and a larger --budget, or accept a wider interval with --ci",
         Warning::LossNotFinite => "training diverged: its speed may still be right, its result is not",
         Warning::DeviceLost => "look at the driver's log; the device must be reset by its owner",
     }

@@ -79,7 +79,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     catalog: Vec<PathBuf>,
     /// A job that says nothing for so long is ended as hung.
-    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = heartbeat)]
     heartbeat: Duration,
     /// Decides the order of cells, the initial weights and the data.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -88,7 +88,12 @@ pub(super) struct Args {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Go on with a run that was interrupted: measures only what is missing.
-    #[arg(long, value_name = "RUN", exclusive = true)]
+    ///
+    /// The budget begins anew. --data and --catalog are taken from the same folder as at first.
+    #[arg(long, value_name = "RUN", conflicts_with_all = [
+        "jobs", "command", "plan", "batch", "device", "repeats", "seconds", "steps", "ci", "threads",
+        "data", "catalog", "heartbeat", "seed", "out", "dry_run",
+    ])]
     resume: Option<PathBuf>,
     /// Show the cells and an estimate of the time, and measure nothing.
     #[arg(long)]
@@ -97,7 +102,9 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
     /// A program and its arguments, measured from outside.
-    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["jobs", "plan", "batch", "steps", "ci", "data"])]
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = [
+        "jobs", "plan", "batch", "steps", "ci", "data", "threads", "catalog", "heartbeat",
+    ])]
     command: Vec<String>,
 }
 
@@ -121,15 +128,27 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+fn heartbeat(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if time >= Duration::from_secs(1) => Ok(time),
+        Ok(_) => Err("a second is the shortest".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 pub(super) fn run(args: Args) -> anyhow::Result<Exit> {
     if let Some(path) = &args.resume {
         let run = RunDir::open(path)?;
-        let manifest = run.manifest()?;
+        let mut manifest = run.manifest()?;
+        run::can_go_on(&run, &manifest)?;
+        if let Some(budget) = args.budget {
+            manifest.settings.budget_s = Some(budget.as_secs_f64());
+        }
         return measure(&run, &manifest, args.json);
     }
     let manifest = manifest(&args)?;
     if args.dry_run {
-        return dry_run(&manifest);
+        return dry_run(&manifest, args.json);
     }
     let path = args.out.clone().unwrap_or_else(|| run::directory("single", &manifest));
     let run = RunDir::create(&path)?;
@@ -146,6 +165,9 @@ fn manifest(args: &Args) -> anyhow::Result<Manifest> {
     let cells = if args.command.is_empty() {
         if args.jobs.is_empty() {
             bail!("name a job, as in `profile single resnet18-cifar`; `profile list` shows what there is");
+        }
+        if !args.device.is_empty() && args.jobs.iter().all(|job| job.device.is_some()) {
+            bail!("every job names its device with @on=, and so does --device; drop one of them");
         }
         cells::alone(&catalog, &args.jobs, &grid(args)?, &pool)?
     } else {
@@ -186,12 +208,17 @@ fn grid(args: &Args) -> anyhow::Result<Grid> {
     Ok(Grid { batches: args.batch.clone(), plans })
 }
 
-fn dry_run(manifest: &Manifest) -> anyhow::Result<Exit> {
+fn dry_run(manifest: &Manifest, json: bool) -> anyhow::Result<Exit> {
+    if json {
+        println!("{}", rows::to_json(&manifest.cells));
+        return Ok(Exit::Ok);
+    }
+    let fewest = blocks::fewest_launches(&manifest.settings);
     let mut cells = table::new(&["cell", "launches"]);
     for cell in &manifest.cells {
         let launches = match &cell.unsupported {
             Some(reason) => format!("none: {reason}"),
-            None => manifest.settings.repeats.to_string(),
+            None => fewest.to_string(),
         };
         cells.add_row([cell.name.clone(), launches]);
     }
@@ -207,15 +234,15 @@ fn dry_run(manifest: &Manifest) -> anyhow::Result<Exit> {
 fn measure(run: &RunDir, manifest: &Manifest, json: bool) -> anyhow::Result<Exit> {
     let catalog = list::open(&manifest.settings.catalogs)?;
     let outcome = run::measure(run, manifest, &catalog)?;
-    let exit = show(run, &outcome.derived, json)?;
+    show(run, &outcome.derived, json)?;
     if !outcome.missing.launches.is_empty() {
-        eprintln!("not measured, {} launches:", outcome.missing.launches.len());
+        eprintln!("not measured:");
         for launch in &outcome.missing.launches {
             eprintln!("  {launch}");
         }
         eprintln!("go on with: profile single --resume {}", run.path().display());
     }
-    Ok(if outcome.missing.interrupted { Exit::Interrupted } else { exit })
+    Ok(outcome.exit)
 }
 
 /// Prints what a run shows, and where it lies.

@@ -105,6 +105,11 @@ fn verify(run: &RunDir, manifest: &Manifest, catalog: &Catalog) -> anyhow::Resul
     let mut rows = Vec::new();
     for cell in &manifest.cells {
         let Some(workload) = catalog.get(&cell.workload) else { continue };
+        if let Some(reason) = &cell.unsupported {
+            progress.end(&format!("{}: {reason}", workload.name));
+            rows.push(unverified(workload, reason));
+            continue;
+        }
         progress.begin(&cell.name);
         let request = blocks::request(run, manifest, catalog, cell, 0, Some(workload.verify.steps))?;
         let launch = request.spec.launch.clone();
@@ -121,6 +126,20 @@ fn verify(run: &RunDir, manifest: &Manifest, catalog: &Catalog) -> anyhow::Resul
     drop(rig);
     sampler.stop()?;
     Ok(rows)
+}
+
+/// A workload whose own plan cannot run here.
+fn unverified(workload: &Workload, reason: &str) -> VerifyRow {
+    VerifyRow {
+        workload: workload.name.clone(),
+        parameters: None,
+        parameters_expected: workload.parameters,
+        steps: 0,
+        loss_first: None,
+        loss_last: None,
+        verified: false,
+        reason: Some(reason.into()),
+    }
 }
 
 /// Holds what a launch said to what the catalog says.

@@ -208,7 +208,8 @@ impl Launch<'_> {
             find(Warning::NotSteady, found);
         }
         let without_loss = steps.iter().filter(|step| step.loss.is_none()).count();
-        if without_loss > 0 && without_loss < steps.len() {
+        // A worker of ours always reads its loss; a hook in another program may not.
+        if without_loss > 0 && (without_loss < steps.len() || first.timing == Timing::Host) {
             find(
                 Warning::LossNotFinite,
                 format!("{without_loss} of {} steps have no finite loss", steps.len()),
@@ -248,15 +249,17 @@ impl Launch<'_> {
     fn fill_from_samples(&self, row: &mut Measurement, window: Window, findings: &mut Vec<Finding>) {
         row.window_ns = Some(window.length().0);
         self.fill_from_host(row, window);
+        let mut devices = Vec::new();
         for device in &self.spec.devices {
             let name = device.to_string();
             // Readings from after its end are on file only when a row is derived again, and must
             // not make it another row.
             let seen = |row: &&DeviceSample| row.device == name && row.mono_ns <= self.ended;
             let rows: Vec<&DeviceSample> = self.samples.devices.iter().filter(seen).collect();
-            fill_from_device(row, &rows, window);
             self.gates(row, &name, &rows, window, findings);
+            devices.push(rows);
         }
+        fill_from_devices(row, &devices, window);
     }
 
     fn fill_from_host(&self, row: &mut Measurement, window: Window) {
@@ -305,8 +308,10 @@ impl Launch<'_> {
                 find(Warning::Foreign, format!("other programs used {foreign:.1} % of {name}"));
             }
         }
-        let times: Vec<Nanos> = rows.iter().map(|row| row.mono_ns).filter(|t| window.contains(*t)).collect();
-        let gap = times.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).fold(0.0, f64::max);
+        let seen = rows.iter().map(|row| row.mono_ns).filter(|t| window.contains(*t));
+        let times: Vec<Nanos> = [window.start].into_iter().chain(seen).chain([window.end]).collect();
+        let gaps = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0]).as_secs_f64());
+        let gap = gaps.fold(0.0, f64::max);
         if gap > warnings::LONGEST_GAP_S {
             find(Warning::SamplerLate, format!("{name} was not read for {gap:.1} s"));
         }
@@ -352,23 +357,26 @@ fn fill_phases(row: &mut Measurement, used: &[JobStep]) {
     row.offload_ns_median = of(|p| p.offload_ns);
 }
 
-/// Adds what one device showed: counters add up over the job's devices, gauges are those of the last.
-fn fill_from_device(row: &mut Measurement, rows: &[&DeviceSample], window: Window) {
-    let counter = |total: &mut Option<u64>, value: fn(&DeviceSample) -> Option<u64>| {
-        let grown = growth(rows.iter().filter_map(|row| Some((row.mono_ns, value(row)?))), window);
-        *total = match (*total, grown) {
-            (Some(sum), Some(more)) => Some(sum + more),
-            (sum, more) => sum.or(more),
+/// What the job's devices showed: counters add up over them, gauges are their mean. What one of them
+/// cannot tell is not known of the job.
+fn fill_from_devices(row: &mut Measurement, devices: &[Vec<&DeviceSample>], window: Window) {
+    let counter = |value: fn(&DeviceSample) -> Option<u64>| {
+        let grown = |rows: &Vec<&DeviceSample>| {
+            growth(rows.iter().filter_map(|row| Some((row.mono_ns, value(row)?))), window)
         };
+        sum_of_all(devices.iter().map(grown))
     };
-    counter(&mut row.pcie_rx_bytes, |row| row.pcie_rx_bytes);
-    counter(&mut row.pcie_tx_bytes, |row| row.pcie_tx_bytes);
-    counter(&mut row.nvlink_rx_bytes, |row| row.nvlink_rx_bytes);
-    counter(&mut row.nvlink_tx_bytes, |row| row.nvlink_tx_bytes);
-    counter(&mut row.energy_mj, |row| row.energy_mj);
+    row.pcie_rx_bytes = counter(|row| row.pcie_rx_bytes);
+    row.pcie_tx_bytes = counter(|row| row.pcie_tx_bytes);
+    row.nvlink_rx_bytes = counter(|row| row.nvlink_rx_bytes);
+    row.nvlink_tx_bytes = counter(|row| row.nvlink_tx_bytes);
+    row.energy_mj = counter(|row| row.energy_mj);
     let gauge = |value: fn(&DeviceSample) -> Option<f64>| {
-        let readings = rows.iter().filter_map(|row| Some((row.mono_ns, value(row)?)));
-        mean(readings, window).map(|percent| rounded(percent, 2))
+        let of_one = |rows: &Vec<&DeviceSample>| {
+            mean(rows.iter().filter_map(|row| Some((row.mono_ns, value(row)?))), window)
+        };
+        let sum: f64 = devices.iter().map(of_one).sum::<Option<f64>>()?;
+        Some(rounded(sum / devices.len() as f64, 2))
     };
     row.device_util_percent_mean = gauge(|row| row.util_percent);
     row.sm_util_percent = gauge(|row| row.sm_util_percent);

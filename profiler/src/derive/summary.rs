@@ -36,7 +36,7 @@ pub fn rows_of<'a>(cell: &Cell, measurements: &'a [Measurement]) -> Vec<&'a Meas
 }
 
 fn summary(manifest: &Manifest, cell: &Cell, rows: &[&Measurement], findings: &mut Vec<Finding>) -> Summary {
-    let (first, failed) = (rows[0], rows.iter().find(|row| row.status != Status::Ok));
+    let first = rows[0];
     let ok: Vec<&Measurement> = rows.iter().copied().filter(|row| row.status == Status::Ok).collect();
     let of = |value: fn(&Measurement) -> Option<u64>| centre(ok.iter().filter_map(|row| value(row)));
     let mean = |value: fn(&Measurement) -> Option<f64>, decimals| {
@@ -90,9 +90,10 @@ fn summary(manifest: &Manifest, cell: &Cell, rows: &[&Measurement], findings: &m
         host_rss_peak_bytes: ok.iter().filter_map(|row| row.host_rss_peak_bytes).max(),
         device_util_percent_mean: mean(|row| row.device_util_percent_mean, 2),
         warnings,
-        status: if ok.is_empty() { failed.map_or(Status::Ok, |row| row.status) } else { Status::Ok },
-        err: failed.and_then(|row| row.err),
-        err_detail: failed.and_then(|row| row.err_detail.clone()),
+        // Where some launches have numbers, `repeats_failed` says that others have none.
+        status: if ok.is_empty() { first.status } else { Status::Ok },
+        err: if ok.is_empty() { first.err } else { None },
+        err_detail: if ok.is_empty() { first.err_detail.clone() } else { None },
     }
 }
 

@@ -17,7 +17,7 @@ use schema::{
 pub use cpu::{CpuReader, allowed_cores};
 #[cfg(test)]
 pub(crate) use nvml::library_at;
-pub use nvml::{LIBRARY_ENV, NvmlReader, driver_version, library};
+pub use nvml::{LIBRARY_ENV, NvmlReader, driver_version, library, uuid};
 
 /// Begins the `err` of every row of a device that answered before and is gone.
 pub const LOST: &str = "device-lost";

@@ -15,7 +15,7 @@ use schema::{
     wire::{WORKER_CONTROL, WORKER_EVENTS, WORKER_SPEC},
 };
 
-use crate::leash::RankCommand;
+use crate::{device::uuid, leash::RankCommand};
 
 /// Where the programs are that a launch may need.
 #[derive(Clone, Debug)]
@@ -60,18 +60,19 @@ pub(super) fn of_rank(
     let launch = &spec.launch;
     let device = spec.devices[rank as usize].clone();
     let threads = spec.threads.to_string();
-    let mut environment: Vec<(&'static str, OsString)> =
-        vec![("OMP_NUM_THREADS", threads.clone().into()), ("MKL_NUM_THREADS", threads.into())];
+    let mut environment: Vec<(&'static str, OsString)> = Vec::new();
     if let Device::Cuda(index) = device {
-        // CUDA counts the fastest device first unless told to count as NVML does.
-        environment.push(("CUDA_DEVICE_ORDER", "PCI_BUS_ID".into()));
-        environment.push(("CUDA_VISIBLE_DEVICES", index.to_string().into()));
+        // By its uuid: numbers mean another device where the user shows CUDA some devices only, and
+        // where CUDA counts the fastest first. Without a driver the launch fails by itself.
+        environment.extend(uuid(index).ok().map(|uuid| ("CUDA_VISIBLE_DEVICES", uuid.into())));
     }
     // A program of the user's is left alone: names of torchrun would make it wait for other ranks.
     if let Program::Training(_) = spec.program {
         // Absolute, because a worker may change its directory.
         let file = |path: &Path| absolute(path).map(OsString::from);
         environment.extend([
+            ("OMP_NUM_THREADS", threads.clone().into()),
+            ("MKL_NUM_THREADS", threads.into()),
             ("RANK", rank.to_string().into()),
             ("LOCAL_RANK", rank.to_string().into()),
             ("WORLD_SIZE", spec.devices.len().to_string().into()),

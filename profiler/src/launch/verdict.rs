@@ -85,7 +85,10 @@ pub(super) fn detail(run: &RunDir, spec: &LaunchSpec, rank: u32, fault: &Fault) 
     };
     let message = format!("job '{}': rank {rank} {what}; {last_line}; {}", spec.job, advice(*kind));
     // Within a run all paths are given relative to it: it may be moved, and published.
-    message.replace(&format!("{}/", run.path().display()), "")
+    [log, run.events_path(&spec.launch, rank)].iter().fold(message, |message, path| {
+        let relative = path.strip_prefix(run.path()).unwrap_or(path);
+        message.replace(&path.display().to_string(), &relative.display().to_string())
+    })
 }
 
 fn advice(kind: ErrorKind) -> &'static str {

@@ -36,6 +36,18 @@ fn a_gpu_s_counters_reach_the_row() {
 }
 
 #[test]
+fn a_launch_is_shown_its_own_gpu_by_name() {
+    let door = Door::new();
+    let library = fake_nvml::install(&door.path(""), fake_nvml::H200).expect("the folder is writable");
+    let mut command = door.command("single --device cuda:0 --repeats 1 --out r --");
+    command.args(["sh", "-c", "echo $CUDA_VISIBLE_DEVICES"]).env("TANDEM_NVML", &library);
+    assert_eq!(command.status().expect("profile starts").code(), Some(0));
+    let log = door.run("r").stdout_path(&door.measurements("r")[0].launch, 0);
+    let shown = std::fs::read_to_string(log).expect("its output is kept");
+    assert_eq!(shown, "GPU-00000000-0000-0000-0000-000000000000\n");
+}
+
+#[test]
 fn a_device_that_is_lost_is_a_warning_and_the_run_goes_on() {
     let door = Door::new();
     let script = fake_nvml::H200.replacen("[[device]]", "[[device]]\nlost_after_calls = 400", 1);

@@ -3,6 +3,7 @@
 use schema::{
     rows::{self, Status, Summary, Warning},
     units::Nanos,
+    wire::Event,
 };
 
 use crate::door::Door;
@@ -89,6 +90,25 @@ fn two_ranks_step_together() {
     assert!((rate * step_s - 8.0).abs() < 0.1, "all ranks together work on the global batch");
 }
 
+/// However slow its steps, a job is granted the next one before it is through with this one.
+#[test]
+fn a_slow_job_is_never_held_before_it_leaves() {
+    let door = Door::new();
+    door.catalog("mine.toml", "slow", "step_us = 1100000, busy_percent = 1");
+    door.exits(0, "single slow --catalog mine.toml --device cpu:0 --steps 4 --repeats 1 --out r");
+    let events = schema::events::read(&door.run("r").events_path("0001-slow", 0), 0).expect("events read");
+    let held = events.iter().filter(|line| matches!(line.event, Event::Held { .. })).count();
+    assert_eq!(held, 1, "the one hold is where it is told to leave");
+}
+
+#[test]
+fn a_device_of_the_job_is_resolved_like_one_of_the_pool() {
+    let door = Door::new();
+    door.exits(0, "single synthetic-spin@on=cpu --seconds 1 --repeats 1 --out r");
+    let row = &door.measurements("r")[0];
+    assert!(row.device.starts_with("cpu:") && row.device_util_percent_mean.is_some(), "{row:?}");
+}
+
 #[test]
 fn an_interval_that_is_asked_for_is_reached_or_the_row_says_so() {
     let door = Door::new();
@@ -113,6 +133,9 @@ fn slips_are_usage_errors_that_say_what_to_do() {
         ("single synthetic-sleep --seconds 0", "a number above 0 is wanted"),
         ("single synthetic-sleep --catalog none.toml", "none.toml: line 1: cannot be read"),
         ("single --resume nowhere", "nowhere is no run"),
+        ("single --resume nowhere --repeats 3", "cannot be used with"),
+        ("single synthetic-sleep --heartbeat 0s", "a second is the shortest"),
+        ("single synthetic-sleep@on=cpu:0 --device cpu:1", "and so does --device"),
         ("single synthetic-sleep --data nowhere", "there is no such folder"),
     ] {
         let said = door.exits(2, arguments);

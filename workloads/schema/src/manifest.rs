@@ -90,6 +90,8 @@ pub struct Machine {
     pub cores: Option<u32>,
     pub memory_bytes: Option<u64>,
     pub kernel: Option<String>,
+    /// Drawn by the kernel at each start of the machine: times of two boots cannot be compared.
+    pub boot_id: Option<String>,
     pub hypervisor: Option<bool>,
     pub driver: Option<String>,
     pub libtorch: Option<String>,

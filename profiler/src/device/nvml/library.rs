@@ -59,6 +59,17 @@ pub(super) fn handle(nvml: &'static Nvml, index: u32) -> Result<Handle<'static>,
     })
 }
 
+/// The name by which CUDA can be shown this device and no other, whatever it is shown now.
+pub fn uuid(index: u32) -> Result<String, DeviceError> {
+    let device = Device::Cuda(index);
+    let error = |e: nvml_wrapper::error::NvmlError| DeviceError::Driver {
+        device,
+        call: "uuid",
+        reason: e.to_string(),
+    };
+    handle(library()?, index)?.uuid().map_err(error)
+}
+
 /// The driver's indices of the devices that CUDA shows, in CUDA's order.
 fn visible(nvml: &Nvml) -> Result<Vec<u32>, DeviceError> {
     let driver = |e: nvml_wrapper::error::NvmlError| DeviceError::NoDriver { reason: e.to_string() };

@@ -34,7 +34,7 @@ use inquiry::Inquiry;
 pub(super) use library::devices;
 #[cfg(test)]
 pub(crate) use library::library_at;
-pub use library::{LIBRARY_ENV, driver_version, library};
+pub use library::{LIBRARY_ENV, driver_version, library, uuid};
 
 /// Metrics that one call answers together. The last five are causes of throttling, in nanoseconds.
 const FIELDS: [(&str, u32); 9] = [
