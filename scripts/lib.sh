@@ -2,6 +2,8 @@
 
 set -euo pipefail
 
+# Absolute, because what follows leaves the caller's folder, to which $0 may be relative.
+script=$(cd -- "$(dirname -- "$0")" && pwd)/$(basename -- "$0")
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 cd -- "$root"
 
@@ -14,7 +16,7 @@ die() {
 }
 
 # Prints the header of the calling script, up to its first line that is no comment: that is its help.
-help_from_header() { sed -n '2,/^[^#]/{s/^# \{0,1\}//p}' "$0"; }
+help_from_header() { sed -n '2,/^[^#]/{s/^# \{0,1\}//p}' "$script"; }
 
 need_build_tools() {
   command -v cargo >/dev/null || die "cargo is not on the PATH; install Rust as https://rustup.rs says and run this again."

@@ -73,6 +73,9 @@ void tw_cpu_memory(int64_t* allocated, int64_t* peak) {
   *peak = peak_bytes.load(std::memory_order_relaxed);
 }
 
+// Exact only while no other thread allocates, as between two steps.
+void tw_cpu_reset_peak() { peak_bytes.store(allocated_bytes.load(std::memory_order_relaxed), std::memory_order_relaxed); }
+
 int tw_cuda_memory(int device, int64_t* allocated, int64_t* reserved, int64_t* peak) {
   return shim::guarded([&] {
     constexpr auto all_pools = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
@@ -81,6 +84,10 @@ int tw_cuda_memory(int device, int64_t* allocated, int64_t* reserved, int64_t* p
     *reserved = statistics.reserved_bytes[all_pools].current;
     *peak = statistics.allocated_bytes[all_pools].peak;
   });
+}
+
+int tw_cuda_reset_peak(int device) {
+  return shim::guarded([&] { cuda_allocator()->resetPeakStats(static_cast<c10::DeviceIndex>(device)); });
 }
 
 }  // extern "C"

@@ -5,7 +5,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
-        mpsc::{self, Receiver},
+        mpsc::{self, Receiver, Sender},
     },
     thread,
 };
@@ -25,22 +25,8 @@ impl Commands {
         let ended = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&ended);
         thread::spawn(move || {
-            loop {
-                match read_command(io::stdin().lock()) {
-                    Ok(None) => break,
-                    // An error of parsing is told once and ends the listening: what follows cannot be trusted.
-                    Err(error) => {
-                        // Nobody to tell means the job is over.
-                        let _ = sender.send(Err(error));
-                        return;
-                    }
-                    Ok(Some(command)) => {
-                        if sender.send(Ok(command)).is_err() {
-                            return;
-                        }
-                    }
-                }
-            }
+            pass_on(&sender);
+            // Whatever ended the listening was sent before, so whoever sees the flag finds it.
             flag.store(true, Ordering::Release);
         });
         Self { arrived, ended }
@@ -51,8 +37,24 @@ impl Commands {
         self.arrived.try_recv().ok()
     }
 
-    /// Whether stdin has ended, which means leave now.
+    /// Drops the commands that came too late to be obeyed; gives the error among them, if there is one.
+    pub(crate) fn pending_error(&self) -> Option<io::Error> {
+        self.arrived.try_iter().find_map(Result::err)
+    }
+
+    /// Whether nothing more is read from stdin, at its end or after a bad line, which means leave now.
     pub(crate) fn ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
+    }
+}
+
+/// Sends on what stdin says until it ends, holds a bad line, or nobody listens any more: then the job is over.
+fn pass_on(sender: &Sender<io::Result<Command>>) {
+    while let Some(command) = read_command(io::stdin().lock()).transpose() {
+        // What follows a line that is no command cannot be trusted.
+        let is_bad = command.is_err();
+        if sender.send(command).is_err() || is_bad {
+            return;
+        }
     }
 }

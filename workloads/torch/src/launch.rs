@@ -101,15 +101,16 @@ impl Launch {
 fn torch_device(device: &device::Device) -> Result<Device, Failure> {
     match device {
         device::Device::Cpu(_) | device::Device::AllCores => Ok(Device::Cpu),
-        device::Device::Cuda(index) => {
+        device::Device::Cuda(_) => {
             cuda::load().map_err(|reason| {
                 Failure::unsupported(format!("{device}: libtorch has no CUDA: {reason}"))
             })?;
-            let count = Cuda::device_count();
-            if i64::from(*index) >= count {
-                return Err(Failure::unsupported(format!("{device}: libtorch sees {count} CUDA devices")));
+            if Cuda::device_count() < 1 {
+                return Err(Failure::unsupported(format!("{device}: libtorch sees no CUDA device")));
             }
-            Ok(Device::Cuda(*index as usize))
+            // The harness makes the launch's GPU the only visible one (CUDA_VISIBLE_DEVICES), and CUDA counts what it
+            // sees from 0: whatever the GPU's number on the machine, here it is the first.
+            Ok(Device::Cuda(0))
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     any::Any,
-    env,
+    env, io,
     panic::{self, AssertUnwindSafe},
     path::PathBuf,
     process::{self, ExitCode},
@@ -19,7 +19,11 @@ use schema::{
 };
 
 use crate::{
-    capabilities, commands::Commands, failure::Failure, launch::Launch, shim::memory::tensor_memory,
+    capabilities,
+    commands::Commands,
+    failure::Failure,
+    launch::Launch,
+    shim::memory::{reset_peak, tensor_memory},
     step::Trainer,
 };
 
@@ -78,6 +82,8 @@ pub fn run() -> anyhow::Result<ExitCode> {
             memory_said: Nanos::ZERO,
         };
         job.say_ready(&trainer)?;
+        // What building and loading took for a while is said in `ready` and is not the peak of the training.
+        reset_peak(launch.execution.device)?;
         job.train(trainer)
     });
     // tch turns some failed operations into panics; `failed` is to be the last word for those too.
@@ -154,6 +160,10 @@ impl Job<'_> {
                 self.say_memory()?;
             }
         }
+        // A bad line may be what ended the training, and then the job did not do what it was told.
+        if let Some(error) = self.commands.pending_error() {
+            return Err(not_a_command(&error));
+        }
         self.say_memory()?;
         Ok(progress)
     }
@@ -172,12 +182,7 @@ impl Job<'_> {
                 Some(Ok(Command::Pause {})) => return cannot("pause"),
                 Some(Ok(Command::Resume {})) => return cannot("resume"),
                 Some(Ok(Command::Checkpoint { .. })) => return cannot("write a checkpoint"),
-                Some(Err(error)) => {
-                    return Err(Failure::new(
-                        FailureKind::Internal,
-                        format!("stdin: not a command: {error}"),
-                    ));
-                }
+                Some(Err(error)) => return Err(not_a_command(&error)),
             }
             if self.commands.ended() {
                 return Ok(false);
@@ -206,7 +211,11 @@ impl Job<'_> {
     }
 }
 
-fn cannot_say(error: std::io::Error) -> Failure {
+fn not_a_command(error: &io::Error) -> Failure {
+    Failure::new(FailureKind::Internal, format!("stdin: not a command: {error}"))
+}
+
+fn cannot_say(error: io::Error) -> Failure {
     Failure::new(FailureKind::Internal, format!("cannot write an event: {error}"))
 }
 

@@ -1,7 +1,7 @@
 //! The counting allocator is exact. All of it is one test: the count is the whole process's.
 
 use tch::{Device, Kind, Tensor};
-use torch_worker::shim::memory::{count_cpu_tensors, tensor_memory};
+use torch_worker::shim::memory::{count_cpu_tensors, reset_peak, tensor_memory};
 
 fn allocated() -> u64 {
     tensor_memory(Device::Cpu).unwrap().allocated_bytes
@@ -36,6 +36,12 @@ fn tensor_memory_is_exact_up_and_down() {
     assert_eq!((allocated() - base, peak() - base), (10_000_000, 10_000_000));
     drop((second, third, fourth));
     assert_eq!((allocated() - base, peak() - base), (0, 10_000_000));
+
+    let kept = floats(250_000);
+    reset_peak(Device::Cpu).unwrap();
+    assert_eq!(peak() - base, 1_000_000, "the peak falls to what is allocated");
+    drop((kept, floats(500_000)));
+    assert_eq!((allocated() - base, peak() - base), (0, 3_000_000), "and rises from there");
 
     // oneDNN allocates its scratch memory through the same allocator, in raw blocks.
     {

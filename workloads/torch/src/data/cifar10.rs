@@ -14,7 +14,8 @@ const FILES: [&str; 5] =
 const SIDE: u32 = 32;
 const COLOURS: u32 = 3;
 const CLASSES: u8 = 10;
-const PIXEL_BYTES: usize = (SIDE * SIDE * COLOURS) as usize;
+const PLANE_BYTES: usize = (SIDE * SIDE) as usize;
+const PIXEL_BYTES: usize = PLANE_BYTES * COLOURS as usize;
 const RECORD_BYTES: usize = 1 + PIXEL_BYTES;
 
 /// What a model does with the images.
@@ -29,10 +30,11 @@ pub(super) enum Use {
 /// All training images, kept as bytes, in an order that each epoch shuffles anew.
 pub(super) struct Cifar10 {
     purpose: Use,
-    /// `[images, 32, 32, 3]`, bytes: channels-last from the start, so that no batch need be rearranged.
-    pixels: Tensor,
+    /// `[images, 32, 32, 3]`: channels-last from the start, so that no batch need be rearranged. No tensor, because the
+    /// whole data set in memory is a choice of this reader and no tensor memory of the job.
+    pixels: Vec<u8>,
     /// `[images]`.
-    labels: Tensor,
+    labels: Vec<i64>,
     /// `[3]`: a pixel of the model is `(byte - centre) * scale`.
     centre: Tensor,
     scale: Tensor,
@@ -40,7 +42,7 @@ pub(super) struct Cifar10 {
     /// Of its own, so that the noise does not depend on how many samples are taken at once.
     noise: Rng,
     /// The images of this epoch that were not taken yet, the next one last.
-    order: Vec<i64>,
+    order: Vec<usize>,
     device: Device,
 }
 
@@ -56,7 +58,6 @@ impl Cifar10 {
         for name in FILES {
             read_file(folder.join(name), &mut labels, &mut pixels)?;
         }
-        let images = labels.len() as i64;
         let mut shuffling = Rng::with_seed(seed);
         let (centre, scale) = match purpose {
             Use::Classify { .. } => {
@@ -67,14 +68,10 @@ impl Cifar10 {
             // From -1 to 1, as the generator's tanh gives.
             Use::Imitate { .. } => ([127.5; 3], [1.0 / 127.5; 3]),
         };
-        let planes = [images, i64::from(COLOURS), i64::from(SIDE), i64::from(SIDE)];
         Ok(Self {
             purpose,
-            pixels: Tensor::f_from_slice(&pixels)?
-                .f_reshape(planes)?
-                .f_permute([0, 2, 3, 1])?
-                .f_contiguous()?,
-            labels: Tensor::f_from_slice(&labels)?,
+            pixels,
+            labels,
             centre: Tensor::f_from_slice(&centre)?,
             scale: Tensor::f_from_slice(&scale)?,
             noise: shuffling.fork(),
@@ -85,29 +82,39 @@ impl Cifar10 {
     }
 
     /// The next image's index; begins an epoch where the last one is over.
-    fn draw(&mut self) -> i64 {
+    fn draw(&mut self) -> usize {
         if self.order.is_empty() {
-            self.order = (0..self.labels.size()[0]).collect();
+            self.order = (0..self.labels.len()).collect();
             self.shuffling.shuffle(&mut self.order);
         }
         self.order.pop().expect("the files hold at least one image")
     }
 
     /// `[samples, 3, 32, 32]` of numbers around zero, channels-last.
-    fn images(&self, indices: &Tensor) -> Result<Tensor, TchError> {
-        let bytes = self.pixels.f_index_select(0, indices)?;
-        let numbers = bytes.f_totype(Kind::Float)?.f_sub_(&self.centre)?.f_mul_(&self.scale)?;
+    fn images(&self, indices: &[usize]) -> Result<Tensor, TchError> {
+        let mut bytes = Vec::with_capacity(indices.len() * PIXEL_BYTES);
+        for index in indices {
+            bytes.extend_from_slice(&self.pixels[index * PIXEL_BYTES..][..PIXEL_BYTES]);
+        }
+        let shape = [indices.len() as i64, i64::from(SIDE), i64::from(SIDE), i64::from(COLOURS)];
+        let numbers = Tensor::f_from_slice(&bytes)?
+            .f_reshape(shape)?
+            .f_totype(Kind::Float)?
+            .f_sub_(&self.centre)?
+            .f_mul_(&self.scale)?;
         numbers.f_permute([0, 3, 1, 2])
     }
 }
 
 impl DataStream for Cifar10 {
     fn next(&mut self, samples: usize) -> anyhow::Result<Batch> {
-        let indices: Vec<i64> = (0..samples).map(|_| self.draw()).collect();
-        let indices = Tensor::f_from_slice(&indices)?;
+        let indices: Vec<usize> = (0..samples).map(|_| self.draw()).collect();
         let images = self.images(&indices)?;
         let (inputs, targets) = match self.purpose {
-            Use::Classify { .. } => (images, self.labels.f_index_select(0, &indices)?),
+            Use::Classify { .. } => {
+                let labels: Vec<i64> = indices.iter().map(|&index| self.labels[index]).collect();
+                (images, Tensor::f_from_slice(&labels)?)
+            }
             Use::Imitate { image, latent, .. } => {
                 const ALIGN_CORNERS: bool = false;
                 let larger =
@@ -140,7 +147,10 @@ fn read_file(file: PathBuf, labels: &mut Vec<i64>, pixels: &mut Vec<u8>) -> Resu
     let malformed =
         |file, offset: usize, problem| DataError::Malformed { file, offset: offset as u64, problem };
     let rest = bytes.len() % RECORD_BYTES;
-    if bytes.is_empty() || rest != 0 {
+    if bytes.is_empty() {
+        return Err(malformed(file, 0, "the file is empty".into()));
+    }
+    if rest != 0 {
         let problem = format!("the file ends {rest} bytes into an image; each takes {RECORD_BYTES}");
         return Err(malformed(file, bytes.len(), problem));
     }
@@ -151,7 +161,8 @@ fn read_file(file: PathBuf, labels: &mut Vec<i64>, pixels: &mut Vec<u8>) -> Resu
             return Err(malformed(file, index * RECORD_BYTES, problem));
         }
         labels.push(i64::from(label));
-        pixels.extend_from_slice(image);
+        let [red, green, blue] = [0, 1, 2].map(|colour| &image[colour * PLANE_BYTES..][..PLANE_BYTES]);
+        pixels.extend((0..PLANE_BYTES).flat_map(|pixel| [red[pixel], green[pixel], blue[pixel]]));
     }
     Ok(())
 }
@@ -234,7 +245,11 @@ mod tests {
         let third = |folder: &Path| folder.join("data_batch_3.bin");
         assert_eq!(
             refused(&|folder| std::fs::remove_file(third(folder)).unwrap(), CLASSIFY),
-            "cannot read DIR/data_batch_3.bin: No such file or directory (os error 2)"
+            "cannot read DIR/data_batch_3.bin"
+        );
+        assert_eq!(
+            refused(&|folder| std::fs::write(third(folder), []).unwrap(), CLASSIFY),
+            "DIR/data_batch_3.bin: byte 0: the file is empty"
         );
         let truncate = |folder: &Path| {
             std::fs::OpenOptions::new().write(true).open(third(folder)).unwrap().set_len(4000).unwrap();

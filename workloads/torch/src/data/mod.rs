@@ -55,7 +55,7 @@ pub enum DataError {
     /// Files cannot be used for this model at all.
     #[error("{0}")]
     Unsupported(String),
-    #[error("cannot read {file}: {source}")]
+    #[error("cannot read {file}")]
     Unreadable { file: PathBuf, source: std::io::Error },
     /// The file does not hold what its name promises.
     #[error("{file}: byte {offset}: {problem}")]

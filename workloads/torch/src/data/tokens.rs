@@ -44,7 +44,9 @@ impl TokenFile {
             Err(source) => return Err(DataError::Unreadable { file: path, source }),
         };
         let tokens = bytes / TOKEN_BYTES;
-        let problem = if bytes % TOKEN_BYTES != 0 {
+        let problem = if bytes == 0 {
+            "the file is empty".to_owned()
+        } else if bytes % TOKEN_BYTES != 0 {
             "the file ends within a token; each takes 2 bytes".to_owned()
         } else if tokens <= u64::from(context) {
             format!("the file ends after {tokens} tokens; a sample takes {}", context + 1)
@@ -138,6 +140,7 @@ mod tests {
             };
             error.replace(&folder.path().display().to_string(), "DIR")
         };
+        assert_eq!(refused(&[]), "DIR/train.bin: byte 0: the file is empty");
         assert_eq!(
             refused(&[0; 11]),
             "DIR/train.bin: byte 11: the file ends within a token; each takes 2 bytes"
@@ -151,9 +154,8 @@ mod tests {
             "DIR/train.bin: byte 6: token 100; the model's vocabulary is 100, counted from 0"
         );
         let missing = TokenFile::open(Path::new("nowhere"), 100, 4, 3, Device::Cpu).err().unwrap();
-        assert_eq!(
-            missing.to_string(),
-            "cannot read nowhere/train.bin: No such file or directory (os error 2)"
-        );
+        assert_eq!(missing.to_string(), "cannot read nowhere/train.bin");
+        let reason = std::error::Error::source(&missing).expect("the reason follows").to_string();
+        assert_eq!(reason, "No such file or directory (os error 2)");
     }
 }

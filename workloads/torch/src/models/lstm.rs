@@ -1,4 +1,4 @@
-//! The LSTM language model of Zaremba et al., 2014, named as in pytorch/examples.
+//! An LSTM language model: the architecture of Zaremba et al., 2014, at a size for one core.
 //!
 //! Every sequence starts from a zero state: the samples of a stream are independent of each other.
 

@@ -9,7 +9,9 @@ use super::check;
 unsafe extern "C" {
     fn tw_cpu_counting_install();
     fn tw_cpu_memory(allocated: *mut i64, peak: *mut i64);
+    fn tw_cpu_reset_peak();
     fn tw_cuda_memory(device: c_int, allocated: *mut i64, reserved: *mut i64, peak: *mut i64) -> c_int;
+    fn tw_cuda_reset_peak(device: c_int) -> c_int;
 }
 
 /// Tensor memory of one device, in bytes.
@@ -19,7 +21,7 @@ pub struct TensorMemory {
     pub allocated_bytes: u64,
     /// Taken from the device by the caching allocator, for tensors now or later. `None` on the CPU, which caches nothing.
     pub reserved_bytes: Option<u64>,
-    /// The largest `allocated_bytes` since the program began.
+    /// The largest `allocated_bytes` since the program began or the last [`reset_peak`].
     pub peak_bytes: u64,
 }
 
@@ -37,7 +39,7 @@ pub fn tensor_memory(device: Device) -> Result<TensorMemory, TchError> {
     let (mut allocated, mut reserved, mut peak) = (0, 0, 0);
     match device {
         Device::Cuda(index) => {
-            let index = c_int::try_from(index).expect("the number of a device is small");
+            let index = device_number(index);
             // SAFETY: the pointers are those of three local numbers.
             check(unsafe { tw_cuda_memory(index, &mut allocated, &mut reserved, &mut peak) })?;
         }
@@ -45,7 +47,7 @@ pub fn tensor_memory(device: Device) -> Result<TensorMemory, TchError> {
             // SAFETY: the pointers are those of two local numbers.
             unsafe { tw_cpu_memory(&mut allocated, &mut peak) };
         }
-        other => return Err(TchError::Torch(format!("no memory statistics for {other:?}"))),
+        other => return Err(no_statistics(other)),
     }
     let bytes = |count: i64| u64::try_from(count).expect("nothing is freed that was not counted");
     Ok(TensorMemory {
@@ -53,4 +55,29 @@ pub fn tensor_memory(device: Device) -> Result<TensorMemory, TchError> {
         reserved_bytes: device.is_cuda().then(|| bytes(reserved)),
         peak_bytes: bytes(peak),
     })
+}
+
+/// Lets the peak of `device` begin anew at what is allocated now.
+///
+/// # Errors
+/// When libtorch has no such device.
+pub fn reset_peak(device: Device) -> Result<(), TchError> {
+    match device {
+        // SAFETY: takes a plain number.
+        Device::Cuda(index) => check(unsafe { tw_cuda_reset_peak(device_number(index)) }),
+        Device::Cpu => {
+            // SAFETY: takes nothing and changes one atomic number.
+            unsafe { tw_cpu_reset_peak() };
+            Ok(())
+        }
+        other => Err(no_statistics(other)),
+    }
+}
+
+fn device_number(index: usize) -> c_int {
+    c_int::try_from(index).expect("the number of a device is small")
+}
+
+fn no_statistics(device: Device) -> TchError {
+    TchError::Torch(format!("no memory statistics for {device:?}"))
 }

@@ -1,5 +1,7 @@
 //! The worker protocol, through the program itself.
 
+use std::io::Write;
+
 use crate::support::{Worker, failure, launch, run_to_end, steps};
 use schema::{
     device::Device,
@@ -82,6 +84,25 @@ fn it_leaves_when_told_to_stop_at_rest() {
     let (said, status) = worker.finish();
     assert!(status.success());
     assert!(matches!(said.last().unwrap().event, Event::Finished { steps: 3, samples: 96, loss: Some(_) }));
+}
+
+#[test]
+fn a_line_that_is_no_command_is_a_failure_at_rest_and_while_it_trains() {
+    for granted in [0, u64::MAX] {
+        let mut worker = Worker::start(&launch("neumf", 32, "dp1", None));
+        worker.wait_for(|event| matches!(event, Event::Ready(_)));
+        worker.grant.extend_to(granted);
+        if granted > 0 {
+            worker.wait_for(|event| matches!(event, Event::Step(_)));
+        }
+        writeln!(worker.stdin.as_mut().expect("it was not closed"), "no command").unwrap();
+        // stdin stays open: the bad line alone ends the job.
+        let (said, status) = worker.finish();
+        assert_eq!(status.code(), Some(1));
+        let (kind, error) = failure(&said);
+        assert_eq!(kind, FailureKind::Internal);
+        assert!(error.contains("not a command"), "{error}");
+    }
 }
 
 #[test]

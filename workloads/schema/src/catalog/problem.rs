@@ -1,0 +1,192 @@
+//! What is wrong with a definition beyond its syntax, found before anything starts.
+
+use super::{Model, Optimizer, Synthetic, Workload};
+
+/// The first thing that makes a definition impossible to believe, with the workload's name.
+pub(super) fn problem(w: &Workload) -> Option<String> {
+    let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if w.name.is_empty() || !w.name.chars().all(legal) {
+        return Some(format!("workload name '{}': use a-z, 0-9 and '-'", w.name));
+    }
+    if w.global_batch == 0 || w.verify.global_batch == 0 || w.verify.steps == 0 {
+        return Some(format!("workload '{}': batches and steps start at 1", w.name));
+    }
+    let plan = || {
+        let reason = w.refuses(&w.plan, w.global_batch)?;
+        Some(format!("its plan '{}' is impossible: {reason}", w.plan))
+    };
+    plan()
+        .or_else(|| optimizer(&w.optimizer))
+        .or_else(|| empty_size(&w.model))
+        .or_else(|| model(&w.model))
+        .map(|problem| format!("workload '{}': {problem}", w.name))
+}
+
+/// Numbers with which no update is defined.
+fn optimizer(optimizer: &Optimizer) -> Option<String> {
+    let (learning_rate, others) = match *optimizer {
+        Optimizer::Sgd { learning_rate, momentum, weight_decay } => {
+            (learning_rate, vec![("momentum", momentum), ("weight_decay", weight_decay)])
+        }
+        Optimizer::Adam { learning_rate, beta1, beta2, epsilon, weight_decay }
+        | Optimizer::Adamw { learning_rate, beta1, beta2, epsilon, weight_decay } => {
+            let others =
+                [("beta1", beta1), ("beta2", beta2), ("epsilon", epsilon), ("weight_decay", weight_decay)];
+            (learning_rate, others.to_vec())
+        }
+    };
+    if !learning_rate.is_finite() || learning_rate <= 0.0 {
+        return Some(format!("optimizer: learning_rate {learning_rate}: use a finite number above 0"));
+    }
+    let (name, value) = others.into_iter().find(|(_, value)| !value.is_finite())?;
+    Some(format!("optimizer: {name} {value}: use a finite number"))
+}
+
+/// A size of 0: a network without classes, layers or width is none.
+fn empty_size(model: &Model) -> Option<String> {
+    let sizes = match *model {
+        Model::Resnet { layers: [a, b, c, d], classes, image, .. } => {
+            let layers = [("layers", a), ("layers", b), ("layers", c), ("layers", d)];
+            [&layers[..], &[("classes", classes), ("image", image)]].concat()
+        }
+        Model::Gpt2 { vocabulary, context, layers, width, heads } => vec![
+            ("vocabulary", vocabulary),
+            ("context", context),
+            ("layers", layers),
+            ("width", width),
+            ("heads", heads),
+        ],
+        Model::LstmLm { vocabulary, context, layers, width, .. } => {
+            vec![("vocabulary", vocabulary), ("context", context), ("layers", layers), ("width", width)]
+        }
+        Model::Dcgan { latent, generator_width, discriminator_width, channels, image } => vec![
+            ("latent", latent),
+            ("generator_width", generator_width),
+            ("discriminator_width", discriminator_width),
+            ("channels", channels),
+            ("image", image),
+        ],
+        Model::Neumf { users, items, factors, ref mlp } => {
+            let mut sizes = vec![("users", users), ("items", items), ("factors", factors)];
+            sizes.extend(mlp.iter().map(|&width| ("mlp", width)));
+            sizes
+        }
+        // Its numbers are times and counts, of which 0 is one.
+        Model::Synthetic(_) => return None,
+    };
+    let (name, _) = sizes.into_iter().find(|&(_, size)| size == 0)?;
+    Some(format!("model: {name}: sizes start at 1"))
+}
+
+/// Sizes that do not go together, and shares outside of their range.
+fn model(model: &Model) -> Option<String> {
+    match *model {
+        // Stem and groups halve the image up to five times; below 8 nothing would be left to learn from.
+        Model::Resnet { image, .. } => {
+            (image < 8).then(|| format!("model.resnet: image {image}: use 8 or more"))
+        }
+        Model::Gpt2 { width, heads, .. } => (!width.is_multiple_of(heads))
+            .then(|| format!("model.gpt2: width {width} is not a multiple of heads {heads}")),
+        Model::LstmLm { dropout, .. } => (!(0.0..1.0).contains(&dropout))
+            .then(|| format!("model.lstm-lm: dropout {dropout}: use a number from 0 to below 1")),
+        // The networks double and halve from and to 4x4, and the layer that makes colours is not the only one.
+        Model::Dcgan { image, .. } => (!image.is_power_of_two() || image < 16)
+            .then(|| format!("model.dcgan: image {image}: use a power of two from 16 on")),
+        Model::Neumf { ref mlp, .. } => match mlp.first() {
+            None => Some("model.neumf: mlp is empty; its first number is the width of two embeddings".into()),
+            Some(first) => (!first.is_multiple_of(2))
+                .then(|| format!("model.neumf: mlp starts with {first}, which two embeddings cannot share")),
+        },
+        Model::Synthetic(ref synthetic) => percentages(synthetic),
+    }
+}
+
+fn percentages(synthetic: &Synthetic) -> Option<String> {
+    let Synthetic { busy_percent, noise_percent, .. } = *synthetic;
+    if busy_percent > 100 {
+        return Some(format!("model.synthetic: busy_percent {busy_percent}: use 0 to 100"));
+    }
+    // Written so that what is no number is refused, too.
+    (!(0.0..=100.0).contains(&noise_percent))
+        .then(|| format!("model.synthetic: noise_percent {noise_percent}: use 0 to 100"))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::catalog::{Catalog, tests::GOOD};
+
+    #[test]
+    fn numbers_that_no_model_can_have_are_refused_with_file_and_line() {
+        let sgd = |rate: &str, momentum: &str| {
+            let sound = "learning_rate = 0.1, momentum = 0.9";
+            GOOD.replace(sound, &format!("learning_rate = {rate}, momentum = {momentum}"))
+        };
+        let adam = |epsilon: &str| {
+            let sound = "sgd = { learning_rate = 0.1, momentum = 0.9,";
+            let other = "adamw = { learning_rate = 0.1, beta1 = 0.9, beta2 = 0.95";
+            GOOD.replace(sound, &format!("{other}, epsilon = {epsilon},"))
+        };
+        let model = |text: &str| GOOD.replace("synthetic = { step_us = 10, busy_percent = 0 }", text);
+        let resnet = |layers: &str, image: u32| {
+            let rest = format!("stem = \"cifar\", classes = 10, image = {image}");
+            model(&format!("resnet = {{ block = \"basic\", layers = {layers}, {rest} }}"))
+        };
+        let gpt2 = |vocabulary: u32, heads: u32| {
+            let rest = format!("context = 4, layers = 1, width = 8, heads = {heads}");
+            model(&format!("gpt2 = {{ vocabulary = {vocabulary}, {rest} }}"))
+        };
+        let lstm = |dropout: &str| {
+            let rest = "vocabulary = 9, context = 4, layers = 1, width = 8";
+            model(&format!("lstm-lm = {{ {rest}, dropout = {dropout} }}"))
+        };
+        let dcgan = |image: u32| {
+            let rest = "latent = 9, generator_width = 8, discriminator_width = 8, channels = 3";
+            model(&format!("dcgan = {{ {rest}, image = {image} }}"))
+        };
+        let neumf =
+            |mlp: &str| model(&format!("neumf = {{ users = 9, items = 9, factors = 8, mlp = {mlp} }}"));
+        let synthetic = |busy: u32, noise: &str| {
+            let shares = format!("busy_percent = {busy}, noise_percent = {noise}");
+            model(&format!("synthetic = {{ step_us = 10, {shares} }}"))
+        };
+        let cases = [
+            (sgd("0.0", "0.9"), "optimizer: learning_rate 0: use a finite number above 0"),
+            (sgd("nan", "0.9"), "optimizer: learning_rate NaN"),
+            (sgd("0.1", "inf"), "optimizer: momentum inf: use a finite number"),
+            (adam("nan"), "optimizer: epsilon NaN: use a finite number"),
+            (resnet("[1, 0, 1, 1]", 32), "model: layers: sizes start at 1"),
+            (resnet("[1, 1, 1, 1]", 7), "model.resnet: image 7: use 8 or more"),
+            (gpt2(0, 2), "model: vocabulary: sizes start at 1"),
+            (gpt2(9, 0), "model: heads: sizes start at 1"),
+            (gpt2(9, 3), "width 8 is not a multiple of heads 3"),
+            (lstm("1.0"), "dropout 1: use a number from 0 to below 1"),
+            (lstm("nan"), "dropout NaN"),
+            (dcgan(8), "image 8: use a power of two from 16 on"),
+            (dcgan(48), "image 48: use a power of two from 16 on"),
+            (neumf("[]"), "mlp is empty"),
+            (neumf("[7, 4]"), "mlp starts with 7"),
+            (neumf("[8, 0]"), "model: mlp: sizes start at 1"),
+            (synthetic(101, "0.0"), "busy_percent 101: use 0 to 100"),
+            (synthetic(100, "nan"), "noise_percent NaN: use 0 to 100"),
+            (synthetic(100, "-1.0"), "noise_percent -1: use 0 to 100"),
+        ];
+        for (text, message) in cases {
+            let error = Catalog::default().add("mine.toml", &text).unwrap_err();
+            assert!(error.message.contains(message), "{message}: {error}");
+            assert_eq!((error.file.as_str(), error.line), ("mine.toml", 2), "{error}");
+        }
+        let sound = [
+            sgd("0.1", "0.0"),
+            adam("1e-8"),
+            resnet("[1, 1, 1, 1]", 8),
+            gpt2(9, 2),
+            lstm("0.5"),
+            dcgan(16),
+            neumf("[8]"),
+            synthetic(100, "100.0"),
+        ];
+        for text in sound {
+            Catalog::default().add("mine.toml", &text).unwrap();
+        }
+    }
+}
