@@ -57,15 +57,21 @@ fn a_job_trains_as_far_as_its_grant_goes() {
     assert_eq!((memory.reserved_bytes, memory.host_bytes), (None, None), "a CPU has neither");
 }
 
+/// A worker that rests, with nothing granted, or one that trains.
+fn granted_worker(granted: u64) -> Worker {
+    let mut worker = Worker::start(&launch("neumf", 32, "dp1", None));
+    worker.wait_for(|event| matches!(event, Event::Ready(_)));
+    worker.grant.extend_to(granted);
+    if granted > 0 {
+        worker.wait_for(|event| matches!(event, Event::Step(_)));
+    }
+    worker
+}
+
 #[test]
 fn it_leaves_when_stdin_ends_at_rest_and_while_it_trains() {
     for granted in [0, u64::MAX] {
-        let mut worker = Worker::start(&launch("neumf", 32, "dp1", None));
-        worker.wait_for(|event| matches!(event, Event::Ready(_)));
-        worker.grant.extend_to(granted);
-        if granted > 0 {
-            worker.wait_for(|event| matches!(event, Event::Step(_)));
-        }
+        let mut worker = granted_worker(granted);
         worker.stdin = None;
         let (said, status) = worker.finish();
         assert!(status.success());
@@ -89,12 +95,7 @@ fn it_leaves_when_told_to_stop_at_rest() {
 #[test]
 fn a_line_that_is_no_command_is_a_failure_at_rest_and_while_it_trains() {
     for granted in [0, u64::MAX] {
-        let mut worker = Worker::start(&launch("neumf", 32, "dp1", None));
-        worker.wait_for(|event| matches!(event, Event::Ready(_)));
-        worker.grant.extend_to(granted);
-        if granted > 0 {
-            worker.wait_for(|event| matches!(event, Event::Step(_)));
-        }
+        let mut worker = granted_worker(granted);
         writeln!(worker.stdin.as_mut().expect("it was not closed"), "no command").unwrap();
         // stdin stays open: the bad line alone ends the job.
         let (said, status) = worker.finish();
