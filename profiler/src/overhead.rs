@@ -119,6 +119,7 @@ fn row(
         step_ratio: ratio.estimate,
         step_ratio_ci_lo: ratio.lo,
         step_ratio_ci_hi: ratio.hi,
+        fast_reads_per_s: 0.0,
         harness_cpu_us_per_s: (cpu_us / watched_s).round() as u64,
     })
 }

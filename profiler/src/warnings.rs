@@ -50,6 +50,7 @@ fn remedy(warning: Warning) -> &'static str {
         Warning::Budget => "go on with --resume and a larger --budget, or accept a wider interval with --ci",
         Warning::LossNotFinite => "training diverged: its speed may still be right, its result is not",
         Warning::DeviceLost => "look at the driver's log; the device must be reset by its owner",
+        Warning::AllocatorRetries => "the job barely fits: take a smaller batch, or another plan with --plan",
     }
 }
 

@@ -39,7 +39,7 @@ pub fn install(dir: &Path, script: &str) -> io::Result<PathBuf> {
 /// Panics when it is not there, which means that the caller is not a program that cargo built.
 pub fn library_path() -> PathBuf {
     let program = std::env::current_exe().expect("a running program has a path");
-    let name = format!("{}fake_nvml{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    let name = format!("{}fake_driver{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
     let folders = program.ancestors().skip(1).take(2).flat_map(|dir| [dir.to_path_buf(), dir.join("deps")]);
     let mut candidates = folders.map(|dir| dir.join(&name));
     candidates.find(|path| path.exists()).unwrap_or_else(|| panic!("no {name} beside {}", program.display()))

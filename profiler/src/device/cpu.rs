@@ -202,6 +202,7 @@ fn facts(device: &Device, cores: &[u16]) -> DeviceFacts {
         name: model.unwrap_or_else(|| std::env::consts::ARCH.into()),
         memory_bytes: memory.map(|bytes| bytes / all as u64 * cores.len() as u64),
         peak_flops: BTreeMap::new(),
+        chip: BTreeMap::new(),
         capabilities: of_cores
             .iter()
             .chain(&usage::capabilities())

@@ -67,7 +67,7 @@ fn cpu() -> Vec<Box<dyn DeviceReader>> {
 
 fn gpu(script: &str) -> Vec<Box<dyn DeviceReader>> {
     let dir = tempfile::tempdir().unwrap();
-    let path = fake_nvml::install(dir.path(), script).unwrap();
+    let path = fake_driver::install(dir.path(), script).unwrap();
     vec![Box::new(NvmlReader::open(library_at(path.as_os_str()).unwrap(), 0).unwrap())]
 }
 
@@ -168,7 +168,7 @@ fn a_gpu_is_read_at_its_three_rates_and_its_memory_is_shared_out() {
         ours.0.id(),
         other.0.id(),
     );
-    let watched = Watched::start(gpu(&fake_nvml::H200.replace("reserved_bytes", &processes)));
+    let watched = Watched::start(gpu(&fake_driver::H200.replace("reserved_bytes", &processes)));
     watched.sampler.watch("0001-a", 0, ours.0.id());
     let is_slow = |row: &&DeviceSample| row.tier == Tier::Slow;
     let (devices, hosts) = watched.rows_when(|devices, _| devices.iter().filter(is_slow).count() >= 2);
@@ -193,7 +193,7 @@ fn a_gpu_is_read_at_its_three_rates_and_its_memory_is_shared_out() {
 
 #[test]
 fn a_lost_device_is_known_and_goes_on_having_rows() {
-    let script = fake_nvml::H200.replace("reserved_bytes", "lost_after_calls = 120\nreserved_bytes");
+    let script = fake_driver::H200.replace("reserved_bytes", "lost_after_calls = 120\nreserved_bytes");
     let watched = Watched::start(gpu(&script));
     let says_lost = |row: &DeviceSample| row.err.as_ref().is_some_and(|err| err.starts_with(LOST));
     let (rows, _) = watched.rows_when(|rows, _| rows.iter().filter(|row| says_lost(row)).count() >= 3);

@@ -250,6 +250,7 @@ fn host_row(
         read_bytes: reading.read_bytes,
         write_bytes: reading.write_bytes,
         device_memory_bytes: memory.and_then(of_ours),
+        device_util_percent: None,
         err: (!tree.was_found()).then(|| format!("there was no process {}", tree.root())),
     }
 }

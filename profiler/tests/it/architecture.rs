@@ -8,8 +8,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("workloads/synthetic", &["schema"]),
     ("workloads/torch", &["schema"]),
     ("profiler/statistics", &[]),
-    ("profiler/fake-nvml", &[]),
-    ("profiler", &["schema", "statistics", "synthetic", "+fake-nvml"]),
+    ("profiler/fake-driver", &[]),
+    ("profiler", &["schema", "statistics", "synthetic", "+fake-driver"]),
 ];
 
 fn root() -> PathBuf {
@@ -79,7 +79,7 @@ fn only_schema_serialises() {
     for (folder, _) in ARROWS.iter().filter(|(folder, _)| *folder != "workloads/schema") {
         let manifest = manifest(folder);
         // The fake library reads its own script, which no other program ever sees.
-        if *folder == "profiler/fake-nvml" {
+        if *folder == "profiler/fake-driver" {
             continue;
         }
         let serde =

@@ -7,7 +7,7 @@ use crate::door::Door;
 #[test]
 fn a_gpu_s_counters_reach_the_row() {
     let door = Door::new();
-    let library = fake_nvml::install(&door.path(""), fake_nvml::H200).expect("the folder is writable");
+    let library = fake_driver::install(&door.path(""), fake_driver::H200).expect("the folder is writable");
     let mut command =
         door.command("single synthetic-sleep --device cuda:0 --seconds 1.5 --repeats 1 --out r");
     let output = command.env("TANDEM_NVML", &library).output().expect("profile starts");
@@ -38,7 +38,7 @@ fn a_gpu_s_counters_reach_the_row() {
 #[test]
 fn a_launch_is_shown_its_own_gpu_by_name() {
     let door = Door::new();
-    let library = fake_nvml::install(&door.path(""), fake_nvml::H200).expect("the folder is writable");
+    let library = fake_driver::install(&door.path(""), fake_driver::H200).expect("the folder is writable");
     let mut command = door.command("single --device cuda:0 --repeats 1 --out r --");
     command.args(["sh", "-c", "echo $CUDA_VISIBLE_DEVICES"]).env("TANDEM_NVML", &library);
     assert_eq!(command.status().expect("profile starts").code(), Some(0));
@@ -50,8 +50,8 @@ fn a_launch_is_shown_its_own_gpu_by_name() {
 #[test]
 fn a_device_that_is_lost_is_a_warning_and_the_run_goes_on() {
     let door = Door::new();
-    let script = fake_nvml::H200.replacen("[[device]]", "[[device]]\nlost_after_calls = 400", 1);
-    let library = fake_nvml::install(&door.path(""), &script).expect("the folder is writable");
+    let script = fake_driver::H200.replacen("[[device]]", "[[device]]\nlost_after_calls = 400", 1);
+    let library = fake_driver::install(&door.path(""), &script).expect("the folder is writable");
     let mut command = door.command("single synthetic-sleep --device cuda:0 --seconds 2 --repeats 1 --out r");
     let output = command.env("TANDEM_NVML", &library).output().expect("profile starts");
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));

@@ -241,12 +241,15 @@ mod tests {
                     })
                 ),
             any::<u64>().prop_map(|index| Event::Held { index }),
-            any::<(u64, Option<u64>, u64, Option<u64>)>().prop_map(|(a, r, p, h)| Event::Memory(Memory {
-                allocated_bytes: a,
-                reserved_bytes: r,
-                peak_bytes: p,
-                host_bytes: h
-            })),
+            any::<(u64, Option<u64>, u64, [Option<u64>; 2])>().prop_map(|(a, r, p, [h, n])| Event::Memory(
+                Memory {
+                    allocated_bytes: a,
+                    reserved_bytes: r,
+                    peak_bytes: p,
+                    host_bytes: h,
+                    allocator_retries: n
+                }
+            )),
             any::<(u64, u64)>().prop_map(|(ns, b)| Event::Paused { dur_ns: Nanos(ns), bytes_freed: b }),
             any::<u64>().prop_map(|ns| Event::Resumed { dur_ns: Nanos(ns) }),
             any::<(u64, u64)>().prop_map(|(ns, bytes)| Event::Checkpointed { bytes, dur_ns: Nanos(ns) }),

@@ -93,7 +93,10 @@ pub struct Machine {
     /// Drawn by the kernel at each start of the machine: times of two boots cannot be compared.
     pub boot_id: Option<String>,
     pub hypervisor: Option<bool>,
+    /// Of the NVIDIA driver, as `580.159.03`.
     pub driver: Option<String>,
+    /// The newest CUDA that the driver can run, as `13.0`.
+    pub cuda: Option<String>,
     pub libtorch: Option<String>,
     /// Variables that change how workers compute, where they are set.
     #[serde(default)]
@@ -113,7 +116,10 @@ pub struct DeviceFacts {
     /// What it can be asked for, and why not where it cannot.
     #[serde(default)]
     pub capabilities: BTreeMap<String, String>,
-    /// How it is connected.
+    /// What it is made of, in whole numbers whose units stand in the names: `multiprocessors`, `l2_cache_bytes`.
+    #[serde(default)]
+    pub chip: BTreeMap<String, u64>,
+    /// How it is connected, and how it is shared out: `pcie`, `numa_node`, `mig`, `compute_mode`.
     #[serde(default)]
     pub topology: BTreeMap<String, String>,
 }

@@ -285,6 +285,7 @@ mod tests {
                 name: text.into(),
                 memory_bytes: Some(seed),
                 peak_flops: [("bf16".to_string(), number)].into(),
+                chip: [(text.to_string(), seed)].into(),
                 capabilities: Default::default(),
                 topology: Default::default(),
             }],

@@ -171,6 +171,10 @@ pub struct Memory {
     /// Tensor memory in use on the host, for a device that has memory of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_bytes: Option<u64>,
+    /// How often since the start the caching allocator was refused memory and had to give back all it
+    /// did not use before it asked again; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocator_retries: Option<u64>,
 }
 
 /// What a worker can say of its own end.

@@ -238,6 +238,7 @@ impl Worker {
             reserved_bytes: None,
             peak_bytes: self.model.memory_bytes,
             host_bytes: None,
+            allocator_retries: None,
         }))?;
         Ok(())
     }

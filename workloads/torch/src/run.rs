@@ -203,6 +203,7 @@ impl Job<'_> {
             reserved_bytes: memory.reserved_bytes,
             peak_bytes: memory.peak_bytes,
             host_bytes: host.map(|memory| memory.allocated_bytes),
+            allocator_retries: None,
         }))
     }
 

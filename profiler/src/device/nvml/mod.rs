@@ -79,6 +79,7 @@ impl NvmlReader {
                 peak_flops: peak_flops(&name),
                 name,
                 capabilities: BTreeMap::new(),
+                chip: BTreeMap::new(),
                 topology: library::topology(nvml, &handle),
             },
             device,

@@ -9,7 +9,7 @@ use super::{super::LOST, DeviceReader, NvmlReader, gpm, library::library_at};
 /// A reader of device 0 of a machine of its own. The folder goes, the library stays mapped.
 fn reader(script: &str) -> NvmlReader {
     let dir = tempfile::tempdir().unwrap();
-    let path = fake_nvml::install(dir.path(), script).unwrap();
+    let path = fake_driver::install(dir.path(), script).unwrap();
     NvmlReader::open(library_at(path.as_os_str()).unwrap(), 0).unwrap()
 }
 
@@ -27,7 +27,7 @@ fn capability<'a>(reader: &'a NvmlReader, metric: &str) -> &'a str {
 
 #[test]
 fn a_full_device_answers_everything() {
-    let mut reader = reader(fake_nvml::H200);
+    let mut reader = reader(fake_driver::H200);
     let facts = reader.facts().clone();
     assert_eq!(facts.name, "NVIDIA H200");
     assert_eq!(facts.memory_bytes, Some(150_754_820_096));
@@ -132,7 +132,7 @@ fn a_passing_failure_is_an_error_of_its_row_alone() {
 #[test]
 fn a_lost_device_goes_on_giving_rows_that_say_so() {
     let mut reader =
-        reader(&fake_nvml::H200.replace("reserved_bytes", "lost_after_calls = 80\nreserved_bytes"));
+        reader(&fake_driver::H200.replace("reserved_bytes", "lost_after_calls = 80\nreserved_bytes"));
     assert!(!reader.is_lost());
     let rows = fast(&mut reader, 20);
     assert!(rows[0].err.is_none() && rows[0].energy_mj.is_some());
@@ -213,7 +213,7 @@ fn an_idle_device_is_no_processes_and_not_unknown() {
 #[test]
 fn a_device_beyond_the_last_is_named_with_those_there_are() {
     let dir = tempfile::tempdir().unwrap();
-    let path = fake_nvml::install(dir.path(), &device("")).unwrap();
+    let path = fake_driver::install(dir.path(), &device("")).unwrap();
     let error = NvmlReader::open(library_at(path.as_os_str()).unwrap(), 3).err().unwrap();
     assert_eq!(error.to_string(), "there is no cuda:3: the driver lists cuda:0");
 }

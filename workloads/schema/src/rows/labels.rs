@@ -129,6 +129,8 @@ words! {
         LossNotFinite = "loss-not-finite",
         /// A device that answered before stopped answering.
         DeviceLost = "device-lost",
+        /// The allocator ran out of device memory within the window and had to give its cache back.
+        AllocatorRetries = "allocator-retries",
     }
 }
 

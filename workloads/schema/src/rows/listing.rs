@@ -60,8 +60,64 @@ pub struct OverheadRow {
     pub step_ratio: f64,
     pub step_ratio_ci_lo: f64,
     pub step_ratio_ci_hi: f64,
+    /// How often a second the fast tier of the device was read while it watched.
+    pub fast_reads_per_s: f64,
     /// CPU time of the harness per second in which it watched.
     pub harness_cpu_us_per_s: u64,
+}
+
+words! {
+    /// What a device did while it was read.
+    Load {
+        Idle = "idle",
+        Training = "training",
+    }
+}
+
+/// `profile doctor --readings`: how long one reading takes, and what it gave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReadingRow {
+    pub device: String,
+    /// A metric, or a tier of the sampler with all that belongs to it.
+    pub reading: String,
+    pub load: Load,
+    pub calls: u64,
+    pub failures: u64,
+    pub ns_p50: Option<u64>,
+    pub ns_p99: Option<u64>,
+    pub ns_max: Option<u64>,
+    /// What the device says of it: `ok` with its width or unit, or the reason of its refusal.
+    pub capability: Option<String>,
+}
+
+words! {
+    /// Which way bytes go over the link between host and device.
+    Direction {
+        HostToDevice = "host-to-device",
+        DeviceToHost = "device-to-host",
+    }
+}
+
+/// `profile doctor --transfers`: how fast page-locked memory is copied, and how much of it the
+/// device's own counters saw. Intervals are 95 %, over the copies.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TransferRow {
+    pub device: String,
+    pub direction: Direction,
+    /// Of one copy.
+    pub bytes: u64,
+    pub copies: u32,
+    pub bytes_per_s: f64,
+    pub bytes_per_s_ci_lo: Option<f64>,
+    pub bytes_per_s_ci_hi: Option<f64>,
+    /// What the PCIe byte counter grew by, over what was copied. Packet headers count too.
+    pub counter_ratio: Option<f64>,
+    pub counter_ratio_ci_lo: Option<f64>,
+    pub counter_ratio_ci_hi: Option<f64>,
+    /// The same for the integral of the rate that the performance monitors (GPM) show.
+    pub gpm_ratio: Option<f64>,
+    pub gpm_ratio_ci_lo: Option<f64>,
+    pub gpm_ratio_ci_hi: Option<f64>,
 }
 
 #[cfg(test)]
@@ -99,7 +155,38 @@ mod tests {
             step_ratio: 1.001,
             step_ratio_ci_lo: 0.999,
             step_ratio_ci_hi: 1.003,
+            fast_reads_per_s: 25.0,
             harness_cpu_us_per_s: 3_000,
         });
+        for &load in Load::ALL {
+            round_trips(&ReadingRow {
+                device: "cuda:0".into(),
+                reading: "power_mw".into(),
+                load,
+                calls: 200,
+                failures: 1,
+                ns_p50: Some(3_000),
+                ns_p99: Some(9_000),
+                ns_max: None,
+                capability: Some("ok, 32 bits".into()),
+            });
+        }
+        for &direction in Direction::ALL {
+            round_trips(&TransferRow {
+                device: "cuda:0".into(),
+                direction,
+                bytes: 8 << 30,
+                copies: 5,
+                bytes_per_s: 5.5e10,
+                bytes_per_s_ci_lo: Some(5.4e10),
+                bytes_per_s_ci_hi: Some(5.6e10),
+                counter_ratio: Some(1.02),
+                counter_ratio_ci_lo: None,
+                counter_ratio_ci_hi: None,
+                gpm_ratio: None,
+                gpm_ratio_ci_lo: None,
+                gpm_ratio_ci_hi: None,
+            });
+        }
     }
 }

@@ -67,6 +67,8 @@ pub struct Measurement {
     /// Time ready to run without a core, in the window.
     pub run_queue_wait_ns: Option<u64>,
     pub device_util_percent_mean: Option<f64>,
+    /// The part of it that the driver attributes to the job's processes.
+    pub job_util_percent_mean: Option<f64>,
     pub sm_util_percent: Option<f64>,
     pub sm_occupancy_percent: Option<f64>,
     pub tensor_util_percent: Option<f64>,

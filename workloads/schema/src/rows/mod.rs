@@ -8,7 +8,9 @@ mod summary;
 mod table;
 
 pub use labels::{ErrorKind, Sharing, Status, Warning, Warnings};
-pub use listing::{DoctorRow, Health, OverheadRow, PlanRow, VerifyRow};
+pub use listing::{
+    Direction, DoctorRow, Health, Load, OverheadRow, PlanRow, ReadingRow, TransferRow, VerifyRow,
+};
 pub use measurement::Measurement;
 pub use sample::{DeviceSample, HostSample, Tier};
 pub use summary::Summary;

@@ -43,8 +43,13 @@ pub struct DeviceSample {
     pub sm_clock_mhz: Option<u64>,
     pub memory_clock_mhz: Option<u64>,
     pub temperature_c: Option<u64>,
-    /// Time spent below the wanted clock, all causes added up.
+    /// Time spent below the wanted clock, all causes added up, but never more than the time that passed.
     pub throttle_ns: Option<u64>,
+    /// The PCIe link as it is now: it falls back to a lower generation while the device rests.
+    pub pcie_link_generation: Option<u64>,
+    pub pcie_link_width: Option<u64>,
+    /// Packets that had to be sent again.
+    pub pcie_replays: Option<u64>,
     /// Time all cores of the set were busy, added up over cores (CPU).
     pub busy_ns: Option<u64>,
     /// Time the hypervisor gave to others while a core of the set wanted to run.
@@ -71,5 +76,8 @@ pub struct HostSample {
     pub write_bytes: Option<u64>,
     /// Device memory held by its processes, as the driver sees it: context and caches included.
     pub device_memory_bytes: Option<u64>,
+    /// Share of the time since the last such reading in which its kernels ran, as the driver
+    /// attributes it. Says nothing of how much of the device they filled.
+    pub device_util_percent: Option<f64>,
     pub err: Option<String>,
 }
