@@ -4,6 +4,9 @@
 #include <ATen/Context.h>
 #include <torch/version.h>
 
+#include <cstdio>
+#include <cstdlib>
+
 extern "C" {
 
 const char* tw_libtorch_version() { return TORCH_VERSION; }
@@ -12,5 +15,11 @@ const char* tw_libtorch_version() { return TORCH_VERSION; }
 // can. The decaying moments of rarely used embedding rows become denormal after some hundred steps, and arithmetic on
 // those is many times slower: without this a launch would slow down as it goes.
 int tw_flush_denormals() { return at::globalContext().setFlushDenormal(true); }
+
+// Ends the process without the destructors of static objects.
+[[noreturn]] void tw_leave(int code) {
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
 
 }  // extern "C"

@@ -76,13 +76,14 @@ void tw_cpu_memory(int64_t* allocated, int64_t* peak) {
 // Exact only while no other thread allocates, as between two steps.
 void tw_cpu_reset_peak() { peak_bytes.store(allocated_bytes.load(std::memory_order_relaxed), std::memory_order_relaxed); }
 
-int tw_cuda_memory(int device, int64_t* allocated, int64_t* reserved, int64_t* peak) {
+int tw_cuda_memory(int device, int64_t* allocated, int64_t* reserved, int64_t* peak, int64_t* retries) {
   return shim::guarded([&] {
     constexpr auto all_pools = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
     const auto statistics = cuda_allocator()->getDeviceStats(static_cast<c10::DeviceIndex>(device));
     *allocated = statistics.allocated_bytes[all_pools].current;
     *reserved = statistics.reserved_bytes[all_pools].current;
     *peak = statistics.allocated_bytes[all_pools].peak;
+    *retries = statistics.num_alloc_retries;
   });
 }
 

@@ -1,7 +1,7 @@
 //! What this program's libtorch can do on this machine, for `profile doctor` and for people.
 
 use schema::capabilities::Capabilities;
-use tch::{Cuda, Device, Kind, Tensor, utils};
+use tch::{Cuda, utils};
 
 use crate::{cuda, shim::library};
 
@@ -19,12 +19,7 @@ pub fn probe() -> Capabilities {
 
 /// Asks libtorch and tries to make a tensor on `cuda:0`.
 pub fn try_devices() -> Capabilities {
-    let error = match cuda::load() {
-        Err(missing) => Some(missing),
-        Ok(()) => Tensor::f_zeros([1], (Kind::Float, Device::Cuda(0))).err().map(|error| error.to_string()),
-    };
-    let first_line = |text: String| text.lines().next().unwrap_or_default().to_owned();
-    Capabilities { cuda_error: error.map(first_line), ..probe() }
+    Capabilities { cuda_error: cuda::try_first_device().err(), ..probe() }
 }
 
 /// 13000, as NVIDIA counts, is 13.0.

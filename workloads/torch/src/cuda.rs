@@ -3,6 +3,9 @@
 use std::sync::OnceLock;
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use tch::{Device, Kind, TchError, Tensor};
+
+use crate::failure::plain;
 
 /// Opens `libtorch_cuda.so` if there is one, and says why not otherwise. Later calls return the first one's answer.
 ///
@@ -23,4 +26,19 @@ pub fn load() -> Result<(), String> {
             library.map(std::mem::forget).map_err(|error| error.to_string())
         })
         .clone()
+}
+
+/// Makes a tensor on the first device that CUDA sees.
+///
+/// # Errors
+/// Why no job can train on it, in one line: libtorch has no CUDA, there is no driver, no device, or it does not work.
+pub fn try_first_device() -> Result<(), String> {
+    load().map_err(|missing| format!("libtorch has no CUDA: {missing}"))?;
+    let error = match Tensor::f_zeros([1], (Kind::Float, Device::Cuda(0))) {
+        Ok(_) => return Ok(()),
+        // The text alone: the error's own words put before it that it is one of libtorch.
+        Err(TchError::Torch(text)) => text,
+        Err(other) => other.to_string(),
+    };
+    Err(plain(&error).lines().next().unwrap_or_default().to_owned())
 }

@@ -25,19 +25,31 @@ impl Failure {
 
     /// `message` with the kind `otherwise`, unless it tells of memory that ran out, which can happen anywhere.
     ///
-    /// libtorch's errors reach Rust as text, so its text is all there is to go by. Of that text only what stands before
-    /// the C++ backtrace is kept.
+    /// libtorch's errors reach Rust as text, so its text is all there is to go by.
     pub fn classify(otherwise: FailureKind, message: &str) -> Self {
-        const ALLOCATION_FAILED: [&str; 4] =
-            ["out of memory", "can't allocate memory", "std::bad_alloc", "_STATUS_ALLOC_FAILED"];
+        // In this order those of PyTorch's allocators and of CUDA itself, of the host's, of cuBLAS and of cuDNN before
+        // version 9, and of cuDNN since.
+        const ALLOCATION_FAILED: [&str; 6] = [
+            "out of memory",
+            "can't allocate memory",
+            "std::bad_alloc",
+            "_STATUS_ALLOC_FAILED",
+            "HOST_ALLOCATION_FAILED",
+            "DEVICE_ALLOCATION_FAILED",
+        ];
         let kind = if ALLOCATION_FAILED.iter().any(|words| message.contains(words)) {
             FailureKind::OutOfMemory
         } else {
             otherwise
         };
-        let (plain, _) = message.split_once("\nException raised from").unwrap_or((message, ""));
-        Self::new(kind, plain.trim_end())
+        Self::new(kind, plain(message))
     }
+}
+
+/// What of a message of libtorch stands before its C++ backtrace.
+pub(crate) fn plain(message: &str) -> &str {
+    let (plain, _) = message.split_once("\nException raised from").unwrap_or((message, ""));
+    plain.trim_end()
 }
 
 impl From<TchError> for Failure {
@@ -65,7 +77,10 @@ mod tests {
         for message in [
             "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139 GiB",
             "Internal torch error: CPU out of memory: tried to allocate 8 bytes with 0 bytes of tensors allocated",
+            "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at some other API call",
             "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+            "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+            "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
             "std::bad_alloc",
         ] {
             assert_eq!(

@@ -80,10 +80,13 @@ impl Launch {
     /// `unsupported` or `internal` for the model, `unsupported` or `data` for the data, `out-of-memory` for anything.
     pub fn build(&self) -> Result<Trainer, Failure> {
         tch::set_num_threads(i32::try_from(self.threads.max(1)).unwrap_or(i32::MAX));
-        // The same seed gives the same parameters, dropout masks and, at the same number of threads, the same sums.
+        // The same seed gives the same parameters, dropout masks and, at the same number of threads, the same sums. On
+        // CUDA these differ in their last digits, as some kernels add in no fixed order.
         tch::manual_seed(self.seed as i64);
         let Training { workload, data, .. } = &self.training;
         let device = self.execution.device;
+        // Shapes never change within a launch, so trying out cuDNN's algorithms in the first steps pays.
+        Cuda::cudnn_set_benchmark(device.is_cuda());
         let model = models::build(workload, device)
             .map_err(|error| Failure::classify(FailureKind::Internal, &format!("{error:#}")))?;
         let stream = data::open(&workload.model, data.as_deref(), self.seed, device).map_err(|error| {
@@ -102,12 +105,9 @@ fn torch_device(device: &device::Device) -> Result<Device, Failure> {
     match device {
         device::Device::Cpu(_) | device::Device::AllCores => Ok(Device::Cpu),
         device::Device::Cuda(_) => {
-            cuda::load().map_err(|reason| {
-                Failure::unsupported(format!("{device}: libtorch has no CUDA: {reason}"))
+            cuda::try_first_device().map_err(|reason| {
+                Failure::classify(FailureKind::Unsupported, &format!("{device}: {reason}"))
             })?;
-            if Cuda::device_count() < 1 {
-                return Err(Failure::unsupported(format!("{device}: libtorch sees no CUDA device")));
-            }
             // The harness makes the launch's GPU the only visible one (CUDA_VISIBLE_DEVICES), and CUDA counts what it
             // sees from 0: whatever the GPU's number on the machine, here it is the first.
             Ok(Device::Cuda(0))

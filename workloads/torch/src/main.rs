@@ -61,7 +61,7 @@ fn main() -> ExitCode {
     library::flush_denormals();
 
     match obey(&args) {
-        Ok(code) => code,
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("torch-worker: {error:#}");
             ExitCode::from(2)
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn obey(args: &Args) -> anyhow::Result<ExitCode> {
+fn obey(args: &Args) -> anyhow::Result<()> {
     if args.version {
         let Capabilities { libtorch, cuda, .. } = capabilities::probe();
         let cuda = cuda.as_deref().unwrap_or("no");
@@ -84,7 +84,7 @@ fn obey(args: &Args) -> anyhow::Result<ExitCode> {
             export_data.as_deref().map(|file| (file, args.steps)),
         )?;
     } else {
-        return run::run();
+        match run::run()? {}
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

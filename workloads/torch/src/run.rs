@@ -2,10 +2,13 @@
 
 use std::{
     any::Any,
+    convert::Infallible,
     env, io,
+    ops::RangeInclusive,
+    mem::ManuallyDrop,
     panic::{self, AssertUnwindSafe},
     path::PathBuf,
-    process::{self, ExitCode},
+    process,
     time::Duration,
 };
 
@@ -15,7 +18,7 @@ use schema::{
     events::EventWriter,
     grant::Grant,
     units::Nanos,
-    wire::{self, Command, Event, FailureKind, Hello, Memory, Ready, Step, Timing},
+    wire::{self, Command, Event, FailureKind, Hello, Memory, Ready, Step},
 };
 
 use crate::{
@@ -23,9 +26,16 @@ use crate::{
     commands::Commands,
     failure::Failure,
     launch::Launch,
-    shim::memory::{reset_peak, tensor_memory},
-    step::Trainer,
+    shim::{
+        library,
+        memory::{reset_peak, tensor_memory},
+    },
+    step::{Completed, Trainer},
 };
+
+/// Exit codes of a job.
+const SUCCESS: u8 = 0;
+const FAILURE: u8 = 1;
 
 /// How often a resting job looks for commands; its grant wakes it at once.
 const COMMAND_POLL: Duration = Duration::from_millis(50);
@@ -34,20 +44,35 @@ const MEMORY_PERIOD: Nanos = Nanos(2_000_000_000);
 /// Memory is first said after this step: by then gradients and workspaces have been allocated and freed once.
 const FIRST_MEMORY_STEP: u64 = 2;
 
+/// Work that a device may have left while the host issues another step: enough that it is never idle while the host
+/// writes an event or is kept from its core for a moment. One step may always be left, and never more than a few.
+const WORK_IN_FLIGHT: Nanos = Nanos(100_000_000);
+const STEPS_IN_FLIGHT: RangeInclusive<u64> = 1..=4;
+
 /// What a job got done.
 #[derive(Default)]
 struct Progress {
     steps: u64,
     samples: u64,
     loss: Option<f64>,
+    /// How long the last step took.
+    dur: Nanos,
 }
 
-/// Runs the launch that the environment names, from `hello` to `finished` or `failed`.
+impl Progress {
+    /// How many steps like the last one may be left to do.
+    fn steps_in_flight(&self) -> usize {
+        let steps = WORK_IN_FLIGHT.0 / self.dur.0.max(1);
+        steps.clamp(*STEPS_IN_FLIGHT.start(), *STEPS_IN_FLIGHT.end()) as usize
+    }
+}
+
+/// Runs the launch that the environment names, from `hello` to `finished` or `failed`, and ends the process: with exit
+/// code 0, or 1 after a failure, which is an event.
 ///
 /// # Errors
-/// When the environment does not name a launch or its files cannot be opened: nobody can be told anything then. Every
-/// later failure is an event, and the exit code is 1.
-pub fn run() -> anyhow::Result<ExitCode> {
+/// When the environment does not name a launch or its files cannot be opened: nobody can be told anything then.
+pub fn run() -> anyhow::Result<Infallible> {
     let file = |variable| {
         env::var_os(variable).map(PathBuf::from).with_context(|| {
             format!(
@@ -73,7 +98,9 @@ pub fn run() -> anyhow::Result<ExitCode> {
 
     let attempt = AssertUnwindSafe(|| {
         let launch = Launch::read(&spec)?;
-        let trainer = launch.build()?;
+        // Never dropped, as the process ends soon: on a device that has failed, freeing may fail as well, and libtorch
+        // then ends the process before `failed` is said.
+        let mut trainer = ManuallyDrop::new(launch.build()?);
         let mut job = Job {
             launch: &launch,
             events: &mut events,
@@ -84,22 +111,23 @@ pub fn run() -> anyhow::Result<ExitCode> {
         job.say_ready(&trainer)?;
         // What building and loading took for a while is said in `ready` and is not the peak of the training.
         reset_peak(launch.execution.device)?;
-        job.train(trainer)
+        job.train(&mut trainer)
     });
     // tch turns some failed operations into panics; `failed` is to be the last word for those too.
     let outcome = panic::catch_unwind(attempt)
         .unwrap_or_else(|payload| Err(Failure::classify(FailureKind::Internal, words_of(&*payload))));
-    Ok(match outcome {
+    let code = match outcome {
         Ok(Progress { steps, samples, loss }) => {
             events.say(Event::Finished { steps, samples, loss })?;
-            ExitCode::SUCCESS
+            SUCCESS
         }
         Err(Failure { kind, message }) => {
             eprintln!("torch-worker: {message}");
             events.say(Event::Failed { kind, error: message })?;
-            ExitCode::FAILURE
+            FAILURE
         }
-    })
+    };
+    library::leave(code)
 }
 
 /// One launch, from its `ready` on.
@@ -123,49 +151,70 @@ impl Job<'_> {
     }
 
     /// Trains until the step budget is spent, `stop` or the end of stdin.
-    fn train(&mut self, mut trainer: Trainer) -> Result<Progress, Failure> {
+    fn train(&mut self, trainer: &mut Trainer) -> Result<Progress, Failure> {
         let mut progress = Progress::default();
-        let mut boundary = Nanos::monotonic_now();
-        while self.launch.training.steps != Some(progress.steps) && !self.commands.ended() {
-            if self.grant.get() <= progress.steps {
-                if progress.steps > 0 {
+        let mut issued = 0;
+        trainer.restart()?;
+        while self.launch.training.steps != Some(issued) && !self.commands.ended() {
+            if self.grant.get() <= issued {
+                self.say_completed(trainer, 0, &mut progress)?;
+                if issued > 0 {
                     self.say_memory()?;
-                    self.say(Event::Held { index: progress.steps })?;
+                    self.say(Event::Held { index: issued })?;
                 }
-                if !self.rest(progress.steps)? {
+                if !self.rest(issued)? {
                     break;
                 }
                 // Time held belongs to no step.
-                boundary = Nanos::monotonic_now();
+                trainer.restart()?;
             }
-            let completed = trainer.step()?;
-            let end = Nanos::monotonic_now();
-            let loss = completed.loss.is_finite().then_some(completed.loss);
-            let step = Step {
-                index: progress.steps,
-                dur_ns: end - boundary,
-                samples: completed.samples,
-                loss,
-                phases: completed.phases,
-                sent_bytes: None,
-                timing: Timing::Host,
-            };
-            self.events.say_at(end, Event::Step(step)).map_err(cannot_say)?;
-            boundary = end;
-            progress =
-                Progress { steps: progress.steps + 1, samples: progress.samples + completed.samples, loss };
-            let due =
-                progress.steps == FIRST_MEMORY_STEP || end.saturating_sub(self.memory_said) >= MEMORY_PERIOD;
-            if progress.steps >= FIRST_MEMORY_STEP && due {
-                self.say_memory()?;
+            if let Err(error) = trainer.issue() {
+                // The steps before it count. Should the device fail on those too, the first error still says why.
+                let _ = self.say_completed(trainer, 0, &mut progress);
+                return Err(error.into());
             }
+            issued += 1;
+            let in_flight = progress.steps_in_flight();
+            self.say_completed(trainer, in_flight, &mut progress)?;
         }
+        self.say_completed(trainer, 0, &mut progress)?;
         // A bad line may be what ended the training, and then the job did not do what it was told.
         if let Some(error) = self.commands.pending_error() {
             return Err(not_a_command(&error));
         }
         self.say_memory()?;
         Ok(progress)
+    }
+
+    /// Says the steps that are complete, and waits for the oldest ones until no more than `in_flight` are left.
+    fn say_completed(
+        &mut self,
+        trainer: &mut Trainer,
+        in_flight: usize,
+        progress: &mut Progress,
+    ) -> Result<(), Failure> {
+        while let Some(completed) = trainer.completed(in_flight)? {
+            let Completed { end, dur, samples, loss, phases, timing } = completed;
+            let loss = loss.is_finite().then_some(loss);
+            let step = Step {
+                index: progress.steps,
+                dur_ns: dur,
+                samples,
+                loss,
+                phases: Some(phases),
+                sent_bytes: None,
+                timing,
+            };
+            self.events.say_at(end, Event::Step(step)).map_err(cannot_say)?;
+            *progress =
+                Progress { steps: progress.steps + 1, samples: progress.samples + samples, loss, dur };
+            let due =
+                progress.steps == FIRST_MEMORY_STEP || end.saturating_sub(self.memory_said) >= MEMORY_PERIOD;
+            if progress.steps >= FIRST_MEMORY_STEP && due {
+                self.say_memory()?;
+            }
+        }
+        Ok(())
     }
 
     /// Sleeps until more than `done` steps are granted; `false` when told to leave instead.
@@ -203,7 +252,7 @@ impl Job<'_> {
             reserved_bytes: memory.reserved_bytes,
             peak_bytes: memory.peak_bytes,
             host_bytes: host.map(|memory| memory.allocated_bytes),
-            allocator_retries: None,
+            allocator_retries: memory.retries,
         }))
     }
 
@@ -234,4 +283,17 @@ fn process_age() -> Result<Nanos, Failure> {
 fn words_of(payload: &(dyn Any + Send)) -> &str {
     let owned = payload.downcast_ref::<String>().map(String::as_str);
     owned.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("panic without words")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_runs_ahead_by_a_little_time_and_by_a_step_at_least() {
+        for (dur_ms, steps) in [(0, 4), (1, 4), (25, 4), (40, 2), (99, 1), (5_000, 1)] {
+            let progress = Progress { dur: Nanos(dur_ms * 1_000_000), ..Progress::default() };
+            assert_eq!(progress.steps_in_flight(), steps, "{dur_ms} ms");
+        }
+    }
 }

@@ -66,7 +66,8 @@ fn one_step(micro_batches: usize, bf16: bool) -> (Vec<Tensor>, f64, Option<Kind>
     let execution =
         Execution { device: Device::Cpu, micro_batches, micro_batch_samples: 8 / micro_batches, bf16 };
     let mut trainer = Trainer::new(Box::new(workload), Slices::boxed(), execution).unwrap();
-    let completed = trainer.step().unwrap();
+    trainer.issue().unwrap();
+    let completed = trainer.completed(0).unwrap().unwrap();
     assert_eq!(completed.samples, 8);
     (handles.iter().map(Tensor::detach).collect(), completed.loss, kind.get())
 }
@@ -148,7 +149,8 @@ fn updates_of_a_step_come_in_order_see_the_same_samples_and_move_their_own_param
     let mean = data.inputs.mean(Kind::Float).double_value(&[]);
     let execution = Execution { device: Device::Cpu, micro_batches: 2, micro_batch_samples: 4, bf16: false };
     let mut trainer = Trainer::new(Box::new(workload), data, execution).unwrap();
-    let completed = trainer.step().unwrap();
+    trainer.issue().unwrap();
+    let completed = trainer.completed(0).unwrap().unwrap();
 
     // The first update sees b = 1, the second sees the a that the first one left.
     let a = 1.0 - mean;

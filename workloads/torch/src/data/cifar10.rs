@@ -7,7 +7,10 @@ use fastrand::Rng;
 use tch::{Device, Kind, TchError, Tensor};
 
 use super::{DataError, synthetic::noise};
-use crate::workload::{Batch, DataStream};
+use crate::{
+    shim::transfer::to_device,
+    workload::{Batch, DataStream},
+};
 
 const FILES: [&str; 5] =
     ["data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"];
@@ -72,8 +75,8 @@ impl Cifar10 {
             purpose,
             pixels,
             labels,
-            centre: Tensor::f_from_slice(&centre)?,
-            scale: Tensor::f_from_slice(&scale)?,
+            centre: Tensor::f_from_slice(&centre)?.f_to(device)?,
+            scale: Tensor::f_from_slice(&scale)?.f_to(device)?,
             noise: shuffling.fork(),
             shuffling,
             order: Vec::new(),
@@ -97,8 +100,8 @@ impl Cifar10 {
             bytes.extend_from_slice(&self.pixels[index * PIXEL_BYTES..][..PIXEL_BYTES]);
         }
         let shape = [indices.len() as i64, i64::from(SIDE), i64::from(SIDE), i64::from(COLOURS)];
-        let numbers = Tensor::f_from_slice(&bytes)?
-            .f_reshape(shape)?
+        // As bytes they are a quarter of what has to be moved as numbers.
+        let numbers = to_device(Tensor::f_from_slice(&bytes)?.f_reshape(shape)?, self.device)?
             .f_totype(Kind::Float)?
             .f_sub_(&self.centre)?
             .f_mul_(&self.scale)?;
@@ -113,16 +116,17 @@ impl DataStream for Cifar10 {
         let (inputs, targets) = match self.purpose {
             Use::Classify { .. } => {
                 let labels: Vec<i64> = indices.iter().map(|&index| self.labels[index]).collect();
-                (images, Tensor::f_from_slice(&labels)?)
+                (images, to_device(Tensor::f_from_slice(&labels)?, self.device)?)
             }
             Use::Imitate { image, latent, .. } => {
                 const ALIGN_CORNERS: bool = false;
                 let larger =
                     images.f_upsample_bilinear2d([i64::from(image); 2], ALIGN_CORNERS, None, None)?;
-                (noise(&mut self.noise, samples as i64, latent)?, larger)
+                let noise = noise(&mut self.noise, samples as i64, latent)?;
+                (to_device(noise, self.device)?, larger)
             }
         };
-        Ok(Batch { inputs: inputs.f_to(self.device)?, targets: targets.f_to(self.device)? })
+        Ok(Batch { inputs, targets })
     }
 }
 

@@ -10,7 +10,10 @@ use fastrand::Rng;
 use tch::{Device, Tensor};
 
 use super::DataError;
-use crate::workload::{Batch, DataStream};
+use crate::{
+    shim::transfer::to_device,
+    workload::{Batch, DataStream},
+};
 
 const FILE: &str = "train.bin";
 const TOKEN_BYTES: u64 = size_of::<u16>() as u64;
@@ -90,8 +93,11 @@ impl DataStream for TokenFile {
             targets.extend_from_slice(&window[1..]);
         }
         let shape = [samples as i64, self.context as i64];
-        let tensor = |tokens: &[i64]| Tensor::f_from_slice(tokens)?.f_reshape(shape)?.f_to(self.device);
-        Ok(Batch { inputs: tensor(&inputs)?, targets: tensor(&targets)? })
+        let tensor = |tokens: &[i64]| Tensor::f_from_slice(tokens)?.f_reshape(shape);
+        Ok(Batch {
+            inputs: to_device(tensor(&inputs)?, self.device)?,
+            targets: to_device(tensor(&targets)?, self.device)?,
+        })
     }
 }
 

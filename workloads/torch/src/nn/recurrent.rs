@@ -1,9 +1,12 @@
 //! Recurrent layers.
 
-use tch::{TchError, Tensor};
+use tch::{Cuda, TchError, Tensor, no_grad};
 
 use super::{flops, init::Init, parameters::Scope};
 use crate::workload::Block;
+
+const BATCH_FIRST: bool = true;
+const BIDIRECTIONAL: bool = false;
 
 /// Stacked LSTM layers in one fused call, as `torch.nn.LSTM(.., batch_first=True)`, starting from a zero state.
 ///
@@ -39,7 +42,35 @@ impl Lstm {
             weights.push(scope.parameter(&format!("bias_ih_l{layer}"), &[gates], init)?);
             weights.push(scope.parameter(&format!("bias_hh_l{layer}"), &[gates], init)?);
         }
-        Ok(Self { weights, layers, width, dropout })
+        let layer = Self { weights, layers, width, dropout };
+        layer.join_weights(inputs)?;
+        Ok(layer)
+    }
+
+    /// Lets the weights lie in one buffer, in which cuDNN wants them and would else copy them at every call, as
+    /// `torch.nn.LSTM.flatten_parameters` does. They stay the same parameters.
+    fn join_weights(&self, inputs: i64) -> Result<(), TchError> {
+        const WEIGHTS_A_LAYER: i64 = 4;
+        const LSTM: i64 = 2;
+        const NO_PROJECTION: i64 = 0;
+        let device = self.weights.first().expect("an LSTM has a layer").device();
+        if device.is_cuda() && Cuda::cudnn_is_available() {
+            // The weights are views of the buffer from here on and keep it alive.
+            let _buffer = no_grad(|| {
+                Tensor::f_internal_cudnn_rnn_flatten_weight(
+                    &self.weights,
+                    WEIGHTS_A_LAYER,
+                    inputs,
+                    LSTM,
+                    self.width,
+                    NO_PROJECTION,
+                    self.layers,
+                    BATCH_FIRST,
+                    BIDIRECTIONAL,
+                )
+            })?;
+        }
+        Ok(())
     }
 }
 
@@ -47,8 +78,6 @@ impl Block for Lstm {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
         const BIASES: bool = true;
         const TRAINING: bool = true;
-        const BIDIRECTIONAL: bool = false;
-        const BATCH_FIRST: bool = true;
         let (samples, time, _) = input.size3()?;
         flops::add(|| {
             let per_token: usize = self.weights.iter().filter(|w| w.dim() == 2).map(Tensor::numel).sum();

@@ -4,13 +4,19 @@ use std::ffi::c_int;
 
 use tch::{Device, TchError};
 
-use super::check;
+use super::{check, device_number};
 
 unsafe extern "C" {
     fn tw_cpu_counting_install();
     fn tw_cpu_memory(allocated: *mut i64, peak: *mut i64);
     fn tw_cpu_reset_peak();
-    fn tw_cuda_memory(device: c_int, allocated: *mut i64, reserved: *mut i64, peak: *mut i64) -> c_int;
+    fn tw_cuda_memory(
+        device: c_int,
+        allocated: *mut i64,
+        reserved: *mut i64,
+        peak: *mut i64,
+        retries: *mut i64,
+    ) -> c_int;
     fn tw_cuda_reset_peak(device: c_int) -> c_int;
 }
 
@@ -23,6 +29,9 @@ pub struct TensorMemory {
     pub reserved_bytes: Option<u64>,
     /// The largest `allocated_bytes` since the program began or the last [`reset_peak`].
     pub peak_bytes: u64,
+    /// How often since the program began the caching allocator was refused memory, gave back all it did not use, and
+    /// asked again. `None` on the CPU.
+    pub retries: Option<u64>,
 }
 
 /// Counts every CPU tensor from here on. Call before the first tensor: earlier ones are never counted.
@@ -36,12 +45,12 @@ pub fn count_cpu_tensors() {
 /// # Errors
 /// When libtorch has no such device.
 pub fn tensor_memory(device: Device) -> Result<TensorMemory, TchError> {
-    let (mut allocated, mut reserved, mut peak) = (0, 0, 0);
+    let (mut allocated, mut reserved, mut peak, mut retries) = (0, 0, 0, 0);
     match device {
         Device::Cuda(index) => {
             let index = device_number(index);
-            // SAFETY: the pointers are those of three local numbers.
-            check(unsafe { tw_cuda_memory(index, &mut allocated, &mut reserved, &mut peak) })?;
+            // SAFETY: the pointers are those of four local numbers.
+            check(unsafe { tw_cuda_memory(index, &mut allocated, &mut reserved, &mut peak, &mut retries) })?;
         }
         Device::Cpu => {
             // SAFETY: the pointers are those of two local numbers.
@@ -49,11 +58,12 @@ pub fn tensor_memory(device: Device) -> Result<TensorMemory, TchError> {
         }
         other => return Err(no_statistics(other)),
     }
-    let bytes = |count: i64| u64::try_from(count).expect("nothing is freed that was not counted");
+    let counted = |count: i64| u64::try_from(count).expect("nothing is freed that was not counted");
     Ok(TensorMemory {
-        allocated_bytes: bytes(allocated),
-        reserved_bytes: device.is_cuda().then(|| bytes(reserved)),
-        peak_bytes: bytes(peak),
+        allocated_bytes: counted(allocated),
+        reserved_bytes: device.is_cuda().then(|| counted(reserved)),
+        peak_bytes: counted(peak),
+        retries: device.is_cuda().then(|| counted(retries)),
     })
 }
 
@@ -72,10 +82,6 @@ pub fn reset_peak(device: Device) -> Result<(), TchError> {
         }
         other => Err(no_statistics(other)),
     }
-}
-
-fn device_number(index: usize) -> c_int {
-    c_int::try_from(index).expect("the number of a device is small")
 }
 
 fn no_statistics(device: Device) -> TchError {

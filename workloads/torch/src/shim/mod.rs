@@ -9,9 +9,11 @@
 
 pub mod activation;
 pub mod autograd;
+pub mod event;
 pub mod library;
 pub mod memory;
 pub mod optimizer;
+pub mod transfer;
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -30,6 +32,10 @@ fn check(status: c_int) -> Result<(), TchError> {
     // SAFETY: never null, ends in a zero byte, and stays as it is until this thread's next failure.
     let message = unsafe { CStr::from_ptr(tw_last_error()) };
     Err(TchError::Torch(message.to_string_lossy().into_owned()))
+}
+
+fn device_number(index: usize) -> c_int {
+    c_int::try_from(index).expect("the number of a device is small")
 }
 
 /// The handles of `tensors`; they are borrowed and valid as long as the slice is.

@@ -21,6 +21,10 @@ fn it_tells_its_version_and_what_libtorch_can_do() {
     assert_eq!(capabilities["libtorch"], "2.11.0");
     // With a device a tensor can be made; without one there is a reason.
     assert_eq!(capabilities["cuda_error"].is_null(), capabilities["cuda_devices"] != 0, "{capabilities}");
+    if capabilities["cuda"].is_null() {
+        let error = capabilities["cuda_error"].as_str().unwrap();
+        assert!(error.starts_with("libtorch has no CUDA: libtorch_cuda.so: "), "{error}");
+    }
 }
 
 #[test]

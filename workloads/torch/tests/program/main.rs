@@ -1,5 +1,8 @@
 //! Tests through the program itself, as the harness and people start it.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod itself;
 mod protocol;
 mod support;
+mod whole_libtorch;

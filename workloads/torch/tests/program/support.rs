@@ -79,7 +79,7 @@ impl Worker {
         Self::start_as(shell, spec)
     }
 
-    fn start_as(mut program: Command, spec: &LaunchSpec) -> Self {
+    pub(crate) fn start_as(mut program: Command, spec: &LaunchSpec) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let [spec_file, events, control] =
             ["spec.json", "0.jsonl", "control"].map(|name| folder.path().join(name));

@@ -1,0 +1,38 @@
+//! Copies between host and device that neither side waits for.
+
+use std::ffi::c_int;
+
+use tch::{Device, TchError, Tensor};
+use torch_sys::C_tensor;
+
+use super::{check, device_number};
+
+unsafe extern "C" {
+    fn tw_to_cuda(host: *const C_tensor, device: c_int, copy: *mut *mut C_tensor) -> c_int;
+}
+
+/// The values of `host`, a tensor of the CPU, where `device` can work on them: a copy through page-locked memory that is
+/// queued and not waited for, or on the CPU the tensor itself.
+///
+/// # Errors
+/// Out of memory, or no such device.
+pub fn to_device(host: Tensor, device: Device) -> Result<Tensor, TchError> {
+    let Device::Cuda(index) = device else { return host.f_to(device) };
+    let mut copy = std::ptr::null_mut();
+    // SAFETY: the handle is borrowed for the length of the call and the pointer is that of a local variable.
+    check(unsafe { tw_to_cuda(host.as_ptr(), device_number(index), &mut copy) })?;
+    // SAFETY: on success it is a handle that nobody else has, as tch's own functions return them.
+    Ok(unsafe { Tensor::from_ptr(copy) })
+}
+
+/// The values of `tensor` on the host, to be read only when its device has done all that was queued so far. On the CPU
+/// it is the tensor itself.
+///
+/// # Errors
+/// Out of memory.
+pub fn to_host(tensor: &Tensor) -> Result<Tensor, TchError> {
+    // A copy from CUDA that does not block gets its place in page-locked memory from libtorch itself.
+    const NON_BLOCKING: bool = true;
+    const ALSO_WHERE_IT_IS: bool = false;
+    tensor.f_to_device_(Device::Cpu, tensor.f_kind()?, NON_BLOCKING, ALSO_WHERE_IT_IS)
+}

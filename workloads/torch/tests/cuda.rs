@@ -1,0 +1,233 @@
+//! What the shim answers about CUDA: with a device the thing itself, without one an error in words and never a crash.
+
+mod common;
+
+use std::{env, iter, process::Command};
+
+use schema::{catalog::Catalog, wire::Timing};
+use tch::{Device, Kind, TchError, Tensor};
+use torch_worker::{
+    cuda, data, models,
+    shim::{
+        autograd::AutocastBf16,
+        event::CudaEvent,
+        memory::{reset_peak, tensor_memory},
+        transfer::{to_device, to_host},
+    },
+    step::{Completed, Execution, Trainer},
+};
+
+const FIRST: Device = Device::Cuda(0);
+
+/// What there is of CUDA.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Present {
+    Device,
+    LibraryAlone,
+    Nothing,
+}
+
+fn present() -> Present {
+    match (cuda::load(), cuda::try_first_device()) {
+        (Ok(()), Ok(())) => Present::Device,
+        (Ok(()), Err(_)) => Present::LibraryAlone,
+        (Err(_), _) => Present::Nothing,
+    }
+}
+
+/// An entry point of the shim, and words of its error; no words where it works all the same.
+struct Entry {
+    call: fn() -> Result<(), TchError>,
+    without_cuda: &'static str,
+    without_driver: &'static str,
+    with_device: &'static str,
+}
+
+const NOT_LINKED: &str = "not linked with support for cuda";
+const NO_DRIVER: &str = "no NVIDIA driver";
+
+const ENTRIES: [(&str, Entry); 10] = [
+    (
+        "event: new",
+        Entry {
+            call: || CudaEvent::new().map(drop),
+            without_cuda: NOT_LINKED,
+            without_driver: "",
+            with_device: "",
+        },
+    ),
+    (
+        "event: record",
+        Entry {
+            call: || CudaEvent::new()?.record(0),
+            without_cuda: NOT_LINKED,
+            without_driver: "driver version is insufficient",
+            with_device: "",
+        },
+    ),
+    (
+        "event: query",
+        Entry {
+            call: || CudaEvent::new()?.is_done().map(|done| assert!(done, "nothing was recorded")),
+            without_cuda: NOT_LINKED,
+            without_driver: "",
+            with_device: "",
+        },
+    ),
+    (
+        "event: elapsed, of marks that were never put",
+        Entry {
+            call: || CudaEvent::new()?.milliseconds_since(&CudaEvent::new()?).map(drop),
+            without_cuda: NOT_LINKED,
+            without_driver: "must be recorded before",
+            with_device: "must be recorded before",
+        },
+    ),
+    (
+        "memory: statistics",
+        Entry {
+            call: || {
+                let memory = tensor_memory(FIRST)?;
+                assert!(memory.reserved_bytes >= Some(memory.allocated_bytes) && memory.retries.is_some());
+                Ok(())
+            },
+            without_cuda: "Allocator for cuda is not a DeviceAllocator",
+            without_driver: "Invalid device argument",
+            with_device: "",
+        },
+    ),
+    (
+        "memory: reset of the peak",
+        Entry {
+            call: || reset_peak(FIRST),
+            without_cuda: "Allocator for cuda is not a DeviceAllocator",
+            without_driver: "Invalid device argument",
+            with_device: "",
+        },
+    ),
+    (
+        "transfer: to the device, through page-locked memory",
+        Entry {
+            call: || to_device(ones(), FIRST).map(|copy| assert_eq!(copy.device(), FIRST)),
+            without_cuda: "Cannot access accelerator device when none is available",
+            without_driver: NO_DRIVER,
+            with_device: "",
+        },
+    ),
+    (
+        "transfer: to the host, from the host",
+        Entry {
+            call: || to_host(&ones()).map(|same| assert_eq!(same, ones())),
+            without_cuda: "",
+            without_driver: "",
+            with_device: "",
+        },
+    ),
+    (
+        "autocast: enter and leave",
+        Entry {
+            call: || AutocastBf16::enter(FIRST).map(drop),
+            without_cuda: "",
+            without_driver: "",
+            with_device: "",
+        },
+    ),
+    (
+        "a tensor on the device",
+        Entry {
+            call: || cuda::try_first_device().map_err(TchError::Torch),
+            without_cuda: "libtorch has no CUDA: libtorch_cuda.so",
+            without_driver: NO_DRIVER,
+            with_device: "",
+        },
+    ),
+];
+
+fn ones() -> Tensor {
+    Tensor::ones([2, 3], (Kind::Float, Device::Cpu))
+}
+
+#[test]
+fn every_entry_point_works_or_says_why_not() {
+    let present = present();
+    println!("of CUDA there is: {present:?}");
+    for (name, Entry { call, without_cuda, without_driver, with_device }) in ENTRIES {
+        let words = match present {
+            Present::Device => with_device,
+            Present::LibraryAlone => without_driver,
+            Present::Nothing => without_cuda,
+        };
+        match call() {
+            Ok(()) => assert!(words.is_empty(), "{name}: no error, and it should say '{words}'"),
+            Err(error) => {
+                let error = error.to_string();
+                assert!(!words.is_empty() && error.contains(words), "{name}: {error}");
+            }
+        }
+    }
+}
+
+/// CUDA cannot be added to a process that has looked for it once, so another one runs the test above.
+#[test]
+fn every_entry_point_of_a_library_without_a_driver_says_so() {
+    let Some(libraries) = common::whole_libtorch_without_driver() else { return };
+    let output = Command::new(env::current_exe().unwrap())
+        .args(["--exact", "every_entry_point_works_or_says_why_not", "--nocapture"])
+        .env("LD_LIBRARY_PATH", libraries)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("of CUDA there is: LibraryAlone"), "{said}");
+}
+
+#[test]
+fn autocast_of_cuda_leaves_the_cpu_as_it_is() {
+    let _ = cuda::load();
+    let guard = AutocastBf16::enter(FIRST).unwrap();
+    assert_eq!(ones().matmul(&ones().tr()).kind(), Kind::Float);
+    drop(guard);
+    let _guard = AutocastBf16::enter(Device::Cpu).unwrap();
+    assert_eq!(ones().matmul(&ones().tr()).kind(), Kind::BFloat16);
+}
+
+/// Trains eight steps of two micro-batches, issued ahead of the device where it allows that.
+fn train(name: &str, device: Device) -> Vec<Completed> {
+    let workload = Catalog::embedded().get(name).unwrap().clone();
+    tch::manual_seed(7);
+    let model = models::build(&workload, device).unwrap();
+    let samples = data::open(&workload.model, None, 7, device).unwrap();
+    let execution = Execution { device, micro_batches: 2, micro_batch_samples: 4, bf16: false };
+    let mut trainer = Trainer::new(model, samples, execution).unwrap();
+    let mut steps = Vec::new();
+    for _ in 0..8 {
+        trainer.issue().unwrap();
+        steps.extend(iter::from_fn(|| trainer.completed(4).unwrap()));
+    }
+    steps.extend(iter::from_fn(|| trainer.completed(0).unwrap()));
+    assert_eq!(steps.len(), 8);
+    steps
+}
+
+#[test]
+fn a_device_times_its_own_steps_and_computes_what_the_cpu_does() {
+    if present() != Present::Device {
+        eprintln!("skipped: no CUDA device");
+        return;
+    }
+    for name in ["dcgan", "gpt2-mini", "lstm", "neumf", "resnet18-cifar"] {
+        let steps = train(name, FIRST);
+        assert!(steps.is_sorted_by_key(|step| step.end));
+        for step in &steps {
+            let phases = &step.phases;
+            let parts = [phases.data_ns, phases.forward_ns, phases.backward_ns, phases.optimizer_ns];
+            let sum: u64 = parts.map(|part| part.expect("each is timed").0).iter().sum();
+            assert!(step.dur.0 > 0 && sum.abs_diff(step.dur.0) < 50_000, "phases fill the step: {step:?}");
+            assert!(step.loss.is_finite() && step.timing == Timing::DeviceEvent, "{name}: {step:?}");
+        }
+    }
+    // Neither dropout, whose masks differ, nor convolutions, which are in TF32.
+    for (cpu, gpu) in train("gpt2-mini", Device::Cpu).iter().zip(train("gpt2-mini", FIRST)) {
+        assert!((cpu.loss - gpu.loss).abs() < 1e-3, "{} and {}", cpu.loss, gpu.loss);
+    }
+}
