@@ -5,7 +5,7 @@ use std::time::Duration;
 use schema::{
     spec::{LaunchEnd, Program},
     units::Nanos,
-    wire::Event,
+    wire::{Event, Timing},
 };
 use statistics::{interval::MIN_STEPS, steady};
 
@@ -83,6 +83,8 @@ struct Watch {
     step_ns: Vec<u64>,
     /// Time of all steps so far.
     spent_ns: u64,
+    /// Steps that may be under way beyond the last one that was told.
+    under_way: u64,
     /// The steady state is looked for again when this much time was spent.
     look_at_ns: u64,
     granted: u64,
@@ -91,7 +93,16 @@ struct Watch {
 
 impl Watch {
     fn new(member: Member, enough: Enough) -> Watch {
-        Watch { member, enough, step_ns: Vec::new(), spent_ns: 0, look_at_ns: 0, granted: 0, leaving: false }
+        Watch {
+            member,
+            enough,
+            step_ns: Vec::new(),
+            spent_ns: 0,
+            under_way: 1,
+            look_at_ns: 0,
+            granted: 0,
+            leaving: false,
+        }
     }
 
     fn hear(&mut self, rig: &Rig, event: &Event) {
@@ -100,6 +111,8 @@ impl Watch {
             Event::Step(step) => {
                 self.step_ns.push(step.dur_ns.0);
                 self.spent_ns += step.dur_ns.0;
+                // A device has the next step in its queue while it works on this one.
+                self.under_way = if step.timing == Timing::DeviceEvent { 2 } else { 1 };
             }
             _ => return,
         }
@@ -109,17 +122,17 @@ impl Watch {
         }
         let (done, ahead) = (self.step_ns.len() as u64, self.steps_ahead());
         // Each order wakes the supervisor, so it gets one when half is used up and not one a step. But
-        // the step after the one under way is granted always: its job must not wait for us.
-        if !self.leaving && self.granted < done + ahead.div_ceil(2).max(2) {
+        // the step after those under way is granted always: its job must not wait for us.
+        if !self.leaving && self.granted < done + ahead.div_ceil(2).max(self.under_way + 1) {
             self.granted = done + ahead;
             rig.extend(self.member, self.granted);
         }
     }
 
-    /// Steps that fill [`GRANTED_AHEAD`], at the pace of the last one, and the one that is under way.
+    /// Steps that fill [`GRANTED_AHEAD`], at the pace of the last one, and those that are under way.
     fn steps_ahead(&self) -> u64 {
         let last_ns = self.step_ns.last().map_or(u128::MAX, |ns| u128::from(*ns).max(1));
-        1 + GRANTED_AHEAD.as_nanos().div_ceil(last_ns) as u64
+        self.under_way + GRANTED_AHEAD.as_nanos().div_ceil(last_ns) as u64
     }
 
     fn has_enough(&mut self) -> bool {
@@ -209,5 +222,7 @@ mod tests {
         assert_eq!(watch.steps_ahead(), 101);
         watch.step_ns.push(5_000_000_000);
         assert_eq!(watch.steps_ahead(), 2);
+        watch.under_way = 2;
+        assert_eq!(watch.steps_ahead(), 3, "a device has one step more in its queue");
     }
 }

@@ -4,10 +4,13 @@
 //! the order watched, away, away, watched. What differs between launches cancels, and so does a drift
 //! within a block of four. Looking away means no sampling and events looked at once a second.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use anyhow::{Context as _, bail};
-use schema::{rows::OverheadRow, units::Nanos, wire::Event};
+use anyhow::Context as _;
+use schema::{
+    rows::{self, DeviceSample, OverheadRow, Tier},
+    units::Nanos,
+};
 use statistics::{
     launches::{abba, ratio_paired},
     median,
@@ -15,10 +18,11 @@ use statistics::{
 
 use crate::{
     cmd::Exit,
+    follow::{Follower, WARM_UP},
     interrupt::Interrupt,
     launch::POLL_TRAINING,
     progress::Progress,
-    rig::{LaunchRequest, Leave, Member, Rig, RigEvent},
+    rig::{LaunchRequest, Rig},
     run::own_cpu,
     sampler::Sampler,
     window::Window,
@@ -28,8 +32,6 @@ use crate::{
 const BLOCK: [bool; 4] = [true, false, false, true];
 /// The first part of a stretch still feels the one before it.
 const SETTLE: Duration = Duration::from_millis(100);
-/// Steps before the first stretch, and at least so much time.
-const WARM_UP: Duration = Duration::from_secs(5);
 
 /// A harness that looks away still sees, so late, that the job has ended.
 const AWAY: Duration = Duration::from_secs(1);
@@ -41,55 +43,68 @@ struct Stretch {
     harness_cpu: Duration,
 }
 
-/// Measures `blocks` blocks of four stretches on one launch.
+/// What is measured, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Blocks of four stretches.
+    pub blocks: u32,
+    pub stretch: Duration,
+    /// How often the fast tier of the device is read while it is watched; as often as the device wants
+    /// where absent.
+    pub fast_period: Option<Duration>,
+}
+
+/// Measures on one launch.
 pub fn measure(
     rig: &mut Rig,
     sampler: &Sampler,
     request: LaunchRequest,
-    blocks: u32,
-    stretch: Duration,
+    plan: Plan,
     interrupt: &Interrupt,
 ) -> anyhow::Result<OverheadRow> {
-    let (launch, job) = (request.spec.launch.clone(), request.spec.job.clone());
-    let device = crate::cells::joined(&request.spec.devices);
-    let member = rig.add(request);
-    let mut job_steps = Steps { member, done: 0, last_ns: 0, ends: Vec::new() };
-    job_steps.follow_until_ready(rig, sampler, &launch, interrupt)?;
-    job_steps.follow(rig, WARM_UP)?;
-    let progress = Progress::new(u64::from(blocks));
+    let (run, launch) = (request.run.clone(), request.spec.launch.clone());
+    let (job, device) = (request.spec.job.clone(), crate::cells::joined(&request.spec.devices));
+    if let Some(period) = plan.fast_period {
+        sampler.read_fast_every(period);
+    }
+    let mut follower =
+        Follower::start(rig, request, interrupt, |rank, pid| sampler.watch(&launch, rank, pid))?;
+    follower.follow(rig, WARM_UP)?;
+    let progress = Progress::new(u64::from(plan.blocks));
     let mut stretches = Vec::new();
-    for block in 0..blocks {
+    for block in 0..plan.blocks {
         progress.begin("watched and not");
         for watched in BLOCK {
             if interrupt.asked() {
                 return Err(Exit::Interrupted.because("interrupted"));
             }
             sampler.set_active(watched);
-            rig.look_every(member, if watched { POLL_TRAINING } else { AWAY });
-            job_steps.follow(rig, SETTLE)?;
+            rig.look_every(follower.member, if watched { POLL_TRAINING } else { AWAY });
+            follower.follow(rig, SETTLE)?;
             let (start, cpu) = (Nanos::monotonic_now(), own_cpu());
-            job_steps.follow(rig, stretch)?;
+            follower.follow(rig, plan.stretch)?;
             let window = Window { start, end: Nanos::monotonic_now() };
             stretches.push(Stretch { watched, window, harness_cpu: own_cpu().saturating_sub(cpu) });
         }
-        progress.end(&format!("block {} of {blocks}", block + 1));
+        progress.end(&format!("block {} of {}", block + 1, plan.blocks));
     }
     progress.finish();
     sampler.set_active(true);
-    rig.look_every(member, POLL_TRAINING);
-    rig.remove(member, Leave::AtBoundary);
-    job_steps.follow_to_the_end(rig)?;
+    rig.look_every(follower.member, POLL_TRAINING);
+    let ends = follower.dismiss(rig);
     sampler.unwatch(&launch);
-    row(job, device, blocks, stretch, &stretches, &job_steps.ends)
+    sampler.flush()?;
+    let samples: Vec<DeviceSample> = rows::read_appended(&run.devices_path())?;
+    row(job, device, plan, &stretches, &ends, &samples)
 }
 
 fn row(
     job: String,
     device: String,
-    blocks: u32,
-    stretch: Duration,
+    plan: Plan,
     stretches: &[Stretch],
     ends: &[(Nanos, u64)],
+    samples: &[DeviceSample],
 ) -> anyhow::Result<OverheadRow> {
     let medians: Vec<f64> = stretches
         .iter()
@@ -106,88 +121,23 @@ fn row(
         .map(|block| abba([block[1], block[0], block[3], block[2]]))
         .collect();
     let ratio = ratio_paired(&pairs).context("two blocks at least are needed")?;
-    let watched = stretches.iter().filter(|stretch| stretch.watched);
-    let (cpu_us, watched_s) = watched.fold((0.0, 0.0), |(cpu, time), stretch| {
-        let cpu = cpu + stretch.harness_cpu.as_secs_f64() * 1e6;
-        (cpu, time + stretch.window.length().as_secs_f64())
-    });
+    let watched = || stretches.iter().filter(|stretch| stretch.watched);
+    let watched_s: f64 = watched().map(|stretch| stretch.window.length().as_secs_f64()).sum();
+    let cpu_us: f64 = watched().map(|stretch| stretch.harness_cpu.as_secs_f64() * 1e6).sum();
+    let was_watched = |at| watched().any(|stretch| stretch.window.contains(at));
+    let is_fast = |row: &&DeviceSample| row.tier == Tier::Fast && was_watched(row.mono_ns);
+    let fast: Vec<&str> = samples.iter().filter(is_fast).map(|row| row.device.as_str()).collect();
+    let devices = fast.iter().collect::<BTreeSet<_>>().len().max(1);
+    let fast_reads_per_s = fast.len() as f64 / devices as f64 / watched_s;
     Ok(OverheadRow {
         job,
         device,
-        blocks,
-        stretch_s: stretch.as_secs_f64(),
+        blocks: plan.blocks,
+        stretch_s: plan.stretch.as_secs_f64(),
         step_ratio: ratio.estimate,
         step_ratio_ci_lo: ratio.lo,
         step_ratio_ci_hi: ratio.hi,
-        fast_reads_per_s: 0.0,
+        fast_reads_per_s: (10.0 * fast_reads_per_s).round() / 10.0,
         harness_cpu_us_per_s: (cpu_us / watched_s).round() as u64,
     })
-}
-
-/// The steps of the job, and its grant.
-struct Steps {
-    member: Member,
-    done: u64,
-    last_ns: u64,
-    /// End and length of each.
-    ends: Vec<(Nanos, u64)>,
-}
-
-impl Steps {
-    fn follow_until_ready(
-        &mut self,
-        rig: &mut Rig,
-        sampler: &Sampler,
-        launch: &str,
-        interrupt: &Interrupt,
-    ) -> anyhow::Result<()> {
-        loop {
-            if interrupt.asked() {
-                return Err(Exit::Interrupted.because("interrupted"));
-            }
-            match rig.next(Some(Nanos::monotonic_now() + Nanos::from(SETTLE))) {
-                Some(RigEvent::Started { rank, pid, .. }) => sampler.watch(launch, rank, pid),
-                Some(RigEvent::Said { event: Event::Ready(_), .. }) => {
-                    rig.extend(self.member, 2);
-                    return Ok(());
-                }
-                Some(RigEvent::Ended { end, .. }) => bail!("{}", end.err_detail.unwrap_or_default()),
-                Some(RigEvent::Said { .. }) | None => {}
-            }
-        }
-    }
-
-    /// Follows the job for so long, and keeps it supplied well beyond the next look.
-    fn follow(&mut self, rig: &mut Rig, time: Duration) -> anyhow::Result<()> {
-        /// Longer than two looks of a harness that looks away.
-        const AHEAD_NS: u64 = 3_000_000_000;
-        let until = Nanos::monotonic_now() + Nanos::from(time);
-        while Nanos::monotonic_now() < until {
-            match rig.next(Some(until)) {
-                Some(RigEvent::Said { at, event: Event::Step(step), .. }) => {
-                    self.done = step.index + 1;
-                    self.last_ns = step.dur_ns.0.max(1);
-                    self.ends.push((at, step.dur_ns.0));
-                    rig.extend(self.member, self.done + AHEAD_NS / self.last_ns + 2);
-                }
-                Some(RigEvent::Ended { end, .. }) => {
-                    bail!("the job ended early: {}", end.err_detail.unwrap_or_default())
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn follow_to_the_end(&mut self, rig: &mut Rig) -> anyhow::Result<()> {
-        loop {
-            match rig.next(None) {
-                Some(RigEvent::Said { at, event: Event::Step(step), .. }) => {
-                    self.ends.push((at, step.dur_ns.0))
-                }
-                Some(RigEvent::Ended { .. }) | None => return Ok(()),
-                Some(_) => {}
-            }
-        }
-    }
 }

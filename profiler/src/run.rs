@@ -26,7 +26,7 @@ use crate::{
     interrupt::Interrupt,
     machine, programs,
     rig::Rig,
-    sampler::Sampler,
+    sampler::{Sampler, SamplerCost},
 };
 
 /// What a command wants to have measured.
@@ -91,8 +91,7 @@ pub fn can_go_on(run: &RunDir, manifest: &Manifest) -> anyhow::Result<()> {
 
 /// Measures what the manifest asks for and the run does not have yet.
 pub fn measure(run: &RunDir, manifest: &Manifest, catalog: &Catalog) -> anyhow::Result<Outcome> {
-    let began = Nanos::monotonic_now();
-    let cpu_before = own_cpu();
+    let observed = Observed::from_now();
     let _lock = lock(run)?;
     let interrupt = Interrupt::listen().context("signals cannot be listened to")?;
     let sampler = start_sampler(run, manifest)?;
@@ -105,37 +104,54 @@ pub fn measure(run: &RunDir, manifest: &Manifest, catalog: &Catalog) -> anyhow::
         sampler: &sampler,
         interrupt: &interrupt,
         derived: Derived::of(run)?,
-        began,
+        began: observed.began,
     };
     let missing = blocks.measure()?;
     drop(rig);
     let cost = sampler.stop()?;
     let derived = Derived::of(run)?;
     derived.write()?;
-    let earlier = run.end()?.map_or_else(ObserverCost::default, |end| end.observer);
-    let observer = ObserverCost {
-        wall_ns: earlier.wall_ns + (Nanos::monotonic_now() - began).0,
-        cpu_ns: earlier.cpu_ns + own_cpu().saturating_sub(cpu_before).as_nanos() as u64,
-        sampler_cpu_ns: earlier.sampler_cpu_ns + cost.cpu_ns,
-        sampler_ticks: earlier.sampler_ticks + cost.ticks,
-        sampler_late_ticks: earlier.sampler_late_ticks + cost.late_ticks,
-        sampler_worst_tick_ns: earlier.sampler_worst_tick_ns.max(cost.worst_tick_ns),
-    };
     let failed = derived.measurements.iter().any(|row| row.status != Status::Ok);
     let exit = match (missing.interrupted, failed) {
         (true, _) => Exit::Interrupted,
         (false, true) => Exit::SomeFailed,
         (false, false) => exit_of_rest(manifest, &missing),
     };
-    let end = End {
-        format: FORMAT,
-        ended_utc: utc_now(),
-        exit_code: exit as u8,
-        missing: missing.launches.clone(),
-        observer,
-    };
-    run.write_end(&end)?;
+    write_end(run, exit, missing.launches.clone(), observed, cost)?;
     Ok(Outcome { derived, missing, exit })
+}
+
+/// Since when the harness measures a run, or its resumed part.
+pub struct Observed {
+    began: Nanos,
+    cpu_before: Duration,
+}
+
+impl Observed {
+    pub fn from_now() -> Observed {
+        Observed { began: Nanos::monotonic_now(), cpu_before: own_cpu() }
+    }
+}
+
+/// Writes the last file of a run: how it ended, and what observing it has cost.
+pub fn write_end(
+    run: &RunDir,
+    exit: Exit,
+    missing: Vec<String>,
+    observed: Observed,
+    cost: SamplerCost,
+) -> anyhow::Result<()> {
+    let earlier = run.end()?.map_or_else(ObserverCost::default, |end| end.observer);
+    let observer = ObserverCost {
+        wall_ns: earlier.wall_ns + (Nanos::monotonic_now() - observed.began).0,
+        cpu_ns: earlier.cpu_ns + own_cpu().saturating_sub(observed.cpu_before).as_nanos() as u64,
+        sampler_cpu_ns: earlier.sampler_cpu_ns + cost.cpu_ns,
+        sampler_ticks: earlier.sampler_ticks + cost.ticks,
+        sampler_late_ticks: earlier.sampler_late_ticks + cost.late_ticks,
+        sampler_worst_tick_ns: earlier.sampler_worst_tick_ns.max(cost.worst_tick_ns),
+    };
+    let end = End { format: FORMAT, ended_utc: utc_now(), exit_code: exit as u8, missing, observer };
+    Ok(run.write_end(&end)?)
 }
 
 /// Rows that are missing are rows that failed. An interval that was not reached is said by a warning

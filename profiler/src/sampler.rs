@@ -20,6 +20,7 @@ use std::{
 use schema::{
     device::Device,
     rows::{Appender, DeviceSample, HostSample, RowError},
+    units::Nanos,
 };
 
 use crate::device::DeviceReader;
@@ -65,6 +66,7 @@ struct Status {
 enum Command {
     Watch { launch: String, rank: u32, root: u32 },
     Unwatch { launch: String },
+    ReadFastEvery(Nanos),
     SetActive(bool),
     Flush(Sender<Result<(), RowError>>),
 }
@@ -91,6 +93,12 @@ impl Sampler {
     /// Takes a last reading of each rank of a launch and forgets them.
     pub fn unwatch(&self, launch: &str) {
         self.send(Command::Unwatch { launch: launch.into() });
+    }
+
+    /// Reads the fast tier of all devices so often, instead of as often as each of them wants: for
+    /// measuring what watching costs. A counter of 32 bits loses wraps when it is read too rarely.
+    pub fn read_fast_every(&self, period: Duration) {
+        self.send(Command::ReadFastEvery(period.into()));
     }
 
     /// Sleeps while inactive: no reading at all, for measuring what watching costs. Counters go on where

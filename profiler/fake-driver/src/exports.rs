@@ -9,10 +9,7 @@ use std::{
 
 use nvml_wrapper_sys::bindings::{field_id::*, *};
 
-use crate::{
-    machine::{Machine, machine},
-    script::RunningProcess,
-};
+use crate::machine::{Machine, machine};
 
 pub(crate) const SUCCESS: nvmlReturn_t = nvmlReturn_enum_NVML_SUCCESS;
 pub(crate) const INVALID: nvmlReturn_t = nvmlReturn_enum_NVML_ERROR_INVALID_ARGUMENT;
@@ -207,6 +204,65 @@ extern "C" fn nvmlDeviceGetMaxPcieLinkWidth(device: nvmlDevice_t, out: *mut c_ui
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn nvmlDeviceGetCurrPcieLinkGeneration(device: nvmlDevice_t, out: *mut c_uint) -> nvmlReturn_t {
+    number(device, "pcie_link_generation", out)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlDeviceGetCurrPcieLinkWidth(device: nvmlDevice_t, out: *mut c_uint) -> nvmlReturn_t {
+    number(device, "pcie_link_width", out)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlDeviceGetPcieReplayCounter(device: nvmlDevice_t, out: *mut c_uint) -> nvmlReturn_t {
+    number(device, "pcie_replays", out)
+}
+
+/// Answers how a setting is now and how it will be after the next start; the script knows one value.
+fn setting(device: nvmlDevice_t, metric: &str, now: *mut c_uint, later: *mut c_uint) -> nvmlReturn_t {
+    on_machine(|machine| {
+        let (value, _) = machine.answer(index_of(device), metric)?;
+        // SAFETY: as in `number`, for both places.
+        unsafe {
+            now.write(value as c_uint);
+            later.write(value as c_uint);
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlDeviceGetMigMode(
+    device: nvmlDevice_t,
+    now: *mut c_uint,
+    later: *mut c_uint,
+) -> nvmlReturn_t {
+    setting(device, "mig", now, later)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlDeviceGetEccMode(
+    device: nvmlDevice_t,
+    now: *mut nvmlEnableState_t,
+    later: *mut nvmlEnableState_t,
+) -> nvmlReturn_t {
+    setting(device, "ecc", now, later)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlDeviceGetComputeMode(device: nvmlDevice_t, out: *mut nvmlComputeMode_t) -> nvmlReturn_t {
+    number(device, "compute_mode", out)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlDeviceGetPersistenceMode(
+    device: nvmlDevice_t,
+    out: *mut nvmlEnableState_t,
+) -> nvmlReturn_t {
+    number(device, "persistence", out)
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetNumaNodeId(device: nvmlDevice_t, out: *mut c_uint) -> nvmlReturn_t {
     number(device, "numa_node", out)
 }
@@ -220,57 +276,6 @@ extern "C" fn nvmlDeviceGetTopologyCommonAncestor(
     // SAFETY: as in `number`.
     unsafe { out.write(nvmlGpuLevel_enum_NVML_TOPOLOGY_NODE) };
     SUCCESS
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
-    device: nvmlDevice_t,
-    count: *mut c_uint,
-    out: *mut nvmlProcessInfo_t,
-) -> nvmlReturn_t {
-    running(device, "processes", count, out)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn nvmlDeviceGetMPSComputeRunningProcesses_v3(
-    device: nvmlDevice_t,
-    count: *mut c_uint,
-    out: *mut nvmlProcessInfo_t,
-) -> nvmlReturn_t {
-    running(device, "mps_processes", count, out)
-}
-
-/// Lists processes, or only their number where the caller's place is too small.
-fn running(
-    device: nvmlDevice_t,
-    metric: &str,
-    count: *mut c_uint,
-    out: *mut nvmlProcessInfo_t,
-) -> nvmlReturn_t {
-    on_machine(|machine| {
-        machine.answer(index_of(device), metric)?;
-        let script = &machine.devices[index_of(device)].script;
-        let list = if metric == "processes" { &script.processes } else { &script.mps_processes };
-        let info = |process: &RunningProcess| nvmlProcessInfo_t {
-            pid: process.pid,
-            // NVML's own word for "not available" is a value of ones.
-            usedGpuMemory: process.bytes.unwrap_or(u64::MAX),
-            gpuInstanceId: u32::MAX,
-            computeInstanceId: u32::MAX,
-        };
-        // SAFETY: the caller's place holds `count` processes, or none where the pointer is null.
-        unsafe {
-            let room = if out.is_null() { 0 } else { count.read() as usize };
-            count.write(list.len() as c_uint);
-            if room < list.len() {
-                return Err(nvmlReturn_enum_NVML_ERROR_INSUFFICIENT_SIZE);
-            }
-            for (i, process) in list.iter().enumerate() {
-                out.add(i).write(info(process));
-            }
-        }
-        Ok(())
-    })
 }
 
 /// The metric behind a field, in the numbering of drivers from 580.82 on or of older ones.
@@ -321,6 +326,7 @@ extern "C" fn nvmlDeviceGetFieldValues(
                     _ => nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_LONG_LONG,
                 };
                 value.value.ullVal = number as u64;
+                value.latencyUsec = reading.latency_us;
             }
         }
         Ok(())

@@ -5,7 +5,10 @@ use std::{ffi::CString, ptr, time::Instant};
 
 use nvml_wrapper_sys::bindings::*;
 
-use crate::exports::{INVALID, NOT_SUPPORTED, SUCCESS, index_of, on_machine};
+use crate::{
+    exports::{INVALID, NOT_SUPPORTED, SUCCESS, index_of, on_machine},
+    link::{Link, Way},
+};
 
 /// What lies behind a `nvmlGpmSample_t`: whose sample it is and when it was taken.
 struct GpmSample {
@@ -57,6 +60,18 @@ fn metric_of_gpm(id: u32) -> Option<&'static str> {
     }
 }
 
+/// What copies add to a rate, in the unit that the real library has for it.
+fn copied_mib_per_s(link: &Link, id: u32, first: &GpmSample, second: &GpmSample) -> f64 {
+    let way = match id {
+        nvmlGpmMetricId_t_NVML_GPM_METRIC_PCIE_RX_PER_SEC => Way::In,
+        nvmlGpmMetricId_t_NVML_GPM_METRIC_PCIE_TX_PER_SEC => Way::Out,
+        _ => return 0.0,
+    };
+    let Some((begin, end)) = first.taken.zip(second.taken) else { return 0.0 };
+    let bytes = link.carried(way, end) - link.carried(way, begin);
+    bytes / (end - begin).as_secs_f64() / f64::from(1 << 20)
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn nvmlGpmMetricsGet(request: *mut nvmlGpmMetricsGet_t) -> nvmlReturn_t {
     on_machine(|machine| {
@@ -69,12 +84,12 @@ extern "C" fn nvmlGpmMetricsGet(request: *mut nvmlGpmMetricsGet_t) -> nvmlReturn
             return Err(INVALID);
         }
         for metric in &mut request.metrics[..count] {
-            let answer = metric_of_gpm(metric.metricId)
-                .ok_or(NOT_SUPPORTED)
-                .and_then(|name| machine.answer(first.device, name));
+            let name = metric_of_gpm(metric.metricId);
+            let answer = name.ok_or(NOT_SUPPORTED).and_then(|name| machine.answer(first.device, name));
             metric.nvmlReturn = answer.as_ref().err().copied().unwrap_or(SUCCESS);
             if let Ok((number, reading)) = answer {
-                metric.value = number as f64;
+                let link = &machine.devices[first.device].link;
+                metric.value = number as f64 + copied_mib_per_s(link, metric.metricId, first, second);
                 // The real library's units are constants; those of a script live as long as the program.
                 metric.metricInfo.unit = reading.unit.map_or(ptr::null_mut(), |unit| {
                     CString::new(unit).map_or(ptr::null_mut(), CString::into_raw)

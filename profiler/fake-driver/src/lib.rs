@@ -1,15 +1,18 @@
-//! A scripted stand-in for `libnvidia-ml.so.1`, for tests.
+//! A scripted stand-in for NVIDIA's driver, `libnvidia-ml.so.1` and `libcuda.so`, for tests.
 //!
-//! The shared library exports the NVML functions that the profiler calls and answers them from a
-//! script, so that a machine without a GPU can run the whole NVML path, loading included. Beside it
+//! The shared library exports the functions of NVML and CUDA that the profiler calls and answers them
+//! from a script, so that a machine without a GPU can run the whole path, loading included. Beside it
 //! this crate is an ordinary library for the tests: [`install`] puts a copy of the shared library
 //! with its script into a folder. Each copy is a library of its own to the loader, so tests that run
 //! in one process do not see each other's devices.
 #![expect(unsafe_code, reason = "a C library is a list of exported functions that take raw pointers")]
 
+mod cuda;
 mod exports;
 mod gpm;
+mod link;
 mod machine;
+mod processes;
 mod script;
 
 use std::{
@@ -17,7 +20,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub use script::{DeviceScript, Reading, RunningProcess, Script};
+pub use script::{CudaScript, DeviceScript, Reading, RunningProcess, Script, UtilizationSample};
 
 /// What the script of a copy is called: the copy's own name with this behind it.
 const SCRIPT_EXTENSION: &str = "script.toml";
@@ -27,11 +30,17 @@ pub const H200: &str = include_str!("../h200.toml");
 
 /// Puts a copy of the shared library into `dir`, answering from `script` (TOML, see [`Script`]), and
 /// returns the path to hand to whatever loads NVML.
+///
+/// A program that looks for libraries in `dir` finds CUDA there too. It is the same file: to the loader
+/// both are one library, so what is copied through CUDA is counted by NVML.
 pub fn install(dir: &Path, script: &str) -> io::Result<PathBuf> {
     let copy = dir.join("libnvidia-ml.so.1");
     std::fs::copy(library_path(), &copy)?;
     std::fs::write(script_of(&copy), script)?;
-    Ok(copy)
+    match std::os::unix::fs::symlink("libnvidia-ml.so.1", dir.join("libcuda.so")) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
+        _ => Ok(copy),
+    }
 }
 
 /// Where cargo left the shared library: beside the test that depends on this crate.

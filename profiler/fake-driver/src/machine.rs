@@ -4,12 +4,15 @@ use std::{
     collections::BTreeMap,
     path::PathBuf,
     sync::{Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::{Instant, SystemTime},
 };
 
 use nvml_wrapper_sys::bindings::*;
 
-use crate::script::{DeviceScript, Reading, Script};
+use crate::{
+    link::{Link, Way},
+    script::{DeviceScript, Reading, Script, UtilizationSample},
+};
 
 /// Every metric that a script may list.
 pub(crate) const METRICS: &[&str] = &[
@@ -17,6 +20,7 @@ pub(crate) const METRICS: &[&str] = &[
     "memory_used_bytes",
     "processes",
     "mps_processes",
+    "process_util",
     "pcie_tx_bytes",
     "pcie_rx_bytes",
     "nvlink_tx_kib",
@@ -42,17 +46,28 @@ pub(crate) const METRICS: &[&str] = &[
     "gpm_nvlink_rx",
     "pcie_generation",
     "pcie_width",
+    "pcie_link_generation",
+    "pcie_link_width",
+    "pcie_replays",
     "numa_node",
+    "mig",
+    "compute_mode",
+    "persistence",
+    "ecc",
 ];
 
 pub(crate) struct Machine {
     pub(crate) driver: String,
+    pub(crate) cuda_version: i32,
     pub(crate) devices: Vec<FakeDevice>,
     started: Instant,
 }
 
 pub(crate) struct FakeDevice {
     pub(crate) script: DeviceScript,
+    pub(crate) link: Link,
+    /// What was noted of processes so far.
+    pub(crate) noted: Vec<nvmlProcessUtilizationSample_t>,
     calls: u64,
     calls_by_metric: BTreeMap<String, u64>,
 }
@@ -72,9 +87,16 @@ impl Machine {
         let path = crate::script_of(&library);
         let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         let script = Script::parse(&text).map_err(|e| format!("{}: {e}", path.display()))?;
-        let device = |script| FakeDevice { script, calls: 0, calls_by_metric: BTreeMap::new() };
+        let device = |script| FakeDevice {
+            script,
+            link: Link::default(),
+            noted: Vec::new(),
+            calls: 0,
+            calls_by_metric: BTreeMap::new(),
+        };
         Ok(Machine {
             driver: script.driver,
+            cuda_version: script.cuda_version,
             devices: script.device.into_iter().map(device).collect(),
             started: Instant::now(),
         })
@@ -92,12 +114,38 @@ impl Machine {
         let calls = device.calls_by_metric.entry(metric.into()).or_default();
         let call = *calls;
         *calls += 1;
-        reading.at(call, seconds).map(|value| (value, reading.clone()))
+        let way = match metric {
+            "pcie_rx_bytes" => Some(Way::In),
+            "pcie_tx_bytes" => Some(Way::Out),
+            _ => None,
+        };
+        let copied = way.map_or(0.0, |way| device.link.carried(way, Instant::now()));
+        reading.at(call, seconds, copied as i64).map(|value| (value, reading.clone()))
+    }
+}
+
+impl FakeDevice {
+    /// Notes whose kernels ran, as the driver does all the time and the script at each call.
+    pub(crate) fn note_utilization(&mut self) {
+        let call = self.calls_by_metric.get("process_util").map_or(0, |calls| calls - 1);
+        let now_us = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_micros() as u64);
+        let runs = |sample: &&UtilizationSample| {
+            call.checked_sub(sample.first_call).is_some_and(|since| since < sample.calls)
+        };
+        let note = |sample: &UtilizationSample| nvmlProcessUtilizationSample_t {
+            pid: sample.pid,
+            timeStamp: now_us + sample.ahead_s * 1_000_000,
+            smUtil: sample.sm_percent,
+            memUtil: 0,
+            encUtil: 0,
+            decUtil: 0,
+        };
+        self.noted.extend(self.script.utilization.iter().filter(runs).map(note));
     }
 }
 
 impl Reading {
-    fn at(&self, call: u64, seconds: f64) -> Result<i64, nvmlReturn_t> {
+    fn at(&self, call: u64, seconds: f64, more: i64) -> Result<i64, nvmlReturn_t> {
         let first = self.error_after_calls;
         let last = self.error_calls.map_or(u64::MAX, |calls| first + calls);
         if let Some(error) = &self.error
@@ -105,7 +153,7 @@ impl Reading {
         {
             return Err(error_code(error).expect("the script was checked when it was read"));
         }
-        let value = self.start + self.per_call * call as i64 + (self.per_s as f64 * seconds) as i64;
+        let value = self.start + self.per_call * call as i64 + (self.per_s as f64 * seconds) as i64 + more;
         Ok(self.bits.map_or(value, |bits| value.rem_euclid(1 << bits)))
     }
 }
@@ -115,6 +163,7 @@ pub(crate) fn error_code(name: &str) -> Option<nvmlReturn_t> {
         "not-supported" => Some(nvmlReturn_enum_NVML_ERROR_NOT_SUPPORTED),
         "no-permission" => Some(nvmlReturn_enum_NVML_ERROR_NO_PERMISSION),
         "timeout" => Some(nvmlReturn_enum_NVML_ERROR_TIMEOUT),
+        "insufficient-size" => Some(nvmlReturn_enum_NVML_ERROR_INSUFFICIENT_SIZE),
         "unknown" => Some(nvmlReturn_enum_NVML_ERROR_UNKNOWN),
         _ => None,
     }

@@ -12,6 +12,9 @@ use crate::machine::METRICS;
 pub struct Script {
     #[serde(default = "a_driver_of_today")]
     pub driver: String,
+    /// The newest CUDA that the driver can run, as it writes it: `13000` for 13.0.
+    #[serde(default = "cuda_13")]
+    pub cuda_version: i32,
     #[serde(default)]
     pub device: Vec<DeviceScript>,
 }
@@ -36,8 +39,54 @@ pub struct DeviceScript {
     /// Processes that share the device through MPS.
     #[serde(default)]
     pub mps_processes: Vec<RunningProcess>,
+    /// Whose kernels ran; each entry is a sample of its own.
+    #[serde(default)]
+    pub utilization: Vec<UtilizationSample>,
+    /// Without it CUDA does not list the device.
+    pub cuda: Option<CudaScript>,
     #[serde(default)]
     pub metrics: BTreeMap<String, Reading>,
+}
+
+/// What CUDA says of a device and does with it. What is absent has no answer.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CudaScript {
+    pub multiprocessors: Option<i32>,
+    pub l2_cache_bytes: Option<i32>,
+    pub memory_bus_bits: Option<i32>,
+    pub clock_khz: Option<i32>,
+    pub memory_clock_khz: Option<i32>,
+    pub shared_memory_per_multiprocessor_bytes: Option<i32>,
+    pub registers_per_multiprocessor: Option<i32>,
+    pub async_engines: Option<i32>,
+    /// How fast copies are; PCIe bytes of NVML and rates of GPM (in MiB/s) grow by what is copied.
+    pub host_to_device_bytes_per_s: u64,
+    pub device_to_host_bytes_per_s: u64,
+    /// What headers of packets add to the traffic, over the bytes copied.
+    #[serde(default)]
+    pub header_share: f64,
+    /// Another process has the device for itself, so that no context can be made on it.
+    #[serde(default)]
+    pub occupied: bool,
+    /// How much host memory can be page-locked.
+    pub page_locked_bytes: u64,
+}
+
+/// What the driver notes of a process at each call from `first_call` on, `calls` times. Notes are
+/// kept, and handed out to whoever has not seen them by their time.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UtilizationSample {
+    pub pid: u32,
+    pub sm_percent: u32,
+    #[serde(default)]
+    pub first_call: u64,
+    #[serde(default = "always")]
+    pub calls: u64,
+    /// Its time lies so far ahead of the clock, as that of a place nobody has written.
+    #[serde(default)]
+    pub ahead_s: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -57,9 +106,11 @@ pub struct Reading {
     pub per_s: i64,
     /// The counter is this many bits wide and wraps; 64 otherwise.
     pub bits: Option<u32>,
+    /// How long the driver says it took (fields only).
+    pub latency_us: i64,
     /// What the driver calls the unit (GPM only).
     pub unit: Option<String>,
-    /// `not-supported`, `no-permission`, `timeout` or `unknown`, instead of a value ...
+    /// `not-supported`, `no-permission`, `timeout`, `insufficient-size` or `unknown`, instead of a value ...
     pub error: Option<String>,
     /// ... from this call on ...
     pub error_after_calls: u64,
@@ -87,6 +138,14 @@ impl Script {
 
 fn a_driver_of_today() -> String {
     "580.159.03".into()
+}
+
+fn cuda_13() -> i32 {
+    13_000
+}
+
+fn always() -> u64 {
+    u64::MAX
 }
 
 fn hopper() -> [i32; 2] {

@@ -10,13 +10,13 @@ use schema::{
     units::Nanos,
     wire::{Event, EventLine, Phases, Timing},
 };
-use statistics::{LaunchSummary, interval::MIN_STEPS, median};
+use statistics::{LaunchSummary, median};
 
-use super::{JobStep, Samples, job_steps, rounded};
+use super::{JobStep, Samples, devices, gates, job_steps, rounded};
 use crate::{
-    cells, device,
-    warnings::{self, Finding},
-    window::{Window, growth, mean},
+    cells,
+    warnings::Finding,
+    window::{Window, growth},
 };
 
 /// A row and what is doubtful about it.
@@ -50,7 +50,7 @@ pub(super) fn measurement(
     fill_from_events(&mut row, &ranks);
     row.wall_ns = end.ranks.iter().map(|rank| rank.wall_ns).max().flatten();
     row.host_rss_peak_bytes = sum_of_all(end.ranks.iter().map(|rank| rank.rss_peak_bytes));
-    let launch = Launch { spec: &spec, samples, manifest, ended: end.mono_ns };
+    let launch = Launch { spec: &spec, ranks: &ranks, samples, manifest, ended: end.mono_ns };
     let mut findings = Vec::new();
     // A job that failed has no numbers to publish, though its raw steps stay on file.
     if row.status == Status::Ok {
@@ -157,6 +157,7 @@ fn fill_from_events(row: &mut Measurement, ranks: &[Vec<EventLine>]) {
 /// What a launch's numbers are read out of.
 struct Launch<'a> {
     spec: &'a LaunchSpec,
+    ranks: &'a [Vec<EventLine>],
     samples: &'a Samples,
     manifest: &'a Manifest,
     ended: Nanos,
@@ -194,27 +195,17 @@ impl Launch<'_> {
         row.mfu_percent = self.mfu_percent(row);
         self.fill_from_samples(row, window, findings);
 
-        let mut find = |warning, found: String| {
-            findings.push(Finding { subject: self.spec.launch.clone(), warning, found });
-        };
-        if used.len() < MIN_STEPS {
-            find(
-                Warning::FewSteps,
-                format!("{} steady steps, and an interval takes {MIN_STEPS}", used.len()),
-            );
-        }
-        if !summary.steady.is_steady() && used.len() >= MIN_STEPS {
-            let found = format!("the last level holds for {} of {} steps", used.len(), steps.len());
-            find(Warning::NotSteady, found);
-        }
-        let without_loss = steps.iter().filter(|step| step.loss.is_none()).count();
-        // A worker of ours always reads its loss; a hook in another program may not.
-        if without_loss > 0 && (without_loss < steps.len() || first.timing == Timing::Host) {
-            find(
-                Warning::LossNotFinite,
-                format!("{without_loss} of {} steps have no finite loss", steps.len()),
-            );
-        }
+        self.find(findings, gates::of_steps(steps, used.len(), summary.steady.is_steady()));
+        self.find(findings, gates::of_allocator(self.ranks, window));
+    }
+
+    fn find(&self, findings: &mut Vec<Finding>, found: impl IntoIterator<Item = (Warning, String)>) {
+        let subject = &self.spec.launch;
+        findings.extend(found.into_iter().map(|(warning, found)| Finding {
+            subject: subject.clone(),
+            warning,
+            found,
+        }));
     }
 
     /// A program without steps: from its first reading to its end.
@@ -249,17 +240,19 @@ impl Launch<'_> {
     fn fill_from_samples(&self, row: &mut Measurement, window: Window, findings: &mut Vec<Finding>) {
         row.window_ns = Some(window.length().0);
         self.fill_from_host(row, window);
-        let mut devices = Vec::new();
+        let mut read = Vec::new();
         for device in &self.spec.devices {
             let name = device.to_string();
             // Readings from after its end are on file only when a row is derived again, and must
             // not make it another row.
             let seen = |row: &&DeviceSample| row.device == name && row.mono_ns <= self.ended;
             let rows: Vec<&DeviceSample> = self.samples.devices.iter().filter(seen).collect();
-            self.gates(row, &name, &rows, window, findings);
-            devices.push(rows);
+            // CPU time of a rank is known, and not which of its devices it was spent on.
+            let own_cpu_ns = row.cpu_ns.filter(|_| self.spec.devices.len() == 1);
+            self.find(findings, gates::of_device(&name, &rows, own_cpu_ns, window));
+            read.push(rows);
         }
-        fill_from_devices(row, &devices, window);
+        devices::fill(row, &read, window);
     }
 
     fn fill_from_host(&self, row: &mut Measurement, window: Window) {
@@ -275,71 +268,19 @@ impl Launch<'_> {
         row.cpu_ns = per_rank(|row| row.cpu_ns);
         row.run_queue_wait_ns = per_rank(|row| row.run_queue_wait_ns);
         row.device_memory_bytes = self.host_rows().filter_map(|row| row.device_memory_bytes).max();
-    }
-
-    fn gates(
-        &self,
-        row: &Measurement,
-        name: &str,
-        rows: &[&DeviceSample],
-        window: Window,
-        findings: &mut Vec<Finding>,
-    ) {
-        let mut find = |warning, found: String| {
-            findings.push(Finding { subject: self.spec.launch.clone(), warning, found });
-        };
-        let capacity_ns = window.length().0 as f64 * cores(name);
-        let percent = |ns: f64| 100.0 * ns / capacity_ns.max(1.0);
-        let grown = |value: fn(&DeviceSample) -> Option<u64>| -> Option<f64> {
-            growth(rows.iter().filter_map(|row| Some((row.mono_ns, value(row)?))), window).map(|ns| ns as f64)
-        };
-        if let Some(throttled) =
-            grown(|row| row.throttle_ns).map(percent).filter(|p| *p > warnings::THROTTLED_PERCENT)
-        {
-            find(Warning::Throttled, format!("{name} ran below its clock for {throttled:.1} % of the time"));
-        }
-        if let Some(stolen) = grown(|row| row.steal_ns).map(percent).filter(|p| *p > warnings::STEAL_PERCENT)
-        {
-            find(Warning::Steal, format!("the hypervisor took {stolen:.1} % of {name} away"));
-        }
-        if let (Some(busy), Some(own), 1) = (grown(|row| row.busy_ns), row.cpu_ns, self.spec.devices.len()) {
-            let foreign = percent(busy - own as f64);
-            if foreign > warnings::FOREIGN_PERCENT {
-                find(Warning::Foreign, format!("other programs used {foreign:.1} % of {name}"));
-            }
-        }
-        let seen = rows.iter().map(|row| row.mono_ns).filter(|t| window.contains(*t));
-        let times: Vec<Nanos> = [window.start].into_iter().chain(seen).chain([window.end]).collect();
-        let gaps = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0]).as_secs_f64());
-        let gap = gaps.fold(0.0, f64::max);
-        if gap > warnings::LONGEST_GAP_S {
-            find(Warning::SamplerLate, format!("{name} was not read for {gap:.1} s"));
-        }
-        let inside = || rows.iter().filter(|row| window.contains(row.mono_ns));
-        if let Some(others) = inside().filter_map(|row| row.foreign_processes).max().filter(|n| *n > 0) {
-            find(Warning::Foreign, format!("{others} other processes held memory of {name}"));
-        }
-        if let Some(lost) =
-            inside().filter_map(|row| row.err.as_ref()).find(|err| err.starts_with(device::LOST))
-        {
-            find(Warning::DeviceLost, format!("{name}: {lost}"));
-        }
+        let mut distinct = self.spec.devices.clone();
+        distinct.sort();
+        distinct.dedup();
+        let host: Vec<&HostSample> = self.host_rows().collect();
+        row.job_util_percent_mean = devices::job_util_percent(&host, ranks, distinct.len(), window);
     }
 }
 
 /// The sum where every part is known; of no parts nothing is known.
-fn sum_of_all(parts: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+pub(super) fn sum_of_all(parts: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     let mut parts = parts.peekable();
     parts.peek()?;
     parts.sum()
-}
-
-/// Cores that a device name stands for; one for a GPU, whose counters run once.
-fn cores(device: &str) -> f64 {
-    match device.parse() {
-        Ok(schema::device::Device::Cpu(cores)) => cores.len() as f64,
-        _ => 1.0,
-    }
 }
 
 fn fill_phases(row: &mut Measurement, used: &[JobStep]) {
@@ -355,32 +296,4 @@ fn fill_phases(row: &mut Measurement, used: &[JobStep]) {
     row.sync_exposed_ns_median = of(|p| p.sync_exposed_ns);
     row.optimizer_ns_median = of(|p| p.optimizer_ns);
     row.offload_ns_median = of(|p| p.offload_ns);
-}
-
-/// What the job's devices showed: counters add up over them, gauges are their mean. What one of them
-/// cannot tell is not known of the job.
-fn fill_from_devices(row: &mut Measurement, devices: &[Vec<&DeviceSample>], window: Window) {
-    let counter = |value: fn(&DeviceSample) -> Option<u64>| {
-        let grown = |rows: &Vec<&DeviceSample>| {
-            growth(rows.iter().filter_map(|row| Some((row.mono_ns, value(row)?))), window)
-        };
-        sum_of_all(devices.iter().map(grown))
-    };
-    row.pcie_rx_bytes = counter(|row| row.pcie_rx_bytes);
-    row.pcie_tx_bytes = counter(|row| row.pcie_tx_bytes);
-    row.nvlink_rx_bytes = counter(|row| row.nvlink_rx_bytes);
-    row.nvlink_tx_bytes = counter(|row| row.nvlink_tx_bytes);
-    row.energy_mj = counter(|row| row.energy_mj);
-    let gauge = |value: fn(&DeviceSample) -> Option<f64>| {
-        let of_one = |rows: &Vec<&DeviceSample>| {
-            mean(rows.iter().filter_map(|row| Some((row.mono_ns, value(row)?))), window)
-        };
-        let sum: f64 = devices.iter().map(of_one).sum::<Option<f64>>()?;
-        Some(rounded(sum / devices.len() as f64, 2))
-    };
-    row.device_util_percent_mean = gauge(|row| row.util_percent);
-    row.sm_util_percent = gauge(|row| row.sm_util_percent);
-    row.sm_occupancy_percent = gauge(|row| row.sm_occupancy_percent);
-    row.tensor_util_percent = gauge(|row| row.tensor_util_percent);
-    row.dram_util_percent = gauge(|row| row.dram_util_percent);
 }

@@ -1,6 +1,8 @@
 //! From raw files to tables. All that `profile` prints or compares comes through here, so that a
 //! run derived again, by a later version too, says the same of the same raw files.
 
+mod devices;
+mod gates;
 mod launch;
 mod steps;
 mod summary;

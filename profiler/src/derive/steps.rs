@@ -64,6 +64,8 @@ fn job_step(ranks: &[(Nanos, &Step)]) -> JobStep {
 
 #[cfg(test)]
 mod tests {
+    use schema::wire::Memory;
+
     use super::*;
 
     fn step(rank: u32, index: u64, end: u64, dur: u64, sent: Option<u64>) -> EventLine {
@@ -88,6 +90,23 @@ mod tests {
         assert_eq!((only.end, only.dur_ns, only.start()), (Nanos(105), 14, Nanos(91)));
         assert_eq!((only.samples, only.sent_bytes, only.loss), (8, Some(7), Some(0.0)));
         assert_eq!(only.phases.forward_ns, Some(Nanos(7)));
+    }
+
+    #[test]
+    fn steps_that_are_told_late_end_when_they_ended() {
+        let memory = Memory {
+            allocated_bytes: 1,
+            reserved_bytes: None,
+            peak_bytes: 1,
+            host_bytes: None,
+            allocator_retries: None,
+        };
+        let memory = EventLine { seq: 1, rank: 0, mono_ns: Nanos(130), event: Event::Memory(memory) };
+        // A GPU's clock is read when it is through, which may be some steps later.
+        let events =
+            vec![step(0, 0, 100, 10, None), memory, step(0, 1, 112, 12, None), step(0, 2, 124, 12, None)];
+        let ends: Vec<_> = job_steps(&[events]).iter().map(|step| (step.start(), step.end)).collect();
+        assert_eq!(ends, [(90, 100), (100, 112), (112, 124)].map(|(start, end)| (Nanos(start), Nanos(end))));
     }
 
     #[test]

@@ -89,6 +89,7 @@ fn summary(manifest: &Manifest, cell: &Cell, rows: &[&Measurement], findings: &m
         device_memory_bytes: ok.iter().filter_map(|row| row.device_memory_bytes).max(),
         host_rss_peak_bytes: ok.iter().filter_map(|row| row.host_rss_peak_bytes).max(),
         device_util_percent_mean: mean(|row| row.device_util_percent_mean, 2),
+        job_util_percent_mean: mean(|row| row.job_util_percent_mean, 2),
         warnings,
         // Where some launches have numbers, `repeats_failed` says that others have none.
         status: if ok.is_empty() { first.status } else { Status::Ok },

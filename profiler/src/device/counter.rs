@@ -3,6 +3,13 @@
 
 const WRAP: u64 = 1 << 32;
 
+/// How many bits a counter has, as the driver's own type for it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Width {
+    Bits32,
+    Bits64,
+}
+
 /// Adds up what a counter has counted since it was first read.
 #[derive(Debug, Default)]
 pub(crate) struct Counter {
@@ -12,18 +19,24 @@ pub(crate) struct Counter {
 
 impl Counter {
     /// Takes a reading and returns the total since the first one, which never falls.
-    ///
-    /// A reading below the last one means that a counter of 32 bits wrapped, once: whoever reads a
-    /// link of 55 GB/s must come back within 78 ms. A wider counter only falls when its device was
-    /// reset; it counts on from there.
-    pub(crate) fn read(&mut self, raw: u64) -> u64 {
-        let last = self.last.replace(raw).unwrap_or(raw);
-        self.total += match raw.checked_sub(last) {
-            Some(step) => step,
-            None if last < WRAP => raw + WRAP - last,
-            None => raw,
-        };
+    pub(crate) fn read(&mut self, raw: u64, width: Width) -> u64 {
+        self.grow(raw, width);
         self.total
+    }
+
+    /// Takes a reading and returns what was counted since the one before.
+    ///
+    /// A counter of 32 bits that falls has wrapped, once: whoever reads a link of 55 GB/s must come
+    /// back within 78 ms. A wider one only falls when its device was reset; it counts on from there.
+    pub(crate) fn grow(&mut self, raw: u64, width: Width) -> u64 {
+        let last = self.last.replace(raw).unwrap_or(raw);
+        let step = match (raw.checked_sub(last), width) {
+            (Some(step), _) => step,
+            (None, Width::Bits32) => raw.wrapping_sub(last) % WRAP,
+            (None, Width::Bits64) => raw,
+        };
+        self.total += step;
+        step
     }
 
     /// Adds a step measured by other means, for a quantity that the device gives as a rate.
@@ -43,11 +56,14 @@ mod tests {
     fn a_counter_of_32_bits_wraps_and_a_wide_one_restarts() {
         let mut narrow = Counter::default();
         let readings = [4_294_967_290, 4_294_967_295, 3, 3, 10];
-        assert_eq!(readings.map(|raw| narrow.read(raw)), [0, 5, 9, 9, 16]);
+        assert_eq!(readings.map(|raw| narrow.read(raw, Width::Bits32)), [0, 5, 9, 9, 16]);
 
-        let mut wide = Counter::default();
-        let readings = [1 << 40, (1 << 40) + 7, 5, 6];
-        assert_eq!(readings.map(|raw| wide.read(raw)), [0, 7, 12, 13]);
+        // A wide counter may be as small as a narrow one when its device is reset.
+        for start in [1 << 40, 4_294_967_290] {
+            let mut wide = Counter::default();
+            let readings = [start, start + 7, 5, 6];
+            assert_eq!(readings.map(|raw| wide.read(raw, Width::Bits64)), [0, 7, 12, 13], "{start}");
+        }
     }
 
     proptest! {
@@ -55,10 +71,10 @@ mod tests {
         fn wrapping_loses_nothing(start in any::<u32>(), steps in prop::collection::vec(any::<u32>(), 1..50)) {
             let mut counter = Counter::default();
             let mut truth = u64::from(start);
-            counter.read(truth);
+            counter.read(truth, Width::Bits32);
             for step in steps {
                 truth += u64::from(step);
-                prop_assert_eq!(counter.read(truth % WRAP), truth - u64::from(start));
+                prop_assert_eq!(counter.read(truth % WRAP, Width::Bits32), truth - u64::from(start));
             }
         }
     }

@@ -22,7 +22,7 @@ use schema::{
     units::Nanos,
 };
 
-use super::{DeviceError, DeviceReader, ProcessMemory};
+use super::{DeviceError, DeviceReader, Processes};
 use crate::usage;
 
 const PERIOD: Duration = Duration::from_millis(100);
@@ -146,7 +146,7 @@ impl DeviceReader for CpuReader {
         sample
     }
 
-    fn memory_by_process(&mut self) -> Option<Vec<ProcessMemory>> {
+    fn processes(&mut self) -> Option<Processes> {
         None
     }
 

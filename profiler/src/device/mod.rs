@@ -2,6 +2,7 @@
 
 mod counter;
 mod cpu;
+pub mod cuda;
 mod nvml;
 mod peak;
 
@@ -17,7 +18,7 @@ use schema::{
 pub use cpu::{CpuReader, allowed_cores};
 #[cfg(test)]
 pub(crate) use nvml::library_at;
-pub use nvml::{LIBRARY_ENV, NvmlReader, driver_version, library, uuid};
+pub use nvml::{LIBRARY_ENV, NvmlReader, SHORTEST_GPM_WINDOW, driver_version, library, uuid};
 
 /// Begins the `err` of every row of a device that answered before and is gone.
 pub const LOST: &str = "device-lost";
@@ -36,20 +37,55 @@ pub trait DeviceReader: Send {
     /// start at zero when the device is opened and never fall.
     fn sample(&mut self, tier: Tier) -> DeviceSample;
 
-    /// The processes that hold memory of the device, by the pids that the driver knows; `None` where
-    /// the device cannot tell.
-    fn memory_by_process(&mut self) -> Option<Vec<ProcessMemory>>;
+    /// The processes that use the device, by the pids that the driver knows; `None` where the device
+    /// cannot tell.
+    fn processes(&mut self) -> Option<Processes>;
+
+    /// What the calls to the driver have cost since this was last asked for. A device that is read
+    /// without a driver has no such calls.
+    fn take_costs(&mut self) -> Vec<CallCost> {
+        Vec::new()
+    }
 
     /// Whether the device has stopped answering for good.
     fn is_lost(&self) -> bool;
 }
 
-/// Memory of a device that a process holds: its tensors, what its allocator keeps, and the context.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProcessMemory {
+/// Who uses a device.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Processes {
+    /// Ascending by pid.
+    pub listed: Vec<ProcessUse>,
+    /// A process that is not listed holds no memory; otherwise nothing is known of it.
+    pub memory_is_known: bool,
+    /// A process that is not listed ran no kernel; otherwise nothing is known of it.
+    pub util_is_known: bool,
+}
+
+/// What a process has of a device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ProcessUse {
     pub pid: u32,
-    /// Absent where the driver lists the process and not its memory.
+    /// Its tensors, what its allocator keeps, and the context. Absent where the driver lists the
+    /// process and not its memory.
     pub bytes: Option<u64>,
+    /// Share of the time since the device was last asked in which its kernels ran, 0 to 100. Absent
+    /// where the driver does not say whose kernels run.
+    pub util_percent: Option<f64>,
+}
+
+/// What one kind of call to the driver has cost.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CallCost {
+    /// The metric that was asked for, or the call that answers for several.
+    pub metric: &'static str,
+    /// How often an answer was wanted, and how often there was none.
+    pub calls: u64,
+    pub failures: u64,
+    /// How long the latest calls took, in no order. For a metric that one call answers together with
+    /// others it is what the driver says its part took, in steps of a microsecond, and empty where the
+    /// driver says nothing.
+    pub recent_ns: Vec<u64>,
 }
 
 /// Why a device cannot be read. `profile` exits with 3 for all of these: the machine lacks something.
@@ -63,6 +99,11 @@ pub enum DeviceError {
     CoreNotAllowed { device: Device, core: u16, allowed: Vec<u16> },
     #[error("{device}: {call}: {reason}")]
     Driver { device: Device, call: &'static str, reason: String },
+    #[error(
+        "{device} is split up by MIG, and its readings would be those of the whole chip: take another device, \
+         or ask its owner to turn MIG off"
+    )]
+    Mig { device: Device },
     #[error("CUDA_VISIBLE_DEVICES: '{entry}' is neither an index nor the uuid of a whole device; unset it")]
     Visible { entry: String },
     #[error("{}: {source}", file.display())]

@@ -179,7 +179,7 @@ mod tests {
 
     use schema::{
         events::EventWriter,
-        wire::{Hello, Ready},
+        wire::{Hello, Ready, Step, Timing},
     };
 
     use super::*;
@@ -220,6 +220,32 @@ mod tests {
             let (_, lines, fault) = hear(&events, "");
             assert_eq!((lines, fault.map(|(kind, _)| kind)), (believed, kind), "{events:?}");
         }
+    }
+
+    #[test]
+    fn a_step_may_be_older_than_what_was_said_before_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("0001-x.0.jsonl");
+        let mut writer = EventWriter::create(&path, 0).unwrap();
+        let step = Step {
+            index: 0,
+            dur_ns: Nanos(5),
+            samples: 1,
+            loss: None,
+            phases: None,
+            sent_bytes: None,
+            timing: Timing::DeviceEvent,
+        };
+        for (at, event) in
+            [(10, hello()), (20, ready()), (90, Event::Held { index: 1 }), (60, Event::Step(step))]
+        {
+            writer.say_at(Nanos(at), event).unwrap();
+        }
+        let mut listener = Listener::open(&path, 0).unwrap();
+        let mut lines = Vec::new();
+        assert_eq!(listener.finish(&mut lines), Ok(()));
+        assert_eq!(lines.iter().map(|line| line.mono_ns.0).collect::<Vec<_>>(), [10, 20, 90, 60]);
+        assert!(listener.at_rest(1), "patience is counted from when a line was heard, not from its time");
     }
 
     #[test]

@@ -163,13 +163,16 @@ fn inactive_means_no_reading_at_all() {
 fn a_gpu_is_read_at_its_three_rates_and_its_memory_is_shared_out() {
     let (ours, other) = (Sleeper::start(), Sleeper::start());
     let processes = format!(
-        "processes = [{{ pid = {}, bytes = 700 }}, {{ pid = {}, bytes = 50 }}, {{ pid = 4100000, bytes = 9 }}]\n\
+        "processes = [{{ pid = {0}, bytes = 700 }}, {{ pid = {1}, bytes = 50 }}]\n\
+         utilization = [{{ pid = {0}, sm_percent = 30 }}, {{ pid = {1}, sm_percent = 60 }}]\n\
          reserved_bytes",
         ours.0.id(),
         other.0.id(),
     );
+    let idle = Sleeper::start();
     let watched = Watched::start(gpu(&fake_driver::H200.replace("reserved_bytes", &processes)));
     watched.sampler.watch("0001-a", 0, ours.0.id());
+    watched.sampler.watch("0001-a", 1, idle.0.id());
     let is_slow = |row: &&DeviceSample| row.tier == Tier::Slow;
     let (devices, hosts) = watched.rows_when(|devices, _| devices.iter().filter(is_slow).count() >= 2);
     let of = |tier| devices.iter().filter(|row| row.tier == tier).collect::<Vec<_>>();
@@ -185,10 +188,44 @@ fn a_gpu_is_read_at_its_three_rates_and_its_memory_is_shared_out() {
     assert!(gpm.iter().any(|row| row.sm_util_percent == Some(88.0)));
     // At the first slow tick the launch may not have been known yet.
     let last = slow.last().unwrap();
-    assert_eq!(last.foreign_processes, Some(1), "a pid of another namespace is nobody's");
-    assert!(last.nvlink_rx_bytes > slow[0].nvlink_rx_bytes);
-    let memory: Vec<u64> = hosts.iter().filter_map(|row| row.device_memory_bytes).collect();
-    assert!(memory.len() < hosts.len() && memory.last() == Some(&700), "{memory:?}");
+    assert_eq!(last.foreign_processes, Some(1));
+    assert!(last.nvlink_rx_bytes > slow[0].nvlink_rx_bytes && last.pcie_link_generation == Some(5));
+    let uses = uses_of(&hosts, 0);
+    assert!(uses.len() < hosts.len() && uses.last() == Some(&(Some(700), Some(30.0))), "{uses:?}");
+    assert_eq!(uses_of(&hosts, 1).last(), Some(&(Some(0), Some(0.0))), "the driver knows all who use it");
+}
+
+/// What the device was said to give a rank, in the rows that say so.
+fn uses_of(hosts: &[HostSample], rank: u32) -> Vec<(Option<u64>, Option<f64>)> {
+    let uses = hosts.iter().filter(|row| row.rank == rank);
+    let uses = uses.map(|row| (row.device_memory_bytes, row.device_util_percent));
+    uses.filter(|(bytes, util)| bytes.is_some() || util.is_some()).collect()
+}
+
+#[test]
+fn while_the_driver_lists_strangers_nobody_is_known_to_use_nothing() {
+    let (ours, idle) = (Sleeper::start(), Sleeper::start());
+    // The second number is of another pid namespace: it may stand for any process here.
+    let processes = format!(
+        "processes = [{{ pid = {}, bytes = 700 }}, {{ pid = 4100000, bytes = 9 }}]\nreserved_bytes",
+        ours.0.id(),
+    );
+    let watched = Watched::start(gpu(&fake_driver::H200.replace("reserved_bytes", &processes)));
+    watched.sampler.watch("0001-a", 0, ours.0.id());
+    watched.sampler.watch("0001-a", 1, idle.0.id());
+    let (devices, hosts) = watched.rows_when(|_, hosts| uses_of(hosts, 0).len() >= 2);
+    assert_eq!(uses_of(&hosts, 0)[0], (Some(700), Some(0.0)));
+    assert_eq!(uses_of(&hosts, 1), []);
+    assert_eq!(devices.iter().filter_map(|row| row.foreign_processes).max(), Some(0));
+}
+
+#[test]
+fn the_fast_tier_is_read_as_often_as_it_is_told() {
+    let watched = Watched::start(cpu());
+    watched.sampler.read_fast_every(ms(2));
+    let (devices, _) = watched.rows_when(|devices, _| devices.len() >= 30);
+    let gaps = devices.windows(2).map(|pair| pair[1].mono_ns.saturating_sub(pair[0].mono_ns));
+    assert!(gaps.min() < Some(ms(50).into()), "of its own it is read every tenth of a second");
 }
 
 #[test]
@@ -219,7 +256,7 @@ impl DeviceReader for Slow {
         sleep(ms(18));
         self.0.sample(tier)
     }
-    fn memory_by_process(&mut self) -> Option<Vec<crate::device::ProcessMemory>> {
+    fn processes(&mut self) -> Option<crate::device::Processes> {
         None
     }
     fn is_lost(&self) -> bool {

@@ -17,7 +17,7 @@ use schema::{
 
 use super::{Command, SamplerCost, Status};
 use crate::{
-    device::{DeviceReader, ProcessMemory},
+    device::{DeviceReader, ProcessUse},
     usage::Tree,
 };
 
@@ -28,8 +28,8 @@ const SLOW_PERIOD: Nanos = Nanos::SECOND;
 pub(super) struct Watcher {
     devices: Vec<Box<dyn DeviceReader>>,
     trees: BTreeMap<(String, u32), Tree>,
-    /// Who holds how much of the devices, since the slow tick; each host row takes its part once.
-    memory: Option<BTreeMap<u32, ProcessMemory>>,
+    /// Who uses the devices, since the slow tick; each host row takes its part once.
+    users: Option<Users>,
     schedule: Vec<Due>,
     active: bool,
     device_file: Appender<DeviceSample>,
@@ -46,6 +46,44 @@ struct Due {
     at: Nanos,
     period: Nanos,
     what: What,
+}
+
+/// The processes that use some device.
+struct Users {
+    by_pid: BTreeMap<u32, ProcessUse>,
+    /// A process that is not among them holds no device memory. Not so while the driver lists numbers
+    /// of another pid namespace: one of those may be ours.
+    memory_is_known: bool,
+    /// And ran no kernel.
+    util_is_known: bool,
+}
+
+impl Users {
+    fn nobody() -> Users {
+        Users { by_pid: BTreeMap::new(), memory_is_known: true, util_is_known: true }
+    }
+
+    fn add(&mut self, process: ProcessUse) {
+        let nothing = ProcessUse { bytes: Some(0), util_percent: Some(0.0), ..process };
+        // A process may use several devices.
+        let sum = self.by_pid.entry(process.pid).or_insert(nothing);
+        sum.bytes = sum.bytes.zip(process.bytes).map(|(sum, own)| sum + own);
+        sum.util_percent = sum.util_percent.zip(process.util_percent).map(|(sum, own)| sum + own);
+    }
+
+    /// What the processes of a rank have together.
+    fn of<T: std::iter::Sum>(
+        &self,
+        tree: &Tree,
+        what: fn(&ProcessUse) -> Option<T>,
+        others_have_none: bool,
+    ) -> Option<T> {
+        let mut own = tree.pids().filter_map(|pid| self.by_pid.get(&pid)).peekable();
+        if own.peek().is_none() && !others_have_none {
+            return None;
+        }
+        own.map(what).sum()
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -77,7 +115,7 @@ impl Watcher {
         Watcher {
             devices,
             trees: BTreeMap::new(),
-            memory: None,
+            users: None,
             schedule,
             active: true,
             device_file,
@@ -133,6 +171,14 @@ impl Watcher {
                     }
                 }
             }
+            Command::ReadFastEvery(period) => {
+                for due in &mut self.schedule {
+                    if let What::Device(_, Tier::Fast) = due.what {
+                        due.period = period;
+                        due.at = Nanos::monotonic_now();
+                    }
+                }
+            }
             Command::SetActive(active) => {
                 if active && !self.active {
                     let now = Nanos::monotonic_now();
@@ -170,39 +216,46 @@ impl Watcher {
         match what {
             What::Renew => {
                 self.trees.values_mut().for_each(Tree::refresh);
-                self.memory = None;
+                self.users = None;
             }
             What::Device(i, tier) => {
                 let mut row = self.devices[i].sample(tier);
                 if tier == Tier::Slow {
-                    row.foreign_processes = self.note_memory(i);
+                    row.foreign_processes = self.note_users(i);
                 }
                 self.device_rows.push(row);
             }
             What::Hosts => {
-                let memory = self.memory.take();
+                let users = self.users.take();
                 for ((launch, rank), tree) in &mut self.trees {
-                    self.host_rows.push(host_row(launch, *rank, tree, memory.as_ref()));
+                    self.host_rows.push(host_row(launch, *rank, tree, users.as_ref()));
                 }
             }
             What::Write => self.write(),
         }
     }
 
-    /// Asks a device who holds its memory, and counts those that no launch of ours started.
-    fn note_memory(&mut self, device: usize) -> Option<u64> {
-        let listed = self.devices[device].memory_by_process()?;
+    /// Asks a device who uses it, and counts those that no launch of ours started.
+    fn note_users(&mut self, device: usize) -> Option<u64> {
+        let processes = self.devices[device].processes()?;
         let is_ours = |pid| pid == std::process::id() || self.trees.values().any(|tree| tree.has(pid));
         // A number that names no process here is of another pid namespace, or just ended.
-        let is_foreign = |pid| !is_ours(pid) && Path::new("/proc").join(pid.to_string()).exists();
-        let foreign = listed.iter().filter(|process| is_foreign(process.pid)).count();
-        let memory = self.memory.get_or_insert_default();
-        for process in listed {
-            // A process may use several devices.
-            let sum = memory.entry(process.pid).or_insert(ProcessMemory { bytes: Some(0), ..process });
-            sum.bytes = sum.bytes.zip(process.bytes).map(|(sum, own)| sum + own);
+        let is_here = |pid: u32| Path::new("/proc").join(pid.to_string()).exists();
+        let (mut foreign, mut elsewhere) = (0, false);
+        for process in &processes.listed {
+            match (is_ours(process.pid), is_here(process.pid)) {
+                (true, _) => {}
+                (false, true) => foreign += 1,
+                (false, false) => elsewhere = true,
+            }
         }
-        Some(foreign as u64)
+        let users = self.users.get_or_insert_with(Users::nobody);
+        users.memory_is_known &= processes.memory_is_known && !elsewhere;
+        users.util_is_known &= processes.util_is_known && !elsewhere;
+        for process in processes.listed {
+            users.add(process);
+        }
+        Some(foreign)
     }
 
     fn write(&mut self) {
@@ -226,18 +279,9 @@ impl Watcher {
     }
 }
 
-fn host_row(
-    launch: &str,
-    rank: u32,
-    tree: &mut Tree,
-    memory: Option<&BTreeMap<u32, ProcessMemory>>,
-) -> HostSample {
+fn host_row(launch: &str, rank: u32, tree: &mut Tree, users: Option<&Users>) -> HostSample {
     let begin = Nanos::monotonic_now();
     let reading = tree.read();
-    let of_ours = |memory: &BTreeMap<u32, ProcessMemory>| {
-        // Zero is a claim: it takes a list in which none of ours stands.
-        tree.pids().filter_map(|pid| memory.get(&pid)).map(|process| process.bytes).sum::<Option<u64>>()
-    };
     HostSample {
         mono_ns: begin,
         end_mono_ns: Nanos::monotonic_now(),
@@ -249,8 +293,10 @@ fn host_row(
         rss_bytes: Some(reading.rss_bytes),
         read_bytes: reading.read_bytes,
         write_bytes: reading.write_bytes,
-        device_memory_bytes: memory.and_then(of_ours),
-        device_util_percent: None,
+        device_memory_bytes: users
+            .and_then(|users| users.of(tree, |process| process.bytes, users.memory_is_known)),
+        device_util_percent: users
+            .and_then(|users| users.of(tree, |process| process.util_percent, users.util_is_known)),
         err: (!tree.was_found()).then(|| format!("there was no process {}", tree.root())),
     }
 }

@@ -1,6 +1,6 @@
 //! The whole way of a GPU's readings into the tables, with a scripted NVML in place of a driver.
 
-use schema::rows::{Status, Warning};
+use schema::rows::{self, DeviceSample, Status, Tier, Warning};
 
 use crate::door::Door;
 
@@ -29,9 +29,16 @@ fn a_gpu_s_counters_reach_the_row() {
     ] {
         assert!(value.is_some_and(|percent| (0.0..=100.0).contains(&percent)), "{what}: {value:?}");
     }
+    // The driver answers for all processes, and those of the job are not among them.
+    assert_eq!((row.job_util_percent_mean, row.device_memory_bytes), (Some(0.0), Some(0)));
+    let samples: Vec<DeviceSample> = rows::read(&door.run("r").devices_path()).expect("it reads back");
+    let slow = samples.iter().find(|row| row.tier == Tier::Slow).expect("one every second");
+    let link = (slow.pcie_link_generation, slow.pcie_link_width, slow.pcie_replays);
+    assert_eq!(link, (Some(5), Some(16), Some(0)));
     let manifest = door.run("r").manifest().expect("it reads back");
     let [facts] = &manifest.devices[..] else { panic!("one device") };
     assert!(facts.name.contains("H200") && facts.memory_bytes > Some(100 << 30), "{facts:?}");
+    assert_eq!((facts.topology["mig"].as_str(), facts.topology["ecc"].as_str()), ("disabled", "on"));
     assert!(!facts.peak_flops.is_empty() && manifest.machine.driver.is_some());
 }
 
@@ -57,6 +64,19 @@ fn a_device_that_is_lost_is_a_warning_and_the_run_goes_on() {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let row = &door.measurements("r")[0];
     assert!(row.warnings.iter().any(|w| w == Warning::DeviceLost), "{:?}", row.warnings);
+}
+
+#[test]
+fn a_device_that_is_split_up_is_refused_before_anything_starts() {
+    let door = Door::new();
+    let script = fake_driver::H200.replace("mig = {}", "mig = { start = 1 }");
+    let library = fake_driver::install(&door.path(""), &script).expect("the folder is writable");
+    let mut command = door.command("single synthetic-sleep --device cuda:0 --out r");
+    let output = command.env("TANDEM_NVML", &library).output().expect("profile starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("cuda:0 is split up by MIG") && said.contains("take another device"), "{said}");
+    assert!(!door.path("r").exists());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Tests through the front door: the program itself, with synthetic workers and no libtorch.
 
 mod architecture;
+mod doctor;
 mod door;
 mod faults;
 mod gpu;
@@ -10,3 +11,4 @@ mod resume;
 mod rig;
 mod single;
 mod torch;
+mod transfers;

@@ -11,7 +11,7 @@ use schema::{rows::DeviceSample, units::Nanos};
 use super::{super::counter::Counter, Inquiry};
 
 /// Windows shorter than this give invalid values on Hopper (NVIDIA/DCGM issue 310).
-pub(super) const SHORTEST_WINDOW: Duration = Duration::from_millis(100);
+pub const SHORTEST_WINDOW: Duration = Duration::from_millis(100);
 
 const SHARES: [(&str, GpmMetricId); 4] = [
     ("sm_util_percent", GpmMetricId::SmUtil),
@@ -67,7 +67,7 @@ impl Gpm {
         let answers = inquiry.ask("gpm_metrics", || gpm_metrics_get(nvml, &begin, &end, &ids));
         self.begin = Some((now, end));
         for ((name, _), answer) in asked.into_iter().zip(answers.into_iter().flatten()) {
-            let Some(metric) = inquiry.ask(name, || answer) else { continue };
+            let Some(metric) = inquiry.take(name, answer) else { continue };
             let value = match RATES.iter().find(|(rate, _, _)| *rate == name) {
                 None => percent(&metric).map(|share| *share_place(row, name) = Some(share)),
                 Some((_, _, counter)) => bytes_per_s(&metric).map(|rate| {
@@ -75,8 +75,9 @@ impl Gpm {
                     *bytes_place(row, counter) = Some(total);
                 }),
             };
-            if let Err(reason) = value {
-                inquiry.refuse(name, reason);
+            match value {
+                Ok(()) => inquiry.remark(name, || format!("in {}", unit(&metric))),
+                Err(reason) => inquiry.refuse(name, reason),
             }
         }
     }
@@ -97,6 +98,14 @@ fn bytes_place<'a>(row: &'a mut DeviceSample, counter: &str) -> &'a mut Option<u
         "pcie_rx_bytes" => &mut row.pcie_rx_bytes,
         "nvlink_tx_bytes" => &mut row.nvlink_tx_bytes,
         _ => &mut row.nvlink_rx_bytes,
+    }
+}
+
+/// What the driver calls the unit of a value; shares may have none.
+fn unit(metric: &GpmMetricResult) -> &str {
+    match metric.metric_info.unit.trim() {
+        "" => "percent by the header, the driver names no unit",
+        unit => unit,
     }
 }
 

@@ -1,24 +1,39 @@
-//! What a device was asked for, and what it said.
+//! What a device was asked for, what it said, and how long that took.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Instant};
 
 use nvml_wrapper::error::NvmlError;
+
+use super::super::CallCost;
+
+/// So many durations are kept of each call: enough for a 99th percentile, and no more after hours.
+const RECENT: usize = 4096;
 
 /// Remembers the metrics that a device refused, so that they are not asked for again: a refusal costs
 /// as much as an answer, and would come again at every tick.
 #[derive(Debug, Default)]
 pub(super) struct Inquiry {
-    /// Every metric asked for, and why it is refused where it is.
-    known: BTreeMap<&'static str, Option<String>>,
+    metrics: BTreeMap<&'static str, Metric>,
     lost: Option<String>,
     /// What failed since the last row and may work at the next.
     troubles: Vec<String>,
 }
 
+#[derive(Debug, Default)]
+struct Metric {
+    /// Why there will never be an answer.
+    refusal: Option<String>,
+    /// What an answer showed beside its value: its width or its unit.
+    remark: Option<String>,
+    cost: CallCost,
+    /// Where the next duration goes once `RECENT` are kept.
+    oldest: usize,
+}
+
 impl Inquiry {
     /// Whether asking makes sense.
     pub(super) fn wants(&self, metric: &str) -> bool {
-        self.lost.is_none() && self.known.get(metric).is_none_or(Option::is_none)
+        self.lost.is_none() && self.metrics.get(metric).is_none_or(|known| known.refusal.is_none())
     }
 
     /// Asks for a metric, unless it is known that there is no answer.
@@ -30,24 +45,46 @@ impl Inquiry {
         if !self.wants(metric) {
             return None;
         }
-        match call() {
-            Ok(answer) => {
-                self.known.entry(metric).or_default();
-                return Some(answer);
-            }
+        let begin = Instant::now();
+        let answer = call();
+        let took_ns = begin.elapsed().as_nanos() as u64;
+        self.took(metric, took_ns);
+        self.take(metric, answer)
+    }
+
+    /// Notes how long an answer took.
+    pub(super) fn took(&mut self, metric: &'static str, ns: u64) {
+        let known = self.metrics.entry(metric).or_default();
+        if known.cost.recent_ns.len() < RECENT {
+            known.cost.recent_ns.push(ns);
+        } else {
+            known.cost.recent_ns[known.oldest] = ns;
+            known.oldest = (known.oldest + 1) % RECENT;
+        }
+    }
+
+    /// Takes the answer for a metric that came together with others.
+    pub(super) fn take<T>(&mut self, metric: &'static str, answer: Result<T, NvmlError>) -> Option<T> {
+        let known = self.metrics.entry(metric).or_default();
+        known.cost.calls += 1;
+        known.cost.failures += u64::from(answer.is_err());
+        match answer {
+            Ok(answer) => return Some(answer),
             Err(e @ (NvmlError::GpuLost | NvmlError::ResetRequired)) => self.lost = Some(e.to_string()),
-            Err(e) if is_final(&e) => self.refuse(metric, e.to_string()),
-            Err(e) => {
-                self.known.entry(metric).or_default();
-                self.troubles.push(format!("{metric}: {e}"));
-            }
+            Err(e) if is_final(&e) => known.refusal = Some(e.to_string()),
+            Err(e) => self.troubles.push(format!("{metric}: {e}")),
         }
         None
     }
 
     /// Notes that a metric has no answer that could be used.
     pub(super) fn refuse(&mut self, metric: &'static str, reason: String) {
-        self.known.insert(metric, Some(reason));
+        self.metrics.entry(metric).or_default().refusal = Some(reason);
+    }
+
+    /// Notes what an answer showed beside its value, the first time it does.
+    pub(super) fn remark(&mut self, metric: &'static str, remark: impl FnOnce() -> String) {
+        self.metrics.entry(metric).or_default().remark.get_or_insert_with(remark);
     }
 
     pub(super) fn lost(&self) -> Option<&str> {
@@ -59,10 +96,22 @@ impl Inquiry {
         (!troubles.is_empty()).then(|| troubles.join("; "))
     }
 
-    /// `ok` or the reason of the refusal, by metric.
+    pub(super) fn take_costs(&mut self) -> Vec<CallCost> {
+        let taken = self.metrics.iter_mut().map(|(&metric, known)| {
+            known.oldest = 0;
+            CallCost { metric, ..std::mem::take(&mut known.cost) }
+        });
+        taken.collect()
+    }
+
+    /// By metric: `ok`, with what an answer showed beside its value, or the reason of the refusal.
     pub(super) fn findings(&self) -> BTreeMap<String, String> {
-        let state = |refusal: &Option<String>| refusal.clone().unwrap_or_else(|| "ok".into());
-        self.known.iter().map(|(&metric, refusal)| (metric.into(), state(refusal))).collect()
+        let state = |known: &Metric| match (&known.refusal, &known.remark) {
+            (Some(reason), _) => reason.clone(),
+            (None, Some(remark)) => format!("ok, {remark}"),
+            (None, None) => "ok".into(),
+        };
+        self.metrics.iter().map(|(&metric, known)| (metric.into(), state(known))).collect()
     }
 }
 
@@ -77,4 +126,23 @@ fn is_final(error: &NvmlError) -> bool {
             | NvmlError::FailedToLoadSymbol(_)
             | NvmlError::UnexpectedVariant(_)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_are_bounded_and_given_out_once() {
+        let mut inquiry = Inquiry::default();
+        for i in 0..RECENT + 10 {
+            inquiry.ask("a", || if i == 3 { Err(NvmlError::Timeout) } else { Ok(i) });
+        }
+        inquiry.take("b", Ok(1));
+        let costs = inquiry.take_costs();
+        let of = |cost: &CallCost| (cost.metric, cost.calls, cost.failures, cost.recent_ns.len());
+        assert_eq!(of(&costs[0]), ("a", RECENT as u64 + 10, 1, RECENT));
+        assert_eq!(of(&costs[1]), ("b", 1, 0, 0), "what came with another call took no time of its own");
+        assert!(inquiry.take_costs().iter().all(|cost| cost.calls == 0 && cost.recent_ns.is_empty()));
+    }
 }

@@ -7,7 +7,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use nvml_wrapper::{Device as Handle, Nvml};
+use nvml_wrapper::{Device as Handle, Nvml, enum_wrappers::device::ComputeMode, error::NvmlError};
 use schema::device::Device;
 
 use super::DeviceError;
@@ -62,17 +62,13 @@ pub(super) fn handle(nvml: &'static Nvml, index: u32) -> Result<Handle<'static>,
 /// The name by which CUDA can be shown this device and no other, whatever it is shown now.
 pub fn uuid(index: u32) -> Result<String, DeviceError> {
     let device = Device::Cuda(index);
-    let error = |e: nvml_wrapper::error::NvmlError| DeviceError::Driver {
-        device,
-        call: "uuid",
-        reason: e.to_string(),
-    };
+    let error = |e: NvmlError| DeviceError::Driver { device, call: "uuid", reason: e.to_string() };
     handle(library()?, index)?.uuid().map_err(error)
 }
 
 /// The driver's indices of the devices that CUDA shows, in CUDA's order.
 fn visible(nvml: &Nvml) -> Result<Vec<u32>, DeviceError> {
-    let driver = |e: nvml_wrapper::error::NvmlError| DeviceError::NoDriver { reason: e.to_string() };
+    let driver = |e: NvmlError| DeviceError::NoDriver { reason: e.to_string() };
     let count = nvml.device_count().map_err(driver)?;
     let uuids: Vec<String> =
         (0..count).map(|i| nvml.device_by_index(i).and_then(|d| d.uuid()).unwrap_or_default()).collect();
@@ -97,9 +93,13 @@ fn select(list: &str, uuids: &[String]) -> Result<Vec<u32>, String> {
     Ok(selected)
 }
 
-/// How a device hangs on its machine: facts for the manifest, each left out where it is not known.
+/// What `mig` is where the device is split up.
+pub(super) const MIG_ENABLED: &str = "enabled";
+
+/// How a device hangs on its machine and how it is set: facts for the manifest, each left out where it
+/// is not known.
 pub(super) fn topology(nvml: &'static Nvml, handle: &Handle<'static>) -> BTreeMap<String, String> {
-    let mut facts = BTreeMap::new();
+    let mut facts = settings(handle);
     let link = (handle.max_pcie_link_gen(), handle.max_pcie_link_width());
     if let (Ok(generation), Ok(width)) = link {
         facts.insert("pcie".into(), format!("generation {generation}, {width} lanes at most"));
@@ -117,6 +117,32 @@ pub(super) fn topology(nvml: &'static Nvml, handle: &Handle<'static>) -> BTreeMa
         }
     }
     facts
+}
+
+/// How the owner of a device has set it. These are read and never changed.
+fn settings(handle: &Handle<'static>) -> BTreeMap<String, String> {
+    let mig = match handle.mig_mode() {
+        Ok(mode) if mode.current == 0 => Some("disabled"),
+        Ok(_) => Some(MIG_ENABLED),
+        // A chip that cannot be split, and a driver that knows nothing of it.
+        Err(NvmlError::NotSupported | NvmlError::FunctionNotFound | NvmlError::FailedToLoadSymbol(_)) => {
+            Some("absent")
+        }
+        Err(_) => None,
+    };
+    let compute_mode = handle.compute_mode().ok().map(|mode| match mode {
+        ComputeMode::Default => "default",
+        ComputeMode::ExclusiveThread => "exclusive-thread",
+        ComputeMode::Prohibited => "prohibited",
+        ComputeMode::ExclusiveProcess => "exclusive-process",
+    });
+    let on_or_off = |is_on: bool| if is_on { "on" } else { "off" };
+    let persistence = handle.is_in_persistent_mode().ok().map(on_or_off);
+    let ecc = handle.is_ecc_enabled().ok().map(|state| on_or_off(state.currently_enabled));
+    [("mig", mig), ("compute_mode", compute_mode), ("persistence", persistence), ("ecc", ecc)]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.into(), value?.into())))
+        .collect()
 }
 
 #[cfg(test)]

@@ -2,23 +2,23 @@
 //!
 //! Fast rows hold what is cheap or must be read often (the PCIe counters wrap within 78 ms at full
 //! speed), GPM rows what the performance monitors say of the time since the row before, slow rows the
-//! NVLink counters. A metric that the device refuses once is not asked for again.
+//! NVLink counters and the state of the PCIe link. A metric that the device refuses once is not asked for again.
 
+mod fields;
 mod gpm;
 mod inquiry;
 mod library;
 mod nvlink;
+mod processes;
 #[cfg(test)]
 mod tests;
+mod throttle;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use nvml_wrapper::{
     Device as Handle, Nvml,
     enum_wrappers::device::{Clock, TemperatureSensor},
-    enums::device::{SampleValue, UsedGpuMemory},
-    error::NvmlError,
-    structs::device::FieldId,
     sys_exports::field_id,
 };
 use schema::{
@@ -28,26 +28,21 @@ use schema::{
     units::Nanos,
 };
 
-use super::{DeviceError, DeviceReader, LOST, ProcessMemory, counter::Counter, peak::peak_flops};
+use super::{
+    CallCost, DeviceError, DeviceReader, LOST, Processes,
+    counter::{Counter, Width},
+    cuda,
+    peak::peak_flops,
+};
 use gpm::Gpm;
+pub use gpm::SHORTEST_WINDOW as SHORTEST_GPM_WINDOW;
 use inquiry::Inquiry;
 pub(super) use library::devices;
 #[cfg(test)]
 pub(crate) use library::library_at;
 pub use library::{LIBRARY_ENV, driver_version, library, uuid};
-
-/// Metrics that one call answers together. The last five are causes of throttling, in nanoseconds.
-const FIELDS: [(&str, u32); 9] = [
-    ("pcie_tx_bytes", field_id::NVML_FI_DEV_PCIE_COUNT_TX_BYTES),
-    ("pcie_rx_bytes", field_id::NVML_FI_DEV_PCIE_COUNT_RX_BYTES),
-    ("energy_mj", field_id::NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION),
-    ("power_mw", field_id::NVML_FI_DEV_POWER_INSTANT),
-    ("throttle_power_cap_ns", field_id::NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP),
-    ("throttle_sync_boost_ns", field_id::NVML_FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST),
-    ("throttle_software_thermal_ns", field_id::NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN),
-    ("throttle_hardware_thermal_ns", field_id::NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN),
-    ("throttle_power_brake_ns", field_id::NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN),
-];
+use processes::Users;
+use throttle::Throttle;
 
 pub struct NvmlReader {
     device: Device,
@@ -57,16 +52,26 @@ pub struct NvmlReader {
     facts: DeviceFacts,
     inquiry: Inquiry,
     counters: BTreeMap<&'static str, Counter>,
+    throttle: Throttle,
+    users: Users,
     gpm: Gpm,
 }
 
 impl NvmlReader {
     /// Opens `cuda:<index>`, counted as CUDA programs count that order devices by bus and obey
     /// `CUDA_VISIBLE_DEVICES`. Reads every tier once, which takes a tenth of a second: the facts say
-    /// what the device can be asked for.
+    /// what the device can be asked for. Changes no setting of it.
+    ///
+    /// # Errors
+    /// Where there is no such device, and where MIG has split it up: what the driver counts for the
+    /// chip is then not what a job on a part of it does.
     pub fn open(nvml: &'static Nvml, index: u32) -> Result<NvmlReader, DeviceError> {
         let device = Device::Cuda(index);
         let handle = library::handle(nvml, index)?;
+        let topology = library::topology(nvml, &handle);
+        if topology.get("mig").is_some_and(|mode| mode == library::MIG_ENABLED) {
+            return Err(DeviceError::Mig { device });
+        }
         let name = handle.name().map_err(|e| DeviceError::Driver {
             device: device.clone(),
             call: "name",
@@ -79,18 +84,30 @@ impl NvmlReader {
                 peak_flops: peak_flops(&name),
                 name,
                 capabilities: BTreeMap::new(),
-                chip: BTreeMap::new(),
-                topology: library::topology(nvml, &handle),
+                // Without CUDA's library a device is still measured; `profile doctor` says what is missing.
+                chip: handle.uuid().ok().and_then(|uuid| cuda::chip(&uuid).ok()).unwrap_or_default(),
+                topology,
             },
             device,
             nvml,
             handle,
             inquiry: Inquiry::default(),
             counters: BTreeMap::new(),
+            throttle: Throttle::default(),
+            users: Users::default(),
             gpm: Gpm::default(),
         };
         reader.probe();
         Ok(reader)
+    }
+
+    /// From now on counts PCIe bytes as a device without such counters does, by the rates that GPM
+    /// gives: to hold one account of the same traffic against the other.
+    pub fn without_counters(mut self) -> NvmlReader {
+        for counter in ["pcie_tx_bytes", "pcie_rx_bytes"] {
+            self.inquiry.refuse(counter, "left aside for the rates of GPM".into());
+        }
+        self
     }
 
     fn probe(&mut self) {
@@ -101,7 +118,7 @@ impl NvmlReader {
             std::thread::sleep(gpm::SHORTEST_WINDOW);
             self.sample(Tier::Gpm);
         }
-        self.memory_by_process();
+        self.processes();
         self.facts.capabilities = self.inquiry.findings();
         if let Ok(capability) = self.handle.cuda_compute_capability() {
             let version = format!("ok, compute capability {}.{}", capability.major, capability.minor);
@@ -131,35 +148,10 @@ impl NvmlReader {
             inquiry.ask("memory_clock_mhz", || handle.clock_info(Clock::Memory)).map(u64::from);
         let temperature = inquiry.ask("temperature_c", || handle.temperature(TemperatureSensor::Gpu));
         sample.temperature_c = temperature.map(u64::from);
-        self.fill_fields(sample);
+        fields::fill(handle, inquiry, &mut self.counters, &mut self.throttle, sample);
         if sample.power_mw.is_none() {
-            let handle = &self.handle;
-            let average = self.inquiry.ask("power_average_mw", || handle.power_usage());
+            let average = inquiry.ask("power_average_mw", || handle.power_usage());
             sample.power_mw = average.map(u64::from);
-        }
-    }
-
-    fn fill_fields(&mut self, sample: &mut DeviceSample) {
-        let asked: Vec<(&str, u32)> =
-            FIELDS.into_iter().filter(|(name, _)| self.inquiry.wants(name)).collect();
-        let ids: Vec<FieldId> = asked.iter().map(|&(_, id)| FieldId(id)).collect();
-        let handle = &self.handle;
-        let ask = || if ids.is_empty() { Ok(Vec::new()) } else { handle.field_values_for(&ids) };
-        let Some(answers) = self.inquiry.ask("field_values", ask) else { return };
-        for ((name, _), answer) in asked.into_iter().zip(answers) {
-            let answer = answer.and_then(|field| field.value);
-            let Some(raw) = self.inquiry.ask(name, || answer.and_then(whole)) else { continue };
-            if name == "power_mw" {
-                sample.power_mw = Some(raw);
-                continue;
-            }
-            let total = self.counters.entry(name).or_default().read(raw);
-            match name {
-                "pcie_tx_bytes" => sample.pcie_tx_bytes = Some(total),
-                "pcie_rx_bytes" => sample.pcie_rx_bytes = Some(total),
-                "energy_mj" => sample.energy_mj = Some(total),
-                _ => *sample.throttle_ns.get_or_insert_default() += total,
-            }
         }
     }
 
@@ -169,8 +161,18 @@ impl NvmlReader {
             ("nvlink_rx_bytes", field_id::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, &mut sample.nvlink_rx_bytes),
         ] {
             let kib = self.inquiry.ask(metric, || nvlink::all_links_kib(self.nvml, &self.handle, field));
-            *place = kib.map(|kib| self.counters.entry(metric).or_default().read(kib * 1024));
+            *place = kib.map(|kib| self.counters.entry(metric).or_default().read(kib * 1024, Width::Bits64));
         }
+        let handle = &self.handle;
+        let inquiry = &mut self.inquiry;
+        let generation = inquiry.ask("pcie_link_generation", || handle.current_pcie_link_gen());
+        sample.pcie_link_generation = generation.map(u64::from);
+        let width = inquiry.ask("pcie_link_width", || handle.current_pcie_link_width());
+        sample.pcie_link_width = width.map(u64::from);
+        // It is 32 bits wide, but no link lives to see it wrap: one that falls was reset.
+        let replays = inquiry.ask("pcie_replays", || handle.pcie_replay_counter()).map(u64::from);
+        let counter = self.counters.entry("pcie_replays").or_default();
+        sample.pcie_replays = replays.map(|replays| counter.read(replays, Width::Bits64));
     }
 }
 
@@ -211,35 +213,15 @@ impl DeviceReader for NvmlReader {
         sample
     }
 
-    fn memory_by_process(&mut self) -> Option<Vec<ProcessMemory>> {
-        let handle = &self.handle;
-        let alone = self.inquiry.ask("processes", || handle.running_compute_processes());
-        let mps = self.inquiry.ask("mps_processes", || handle.mps_running_compute_processes());
-        if alone.is_none() && mps.is_none() {
-            return None;
-        }
-        let listed = alone.into_iter().chain(mps).flatten().map(|process| ProcessMemory {
-            pid: process.pid,
-            bytes: match process.used_gpu_memory {
-                UsedGpuMemory::Used(bytes) => Some(bytes),
-                UsedGpuMemory::Unavailable => None,
-            },
-        });
-        // A client of MPS may stand in both lists.
-        let by_pid: BTreeMap<u32, ProcessMemory> = listed.map(|process| (process.pid, process)).collect();
-        Some(by_pid.into_values().collect())
+    fn processes(&mut self) -> Option<Processes> {
+        self.users.read(&self.handle, &mut self.inquiry)
+    }
+
+    fn take_costs(&mut self) -> Vec<CallCost> {
+        self.inquiry.take_costs()
     }
 
     fn is_lost(&self) -> bool {
         self.inquiry.lost().is_some()
-    }
-}
-
-fn whole(value: SampleValue) -> Result<u64, NvmlError> {
-    match value {
-        SampleValue::U32(n) => Ok(u64::from(n)),
-        SampleValue::U64(n) => Ok(n),
-        SampleValue::I64(n) => u64::try_from(n).map_err(|_| NvmlError::Unknown),
-        SampleValue::F64(x) => Ok(x as u64),
     }
 }

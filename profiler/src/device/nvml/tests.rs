@@ -4,13 +4,21 @@ use std::{thread::sleep, time::Duration};
 
 use schema::rows::{DeviceSample, Tier};
 
-use super::{super::LOST, DeviceReader, NvmlReader, gpm, library::library_at};
+use super::{
+    super::{DeviceError, LOST, ProcessUse, Processes},
+    DeviceReader, NvmlReader, gpm,
+    library::library_at,
+};
 
 /// A reader of device 0 of a machine of its own. The folder goes, the library stays mapped.
 fn reader(script: &str) -> NvmlReader {
+    open(script).unwrap()
+}
+
+fn open(script: &str) -> Result<NvmlReader, DeviceError> {
     let dir = tempfile::tempdir().unwrap();
     let path = fake_driver::install(dir.path(), script).unwrap();
-    NvmlReader::open(library_at(path.as_os_str()).unwrap(), 0).unwrap()
+    NvmlReader::open(library_at(path.as_os_str()).unwrap(), 0)
 }
 
 fn device(metrics: &str) -> String {
@@ -35,6 +43,13 @@ fn a_full_device_answers_everything() {
     assert_eq!(facts.capabilities["cuda"], "ok, compute capability 9.0");
     assert_eq!(facts.capabilities["memory_used_bytes"], "ok, without what the driver reserves");
     assert_eq!(facts.topology["pcie"], "generation 5, 16 lanes at most");
+    let settings = ["mig", "compute_mode", "persistence", "ecc"].map(|name| facts.topology[name].as_str());
+    assert_eq!(settings, ["disabled", "default", "on", "on"]);
+    let refused: Vec<_> = facts.capabilities.iter().filter(|(_, found)| !found.starts_with("ok")).collect();
+    assert!(refused.is_empty(), "{refused:?}");
+    let of = |metric: &str| facts.capabilities[metric].as_str();
+    assert_eq!((of("pcie_rx_bytes"), of("energy_mj"), of("power_mw")), ("ok, 32 bits", "ok, 64 bits", "ok"));
+    assert_eq!((of("sm_util_percent"), of("processes"), of("process_util")), ("ok, in %", "ok", "ok"));
     let row = reader.sample(Tier::Fast);
     assert_eq!((row.util_percent, row.power_mw, row.temperature_c), (Some(97.0), Some(450_000), Some(45)));
     assert_eq!((row.sm_clock_mhz, row.memory_clock_mhz), (Some(1980), Some(3201)));
@@ -48,6 +63,10 @@ fn a_full_device_answers_everything() {
     assert_eq!((row.pcie_rx_bytes, row.nvlink_rx_bytes, row.util_percent), (None, None, None));
     let row = reader.sample(Tier::Slow);
     assert!(row.nvlink_tx_bytes.is_some_and(|bytes| bytes % 1024 == 0), "{row:?}");
+    assert_eq!(
+        (row.pcie_link_generation, row.pcie_link_width, row.pcie_replays),
+        (Some(5), Some(16), Some(0))
+    );
 }
 
 #[test]
@@ -112,7 +131,7 @@ fn a_refusal_is_remembered_and_not_asked_for_again() {
     }
     assert_eq!(reader.period(Tier::Gpm), None);
     assert_eq!(reader.period(Tier::Fast), Some(Duration::from_millis(100)));
-    assert_eq!(reader.memory_by_process(), None);
+    assert_eq!(reader.processes(), None);
 }
 
 #[test]
@@ -140,10 +159,41 @@ fn a_lost_device_goes_on_giving_rows_that_say_so() {
     assert_eq!(last.err.as_deref().map(|err| err.starts_with(LOST)), Some(true), "{last:?}");
     assert_eq!((last.energy_mj, last.util_percent), (None, None));
     assert!(reader.is_lost());
-    assert_eq!(reader.memory_by_process(), None);
+    assert_eq!(reader.processes(), None);
     for tier in [Tier::Gpm, Tier::Slow] {
         assert!(reader.sample(tier).err.unwrap().starts_with(LOST));
     }
+}
+
+#[test]
+fn a_counter_is_taken_for_as_wide_as_its_type() {
+    let script = device(
+        "[device.metrics]
+        pcie_tx_bytes = { start = 4294967290, per_call = 10, bits = 32 }
+        pcie_rx_bytes = { start = 500, per_call = -100 }",
+    );
+    let mut reader = reader(&script);
+    let rows = fast(&mut reader, 3);
+    assert_eq!(rows.iter().map(|row| row.pcie_tx_bytes.unwrap()).collect::<Vec<_>>(), [10, 20, 30]);
+    // What falls and is wide was reset, however small it is: 400, 300 and 200 were counted since.
+    assert_eq!(rows.iter().map(|row| row.pcie_rx_bytes.unwrap()).collect::<Vec<_>>(), [400, 700, 900]);
+    assert_eq!(capability(&reader, "pcie_tx_bytes"), "ok, 32 bits");
+    assert_eq!(capability(&reader, "pcie_rx_bytes"), "ok, 64 bits");
+}
+
+#[test]
+fn the_link_is_read_as_it_is_now_and_replays_are_counted() {
+    let script = device(
+        "[device.metrics]
+        pcie_link_generation = { start = 1, per_call = 1 }
+        pcie_link_width = { start = 16 }
+        pcie_replays = { start = 7, per_call = 2 }",
+    );
+    let mut reader = reader(&script);
+    let rows = [reader.sample(Tier::Slow), reader.sample(Tier::Slow)];
+    let of = |row: &DeviceSample| (row.pcie_link_generation, row.pcie_link_width, row.pcie_replays);
+    assert_eq!(rows.each_ref().map(of), [(Some(2), Some(16), Some(2)), (Some(3), Some(16), Some(4))]);
+    assert_eq!(of(&reader.sample(Tier::Fast)), (None, None, None));
 }
 
 #[test]
@@ -156,6 +206,38 @@ fn causes_of_throttling_are_added_up() {
     );
     let rows = fast(&mut reader(&script), 2);
     assert_eq!((rows[0].throttle_ns, rows[1].throttle_ns), (Some(34), Some(68)));
+}
+
+#[test]
+fn a_cause_of_throttling_that_fails_once_leaves_the_total_as_it_is() {
+    let script = device(
+        "[device.metrics]
+        throttle_power_cap_ns = { start = 5000, per_call = 30 }
+        throttle_software_thermal_ns = { start = 900, per_call = 4, error = 'timeout', error_after_calls = 2, error_calls = 1 }",
+    );
+    let rows = fast(&mut reader(&script), 4);
+    let totals: Vec<_> = rows.iter().map(|row| row.throttle_ns.unwrap()).collect();
+    assert_eq!(totals, [34, 64, 102, 136], "what it missed in the second row comes with the third");
+    assert_eq!(
+        rows[1].err.as_deref(),
+        Some("throttle_software_thermal_ns: the provided timeout was reached")
+    );
+}
+
+#[test]
+fn no_more_time_is_throttled_than_passed() {
+    let script = device(
+        "[device.metrics]
+        throttle_power_cap_ns = { per_s = 1000000000 }
+        throttle_software_thermal_ns = { per_s = 1000000000 }",
+    );
+    let mut reader = reader(&script);
+    let first = reader.sample(Tier::Fast);
+    sleep(Duration::from_millis(20));
+    let last = reader.sample(Tier::Fast);
+    let (passed, throttled) =
+        ((last.end_mono_ns - first.mono_ns).0, last.throttle_ns.unwrap() - first.throttle_ns.unwrap());
+    assert!((15_000_000..=passed).contains(&throttled), "{throttled} of {passed}");
 }
 
 #[test]
@@ -179,6 +261,8 @@ fn gpm_values_count_only_with_a_unit_that_is_understood() {
     let mut reader = reader(&script);
     assert_eq!(capability(&reader, "sm_occupancy_percent"), "its unit is 'permille', not percent");
     assert_eq!(capability(&reader, "gpm_pcie_rx"), "its unit 'furlong' is not known");
+    assert_eq!(capability(&reader, "sm_util_percent"), "ok, in %");
+    assert_eq!(capability(&reader, "gpm_pcie_tx"), "ok, in KiB/s");
     // Too soon after the sample before: a row, but no values.
     assert_eq!(reader.sample(Tier::Gpm).sm_util_percent, None);
     sleep(gpm::SHORTEST_WINDOW);
@@ -187,6 +271,14 @@ fn gpm_values_count_only_with_a_unit_that_is_understood() {
     // One MiB/s over the two windows so far, each a tenth of a second or more.
     assert!(row.pcie_tx_bytes.is_some_and(|bytes| bytes >= 200 * 1024), "{row:?}");
     assert_eq!((row.pcie_rx_bytes, row.nvlink_tx_bytes), (None, None));
+}
+
+fn listed(processes: &Processes) -> Vec<(u32, Option<u64>, Option<f64>)> {
+    processes
+        .listed
+        .iter()
+        .map(|&ProcessUse { pid, bytes, util_percent }| (pid, bytes, util_percent))
+        .collect()
 }
 
 #[test]
@@ -198,16 +290,109 @@ fn processes_of_both_lists_are_listed_once() {
         mps_processes = [{ pid = 11, bytes = 500 }, { pid = 13, bytes = 0 }]
         [device.metrics]
         processes = {}
-        mps_processes = {}";
-    let listed = reader(script).memory_by_process().unwrap();
-    let listed: Vec<_> = listed.into_iter().map(|process| (process.pid, process.bytes)).collect();
-    assert_eq!(listed, [(11, Some(500)), (12, None), (13, Some(0))]);
+        mps_processes = { error = 'insufficient-size', error_after_calls = 2, error_calls = 8 }";
+    let mut reader = reader(script);
+    let processes = reader.processes().unwrap();
+    assert_eq!(listed(&processes), [(11, Some(500), None), (12, None, None)]);
+    assert!(!processes.memory_is_known, "three tries were too few: a client may hold some");
+    // Of the next three tries one fails.
+    let processes = reader.processes().unwrap();
+    assert_eq!(listed(&processes), [(11, Some(500), None), (12, None, None), (13, Some(0), None)]);
+    assert!(processes.memory_is_known && !processes.util_is_known);
 }
 
 #[test]
 fn an_idle_device_is_no_processes_and_not_unknown() {
-    let script = device("[device.metrics]\nprocesses = {}");
-    assert_eq!(reader(&script).memory_by_process(), Some(vec![]));
+    let mut reader = reader(&device("[device.metrics]\nprocesses = {}\nprocess_util = {}"));
+    let nobody = Processes { listed: vec![], memory_is_known: true, util_is_known: true };
+    assert_eq!(reader.processes(), Some(nobody));
+    assert_eq!(capability(&reader, "process_util"), "ok", "no samples are an answer too");
+}
+
+#[test]
+fn utilisation_is_the_mean_over_the_samples_since_the_last_asking() {
+    // The call at opening is number 0, which notes a sample that nobody may count again.
+    let script = "[[device]]
+        name = 'NVIDIA H200'
+        memory_bytes = 1000
+        processes = [{ pid = 11, bytes = 500 }, { pid = 12, bytes = 30 }]
+        utilization = [
+            { pid = 11, sm_percent = 99, calls = 1 },
+            { pid = 11, sm_percent = 40, first_call = 1, calls = 1 },
+            { pid = 11, sm_percent = 60, first_call = 1, calls = 1 },
+            { pid = 77, sm_percent = 8, first_call = 1, calls = 1 },
+            { pid = 12, sm_percent = 400, first_call = 1, calls = 1 },
+            { pid = 12, sm_percent = 70, first_call = 1, calls = 1, ahead_s = 9000 },
+            { pid = 12, sm_percent = 20, first_call = 2, calls = 1 },
+        ]
+        [device.metrics]
+        processes = {}
+        process_util = { error = 'timeout', error_after_calls = 3, error_calls = 1 }";
+    let mut reader = reader(script);
+    sleep(Duration::from_micros(10));
+    let first = reader.processes().unwrap();
+    // Who is not on the list any more holds nothing, and its kernels did run.
+    let expected = [(11, Some(500), Some(50.0)), (12, Some(30), Some(0.0)), (77, Some(0), Some(8.0))];
+    assert_eq!(listed(&first), expected, "places that nobody has written are no samples");
+    sleep(Duration::from_micros(10));
+    let second = reader.processes().unwrap();
+    assert_eq!(listed(&second), [(11, Some(500), Some(0.0)), (12, Some(30), Some(20.0))]);
+    let third = reader.processes().unwrap();
+    assert_eq!(listed(&third), [(11, Some(500), None), (12, Some(30), None)], "it failed: unknown, not zero");
+    assert!(third.memory_is_known && !third.util_is_known);
+    let troubles = reader.sample(Tier::Slow).err.unwrap();
+    assert!(troubles.contains("process_util: the provided timeout"), "{troubles}");
+}
+
+#[test]
+fn a_client_of_mps_without_samples_is_not_said_to_rest() {
+    let script = "[[device]]
+        name = 'NVIDIA H200'
+        memory_bytes = 1000
+        processes = [{ pid = 10, bytes = 1 }, { pid = 11, bytes = 5 }]
+        mps_processes = [{ pid = 11, bytes = 5 }, { pid = 12, bytes = 6 }]
+        utilization = [{ pid = 12, sm_percent = 30 }]
+        [device.metrics]
+        processes = {}
+        mps_processes = {}
+        process_util = {}";
+    let processes = reader(script).processes().unwrap();
+    // Its kernels may have been put down to the server.
+    let expected = [(10, Some(1), Some(0.0)), (11, Some(5), None), (12, Some(6), Some(30.0))];
+    assert_eq!(listed(&processes), expected);
+}
+
+#[test]
+fn a_device_that_is_split_up_is_refused() {
+    let error = open(&device("[device.metrics]\nmig = { start = 1 }")).err().unwrap().to_string();
+    assert!(
+        error.starts_with("cuda:0 is split up by MIG") && error.contains("take another device"),
+        "{error}"
+    );
+    let whole = reader(&device("[device.metrics]\ncompute_mode = { start = 3 }"));
+    let topology = &whole.facts().topology;
+    assert_eq!(
+        (topology["mig"].as_str(), topology["compute_mode"].as_str()),
+        ("absent", "exclusive-process")
+    );
+    assert!(!topology.contains_key("ecc"), "what the driver does not tell is left out: {topology:?}");
+}
+
+#[test]
+fn calls_are_timed_and_of_those_that_share_one_the_driver_tells() {
+    let mut reader = reader(fake_driver::H200);
+    reader.take_costs();
+    fast(&mut reader, 7);
+    let costs = reader.take_costs();
+    let of = |metric| costs.iter().find(|cost| cost.metric == metric).unwrap();
+    for (metric, timed) in
+        [("field_values", 7), ("util_percent", 7), ("power_mw", 0), ("pcie_rx_bytes", 7), ("gpm", 0)]
+    {
+        assert_eq!(of(metric).recent_ns.len(), timed, "{metric}");
+    }
+    assert_eq!((of("power_mw").calls, of("power_mw").failures, of("gpm").calls), (7, 0, 0));
+    assert!(of("field_values").recent_ns.iter().all(|&ns| ns > 0));
+    assert!(of("pcie_rx_bytes").recent_ns.iter().all(|&ns| ns == 90_000), "as the driver says");
 }
 
 #[test]

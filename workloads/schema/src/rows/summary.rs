@@ -42,6 +42,7 @@ pub struct Summary {
     pub device_memory_bytes: Option<u64>,
     pub host_rss_peak_bytes: Option<u64>,
     pub device_util_percent_mean: Option<f64>,
+    pub job_util_percent_mean: Option<f64>,
     pub warnings: Warnings,
     pub status: Status,
     pub err: Option<ErrorKind>,

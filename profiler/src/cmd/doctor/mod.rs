@@ -1,60 +1,100 @@
 //! `profile doctor`: what this machine offers, what it lacks, and what the harness itself costs.
 
-use std::{path::PathBuf, time::Duration};
+mod overhead;
+mod readings;
+mod transfers;
+mod trial;
+
+use std::path::PathBuf;
 
 use schema::{
-    catalog::Catalog,
     device::Device,
-    manifest::Settings,
     rows::{self, DoctorRow, Health},
-    run_dir::RunDir,
 };
 
 use super::Exit;
-use crate::{
-    blocks,
-    cells::{self, Grid},
-    device,
-    interrupt::Interrupt,
-    machine, overhead, pool, programs,
-    rig::Rig,
-    run::{self, Request},
-    spin, table,
-};
+use crate::{device, machine, programs, spin, table};
 
 /// Show what this machine offers and lacks.
 ///
 /// With --overhead a job is trained for about a minute and a half while the harness watches it in
 /// some stretches and looks away in others: the ratio of step times is what being watched costs.
 ///
+/// With --readings each reading of the device is taken many times at rest, and again while a job
+/// trains: how long it takes. Metrics that one call answers together share the time of `field_values`
+/// or `gpm_metrics`; beside them stands what the driver says of each, if it does.
+///
+/// With --transfers page-locked memory is copied to a GPU and back, a few seconds long, while the
+/// device's counters of PCIe traffic are read: how fast the link is, and whether they count right.
+/// Nothing else should use the device then.
+///
 /// Example: `profile doctor`
 ///
 /// Example: `profile doctor --overhead --device cpu:0`
+///
+/// Example: `profile doctor --overhead --device cuda:0 --fast-hz 100`
+///
+/// Example: `profile doctor --readings --device cuda:0 --job resnet18-cifar --calls 200`
+///
+/// Example: `profile doctor --transfers --device cuda:0`
 #[derive(clap::Args)]
+#[command(group(clap::ArgGroup::new("measurement").args(["overhead", "readings", "transfers"])))]
 pub(super) struct Args {
     /// Measure what the harness costs the job it watches.
     #[arg(long)]
     overhead: bool,
-    /// The job to watch [default: gpt2-mini, or synthetic-spin without libtorch].
-    #[arg(long, value_name = "JOB", requires = "overhead")]
+    /// Measure how long readings of the device take, at rest and beside a job.
+    #[arg(long)]
+    readings: bool,
+    /// Measure the link between host and GPU, and check the counters of what goes over it.
+    #[arg(long)]
+    transfers: bool,
+    /// The job to train [default: gpt2-mini, or synthetic-spin without libtorch].
+    #[arg(long, value_name = "JOB", requires = "measurement", conflicts_with = "transfers")]
     job: Option<schema::job::Job>,
-    /// The device to watch it on. Without it, the best that is present.
-    #[arg(long, requires = "overhead")]
+    /// The device to measure on [default: the best that is present; cuda:0 for transfers].
+    #[arg(long, requires = "measurement")]
     device: Option<Device>,
     /// Blocks of four stretches of a second.
     #[arg(long, value_name = "N", default_value_t = 20, requires = "overhead", value_parser = clap::value_parser!(u32).range(2..))]
     blocks: u32,
-    /// Directory of the overhead's run [default: runs/<utc time>-doctor-<hash>].
-    #[arg(long, value_name = "DIR", requires = "overhead")]
+    /// How often a second the device is read while it is watched [default: what it wants, 10 or 25].
+    #[arg(long, value_name = "N", requires = "overhead", value_parser = hertz)]
+    fast_hz: Option<f64>,
+    /// Readings of each tier, at rest and again beside the job.
+    #[arg(long, value_name = "N", default_value_t = 200, requires = "readings", value_parser = clap::value_parser!(u32).range(1..))]
+    calls: u32,
+    /// How much each copy moves, in MiB.
+    #[arg(long, value_name = "N", default_value_t = 8192, requires = "transfers", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    mib: u64,
+    /// Copies in each direction, after one that is not counted.
+    #[arg(long, value_name = "N", default_value_t = 5, requires = "transfers", value_parser = clap::value_parser!(u32).range(1..))]
+    copies: u32,
+    /// Directory of the job's run [default: runs/<utc time>-doctor-<hash>].
+    #[arg(long, value_name = "DIR", requires = "measurement", conflicts_with = "transfers")]
     out: Option<PathBuf>,
     /// Print rows as JSON.
     #[arg(long)]
     json: bool,
 }
 
+/// Once in ten seconds is hardly watching, and a thousand times a second nothing but.
+fn hertz(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(hz) if (0.1..=1000.0).contains(&hz) => Ok(hz),
+        _ => Err("a number from 0.1 to 1000 is wanted".into()),
+    }
+}
+
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if args.overhead {
-        return measure_overhead(args);
+        return overhead::run(args);
+    }
+    if args.readings {
+        return readings::run(args);
+    }
+    if args.transfers {
+        return transfers::run(args);
     }
     let rows = examine()?;
     if args.json {
@@ -91,6 +131,11 @@ fn examine() -> anyhow::Result<Vec<DoctorRow>> {
     let found = device::discover()?;
     if let Some(reason) = &found.no_gpu {
         say("cuda", Health::Lacks, reason.to_string());
+    } else {
+        match device::cuda::version() {
+            Ok(version) => say("libcuda", Health::Ok, format!("runs CUDA up to {version}")),
+            Err(reason) => say("libcuda", Health::Lacks, reason.to_string()),
+        }
     }
     for device in &found.devices {
         describe(&mut say, device);
@@ -145,6 +190,16 @@ fn describe(say: &mut impl FnMut(&str, Health, String), device: &Device) {
         };
         say(&format!("{name} {metric}"), health, found.into());
     }
+    for (part, number) in &facts.chip {
+        say(&format!("{name} {part}"), Health::Ok, number.to_string());
+    }
+    if let Device::Cuda(index) = device
+        && device::cuda::version().is_ok()
+        && let Ok(uuid) = device::uuid(*index)
+        && let Err(reason) = device::cuda::chip(&uuid)
+    {
+        say(&format!("{name} chip"), Health::Lacks, reason.to_string());
+    }
 }
 
 /// Two spin loops on each neighbouring pair of cores, the first four pairs of them.
@@ -173,44 +228,4 @@ fn supervision() -> &'static str {
     "kill -9 of any one process of ours leaves none behind; a program's own children outlive harness \
      and leash killed at the same instant, and a child that leaves both its session and its \
      environment outlives a killed leash"
-}
-
-fn measure_overhead(args: &Args) -> anyhow::Result<Exit> {
-    let catalog = Catalog::embedded();
-    let job = match &args.job {
-        Some(job) => job.clone(),
-        None if programs::find(WORKER).is_ok() => "gpt2-mini".parse()?,
-        None => "synthetic-spin".parse()?,
-    };
-    let pool = pool::resolve(args.device.as_slice())?;
-    let cells = cells::alone(&catalog, &[job], &Grid::default(), &pool)?;
-    if let Some(reason) = &cells[0].unsupported {
-        return Err(Exit::Usage.because(format!("{} cannot run here: {reason}", cells[0].name)));
-    }
-    let manifest = run::manifest(&catalog, Request { cells, settings: Settings::default(), seed: 1 })?;
-    let run = RunDir::create(&args.out.clone().unwrap_or_else(|| run::directory("doctor", &manifest)))?;
-    run.write_manifest(&manifest)?;
-    let sampler = run::start_sampler(&run, &manifest)?;
-    let mut rig = Rig::new(programs::all()?)?;
-    let request = blocks::request(&run, &manifest, &catalog, &manifest.cells[0], 0, None)?;
-    let stretch = Duration::from_secs(1);
-    let row = overhead::measure(&mut rig, &sampler, request, args.blocks, stretch, &Interrupt::listen()?)?;
-    drop(rig);
-    sampler.stop()?;
-    if args.json {
-        println!("{}", rows::to_json(&row));
-    } else {
-        println!(
-            "{} on {}: watched / not watched {:.4} ({:.4} to {:.4}, 95 %, {} blocks); the harness uses {:.2} ms of CPU time a second",
-            row.job,
-            row.device,
-            row.step_ratio,
-            row.step_ratio_ci_lo,
-            row.step_ratio_ci_hi,
-            row.blocks,
-            row.harness_cpu_us_per_s as f64 / 1e3,
-        );
-    }
-    eprintln!("run: {}", run.path().display());
-    Ok(Exit::Ok)
 }

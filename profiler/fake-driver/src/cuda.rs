@@ -1,0 +1,356 @@
+//! The exported functions of `libcuda.so`: those that a program needs that copies page-locked memory.
+//!
+//! Each has the name, the arguments and the meaning of its namesake in NVIDIA's `cuda.h`. Devices are
+//! numbered the other way round than in NVML, so that whoever takes one number for the other is found
+//! out. Host memory is real; device memory is addresses alone, and what is copied keeps no content.
+
+use std::{
+    alloc::{Layout, alloc_zeroed, dealloc},
+    cell::Cell,
+    collections::BTreeMap,
+    ffi::{c_char, c_int, c_uint, c_void},
+    ptr,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use cudarc::driver::sys::{
+    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUresult, CUstream, CUuuid,
+};
+
+use crate::{
+    link::Way,
+    machine::{FakeDevice, Machine, machine},
+    script::CudaScript,
+};
+
+const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
+const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+
+/// What was taken and not given back: bytes by address, and whose they are (the host's where absent).
+static TAKEN: Mutex<BTreeMap<u64, (usize, Option<usize>)>> = Mutex::new(BTreeMap::new());
+
+/// Where memory of devices goes on: above all that a program of today can have.
+static NEXT_ADDRESS: AtomicU64 = AtomicU64::new(1 << 48);
+
+thread_local! {
+    /// The context of this thread: its device's index plus one, zero for none.
+    static CURRENT: Cell<usize> = const { Cell::new(0) };
+}
+
+/// What lies behind a `CUevent`: when it happens, and on which device.
+#[derive(Default)]
+struct Event {
+    at: Option<(usize, Instant)>,
+}
+
+fn answer(body: impl FnOnce(&mut Machine) -> Result<(), CUresult>) -> CUresult {
+    match machine().as_mut() {
+        None => CUresult::CUDA_ERROR_NOT_INITIALIZED,
+        Some(machine) => body(machine).err().unwrap_or(SUCCESS),
+    }
+}
+
+/// The devices of the script that CUDA lists, by their index in NVML.
+fn listed(machine: &Machine) -> Vec<usize> {
+    let has_cuda = |&i: &usize| machine.devices[i].script.cuda.is_some();
+    (0..machine.devices.len()).rev().filter(has_cuda).collect()
+}
+
+fn script_of(device: &FakeDevice) -> Result<&CudaScript, CUresult> {
+    device.script.cuda.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_DEVICE)
+}
+
+/// The device of this thread's context.
+fn current() -> Result<usize, CUresult> {
+    CURRENT.get().checked_sub(1).ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuInit(_: c_uint) -> CUresult {
+    let mut machine = machine();
+    if machine.is_none() {
+        match Machine::load() {
+            Ok(loaded) => *machine = Some(loaded),
+            Err(reason) => {
+                eprintln!("fake cuda: {reason}");
+                return CUresult::CUDA_ERROR_UNKNOWN;
+            }
+        }
+    }
+    if machine.as_ref().is_some_and(|machine| listed(machine).is_empty()) {
+        return CUresult::CUDA_ERROR_NO_DEVICE;
+    }
+    SUCCESS
+}
+
+/// May be asked before `cuInit`, as the real one.
+#[unsafe(no_mangle)]
+extern "C" fn cuDriverGetVersion(version: *mut c_int) -> CUresult {
+    let loaded = machine().as_ref().map(|machine| machine.cuda_version);
+    let Some(number) = loaded.or_else(|| Machine::load().ok().map(|machine| machine.cuda_version)) else {
+        return CUresult::CUDA_ERROR_UNKNOWN;
+    };
+    // SAFETY: the caller of every exported function hands in a valid place for the answer.
+    unsafe { version.write(number) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuGetErrorString(error: CUresult, text: *mut *const c_char) -> CUresult {
+    let words = match error {
+        CUresult::CUDA_ERROR_OUT_OF_MEMORY => c"out of memory",
+        CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE => c"CUDA-capable device(s) is/are busy or unavailable",
+        CUresult::CUDA_ERROR_NO_DEVICE => c"no CUDA-capable device is detected",
+        _ => c"an error of the scripted library",
+    };
+    // SAFETY: as in `cuDriverGetVersion`.
+    unsafe { text.write(words.as_ptr()) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuDeviceGetCount(count: *mut c_int) -> CUresult {
+    answer(|machine| {
+        // SAFETY: as in `cuDriverGetVersion`.
+        unsafe { count.write(listed(machine).len() as c_int) };
+        Ok(())
+    })
+}
+
+/// A device handle is its index in NVML.
+#[unsafe(no_mangle)]
+extern "C" fn cuDeviceGet(device: *mut CUdevice, number: c_int) -> CUresult {
+    answer(|machine| {
+        let index = *listed(machine).get(number as usize).ok_or(CUresult::CUDA_ERROR_INVALID_DEVICE)?;
+        // SAFETY: as in `cuDriverGetVersion`.
+        unsafe { device.write(index as CUdevice) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuDeviceGetUuid_v2(uuid: *mut CUuuid, device: CUdevice) -> CUresult {
+    answer(|machine| {
+        let name = machine.devices[device as usize].script.uuid.as_deref().ok_or(INVALID)?;
+        let digits: String = name.trim_start_matches("GPU-").chars().filter(|&c| c != '-').collect();
+        let number = u128::from_str_radix(&digits, 16).map_err(|_| INVALID)?;
+        // SAFETY: as in `cuDriverGetVersion`.
+        unsafe { uuid.write(CUuuid { bytes: number.to_be_bytes().map(|byte| byte as c_char) }) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuDeviceGetAttribute(
+    value: *mut c_int,
+    attribute: CUdevice_attribute,
+    device: CUdevice,
+) -> CUresult {
+    use CUdevice_attribute::*;
+    answer(|machine| {
+        let script = script_of(&machine.devices[device as usize])?;
+        let number = match attribute {
+            CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => script.multiprocessors,
+            CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE => script.l2_cache_bytes,
+            CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH => script.memory_bus_bits,
+            CU_DEVICE_ATTRIBUTE_CLOCK_RATE => script.clock_khz,
+            CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE => script.memory_clock_khz,
+            CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR => {
+                script.shared_memory_per_multiprocessor_bytes
+            }
+            CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR => script.registers_per_multiprocessor,
+            CU_DEVICE_ATTRIBUTE_WARP_SIZE => Some(32),
+            CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT => script.async_engines,
+            CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED => Some(1),
+            _ => None,
+        };
+        // SAFETY: as in `cuDriverGetVersion`.
+        unsafe { value.write(number.ok_or(INVALID)?) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) -> CUresult {
+    answer(|machine| {
+        if script_of(&machine.devices[device as usize])?.occupied {
+            return Err(CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE);
+        }
+        // SAFETY: as in `cuDriverGetVersion`.
+        unsafe { context.write(ptr::without_provenance_mut(device as usize + 1)) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuDevicePrimaryCtxRelease_v2(_: CUdevice) -> CUresult {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuCtxGetCurrent(context: *mut CUcontext) -> CUresult {
+    // SAFETY: as in `cuDriverGetVersion`.
+    unsafe { context.write(ptr::without_provenance_mut(CURRENT.get())) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuCtxSetCurrent(context: CUcontext) -> CUresult {
+    CURRENT.set(context as usize);
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemAllocAsync(out: *mut CUdeviceptr, bytes: usize, _: CUstream) -> CUresult {
+    answer(|machine| {
+        let device = current()?;
+        let limit = machine.devices[device].script.memory_bytes;
+        let next = || NEXT_ADDRESS.fetch_add(bytes as u64, Ordering::Relaxed);
+        let address = take(Some(device), bytes, limit, next)?;
+        // SAFETY: as in `cuDriverGetVersion`.
+        unsafe { out.write(address) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemFreeAsync(address: CUdeviceptr, _: CUstream) -> CUresult {
+    give_back(address).map_or(INVALID, |_| SUCCESS)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemHostAlloc(out: *mut *mut c_void, bytes: usize, _: c_uint) -> CUresult {
+    answer(|machine| {
+        let limit = script_of(&machine.devices[current()?])?.page_locked_bytes;
+        let layout = page_aligned(bytes)?;
+        // SAFETY: the layout is not empty.
+        let memory = take(None, bytes, limit, || unsafe { alloc_zeroed(layout) } as u64)?;
+        // SAFETY: as in `cuDriverGetVersion`.
+        unsafe { out.write(memory as *mut c_void) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemFreeHost(memory: *mut c_void) -> CUresult {
+    let Some(layout) = give_back(memory as u64).and_then(|bytes| page_aligned(bytes).ok()) else {
+        return INVALID;
+    };
+    // SAFETY: `cuMemHostAlloc` gave it with this layout, and it was not given back before.
+    unsafe { dealloc(memory.cast(), layout) };
+    SUCCESS
+}
+
+fn page_aligned(bytes: usize) -> Result<Layout, CUresult> {
+    Layout::from_size_align(bytes, 4096).ok().filter(|layout| layout.size() > 0).ok_or(INVALID)
+}
+
+/// Takes so much of an owner that has `limit` bytes, at the address that is then found for it.
+fn take(
+    owner: Option<usize>,
+    bytes: usize,
+    limit: u64,
+    address: impl FnOnce() -> u64,
+) -> Result<u64, CUresult> {
+    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let of_owner = taken.values().filter(|(_, of)| *of == owner).map(|(bytes, _)| *bytes as u64);
+    if of_owner.sum::<u64>() + bytes as u64 > limit {
+        return Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    let address = address();
+    taken.insert(address, (bytes, owner));
+    Ok(address)
+}
+
+fn give_back(address: u64) -> Option<usize> {
+    TAKEN.lock().unwrap_or_else(PoisonError::into_inner).remove(&address).map(|(bytes, _)| bytes)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemsetD8Async(_: CUdeviceptr, _: u8, _: usize, _: CUstream) -> CUresult {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemcpyHtoDAsync_v2(_: CUdeviceptr, _: *const c_void, bytes: usize, _: CUstream) -> CUresult {
+    copy(Way::In, bytes)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemcpyDtoHAsync_v2(_: *mut c_void, _: CUdeviceptr, bytes: usize, _: CUstream) -> CUresult {
+    copy(Way::Out, bytes)
+}
+
+fn copy(way: Way, bytes: usize) -> CUresult {
+    answer(|machine| {
+        let device = &mut machine.devices[current()?];
+        let script = device.script.cuda.as_ref().ok_or(INVALID)?;
+        device.link.copy(script, way, bytes);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuStreamWaitEvent(_: CUstream, _: CUevent, _: c_uint) -> CUresult {
+    // There is one stream, which works off in order.
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventCreate(out: *mut CUevent, _: c_uint) -> CUresult {
+    // SAFETY: as in `cuDriverGetVersion`.
+    unsafe { out.write(Box::into_raw(Box::<Event>::default()).cast()) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventDestroy_v2(event: CUevent) -> CUresult {
+    // SAFETY: the caller gives back what `cuEventCreate` gave, once.
+    drop(unsafe { Box::from_raw(event.cast::<Event>()) });
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventRecord(event: CUevent, _: CUstream) -> CUresult {
+    answer(|machine| {
+        let device = current()?;
+        let at = machine.devices[device].link.mark();
+        // SAFETY: the event comes from `cuEventCreate` and is not destroyed yet.
+        unsafe { event.cast::<Event>().write(Event { at: Some((device, at)) }) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventQuery(event: CUevent) -> CUresult {
+    // SAFETY: as in `cuEventRecord`.
+    let Some((device, at)) = (unsafe { &*event.cast::<Event>() }).at else { return SUCCESS };
+    answer(|machine| match machine.devices[device].link.has_passed(at) {
+        true => Ok(()),
+        false => Err(CUresult::CUDA_ERROR_NOT_READY),
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventSynchronize(event: CUevent) -> CUresult {
+    // SAFETY: as in `cuEventRecord`.
+    let at = unsafe { &*event.cast::<Event>() }.at;
+    std::thread::sleep(
+        at.map_or_else(Default::default, |(_, at)| at.saturating_duration_since(Instant::now())),
+    );
+    cuEventQuery(event)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventElapsedTime_v2(ms: *mut f32, begin: CUevent, end: CUevent) -> CUresult {
+    // SAFETY: as in `cuEventRecord`.
+    let [begin, end] = [begin, end].map(|event| unsafe { &*event.cast::<Event>() }.at);
+    let Some(((_, begin), (_, end))) = begin.zip(end) else { return INVALID };
+    // SAFETY: as in `cuDriverGetVersion`.
+    unsafe { ms.write((end - begin).as_secs_f64() as f32 * 1e3) };
+    SUCCESS
+}

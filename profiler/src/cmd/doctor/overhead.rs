@@ -1,0 +1,47 @@
+//! `profile doctor --overhead`: what the harness costs the job it watches.
+
+use std::time::Duration;
+
+use schema::rows;
+
+use super::{super::Exit, Args, trial};
+use crate::{
+    interrupt::Interrupt,
+    overhead::{self, Plan},
+    programs,
+    rig::Rig,
+    run::{self, Observed},
+};
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let observed = Observed::from_now();
+    let trial = trial::begin(args.job.as_ref(), args.device.as_ref(), args.out.as_deref())?;
+    let sampler = run::start_sampler(&trial.run, &trial.manifest)?;
+    let mut rig = Rig::new(programs::all()?)?;
+    let plan = Plan {
+        blocks: args.blocks,
+        stretch: Duration::from_secs(1),
+        fast_period: args.fast_hz.map(|hz| Duration::from_secs_f64(1.0 / hz)),
+    };
+    let row = overhead::measure(&mut rig, &sampler, trial.request, plan, &Interrupt::listen()?)?;
+    drop(rig);
+    run::write_end(&trial.run, Exit::Ok, Vec::new(), observed, sampler.stop()?)?;
+    if args.json {
+        println!("{}", rows::to_json(&row));
+    } else {
+        println!(
+            "{} on {}, read {} times a second: watched / not watched {:.4} ({:.4} to {:.4}, 95 %, {} blocks); \
+             the harness uses {:.2} ms of CPU time a second",
+            row.job,
+            row.device,
+            row.fast_reads_per_s,
+            row.step_ratio,
+            row.step_ratio_ci_lo,
+            row.step_ratio_ci_hi,
+            row.blocks,
+            row.harness_cpu_us_per_s as f64 / 1e3,
+        );
+    }
+    eprintln!("run: {}", trial.run.path().display());
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,78 @@
+//! `profile doctor --readings`: how long a reading of a device takes, at rest and beside a job.
+
+use schema::{
+    rows::{self, Appender, Load, ReadingRow},
+    units::Nanos,
+};
+
+use super::{super::Exit, Args, trial};
+use crate::{
+    device,
+    follow::{Follower, WARM_UP},
+    interrupt::Interrupt,
+    programs,
+    readings::Readings,
+    rig::Rig,
+    run::{self, Observed},
+    sampler::SamplerCost,
+    table,
+};
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let observed = Observed::from_now();
+    let trial = trial::begin(args.job.as_ref(), args.device.as_ref(), args.out.as_deref())?;
+    let interrupt = Interrupt::listen()?;
+    let open = |device| device::open(device).map_err(|e| Exit::MachineLacks.because(e.to_string()));
+    let devices = &trial.manifest.cells[0].devices;
+    let readers = devices.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
+    let device_rows = Appender::open(&trial.run.devices_path())?;
+    let mut readings = Readings::new(readers, device_rows, args.calls, &interrupt);
+    let mut rows = readings.take(Load::Idle, |pause| {
+        std::thread::sleep(pause);
+        Ok(())
+    })?;
+    let mut rig = Rig::new(programs::all()?)?;
+    let mut follower = Follower::start(&mut rig, trial.request, &interrupt, |_, _| {})?;
+    follower.follow(&mut rig, WARM_UP)?;
+    rows.extend(readings.take(Load::Training, |pause| follower.follow(&mut rig, pause))?);
+    follower.dismiss(&mut rig);
+    drop(rig);
+    readings.finish();
+    run::write_end(&trial.run, Exit::Ok, Vec::new(), observed, SamplerCost::default())?;
+    // A reading at rest and the same one beside the job stand together.
+    let order: Vec<_> = rows.iter().map(|row| (row.device.clone(), row.reading.clone())).collect();
+    rows.sort_by_key(|row| {
+        order.iter().position(|(device, reading)| (device, reading) == (&row.device, &row.reading))
+    });
+    if args.json {
+        println!("{}", rows::to_json(&rows));
+    } else {
+        show(&rows);
+    }
+    eprintln!("run: {}", trial.run.path().display());
+    Ok(Exit::Ok)
+}
+
+fn show(rows: &[ReadingRow]) {
+    let mut table =
+        table::new(&["reading", "device", "load", "calls", "failed", "p50", "p99", "longest", "found"]);
+    for row in rows {
+        let ns = |ns: Option<u64>| table::or_dash(ns.map(Nanos));
+        table.add_row([
+            row.reading.clone(),
+            row.device.clone(),
+            row.load.to_string(),
+            row.calls.to_string(),
+            row.failures.to_string(),
+            ns(row.ns_p50),
+            ns(row.ns_p99),
+            ns(row.ns_max),
+            row.capability.clone().unwrap_or_default(),
+        ]);
+    }
+    for text in [1, 2, 8] {
+        let column = table.column_mut(text).expect("the header has nine columns");
+        column.set_cell_alignment(comfy_table::CellAlignment::Left);
+    }
+    table::print(&table);
+}

@@ -1,0 +1,50 @@
+//! A run of one job that the doctor trains in order to measure something else.
+
+use std::path::Path;
+
+use schema::{
+    catalog::Catalog,
+    device::Device,
+    job::Job,
+    manifest::{Manifest, Settings},
+    run_dir::RunDir,
+};
+
+use super::{super::Exit, WORKER};
+use crate::{
+    blocks,
+    cells::{self, Grid},
+    pool, programs,
+    rig::LaunchRequest,
+    run::{self, Request},
+};
+
+/// A run that is begun, and what its only launch is to be told.
+pub(super) struct Trial {
+    pub(super) run: RunDir,
+    pub(super) manifest: Manifest,
+    pub(super) request: LaunchRequest,
+}
+
+/// Begins a run of `job`, or of one that trains wherever it may, in `out` or a new directory.
+///
+/// # Errors
+/// Where the job cannot run here.
+pub(super) fn begin(job: Option<&Job>, device: Option<&Device>, out: Option<&Path>) -> anyhow::Result<Trial> {
+    let catalog = Catalog::embedded();
+    let job = match job {
+        Some(job) => job.clone(),
+        None if programs::find(WORKER).is_ok() => "gpt2-mini".parse()?,
+        None => "synthetic-spin".parse()?,
+    };
+    let pool = pool::resolve(device.cloned().as_slice())?;
+    let cells = cells::alone(&catalog, &[job], &Grid::default(), &pool)?;
+    if let Some(reason) = &cells[0].unsupported {
+        return Err(Exit::Usage.because(format!("{} cannot run here: {reason}", cells[0].name)));
+    }
+    let manifest = run::manifest(&catalog, Request { cells, settings: Settings::default(), seed: 1 })?;
+    let run = RunDir::create(&out.map_or_else(|| run::directory("doctor", &manifest), Path::to_path_buf))?;
+    run.write_manifest(&manifest)?;
+    let request = blocks::request(&run, &manifest, &catalog, &manifest.cells[0], 0, None)?;
+    Ok(Trial { run, manifest, request })
+}

@@ -1,0 +1,88 @@
+//! Metrics that one call answers together.
+
+use std::collections::BTreeMap;
+
+use nvml_wrapper::{
+    Device as Handle, enums::device::SampleValue, error::NvmlError, structs::device::FieldId,
+    sys_exports::field_id,
+};
+use schema::{rows::DeviceSample, units::Nanos};
+
+use super::{
+    super::counter::{Counter, Width},
+    Inquiry,
+    throttle::Throttle,
+};
+
+/// The last five are causes of throttling, in nanoseconds.
+const FIELDS: [(&str, u32); 9] = [
+    ("pcie_tx_bytes", field_id::NVML_FI_DEV_PCIE_COUNT_TX_BYTES),
+    ("pcie_rx_bytes", field_id::NVML_FI_DEV_PCIE_COUNT_RX_BYTES),
+    ("energy_mj", field_id::NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION),
+    ("power_mw", field_id::NVML_FI_DEV_POWER_INSTANT),
+    ("throttle_power_cap_ns", field_id::NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP),
+    ("throttle_sync_boost_ns", field_id::NVML_FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST),
+    ("throttle_software_thermal_ns", field_id::NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN),
+    ("throttle_hardware_thermal_ns", field_id::NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN),
+    ("throttle_power_brake_ns", field_id::NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN),
+];
+
+/// Fills in what the fields tell.
+pub(super) fn fill(
+    handle: &Handle<'static>,
+    inquiry: &mut Inquiry,
+    counters: &mut BTreeMap<&'static str, Counter>,
+    throttle: &mut Throttle,
+    row: &mut DeviceSample,
+) {
+    let asked: Vec<(&str, u32)> = FIELDS.into_iter().filter(|(name, _)| inquiry.wants(name)).collect();
+    if asked.is_empty() {
+        return;
+    }
+    let ids: Vec<FieldId> = asked.iter().map(|&(_, id)| FieldId(id)).collect();
+    let Some(answers) = inquiry.ask("field_values", || handle.field_values_for(&ids)) else { return };
+    let now = Nanos::monotonic_now();
+    let (mut causes, mut silent) = (Vec::new(), false);
+    for ((name, _), answer) in asked.into_iter().zip(answers) {
+        let is_cause = name.starts_with("throttle");
+        // Zero is what a driver leaves that does not fill it in.
+        if let Ok(latency_us @ 1..) = answer.as_ref().map(|field| field.latency) {
+            inquiry.took(name, latency_us as u64 * 1000);
+        }
+        let answer = answer.and_then(|field| field.value).and_then(whole);
+        let Some((raw, width)) = inquiry.take(name, answer) else {
+            silent |= is_cause && inquiry.wants(name);
+            continue;
+        };
+        if name == "power_mw" {
+            row.power_mw = Some(raw);
+            continue;
+        }
+        inquiry.remark(name, || match width {
+            Width::Bits32 => "32 bits".into(),
+            Width::Bits64 => "64 bits".into(),
+        });
+        if is_cause {
+            causes.push((name, raw, width));
+            continue;
+        }
+        let total = Some(counters.entry(name).or_default().read(raw, width));
+        match name {
+            "pcie_tx_bytes" => row.pcie_tx_bytes = total,
+            "pcie_rx_bytes" => row.pcie_rx_bytes = total,
+            _ => row.energy_mj = total,
+        }
+    }
+    row.throttle_ns = throttle.read(now, &causes, silent);
+}
+
+/// A value and how wide the driver keeps it. Only an unsigned type of 32 bits is taken for a counter
+/// that wraps there: what looks small now may still be wide.
+fn whole(value: SampleValue) -> Result<(u64, Width), NvmlError> {
+    match value {
+        SampleValue::U32(n) => Ok((u64::from(n), Width::Bits32)),
+        SampleValue::U64(n) => Ok((n, Width::Bits64)),
+        SampleValue::I64(n) => u64::try_from(n).map(|n| (n, Width::Bits64)).map_err(|_| NvmlError::Unknown),
+        SampleValue::F64(x) => Ok((x as u64, Width::Bits64)),
+    }
+}

@@ -1,0 +1,101 @@
+//! Who uses a device: memory from the driver's lists of processes, utilisation from its samples.
+
+use std::{collections::BTreeMap, time::SystemTime};
+
+use nvml_wrapper::{
+    Device as Handle, enums::device::UsedGpuMemory, error::NvmlError,
+    struct_wrappers::device::ProcessUtilizationSample,
+};
+
+use super::{
+    super::{ProcessUse, Processes},
+    Inquiry,
+};
+
+/// Processes come and go between the call that tells how many there are and the one that lists them.
+const TRIES: usize = 3;
+
+/// A sample from further in the future than this, in us, is none: drivers give out places of their
+/// ring that they have not written yet.
+const AHEAD_US: u64 = 2_000_000;
+
+/// Remembers which samples it has seen.
+#[derive(Default)]
+pub(super) struct Users {
+    /// The newest sample so far, by the wall clock in us, as the driver stamps them.
+    seen_us: u64,
+}
+
+impl Users {
+    pub(super) fn read(&mut self, handle: &Handle<'static>, inquiry: &mut Inquiry) -> Option<Processes> {
+        let alone = inquiry.ask("processes", || handle.running_compute_processes());
+        let mps = inquiry.ask("mps_processes", || several_tries(|| handle.mps_running_compute_processes()));
+        let utils = self.utils(handle, inquiry);
+        if alone.is_none() && mps.is_none() && utils.is_none() {
+            return None;
+        }
+        // A list that was not given this once may have held anyone; one that never is holds nobody.
+        let memory_is_known = alone.is_some() && (mps.is_some() || !inquiry.wants("mps_processes"));
+        let mut by_pid = BTreeMap::new();
+        for (&pid, &util) in utils.iter().flatten() {
+            // What it held it has given back, if there is a list and it is not on it.
+            let bytes = memory_is_known.then_some(0);
+            by_pid.insert(pid, ProcessUse { pid, bytes, util_percent: Some(util) });
+        }
+        let alone = alone.into_iter().flatten().map(|process| (process, false));
+        let clients = mps.into_iter().flatten().map(|process| (process, true));
+        // A client of MPS may stand in both lists.
+        for (process, is_client) in alone.chain(clients) {
+            let pid = process.pid;
+            let bytes = match process.used_gpu_memory {
+                UsedGpuMemory::Used(bytes) => Some(bytes),
+                UsedGpuMemory::Unavailable => None,
+            };
+            let util = utils.as_ref().and_then(|utils| utils.get(&pid).copied());
+            // A process that the driver answered for and that has no sample ran nothing. Not so a client
+            // of MPS: what it ran may have been put down to the server, which nothing documents.
+            let util_percent = util.or((utils.is_some() && !is_client).then_some(0.0));
+            by_pid.insert(pid, ProcessUse { pid, bytes, util_percent });
+        }
+        let listed = by_pid.into_values().collect();
+        Some(Processes { listed, memory_is_known, util_is_known: utils.is_some() })
+    }
+
+    /// The mean utilisation of each process over the samples that are new.
+    fn utils(&mut self, handle: &Handle<'static>, inquiry: &mut Inquiry) -> Option<BTreeMap<u32, f64>> {
+        let now_us = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_micros() as u64);
+        // After the wall clock was set back, what was seen last must not hide what comes.
+        self.seen_us = self.seen_us.min(now_us + AHEAD_US);
+        let since = self.seen_us;
+        let samples = inquiry.ask("process_util", || {
+            match several_tries(|| handle.process_utilization_stats(since)) {
+                // The driver's word for an idle device.
+                Err(NvmlError::NotFound) => Ok(Vec::new()),
+                other => other,
+            }
+        })?;
+        let is_good = |sample: &&ProcessUtilizationSample| {
+            sample.timestamp > since && sample.timestamp <= now_us + AHEAD_US && sample.sm_util <= 100
+        };
+        let mut sums: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
+        for sample in samples.iter().filter(is_good) {
+            self.seen_us = self.seen_us.max(sample.timestamp);
+            let (sum, count) = sums.entry(sample.pid).or_default();
+            *sum += sample.sm_util;
+            *count += 1;
+        }
+        let mean = |(pid, (sum, count)): (u32, (u32, u32))| (pid, f64::from(sum) / f64::from(count));
+        Some(sums.into_iter().map(mean).collect())
+    }
+}
+
+fn several_tries<T>(mut call: impl FnMut() -> Result<T, NvmlError>) -> Result<T, NvmlError> {
+    let mut answer = call();
+    for _ in 1..TRIES {
+        if !matches!(answer, Err(NvmlError::InsufficientSize(_))) {
+            break;
+        }
+        answer = call();
+    }
+    answer
+}

@@ -1,0 +1,136 @@
+//! How long readings of devices take: each tier as the sampler reads it, and each call within.
+
+use std::time::Duration;
+
+use schema::{
+    rows::{Appender, DeviceSample, Load, ReadingRow, Tier},
+    units::Nanos,
+};
+use statistics::Tail;
+
+use crate::{
+    cmd::Exit,
+    device::{DeviceReader, SHORTEST_GPM_WINDOW},
+    interrupt::Interrupt,
+    progress::Progress,
+};
+
+/// Between two readings where nothing asks for longer: back to back, a driver may answer from a cache.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Reads devices a number of times.
+pub struct Readings<'a> {
+    devices: Vec<Box<dyn DeviceReader>>,
+    /// What was read, as evidence.
+    rows: Appender<DeviceSample>,
+    calls: u32,
+    interrupt: &'a Interrupt,
+    progress: Progress,
+}
+
+/// What the readings of one tier took.
+struct TierTimes {
+    tier: Tier,
+    ns: Vec<u64>,
+    failures: u64,
+}
+
+impl<'a> Readings<'a> {
+    /// For `calls` readings of each tier, twice: with and without load.
+    pub fn new(
+        devices: Vec<Box<dyn DeviceReader>>,
+        rows: Appender<DeviceSample>,
+        calls: u32,
+        interrupt: &'a Interrupt,
+    ) -> Readings<'a> {
+        let progress = Progress::new(2 * devices.len() as u64);
+        Readings { devices, rows, calls, interrupt, progress }
+    }
+
+    /// Takes all readings under one load. `pause` lets the given time pass.
+    ///
+    /// # Errors
+    /// Where `pause` fails, where the user interrupts, and where rows cannot be written.
+    pub fn take(
+        &mut self,
+        load: Load,
+        mut pause: impl FnMut(Duration) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Vec<ReadingRow>> {
+        let mut rows = Vec::new();
+        for i in 0..self.devices.len() {
+            let name = self.devices[i].device().to_string();
+            self.progress.begin(&format!("{name}, {load}"));
+            rows.extend(self.of_device(i, load, &mut pause)?);
+            self.progress.end(&format!("{name}, {load}: {} readings of each tier", self.calls));
+        }
+        Ok(rows)
+    }
+
+    pub fn finish(self) {
+        self.progress.finish();
+    }
+
+    fn of_device(
+        &mut self,
+        index: usize,
+        load: Load,
+        pause: &mut impl FnMut(Duration) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Vec<ReadingRow>> {
+        let reader = &mut self.devices[index];
+        let offered = Tier::ALL.iter().filter(|tier| reader.period(**tier).is_some());
+        let mut tiers: Vec<TierTimes> =
+            offered.map(|&tier| TierTimes { tier, ns: Vec::new(), failures: 0 }).collect();
+        // A window of the performance monitors that is too short is invalid.
+        let has_gpm = tiers.iter().any(|times| times.tier == Tier::Gpm);
+        let between = if has_gpm { SHORTEST_GPM_WINDOW } else { PAUSE };
+        // What opening it took is not asked for.
+        reader.take_costs();
+        for _ in 0..self.calls {
+            if self.interrupt.asked() {
+                return Err(Exit::Interrupted.because("interrupted"));
+            }
+            pause(between)?;
+            let samples: Vec<DeviceSample> =
+                tiers.iter_mut().map(|times| times.read(reader.as_mut())).collect();
+            self.rows.push(&samples)?;
+        }
+        let device = reader.device().to_string();
+        let row = |reading: String, calls, failures, ns: &[u64], capability| {
+            let tail = Tail::of(ns);
+            ReadingRow {
+                device: device.clone(),
+                reading,
+                load,
+                calls,
+                failures,
+                ns_p50: tail.map(|tail| tail.p50),
+                ns_p99: tail.map(|tail| tail.p99),
+                ns_max: tail.map(|tail| tail.max),
+                capability,
+            }
+        };
+        let mut rows = Vec::new();
+        for TierTimes { tier, ns, failures } in tiers {
+            rows.push(row(format!("{tier} tier"), ns.len() as u64, failures, &ns, None));
+        }
+        for cost in reader.take_costs() {
+            let capability = reader.facts().capabilities.get(cost.metric).cloned();
+            rows.push(row(cost.metric.into(), cost.calls, cost.failures, &cost.recent_ns, capability));
+        }
+        Ok(rows)
+    }
+}
+
+impl TierTimes {
+    /// Reads the tier once, as the sampler does.
+    fn read(&mut self, reader: &mut dyn DeviceReader) -> DeviceSample {
+        let begin = Nanos::monotonic_now();
+        let sample = reader.sample(self.tier);
+        if self.tier == Tier::Slow {
+            reader.processes();
+        }
+        self.ns.push((Nanos::monotonic_now() - begin).0);
+        self.failures += u64::from(sample.err.is_some());
+        sample
+    }
+}

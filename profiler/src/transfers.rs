@@ -1,0 +1,253 @@
+//! How fast page-locked memory is copied over the link, and whether the device's own accounts of
+//! the link agree with what is known to have been copied.
+//!
+//! There are two accounts. The byte counters (NVML fields 197 and 198, "PCIe transmit bytes" and
+//! "PCIe receive bytes", which "can be wrapped") are read as the sampler reads them, often enough that
+//! no wrap of 32 bits is missed. The performance monitors (GPM) give rates, "PCIe traffic from this
+//! GPU" and "PCIe traffic to this GPU", which are added up over windows that join. Both are the device's
+//! view: what a copy from host to device moves is *received*, what one to the host moves is *transmitted*.
+//!
+//! A copy that is counted right has a ratio of 1 or a little more. The link carries packets, and their
+//! headers are traffic too: from generation 3 to 5, 20 bytes a packet of data that the device asked
+//! for, which is how it receives, and 24 a packet that it writes. With 256 bytes of data in a packet, as
+//! most machines are set up, an account that includes headers says 1.08 and 1.09; with 128 bytes, 1.16
+//! and 1.19. NVML does not say whether its counters include them; DCGM says that its PCIe metrics do.
+//! What anything else moves over the link is in the ratio too, so a device is to be otherwise idle.
+
+use std::time::Duration;
+
+use schema::{
+    device::Device,
+    rows::{DeviceSample, Direction, Tier, TransferRow},
+    units::Nanos,
+};
+use statistics::launches::between_launches;
+
+use crate::{
+    cmd::Exit,
+    device::{
+        self, DeviceError, DeviceReader, NvmlReader,
+        cuda::{CudaError, Link},
+    },
+    progress::Progress,
+};
+
+/// The page-locked buffer that a copy uses again and again: far larger than any cache, and small
+/// enough that a machine will page-lock it.
+const BUFFER_BYTES: u64 = 256 << 20;
+
+/// Between what is counted and what is copied, at either end of a copy: counters are brought up to date
+/// now and then, and a window of GPM is a tenth of a second at least. An idle link cannot wrap a counter.
+const SETTLE: Duration = Duration::from_millis(150);
+
+/// How far a ratio may be from 1 for the counters to agree with the copies.
+pub const TOLERANCE: f64 = 0.05;
+
+/// The most that headers of packets can add, with some room.
+const WITH_HEADERS: f64 = 1.2;
+
+/// Copies about `bytes` bytes `copies` times in each direction, and holds what the device counted
+/// against it. The directions take turns, so that a drift meets both alike.
+///
+/// # Errors
+/// Where there is no driver, no such device, or not the memory for the buffers.
+pub fn measure(index: u32, bytes: u64, copies: u32) -> anyhow::Result<Vec<TransferRow>> {
+    let lacks = |error: DeviceError| Exit::MachineLacks.because(error.to_string());
+    let device = Device::Cuda(index);
+    let cuda_lacks = |error: CudaError| Exit::MachineLacks.because(format!("{device}: {error}"));
+    let library = device::library().map_err(lacks)?;
+    let open = || NvmlReader::open(library, index).map_err(lacks);
+    let mut accounts =
+        [Account::new(open()?, Tier::Fast), Account::new(open()?.without_counters(), Tier::Gpm)];
+    let times = bytes.div_ceil(BUFFER_BYTES).max(1);
+    let buffer = bytes / times;
+    let uuid = device::uuid(index).map_err(lacks)?;
+    let mut link = Link::open(&uuid, buffer as usize).map_err(cuda_lacks)?;
+    let mut measured = [const { Vec::new() }; Direction::ALL.len()];
+    let progress = Progress::new(u64::from(copies) + 1);
+    for round in 0..=copies {
+        progress.begin("copies in both directions");
+        for (&direction, copies) in Direction::ALL.iter().zip(&mut measured) {
+            let copy = watched_copy(&mut link, &mut accounts, direction, times, buffer * times)
+                .map_err(cuda_lacks)?;
+            if let Some(account) = accounts.iter().find(|account| account.reader.is_lost()) {
+                let lost = format!("{}: the device stopped answering", account.reader.device());
+                return Err(Exit::MachineLacks.because(lost));
+            }
+            // The first of a direction wakes the link, which rests at its slowest.
+            if round > 0 {
+                copies.push(copy);
+            }
+        }
+        let what = if round == 0 { "the link is awake".into() } else { format!("copy {round} of {copies}") };
+        progress.end(&what);
+    }
+    progress.finish();
+    let rows = Direction::ALL.iter().zip(&measured);
+    Ok(rows.map(|(&direction, copies)| row(&device, direction, buffer * times, copies)).collect())
+}
+
+/// One copy: how fast it was, and what each account says of it.
+struct Copied {
+    bytes_per_s: f64,
+    /// Bytes counted over bytes copied, by the counters and by GPM.
+    ratios: [Option<f64>; 2],
+}
+
+fn watched_copy(
+    link: &mut Link,
+    accounts: &mut [Account; 2],
+    direction: Direction,
+    times: u64,
+    bytes: u64,
+) -> Result<Copied, CudaError> {
+    std::thread::sleep(SETTLE);
+    let before = accounts.each_mut().map(|account| account.total(direction));
+    let copying = link.copy(direction, times)?;
+    while !copying.is_done()? {
+        let due = accounts.iter().filter_map(|account| account.due).min();
+        let wait = due.map_or(SETTLE, |due| due.saturating_sub(Nanos::monotonic_now()).as_duration());
+        std::thread::sleep(wait.min(SETTLE));
+        accounts.iter_mut().for_each(Account::keep_up);
+    }
+    let seconds = copying.seconds()?;
+    std::thread::sleep(SETTLE);
+    let mut ratios = [None; 2];
+    for ((ratio, account), before) in ratios.iter_mut().zip(accounts).zip(before) {
+        *ratio = account
+            .total(direction)
+            .zip(before)
+            .map(|(after, before)| (after - before) as f64 / bytes as f64);
+    }
+    Ok(Copied { bytes_per_s: bytes as f64 / seconds, ratios })
+}
+
+/// One of the device's accounts of its link, read at the rate that its reader asks for.
+struct Account {
+    reader: NvmlReader,
+    tier: Tier,
+    /// When it must be read next; never, where the device does not keep this account.
+    due: Option<Nanos>,
+}
+
+impl Account {
+    fn new(reader: NvmlReader, tier: Tier) -> Account {
+        let due = reader.period(tier).map(|_| Nanos::monotonic_now());
+        Account { reader, tier, due }
+    }
+
+    /// Reads what is due. The reader itself adds up what its counters count.
+    fn keep_up(&mut self) {
+        let now = Nanos::monotonic_now();
+        if self.due.is_some_and(|due| due <= now) {
+            self.read();
+        }
+    }
+
+    fn read(&mut self) -> DeviceSample {
+        let now = Nanos::monotonic_now();
+        self.due = self.reader.period(self.tier).map(|period| now + period.into());
+        self.reader.sample(self.tier)
+    }
+
+    /// What went in this direction since the reader was opened.
+    fn total(&mut self, direction: Direction) -> Option<u64> {
+        self.due?;
+        let sample = self.read();
+        match direction {
+            Direction::HostToDevice => sample.pcie_rx_bytes,
+            Direction::DeviceToHost => sample.pcie_tx_bytes,
+        }
+    }
+}
+
+fn row(device: &Device, direction: Direction, bytes: u64, copies: &[Copied]) -> TransferRow {
+    let speed = Estimate::of(copies.iter().map(|copy| Some(copy.bytes_per_s)));
+    let [counter, gpm] = [0, 1].map(|i| Estimate::of(copies.iter().map(|copy| copy.ratios[i])));
+    TransferRow {
+        device: device.to_string(),
+        direction,
+        bytes,
+        copies: copies.len() as u32,
+        bytes_per_s: speed.mean.expect("one copy at least was made, and timed"),
+        bytes_per_s_ci_lo: speed.lo,
+        bytes_per_s_ci_hi: speed.hi,
+        counter_ratio: counter.mean,
+        counter_ratio_ci_lo: counter.lo,
+        counter_ratio_ci_hi: counter.hi,
+        gpm_ratio: gpm.mean,
+        gpm_ratio_ci_lo: gpm.lo,
+        gpm_ratio_ci_hi: gpm.hi,
+    }
+}
+
+/// A mean over copies with its interval, where there is one.
+#[derive(Debug, PartialEq)]
+struct Estimate {
+    mean: Option<f64>,
+    lo: Option<f64>,
+    hi: Option<f64>,
+}
+
+impl Estimate {
+    /// Of the copies that have a value. One copy has a mean and no interval; so has an account
+    /// that missed a copy whole, whose zero has no logarithm and must not go unsaid.
+    fn of(values: impl Iterator<Item = Option<f64>>) -> Estimate {
+        let values: Vec<f64> = values.flatten().collect();
+        let plain = || (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
+        match between_launches(&values) {
+            Some(interval) => {
+                Estimate { mean: Some(interval.estimate), lo: Some(interval.lo), hi: Some(interval.hi) }
+            }
+            None => Estimate { mean: plain(), lo: None, hi: None },
+        }
+    }
+}
+
+/// Whether an account agrees with the copies, and what may be the matter where it does not.
+pub fn verdict(ratio: Option<f64>, interval: Option<(f64, f64)>) -> String {
+    let Some(ratio) = ratio else { return "this device keeps no such account".into() };
+    let percent = TOLERANCE * 100.0;
+    let interval = interval.map_or(String::new(), |(lo, hi)| format!(" ({lo:.3} to {hi:.3})"));
+    let finding = if (ratio - 1.0).abs() <= TOLERANCE {
+        return format!("{ratio:.3}{interval} of what was copied, within {percent} %");
+    } else if ratio < 1.0 {
+        "traffic is missing, as when a counter wraps between two readings"
+    } else if ratio <= WITH_HEADERS {
+        "so much do the headers of packets add where they are counted"
+    } else {
+        "there was other traffic; let nothing else use the device"
+    };
+    format!("{ratio:.3}{interval} of what was copied, NOT within {percent} %: {finding}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_agrees_misses_traffic_counts_headers_or_sees_others() {
+        for (ratio, verdict_of_it) in [
+            (Some(1.049), "1.049 of what was copied, within 5 %"),
+            (Some(0.951), "0.951 of what was copied, within 5 %"),
+            (Some(0.0), "0.000 of what was copied, NOT within 5 %: traffic is missing"),
+            (Some(1.094), "1.094 of what was copied, NOT within 5 %: so much do the headers"),
+            (Some(2.5), "2.500 of what was copied, NOT within 5 %: there was other traffic"),
+            (None, "this device keeps no such account"),
+        ] {
+            assert!(verdict(ratio, None).starts_with(verdict_of_it), "{}", verdict(ratio, None));
+        }
+        let said = verdict(Some(1.0), Some((0.99, 1.0102)));
+        assert_eq!(said, "1.000 (0.990 to 1.010) of what was copied, within 5 %");
+    }
+
+    #[test]
+    fn a_zero_is_said_and_has_no_interval() {
+        let of = |values: &[Option<f64>]| Estimate::of(values.iter().copied());
+        assert_eq!(of(&[None, None]), Estimate { mean: None, lo: None, hi: None });
+        assert_eq!(of(&[Some(0.0), Some(1.0)]), Estimate { mean: Some(0.5), lo: None, hi: None });
+        assert_eq!(of(&[Some(2.0), None]), Estimate { mean: Some(2.0), lo: None, hi: None });
+        let interval = of(&[Some(0.99), Some(1.01)]);
+        assert!(interval.lo < interval.mean && interval.mean < interval.hi, "{interval:?}");
+    }
+}
