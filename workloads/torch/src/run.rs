@@ -4,8 +4,8 @@ use std::{
     any::Any,
     convert::Infallible,
     env, io,
-    ops::RangeInclusive,
     mem::ManuallyDrop,
+    ops::RangeInclusive,
     panic::{self, AssertUnwindSafe},
     path::PathBuf,
     process,
@@ -117,7 +117,7 @@ pub fn run() -> anyhow::Result<Infallible> {
     let outcome = panic::catch_unwind(attempt)
         .unwrap_or_else(|payload| Err(Failure::classify(FailureKind::Internal, words_of(&*payload))));
     let code = match outcome {
-        Ok(Progress { steps, samples, loss }) => {
+        Ok(Progress { steps, samples, loss, dur: _ }) => {
             events.say(Event::Finished { steps, samples, loss })?;
             SUCCESS
         }
