@@ -1,4 +1,4 @@
-"""Starts one side once, on one core, and gives the steps it made."""
+"""Starts one side once, on one device, and gives the steps it made."""
 
 import json
 import os
@@ -20,12 +20,39 @@ class Failed(Exception):
     """A sentence for the user that says what went wrong and what to do."""
 
 
+class Device(NamedTuple):
+    """One core, or one GPU."""
+
+    kind: str
+    index: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Device":
+        kind, _, index = text.partition(":")
+        if kind not in ("cpu", "cuda") or not index.isdecimal():
+            raise ValueError(f"'{text}' is no device; use cpu:N or cuda:N")
+        return cls(kind, int(index))
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}:{self.index}"
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What a process needs to see this device alone, a GPU by its place on the bus, as the harness counts."""
+        if self.kind == "cpu":
+            return {}
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        entry = visible.split(",")[self.index] if visible else str(self.index)
+        return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": entry}
+
+
 class Launch(NamedTuple):
-    """What one start gave: the steps in order, and how much of the core others used meanwhile."""
+    """What one start gave: the steps in order, and how much of the core others used meanwhile (CPU)."""
 
     step_ns: list[int]
     losses: list[float]
-    foreign_cpu_percent: float
+    foreign_cpu_percent: float | None
 
 
 class Exchange(NamedTuple):
@@ -37,26 +64,26 @@ class Exchange(NamedTuple):
     scratch: Path
 
 
-def export(spec: Path, scratch: Path, batches: int) -> Exchange:
+def export(spec: Path, scratch: Path, batches: int, device: Device) -> Exchange:
     """Has torch-worker write the initial weights and the first batches that the spec leads to."""
     exchange = Exchange(spec, scratch / "weights.safetensors", scratch / "data.safetensors", scratch)
     command = [WORKER, "--spec", spec, "--export-initial", exchange.weights]
     command += ["--export-data", exchange.data, "--steps", str(batches)]
-    run = subprocess.run(command, capture_output=True, text=True)
+    run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **device.variables})
     if run.returncode != 0:
         raise Failed(f"torch-worker could not export {spec.name}: {last_line(run.stderr)}")
     return exchange
 
 
-def launch_python(python: Path, exchange: Exchange, steps: int, core: int) -> Launch:
+def launch_python(python: Path, exchange: Exchange, steps: int, device: Device) -> Launch:
     command = [python, HERE / "train.py", "--spec", exchange.spec, "--weights", exchange.weights]
-    command += ["--data", exchange.data, "--steps", str(steps)]
-    output, foreign = _run_on_core(command, core, {}, exchange.scratch)
+    command += ["--data", exchange.data, "--steps", str(steps), "--device", device.kind]
+    output, foreign = _run(command, device, {}, exchange.scratch)
     lines = [json.loads(line) for line in output.splitlines()]
     return _launch("Python PyTorch", lines, steps, foreign)
 
 
-def launch_worker(exchange: Exchange, steps: int, core: int) -> Launch:
+def launch_worker(exchange: Exchange, steps: int, device: Device) -> Launch:
     """Speaks the worker protocol: the spec says how many steps to make, and all of them are granted at once."""
     scratch = exchange.scratch
     spec = json.loads(exchange.spec.read_text())
@@ -65,20 +92,21 @@ def launch_worker(exchange: Exchange, steps: int, core: int) -> Launch:
     files["WORKER_SPEC"].write_text(json.dumps(spec))
     files["WORKER_CONTROL"].write_bytes(struct.pack("=Q", steps).ljust(GRANT_PAGE_BYTES, b"\0"))
     files["WORKER_EVENTS"].write_bytes(b"")
-    _, foreign = _run_on_core([WORKER], core, {name: str(path) for name, path in files.items()}, scratch)
+    _, foreign = _run([WORKER], device, {name: str(path) for name, path in files.items()}, scratch)
     events = [json.loads(line)["event"] for line in files["WORKER_EVENTS"].read_text().splitlines()]
     return _launch("torch-worker", [event["step"] for event in events if "step" in event], steps, foreign)
 
 
-def _launch(side: str, lines: list[dict], steps: int, foreign_cpu_percent: float) -> Launch:
+def _launch(side: str, lines: list[dict], steps: int, foreign_cpu_percent: float | None) -> Launch:
     if [line["index"] for line in lines] != list(range(steps)):
         raise Failed(f"{side} made {len(lines)} of {steps} steps")
     return Launch([line["dur_ns"] for line in lines], [line["loss"] for line in lines], foreign_cpu_percent)
 
 
-def _run_on_core(command: list, core: int, variables: dict, scratch: Path) -> tuple[str, float]:
+def _run(command: list, device: Device, variables: dict, scratch: Path) -> tuple[str, float | None]:
     """Runs to the end; gives its output, and the CPU time on its core that was not its own, in percent of the time."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **device.variables, **variables}
+    core = device.index if device.kind == "cpu" else None
     log = scratch / "stderr"
     busy_before_s, begin_s = _busy_s(core), time.monotonic()
     with open(log, "wb") as stderr, open(scratch / "stdout", "w+") as stdout:
@@ -89,7 +117,7 @@ def _run_on_core(command: list, core: int, variables: dict, scratch: Path) -> tu
             stdout=stdout,
             stderr=stderr,
             env=environment,
-            preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+            preexec_fn=None if core is None else lambda: os.sched_setaffinity(0, {core}),
         )
         try:
             _, status, usage = os.wait4(process.pid, 0)
@@ -100,21 +128,25 @@ def _run_on_core(command: list, core: int, variables: dict, scratch: Path) -> tu
         process.stdin.close()
         stdout.seek(0)
         output = stdout.read()
-    elapsed_s, busy_s = time.monotonic() - begin_s, _busy_s(core) - busy_before_s
+    elapsed_s, busy_after_s = time.monotonic() - begin_s, _busy_s(core)
     if process.returncode != 0:
         raise Failed(f"{Path(command[0]).name} ended with {process.returncode}: {last_line(log.read_text())}")
+    if core is None:
+        return output, None
     own_s = usage.ru_utime + usage.ru_stime
-    return output, max(0.0, 100 * (busy_s - own_s) / elapsed_s)
+    return output, max(0.0, 100 * (busy_after_s - busy_before_s - own_s) / elapsed_s)
 
 
-def _busy_s(core: int) -> float:
-    """CPU time of all processes on a core since boot; guests are contained in user time."""
+def _busy_s(core: int | None) -> float | None:
+    """CPU time of all processes on a core since boot; guests are contained in user time. None where none is pinned."""
+    if core is None:
+        return None
     for line in Path("/proc/stat").read_text().splitlines():
         name, *ticks = line.split()
         if name == f"cpu{core}":
             user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, ticks[:8])
             return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
-    raise Failed(f"this machine has no core {core}; choose another with --core")
+    raise Failed(f"this machine has no core {core}; choose another with --device")
 
 
 def last_line(text: str) -> str:

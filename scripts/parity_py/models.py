@@ -3,6 +3,8 @@
 Each is built from the `model` table of its workload in the catalog, as a launch's spec holds it.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -11,52 +13,77 @@ from torch.nn import functional as F
 def build(model: dict) -> nn.Module:
     """`{"gpt2": {"layers": 4, ...}}` to a model with PyTorch's own initial weights."""
     ((family, shape),) = model.items()
-    families = {"resnet": ResNetCifar, "gpt2": Gpt2, "lstm-lm": LstmLanguageModel}
+    families = {"resnet": ResNet, "gpt2": Gpt2, "lstm-lm": LstmLanguageModel}
     if family not in families:
         raise SystemExit(f"there is no reference model for the family '{family}'; there are {', '.join(families)}")
     return families[family](**shape)
 
 
-class BasicBlock(nn.Module):
-    """Two 3x3 convolutions beside a shortcut (He et al., CVPR 2016, figure 2)."""
+class ConvNorm(NamedTuple):
+    """A convolution that keeps the size at stride 1, and the batch norm behind it."""
 
-    def __init__(self, inputs: int, outputs: int, stride: int):
+    convolution: nn.Conv2d
+    norm: nn.BatchNorm2d
+
+    @classmethod
+    def new(cls, inputs: int, outputs: int, kernel: int, stride: int) -> "ConvNorm":
+        convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
+        return cls(convolution, nn.BatchNorm2d(outputs))
+
+
+class Residual(nn.Module):
+    """Convolutions beside a shortcut: two of 3x3, or 1x1, 3x3 and 1x1 (He et al., CVPR 2016, figure 5).
+
+    The stride of the second kind is that of its 3x3 convolution, as in torchvision.
+    """
+
+    def __init__(self, block: str, inputs: int, width: int, stride: int):
         super().__init__()
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(outputs)
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(outputs)
+        if block == "basic":
+            self.outputs = width
+            self.conv1, self.bn1 = ConvNorm.new(inputs, width, 3, stride)
+            self.conv2, self.bn2 = ConvNorm.new(width, width, 3, 1)
+        else:
+            self.outputs = 4 * width
+            self.conv1, self.bn1 = ConvNorm.new(inputs, width, 1, 1)
+            self.conv2, self.bn2 = ConvNorm.new(width, width, 3, stride)
+            self.conv3, self.bn3 = ConvNorm.new(width, self.outputs, 1, 1)
+        self.bottleneck = block == "bottleneck"
         self.downsample = None
-        if stride != 1 or inputs != outputs:
-            self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+        if stride != 1 or inputs != self.outputs:
+            self.downsample = nn.Sequential(*ConvNorm.new(inputs, self.outputs, 1, stride))
 
     def forward(self, x):
         shortcut = x if self.downsample is None else self.downsample(x)
         x = F.relu(self.bn1(self.conv1(x)), inplace=True)
-        return F.relu(self.bn2(self.conv2(x)).add_(shortcut), inplace=True)
+        x = self.bn2(self.conv2(x))
+        if self.bottleneck:
+            x = self.bn3(self.conv3(F.relu(x, inplace=True)))
+        return F.relu(x.add_(shortcut), inplace=True)
 
 
-class ResNetCifar(nn.Module):
-    """A residual network with the stem for 32x32 images: one 3x3 convolution and no pooling."""
+class ResNet(nn.Module):
+    """A residual network; its stem is one 3x3 convolution for 32x32 images, else 7x7 with stride 2 and a pooling."""
 
     def __init__(self, block: str, layers: list[int], stem: str, classes: int, image: int):
         super().__init__()
-        if (block, stem) != ("basic", "cifar"):
-            raise SystemExit(f"the reference ResNet has basic blocks and the cifar stem, not {block} and {stem}")
-        self.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(64)
-        width = 64
+        kernel, stride, self.pools = {"cifar": (3, 1, False), "imagenet": (7, 2, True)}[stem]
+        self.conv1, self.bn1 = ConvNorm.new(3, 64, kernel, stride)
+        channels = 64
         for index, depth in enumerate(layers):
-            outputs = 64 << index
-            first = BasicBlock(width, outputs, stride=1 if index == 0 else 2)
-            rest = [BasicBlock(outputs, outputs, stride=1) for _ in range(depth - 1)]
-            self.add_module(f"layer{index + 1}", nn.Sequential(first, *rest))
-            width = outputs
+            blocks = []
+            for position in range(depth):
+                stride = 2 if index > 0 and position == 0 else 1
+                blocks.append(Residual(block, channels, 64 << index, stride))
+                channels = blocks[-1].outputs
+            self.add_module(f"layer{index + 1}", nn.Sequential(*blocks))
         self.stages = len(layers)
-        self.fc = nn.Linear(width, classes)
+        self.fc = nn.Linear(channels, classes)
 
     def forward(self, images):
         x = F.relu(self.bn1(self.conv1(images)), inplace=True)
+        if self.pools:
+            x = F.max_pool2d(x, 3, stride=2, padding=1)
         for index in range(self.stages):
             x = self.get_submodule(f"layer{index + 1}")(x)
         return self.fc(x.mean((2, 3)))

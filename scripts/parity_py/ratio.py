@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 class Ratio(NamedTuple):
     estimate: float
-    ci_lo: float
-    ci_hi: float
+    ci_lo: float | None
+    """Absent where there is one block."""
+    ci_hi: float | None
 
 
 def ratio_over_blocks(blocks: list[tuple[list[float], list[float]]]) -> Ratio:
@@ -19,7 +20,7 @@ def ratio_over_blocks(blocks: list[tuple[list[float], list[float]]]) -> Ratio:
     logs = [_mean(map(math.log, above)) - _mean(map(math.log, below)) for above, below in blocks]
     center = _mean(logs)
     if len(logs) < 2:
-        return Ratio(math.exp(center), math.nan, math.nan)
+        return Ratio(math.exp(center), None, None)
     variance = sum((value - center) ** 2 for value in logs) / (len(logs) - 1)
     half_width = t_quantile_975(len(logs) - 1) * math.sqrt(variance / len(logs))
     return Ratio(math.exp(center), math.exp(center - half_width), math.exp(center + half_width))

@@ -4,6 +4,7 @@ The format is described at github.com/huggingface/safetensors.
 """
 
 import json
+import mmap
 from pathlib import Path
 
 import torch
@@ -12,14 +13,17 @@ DTYPES = {"F32": torch.float32, "F64": torch.float64, "I64": torch.int64, "I32":
 
 
 def read(path: Path) -> dict[str, torch.Tensor]:
-    """Every tensor of the file by its name, in the order of the header."""
-    content = path.read_bytes()
+    """Every tensor of the file by its name, in the order of the header, lying in the file's own pages."""
+    with open(path, "rb") as file:
+        # A private mapping that can be written to, which is what torch wants of a buffer.
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     header_end = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:header_end])
     header.pop("__metadata__", None)
     tensors = {}
     for name, entry in header.items():
         begin, end = entry["data_offsets"]
-        data = bytearray(content[header_end + begin : header_end + end])
-        tensors[name] = torch.frombuffer(data, dtype=DTYPES[entry["dtype"]]).reshape(entry["shape"])
+        dtype = DTYPES[entry["dtype"]]
+        flat = torch.frombuffer(content, dtype=dtype, offset=header_end + begin, count=(end - begin) // dtype.itemsize)
+        tensors[name] = flat.reshape(entry["shape"])
     return tensors

@@ -1,14 +1,19 @@
 """Trains one reference model in Python PyTorch and prints one JSON line a step: index, dur_ns, loss.
 
-    python train.py --spec LAUNCH.json --weights FILE --data FILE --steps N
+    python train.py --spec LAUNCH.json --weights FILE --data FILE --steps N --device cpu|cuda
 
-Uses the settings that PyTorch documents as fastest for eager training in fp32 on one thread of a CPU:
+Uses the settings that PyTorch documents as fastest for eager training. On one thread of a CPU:
 
 - channels-last memory format for convolutions (tutorial "Channels Last Memory Format in PyTorch");
 - a fused optimizer, except for the ResNet: the fused kernel copies every weight that is in channels-last format, so
   that the plain loop is faster there;
 - gradients set to none and not to zero, subnormal numbers flushed to zero, one thread within and between operations
   ("Performance Tuning Guide").
+
+On a GPU besides ("Performance Tuning Guide", "CUDA semantics"): cuDNN's benchmark mode, a fused optimizer for all,
+batches that lie on the device beforehand, and nothing in the loop that waits for the device: the length of a step comes
+from timing events that are read after the loop, and so do the losses. TF32 is as PyTorch has it by default: in
+convolutions, not in matrix products. The plan bf16 runs the forward pass under torch.autocast.
 
 Not used: torch.compile, which would compare a compiler with none; and another malloc, which would serve both sides.
 """
@@ -30,33 +35,62 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--device", choices=["cpu", "cuda"], required=True)
     arguments = parser.parse_args()
 
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
     torch.set_flush_denormal(True)
+    torch.backends.cudnn.benchmark = True
 
-    spec = json.loads(arguments.spec.read_text())["program"]["training"]
-    convolutional = "resnet" in spec["workload"]["model"]
+    training = json.loads(arguments.spec.read_text())["program"]["training"]
+    workload, device = training["workload"], torch.device(arguments.device)
+    convolutional = "resnet" in workload["model"]
     memory_format = torch.channels_last if convolutional else torch.contiguous_format
 
-    model = build(spec["workload"]["model"])
+    model = build(workload["model"])
     load_weights(model, read(arguments.weights))
-    model = model.to(memory_format=memory_format).train()
-    optimizer = build_optimizer(model, spec["workload"]["optimizer"], fused=not convolutional)
-    batches = read_batches(arguments.data, memory_format)
+    model = model.to(device=device, memory_format=memory_format).train()
+    fused = device.type == "cuda" or not convolutional
+    optimizer = build_optimizer(model, workload["optimizer"], fused)
+    batches = read_batches(arguments.data, device, memory_format)
 
-    for index in range(arguments.steps):
-        begin_ns = time.perf_counter_ns()
+    def step(index: int) -> torch.Tensor:
         inputs, targets = batches[index % len(batches)]
-        outputs = model(inputs)
-        loss = F.cross_entropy(outputs.flatten(0, -2), targets.flatten())
+        with torch.autocast(device.type, torch.bfloat16, enabled=training["plan"] == "bf16"):
+            outputs = model(inputs)
+            loss = F.cross_entropy(outputs.flatten(0, -2), targets.flatten())
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        loss_value = loss.item()
-        dur_ns = time.perf_counter_ns() - begin_ns
-        print(json.dumps({"index": index, "dur_ns": dur_ns, "loss": loss_value}))
+        return loss.detach()
+
+    timed = steps_on_gpu if device.type == "cuda" else steps_on_cpu
+    for index, (dur_ns, loss) in enumerate(timed(step, arguments.steps)):
+        print(json.dumps({"index": index, "dur_ns": dur_ns, "loss": loss}))
+
+
+def steps_on_cpu(step, count: int) -> list[tuple[int, float]]:
+    """The length and the loss of each step."""
+    made = []
+    for index in range(count):
+        begin_ns = time.perf_counter_ns()
+        loss = step(index).item()
+        made.append((time.perf_counter_ns() - begin_ns, loss))
+    return made
+
+
+def steps_on_gpu(step, count: int) -> list[tuple[int, float]]:
+    """The same by events on the device, from the end of one step to the end of the next."""
+    boundaries = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
+    losses = []
+    boundaries[0].record()
+    for index in range(count):
+        losses.append(step(index))
+        boundaries[index + 1].record()
+    torch.cuda.synchronize()
+    lengths_ms = (begin.elapsed_time(end) for begin, end in zip(boundaries, boundaries[1:]))
+    return [(round(length * 1e6), loss.item()) for length, loss in zip(lengths_ms, losses)]
 
 
 def load_weights(model: torch.nn.Module, weights: dict[str, torch.Tensor]) -> None:
@@ -78,15 +112,18 @@ def build_optimizer(model: torch.nn.Module, settings: dict, fused: bool) -> torc
     return kinds[name](model.parameters(), betas=betas, eps=constants["epsilon"], **common)
 
 
-def read_batches(path: Path, memory_format: torch.memory_format) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """The exported batches in order. They are made ready beforehand, which favours this side a little."""
+def read_batches(
+    path: Path, device: torch.device, memory_format: torch.memory_format
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """The exported batches in order, on the device. They are made ready beforehand, which favours this side a little."""
     tensors = read(path)
     batches = []
     for index in range(len(tensors) // 2):
         inputs, targets = tensors[f"inputs.{index}"], tensors[f"targets.{index}"]
         if inputs.dim() == 4:
             inputs = inputs.contiguous(memory_format=memory_format)
-        batches.append((inputs, targets))
+        # Copied on a CPU as well: the file's pages are no place for tensors that are timed.
+        batches.append((inputs.to(device, copy=True), targets.to(device, copy=True)))
     return batches
 
 
