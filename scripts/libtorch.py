@@ -186,12 +186,15 @@ def has_nvidia_driver() -> bool:
 
 
 def pytorch_of_this_python() -> Optional[Path]:
-    """The folder of the PyTorch 2.11 that this interpreter would import, found without importing it."""
+    """The folder of the PyTorch 2.11 that this interpreter would import."""
+    folder = package_of_this_python()
+    return folder if folder and describe(folder) else None
+
+
+def package_of_this_python() -> Optional[Path]:
+    """The folder of the PyTorch of any version that this interpreter would import, found without importing it."""
     spec = importlib.util.find_spec("torch")
-    if spec is None or spec.origin is None:
-        return None
-    folder = Path(spec.origin).parent
-    return folder if describe(folder) else None
+    return Path(spec.origin).parent if spec and spec.origin else None
 
 
 def adopt(folder: Path) -> None:

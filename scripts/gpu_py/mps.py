@@ -1,0 +1,168 @@
+"""An MPS daemon of our own: started in private folders, asked who is attached, ended without a trace.
+
+Rules of NVIDIA's that shape this: daemon and clients belong to one user; a client that finds no daemon runs without it
+and does not say so, hence `attached`; a client that is killed with work in flight can take the device with it, hence
+clients end by themselves (see `gemm.py`) before the daemon is told to quit.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from probes import NotPossible
+
+FOLDERS = ("/usr/bin", "/usr/local/bin", "/usr/local/nvidia/bin", "/usr/local/cuda/bin", "/opt/nvidia/bin")
+"""Where the programs lie if not on the PATH: containers mount the driver outside it."""
+
+CONTROL = "nvidia-cuda-mps-control"
+FOREIGN = Path("/tmp/nvidia-mps")
+"""Where a daemon listens that was started with no folder named."""
+
+SOCKET_PATH_BYTES = 108
+
+
+def find(program: str) -> str | None:
+    return shutil.which(program) or shutil.which(program, path=os.pathsep.join(FOLDERS))
+
+
+class Daemon:
+    """Runs between `__enter__` and `__exit__`; `residue` then says what of it was left."""
+
+    def __init__(self, visible_device: str, answer_limit_s: float = 10.0):
+        self._limit_s = answer_limit_s
+        self._visible_device = visible_device
+        self.residue: list[str] = []
+
+    def __enter__(self) -> "Daemon":
+        control = find(CONTROL)
+        if control is None:
+            raise NotPossible(f"there is no {CONTROL} on the PATH or in {', '.join(FOLDERS)}")
+        if pid := pid_in(FOREIGN):
+            raise NotPossible(f"process {pid} runs an MPS daemon for the whole machine; it is left alone")
+        self._control = control
+        # Short, because it holds a unix socket, whose path has a limit.
+        self.folder = Path(tempfile.mkdtemp(prefix="mps-", dir="/tmp"))
+        assert len(str(self.folder / "pipe" / "control_privileged")) < SOCKET_PATH_BYTES
+        try:
+            for name in ("pipe", "log"):
+                (self.folder / name).mkdir()
+            self._start()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._end()
+
+    def _start(self) -> None:
+        environment = {**os.environ, **self.variables(), "CUDA_VISIBLE_DEVICES": self._visible_device}
+        # To a file and not a pipe: the daemon keeps what it was given, and a pipe would stay open as long as it lives.
+        with open(self.folder / "start", "w+") as said:
+            try:
+                started = subprocess.run(
+                    [self._control, "-d"],
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=said,
+                    timeout=self._limit_s,
+                )
+            except subprocess.TimeoutExpired:
+                raise NotPossible(f"{CONTROL} -d did not return within {self._limit_s:g} s") from None
+            said.seek(0)
+            if started.returncode != 0:
+                reason = said.read().strip() or "it said nothing"
+                raise NotPossible(f"{CONTROL} -d ended with {started.returncode}: {reason}")
+        self.command("get_server_list")
+
+    def variables(self) -> dict[str, str]:
+        """What makes a process a client of this daemon."""
+        return {
+            # The daemon lets one device through, and its clients count what is left.
+            "CUDA_VISIBLE_DEVICES": "0",
+            "CUDA_MPS_PIPE_DIRECTORY": str(self.folder / "pipe"),
+            "CUDA_MPS_LOG_DIRECTORY": str(self.folder / "log"),
+        }
+
+    def command(self, text: str) -> list[str]:
+        """Lines that the daemon answers a command with."""
+        environment = {**os.environ, **self.variables()}
+        try:
+            asked = subprocess.run(
+                [self._control],
+                input=text + "\n",
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=self._limit_s,
+            )
+        except subprocess.TimeoutExpired:
+            raise NotPossible(f"the MPS daemon did not answer '{text}' within {self._limit_s:g} s") from None
+        if asked.returncode != 0:
+            raise NotPossible(f"the MPS daemon refused '{text}': {(asked.stderr or asked.stdout).strip()}")
+        return [line.strip() for line in asked.stdout.splitlines() if line.strip()]
+
+    def servers(self) -> list[int]:
+        return [int(line) for line in self.command("get_server_list") if line.isdecimal()]
+
+    def attached(self) -> set[int]:
+        """Processes that compute through this daemon: what a client itself believes does not count."""
+        clients = set()
+        for server in self.servers():
+            clients |= {int(line) for line in self.command(f"get_client_list {server}") if line.isdecimal()}
+        return clients
+
+    def server_log(self) -> str:
+        """The last line of the server's log, where a failure to serve has its reason."""
+        log = self.folder / "log" / "server.log"
+        lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+        return lines[-1] if lines else "server.log is empty"
+
+    def _end(self) -> None:
+        """Asks the daemon to quit; ends it by its id where it does not."""
+        pid = pid_in(self.folder / "pipe")
+        if pid:
+            try:
+                self.command("quit -t 5")
+            except NotPossible as reason:
+                self.residue.append(str(reason))
+            for number in (None, signal.SIGTERM, signal.SIGKILL):
+                if number is not None:
+                    self.residue.append(f"the daemon had to be ended by {signal.Signals(number).name}")
+                    os.kill(pid, number)
+                if ended(pid, self._limit_s):
+                    break
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.folder.exists():
+            self.residue.append("its folders could not be removed")
+
+
+def pid_in(folder: Path) -> int | None:
+    """The living daemon that a pipe folder belongs to."""
+    try:
+        pid = int((folder / f"{CONTROL}.pid").read_text())
+    except (OSError, ValueError):
+        return None
+    return pid if lives(pid) else None
+
+
+def ended(pid: int, limit_s: float) -> bool:
+    until_s = time.monotonic() + limit_s
+    while lives(pid):
+        if time.monotonic() > until_s:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def lives(pid: int) -> bool:
+    """Whether a process runs; one that has ended and was not collected yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False

@@ -1,0 +1,123 @@
+"""The README.md of a record: which machine, which versions, every table, what is missing, and how it was made."""
+
+import csv
+import json
+import re
+import shlex
+import sys
+import tomllib
+from pathlib import Path
+
+from workplace import Outcome, Workplace
+
+TABLES = {
+    "doctor": "What the machine offers",
+    "summary": "Jobs alone on the device",
+    "parity": "torch-worker beside Python PyTorch",
+    "overhead": "What being watched costs",
+    "transfers": "Copies between host and device",
+    "readings": "What a reading of the device takes",
+    "verify": "Every workload for a few steps",
+}
+
+SUMMARY_COLUMNS = (
+    "job",
+    "repeats",
+    "repeats_failed",
+    "step_ns_median",
+    "step_ns_median_ci_lo",
+    "step_ns_median_ci_hi",
+    "samples_per_s",
+    "peak_memory_bytes",
+    "warnings",
+    "status",
+    "err",
+)
+"""The others are in the file."""
+
+
+def describe(place: Workplace, outcomes: list[Outcome]) -> str:
+    manifest = read_manifest(place.record)
+    kind = "A quick check, which shows that everything works and not how fast it is" if place.quick else "A record"
+    sections = [
+        f"# {place.device_name}\n\n{kind}, of `{place.device}`. How to read it: `reports/record/README.md`.",
+        section("Machine and versions", machine(manifest, place.bundle)),
+        section("Parts", parts(outcomes)),
+    ]
+    for name, title in TABLES.items():
+        path = place.record / f"{name}.csv"
+        if path.exists():
+            sections.append(section(f"{title} (`{path.name}`)", of_csv(path)))
+    if (place.record / "probes.json").exists():
+        sections.append(section("Probes (`probes.json`)", probes(place.record / "probes.json")))
+    typed = "\n".join([as_typed(), *(f"  {line}" for line in place.commands)])
+    sections.append(section("Commands", f"The first made this record by means of those below it.\n\n```sh\n{typed}\n```"))
+    return "\n\n".join(sections) + "\n"
+
+
+def as_typed() -> str:
+    """The command line of this check, without the folders above those it names."""
+    arguments = (re.sub(r"^((?:--\w+=)?)/.*/", r"\1", argument) for argument in sys.argv[1:])
+    return shlex.join(["dist/check", *arguments])
+
+
+def section(title: str, text: str) -> str:
+    return f"## {title}\n\n{text}"
+
+
+def read_manifest(record: Path) -> dict | None:
+    path = record / "manifest.toml"
+    return tomllib.loads(path.read_text()) if path.exists() else None
+
+
+def machine(manifest: dict | None, bundle: Path) -> str:
+    facts = json.loads((bundle / "manifest.json").read_text())
+    lines = [("bundle", f"version {facts['version']}, revision {facts['revision']}")]
+    if manifest is None:
+        return table(["", ""], lines) + "\n\nThe run of jobs left no manifest; what the machine is stands under `doctor`."
+    lines += [("programs", f"version {manifest['version']}, revision {manifest.get('git_revision', 'unknown')}")]
+    lines += [("started", manifest["started_utc"]), ("seed", manifest["seed"])]
+    lines += [(name, value) for name, value in manifest["machine"].items() if not isinstance(value, dict)]
+    lines += list(manifest["machine"].get("environment", {}).items())
+    for device in manifest["devices"]:
+        lines += [(device["device"], device["name"])]
+        if "memory_bytes" in device:
+            lines += [(f"{device['device']} memory_bytes", device["memory_bytes"])]
+        for group in ("chip", "topology"):
+            lines += [(f"{device['device']} {name}", value) for name, value in device.get(group, {}).items()]
+    return table(["", ""], lines)
+
+
+def parts(outcomes: list[Outcome]) -> str:
+    rows = [(outcome.part, outcome.state, f"{outcome.seconds:.1f}", outcome.note) for outcome in outcomes]
+    return table(["part", "outcome", "seconds", "note"], rows)
+
+
+def of_csv(path: Path) -> str:
+    """Columns in which no row has anything are left out."""
+    with open(path, newline="") as file:
+        rows = list(csv.DictReader(file))
+    if not rows:
+        return "It has no rows."
+    wanted = SUMMARY_COLUMNS if path.stem == "summary" else list(rows[0])
+    columns = [name for name in wanted if any(row.get(name) for row in rows)]
+    return table(columns, [[short(row[name]) for name in columns] for row in rows])
+
+
+def short(cell: str) -> str:
+    """Four digits of a fraction tell enough on a page; the file has all."""
+    try:
+        return cell if cell.isdecimal() else f"{float(cell):.4g}"
+    except ValueError:
+        return cell
+
+
+def probes(path: Path) -> str:
+    answers = json.loads(path.read_text())
+    return table(["probe", "question", "answer"], [(a["probe"], a["question"], a["answer"]) for a in answers])
+
+
+def table(head: list[str], rows: list) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    cells = ([str(cell).replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)

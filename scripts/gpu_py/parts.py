@@ -1,0 +1,196 @@
+"""The parts of a check, most valuable first: what each runs, and how long it may take."""
+
+import csv
+import json
+import shutil
+import sys
+from dataclasses import dataclass
+from typing import Callable
+
+import libtorch
+from probes import PROBES, answers_of
+from workplace import Failed, Ran, Skipped, Workplace, say
+
+
+QUICK_JOB = ["--job", "synthetic-spin"]
+"""Its steps are short on any core, and it starts at once."""
+
+
+@dataclass(frozen=True)
+class Part:
+    name: str
+    full_limit_s: int
+    quick_limit_s: int
+    measure: Callable[[Workplace], str | None]
+    """Writes its files into the record; gives a note where there is something to say of it."""
+
+    def limit_s(self, quick: bool) -> int:
+        return self.quick_limit_s if quick else self.full_limit_s
+
+
+def doctor(place: Workplace) -> str | None:
+    rows = place.rows("doctor")
+    write_csv(place, "doctor", rows)
+    found = {row["about"]: row for row in rows}
+    for about in ("torch-worker", place.device):
+        if place.is_gpu or about == "torch-worker":
+            row = found.get(about, {"health": "lacks", "found": "is not there"})
+            if row["health"] == "lacks":
+                raise Failed(f"{about}: {row['found']}")
+    return None
+
+
+def transfers(place: Workplace) -> str | None:
+    if not place.is_gpu:
+        raise Skipped(f"{place.device} has no link to a host")
+    write_csv(place, "transfers", place.rows("doctor", "--transfers", "--device", place.device))
+    return None
+
+
+def readings(place: Workplace) -> str | None:
+    calls = ["--calls", "10", *QUICK_JOB] if place.quick else []
+    arguments = ["doctor", "--readings", "--device", place.device, *calls, "--out", place.relative("readings")]
+    write_csv(place, "readings", place.rows(*arguments))
+    return None
+
+
+def probes(place: Workplace) -> str | None:
+    """Each in a process of its own, so that one which hangs takes no other with it."""
+    answers, torn = [], []
+    for probe in PROBES:
+        if place.left_s() < 8:
+            answers += [probe.not_asked("the time of this part was used up")]
+            continue
+        if reason := probe.reason_not_to(place):
+            answers += [probe.not_asked(reason)]
+            continue
+        say(f"   {probe.name}")
+        command = [sys.executable, place.bundle / "scripts" / "gpu_py" / "probes.py", probe.name, place.device]
+        ran = place.run([*command, "--quick"] if place.quick else command, limit_s=probe.limit_s)
+        answers += answers_of(probe, ran)
+        if ran.torn or ran.code:
+            torn.append(probe.name)
+        # After every probe, so that a check that is interrupted has what was answered before.
+        (place.record / "probes.json").write_text(json.dumps(answers, indent=1) + "\n")
+    if torn:
+        raise Failed(f"not answered to the end: {', '.join(torn)}")
+    return None
+
+
+def overhead(place: Workplace) -> str | None:
+    """At the rate of the sampler's fast tier that runs have, which on a GPU is 25 Hz, then at others."""
+    rows = []
+    asked = [(None, 2)] if place.quick else [(None, 4), ("5", 2), ("100", 2)]
+    for fast_hz, blocks in asked:
+        arguments = ["doctor", "--overhead", "--device", place.device, "--blocks", str(blocks)]
+        arguments += ["--fast-hz", fast_hz] if fast_hz else []
+        arguments += QUICK_JOB if place.quick else []
+        rows += place.rows(*arguments, "--out", place.relative(f"overhead-{fast_hz or 'default'}"))
+        write_csv(place, "overhead", rows)
+    return None
+
+
+def single(place: Workplace) -> str | None:
+    """The grid of models, precisions and batches. The budget is such that the last launch ends in time."""
+    if place.quick:
+        jobs = ["lstm", "synthetic-spin"]
+        settings = ["--repeats", "1", "--seconds", "0.5"]
+    else:
+        batches = {"resnet50": (32, 64, 128), "gpt2": (4, 8, 16)}
+        jobs = [
+            f"{workload}@b{batch}{plan}"
+            for workload, sizes in batches.items()
+            for plan in ("", "@bf16")
+            for batch in sizes
+        ]
+        settings = ["--repeats", "3", "--seconds", "1"]
+    # A launch of the largest model ends within 15 s. What is more than the grid needs is left to the parts after it.
+    budget_s = place.left_s() - 4 if place.quick else min(150, place.left_s() - 15)
+    settings += ["--budget", f"{max(1, round(budget_s))}s"]
+    out = place.relative("single")
+    ran = place.profile("single", *jobs, "--device", place.device, *settings, "--out", out)
+    run = place.record.parent / out
+    for name in ("manifest.toml", "end.toml", "measurements.csv", "summary.csv"):
+        if (run / name).exists():
+            shutil.copyfile(run / name, place.record / name)
+    if ran.torn:
+        raise Failed("its time was up; what was complete is there")
+    if not (place.record / "summary.csv").exists():
+        raise Failed(f"exit code {ran.code}: {ran.last_line}")
+    with open(place.record / "summary.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    if not rows:
+        raise Failed(f"no job was measured: {ran.last_line}")
+    # Launches that the budget left out are no failure of those that were made.
+    failed = [f"{row['job']}: {row['err_detail'] or row['status']}" for row in rows if row["status"] != "ok"]
+    if failed:
+        raise Failed(some_of(failed))
+    fewest = min(int(row["repeats"]) for row in rows)
+    return f"{len(rows)} jobs, {fewest} launches or more of each"
+
+
+def parity(place: Workplace) -> str | None:
+    if libtorch.pytorch_of_this_python() is None:
+        raise Skipped("this python3 has no PyTorch 2.11 to compare with")
+    if place.quick:
+        jobs, settings = ["lstm"], ["--blocks", "1", "--seconds", "0.5"]
+    else:
+        jobs, settings = ["resnet50@b64", "gpt2@b8", "lstm"], ["--blocks", "3", "--seconds", "0.5"]
+    settings += ["--budget", str(max(1, round(place.left_s() - place.grace_s)))]
+    launches = f"{place.record.name}/parity-launches.csv"
+    command = [sys.executable, place.bundle / "scripts" / "parity", *jobs, "--device", place.device, *settings]
+    ran = place.run([*command, "--out", launches, "--json"])
+    verdicts = verdicts_of(ran)
+    write_csv(place, "parity", verdicts)
+    holding = sum(verdict["loss_holds"] and verdict["ratio_holds"] for verdict in verdicts)
+    return f"{holding} of {len(verdicts)} jobs hold"
+
+
+def verdicts_of(ran: Ran) -> list[dict]:
+    try:
+        return json.loads(ran.stdout)
+    except ValueError:
+        raise Failed("its time was up" if ran.torn else f"exit code {ran.code}: {ran.last_line}") from None
+
+
+def verify(place: Workplace) -> str | None:
+    workloads = ["lstm"] if place.quick else []
+    rows = place.rows("verify", *workloads, "--device", place.device, "--out", place.relative("verify"))
+    write_csv(place, "verify", rows)
+    if place.torn:
+        raise Failed(f"its time was up after {len(rows)} workloads")
+    unverified = [f"{row['workload']}: {row['reason']}" for row in rows if not row["verified"]]
+    if unverified:
+        raise Failed(some_of(unverified))
+    return f"{len(rows)} workloads"
+
+
+def some_of(reasons: list[str]) -> str:
+    """What is wrong with one is mostly wrong with all, and the tables have it."""
+    more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
+    return reasons[0] + more
+
+
+def write_csv(place: Workplace, name: str, rows: list[dict]) -> None:
+    """Absent values are empty cells, as in every table of a run."""
+    if not rows:
+        raise Failed("its time was up before the first row" if place.torn else "there are no rows")
+    with open(place.record / f"{name}.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        words = {True: "true", False: "false"}
+        for row in rows:
+            writer.writerow({key: words[value] if isinstance(value, bool) else value for key, value in row.items()})
+
+
+PARTS = [
+    Part("doctor", 25, 12, doctor),
+    Part("transfers", 20, 1, transfers),
+    Part("readings", 35, 14, readings),
+    Part("probes", 100, 10, probes),
+    Part("overhead", 60, 14, overhead),
+    Part("single", 110, 7, single),
+    Part("parity", 95, 8, parity),
+    Part("verify", 30, 4, verify),
+]
+"""With the five seconds in which the record is written they end within 480, and 75 where they are quick."""

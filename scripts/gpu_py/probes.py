@@ -1,0 +1,94 @@
+"""Questions about a machine that no command of `profile` answers: the list of them, and how one is asked.
+
+    python3 probes.py NAME DEVICE [--quick]
+
+prints one JSON line an answer, at once, so that a probe that is ended keeps what it has found.
+"""
+
+import importlib
+import importlib.util
+import json
+import signal
+import sys
+from dataclasses import dataclass
+
+import nvml
+
+
+@dataclass(frozen=True)
+class Probe:
+    name: str
+    about: str
+    limit_s: int
+    needs: str = ""
+    """`gpu`: asked of GPUs alone. `torch`: asked where this Python has PyTorch."""
+
+    def reason_not_to(self, place) -> str | None:
+        if "gpu" in self.needs and not place.is_gpu:
+            return f"{place.device} is no GPU"
+        if "torch" in self.needs and importlib.util.find_spec("torch") is None:
+            return "this python3 has no PyTorch"
+        return None
+
+    def not_asked(self, reason: str) -> dict:
+        return {"probe": self.name, "question": self.about, "answer": f"not possible here: {reason}", "numbers": {}}
+
+
+PROBES = [
+    Probe("machine", "which libraries, MPS programs, cgroups and counters there are", 10),
+    Probe("driver", "how the driver's buffers, counters and metrics behave", 25, "gpu torch"),
+    Probe("mps", "whether MPS works, and what a thread percentage does", 40, "gpu torch"),
+    Probe("corunners", "what the driver attributes to two processes that share the device", 40, "gpu torch"),
+    Probe("steps", "what a hook on optimizer steps costs", 35, "torch"),
+    Probe("gate", "how fast a hook on optimizer steps pauses a job", 30, "torch"),
+    Probe("drain", "how long a stopped process keeps the device busy", 20, "gpu torch"),
+    Probe("checkpoint", "whether the driver moves a process off the device and back", 45, "gpu torch"),
+]
+
+
+def answers_of(probe: Probe, ran) -> list[dict]:
+    """What a probe printed, with the reason where it did not come to its end."""
+    answers = [{"probe": probe.name, **json.loads(line)} for line in ran.stdout.splitlines() if line.startswith("{")]
+    if ran.torn:
+        answers.append(probe.not_asked(f"not done after {probe.limit_s} s or what was left of the part"))
+    elif ran.code and not any(answer["answer"].startswith("failed: ") for answer in answers):
+        answers.append(probe.not_asked(ran.last_line))
+    return answers
+
+
+class NotPossible(Exception):
+    """Why a question cannot be answered on this machine."""
+
+
+def tell(question: str, answer: str, **numbers) -> None:
+    """One answer: words, and the numbers behind them with their units in the names."""
+    print(json.dumps({"question": question, "answer": answer, "numbers": numbers}), flush=True)
+
+
+def ask(question: str, asked, *arguments) -> bool:
+    """Has a function tell its answer, or tells why there is none. One question that fails ends no other.
+
+    False where the failure is none that a machine is known to answer with.
+    """
+    try:
+        return asked(*arguments) is not False
+    except (NotPossible, nvml.Error) as reason:
+        tell(question, f"not possible here: {reason}")
+        return True
+    except Exception as error:
+        tell(question, f"failed: {type(error).__name__}: {error}")
+        return False
+
+
+def main() -> None:
+    name, device, *rest = sys.argv[1:]
+    # So that what is left of a probe that is asked to end is undone: daemons, pauses, checkpoints.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    module = importlib.import_module(f"probe_{name}")
+    about = next(probe.about for probe in PROBES if probe.name == name)
+    sys.exit(0 if ask(about, module.probe, device, "--quick" in rest) else 1)
+
+
+if __name__ == "__main__":
+    # The probes import this module by its name, and there must be one NotPossible.
+    importlib.import_module("probes").main()
