@@ -48,6 +48,14 @@ impl Commands {
     }
 }
 
+#[cfg(test)]
+impl Commands {
+    /// Those of a harness that stays and says nothing.
+    pub(crate) fn none() -> Self {
+        Self { arrived: mpsc::channel().1, ended: Arc::default() }
+    }
+}
+
 /// Sends on what stdin says until it ends, holds a bad line, or nobody listens any more: then the job is over.
 fn pass_on(sender: &Sender<io::Result<Command>>) {
     while let Some(command) = read_command(io::stdin().lock()).transpose() {

@@ -3,7 +3,7 @@
 use schema::wire::FailureKind;
 use tch::TchError;
 
-use crate::step::StepError;
+use crate::{data::DataError, step::StepError};
 
 /// What the worker says last when it cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +52,17 @@ pub(crate) fn plain(message: &str) -> &str {
     plain.trim_end()
 }
 
+/// What kind of failure it is that there are no samples.
+pub(crate) fn kind_of_samples(error: &anyhow::Error) -> FailureKind {
+    match error.downcast_ref() {
+        Some(DataError::Unsupported(_)) => FailureKind::Unsupported,
+        // No fault of the data: a GPU that failed in an earlier step says so at whatever it is asked for next.
+        Some(DataError::Torch(_)) => FailureKind::Internal,
+        None if error.is::<TchError>() => FailureKind::Internal,
+        _ => FailureKind::Data,
+    }
+}
+
 impl From<TchError> for Failure {
     fn from(error: TchError) -> Self {
         Self::classify(FailureKind::Internal, &error.to_string())
@@ -60,8 +71,8 @@ impl From<TchError> for Failure {
 
 impl From<StepError> for Failure {
     fn from(error: StepError) -> Self {
-        let otherwise = match error {
-            StepError::Data(_) => FailureKind::Data,
+        let otherwise = match &error {
+            StepError::Data(error) => kind_of_samples(error),
             StepError::Update { .. } | StepError::Device(_) => FailureKind::Internal,
         };
         Self::classify(otherwise, &error.to_string())
@@ -94,6 +105,23 @@ mod tests {
             (other.kind, other.message.as_str()),
             (FailureKind::Data, "batch_1.bin: 7 bytes are no image")
         );
+    }
+
+    #[test]
+    fn what_a_device_says_while_samples_are_taken_is_no_fault_of_the_data() {
+        let torch = |text: &str| TchError::Torch(text.into());
+        let malformed = DataError::Malformed { file: "train.bin".into(), offset: 3, problem: "odd".into() };
+        for (error, kind) in [
+            (anyhow::Error::new(torch("CUDA error: an illegal memory access")), FailureKind::Internal),
+            (DataError::Torch(torch("CUDA error: an illegal memory access")).into(), FailureKind::Internal),
+            (DataError::Torch(torch("CUDA out of memory")).into(), FailureKind::OutOfMemory),
+            (malformed.into(), FailureKind::Data),
+            (anyhow::anyhow!("no more samples"), FailureKind::Data),
+        ] {
+            let words = error.to_string();
+            let failure = Failure::from(StepError::Data(error));
+            assert_eq!((failure.kind, failure.message), (kind, format!("reading a batch: {words}")));
+        }
     }
 
     #[test]

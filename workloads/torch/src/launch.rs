@@ -12,9 +12,8 @@ use schema::{
 use tch::{Cuda, Device};
 
 use crate::{
-    cuda,
-    data::{self, DataError},
-    failure::Failure,
+    cuda, data,
+    failure::{Failure, kind_of_samples},
     models,
     step::{Execution, Trainer},
 };
@@ -77,7 +76,7 @@ impl Launch {
     /// Builds the model with its initial parameters, its data and its optimizers, all from the seed alone.
     ///
     /// # Errors
-    /// `unsupported` or `internal` for the model, `unsupported` or `data` for the data, `out-of-memory` for anything.
+    /// `unsupported` or `internal` for the model, those or `data` for the data, `out-of-memory` for anything.
     pub fn build(&self) -> Result<Trainer, Failure> {
         tch::set_num_threads(i32::try_from(self.threads.max(1)).unwrap_or(i32::MAX));
         // The same seed gives the same parameters, dropout masks and, at the same number of threads, the same sums. On
@@ -89,13 +88,8 @@ impl Launch {
         Cuda::cudnn_set_benchmark(device.is_cuda());
         let model = models::build(workload, device)
             .map_err(|error| Failure::classify(FailureKind::Internal, &format!("{error:#}")))?;
-        let stream = data::open(&workload.model, data.as_deref(), self.seed, device).map_err(|error| {
-            let kind = match error.downcast_ref() {
-                Some(DataError::Unsupported(_)) => FailureKind::Unsupported,
-                _ => FailureKind::Data,
-            };
-            Failure::classify(kind, &format!("{error:#}"))
-        })?;
+        let stream = data::open(&workload.model, data.as_deref(), self.seed, device)
+            .map_err(|error| Failure::classify(kind_of_samples(&error), &format!("{error:#}")))?;
         Ok(Trainer::new(model, stream, self.execution)?)
     }
 }

@@ -178,6 +178,11 @@ impl Trainer {
         clock.end_step().map_err(StepError::Device)
     }
 
+    /// Lets some time pass, short beside a step, in which the oldest step that was not taken may become complete.
+    pub fn wait(&mut self) {
+        self.clock.wait();
+    }
+
     /// The oldest step that was not taken yet, if it is complete. While more than `in_flight` steps are issued and not
     /// taken, it is waited for: with 0, `None` says that there is no step left.
     ///
@@ -187,7 +192,7 @@ impl Trainer {
         let time = loop {
             match self.clock.oldest().map_err(StepError::Device)? {
                 Some(time) => break time,
-                None if self.clock.in_flight() > in_flight => self.clock.wait(),
+                None if self.clock.in_flight() > in_flight => self.wait(),
                 None => return Ok(None),
             }
         };
@@ -211,4 +216,4 @@ impl Trainer {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

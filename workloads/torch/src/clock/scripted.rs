@@ -26,6 +26,8 @@ struct State {
     /// From then on the device reports an error.
     broken_from: u64,
     marks_made: usize,
+    /// What others do when the host's clock shows so many nanoseconds, if the host sleeps then.
+    meanwhile: Option<(u64, Box<dyn FnOnce()>)>,
 }
 
 /// Comes by at so many nanoseconds of the host's clock.
@@ -41,6 +43,7 @@ impl Scripted {
             rate: 1.0,
             broken_from: u64::MAX,
             marks_made: 0,
+            meanwhile: None,
         })))
     }
 
@@ -64,6 +67,11 @@ impl Scripted {
 
     pub(crate) fn break_from(&self, host: u64) {
         self.0.borrow_mut().broken_from = host;
+    }
+
+    /// Somebody else acts when the host's clock shows `host`, if the host sleeps then.
+    pub(crate) fn meanwhile(&self, host: u64, act: impl FnOnce() + 'static) {
+        self.0.borrow_mut().meanwhile = Some((host, Box::new(act)));
     }
 
     pub(crate) fn marks_made(&self) -> usize {
@@ -108,6 +116,13 @@ impl Stream for Scripted {
 
     fn sleep(&self, time: Duration) {
         assert!(time > Duration::ZERO, "the host gives its core away");
-        self.0.borrow_mut().host += u64::try_from(time.as_nanos()).expect("a short time");
+        let mut state = self.0.borrow_mut();
+        state.host += u64::try_from(time.as_nanos()).expect("a short time");
+        let now = state.host;
+        let due = state.meanwhile.take_if(|(at, _)| *at <= now);
+        drop(state);
+        if let Some((_, act)) = due {
+            act();
+        }
     }
 }

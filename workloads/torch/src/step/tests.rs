@@ -48,7 +48,7 @@ impl DataStream for Numbers {
 }
 
 /// Trains so many networks with micro-batches of one sample on a device of which the test decides the times.
-fn trainer(device: &Scripted, networks: usize, micro_batches: usize) -> Trainer {
+pub(crate) fn trainer(device: &Scripted, networks: usize, micro_batches: usize) -> Trainer {
     let mut parameters = Parameters::new(Device::Cpu);
     let prefixes = ["a.", "b."];
     let optimizer = catalog::Optimizer::Sgd { learning_rate: RATE, momentum: 0.0, weight_decay: 0.0 };
