@@ -5,7 +5,7 @@ use std::time::Duration;
 use schema::{
     spec::{LaunchEnd, Program},
     units::Nanos,
-    wire::{Event, Timing},
+    wire::{Event, Step, Timing},
 };
 use statistics::{interval::MIN_STEPS, steady};
 
@@ -108,25 +108,37 @@ impl Watch {
     fn hear(&mut self, rig: &Rig, event: &Event) {
         match event {
             Event::Ready(_) | Event::Held { .. } => {}
-            Event::Step(step) => {
-                self.step_ns.push(step.dur_ns.0);
-                self.spent_ns += step.dur_ns.0;
-                // A device has the next step in its queue while it works on this one.
-                self.under_way = if step.timing == Timing::DeviceEvent { 2 } else { 1 };
-            }
+            Event::Step(step) => self.count(step),
             _ => return,
         }
-        if !self.leaving && self.has_enough() {
+        if self.leaving {
+            return;
+        }
+        if self.has_enough() {
             self.leaving = true;
             rig.remove(self.member, Leave::AtBoundary);
+        } else if let Some(steps) = self.grant_due() {
+            rig.extend(self.member, steps);
         }
+    }
+
+    fn count(&mut self, step: &Step) {
+        self.step_ns.push(step.dur_ns.0);
+        self.spent_ns += step.dur_ns.0;
+        // A device has the next step in its queue while it works on this one.
+        self.under_way = if step.timing == Timing::DeviceEvent { 2 } else { 1 };
+    }
+
+    /// The steps to grant now, if it is time.
+    fn grant_due(&mut self) -> Option<u64> {
         let (done, ahead) = (self.step_ns.len() as u64, self.steps_ahead());
         // Each order wakes the supervisor, so it gets one when half is used up and not one a step. But
         // the step after those under way is granted always: its job must not wait for us.
-        if !self.leaving && self.granted < done + ahead.div_ceil(2).max(self.under_way + 1) {
+        let due = self.granted < done + ahead.div_ceil(2).max(self.under_way + 1);
+        due.then(|| {
             self.granted = done + ahead;
-            rig.extend(self.member, self.granted);
-        }
+            self.granted
+        })
     }
 
     /// Steps that fill [`GRANTED_AHEAD`], at the pace of the last one, and those that are under way.
@@ -169,6 +181,8 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     /// Feeds steps of these lengths until there is enough; returns how many it took.
@@ -214,15 +228,39 @@ mod tests {
         assert!(gave_up <= PATIENCE * 40 + 5, "{gave_up}");
     }
 
+    /// Grants steps of this length as they are told; what was granted when each had been told, the
+    /// beginning first.
+    fn grants(ns: u64, timing: Timing) -> Vec<u64> {
+        let mut watch = Watch::new(Member(0), Enough::End);
+        watch.grant_due();
+        let mut granted = vec![watch.granted];
+        for index in 0..200 {
+            let (samples, loss, phases, sent_bytes) = (1, None, None, None);
+            watch.count(&Step { index, dur_ns: Nanos(ns), samples, loss, phases, sent_bytes, timing });
+            watch.grant_due();
+            granted.push(watch.granted);
+        }
+        granted
+    }
+
     #[test]
     fn the_grant_runs_ahead_by_a_second() {
-        let mut watch = Watch::new(Member(0), Enough::End);
-        assert_eq!(watch.steps_ahead(), 2);
-        watch.step_ns.push(10_000_000);
-        assert_eq!(watch.steps_ahead(), 101);
-        watch.step_ns.push(5_000_000_000);
-        assert_eq!(watch.steps_ahead(), 2);
-        watch.under_way = 2;
-        assert_eq!(watch.steps_ahead(), 3, "a device has one step more in its queue");
+        let ms = 1_000_000;
+        assert_eq!(grants(10 * ms, Timing::Host)[..2], [2, 1 + 101]);
+        assert_eq!(grants(5_000 * ms, Timing::Host)[..3], [2, 3, 4]);
+        assert_eq!(grants(5_000 * ms, Timing::DeviceEvent)[..3], [2, 4, 5], "one more is in its queue");
+        let orders: HashSet<u64> = grants(10 * ms, Timing::Host).into_iter().collect();
+        assert!(orders.len() < 8, "an order for half a second of steps, not for each: {orders:?}");
+    }
+
+    #[test]
+    fn a_device_whose_host_runs_ahead_never_waits_for_a_grant() {
+        for (step_ms, in_flight) in [(1, 4), (25, 4), (50, 2), (100, 1), (999, 1), (1_000, 1), (60_000, 1)] {
+            let granted = grants(step_ms * 1_000_000, Timing::DeviceEvent);
+            for done in 2..200 {
+                // The worker issues a step as it tells this one, of which we have not heard yet.
+                assert!(granted[done - 1] > done as u64 + in_flight, "{step_ms} ms, {done} done");
+            }
+        }
     }
 }
