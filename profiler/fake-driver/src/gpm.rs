@@ -89,7 +89,8 @@ extern "C" fn nvmlGpmMetricsGet(request: *mut nvmlGpmMetricsGet_t) -> nvmlReturn
             metric.nvmlReturn = answer.as_ref().err().copied().unwrap_or(SUCCESS);
             if let Ok((number, reading)) = answer {
                 let link = &machine.devices[first.device].link;
-                metric.value = number as f64 + copied_mib_per_s(link, metric.metricId, first, second);
+                let value = number as f64 + copied_mib_per_s(link, metric.metricId, first, second);
+                metric.value = if reading.is_nan { f64::NAN } else { value };
                 // The real library's units are constants; those of a script live as long as the program.
                 metric.metricInfo.unit = reading.unit.map_or(ptr::null_mut(), |unit| {
                     CString::new(unit).map_or(ptr::null_mut(), CString::into_raw)

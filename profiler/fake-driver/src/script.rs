@@ -110,6 +110,8 @@ pub struct Reading {
     pub latency_us: i64,
     /// What the driver calls the unit (GPM only).
     pub unit: Option<String>,
+    /// The value is not a number (GPM only).
+    pub is_nan: bool,
     /// `not-supported`, `no-permission`, `timeout`, `insufficient-size` or `unknown`, instead of a value ...
     pub error: Option<String>,
     /// ... from this call on ...

@@ -27,12 +27,16 @@ impl Counter {
     /// Takes a reading and returns what was counted since the one before.
     ///
     /// A counter of 32 bits that falls has wrapped, once: whoever reads a link of 55 GB/s must come
-    /// back within 78 ms. A wider one only falls when its device was reset; it counts on from there.
+    /// back within 78 ms. A wider one only falls when its device was reset; it counts on from there. But
+    /// a driver may hand out a narrow counter in a wide type: one that was never wider, and for which a
+    /// wrap is a step that a link can carry between two readings, has wrapped.
     pub(crate) fn grow(&mut self, raw: u64, width: Width) -> u64 {
         let last = self.last.replace(raw).unwrap_or(raw);
+        let wrapped = raw.wrapping_sub(last) % WRAP;
         let step = match (raw.checked_sub(last), width) {
             (Some(step), _) => step,
-            (None, Width::Bits32) => raw.wrapping_sub(last) % WRAP,
+            (None, Width::Bits32) => wrapped,
+            (None, Width::Bits64) if last < WRAP && wrapped <= WRAP / 4 * 3 => wrapped,
             (None, Width::Bits64) => raw,
         };
         self.total += step;
@@ -64,6 +68,19 @@ mod tests {
             let readings = [start, start + 7, 5, 6];
             assert_eq!(readings.map(|raw| wide.read(raw, Width::Bits64)), [0, 7, 12, 13], "{start}");
         }
+    }
+
+    #[test]
+    fn a_narrow_counter_in_a_wide_type_wraps_where_narrow_ones_do() {
+        let grown = |last, raw| {
+            let mut wide = Counter::default();
+            [last, raw].map(|raw| wide.read(raw, Width::Bits64))[1]
+        };
+        assert_eq!(grown(WRAP - 1_000, 500), 1_500);
+        // 55 GB/s for 40 ms.
+        assert_eq!(grown(2_100_000_000, 5_032_704), 2_200_000_000);
+        // Small values that fall were reset.
+        assert_eq!((grown(900_000, 500), grown(WRAP, 500)), (500, 500));
     }
 
     proptest! {

@@ -112,7 +112,7 @@ pub enum DeviceError {
 
 fn found(devices: &[Device]) -> String {
     match devices {
-        [] => "the driver lists no device".into(),
+        [] => "the driver lists no device, or CUDA_VISIBLE_DEVICES hides them all".into(),
         devices => {
             let names: Vec<String> = devices.iter().map(Device::to_string).collect();
             format!("the driver lists {}", names.join(", "))
@@ -175,6 +175,10 @@ pub struct Discovered {
 pub fn discover() -> Result<Discovered, DeviceError> {
     let cores = Device::Cpu(allowed_cores()?);
     Ok(match library().and_then(nvml::devices) {
+        Ok(gpus) if gpus.is_empty() => {
+            let nobody = DeviceError::NoSuchDevice { device: Device::Cuda(0), devices: gpus };
+            Discovered { devices: vec![cores], no_gpu: Some(nobody) }
+        }
         Ok(gpus) => Discovered { devices: gpus.into_iter().chain([cores]).collect(), no_gpu: None },
         Err(reason) => Discovered { devices: vec![cores], no_gpu: Some(reason) },
     })

@@ -163,7 +163,7 @@ fn inactive_means_no_reading_at_all() {
 fn a_gpu_is_read_at_its_three_rates_and_its_memory_is_shared_out() {
     let (ours, other) = (Sleeper::start(), Sleeper::start());
     let processes = format!(
-        "processes = [{{ pid = {0}, bytes = 700 }}, {{ pid = {1}, bytes = 50 }}]\n\
+        "processes = [{{ pid = {0}, bytes = 19000000000 }}, {{ pid = {1}, bytes = 1000000000 }}]\n\
          utilization = [{{ pid = {0}, sm_percent = 30 }}, {{ pid = {1}, sm_percent = 60 }}]\n\
          reserved_bytes",
         ours.0.id(),
@@ -191,7 +191,7 @@ fn a_gpu_is_read_at_its_three_rates_and_its_memory_is_shared_out() {
     assert_eq!(last.foreign_processes, Some(1));
     assert!(last.nvlink_rx_bytes > slow[0].nvlink_rx_bytes && last.pcie_link_generation == Some(5));
     let uses = uses_of(&hosts, 0);
-    assert!(uses.len() < hosts.len() && uses.last() == Some(&(Some(700), Some(30.0))), "{uses:?}");
+    assert!(uses.len() < hosts.len() && uses.last() == Some(&(Some(19_000_000_000), Some(30.0))), "{uses:?}");
     assert_eq!(uses_of(&hosts, 1).last(), Some(&(Some(0), Some(0.0))), "the driver knows all who use it");
 }
 
@@ -207,14 +207,14 @@ fn while_the_driver_lists_strangers_nobody_is_known_to_use_nothing() {
     let (ours, idle) = (Sleeper::start(), Sleeper::start());
     // The second number is of another pid namespace: it may stand for any process here.
     let processes = format!(
-        "processes = [{{ pid = {}, bytes = 700 }}, {{ pid = 4100000, bytes = 9 }}]\nreserved_bytes",
+        "processes = [{{ pid = {}, bytes = 19000000000 }}, {{ pid = 4100000, bytes = 1000000000 }}]\nreserved_bytes",
         ours.0.id(),
     );
     let watched = Watched::start(gpu(&fake_driver::H200.replace("reserved_bytes", &processes)));
     watched.sampler.watch("0001-a", 0, ours.0.id());
     watched.sampler.watch("0001-a", 1, idle.0.id());
     let (devices, hosts) = watched.rows_when(|_, hosts| uses_of(hosts, 0).len() >= 2);
-    assert_eq!(uses_of(&hosts, 0)[0], (Some(700), Some(0.0)));
+    assert_eq!(uses_of(&hosts, 0)[0], (Some(19_000_000_000), Some(0.0)));
     assert_eq!(uses_of(&hosts, 1), []);
     assert_eq!(devices.iter().filter_map(|row| row.foreign_processes).max(), Some(0));
 }

@@ -7,7 +7,10 @@ use crate::door::Door;
 #[test]
 fn a_gpu_s_counters_reach_the_row() {
     let door = Door::new();
-    let library = fake_driver::install(&door.path(""), fake_driver::H200).expect("the folder is writable");
+    // Nobody is listed, and nobody holds memory.
+    let script =
+        fake_driver::H200.replace("memory_used_bytes = { start = 20000000000 }", "memory_used_bytes = {}");
+    let library = fake_driver::install(&door.path(""), &script).expect("the folder is writable");
     let mut command =
         door.command("single synthetic-sleep --device cuda:0 --seconds 1.5 --repeats 1 --out r");
     let output = command.env("TANDEM_NVML", &library).output().expect("profile starts");
@@ -77,6 +80,11 @@ fn a_device_that_is_split_up_is_refused_before_anything_starts() {
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("cuda:0 is split up by MIG") && said.contains("take another device"), "{said}");
     assert!(!door.path("r").exists());
+    // The doctor says so of this device and goes on.
+    let mut doctor = door.command("doctor");
+    let output = doctor.env("TANDEM_NVML", &library).output().expect("profile starts");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("cuda:0 is split up by MIG") && said.contains("a spin loop takes"), "{said}");
 }
 
 #[test]
@@ -90,4 +98,14 @@ fn without_a_driver_a_gpu_is_lacking_and_the_doctor_says_so() {
     let output = doctor.env("TANDEM_NVML", "/nowhere/libnvidia-ml.so.1").output().expect("profile starts");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("no NVIDIA driver") && said.contains("a spin loop takes"), "{said}");
+}
+
+#[test]
+fn a_driver_that_shows_no_device_is_said_by_the_doctor() {
+    let door = Door::new();
+    let library = fake_driver::install(&door.path(""), fake_driver::H200).expect("the folder is writable");
+    let mut doctor = door.command("doctor");
+    let output = doctor.env("TANDEM_NVML", &library).env("CUDA_VISIBLE_DEVICES", "").output();
+    let said = String::from_utf8_lossy(&output.expect("profile starts").stdout).into_owned();
+    assert!(said.contains("CUDA_VISIBLE_DEVICES hides them all"), "{said}");
 }

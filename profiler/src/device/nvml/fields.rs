@@ -76,8 +76,7 @@ pub(super) fn fill(
     row.throttle_ns = throttle.read(now, &causes, silent);
 }
 
-/// A value and how wide the driver keeps it. Only an unsigned type of 32 bits is taken for a counter
-/// that wraps there: what looks small now may still be wide.
+/// A value and how wide the driver's type for it is.
 fn whole(value: SampleValue) -> Result<(u64, Width), NvmlError> {
     match value {
         SampleValue::U32(n) => Ok((u64::from(n), Width::Bits32)),

@@ -68,15 +68,23 @@ impl Gpm {
         self.begin = Some((now, end));
         for ((name, _), answer) in asked.into_iter().zip(answers.into_iter().flatten()) {
             let Some(metric) = inquiry.take(name, answer) else { continue };
+            // No number is no value, and the next window may have one.
+            if !metric.value.is_finite() {
+                continue;
+            }
             let value = match RATES.iter().find(|(rate, _, _)| *rate == name) {
-                None => percent(&metric).map(|share| *share_place(row, name) = Some(share)),
-                Some((_, _, counter)) => bytes_per_s(&metric).map(|rate| {
+                None => percent(&metric).map(|(share, unit)| {
+                    *share_place(row, name) = Some(share);
+                    unit
+                }),
+                Some((_, _, counter)) => bytes_per_s(&metric).map(|(rate, unit)| {
                     let total = counters.entry(name).or_default().add((rate * seconds) as u64);
                     *bytes_place(row, counter) = Some(total);
+                    unit
                 }),
             };
             match value {
-                Ok(()) => inquiry.remark(name, || format!("in {}", unit(&metric))),
+                Ok(unit) => inquiry.remark(name, || format!("in {unit}")),
                 Err(reason) => inquiry.refuse(name, reason),
             }
         }
@@ -101,35 +109,33 @@ fn bytes_place<'a>(row: &'a mut DeviceSample, counter: &str) -> &'a mut Option<u
     }
 }
 
-/// What the driver calls the unit of a value; shares may have none.
-fn unit(metric: &GpmMetricResult) -> &str {
+/// The value of a share, and what its unit was taken from: the driver's word, or the header's where the
+/// driver names none. The header promises percent; the driver must say nothing else.
+fn percent(metric: &GpmMetricResult) -> Result<(f64, String), String> {
     match metric.metric_info.unit.trim() {
-        "" => "percent by the header, the driver names no unit",
-        unit => unit,
+        "" => Ok((metric.value, "percent by the header, the driver names no unit".into())),
+        unit if ["%", "percent", "percentage"].contains(&unit.to_lowercase().as_str()) => {
+            Ok((metric.value, unit.into()))
+        }
+        unit => Err(format!("its unit is '{unit}', not percent")),
     }
 }
 
-/// The value of a share. The header promises percent; the driver must say nothing else.
-fn percent(metric: &GpmMetricResult) -> Result<f64, String> {
+/// The value of a rate, and what its unit was taken from. Documents disagree about it, so the driver's
+/// own word comes before NVIDIA's header.
+fn bytes_per_s(metric: &GpmMetricResult) -> Result<(f64, String), String> {
+    const MIB: f64 = 1024.0 * 1024.0;
     let unit = metric.metric_info.unit.trim();
-    if !["%", "", "percent", "percentage"].contains(&unit.to_lowercase().as_str()) {
-        return Err(format!("its unit is '{unit}', not percent"));
-    }
-    Ok(metric.value)
-}
-
-/// The value of a rate. Documents disagree about its unit, so only the driver's own word counts.
-fn bytes_per_s(metric: &GpmMetricResult) -> Result<f64, String> {
-    let unit = metric.metric_info.unit.trim();
-    let bytes = match unit.to_lowercase().as_str() {
-        "b/s" | "bytes/s" | "bytes/sec" => 1.0,
+    let bytes = match unit.to_lowercase().replace("/sec", "/s").as_str() {
+        "" => return Ok((metric.value * MIB, "MiB/s by the header, the driver names no unit".into())),
+        "b/s" | "bytes/s" => 1.0,
         "kib/s" => 1024.0,
-        "mib/s" => 1024.0 * 1024.0,
-        "gib/s" => 1024.0 * 1024.0 * 1024.0,
+        "mib/s" => MIB,
+        "gib/s" => 1024.0 * MIB,
         "kb/s" => 1e3,
         "mb/s" => 1e6,
         "gb/s" => 1e9,
         _ => return Err(format!("its unit '{unit}' is not known")),
     };
-    Ok(metric.value * bytes)
+    Ok((metric.value * bytes, unit.into()))
 }

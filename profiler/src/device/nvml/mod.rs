@@ -54,6 +54,8 @@ pub struct NvmlReader {
     counters: BTreeMap<&'static str, Counter>,
     throttle: Throttle,
     users: Users,
+    /// Given out to processes, when memory was last read.
+    in_use_bytes: Option<u64>,
     gpm: Gpm,
 }
 
@@ -95,6 +97,7 @@ impl NvmlReader {
             counters: BTreeMap::new(),
             throttle: Throttle::default(),
             users: Users::default(),
+            in_use_bytes: None,
             gpm: Gpm::default(),
         };
         reader.probe();
@@ -142,7 +145,11 @@ impl NvmlReader {
         let inquiry = &mut self.inquiry;
         let util = inquiry.ask("util_percent", || handle.utilization_rates());
         sample.util_percent = util.map(|rates| f64::from(rates.gpu));
-        sample.memory_used_bytes = inquiry.ask("memory_used_bytes", || handle.memory_info()).map(|m| m.used);
+        let memory = inquiry.ask("memory_used_bytes", || handle.memory_info());
+        // Some drivers count what they reserve as used; this leaves it out either way.
+        self.in_use_bytes =
+            memory.as_ref().map(|m| m.total.saturating_sub(m.free).saturating_sub(m.reserved));
+        sample.memory_used_bytes = memory.map(|m| m.used);
         sample.sm_clock_mhz = inquiry.ask("sm_clock_mhz", || handle.clock_info(Clock::SM)).map(u64::from);
         sample.memory_clock_mhz =
             inquiry.ask("memory_clock_mhz", || handle.clock_info(Clock::Memory)).map(u64::from);
@@ -214,7 +221,7 @@ impl DeviceReader for NvmlReader {
     }
 
     fn processes(&mut self) -> Option<Processes> {
-        self.users.read(&self.handle, &mut self.inquiry)
+        self.users.read(&self.handle, &mut self.inquiry, self.in_use_bytes)
     }
 
     fn take_costs(&mut self) -> Vec<CallCost> {

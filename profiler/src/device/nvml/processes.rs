@@ -19,6 +19,9 @@ const TRIES: usize = 3;
 /// ring that they have not written yet.
 const AHEAD_US: u64 = 2_000_000;
 
+/// So much of a device may be in use by nobody. A context of CUDA alone takes more.
+const NOBODYS_BYTES: u64 = 256 << 20;
+
 /// Remembers which samples it has seen.
 #[derive(Default)]
 pub(super) struct Users {
@@ -27,7 +30,15 @@ pub(super) struct Users {
 }
 
 impl Users {
-    pub(super) fn read(&mut self, handle: &Handle<'static>, inquiry: &mut Inquiry) -> Option<Processes> {
+    /// `in_use_bytes` is what the device has given out at about this time, where that is known. Seen from a
+    /// container, drivers leave out the processes of others, and some leave out all: memory that is in use and
+    /// that nobody on the lists holds tells that somebody is missing.
+    pub(super) fn read(
+        &mut self,
+        handle: &Handle<'static>,
+        inquiry: &mut Inquiry,
+        in_use_bytes: Option<u64>,
+    ) -> Option<Processes> {
         let alone = inquiry.ask("processes", || handle.running_compute_processes());
         let mps = inquiry.ask("mps_processes", || several_tries(|| handle.mps_running_compute_processes()));
         let utils = self.utils(handle, inquiry);
@@ -35,30 +46,44 @@ impl Users {
             return None;
         }
         // A list that was not given this once may have held anyone; one that never is holds nobody.
-        let memory_is_known = alone.is_some() && (mps.is_some() || !inquiry.wants("mps_processes"));
+        let are_listed = alone.is_some() && (mps.is_some() || !inquiry.wants("mps_processes"));
         let mut by_pid = BTreeMap::new();
-        for (&pid, &util) in utils.iter().flatten() {
-            // What it held it has given back, if there is a list and it is not on it.
-            let bytes = memory_is_known.then_some(0);
-            by_pid.insert(pid, ProcessUse { pid, bytes, util_percent: Some(util) });
-        }
         let alone = alone.into_iter().flatten().map(|process| (process, false));
         let clients = mps.into_iter().flatten().map(|process| (process, true));
         // A client of MPS may stand in both lists.
         for (process, is_client) in alone.chain(clients) {
-            let pid = process.pid;
             let bytes = match process.used_gpu_memory {
+                // Whoever is listed has a context, and that takes memory: the driver did not find it.
+                UsedGpuMemory::Used(0) | UsedGpuMemory::Unavailable => None,
                 UsedGpuMemory::Used(bytes) => Some(bytes),
-                UsedGpuMemory::Unavailable => None,
             };
+            by_pid.insert(process.pid, (bytes, is_client));
+        }
+        let held_bytes: Option<u64> = by_pid.values().map(|(bytes, _)| *bytes).sum();
+        let is_missing = are_listed
+            && in_use_bytes
+                .zip(held_bytes)
+                .is_some_and(|(in_use, held)| in_use.saturating_sub(held) > NOBODYS_BYTES);
+        let memory_is_known = are_listed && !is_missing;
+        // Samples may name processes by the numbers of the host where the lists do not (HAMi-core issue
+        // 112): then a sample that belongs to nobody on the lists may be anybody's.
+        let has_stranger = utils.iter().flatten().any(|(pid, _)| !by_pid.contains_key(pid));
+        let mut listed: BTreeMap<u32, ProcessUse> = BTreeMap::new();
+        for (&pid, &util) in utils.iter().flatten() {
+            // What it held it has given back, if there is a list and it is not on it.
+            let bytes = memory_is_known.then_some(0);
+            listed.insert(pid, ProcessUse { pid, bytes, util_percent: Some(util) });
+        }
+        for (pid, (bytes, is_client)) in by_pid {
             let util = utils.as_ref().and_then(|utils| utils.get(&pid).copied());
             // A process that the driver answered for and that has no sample ran nothing. Not so a client
             // of MPS: what it ran may have been put down to the server, which nothing documents.
-            let util_percent = util.or((utils.is_some() && !is_client).then_some(0.0));
-            by_pid.insert(pid, ProcessUse { pid, bytes, util_percent });
+            let rested = utils.is_some() && !is_client && !has_stranger;
+            let util_percent = util.or(rested.then_some(0.0));
+            listed.insert(pid, ProcessUse { pid, bytes, util_percent });
         }
-        let listed = by_pid.into_values().collect();
-        Some(Processes { listed, memory_is_known, util_is_known: utils.is_some() })
+        let util_is_known = utils.is_some() && !is_missing;
+        Some(Processes { listed: listed.into_values().collect(), memory_is_known, util_is_known })
     }
 
     /// The mean utilisation of each process over the samples that are new.

@@ -5,10 +5,12 @@ use std::{thread::sleep, time::Duration};
 use schema::rows::{DeviceSample, Tier};
 
 use super::{
-    super::{DeviceError, LOST, ProcessUse, Processes},
+    super::{DeviceError, LOST},
     DeviceReader, NvmlReader, gpm,
     library::library_at,
 };
+
+mod processes;
 
 /// A reader of device 0 of a machine of its own. The folder goes, the library stays mapped.
 fn reader(script: &str) -> NvmlReader {
@@ -255,111 +257,30 @@ fn gpm_values_count_only_with_a_unit_that_is_understood() {
         "[device.metrics]
         gpm_sm_util = { start = 88, unit = '%' }
         gpm_sm_occupancy = { start = 41, unit = 'permille' }
+        gpm_dram_util = { is_nan = true, unit = '%' }
         gpm_pcie_tx = { start = 1024, unit = 'KiB/s' }
-        gpm_pcie_rx = { start = 5, unit = 'furlong' }",
+        gpm_pcie_rx = { start = 5, unit = 'furlong' }
+        gpm_nvlink_tx = { start = 1, unit = 'MiB/sec' }
+        gpm_nvlink_rx = { start = 1 }",
     );
     let mut reader = reader(&script);
     assert_eq!(capability(&reader, "sm_occupancy_percent"), "its unit is 'permille', not percent");
     assert_eq!(capability(&reader, "gpm_pcie_rx"), "its unit 'furlong' is not known");
     assert_eq!(capability(&reader, "sm_util_percent"), "ok, in %");
     assert_eq!(capability(&reader, "gpm_pcie_tx"), "ok, in KiB/s");
+    let by_header = "ok, in MiB/s by the header, the driver names no unit";
+    assert_eq!(capability(&reader, "gpm_nvlink_rx"), by_header);
     // Too soon after the sample before: a row, but no values.
     assert_eq!(reader.sample(Tier::Gpm).sm_util_percent, None);
     sleep(gpm::SHORTEST_WINDOW);
     let row = reader.sample(Tier::Gpm);
     assert_eq!((row.sm_util_percent, row.sm_occupancy_percent), (Some(88.0), None));
+    assert_eq!((row.dram_util_percent, capability(&reader, "dram_util_percent")), (None, "ok"));
     // One MiB/s over the two windows so far, each a tenth of a second or more.
-    assert!(row.pcie_tx_bytes.is_some_and(|bytes| bytes >= 200 * 1024), "{row:?}");
-    assert_eq!((row.pcie_rx_bytes, row.nvlink_tx_bytes), (None, None));
-}
-
-fn listed(processes: &Processes) -> Vec<(u32, Option<u64>, Option<f64>)> {
-    processes
-        .listed
-        .iter()
-        .map(|&ProcessUse { pid, bytes, util_percent }| (pid, bytes, util_percent))
-        .collect()
-}
-
-#[test]
-fn processes_of_both_lists_are_listed_once() {
-    let script = "[[device]]
-        name = 'NVIDIA H200'
-        memory_bytes = 1000
-        processes = [{ pid = 11, bytes = 500 }, { pid = 12 }]
-        mps_processes = [{ pid = 11, bytes = 500 }, { pid = 13, bytes = 0 }]
-        [device.metrics]
-        processes = {}
-        mps_processes = { error = 'insufficient-size', error_after_calls = 2, error_calls = 8 }";
-    let mut reader = reader(script);
-    let processes = reader.processes().unwrap();
-    assert_eq!(listed(&processes), [(11, Some(500), None), (12, None, None)]);
-    assert!(!processes.memory_is_known, "three tries were too few: a client may hold some");
-    // Of the next three tries one fails.
-    let processes = reader.processes().unwrap();
-    assert_eq!(listed(&processes), [(11, Some(500), None), (12, None, None), (13, Some(0), None)]);
-    assert!(processes.memory_is_known && !processes.util_is_known);
-}
-
-#[test]
-fn an_idle_device_is_no_processes_and_not_unknown() {
-    let mut reader = reader(&device("[device.metrics]\nprocesses = {}\nprocess_util = {}"));
-    let nobody = Processes { listed: vec![], memory_is_known: true, util_is_known: true };
-    assert_eq!(reader.processes(), Some(nobody));
-    assert_eq!(capability(&reader, "process_util"), "ok", "no samples are an answer too");
-}
-
-#[test]
-fn utilisation_is_the_mean_over_the_samples_since_the_last_asking() {
-    // The call at opening is number 0, which notes a sample that nobody may count again.
-    let script = "[[device]]
-        name = 'NVIDIA H200'
-        memory_bytes = 1000
-        processes = [{ pid = 11, bytes = 500 }, { pid = 12, bytes = 30 }]
-        utilization = [
-            { pid = 11, sm_percent = 99, calls = 1 },
-            { pid = 11, sm_percent = 40, first_call = 1, calls = 1 },
-            { pid = 11, sm_percent = 60, first_call = 1, calls = 1 },
-            { pid = 77, sm_percent = 8, first_call = 1, calls = 1 },
-            { pid = 12, sm_percent = 400, first_call = 1, calls = 1 },
-            { pid = 12, sm_percent = 70, first_call = 1, calls = 1, ahead_s = 9000 },
-            { pid = 12, sm_percent = 20, first_call = 2, calls = 1 },
-        ]
-        [device.metrics]
-        processes = {}
-        process_util = { error = 'timeout', error_after_calls = 3, error_calls = 1 }";
-    let mut reader = reader(script);
-    sleep(Duration::from_micros(10));
-    let first = reader.processes().unwrap();
-    // Who is not on the list any more holds nothing, and its kernels did run.
-    let expected = [(11, Some(500), Some(50.0)), (12, Some(30), Some(0.0)), (77, Some(0), Some(8.0))];
-    assert_eq!(listed(&first), expected, "places that nobody has written are no samples");
-    sleep(Duration::from_micros(10));
-    let second = reader.processes().unwrap();
-    assert_eq!(listed(&second), [(11, Some(500), Some(0.0)), (12, Some(30), Some(20.0))]);
-    let third = reader.processes().unwrap();
-    assert_eq!(listed(&third), [(11, Some(500), None), (12, Some(30), None)], "it failed: unknown, not zero");
-    assert!(third.memory_is_known && !third.util_is_known);
-    let troubles = reader.sample(Tier::Slow).err.unwrap();
-    assert!(troubles.contains("process_util: the provided timeout"), "{troubles}");
-}
-
-#[test]
-fn a_client_of_mps_without_samples_is_not_said_to_rest() {
-    let script = "[[device]]
-        name = 'NVIDIA H200'
-        memory_bytes = 1000
-        processes = [{ pid = 10, bytes = 1 }, { pid = 11, bytes = 5 }]
-        mps_processes = [{ pid = 11, bytes = 5 }, { pid = 12, bytes = 6 }]
-        utilization = [{ pid = 12, sm_percent = 30 }]
-        [device.metrics]
-        processes = {}
-        mps_processes = {}
-        process_util = {}";
-    let processes = reader(script).processes().unwrap();
-    // Its kernels may have been put down to the server.
-    let expected = [(10, Some(1), Some(0.0)), (11, Some(5), None), (12, Some(6), Some(30.0))];
-    assert_eq!(listed(&processes), expected);
+    for bytes in [row.pcie_tx_bytes, row.nvlink_tx_bytes, row.nvlink_rx_bytes] {
+        assert!(bytes.is_some_and(|bytes| bytes >= 200 * 1024), "{row:?}");
+    }
+    assert_eq!(row.pcie_rx_bytes, None);
 }
 
 #[test]
