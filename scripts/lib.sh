@@ -27,6 +27,18 @@ need_build_tools() {
     || die "there is no C++ compiler (${CXX:-c++}); install g++ (on Debian: apt install g++) and run this again."
 }
 
+# executables_of ARGUMENT OF cargo...: builds, and prints the path of each program and test, a line each. cargo itself is
+# asked where they are, because CARGO_TARGET_DIR and configuration files can put them anywhere.
+executables_of() {
+  cargo "$@" --message-format=json-render-diagnostics | python3 -c '
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    built = message["reason"] == "compiler-artifact" and message["executable"]
+    if built and message["target"]["kind"] in (["bin"], ["test"]):
+        print(message["executable"])'
+}
+
 # failed NAME CODE BEGIN: ends with the exit code of the step that failed.
 failed() {
   say "$(basename -- "$0"): $1 failed after $((SECONDS - $3)) s; the reason stands above."
