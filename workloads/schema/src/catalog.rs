@@ -4,6 +4,7 @@
 //! adds a file of the user's own. A definition that cannot be believed is refused with its file
 //! and line before anything starts.
 
+mod model;
 mod problem;
 
 use std::{collections::BTreeMap, ops::Range, path::Path};
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use crate::plan::{Axis, Plan};
+pub use model::*;
 
 /// The files that travel inside the programs, by name.
 const EMBEDDED: &[(&str, &str)] = &[
@@ -38,6 +40,9 @@ pub struct Workload {
     pub about: String,
     /// The paper or repository the architecture is taken from.
     pub source: String,
+    /// Names under which it is run together with others, as `set:quick`.
+    #[serde(default)]
+    pub sets: Vec<String>,
     /// Global batch where a job names none.
     pub global_batch: u32,
     /// Plan where a job names none.
@@ -73,113 +78,6 @@ pub enum Optimizer {
     Adam { learning_rate: f64, beta1: f64, beta2: f64, epsilon: f64, weight_decay: f64 },
     /// Loshchilov and Hutter, ICLR 2019; the penalty is decoupled.
     Adamw { learning_rate: f64, beta1: f64, beta2: f64, epsilon: f64, weight_decay: f64 },
-}
-
-/// The architecture, with everything a worker needs to build it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Model {
-    /// He et al., CVPR 2016.
-    Resnet { block: ResnetBlock, layers: [u32; 4], stem: ResnetStem, classes: u32, image: u32 },
-    /// Radford et al., 2019: pre-norm decoder, learned positions, tied embedding.
-    Gpt2 { vocabulary: u32, context: u32, layers: u32, width: u32, heads: u32 },
-    /// Zaremba et al., 2014: stacked LSTM with an untied output layer.
-    LstmLm { vocabulary: u32, context: u32, layers: u32, width: u32, dropout: f64 },
-    /// Radford et al., ICLR 2016; a step is one update of each network.
-    Dcgan { latent: u32, generator_width: u32, discriminator_width: u32, channels: u32, image: u32 },
-    /// He et al., WWW 2017: generalised matrix factorisation beside an MLP.
-    Neumf { users: u32, items: u32, factors: u32, mlp: Vec<u32> },
-    /// No training at all: a process that keeps the protocol, for tests of the harness.
-    Synthetic(Synthetic),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ResnetBlock {
-    Basic,
-    Bottleneck,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ResnetStem {
-    /// 7x7 stride 2 and max-pool.
-    Imagenet,
-    /// 3x3 stride 1.
-    Cifar,
-}
-
-/// A worker without libtorch: how long a step is, what it does meanwhile, how it fails.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Synthetic {
-    pub step_us: u64,
-    /// What part of a step burns CPU time, in percent; the rest sleeps.
-    pub busy_percent: u8,
-    /// Standard deviation of the log of the step time, in percent, from the seed of the launch.
-    #[serde(default)]
-    pub noise_percent: f64,
-    /// Steps at the start that take longer.
-    #[serde(default)]
-    pub warmup_steps: u64,
-    /// Memory it touches and keeps.
-    #[serde(default)]
-    pub memory_bytes: u64,
-    pub fault: Option<Fault>,
-}
-
-/// Ways in which a synthetic worker breaks the protocol, or breaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Fault {
-    CrashBeforeHello,
-    WrongProtocol,
-    /// Builds for ever.
-    NeverReady,
-    Hang {
-        after_steps: u64,
-    },
-    OutOfMemory {
-        after_steps: u64,
-    },
-    GarbageLine {
-        after_steps: u64,
-    },
-    LostLine {
-        after_steps: u64,
-    },
-    ExitWithoutFinished {
-        after_steps: u64,
-    },
-    /// One rank is killed by a signal.
-    RankDies {
-        rank: u32,
-        after_steps: u64,
-    },
-    /// Leaves a child behind that ignores SIGTERM and holds no pipe of ours.
-    LeaveChild {
-        after_steps: u64,
-    },
-}
-
-impl Model {
-    /// The program that can train it, found beside our own.
-    pub fn worker(&self) -> &'static str {
-        match self {
-            Model::Synthetic(_) => "synthetic",
-            _ => "torch-worker",
-        }
-    }
-
-    /// What one sample is, for people: an image, a sequence, a rating.
-    pub fn sample(&self) -> &'static str {
-        match self {
-            Model::Resnet { .. } | Model::Dcgan { .. } => "image",
-            Model::Gpt2 { .. } | Model::LstmLm { .. } => "sequence",
-            Model::Neumf { .. } => "rating",
-            Model::Synthetic(_) => "sample",
-        }
-    }
 }
 
 impl Workload {
@@ -260,6 +158,11 @@ impl Catalog {
 
     pub fn get(&self, name: &str) -> Option<&Workload> {
         self.workloads.get(name)
+    }
+
+    /// The workloads of a set, in the order of names; none for a set that nothing belongs to.
+    pub fn set(&self, name: &str) -> impl Iterator<Item = &Workload> {
+        self.iter().filter(move |workload| workload.sets.iter().any(|set| set == name))
     }
 
     /// In the order of names.

@@ -11,9 +11,6 @@ use torch_worker::{
     step::{Execution, Trainer},
 };
 
-/// More than some seconds on one core each.
-const SLOW: [&str; 4] = ["gpt2", "resnet18", "resnet50", "resnet50-cifar"];
-
 /// The losses of the first steps, at the batch that `profile verify` uses.
 fn losses(workload: &Workload, seed: u64, steps: u64) -> Vec<f64> {
     /// Initial weights come from torch's one generator, which tests that run side by side would draw from in turns.
@@ -23,7 +20,7 @@ fn losses(workload: &Workload, seed: u64, steps: u64) -> Vec<f64> {
         tch::manual_seed(seed as i64);
         models::build(workload, Device::Cpu).unwrap()
     };
-    let samples = data::open(&workload.model, None, seed, Device::Cpu).unwrap();
+    let samples = data::open(workload.model.samples(), None, seed, Device::Cpu).unwrap();
     let execution = Execution {
         device: Device::Cpu,
         micro_batches: 1,
@@ -46,7 +43,7 @@ fn losses_fall_within_the_steps_of_verify() {
     let all = std::env::var_os("TANDEM_SLOW").is_some_and(|value| value == "1");
     let catalog = Catalog::embedded();
     for workload in catalog.iter().filter(|workload| !matches!(workload.model, Model::Synthetic(_))) {
-        if !all && SLOW.contains(&workload.name.as_str()) {
+        if !all && !workload.sets.iter().any(|set| set == "quick") {
             println!("skipped {}: set TANDEM_SLOW=1 to train it", workload.name);
             continue;
         }
@@ -61,11 +58,10 @@ fn losses_fall_within_the_steps_of_verify() {
 #[test]
 fn a_seed_gives_the_same_losses_to_the_last_bit_and_another_seed_others() {
     let catalog = Catalog::embedded();
-    for name in ["dcgan", "gpt2-mini", "lstm", "neumf", "resnet18-cifar"] {
-        let mut workload = catalog.get(name).unwrap().clone();
+    for mut workload in catalog.set("quick").cloned() {
         workload.verify.global_batch = 4;
         let run = |seed| losses(&workload, seed, 3).into_iter().map(f64::to_bits).collect::<Vec<_>>();
-        assert_eq!(run(1), run(1), "{name}");
-        assert_ne!(run(1), run(2), "{name}");
+        assert_eq!(run(1), run(1), "{}", workload.name);
+        assert_ne!(run(1), run(2), "{}", workload.name);
     }
 }

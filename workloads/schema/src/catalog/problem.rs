@@ -1,6 +1,6 @@
 //! What is wrong with a definition beyond its syntax, found before anything starts.
 
-use super::{Model, Optimizer, Synthetic, Workload};
+use super::{Optimizer, Workload};
 
 /// The first thing that makes a definition impossible to believe, with the workload's name.
 pub(super) fn problem(w: &Workload) -> Option<String> {
@@ -17,8 +17,7 @@ pub(super) fn problem(w: &Workload) -> Option<String> {
     };
     plan()
         .or_else(|| optimizer(&w.optimizer))
-        .or_else(|| empty_size(&w.model))
-        .or_else(|| model(&w.model))
+        .or_else(|| w.model.problem())
         .map(|problem| format!("workload '{}': {problem}", w.name))
 }
 
@@ -40,75 +39,6 @@ fn optimizer(optimizer: &Optimizer) -> Option<String> {
     }
     let (name, value) = others.into_iter().find(|(_, value)| !value.is_finite())?;
     Some(format!("optimizer: {name} {value}: use a finite number"))
-}
-
-/// A size of 0: a network without classes, layers or width is none.
-fn empty_size(model: &Model) -> Option<String> {
-    let sizes = match *model {
-        Model::Resnet { layers: [a, b, c, d], classes, image, .. } => {
-            let layers = [("layers", a), ("layers", b), ("layers", c), ("layers", d)];
-            [&layers[..], &[("classes", classes), ("image", image)]].concat()
-        }
-        Model::Gpt2 { vocabulary, context, layers, width, heads } => vec![
-            ("vocabulary", vocabulary),
-            ("context", context),
-            ("layers", layers),
-            ("width", width),
-            ("heads", heads),
-        ],
-        Model::LstmLm { vocabulary, context, layers, width, .. } => {
-            vec![("vocabulary", vocabulary), ("context", context), ("layers", layers), ("width", width)]
-        }
-        Model::Dcgan { latent, generator_width, discriminator_width, channels, image } => vec![
-            ("latent", latent),
-            ("generator_width", generator_width),
-            ("discriminator_width", discriminator_width),
-            ("channels", channels),
-            ("image", image),
-        ],
-        Model::Neumf { users, items, factors, ref mlp } => {
-            let mut sizes = vec![("users", users), ("items", items), ("factors", factors)];
-            sizes.extend(mlp.iter().map(|&width| ("mlp", width)));
-            sizes
-        }
-        // Its numbers are times and counts, of which 0 is one.
-        Model::Synthetic(_) => return None,
-    };
-    let (name, _) = sizes.into_iter().find(|&(_, size)| size == 0)?;
-    Some(format!("model: {name}: sizes start at 1"))
-}
-
-/// Sizes that do not go together, and shares outside of their range.
-fn model(model: &Model) -> Option<String> {
-    match *model {
-        // Stem and groups halve the image up to five times; below 8 nothing would be left to learn from.
-        Model::Resnet { image, .. } => {
-            (image < 8).then(|| format!("model.resnet: image {image}: use 8 or more"))
-        }
-        Model::Gpt2 { width, heads, .. } => (!width.is_multiple_of(heads))
-            .then(|| format!("model.gpt2: width {width} is not a multiple of heads {heads}")),
-        Model::LstmLm { dropout, .. } => (!(0.0..1.0).contains(&dropout))
-            .then(|| format!("model.lstm-lm: dropout {dropout}: use a number from 0 to below 1")),
-        // The networks double and halve from and to 4x4, and the layer that makes colours is not the only one.
-        Model::Dcgan { image, .. } => (!image.is_power_of_two() || image < 16)
-            .then(|| format!("model.dcgan: image {image}: use a power of two from 16 on")),
-        Model::Neumf { ref mlp, .. } => match mlp.first() {
-            None => Some("model.neumf: mlp is empty; its first number is the width of two embeddings".into()),
-            Some(first) => (!first.is_multiple_of(2))
-                .then(|| format!("model.neumf: mlp starts with {first}, which two embeddings cannot share")),
-        },
-        Model::Synthetic(ref synthetic) => percentages(synthetic),
-    }
-}
-
-fn percentages(synthetic: &Synthetic) -> Option<String> {
-    let Synthetic { busy_percent, noise_percent, .. } = *synthetic;
-    if busy_percent > 100 {
-        return Some(format!("model.synthetic: busy_percent {busy_percent}: use 0 to 100"));
-    }
-    // Written so that what is no number is refused, too.
-    (!(0.0..=100.0).contains(&noise_percent))
-        .then(|| format!("model.synthetic: noise_percent {noise_percent}: use 0 to 100"))
 }
 
 #[cfg(test)]
@@ -154,10 +84,10 @@ mod tests {
             (sgd("nan", "0.9"), "optimizer: learning_rate NaN"),
             (sgd("0.1", "inf"), "optimizer: momentum inf: use a finite number"),
             (adam("nan"), "optimizer: epsilon NaN: use a finite number"),
-            (resnet("[1, 0, 1, 1]", 32), "model: layers: sizes start at 1"),
+            (resnet("[1, 0, 1, 1]", 32), "model.resnet: layers is 0; sizes start at 1"),
             (resnet("[1, 1, 1, 1]", 7), "model.resnet: image 7: use 8 or more"),
-            (gpt2(0, 2), "model: vocabulary: sizes start at 1"),
-            (gpt2(9, 0), "model: heads: sizes start at 1"),
+            (gpt2(0, 2), "model.gpt2: vocabulary is 0; sizes start at 1"),
+            (gpt2(9, 0), "model.gpt2: heads is 0; sizes start at 1"),
             (gpt2(9, 3), "width 8 is not a multiple of heads 3"),
             (lstm("1.0"), "dropout 1: use a number from 0 to below 1"),
             (lstm("nan"), "dropout NaN"),
@@ -165,7 +95,7 @@ mod tests {
             (dcgan(48), "image 48: use a power of two from 16 on"),
             (neumf("[]"), "mlp is empty"),
             (neumf("[7, 4]"), "mlp starts with 7"),
-            (neumf("[8, 0]"), "model: mlp: sizes start at 1"),
+            (neumf("[8, 0]"), "model.neumf: mlp is 0; sizes start at 1"),
             (synthetic(101, "0.0"), "busy_percent 101: use 0 to 100"),
             (synthetic(100, "nan"), "noise_percent NaN: use 0 to 100"),
             (synthetic(100, "-1.0"), "noise_percent -1: use 0 to 100"),

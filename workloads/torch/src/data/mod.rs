@@ -7,7 +7,7 @@ mod tokens;
 
 use std::path::{Path, PathBuf};
 
-use schema::catalog::Model;
+use schema::catalog::Samples;
 use tch::{Device, TchError};
 
 use self::{
@@ -16,34 +16,34 @@ use self::{
 };
 use crate::workload::DataStream;
 
-/// Opens the samples of a model: those in `folder`, or the synthetic ones of `seed`.
+/// Opens samples: those in `folder`, or the synthetic ones of `seed`.
 ///
 /// Both are endless and depend on nothing but the seed, the files and how many samples were taken before.
 ///
 /// # Errors
 /// A [`DataError`], for the caller to look for with `downcast_ref`.
 pub fn open(
-    model: &Model,
+    samples: Samples,
     folder: Option<&Path>,
     seed: u64,
     device: Device,
 ) -> anyhow::Result<Box<dyn DataStream>> {
-    let Some(folder) = folder else { return Ok(Box::new(synthetic::stream(model, seed, device)?)) };
-    match *model {
-        Model::Resnet { classes, image, .. } => {
-            let purpose = Use::Classify { image, labels: i64::from(classes) };
+    let Some(folder) = folder else { return Ok(Box::new(synthetic::stream(samples, seed, device)?)) };
+    match samples {
+        Samples::LabelledImages { channels: _, side, classes } => {
+            let purpose = Use::Classify { image: side, labels: i64::from(classes) };
             Ok(Box::new(Cifar10::open(folder, purpose, seed, device)?))
         }
-        Model::Dcgan { latent, image, channels, .. } => {
-            let purpose = Use::Imitate { image, channels, latent: i64::from(latent) };
+        Samples::NoiseAndImages { latent, channels, side } => {
+            let purpose = Use::Imitate { image: side, channels, latent: i64::from(latent) };
             Ok(Box::new(Cifar10::open(folder, purpose, seed, device)?))
         }
-        Model::Gpt2 { vocabulary, context, .. } | Model::LstmLm { vocabulary, context, .. } => {
+        Samples::Tokens { vocabulary, context } => {
             Ok(Box::new(TokenFile::open(folder, vocabulary, context, seed, device)?))
         }
-        Model::Neumf { .. } | Model::Synthetic(_) => Err(DataError::Unsupported(format!(
+        Samples::Ratings { .. } | Samples::Nothing => Err(DataError::Unsupported(format!(
             "there is no reader for files of {}s; leave out the data folder to train on synthetic ones",
-            model.sample()
+            samples.word()
         ))
         .into()),
     }
@@ -73,8 +73,8 @@ mod tests {
     #[test]
     fn a_model_without_a_reader_says_so() {
         let catalog = Catalog::embedded();
-        let model = &catalog.get("neumf").unwrap().model;
-        let error = open(model, Some(Path::new("folder")), 0, Device::Cpu).err().unwrap();
+        let samples = catalog.get("neumf").unwrap().model.samples();
+        let error = open(samples, Some(Path::new("folder")), 0, Device::Cpu).err().unwrap();
         assert!(matches!(error.downcast_ref(), Some(DataError::Unsupported(_))));
         assert_eq!(
             error.to_string(),

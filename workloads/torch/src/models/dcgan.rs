@@ -11,8 +11,7 @@
 
 use std::cell::RefCell;
 
-use anyhow::bail;
-use schema::catalog::{self, Model};
+use schema::catalog::{self, Optimizer};
 use tch::{Kind, TchError, Tensor};
 
 use crate::{
@@ -53,46 +52,43 @@ const WHOLE: Window = Window { kernel: 4, stride: 1, padding: 0 };
 const WEIGHTS: Init = Init::Normal { mean: 0.0, deviation: 0.02 };
 const SCALES: Init = Init::Normal { mean: 1.0, deviation: 0.02 };
 
-impl Dcgan {
-    /// # Errors
-    /// Out of memory, or an image whose side is no power of two.
-    pub(super) fn new(
-        mut parameters: Parameters,
-        model: &Model,
-        optimizer: catalog::Optimizer,
-    ) -> anyhow::Result<Self> {
-        let &Model::Dcgan { latent, generator_width, discriminator_width, channels, image } = model else {
-            unreachable!("only the family dcgan is built here");
-        };
-        if !image.is_power_of_two() || image < 16 {
-            bail!("model.dcgan: image {image}: use a power of two from 16 on");
-        }
-        // From 4x4, the last of them in the layer that makes colours.
-        let halvings = image.ilog2() - 2;
-        let mut root = parameters.root();
-        let generator = generator(
-            root.part("generator").part("main"),
-            i64::from(latent),
-            i64::from(generator_width),
-            i64::from(channels),
-            halvings,
-        )?;
-        let discriminator = discriminator(
-            root.part("discriminator").part("main"),
-            i64::from(discriminator_width),
-            i64::from(channels),
-            halvings,
-        )?;
-        let update = |name, parameter_prefix| Update { name, parameter_prefix, optimizer };
-        Ok(Self {
-            parameters,
-            generator: Sequential::new(generator),
-            discriminator: Sequential::new(discriminator),
-            updates: [update("discriminator", "discriminator."), update("generator", "generator.")],
-            kept: RefCell::new(None),
-        })
-    }
+/// Both networks and their updates.
+///
+/// # Errors
+/// Out of memory.
+pub(super) fn build(
+    model: &catalog::Dcgan,
+    mut parameters: Parameters,
+    optimizer: Optimizer,
+) -> Result<Dcgan, TchError> {
+    let &catalog::Dcgan { latent, generator_width, discriminator_width, channels, image } = model;
+    // From 4x4, the last of them in the layer that makes colours.
+    let halvings = image.ilog2() - 2;
+    let mut root = parameters.root();
+    let generator = generator(
+        root.part("generator").part("main"),
+        i64::from(latent),
+        i64::from(generator_width),
+        i64::from(channels),
+        halvings,
+    )?;
+    let discriminator = discriminator(
+        root.part("discriminator").part("main"),
+        i64::from(discriminator_width),
+        i64::from(channels),
+        halvings,
+    )?;
+    let update = |name, parameter_prefix| Update { name, parameter_prefix, optimizer };
+    Ok(Dcgan {
+        parameters,
+        generator: Sequential::new(generator),
+        discriminator: Sequential::new(discriminator),
+        updates: [update("discriminator", "discriminator."), update("generator", "generator.")],
+        kept: RefCell::new(None),
+    })
+}
 
+impl Dcgan {
     /// The mean loss if the discriminator should hold `images` for real, or not.
     fn judge(&self, images: &Tensor, real: bool) -> Result<Tensor, TchError> {
         let logits = self.discriminator.forward(images)?;

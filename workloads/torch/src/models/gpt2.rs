@@ -3,6 +3,7 @@
 //! Names are those of Hugging Face's `GPT2Model`; weights are stored as `torch.nn.Linear` does, `[outputs, inputs]`.
 //! There is no dropout, as is usual where a model sees each token but once (nanoGPT's setting for pre-training).
 
+use schema::catalog::{Gpt2, Optimizer};
 use tch::{TchError, Tensor};
 
 use crate::{
@@ -10,10 +11,11 @@ use crate::{
         attention::CausalSelfAttention,
         dense::{Embedding, Linear},
         init::Init,
+        loss::cross_entropy,
         norm::LayerNorm,
-        parameters::Scope,
+        parameters::{Parameters, Scope},
     },
-    workload::Block,
+    workload::{Block, Sequential, Supervised},
 };
 
 /// Of the initial weights; the biases begin at zero.
@@ -23,15 +25,14 @@ const DEVIATION: f64 = 0.02;
 ///
 /// # Errors
 /// Out of memory.
-pub(super) fn blocks(
-    mut root: Scope<'_>,
-    vocabulary: u32,
-    context: u32,
-    layers: u32,
-    width: u32,
-    heads: u32,
-) -> Result<Vec<Box<dyn Block>>, TchError> {
+pub(super) fn build(
+    model: &Gpt2,
+    mut parameters: Parameters,
+    optimizer: Optimizer,
+) -> Result<Supervised, TchError> {
+    let &Gpt2 { vocabulary, context, layers, width, heads } = model;
     let width = i64::from(width);
+    let mut root = parameters.root();
     let embeddings = Embeddings {
         tokens: Embedding::new(root.part("wte"), i64::from(vocabulary), width, Init::normal(DEVIATION))?,
         positions: Embedding::new(root.part("wpe"), i64::from(context), width, Init::normal(DEVIATION))?,
@@ -43,7 +44,7 @@ pub(super) fn blocks(
         blocks.push(Box::new(Decoder::new(scope, layer, width, i64::from(heads), layers)?));
     }
     blocks.push(Box::new(Head { norm: LayerNorm::new(root.part("ln_f"), width)?, output }));
-    Ok(blocks)
+    Ok(Supervised::new(parameters, Sequential::new(blocks), cross_entropy, optimizer))
 }
 
 struct Embeddings {

@@ -1,39 +1,35 @@
 //! Neural matrix factorisation (He et al., WWW 2017, section 3.4): a generalised matrix factorisation beside an MLP,
 //! each with embeddings of its own. Names are those of hexiangnan/neural_collaborative_filtering.
 
+use schema::catalog::{self, Optimizer};
 use tch::{TchError, Tensor};
 
 use crate::{
     nn::{
         dense::{Embedding, Linear},
         init::Init,
-        parameters::Scope,
+        loss::binary_cross_entropy,
+        parameters::Parameters,
         relu_in_place,
     },
-    workload::Block,
+    workload::{Block, Sequential, Supervised},
 };
 
 /// Embeddings, MLP, prediction. Takes pairs (user, item), `[samples, 2]`, and gives logits `[samples]`.
 ///
-/// The first number of `mlp` is the width of the user's and the item's embedding together.
-///
 /// # Errors
-/// Out of memory, or an `mlp` that has no such width.
-pub(super) fn blocks(
-    mut root: Scope<'_>,
-    users: u32,
-    items: u32,
-    factors: u32,
-    mlp: &[u32],
-) -> anyhow::Result<Vec<Box<dyn Block>>> {
+/// Out of memory.
+pub(super) fn build(
+    model: &catalog::Neumf,
+    mut parameters: Parameters,
+    optimizer: Optimizer,
+) -> Result<Supervised, TchError> {
+    let &catalog::Neumf { users, items, factors, ref mlp } = model;
     let widths: Vec<i64> = mlp.iter().copied().map(i64::from).collect();
     let (&[first, ..], &[.., last]) = (&widths[..], &widths[..]) else {
-        anyhow::bail!("model.neumf: mlp is empty; its first number is the width of two embeddings");
+        unreachable!("a sound model has a width, that of its embeddings");
     };
-    anyhow::ensure!(
-        first % 2 == 0,
-        "model.neumf: mlp starts with {first}, which two embeddings cannot share"
-    );
+    let mut root = parameters.root();
     let factors = i64::from(factors);
 
     let mut embedding = |name, rows: u32, width| {
@@ -51,11 +47,12 @@ pub(super) fn blocks(
         layers.push(Linear::new(root.part(format_args!("layer{}", index + 1)), pair[0], pair[1])?);
     }
     let prediction = Linear::new(root.part("prediction"), factors + last, 1)?;
-    Ok(vec![
+    let blocks = Sequential::new(vec![
         Box::new(embeddings),
         Box::new(Mlp { layers, factors, width: first }),
         Box::new(Prediction { layer: prediction }),
-    ])
+    ]);
+    Ok(Supervised::new(parameters, blocks, binary_cross_entropy, optimizer))
 }
 
 struct Embeddings {

@@ -1,6 +1,6 @@
 //! Residual networks (He et al., CVPR 2016), laid out and named as torchvision does.
 
-use schema::catalog::{ResnetBlock, ResnetStem};
+use schema::catalog::{Optimizer, Resnet, ResnetBlock, ResnetStem};
 use tch::{TchError, Tensor};
 
 use crate::{
@@ -8,25 +8,26 @@ use crate::{
         convolution::{Conv2d, Window},
         dense::Linear,
         init::Init,
+        loss::cross_entropy,
         norm::BatchNorm2d,
-        parameters::Scope,
+        parameters::{Parameters, Scope},
         relu_in_place,
     },
-    workload::Block,
+    workload::{Block, Sequential, Supervised},
 };
 
 /// Stem, residual blocks in four groups, head. Takes `[samples, 3, height, width]` and gives `[samples, classes]`.
 ///
 /// # Errors
 /// Out of memory.
-pub(super) fn blocks(
-    mut root: Scope<'_>,
-    block: ResnetBlock,
-    layers: [u32; 4],
-    stem: ResnetStem,
-    classes: u32,
-) -> Result<Vec<Box<dyn Block>>, TchError> {
+pub(super) fn build(
+    model: &Resnet,
+    mut parameters: Parameters,
+    optimizer: Optimizer,
+) -> Result<Supervised, TchError> {
     const STEM_CHANNELS: i64 = 64;
+    let &Resnet { block, layers, stem, classes, image: _ } = model;
+    let mut root = parameters.root();
     let mut blocks: Vec<Box<dyn Block>> = vec![Box::new(Stem::new(&mut root, stem, STEM_CHANNELS)?)];
     let mut channels = STEM_CHANNELS;
     for (group, count) in layers.into_iter().enumerate() {
@@ -41,7 +42,7 @@ pub(super) fn blocks(
         }
     }
     blocks.push(Box::new(Head { fc: Linear::new(root.part("fc"), channels, i64::from(classes))? }));
-    Ok(blocks)
+    Ok(Supervised::new(parameters, Sequential::new(blocks), cross_entropy, optimizer))
 }
 
 /// A convolution that keeps the size at stride 1, and the batch norm behind it.

@@ -2,38 +2,41 @@
 //!
 //! Every sequence starts from a zero state: the samples of a stream are independent of each other.
 
+use schema::catalog::{LstmLm, Optimizer};
 use tch::{TchError, Tensor};
 
 use crate::{
     nn::{
         dense::{Embedding, Linear},
         init::Init,
-        parameters::Scope,
+        loss::cross_entropy,
+        parameters::Parameters,
         recurrent::Lstm,
     },
-    workload::Block,
+    workload::{Block, Sequential, Supervised},
 };
 
 /// Embedding, recurrent layers, head. Takes `[samples, time]` and gives logits `[samples, time, vocabulary]`.
 ///
 /// # Errors
 /// Out of memory.
-pub(super) fn blocks(
-    mut root: Scope<'_>,
-    vocabulary: u32,
-    layers: u32,
-    width: u32,
-    dropout: f64,
-) -> Result<Vec<Box<dyn Block>>, TchError> {
+pub(super) fn build(
+    model: &LstmLm,
+    mut parameters: Parameters,
+    optimizer: Optimizer,
+) -> Result<Supervised, TchError> {
+    let &LstmLm { vocabulary, context: _, layers, width, dropout } = model;
     let (vocabulary, width) = (i64::from(vocabulary), i64::from(width));
+    let mut root = parameters.root();
     let embedding = Embedding::new(root.part("embedding"), vocabulary, width, Init::normal(1.0))?;
     let lstm = Lstm::new(root.part("lstm"), width, width, i64::from(layers), dropout)?;
     let decoder = Linear::new(root.part("decoder"), width, vocabulary)?;
-    Ok(vec![
+    let blocks = Sequential::new(vec![
         Box::new(Dropped { layer: embedding, dropout }),
         Box::new(Dropped { layer: lstm, dropout }),
         Box::new(decoder),
-    ])
+    ]);
+    Ok(Supervised::new(parameters, blocks, cross_entropy, optimizer))
 }
 
 /// A layer with dropout behind it. So every connection from one layer to the next is dropped and no recurrent one is

@@ -1,0 +1,113 @@
+//! The architectures, one file a family: what a worker needs to build a model, and what feeds it.
+
+use serde::{Deserialize, Serialize};
+
+/// What a family answers about each of its models.
+trait Family {
+    fn samples(&self) -> Samples;
+
+    /// Sizes that do not go together, and shares outside of their range. Sizes of 0 are found for all families alike.
+    fn problem(&self) -> Option<String> {
+        None
+    }
+}
+
+/// Lists the families once: modules, the type of all models, and what all of them answer.
+macro_rules! families {
+    ($($module:ident: $name:ident, $doc:literal;)+) => {
+        $(mod $module;)+
+        $(pub use $module::$name;)+
+
+        /// The architecture, with everything a worker needs to build it.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case", deny_unknown_fields)]
+        pub enum Model {
+            $(#[doc = $doc] $name($name),)+
+        }
+
+        impl Model {
+            fn family(&self) -> &dyn Family {
+                match self {
+                    $(Model::$name(model) => model,)+
+                }
+            }
+        }
+    };
+}
+
+families! {
+    dcgan: Dcgan, "Radford et al., ICLR 2016; a step is one update of each network.";
+    gpt2: Gpt2, "Radford et al., 2019: pre-norm decoder, learned positions, tied embedding.";
+    lstm_lm: LstmLm, "Zaremba et al., 2014: stacked LSTM with an untied output layer.";
+    neumf: Neumf, "He et al., WWW 2017: generalised matrix factorisation beside an MLP.";
+    resnet: Resnet, "He et al., CVPR 2016.";
+    synthetic: Synthetic, "No training at all: a process that keeps the protocol, for tests of the harness.";
+}
+
+pub use resnet::{ResnetBlock, ResnetStem};
+pub use synthetic::Fault;
+
+/// What one sample of a model is, which decides where samples can come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Samples {
+    /// An image `[channels, side, side]`, and which of the classes it shows.
+    LabelledImages { channels: u32, side: u32, classes: u32 },
+    /// Noise `[latent, 1, 1]`, and an image `[channels, side, side]` to learn from.
+    NoiseAndImages { latent: u32, channels: u32, side: u32 },
+    /// Tokens `[context]`, and for each the one that follows.
+    Tokens { vocabulary: u32, context: u32 },
+    /// A user and an item, and whether the user chose it.
+    Ratings { users: u32, items: u32 },
+    /// Nothing is read.
+    Nothing,
+}
+
+impl Samples {
+    /// One of them, for people.
+    pub fn word(self) -> &'static str {
+        match self {
+            Samples::LabelledImages { .. } | Samples::NoiseAndImages { .. } => "image",
+            Samples::Tokens { .. } => "sequence",
+            Samples::Ratings { .. } => "rating",
+            Samples::Nothing => "sample",
+        }
+    }
+}
+
+impl Model {
+    /// The program that can train it, found beside our own.
+    pub fn worker(&self) -> &'static str {
+        match self {
+            Model::Synthetic(_) => "synthetic",
+            _ => "torch-worker",
+        }
+    }
+
+    pub fn samples(&self) -> Samples {
+        self.family().samples()
+    }
+
+    /// Why no such model can be built; `None` for one that can.
+    pub fn problem(&self) -> Option<String> {
+        let serde_json::Value::Object(tagged) = serde_json::to_value(self).expect("its keys are strings")
+        else {
+            unreachable!("an enum of structs is an object with one key");
+        };
+        let (family, sizes) = tagged.into_iter().next().expect("the key is the family's name");
+        // Numbers of the synthetic worker are times and counts, of which 0 is one.
+        let empty = if matches!(self, Model::Synthetic(_)) { None } else { empty_size("", &sizes) };
+        let problem =
+            empty.map(|name| format!("{name} is 0; sizes start at 1")).or_else(|| self.family().problem())?;
+        Some(format!("model.{family}: {problem}"))
+    }
+}
+
+/// The name of the first size that is 0: a network without classes, layers or width is none.
+fn empty_size(name: &str, value: &serde_json::Value) -> Option<String> {
+    match value {
+        serde_json::Value::Number(number) => (number.as_u64() == Some(0)).then(|| name.to_string()),
+        serde_json::Value::Array(values) => values.iter().find_map(|value| empty_size(name, value)),
+        serde_json::Value::Object(fields) => fields.iter().find_map(|(name, value)| empty_size(name, value)),
+        _ => None,
+    }
+}

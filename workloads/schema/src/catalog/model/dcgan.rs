@@ -1,0 +1,30 @@
+//! Radford et al., ICLR 2016.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Family, Samples};
+
+/// A generator and a discriminator of square images.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dcgan {
+    /// Numbers that an image is made from.
+    pub latent: u32,
+    pub generator_width: u32,
+    pub discriminator_width: u32,
+    pub channels: u32,
+    pub image: u32,
+}
+
+impl Family for Dcgan {
+    fn samples(&self) -> Samples {
+        Samples::NoiseAndImages { latent: self.latent, channels: self.channels, side: self.image }
+    }
+
+    fn problem(&self) -> Option<String> {
+        let image = self.image;
+        // The networks double and halve from and to 4x4, and the layer that makes colours is not the only one.
+        (!image.is_power_of_two() || image < 16)
+            .then(|| format!("image {image}: use a power of two from 16 on"))
+    }
+}

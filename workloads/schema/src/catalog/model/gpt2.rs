@@ -1,0 +1,27 @@
+//! Radford et al., 2019.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Family, Samples};
+
+/// A decoder that reads sequences as long as its context.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gpt2 {
+    pub vocabulary: u32,
+    pub context: u32,
+    pub layers: u32,
+    pub width: u32,
+    pub heads: u32,
+}
+
+impl Family for Gpt2 {
+    fn samples(&self) -> Samples {
+        Samples::Tokens { vocabulary: self.vocabulary, context: self.context }
+    }
+
+    fn problem(&self) -> Option<String> {
+        let Gpt2 { width, heads, .. } = self;
+        (!width.is_multiple_of(*heads)).then(|| format!("width {width} is not a multiple of heads {heads}"))
+    }
+}

@@ -1,0 +1,28 @@
+//! Zaremba et al., 2014.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Family, Samples};
+
+/// Recurrent layers, all of one width, between an embedding and an output layer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LstmLm {
+    pub vocabulary: u32,
+    pub context: u32,
+    pub layers: u32,
+    pub width: u32,
+    /// Between layers; no recurrent connection is dropped.
+    pub dropout: f64,
+}
+
+impl Family for LstmLm {
+    fn samples(&self) -> Samples {
+        Samples::Tokens { vocabulary: self.vocabulary, context: self.context }
+    }
+
+    fn problem(&self) -> Option<String> {
+        let dropout = self.dropout;
+        (!(0.0..1.0).contains(&dropout)).then(|| format!("dropout {dropout}: use a number from 0 to below 1"))
+    }
+}

@@ -1,0 +1,73 @@
+//! A worker without libtorch.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Family, Samples};
+
+/// How long a step is, what the worker does meanwhile, how it fails.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Synthetic {
+    pub step_us: u64,
+    /// What part of a step burns CPU time, in percent; the rest sleeps.
+    pub busy_percent: u8,
+    /// Standard deviation of the log of the step time, in percent, from the seed of the launch.
+    #[serde(default)]
+    pub noise_percent: f64,
+    /// Steps at the start that take longer.
+    #[serde(default)]
+    pub warmup_steps: u64,
+    /// Memory it touches and keeps.
+    #[serde(default)]
+    pub memory_bytes: u64,
+    pub fault: Option<Fault>,
+}
+
+/// Ways in which a synthetic worker breaks the protocol, or breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Fault {
+    CrashBeforeHello,
+    WrongProtocol,
+    /// Builds for ever.
+    NeverReady,
+    Hang {
+        after_steps: u64,
+    },
+    OutOfMemory {
+        after_steps: u64,
+    },
+    GarbageLine {
+        after_steps: u64,
+    },
+    LostLine {
+        after_steps: u64,
+    },
+    ExitWithoutFinished {
+        after_steps: u64,
+    },
+    /// One rank is killed by a signal.
+    RankDies {
+        rank: u32,
+        after_steps: u64,
+    },
+    /// Leaves a child behind that ignores SIGTERM and holds no pipe of ours.
+    LeaveChild {
+        after_steps: u64,
+    },
+}
+
+impl Family for Synthetic {
+    fn samples(&self) -> Samples {
+        Samples::Nothing
+    }
+
+    fn problem(&self) -> Option<String> {
+        let Synthetic { busy_percent, noise_percent, .. } = *self;
+        if busy_percent > 100 {
+            return Some(format!("busy_percent {busy_percent}: use 0 to 100"));
+        }
+        // Written so that what is no number is refused, too.
+        (!(0.0..=100.0).contains(&noise_percent)).then(|| format!("noise_percent {noise_percent}: use 0 to 100"))
+    }
+}

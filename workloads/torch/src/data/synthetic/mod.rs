@@ -1,0 +1,89 @@
+//! Synthetic samples with something to learn in them, so that a falling loss shows that training works.
+//!
+//! They come from a generator of their own: torch's generator decides initial weights and dropout alone.
+
+mod images;
+mod ratings;
+mod tokens;
+
+use std::iter::repeat_with;
+
+use fastrand::Rng;
+use schema::catalog::Samples;
+use tch::{Device, TchError, Tensor};
+
+use super::{DataError, pool::Pool};
+
+/// The endless stream of samples.
+///
+/// # Errors
+/// Out of memory; `Unsupported` for a model that is not ours to train.
+pub(super) fn stream(samples: Samples, seed: u64, device: Device) -> Result<Pool, DataError> {
+    let rng = &mut Rng::with_seed(seed);
+    let (inputs, targets) = match samples {
+        Samples::LabelledImages { channels, side, classes } => {
+            images::labelled(rng, classes, channels, side)?
+        }
+        Samples::NoiseAndImages { latent, channels, side } => {
+            let (images, _labels) = images::labelled(rng, images::CLASSES_USED, channels, side)?;
+            (noise(rng, images.size()[0], i64::from(latent))?, images)
+        }
+        Samples::Tokens { vocabulary, context } => tokens::markov_chain(rng, vocabulary, context)?,
+        Samples::Ratings { users, items } => ratings::implicit(rng, users, items)?,
+        Samples::Nothing => {
+            return Err(DataError::Unsupported("the synthetic worker's model takes no samples".into()));
+        }
+    };
+    Ok(Pool::new(inputs.f_to(device)?, targets.f_to(device)?))
+}
+
+/// Inputs and targets, a sample for each index of their first dimension.
+type Pairs = Result<(Tensor, Tensor), TchError>;
+
+/// As many samples as stay small beside a model, and a power of two, so that usual batches divide the pool.
+fn pool_samples(sample_bytes: usize) -> usize {
+    const POOL_BYTES: usize = 40 << 20;
+    const SAMPLES_MAX: usize = 1024;
+    1 << (POOL_BYTES / sample_bytes).clamp(1, SAMPLES_MAX).ilog2()
+}
+
+/// What a generator starts from: `[samples, latent, 1, 1]`, standard normal.
+pub(super) fn noise(rng: &mut Rng, samples: i64, latent: i64) -> Result<Tensor, TchError> {
+    let values: Vec<f32> = repeat_with(|| normal(rng)).take((samples * latent) as usize).collect();
+    Tensor::f_from_slice(&values)?.f_reshape([samples, latent, 1, 1])
+}
+
+/// Box and Muller, 1958.
+fn normal(rng: &mut Rng) -> f32 {
+    // The logarithm needs a number above zero.
+    let radius = (-2.0 * (1.0 - rng.f64()).ln()).sqrt();
+    (radius * (std::f64::consts::TAU * rng.f64()).cos()) as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::catalog::Catalog;
+
+    use super::*;
+    use crate::workload::{Batch, DataStream};
+
+    /// Of a workload of the catalog.
+    pub(super) fn samples(name: &str, seed: u64) -> Batch {
+        let catalog = Catalog::embedded();
+        let model = &catalog.get(name).unwrap().model;
+        stream(model.samples(), seed, Device::Cpu).unwrap().next(256).unwrap()
+    }
+
+    pub(super) fn range(tensor: &Tensor) -> (f64, f64) {
+        (tensor.min().double_value(&[]), tensor.max().double_value(&[]))
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_samples_to_the_last_bit_and_another_seed_others() {
+        for name in ["dcgan", "gpt2-mini", "lstm", "neumf", "resnet18-cifar"] {
+            let (first, again, other) = (samples(name, 1), samples(name, 1), samples(name, 2));
+            assert!(first.inputs == again.inputs && first.targets == again.targets, "{name}");
+            assert!(first.inputs != other.inputs && first.targets != other.targets, "{name}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What holds for every workload of the catalog.
+
+use schema::catalog::{Catalog, Model};
+use tch::{Device, Kind, Tensor};
+use torch_worker::{
+    models,
+    nn::flops,
+    shim::autograd::{AutocastBf16, backward},
+    workload,
+};
+
+use crate::support::{batch, build, catalog};
+
+#[test]
+fn parameters_and_operations_are_those_of_the_catalog() {
+    for workload in Catalog::embedded().iter().filter(|w| !matches!(w.model, Model::Synthetic(_))) {
+        let model = build(workload);
+        assert_eq!(Some(model.parameters().count()), workload.parameters, "parameters of {}", workload.name);
+
+        let batch = batch(workload, 1);
+        let forward: Vec<u64> = (0..model.updates().len())
+            .map(|update| flops::count(|| tch::no_grad(|| model.loss(update, &batch).unwrap())).1)
+            .collect();
+        let operations = match forward[..] {
+            // A backward pass costs two forward passes.
+            [forward] => 3 * forward,
+            // The first update runs D twice and G once, the second runs D on the same fake image; what else is
+            // differentiated is written down in the model's file.
+            [both, discriminator] => 8 * discriminator + 3 * (both - 2 * discriminator),
+            _ => unreachable!("no workload has three updates"),
+        };
+        assert_eq!(Some(operations), workload.flops_per_sample, "operations of {}", workload.name);
+    }
+}
+
+#[test]
+fn the_mean_over_micro_batches_is_the_mean_over_the_batch() {
+    // Batch norm looks at a micro-batch as a whole, so only models without it are so.
+    for name in ["gpt2-mini", "lstm", "neumf"] {
+        let workload = catalog(name);
+        let model = build(&workload);
+        let batch = batch(&workload, 4);
+        let loss = |first, samples| {
+            let slice = |tensor: &Tensor| tensor.narrow(0, first, samples);
+            let part = workload::Batch { inputs: slice(&batch.inputs), targets: slice(&batch.targets) };
+            model.loss(0, &part).unwrap().double_value(&[])
+        };
+        let halves = (loss(0, 2) + loss(2, 2)) / 2.0;
+        assert!((loss(0, 4) - halves).abs() < 1e-5, "{name}");
+    }
+}
+
+#[test]
+fn autocast_to_bf16_changes_losses_little_and_leaves_them_in_fp32() {
+    for workload in Catalog::embedded().set("quick") {
+        let name = &workload.name;
+        let model = build(workload);
+        let batch = batch(workload, 4);
+        let updates = 0..model.updates().len();
+        let exact: Vec<f64> =
+            updates.clone().map(|update| model.loss(update, &batch).unwrap().double_value(&[])).collect();
+        for update in updates {
+            let rounded = {
+                let _autocast = AutocastBf16::enter(Device::Cpu).unwrap();
+                model.loss(update, &batch).unwrap()
+            };
+            assert_eq!(rounded.kind(), Kind::Float, "{name}");
+            let apart = (rounded.double_value(&[]) / exact[update] - 1.0).abs();
+            assert!(apart > 0.0 && apart < 0.05, "{name}: {} became {rounded}", exact[update]);
+            backward(&rounded, &[]).unwrap();
+        }
+    }
+}
+
+#[test]
+fn architectures_that_cannot_be_are_refused() {
+    let refused = |name: &str, change: &dyn Fn(&mut Model)| {
+        let mut workload = catalog(name);
+        change(&mut workload.model);
+        models::build(&workload, Device::Cpu).err().expect("it must be refused").to_string()
+    };
+    let heads = |model: &mut Model| {
+        if let Model::Gpt2(gpt2) = model {
+            gpt2.heads = 7;
+        }
+    };
+    assert_eq!(refused("gpt2-mini", &heads), "model.gpt2: width 256 is not a multiple of heads 7");
+    let mlp = |first: Vec<u32>| {
+        move |model: &mut Model| {
+            if let Model::Neumf(neumf) = model {
+                neumf.mlp.clone_from(&first);
+            }
+        }
+    };
+    assert!(refused("neumf", &mlp(vec![])).starts_with("model.neumf: mlp is empty"));
+    assert!(refused("neumf", &mlp(vec![7, 3])).starts_with("model.neumf: mlp starts with 7"));
+    let image = |model: &mut Model| {
+        if let Model::Dcgan(dcgan) = model {
+            dcgan.image = 48;
+        }
+    };
+    assert_eq!(refused("dcgan", &image), "model.dcgan: image 48: use a power of two from 16 on");
+}

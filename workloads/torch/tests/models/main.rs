@@ -1,0 +1,7 @@
+//! The models against what is published of them, and against other implementations.
+
+mod catalog;
+mod dcgan;
+mod gpt2;
+mod resnet;
+mod support;
