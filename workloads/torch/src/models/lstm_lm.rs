@@ -8,6 +8,7 @@ use tch::{TchError, Tensor};
 use crate::{
     nn::{
         dense::{Embedding, Linear},
+        dropout::dropout,
         init::Init,
         loss::cross_entropy,
         parameters::Parameters,
@@ -48,7 +49,6 @@ struct Dropped<L> {
 
 impl<L: Block> Block for Dropped<L> {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
-        const TRAINING: bool = true;
-        self.layer.forward(input)?.f_dropout(self.dropout, TRAINING)
+        dropout(&self.layer.forward(input)?, self.dropout)
     }
 }

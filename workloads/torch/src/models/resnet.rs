@@ -1,22 +1,22 @@
-//! Residual networks (He et al., CVPR 2016), laid out and named as torchvision does.
+//! Residual networks (He et al., CVPR 2016), and ResNeXts (Xie et al., CVPR 2017), whose bottlenecks are grouped; laid out
+//! and named as torchvision does.
 
 use schema::catalog::{Optimizer, Resnet, ResnetBlock, ResnetStem};
 use tch::{TchError, Tensor};
 
 use crate::{
     nn::{
-        convolution::{Conv2d, Window},
+        activation::Activation,
+        conv_norm::{ConvNorm, Shape},
         dense::Linear,
-        init::Init,
         loss::cross_entropy,
-        norm::BatchNorm2d,
         parameters::{Parameters, Scope},
         relu_in_place,
     },
     workload::{Block, Sequential, Supervised},
 };
 
-/// Stem, residual blocks in four groups, head. Takes `[samples, 3, height, width]` and gives `[samples, classes]`.
+/// Stem, residual blocks in four stages, head. Takes `[samples, 3, height, width]` and gives `[samples, classes]`.
 ///
 /// # Errors
 /// Out of memory.
@@ -25,18 +25,23 @@ pub(super) fn build(
     mut parameters: Parameters,
     optimizer: Optimizer,
 ) -> Result<Supervised, TchError> {
-    const STEM_CHANNELS: i64 = 64;
-    let &Resnet { block, layers, stem, classes, image: _ } = model;
+    let &Resnet { block, layers, stem, width, groups, classes, .. } = model;
+    let (width, inner_width) = (i64::from(width), i64::from(model.inner_width()));
     let mut root = parameters.root();
-    let mut blocks: Vec<Box<dyn Block>> = vec![Box::new(Stem::new(&mut root, stem, STEM_CHANNELS)?)];
-    let mut channels = STEM_CHANNELS;
-    for (group, count) in layers.into_iter().enumerate() {
-        // Each group but the first halves the image and doubles the width.
-        let width = STEM_CHANNELS << group;
-        let mut scope = root.part(format_args!("layer{}", group + 1));
+    let mut blocks: Vec<Box<dyn Block>> = vec![Box::new(Stem::new(&mut root, stem, width)?)];
+    let mut channels = width;
+    for (stage, count) in layers.into_iter().enumerate() {
+        let mut scope = root.part(format_args!("layer{}", stage + 1));
         for index in 0..count {
-            let stride = if group > 0 && index == 0 { 2 } else { 1 };
-            let residual = Residual::new(scope.part(index), block, channels, width, stride)?;
+            // Each stage but the first halves the image and doubles the widths.
+            let sizes = Sizes {
+                inputs: channels,
+                inner: inner_width << stage,
+                width: width << stage,
+                stride: if stage > 0 && index == 0 { 2 } else { 1 },
+                groups: i64::from(groups),
+            };
+            let residual = Residual::new(scope.part(index), block, sizes)?;
             channels = residual.channels;
             blocks.push(Box::new(residual));
         }
@@ -45,34 +50,7 @@ pub(super) fn build(
     Ok(Supervised::new(parameters, Sequential::new(blocks), cross_entropy, optimizer))
 }
 
-/// A convolution that keeps the size at stride 1, and the batch norm behind it.
-struct ConvNorm {
-    convolution: Conv2d,
-    norm: BatchNorm2d,
-}
-
-impl ConvNorm {
-    /// Registers the two under the names given, as `conv1` and `bn1`.
-    fn new(
-        scope: &mut Scope<'_>,
-        names: [&str; 2],
-        [inputs, outputs]: [i64; 2],
-        kernel: i64,
-        stride: i64,
-    ) -> Result<Self, TchError> {
-        let window = Window { kernel, stride, padding: kernel / 2 };
-        let init = Init::fan_out_normal(outputs * kernel * kernel);
-        let [convolution, norm] = names;
-        Ok(Self {
-            convolution: Conv2d::new(scope.part(convolution), inputs, outputs, window, init)?,
-            norm: BatchNorm2d::new(scope.part(norm), outputs)?,
-        })
-    }
-
-    fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
-        self.norm.forward(&self.convolution.forward(input)?)
-    }
-}
+const RELU: Option<Activation> = Some(Activation::Relu);
 
 struct Stem {
     layer: ConvNorm,
@@ -86,13 +64,14 @@ impl Stem {
             ResnetStem::Imagenet => (7, 2, true),
             ResnetStem::Cifar => (3, 1, false),
         };
-        Ok(Self { layer: ConvNorm::new(root, ["conv1", "bn1"], [COLOURS, channels], kernel, stride)?, pools })
+        let shape = Shape { inputs: COLOURS, outputs: channels, kernel, stride, groups: 1 };
+        Ok(Self { layer: ConvNorm::new(root, ["conv1", "bn1"], shape, RELU)?, pools })
     }
 }
 
 impl Block for Stem {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
-        let activation = relu_in_place(self.layer.forward(input)?)?;
+        let activation = self.layer.forward(input)?;
         if self.pools {
             activation.f_max_pool2d([3, 3], [2, 2], [1, 1], [1, 1], false)
         } else {
@@ -109,36 +88,46 @@ struct Residual {
     channels: i64,
 }
 
+/// Of a residual block.
+struct Sizes {
+    inputs: i64,
+    /// Channels of the 3x3 convolution of a bottleneck.
+    inner: i64,
+    /// Channels of the output, before a bottleneck's last convolution widens it.
+    width: i64,
+    stride: i64,
+    groups: i64,
+}
+
 impl Residual {
-    fn new(
-        mut scope: Scope<'_>,
-        block: ResnetBlock,
-        inputs: i64,
-        width: i64,
-        stride: i64,
-    ) -> Result<Self, TchError> {
-        let mut layers = Vec::new();
-        let mut layer = |number: usize, channels, kernel, stride| {
+    fn new(mut scope: Scope<'_>, block: ResnetBlock, sizes: Sizes) -> Result<Self, TchError> {
+        let Sizes { inputs, inner, width, stride, groups } = sizes;
+        let mut layer = |number: usize, shape, activation| {
             let names = [format!("conv{number}"), format!("bn{number}")];
-            layers.push(ConvNorm::new(&mut scope, [&names[0], &names[1]], channels, kernel, stride)?);
-            Ok::<_, TchError>(())
+            ConvNorm::new(&mut scope, [&names[0], &names[1]], shape, activation)
         };
-        let channels = match block {
-            ResnetBlock::Basic => {
-                layer(1, [inputs, width], 3, stride)?;
-                layer(2, [width, width], 3, 1)?;
-                width
-            }
+        let square = |inputs, outputs, stride, groups| Shape { inputs, outputs, kernel: 3, stride, groups };
+        let (layers, channels) = match block {
+            ResnetBlock::Basic => (
+                vec![
+                    layer(1, square(inputs, width, stride, 1), RELU)?,
+                    layer(2, square(width, width, 1, 1), None)?,
+                ],
+                width,
+            ),
             // The stride is that of the 3x3 convolution, as in torchvision and unlike in the paper.
-            ResnetBlock::Bottleneck => {
-                layer(1, [inputs, width], 1, 1)?;
-                layer(2, [width, width], 3, stride)?;
-                layer(3, [width, 4 * width], 1, 1)?;
-                4 * width
-            }
+            ResnetBlock::Bottleneck => (
+                vec![
+                    layer(1, Shape::pointwise(inputs, inner), RELU)?,
+                    layer(2, square(inner, inner, stride, groups), RELU)?,
+                    layer(3, Shape::pointwise(inner, 4 * width), None)?,
+                ],
+                4 * width,
+            ),
         };
+        let shape = Shape { stride, ..Shape::pointwise(inputs, channels) };
         let downsample = (stride != 1 || inputs != channels)
-            .then(|| ConvNorm::new(&mut scope.part("downsample"), ["0", "1"], [inputs, channels], 1, stride))
+            .then(|| ConvNorm::new(&mut scope.part("downsample"), ["0", "1"], shape, None))
             .transpose()?;
         Ok(Self { layers, downsample, channels })
     }
@@ -147,8 +136,7 @@ impl Residual {
 impl Block for Residual {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
         let (last, rest) = self.layers.split_last().expect("a block has two or three layers");
-        let inner =
-            rest.iter().try_fold(input.shallow_clone(), |x, layer| relu_in_place(layer.forward(&x)?))?;
+        let inner = rest.iter().try_fold(input.shallow_clone(), |x, layer| layer.forward(&x))?;
         let shortcut =
             self.downsample.as_ref().map_or(Ok(input.shallow_clone()), |layer| layer.forward(input))?;
         relu_in_place(last.forward(&inner)?.f_add_(&shortcut)?)

@@ -1,4 +1,4 @@
-//! Convolutions of images, without bias: in all our models a batch norm or the loss makes up for it.
+//! Convolutions of images, without bias unless said otherwise: in most models a batch norm or the loss makes up for it.
 
 use tch::{TchError, Tensor};
 
@@ -13,33 +13,81 @@ pub struct Window {
     pub padding: i64,
 }
 
-/// As `torch.nn.Conv2d(.., bias=False)`.
+impl Window {
+    /// One that gives an image of the same size at stride 1, for a kernel with a middle.
+    pub fn centred(kernel: i64, stride: i64) -> Self {
+        Self { kernel, stride, padding: kernel / 2 }
+    }
+}
+
+/// As `torch.nn.Conv2d`.
+///
+/// Depthwise and grouped ones want images channels-last as the others do: on one core with oneDNN, MobileNetV2 takes 0.6
+/// of the time that it takes with channels first, EfficientNet-B0 the same.
 pub struct Conv2d {
     weight: Tensor,
+    bias: Option<Tensor>,
     window: Window,
+    groups: i64,
 }
 
 impl Conv2d {
+    /// Without bias; every output channel sees every input channel.
+    ///
     /// # Errors
     /// Out of memory.
     pub fn new(
-        mut scope: Scope<'_>,
+        scope: Scope<'_>,
         inputs: i64,
         outputs: i64,
         window: Window,
         init: Init,
     ) -> Result<Self, TchError> {
+        Self::grouped(scope, inputs, outputs, UNGROUPED, window, init)
+    }
+
+    /// Without bias; inputs and outputs fall into `groups`, which must divide both, and see nothing of the others. With as
+    /// many groups as channels this is a depthwise convolution.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn grouped(
+        mut scope: Scope<'_>,
+        inputs: i64,
+        outputs: i64,
+        groups: i64,
+        window: Window,
+        init: Init,
+    ) -> Result<Self, TchError> {
+        let shape = [outputs, inputs / groups, window.kernel, window.kernel];
+        Ok(Self { weight: scope.parameter("weight", &shape, init)?, bias: None, window, groups })
+    }
+
+    /// With a bias from `bias_init`.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn with_bias(
+        mut scope: Scope<'_>,
+        inputs: i64,
+        outputs: i64,
+        window: Window,
+        init: Init,
+        bias_init: Init,
+    ) -> Result<Self, TchError> {
         let shape = [outputs, inputs, window.kernel, window.kernel];
-        Ok(Self { weight: scope.parameter("weight", &shape, init)?, window })
+        let weight = scope.parameter("weight", &shape, init)?;
+        let bias = scope.parameter("bias", &[outputs], bias_init)?;
+        Ok(Self { weight, bias: Some(bias), window, groups: UNGROUPED })
     }
 }
 
 impl Block for Conv2d {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
         let Window { stride, padding, .. } = self.window;
-        let output =
-            input.f_conv2d(&self.weight, None::<&Tensor>, [stride; 2], [padding; 2], [1; 2], UNGROUPED)?;
-        // Each output is a sum over the inputs and the kernel.
+        let bias = self.bias.as_ref();
+        let output = input.f_conv2d(&self.weight, bias, [stride; 2], [padding; 2], [1; 2], self.groups)?;
+        // Each output is a sum over the inputs of its group and the kernel.
         flops::add(|| output.numel() as i64 * self.weight.size()[1..].iter().product::<i64>());
         Ok(output)
     }

@@ -3,15 +3,19 @@
 //! Each layer makes the very calls that its namesake in `torch.nn` makes, so that a step takes the time it takes in
 //! PyTorch; what is added is an error where tch would panic, and a count of the floating-point operations.
 
+pub mod activation;
 pub mod attention;
+pub mod conv_norm;
 pub mod convolution;
 pub mod dense;
+pub mod dropout;
 pub mod flops;
 pub mod init;
 pub mod loss;
 pub mod norm;
 pub mod parameters;
 pub mod recurrent;
+pub mod squeeze;
 
 use tch::{TchError, Tensor};
 

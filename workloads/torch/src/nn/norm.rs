@@ -7,6 +7,8 @@ use crate::workload::Block;
 
 /// PyTorch's default for both norms.
 const EPSILON: f64 = 1e-5;
+/// PyTorch's default for running statistics.
+const MOMENTUM: f64 = 0.1;
 
 /// Normalises each channel over the samples of a micro-batch, as `torch.nn.BatchNorm2d` in training mode.
 ///
@@ -17,6 +19,8 @@ pub struct BatchNorm2d {
     bias: Tensor,
     running_mean: Tensor,
     running_var: Tensor,
+    epsilon: f64,
+    momentum: f64,
 }
 
 impl BatchNorm2d {
@@ -36,14 +40,21 @@ impl BatchNorm2d {
             bias: scope.parameter("bias", &[channels], Init::ZEROS)?,
             running_mean: scope.buffer("running_mean", &[channels], 0.0)?,
             running_var: scope.buffer("running_var", &[channels], 1.0)?,
+            epsilon: EPSILON,
+            momentum: MOMENTUM,
         })
+    }
+
+    /// With another number added to the variance, and another weight of the newest statistics among the running ones.
+    #[must_use = "it gives the norm back"]
+    pub fn with_constants(self, epsilon: f64, momentum: f64) -> Self {
+        Self { epsilon, momentum, ..self }
     }
 }
 
 impl Block for BatchNorm2d {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
         const TRAINING: bool = true;
-        const MOMENTUM: f64 = 0.1;
         const CUDNN_ENABLED: bool = true;
         input.f_batch_norm(
             Some(&self.weight),
@@ -51,8 +62,8 @@ impl Block for BatchNorm2d {
             Some(&self.running_mean),
             Some(&self.running_var),
             TRAINING,
-            MOMENTUM,
-            EPSILON,
+            self.momentum,
+            self.epsilon,
             CUDNN_ENABLED,
         )
     }
