@@ -18,11 +18,15 @@ pub use model::*;
 /// The files that travel inside the programs, by name.
 const EMBEDDED: &[(&str, &str)] = &[
     ("dcgan.toml", include_str!("../../catalog/dcgan.toml")),
+    ("efficientnet.toml", include_str!("../../catalog/efficientnet.toml")),
     ("gpt2.toml", include_str!("../../catalog/gpt2.toml")),
     ("lstm.toml", include_str!("../../catalog/lstm.toml")),
+    ("mobilenet-v2.toml", include_str!("../../catalog/mobilenet-v2.toml")),
+    ("mobilenet-v3.toml", include_str!("../../catalog/mobilenet-v3.toml")),
     ("neumf.toml", include_str!("../../catalog/neumf.toml")),
     ("resnet.toml", include_str!("../../catalog/resnet.toml")),
     ("synthetic.toml", include_str!("../../catalog/synthetic.toml")),
+    ("vgg.toml", include_str!("../../catalog/vgg.toml")),
 ];
 
 /// All workloads known to a program, by name.

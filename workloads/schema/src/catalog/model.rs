@@ -37,13 +37,21 @@ macro_rules! families {
 
 families! {
     dcgan: Dcgan, "Radford et al., ICLR 2016; a step is one update of each network.";
+    efficientnet: Efficientnet, "Tan and Le, ICML 2019.";
     gpt2: Gpt2, "Radford et al., 2019: pre-norm decoder, learned positions, tied embedding.";
     lstm_lm: LstmLm, "Zaremba et al., 2014: stacked LSTM with an untied output layer.";
+    mobilenet_v2: MobilenetV2, "Sandler et al., CVPR 2018.";
+    mobilenet_v3: MobilenetV3, "Howard et al., ICCV 2019.";
     neumf: Neumf, "He et al., WWW 2017: generalised matrix factorisation beside an MLP.";
-    resnet: Resnet, "He et al., CVPR 2016.";
+    resnet: Resnet, "He et al., CVPR 2016; with groups Xie et al., CVPR 2017.";
     synthetic: Synthetic, "No training at all: a process that keeps the protocol, for tests of the harness.";
+    vgg: Vgg, "Simonyan and Zisserman, ICLR 2015.";
 }
 
+mod inverted_residual;
+
+pub use inverted_residual::InvertedResiduals;
+pub use mobilenet_v3::{MobilenetV3Activation, MobilenetV3Block};
 pub use resnet::{ResnetBlock, ResnetStem};
 pub use synthetic::Fault;
 
@@ -100,6 +108,11 @@ impl Model {
             empty.map(|name| format!("{name} is 0; sizes start at 1")).or_else(|| self.family().problem())?;
         Some(format!("model.{family}: {problem}"))
     }
+}
+
+/// Why `share` cannot be the share of numbers, or of samples, that training drops.
+fn share_problem(name: &str, share: f64) -> Option<String> {
+    (!(0.0..1.0).contains(&share)).then(|| format!("{name} {share}: use a number from 0 to below 1"))
 }
 
 /// The name of the first size that is 0: a network without classes, layers or width is none.

@@ -1,10 +1,15 @@
 //! The models of the catalog, each a list of blocks, one file a family.
 
 mod dcgan;
+mod efficientnet;
 mod gpt2;
+mod inverted_residual;
 mod lstm_lm;
+mod mobilenet_v2;
+mod mobilenet_v3;
 mod neumf;
 mod resnet;
+mod vgg;
 
 use anyhow::bail;
 use schema::catalog::{self, Model};
@@ -23,10 +28,14 @@ pub fn build(workload: &catalog::Workload, device: Device) -> anyhow::Result<Box
     let (parameters, optimizer) = (Parameters::new(device), workload.optimizer);
     Ok(match &workload.model {
         Model::Dcgan(model) => Box::new(dcgan::build(model, parameters, optimizer)?),
+        Model::Efficientnet(model) => Box::new(efficientnet::build(model, parameters, optimizer)?),
         Model::Gpt2(model) => Box::new(gpt2::build(model, parameters, optimizer)?),
         Model::LstmLm(model) => Box::new(lstm_lm::build(model, parameters, optimizer)?),
+        Model::MobilenetV2(model) => Box::new(mobilenet_v2::build(model, parameters, optimizer)?),
+        Model::MobilenetV3(model) => Box::new(mobilenet_v3::build(model, parameters, optimizer)?),
         Model::Neumf(model) => Box::new(neumf::build(model, parameters, optimizer)?),
         Model::Resnet(model) => Box::new(resnet::build(model, parameters, optimizer)?),
+        Model::Vgg(model) => Box::new(vgg::build(model, parameters, optimizer)?),
         Model::Synthetic(_) => bail!("workload '{}' is one of the program 'synthetic'", workload.name),
     })
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Family, Samples};
+use super::{Family, Samples, share_problem};
 
 /// Recurrent layers, all of one width, between an embedding and an output layer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,7 +22,6 @@ impl Family for LstmLm {
     }
 
     fn problem(&self) -> Option<String> {
-        let dropout = self.dropout;
-        (!(0.0..1.0).contains(&dropout)).then(|| format!("dropout {dropout}: use a number from 0 to below 1"))
+        share_problem("dropout", self.dropout)
     }
 }

@@ -1,0 +1,52 @@
+//! What the networks of inverted residual blocks share (Sandler et al., CVPR 2018).
+
+use tch::{TchError, Tensor};
+
+use crate::{
+    nn::{
+        conv_norm::ConvNorm,
+        dense::Linear,
+        dropout::{dropout, stochastic_depth},
+    },
+    workload::Block,
+};
+
+/// Layers that widen their input, look at each channel, and narrow it again, beside a shortcut where the shape stays.
+pub(super) struct InvertedResidual {
+    /// The last one's output is no other operation's to keep.
+    pub(super) layers: Vec<Box<dyn Block>>,
+    pub(super) has_shortcut: bool,
+    /// Share of the samples that take the shortcut alone.
+    pub(super) stochastic_depth: f64,
+}
+
+impl Block for InvertedResidual {
+    fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
+        let output = self.layers.iter().try_fold(input.shallow_clone(), |x, layer| layer.forward(&x))?;
+        if self.has_shortcut {
+            stochastic_depth(output, self.stochastic_depth)?.f_add_(input)
+        } else {
+            Ok(output)
+        }
+    }
+}
+
+/// A last convolution, the mean over the image, dropout, and a linear layer.
+pub(super) struct Head {
+    pub(super) convolution: ConvNorm,
+    pub(super) dropout: f64,
+    pub(super) classifier: Linear,
+}
+
+impl Block for Head {
+    fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
+        let means = image_means(&self.convolution.forward(input)?)?;
+        self.classifier.forward(&dropout(&means, self.dropout)?)
+    }
+}
+
+/// `[samples, channels]` of `[samples, channels, height, width]`.
+pub(super) fn image_means(images: &Tensor) -> Result<Tensor, TchError> {
+    const KEEP_DIMENSIONS: bool = false;
+    images.f_mean_dim([2, 3].as_slice(), KEEP_DIMENSIONS, None)
+}
