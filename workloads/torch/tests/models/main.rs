@@ -3,5 +3,8 @@
 mod catalog;
 mod dcgan;
 mod gpt2;
+mod mobile;
 mod resnet;
 mod support;
+mod torchvision;
+mod vgg;
