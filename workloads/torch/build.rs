@@ -19,7 +19,7 @@ fn main() {
         .flag("-isystem")
         .flag(include.join("torch/csrc/api/include"))
         .files(
-            ["error", "library", "memory", "autograd", "optimizer", "activation", "event", "transfer"]
+            ["error", "library", "memory", "autograd", "optimizer", "activation", "event", "transfer", "meta"]
                 .map(|file| format!("shim/{file}.cpp")),
         )
         .compile("torch_worker_shim");

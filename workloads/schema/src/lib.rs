@@ -11,6 +11,7 @@ pub mod manifest;
 pub mod plan;
 pub mod rows;
 pub mod run_dir;
+pub mod shapes;
 pub mod spec;
 pub mod trace_events;
 pub mod units;

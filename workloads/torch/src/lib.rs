@@ -16,6 +16,7 @@ pub mod models;
 pub mod nn;
 pub mod optimizer;
 pub mod run;
+pub mod shapes;
 pub mod shim;
 pub mod step;
 pub mod workload;

@@ -2,10 +2,10 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use clap::Parser;
+use clap::{ArgGroup, Parser};
 use schema::capabilities::Capabilities;
 use torch_worker::{
-    capabilities, cuda, export, run,
+    capabilities, cuda, export, run, shapes,
     shim::{library, memory},
 };
 
@@ -15,6 +15,7 @@ use torch_worker::{
 /// it would do, or to do the same elsewhere: they write what a launch starts from and then leave.
 #[derive(Parser)]
 #[command(name = "torch-worker", disable_version_flag = true)]
+#[command(group = ArgGroup::new("of-a-launch").args(["shapes", "export_initial", "export_data"]).multiple(true))]
 struct Args {
     /// Print the versions of this program, of libtorch and of CUDA.
     #[arg(long, exclusive = true)]
@@ -24,8 +25,14 @@ struct Args {
     #[arg(long, exclusive = true)]
     capabilities: bool,
 
-    /// The launch to export from, a file jobs/<launch>.json of a run.
-    #[arg(long, value_name = "FILE", requires = "export")]
+    /// Print what the workload of a launch takes, counted by the shapes of its tensors alone, as one line of JSON.
+    ///
+    /// Takes no memory, however large the model: parameters, buffers, their bytes, and operations per sample.
+    #[arg(long, requires = "spec", conflicts_with = "export")]
+    shapes: bool,
+
+    /// The launch to count or to export from, a file jobs/<launch>.json of a run.
+    #[arg(long, value_name = "FILE", requires = "of-a-launch")]
     spec: Option<PathBuf>,
 
     #[command(flatten)]
@@ -76,6 +83,8 @@ fn obey(args: &Args) -> anyhow::Result<()> {
         println!("torch-worker {} (libtorch {libtorch}, CUDA {cuda})", env!("CARGO_PKG_VERSION"));
     } else if args.capabilities {
         println!("{}", capabilities::try_devices().to_line());
+    } else if let Some(spec) = args.spec.as_deref().filter(|_| args.shapes) {
+        println!("{}", shapes::of_launch(spec)?.to_line());
     } else if let Some(spec) = &args.spec {
         let Export { export_initial, export_data } = &args.export;
         export::export(

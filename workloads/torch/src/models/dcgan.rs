@@ -93,7 +93,7 @@ impl Dcgan {
     fn judge(&self, images: &Tensor, real: bool) -> Result<Tensor, TchError> {
         let logits = self.discriminator.forward(images)?;
         let probability = f64::from(u8::from(real));
-        let truth = Tensor::f_full(logits.size(), probability, (Kind::Float, logits.device()))?;
+        let truth = logits.f_totype(Kind::Float)?.f_full_like(probability)?;
         binary_cross_entropy(&logits, &truth)
     }
 }

@@ -22,10 +22,22 @@ use crate::{nn::parameters::Parameters, workload::Workload};
 /// # Errors
 /// Out of memory; a size that the architecture does not allow; a model that is not ours to train.
 pub fn build(workload: &catalog::Workload, device: Device) -> anyhow::Result<Box<dyn Workload>> {
+    assemble(workload, Parameters::new(device))
+}
+
+/// Builds the model of a workload without memory and without values, however large it is.
+///
+/// # Errors
+/// A size that the architecture does not allow; a model that is not ours to train.
+pub fn build_shapes(workload: &catalog::Workload) -> anyhow::Result<Box<dyn Workload>> {
+    assemble(workload, Parameters::shapes_only())
+}
+
+fn assemble(workload: &catalog::Workload, parameters: Parameters) -> anyhow::Result<Box<dyn Workload>> {
     if let Some(problem) = workload.model.problem() {
         bail!(problem);
     }
-    let (parameters, optimizer) = (Parameters::new(device), workload.optimizer);
+    let optimizer = workload.optimizer;
     Ok(match &workload.model {
         Model::Dcgan(model) => Box::new(dcgan::build(model, parameters, optimizer)?),
         Model::Efficientnet(model) => Box::new(efficientnet::build(model, parameters, optimizer)?),

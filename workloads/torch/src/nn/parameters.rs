@@ -5,11 +5,19 @@ use std::fmt::Display;
 use tch::{Device, Kind, TchError, Tensor};
 
 use super::{channels_last, init::Init};
+use crate::shim::meta;
 
 /// What a model holds between steps, in the order in which it was built, which is PyTorch's.
 pub struct Parameters {
-    device: Device,
+    place: Place,
     entries: Vec<Entry>,
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    Device(Device),
+    /// Nowhere: tensors have a shape and a kind, and no memory.
+    Shapes,
 }
 
 struct Entry {
@@ -22,7 +30,12 @@ struct Entry {
 impl Parameters {
     /// An empty registry whose tensors will live on `device`.
     pub fn new(device: Device) -> Self {
-        Self { device, entries: Vec::new() }
+        Self { place: Place::Device(device), entries: Vec::new() }
+    }
+
+    /// An empty registry whose tensors will have shapes and no values: for models too large for the machine.
+    pub fn shapes_only() -> Self {
+        Self { place: Place::Shapes, entries: Vec::new() }
     }
 
     /// Where the layers of a model add what they hold.
@@ -43,7 +56,17 @@ impl Parameters {
 
     /// How many numbers are trained.
     pub fn count(&self) -> u64 {
-        self.entries.iter().filter(|entry| entry.trainable).map(|entry| entry.tensor.numel() as u64).sum()
+        self.numbers(true)
+    }
+
+    /// How many numbers are kept without being trained.
+    pub fn buffers(&self) -> u64 {
+        self.numbers(false)
+    }
+
+    fn numbers(&self, trainable: bool) -> u64 {
+        let chosen = |entry: &&Entry| entry.trainable == trainable;
+        self.entries.iter().filter(chosen).map(|entry| entry.tensor.numel() as u64).sum()
     }
 
     /// Bytes of parameters and buffers together.
@@ -71,10 +94,15 @@ impl Scope<'_> {
     /// # Errors
     /// Out of memory.
     pub fn parameter(&mut self, name: &str, shape: &[i64], init: Init) -> Result<Tensor, TchError> {
-        let drawn = init.draw(shape)?;
-        let arranged = if shape.len() == 4 { channels_last(&drawn)? } else { drawn };
-        let tensor = arranged.f_to(self.parameters.device)?.f_set_requires_grad(true)?;
-        Ok(self.register(name, tensor, true))
+        let tensor = match self.parameters.place {
+            Place::Shapes => meta::empty(shape, Kind::Float)?,
+            Place::Device(device) => {
+                let drawn = init.draw(shape)?;
+                let arranged = if shape.len() == 4 { channels_last(&drawn)? } else { drawn };
+                arranged.f_to(device)?
+            }
+        };
+        Ok(self.register(name, tensor.f_set_requires_grad(true)?, true))
     }
 
     /// A new buffer filled with `value`: kept and saved, never trained.
@@ -82,8 +110,22 @@ impl Scope<'_> {
     /// # Errors
     /// Out of memory.
     pub fn buffer(&mut self, name: &str, shape: &[i64], value: f64) -> Result<Tensor, TchError> {
-        let tensor = Tensor::f_full(shape, value, (Kind::Float, self.parameters.device))?;
+        let tensor = match self.parameters.place {
+            Place::Shapes => meta::empty(shape, Kind::Float)?,
+            Place::Device(device) => Tensor::f_full(shape, value, (Kind::Float, device))?,
+        };
         Ok(self.register(name, tensor, false))
+    }
+
+    /// Moves a table that the model computes once to where its parameters live. It is neither trained nor saved.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn table(&self, table: &Tensor) -> Result<Tensor, TchError> {
+        match self.parameters.place {
+            Place::Shapes => meta::empty(&table.size(), table.kind()),
+            Place::Device(device) => table.f_to(device),
+        }
     }
 
     fn register(&mut self, name: &str, tensor: Tensor, trainable: bool) -> Tensor {

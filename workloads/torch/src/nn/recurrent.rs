@@ -3,7 +3,7 @@
 use tch::{Cuda, TchError, Tensor, no_grad};
 
 use super::{flops, init::Init, parameters::Scope};
-use crate::workload::Block;
+use crate::{shim::meta::zeros_beside, workload::Block};
 
 const BATCH_FIRST: bool = true;
 const BIDIRECTIONAL: bool = false;
@@ -83,7 +83,7 @@ impl Block for Lstm {
             let per_token: usize = self.weights.iter().filter(|w| w.dim() == 2).map(Tensor::numel).sum();
             samples * time * per_token as i64
         });
-        let zeros = Tensor::f_zeros([self.layers, samples, self.width], (input.kind(), input.device()))?;
+        let zeros = zeros_beside(input, &[self.layers, samples, self.width])?;
         let (output, _hidden, _cell) = input.f_lstm(
             &[&zeros, &zeros],
             &self.weights.iter().collect::<Vec<_>>(),

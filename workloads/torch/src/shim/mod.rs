@@ -12,6 +12,7 @@ pub mod autograd;
 pub mod event;
 pub mod library;
 pub mod memory;
+pub mod meta;
 pub mod optimizer;
 pub mod transfer;
 

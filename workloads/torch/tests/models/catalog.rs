@@ -5,6 +5,7 @@ use tch::{Device, Kind, Tensor};
 use torch_worker::{
     models,
     nn::flops,
+    shapes,
     shim::autograd::{AutocastBf16, backward},
     workload,
 };
@@ -14,22 +15,30 @@ use crate::support::{batch, build, catalog};
 #[test]
 fn parameters_and_operations_are_those_of_the_catalog() {
     for workload in Catalog::embedded().iter().filter(|w| !matches!(w.model, Model::Synthetic(_))) {
-        let model = build(workload);
-        assert_eq!(Some(model.parameters().count()), workload.parameters, "parameters of {}", workload.name);
+        let counted = shapes::of(workload).unwrap_or_else(|error| panic!("{}: {error:#}", workload.name));
+        assert_eq!(Some(counted.parameters), workload.parameters, "parameters of {}", workload.name);
+        assert_eq!(
+            Some(counted.flops_per_sample),
+            workload.flops_per_sample,
+            "operations of {}",
+            workload.name
+        );
+    }
+}
 
-        let batch = batch(workload, 1);
-        let forward: Vec<u64> = (0..model.updates().len())
-            .map(|update| flops::count(|| tch::no_grad(|| model.loss(update, &batch).unwrap())).1)
-            .collect();
-        let operations = match forward[..] {
-            // A backward pass costs two forward passes.
-            [forward] => 3 * forward,
-            // The first update runs D twice and G once, the second runs D on the same fake image; what else is
-            // differentiated is written down in the model's file.
-            [both, discriminator] => 8 * discriminator + 3 * (both - 2 * discriminator),
-            _ => unreachable!("no workload has three updates"),
-        };
-        assert_eq!(Some(operations), workload.flops_per_sample, "operations of {}", workload.name);
+#[test]
+fn shapes_alone_count_what_a_model_with_values_holds_and_does() {
+    for workload in Catalog::embedded().set("quick") {
+        let (model, counted) = (build(workload), shapes::of(workload).unwrap());
+        let parameters = model.parameters();
+        assert_eq!(counted.parameters, parameters.count(), "{}", workload.name);
+        assert_eq!(counted.buffers, parameters.buffers(), "{}", workload.name);
+        assert_eq!(counted.model_bytes, parameters.bytes(), "{}", workload.name);
+        if let [_] = model.updates() {
+            let batch = batch(workload, 1);
+            let (_, forward) = flops::count(|| tch::no_grad(|| model.loss(0, &batch).unwrap()));
+            assert_eq!(counted.flops_per_sample, 3 * forward, "{}", workload.name);
+        }
     }
 }
 
