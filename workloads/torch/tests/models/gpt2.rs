@@ -1,11 +1,15 @@
-//! GPT-2 against single operations.
+//! GPT-2 against single operations and against Hugging Face's implementation.
 
 use std::collections::BTreeMap;
 
+use schema::catalog::{Gpt2, Model};
 use tch::{Device, Kind, Reduction, Tensor};
 use torch_worker::{shim::autograd::backward, workload};
 
-use crate::support::{assert_deviation, batch, build, catalog, difference, state};
+use crate::{
+    reference::assert_equal_to_reference,
+    support::{assert_deviation, batch, build, catalog, difference, state},
+};
 
 /// GPT-2 once more, in single operations: attention as a product, a mask, a softmax and a product.
 fn gpt2_loss(state: &BTreeMap<String, Tensor>, batch: &workload::Batch, layers: u32, heads: i64) -> Tensor {
@@ -76,6 +80,12 @@ fn gpt2_equals_single_operations() {
     for ((name, ours), reference) in state.keys().zip(&ours).zip(&reference) {
         assert!(difference(ours, reference) < 1e-3, "{name}");
     }
+}
+
+#[test]
+fn gpt2_equals_the_one_of_transformers() {
+    let model = Gpt2 { vocabulary: 64, context: 16, layers: 2, width: 32, heads: 4 };
+    assert_equal_to_reference("gpt2", "gpt2-mini", Model::Gpt2(model));
 }
 
 #[test]

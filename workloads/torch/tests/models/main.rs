@@ -4,6 +4,7 @@ mod catalog;
 mod dcgan;
 mod gpt2;
 mod mobile;
+mod reference;
 mod resnet;
 mod support;
 mod torchvision;
