@@ -19,8 +19,18 @@ fn main() {
         .flag("-isystem")
         .flag(include.join("torch/csrc/api/include"))
         .files(
-            ["error", "library", "memory", "autograd", "optimizer", "activation", "event", "transfer", "meta"]
-                .map(|file| format!("shim/{file}.cpp")),
+            [
+                "error",
+                "library",
+                "memory",
+                "autograd",
+                "optimizer",
+                "activation",
+                "event",
+                "transfer",
+                "meta",
+            ]
+            .map(|file| format!("shim/{file}.cpp")),
         )
         .compile("torch_worker_shim");
     // The shim must come before the libraries it needs; CUDA is not among them, it is opened at run time.

@@ -20,6 +20,7 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("dcgan.toml", include_str!("../../catalog/dcgan.toml")),
     ("efficientnet.toml", include_str!("../../catalog/efficientnet.toml")),
     ("gpt2.toml", include_str!("../../catalog/gpt2.toml")),
+    ("llama.toml", include_str!("../../catalog/llama.toml")),
     ("lstm.toml", include_str!("../../catalog/lstm.toml")),
     ("mobilenet-v2.toml", include_str!("../../catalog/mobilenet-v2.toml")),
     ("mobilenet-v3.toml", include_str!("../../catalog/mobilenet-v3.toml")),

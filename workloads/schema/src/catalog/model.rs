@@ -39,6 +39,7 @@ families! {
     dcgan: Dcgan, "Radford et al., ICLR 2016; a step is one update of each network.";
     efficientnet: Efficientnet, "Tan and Le, ICML 2019.";
     gpt2: Gpt2, "Radford et al., 2019: pre-norm decoder, learned positions, tied embedding.";
+    llama: Llama, "Touvron et al., 2023: pre-norm decoder, rotary positions, gated feed-forward network, no biases.";
     lstm_lm: LstmLm, "Zaremba et al., 2014: stacked LSTM with an untied output layer.";
     mobilenet_v2: MobilenetV2, "Sandler et al., CVPR 2018.";
     mobilenet_v3: MobilenetV3, "Howard et al., ICCV 2019.";

@@ -4,6 +4,7 @@ mod dcgan;
 mod efficientnet;
 mod gpt2;
 mod inverted_residual;
+mod llama;
 mod lstm_lm;
 mod mobilenet_v2;
 mod mobilenet_v3;
@@ -42,6 +43,7 @@ fn assemble(workload: &catalog::Workload, parameters: Parameters) -> anyhow::Res
         Model::Dcgan(model) => Box::new(dcgan::build(model, parameters, optimizer)?),
         Model::Efficientnet(model) => Box::new(efficientnet::build(model, parameters, optimizer)?),
         Model::Gpt2(model) => Box::new(gpt2::build(model, parameters, optimizer)?),
+        Model::Llama(model) => Box::new(llama::build(model, parameters, optimizer)?),
         Model::LstmLm(model) => Box::new(lstm_lm::build(model, parameters, optimizer)?),
         Model::MobilenetV2(model) => Box::new(mobilenet_v2::build(model, parameters, optimizer)?),
         Model::MobilenetV3(model) => Box::new(mobilenet_v3::build(model, parameters, optimizer)?),

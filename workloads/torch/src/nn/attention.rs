@@ -25,21 +25,34 @@ impl Block for CausalSelfAttention {
         // Three views of `[samples, heads, tokens, width / heads]`.
         let qkv = heads.f_permute([2, 0, 3, 1, 4])?.f_unbind(0)?;
         let [query, key, value] = qkv.as_slice() else { unreachable!("the dimension has three elements") };
-        // Scores, then the sum of values that they weight: a product of tokens by tokens by width each.
-        flops::add(|| 2 * samples * tokens * tokens * width);
-        const NO_DROPOUT: f64 = 0.0;
-        const CAUSAL: bool = true;
-        const GROUPED_QUERIES: bool = false;
-        let mixed = Tensor::f_scaled_dot_product_attention(
-            query,
-            key,
-            value,
-            None::<&Tensor>,
-            NO_DROPOUT,
-            CAUSAL,
-            None,
-            GROUPED_QUERIES,
-        )?;
-        self.project_out.forward(&mixed.f_transpose(1, 2)?.f_reshape([samples, tokens, width])?)
+        self.project_out.forward(&causal(query, key, value)?)
     }
+}
+
+/// The values of each token and those before it, weighted by how well its query goes with their keys, the heads side by
+/// side again.
+///
+/// Takes three times `[samples, heads, tokens, width / heads]` and gives `[samples, tokens, width]`.
+///
+/// # Errors
+/// Out of memory.
+pub fn causal(query: &Tensor, key: &Tensor, value: &Tensor) -> Result<Tensor, TchError> {
+    let (samples, heads, tokens, head) = query.size4()?;
+    let width = heads * head;
+    // Scores, then the sum of values that they weight: a product of tokens by tokens by width each.
+    flops::add(|| 2 * samples * tokens * tokens * width);
+    const NO_DROPOUT: f64 = 0.0;
+    const CAUSAL: bool = true;
+    const GROUPED_QUERIES: bool = false;
+    let mixed = Tensor::f_scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        None::<&Tensor>,
+        NO_DROPOUT,
+        CAUSAL,
+        None,
+        GROUPED_QUERIES,
+    )?;
+    mixed.f_transpose(1, 2)?.f_reshape([samples, tokens, width])
 }

@@ -32,6 +32,14 @@ impl Linear {
         Ok(Self { weight, bias: Some(bias) })
     }
 
+    /// Weights from `init`, no biases.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn unbiased(mut scope: Scope<'_>, inputs: i64, outputs: i64, init: Init) -> Result<Self, TchError> {
+        Ok(Self { weight: scope.parameter("weight", &[outputs, inputs], init)?, bias: None })
+    }
+
     /// A layer without bias that shares its weight, `[outputs, inputs]`, with the embedding.
     pub fn tied_to(embedding: &Embedding) -> Self {
         Self { weight: embedding.weight.shallow_clone(), bias: None }

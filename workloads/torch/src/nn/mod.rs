@@ -15,6 +15,7 @@ pub mod loss;
 pub mod norm;
 pub mod parameters;
 pub mod recurrent;
+pub mod rotary;
 pub mod squeeze;
 
 use tch::{TchError, Tensor};

@@ -1,11 +1,11 @@
-//! Batch norm and layer norm.
+//! Batch norm, layer norm and RMS norm.
 
 use tch::{TchError, Tensor};
 
 use super::{init::Init, parameters::Scope};
 use crate::workload::Block;
 
-/// PyTorch's default for both norms.
+/// PyTorch's default for batch norm and layer norm.
 const EPSILON: f64 = 1e-5;
 /// PyTorch's default for running statistics.
 const MOMENTUM: f64 = 0.1;
@@ -90,5 +90,29 @@ impl Block for LayerNorm {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
         const CUDNN_ENABLED: bool = true;
         input.f_layer_norm([self.width], Some(&self.weight), Some(&self.bias), EPSILON, CUDNN_ENABLED)
+    }
+}
+
+/// Divides each vector of the last dimension by its root mean square, as `torch.nn.RMSNorm` (Zhang and Sennrich, NeurIPS
+/// 2019).
+pub struct RmsNorm {
+    weight: Tensor,
+    width: i64,
+    epsilon: f64,
+}
+
+impl RmsNorm {
+    /// `epsilon` is added to the mean square.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn new(mut scope: Scope<'_>, width: i64, epsilon: f64) -> Result<Self, TchError> {
+        Ok(Self { weight: scope.parameter("weight", &[width], Init::ONES)?, width, epsilon })
+    }
+}
+
+impl Block for RmsNorm {
+    fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
+        input.f_rms_norm([self.width], Some(&self.weight), self.epsilon)
     }
 }

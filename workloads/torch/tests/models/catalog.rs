@@ -45,7 +45,7 @@ fn shapes_alone_count_what_a_model_with_values_holds_and_does() {
 #[test]
 fn the_mean_over_micro_batches_is_the_mean_over_the_batch() {
     // Batch norm looks at a micro-batch as a whole, so only models without it are so.
-    for name in ["gpt2-mini", "lstm", "neumf"] {
+    for name in ["gpt2-mini", "llama-mini", "lstm", "neumf"] {
         let workload = catalog(name);
         let model = build(&workload);
         let batch = batch(&workload, 4);

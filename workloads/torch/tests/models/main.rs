@@ -3,6 +3,7 @@
 mod catalog;
 mod dcgan;
 mod gpt2;
+mod llama;
 mod mobile;
 mod reference;
 mod resnet;

@@ -3,6 +3,7 @@
 use std::{collections::HashMap, fs};
 
 use crate::support::{launch, program};
+use schema::shapes::Shapes;
 use tch::{Kind, Tensor};
 
 #[test]
@@ -32,6 +33,24 @@ fn without_a_launch_it_says_what_is_missing() {
     let output = program().env_remove("WORKER_SPEC").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("WORKER_SPEC is not set"));
+}
+
+#[test]
+fn a_model_of_any_size_is_counted_by_its_shapes() {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = folder.path().join("spec.json");
+    fs::write(&spec, serde_json::to_vec(&launch("llama-30b", 4, "dp1", None)).unwrap()).unwrap();
+    let output = program().args(["--shapes", "--spec"]).arg(&spec).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let shapes = Shapes::from_line(&String::from_utf8(output.stdout).unwrap()).unwrap();
+    assert_eq!((shapes.parameters, shapes.buffers), (32_528_943_616, 0));
+    assert_eq!(shapes.model_bytes, 4 * shapes.parameters);
+
+    let both =
+        program().args(["--shapes", "--export-initial", "file", "--spec"]).arg(&spec).output().unwrap();
+    assert_eq!(both.status.code(), Some(2), "either counts or exports");
+    let neither = program().arg("--spec").arg(&spec).output().unwrap();
+    assert_eq!(neither.status.code(), Some(2), "a launch to do what with");
 }
 
 #[test]

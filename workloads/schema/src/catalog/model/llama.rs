@@ -1,0 +1,54 @@
+//! Touvron et al., 2023.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Family, Samples};
+
+/// A decoder that reads sequences as long as its context.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Llama {
+    pub vocabulary: u32,
+    pub context: u32,
+    pub layers: u32,
+    pub width: u32,
+    pub heads: u32,
+    /// Keys and values; each serves as many heads of queries as there are more of those.
+    pub key_value_heads: u32,
+    /// Width between the layers of a feed-forward network.
+    pub feed_forward: u32,
+}
+
+impl Family for Llama {
+    fn samples(&self) -> Samples {
+        Samples::Tokens { vocabulary: self.vocabulary, context: self.context }
+    }
+
+    fn problem(&self) -> Option<String> {
+        let Llama { width, heads, key_value_heads, .. } = self;
+        // Positions turn pairs of a head's numbers.
+        if !width.is_multiple_of(*heads) || !(width / heads).is_multiple_of(2) {
+            return Some(format!("width {width} is not an even multiple of heads {heads}"));
+        }
+        (!heads.is_multiple_of(*key_value_heads))
+            .then(|| format!("heads {heads} is not a multiple of key_value_heads {key_value_heads}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_divide_the_width_into_pairs_and_share_keys_evenly() {
+        let problem = |heads, key_value_heads| {
+            let sizes = (9, 4, 1, 8, 8);
+            let (vocabulary, context, layers, width, feed_forward) = sizes;
+            Llama { vocabulary, context, layers, width, heads, key_value_heads, feed_forward }.problem()
+        };
+        assert_eq!(problem(4, 2), None);
+        assert_eq!(problem(3, 3).as_deref(), Some("width 8 is not an even multiple of heads 3"));
+        assert_eq!(problem(8, 8).as_deref(), Some("width 8 is not an even multiple of heads 8"));
+        assert_eq!(problem(4, 3).as_deref(), Some("heads 4 is not a multiple of key_value_heads 3"));
+    }
+}
