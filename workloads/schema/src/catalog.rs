@@ -4,6 +4,7 @@
 //! adds a file of the user's own. A definition that cannot be believed is refused with its file
 //! and line before anything starts.
 
+mod memory;
 mod model;
 mod problem;
 

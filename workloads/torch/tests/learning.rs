@@ -35,6 +35,11 @@ fn losses(workload: &Workload, seed: u64, steps: u64) -> Vec<f64> {
     (0..steps).map(step).collect()
 }
 
+fn memory_bytes() -> u64 {
+    use procfs::Current as _;
+    procfs::Meminfo::current().unwrap().mem_total
+}
+
 #[test]
 fn losses_fall_within_the_steps_of_verify() {
     // Tests share the cores with each other, where threads that wait for each other cost more than they bring.
@@ -45,6 +50,10 @@ fn losses_fall_within_the_steps_of_verify() {
     for workload in catalog.iter().filter(|workload| !matches!(workload.model, Model::Synthetic(_))) {
         if !all && !workload.sets.iter().any(|set| set == "quick") {
             println!("skipped {}: set TANDEM_SLOW=1 to train it", workload.name);
+            continue;
+        }
+        if let Some(reason) = workload.outgrows(memory_bytes()) {
+            println!("skipped {}: it {reason}", workload.name);
             continue;
         }
         let losses = losses(workload, 1, workload.verify.steps);
