@@ -1,12 +1,13 @@
 //! Finds the other programs of Tandem: beside this one, as set-up leaves them.
 
 use std::{
+    ffi::OsStr,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use anyhow::Context as _;
-use schema::capabilities::Capabilities;
+use schema::{capabilities::Capabilities, shapes::Shapes};
 
 use crate::rig::Programs;
 
@@ -32,9 +33,21 @@ pub fn all() -> std::io::Result<Programs> {
 
 /// Asks the worker, which loads libtorch for it: about half a second.
 pub fn torch_capabilities() -> anyhow::Result<Capabilities> {
+    let said = ask_torch_worker(["--capabilities".as_ref()])?;
+    Capabilities::from_line(&said)
+        .context("torch-worker --capabilities is not of this version; run scripts/setup")
+}
+
+/// Counts the workload of a launch, which needs no memory for it.
+pub fn torch_shapes(spec: &Path) -> anyhow::Result<Shapes> {
+    let said = ask_torch_worker(["--shapes".as_ref(), "--spec".as_ref(), spec.as_os_str()])?;
+    Shapes::from_line(&said).context("torch-worker --shapes is not of this version; run scripts/setup")
+}
+
+/// What the worker prints for those who want to know.
+fn ask_torch_worker<const N: usize>(arguments: [&OsStr; N]) -> anyhow::Result<String> {
     let program = find("torch-worker")?;
-    let output =
-        Command::new(&program).arg("--capabilities").output().context("torch-worker cannot be started")?;
+    let output = Command::new(&program).args(arguments).output().context("torch-worker cannot be started")?;
     let last_line =
         |bytes: &[u8]| String::from_utf8_lossy(bytes).lines().last().map(str::to_owned).unwrap_or_default();
     anyhow::ensure!(
@@ -42,6 +55,5 @@ pub fn torch_capabilities() -> anyhow::Result<Capabilities> {
         "torch-worker cannot run here: {}; run scripts/setup, which gets libtorch",
         last_line(&output.stderr)
     );
-    Capabilities::from_line(&String::from_utf8_lossy(&output.stdout))
-        .context("torch-worker --capabilities is not of this version; run scripts/setup")
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

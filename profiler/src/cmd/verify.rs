@@ -3,13 +3,16 @@
 use std::path::PathBuf;
 
 use schema::{
+    FORMAT,
     catalog::{Catalog, Workload},
     device::Device,
     events,
-    manifest::{Manifest, Settings},
-    rows::{self, VerifyRow},
+    manifest::{Cell, Manifest, Settings},
+    rows::{self, ErrorKind, VerifyRow},
     run_dir::RunDir,
+    shapes::Shapes,
     spec::LaunchEnd,
+    units::Nanos,
     wire::{Event, EventLine},
 };
 
@@ -30,6 +33,9 @@ use crate::{
 const LOSS_STEPS: usize = 3;
 
 /// Train every workload for a few steps: parameters as published, and a loss that falls.
+///
+/// A workload that needs more memory than the device has is not trained: its parameters and operations are counted by the
+/// shapes of its tensors, and held to the catalog.
 ///
 /// Example: `profile verify`
 ///
@@ -113,13 +119,23 @@ fn verify(run: &RunDir, manifest: &Manifest, catalog: &Catalog) -> anyhow::Resul
         progress.begin(&cell.name);
         let request = blocks::request(run, manifest, catalog, cell, 0, Some(workload.verify.steps))?;
         let launch = request.spec.launch.clone();
+        if let Some(reason) = memory_bytes(manifest, cell).and_then(|bytes| workload.outgrows(bytes)) {
+            run.write_spec(&request.spec)?;
+            let row = match programs::torch_shapes(&run.spec_path(&launch)) {
+                Ok(shapes) => judge_shapes(workload, &shapes, &reason),
+                Err(error) => unverified(workload, &format!("{reason}; {error:#}")),
+            };
+            run.write_launch_end(&launch, &never_started(reason))?;
+            progress.end(&format!("{}: {}", workload.name, verdict(&row)));
+            rows.push(row);
+            continue;
+        }
         let end = measure::alone(&mut rig, &sampler, request, Enough::End, &interrupt);
         if interrupt.asked() {
             break;
         }
         let row = judge(workload, &events::read(&run.events_path(&launch, 0), 0).unwrap_or_default(), &end);
-        let verdict = row.reason.clone().unwrap_or_else(|| "verified".into());
-        progress.end(&format!("{}: {verdict}", workload.name));
+        progress.end(&format!("{}: {}", workload.name, verdict(&row)));
         rows.push(row);
     }
     progress.finish();
@@ -128,7 +144,43 @@ fn verify(run: &RunDir, manifest: &Manifest, catalog: &Catalog) -> anyhow::Resul
     Ok(rows)
 }
 
-/// A workload whose own plan cannot run here.
+/// Of the device that a cell runs on. A job on cores may use all memory of the machine, as nothing else runs.
+fn memory_bytes(manifest: &Manifest, cell: &Cell) -> Option<u64> {
+    match cell.devices.first()? {
+        Device::Cpu(_) | Device::AllCores => manifest.machine.memory_bytes,
+        device => manifest.devices.iter().find(|facts| facts.device == *device)?.memory_bytes,
+    }
+}
+
+/// Holds what shapes say to what the catalog says; `reason` is why nothing was trained.
+fn judge_shapes(workload: &Workload, shapes: &Shapes, reason: &str) -> VerifyRow {
+    let wrong = if workload.parameters != Some(shapes.parameters) {
+        Some("its parameters are not those of the catalog")
+    } else if workload.flops_per_sample.is_some_and(|flops| flops != shapes.flops_per_sample) {
+        Some("its operations are not those of the catalog")
+    } else {
+        None
+    };
+    VerifyRow {
+        parameters: Some(shapes.parameters),
+        verified: wrong.is_none(),
+        shapes_only: true,
+        ..unverified(workload, wrong.unwrap_or(reason))
+    }
+}
+
+/// The end of a launch of which no rank was started.
+fn never_started(reason: String) -> LaunchEnd {
+    LaunchEnd {
+        format: FORMAT,
+        mono_ns: Nanos::monotonic_now(),
+        err: Some(ErrorKind::Unsupported),
+        err_detail: Some(reason),
+        ranks: vec![],
+    }
+}
+
+/// A workload that was not trained here.
 fn unverified(workload: &Workload, reason: &str) -> VerifyRow {
     VerifyRow {
         workload: workload.name.clone(),
@@ -138,6 +190,7 @@ fn unverified(workload: &Workload, reason: &str) -> VerifyRow {
         loss_first: None,
         loss_last: None,
         verified: false,
+        shapes_only: false,
         reason: Some(reason.into()),
     }
 }
@@ -180,7 +233,16 @@ fn judge(workload: &Workload, events: &[EventLine], end: &LaunchEnd) -> VerifyRo
         loss_first: first,
         loss_last: last,
         verified: reason.is_none(),
+        shapes_only: false,
         reason,
+    }
+}
+
+fn verdict(row: &VerifyRow) -> String {
+    match &row.reason {
+        None => "verified".into(),
+        Some(reason) if row.verified => format!("verified by shapes alone: it {reason}"),
+        Some(reason) => reason.clone(),
     }
 }
 
@@ -194,7 +256,7 @@ fn show(rows: &[VerifyRow]) {
             row.steps.to_string(),
             loss(row.loss_first),
             loss(row.loss_last),
-            row.reason.clone().unwrap_or_else(|| "verified".into()),
+            verdict(row),
         ]);
     }
     table::print(&table);
@@ -202,11 +264,7 @@ fn show(rows: &[VerifyRow]) {
 
 #[cfg(test)]
 mod tests {
-    use schema::{
-        FORMAT,
-        units::Nanos,
-        wire::{Ready, Step, Timing},
-    };
+    use schema::wire::{Ready, Step, Timing};
 
     use super::*;
 
@@ -246,5 +304,23 @@ mod tests {
         assert_eq!(verdict(7, &rising).as_deref(), Some("its loss does not fall"));
         assert_eq!(verdict(7, &falling[..4]).as_deref(), Some("it made 4 steps of 5"));
         assert_eq!(verdict(7, &[None; 5]).as_deref(), Some("its loss is not finite"));
+    }
+
+    #[test]
+    fn what_is_not_trained_is_held_to_its_parameters_and_operations() {
+        let catalog = Catalog::embedded();
+        let workload = catalog.get("llama-30b").expect("there");
+        let reason = workload.outgrows(64 << 30).expect("it is larger");
+        let judged = |parameters, flops_per_sample| {
+            let shapes = Shapes { parameters, buffers: 0, model_bytes: 4 * parameters, flops_per_sample };
+            let row = judge_shapes(workload, &shapes, &reason);
+            (row.verified, verdict(&row))
+        };
+        let (parameters, operations) = (32_528_943_616, 417_188_963_942_400);
+        let (verified, verdict) = judged(parameters, operations);
+        assert!(verified && verdict.starts_with("verified by shapes alone: it needs 485 GiB"), "{verdict}");
+        let wrong = |what| (false, format!("its {what} are not those of the catalog"));
+        assert_eq!(judged(parameters - 1, operations), wrong("parameters"));
+        assert_eq!(judged(parameters, operations - 1), wrong("operations"));
     }
 }

@@ -198,3 +198,16 @@ fn verify_holds_every_synthetic_workload_to_its_word() {
     let said = door.exits(0, "verify synthetic-sleep synthetic-spin --device cpu:0 --out v");
     assert_eq!(said.out.matches("verified").count(), 2, "{}", said.out);
 }
+
+#[test]
+fn verify_does_not_start_what_no_memory_holds() {
+    let door = Door::new();
+    door.catalog("mine.toml", "huge", "step_us = 10, busy_percent = 0");
+    let text = std::fs::read_to_string(door.path("mine.toml")).expect("just written");
+    let huge = text.replace("global_batch = 8\n", "global_batch = 8\nparameters = 1_000_000_000_000_000\n");
+    std::fs::write(door.path("mine.toml"), huge).expect("the folder is writable");
+    // Shapes are counted by torch-worker alone, which is missing here or refuses another program's workload.
+    let said = door.exits(1, "verify huge --catalog mine.toml --device cpu:0 --out v");
+    assert!(said.out.contains("besides activations, 8 bytes a parameter"), "{}", said.out);
+    assert!(!door.run("v").events_path("0001-huge", 0).exists());
+}

@@ -45,6 +45,9 @@ pub struct VerifyRow {
     pub loss_first: Option<f64>,
     pub loss_last: Option<f64>,
     pub verified: bool,
+    /// Nothing was trained: parameters and operations were counted by the shapes of tensors.
+    pub shapes_only: bool,
+    /// Why it is not verified, or verified by shapes alone.
     pub reason: Option<String>,
 }
 
@@ -145,6 +148,7 @@ mod tests {
             loss_first: Some(0.5),
             loss_last: None,
             verified: false,
+            shapes_only: true,
             reason,
         });
         round_trips(&OverheadRow {
