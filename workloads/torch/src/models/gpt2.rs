@@ -8,7 +8,7 @@ use tch::{TchError, Tensor};
 
 use crate::{
     nn::{
-        attention::CausalSelfAttention,
+        attention::SelfAttention,
         dense::{Embedding, Linear},
         init::Init,
         loss::cross_entropy,
@@ -62,7 +62,7 @@ impl Block for Embeddings {
 /// Attention and a feed-forward network, each behind a layer norm and beside a shortcut.
 struct Decoder {
     norm_1: LayerNorm,
-    attention: CausalSelfAttention,
+    attention: SelfAttention,
     norm_2: LayerNorm,
     feed_forward_in: Linear,
     feed_forward_out: Linear,
@@ -79,10 +79,11 @@ impl Decoder {
             norm_1: LayerNorm::new(scope.part("ln_1"), width)?,
             attention: {
                 let mut scope = scope.part("attn");
-                CausalSelfAttention {
+                SelfAttention {
                     project_in: Linear::with_init(scope.part("c_attn"), width, 3 * width, init)?,
                     project_out: Linear::with_init(scope.part("c_proj"), width, width, onto_shortcut)?,
                     heads,
+                    causal: true,
                 }
             },
             norm_2: LayerNorm::new(scope.part("ln_2"), width)?,

@@ -11,7 +11,7 @@ use tch::{TchError, Tensor};
 
 use crate::{
     nn::{
-        attention::causal,
+        attention::attend,
         dense::{Embedding, Linear},
         init::Init,
         loss::cross_entropy,
@@ -134,7 +134,8 @@ impl Block for Attention {
         let query = self.rotary.turn(&heads(&self.query, self.heads)?)?;
         let key = self.rotary.turn(&heads(&self.key, self.key_value_heads)?)?;
         let value = heads(&self.value, self.key_value_heads)?;
-        self.output.forward(&causal(&query, &self.repeated(&key)?, &self.repeated(&value)?)?)
+        const CAUSAL: bool = true;
+        self.output.forward(&attend(&query, &self.repeated(&key)?, &self.repeated(&value)?, CAUSAL)?)
     }
 }
 

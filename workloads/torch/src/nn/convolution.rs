@@ -1,4 +1,4 @@
-//! Convolutions of images, without bias unless said otherwise: in most models a batch norm or the loss makes up for it.
+//! Convolutions of images, and of points one by one.
 
 use tch::{TchError, Tensor};
 
@@ -20,6 +20,20 @@ impl Window {
     }
 }
 
+/// The window of a convolution whose two dimensions are not alike: height, then width.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rectangle {
+    pub kernel: [i64; 2],
+    pub stride: [i64; 2],
+    pub padding: [i64; 2],
+}
+
+impl From<Window> for Rectangle {
+    fn from(Window { kernel, stride, padding }: Window) -> Self {
+        Self { kernel: [kernel; 2], stride: [stride; 2], padding: [padding; 2] }
+    }
+}
+
 /// As `torch.nn.Conv2d`.
 ///
 /// Depthwise and grouped ones want images channels-last as the others do: on one core with oneDNN, MobileNetV2 takes 0.6
@@ -27,12 +41,12 @@ impl Window {
 pub struct Conv2d {
     weight: Tensor,
     bias: Option<Tensor>,
-    window: Window,
+    window: Rectangle,
     groups: i64,
 }
 
 impl Conv2d {
-    /// Without bias; every output channel sees every input channel.
+    /// Without bias, for where a batch norm or the loss makes up for it; every output channel sees every input channel.
     ///
     /// # Errors
     /// Out of memory.
@@ -60,10 +74,15 @@ impl Conv2d {
         init: Init,
     ) -> Result<Self, TchError> {
         let shape = [outputs, inputs / groups, window.kernel, window.kernel];
-        Ok(Self { weight: scope.parameter("weight", &shape, init)?, bias: None, window, groups })
+        Ok(Self {
+            weight: scope.parameter("weight", &shape, init)?,
+            bias: None,
+            window: window.into(),
+            groups,
+        })
     }
 
-    /// With a bias from `bias_init`.
+    /// With a bias from `bias_init`; every output channel sees every input channel.
     ///
     /// # Errors
     /// Out of memory.
@@ -71,12 +90,13 @@ impl Conv2d {
         mut scope: Scope<'_>,
         inputs: i64,
         outputs: i64,
-        window: Window,
+        window: impl Into<Rectangle>,
         init: Init,
         bias_init: Init,
     ) -> Result<Self, TchError> {
-        let shape = [outputs, inputs, window.kernel, window.kernel];
-        let weight = scope.parameter("weight", &shape, init)?;
+        let window = window.into();
+        let [height, width] = window.kernel;
+        let weight = scope.parameter("weight", &[outputs, inputs, height, width], init)?;
         let bias = scope.parameter("bias", &[outputs], bias_init)?;
         Ok(Self { weight, bias: Some(bias), window, groups: UNGROUPED })
     }
@@ -84,9 +104,9 @@ impl Conv2d {
 
 impl Block for Conv2d {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
-        let Window { stride, padding, .. } = self.window;
-        let bias = self.bias.as_ref();
-        let output = input.f_conv2d(&self.weight, bias, [stride; 2], [padding; 2], [1; 2], self.groups)?;
+        let Rectangle { stride, padding, .. } = self.window;
+        let output =
+            input.f_conv2d(&self.weight, self.bias.as_ref(), stride, padding, [1; 2], self.groups)?;
         // Each output is a sum over the inputs of its group and the kernel.
         flops::add(|| output.numel() as i64 * self.weight.size()[1..].iter().product::<i64>());
         Ok(output)
@@ -129,6 +149,33 @@ impl Block for ConvTranspose2d {
             UNGROUPED,
             [1; 2],
         )
+    }
+}
+
+/// The same linear map for each point, as `torch.nn.Conv1d` with a kernel of one: takes `[samples, inputs, points]` and
+/// gives `[samples, outputs, points]`.
+pub struct Pointwise {
+    /// `[outputs, inputs, 1]`
+    weight: Tensor,
+    bias: Tensor,
+}
+
+impl Pointwise {
+    /// PyTorch's own initial values.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn new(mut scope: Scope<'_>, inputs: i64, outputs: i64) -> Result<Self, TchError> {
+        let weight = scope.parameter("weight", &[outputs, inputs, 1], Init::fan_in(inputs))?;
+        let bias = scope.parameter("bias", &[outputs], Init::fan_in(inputs))?;
+        Ok(Self { weight, bias })
+    }
+}
+
+impl Block for Pointwise {
+    fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
+        flops::add(|| input.numel() as i64 * self.weight.size()[0]);
+        input.f_conv1d(&self.weight, Some(&self.bias), [1], [0], [1], UNGROUPED)
     }
 }
 

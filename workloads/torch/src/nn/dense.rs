@@ -40,6 +40,11 @@ impl Linear {
         Ok(Self { weight: scope.parameter("weight", &[outputs, inputs], init)?, bias: None })
     }
 
+    /// A layer whose weight, `[outputs, inputs]`, and bias are registered under names of their own.
+    pub fn of(weight: Tensor, bias: Tensor) -> Self {
+        Self { weight, bias: Some(bias) }
+    }
+
     /// A layer without bias that shares its weight, `[outputs, inputs]`, with the embedding.
     pub fn tied_to(embedding: &Embedding) -> Self {
         Self { weight: embedding.weight.shallow_clone(), bias: None }
@@ -51,6 +56,16 @@ impl Block for Linear {
         flops::add(|| input.numel() as i64 * self.weight.size()[0]);
         input.f_linear(&self.weight, self.bias.as_ref())
     }
+}
+
+/// The product of each sample's two matrices, as `torch.bmm`: takes `[samples, a, b]` and `[samples, b, c]` and gives
+/// `[samples, a, c]`.
+///
+/// # Errors
+/// Out of memory.
+pub fn batched_product(left: &Tensor, right: &Tensor) -> Result<Tensor, TchError> {
+    flops::add(|| left.numel() as i64 * right.size()[2]);
+    left.f_bmm(right)
 }
 
 /// A row of the weight for each index, as `torch.nn.Embedding` with dense gradients.

@@ -35,3 +35,59 @@ pub fn binary_cross_entropy(logits: &Tensor, probabilities: &Tensor) -> Result<T
         Reduction::Mean,
     )
 }
+
+/// The mean of squared differences; in fp32, as above.
+///
+/// # Errors
+/// Out of memory.
+pub fn mean_squared_error(output: &Tensor, targets: &Tensor) -> Result<Tensor, TchError> {
+    output.f_totype(Kind::Float)?.f_mse_loss(targets, Reduction::Mean)
+}
+
+/// The loss of connectionist temporal classification (Graves et al., ICML 2006) of `logits`, `[samples, time, alphabet]`,
+/// against transcripts, `[samples, letters]`, in nats for each letter, as `torch.nn.CTCLoss`; in fp32, as above. Letter 0
+/// is the blank.
+///
+/// Every sample is as long as the tensors are, so the lengths are known to the host and never read from a device.
+///
+/// # Errors
+/// Out of memory.
+pub fn connectionist_temporal_classification(logits: &Tensor, letters: &Tensor) -> Result<Tensor, TchError> {
+    const BLANK: i64 = 0;
+    const INFINITIES_ARE_ZERO: bool = false;
+    let (samples, time, _) = logits.size3()?;
+    let lengths = |length: i64| vec![length; samples as usize];
+    let log_probabilities = logits.f_log_softmax(-1, Kind::Float)?.f_transpose(0, 1)?;
+    Tensor::f_ctc_loss(
+        &log_probabilities,
+        letters,
+        lengths(time),
+        lengths(letters.size()[1]),
+        BLANK,
+        Reduction::Mean,
+        INFINITIES_ARE_ZERO,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ctc_is_the_sum_over_all_ways_to_say_a_transcript() {
+        let logits = Tensor::arange(2 * 3 * 3, tch::kind::FLOAT_CPU).sin().view([2, 3, 3]);
+        let letters = Tensor::from_slice(&[1_i64, 2, 2, 2]).view([2, 2]);
+        // All paths of three moments that become the transcript when repetitions, then blanks, are left out.
+        let ways: [&[[i64; 3]]; 2] = [&[[0, 1, 2], [1, 0, 2], [1, 2, 0], [1, 1, 2], [1, 2, 2]], &[[2, 0, 2]]];
+        let probabilities = logits.softmax(-1, None);
+        let nats = |sample: usize| {
+            let path = |letters: &[i64; 3]| -> f64 {
+                (0..3).map(|t| probabilities.double_value(&[sample as i64, t, letters[t as usize]])).product()
+            };
+            -ways[sample].iter().map(path).sum::<f64>().ln()
+        };
+        let expected = (nats(0) + nats(1)) / 2.0 / 2.0;
+        let loss = connectionist_temporal_classification(&logits, &letters).unwrap().double_value(&[]);
+        assert!((loss - expected).abs() < 1e-6, "{loss} for {expected}");
+    }
+}

@@ -32,7 +32,7 @@ pub fn channels_last(images: &Tensor) -> Result<Tensor, TchError> {
 }
 
 /// ReLU that overwrites its argument. Only for what no other operation keeps for its backward pass: the outputs of
-/// batch norm, addition and linear layers.
+/// batch norm, addition, convolutions and linear layers.
 ///
 /// # Errors
 /// None is known; libtorch reserves the right.

@@ -5,12 +5,13 @@ use tch::{TchError, Tensor};
 use super::{init::Init, parameters::Scope};
 use crate::workload::Block;
 
-/// PyTorch's default for batch norm and layer norm.
+/// PyTorch's default for all norms.
 const EPSILON: f64 = 1e-5;
 /// PyTorch's default for running statistics.
 const MOMENTUM: f64 = 0.1;
 
-/// Normalises each channel over the samples of a micro-batch, as `torch.nn.BatchNorm2d` in training mode.
+/// Normalises each channel, the second dimension, over the samples of a micro-batch, as `torch.nn.BatchNorm2d` in training
+/// mode, and as `BatchNorm1d` where there are fewer dimensions.
 ///
 /// The running statistics are kept although nothing here reads them: updating them is part of the work of a step.
 /// `num_batches_tracked` is not kept, as only a cumulative average would need it.
@@ -74,22 +75,31 @@ pub struct LayerNorm {
     weight: Tensor,
     bias: Tensor,
     width: i64,
+    epsilon: f64,
 }
 
 impl LayerNorm {
     /// # Errors
     /// Out of memory.
-    pub fn new(mut scope: Scope<'_>, width: i64) -> Result<Self, TchError> {
+    pub fn new(scope: Scope<'_>, width: i64) -> Result<Self, TchError> {
+        Self::with_epsilon(scope, width, EPSILON)
+    }
+
+    /// `epsilon` is added to the variance.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn with_epsilon(mut scope: Scope<'_>, width: i64, epsilon: f64) -> Result<Self, TchError> {
         let weight = scope.parameter("weight", &[width], Init::ONES)?;
         let bias = scope.parameter("bias", &[width], Init::ZEROS)?;
-        Ok(Self { weight, bias, width })
+        Ok(Self { weight, bias, width, epsilon })
     }
 }
 
 impl Block for LayerNorm {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
         const CUDNN_ENABLED: bool = true;
-        input.f_layer_norm([self.width], Some(&self.weight), Some(&self.bias), EPSILON, CUDNN_ENABLED)
+        input.f_layer_norm([self.width], Some(&self.weight), Some(&self.bias), self.epsilon, CUDNN_ENABLED)
     }
 }
 

@@ -6,7 +6,6 @@ use super::{flops, init::Init, parameters::Scope};
 use crate::{shim::meta::zeros_beside, workload::Block};
 
 const BATCH_FIRST: bool = true;
-const BIDIRECTIONAL: bool = false;
 
 /// Stacked LSTM layers in one fused call, as `torch.nn.LSTM(.., batch_first=True)`, starting from a zero state.
 ///
@@ -17,6 +16,7 @@ pub struct Lstm {
     layers: i64,
     width: i64,
     dropout: f64,
+    bidirectional: bool,
 }
 
 impl Lstm {
@@ -31,20 +31,39 @@ impl Lstm {
         layers: i64,
         dropout: f64,
     ) -> Result<Self, TchError> {
-        let init = Init::fan_in(width);
-        // The four gates lie one below the other: input, forget, cell, output.
-        let gates = 4 * width;
         let mut weights = Vec::new();
         for layer in 0..layers {
             let inputs = if layer == 0 { inputs } else { width };
-            weights.push(scope.parameter(&format!("weight_ih_l{layer}"), &[gates, inputs], init)?);
-            weights.push(scope.parameter(&format!("weight_hh_l{layer}"), &[gates, width], init)?);
-            weights.push(scope.parameter(&format!("bias_ih_l{layer}"), &[gates], init)?);
-            weights.push(scope.parameter(&format!("bias_hh_l{layer}"), &[gates], init)?);
+            weights.extend(Self::layer(&mut scope, &format!("l{layer}"), inputs, width)?);
         }
-        let layer = Self { weights, layers, width, dropout };
+        let layer = Self { weights, layers, width, dropout, bidirectional: false };
         layer.join_weights(inputs)?;
         Ok(layer)
+    }
+
+    /// One layer that also reads each sequence backwards. Gives `[samples, time, 2 * width]`: forwards, then backwards.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn bidirectional(mut scope: Scope<'_>, inputs: i64, width: i64) -> Result<Self, TchError> {
+        let mut weights = Vec::from(Self::layer(&mut scope, "l0", inputs, width)?);
+        weights.extend(Self::layer(&mut scope, "l0_reverse", inputs, width)?);
+        let layer = Self { weights, layers: 1, width, dropout: 0.0, bidirectional: true };
+        layer.join_weights(inputs)?;
+        Ok(layer)
+    }
+
+    /// What one layer learns in one direction.
+    fn layer(scope: &mut Scope<'_>, name: &str, inputs: i64, width: i64) -> Result<[Tensor; 4], TchError> {
+        let init = Init::fan_in(width);
+        // The four gates lie one below the other: input, forget, cell, output.
+        let gates = 4 * width;
+        Ok([
+            scope.parameter(&format!("weight_ih_{name}"), &[gates, inputs], init)?,
+            scope.parameter(&format!("weight_hh_{name}"), &[gates, width], init)?,
+            scope.parameter(&format!("bias_ih_{name}"), &[gates], init)?,
+            scope.parameter(&format!("bias_hh_{name}"), &[gates], init)?,
+        ])
     }
 
     /// Lets the weights lie in one buffer, in which cuDNN wants them and would else copy them at every call, as
@@ -66,7 +85,7 @@ impl Lstm {
                     NO_PROJECTION,
                     self.layers,
                     BATCH_FIRST,
-                    BIDIRECTIONAL,
+                    self.bidirectional,
                 )
             })?;
         }
@@ -83,7 +102,8 @@ impl Block for Lstm {
             let per_token: usize = self.weights.iter().filter(|w| w.dim() == 2).map(Tensor::numel).sum();
             samples * time * per_token as i64
         });
-        let zeros = zeros_beside(input, &[self.layers, samples, self.width])?;
+        let states = self.layers * (1 + i64::from(self.bidirectional));
+        let zeros = zeros_beside(input, &[states, samples, self.width])?;
         let (output, _hidden, _cell) = input.f_lstm(
             &[&zeros, &zeros],
             &self.weights.iter().collect::<Vec<_>>(),
@@ -91,7 +111,7 @@ impl Block for Lstm {
             self.layers,
             self.dropout,
             TRAINING,
-            BIDIRECTIONAL,
+            self.bidirectional,
             BATCH_FIRST,
         )?;
         Ok(output)
