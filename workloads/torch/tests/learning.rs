@@ -13,13 +13,12 @@ use torch_worker::{
 
 /// The losses of the first steps, at the batch that `profile verify` uses.
 fn losses(workload: &Workload, seed: u64, steps: u64) -> Vec<f64> {
-    /// Initial weights come from torch's one generator, which tests that run side by side would draw from in turns.
+    /// Initial weights, dropout and the noise of an autoencoder come from torch's one generator, which tests that run side
+    /// by side would draw from in turns.
     static GENERATOR: Mutex<()> = Mutex::new(());
-    let model = {
-        let _guard = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
-        tch::manual_seed(seed as i64);
-        models::build(workload, Device::Cpu).unwrap()
-    };
+    let _guard = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
+    tch::manual_seed(seed as i64);
+    let model = models::build(workload, Device::Cpu).unwrap();
     let samples = data::open(workload.model.samples(), None, seed, Device::Cpu).unwrap();
     let execution = Execution {
         device: Device::Cpu,

@@ -18,7 +18,7 @@ fn llama_equals_the_one_of_transformers() {
         key_value_heads: 2,
         feed_forward: 48,
     };
-    assert_equal_to_reference("llama", "llama-mini", Model::Llama(model));
+    assert_equal_to_reference("llama", Model::Llama(model));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use schema::catalog::{Catalog, Workload};
+use schema::catalog::{Catalog, Model, Workload};
 use tch::{Device, Tensor};
 use torch_worker::{data, models, workload};
 
@@ -10,8 +10,24 @@ pub(crate) fn catalog(name: &str) -> Workload {
     Catalog::embedded().get(name).expect("the catalog has it").clone()
 }
 
+/// With every share that is dropped at zero, so that the same batch gives the same loss.
+pub(crate) fn without_dropout(workload: &Workload) -> Workload {
+    let mut tagged = serde_json::to_value(&workload.model).unwrap();
+    for sizes in tagged.as_object_mut().unwrap().values_mut() {
+        if let Some(share) = sizes.get_mut("dropout") {
+            *share = 0.0.into();
+        }
+    }
+    Workload { model: serde_json::from_value(tagged).unwrap(), ..workload.clone() }
+}
+
 pub(crate) fn build(workload: &Workload) -> Box<dyn workload::Workload> {
     models::build(workload, Device::Cpu).unwrap()
+}
+
+/// A model of any family and size; of a workload, nothing else takes part in what it computes.
+pub(crate) fn build_model(model: Model) -> Box<dyn workload::Workload> {
+    build(&Workload { model, ..catalog("resnet18-mini") })
 }
 
 pub(crate) fn batch(workload: &Workload, samples: usize) -> workload::Batch {

@@ -1,57 +1,14 @@
 //! Models against torchvision's: one training step that `scripts/reference_py/torchvision_models.py` exported.
 
-use std::{collections::BTreeMap, path::Path};
-
 use schema::catalog::{
     Efficientnet, InvertedResiduals, MobilenetV2, MobilenetV3, MobilenetV3Activation, MobilenetV3Block,
     Model, Resnet, ResnetBlock, ResnetStem, Vgg,
 };
-use tch::Tensor;
-use torch_worker::{nn::channels_last, shim::autograd::backward, workload::Batch};
 
-use crate::support::{build, catalog, difference, state};
+use crate::reference::assert_equal_to_reference;
 
 const IMAGE: u32 = 32;
 const CLASSES: u32 = 10;
-
-/// Loss, gradients and running statistics of a step from the same weights are those of the reference.
-fn equals_torchvision(file: &str, model: Model) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference");
-    let tensors = Tensor::read_safetensors(folder.join(format!("{file}.safetensors"))).unwrap();
-    let reference = BTreeMap::from_iter(tensors);
-    let part = |prefix: &str| -> BTreeMap<&str, &Tensor> {
-        reference.iter().filter_map(|(name, tensor)| Some((name.strip_prefix(prefix)?, tensor))).collect()
-    };
-    // Of the workload nothing but the architecture is used.
-    let mut workload = catalog("resnet18-mini");
-    workload.model = model;
-    let model = build(&workload);
-    let state = state(model.as_ref());
-    let before = part("before.");
-    assert!(state.keys().eq(before.keys()), "{file}: names differ:\n{:?}\n{:?}", state.keys(), before.keys());
-    tch::no_grad(|| {
-        state.iter().for_each(|(name, tensor)| tensor.shallow_clone().copy_(before[name.as_str()]))
-    });
-
-    let inputs = channels_last(&reference["inputs"]).unwrap();
-    let loss = model.loss(0, &Batch { inputs, targets: reference["targets"].shallow_clone() }).unwrap();
-    backward(&loss, &[]).unwrap();
-    let apart = difference(&loss.detach(), &reference["loss"]);
-    assert!(apart < 1e-5, "{file}: losses are {apart} apart");
-    let largest = |tensor: &Tensor| tensor.abs().max().double_value(&[]);
-    let gradients = part("gradient.");
-    let largest_of_all = gradients.values().map(|gradient| largest(gradient)).fold(0.0, f64::max);
-    for (name, gradient) in gradients {
-        // A shift that the next batch norm takes away has a gradient of nothing but rounding.
-        let scale = largest(gradient).max(1e-2 * largest_of_all);
-        let apart = largest(&(state[name].grad() - gradient)) / scale;
-        assert!(apart < 1e-4, "{file}: gradients of {name} are {apart} apart");
-    }
-    for (name, buffer) in part("after.") {
-        let apart = difference(&state[name], buffer);
-        assert!(apart < 1e-5, "{file}: {name} are {apart} apart after the step");
-    }
-}
 
 fn bottlenecks(width: u32, groups: u32, width_per_group: Option<u32>) -> Model {
     Model::Resnet(Resnet {
@@ -68,12 +25,12 @@ fn bottlenecks(width: u32, groups: u32, width_per_group: Option<u32>) -> Model {
 
 #[test]
 fn resnet_equals_torchvision() {
-    equals_torchvision("resnet", bottlenecks(3, 1, None));
+    assert_equal_to_reference("resnet", bottlenecks(3, 1, None));
 }
 
 #[test]
 fn resnext_equals_torchvision() {
-    equals_torchvision("resnext", bottlenecks(2, 4, Some(1)));
+    assert_equal_to_reference("resnext", bottlenecks(2, 4, Some(1)));
 }
 
 /// Rows of expansion, kernel, channels, count, stride.
@@ -99,7 +56,7 @@ fn mobilenet_v2_equals_torchvision() {
         classes: CLASSES,
         image: IMAGE,
     };
-    equals_torchvision("mobilenet_v2", Model::MobilenetV2(model));
+    assert_equal_to_reference("mobilenet_v2", Model::MobilenetV2(model));
 }
 
 #[test]
@@ -126,7 +83,7 @@ fn mobilenet_v3_equals_torchvision() {
         classes: CLASSES,
         image: IMAGE,
     };
-    equals_torchvision("mobilenet_v3", Model::MobilenetV3(model));
+    assert_equal_to_reference("mobilenet_v3", Model::MobilenetV3(model));
 }
 
 #[test]
@@ -141,7 +98,7 @@ fn efficientnet_equals_torchvision() {
         classes: CLASSES,
         image: IMAGE,
     };
-    equals_torchvision("efficientnet", Model::Efficientnet(model));
+    assert_equal_to_reference("efficientnet", Model::Efficientnet(model));
 }
 
 #[test]
@@ -155,5 +112,5 @@ fn vgg_equals_torchvision() {
         classes: CLASSES,
         image: IMAGE,
     };
-    equals_torchvision("vgg", Model::Vgg(model));
+    assert_equal_to_reference("vgg", Model::Vgg(model));
 }
