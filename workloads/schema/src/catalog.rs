@@ -19,16 +19,21 @@ pub use model::*;
 /// The files that travel inside the programs, by name.
 const EMBEDDED: &[(&str, &str)] = &[
     ("dcgan.toml", include_str!("../../catalog/dcgan.toml")),
+    ("deepspeech.toml", include_str!("../../catalog/deepspeech.toml")),
     ("efficientnet.toml", include_str!("../../catalog/efficientnet.toml")),
+    ("espcn.toml", include_str!("../../catalog/espcn.toml")),
     ("gpt2.toml", include_str!("../../catalog/gpt2.toml")),
     ("llama.toml", include_str!("../../catalog/llama.toml")),
     ("lstm.toml", include_str!("../../catalog/lstm.toml")),
     ("mobilenet-v2.toml", include_str!("../../catalog/mobilenet-v2.toml")),
     ("mobilenet-v3.toml", include_str!("../../catalog/mobilenet-v3.toml")),
     ("neumf.toml", include_str!("../../catalog/neumf.toml")),
+    ("pointnet.toml", include_str!("../../catalog/pointnet.toml")),
     ("resnet.toml", include_str!("../../catalog/resnet.toml")),
     ("synthetic.toml", include_str!("../../catalog/synthetic.toml")),
+    ("vae.toml", include_str!("../../catalog/vae.toml")),
     ("vgg.toml", include_str!("../../catalog/vgg.toml")),
+    ("vit.toml", include_str!("../../catalog/vit.toml")),
 ];
 
 /// All workloads known to a program, by name.

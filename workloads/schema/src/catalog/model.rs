@@ -37,16 +37,21 @@ macro_rules! families {
 
 families! {
     dcgan: Dcgan, "Radford et al., ICLR 2016; a step is one update of each network.";
+    deepspeech: Deepspeech, "Amodei et al., ICML 2016: convolutions and bidirectional LSTM layers under a CTC loss.";
     efficientnet: Efficientnet, "Tan and Le, ICML 2019.";
+    espcn: Espcn, "Shi et al., CVPR 2016: super-resolution by sub-pixel convolution.";
     gpt2: Gpt2, "Radford et al., 2019: pre-norm decoder, learned positions, tied embedding.";
     llama: Llama, "Touvron et al., 2023: pre-norm decoder, rotary positions, gated feed-forward network, no biases.";
     lstm_lm: LstmLm, "Zaremba et al., 2014: stacked LSTM with an untied output layer.";
     mobilenet_v2: MobilenetV2, "Sandler et al., CVPR 2018.";
     mobilenet_v3: MobilenetV3, "Howard et al., ICCV 2019.";
     neumf: Neumf, "He et al., WWW 2017: generalised matrix factorisation beside an MLP.";
+    pointnet: Pointnet, "Qi et al., CVPR 2017: a network on sets of points.";
     resnet: Resnet, "He et al., CVPR 2016; with groups Xie et al., CVPR 2017.";
     synthetic: Synthetic, "No training at all: a process that keeps the protocol, for tests of the harness.";
+    vae: Vae, "Kingma and Welling, ICLR 2014: a variational autoencoder of two layers each.";
     vgg: Vgg, "Simonyan and Zisserman, ICLR 2015.";
+    vit: Vit, "Dosovitskiy et al., ICLR 2021: a transformer encoder on patches of an image.";
 }
 
 mod inverted_residual;
@@ -67,6 +72,14 @@ pub enum Samples {
     Tokens { vocabulary: u32, context: u32 },
     /// A user and an item, and whether the user chose it.
     Ratings { users: u32, items: u32 },
+    /// A cloud of points `[3, points]`, and which of the classes it is one of.
+    PointClouds { points: u32, classes: u32 },
+    /// An image `[1, side, side]` with values from 0 to 1, which is to be found again.
+    GreyImages { side: u32 },
+    /// An image `[1, side, side]`, and the same `upscale` times as large.
+    ImagePairs { side: u32, upscale: u32 },
+    /// A spectrogram `[1, frequencies, frames]`, and what was said, `[letters]`; letter 0 is the blank and never said.
+    Utterances { frequencies: u32, frames: u32, alphabet: u32, letters: u32 },
     /// Nothing is read.
     Nothing,
 }
@@ -75,9 +88,14 @@ impl Samples {
     /// One of them, for people.
     pub fn word(self) -> &'static str {
         match self {
-            Samples::LabelledImages { .. } | Samples::NoiseAndImages { .. } => "image",
+            Samples::LabelledImages { .. }
+            | Samples::NoiseAndImages { .. }
+            | Samples::GreyImages { .. }
+            | Samples::ImagePairs { .. } => "image",
             Samples::Tokens { .. } => "sequence",
             Samples::Ratings { .. } => "rating",
+            Samples::PointClouds { .. } => "point cloud",
+            Samples::Utterances { .. } => "utterance",
             Samples::Nothing => "sample",
         }
     }

@@ -41,7 +41,12 @@ pub fn open(
         Samples::Tokens { vocabulary, context } => {
             Ok(Box::new(TokenFile::open(folder, vocabulary, context, seed, device)?))
         }
-        Samples::Ratings { .. } | Samples::Nothing => Err(DataError::Unsupported(format!(
+        Samples::Ratings { .. }
+        | Samples::PointClouds { .. }
+        | Samples::GreyImages { .. }
+        | Samples::ImagePairs { .. }
+        | Samples::Utterances { .. }
+        | Samples::Nothing => Err(DataError::Unsupported(format!(
             "there is no reader for files of {}s; leave out the data folder to train on synthetic ones",
             samples.word()
         ))

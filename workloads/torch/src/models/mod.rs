@@ -1,7 +1,9 @@
 //! The models of the catalog, each a list of blocks, one file a family.
 
 mod dcgan;
+mod deepspeech;
 mod efficientnet;
+mod espcn;
 mod gpt2;
 mod inverted_residual;
 mod llama;
@@ -9,8 +11,11 @@ mod lstm_lm;
 mod mobilenet_v2;
 mod mobilenet_v3;
 mod neumf;
+mod pointnet;
 mod resnet;
+mod vae;
 mod vgg;
+mod vit;
 
 use anyhow::bail;
 use schema::catalog::{self, Model};
@@ -41,15 +46,20 @@ fn assemble(workload: &catalog::Workload, parameters: Parameters) -> anyhow::Res
     let optimizer = workload.optimizer;
     Ok(match &workload.model {
         Model::Dcgan(model) => Box::new(dcgan::build(model, parameters, optimizer)?),
+        Model::Deepspeech(model) => Box::new(deepspeech::build(model, parameters, optimizer)?),
         Model::Efficientnet(model) => Box::new(efficientnet::build(model, parameters, optimizer)?),
+        Model::Espcn(model) => Box::new(espcn::build(model, parameters, optimizer)?),
         Model::Gpt2(model) => Box::new(gpt2::build(model, parameters, optimizer)?),
         Model::Llama(model) => Box::new(llama::build(model, parameters, optimizer)?),
         Model::LstmLm(model) => Box::new(lstm_lm::build(model, parameters, optimizer)?),
         Model::MobilenetV2(model) => Box::new(mobilenet_v2::build(model, parameters, optimizer)?),
         Model::MobilenetV3(model) => Box::new(mobilenet_v3::build(model, parameters, optimizer)?),
         Model::Neumf(model) => Box::new(neumf::build(model, parameters, optimizer)?),
+        Model::Pointnet(model) => Box::new(pointnet::build(model, parameters, optimizer)?),
         Model::Resnet(model) => Box::new(resnet::build(model, parameters, optimizer)?),
+        Model::Vae(model) => Box::new(vae::build(model, parameters, optimizer)?),
         Model::Vgg(model) => Box::new(vgg::build(model, parameters, optimizer)?),
+        Model::Vit(model) => Box::new(vit::build(model, parameters, optimizer)?),
         Model::Synthetic(_) => bail!("workload '{}' is one of the program 'synthetic'", workload.name),
     })
 }

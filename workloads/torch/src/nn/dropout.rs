@@ -2,6 +2,8 @@
 
 use tch::{TchError, Tensor};
 
+use crate::shim::meta::zeros_beside;
+
 /// Sets a share of the numbers to zero and scales the others up, as `torch.nn.Dropout`. A share of 0 draws nothing.
 ///
 /// # Errors
@@ -23,7 +25,7 @@ pub fn stochastic_depth(input: Tensor, share: f64) -> Result<Tensor, TchError> {
     let kept_share = 1.0 - share;
     let mut shape = vec![1; input.dim()];
     shape[0] = input.size()[0];
-    let mut kept = Tensor::f_empty(shape, (input.kind(), input.device()))?.f_bernoulli_float_(kept_share)?;
+    let mut kept = zeros_beside(&input, &shape)?.f_bernoulli_float_(kept_share)?;
     input.f_mul(&kept.f_div_scalar_(kept_share)?)
 }
 

@@ -2,9 +2,13 @@
 //!
 //! They come from a generator of their own: torch's generator decides initial weights and dropout alone.
 
+mod clouds;
 mod images;
+mod pairs;
 mod ratings;
+mod strokes;
 mod tokens;
+mod utterances;
 
 use std::iter::repeat_with;
 
@@ -30,6 +34,12 @@ pub(super) fn stream(samples: Samples, seed: u64, device: Device) -> Result<Pool
         }
         Samples::Tokens { vocabulary, context } => tokens::markov_chain(rng, vocabulary, context)?,
         Samples::Ratings { users, items } => ratings::implicit(rng, users, items)?,
+        Samples::PointClouds { points, classes } => clouds::labelled(rng, points, classes)?,
+        Samples::GreyImages { side } => strokes::images(rng, side)?,
+        Samples::ImagePairs { side, upscale } => pairs::small_and_large(rng, side, upscale)?,
+        Samples::Utterances { frequencies, frames, alphabet, letters } => {
+            utterances::spoken(rng, [frequencies, frames], alphabet, letters)?
+        }
         Samples::Nothing => {
             return Err(DataError::Unsupported("the synthetic worker's model takes no samples".into()));
         }
@@ -80,7 +90,17 @@ mod tests {
 
     #[test]
     fn a_seed_gives_the_same_samples_to_the_last_bit_and_another_seed_others() {
-        for name in ["dcgan", "gpt2-mini", "lstm", "neumf", "resnet18-cifar"] {
+        for name in [
+            "dcgan",
+            "deepspeech2-mini",
+            "espcn-mini",
+            "gpt2-mini",
+            "lstm",
+            "neumf",
+            "pointnet-mini",
+            "resnet18-cifar",
+            "vae",
+        ] {
             let (first, again, other) = (samples(name, 1), samples(name, 1), samples(name, 2));
             assert!(first.inputs == again.inputs && first.targets == again.targets, "{name}");
             assert!(first.inputs != other.inputs && first.targets != other.targets, "{name}");

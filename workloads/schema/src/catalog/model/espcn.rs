@@ -1,0 +1,23 @@
+//! Shi et al., CVPR 2016.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Family, Samples};
+
+/// Convolutions of a small grey image, and a last one that makes the pixels of the large image.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Espcn {
+    /// Side of the small image.
+    pub image: u32,
+    /// How much larger the sides of the large image are.
+    pub upscale: u32,
+    /// Channels of the three convolutions before the last.
+    pub widths: [u32; 3],
+}
+
+impl Family for Espcn {
+    fn samples(&self) -> Samples {
+        Samples::ImagePairs { side: self.image, upscale: self.upscale }
+    }
+}

@@ -1,0 +1,44 @@
+//! Qi et al., CVPR 2017.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Family, Samples};
+
+/// A classifier of point clouds at the paper's widths.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pointnet {
+    /// Of one cloud.
+    pub points: u32,
+    pub classes: u32,
+    /// Whether a second transform turns the features of points, beside the one that turns their coordinates; the loss
+    /// then keeps it close to a rotation.
+    pub feature_transform: bool,
+    /// Of the features of a cloud, in the head.
+    pub dropout: f64,
+}
+
+impl Family for Pointnet {
+    fn samples(&self) -> Samples {
+        Samples::PointClouds { points: self.points, classes: self.classes }
+    }
+
+    fn problem(&self) -> Option<String> {
+        let dropout = self.dropout;
+        (!(0.0..1.0).contains(&dropout)).then(|| format!("dropout {dropout}: use a number from 0 to below 1"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dropout_leaves_something() {
+        let problem = |dropout| Pointnet { points: 9, classes: 2, feature_transform: false, dropout }.problem();
+        assert_eq!(problem(0.0), None);
+        for dropout in [1.0, -0.1, f64::NAN] {
+            assert!(problem(dropout).unwrap().starts_with("dropout"), "{dropout}");
+        }
+    }
+}
