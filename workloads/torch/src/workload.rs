@@ -64,6 +64,13 @@ pub struct Update {
     pub optimizer: Optimizer,
 }
 
+impl Update {
+    /// The only update of a step.
+    pub fn of_everything(optimizer: Optimizer) -> Self {
+        Self { name: "all", parameter_prefix: "", optimizer }
+    }
+}
+
 /// What can be trained: built once, then asked for one loss per update and micro-batch.
 pub trait Workload {
     /// Every parameter and buffer of the model, in the order and under the names PyTorch would give them.
@@ -97,12 +104,7 @@ impl Supervised {
         criterion: fn(&Tensor, &Tensor) -> Result<Tensor, TchError>,
         optimizer: Optimizer,
     ) -> Self {
-        Self {
-            parameters,
-            model,
-            criterion,
-            update: [Update { name: "all", parameter_prefix: "", optimizer }],
-        }
+        Self { parameters, model, criterion, update: [Update::of_everything(optimizer)] }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::{
         activation::Activation,
         conv_norm::{ConvNorm, Shape},
         dense::Linear,
+        dropout::Dropout,
         init::Init,
         loss::cross_entropy,
         parameters::{Parameters, Scope},
@@ -60,7 +61,7 @@ pub(super) fn build(
     // By the number of outputs, as in the paper's own code.
     let init = Init::fan_in(classes);
     let classifier = Linear::with_init(root.part("classifier").part(1), head, classes, init)?;
-    blocks.push(Box::new(Head { convolution, dropout: model.dropout, classifier }));
+    blocks.push(Box::new(Head { convolution, dropout: Dropout(model.dropout), classifier }));
     Ok(Supervised::new(parameters, Sequential::new(blocks), cross_entropy, optimizer))
 }
 

@@ -8,7 +8,7 @@ use tch::{TchError, Tensor};
 
 use crate::{
     nn::{
-        attention::SelfAttention,
+        attention::{Mask, SelfAttention},
         dense::{Embedding, Linear},
         init::Init,
         loss::cross_entropy,
@@ -83,7 +83,7 @@ impl Decoder {
                     project_in: Linear::with_init(scope.part("c_attn"), width, 3 * width, init)?,
                     project_out: Linear::with_init(scope.part("c_proj"), width, width, onto_shortcut)?,
                     heads,
-                    causal: true,
+                    mask: Mask::Causal,
                 }
             },
             norm_2: LayerNorm::new(scope.part("ln_2"), width)?,

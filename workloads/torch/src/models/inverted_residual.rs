@@ -6,7 +6,7 @@ use crate::{
     nn::{
         conv_norm::ConvNorm,
         dense::Linear,
-        dropout::{dropout, stochastic_depth},
+        dropout::{Dropout, stochastic_depth},
     },
     workload::Block,
 };
@@ -34,14 +34,14 @@ impl Block for InvertedResidual {
 /// A last convolution, the mean over the image, dropout, and a linear layer.
 pub(super) struct Head {
     pub(super) convolution: ConvNorm,
-    pub(super) dropout: f64,
+    pub(super) dropout: Dropout,
     pub(super) classifier: Linear,
 }
 
 impl Block for Head {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
         let means = image_means(&self.convolution.forward(input)?)?;
-        self.classifier.forward(&dropout(&means, self.dropout)?)
+        self.classifier.forward(&self.dropout.forward(&means)?)
     }
 }
 

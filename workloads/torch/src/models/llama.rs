@@ -11,7 +11,7 @@ use tch::{TchError, Tensor};
 
 use crate::{
     nn::{
-        attention::attend,
+        attention::{Mask, Weighting, attend},
         dense::{Embedding, Linear},
         init::Init,
         loss::cross_entropy,
@@ -134,8 +134,8 @@ impl Block for Attention {
         let query = self.rotary.turn(&heads(&self.query, self.heads)?)?;
         let key = self.rotary.turn(&heads(&self.key, self.key_value_heads)?)?;
         let value = heads(&self.value, self.key_value_heads)?;
-        const CAUSAL: bool = true;
-        self.output.forward(&attend(&query, &self.repeated(&key)?, &self.repeated(&value)?, CAUSAL)?)
+        let (key, value) = (self.repeated(&key)?, self.repeated(&value)?);
+        self.output.forward(&attend([&query, &key, &value], Mask::Causal, Weighting::default())?)
     }
 }
 

@@ -8,7 +8,7 @@ use tch::{TchError, Tensor};
 use crate::{
     nn::{
         dense::{Embedding, Linear},
-        dropout::dropout,
+        dropout::Dropout,
         init::Init,
         loss::cross_entropy,
         parameters::Parameters,
@@ -33,8 +33,8 @@ pub(super) fn build(
     let lstm = Lstm::new(root.part("lstm"), width, width, i64::from(layers), dropout)?;
     let decoder = Linear::new(root.part("decoder"), width, vocabulary)?;
     let blocks = Sequential::new(vec![
-        Box::new(Dropped { layer: embedding, dropout }),
-        Box::new(Dropped { layer: lstm, dropout }),
+        Box::new(Dropped { layer: embedding, dropout: Dropout(dropout) }),
+        Box::new(Dropped { layer: lstm, dropout: Dropout(dropout) }),
         Box::new(decoder),
     ]);
     Ok(Supervised::new(parameters, blocks, cross_entropy, optimizer))
@@ -44,11 +44,11 @@ pub(super) fn build(
 /// (section 3.2 of the paper).
 struct Dropped<L> {
     layer: L,
-    dropout: f64,
+    dropout: Dropout,
 }
 
 impl<L: Block> Block for Dropped<L> {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
-        dropout(&self.layer.forward(input)?, self.dropout)
+        self.dropout.forward(&self.layer.forward(input)?)
     }
 }

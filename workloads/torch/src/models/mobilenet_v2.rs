@@ -9,6 +9,7 @@ use crate::{
         activation::Activation,
         conv_norm::{ConvNorm, Shape},
         dense::Linear,
+        dropout::Dropout,
         init::Init,
         loss::cross_entropy,
         parameters::{Parameters, Scope},
@@ -48,7 +49,7 @@ pub(super) fn build(
     let convolution = ConvNorm::new(&mut features.part(blocks.len()), ["0", "1"], shape, RELU6)?;
     let init = Init::normal(0.01);
     let classifier = Linear::with_init(root.part("classifier").part(1), head, classes, init)?;
-    blocks.push(Box::new(Head { convolution, dropout: model.dropout, classifier }));
+    blocks.push(Box::new(Head { convolution, dropout: Dropout(model.dropout), classifier }));
     Ok(Supervised::new(parameters, Sequential::new(blocks), cross_entropy, optimizer))
 }
 

@@ -9,7 +9,7 @@ use crate::{
         activation::Activation,
         conv_norm::{ConvNorm, Shape},
         dense::Linear,
-        dropout::dropout,
+        dropout::Dropout,
         init::Init,
         loss::cross_entropy,
         parameters::{Parameters, Scope},
@@ -46,7 +46,7 @@ pub(super) fn build(
     blocks.push(Box::new(Head {
         convolution,
         hidden: Linear::with_init(scope.part(0), head, hidden, Init::normal(0.01))?,
-        dropout: model.dropout,
+        dropout: Dropout(model.dropout),
         classifier: Linear::with_init(scope.part(3), hidden, classes, Init::normal(0.01))?,
     }));
     Ok(Supervised::new(parameters, Sequential::new(blocks), cross_entropy, optimizer))
@@ -104,7 +104,7 @@ fn squeezed_channels(channels: i64) -> i64 {
 struct Head {
     convolution: ConvNorm,
     hidden: Linear,
-    dropout: f64,
+    dropout: Dropout,
     classifier: Linear,
 }
 
@@ -112,7 +112,7 @@ impl Block for Head {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
         let means = image_means(&self.convolution.forward(input)?)?;
         let hidden = Activation::Hardswish.in_place(self.hidden.forward(&means)?)?;
-        self.classifier.forward(&dropout(&hidden, self.dropout)?)
+        self.classifier.forward(&self.dropout.forward(&hidden)?)
     }
 }
 

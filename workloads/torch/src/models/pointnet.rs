@@ -8,6 +8,7 @@ use crate::{
     nn::{
         convolution::Pointwise,
         dense::{Linear, batched_product},
+        dropout::Dropout,
         loss::cross_entropy,
         norm::BatchNorm2d,
         parameters::{Parameters, Scope},
@@ -41,7 +42,8 @@ pub(super) fn build(
     let [norm_1, norm_2, norm_3] = norms(&mut features, 1, OF_POINTS)?;
     let transform = feature_transform.then(|| Transform::new(features.part("fstn"), width)).transpose()?;
     let layers = OfCloud::layers(&mut root, i64::from(classes))?;
-    let head = Head { layers: OfCloud { layers, norms: norms(&mut root, 1, OF_CLOUD)? }, dropout };
+    let head =
+        Head { layers: OfCloud { layers, norms: norms(&mut root, 1, OF_CLOUD)? }, dropout: Dropout(dropout) };
     let blocks = Sequential::new(vec![
         Box::new(turned),
         Box::new(First { layer: layer_1, norm: norm_1 }),
@@ -95,12 +97,11 @@ impl OfCloud {
         ])
     }
 
-    fn forward(&self, cloud: &Tensor, dropout: f64) -> Result<Tensor, TchError> {
-        const TRAINING: bool = true;
+    fn forward(&self, cloud: &Tensor, dropout: Dropout) -> Result<Tensor, TchError> {
         let [layer_1, layer_2, layer_3] = &self.layers;
         let [norm_1, norm_2] = &self.norms;
         let hidden = relu_in_place(norm_1.forward(&layer_1.forward(cloud)?)?)?;
-        let dropped = layer_2.forward(&hidden)?.f_dropout(dropout, TRAINING)?;
+        let dropped = dropout.forward(&layer_2.forward(&hidden)?)?;
         layer_3.forward(&relu_in_place(norm_2.forward(&dropped)?)?)
     }
 }
@@ -124,7 +125,7 @@ impl Transform {
 
     /// The matrices, `[samples, width, width]`. They begin near the identity, which is added to what is learned.
     fn matrices(&self, points: &Tensor) -> Result<Tensor, TchError> {
-        const NO_DROPOUT: f64 = 0.0;
+        const NO_DROPOUT: Dropout = Dropout(0.0);
         let features =
             self.of_points.iter().zip(&self.norms).try_fold(points.shallow_clone(), |x, (layer, norm)| {
                 relu_in_place(norm.forward(&layer.forward(&x)?)?)
@@ -200,7 +201,7 @@ fn from_rotation(matrices: &Tensor) -> Result<Tensor, TchError> {
 /// Classes, with whatever stands behind the features passed by.
 struct Head {
     layers: OfCloud,
-    dropout: f64,
+    dropout: Dropout,
 }
 
 impl Block for Head {

@@ -7,7 +7,7 @@ use crate::{
     nn::{
         convolution::{Conv2d, Window},
         dense::Linear,
-        dropout::dropout,
+        dropout::Dropout,
         init::Init,
         loss::cross_entropy,
         norm::BatchNorm2d,
@@ -55,7 +55,7 @@ pub(super) fn build(
     for (index, &outputs) in model.hidden.iter().enumerate() {
         let outputs = i64::from(outputs);
         let linear = Linear::with_init(classifier.part(3 * index), width, outputs, Init::normal(0.01))?;
-        blocks.push(Box::new(Hidden { linear, dropout: model.dropout }));
+        blocks.push(Box::new(Hidden { linear, dropout: Dropout(model.dropout) }));
         width = outputs;
     }
     let (place, classes) = (3 * model.hidden.len(), i64::from(model.classes));
@@ -99,11 +99,11 @@ impl Block for Flatten {
 
 struct Hidden {
     linear: Linear,
-    dropout: f64,
+    dropout: Dropout,
 }
 
 impl Block for Hidden {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
-        dropout(&relu_in_place(self.linear.forward(input)?)?, self.dropout)
+        self.dropout.forward(&relu_in_place(self.linear.forward(input)?)?)
     }
 }

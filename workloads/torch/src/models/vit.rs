@@ -7,7 +7,7 @@ use tch::{TchError, Tensor};
 
 use crate::{
     nn::{
-        attention::SelfAttention,
+        attention::{Mask, SelfAttention},
         convolution::{Conv2d, Window},
         dense::Linear,
         init::Init,
@@ -114,7 +114,7 @@ impl Encoder {
             let weight = scope.parameter("in_proj_weight", &[3 * width, width], xavier)?;
             let bias = scope.parameter("in_proj_bias", &[3 * width], Init::ZEROS)?;
             let project_out = Linear::with_init(scope.part("out_proj"), width, width, Init::fan_in(width))?;
-            SelfAttention { project_in: Linear::of(weight, bias), project_out, heads, causal: false }
+            SelfAttention { project_in: Linear::of(weight, bias), project_out, heads, mask: Mask::None }
         };
         let norm_2 = norm(scope.part("ln_2"), width)?;
         let mut linear = |name, inputs, outputs| {

@@ -1,12 +1,11 @@
-//! Self-attention.
+//! Attention, and a layer of it in which tokens attend to each other.
 
 use tch::{TchError, Tensor};
 
 use super::{dense::Linear, flops};
 use crate::workload::Block;
 
-/// Multi-head self-attention (Vaswani et al., 2017) through libtorch's fused kernel, which never holds the whole
-/// matrix of scores.
+/// Multi-head self-attention (Vaswani et al., 2017), all three projections in one.
 ///
 /// Takes and gives `[samples, tokens, width]`.
 pub struct SelfAttention {
@@ -15,8 +14,7 @@ pub struct SelfAttention {
     pub project_out: Linear,
     /// Divides `width`.
     pub heads: i64,
-    /// Whether a token sees only those before it and itself.
-    pub causal: bool,
+    pub mask: Mask<'static>,
 }
 
 impl Block for SelfAttention {
@@ -27,33 +25,66 @@ impl Block for SelfAttention {
         // Three views of `[samples, heads, tokens, width / heads]`.
         let qkv = heads.f_permute([2, 0, 3, 1, 4])?.f_unbind(0)?;
         let [query, key, value] = qkv.as_slice() else { unreachable!("the dimension has three elements") };
-        self.project_out.forward(&attend(query, key, value, self.causal)?)
+        self.project_out.forward(&attend([query, key, value], self.mask, Weighting::default())?)
     }
 }
 
-/// The values of all tokens, or where `causal` of each token and those before it, weighted by how well its query goes with
-/// their keys, the heads side by side again.
+/// Which tokens a token may look at, and how much it prefers them.
+#[derive(Clone, Copy)]
+pub enum Mask<'a> {
+    /// All of them alike.
+    None,
+    /// Itself and those before it.
+    Causal,
+    /// Added to the scores: `[1, heads, queries, keys]`.
+    Bias(&'a Tensor),
+}
+
+/// What is done to scores beside the mask.
+#[derive(Clone, Copy, Default)]
+pub struct Weighting {
+    /// What scores are multiplied by; `None` for the inverse root of a head's width.
+    pub scale: Option<f64>,
+    /// Of the weights that scores become.
+    pub dropout: f64,
+}
+
+/// The values of the tokens that each may look at, weighted by how well its query goes with their keys, the heads side by
+/// side again.
 ///
-/// Takes three times `[samples, heads, tokens, width / heads]` and gives `[samples, tokens, width]`.
+/// libtorch's fused kernels never hold the whole matrix of scores, but for dropout on the CPU, where it does as PyTorch
+/// does; on CUDA its kernels draw that themselves.
+///
+/// Takes `[samples, heads, queries, width / heads]` and twice `[samples, heads, keys, width / heads]`, and gives
+/// `[samples, queries, width]`.
 ///
 /// # Errors
 /// Out of memory.
-pub fn attend(query: &Tensor, key: &Tensor, value: &Tensor, causal: bool) -> Result<Tensor, TchError> {
-    let (samples, heads, tokens, head) = query.size4()?;
-    let width = heads * head;
-    // Scores, then the sum of values that they weight: a product of tokens by tokens by width each.
-    flops::add(|| 2 * samples * tokens * tokens * width);
-    const NO_DROPOUT: f64 = 0.0;
+pub fn attend(
+    [query, key, value]: [&Tensor; 3],
+    mask: Mask<'_>,
+    weighting: Weighting,
+) -> Result<Tensor, TchError> {
+    let (samples, heads, queries, head) = query.size4()?;
+    let (keys, width) = (key.size()[2], heads * head);
+    // Scores, then the sum of values that they weight: a product of queries by keys by width each.
+    flops::add(|| 2 * samples * queries * keys * width);
+    let (bias, is_causal) = match mask {
+        Mask::None => (None, false),
+        Mask::Causal => (None, true),
+        Mask::Bias(bias) => (Some(bias), false),
+    };
     const GROUPED_QUERIES: bool = false;
+    let Weighting { scale, dropout } = weighting;
     let mixed = Tensor::f_scaled_dot_product_attention(
         query,
         key,
         value,
-        None::<&Tensor>,
-        NO_DROPOUT,
-        causal,
-        None,
+        bias,
+        dropout,
+        is_causal,
+        scale,
         GROUPED_QUERIES,
     )?;
-    mixed.f_transpose(1, 2)?.f_reshape([samples, tokens, width])
+    mixed.f_transpose(1, 2)?.f_reshape([samples, queries, width])
 }

@@ -49,11 +49,25 @@ impl Linear {
     pub fn tied_to(embedding: &Embedding) -> Self {
         Self { weight: embedding.weight.shallow_clone(), bias: None }
     }
+
+    /// The same with a bias of its own, zero. It stands beside the parts of a head, in the head's own scope.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn tied_with_bias(scope: &mut Scope<'_>, embedding: &Embedding) -> Result<Self, TchError> {
+        let bias = scope.parameter("bias", &embedding.weight.size()[..1], Init::ZEROS)?;
+        Ok(Self { bias: Some(bias), ..Self::tied_to(embedding) })
+    }
+
+    /// The width of what it gives.
+    pub fn outputs(&self) -> i64 {
+        self.weight.size()[0]
+    }
 }
 
 impl Block for Linear {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
-        flops::add(|| input.numel() as i64 * self.weight.size()[0]);
+        flops::add(|| input.numel() as i64 * self.outputs());
         input.f_linear(&self.weight, self.bias.as_ref())
     }
 }

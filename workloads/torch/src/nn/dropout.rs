@@ -2,15 +2,17 @@
 
 use tch::{TchError, Tensor};
 
-use crate::shim::meta::zeros_beside;
+use crate::{shim::meta::zeros_beside, workload::Block};
 
 /// Sets a share of the numbers to zero and scales the others up, as `torch.nn.Dropout`. A share of 0 draws nothing.
-///
-/// # Errors
-/// Out of memory.
-pub fn dropout(input: &Tensor, share: f64) -> Result<Tensor, TchError> {
-    const TRAINING: bool = true;
-    input.f_dropout(share, TRAINING)
+#[derive(Clone, Copy, Debug)]
+pub struct Dropout(pub f64);
+
+impl Block for Dropout {
+    fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
+        const TRAINING: bool = true;
+        input.f_dropout(self.0, TRAINING)
+    }
 }
 
 /// Sets a share of the samples, which the first dimension counts, to zero and scales the others up: Huang et al.,

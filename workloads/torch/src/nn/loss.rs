@@ -2,15 +2,26 @@
 
 use tch::{Kind, Reduction, TchError, Tensor};
 
-/// Cross entropy of `logits`, `[.., classes]`, against the indices of the right classes, `[..]`, in nats.
+/// Cross entropy of `logits`, `[.., classes]`, against the indices of the right classes, `[..]`, in nats: the mean over
+/// those that are not [`NO_CLASS`].
 ///
 /// Computed in fp32 also where autocast made the logits bf16: the logarithm of a sum over 50,000 classes needs it.
 ///
 /// # Errors
 /// Out of memory.
 pub fn cross_entropy(logits: &Tensor, classes: &Tensor) -> Result<Tensor, TchError> {
-    const IGNORED_CLASS: i64 = -100;
-    const LABEL_SMOOTHING: f64 = 0.0;
+    const NO_SMOOTHING: f64 = 0.0;
+    smoothed_cross_entropy(logits, classes, NO_SMOOTHING)
+}
+
+/// In place of a class where nothing is to be predicted; PyTorch's default.
+pub const NO_CLASS: i64 = -100;
+
+/// As [`cross_entropy`], where `smoothing` of the probability is spread over all classes (Szegedy et al., CVPR 2016).
+///
+/// # Errors
+/// Out of memory.
+pub fn smoothed_cross_entropy(logits: &Tensor, classes: &Tensor, smoothing: f64) -> Result<Tensor, TchError> {
     let logits = logits.f_totype(Kind::Float)?;
     // The dimensions before the last one are all the same to the loss.
     let (logits, classes) = if logits.dim() > 2 {
@@ -18,7 +29,7 @@ pub fn cross_entropy(logits: &Tensor, classes: &Tensor) -> Result<Tensor, TchErr
     } else {
         (logits, classes.shallow_clone())
     };
-    logits.f_cross_entropy_loss(&classes, None::<&Tensor>, Reduction::Mean, IGNORED_CLASS, LABEL_SMOOTHING)
+    logits.f_cross_entropy_loss(&classes, None::<&Tensor>, Reduction::Mean, NO_CLASS, smoothing)
 }
 
 /// Binary cross entropy of logits against probabilities of the same shape, in nats; in fp32, as above.

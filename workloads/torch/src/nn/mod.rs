@@ -12,9 +12,11 @@ pub mod dropout;
 pub mod flops;
 pub mod init;
 pub mod loss;
+pub mod multi_head;
 pub mod norm;
 pub mod parameters;
 pub mod recurrent;
+pub mod relative_bias;
 pub mod rotary;
 pub mod squeeze;
 
