@@ -18,6 +18,7 @@ pub use model::*;
 
 /// The files that travel inside the programs, by name.
 const EMBEDDED: &[(&str, &str)] = &[
+    ("bert.toml", include_str!("../../catalog/bert.toml")),
     ("dcgan.toml", include_str!("../../catalog/dcgan.toml")),
     ("deepspeech.toml", include_str!("../../catalog/deepspeech.toml")),
     ("efficientnet.toml", include_str!("../../catalog/efficientnet.toml")),
@@ -30,7 +31,10 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("neumf.toml", include_str!("../../catalog/neumf.toml")),
     ("pointnet.toml", include_str!("../../catalog/pointnet.toml")),
     ("resnet.toml", include_str!("../../catalog/resnet.toml")),
+    ("roberta.toml", include_str!("../../catalog/roberta.toml")),
     ("synthetic.toml", include_str!("../../catalog/synthetic.toml")),
+    ("t5.toml", include_str!("../../catalog/t5.toml")),
+    ("transformer.toml", include_str!("../../catalog/transformer.toml")),
     ("vae.toml", include_str!("../../catalog/vae.toml")),
     ("vgg.toml", include_str!("../../catalog/vgg.toml")),
     ("vit.toml", include_str!("../../catalog/vit.toml")),

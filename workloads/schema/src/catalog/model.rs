@@ -36,6 +36,7 @@ macro_rules! families {
 }
 
 families! {
+    bert: Bert, "Devlin et al., NAACL 2019: post-norm encoder of pairs of sentences.";
     dcgan: Dcgan, "Radford et al., ICLR 2016; a step is one update of each network.";
     deepspeech: Deepspeech, "Amodei et al., ICML 2016: convolutions and bidirectional LSTM layers under a CTC loss.";
     efficientnet: Efficientnet, "Tan and Le, ICML 2019.";
@@ -48,7 +49,10 @@ families! {
     neumf: Neumf, "He et al., WWW 2017: generalised matrix factorisation beside an MLP.";
     pointnet: Pointnet, "Qi et al., CVPR 2017: a network on sets of points.";
     resnet: Resnet, "He et al., CVPR 2016; with groups Xie et al., CVPR 2017.";
+    roberta: Roberta, "Liu et al., 2019: BERT's encoder over masked tokens alone.";
     synthetic: Synthetic, "No training at all: a process that keeps the protocol, for tests of the harness.";
+    t5: T5, "Raffel et al., JMLR 2020: encoder and decoder with relative positions.";
+    transformer: Transformer, "Vaswani et al., NeurIPS 2017: encoder and decoder for translation.";
     vae: Vae, "Kingma and Welling, ICLR 2014: a variational autoencoder of two layers each.";
     vgg: Vgg, "Simonyan and Zisserman, ICLR 2015.";
     vit: Vit, "Dosovitskiy et al., ICLR 2021: a transformer encoder on patches of an image.";
@@ -56,6 +60,7 @@ families! {
 
 mod inverted_residual;
 
+pub use bert::BertTask;
 pub use inverted_residual::InvertedResiduals;
 pub use mobilenet_v3::{MobilenetV3Activation, MobilenetV3Block};
 pub use resnet::{ResnetBlock, ResnetStem};
@@ -70,6 +75,17 @@ pub enum Samples {
     NoiseAndImages { latent: u32, channels: u32, side: u32 },
     /// Tokens `[context]`, and for each the one that follows.
     Tokens { vocabulary: u32, context: u32 },
+    /// A pair of sentences `[2, context]` (tokens, then which sentence each belongs to) with some tokens replaced; which
+    /// tokens they were, and whether the second sentence followed the first, `[context + 1]`.
+    MaskedPairs { vocabulary: u32, context: u32 },
+    /// Tokens `[context]` of which some are replaced, and which they were, `[context]`.
+    MaskedTokens { vocabulary: u32, context: u32 },
+    /// A question and a paragraph, as a pair above, and first and last token of the answer, `[2]`.
+    Answers { vocabulary: u32, context: u32 },
+    /// A source sentence and the target's tokens before each of its own, `[source + target]`; the target, `[target]`.
+    Translations { vocabulary: u32, source: u32, target: u32 },
+    /// A text whose spans are sentinels and the spans, as a translation above.
+    Spans { vocabulary: u32, source: u32, target: u32 },
     /// A user and an item, and whether the user chose it.
     Ratings { users: u32, items: u32 },
     /// A cloud of points `[3, points]`, and which of the classes it is one of.
@@ -92,7 +108,9 @@ impl Samples {
             | Samples::NoiseAndImages { .. }
             | Samples::GreyImages { .. }
             | Samples::ImagePairs { .. } => "image",
-            Samples::Tokens { .. } => "sequence",
+            Samples::Tokens { .. } | Samples::MaskedPairs { .. } | Samples::MaskedTokens { .. } => "sequence",
+            Samples::Answers { .. } => "question",
+            Samples::Translations { .. } | Samples::Spans { .. } => "pair",
             Samples::Ratings { .. } => "rating",
             Samples::PointClouds { .. } => "point cloud",
             Samples::Utterances { .. } => "utterance",
@@ -142,4 +160,28 @@ fn empty_size(name: &str, value: &serde_json::Value) -> Option<String> {
         serde_json::Value::Object(fields) => fields.iter().find_map(|(name, value)| empty_size(name, value)),
         _ => None,
     }
+}
+
+/// What an encoder of text cannot be.
+fn encoder_problem(
+    vocabulary: u32,
+    positions: u32,
+    context: u32,
+    width: u32,
+    heads: u32,
+    dropout: f64,
+) -> Option<String> {
+    (!width.is_multiple_of(heads))
+        .then(|| format!("width {width} is not a multiple of heads {heads}"))
+        .or_else(|| {
+            (context > positions).then(|| format!("context {context} is longer than positions {positions}"))
+        })
+        .or_else(|| few("context", context, 8))
+        .or_else(|| few("vocabulary", vocabulary, 8))
+        .or_else(|| share_problem("dropout", dropout))
+}
+
+/// A size below which samples have no room for their words beside the special tokens.
+fn few(name: &str, size: u32, least: u32) -> Option<String> {
+    (size < least).then(|| format!("{name} {size}: use {least} or more"))
 }

@@ -41,12 +41,7 @@ pub fn open(
         Samples::Tokens { vocabulary, context } => {
             Ok(Box::new(TokenFile::open(folder, vocabulary, context, seed, device)?))
         }
-        Samples::Ratings { .. }
-        | Samples::PointClouds { .. }
-        | Samples::GreyImages { .. }
-        | Samples::ImagePairs { .. }
-        | Samples::Utterances { .. }
-        | Samples::Nothing => Err(DataError::Unsupported(format!(
+        _ => Err(DataError::Unsupported(format!(
             "there is no reader for files of {}s; leave out the data folder to train on synthetic ones",
             samples.word()
         ))

@@ -2,12 +2,20 @@
 //!
 //! They come from a generator of their own: torch's generator decides initial weights and dropout alone.
 
+mod answers;
 mod clouds;
 mod images;
+mod images;
+mod language;
+mod masked;
 mod pairs;
 mod ratings;
+mod ratings;
+mod spans;
 mod strokes;
 mod tokens;
+mod tokens;
+mod translations;
 mod utterances;
 
 use std::iter::repeat_with;
@@ -33,6 +41,13 @@ pub(super) fn stream(samples: Samples, seed: u64, device: Device) -> Result<Pool
             (noise(rng, images.size()[0], i64::from(latent))?, images)
         }
         Samples::Tokens { vocabulary, context } => tokens::markov_chain(rng, vocabulary, context)?,
+        Samples::MaskedPairs { vocabulary, context } => masked::pairs(rng, vocabulary, context)?,
+        Samples::MaskedTokens { vocabulary, context } => masked::texts(rng, vocabulary, context)?,
+        Samples::Answers { vocabulary, context } => answers::questions(rng, vocabulary, context)?,
+        Samples::Translations { vocabulary, source, target } => {
+            translations::translations(rng, vocabulary, source, target)?
+        }
+        Samples::Spans { vocabulary, source, target } => spans::spans(rng, vocabulary, source, target)?,
         Samples::Ratings { users, items } => ratings::implicit(rng, users, items)?,
         Samples::PointClouds { points, classes } => clouds::labelled(rng, points, classes)?,
         Samples::GreyImages { side } => strokes::images(rng, side)?,
@@ -72,7 +87,7 @@ fn normal(rng: &mut Rng) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use schema::catalog::Catalog;
+    use schema::catalog::{Catalog, Workload};
 
     use super::*;
     use crate::workload::{Batch, DataStream};
@@ -90,17 +105,7 @@ mod tests {
 
     #[test]
     fn a_seed_gives_the_same_samples_to_the_last_bit_and_another_seed_others() {
-        for name in [
-            "dcgan",
-            "deepspeech2-mini",
-            "espcn-mini",
-            "gpt2-mini",
-            "lstm",
-            "neumf",
-            "pointnet-mini",
-            "resnet18-cifar",
-            "vae",
-        ] {
+        for Workload { name, .. } in Catalog::embedded().set("quick") {
             let (first, again, other) = (samples(name, 1), samples(name, 1), samples(name, 2));
             assert!(first.inputs == again.inputs && first.targets == again.targets, "{name}");
             assert!(first.inputs != other.inputs && first.targets != other.targets, "{name}");

@@ -1,29 +1,22 @@
 //! Sequences of tokens.
 
-use std::iter::repeat_with;
-
 use fastrand::Rng;
 use tch::Tensor;
 
-use super::{Pairs, pool_samples};
+use super::{Pairs, language::Language, pool_samples};
 
-/// Sequences from a Markov chain in which each token has but four successors, drawn like words of a language: the k-th
-/// most frequent with a probability proportional to 1/k (Zipf's law). First the frequencies can be learnt, then the
-/// successors.
+/// Sequences of a language whose words are the whole vocabulary.
 ///
 /// Gives tokens `[samples, context]` and, for each, the token that follows.
 pub(super) fn markov_chain(rng: &mut Rng, vocabulary: u32, context: u32) -> Pairs {
-    const SUCCESSORS: usize = 4;
-    let zipf = |rng: &mut Rng| (f64::from(vocabulary).powf(rng.f64()) as u32 - 1).min(vocabulary - 1);
-    let successors: Vec<u32> = repeat_with(|| zipf(rng)).take(vocabulary as usize * SUCCESSORS).collect();
-
+    let language = Language::new(rng, vocabulary);
     let length = context as usize;
     let samples = pool_samples(2 * length * size_of::<i64>());
     let (mut inputs, mut targets) = (Vec::new(), Vec::new());
-    let mut token = zipf(rng);
+    let mut token = language.any(rng);
     for _ in 0..samples * length {
         inputs.push(i64::from(token));
-        token = successors[token as usize * SUCCESSORS + rng.usize(..SUCCESSORS)];
+        token = language.after(rng, token);
         targets.push(i64::from(token));
     }
     let shape = [samples as i64, i64::from(context)];

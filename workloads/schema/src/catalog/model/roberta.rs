@@ -1,0 +1,29 @@
+//! Liu et al., 2019.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Family, Samples, encoder_problem};
+
+/// An encoder as BERT's that learns from masked tokens alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Roberta {
+    pub vocabulary: u32,
+    /// Positions that a token can have; two more have embeddings and are never trained, for padding.
+    pub positions: u32,
+    pub context: u32,
+    pub layers: u32,
+    pub width: u32,
+    pub heads: u32,
+    pub dropout: f64,
+}
+
+impl Family for Roberta {
+    fn samples(&self) -> Samples {
+        Samples::MaskedTokens { vocabulary: self.vocabulary, context: self.context }
+    }
+
+    fn problem(&self) -> Option<String> {
+        encoder_problem(self.vocabulary, self.positions, self.context, self.width, self.heads, self.dropout)
+    }
+}
