@@ -1,5 +1,6 @@
 //! The models of the catalog, each a list of blocks, one file a family.
 
+mod bert;
 mod dcgan;
 mod deepspeech;
 mod efficientnet;
@@ -12,7 +13,11 @@ mod mobilenet_v2;
 mod mobilenet_v3;
 mod neumf;
 mod pointnet;
+mod post_norm;
 mod resnet;
+mod roberta;
+mod t5;
+mod transformer;
 mod vae;
 mod vgg;
 mod vit;
@@ -45,6 +50,7 @@ fn assemble(workload: &catalog::Workload, parameters: Parameters) -> anyhow::Res
     }
     let optimizer = workload.optimizer;
     Ok(match &workload.model {
+        Model::Bert(model) => bert::build(model, parameters, optimizer)?,
         Model::Dcgan(model) => Box::new(dcgan::build(model, parameters, optimizer)?),
         Model::Deepspeech(model) => Box::new(deepspeech::build(model, parameters, optimizer)?),
         Model::Efficientnet(model) => Box::new(efficientnet::build(model, parameters, optimizer)?),
@@ -57,9 +63,12 @@ fn assemble(workload: &catalog::Workload, parameters: Parameters) -> anyhow::Res
         Model::Neumf(model) => Box::new(neumf::build(model, parameters, optimizer)?),
         Model::Pointnet(model) => Box::new(pointnet::build(model, parameters, optimizer)?),
         Model::Resnet(model) => Box::new(resnet::build(model, parameters, optimizer)?),
+        Model::Roberta(model) => Box::new(roberta::build(model, parameters, optimizer)?),
         Model::Vae(model) => Box::new(vae::build(model, parameters, optimizer)?),
         Model::Vgg(model) => Box::new(vgg::build(model, parameters, optimizer)?),
         Model::Vit(model) => Box::new(vit::build(model, parameters, optimizer)?),
         Model::Synthetic(_) => bail!("workload '{}' is one of the program 'synthetic'", workload.name),
+        Model::T5(model) => Box::new(t5::T5::new(model, parameters, optimizer)?),
+        Model::Transformer(model) => Box::new(transformer::Transformer::new(model, parameters, optimizer)?),
     })
 }

@@ -1,5 +1,6 @@
 //! The models against what is published of them, and against other implementations.
 
+mod bert;
 mod catalog;
 mod dcgan;
 mod deepspeech;
@@ -11,8 +12,11 @@ mod operations;
 mod pointnet;
 mod reference;
 mod resnet;
+mod roberta;
 mod support;
+mod t5;
 mod torchvision;
+mod transformer;
 mod vae;
 mod vgg;
 mod vit;

@@ -49,3 +49,8 @@ pub(crate) fn assert_deviation(model: &dyn workload::Workload, name: &str, expec
     let deviation = state(model)[name].std(true).double_value(&[]);
     assert!((deviation / expected - 1.0).abs() < 0.05, "{name}: {deviation} for {expected}");
 }
+
+/// Whether tests run that take minutes or gigabytes.
+pub(crate) fn slow_tests() -> bool {
+    std::env::var_os("TANDEM_SLOW").is_some_and(|value| value == "1")
+}

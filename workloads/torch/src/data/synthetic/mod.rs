@@ -5,15 +5,12 @@
 mod answers;
 mod clouds;
 mod images;
-mod images;
 mod language;
 mod masked;
 mod pairs;
 mod ratings;
-mod ratings;
 mod spans;
 mod strokes;
-mod tokens;
 mod tokens;
 mod translations;
 mod utterances;
