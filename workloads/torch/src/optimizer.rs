@@ -54,6 +54,21 @@ impl Optimizer {
         &self.parameters
     }
 
+    /// Scales the gradients down where their norm, over all parameters together, is above `norm_max`: Pascanu et al.,
+    /// ICML 2013, as `torch.nn.utils.clip_grad_norm_`. Reads nothing back from the device.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn clip_gradients(&mut self, norm_max: f64) -> Result<(), TchError> {
+        // Keeps gradients of zero from being divided by zero; PyTorch's.
+        const EPSILON: f64 = 1e-6;
+        let gradients = || self.parameters.iter().map(Tensor::grad).filter(Tensor::defined);
+        let norms = gradients().map(|gradient| gradient.f_norm()).collect::<Result<Vec<_>, _>>()?;
+        let norm = Tensor::f_stack(&norms, 0)?.f_norm()?;
+        let scale = norm.f_add_scalar(EPSILON)?.f_reciprocal()?.f_mul_scalar(norm_max)?.f_clamp_max(1.0)?;
+        gradients().try_for_each(|mut gradient| gradient.f_mul_(&scale).map(drop))
+    }
+
     /// Moves the parameters along their gradients, then frees the gradients.
     ///
     /// # Errors

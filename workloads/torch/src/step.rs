@@ -139,6 +139,9 @@ impl Trainer {
         clock.begin_step();
         for (index, (update, optimizer)) in updates.iter().zip(&mut self.optimizers).enumerate() {
             let failed = |source| StepError::Update { update: update.name, source };
+            if !self.workload.is_due(index) {
+                continue;
+            }
             // Where there is one update every leaf is its own, and naming them would only cost time.
             let differentiated = if updates.len() == 1 { &[] } else { optimizer.parameters() };
             for _ in 0..micro_batches {
@@ -172,7 +175,11 @@ impl Trainer {
                     kept_batches.push_back(batch);
                 }
             }
+            if let Some(norm_max) = self.workload.gradient_norm_max(index) {
+                optimizer.clip_gradients(norm_max).map_err(failed)?;
+            }
             optimizer.step().map_err(failed)?;
+            self.workload.after_update(index).map_err(failed)?;
             clock.lap(Phase::Optimizer).map_err(StepError::Device)?;
         }
         clock.end_step().map_err(StepError::Device)

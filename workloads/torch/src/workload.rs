@@ -7,7 +7,7 @@
 //! [`crate::models::build`] makes the workload of a launch, [`crate::data::open`] its samples.
 
 use schema::catalog::Optimizer;
-use tch::{TchError, Tensor};
+use tch::{Device, TchError, Tensor};
 
 use crate::nn::parameters::Parameters;
 
@@ -85,6 +85,29 @@ pub trait Workload {
     /// step), differentiates with respect to that update's parameters alone, and adds up. It is called inside
     /// autocast when the plan says bf16: losses are left to autocast's own list of fp32 operations.
     fn loss(&self, update: usize, batch: &Batch) -> Result<Tensor, TchError>;
+
+    /// Whether update number `update` is made in this step. Asked once, right before it; the first update of a step
+    /// always is.
+    fn is_due(&self, _update: usize) -> bool {
+        true
+    }
+
+    /// The largest norm of the gradients of update number `update`, all of them together; larger ones are scaled down.
+    fn gradient_norm_max(&self, _update: usize) -> Option<f64> {
+        None
+    }
+
+    /// Called when the optimizer has moved the parameters of update number `update`: here what follows them moves, as
+    /// target networks do. Its time counts as the optimizer's.
+    fn after_update(&self, _update: usize) -> Result<(), TchError> {
+        Ok(())
+    }
+
+    /// The samples that a model makes for itself by acting in an environment, from `seed`; `None` for one that is fed
+    /// from outside. The stream holds handles on the parameters and so acts with what was learnt.
+    fn experience(&self, _seed: u64, _device: Device) -> anyhow::Result<Option<Box<dyn DataStream>>> {
+        Ok(None)
+    }
 }
 
 /// A workload with one model, one loss and one optimizer.

@@ -136,3 +136,24 @@ fn a_parameter_without_a_gradient_stays() {
     assert_ne!(parameters[0].detach(), starts[0]);
     assert_eq!(parameters[1].detach(), starts[1]);
 }
+
+#[test]
+fn gradients_are_scaled_down_to_the_largest_norm_and_never_up() {
+    let settings = catalog::Optimizer::Sgd { learning_rate: 1.0, momentum: 0.0, weight_decay: 0.0 };
+    // The gradients 2 and -1 in all four places of each parameter have a norm of sqrt(4 * 4 + 4 * 1).
+    let norm = 20.0_f64.sqrt();
+    for (norm_max, scale) in [(0.5, 0.5 / norm), (2.0 * norm, 1.0)] {
+        let parameters: Vec<_> =
+            (0..3).map(|_| Tensor::zeros([4], (Kind::Float, Device::Cpu)).set_requires_grad(true)).collect();
+        let handles = parameters.iter().map(Tensor::shallow_clone).collect();
+        let mut optimizer = Optimizer::new(settings, handles).unwrap();
+        // The third has no gradient.
+        backward(&(parameters[0].sum(None) * 2.0 - parameters[1].sum(None)), &[]).unwrap();
+        optimizer.clip_gradients(norm_max).unwrap();
+        optimizer.step().unwrap();
+        for (parameter, gradient) in parameters.iter().zip([2.0, -1.0, 0.0]) {
+            let expected = Tensor::full([4], -gradient * scale, (Kind::Float, Device::Cpu));
+            assert!(parameter.detach().allclose(&expected, 1e-5, 1e-6, false), "{gradient} with {norm_max}");
+        }
+    }
+}
