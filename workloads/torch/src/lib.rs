@@ -9,6 +9,7 @@ mod clock;
 mod commands;
 pub mod cuda;
 pub mod data;
+pub mod environments;
 pub mod export;
 pub mod failure;
 pub mod launch;
