@@ -63,6 +63,34 @@ impl Linear {
     pub fn outputs(&self) -> i64 {
         self.weight.size()[0]
     }
+
+    /// A layer of the same values whose tensors are buffers: it is not trained.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn frozen(&self, mut scope: Scope<'_>) -> Result<Self, TchError> {
+        let mut buffer = |name, tensor: &Tensor| -> Result<Tensor, TchError> {
+            let mut buffer = scope.buffer(name, &tensor.size(), 0.0)?;
+            buffer.f_copy_(&tensor.detach())?;
+            Ok(buffer)
+        };
+        let weight = buffer("weight", &self.weight)?;
+        Ok(Self { weight, bias: self.bias.as_ref().map(|bias| buffer("bias", bias)).transpose()? })
+    }
+
+    /// Moves a frozen layer towards `leader`, of the same shape, by a share of what lies between them.
+    ///
+    /// # Errors
+    /// None is known; libtorch reserves the right.
+    pub fn follow(&self, leader: &Self, share: f64) -> Result<(), TchError> {
+        let tensors = |layer: &Self| {
+            [Some(layer.weight.detach()), layer.bias.as_ref().map(Tensor::detach)].into_iter().flatten()
+        };
+        for (mut tensor, leader) in tensors(self).zip(tensors(leader)) {
+            let _ = tensor.f_lerp_(&leader, share)?;
+        }
+        Ok(())
+    }
 }
 
 impl Block for Linear {

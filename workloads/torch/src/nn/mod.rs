@@ -15,6 +15,7 @@ pub mod loss;
 pub mod multi_head;
 pub mod norm;
 pub mod parameters;
+pub mod perceptron;
 pub mod recurrent;
 pub mod relative_bias;
 pub mod rotary;
