@@ -30,10 +30,12 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("mobilenet-v3.toml", include_str!("../../catalog/mobilenet-v3.toml")),
     ("neumf.toml", include_str!("../../catalog/neumf.toml")),
     ("pointnet.toml", include_str!("../../catalog/pointnet.toml")),
+    ("ppo.toml", include_str!("../../catalog/ppo.toml")),
     ("resnet.toml", include_str!("../../catalog/resnet.toml")),
     ("roberta.toml", include_str!("../../catalog/roberta.toml")),
     ("synthetic.toml", include_str!("../../catalog/synthetic.toml")),
     ("t5.toml", include_str!("../../catalog/t5.toml")),
+    ("td3.toml", include_str!("../../catalog/td3.toml")),
     ("transformer.toml", include_str!("../../catalog/transformer.toml")),
     ("vae.toml", include_str!("../../catalog/vae.toml")),
     ("vgg.toml", include_str!("../../catalog/vgg.toml")),
@@ -69,7 +71,8 @@ pub struct Workload {
     pub parameters: Option<u64>,
     /// Floating-point operations of one training step per sample: two for each multiply-add that
     /// forward and backward take in matrix products and convolutions; a backward pass counts twice
-    /// its forward. DCGAN: 8 D + 3 G forward passes. Recomputation is not counted.
+    /// its forward. DCGAN: 8 D + 3 G forward passes; TD3: see its file. Neither recomputation nor
+    /// what a policy costs to act is counted.
     pub flops_per_sample: Option<u64>,
     /// What `profile verify` runs.
     pub verify: Verify,

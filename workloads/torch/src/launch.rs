@@ -88,7 +88,7 @@ impl Launch {
         Cuda::cudnn_set_benchmark(device.is_cuda());
         let model = models::build(workload, device)
             .map_err(|error| Failure::classify(FailureKind::Internal, &format!("{error:#}")))?;
-        let stream = data::open(workload.model.samples(), data.as_deref(), self.seed, device)
+        let stream = data::of(&*model, workload.model.samples(), data.as_deref(), self.seed, device)
             .map_err(|error| Failure::classify(kind_of_samples(&error), &format!("{error:#}")))?;
         Ok(Trainer::new(model, stream, self.execution)?)
     }

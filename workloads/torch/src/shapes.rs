@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{bail, ensure};
 use schema::{
-    catalog::Workload,
+    catalog::{Samples, Workload},
     run_dir::read_spec,
     shapes::Shapes,
     spec::{LaunchSpec, Program},
@@ -45,26 +45,21 @@ pub fn of(workload: &Workload) -> anyhow::Result<Shapes> {
         parameters: parameters.count(),
         buffers: parameters.buffers(),
         model_bytes: parameters.bytes(),
-        flops_per_sample: step_operations(&forward)?,
+        flops_per_sample: model.step_operations(&forward),
     })
 }
 
 /// The shapes of one sample: the stream makes one, which is small, and its values are forgotten.
 fn sample(workload: &Workload) -> anyhow::Result<Batch> {
     const ANY_SEED: u64 = 0;
-    let sample = data::open(workload.model.samples(), None, ANY_SEED, Device::Cpu)?.next(1)?;
+    let samples = workload.model.samples();
+    let mut stream = if samples == Samples::Transitions {
+        // What a model makes by acting takes one that can act; these are small.
+        data::of(&*models::build(workload, Device::Cpu)?, samples, None, ANY_SEED, Device::Cpu)?
+    } else {
+        data::open(samples, None, ANY_SEED, Device::Cpu)?
+    };
+    let sample = stream.next(1)?;
     let shape = |tensor: &Tensor| -> Result<Tensor, TchError> { meta::empty(&tensor.size(), tensor.kind()) };
     Ok(Batch { inputs: shape(&sample.inputs)?, targets: shape(&sample.targets)? })
-}
-
-/// The operations of a step, from those of the forward pass of each update.
-fn step_operations(forward: &[u64]) -> anyhow::Result<u64> {
-    match *forward {
-        // A backward pass costs two forward passes.
-        [forward] => Ok(3 * forward),
-        // The first update runs D twice and G once, the second runs D on the same fake image; what else is
-        // differentiated is written down in the model's file.
-        [both, discriminator] => Ok(8 * discriminator + 3 * (both - 2 * discriminator)),
-        _ => bail!("there is no formula for the operations of {} updates", forward.len()),
-    }
 }

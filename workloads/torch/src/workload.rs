@@ -86,6 +86,12 @@ pub trait Workload {
     /// autocast when the plan says bf16: losses are left to autocast's own list of fp32 operations.
     fn loss(&self, update: usize, batch: &Batch) -> Result<Tensor, TchError>;
 
+    /// Floating-point operations of a step per sample, from those of the forward pass of each update: a backward pass
+    /// costs two forward passes.
+    fn step_operations(&self, forward: &[u64]) -> u64 {
+        3 * forward.iter().sum::<u64>()
+    }
+
     /// Whether update number `update` is made in this step. Asked once, right before it; the first update of a step
     /// always is.
     fn is_due(&self, _update: usize) -> bool {

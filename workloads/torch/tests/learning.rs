@@ -19,7 +19,7 @@ fn losses(workload: &Workload, seed: u64, steps: u64) -> Vec<f64> {
     let _guard = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
     tch::manual_seed(seed as i64);
     let model = models::build(workload, Device::Cpu).unwrap();
-    let samples = data::open(workload.model.samples(), None, seed, Device::Cpu).unwrap();
+    let samples = data::of(&*model, workload.model.samples(), None, seed, Device::Cpu).unwrap();
     let execution = Execution {
         device: Device::Cpu,
         micro_batches: 1,

@@ -48,10 +48,12 @@ families! {
     mobilenet_v3: MobilenetV3, "Howard et al., ICCV 2019.";
     neumf: Neumf, "He et al., WWW 2017: generalised matrix factorisation beside an MLP.";
     pointnet: Pointnet, "Qi et al., CVPR 2017: a network on sets of points.";
+    ppo: Ppo, "Schulman et al., 2017: proximal policy optimisation; acts in CartPole-v1.";
     resnet: Resnet, "He et al., CVPR 2016; with groups Xie et al., CVPR 2017.";
     roberta: Roberta, "Liu et al., 2019: BERT's encoder over masked tokens alone.";
     synthetic: Synthetic, "No training at all: a process that keeps the protocol, for tests of the harness.";
     t5: T5, "Raffel et al., JMLR 2020: encoder and decoder with relative positions.";
+    td3: Td3, "Fujimoto et al., ICML 2018: twin delayed DDPG; acts in Pendulum-v1.";
     transformer: Transformer, "Vaswani et al., NeurIPS 2017: encoder and decoder for translation.";
     vae: Vae, "Kingma and Welling, ICLR 2014: a variational autoencoder of two layers each.";
     vgg: Vgg, "Simonyan and Zisserman, ICLR 2015.";
@@ -96,6 +98,8 @@ pub enum Samples {
     ImagePairs { side: u32, upscale: u32 },
     /// A spectrogram `[1, frequencies, frames]`, and what was said, `[letters]`; letter 0 is the blank and never said.
     Utterances { frequencies: u32, frames: u32, alphabet: u32, letters: u32 },
+    /// What an environment answered to an action. The model makes them for itself, by acting.
+    Transitions,
     /// Nothing is read.
     Nothing,
 }
@@ -114,6 +118,7 @@ impl Samples {
             Samples::Ratings { .. } => "rating",
             Samples::PointClouds { .. } => "point cloud",
             Samples::Utterances { .. } => "utterance",
+            Samples::Transitions => "transition",
             Samples::Nothing => "sample",
         }
     }

@@ -75,6 +75,11 @@ mod tests {
         };
         let neumf =
             |mlp: &str| model(&format!("neumf = {{ users = 9, items = 9, factors = 8, mlp = {mlp} }}"));
+        let ppo = |hidden: &str| model(&format!("ppo = {{ hidden = {hidden}, rollout = 8, epochs = 2 }}"));
+        let td3 = |random: u32, delay: u32| {
+            let rest = "hidden = [8], replay = 9";
+            model(&format!("td3 = {{ {rest}, random = {random}, policy_delay = {delay} }}"))
+        };
         let synthetic = |busy: u32, noise: &str| {
             let shares = format!("busy_percent = {busy}, noise_percent = {noise}");
             model(&format!("synthetic = {{ step_us = 10, {shares} }}"))
@@ -96,6 +101,9 @@ mod tests {
             (neumf("[]"), "mlp is empty"),
             (neumf("[7, 4]"), "mlp starts with 7"),
             (neumf("[8, 0]"), "model.neumf: mlp is 0; sizes start at 1"),
+            (ppo("[8, 0]"), "model.ppo: hidden is 0; sizes start at 1"),
+            (td3(10, 2), "model.td3: random 10 is more than what replay 9 keeps; use 9 or less"),
+            (td3(9, 0), "model.td3: policy_delay is 0; sizes start at 1"),
             (synthetic(101, "0.0"), "busy_percent 101: use 0 to 100"),
             (synthetic(100, "nan"), "noise_percent NaN: use 0 to 100"),
             (synthetic(100, "-1.0"), "noise_percent -1: use 0 to 100"),
@@ -113,6 +121,8 @@ mod tests {
             lstm("0.5"),
             dcgan(16),
             neumf("[8]"),
+            ppo("[8]"),
+            td3(9, 2),
             synthetic(100, "100.0"),
         ];
         for text in sound {

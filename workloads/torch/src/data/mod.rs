@@ -14,7 +14,27 @@ use self::{
     cifar10::{Cifar10, Use},
     tokens::TokenFile,
 };
-use crate::workload::DataStream;
+use crate::workload::{DataStream, Workload};
+pub(crate) use synthetic::normal;
+
+/// Opens what `model` learns from: what it makes for itself where it acts, else [`open`]'s.
+///
+/// # Errors
+/// As [`open`]'s.
+pub fn of(
+    model: &dyn Workload,
+    samples: Samples,
+    folder: Option<&Path>,
+    seed: u64,
+    device: Device,
+) -> anyhow::Result<Box<dyn DataStream>> {
+    if folder.is_none()
+        && let Some(experience) = model.experience(seed, device)?
+    {
+        return Ok(experience);
+    }
+    open(samples, folder, seed, device)
+}
 
 /// Opens samples: those in `folder`, or the synthetic ones of `seed`.
 ///
@@ -41,6 +61,11 @@ pub fn open(
         Samples::Tokens { vocabulary, context } => {
             Ok(Box::new(TokenFile::open(folder, vocabulary, context, seed, device)?))
         }
+        Samples::Transitions => Err(DataError::Unsupported(
+            "the model makes its samples by acting in its environment and reads none; leave out the data folder"
+                .into(),
+        )
+        .into()),
         _ => Err(DataError::Unsupported(format!(
             "there is no reader for files of {}s; leave out the data folder to train on synthetic ones",
             samples.word()
@@ -79,6 +104,16 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "there is no reader for files of ratings; leave out the data folder to train on synthetic ones"
+        );
+    }
+
+    #[test]
+    fn a_model_that_acts_reads_no_files() {
+        let error = open(Samples::Transitions, Some(Path::new("folder")), 0, Device::Cpu).err().unwrap();
+        assert!(matches!(error.downcast_ref(), Some(DataError::Unsupported(_))));
+        assert_eq!(
+            error.to_string(),
+            "the model makes its samples by acting in its environment and reads none; leave out the data folder"
         );
     }
 }

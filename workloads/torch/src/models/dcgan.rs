@@ -125,6 +125,12 @@ impl Workload for Dcgan {
         };
         self.judge(&images, true)
     }
+
+    /// The first update runs D twice and G once, the second runs D on the same fake image.
+    fn step_operations(&self, forward: &[u64]) -> u64 {
+        let &[both, discriminator] = forward else { unreachable!("there are two updates") };
+        8 * discriminator + 3 * (both - 2 * discriminator)
+    }
 }
 
 fn generator(

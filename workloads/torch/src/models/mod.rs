@@ -14,9 +14,11 @@ mod mobilenet_v3;
 mod neumf;
 mod pointnet;
 mod post_norm;
+mod ppo;
 mod resnet;
 mod roberta;
 mod t5;
+mod td3;
 mod transformer;
 mod vae;
 mod vgg;
@@ -62,8 +64,10 @@ fn assemble(workload: &catalog::Workload, parameters: Parameters) -> anyhow::Res
         Model::MobilenetV3(model) => Box::new(mobilenet_v3::build(model, parameters, optimizer)?),
         Model::Neumf(model) => Box::new(neumf::build(model, parameters, optimizer)?),
         Model::Pointnet(model) => Box::new(pointnet::build(model, parameters, optimizer)?),
+        Model::Ppo(model) => Box::new(ppo::build(model, parameters, optimizer)?),
         Model::Resnet(model) => Box::new(resnet::build(model, parameters, optimizer)?),
         Model::Roberta(model) => Box::new(roberta::build(model, parameters, optimizer)?),
+        Model::Td3(model) => Box::new(td3::build(model, parameters, optimizer)?),
         Model::Vae(model) => Box::new(vae::build(model, parameters, optimizer)?),
         Model::Vgg(model) => Box::new(vgg::build(model, parameters, optimizer)?),
         Model::Vit(model) => Box::new(vit::build(model, parameters, optimizer)?),

@@ -4,7 +4,7 @@ use schema::catalog::{Model, Workload};
 
 use crate::{
     reference::assert_equal_to_reference,
-    support::{assert_deviation, build, catalog, slow_tests, state},
+    support::{assert_deviation, build, catalog, is_slow_run, state},
 };
 
 /// The sizes of `scripts/reference_py/bert.py`.
@@ -25,8 +25,7 @@ fn loss_and_gradients_are_those_of_transformers() {
 fn the_body_has_its_published_size() {
     let sizes = [("bert-base", 109_482_240), ("bert-large", 335_141_888)];
     for (name, published) in sizes {
-        if name == "bert-large" && !slow_tests() {
-            println!("skipped {name}: set TANDEM_SLOW=1 to build it");
+        if name == "bert-large" && !is_slow_run("the size of BERT-large") {
             continue;
         }
         let model = build(&catalog(name));

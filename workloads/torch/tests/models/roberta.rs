@@ -5,7 +5,7 @@ use tch::Tensor;
 
 use crate::{
     reference::assert_equal_to_reference,
-    support::{build, catalog, slow_tests},
+    support::{build, catalog, is_slow_run},
 };
 
 /// The sizes of `scripts/reference_py/roberta.py`.
@@ -24,8 +24,7 @@ fn loss_and_gradients_are_those_of_transformers() {
 
 #[test]
 fn the_body_with_its_pooler_has_the_published_size() {
-    if !slow_tests() {
-        println!("skipped: set TANDEM_SLOW=1 to build it");
+    if !is_slow_run("the size of RoBERTa") {
         return;
     }
     let model = build(&catalog("roberta-large"));

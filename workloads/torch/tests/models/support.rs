@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use schema::catalog::{Catalog, Model, Workload};
 use tch::{Device, Tensor};
-use torch_worker::{data, models, workload};
+use torch_worker::{data, models, step::Trainer, workload};
 
 pub(crate) fn catalog(name: &str) -> Workload {
     Catalog::embedded().get(name).expect("the catalog has it").clone()
@@ -34,6 +34,30 @@ pub(crate) fn batch(workload: &Workload, samples: usize) -> workload::Batch {
     data::open(workload.model.samples(), None, 0, Device::Cpu).unwrap().next(samples).unwrap()
 }
 
+/// As [`batch`], also for a model that makes its samples by acting.
+pub(crate) fn batch_of(
+    model: &dyn workload::Workload,
+    workload: &Workload,
+    samples: usize,
+) -> workload::Batch {
+    data::of(model, workload.model.samples(), None, 0, Device::Cpu).unwrap().next(samples).unwrap()
+}
+
+/// One step of a training, from its start to its end.
+pub(crate) fn take_step(trainer: &mut Trainer) {
+    trainer.issue().unwrap();
+    trainer.completed(0).unwrap().expect("it was issued");
+}
+
+/// Whether what takes minutes or gigabytes is run; says what is not.
+pub(crate) fn is_slow_run(purpose: &str) -> bool {
+    let is_slow = std::env::var_os("TANDEM_SLOW").is_some_and(|value| value == "1");
+    if !is_slow {
+        println!("skipped: set TANDEM_SLOW=1 to learn {purpose}");
+    }
+    is_slow
+}
+
 pub(crate) fn state(model: &dyn workload::Workload) -> BTreeMap<String, Tensor> {
     model.parameters().state().map(|(name, tensor)| (name.to_owned(), tensor.shallow_clone())).collect()
 }
@@ -48,9 +72,4 @@ pub(crate) fn difference(a: &Tensor, b: &Tensor) -> f64 {
 pub(crate) fn assert_deviation(model: &dyn workload::Workload, name: &str, expected: f64) {
     let deviation = state(model)[name].std(true).double_value(&[]);
     assert!((deviation / expected - 1.0).abs() < 0.05, "{name}: {deviation} for {expected}");
-}
-
-/// Whether tests run that take minutes or gigabytes.
-pub(crate) fn slow_tests() -> bool {
-    std::env::var_os("TANDEM_SLOW").is_some_and(|value| value == "1")
 }

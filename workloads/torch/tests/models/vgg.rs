@@ -8,13 +8,12 @@ use tch::{
 };
 use torch_worker::shim::autograd::backward;
 
-use crate::support::{assert_deviation, batch, build, catalog, difference, state};
+use crate::support::{assert_deviation, batch, build, catalog, difference, is_slow_run, state};
 
 /// Both hold 133 M parameters and their gradients: 2 GB.
 #[test]
 fn vgg11_equals_the_reference() {
-    if std::env::var_os("TANDEM_SLOW").is_none_or(|value| value != "1") {
-        println!("skipped: set TANDEM_SLOW=1 to compare VGG-11 with tch's");
+    if !is_slow_run("whether VGG-11 equals tch's") {
         return;
     }
     let mut workload = catalog("vgg11");

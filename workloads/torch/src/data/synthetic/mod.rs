@@ -52,6 +52,9 @@ pub(super) fn stream(samples: Samples, seed: u64, device: Device) -> Result<Pool
         Samples::Utterances { frequencies, frames, alphabet, letters } => {
             utterances::spoken(rng, [frequencies, frames], alphabet, letters)?
         }
+        Samples::Transitions => {
+            return Err(DataError::Unsupported("the model makes its samples by acting".into()));
+        }
         Samples::Nothing => {
             return Err(DataError::Unsupported("the synthetic worker's model takes no samples".into()));
         }
@@ -75,8 +78,8 @@ pub(super) fn noise(rng: &mut Rng, samples: i64, latent: i64) -> Result<Tensor, 
     Tensor::f_from_slice(&values)?.f_reshape([samples, latent, 1, 1])
 }
 
-/// Box and Muller, 1958.
-fn normal(rng: &mut Rng) -> f32 {
+/// A standard normal number: Box and Muller, 1958.
+pub(crate) fn normal(rng: &mut Rng) -> f32 {
     // The logarithm needs a number above zero.
     let radius = (-2.0 * (1.0 - rng.f64()).ln()).sqrt();
     (radius * (std::f64::consts::TAU * rng.f64()).cos()) as f32

@@ -1,0 +1,23 @@
+//! Schulman et al., 2017.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Family, Samples};
+
+/// A policy and a value network side by side, which balance a pole (CartPole-v1).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ppo {
+    /// Widths of the hidden layers of each network.
+    pub hidden: Vec<u32>,
+    /// Interactions with the environment between two changes of the policy that acts.
+    pub rollout: u32,
+    /// How often each of them is learnt from.
+    pub epochs: u32,
+}
+
+impl Family for Ppo {
+    fn samples(&self) -> Samples {
+        Samples::Transitions
+    }
+}
