@@ -92,7 +92,7 @@ mod tests {
         let bias = |prefix| parameters.state().find(|(name, _)| *name == prefix).unwrap().1.shallow_clone();
         let (leading, following) = (bias("net.2.bias"), bias("target.2.bias"));
         let start = following.copy();
-        tch::no_grad(|| leading.shallow_clone().g_add_scalar_(8.0));
+        let _ = tch::no_grad(|| leading.shallow_clone().g_add_scalar_(8.0));
         follower.follow(&leader, 0.25).unwrap();
         assert!((&following - &start - 2.0).abs().max().double_value(&[]) < 1e-6);
         follower.follow(&leader, 1.0).unwrap();

@@ -41,7 +41,7 @@ fn expected_loss(state: &BTreeMap<String, Tensor>, batch: &Batch) -> Tensor {
     let [clipped_above, clipped_below] = [&above, &below].map(|mask| mask.sum(None).double_value(&[]));
     assert!(clipped_above > 0.0 && clipped_below > 0.0, "both cases are tried");
     let inside = 1.0 - &above - &below;
-    let surrogate = (inside * ratios + above * 1.2 + below * 0.8) * advantages;
+    let surrogate: Tensor = (inside * ratios + above * 1.2 + below * 0.8) * advantages;
     let values = network(state, &batch.inputs, VALUE).squeeze_dim(1);
     (values - returns).square().mean(None) * 0.5 - surrogate.mean(None)
 }
@@ -108,6 +108,7 @@ fn ppo_learns_to_balance_the_pole() {
         return;
     }
     tch::set_num_threads(1);
+    tch::manual_seed(1);
     let workload = catalog("ppo-cartpole");
     let model = build(&workload);
     let state = state(model.as_ref());

@@ -139,11 +139,12 @@ fn td3_learns_to_swing_up_the_pendulum() {
         return;
     }
     tch::set_num_threads(1);
+    tch::manual_seed(1);
     let model = build(&catalog("td3-pendulum"));
     let state = state(model.as_ref());
     let before = tch::no_grad(|| mean_return(&state));
     let mut trainer = trainer(model, 64);
-    for _ in 0..5000 {
+    for _ in 0..7000 {
         take_step(&mut trainer);
     }
     let after = tch::no_grad(|| mean_return(&state));
