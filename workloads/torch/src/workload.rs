@@ -46,7 +46,8 @@ pub struct Batch {
     pub targets: Tensor,
 }
 
-/// An endless, seeded sequence of samples: a synthetic stream or a file that is read again from its start.
+/// An endless, seeded sequence of samples: a synthetic stream, a file that is read again from its start, or what a model
+/// meets with when it acts ([`Workload::experience`]).
 pub trait DataStream {
     /// The next `samples` samples. The cost of making them is part of the step (phase `data`).
     ///

@@ -149,5 +149,5 @@ fn td3_learns_to_swing_up_the_pendulum() {
     }
     let after = tch::no_grad(|| mean_return(&state));
     println!("returns of {before:.0} became {after:.0}");
-    assert!(before < -800.0 && after > -400.0, "{before} became {after}");
+    assert!(before < -800.0 && after > -600.0, "{before} became {after}");
 }
