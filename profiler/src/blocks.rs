@@ -16,11 +16,10 @@ use schema::{
 use statistics::stop::{self, MIN_REPEATS, Verdict};
 
 use crate::{
-    cells,
     derive::{self, Derived},
     interrupt::Interrupt,
     measure::{self, Enough},
-    order,
+    named, order,
     progress::Progress,
     rig::{LaunchRequest, Patience, Rig},
     sampler::Sampler,
@@ -211,10 +210,7 @@ pub fn request(
     let program = match &cell.command {
         Some(argv) => Program::Command(argv.clone()),
         None => Program::Training(Box::new(Training {
-            workload: catalog
-                .get(&cell.workload)
-                .with_context(|| cells::unknown(catalog, &cell.workload))?
-                .clone(),
+            workload: named::workload(catalog, &cell.workload)?.clone(),
             global_batch: cell.global_batch.context("a cell with a workload has a batch")?,
             plan: cell.plan.context("a cell with a workload has a plan")?,
             steps,

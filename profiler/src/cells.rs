@@ -12,7 +12,7 @@ use schema::{
     rows::Sharing,
 };
 
-use crate::{plans, pool};
+use crate::{named, plans, pool};
 
 /// The axes of a grid. An empty list means the job's own, or else the workload's default.
 #[derive(Clone, Debug, Default)]
@@ -35,8 +35,7 @@ pub enum Plans {
 /// A combination that cannot run is a cell with its reason: asked for by name it must not vanish.
 pub fn alone(catalog: &Catalog, jobs: &[Job], grid: &Grid, pool: &[Device]) -> anyhow::Result<Vec<Cell>> {
     let mut cells = Vec::new();
-    for job in jobs {
-        let workload = catalog.get(&job.workload).with_context(|| unknown(catalog, &job.workload))?;
+    for (job, workload) in each_workload(catalog, jobs)? {
         let pool = match &job.device {
             Some(device) => pool::resolve(std::slice::from_ref(device))?,
             None => pool.to_vec(),
@@ -62,6 +61,21 @@ pub fn alone(catalog: &Catalog, jobs: &[Job], grid: &Grid, pool: &[Device]) -> a
     }
     distinct(&cells)?;
     Ok(cells)
+}
+
+/// Jobs with their workloads: several where a job is a set.
+fn each_workload<'a>(catalog: &'a Catalog, jobs: &'a [Job]) -> anyhow::Result<Vec<(&'a Job, &'a Workload)>> {
+    let mut pairs = Vec::new();
+    for job in jobs {
+        if named::is_set(&job.workload) && job.to_string() != job.workload {
+            bail!(
+                "job '{job}': a set takes neither batch, plan nor device; write {} and use --batch, --plan and --device",
+                job.workload
+            );
+        }
+        pairs.extend(named::workloads(catalog, &job.workload)?.into_iter().map(|workload| (job, workload)));
+    }
+    Ok(pairs)
 }
 
 /// The one cell of a program that is measured from outside.
@@ -129,29 +143,6 @@ fn distinct(cells: &[Cell]) -> anyhow::Result<()> {
     }
 }
 
-/// Says which workloads there are, the likely one first.
-pub fn unknown(catalog: &Catalog, name: &str) -> String {
-    let likely = catalog.iter().map(|w| w.name.as_str()).min_by_key(|known| edit_distance(known, name));
-    let hint = likely.map(|known| format!("did you mean '{known}'? ")).unwrap_or_default();
-    format!("there is no workload '{name}'; {hint}`profile list` shows them all")
-}
-
-/// Insertions, deletions and replacements between two words (Wagner and Fischer, 1974).
-fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
-}
-
 /// Six hexadecimal digits that tell command lines apart (FNV-1a, 64 bits, folded to 24).
 fn hash6(argv: &[String]) -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
@@ -186,6 +177,22 @@ mod tests {
     }
 
     #[test]
+    fn a_set_is_its_workloads_at_their_own_batches_and_plans() {
+        let catalog = Catalog::embedded();
+        let quick: Vec<_> = catalog.set("quick").map(|workload| workload.name.clone()).collect();
+        let all = cells(&["set:quick", "synthetic-spin"], &Grid::default()).expect("a grid");
+        let workloads: Vec<_> = all.iter().map(|cell| cell.workload.clone()).collect();
+        assert_eq!(workloads, [quick.clone(), vec!["synthetic-spin".into()]].concat());
+        assert!(
+            all.iter()
+                .all(|cell| cell.global_batch
+                    == Some(catalog.get(&cell.workload).expect("there").global_batch))
+        );
+        let grid = Grid { batches: vec![4, 8], ..Grid::default() };
+        assert_eq!(cells(&["set:quick"], &grid).expect("a grid").len(), 2 * quick.len());
+    }
+
+    #[test]
     fn what_cannot_run_is_a_cell_with_its_reason() {
         let plans = Plans::Named(vec!["dp1".parse().expect("plan"), "dp2".parse().expect("plan")]);
         let cells = cells(&["lstm"], &Grid { batches: vec![], plans }).expect("a grid");
@@ -199,6 +206,11 @@ mod tests {
         let batches = Grid { batches: vec![8], ..Grid::default() };
         assert!(error(&["resnet81"], &Grid::default()).contains("did you mean 'resnet18'?"));
         assert!(error(&["lstm", "lstm"], &Grid::default()).contains("asked for twice"));
+        assert!(error(&["set:quick", "lstm"], &Grid::default()).contains("asked for twice"));
+        assert!(error(&["set:quick@b4"], &Grid::default()).contains("write set:quick and use --batch"));
+        assert!(
+            error(&["set:slow"], &Grid::default()).contains("there is no set 'slow'; the catalog has quick")
+        );
         assert!(error(&["lstm@b4"], &batches).contains("drop one of them"));
     }
 

@@ -11,6 +11,7 @@ mod launch;
 pub mod leash;
 pub mod machine;
 pub mod measure;
+pub mod named;
 pub mod order;
 pub mod overhead;
 pub mod plans;

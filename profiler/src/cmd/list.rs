@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context as _;
 use schema::{
     catalog::Catalog,
     device::Device,
@@ -12,7 +11,7 @@ use schema::{
 
 use super::Exit;
 use crate::{
-    cells, plans, pool,
+    named, plans, pool,
     table::{self, grouped, or_dash},
 };
 
@@ -23,7 +22,7 @@ use crate::{
 /// Example: `profile list --plans gpt2@b8 --device cuda:0`
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Only workloads whose name contains this.
+    /// Only workloads whose name contains this, or those of a set, as `set:quick`.
     pattern: Option<String>,
     /// Show the plans of this job, and why those that cannot run here cannot.
     #[arg(long, value_name = "JOB", conflicts_with = "pattern")]
@@ -57,7 +56,11 @@ pub(super) fn open(files: &[PathBuf]) -> anyhow::Result<Catalog> {
 }
 
 fn list_workloads(catalog: &Catalog, pattern: &str, json: bool) -> anyhow::Result<Exit> {
-    let found: Vec<_> = catalog.iter().filter(|workload| workload.name.contains(pattern)).collect();
+    let found = if named::is_set(pattern) {
+        named::workloads(catalog, pattern)?
+    } else {
+        catalog.iter().filter(|workload| workload.name.contains(pattern)).collect()
+    };
     if found.is_empty() {
         return Err(Exit::NothingMatched.because(format!("no workload has '{pattern}' in its name")));
     }
@@ -65,25 +68,28 @@ fn list_workloads(catalog: &Catalog, pattern: &str, json: bool) -> anyhow::Resul
         println!("{}", rows::to_json(&found));
         return Ok(Exit::Ok);
     }
-    let mut table = table::new(&["workload", "parameters", "batch", "GFLOP/sample", "about"]);
+    let mut table = table::new(&["workload", "parameters", "batch", "GFLOP/sample", "sets", "about"]);
     for workload in found {
         table.add_row([
             workload.name.clone(),
             or_dash(workload.parameters.map(grouped)),
             workload.global_batch.to_string(),
             or_dash(workload.flops_per_sample.map(|flops| format!("{:.3}", flops as f64 / 1e9))),
+            workload.sets.join(", "),
             workload.about.clone(),
         ]);
     }
-    if let Some(about) = table.column_mut(4) {
-        about.set_cell_alignment(comfy_table::CellAlignment::Left);
+    for words in [4, 5] {
+        if let Some(column) = table.column_mut(words) {
+            column.set_cell_alignment(comfy_table::CellAlignment::Left);
+        }
     }
     table::print(&table);
     Ok(Exit::Ok)
 }
 
 fn list_plans(catalog: &Catalog, job: &Job, pool: &[Device], json: bool) -> anyhow::Result<Exit> {
-    let workload = catalog.get(&job.workload).with_context(|| cells::unknown(catalog, &job.workload))?;
+    let workload = named::workload(catalog, &job.workload)?;
     let named = job.device.as_ref().map_or(pool, std::slice::from_ref);
     let pool = pool::resolve(named)?;
     let global_batch = job.global_batch.unwrap_or(workload.global_batch);

@@ -38,12 +38,14 @@ const DEFAULT_BUDGET: Duration = Duration::from_secs(3600);
 ///
 /// Example: `profile single resnet18-cifar --plan all --device cpu:0 --seconds 5`
 ///
+/// Example: `profile single set:quick --device cpu:0 --steps 10`
+///
 /// Example: `profile single lstm --ci 1 --budget 20m`
 ///
 /// Example: `profile single --repeats 3 -- python3 train.py --epochs 1`
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// What to measure: `WORKLOAD[@bN][@PLAN][@on=DEVICE]`.
+    /// What to measure: `WORKLOAD[@bN][@PLAN][@on=DEVICE]`, or `set:NAME` for all workloads of a set.
     jobs: Vec<Job>,
     /// Plans to cross with the jobs that name none, or `all` that are valid.
     #[arg(long, value_name = "P,..|all", value_delimiter = ',')]

@@ -22,7 +22,7 @@ use crate::{
     cells::{self, Grid, Plans},
     interrupt::Interrupt,
     measure::{self, Enough},
-    pool, programs,
+    named, pool, programs,
     progress::Progress,
     rig::Rig,
     run::{self, Request},
@@ -42,7 +42,7 @@ const LOSS_STEPS: usize = 3;
 /// Example: `profile verify resnet18-cifar gpt2-mini --device cuda:0`
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Workloads to verify; all of the catalog where none is named.
+    /// Workloads and sets to verify, as `set:quick`; all of the catalog where none is named.
     workloads: Vec<String>,
     /// The device to train on. Without it, the best that is present.
     #[arg(long)]
@@ -60,7 +60,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let catalog = list::open(&args.catalog)?;
-    let workloads = named(&catalog, &args.workloads)?;
+    let workloads = chosen(&catalog, &args.workloads)?;
     let manifest = manifest(&catalog, &workloads, args)?;
     let run = RunDir::create(&args.out.clone().unwrap_or_else(|| run::directory("verify", &manifest)))?;
     run.write_manifest(&manifest)?;
@@ -79,15 +79,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     })
 }
 
-fn named<'a>(catalog: &'a Catalog, names: &[String]) -> anyhow::Result<Vec<&'a Workload>> {
+fn chosen<'a>(catalog: &'a Catalog, names: &[String]) -> anyhow::Result<Vec<&'a Workload>> {
     if names.is_empty() {
         return Ok(catalog.iter().collect());
     }
-    let find = |name: &String| {
-        let unknown = || Exit::Usage.because(cells::unknown(catalog, name));
-        catalog.get(name).ok_or_else(unknown)
-    };
-    names.iter().map(find).collect()
+    let found =
+        names.iter().map(|name| named::workloads(catalog, name)).collect::<anyhow::Result<Vec<_>>>()?;
+    Ok(found.concat())
 }
 
 /// One cell a workload, at the batch that verifies it.

@@ -137,6 +137,10 @@ fn slips_are_usage_errors_that_say_what_to_do() {
         ("single synthetic-sleep --heartbeat 0s", "a second is the shortest"),
         ("single synthetic-sleep@on=cpu:0 --device cpu:1", "and so does --device"),
         ("single synthetic-sleep --data nowhere", "there is no such folder"),
+        ("single set:slow", "there is no set 'slow'; the catalog has quick"),
+        ("single set:quick@b4", "write set:quick and use --batch"),
+        ("verify set:slow", "there is no set 'slow'; the catalog has quick"),
+        ("list set:slow", "there is no set 'slow'; the catalog has quick"),
     ] {
         let said = door.exits(2, arguments);
         assert!(said.err.contains(message), "profile {arguments}: {}", said.err);
@@ -157,6 +161,37 @@ fn a_dry_run_shows_the_cells_and_makes_nothing() {
         said.out
     );
     assert!(!door.path("runs").exists());
+}
+
+#[test]
+fn a_set_stands_for_its_workloads() {
+    let door = Door::new();
+    for name in ["one", "two", "three"] {
+        door.catalog(&format!("{name}.toml"), name, "step_us = 1_000, busy_percent = 0");
+        let file = door.path(&format!("{name}.toml"));
+        let text = std::fs::read_to_string(&file).expect("just written");
+        let sets = if name == "three" { "[]" } else { r#"["pair"]"# };
+        std::fs::write(file, text.replace("axes", &format!("sets = {sets}\naxes"))).expect("it is writable");
+    }
+    let catalogs = "--catalog one.toml --catalog two.toml --catalog three.toml";
+    let said = door.exits(0, &format!("list set:pair {catalogs}"));
+    assert!(
+        said.out.contains("one") && said.out.contains("two") && !said.out.contains("three"),
+        "{}",
+        said.out
+    );
+    assert_eq!(said.out.matches(" pair ").count(), 2, "{}", said.out);
+
+    door.exits(
+        0,
+        &format!("single set:pair three {catalogs} --batch 4 --device cpu:0 --steps 3 --repeats 1 --out r"),
+    );
+    let mut jobs: Vec<_> = door.summaries("r").into_iter().map(|row| row.job).collect();
+    jobs.sort();
+    assert_eq!(jobs, ["one@b4@dp1", "three@b4@dp1", "two@b4@dp1"]);
+
+    let said = door.exits(0, &format!("verify set:pair {catalogs} --device cpu:0 --out v"));
+    assert_eq!(said.out.matches("verified").count(), 2, "{}", said.out);
 }
 
 #[test]

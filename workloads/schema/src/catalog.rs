@@ -8,7 +8,11 @@ mod memory;
 mod model;
 mod problem;
 
-use std::{collections::BTreeMap, ops::Range, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    path::Path,
+};
 
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
@@ -181,6 +185,11 @@ impl Catalog {
     /// The workloads of a set, in the order of names; none for a set that nothing belongs to.
     pub fn set(&self, name: &str) -> impl Iterator<Item = &Workload> {
         self.iter().filter(move |workload| workload.sets.iter().any(|set| set == name))
+    }
+
+    /// The names of all sets that something belongs to.
+    pub fn sets(&self) -> BTreeSet<&str> {
+        self.iter().flat_map(|workload| &workload.sets).map(String::as_str).collect()
     }
 
     /// In the order of names.

@@ -1,0 +1,56 @@
+//! Workloads as a user names them: one by its name, those of a set by `set:` and the set's.
+
+use anyhow::{Context as _, bail};
+use schema::catalog::{Catalog, Workload};
+
+/// Before the name of a set; no workload's name has a colon.
+const SET: &str = "set:";
+
+/// Whether `name` is that of a set, known or not.
+pub fn is_set(name: &str) -> bool {
+    name.starts_with(SET)
+}
+
+/// The workloads that `name` stands for; those of a set in the order of names. Never empty.
+///
+/// # Errors
+/// A name that the catalog does not know.
+pub fn workloads<'a>(catalog: &'a Catalog, name: &str) -> anyhow::Result<Vec<&'a Workload>> {
+    let Some(set) = name.strip_prefix(SET) else { return Ok(vec![workload(catalog, name)?]) };
+    let members: Vec<_> = catalog.set(set).collect();
+    if members.is_empty() {
+        let sets: Vec<_> = catalog.sets().into_iter().collect();
+        bail!("there is no set '{set}'; the catalog has {}", sets.join(", "));
+    }
+    Ok(members)
+}
+
+/// The one workload of that name.
+///
+/// # Errors
+/// Says which workload was likely meant.
+pub fn workload<'a>(catalog: &'a Catalog, name: &str) -> anyhow::Result<&'a Workload> {
+    catalog.get(name).with_context(|| unknown(catalog, name))
+}
+
+fn unknown(catalog: &Catalog, name: &str) -> String {
+    let likely = catalog.iter().map(|w| w.name.as_str()).min_by_key(|known| edit_distance(known, name));
+    let hint = likely.map(|known| format!("did you mean '{known}'? ")).unwrap_or_default();
+    format!("there is no workload '{name}'; {hint}`profile list` shows them all")
+}
+
+/// Insertions, deletions and replacements between two words (Wagner and Fischer, 1974).
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
