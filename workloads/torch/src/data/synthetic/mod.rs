@@ -105,7 +105,8 @@ mod tests {
 
     #[test]
     fn a_seed_gives_the_same_samples_to_the_last_bit_and_another_seed_others() {
-        for Workload { name, .. } in Catalog::embedded().set("quick") {
+        let is_drawn = |workload: &&Workload| workload.model.samples() != Samples::Transitions;
+        for Workload { name, .. } in Catalog::embedded().set("quick").filter(is_drawn) {
             let (first, again, other) = (samples(name, 1), samples(name, 1), samples(name, 2));
             assert!(first.inputs == again.inputs && first.targets == again.targets, "{name}");
             assert!(first.inputs != other.inputs && first.targets != other.targets, "{name}");
