@@ -215,6 +215,7 @@ pub fn request(
             plan: cell.plan.context("a cell with a workload has a plan")?,
             steps,
             data: settings.data.clone(),
+            loaders: settings.loaders,
             rendezvous: None,
         })),
     };

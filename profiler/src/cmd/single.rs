@@ -77,6 +77,12 @@ pub(super) struct Args {
     /// Folder with real data, instead of the seeded synthetic stream.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Threads of each rank that read and decode batches of --data ahead of the training thread.
+    ///
+    /// With 0 the training thread makes each batch when it needs it. Batches are the same for every N. The threads share
+    /// the cores of the rank's device with training, and count to the job's CPU time.
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "data", value_parser = clap::value_parser!(u32).range(..=64))]
+    loaders: u32,
     /// A file of further workloads.
     #[arg(long, value_name = "FILE")]
     catalog: Vec<PathBuf>,
@@ -94,7 +100,7 @@ pub(super) struct Args {
     /// The budget begins anew. --data and --catalog are taken from the same folder as at first.
     #[arg(long, value_name = "RUN", conflicts_with_all = [
         "jobs", "command", "plan", "batch", "device", "repeats", "seconds", "steps", "ci", "threads",
-        "data", "catalog", "heartbeat", "seed", "out", "dry_run",
+        "data", "loaders", "catalog", "heartbeat", "seed", "out", "dry_run",
     ])]
     resume: Option<PathBuf>,
     /// Show the cells and an estimate of the time, and measure nothing.
@@ -105,7 +111,7 @@ pub(super) struct Args {
     json: bool,
     /// A program and its arguments, measured from outside.
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = [
-        "jobs", "plan", "batch", "steps", "ci", "data", "threads", "catalog", "heartbeat",
+        "jobs", "plan", "batch", "steps", "ci", "data", "loaders", "threads", "catalog", "heartbeat",
     ])]
     command: Vec<String>,
 }
@@ -190,6 +196,7 @@ fn manifest(args: &Args) -> anyhow::Result<Manifest> {
         heartbeat_s: args.heartbeat.as_secs_f64(),
         threads: args.threads,
         data: args.data.clone(),
+        loaders: args.loaders,
         catalogs: args.catalog.clone(),
     };
     run::manifest(&catalog, Request { cells, settings, seed: args.seed })

@@ -175,6 +175,7 @@ fn training(fault: Option<Fault>, ranks: usize, steps: Option<u64>) -> Program {
         plan: format!("dp{ranks}").parse().unwrap(),
         steps,
         data: None,
+        loaders: 0,
         rendezvous: None,
     }))
 }

@@ -2,6 +2,7 @@
 
 use schema::{
     rows::{self, Status, Summary, Warning},
+    spec::Program,
     units::Nanos,
     wire::Event,
 };
@@ -141,6 +142,9 @@ fn slips_are_usage_errors_that_say_what_to_do() {
         ("single set:quick@b4", "write set:quick and use --batch"),
         ("verify set:slow", "there is no set 'slow'; the catalog has quick"),
         ("list set:slow", "there is no set 'slow'; the catalog has quick"),
+        ("single synthetic-sleep --loaders 2", "--data <DIR>"),
+        ("single synthetic-sleep --data . --loaders 65", "65 is not in 0..=64"),
+        ("single --resume nowhere --loaders 2", "cannot be used with"),
     ] {
         let said = door.exits(2, arguments);
         assert!(said.err.contains(message), "profile {arguments}: {}", said.err);
@@ -192,6 +196,19 @@ fn a_set_stands_for_its_workloads() {
 
     let said = door.exits(0, &format!("verify set:pair {catalogs} --device cpu:0 --out v"));
     assert_eq!(said.out.matches("verified").count(), 2, "{}", said.out);
+}
+
+#[test]
+fn every_launch_is_told_where_its_data_is_and_who_reads_it() {
+    let door = Door::new();
+    let arguments =
+        "single synthetic-sleep --device cpu:0 --steps 3 --repeats 2 --data . --loaders 3 --out r";
+    door.exits(0, arguments);
+    for launch in door.run("r").launches().expect("there are launches") {
+        let spec = door.run("r").spec(&launch).expect("a launch has a spec");
+        let Program::Training(training) = spec.program else { panic!("a workload is trained") };
+        assert_eq!((training.data, training.loaders), (Some(".".into()), 3), "{launch}");
+    }
 }
 
 #[test]

@@ -45,6 +45,9 @@ pub struct Settings {
     pub heartbeat_s: f64,
     pub threads: Option<u32>,
     pub data: Option<PathBuf>,
+    /// Threads of each rank that make batches of `data` ahead of the training thread.
+    #[serde(default)]
+    pub loaders: u32,
     /// Files of workloads beyond the embedded ones.
     #[serde(default)]
     pub catalogs: Vec<PathBuf>,
@@ -62,6 +65,7 @@ impl Default for Settings {
             heartbeat_s: 120.0,
             threads: None,
             data: None,
+            loaders: 0,
             catalogs: Vec::new(),
         }
     }

@@ -273,6 +273,7 @@ mod tests {
                 heartbeat_s: number,
                 threads: Some(1),
                 data: Some(text.into()),
+                loaders: 3,
                 catalogs: vec![text.into()],
             },
             machine: Machine {
@@ -332,6 +333,7 @@ mod tests {
                 plan: "dp2".parse().unwrap(),
                 steps,
                 data: None,
+                loaders: 0,
                 rendezvous: Some(text.clone().into()),
             };
             for program in [Program::Command(vec![text.clone()]), Program::Training(Box::new(training))] {

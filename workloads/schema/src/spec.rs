@@ -47,6 +47,9 @@ pub struct Training {
     pub steps: Option<u64>,
     /// A folder with real data; else the seeded synthetic stream.
     pub data: Option<PathBuf>,
+    /// Threads of each rank that make batches of `data` ahead; with 0 the training thread makes them itself.
+    #[serde(default)]
+    pub loaders: u32,
     /// Where the ranks find each other; fresh for every launch, absent for one rank.
     pub rendezvous: Option<PathBuf>,
 }

@@ -38,6 +38,7 @@ pub(crate) fn launch(workload: &str, global_batch: u32, plan: &str, steps: Optio
             plan,
             steps,
             data: None,
+            loaders: 0,
             rendezvous: None,
         })),
         devices: vec![Device::Cpu(vec![0])],
