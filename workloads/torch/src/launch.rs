@@ -12,7 +12,8 @@ use schema::{
 use tch::{Cuda, Device};
 
 use crate::{
-    cuda, data,
+    cuda,
+    data::{self, Files},
     failure::{Failure, kind_of_samples},
     models,
     step::{Execution, Trainer},
@@ -82,13 +83,14 @@ impl Launch {
         // The same seed gives the same parameters, dropout masks and, at the same number of threads, the same sums. On
         // CUDA these differ in their last digits, as some kernels add in no fixed order.
         tch::manual_seed(self.seed as i64);
-        let Training { workload, data, .. } = &self.training;
+        let Training { workload, data, loaders, .. } = &self.training;
         let device = self.execution.device;
         // Shapes never change within a launch, so trying out cuDNN's algorithms in the first steps pays.
         Cuda::cudnn_set_benchmark(device.is_cuda());
         let model = models::build(workload, device)
             .map_err(|error| Failure::classify(FailureKind::Internal, &format!("{error:#}")))?;
-        let stream = data::of(&*model, workload.model.samples(), data.as_deref(), self.seed, device)
+        let files = data.as_deref().map(|folder| Files { folder, loaders: *loaders });
+        let stream = data::of(&*model, workload.model.samples(), files, self.seed, device)
             .map_err(|error| Failure::classify(kind_of_samples(&error), &format!("{error:#}")))?;
         Ok(Trainer::new(model, stream, self.execution)?)
     }

@@ -4,18 +4,20 @@
 use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
-use tch::{Device, Kind, TchError, Tensor};
+use tch::{Device, TchError, Tensor};
 
-use super::{DataError, synthetic::noise};
-use crate::{
-    shim::transfer::to_device,
-    workload::{Batch, DataStream},
+use super::{
+    DataError,
+    loaders::{Loaded, Reader},
+    order::{Epochs, rng_at},
+    pixels::{COLOURS, Normalisation},
+    synthetic::normal,
 };
+use crate::{shim::transfer::to_device, workload::Batch};
 
-const FILES: [&str; 5] =
+pub(super) const FILES: [&str; 5] =
     ["data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"];
 const SIDE: u32 = 32;
-const COLOURS: u32 = 3;
 const CLASSES: u8 = 10;
 const PLANE_BYTES: usize = (SIDE * SIDE) as usize;
 const PIXEL_BYTES: usize = PLANE_BYTES * COLOURS as usize;
@@ -25,28 +27,29 @@ const RECORD_BYTES: usize = 1 + PIXEL_BYTES;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Use {
     /// The label is the target.
-    Classify { image: u32, labels: i64 },
+    Classify { image: u32, channels: u32, labels: u32 },
     /// The image, enlarged to the side the model works with, is the target; the input is noise.
-    Imitate { image: u32, channels: u32, latent: i64 },
+    Imitate { image: u32, channels: u32, latent: u32 },
 }
 
 /// All training images, kept as bytes, in an order that each epoch shuffles anew.
 pub(super) struct Cifar10 {
-    purpose: Use,
+    /// Numbers of noise that go with each image.
+    latent: usize,
     /// `[images, 32, 32, 3]`: channels-last from the start, so that no batch need be rearranged. No tensor, because the
     /// whole data set in memory is a choice of this reader and no tensor memory of the job.
     pixels: Vec<u8>,
     /// `[images]`.
     labels: Vec<i64>,
-    /// `[3]`: a pixel of the model is `(byte - centre) * scale`.
-    centre: Tensor,
-    scale: Tensor,
-    shuffling: Rng,
-    /// Of its own, so that the noise does not depend on how many samples are taken at once.
-    noise: Rng,
-    /// The images of this epoch that were not taken yet, the next one last.
-    order: Vec<usize>,
-    device: Device,
+    epochs: Epochs,
+    noise_seed: u64,
+}
+
+#[derive(Default)]
+pub(super) struct HostBatch {
+    pixels: Vec<u8>,
+    labels: Vec<i64>,
+    noise: Vec<f32>,
 }
 
 impl Cifar10 {
@@ -55,85 +58,67 @@ impl Cifar10 {
     /// # Errors
     /// `Unsupported` where the model wants other images; a missing file; one that is no whole number of images; a label
     /// above 9.
-    pub(super) fn open(folder: &Path, purpose: Use, seed: u64, device: Device) -> Result<Self, DataError> {
+    pub(super) fn open(folder: &Path, purpose: Use, seed: u64) -> Result<Self, DataError> {
         fits(purpose)?;
         let (mut labels, mut pixels) = (Vec::new(), Vec::new());
         for name in FILES {
             read_file(folder.join(name), &mut labels, &mut pixels)?;
         }
-        let mut shuffling = Rng::with_seed(seed);
-        let (centre, scale) = match purpose {
-            Use::Classify { .. } => {
-                // Mean and deviation of the training set, as is customary.
-                let (mean, deviation) = ([0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616]);
-                (mean.map(|m: f32| m * 255.0), deviation.map(|d: f32| 1.0 / (d * 255.0)))
-            }
-            // From -1 to 1, as the generator's tanh gives.
-            Use::Imitate { .. } => ([127.5; 3], [1.0 / 127.5; 3]),
+        let mut seeds = Rng::with_seed(seed);
+        let latent = match purpose {
+            Use::Classify { .. } => 0,
+            Use::Imitate { latent, .. } => latent as usize,
         };
-        Ok(Self {
-            purpose,
-            pixels,
-            labels,
-            centre: Tensor::f_from_slice(&centre)?.f_to(device)?,
-            scale: Tensor::f_from_slice(&scale)?.f_to(device)?,
-            noise: shuffling.fork(),
-            shuffling,
-            order: Vec::new(),
-            device,
-        })
+        let images = u32::try_from(labels.len()).expect("five files of more than 12 TB are not in memory");
+        let epochs = Epochs::new(images, seeds.u64(..));
+        Ok(Self { latent, pixels, labels, epochs, noise_seed: seeds.u64(..) })
     }
 
-    /// The next image's index; begins an epoch where the last one is over.
-    fn draw(&mut self) -> usize {
-        if self.order.is_empty() {
-            self.order = (0..self.labels.len()).collect();
-            self.shuffling.shuffle(&mut self.order);
-        }
-        self.order.pop().expect("the files hold at least one image")
-    }
-
-    /// `[samples, 3, 32, 32]` of numbers around zero, channels-last.
-    fn images(&self, indices: &[usize]) -> Result<Tensor, TchError> {
-        let mut bytes = Vec::with_capacity(indices.len() * PIXEL_BYTES);
-        for index in indices {
-            bytes.extend_from_slice(&self.pixels[index * PIXEL_BYTES..][..PIXEL_BYTES]);
-        }
-        let shape = [indices.len() as i64, i64::from(SIDE), i64::from(SIDE), i64::from(COLOURS)];
-        // As bytes they are a quarter of what has to be moved as numbers.
-        let numbers = to_device(Tensor::f_from_slice(&bytes)?.f_reshape(shape)?, self.device)?
-            .f_totype(Kind::Float)?
-            .f_sub_(&self.centre)?
-            .f_mul_(&self.scale)?;
-        numbers.f_permute([0, 3, 1, 2])
+    /// The stream of what this reader makes, which was opened for the same purpose.
+    pub(super) fn stream(self, purpose: Use, loaders: u32, device: Device) -> Result<Loaded<Self>, TchError> {
+        let normalisation = match purpose {
+            // Mean and deviation of the training set, as is customary.
+            Use::Classify { .. } => {
+                Normalisation::of([0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616], device)?
+            }
+            Use::Imitate { .. } => Normalisation::to_tanh(device)?,
+        };
+        Ok(Loaded::new(self, loaders, move |HostBatch { pixels, labels, noise }| {
+            let images = normalisation.images(&pixels, SIDE)?;
+            let (inputs, targets) = match purpose {
+                Use::Classify { .. } => (images, to_device(Tensor::f_from_slice(&labels)?, device)?),
+                Use::Imitate { image, latent, .. } => {
+                    const ALIGN_CORNERS: bool = false;
+                    let larger =
+                        images.f_upsample_bilinear2d([i64::from(image); 2], ALIGN_CORNERS, None, None)?;
+                    let noise = Tensor::f_from_slice(&noise)?.f_reshape([-1, i64::from(latent), 1, 1])?;
+                    (to_device(noise, device)?, larger)
+                }
+            };
+            Ok(Batch { inputs, targets })
+        }))
     }
 }
 
-impl DataStream for Cifar10 {
-    fn next(&mut self, samples: usize) -> anyhow::Result<Batch> {
-        let indices: Vec<usize> = (0..samples).map(|_| self.draw()).collect();
-        let images = self.images(&indices)?;
-        let (inputs, targets) = match self.purpose {
-            Use::Classify { .. } => {
-                let labels: Vec<i64> = indices.iter().map(|&index| self.labels[index]).collect();
-                (images, to_device(Tensor::f_from_slice(&labels)?, self.device)?)
-            }
-            Use::Imitate { image, latent, .. } => {
-                const ALIGN_CORNERS: bool = false;
-                let larger =
-                    images.f_upsample_bilinear2d([i64::from(image); 2], ALIGN_CORNERS, None, None)?;
-                let noise = noise(&mut self.noise, samples as i64, latent)?;
-                (to_device(noise, self.device)?, larger)
-            }
-        };
-        Ok(Batch { inputs, targets })
+impl Reader for Cifar10 {
+    type Batch = HostBatch;
+
+    fn read(&self, number: u64, batch: &mut HostBatch) -> Result<(), DataError> {
+        let image = self.epochs.sample(number);
+        batch.pixels.extend_from_slice(&self.pixels[image * PIXEL_BYTES..][..PIXEL_BYTES]);
+        batch.labels.push(self.labels[image]);
+        let mut rng = rng_at(self.noise_seed, number);
+        batch.noise.extend((0..self.latent).map(|_| normal(&mut rng)));
+        Ok(())
     }
 }
 
 fn fits(purpose: Use) -> Result<(), DataError> {
     let problem = match purpose {
-        Use::Classify { image, labels } if image != SIDE || labels < i64::from(CLASSES) => {
-            format!("the model takes {image}x{image} images of {labels} classes")
+        Use::Classify { image, channels, labels }
+            if image != SIDE || channels != COLOURS || labels < u32::from(CLASSES) =>
+        {
+            format!("the model takes {image}x{image} images of {channels} colours and {labels} classes")
         }
         Use::Imitate { channels, .. } if channels != COLOURS => format!("the model makes {channels} colours"),
         _ => return Ok(()),
@@ -174,8 +159,13 @@ fn read_file(file: PathBuf, labels: &mut Vec<i64>, pixels: &mut Vec<u8>) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::DataStream;
 
-    const CLASSIFY: Use = Use::Classify { image: 32, labels: 10 };
+    const CLASSIFY: Use = Use::Classify { image: 32, channels: 3, labels: 10 };
+
+    fn open(folder: &Path, purpose: Use) -> Result<Loaded<Cifar10>, DataError> {
+        Ok(Cifar10::open(folder, purpose, 7)?.stream(purpose, 0, Device::Cpu)?)
+    }
 
     /// Five files of `images` images each; image number `n` of all has label `n % 10` and planes `n`, `n + 1`, `n + 2`.
     fn folder(images: usize) -> tempfile::TempDir {
@@ -200,8 +190,7 @@ mod tests {
     #[test]
     fn an_epoch_shows_every_image_once_with_its_own_label() {
         let folder = folder(2);
-        let open = || Cifar10::open(folder.path(), CLASSIFY, 7, Device::Cpu).unwrap();
-        let mut stream = open();
+        let mut stream = open(folder.path(), CLASSIFY).unwrap();
         let first = stream.next(10).unwrap();
         assert_eq!(first.inputs.size(), [10, 3, 32, 32]);
         assert_eq!(first.inputs.stride(), [3072, 1, 96, 3], "channels-last");
@@ -220,7 +209,7 @@ mod tests {
         seen.sort();
         assert_eq!(seen, (0..10).collect::<Vec<_>>());
 
-        let mut again = open();
+        let mut again = open(folder.path(), CLASSIFY).unwrap();
         let pieces: Vec<_> = [4, 6, 7, 3].into_iter().flat_map(|n| labels(&again.next(n).unwrap())).collect();
         assert_eq!(pieces[..10], labels(&first), "the order does not depend on the batch");
         assert_eq!(pieces[10..], second);
@@ -230,7 +219,7 @@ mod tests {
     fn images_to_imitate_are_enlarged_and_lie_between_minus_one_and_one() {
         let folder = folder(1);
         let purpose = Use::Imitate { image: 64, channels: 3, latent: 7 };
-        let mut stream = Cifar10::open(folder.path(), purpose, 7, Device::Cpu).unwrap();
+        let mut stream = open(folder.path(), purpose).unwrap();
         let batch = stream.next(3).unwrap();
         assert_eq!((batch.inputs.size(), batch.targets.size()), (vec![3, 7, 1, 1], vec![3, 3, 64, 64]));
         assert!(batch.targets.abs().max().double_value(&[]) <= 1.0);
@@ -242,8 +231,7 @@ mod tests {
         let refused = |change: &dyn Fn(&Path), purpose| {
             let folder = folder(2);
             change(folder.path());
-            let error =
-                Cifar10::open(folder.path(), purpose, 7, Device::Cpu).err().expect("it must be refused");
+            let error = open(folder.path(), purpose).err().expect("it must be refused");
             error.to_string().replace(&folder.path().display().to_string(), "DIR")
         };
         let third = |folder: &Path| folder.join("data_batch_3.bin");
@@ -271,10 +259,19 @@ mod tests {
             refused(&mislabel, CLASSIFY),
             "DIR/data_batch_3.bin: byte 3073: label 10; there are 10 classes, counted from 0"
         );
-        assert!(
-            refused(&|_| (), Use::Classify { image: 224, labels: 1000 }).starts_with(
-                "the model takes 224x224 images of 1000 classes; the reader is one for CIFAR-10"
-            )
-        );
+        for (purpose, problem) in [
+            (
+                Use::Classify { image: 224, channels: 3, labels: 1000 },
+                "the model takes 224x224 images of 3 colours and 1000 classes",
+            ),
+            (
+                Use::Classify { image: 32, channels: 1, labels: 10 },
+                "the model takes 32x32 images of 1 colours and 10 classes",
+            ),
+            (Use::Imitate { image: 32, channels: 1, latent: 7 }, "the model makes 1 colours"),
+        ] {
+            let refused = refused(&|_| (), purpose);
+            assert!(refused.starts_with(&format!("{problem}; the reader is one for CIFAR-10")), "{refused}");
+        }
     }
 }

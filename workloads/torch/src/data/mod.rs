@@ -1,7 +1,13 @@
 //! Where samples come from: a synthetic stream by default, files where the user names a folder.
 
 mod cifar10;
+mod crop;
+mod image_folder;
+mod loaders;
+mod order;
+mod pixels;
 mod pool;
+mod ratings;
 mod synthetic;
 mod tokens;
 
@@ -12,6 +18,8 @@ use tch::{Device, TchError};
 
 use self::{
     cifar10::{Cifar10, Use},
+    image_folder::ImageFolder,
+    ratings::Ratings,
     tokens::TokenFile,
 };
 use crate::workload::{DataStream, Workload};
@@ -24,19 +32,27 @@ pub(crate) use synthetic::normal;
 pub fn of(
     model: &dyn Workload,
     samples: Samples,
-    folder: Option<&Path>,
+    files: Option<Files<'_>>,
     seed: u64,
     device: Device,
 ) -> anyhow::Result<Box<dyn DataStream>> {
-    if folder.is_none()
+    if files.is_none()
         && let Some(experience) = model.experience(seed, device)?
     {
         return Ok(experience);
     }
-    open(samples, folder, seed, device)
+    open(samples, files, seed, device)
 }
 
-/// Opens samples: those in `folder`, or the synthetic ones of `seed`.
+/// Where real samples are, and who makes batches of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Files<'a> {
+    pub folder: &'a Path,
+    /// Threads that make batches ahead; 0 makes them in the training thread, when they are asked for.
+    pub loaders: u32,
+}
+
+/// Opens samples: those of `files`, or the synthetic ones of `seed`.
 ///
 /// Both are endless and depend on nothing but the seed, the files and how many samples were taken before.
 ///
@@ -44,34 +60,52 @@ pub fn of(
 /// A [`DataError`], for the caller to look for with `downcast_ref`.
 pub fn open(
     samples: Samples,
-    folder: Option<&Path>,
+    files: Option<Files>,
     seed: u64,
     device: Device,
 ) -> anyhow::Result<Box<dyn DataStream>> {
-    let Some(folder) = folder else { return Ok(Box::new(synthetic::stream(samples, seed, device)?)) };
-    match samples {
-        Samples::LabelledImages { channels: _, side, classes } => {
-            let purpose = Use::Classify { image: side, labels: i64::from(classes) };
-            Ok(Box::new(Cifar10::open(folder, purpose, seed, device)?))
+    let Some(Files { folder, loaders }) = files else {
+        return Ok(Box::new(synthetic::stream(samples, seed, device)?));
+    };
+    Ok(match samples {
+        Samples::LabelledImages { channels, side, classes } if holds_cifar10(folder) => {
+            let purpose = Use::Classify { image: side, channels, labels: classes };
+            Box::new(Cifar10::open(folder, purpose, seed)?.stream(purpose, loaders, device)?)
+        }
+        Samples::LabelledImages { channels, side, classes } => {
+            let images = ImageFolder::open(folder, channels, side, classes, seed)?;
+            Box::new(images.stream(loaders, device)?)
         }
         Samples::NoiseAndImages { latent, channels, side } => {
-            let purpose = Use::Imitate { image: side, channels, latent: i64::from(latent) };
-            Ok(Box::new(Cifar10::open(folder, purpose, seed, device)?))
+            let purpose = Use::Imitate { image: side, channels, latent };
+            Box::new(Cifar10::open(folder, purpose, seed)?.stream(purpose, loaders, device)?)
         }
         Samples::Tokens { vocabulary, context } => {
-            Ok(Box::new(TokenFile::open(folder, vocabulary, context, seed, device)?))
+            Box::new(TokenFile::open(folder, vocabulary, context, seed)?.stream(loaders, device))
         }
-        Samples::Transitions => Err(DataError::Unsupported(
-            "the model makes its samples by acting in its environment and reads none; leave out the data folder"
-                .into(),
-        )
-        .into()),
-        _ => Err(DataError::Unsupported(format!(
-            "there is no reader for files of {}s; leave out the data folder to train on synthetic ones",
-            samples.word()
-        ))
-        .into()),
-    }
+        Samples::Ratings { users, items } => {
+            Box::new(Ratings::open(folder, users, items, seed)?.stream(loaders, device))
+        }
+        Samples::Transitions => {
+            return Err(DataError::Unsupported(
+                "the model makes its samples by acting in its environment and reads none; leave out the data folder"
+                    .into(),
+            )
+            .into());
+        }
+        _ => {
+            return Err(DataError::Unsupported(format!(
+                "there is no reader for files of {}s; leave out the data folder to train on synthetic ones",
+                samples.word()
+            ))
+            .into());
+        }
+    })
+}
+
+/// One of its files is enough, so that a missing one is named and not taken for another data set.
+fn holds_cifar10(folder: &Path) -> bool {
+    cifar10::FILES.iter().any(|name| folder.join(name).is_file())
 }
 
 /// Why there are no samples.
@@ -82,6 +116,12 @@ pub enum DataError {
     Unsupported(String),
     #[error("cannot read {file}")]
     Unreadable { file: PathBuf, source: std::io::Error },
+    /// No image that this program knows, or a damaged one.
+    #[error("cannot decode {file}")]
+    Undecodable { file: PathBuf, source: image::ImageError },
+    /// Files and folders are not those of a data set that is known.
+    #[error("{file}: {problem}")]
+    Layout { file: PathBuf, problem: String },
     /// The file does not hold what its name promises.
     #[error("{file}: byte {offset}: {problem}")]
     Malformed { file: PathBuf, offset: u64, problem: String },
@@ -90,30 +130,4 @@ pub enum DataError {
 }
 
 #[cfg(test)]
-mod tests {
-    use schema::catalog::Catalog;
-
-    use super::*;
-
-    #[test]
-    fn a_model_without_a_reader_says_so() {
-        let catalog = Catalog::embedded();
-        let samples = catalog.get("neumf").unwrap().model.samples();
-        let error = open(samples, Some(Path::new("folder")), 0, Device::Cpu).err().unwrap();
-        assert!(matches!(error.downcast_ref(), Some(DataError::Unsupported(_))));
-        assert_eq!(
-            error.to_string(),
-            "there is no reader for files of ratings; leave out the data folder to train on synthetic ones"
-        );
-    }
-
-    #[test]
-    fn a_model_that_acts_reads_no_files() {
-        let error = open(Samples::Transitions, Some(Path::new("folder")), 0, Device::Cpu).err().unwrap();
-        assert!(matches!(error.downcast_ref(), Some(DataError::Unsupported(_))));
-        assert_eq!(
-            error.to_string(),
-            "the model makes its samples by acting in its environment and reads none; leave out the data folder"
-        );
-    }
-}
+mod tests;

@@ -6,14 +6,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fastrand::Rng;
 use tch::{Device, Tensor};
 
-use super::DataError;
-use crate::{
-    shim::transfer::to_device,
-    workload::{Batch, DataStream},
+use super::{
+    DataError,
+    loaders::{Loaded, Reader},
+    order::rng_at,
 };
+use crate::{shim::transfer::to_device, workload::Batch};
 
 const FILE: &str = "train.bin";
 const TOKEN_BYTES: u64 = size_of::<u16>() as u64;
@@ -26,20 +26,19 @@ pub(super) struct TokenFile {
     tokens: u64,
     vocabulary: u32,
     context: usize,
-    rng: Rng,
-    device: Device,
+    seed: u64,
+}
+
+#[derive(Default)]
+pub(super) struct HostBatch {
+    inputs: Vec<i64>,
+    targets: Vec<i64>,
 }
 
 impl TokenFile {
     /// # Errors
     /// A missing file, one of an odd number of bytes, or one shorter than a window.
-    pub(super) fn open(
-        folder: &Path,
-        vocabulary: u32,
-        context: u32,
-        seed: u64,
-        device: Device,
-    ) -> Result<Self, DataError> {
+    pub(super) fn open(folder: &Path, vocabulary: u32, context: u32, seed: u64) -> Result<Self, DataError> {
         let path = folder.join(FILE);
         let opened = File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
         let (bytes, file) = match opened {
@@ -54,10 +53,17 @@ impl TokenFile {
         } else if tokens <= u64::from(context) {
             format!("the file ends after {tokens} tokens; a sample takes {}", context + 1)
         } else {
-            let rng = Rng::with_seed(seed);
-            return Ok(Self { path, file, tokens, vocabulary, context: context as usize, rng, device });
+            return Ok(Self { path, file, tokens, vocabulary, context: context as usize, seed });
         };
         Err(DataError::Malformed { file: path, offset: bytes, problem })
+    }
+
+    pub(super) fn stream(self, loaders: u32, device: Device) -> Loaded<Self> {
+        let shape = [-1, self.context as i64];
+        Loaded::new(self, loaders, move |HostBatch { inputs, targets }| {
+            let tensor = |tokens: &[i64]| to_device(Tensor::f_from_slice(tokens)?.f_reshape(shape)?, device);
+            Ok(Batch { inputs: tensor(&inputs)?, targets: tensor(&targets)? })
+        })
     }
 
     /// The tokens of one sample and the one that follows, from token number `start` of the file on.
@@ -83,27 +89,26 @@ impl TokenFile {
     }
 }
 
-impl DataStream for TokenFile {
-    fn next(&mut self, samples: usize) -> anyhow::Result<Batch> {
-        let (mut inputs, mut targets) = (Vec::new(), Vec::new());
-        for _ in 0..samples {
-            let start = self.rng.u64(..self.tokens - self.context as u64);
-            let window = self.window(start)?;
-            inputs.extend_from_slice(&window[..self.context]);
-            targets.extend_from_slice(&window[1..]);
-        }
-        let shape = [samples as i64, self.context as i64];
-        let tensor = |tokens: &[i64]| Tensor::f_from_slice(tokens)?.f_reshape(shape);
-        Ok(Batch {
-            inputs: to_device(tensor(&inputs)?, self.device)?,
-            targets: to_device(tensor(&targets)?, self.device)?,
-        })
+impl Reader for TokenFile {
+    type Batch = HostBatch;
+
+    fn read(&self, number: u64, batch: &mut HostBatch) -> Result<(), DataError> {
+        let start = rng_at(self.seed, number).u64(..self.tokens - self.context as u64);
+        let window = self.window(start)?;
+        batch.inputs.extend_from_slice(&window[..self.context]);
+        batch.targets.extend_from_slice(&window[1..]);
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::DataStream;
+
+    fn open(folder: &Path, vocabulary: u32) -> Result<Loaded<TokenFile>, DataError> {
+        Ok(TokenFile::open(folder, vocabulary, 4, 3)?.stream(0, Device::Cpu))
+    }
 
     fn folder(bytes: &[u8]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
@@ -118,8 +123,7 @@ mod tests {
     #[test]
     fn samples_are_windows_of_the_file_and_targets_follow_their_inputs() {
         let folder = folder(&bytes_of(300..310));
-        let open = || TokenFile::open(folder.path(), 310, 4, 3, Device::Cpu).unwrap();
-        let (mut stream, mut again) = (open(), open());
+        let [mut stream, mut again] = [(), ()].map(|()| open(folder.path(), 310).unwrap());
         let batch = stream.next(50).unwrap();
         assert_eq!(batch.inputs.size(), [50, 4]);
         let starts: Vec<i64> = Vec::try_from(batch.inputs.select(1, 0)).unwrap();
@@ -140,7 +144,7 @@ mod tests {
     fn files_that_cannot_be_believed_are_refused_with_name_and_place() {
         let refused = |bytes: &[u8]| {
             let folder = folder(bytes);
-            let error = match TokenFile::open(folder.path(), 100, 4, 3, Device::Cpu) {
+            let error = match open(folder.path(), 100) {
                 Ok(mut stream) => stream.next(1).err().expect("it must be refused").to_string(),
                 Err(error) => error.to_string(),
             };
@@ -159,7 +163,7 @@ mod tests {
             refused(&bytes_of([1, 2, 3, 100, 4])),
             "DIR/train.bin: byte 6: token 100; the model's vocabulary is 100, counted from 0"
         );
-        let missing = TokenFile::open(Path::new("nowhere"), 100, 4, 3, Device::Cpu).err().unwrap();
+        let missing = open(Path::new("nowhere"), 100).err().unwrap();
         assert_eq!(missing.to_string(), "cannot read nowhere/train.bin");
         let reason = std::error::Error::source(&missing).expect("the reason follows").to_string();
         assert_eq!(reason, "No such file or directory (os error 2)");

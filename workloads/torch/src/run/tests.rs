@@ -44,6 +44,7 @@ impl Files {
                 plan: "dp1".parse().unwrap(),
                 steps,
                 data: None,
+                loaders: 0,
                 rendezvous: None,
             },
             execution: Execution { device: Device::Cpu, micro_batches, micro_batch_samples: 1, bf16: false },

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod itself;
+mod loaders;
 mod protocol;
 mod support;
 mod whole_libtorch;

@@ -73,12 +73,12 @@ fn pool_samples(sample_bytes: usize) -> usize {
 }
 
 /// What a generator starts from: `[samples, latent, 1, 1]`, standard normal.
-pub(super) fn noise(rng: &mut Rng, samples: i64, latent: i64) -> Result<Tensor, TchError> {
+fn noise(rng: &mut Rng, samples: i64, latent: i64) -> Result<Tensor, TchError> {
     let values: Vec<f32> = repeat_with(|| normal(rng)).take((samples * latent) as usize).collect();
     Tensor::f_from_slice(&values)?.f_reshape([samples, latent, 1, 1])
 }
 
-/// A standard normal number: Box and Muller, 1958.
+/// A number from the standard normal distribution: Box and Muller, 1958.
 pub(crate) fn normal(rng: &mut Rng) -> f32 {
     // The logarithm needs a number above zero.
     let radius = (-2.0 * (1.0 - rng.f64()).ln()).sqrt();

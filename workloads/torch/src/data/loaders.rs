@@ -1,0 +1,284 @@
+//! Loaders: threads that make batches ahead of the training thread, one engine for all readers of files.
+
+use std::{
+    io,
+    panic::resume_unwind,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread::{Builder, JoinHandle},
+};
+
+use anyhow::Context;
+use tch::TchError;
+
+use super::DataError;
+use crate::workload::{Batch, DataStream};
+
+/// Makes samples on the host: everything that a file costs, in whatever thread it is asked.
+///
+/// The stream is endless and its samples are numbered from 0. What a sample is depends on its number, the files and the
+/// seed alone: that is why batches are the same however many threads make them.
+pub(super) trait Reader: Send + Sync + 'static {
+    /// A batch in host memory, which is none of the job's tensor memory.
+    type Batch: Default + Send + 'static;
+
+    /// Puts sample `number` behind those that `batch` already has.
+    fn read(&self, number: u64, batch: &mut Self::Batch) -> Result<(), DataError>;
+}
+
+/// The training thread's part: copies what a reader made to the device, and does there what is cheaper there.
+type Transfer<R> = Box<dyn Fn(<R as Reader>::Batch) -> Result<Batch, TchError>>;
+
+/// The samples of a reader, in their order.
+pub(super) struct Loaded<R: Reader> {
+    reader: Arc<R>,
+    transfer: Transfer<R>,
+    loaders: u32,
+    /// Of the next sample.
+    number: u64,
+    ahead: Option<Ahead<R::Batch>>,
+}
+
+impl<R: Reader> Loaded<R> {
+    /// With 0 loaders batches are made in the training thread, when they are asked for.
+    ///
+    /// Loaders are threads of this process like any other: they run on the cores that the rank is bound to, and count to
+    /// its CPU time.
+    pub(super) fn new(
+        reader: R,
+        loaders: u32,
+        transfer: impl Fn(R::Batch) -> Result<Batch, TchError> + 'static,
+    ) -> Self {
+        Self { reader: Arc::new(reader), transfer: Box::new(transfer), loaders, number: 0, ahead: None }
+    }
+
+    fn host_batch(&mut self, samples: usize) -> anyhow::Result<R::Batch> {
+        if self.loaders == 0 {
+            return Ok(make(&*self.reader, self.number..self.number + samples as u64)?);
+        }
+        // Batches ahead have one size, that of the first. Whoever changes it begins anew where he is.
+        let ahead = match self.ahead.take().filter(|ahead| ahead.samples == samples) {
+            Some(ahead) => ahead,
+            None => Ahead::start(&self.reader, self.loaders, self.number, samples)
+                .context("cannot start a thread; use fewer loaders")?,
+        };
+        // After an error the loaders are not kept: a second try gives the same error again, as it does without loaders.
+        let ahead = self.ahead.insert(ahead);
+        let made = ahead.next();
+        if made.is_err() {
+            self.ahead = None;
+        }
+        Ok(made?)
+    }
+}
+
+impl<R: Reader> DataStream for Loaded<R> {
+    fn next(&mut self, samples: usize) -> anyhow::Result<Batch> {
+        let batch = self.host_batch(samples)?;
+        self.number += samples as u64;
+        Ok((self.transfer)(batch)?)
+    }
+}
+
+fn make<R: Reader>(reader: &R, numbers: impl Iterator<Item = u64>) -> Result<R::Batch, DataError> {
+    let mut batch = R::Batch::default();
+    for number in numbers {
+        reader.read(number, &mut batch)?;
+    }
+    Ok(batch)
+}
+
+/// Running loaders. They take turns: loader `i` of `n` makes batches `i`, `i + n`, `i + 2n`, so that order needs no
+/// bookkeeping. Of each loader's batches one is ready and one in the making at most, PyTorch's `prefetch_factor` of 2.
+struct Ahead<B> {
+    samples: usize,
+    /// Whose turn it is.
+    turn: usize,
+    queues: Vec<Receiver<Result<B, DataError>>>,
+    threads: Vec<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl<B: Default + Send + 'static> Ahead<B> {
+    fn start<R: Reader<Batch = B>>(
+        reader: &Arc<R>,
+        loaders: u32,
+        number: u64,
+        samples: usize,
+    ) -> io::Result<Self> {
+        const READY_MAX: usize = 1;
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut ahead = Self { samples, turn: 0, queues: Vec::new(), threads: Vec::new(), stop };
+        for loader in 0..u64::from(loaders) {
+            let (sender, queue) = sync_channel(READY_MAX);
+            let (reader, stop) = (Arc::clone(reader), Arc::clone(&ahead.stop));
+            let batch = samples as u64;
+            let (first, stride) = (number + loader * batch, u64::from(loaders) * batch);
+            let thread = Builder::new()
+                .name(format!("loader-{loader}"))
+                .spawn(move || load(&*reader, first, stride, batch, &sender, &stop))?;
+            ahead.queues.push(queue);
+            ahead.threads.push(thread);
+        }
+        Ok(ahead)
+    }
+
+    fn next(&mut self) -> Result<B, DataError> {
+        let Ok(made) = self.queues[self.turn].recv() else {
+            match self.threads.swap_remove(self.turn).join() {
+                Err(panic) => resume_unwind(panic),
+                Ok(()) => unreachable!("a loader ends when it is told, or after an error that was taken"),
+            }
+        };
+        self.turn = (self.turn + 1) % self.queues.len();
+        made
+    }
+}
+
+impl<B> Drop for Ahead<B> {
+    /// Threads end with the stream, a sample later at most.
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // A loader that waits for room in its queue is woken by the queue's end.
+        self.queues.clear();
+        for thread in self.threads.drain(..) {
+            // A panic concerns nobody any more.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What a loader does until its stream ends.
+fn load<R: Reader>(
+    reader: &R,
+    first: u64,
+    stride: u64,
+    samples: u64,
+    queue: &SyncSender<Result<R::Batch, DataError>>,
+    stop: &AtomicBool,
+) {
+    let stopped = || stop.load(Ordering::Relaxed);
+    for start in (first..).step_by(stride as usize) {
+        let made = make(reader, (start..start + samples).take_while(|_| !stopped()));
+        // What was cut short is no batch, and nobody waits for it.
+        if stopped() {
+            return;
+        }
+        let is_last = made.is_err();
+        if queue.send(made).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::atomic::AtomicU64, time::Duration};
+
+    use tch::Tensor;
+
+    use super::*;
+
+    /// Gives each sample's own number, up to one at which it does something else.
+    struct Counting {
+        end: u64,
+        at_end: fn(u64) -> DataError,
+        made: Arc<AtomicU64>,
+        pause: Duration,
+    }
+
+    impl Reader for Counting {
+        type Batch = Vec<i64>;
+
+        fn read(&self, number: u64, batch: &mut Vec<i64>) -> Result<(), DataError> {
+            if number >= self.end {
+                return Err((self.at_end)(number));
+            }
+            std::thread::sleep(self.pause);
+            self.made.fetch_add(1, Ordering::Relaxed);
+            batch.push(number as i64);
+            Ok(())
+        }
+    }
+
+    fn malformed(offset: u64) -> DataError {
+        DataError::Malformed { file: "train.bin".into(), offset, problem: "nothing".into() }
+    }
+
+    fn stream(loaders: u32, end: u64, at_end: fn(u64) -> DataError) -> (Loaded<Counting>, Arc<AtomicU64>) {
+        let made = Arc::new(AtomicU64::new(0));
+        let reader = Counting { end, at_end, made: Arc::clone(&made), pause: Duration::ZERO };
+        (Loaded::new(reader, loaders, transfer), made)
+    }
+
+    fn transfer(numbers: Vec<i64>) -> Result<Batch, TchError> {
+        let tensor = Tensor::f_from_slice(&numbers)?;
+        Ok(Batch { inputs: tensor.shallow_clone(), targets: tensor })
+    }
+
+    fn numbers(stream: &mut impl DataStream, samples: usize) -> Vec<i64> {
+        Vec::try_from(&stream.next(samples).unwrap().inputs).unwrap()
+    }
+
+    #[test]
+    fn samples_come_in_order_whatever_the_loaders_and_the_sizes_of_batches() {
+        for loaders in [0, 1, 3, 8] {
+            let (mut stream, _) = stream(loaders, u64::MAX, malformed);
+            let mut all = Vec::new();
+            for samples in [4, 4, 4, 4, 4, 7, 7, 1, 4] {
+                all.extend(numbers(&mut stream, samples));
+            }
+            assert_eq!(all, (0..39).collect::<Vec<_>>(), "{loaders} loaders");
+        }
+    }
+
+    #[test]
+    fn an_error_comes_in_its_turn_as_what_it_is_and_comes_again() {
+        for loaders in [0, 1, 3, 8] {
+            let (mut stream, _) = stream(loaders, 10, malformed);
+            assert_eq!([numbers(&mut stream, 4), numbers(&mut stream, 4)].concat(), Vec::from_iter(0..8));
+            for _ in 0..2 {
+                let error = stream.next(4).err().expect("sample 10 is not there");
+                assert!(
+                    matches!(error.downcast_ref(), Some(DataError::Malformed { offset: 10, .. })),
+                    "{error:#}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a reader's own mistake")]
+    fn a_panic_of_a_loader_is_one_of_the_training_thread() {
+        let (mut stream, _) = stream(2, 0, |_| panic!("a reader's own mistake"));
+        let _ = stream.next(1);
+    }
+
+    #[test]
+    fn two_batches_of_each_loader_are_ahead_at_most_and_none_is_made_after_the_end() {
+        let (mut stream, made) = stream(3, u64::MAX, malformed);
+        stream.next(5).unwrap();
+        // Had they no bound, they would make millions.
+        std::thread::sleep(Duration::from_millis(50));
+        let ahead = made.load(Ordering::Relaxed);
+        assert!(ahead <= 5 * (1 + 2 * 3), "{ahead} samples were made");
+        drop(stream);
+        assert_eq!(Arc::strong_count(&made), 1, "the reader went with its threads");
+    }
+
+    #[test]
+    fn the_end_waits_for_a_sample_and_not_for_a_batch() {
+        let made = Arc::new(AtomicU64::new(0));
+        let pause = Duration::from_millis(2);
+        let reader = Counting { end: u64::MAX, at_end: malformed, made: Arc::clone(&made), pause };
+        let mut stream = Loaded::new(reader, 1, transfer);
+        stream.next(1).unwrap();
+        // A batch of this size would take a month.
+        stream.ahead = Some(Ahead::start(&stream.reader, 2, 1, 1 << 30).unwrap());
+        drop(stream);
+        assert_eq!(Arc::strong_count(&made), 1, "the reader went with its threads");
+    }
+}
