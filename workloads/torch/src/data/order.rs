@@ -8,8 +8,13 @@ use fastrand::Rng;
 pub(super) struct Epochs {
     samples: u32,
     seed: u64,
-    /// Epochs and their orders. Loaders may be on both sides of an epoch's end, so there are two of them.
-    orders: Mutex<[Option<(u64, Arc<[u32]>)>; 2]>,
+    /// Loaders may be on both sides of an epoch's end, so there are two of them.
+    orders: Mutex<[Option<Order>; 2]>,
+}
+
+struct Order {
+    epoch: u64,
+    samples: Arc<[u32]>,
 }
 
 impl Epochs {
@@ -31,12 +36,11 @@ impl Epochs {
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = &mut orders[(epoch % 2) as usize];
         match entry {
-            Some((of, order)) if *of == epoch => Arc::clone(order),
+            Some(order) if order.epoch == epoch => Arc::clone(&order.samples),
             _ => {
-                let mut order: Vec<u32> = (0..self.samples).collect();
-                rng_at(self.seed, epoch).shuffle(&mut order);
-                let (_, order) = entry.insert((epoch, order.into()));
-                Arc::clone(order)
+                let mut samples: Vec<u32> = (0..self.samples).collect();
+                rng_at(self.seed, epoch).shuffle(&mut samples);
+                Arc::clone(&entry.insert(Order { epoch, samples: samples.into() }).samples)
             }
         }
     }

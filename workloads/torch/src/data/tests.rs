@@ -177,8 +177,11 @@ fn a_stream_that_is_given_up_ends_at_once() {
     }
 }
 
+/// Does something to the folder of a case.
+type Change = Box<dyn Fn(&Path)>;
+
 /// What is said of `case` after `change` to its folder, when a stream is opened or when the first epoch is read.
-fn refused(case: usize, change: impl Fn(&Path)) -> [String; 2] {
+fn refused(case: usize, change: Change) -> [String; 2] {
     let case = cases().swap_remove(case);
     change(case.folder.path());
     let said = |loaders| {
@@ -197,7 +200,7 @@ fn what_is_wrong_is_said_with_the_file_whoever_reads_it() {
     const IMAGES: usize = 2;
     const DAT: usize = 4;
     const CSV: usize = 5;
-    /// The encoder's output is as long as this, less the two bytes of its end.
+    /// At the byte where it ends, which is the encoder's affair.
     const JPEG_CUT: &str = "DIR/ball/3.jpg: byte ";
     let write = |name: &'static str, content: &'static str| {
         move |folder: &Path| fs::write(folder.join(name), content).unwrap()
@@ -208,7 +211,7 @@ fn what_is_wrong_is_said_with_the_file_whoever_reads_it() {
             fs::write(folder.join(name), &whole[..whole.len() - bytes]).unwrap();
         }
     };
-    let table: Vec<(usize, Box<dyn Fn(&Path)>, &str)> = vec![
+    let table: Vec<(usize, Change, &str)> = vec![
         (IMAGES, Box::new(cut("dog/1.png", 40)), "cannot decode DIR/dog/1.png: "),
         (IMAGES, Box::new(cut("ball/3.jpg", 2)), JPEG_CUT),
         (IMAGES, Box::new(write("cat/5.png", "no image")), "cannot decode DIR/cat/5.png: "),
