@@ -1,12 +1,9 @@
-"""Exports a small BertForPreTraining of Hugging Face's transformers, one batch, its loss and its gradients.
-
-Needs torch and transformers; run it only to change the sizes, as its output is kept in the repository.
-"""
+"""Exports a small BertForPreTraining of Hugging Face's transformers."""
 
 import torch
 from transformers import BertConfig, BertForPreTraining
 
-import reference_file
+from export import export, scatter
 
 VOCABULARY, CONTEXT, SAMPLES = 64, 16, 3
 
@@ -23,16 +20,15 @@ model = BertForPreTraining(
         attention_probs_dropout_prob=0.0,
     )
 )
-reference_file.scatter(model)
+scatter(model, 0.1, torch.Generator().manual_seed(1))
 tokens = torch.randint(2, VOCABULARY, (SAMPLES, CONTEXT))
 segments = (torch.arange(CONTEXT) >= 7).long().expand(SAMPLES, -1)
 labels = torch.where(torch.rand(SAMPLES, CONTEXT) < 0.3, torch.randint(2, VOCABULARY, (SAMPLES, CONTEXT)), -100)
 is_other = torch.tensor([0, 1, 1])
-output = model(input_ids=tokens, token_type_ids=segments, labels=labels, next_sentence_label=is_other)
-reference_file.write(
+export(
     "bert",
     model,
     torch.stack([tokens, segments], 1),
     torch.cat([labels, is_other[:, None]], 1),
-    output.loss,
+    lambda: model(input_ids=tokens, token_type_ids=segments, labels=labels, next_sentence_label=is_other).loss,
 )

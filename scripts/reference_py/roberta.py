@@ -1,12 +1,9 @@
-"""Exports a small RobertaForMaskedLM of Hugging Face's transformers, one batch, its loss and its gradients.
-
-Needs torch and transformers; run it only to change the sizes, as its output is kept in the repository.
-"""
+"""Exports a small RobertaForMaskedLM of Hugging Face's transformers."""
 
 import torch
 from transformers import RobertaConfig, RobertaForMaskedLM
 
-import reference_file
+from export import export, scatter
 
 VOCABULARY, CONTEXT, SAMPLES = 64, 16, 3
 
@@ -26,8 +23,7 @@ model = RobertaForMaskedLM(
         attention_probs_dropout_prob=0.0,
     )
 )
-reference_file.scatter(model)
+scatter(model, 0.1, torch.Generator().manual_seed(1))
 tokens = torch.randint(2, VOCABULARY, (SAMPLES, CONTEXT))
 labels = torch.where(torch.rand(SAMPLES, CONTEXT) < 0.3, torch.randint(2, VOCABULARY, (SAMPLES, CONTEXT)), -100)
-output = model(input_ids=tokens, labels=labels)
-reference_file.write("roberta", model, tokens, labels, output.loss)
+export("roberta", model, tokens, labels, lambda: model(input_ids=tokens, labels=labels).loss)

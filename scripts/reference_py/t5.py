@@ -1,12 +1,9 @@
-"""Exports a small T5ForConditionalGeneration of Hugging Face's transformers, one batch, its loss and its gradients.
-
-Needs torch and transformers; run it only to change the sizes, as its output is kept in the repository.
-"""
+"""Exports a small T5ForConditionalGeneration of Hugging Face's transformers."""
 
 import torch
 from transformers import T5Config, T5ForConditionalGeneration
 
-import reference_file
+from export import export, scatter
 
 # The source is so long that every bucket of distances is used.
 VOCABULARY, SOURCE, TARGET, SAMPLES = 128, 160, 40, 2
@@ -24,9 +21,9 @@ model = T5ForConditionalGeneration(
         decoder_start_token_id=0,
     )
 )
-reference_file.scatter(model)
+scatter(model, 0.1, torch.Generator().manual_seed(1))
 source = torch.randint(2, VOCABULARY, (SAMPLES, SOURCE))
 target = torch.randint(2, VOCABULARY, (SAMPLES, TARGET))
-output = model(input_ids=source, labels=target)
 before = torch.cat([torch.zeros(SAMPLES, 1, dtype=torch.long), target[:, :-1]], 1)
-reference_file.write("t5", model, torch.cat([source, before], 1), target, output.loss)
+inputs = torch.cat([source, before], 1)
+export("t5", model, inputs, target, lambda: model(input_ids=source, labels=target).loss)

@@ -1,24 +1,15 @@
-"""Exports one training step of small models of torchvision, for the tests of torch-worker to repeat.
-
-    python -m venv VENV && VENV/bin/pip install torch==2.11.0 torchvision==0.26.0 safetensors numpy
-    VENV/bin/python scripts/reference_py/torchvision_models.py workloads/torch/tests/reference
-
-For each model one file: parameters and buffers before the step (`before.*`), `inputs`, `targets`, the cross entropy `loss`,
-the gradients of all parameters (`gradient.*`), and the buffers as the forward pass left them (`after.*`). There is no
-dropout, so nothing of the step is left to chance.
-"""
-
-import sys
-from pathlib import Path
+"""Exports small convolutional networks of torchvision."""
 
 import torch
-from safetensors.torch import save_file
 from torch import nn
+from torch.nn.functional import cross_entropy
 from torchvision.models.efficientnet import EfficientNet, MBConvConfig
 from torchvision.models.mobilenetv2 import MobileNetV2
 from torchvision.models.mobilenetv3 import InvertedResidualConfig, MobileNetV3
 from torchvision.models.resnet import Bottleneck, ResNet
 from torchvision.models.vgg import VGG, make_layers
+
+from export import export
 
 CLASSES = 10
 IMAGE = 32
@@ -101,35 +92,13 @@ MODELS = {
 }
 
 
-def step(model):
-    """The tensors of one step of `model`."""
-    model.train()
+for name, build in MODELS.items():
+    torch.manual_seed(SEED)
+    model = build().train()
     with torch.no_grad():
         # Scales and shifts begin at one and zero, where a mistake in them would not show.
         for parameter in model.parameters():
             if parameter.dim() == 1:
                 parameter += 0.1 * torch.randn_like(parameter)
-    counters = "num_batches_tracked"
-    state = {name: tensor for name, tensor in model.state_dict().items() if not name.endswith(counters)}
-    tensors = {f"before.{name}": tensor.clone() for name, tensor in state.items()}
     inputs, targets = torch.randn(SAMPLES, 3, IMAGE, IMAGE), torch.arange(SAMPLES) % CLASSES
-    loss = nn.functional.cross_entropy(model(inputs), targets)
-    loss.backward()
-    tensors |= {"inputs": inputs, "targets": targets, "loss": loss.detach()}
-    tensors |= {f"gradient.{name}": parameter.grad for name, parameter in model.named_parameters()}
-    buffers = [name for name, _ in model.named_buffers() if not name.endswith(counters)]
-    tensors |= {f"after.{name}": state[name].clone() for name in buffers}
-    return {name: tensor.contiguous() for name, tensor in tensors.items()}
-
-
-def main():
-    folder = Path(sys.argv[1])
-    for name, build in MODELS.items():
-        torch.manual_seed(SEED)
-        tensors = step(build())
-        save_file(tensors, folder / f"{name}.safetensors")
-        print(f"{name}: loss {tensors['loss']:.4f}, {(folder / f'{name}.safetensors').stat().st_size} bytes")
-
-
-if __name__ == "__main__":
-    main()
+    export(name, model, inputs, targets, lambda: cross_entropy(model(inputs), targets))
