@@ -38,6 +38,14 @@ pub(crate) fn batch_norm(state: &State, name: &str, x: &Tensor) -> Tensor {
     centred / (variance + 1e-5).sqrt() * of("weight") + of("bias")
 }
 
+/// Over the last dimension.
+pub(crate) fn layer_norm(state: &State, name: &str, x: &Tensor, epsilon: f64) -> Tensor {
+    let centred = x - x.mean_dim([-1].as_slice(), true, None);
+    let variance = centred.square().mean_dim([-1].as_slice(), true, None);
+    let of = |part: &str| &state[&format!("{name}.{part}")];
+    centred / (variance + epsilon).sqrt() * of("weight") + of("bias")
+}
+
 /// `y = x W^T + b` over the last dimension.
 pub(crate) fn linear(state: &State, name: &str, x: &Tensor) -> Tensor {
     x.matmul(&state[&format!("{name}.weight")].tr()) + &state[&format!("{name}.bias")]
@@ -55,18 +63,23 @@ pub(crate) fn gradients(state: &State, loss: &Tensor) -> State {
     gradients
 }
 
-/// Two losses are equal up to rounding, and so are their gradients up to `tolerance`, a part of each one's largest. Gradients
-/// that are nothing but rounding, as those of a bias before a batch norm, need only be as small.
+/// Two losses are equal up to rounding, and so are their gradients, as [`assert_same_gradients`] has it.
 pub(crate) fn assert_same_training(state: &State, loss: &Tensor, expected: &Tensor, tolerance: f64) {
     assert!(difference(&loss.detach(), &expected.detach()) < 1e-5, "{loss} for {expected}");
     let (ours, reference) = (gradients(state, loss), gradients(state, expected));
-    assert!(ours.keys().eq(reference.keys()), "the same parameters take part");
+    assert_same_gradients(&ours, &reference, tolerance);
+}
+
+/// Gradients are those expected up to `tolerance`, a part of each one's largest. Those that are nothing but rounding, as of
+/// a bias before a batch norm, need only be as small.
+pub(crate) fn assert_same_gradients(ours: &State, expected: &State, tolerance: f64) {
+    assert!(ours.keys().eq(expected.keys()), "the same parameters take part");
     let largest = |tensor: &Tensor| tensor.abs().max().double_value(&[]);
-    let scale = reference.values().map(largest).fold(0.0, f64::max);
-    for (name, reference) in &reference {
-        let apart = largest(&(&ours[name] - reference));
-        let allowed = tolerance * largest(reference).max(1e-2 * scale);
-        assert!(apart < allowed, "{name}: {apart} of {}", largest(reference));
+    let scale = expected.values().map(largest).fold(0.0, f64::max);
+    for (name, expected) in expected {
+        let apart = largest(&(&ours[name] - expected));
+        let allowed = tolerance * largest(expected).max(1e-2 * scale);
+        assert!(apart < allowed, "{name}: {apart} of {}", largest(expected));
     }
 }
 

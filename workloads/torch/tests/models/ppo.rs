@@ -1,23 +1,21 @@
 //! Proximal policy optimisation against single operations, and whether it learns to balance.
 
-use std::collections::BTreeMap;
-
 use tch::{Device, Kind, Tensor};
 use torch_worker::{
     data,
     environments::CartPole,
-    shim::autograd::backward,
     step::{Execution, Trainer},
     workload::Batch,
 };
 
-use crate::support::{batch_of, build, catalog, difference, is_slow_run, state, take_step};
+use crate::{
+    operations::{State, assert_same_training, linear},
+    support::{batch_of, build, catalog, is_slow_run, state, take_step},
+};
 
 /// A network of two hidden layers once more, in products and sums.
-fn network(state: &BTreeMap<String, Tensor>, observations: &Tensor, layers: [&str; 3]) -> Tensor {
-    let linear = |x: &Tensor, name: &str| {
-        x.matmul(&state[&format!("{name}.weight")].tr()) + &state[&format!("{name}.bias")]
-    };
+fn network(state: &State, observations: &Tensor, layers: [&str; 3]) -> Tensor {
+    let linear = |x: &Tensor, name: &str| linear(state, name, x);
     let [first, second, last] = layers;
     linear(&linear(&linear(observations, first).tanh(), second).tanh(), last)
 }
@@ -27,7 +25,7 @@ const VALUE: [&str; 3] = ["mlp_extractor.value_net.0", "mlp_extractor.value_net.
 
 /// The loss as a mean over samples of cases: the objective is flat where the ratio has left the clip range on the side
 /// to which its advantage draws it.
-fn expected_loss(state: &BTreeMap<String, Tensor>, batch: &Batch) -> Tensor {
+fn expected_loss(state: &State, batch: &Batch) -> Tensor {
     let column = |index: i64| batch.targets.select(1, index);
     let (actions, old, advantages, returns) = (column(0), column(1), column(2), column(3));
     let logits = network(state, &batch.inputs, POLICY);
@@ -58,18 +56,8 @@ fn ppo_equals_single_operations() {
             let _ = tensor.shallow_clone().g_add_(&waves.view_as(tensor));
         }
     });
-    let gradients = |loss: Tensor| {
-        backward(&loss, &[]).unwrap();
-        let gradients: Vec<_> = state.values().map(|tensor| tensor.grad().copy()).collect();
-        state.values().for_each(|tensor| tensor.shallow_clone().zero_grad());
-        (loss.detach(), gradients)
-    };
-    let (loss, ours) = gradients(model.loss(0, &batch).unwrap());
-    let (expected, reference) = gradients(expected_loss(&state, &batch));
-    assert!(difference(&loss, &expected) < 1e-5);
-    for ((name, ours), reference) in state.keys().zip(&ours).zip(&reference) {
-        assert!(difference(ours, reference) < 1e-4, "{name}");
-    }
+    let expected = expected_loss(&state, &batch);
+    assert_same_training(&state, &model.loss(0, &batch).unwrap(), &expected, 1e-4);
 }
 
 #[test]
@@ -84,7 +72,7 @@ fn initial_weights_are_orthogonal_with_the_gains_of_stable_baselines() {
 }
 
 /// The mean length of episodes in which the likelier action is always taken.
-fn mean_episode(state: &BTreeMap<String, Tensor>) -> f64 {
+fn mean_episode(state: &State) -> f64 {
     const EPISODES: u32 = 20;
     let mut rng = fastrand::Rng::with_seed(99);
     let mut pushes = 0;

@@ -1,7 +1,5 @@
 //! TD3 against single operations, and whether it learns to swing up.
 
-use std::collections::BTreeMap;
-
 use tch::{Device, Kind, Tensor};
 use torch_worker::{
     data,
@@ -11,15 +9,14 @@ use torch_worker::{
     workload::{Batch, Workload},
 };
 
-use crate::support::{batch_of, build, catalog, difference, is_slow_run, state, take_step};
-
-type State = BTreeMap<String, Tensor>;
+use crate::{
+    operations::{State, linear},
+    support::{batch_of, build, catalog, difference, is_slow_run, state, take_step},
+};
 
 /// A network of two hidden layers once more, in products and sums.
 fn network(state: &State, inputs: &Tensor, name: &str) -> Tensor {
-    let linear = |x: &Tensor, index: u32| {
-        x.matmul(&state[&format!("{name}.{index}.weight")].tr()) + &state[&format!("{name}.{index}.bias")]
-    };
+    let linear = |x: &Tensor, index: u32| linear(state, &format!("{name}.{index}"), x);
     linear(&linear(&linear(inputs, 0).clamp_min(0.0), 2).clamp_min(0.0), 4)
 }
 
@@ -95,9 +92,8 @@ fn targets_begin_equal_and_every_second_step_moves_them_and_the_actor() {
         }
     }
     let mut trainer = trainer(model, 16);
-    let values = || -> BTreeMap<String, Tensor> {
-        state.iter().map(|(name, tensor)| (name.clone(), tensor.detach().copy())).collect()
-    };
+    let values =
+        || -> State { state.iter().map(|(name, tensor)| (name.clone(), tensor.detach().copy())).collect() };
     for step in 1..=4 {
         let before = values();
         take_step(&mut trainer);

@@ -1,25 +1,23 @@
 //! The Transformer against single operations.
 
-use std::collections::BTreeMap;
-
 use schema::catalog::Model;
 use tch::{Device, Kind, Reduction, Tensor};
-use torch_worker::{shim::autograd::backward, workload::Batch};
+use torch_worker::workload::Batch;
 
-use crate::support::{batch, build, catalog, difference, state};
+use crate::{
+    operations::{State, assert_same_training, draw, layer_norm, linear},
+    support::{batch, build, catalog, state},
+};
 
 /// The Transformer once more: attention as a product, a mask, a softmax and a product; label smoothing as a sum.
 struct Reference<'a> {
-    state: &'a BTreeMap<String, Tensor>,
+    state: &'a State,
     heads: i64,
 }
 
 impl Reference<'_> {
     fn norm(&self, x: &Tensor, name: &str) -> Tensor {
-        let centred = x - x.mean_dim([-1].as_slice(), true, None);
-        let variance = centred.square().mean_dim([-1].as_slice(), true, None);
-        let get = |part: &str| &self.state[&format!("{name}.layer_norm.{part}")];
-        centred / (variance + 1e-6).sqrt() * get("weight") + get("bias")
+        layer_norm(self.state, &format!("{name}.layer_norm"), x, 1e-6)
     }
 
     fn attention(&self, queries: &Tensor, memory: &Tensor, name: &str, causal: bool) -> Tensor {
@@ -40,9 +38,8 @@ impl Reference<'_> {
     }
 
     fn feed_forward(&self, x: &Tensor, name: &str) -> Tensor {
-        let get = |part: &str| &self.state[&format!("{name}.{part}")];
-        let inner = (x.matmul(&get("w_1.weight").tr()) + get("w_1.bias")).relu();
-        self.norm(&(inner.matmul(&get("w_2.weight").tr()) + get("w_2.bias") + x), name)
+        let layer = |x: &Tensor, part: &str| linear(self.state, &format!("{name}.{part}"), x);
+        self.norm(&(layer(&layer(x, "w_1").relu(), "w_2") + x), name)
     }
 
     fn embed(&self, tokens: &Tensor, stack: &str) -> Tensor {
@@ -89,26 +86,9 @@ fn the_transformer_equals_single_operations() {
     transformer.dropout = 0.0;
     let model = build(&workload);
     let (batch, state) = (batch(&workload, 2), state(model.as_ref()));
-    // Biases and scales begin at zero and one, where a mistake in them would not show.
-    tch::no_grad(|| {
-        for tensor in state.values().filter(|tensor| tensor.dim() == 1) {
-            let _ = tensor
-                .shallow_clone()
-                .g_add_(&(Tensor::arange(tensor.numel() as i64, tch::kind::FLOAT_CPU).sin() * 0.1));
-        }
-    });
-    let gradients = |loss: Tensor| {
-        backward(&loss, &[]).unwrap();
-        let gradients: Vec<_> = state.values().map(|tensor| tensor.grad().copy()).collect();
-        state.values().for_each(|tensor| tensor.shallow_clone().zero_grad());
-        (loss.detach(), gradients)
-    };
-    let (loss, ours) = gradients(model.loss(0, &batch).unwrap());
-    let (expected, reference) = gradients(Reference { state: &state, heads: 4 }.loss(&batch, 2, 24));
-    assert!(difference(&loss, &expected) < 1e-5);
-    for ((name, ours), reference) in state.keys().zip(&ours).zip(&reference) {
-        assert!(difference(ours, reference) < 1e-3, "{name}");
-    }
+    draw(&state);
+    let expected = Reference { state: &state, heads: 4 }.loss(&batch, 2, 24);
+    assert_same_training(&state, &model.loss(0, &batch).unwrap(), &expected, 1e-3);
 }
 
 #[test]
