@@ -20,32 +20,6 @@ use toml::Spanned;
 use crate::plan::{Axis, Plan};
 pub use model::*;
 
-/// The files that travel inside the programs, by name.
-const EMBEDDED: &[(&str, &str)] = &[
-    ("bert.toml", include_str!("../../catalog/bert.toml")),
-    ("dcgan.toml", include_str!("../../catalog/dcgan.toml")),
-    ("deepspeech.toml", include_str!("../../catalog/deepspeech.toml")),
-    ("efficientnet.toml", include_str!("../../catalog/efficientnet.toml")),
-    ("espcn.toml", include_str!("../../catalog/espcn.toml")),
-    ("gpt2.toml", include_str!("../../catalog/gpt2.toml")),
-    ("llama.toml", include_str!("../../catalog/llama.toml")),
-    ("lstm.toml", include_str!("../../catalog/lstm.toml")),
-    ("mobilenet-v2.toml", include_str!("../../catalog/mobilenet-v2.toml")),
-    ("mobilenet-v3.toml", include_str!("../../catalog/mobilenet-v3.toml")),
-    ("neumf.toml", include_str!("../../catalog/neumf.toml")),
-    ("pointnet.toml", include_str!("../../catalog/pointnet.toml")),
-    ("ppo.toml", include_str!("../../catalog/ppo.toml")),
-    ("resnet.toml", include_str!("../../catalog/resnet.toml")),
-    ("roberta.toml", include_str!("../../catalog/roberta.toml")),
-    ("synthetic.toml", include_str!("../../catalog/synthetic.toml")),
-    ("t5.toml", include_str!("../../catalog/t5.toml")),
-    ("td3.toml", include_str!("../../catalog/td3.toml")),
-    ("transformer.toml", include_str!("../../catalog/transformer.toml")),
-    ("vae.toml", include_str!("../../catalog/vae.toml")),
-    ("vgg.toml", include_str!("../../catalog/vgg.toml")),
-    ("vit.toml", include_str!("../../catalog/vit.toml")),
-];
-
 /// All workloads known to a program, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
@@ -136,7 +110,7 @@ impl Catalog {
     /// The catalog that travels inside the program.
     pub fn embedded() -> Catalog {
         let mut catalog = Catalog::default();
-        for (file, text) in EMBEDDED {
+        for (file, text) in model::EMBEDDED {
             catalog.add(file, text).expect("a test reads every embedded file");
         }
         catalog
@@ -232,7 +206,7 @@ model.synthetic = { step_us = 10, busy_percent = 0 }
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         files.sort();
-        assert_eq!(files, EMBEDDED.iter().map(|(file, _)| *file).collect::<Vec<_>>());
+        assert_eq!(files, model::EMBEDDED.iter().map(|(file, _)| *file).collect::<Vec<_>>());
     }
 
     #[test]

@@ -12,11 +12,17 @@ trait Family {
     }
 }
 
-/// Lists the families once: modules, the type of all models, and what all of them answer.
+/// Lists the families once: modules, definitions, the type of all models, and what all of them answer.
 macro_rules! families {
     ($($module:ident: $name:ident, $doc:literal;)+) => {
         $(mod $module;)+
         $(pub use $module::$name;)+
+
+        /// The files that travel inside the programs, by name.
+        pub(super) const EMBEDDED: &[(&str, &str)] = &[$((
+            concat!(stringify!($module), ".toml"),
+            include_str!(concat!("../../../catalog/", stringify!($module), ".toml")),
+        ),)+];
 
         /// The architecture, with everything a worker needs to build it.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
