@@ -6,6 +6,7 @@
 use schema::catalog::{Gpt2, Optimizer};
 use tch::{TchError, Tensor};
 
+use super::pre_norm::PreNorm;
 use crate::{
     nn::{
         attention::{Mask, SelfAttention},
@@ -41,7 +42,7 @@ pub(super) fn build(
     let mut blocks: Vec<Box<dyn Block>> = vec![Box::new(embeddings)];
     for layer in 0..layers {
         let scope = root.part("h");
-        blocks.push(Box::new(Decoder::new(scope, layer, width, i64::from(heads), layers)?));
+        blocks.push(Box::new(decoder(scope, layer, width, i64::from(heads), layers)?));
     }
     blocks.push(Box::new(Head { norm: LayerNorm::new(root.part("ln_f"), width)?, output }));
     Ok(Supervised::new(parameters, Sequential::new(blocks), cross_entropy, optimizer))
@@ -59,51 +60,39 @@ impl Block for Embeddings {
     }
 }
 
-/// Attention and a feed-forward network, each behind a layer norm and beside a shortcut.
-struct Decoder {
-    norm_1: LayerNorm,
-    attention: SelfAttention,
-    norm_2: LayerNorm,
-    feed_forward_in: Linear,
-    feed_forward_out: Linear,
-}
-
-impl Decoder {
-    fn new(mut scope: Scope<'_>, layer: u32, width: i64, heads: i64, layers: u32) -> Result<Self, TchError> {
-        let mut scope = scope.part(layer);
-        let init = Init::normal(DEVIATION);
-        // The sum over all shortcuts shall begin with the same variance at any depth (section 2.3 of the paper); each
-        // layer adds two terms to it.
-        let onto_shortcut = Init::normal(DEVIATION / f64::from(2 * layers).sqrt());
-        Ok(Self {
-            norm_1: LayerNorm::new(scope.part("ln_1"), width)?,
-            attention: {
-                let mut scope = scope.part("attn");
-                SelfAttention {
-                    project_in: Linear::with_init(scope.part("c_attn"), width, 3 * width, init)?,
-                    project_out: Linear::with_init(scope.part("c_proj"), width, width, onto_shortcut)?,
-                    heads,
-                    mask: Mask::Causal,
-                }
-            },
-            norm_2: LayerNorm::new(scope.part("ln_2"), width)?,
-            feed_forward_in: Linear::with_init(scope.part("mlp").part("c_fc"), width, 4 * width, init)?,
-            feed_forward_out: Linear::with_init(
-                scope.part("mlp").part("c_proj"),
-                4 * width,
-                width,
-                onto_shortcut,
-            )?,
-        })
-    }
-}
-
-impl Block for Decoder {
-    fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
-        let attended = input.f_add(&self.attention.forward(&self.norm_1.forward(input)?)?)?;
-        let inner = self.feed_forward_in.forward(&self.norm_2.forward(&attended)?)?.f_gelu("tanh")?;
-        attended.f_add(&self.feed_forward_out.forward(&inner)?)
-    }
+fn decoder(
+    mut scope: Scope<'_>,
+    layer: u32,
+    width: i64,
+    heads: i64,
+    layers: u32,
+) -> Result<PreNorm, TchError> {
+    let mut scope = scope.part(layer);
+    let init = Init::normal(DEVIATION);
+    // The sum over all shortcuts shall begin with the same variance at any depth (section 2.3 of the paper); each
+    // layer adds two terms to it.
+    let onto_shortcut = Init::normal(DEVIATION / f64::from(2 * layers).sqrt());
+    Ok(PreNorm {
+        norm_1: LayerNorm::new(scope.part("ln_1"), width)?,
+        attention: {
+            let mut scope = scope.part("attn");
+            SelfAttention {
+                project_in: Linear::with_init(scope.part("c_attn"), width, 3 * width, init)?,
+                project_out: Linear::with_init(scope.part("c_proj"), width, width, onto_shortcut)?,
+                heads,
+                mask: Mask::Causal,
+            }
+        },
+        norm_2: LayerNorm::new(scope.part("ln_2"), width)?,
+        feed_forward_in: Linear::with_init(scope.part("mlp").part("c_fc"), width, 4 * width, init)?,
+        feed_forward_out: Linear::with_init(
+            scope.part("mlp").part("c_proj"),
+            4 * width,
+            width,
+            onto_shortcut,
+        )?,
+        gelu: "tanh",
+    })
 }
 
 /// The last norm and the output layer, which shares its weight with the token embedding.

@@ -15,6 +15,7 @@ mod neumf;
 mod pointnet;
 mod post_norm;
 mod ppo;
+mod pre_norm;
 mod resnet;
 mod roberta;
 mod t5;

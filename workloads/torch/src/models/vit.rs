@@ -5,6 +5,7 @@
 use schema::catalog::{Optimizer, Vit};
 use tch::{TchError, Tensor};
 
+use super::pre_norm::PreNorm;
 use crate::{
     nn::{
         attention::{Mask, SelfAttention},
@@ -35,7 +36,7 @@ pub(super) fn build(
     let mut encoder = root.part("encoder");
     for layer in 0..layers {
         let scope = encoder.part("layers");
-        blocks.push(Box::new(Encoder::new(scope, layer, width, heads.into(), feed_forward.into())?));
+        blocks.push(Box::new(encoder_layer(scope, layer, width, heads.into(), feed_forward.into())?));
     }
     blocks.push(Box::new(Head {
         norm: norm(encoder.part("ln"), width)?,
@@ -88,54 +89,34 @@ impl Block for Patches {
     }
 }
 
-/// Attention and a feed-forward network, each behind a layer norm and beside a shortcut.
-struct Encoder {
-    norm_1: LayerNorm,
-    attention: SelfAttention,
-    norm_2: LayerNorm,
-    feed_forward_in: Linear,
-    feed_forward_out: Linear,
-}
-
-impl Encoder {
-    fn new(
-        mut scope: Scope<'_>,
-        layer: u32,
-        width: i64,
-        heads: i64,
-        feed_forward: i64,
-    ) -> Result<Self, TchError> {
-        const DEVIATION_OF_BIASES: f64 = 1e-6;
-        let mut scope = scope.part(format_args!("encoder_layer_{layer}"));
-        let norm_1 = norm(scope.part("ln_1"), width)?;
-        let attention = {
-            let mut scope = scope.part("self_attention");
-            let xavier = Init::xavier_uniform(width, 3 * width);
-            let weight = scope.parameter("in_proj_weight", &[3 * width, width], xavier)?;
-            let bias = scope.parameter("in_proj_bias", &[3 * width], Init::ZEROS)?;
-            let project_out = Linear::with_init(scope.part("out_proj"), width, width, Init::fan_in(width))?;
-            SelfAttention { project_in: Linear::of(weight, bias), project_out, heads, mask: Mask::None }
-        };
-        let norm_2 = norm(scope.part("ln_2"), width)?;
-        let mut linear = |name, inputs, outputs| {
-            let mut scope = scope.part(format_args!("mlp.{name}"));
-            let weight =
-                scope.parameter("weight", &[outputs, inputs], Init::xavier_uniform(inputs, outputs))?;
-            let bias = scope.parameter("bias", &[outputs], Init::normal(DEVIATION_OF_BIASES))?;
-            Ok::<_, TchError>(Linear::of(weight, bias))
-        };
-        let feed_forward_in = linear("0", width, feed_forward)?;
-        let feed_forward_out = linear("3", feed_forward, width)?;
-        Ok(Self { norm_1, attention, norm_2, feed_forward_in, feed_forward_out })
-    }
-}
-
-impl Block for Encoder {
-    fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
-        let attended = input.f_add(&self.attention.forward(&self.norm_1.forward(input)?)?)?;
-        let inner = self.feed_forward_in.forward(&self.norm_2.forward(&attended)?)?.f_gelu("none")?;
-        attended.f_add(&self.feed_forward_out.forward(&inner)?)
-    }
+fn encoder_layer(
+    mut scope: Scope<'_>,
+    layer: u32,
+    width: i64,
+    heads: i64,
+    feed_forward: i64,
+) -> Result<PreNorm, TchError> {
+    const DEVIATION_OF_BIASES: f64 = 1e-6;
+    let mut scope = scope.part(format_args!("encoder_layer_{layer}"));
+    let norm_1 = norm(scope.part("ln_1"), width)?;
+    let attention = {
+        let mut scope = scope.part("self_attention");
+        let xavier = Init::xavier_uniform(width, 3 * width);
+        let weight = scope.parameter("in_proj_weight", &[3 * width, width], xavier)?;
+        let bias = scope.parameter("in_proj_bias", &[3 * width], Init::ZEROS)?;
+        let project_out = Linear::with_init(scope.part("out_proj"), width, width, Init::fan_in(width))?;
+        SelfAttention { project_in: Linear::of(weight, bias), project_out, heads, mask: Mask::None }
+    };
+    let norm_2 = norm(scope.part("ln_2"), width)?;
+    let mut linear = |name, inputs, outputs| {
+        let mut scope = scope.part(format_args!("mlp.{name}"));
+        let weight = scope.parameter("weight", &[outputs, inputs], Init::xavier_uniform(inputs, outputs))?;
+        let bias = scope.parameter("bias", &[outputs], Init::normal(DEVIATION_OF_BIASES))?;
+        Ok::<_, TchError>(Linear::of(weight, bias))
+    };
+    let feed_forward_in = linear("0", width, feed_forward)?;
+    let feed_forward_out = linear("3", feed_forward, width)?;
+    Ok(PreNorm { norm_1, attention, norm_2, feed_forward_in, feed_forward_out, gelu: "none" })
 }
 
 /// The last norm, and classes from the vector that stands for the image.
