@@ -10,7 +10,7 @@ use torch_worker::{
 
 use crate::{
     operations::{State, assert_same_training, linear},
-    support::{batch_of, build, catalog, is_slow_run, state, take_step},
+    support::{batch_of, build, catalog, difference, is_slow_run, state, take_step},
 };
 
 /// A network of two hidden layers once more, in products and sums.
