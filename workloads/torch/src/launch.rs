@@ -89,6 +89,9 @@ impl Launch {
         Cuda::cudnn_set_benchmark(device.is_cuda());
         let model = models::build(workload, device)
             .map_err(|error| Failure::classify(FailureKind::Internal, &format!("{error:#}")))?;
+        // What training draws does not depend on how the initial weights were drawn, so that another program which is given
+        // them can draw the same (scripts/parity_py/train.py). Another seed, or both would come from the same numbers.
+        tch::manual_seed((self.seed as i64).wrapping_add(1));
         let files = data.as_deref().map(|folder| Files { folder, loaders: *loaders });
         let stream = data::of(&*model, workload.model.samples(), files, self.seed, device)
             .map_err(|error| Failure::classify(kind_of_samples(&error), &format!("{error:#}")))?;
