@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-WORKER = ROOT / "bin" / "torch-worker"
 
 GRANT_PAGE_BYTES = 4096
 """The grant is the first eight bytes of one page, in the machine's own byte order."""
@@ -18,6 +17,19 @@ GRANT_PAGE_BYTES = 4096
 
 class Failed(Exception):
     """A sentence for the user that says what went wrong and what to do."""
+
+
+def program(name: str) -> Path:
+    """One of those that scripts/setup builds."""
+    path = ROOT / "bin" / name
+    if not path.exists():
+        raise Failed(f"bin/{name} is not there; run scripts/setup first")
+    return path
+
+
+def has_reference(family: str) -> bool:
+    """Whether Python has a model of the family; asked without loading PyTorch, which this python3 need not have."""
+    return (HERE / "models" / f"{family.replace('-', '_')}.py").exists()
 
 
 class Device(NamedTuple):
@@ -67,7 +79,7 @@ class Exchange(NamedTuple):
 def export(spec: Path, scratch: Path, batches: int, device: Device) -> Exchange:
     """Has torch-worker write the initial weights and the first batches that the spec leads to."""
     exchange = Exchange(spec, scratch / "weights.safetensors", scratch / "data.safetensors", scratch)
-    command = [WORKER, "--spec", spec, "--export-initial", exchange.weights]
+    command = [program("torch-worker"), "--spec", spec, "--export-initial", exchange.weights]
     command += ["--export-data", exchange.data, "--steps", str(batches)]
     run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **device.variables})
     if run.returncode != 0:
@@ -92,7 +104,7 @@ def launch_worker(exchange: Exchange, steps: int, device: Device) -> Launch:
     files["WORKER_SPEC"].write_text(json.dumps(spec))
     files["WORKER_CONTROL"].write_bytes(struct.pack("=Q", steps).ljust(GRANT_PAGE_BYTES, b"\0"))
     files["WORKER_EVENTS"].write_bytes(b"")
-    _, foreign = _run([WORKER], device, {name: str(path) for name, path in files.items()}, scratch)
+    _, foreign = _run([program("torch-worker")], device, {name: str(path) for name, path in files.items()}, scratch)
     events = [json.loads(line)["event"] for line in files["WORKER_EVENTS"].read_text().splitlines()]
     return _launch("torch-worker", [event["step"] for event in events if "step" in event], steps, foreign)
 

@@ -4,9 +4,12 @@
 
 Uses the settings that PyTorch documents as fastest for eager training. On one thread of a CPU:
 
-- channels-last memory format for convolutions (tutorial "Channels Last Memory Format in PyTorch");
-- a fused optimizer, except for the ResNet: the fused kernel copies every weight that is in channels-last format, so
-  that the plain loop is faster there;
+- channels-last memory format for images and the weights of convolutions (tutorial "Channels Last Memory Format in
+  PyTorch"); models without images have nothing that it would change;
+- one call for attention, a stack of recurrent layers, and each norm: `scaled_dot_product_attention`, `nn.LSTM`,
+  `nn.RMSNorm`; activations in place where the backward pass allows it;
+- a fused optimizer, except where convolutions hold more than a million weights: the fused kernel copies those that are
+  in channels-last format, so that the plain loop is faster there;
 - gradients set to none and not to zero, subnormal numbers flushed to zero, one thread within and between operations
   ("Performance Tuning Guide").
 
@@ -16,6 +19,9 @@ from timing events that are read after the loop, and so do the losses. TF32 is a
 convolutions, not in matrix products. The plan bf16 runs the forward pass under torch.autocast.
 
 Not used: torch.compile, which would compare a compiler with none; and another malloc, which would serve both sides.
+
+Dropout and drawn numbers are on. They come from torch's generator, set as torch-worker sets it before its first step,
+and both sides draw in the same order: so they draw the same numbers, and the losses can be compared all the same.
 """
 
 import argparse
@@ -26,7 +32,9 @@ from pathlib import Path
 import torch
 from models import build
 from safetensors_file import read
-from torch.nn import functional as F
+
+FUSED_COPIES_MAX = 1_000_000
+"""Weights in channels-last format up to which the fused optimizer is the faster one on a CPU, or as fast."""
 
 
 def main() -> None:
@@ -43,27 +51,30 @@ def main() -> None:
     torch.set_flush_denormal(True)
     torch.backends.cudnn.benchmark = True
 
-    training = json.loads(arguments.spec.read_text())["program"]["training"]
+    spec = json.loads(arguments.spec.read_text())
+    training = spec["program"]["training"]
     workload, device = training["workload"], torch.device(arguments.device)
-    convolutional = "resnet" in workload["model"]
-    memory_format = torch.channels_last if convolutional else torch.contiguous_format
 
     model = build(workload["model"])
     load_weights(model, read(arguments.weights))
-    model = model.to(device=device, memory_format=memory_format).train()
-    fused = device.type == "cuda" or not convolutional
-    optimizer = build_optimizer(model, workload["optimizer"], fused)
-    batches = read_batches(arguments.data, device, memory_format)
+    model = model.to(device=device, memory_format=torch.channels_last).train()
+    updates = [(update, build_optimizer(update.part, workload["optimizer"])) for update in model.updates()]
+    batches = read_batches(arguments.data, device)
+    torch.manual_seed((spec["seed"] + 1) % 2**64)
 
     def step(index: int) -> torch.Tensor:
+        """The loss of the first update, which for a GAN is the discriminator's."""
         inputs, targets = batches[index % len(batches)]
-        with torch.autocast(device.type, torch.bfloat16, enabled=training["plan"] == "bf16"):
-            outputs = model(inputs)
-            loss = F.cross_entropy(outputs.flatten(0, -2), targets.flatten())
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return loss.detach()
+        losses = []
+        for update, optimizer in updates:
+            with torch.autocast(device.type, torch.bfloat16, enabled=training["plan"] == "bf16"):
+                loss = update.loss(inputs, targets)
+            # Of several updates each differentiates its own part alone; where there is one, naming it would cost time.
+            loss.backward(inputs=list(update.part.parameters()) if len(updates) > 1 else None)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            losses.append(loss.detach())
+        return losses[0]
 
     timed = steps_on_gpu if device.type == "cuda" else steps_on_cpu
     for index, (dur_ns, loss) in enumerate(timed(step, arguments.steps)):
@@ -101,30 +112,30 @@ def load_weights(model: torch.nn.Module, weights: dict[str, torch.Tensor]) -> No
         raise SystemExit(f"the exported weights lack {missing} and have {unexpected}, which the reference model does not")
 
 
-def build_optimizer(model: torch.nn.Module, settings: dict, fused: bool) -> torch.optim.Optimizer:
+def build_optimizer(part: torch.nn.Module, settings: dict) -> torch.optim.Optimizer:
     """`{"sgd": {"learning_rate": 0.1, ...}}` to the optimizer of that name."""
     ((name, constants),) = settings.items()
+    copied = sum(weight.numel() for weight in part.parameters() if weight.is_cpu and not weight.is_contiguous())
+    fused = copied <= FUSED_COPIES_MAX
     common = {"lr": constants["learning_rate"], "weight_decay": constants["weight_decay"], "fused": fused}
     if name == "sgd":
-        return torch.optim.SGD(model.parameters(), momentum=constants["momentum"], **common)
+        return torch.optim.SGD(part.parameters(), momentum=constants["momentum"], **common)
     kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
     betas = (constants["beta1"], constants["beta2"])
-    return kinds[name](model.parameters(), betas=betas, eps=constants["epsilon"], **common)
+    return kinds[name](part.parameters(), betas=betas, eps=constants["epsilon"], **common)
 
 
-def read_batches(
-    path: Path, device: torch.device, memory_format: torch.memory_format
-) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def read_batches(path: Path, device: torch.device) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """The exported batches in order, on the device. They are made ready beforehand, which favours this side a little."""
     tensors = read(path)
-    batches = []
-    for index in range(len(tensors) // 2):
-        inputs, targets = tensors[f"inputs.{index}"], tensors[f"targets.{index}"]
-        if inputs.dim() == 4:
-            inputs = inputs.contiguous(memory_format=memory_format)
+
+    def ready(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.dim() == 4:
+            tensor = tensor.contiguous(memory_format=torch.channels_last)
         # Copied on a CPU as well: the file's pages are no place for tensors that are timed.
-        batches.append((inputs.to(device, copy=True), targets.to(device, copy=True)))
-    return batches
+        return tensor.to(device, copy=True)
+
+    return [(ready(tensors[f"inputs.{i}"]), ready(tensors[f"targets.{i}"])) for i in range(len(tensors) // 2)]
 
 
 if __name__ == "__main__":

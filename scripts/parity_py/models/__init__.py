@@ -1,0 +1,15 @@
+"""The reference models as users of PyTorch write them, with parameters under the names that torch-worker exports.
+
+A family is a file, named as the family is in the `model` table of a workload, and its class `Model` is built from that
+table, as a launch's spec holds it.
+"""
+
+import importlib
+
+from .reference import Reference
+
+
+def build(model: dict) -> Reference:
+    """`{"gpt2": {"layers": 4, ...}}` to a model with PyTorch's own initial weights."""
+    ((family, shape),) = model.items()
+    return importlib.import_module(f"{__name__}.{family.replace('-', '_')}").Model(**shape)
