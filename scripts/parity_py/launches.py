@@ -1,6 +1,7 @@
 """Starts one side once, on one device, and gives the steps it made."""
 
 import json
+import math
 import os
 import struct
 import subprocess
@@ -112,7 +113,9 @@ def launch_worker(exchange: Exchange, steps: int, device: Device) -> Launch:
 def _launch(side: str, lines: list[dict], steps: int, foreign_cpu_percent: float | None) -> Launch:
     if [line["index"] for line in lines] != list(range(steps)):
         raise Failed(f"{side} made {len(lines)} of {steps} steps")
-    return Launch([line["dur_ns"] for line in lines], [line["loss"] for line in lines], foreign_cpu_percent)
+    # torch-worker leaves out a loss that is not finite, as training far beyond what a workload is made for may give.
+    losses = [line.get("loss", math.nan) for line in lines]
+    return Launch([line["dur_ns"] for line in lines], losses, foreign_cpu_percent)
 
 
 def _run(command: list, device: Device, variables: dict, scratch: Path) -> tuple[str, float | None]:
