@@ -172,7 +172,7 @@ def verdicts_of(ran: Ran) -> list[dict]:
 
 
 def verify(place: Workplace) -> str | None:
-    workloads = ["lstm"] if place.quick else []
+    workloads = ["lstm" if place.quick else "set:quick"]
     rows = place.rows("verify", *workloads, "--device", place.device, "--out", place.relative("verify"))
     write_csv(place, "verify", rows)
     if place.torn:
