@@ -17,7 +17,7 @@ TABLES = {
     "overhead": "What being watched costs",
     "transfers": "Copies between host and device",
     "readings": "What a reading of the device takes",
-    "verify": "Every workload for a few steps",
+    "verify": "Small workloads of every family for a few steps",
 }
 
 SUMMARY_COLUMNS = (
