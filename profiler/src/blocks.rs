@@ -216,6 +216,10 @@ pub fn request(
             steps,
             data: settings.data.clone(),
             loaders: settings.loaders,
+            restore: None,
+            offload_threads: settings.offload_threads,
+            collectives: settings.collectives,
+            exact: false,
             rendezvous: None,
         })),
     };

@@ -10,6 +10,7 @@ use schema::{
     plan::Plan,
     rows::{self, Status},
     run_dir::RunDir,
+    spec::Collectives,
 };
 
 use super::{Exit, list};
@@ -83,6 +84,14 @@ pub(super) struct Args {
     /// the cores of the rank's device with training, and count to the job's CPU time.
     #[arg(long, value_name = "N", default_value_t = 0, requires = "data", value_parser = clap::value_parser!(u32).range(..=64))]
     loaders: u32,
+    /// Threads of each rank for the optimizer's step on the host, under plans with offload [default: --threads].
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..))]
+    offload_threads: Option<u32>,
+    /// Who moves tensors between ranks: gloo or nccl [default: gloo for CPU devices, nccl for GPUs].
+    ///
+    /// With gloo, GPUs exchange through host memory, and several ranks may share one GPU.
+    #[arg(long, value_name = "LIBRARY")]
+    collectives: Option<Collectives>,
     /// A file of further workloads.
     #[arg(long, value_name = "FILE")]
     catalog: Vec<PathBuf>,
@@ -197,6 +206,8 @@ fn manifest(args: &Args) -> anyhow::Result<Manifest> {
         threads: args.threads,
         data: args.data.clone(),
         loaders: args.loaders,
+        offload_threads: args.offload_threads,
+        collectives: args.collectives,
         catalogs: args.catalog.clone(),
     };
     run::manifest(&catalog, Request { cells, settings, seed: args.seed })

@@ -268,7 +268,7 @@ mod tests {
 
     fn events(parameters: u64, losses: &[Option<f64>]) -> Vec<EventLine> {
         let ready =
-            Event::Ready(Ready { parameters, model_bytes: 4, peak_bytes: None, startup_ns: Nanos(1) });
+            Event::Ready(Ready { parameters, model_bytes: 4, peak_bytes: None, statistics: None, startup_ns: Nanos(1) });
         let step = |(index, loss): (usize, &Option<f64>)| {
             let (index, dur_ns) = (index as u64, Nanos(1));
             let timing = Timing::Host;

@@ -142,6 +142,7 @@ fn fill_from_events(row: &mut Measurement, ranks: &[Vec<EventLine>]) {
                 Event::Ready(ready) => {
                     row.parameters = row.parameters.max(Some(ready.parameters));
                     row.startup_ns = row.startup_ns.max(Some(ready.startup_ns.0));
+                    row.statistics = ready.statistics;
                     peak = peak.max(ready.peak_bytes);
                 }
                 Event::Memory(memory) => peak = peak.max(Some(memory.peak_bytes)),

@@ -17,7 +17,7 @@ pub struct JobStep {
     /// Of all ranks together.
     pub samples: u64,
     pub sent_bytes: Option<u64>,
-    /// Of rank 0.
+    /// The mean over the samples of all ranks; absent where one of them has none.
     pub loss: Option<f64>,
     pub timing: Timing,
 }
@@ -50,14 +50,16 @@ fn steps_of(events: &[EventLine]) -> Vec<(Nanos, &Step)> {
 fn job_step(ranks: &[(Nanos, &Step)]) -> JobStep {
     let (_, first) = ranks[0];
     let slowest = ranks.iter().map(|(_, step)| *step).max_by_key(|step| step.dur_ns).unwrap_or(first);
+    let samples = ranks.iter().map(|(_, step)| step.samples).sum();
+    let losses: Option<f64> = ranks.iter().map(|(_, step)| Some(step.loss? * step.samples as f64)).sum();
     JobStep {
         index: first.index,
         end: ranks.iter().map(|(end, _)| *end).max().unwrap_or_default(),
         dur_ns: slowest.dur_ns.0,
         phases: slowest.phases.clone().unwrap_or_default(),
-        samples: ranks.iter().map(|(_, step)| step.samples).sum(),
+        samples,
         sent_bytes: ranks.iter().map(|(_, step)| step.sent_bytes).sum(),
-        loss: first.loss,
+        loss: losses.map(|sum| sum / samples as f64),
         timing: first.timing,
     }
 }
@@ -88,7 +90,7 @@ mod tests {
         let steps = job_steps(&[zero, one]);
         let [only] = &steps[..] else { panic!("what one rank did not complete is no step") };
         assert_eq!((only.end, only.dur_ns, only.start()), (Nanos(105), 14, Nanos(91)));
-        assert_eq!((only.samples, only.sent_bytes, only.loss), (8, Some(7), Some(0.0)));
+        assert_eq!((only.samples, only.sent_bytes, only.loss), (8, Some(7), Some(0.5)));
         assert_eq!(only.phases.forward_ns, Some(Nanos(7)));
     }
 

@@ -71,6 +71,7 @@ fn summary(manifest: &Manifest, cell: &Cell, rows: &[&Measurement], findings: &m
         global_batch: cell.global_batch,
         repeats: ok.len() as u32,
         repeats_failed: (rows.len() - ok.len()) as u32,
+        statistics: ok.iter().find_map(|row| row.statistics),
         step_ns_median: centre_of(interval, &medians),
         step_ns_median_ci_lo: interval.map(|interval| interval.lo.round() as u64),
         step_ns_median_ci_hi: interval.map(|interval| interval.hi.round() as u64),

@@ -176,6 +176,10 @@ fn training(fault: Option<Fault>, ranks: usize, steps: Option<u64>) -> Program {
         steps,
         data: None,
         loaders: 0,
+        restore: None,
+        offload_threads: None,
+        collectives: None,
+        exact: false,
         rendezvous: None,
     }))
 }

@@ -175,7 +175,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::wire::{FailureKind, Hello, Memory, Phases, Ready, Step, Timing};
+    use crate::wire::{FailureKind, Hello, Memory, Phases, Ready, Statistics, Step, Timing};
 
     fn any_phases() -> impl Strategy<Value = Phases> {
         prop::collection::vec(prop::option::of(any::<u64>().prop_map(Nanos)), 7).prop_map(|v| Phases {
@@ -219,8 +219,9 @@ mod tests {
                     cuda,
                     pid
                 })),
-            any::<(u64, u64, Option<u64>, u64)>().prop_map(|(parameters, model_bytes, peak_bytes, ns)| {
-                Event::Ready(Ready { parameters, model_bytes, peak_bytes, startup_ns: Nanos(ns) })
+            any::<(u64, u64, Option<u64>, bool, u64)>().prop_map(|(parameters, model_bytes, peak_bytes, local, ns)| {
+                let statistics = local.then_some(Statistics::Local);
+                Event::Ready(Ready { parameters, model_bytes, peak_bytes, statistics, startup_ns: Nanos(ns) })
             }),
             (
                 any::<(u64, u64, u64)>(),

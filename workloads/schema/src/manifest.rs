@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{device::Device, plan::Plan, rows::Sharing};
+use crate::{device::Device, plan::Plan, rows::Sharing, spec::Collectives};
 
 /// What a run was asked to do, on what, and with which seed: enough to do it again, and all that
 /// `--resume` needs to do what is missing. Holds no name of a host or a user.
@@ -48,6 +48,12 @@ pub struct Settings {
     /// Threads of each rank that make batches of `data` ahead of the training thread.
     #[serde(default)]
     pub loaders: u32,
+    /// Threads of each rank for the optimizer's step on the host; as many as the rank has where absent.
+    #[serde(default)]
+    pub offload_threads: Option<u32>,
+    /// Who moves tensors between ranks; the usual one of the devices where absent.
+    #[serde(default)]
+    pub collectives: Option<Collectives>,
     /// Files of workloads beyond the embedded ones.
     #[serde(default)]
     pub catalogs: Vec<PathBuf>,
@@ -66,6 +72,8 @@ impl Default for Settings {
             threads: None,
             data: None,
             loaders: 0,
+            offload_threads: None,
+            collectives: None,
             catalogs: Vec::new(),
         }
     }

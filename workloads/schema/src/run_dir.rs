@@ -246,7 +246,7 @@ mod tests {
         device::Device,
         manifest::{Cell, DeviceFacts, Machine, ObserverCost, Settings},
         rows::{ErrorKind, Sharing},
-        spec::{Program, RankEnd, Training},
+        spec::{Collectives, Program, RankEnd, Training},
         units::Nanos,
     };
 
@@ -274,6 +274,8 @@ mod tests {
                 threads: Some(1),
                 data: Some(text.into()),
                 loaders: 3,
+                offload_threads: Some(2),
+                collectives: Some(Collectives::Gloo),
                 catalogs: vec![text.into()],
             },
             machine: Machine {
@@ -334,6 +336,10 @@ mod tests {
                 steps,
                 data: None,
                 loaders: 0,
+                restore: None,
+                offload_threads: None,
+                collectives: None,
+                exact: false,
                 rendezvous: Some(text.clone().into()),
             };
             for program in [Program::Command(vec![text.clone()]), Program::Training(Box::new(training))] {

@@ -4,7 +4,12 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{catalog::Workload, device::Device, plan::Plan, rows::Sharing};
+use crate::{
+    catalog::Workload,
+    device::Device,
+    plan::Plan,
+    rows::{Sharing, words},
+};
 
 /// One start of a job. Everything that decides what the worker computes is in here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,8 +55,33 @@ pub struct Training {
     /// Threads of each rank that make batches of `data` ahead; with 0 the training thread makes them itself.
     #[serde(default)]
     pub loaders: u32,
+    /// A checkpoint to go on from; else the parameters are drawn from the seed.
+    #[serde(default)]
+    pub restore: Option<PathBuf>,
+    /// Threads of each rank for the optimizer's step on the host, where the plan offloads it; as many
+    /// as the rank has where absent.
+    #[serde(default)]
+    pub offload_threads: Option<u32>,
+    /// Who moves tensors between ranks; the usual one of the devices where absent.
+    #[serde(default)]
+    pub collectives: Option<Collectives>,
+    /// Compute in fp64, with batch norm's running statistics as they began and never updated: then every
+    /// plan gives the same losses. For checks; nothing that is measured computes so.
+    #[serde(default)]
+    pub exact: bool,
     /// Where the ranks find each other; fresh for every launch, absent for one rank.
     pub rendezvous: Option<PathBuf>,
+}
+
+words! {
+    /// A library that moves tensors between ranks, under PyTorch's process groups.
+    Collectives {
+        /// Over sockets of the host; what CPU devices use. On GPUs it goes through host memory, and several
+        /// ranks may share one.
+        Gloo = "gloo",
+        /// Between GPUs; what they use, one rank each.
+        Nccl = "nccl",
+    }
 }
 
 impl Training {

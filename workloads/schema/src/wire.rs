@@ -95,8 +95,20 @@ pub struct Ready {
     /// Peak of tensor memory while building, where the worker can tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak_bytes: Option<u64>,
+    /// Present where batch norm sees less than the global batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub statistics: Option<Statistics>,
     /// From the start of the process to this line.
     pub startup_ns: Nanos,
+}
+
+/// What batch norm normalises by, where the plan has a say in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Statistics {
+    /// Mean and variance of each rank's own micro-batch, as in PyTorch's DistributedDataParallel: the plan
+    /// then computes something slightly different from `dp1`.
+    Local,
 }
 
 /// One mini-batch, that is one optimizer update. The line's `mono_ns` is the end of the step.

@@ -119,6 +119,7 @@ impl Worker {
             parameters: 0,
             model_bytes: self.model.memory_bytes,
             peak_bytes: Some(self.work.memory_bytes()),
+            statistics: None,
             startup_ns: Nanos::monotonic_now() - started,
         }))?;
 

@@ -146,6 +146,7 @@ impl Job<'_> {
             parameters: parameters.count(),
             model_bytes: parameters.bytes(),
             peak_bytes: Some(tensor_memory(self.launch.execution.device)?.peak_bytes),
+            statistics: None,
             startup_ns: process_age()?,
         }))
     }

@@ -49,11 +49,62 @@ pub struct Batch {
 /// An endless, seeded sequence of samples: a synthetic stream, a file that is read again from its start, or what a model
 /// meets with when it acts ([`Workload::experience`]).
 pub trait DataStream {
-    /// The next `samples` samples. The cost of making them is part of the step (phase `data`).
+    /// The next `samples` samples of this rank. The cost of making them is part of the step (phase `data`).
     ///
     /// # Errors
     /// Every error but a failed allocation ends the job as `failed {kind: data}`: it names file and offset.
     fn next(&mut self, samples: usize) -> anyhow::Result<Batch>;
+
+    /// From now on hands out one rank's part of what it would hand out. To be called before the first `next`.
+    ///
+    /// # Errors
+    /// For a stream that cannot be shared, as one that a model makes by acting.
+    fn share_out(&mut self, share: Share) -> anyhow::Result<()> {
+        anyhow::ensure!(share == Share::ALL, "what the model makes for itself cannot be shared out among ranks");
+        Ok(())
+    }
+
+    /// How many samples all ranks together have taken; `None` for a stream that depends on more than that, as one that
+    /// a model makes by acting.
+    fn position(&self) -> Option<u64> {
+        None
+    }
+
+    /// Goes on from where `position` samples were taken, by however many ranks.
+    ///
+    /// # Errors
+    /// For a stream without a position.
+    fn seek(&mut self, position: u64) -> anyhow::Result<()> {
+        anyhow::bail!("this stream cannot go on from sample {position}: what it gives depends on more than its place")
+    }
+
+    /// The tensors that the stream keeps on the device.
+    fn tensors(&self) -> Vec<&Tensor> {
+        Vec::new()
+    }
+}
+
+/// Whose samples a stream hands out: each `next` of all ranks together takes one piece of the stream, which they share out
+/// in the order of their ranks. So a global batch holds the same samples however many ranks work on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    pub rank: u32,
+    pub ranks: u32,
+}
+
+impl Share {
+    /// That of a rank that is alone.
+    pub const ALL: Share = Share { rank: 0, ranks: 1 };
+
+    /// Samples of the stream before this rank's part, where each rank takes `samples`.
+    pub fn before(self, samples: u64) -> u64 {
+        u64::from(self.rank) * samples
+    }
+
+    /// Samples that all ranks take together.
+    pub fn all(self, samples: u64) -> u64 {
+        u64::from(self.ranks) * samples
+    }
 }
 
 /// One optimizer update of a step. Most workloads have one; a GAN has one for D and one for G.

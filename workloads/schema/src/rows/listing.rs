@@ -11,6 +11,8 @@ pub struct PlanRow {
     pub plan: Plan,
     pub devices: u32,
     pub micro_batch: Option<u32>,
+    /// Estimated peak of tensor memory of the largest rank, where the workload's memory was calibrated.
+    pub memory_bytes: Option<u64>,
     pub valid: bool,
     pub reason: Option<String>,
 }
@@ -136,7 +138,7 @@ mod tests {
     fn every_listing_round_trips() {
         let reason = Some("why".to_string());
         let plan = "dp2".parse().unwrap();
-        round_trips(&PlanRow { plan, devices: 2, micro_batch: None, valid: false, reason: reason.clone() });
+        round_trips(&PlanRow { plan, devices: 2, micro_batch: None, memory_bytes: None, valid: false, reason: reason.clone() });
         for &health in Health::ALL {
             round_trips(&DoctorRow { about: "cores".into(), health, found: "2".into() });
         }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::labels::{ErrorKind, Sharing, Status, Warnings};
-use crate::{plan::Plan, wire::Timing};
+use crate::{plan::Plan, wire::{Statistics, Timing}};
 
 /// What one launch showed in its steady window. Intervals are 95 %. What a device, a worker or a
 /// plan cannot give is empty.
@@ -31,6 +31,7 @@ pub struct Measurement {
     /// Whether a steady state was found.
     pub steady: Option<bool>,
     pub timing: Option<Timing>,
+    pub statistics: Option<Statistics>,
     pub step_ns_median: Option<u64>,
     pub step_ns_median_ci_lo: Option<u64>,
     pub step_ns_median_ci_hi: Option<u64>,

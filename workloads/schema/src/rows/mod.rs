@@ -7,6 +7,7 @@ mod sample;
 mod summary;
 mod table;
 
+pub(crate) use labels::words;
 pub use labels::{ErrorKind, Sharing, Status, Warning, Warnings};
 pub use listing::{
     Direction, DoctorRow, Health, Load, OverheadRow, PlanRow, ReadingRow, TransferRow, VerifyRow,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::labels::{ErrorKind, Sharing, Status, Warnings};
-use crate::plan::Plan;
+use crate::{plan::Plan, wire::Statistics};
 
 /// What all launches of one job under the same conditions showed together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,6 +20,7 @@ pub struct Summary {
     /// Launches with numbers, and launches without.
     pub repeats: u32,
     pub repeats_failed: u32,
+    pub statistics: Option<Statistics>,
     /// The centre of the launches' medians, with its 95 % interval over launches.
     pub step_ns_median: Option<u64>,
     pub step_ns_median_ci_lo: Option<u64>,

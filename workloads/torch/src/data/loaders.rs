@@ -15,7 +15,7 @@ use anyhow::Context;
 use tch::TchError;
 
 use super::DataError;
-use crate::workload::{Batch, DataStream};
+use crate::workload::{Batch, DataStream, Share};
 
 /// Makes samples on the host: everything that a file costs, in whatever thread it is asked.
 ///
@@ -37,8 +37,9 @@ pub(super) struct Loaded<R: Reader> {
     reader: Arc<R>,
     transfer: Transfer<R>,
     loaders: u32,
-    /// Of the next sample.
-    number: u64,
+    share: Share,
+    /// Samples that all ranks have taken.
+    taken: u64,
     ahead: Option<Ahead<R::Batch>>,
 }
 
@@ -52,17 +53,18 @@ impl<R: Reader> Loaded<R> {
         loaders: u32,
         transfer: impl Fn(R::Batch) -> Result<Batch, TchError> + 'static,
     ) -> Self {
-        Self { reader: Arc::new(reader), transfer: Box::new(transfer), loaders, number: 0, ahead: None }
+        Self { reader: Arc::new(reader), transfer: Box::new(transfer), loaders, share: Share::ALL, taken: 0, ahead: None }
     }
 
     fn host_batch(&mut self, samples: usize) -> anyhow::Result<R::Batch> {
         if self.loaders == 0 {
-            return Ok(make(&*self.reader, self.number..self.number + samples as u64)?);
+            let first = self.taken + self.share.before(samples as u64);
+            return Ok(make(&*self.reader, first..first + samples as u64)?);
         }
         // Batches ahead have one size, that of the first. Whoever changes it begins anew where he is.
         let ahead = match self.ahead.take().filter(|ahead| ahead.samples == samples) {
             Some(ahead) => ahead,
-            None => Ahead::start(&self.reader, self.loaders, self.number, samples)
+            None => Ahead::start(&self.reader, self.loaders, self.share, self.taken, samples)
                 .context("cannot start a thread; use fewer loaders")?,
         };
         // After an error the loaders are not kept: a second try gives the same error again, as it does without loaders.
@@ -78,8 +80,23 @@ impl<R: Reader> Loaded<R> {
 impl<R: Reader> DataStream for Loaded<R> {
     fn next(&mut self, samples: usize) -> anyhow::Result<Batch> {
         let batch = self.host_batch(samples)?;
-        self.number += samples as u64;
+        self.taken += self.share.all(samples as u64);
         Ok((self.transfer)(batch)?)
+    }
+
+    fn share_out(&mut self, share: Share) -> anyhow::Result<()> {
+        self.share = share;
+        Ok(())
+    }
+
+    fn position(&self) -> Option<u64> {
+        Some(self.taken)
+    }
+
+    fn seek(&mut self, position: u64) -> anyhow::Result<()> {
+        self.ahead = None;
+        self.taken = position;
+        Ok(())
     }
 }
 
@@ -106,7 +123,8 @@ impl<B: Default + Send + 'static> Ahead<B> {
     fn start<R: Reader<Batch = B>>(
         reader: &Arc<R>,
         loaders: u32,
-        number: u64,
+        share: Share,
+        taken: u64,
         samples: usize,
     ) -> io::Result<Self> {
         const READY_MAX: usize = 1;
@@ -116,7 +134,8 @@ impl<B: Default + Send + 'static> Ahead<B> {
             let (sender, queue) = sync_channel(READY_MAX);
             let (reader, stop) = (Arc::clone(reader), Arc::clone(&ahead.stop));
             let batch = samples as u64;
-            let (first, stride) = (number + loader * batch, u64::from(loaders) * batch);
+            let first = taken + loader * share.all(batch) + share.before(batch);
+            let stride = u64::from(loaders) * share.all(batch);
             let thread = Builder::new()
                 .name(format!("loader-{loader}"))
                 .spawn(move || load(&*reader, first, stride, batch, &sender, &stop))?;
@@ -236,6 +255,26 @@ mod tests {
     }
 
     #[test]
+    fn ranks_take_their_parts_of_one_stream() {
+        let (mut whole, _) = stream(0, u64::MAX, malformed);
+        for loaders in [0, 3] {
+            let mut ranks = [0, 1].map(|rank| {
+                let (mut stream, _) = stream(loaders, u64::MAX, malformed);
+                stream.share_out(Share { rank, ranks: 2 }).unwrap();
+                stream
+            });
+            whole.seek(0).unwrap();
+            for _ in 0..7 {
+                let together: Vec<_> = ranks.iter_mut().flat_map(|stream| numbers(stream, 3)).collect();
+                assert_eq!(together, numbers(&mut whole, 6), "{loaders} loaders");
+            }
+            assert_eq!(ranks[1].position(), Some(42));
+            ranks[1].seek(6).unwrap();
+            assert_eq!(numbers(&mut ranks[1], 3), [9, 10, 11], "{loaders} loaders");
+        }
+    }
+
+    #[test]
     fn an_error_comes_in_its_turn_as_what_it_is_and_comes_again() {
         for loaders in [0, 1, 3, 8] {
             let (mut stream, _) = stream(loaders, 10, malformed);
@@ -277,7 +316,7 @@ mod tests {
         let mut stream = Loaded::new(reader, 1, transfer);
         stream.next(1).unwrap();
         // A batch of this size would take a month.
-        stream.ahead = Some(Ahead::start(&stream.reader, 2, 1, 1 << 30).unwrap());
+        stream.ahead = Some(Ahead::start(&stream.reader, 2, Share::ALL, 1, 1 << 30).unwrap());
         drop(stream);
         assert_eq!(Arc::strong_count(&made), 1, "the reader went with its threads");
     }
