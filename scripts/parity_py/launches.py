@@ -16,6 +16,10 @@ GRANT_PAGE_BYTES = 4096
 """The grant is the first eight bytes of one page, in the machine's own byte order."""
 
 
+KEEP_FREED_MEMORY = {"GLIBC_TUNABLES": f"glibc.malloc.trim_threshold={2**62}:glibc.malloc.mmap_threshold={32 * 2**20}"}
+"""What torch-worker tells its C library by itself."""
+
+
 class Failed(Exception):
     """A sentence for the user that says what went wrong and what to do."""
 
@@ -91,7 +95,7 @@ def export(spec: Path, scratch: Path, batches: int, device: Device) -> Exchange:
 def launch_python(python: Path, exchange: Exchange, steps: int, device: Device) -> Launch:
     command = [python, HERE / "train.py", "--spec", exchange.spec, "--weights", exchange.weights]
     command += ["--data", exchange.data, "--steps", str(steps), "--device", device.kind]
-    output, foreign = _run(command, device, {}, exchange.scratch)
+    output, foreign = _run(command, device, KEEP_FREED_MEMORY, exchange.scratch)
     lines = [json.loads(line) for line in output.splitlines()]
     return _launch("Python PyTorch", lines, steps, foreign)
 

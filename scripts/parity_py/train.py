@@ -18,7 +18,13 @@ batches that lie on the device beforehand, and nothing in the loop that waits fo
 from timing events that are read after the loop, and so do the losses. TF32 is as PyTorch has it by default: in
 convolutions, not in matrix products. The plan bf16 runs the forward pass under torch.autocast.
 
+The C library is told to keep freed memory, on both sides: what the guide advises another malloc for ("Switch Memory
+allocator"). Python is told by `GLIBC_TUNABLES` (launches.py).
+
 Not used: torch.compile, which would compare a compiler with none; and another malloc, which would serve both sides.
+
+Models that learn by acting act here as well, in environments of the same equations and with the same random numbers, and
+what acting costs is part of a step on both sides.
 
 Dropout and drawn numbers are on. They come from torch's generator, set as torch-worker sets it before its first step,
 and both sides draw in the same order: so they draw the same numbers, and the losses can be compared all the same.
@@ -60,19 +66,25 @@ def main() -> None:
     model = model.to(device=device, memory_format=torch.channels_last).train()
     updates = [(update, build_optimizer(update.part, workload["optimizer"])) for update in model.updates()]
     batches = read_batches(arguments.data, device)
+    experience = model.experience(spec["seed"], training["global_batch"])
     torch.manual_seed((spec["seed"] + 1) % 2**64)
 
     def step(index: int) -> torch.Tensor:
         """The loss of the first update, which for a GAN is the discriminator's."""
-        inputs, targets = batches[index % len(batches)]
+        inputs, targets = batches[index % len(batches)] if experience is None else next(experience)
         losses = []
         for update, optimizer in updates:
+            if not update.is_due():
+                continue
             with torch.autocast(device.type, torch.bfloat16, enabled=training["plan"] == "bf16"):
                 loss = update.loss(inputs, targets)
             # Of several updates each differentiates its own part alone; where there is one, naming it would cost time.
             loss.backward(inputs=list(update.part.parameters()) if len(updates) > 1 else None)
+            if update.gradient_norm_max is not None:
+                torch.nn.utils.clip_grad_norm_(update.part.parameters(), update.gradient_norm_max)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
+            update.after()
             losses.append(loss.detach())
         return losses[0]
 

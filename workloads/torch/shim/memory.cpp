@@ -4,6 +4,8 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 
+#include <malloc.h>
+
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -66,6 +68,19 @@ void tw_cpu_counting_install() {
   static CountingAllocator allocator;
   // Above the priority 0 of every allocator that PyTorch sets itself.
   c10::SetCPUAllocator(&allocator, 200);
+}
+
+// Every step frees its activations and takes as much again. By default glibc gives large blocks back to the kernel when
+// they are freed, and each page is then cleared and mapped anew: up to a fifth of a step on a CPU. PyTorch's tuning guide
+// advises allocators that do not; glibc itself can be told.
+int tw_keep_freed_memory() {
+  return shim::guarded([] {
+    constexpr int never = -1;
+    // Larger blocks always come from the kernel; glibc refuses a larger number.
+    constexpr int largest_kept_bytes = 32 << 20;
+    TORCH_CHECK(mallopt(M_TRIM_THRESHOLD, never) == 1 && mallopt(M_MMAP_THRESHOLD, largest_kept_bytes) == 1,
+                "mallopt refuses to keep freed memory");
+  });
 }
 
 void tw_cpu_memory(int64_t* allocated, int64_t* peak) {

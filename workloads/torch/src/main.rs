@@ -65,6 +65,8 @@ fn main() -> ExitCode {
     // asks again and gets the reason.
     let _ = cuda::load();
     memory::count_cpu_tensors();
+    // A C library that refuses costs time and nothing else.
+    let _ = memory::keep_freed_memory();
     library::flush_denormals();
 
     match obey(&args) {

@@ -8,6 +8,7 @@ use super::{check, device_number};
 
 unsafe extern "C" {
     fn tw_cpu_counting_install();
+    fn tw_keep_freed_memory() -> c_int;
     fn tw_cpu_memory(allocated: *mut i64, peak: *mut i64);
     fn tw_cpu_reset_peak();
     fn tw_cuda_memory(
@@ -38,6 +39,16 @@ pub struct TensorMemory {
 pub fn count_cpu_tensors() {
     // SAFETY: the allocator is a static of the shim; tensors keep the deleter they were made with.
     unsafe { tw_cpu_counting_install() }
+}
+
+/// Lets the process keep the host memory that tensors free, for those of the next step, in place of giving it back to the
+/// kernel and taking it again. What the process holds thus stays at its peak; [`tensor_memory`] is not touched by it.
+///
+/// # Errors
+/// Where the C library refuses.
+pub fn keep_freed_memory() -> Result<(), TchError> {
+    // SAFETY: sets two numbers of the C library's allocator.
+    check(unsafe { tw_keep_freed_memory() })
 }
 
 /// The tensor memory of `device`, exact, without waiting for the device.
