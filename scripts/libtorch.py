@@ -68,7 +68,8 @@ CPU = WheelSet(
     disk_bytes=1_200_000_000,
 )
 
-# The libraries that the metadata of torch 2.11.0 asks for, less its Python packages.
+# The libraries that the metadata of torch 2.11.0 asks for, less its Python packages, and the rest of the headers that
+# torch-worker takes to be built with NCCL.
 CUDA = WheelSet(
     name="CUDA set",
     wheels=CPU.wheels
@@ -86,8 +87,16 @@ CUDA = WheelSet(
         ("nvidia-nvjitlink==13.0.88", "13a74f429e23b921c1109976abefacc69835f2f433ebd323d3946e11d804e47b"),
         ("nvidia-nvshmem-cu13==3.4.5", "290f0a2ee94c9f3687a02502f3b9299a9f9fe826e6d0287ee18482e78d495b80"),
         ("nvidia-nvtx==13.0.85", "4936d1d6780fbe68db454f5e72a42ff64d1fd6397df9f363ae786930fd5c1cd4"),
+        ("nvidia-cuda-cccl==13.0.85", "e0da7ad981f3a8aff08241b5bfc1af868742a63e2762f53a5171c492ef242649"),
+        ("nvidia-cuda-crt==13.0.88", "2c8043c7c9e02492716426e9919fc78d2c5b3b2a7a768a88e952676b08aa55a4"),
     ),
-    members=("torch/include/*", "torch/lib/*.so*", "nvidia/*/lib/*.so*"),
+    members=(
+        "torch/include/*",
+        "torch/lib/*.so*",
+        "nvidia/*/lib/*.so*",
+        "nvidia/cu13/include/*",
+        "nvidia/nccl/include/*",
+    ),
     disk_bytes=6_500_000_000,
 )
 

@@ -82,7 +82,8 @@ mod tests {
             all.iter().find(|c| c.plan == plan).and_then(|c| c.refusal.clone()).expect("refused")
         };
         assert_eq!(reason("ga8"), "a batch of 4 cannot be cut into 8");
-        assert_eq!(reason("dp2"), "gpt2-mini runs no plans with dp; it runs ga, bf16");
+        assert_eq!(reason("dp2"), "it needs 2 devices and the pool has 1; name more with --device A,B");
+        assert!(reason("tp2").starts_with("gpt2-mini runs no plans with tp; it runs dp, ga, "));
     }
 
     #[test]

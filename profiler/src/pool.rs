@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::bail;
-use schema::device::Device;
+use schema::{device::Device, spec::Collectives};
 
 use crate::device::{allowed_cores, discover};
 
@@ -12,11 +12,24 @@ use crate::device::{allowed_cores, discover};
 ///
 /// # Errors
 /// Where two devices of the pool share a core or are the same GPU: ranks on them would share what
-/// they are taken to have alone.
-pub fn resolve(named: &[Device]) -> anyhow::Result<Vec<Device>> {
-    if named.is_empty() {
-        return Ok(discover()?.devices.into_iter().take(1).collect());
+/// they are taken to have alone. Ranks may share a GPU where it was asked that Gloo moves tensors
+/// between them. Where it was asked of NCCL, and a device is no GPU.
+pub fn resolve(named: &[Device], collectives: Option<Collectives>) -> anyhow::Result<Vec<Device>> {
+    let pool = if named.is_empty() {
+        discover()?.devices.into_iter().take(1).collect()
+    } else {
+        distinct(named, collectives == Some(Collectives::Gloo))?
+    };
+    let cpu = pool.iter().find(|device| matches!(device, Device::Cpu(_)));
+    match cpu.filter(|_| collectives == Some(Collectives::Nccl)) {
+        Some(cpu) => {
+            bail!("--collectives nccl moves tensors between GPUs alone, and {cpu} is none; use gloo")
+        }
+        None => Ok(pool),
     }
+}
+
+fn distinct(named: &[Device], ranks_may_share_gpus: bool) -> anyhow::Result<Vec<Device>> {
     let mut taken = BTreeSet::new();
     let mut pool = Vec::new();
     for device in named {
@@ -28,8 +41,11 @@ pub fn resolve(named: &[Device]) -> anyhow::Result<Vec<Device>> {
             Device::Cpu(cores) => cores.iter().map(|&core| Device::Cpu(vec![core])).collect(),
             other => vec![other.clone()],
         };
-        if let Some(shared) = parts.into_iter().find(|part| !taken.insert(part.clone())) {
-            bail!("--device names {shared} twice; name each device once");
+        let is_gpu = matches!(device, Device::Cuda(_));
+        let shared = parts.into_iter().find(|part| !taken.insert(part.clone()));
+        if let Some(shared) = shared.filter(|_| !(is_gpu && ranks_may_share_gpus)) {
+            let remedy = if is_gpu { ", or let ranks share it with --collectives gloo" } else { "" };
+            bail!("--device names {shared} twice; name each device once{remedy}");
         }
         pool.push(device);
     }
@@ -40,8 +56,13 @@ pub fn resolve(named: &[Device]) -> anyhow::Result<Vec<Device>> {
 mod tests {
     use super::*;
 
+    fn resolved_for(collectives: Option<Collectives>, names: &[&str]) -> anyhow::Result<Vec<Device>> {
+        let named: Vec<Device> = names.iter().map(|name| name.parse().expect("a device")).collect();
+        resolve(&named, collectives)
+    }
+
     fn resolved(names: &[&str]) -> anyhow::Result<Vec<Device>> {
-        resolve(&names.iter().map(|name| name.parse().expect("a device")).collect::<Vec<_>>())
+        resolved_for(None, names)
     }
 
     #[test]
@@ -55,7 +76,28 @@ mod tests {
     fn what_is_named_twice_is_refused() {
         let error = resolved(&["cpu:0-1", "cpu:1"]).expect_err("refused").to_string();
         assert_eq!(error, "--device names cpu:1 twice; name each device once");
-        assert!(resolved(&["cuda:0", "cuda:0"]).is_err());
+        let error = resolved(&["cuda:0", "cuda:0"]).expect_err("refused").to_string();
+        assert!(error.ends_with("once, or let ranks share it with --collectives gloo"), "{error}");
         assert_eq!(resolved(&["cpu:0", "cuda:0", "cpu:1"]).expect("a pool").len(), 3);
+    }
+
+    #[test]
+    fn ranks_share_a_gpu_through_gloo_alone_and_nccl_knows_gpus_alone() {
+        let (gloo, nccl) = (Some(Collectives::Gloo), Some(Collectives::Nccl));
+        for (collectives, names, refusal) in [
+            (gloo, ["cuda:0", "cuda:0"], None),
+            (nccl, ["cuda:0", "cuda:0"], Some("names cuda:0 twice")),
+            (gloo, ["cpu:0", "cpu:0"], Some("names cpu:0 twice")),
+            (gloo, ["cpu:0", "cpu:1"], None),
+            (nccl, ["cuda:0", "cuda:1"], None),
+            (nccl, ["cuda:0", "cpu:1"], Some("between GPUs alone, and cpu:1 is none; use gloo")),
+        ] {
+            let error = resolved_for(collectives, &names).err().map(|error| error.to_string());
+            let expected = error.as_deref().zip(refusal).is_some_and(|(error, words)| error.contains(words));
+            assert!(
+                expected || (error.is_none() && refusal.is_none()),
+                "{collectives:?} {names:?}: {error:?}"
+            );
+        }
     }
 }

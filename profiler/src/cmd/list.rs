@@ -91,7 +91,7 @@ fn list_workloads(catalog: &Catalog, pattern: &str, json: bool) -> anyhow::Resul
 fn list_plans(catalog: &Catalog, job: &Job, pool: &[Device], json: bool) -> anyhow::Result<Exit> {
     let workload = named::workload(catalog, &job.workload)?;
     let named = job.device.as_ref().map_or(pool, std::slice::from_ref);
-    let pool = pool::resolve(named)?;
+    let pool = pool::resolve(named, None)?;
     let global_batch = job.global_batch.unwrap_or(workload.global_batch);
     let rows: Vec<PlanRow> = plans::enumerate(workload, global_batch, &pool)
         .into_iter()

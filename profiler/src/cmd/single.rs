@@ -178,7 +178,7 @@ fn manifest(args: &Args) -> anyhow::Result<Manifest> {
     if let Some(data) = args.data.as_ref().filter(|data| !data.is_dir()) {
         bail!("--data {}: there is no such folder; leave it out for synthetic data", data.display());
     }
-    let pool = pool::resolve(&args.device)?;
+    let pool = pool::resolve(&args.device, args.collectives)?;
     let cells = if args.command.is_empty() {
         if args.jobs.is_empty() {
             bail!("name a job, as in `profile single resnet18-cifar`; `profile list` shows what there is");

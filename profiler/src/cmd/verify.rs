@@ -90,7 +90,7 @@ fn chosen<'a>(catalog: &'a Catalog, names: &[String]) -> anyhow::Result<Vec<&'a 
 
 /// One cell a workload, at the batch that verifies it.
 fn manifest(catalog: &Catalog, workloads: &[&Workload], args: &Args) -> anyhow::Result<Manifest> {
-    let pool = pool::resolve(args.device.as_slice())?;
+    let pool = pool::resolve(args.device.as_slice(), None)?;
     let mut all = Vec::new();
     for workload in workloads {
         let job = workload.name.parse()?;
@@ -267,8 +267,13 @@ mod tests {
     use super::*;
 
     fn events(parameters: u64, losses: &[Option<f64>]) -> Vec<EventLine> {
-        let ready =
-            Event::Ready(Ready { parameters, model_bytes: 4, peak_bytes: None, statistics: None, startup_ns: Nanos(1) });
+        let ready = Event::Ready(Ready {
+            parameters,
+            model_bytes: 4,
+            peak_bytes: None,
+            statistics: None,
+            startup_ns: Nanos(1),
+        });
         let step = |(index, loss): (usize, &Option<f64>)| {
             let (index, dur_ns) = (index as u64, Nanos(1));
             let timing = Timing::Host;

@@ -1,6 +1,9 @@
 //! One row of `measurements.csv` out of what one launch left.
 
+use std::collections::BTreeSet;
+
 use schema::{
+    device::Device,
     events::{self, EventError},
     manifest::{Cell, DeviceFacts, Manifest},
     plan::Precision,
@@ -242,7 +245,7 @@ impl Launch<'_> {
         row.window_ns = Some(window.length().0);
         self.fill_from_host(row, window);
         let mut read = Vec::new();
-        for device in &self.spec.devices {
+        for device in self.distinct_devices() {
             let name = device.to_string();
             // Readings from after its end are on file only when a row is derived again, and must
             // not make it another row.
@@ -269,11 +272,14 @@ impl Launch<'_> {
         row.cpu_ns = per_rank(|row| row.cpu_ns);
         row.run_queue_wait_ns = per_rank(|row| row.run_queue_wait_ns);
         row.device_memory_bytes = self.host_rows().filter_map(|row| row.device_memory_bytes).max();
-        let mut distinct = self.spec.devices.clone();
-        distinct.sort();
-        distinct.dedup();
         let host: Vec<&HostSample> = self.host_rows().collect();
-        row.job_util_percent_mean = devices::job_util_percent(&host, ranks, distinct.len(), window);
+        let devices = self.distinct_devices().len();
+        row.job_util_percent_mean = devices::job_util_percent(&host, ranks, devices, window);
+    }
+
+    /// What is read of a device that ranks share counts once.
+    fn distinct_devices(&self) -> BTreeSet<&Device> {
+        self.spec.devices.iter().collect()
     }
 }
 

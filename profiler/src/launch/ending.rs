@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use rustix::process::Signal;
-use schema::{rows::ErrorKind, spec::RankEnd, units::Nanos};
+use schema::{spec::RankEnd, units::Nanos};
 
 use super::{
     Launch, Patience,
     listener::{Fault, Listener},
+    verdict,
 };
 use crate::leash::LeashHandle;
 
@@ -35,10 +36,7 @@ impl Launch {
         if self.dismissed {
             return;
         }
-        // Collectives fail because another rank has left: why that one left is the better answer.
-        let explains =
-            |old: &(u32, Fault)| old.1.0 == ErrorKind::Collective && fault.0 != ErrorKind::Collective;
-        if self.fault.as_ref().is_none_or(explains) {
+        if self.fault.as_ref().is_none_or(|(_, known)| verdict::explains(&fault, known)) {
             self.fault = Some((rank, fault));
         }
         self.terminate();

@@ -190,7 +190,13 @@ mod tests {
     }
 
     fn ready() -> Event {
-        Event::Ready(Ready { parameters: 0, model_bytes: 0, peak_bytes: None, statistics: None, startup_ns: Nanos(1) })
+        Event::Ready(Ready {
+            parameters: 0,
+            model_bytes: 0,
+            peak_bytes: None,
+            statistics: None,
+            startup_ns: Nanos(1),
+        })
     }
 
     /// A rank that has said these things, what of it was believed, and what was not.

@@ -1,4 +1,10 @@
 //! Says how a rank ended, and tells people what to try next.
+//!
+//! A launch of several ranks has one row, and its kind is that of the first fault. Where a rank dies, the collectives of
+//! all others fail as its connections close, and which of the two is heard of first is chance. So `collective` gives way
+//! to any other fault: a launch of which a rank was killed is `killed`, with that rank's number. It stays `collective`
+//! where no rank can be told from the others: a connection was lost, or a rank did not come in time. NCCL ends the
+//! process of a rank whose peer has gone before it can say anything, which is a crash like any other.
 
 use std::{
     fs::File,
@@ -54,6 +60,12 @@ pub(super) fn fault_of(evidence: &Evidence) -> Option<Fault> {
         (Some(code), None) => Some((kind(ErrorKind::Crashed), format!("exited with code {code}{when}"))),
         (None, None) => Some((ErrorKind::Killed, format!("lost its leash{when}: somebody killed it"))),
     }
+}
+
+/// Whether `fault` says why a launch failed, of which so far `known` is known. Collectives fail because another rank has
+/// left: why that one left is the better answer.
+pub(super) fn explains(fault: &Fault, known: &Fault) -> bool {
+    known.0 == ErrorKind::Collective && fault.0 != ErrorKind::Collective
 }
 
 fn name(signal: i32) -> String {
@@ -157,6 +169,20 @@ mod tests {
         for (end, greeted, said_last_word, memory_ran_out, kind) in cases {
             let evidence = Evidence { end: &end, speaks: true, greeted, said_last_word, memory_ran_out };
             assert_eq!(fault_of(&evidence).map(|(kind, _)| kind), kind, "{end:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_fault_stands_and_a_failed_collective_gives_way() {
+        for (fault, known, explains_it) in [
+            (ErrorKind::Killed, ErrorKind::Collective, true),
+            (ErrorKind::OutOfMemory, ErrorKind::Collective, true),
+            (ErrorKind::Collective, ErrorKind::Collective, false),
+            (ErrorKind::Collective, ErrorKind::Killed, false),
+            (ErrorKind::Killed, ErrorKind::Data, false),
+        ] {
+            let of = |kind| (kind, String::new());
+            assert_eq!(explains(&of(fault), &of(known)), explains_it, "{fault:?} after {known:?}");
         }
     }
 

@@ -159,10 +159,15 @@ impl Bench {
 }
 
 fn training(fault: Option<Fault>, ranks: usize, steps: Option<u64>) -> Program {
+    training_of(Duration::from_millis(1), fault, ranks, steps)
+}
+
+/// A synthetic job whose steps sleep for so long.
+fn training_of(step: Duration, fault: Option<Fault>, ranks: usize, steps: Option<u64>) -> Program {
     let catalog = Catalog::embedded();
     let sleep = catalog.get("synthetic-sleep").unwrap();
     let model = Synthetic {
-        step_us: 1_000,
+        step_us: step.as_micros() as u64,
         busy_percent: 0,
         noise_percent: 0.0,
         warmup_steps: 0,
@@ -393,6 +398,33 @@ fn a_rank_that_dies_ends_the_others() {
     assert_eq!(end.ranks[0].signal, Some(Signal::TERM.as_raw()), "it was ended in order");
     let Program::Training(told) = bench.run.spec("0001-test").unwrap().program else { panic!() };
     assert_eq!(told.rendezvous, Some(bench.run.rendezvous_path("0001-test")));
+}
+
+/// The others are in steps of an hour, and would not notice by themselves.
+#[test]
+fn a_rank_that_is_killed_in_a_step_ends_the_launch_at_once() {
+    let mut bench = Bench::new();
+    let job = bench.add(training_of(Duration::from_secs(3600), None, 3, None), 3, PATIENT);
+    let ready = |event: &&RigEvent| matches!(event, RigEvent::Said { event: Event::Ready(_), .. });
+    while bench.seen.iter().filter(ready).count() < 3 {
+        bench.next();
+    }
+    let pid_of = |rank: u32| {
+        let started = bench.seen.iter().find_map(|event| match event {
+            RigEvent::Started { rank: of, pid, .. } if *of == rank => Some(*pid as i32),
+            _ => None,
+        });
+        started.expect("a rank that is ready was started")
+    };
+    let pids = [0, 1, 2].map(pid_of);
+    bench.rig.extend(job, PLENTY);
+    let killed_at = Nanos::monotonic_now();
+    kill_process(Pid::from_raw(pids[2]).unwrap(), Signal::KILL).unwrap();
+    let end = bench.until_ended(job);
+    assert!(end.mono_ns.saturating_sub(killed_at) < Nanos(5 * Nanos::SECOND.0), "{end:?}");
+    assert_eq!(end.err, Some(ErrorKind::Killed));
+    assert!(end.err_detail.unwrap().contains("rank 2 was killed by SIGKILL"));
+    assert!(!pids.iter().any(|pid| runs(*pid)), "{pids:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `profile single` on synthetic workers: what a run leaves, and how slips are met.
 
 use schema::{
-    rows::{self, Status, Summary, Warning},
+    rows::{self, ErrorKind, Status, Summary, Warning},
     spec::Program,
     units::Nanos,
     wire::Event,
@@ -129,8 +129,13 @@ fn slips_are_usage_errors_that_say_what_to_do() {
         ("single", "name a job"),
         ("single resnet81", "did you mean 'resnet18'?"),
         ("single lstm@bf16-dp2", "is spelled 'dp2-bf16'"),
-        ("single lstm --plan gc", "lstm runs no plans with gc; it runs ga, bf16"),
+        ("single lstm --plan tp2", "lstm runs no plans with tp; it runs dp, ga, "),
+        ("single ppo-cartpole --plan dp2 --device cpu:0", "ppo-cartpole runs no plans with dp; it runs ga, "),
         ("single lstm --device cpu:0,cpu:0", "names cpu:0 twice"),
+        (
+            "single lstm --device cpu:0,cpu:1 --collectives nccl",
+            "between GPUs alone, and cpu:0 is none; use gloo",
+        ),
         ("single synthetic-sleep --seconds 0", "a number above 0 is wanted"),
         ("single synthetic-sleep --catalog none.toml", "none.toml: line 1: cannot be read"),
         ("single --resume nowhere", "nowhere is no run"),
@@ -201,13 +206,21 @@ fn a_set_stands_for_its_workloads() {
 #[test]
 fn every_launch_is_told_where_its_data_is_and_who_reads_it() {
     let door = Door::new();
+    // The synthetic worker refuses; what it was told is on file all the same.
     let arguments =
         "single synthetic-sleep --device cpu:0 --steps 3 --repeats 2 --data . --loaders 3 --out r";
-    door.exits(0, arguments);
-    for launch in door.run("r").launches().expect("there are launches") {
+    door.exits(1, arguments);
+    let launches = door.run("r").launches().expect("there are launches");
+    assert_eq!(launches.len(), 2);
+    for launch in launches {
         let spec = door.run("r").spec(&launch).expect("a launch has a spec");
         let Program::Training(training) = spec.program else { panic!("a workload is trained") };
         assert_eq!((training.data, training.loaders), (Some(".".into()), 3), "{launch}");
+    }
+    for row in door.measurements("r") {
+        assert_eq!((row.status, row.err), (Status::Failed, Some(ErrorKind::Unsupported)));
+        let detail = row.err_detail.expect("it says why");
+        assert!(detail.contains("trains nothing and reads no data; leave out --data"), "{detail}");
     }
 }
 

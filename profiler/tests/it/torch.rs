@@ -2,9 +2,15 @@
 
 use std::path::PathBuf;
 
-use schema::rows::Status;
+use rustix::process::{Pid, Signal, kill_process};
+use schema::{
+    events::EventReader,
+    rows::{ErrorKind, Status},
+    units::Nanos,
+    wire::Event,
+};
 
-use crate::door::Door;
+use crate::door::{Door, Started, wait_until};
 
 /// The folder of torch-worker, or nothing and a word that says so.
 fn bin() -> Option<PathBuf> {
@@ -54,4 +60,33 @@ fn one_seed_gives_one_training() {
     let first = losses("a");
     assert_eq!(first.len(), 20);
     assert_eq!(first, losses("b"), "bit for bit");
+}
+
+#[test]
+fn a_rank_that_is_killed_in_a_step_is_a_row_at_once_and_nothing_is_left() {
+    let Some(bin) = bin() else { return };
+    let door = Door::new();
+    let arguments = "single gpt2-mini@b4@dp2 --device cpu:0,cpu:1 --seconds 600 --repeats 1 --out r";
+    let mut command = door.command(arguments);
+    command.env("TANDEM_BIN", bin);
+    let mut profile = Started::new(command);
+    let said = door.path("r/events/0001-gpt2-mini.1.jsonl");
+    wait_until("rank 1 trains", || {
+        std::fs::read_to_string(&said).is_ok_and(|text| text.contains("\"step\""))
+    });
+    let mut lines = Vec::new();
+    EventReader::open(&said, 1).and_then(|mut reader| reader.poll(&mut lines)).expect("events read");
+    let Event::Hello(hello) = &lines[0].event else { panic!("hello comes first: {lines:?}") };
+
+    let killed_at = Nanos::monotonic_now();
+    kill_process(Pid::from_raw(hello.pid as i32).expect("a process"), Signal::KILL).expect("it runs");
+    let (code, said) = profile.wait();
+    assert_eq!(code, Some(1), "{said}");
+    let end = door.run("r").launch_end("0001-gpt2-mini").expect("it reads back").expect("the launch ended");
+    assert!(end.mono_ns.saturating_sub(killed_at) < Nanos(5 * Nanos::SECOND.0), "{end:?}");
+    let row = &door.measurements("r")[0];
+    assert_eq!((row.status, row.err), (Status::Failed, Some(ErrorKind::Killed)), "{row:?}");
+    let detail = row.err_detail.as_deref().expect("in words");
+    assert!(detail.contains("rank 1 was killed by SIGKILL"), "{detail}");
+    assert_eq!(door.leftovers(), Vec::<String>::new());
 }

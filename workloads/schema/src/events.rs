@@ -219,10 +219,18 @@ mod tests {
                     cuda,
                     pid
                 })),
-            any::<(u64, u64, Option<u64>, bool, u64)>().prop_map(|(parameters, model_bytes, peak_bytes, local, ns)| {
-                let statistics = local.then_some(Statistics::Local);
-                Event::Ready(Ready { parameters, model_bytes, peak_bytes, statistics, startup_ns: Nanos(ns) })
-            }),
+            any::<(u64, u64, Option<u64>, bool, u64)>().prop_map(
+                |(parameters, model_bytes, peak_bytes, local, ns)| {
+                    let statistics = local.then_some(Statistics::Local);
+                    Event::Ready(Ready {
+                        parameters,
+                        model_bytes,
+                        peak_bytes,
+                        statistics,
+                        startup_ns: Nanos(ns),
+                    })
+                }
+            ),
             (
                 any::<(u64, u64, u64)>(),
                 any_loss(),

@@ -9,13 +9,18 @@ use crate::launch::Launch;
 
 /// Writes the initial parameters and buffers to `initial`, and the micro-batches of the first steps to `data`.
 ///
-/// Both come from the code and the seed that training itself uses.
+/// Both come from the code and the seed that training itself uses; of a launch of several ranks, data is that of `rank`.
 ///
 /// # Errors
 /// When the launch cannot run here, or a file cannot be written.
-pub fn export(spec: &Path, initial: Option<&Path>, data: Option<(&Path, u64)>) -> anyhow::Result<()> {
-    let launch = Launch::read(spec)?;
-    let mut trainer = launch.build()?;
+pub fn export(
+    spec: &Path,
+    rank: u32,
+    initial: Option<&Path>,
+    data: Option<(&Path, u64)>,
+) -> anyhow::Result<()> {
+    let launch = Launch::read(spec, rank)?;
+    let mut trainer = launch.build(None)?;
     if let Some(file) = initial {
         let state = trainer.workload().parameters().state();
         let tensors: Vec<_> = state.map(|(name, tensor)| (name.to_owned(), tensor.contiguous())).collect();

@@ -74,6 +74,7 @@ impl From<StepError> for Failure {
         let otherwise = match &error {
             StepError::Data(error) => kind_of_samples(error),
             StepError::Update { .. } | StepError::Device(_) => FailureKind::Internal,
+            StepError::Collective(_) => FailureKind::Collective,
         };
         Self::classify(otherwise, &error.to_string())
     }
@@ -122,6 +123,14 @@ mod tests {
             let failure = Failure::from(StepError::Data(error));
             assert_eq!((failure.kind, failure.message), (kind, format!("reading a batch: {words}")));
         }
+    }
+
+    #[test]
+    fn a_collective_that_fails_is_a_kind_of_its_own() {
+        let closed = TchError::Torch("Connection closed by peer [127.0.0.1]:4096".into());
+        let failure = Failure::from(StepError::Collective(closed));
+        assert_eq!(failure.kind, FailureKind::Collective);
+        assert!(failure.message.starts_with("a collective failed: "), "{failure}");
     }
 
     #[test]

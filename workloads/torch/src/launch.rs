@@ -1,12 +1,12 @@
 //! From what a launch was told to what it trains.
 
-use std::path::Path;
+use std::{collections::HashSet, path::Path, time::Duration};
 
 use schema::{
     device,
     plan::{Axis, Precision},
     run_dir::read_spec,
-    spec::{Program, Training},
+    spec::{Collectives, Program, Training},
     wire::FailureKind,
 };
 use tch::{Cuda, Device};
@@ -15,28 +15,40 @@ use crate::{
     cuda,
     data::{self, Files},
     failure::{Failure, kind_of_samples},
+    group::Group,
     models,
+    shim::nccl,
     step::{Execution, Trainer},
+    workload::Share,
 };
 
 /// Axes of a plan that this worker executes; everything else is refused before anything is built.
-const AXES: [Axis; 2] = [Axis::Ga, Axis::Bf16];
+const AXES: [Axis; 3] = [Axis::Dp, Axis::Ga, Axis::Bf16];
+
+/// How long a rank waits for another one: for it to meet, and in each collective. Less than the five minutes in which the
+/// harness wants a launch to be ready, so that the rank that waits in vain says so itself.
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// A launch that this worker can run on this machine.
 #[derive(Debug)]
 pub struct Launch {
     pub training: Training,
     pub execution: Execution,
+    /// Which rank of the job this is, and so which part of its data it takes.
+    pub share: Share,
+    /// What moves tensors between the ranks; absent where there is one alone.
+    pub collectives: Option<Collectives>,
     pub threads: u32,
     pub seed: u64,
 }
 
 impl Launch {
-    /// Reads a launch's spec and refuses what cannot run here, before anything is built.
+    /// Reads a launch's spec for one of its ranks, and refuses what cannot run here, before anything is built.
     ///
     /// # Errors
-    /// `internal` for a file that is no spec, `unsupported` for a plan, program or device that is not for this worker.
-    pub fn read(spec: &Path) -> Result<Self, Failure> {
+    /// `internal` for a file that is no spec or has no such rank, `unsupported` for a plan, program or device that is not
+    /// for this worker.
+    pub fn read(spec: &Path, rank: u32) -> Result<Self, Failure> {
         let unreadable = |detail: String| {
             Failure::new(FailureKind::Internal, format!("{}: not a launch spec: {detail}", spec.display()))
         };
@@ -53,32 +65,62 @@ impl Launch {
             return Err(Failure::unsupported(format!("workload '{name}' is for the program '{worker}'")));
         }
         let plan = training.plan;
+        let refused = |reason: &str| Failure::unsupported(format!("plan '{plan}': {reason}"));
         if let Some(axis) = plan.axes().iter().find(|axis| !AXES.contains(axis)) {
-            return Err(Failure::unsupported(format!(
-                "plan '{plan}': torch-worker does not execute {axis}; it executes dp1, ga, bf16 and ga with bf16"
+            let executed = AXES.map(|axis| axis.to_string()).join(", ");
+            return Err(refused(&format!(
+                "torch-worker does not execute {axis}; it executes dp1, {executed} and all together"
             )));
         }
         if let Some(reason) = training.workload.refuses(&plan, training.global_batch) {
-            return Err(Failure::unsupported(format!("plan '{plan}': {reason}")));
+            return Err(refused(&reason));
         }
-        let [device] = &*spec.devices else {
-            let count = spec.devices.len();
-            return Err(Failure::unsupported(format!("plan '{plan}' runs on one device, not on {count}")));
+        let (ranks, devices) = (plan.ranks(), spec.devices.len());
+        if devices != ranks as usize {
+            return Err(refused(&format!("it takes {ranks} device(s), and the launch names {devices}")));
+        }
+        let Some(device) = spec.devices.get(rank as usize) else {
+            return Err(Failure::new(
+                FailureKind::Internal,
+                format!("RANK is {rank}, and the launch has {ranks} rank(s)"),
+            ));
         };
+        let collectives = (ranks > 1).then(|| choose_collectives(training.collectives, &spec.devices));
+        let collectives = collectives.transpose().map_err(|reason| refused(&reason))?;
         let execution = Execution {
             device: torch_device(device)?,
             micro_batches: usize::from(plan.ga),
             micro_batch_samples: training.micro_batch() as usize,
             bf16: plan.precision == Precision::Bf16,
         };
-        Ok(Self { training: *training, execution, threads: spec.threads, seed: spec.seed })
+        let (share, threads, seed) = (Share { rank, ranks }, spec.threads, spec.seed);
+        Ok(Self { training: *training, execution, share, collectives, threads, seed })
+    }
+
+    /// Meets the other ranks of the launch; gives nothing where there is no other.
+    ///
+    /// # Errors
+    /// `collective` where the others do not come, `internal` where the launch was not told where to meet.
+    pub fn meet(&self) -> Result<Option<Group>, Failure> {
+        let Some(collectives) = self.collectives else { return Ok(None) };
+        let Some(rendezvous) = &self.training.rendezvous else {
+            let problem = "the launch has several ranks and names no file for them to meet in";
+            return Err(Failure::new(FailureKind::Internal, problem));
+        };
+        let Share { rank, ranks } = self.share;
+        let met = Group::meet(rendezvous, rank, ranks, collectives, self.execution.device, PATIENCE);
+        met.map(Some).map_err(|error| failed_collective(&format!("not all ranks have met: {error}")))
     }
 
     /// Builds the model with its initial parameters, its data and its optimizers, all from the seed alone.
     ///
+    /// With a group all ranks start from the parameters of the first one: those that they drew from the same seed are the
+    /// same already, unless their libraries or processors differ.
+    ///
     /// # Errors
-    /// `unsupported` or `internal` for the model, those or `data` for the data, `out-of-memory` for anything.
-    pub fn build(&self) -> Result<Trainer, Failure> {
+    /// `unsupported` or `internal` for the model, those or `data` for the data, `out-of-memory` for anything, `collective`
+    /// where other ranks have gone.
+    pub fn build(&self, group: Option<&Group>) -> Result<Trainer, Failure> {
         tch::set_num_threads(i32::try_from(self.threads.max(1)).unwrap_or(i32::MAX));
         // The same seed gives the same parameters, dropout masks and, at the same number of threads, the same sums. On
         // CUDA these differ in their last digits, as some kernels add in no fixed order.
@@ -89,14 +131,52 @@ impl Launch {
         Cuda::cudnn_set_benchmark(device.is_cuda());
         let model = models::build(workload, device)
             .map_err(|error| Failure::classify(FailureKind::Internal, &format!("{error:#}")))?;
+        if let Some(group) = group {
+            let tensors = model.parameters().state().map(|(_, tensor)| tensor);
+            let copied = group.copy_from_first(tensors);
+            copied.map_err(|error| failed_collective(&format!("sharing the initial parameters: {error}")))?;
+        }
         // What training draws does not depend on how the initial weights were drawn, so that another program which is given
-        // them can draw the same (scripts/parity_py/train.py). Another seed, or both would come from the same numbers.
-        tch::manual_seed((self.seed as i64).wrapping_add(1));
+        // them can draw the same (scripts/parity_py/train.py). Another seed, or both would come from the same numbers; and
+        // another one for each rank, or all would drop the same of different samples.
+        tch::manual_seed((self.seed as i64).wrapping_add(1 + i64::from(self.share.rank)));
         let files = data.as_deref().map(|folder| Files { folder, loaders: *loaders });
         let stream = data::of(&*model, workload.model.samples(), files, self.seed, device)
+            .and_then(|mut stream| stream.share_out(self.share).map(|()| stream))
             .map_err(|error| Failure::classify(kind_of_samples(&error), &format!("{error:#}")))?;
         Ok(Trainer::new(model, stream, self.execution)?)
     }
+}
+
+/// What moves tensors between ranks on `devices`: what was named, or else what is usual there.
+///
+/// # Errors
+/// Why that cannot be.
+fn choose_collectives(named: Option<Collectives>, devices: &[device::Device]) -> Result<Collectives, String> {
+    let gpus = devices.iter().filter(|device| matches!(device, device::Device::Cuda(_))).count();
+    if gpus != 0 && gpus != devices.len() {
+        return Err("its ranks are on GPUs and on CPU devices; name devices of one kind".into());
+    }
+    let usual = if gpus == 0 { Collectives::Gloo } else { Collectives::Nccl };
+    let chosen = named.unwrap_or(usual);
+    if chosen == Collectives::Gloo {
+        return Ok(chosen);
+    }
+    if gpus == 0 {
+        return Err("NCCL moves tensors between GPUs alone; use --collectives gloo".into());
+    }
+    let mut taken = HashSet::new();
+    if let Some(shared) = devices.iter().find(|device| !taken.insert(*device)) {
+        return Err(format!("NCCL takes one rank a GPU, and {shared} has several; use --collectives gloo"));
+    }
+    match nccl::find() {
+        Ok(_) => Ok(chosen),
+        Err(missing) => Err(format!("{missing}, or use --collectives gloo")),
+    }
+}
+
+fn failed_collective(message: &str) -> Failure {
+    Failure::classify(FailureKind::Collective, message)
 }
 
 /// The harness binds a launch to its cores; libtorch knows one CPU.

@@ -12,6 +12,7 @@ pub mod data;
 pub mod environments;
 pub mod export;
 pub mod failure;
+pub mod group;
 pub mod launch;
 pub mod models;
 pub mod nn;

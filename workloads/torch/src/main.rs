@@ -41,6 +41,10 @@ struct Args {
     /// Steps whose data is exported.
     #[arg(long, value_name = "N", requires = "export_data", default_value_t = 1)]
     steps: u64,
+
+    /// The rank whose data is exported.
+    #[arg(long, value_name = "N", requires = "export_data", default_value_t = 0)]
+    rank: u32,
 }
 
 #[derive(clap::Args)]
@@ -91,6 +95,7 @@ fn obey(args: &Args) -> anyhow::Result<()> {
         let Export { export_initial, export_data } = &args.export;
         export::export(
             spec,
+            args.rank,
             export_initial.as_deref(),
             export_data.as_deref().map(|file| (file, args.steps)),
         )?;

@@ -17,8 +17,9 @@ use procfs::{Current, Uptime, process::Process};
 use schema::{
     events::EventWriter,
     grant::Grant,
+    spec::Training,
     units::Nanos,
-    wire::{self, Command, Event, FailureKind, Hello, Memory, Ready, Step},
+    wire::{self, Command, Event, FailureKind, Hello, Memory, Ready, Statistics, Step},
 };
 
 use crate::{
@@ -82,7 +83,8 @@ pub fn run() -> anyhow::Result<Infallible> {
     };
     let (spec, events, control) =
         (file(wire::WORKER_SPEC)?, file(wire::WORKER_EVENTS)?, file(wire::WORKER_CONTROL)?);
-    let mut events = EventWriter::create(&events, 0)
+    let rank = rank_of_this_process()?;
+    let mut events = EventWriter::create(&events, rank)
         .with_context(|| format!("cannot write events to {}", events.display()))?;
     let grant =
         Grant::open(&control).with_context(|| format!("cannot read the grant in {}", control.display()))?;
@@ -97,10 +99,12 @@ pub fn run() -> anyhow::Result<Infallible> {
     }))?;
 
     let attempt = AssertUnwindSafe(|| {
-        let launch = Launch::read(&spec)?;
-        // Never dropped, as the process ends soon: on a device that has failed, freeing may fail as well, and libtorch
-        // then ends the process before `failed` is said.
-        let mut trainer = ManuallyDrop::new(launch.build()?);
+        let launch = Launch::read(&spec, rank)?;
+        // Both are never dropped, as the process ends soon. A group would wait for collectives to which the others do not
+        // come any more. On a device that has failed, freeing may fail as well, and libtorch then ends the process before
+        // `failed` is said.
+        let group = ManuallyDrop::new(launch.meet()?);
+        let mut trainer = ManuallyDrop::new(launch.build(group.as_ref())?);
         let mut job = Job {
             launch: &launch,
             events: &mut events,
@@ -111,7 +115,14 @@ pub fn run() -> anyhow::Result<Infallible> {
         job.say_ready(&trainer)?;
         // What building and loading took for a while is said in `ready` and is not the peak of the training.
         reset_peak(launch.execution.device)?;
-        job.train(&mut trainer)
+        let progress = job.train(&mut trainer)?;
+        // Connections close with the process, and what the others have not read yet of the last step could be lost with
+        // them. After the end of stdin nobody may come: ranks that leave at once do so at different steps.
+        if let Some(group) = group.as_ref().filter(|_| !job.commands.ended()) {
+            // Whether the others come or are gone, this rank has done what it was asked to.
+            let _ = group.barrier();
+        }
+        Ok(progress)
     });
     // tch turns some failed operations into panics; `failed` is to be the last word for those too.
     let outcome = panic::catch_unwind(attempt)
@@ -142,11 +153,13 @@ struct Job<'a> {
 impl Job<'_> {
     fn say_ready(&mut self, trainer: &Trainer) -> Result<(), Failure> {
         let parameters = trainer.workload().parameters();
+        let Training { plan, exact, .. } = &self.launch.training;
+        let local = plan.batch_divisor() > 1 && !exact && parameters.has_batch_norm();
         self.say(Event::Ready(Ready {
             parameters: parameters.count(),
             model_bytes: parameters.bytes(),
             peak_bytes: Some(tensor_memory(self.launch.execution.device)?.peak_bytes),
-            statistics: None,
+            statistics: local.then_some(Statistics::Local),
             startup_ns: process_age()?,
         }))
     }
@@ -275,6 +288,13 @@ fn not_a_command(error: &io::Error) -> Failure {
 
 fn cannot_say(error: io::Error) -> Failure {
     Failure::new(FailureKind::Internal, format!("cannot write an event: {error}"))
+}
+
+/// As torchrun and the harness set it; a process without it is the only one of its launch.
+fn rank_of_this_process() -> anyhow::Result<u32> {
+    let Some(rank) = env::var_os("RANK") else { return Ok(0) };
+    let number = rank.to_str().and_then(|rank| rank.parse().ok());
+    number.with_context(|| format!("RANK is {}, which is no rank", rank.display()))
 }
 
 /// Time since the kernel started this process, to 10 ms: loading libtorch, before `main`, is part of it.

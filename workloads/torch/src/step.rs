@@ -71,6 +71,9 @@ pub enum StepError {
     Update { update: &'static str, source: TchError },
     #[error("waiting for the device: {0}")]
     Device(TchError),
+    /// Another rank has gone, or did not come in time.
+    #[error("a collective failed: {0}")]
+    Collective(TchError),
 }
 
 impl Trainer {

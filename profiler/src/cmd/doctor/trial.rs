@@ -37,7 +37,7 @@ pub(super) fn begin(job: Option<&Job>, device: Option<&Device>, out: Option<&Pat
         None if programs::find(WORKER).is_ok() => "gpt2-mini".parse()?,
         None => "synthetic-spin".parse()?,
     };
-    let pool = pool::resolve(device.cloned().as_slice())?;
+    let pool = pool::resolve(device.cloned().as_slice(), None)?;
     let cells = cells::alone(&catalog, &[job], &Grid::default(), &pool)?;
     if let Some(reason) = &cells[0].unsupported {
         return Err(Exit::Usage.because(format!("{} cannot run here: {reason}", cells[0].name)));

@@ -138,7 +138,14 @@ mod tests {
     fn every_listing_round_trips() {
         let reason = Some("why".to_string());
         let plan = "dp2".parse().unwrap();
-        round_trips(&PlanRow { plan, devices: 2, micro_batch: None, memory_bytes: None, valid: false, reason: reason.clone() });
+        round_trips(&PlanRow {
+            plan,
+            devices: 2,
+            micro_batch: None,
+            memory_bytes: None,
+            valid: false,
+            reason: reason.clone(),
+        });
         for &health in Health::ALL {
             round_trips(&DoctorRow { about: "cores".into(), health, found: "2".into() });
         }

@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::labels::{ErrorKind, Sharing, Status, Warnings};
-use crate::{plan::Plan, wire::{Statistics, Timing}};
+use crate::{
+    plan::Plan,
+    wire::{Statistics, Timing},
+};
 
 /// What one launch showed in its steady window. Intervals are 95 %. What a device, a worker or a
 /// plan cannot give is empty.

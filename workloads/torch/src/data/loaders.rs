@@ -53,7 +53,14 @@ impl<R: Reader> Loaded<R> {
         loaders: u32,
         transfer: impl Fn(R::Batch) -> Result<Batch, TchError> + 'static,
     ) -> Self {
-        Self { reader: Arc::new(reader), transfer: Box::new(transfer), loaders, share: Share::ALL, taken: 0, ahead: None }
+        Self {
+            reader: Arc::new(reader),
+            transfer: Box::new(transfer),
+            loaders,
+            share: Share::ALL,
+            taken: 0,
+            ahead: None,
+        }
     }
 
     fn host_batch(&mut self, samples: usize) -> anyhow::Result<R::Batch> {

@@ -69,6 +69,12 @@ impl Parameters {
         self.entries.iter().filter(chosen).map(|entry| entry.tensor.numel() as u64).sum()
     }
 
+    /// Whether some layer normalises over the samples of a micro-batch, so that its size matters to what is computed.
+    /// Batch norm alone keeps a running mean.
+    pub fn has_batch_norm(&self) -> bool {
+        self.entries.iter().any(|entry| !entry.trainable && entry.name.ends_with("running_mean"))
+    }
+
     /// Bytes of parameters and buffers together.
     pub fn bytes(&self) -> u64 {
         let bytes = |tensor: &Tensor| tensor.numel() * tensor.kind().elt_size_in_bytes();
@@ -141,6 +147,7 @@ impl Scope<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nn::norm::{BatchNorm2d, LayerNorm};
 
     #[test]
     fn names_follow_the_tree_and_buffers_are_not_trained() {
@@ -163,6 +170,19 @@ mod tests {
             weight.data_ptr(),
             "handles share their storage"
         );
+    }
+
+    #[test]
+    fn batch_norm_is_known_by_its_running_mean() {
+        for (norms, expected) in [(&[][..], false), (&["last"], true), (&["first", "last"], true)] {
+            let mut parameters = Parameters::new(Device::Cpu);
+            let mut root = parameters.root();
+            LayerNorm::new(root.part("norm"), 4).unwrap();
+            for norm in norms {
+                BatchNorm2d::new(root.part(norm), 4).unwrap();
+            }
+            assert_eq!(parameters.has_batch_norm(), expected, "{norms:?}");
+        }
     }
 
     #[test]

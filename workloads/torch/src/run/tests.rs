@@ -5,14 +5,13 @@ use std::{path::PathBuf, thread};
 use schema::{
     catalog::Catalog,
     events,
-    spec::Training,
     wire::{EventLine, Timing},
 };
 use tch::Device;
 use tempfile::TempDir;
 
 use super::*;
-use crate::{clock::scripted::Scripted, step::Execution, step::tests::trainer};
+use crate::{clock::scripted::Scripted, step::Execution, step::tests::trainer, workload::Share};
 
 const MS: u64 = 1_000_000;
 
@@ -52,6 +51,8 @@ impl Files {
                 rendezvous: None,
             },
             execution: Execution { device: Device::Cpu, micro_batches, micro_batch_samples: 1, bf16: false },
+            share: Share::ALL,
+            collectives: None,
             threads: 1,
             seed: 1,
         };

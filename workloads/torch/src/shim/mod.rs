@@ -9,10 +9,12 @@
 
 pub mod activation;
 pub mod autograd;
+pub mod collective;
 pub mod event;
 pub mod library;
 pub mod memory;
 pub mod meta;
+pub mod nccl;
 pub mod optimizer;
 pub mod transfer;
 

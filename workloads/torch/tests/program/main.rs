@@ -5,5 +5,6 @@ mod common;
 mod itself;
 mod loaders;
 mod protocol;
+mod ranks;
 mod support;
 mod whole_libtorch;

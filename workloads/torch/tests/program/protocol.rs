@@ -5,7 +5,7 @@ use std::io::Write;
 use crate::support::{Worker, failure, launch, run_to_end, steps};
 use schema::{
     device::Device,
-    spec::Program,
+    spec::{Collectives, LaunchSpec, Program},
     wire::{Command, Event, FailureKind, PROTOCOL, Timing},
 };
 
@@ -138,11 +138,24 @@ fn what_it_cannot_execute_is_refused_before_anything_is_built() {
     let mut any_axis = launch("neumf", 32, "dp1", Some(1));
     let Program::Training(training) = &mut any_axis.program else { unreachable!() };
     training.plan = "dp2-zero1-ga2".parse().unwrap();
+    let mut nccl_on_cpus = launch("neumf", 32, "dp2", Some(1));
+    let Program::Training(training) = &mut nccl_on_cpus.program else { unreachable!() };
+    training.collectives = Some(Collectives::Nccl);
+    nccl_on_cpus.devices = vec![Device::Cpu(vec![0]), Device::Cpu(vec![1])];
+    let on = |devices| LaunchSpec { devices, ..launch("neumf", 32, "dp2", Some(1)) };
 
     for (spec, words) in [
-        (any_axis, "plan 'dp2-zero1-ga2': torch-worker does not execute dp; it executes dp1, ga, bf16"),
+        (any_axis, "plan 'dp2-zero1-ga2': torch-worker does not execute zero; it executes dp1, dp, ga, "),
         (launch("neumf", 33, "ga2", Some(1)), "plan 'ga2': a batch of 33 cannot be cut into 2"),
-        (two_devices, "runs on one device, not on 2"),
+        (two_devices, "plan 'dp1': it takes 1 device(s), and the launch names 2"),
+        (launch("neumf", 32, "dp2", Some(1)), "plan 'dp2': it takes 2 device(s), and the launch names 1"),
+        (launch("td3-pendulum", 256, "dp2", Some(1)), "plan 'dp2': td3-pendulum runs no plans with dp"),
+        (nccl_on_cpus, "plan 'dp2': NCCL moves tensors between GPUs alone; use --collectives gloo"),
+        (
+            on(vec![Device::Cuda(0), Device::Cpu(vec![0])]),
+            "on GPUs and on CPU devices; name devices of one kind",
+        ),
+        (on(vec![Device::Cuda(0), Device::Cuda(0)]), "cuda:0 has several; use --collectives gloo"),
         (no_such_device, "cuda:63: "),
         (command, "runs no commands"),
         (launch("synthetic-spin", 1, "dp1", Some(1)), "is for the program 'synthetic'"),

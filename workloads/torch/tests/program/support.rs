@@ -2,7 +2,9 @@
 
 use std::{
     fs,
+    path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, ExitStatus, Stdio},
+    rc::Rc,
     time::{Duration, Instant},
 };
 
@@ -60,15 +62,39 @@ pub(crate) fn program() -> Command {
     command
 }
 
-/// A running launch.
+/// The files of a launch, which go with its last rank.
+struct Files(TempDir);
+
+impl Files {
+    /// Several ranks are told to meet in a file of the folder unless they are told otherwise.
+    fn new(spec: &LaunchSpec) -> Rc<Self> {
+        let files = Self(tempfile::tempdir().unwrap());
+        let mut spec = spec.clone();
+        if let Program::Training(training) = &mut spec.program
+            && spec.devices.len() > 1
+        {
+            training.rendezvous.get_or_insert(files.path("rendezvous"));
+        }
+        fs::write(files.path("spec.json"), serde_json::to_vec(&spec).unwrap()).unwrap();
+        Grant::create(&files.path("control")).unwrap();
+        Rc::new(files)
+    }
+
+    fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.0.path().join(name)
+    }
+}
+
+/// A running rank.
 pub(crate) struct Worker {
+    /// That of the whole launch.
     pub(crate) grant: Grant,
     /// Dropped to end the worker's stdin.
     pub(crate) stdin: Option<ChildStdin>,
     child: Child,
     reader: EventReader,
     said: Vec<EventLine>,
-    _folder: TempDir,
+    _files: Rc<Files>,
 }
 
 impl Worker {
@@ -84,17 +110,24 @@ impl Worker {
         Self::start_as(shell, spec)
     }
 
-    pub(crate) fn start_as(mut program: Command, spec: &LaunchSpec) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let [spec_file, events, control] =
-            ["spec.json", "0.jsonl", "control"].map(|name| folder.path().join(name));
-        fs::write(&spec_file, serde_json::to_vec(spec).unwrap()).unwrap();
+    pub(crate) fn start_as(program: Command, spec: &LaunchSpec) -> Self {
+        Self::start_rank(program, &Files::new(spec), 0)
+    }
+
+    /// Starts every rank of a launch, in their order.
+    pub(crate) fn start_ranks(spec: &LaunchSpec) -> Vec<Self> {
+        let files = Files::new(spec);
+        (0..spec.devices.len()).map(|rank| Self::start_rank(program(), &files, rank as u32)).collect()
+    }
+
+    fn start_rank(mut program: Command, files: &Rc<Files>, rank: u32) -> Self {
+        let events = files.path(format!("{rank}.jsonl"));
         fs::write(&events, "").unwrap();
-        let grant = Grant::create(&control).unwrap();
         let mut child = program
-            .env(wire::WORKER_SPEC, &spec_file)
+            .env("RANK", rank.to_string())
+            .env(wire::WORKER_SPEC, files.path("spec.json"))
             .env(wire::WORKER_EVENTS, &events)
-            .env(wire::WORKER_CONTROL, &control)
+            .env(wire::WORKER_CONTROL, files.path("control"))
             // These tests are about the CPU, and one asks for a GPU that is not there: a real one is hidden.
             .env("CUDA_VISIBLE_DEVICES", "")
             .stdin(Stdio::piped())
@@ -102,8 +135,9 @@ impl Worker {
             .spawn()
             .unwrap();
         let stdin = child.stdin.take();
-        let reader = EventReader::open(&events, 0).unwrap();
-        Self { grant, stdin, child, reader, said: Vec::new(), _folder: folder }
+        let reader = EventReader::open(&events, rank).unwrap();
+        let grant = Grant::open(&files.path("control")).unwrap();
+        Self { grant, stdin, child, reader, said: Vec::new(), _files: Rc::clone(files) }
     }
 
     /// Waits until the worker has said something that `is_it` accepts; everything said so far.
@@ -120,6 +154,11 @@ impl Worker {
 
     pub(crate) fn command(&mut self, command: &wire::Command) {
         events::write_command(self.stdin.as_mut().expect("stdin was not ended yet"), command).unwrap();
+    }
+
+    /// As `kill -9` does.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
     }
 
     /// Waits for the end of the process; everything it said, and how it ended.

@@ -1,0 +1,178 @@
+// PyTorch's own process groups: how tensors move between the ranks of a job.
+//
+// A collective is started by its function here and runs on a thread of the group (Gloo) or in a stream of it (NCCL).
+// It holds handles on its tensors, which must not be touched before it was waited for. All ranks start the same
+// collectives in the same order, from one thread at a time.
+
+// The class is part of libtorch_cpu on Linux; its header shows it to those who say that they know.
+#define USE_C10D_GLOO
+
+#include "shim.h"
+
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include <atomic>
+#include <ctime>
+#include <memory>
+
+namespace {
+
+using Milliseconds = std::chrono::milliseconds;
+
+// All ranks of a job are processes of one machine, and nobody else is to reach them.
+constexpr const char* kLoopback = "127.0.0.1";
+
+struct Group {
+  c10::intrusive_ptr<c10d::Backend> backend;
+  bool is_gloo;
+};
+
+using MakeNccl = void (*)(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Milliseconds timeout,
+                          c10::intrusive_ptr<c10d::Backend>& backend);
+
+struct Work {
+  c10::intrusive_ptr<c10d::Work> work;
+  // Nanoseconds of CLOCK_MONOTONIC, 0 until then. Shared with the callback, which may outlive this.
+  std::shared_ptr<std::atomic<int64_t>> finished_ns;
+};
+
+int64_t monotonic_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+// The file in which ranks that know nothing of each other leave their addresses.
+c10::intrusive_ptr<c10d::Store> fresh_store(const char* file, int rank, int size, Milliseconds timeout) {
+  auto store = c10::make_intrusive<c10d::FileStore>(file, size);
+  store->setTimeout(timeout);
+  // What an earlier launch has left in it would lead to ranks that are gone, and be noticed when the timeout is over.
+  const auto arrivals = store->add("arrivals/" + std::to_string(rank), 1);
+  TORCH_CHECK(arrivals == 1, file, ": a rank ", rank, " has been here before; every launch needs a new file to meet in");
+  return store;
+}
+
+// What is copied is the memory of a tensor, whatever its strides.
+void check_dense(const at::Tensor& tensor) {
+  TORCH_CHECK(tensor.is_non_overlapping_and_dense(), "a tensor with gaps in memory cannot be sent or received");
+}
+
+Work* follow(const Group& group, c10::intrusive_ptr<c10d::Work> work) {
+  auto followed = std::make_unique<Work>(Work{std::move(work), std::make_shared<std::atomic<int64_t>>(0)});
+  // NCCL's future is complete as soon as the stream has the work, and what one rank sends another has no future at all.
+  if (group.is_gloo && !c10d::isP2POp(followed->work->retrieveOpType())) {
+    followed->work->getFuture()->addCallback(
+        [finished_ns = followed->finished_ns](c10::ivalue::Future&) { finished_ns->store(monotonic_ns()); },
+        /*uses_future=*/false);
+  }
+  return followed.release();
+}
+
+}  // namespace
+
+extern "C" {
+
+// Meets the other ranks through Gloo; returns when all of `size` are connected. A collective that takes longer than the
+// timeout, as one for which another rank does not come, fails; when another rank's process ends it fails at once.
+int tw_group_meet_gloo(const char* file, int rank, int size, int64_t timeout_ms, Group** group) {
+  return shim::guarded([&] {
+    const Milliseconds timeout(timeout_ms);
+    auto options = c10d::ProcessGroupGloo::Options::create(timeout);
+    options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(kLoopback));
+    auto store = fresh_store(file, rank, size, timeout);
+    *group = new Group{c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options), /*is_gloo=*/true};
+  });
+}
+
+// Meets the other ranks through NCCL. `make` is the function of nccl.cpp, whose library is open.
+int tw_group_meet_nccl(MakeNccl make, const char* file, int rank, int size, int64_t timeout_ms, Group** group) {
+  return shim::guarded([&] {
+    const Milliseconds timeout(timeout_ms);
+    auto met = std::make_unique<Group>(Group{nullptr, /*is_gloo=*/false});
+    make(fresh_store(file, rank, size, timeout), rank, size, timeout, met->backend);
+    *group = met.release();
+  });
+}
+
+// Waits for collectives that are under way, which then fail if other ranks have gone.
+void tw_group_delete(Group* group) { delete group; }
+
+int tw_group_all_reduce_sum(Group* group, at::Tensor* tensor, Work** work) {
+  return shim::guarded([&] {
+    check_dense(*tensor);
+    std::vector<at::Tensor> tensors{*tensor};
+    *work = follow(*group, group->backend->allreduce(tensors));
+  });
+}
+
+int tw_group_broadcast(Group* group, at::Tensor* tensor, int root, Work** work) {
+  return shim::guarded([&] {
+    check_dense(*tensor);
+    std::vector<at::Tensor> tensors{*tensor};
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    *work = follow(*group, group->backend->broadcast(tensors, options));
+  });
+}
+
+// `whole` gets the parts of all ranks, one after the other.
+int tw_group_all_gather(Group* group, at::Tensor* whole, at::Tensor* part, Work** work) {
+  return shim::guarded([&] {
+    check_dense(*whole);
+    check_dense(*part);
+    *work = follow(*group, group->backend->_allgather_base(*whole, *part));
+  });
+}
+
+// `part` gets this rank's part of the sum over all ranks of `whole`.
+int tw_group_reduce_scatter_sum(Group* group, at::Tensor* part, at::Tensor* whole, Work** work) {
+  return shim::guarded([&] {
+    check_dense(*whole);
+    check_dense(*part);
+    *work = follow(*group, group->backend->_reduce_scatter_base(*part, *whole));
+  });
+}
+
+int tw_group_send(Group* group, at::Tensor* tensor, int to, int tag, Work** work) {
+  return shim::guarded([&] {
+    check_dense(*tensor);
+    std::vector<at::Tensor> tensors{*tensor};
+    *work = follow(*group, group->backend->send(tensors, to, tag));
+  });
+}
+
+int tw_group_recv(Group* group, at::Tensor* tensor, int from, int tag, Work** work) {
+  return shim::guarded([&] {
+    check_dense(*tensor);
+    std::vector<at::Tensor> tensors{*tensor};
+    *work = follow(*group, group->backend->recv(tensors, from, tag));
+  });
+}
+
+int tw_group_barrier(Group* group, Work** work) {
+  return shim::guarded([&] {
+    c10d::BarrierOptions options;
+    // A rank sees one GPU, its own. Without being told, NCCL would take the rank's number for that of a GPU.
+    if (!group->is_gloo) options.device_ids = {0};
+    *work = follow(*group, group->backend->barrier(options));
+  });
+}
+
+// On the CPU waits for the end of the work; on a GPU lets the current stream wait, so that what is queued from here on
+// may use its tensors.
+int tw_work_wait(Work* work) {
+  return shim::guarded([&] { TORCH_CHECK(work->work->wait(), "a collective was given up"); });
+}
+
+int tw_work_is_done(const Work* work, int* done) {
+  return shim::guarded([&] { *done = work->work->isCompleted(); });
+}
+
+// Nanoseconds of CLOCK_MONOTONIC; 0 where it is not finished, and where the backend does not tell.
+int64_t tw_work_finished_ns(const Work* work) { return work->finished_ns->load(); }
+
+// Work that is under way goes on, and keeps its tensors alive.
+void tw_work_delete(Work* work) { delete work; }
+
+}  // extern "C"

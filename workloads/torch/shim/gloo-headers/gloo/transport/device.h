@@ -1,0 +1,11 @@
+// See ../context.h.
+#pragma once
+
+namespace gloo {
+namespace transport {
+
+class Device;
+class UnboundBuffer;
+
+}  // namespace transport
+}  // namespace gloo

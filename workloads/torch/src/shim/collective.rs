@@ -1,0 +1,263 @@
+//! PyTorch's own process groups, one rank's end of them.
+
+use std::{
+    ffi::{CString, c_char, c_int},
+    path::Path,
+    ptr,
+    time::Duration,
+};
+
+use schema::units::Nanos;
+use tch::{TchError, Tensor};
+use torch_sys::C_tensor;
+
+use super::{
+    check,
+    nccl::{self, MakeNccl},
+};
+
+/// A `c10d::Backend`.
+#[repr(C)]
+struct RawGroup {
+    _opaque: [u8; 0],
+}
+
+/// A `c10d::Work`, and when it was finished.
+#[repr(C)]
+struct RawWork {
+    _opaque: [u8; 0],
+}
+
+unsafe extern "C" {
+    fn tw_group_meet_nccl(
+        make: MakeNccl,
+        file: *const c_char,
+        rank: c_int,
+        size: c_int,
+        timeout_ms: i64,
+        group: *mut *mut RawGroup,
+    ) -> c_int;
+    fn tw_group_meet_gloo(
+        file: *const c_char,
+        rank: c_int,
+        size: c_int,
+        timeout_ms: i64,
+        group: *mut *mut RawGroup,
+    ) -> c_int;
+    fn tw_group_delete(group: *mut RawGroup);
+    fn tw_group_all_reduce_sum(
+        group: *mut RawGroup,
+        tensor: *const C_tensor,
+        work: *mut *mut RawWork,
+    ) -> c_int;
+    fn tw_group_broadcast(
+        group: *mut RawGroup,
+        tensor: *const C_tensor,
+        root: c_int,
+        work: *mut *mut RawWork,
+    ) -> c_int;
+    fn tw_group_all_gather(
+        group: *mut RawGroup,
+        whole: *const C_tensor,
+        part: *const C_tensor,
+        work: *mut *mut RawWork,
+    ) -> c_int;
+    fn tw_group_reduce_scatter_sum(
+        group: *mut RawGroup,
+        part: *const C_tensor,
+        whole: *const C_tensor,
+        work: *mut *mut RawWork,
+    ) -> c_int;
+    fn tw_group_send(
+        group: *mut RawGroup,
+        tensor: *const C_tensor,
+        to: c_int,
+        tag: c_int,
+        work: *mut *mut RawWork,
+    ) -> c_int;
+    fn tw_group_recv(
+        group: *mut RawGroup,
+        tensor: *const C_tensor,
+        from: c_int,
+        tag: c_int,
+        work: *mut *mut RawWork,
+    ) -> c_int;
+    fn tw_group_barrier(group: *mut RawGroup, work: *mut *mut RawWork) -> c_int;
+    fn tw_work_wait(work: *mut RawWork) -> c_int;
+    fn tw_work_is_done(work: *const RawWork, done: *mut c_int) -> c_int;
+    fn tw_work_finished_ns(work: *const RawWork) -> i64;
+    fn tw_work_delete(work: *mut RawWork);
+}
+
+/// What one rank holds of a process group. Collectives take `&mut self`: every rank starts the same ones in one order.
+pub struct ProcessGroup(*mut RawGroup);
+
+// SAFETY: the group locks what its own threads share with its callers, and nothing of it belongs to one thread.
+unsafe impl Send for ProcessGroup {}
+
+impl ProcessGroup {
+    /// Meets the other ranks of `size` through Gloo, over sockets of the loopback interface, and returns when all are
+    /// connected. `file` is the same for all of them and used for nothing before; some of it may be left afterwards.
+    ///
+    /// # Errors
+    /// When not all have come before the timeout, when the file was met in before, or cannot be written.
+    pub fn meet_gloo(file: &Path, rank: u32, size: u32, timeout: Duration) -> Result<Self, TchError> {
+        Self::meet(file, timeout, |file, timeout_ms, group| {
+            // SAFETY: the path is borrowed for the length of the call; the other pointer is that of a local variable.
+            unsafe { tw_group_meet_gloo(file, number(rank), number(size), timeout_ms, group) }
+        })
+    }
+
+    /// Meets the other ranks of `size` through NCCL, each of which has a GPU of its own, number 0 of those it sees.
+    ///
+    /// No machine at hand has two GPUs: this was compiled, and opened where there is no GPU, and never run on any.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::meet_gloo`], and where there is no NCCL ([`super::nccl::find`]).
+    pub fn meet_nccl(file: &Path, rank: u32, size: u32, timeout: Duration) -> Result<Self, TchError> {
+        let make = nccl::find().map_err(TchError::Torch)?;
+        Self::meet(file, timeout, |file, timeout_ms, group| {
+            // SAFETY: as in `meet_gloo`; the function is that of nccl.cpp.
+            unsafe { tw_group_meet_nccl(make, file, number(rank), number(size), timeout_ms, group) }
+        })
+    }
+
+    fn meet(
+        file: &Path,
+        timeout: Duration,
+        meet: impl FnOnce(*const c_char, i64, *mut *mut RawGroup) -> c_int,
+    ) -> Result<Self, TchError> {
+        let file = CString::new(file.as_os_str().as_encoded_bytes())?;
+        let timeout_ms = i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX);
+        let mut group = ptr::null_mut();
+        check(meet(file.as_ptr(), timeout_ms, &mut group))?;
+        Ok(Self(group))
+    }
+
+    /// Replaces `tensor` by the sum of all ranks' ones.
+    ///
+    /// # Errors
+    /// As for all collectives: a tensor that the backend does not take. What other ranks do wrong is told by the work.
+    pub fn all_reduce_sum(&mut self, tensor: &Tensor) -> Result<Work, TchError> {
+        // SAFETY: group and tensor are alive; the work holds the tensor itself for as long as it needs it.
+        Work::start(|work| unsafe { tw_group_all_reduce_sum(self.0, tensor.as_ptr(), work) })
+    }
+
+    /// Replaces `tensor` by that of rank `root`.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::all_reduce_sum`].
+    pub fn broadcast(&mut self, tensor: &Tensor, root: u32) -> Result<Work, TchError> {
+        // SAFETY: as in `all_reduce_sum`.
+        Work::start(|work| unsafe { tw_group_broadcast(self.0, tensor.as_ptr(), number(root), work) })
+    }
+
+    /// Fills `whole` with the `part`s of all ranks in the order of their ranks.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::all_reduce_sum`].
+    pub fn all_gather(&mut self, whole: &Tensor, part: &Tensor) -> Result<Work, TchError> {
+        // SAFETY: as in `all_reduce_sum`.
+        Work::start(|work| unsafe { tw_group_all_gather(self.0, whole.as_ptr(), part.as_ptr(), work) })
+    }
+
+    /// Fills `part` with this rank's part of the sum of all ranks' `whole`s.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::all_reduce_sum`].
+    pub fn reduce_scatter_sum(&mut self, part: &Tensor, whole: &Tensor) -> Result<Work, TchError> {
+        // SAFETY: as in `all_reduce_sum`.
+        Work::start(|work| unsafe {
+            tw_group_reduce_scatter_sum(self.0, part.as_ptr(), whole.as_ptr(), work)
+        })
+    }
+
+    /// Sends `tensor` to the [`ProcessGroup::recv`] of rank `to` that names the same tag.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::all_reduce_sum`].
+    pub fn send(&mut self, tensor: &Tensor, to: u32, tag: u32) -> Result<Work, TchError> {
+        // SAFETY: as in `all_reduce_sum`.
+        Work::start(|work| unsafe { tw_group_send(self.0, tensor.as_ptr(), number(to), number(tag), work) })
+    }
+
+    /// Replaces `tensor` by what rank `from` sends under the same tag.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::all_reduce_sum`].
+    pub fn recv(&mut self, tensor: &Tensor, from: u32, tag: u32) -> Result<Work, TchError> {
+        // SAFETY: as in `all_reduce_sum`.
+        Work::start(|work| unsafe { tw_group_recv(self.0, tensor.as_ptr(), number(from), number(tag), work) })
+    }
+
+    /// Work that is done when all ranks have come this far.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::all_reduce_sum`].
+    pub fn barrier(&mut self) -> Result<Work, TchError> {
+        // SAFETY: as in `all_reduce_sum`.
+        Work::start(|work| unsafe { tw_group_barrier(self.0, work) })
+    }
+}
+
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        // SAFETY: `meet` made it and nobody else has it; work that is under way keeps what it needs.
+        unsafe { tw_group_delete(self.0) }
+    }
+}
+
+/// A collective that was started. Its tensors are to be left alone until it was waited for; it keeps them alive.
+#[must_use = "what was not waited for may have failed, or not be done"]
+pub struct Work(*mut RawWork);
+
+// SAFETY: c10d's work locks what it shares with the threads of its group, and any thread may wait for it.
+unsafe impl Send for Work {}
+
+impl Work {
+    fn start(collective: impl FnOnce(*mut *mut RawWork) -> c_int) -> Result<Self, TchError> {
+        let mut work = ptr::null_mut();
+        check(collective(&mut work))?;
+        Ok(Self(work))
+    }
+
+    /// Waits for the end of the work; with NCCL lets the device wait, which then does nothing of what is queued later
+    /// before the work is done.
+    ///
+    /// # Errors
+    /// In libtorch's words, when another rank has gone, did not come in time, or started something else.
+    pub fn wait(&self) -> Result<(), TchError> {
+        // SAFETY: the work is ours and alive.
+        check(unsafe { tw_work_wait(self.0) })
+    }
+
+    /// Whether it has ended, well or not. Of [`ProcessGroup::send`] and [`ProcessGroup::recv`] Gloo only knows when
+    /// they are waited for. Does not wait.
+    pub fn is_done(&self) -> bool {
+        let mut done = 0;
+        // SAFETY: the work is ours and alive; the pointer is that of a local number.
+        let asked = check(unsafe { tw_work_is_done(self.0, &mut done) });
+        // Whoever then waits for it gets the error.
+        asked.is_err() || done != 0
+    }
+
+    /// When it ended, on the host's `CLOCK_MONOTONIC`. `None` until then, always with NCCL, which does not tell the
+    /// host, and of what is sent from one rank to another.
+    pub fn finished_at(&self) -> Option<Nanos> {
+        // SAFETY: the work is ours and alive.
+        let finished_ns = unsafe { tw_work_finished_ns(self.0) };
+        (finished_ns > 0).then_some(Nanos(finished_ns as u64))
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        // SAFETY: `start` made it and nobody else has it.
+        unsafe { tw_work_delete(self.0) }
+    }
+}
+
+/// Of a rank or a tag.
+fn number(value: u32) -> c_int {
+    c_int::try_from(value).expect("ranks and tags are small")
+}
