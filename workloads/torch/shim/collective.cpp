@@ -25,7 +25,6 @@ constexpr const char* kLoopback = "127.0.0.1";
 
 struct Group {
   c10::intrusive_ptr<c10d::Backend> backend;
-  bool is_gloo;
 };
 
 using MakeNccl = void (*)(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Milliseconds timeout,
@@ -49,7 +48,7 @@ c10::intrusive_ptr<c10d::Store> fresh_store(const char* file, int rank, int size
   store->setTimeout(timeout);
   // What an earlier launch has left in it would lead to ranks that are gone, and be noticed when the timeout is over.
   const auto arrivals = store->add("arrivals/" + std::to_string(rank), 1);
-  TORCH_CHECK(arrivals == 1, file, ": a rank ", rank, " has been here before; every launch needs a new file to meet in");
+  TORCH_CHECK(arrivals == 1, file, ": a rank ", rank, " has been here before; a launch needs a new file to meet in");
   return store;
 }
 
@@ -58,11 +57,11 @@ void check_dense(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.is_non_overlapping_and_dense(), "a tensor with gaps in memory cannot be sent or received");
 }
 
-Work* follow(const Group& group, c10::intrusive_ptr<c10d::Work> work) {
+Work* follow(c10::intrusive_ptr<c10d::Work> work) {
   auto followed = std::make_unique<Work>(Work{std::move(work), std::make_shared<std::atomic<int64_t>>(0)});
-  // NCCL's future is complete as soon as the stream has the work, and what one rank sends another has no future at all.
-  if (group.is_gloo && !c10d::isP2POp(followed->work->retrieveOpType())) {
-    followed->work->getFuture()->addCallback(
+  // Other work of Gloo has no future, and NCCL's is complete as soon as the stream has the work.
+  if (auto* of_gloo = dynamic_cast<c10d::ProcessGroupGloo::AsyncWork*>(followed->work.get())) {
+    of_gloo->getFuture()->addCallback(
         [finished_ns = followed->finished_ns](c10::ivalue::Future&) { finished_ns->store(monotonic_ns()); },
         /*uses_future=*/false);
   }
@@ -81,7 +80,7 @@ int tw_group_meet_gloo(const char* file, int rank, int size, int64_t timeout_ms,
     auto options = c10d::ProcessGroupGloo::Options::create(timeout);
     options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(kLoopback));
     auto store = fresh_store(file, rank, size, timeout);
-    *group = new Group{c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options), /*is_gloo=*/true};
+    *group = new Group{c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options)};
   });
 }
 
@@ -89,9 +88,9 @@ int tw_group_meet_gloo(const char* file, int rank, int size, int64_t timeout_ms,
 int tw_group_meet_nccl(MakeNccl make, const char* file, int rank, int size, int64_t timeout_ms, Group** group) {
   return shim::guarded([&] {
     const Milliseconds timeout(timeout_ms);
-    auto met = std::make_unique<Group>(Group{nullptr, /*is_gloo=*/false});
-    make(fresh_store(file, rank, size, timeout), rank, size, timeout, met->backend);
-    *group = met.release();
+    Group met;
+    make(fresh_store(file, rank, size, timeout), rank, size, timeout, met.backend);
+    *group = new Group(std::move(met));
   });
 }
 
@@ -102,7 +101,7 @@ int tw_group_all_reduce_sum(Group* group, at::Tensor* tensor, Work** work) {
   return shim::guarded([&] {
     check_dense(*tensor);
     std::vector<at::Tensor> tensors{*tensor};
-    *work = follow(*group, group->backend->allreduce(tensors));
+    *work = follow(group->backend->allreduce(tensors));
   });
 }
 
@@ -112,7 +111,7 @@ int tw_group_broadcast(Group* group, at::Tensor* tensor, int root, Work** work) 
     std::vector<at::Tensor> tensors{*tensor};
     c10d::BroadcastOptions options;
     options.rootRank = root;
-    *work = follow(*group, group->backend->broadcast(tensors, options));
+    *work = follow(group->backend->broadcast(tensors, options));
   });
 }
 
@@ -121,7 +120,7 @@ int tw_group_all_gather(Group* group, at::Tensor* whole, at::Tensor* part, Work*
   return shim::guarded([&] {
     check_dense(*whole);
     check_dense(*part);
-    *work = follow(*group, group->backend->_allgather_base(*whole, *part));
+    *work = follow(group->backend->_allgather_base(*whole, *part));
   });
 }
 
@@ -130,7 +129,7 @@ int tw_group_reduce_scatter_sum(Group* group, at::Tensor* part, at::Tensor* whol
   return shim::guarded([&] {
     check_dense(*whole);
     check_dense(*part);
-    *work = follow(*group, group->backend->_reduce_scatter_base(*part, *whole));
+    *work = follow(group->backend->_reduce_scatter_base(*part, *whole));
   });
 }
 
@@ -138,7 +137,7 @@ int tw_group_send(Group* group, at::Tensor* tensor, int to, int tag, Work** work
   return shim::guarded([&] {
     check_dense(*tensor);
     std::vector<at::Tensor> tensors{*tensor};
-    *work = follow(*group, group->backend->send(tensors, to, tag));
+    *work = follow(group->backend->send(tensors, to, tag));
   });
 }
 
@@ -146,16 +145,17 @@ int tw_group_recv(Group* group, at::Tensor* tensor, int from, int tag, Work** wo
   return shim::guarded([&] {
     check_dense(*tensor);
     std::vector<at::Tensor> tensors{*tensor};
-    *work = follow(*group, group->backend->recv(tensors, from, tag));
+    *work = follow(group->backend->recv(tensors, from, tag));
   });
 }
 
 int tw_group_barrier(Group* group, Work** work) {
   return shim::guarded([&] {
     c10d::BarrierOptions options;
-    // A rank sees one GPU, its own. Without being told, NCCL would take the rank's number for that of a GPU.
-    if (!group->is_gloo) options.device_ids = {0};
-    *work = follow(*group, group->backend->barrier(options));
+    // A rank sees one GPU, its own. Without being told, NCCL would take the rank's number for that of a GPU; Gloo does
+    // not ask.
+    options.device_ids = {0};
+    *work = follow(group->backend->barrier(options));
   });
 }
 

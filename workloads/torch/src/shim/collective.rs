@@ -231,8 +231,8 @@ impl Work {
         check(unsafe { tw_work_wait(self.0) })
     }
 
-    /// Whether it has ended, well or not. Of [`ProcessGroup::send`] and [`ProcessGroup::recv`] Gloo only knows when
-    /// they are waited for. Does not wait.
+    /// Whether it has ended, well or not. Of a reduce-scatter, and of what is sent from one rank to another, Gloo only
+    /// knows when they are waited for. Does not wait.
     pub fn is_done(&self) -> bool {
         let mut done = 0;
         // SAFETY: the work is ours and alive; the pointer is that of a local number.
@@ -241,8 +241,8 @@ impl Work {
         asked.is_err() || done != 0
     }
 
-    /// When it ended, on the host's `CLOCK_MONOTONIC`. `None` until then, always with NCCL, which does not tell the
-    /// host, and of what is sent from one rank to another.
+    /// When it ended, on the host's `CLOCK_MONOTONIC`. `None` until then, and always where the host is not told: with
+    /// NCCL, of a reduce-scatter, and of what is sent from one rank to another.
     pub fn finished_at(&self) -> Option<Nanos> {
         // SAFETY: the work is ours and alive.
         let finished_ns = unsafe { tw_work_finished_ns(self.0) };
