@@ -1,11 +1,14 @@
-"""Starts one side once, on one device, and gives the steps it made."""
+"""Starts one side once, with a process for each device, and gives the steps it made."""
 
+import contextlib
 import json
 import math
 import os
+import statistics
 import struct
 import subprocess
 import time
+import uuid
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,7 +68,10 @@ class Device(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """What one start gave: the steps in order, and how much of the core others used meanwhile (CPU)."""
+    """What one start gave: the steps in order, and how much of a core others used meanwhile (CPU), of several the most.
+
+    Of several ranks a step is as long as that of the slowest, and its loss is the mean of theirs, as in the harness.
+    """
 
     step_ns: list[int]
     losses: list[float]
@@ -77,83 +83,124 @@ class Exchange(NamedTuple):
 
     spec: Path
     weights: Path
-    data: Path
+    data: list[Path]
+    """One for each rank."""
+
     scratch: Path
 
 
-def export(spec: Path, scratch: Path, batches: int, device: Device) -> Exchange:
-    """Has torch-worker write the initial weights and the first batches that the spec leads to."""
-    exchange = Exchange(spec, scratch / "weights.safetensors", scratch / "data.safetensors", scratch)
-    command = [program("torch-worker"), "--spec", spec, "--export-initial", exchange.weights]
-    command += ["--export-data", exchange.data, "--steps", str(batches)]
-    run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **device.variables})
-    if run.returncode != 0:
-        raise Failed(f"torch-worker could not export {spec.name}: {last_line(run.stderr)}")
+def export(spec: Path, scratch: Path, batches: int, devices: list[Device]) -> Exchange:
+    """Has torch-worker write the initial weights and the first batches of each rank that the spec leads to."""
+    data = [scratch / f"data.{rank}.safetensors" for rank in range(len(devices))]
+    exchange = Exchange(spec, scratch / "weights.safetensors", data, scratch)
+    for rank, (device, file) in enumerate(zip(devices, data)):
+        command = [program("torch-worker"), "--spec", spec, "--rank", str(rank), "--steps", str(batches)]
+        command += ["--export-initial", exchange.weights, "--export-data", file]
+        run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **device.variables})
+        if run.returncode != 0:
+            raise Failed(f"torch-worker could not export {spec.name}: {last_line(run.stderr)}")
     return exchange
 
 
-def launch_python(python: Path, exchange: Exchange, steps: int, device: Device) -> Launch:
-    command = [python, HERE / "train.py", "--spec", exchange.spec, "--weights", exchange.weights]
-    command += ["--data", exchange.data, "--steps", str(steps), "--device", device.kind]
-    output, foreign = _run(command, device, KEEP_FREED_MEMORY, exchange.scratch)
-    lines = [json.loads(line) for line in output.splitlines()]
+def launch_python(python: Path, exchange: Exchange, steps: int, devices: list[Device]) -> Launch:
+    rendezvous = exchange.scratch / f"rendezvous-{uuid.uuid4()}"
+    commands = []
+    for rank, (device, data) in enumerate(zip(devices, exchange.data)):
+        command = [python, HERE / "train.py", "--spec", exchange.spec, "--weights", exchange.weights]
+        command += ["--data", data, "--steps", str(steps), "--device", device.kind]
+        command += ["--rank", str(rank), "--ranks", str(len(devices)), "--rendezvous", rendezvous]
+        commands.append(Command(command, device, KEEP_FREED_MEMORY))
+    outputs, foreign = _run(commands, exchange.scratch)
+    lines = [[json.loads(line) for line in output.splitlines()] for output in outputs]
     return _launch("Python PyTorch", lines, steps, foreign)
 
 
-def launch_worker(exchange: Exchange, steps: int, device: Device) -> Launch:
+def launch_worker(exchange: Exchange, steps: int, devices: list[Device]) -> Launch:
     """Speaks the worker protocol: the spec says how many steps to make, and all of them are granted at once."""
     scratch = exchange.scratch
     spec = json.loads(exchange.spec.read_text())
     spec["program"]["training"]["steps"] = steps
-    files = {name: scratch / name.lower() for name in ("WORKER_SPEC", "WORKER_CONTROL", "WORKER_EVENTS")}
+    if len(devices) > 1:
+        spec["program"]["training"]["rendezvous"] = str(scratch / f"rendezvous-{uuid.uuid4()}")
+    files = {name: scratch / name.lower() for name in ("WORKER_SPEC", "WORKER_CONTROL")}
     files["WORKER_SPEC"].write_text(json.dumps(spec))
     files["WORKER_CONTROL"].write_bytes(struct.pack("=Q", steps).ljust(GRANT_PAGE_BYTES, b"\0"))
-    files["WORKER_EVENTS"].write_bytes(b"")
-    _, foreign = _run([program("torch-worker")], device, {name: str(path) for name, path in files.items()}, scratch)
-    events = [json.loads(line)["event"] for line in files["WORKER_EVENTS"].read_text().splitlines()]
-    return _launch("torch-worker", [event["step"] for event in events if "step" in event], steps, foreign)
+    events = [scratch / f"worker_events.{rank}" for rank in range(len(devices))]
+    commands = []
+    for rank, (device, file) in enumerate(zip(devices, events)):
+        file.write_bytes(b"")
+        variables = {**files, "WORKER_EVENTS": file, "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": len(devices)}
+        commands.append(Command([program("torch-worker")], device, variables))
+    _, foreign = _run(commands, scratch)
+    said = [[json.loads(line)["event"] for line in file.read_text().splitlines()] for file in events]
+    return _launch("torch-worker", [[event["step"] for event in rank if "step" in event] for rank in said], steps, foreign)
 
 
-def _launch(side: str, lines: list[dict], steps: int, foreign_cpu_percent: float | None) -> Launch:
-    if [line["index"] for line in lines] != list(range(steps)):
-        raise Failed(f"{side} made {len(lines)} of {steps} steps")
+def _launch(side: str, ranks: list[list[dict]], steps: int, foreign_cpu_percent: float | None) -> Launch:
+    for rank, lines in enumerate(ranks):
+        if [line["index"] for line in lines] != list(range(steps)):
+            raise Failed(f"rank {rank} of {side} made {len(lines)} of {steps} steps")
+    step_ns = [max(line["dur_ns"] for line in lines) for lines in zip(*ranks)]
     # torch-worker leaves out a loss that is not finite, as training far beyond what a workload is made for may give.
-    losses = [line.get("loss", math.nan) for line in lines]
-    return Launch([line["dur_ns"] for line in lines], losses, foreign_cpu_percent)
+    losses = [statistics.fmean(line.get("loss", math.nan) for line in lines) for lines in zip(*ranks)]
+    return Launch(step_ns, losses, foreign_cpu_percent)
 
 
-def _run(command: list, device: Device, variables: dict, scratch: Path) -> tuple[str, float | None]:
-    """Runs to the end; gives its output, and the CPU time on its core that was not its own, in percent of the time."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **device.variables, **variables}
-    core = device.index if device.kind == "cpu" else None
-    log = scratch / "stderr"
-    busy_before_s, begin_s = _busy_s(core), time.monotonic()
-    with open(log, "wb") as stderr, open(scratch / "stdout", "w+") as stdout:
-        process = subprocess.Popen(
-            [str(part) for part in command],
+class Command(NamedTuple):
+    """One process of a launch."""
+
+    line: list
+    device: Device
+    variables: dict
+
+    @property
+    def core(self) -> int | None:
+        return self.device.index if self.device.kind == "cpu" else None
+
+    def start(self, stdout, stderr) -> subprocess.Popen:
+        variables = {name: str(value) for name, value in self.variables.items()}
+        return subprocess.Popen(
+            [str(part) for part in self.line],
             # A worker leaves at the end of this file, so it stays open until the worker has left.
             stdin=subprocess.PIPE,
             stdout=stdout,
             stderr=stderr,
-            env=environment,
-            preexec_fn=None if core is None else lambda: os.sched_setaffinity(0, {core}),
+            env={**os.environ, "OMP_NUM_THREADS": "1", **self.device.variables, **variables},
+            preexec_fn=None if self.core is None else lambda: os.sched_setaffinity(0, {self.core}),
         )
+
+
+def _run(commands: list[Command], scratch: Path) -> tuple[list[str], float | None]:
+    """Runs all at once to the end; gives what each has put out, and the CPU time on the core of any that was not its own,
+    in percent of the time."""
+    busy_before_s, begin_s = [_busy_s(command.core) for command in commands], time.monotonic()
+    outputs, foreign_percent, processes = [], [], []
+    with contextlib.ExitStack() as files:
+        logs = [scratch / f"stderr.{rank}" for rank in range(len(commands))]
         try:
-            _, status, usage = os.wait4(process.pid, 0)
-        except BaseException:
-            process.kill()
-            raise
-        process.returncode = os.waitstatus_to_exitcode(status)
-        process.stdin.close()
-        stdout.seek(0)
-        output = stdout.read()
-    elapsed_s, busy_after_s = time.monotonic() - begin_s, _busy_s(core)
-    if process.returncode != 0:
-        raise Failed(f"{Path(command[0]).name} ended with {process.returncode}: {last_line(log.read_text())}")
-    if core is None:
-        return output, None
-    own_s = usage.ru_utime + usage.ru_stime
-    return output, max(0.0, 100 * (busy_after_s - busy_before_s - own_s) / elapsed_s)
+            for rank, command in enumerate(commands):
+                stdout = files.enter_context(open(scratch / f"stdout.{rank}", "w+"))
+                stderr = files.enter_context(open(logs[rank], "wb"))
+                processes.append((command.start(stdout, stderr), stdout))
+            for rank, (process, stdout) in enumerate(processes):
+                _, status, usage = os.wait4(process.pid, 0)
+                process.returncode = os.waitstatus_to_exitcode(status)
+                if process.returncode != 0:
+                    name, words = Path(commands[rank].line[0]).name, last_line(logs[rank].read_text())
+                    raise Failed(f"{name} ended with {process.returncode}: {words}")
+                elapsed_s, busy_after_s = time.monotonic() - begin_s, _busy_s(commands[rank].core)
+                if busy_after_s is not None:
+                    own_s = usage.ru_utime + usage.ru_stime
+                    foreign_s = busy_after_s - busy_before_s[rank] - own_s
+                    foreign_percent.append(max(0.0, 100 * foreign_s / elapsed_s))
+                stdout.seek(0)
+                outputs.append(stdout.read())
+        finally:
+            for process, _ in processes:
+                process.kill()
+                process.stdin.close()
+                process.wait()
+    return outputs, max(foreign_percent, default=None)
 
 
 def _busy_s(core: int | None) -> float | None:

@@ -1,6 +1,7 @@
 """Trains one reference model in Python PyTorch and prints one JSON line a step: index, dur_ns, loss.
 
     python train.py --spec LAUNCH.json --weights FILE --data FILE --steps N --device cpu|cuda
+                    [--rank R --ranks N --rendezvous FILE]
 
 Uses the settings that PyTorch documents as fastest for eager training. On one thread of a CPU:
 
@@ -21,6 +22,10 @@ convolutions, not in matrix products. The plan bf16 runs the forward pass under 
 The C library is told to keep freed memory, on both sides: what the guide advises another malloc for ("Switch Memory
 allocator"). Python is told by `GLIBC_TUNABLES` (launches.py).
 
+Of several ranks each trains on data of its own under DistributedDataParallel on Gloo, with buckets of its default sizes:
+gradients are views of the buckets and the graph is told to stay the same ("DistributedDataParallel", its note on
+`static_graph` and `gradient_as_bucket_view`), and buffers, which torch-worker leaves to each rank, are not broadcast.
+
 Not used: torch.compile, which would compare a compiler with none; and another malloc, which would serve both sides.
 
 Models that learn by acting act here as well, in environments of the same equations and with the same random numbers, and
@@ -37,7 +42,10 @@ from pathlib import Path
 
 import torch
 from models import build
+from models.reference import Update
 from safetensors_file import read
+from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
 
 FUSED_COPIES_MAX = 1_000_000
 """Weights in channels-last format up to which the fused optimizer is the faster one on a CPU, or as fast."""
@@ -50,6 +58,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--device", choices=["cpu", "cuda"], required=True)
+    parser.add_argument("--rank", type=int, default=0)
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--rendezvous", type=Path, help="a file that was used for nothing before")
     arguments = parser.parse_args()
 
     torch.set_num_threads(1)
@@ -65,9 +76,13 @@ def main() -> None:
     load_weights(model, read(arguments.weights))
     model = model.to(device=device, memory_format=torch.channels_last).train()
     updates = [(update, build_optimizer(update.part, workload["optimizer"])) for update in model.updates()]
+    if arguments.ranks > 1:
+        store = distributed.FileStore(str(arguments.rendezvous), arguments.ranks)
+        distributed.init_process_group("gloo", store=store, rank=arguments.rank, world_size=arguments.ranks)
+        updates = [(shared(update), optimizer) for update, optimizer in updates]
     batches = read_batches(arguments.data, device)
     experience = model.experience(spec["seed"], training["global_batch"])
-    torch.manual_seed((spec["seed"] + 1) % 2**64)
+    torch.manual_seed((spec["seed"] + 1 + arguments.rank) % 2**64)
 
     def step(index: int) -> torch.Tensor:
         """The loss of the first update, which for a GAN is the discriminator's."""
@@ -76,7 +91,7 @@ def main() -> None:
         for update, optimizer in updates:
             if not update.is_due():
                 continue
-            with torch.autocast(device.type, torch.bfloat16, enabled=training["plan"] == "bf16"):
+            with torch.autocast(device.type, torch.bfloat16, enabled=training["plan"].endswith("bf16")):
                 loss = update.loss(inputs, targets)
             # Of several updates each differentiates its own part alone; where there is one, naming it would cost time.
             loss.backward(inputs=list(update.part.parameters()) if len(updates) > 1 else None)
@@ -91,6 +106,25 @@ def main() -> None:
     timed = steps_on_gpu if device.type == "cuda" else steps_on_cpu
     for index, (dur_ns, loss) in enumerate(timed(step, arguments.steps)):
         print(json.dumps({"index": index, "dur_ns": dur_ns, "loss": loss}))
+    if arguments.ranks > 1:
+        distributed.destroy_process_group()
+
+
+class Loss(nn.Module):
+    """The loss of an update as a module, which is what DistributedDataParallel takes."""
+
+    def __init__(self, update: Update):
+        super().__init__()
+        self.part, self.loss = update.part, update.loss
+
+    def forward(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return self.loss(inputs, targets)
+
+
+def shared(update: Update) -> Update:
+    """The same update, of which each rank gets the mean of all ranks' gradients."""
+    options = {"gradient_as_bucket_view": True, "static_graph": True, "broadcast_buffers": False}
+    return update._replace(loss=DistributedDataParallel(Loss(update), **options))
 
 
 def steps_on_cpu(step, count: int) -> list[tuple[int, float]]:

@@ -2,10 +2,41 @@
 #include "shim.h"
 
 #include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <memory>
+#include <stdexcept>
 
 namespace {
+
 at::DeviceType device_type(int is_cuda) { return is_cuda ? at::kCUDA : at::kCPU; }
+
+// A closure of Rust that hears of each addition to the gradient of a parameter.
+class GradientHook final : public torch::autograd::PostAccumulateGradHook {
+ public:
+  // Gives 0, or 1 and leaves its message for `tw_last_error`.
+  using Call = int (*)(const void* closure, const at::Tensor* parameter);
+  using Drop = void (*)(void* closure);
+
+  GradientHook(void* closure, Call call, Drop drop) : closure_(closure), call_(call), drop_(drop) {}
+  GradientHook(const GradientHook&) = delete;
+  GradientHook& operator=(const GradientHook&) = delete;
+  ~GradientHook() override { drop_(closure_); }
+
+  // The exception ends the backward pass, which throws it again.
+  void operator()(const at::Tensor& parameter) override {
+    if (call_(closure_, &parameter) != 0) throw std::runtime_error(tw_last_error());
+  }
+
+ private:
+  void* closure_;
+  Call call_;
+  Drop drop_;
+};
+
 }  // namespace
 
 extern "C" {
@@ -23,6 +54,32 @@ int tw_backward(at::Tensor* output, at::Tensor* const* inputs, size_t count) {
 int tw_clear_gradients(at::Tensor* const* parameters, size_t count) {
   return shim::guarded([&] {
     for (size_t i = 0; i < count; i++) parameters[i]->mutable_grad().reset();
+  });
+}
+
+// Has autograd call `closure` each time it has added to the gradient of the leaf `parameter`: on the thread that runs the
+// backward pass, which on CUDA is one of autograd's own, in the stream of the pass. The closure is taken over.
+int tw_gradient_hook_set(at::Tensor* parameter, void* closure, GradientHook::Call call, GradientHook::Drop drop) {
+  auto hook = std::make_unique<GradientHook>(closure, call, drop);
+  return shim::guarded([&] {
+    TORCH_CHECK(torch::autograd::impl::post_acc_grad_hooks(*parameter) == nullptr, "a parameter has a hook already");
+    torch::autograd::impl::set_post_acc_grad_hooks(*parameter, std::move(hook));
+  });
+}
+
+int tw_gradient_hook_clear(at::Tensor* parameter) {
+  return shim::guarded([&] { torch::autograd::impl::set_post_acc_grad_hooks(*parameter, nullptr); });
+}
+
+// Makes `place` the gradient of `parameter`, with the numbers of the gradient that it has, if any. From then on autograd
+// adds to `place`, until the gradient is cleared.
+int tw_keep_gradient_in(const at::Tensor* parameter, const at::Tensor* place) {
+  return shim::guarded([&] {
+    at::NoGradGuard no_grad;
+    at::Tensor& gradient = parameter->mutable_grad();
+    if (gradient.is_same(*place)) return;
+    if (gradient.defined()) place->copy_(gradient);
+    gradient = *place;
   });
 }
 

@@ -1,5 +1,7 @@
 //! How a job fails: the kind that the protocol knows, and the words.
 
+use std::any::Any;
+
 use schema::wire::FailureKind;
 use tch::TchError;
 
@@ -50,6 +52,12 @@ impl Failure {
 pub(crate) fn plain(message: &str) -> &str {
     let (plain, _) = message.split_once("\nException raised from").unwrap_or((message, ""));
     plain.trim_end()
+}
+
+/// What a panic said.
+pub(crate) fn words_of(payload: &(dyn Any + Send)) -> &str {
+    let owned = payload.downcast_ref::<String>().map(String::as_str);
+    owned.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("panic without words")
 }
 
 /// What kind of failure it is that there are no samples.

@@ -21,4 +21,5 @@ pub mod run;
 pub mod shapes;
 pub mod shim;
 pub mod step;
+pub mod synchronize;
 pub mod workload;

@@ -1,7 +1,6 @@
 //! The worker protocol: says hello, builds, and trains as far as the grant goes, one event a step.
 
 use std::{
-    any::Any,
     convert::Infallible,
     env, io,
     mem::ManuallyDrop,
@@ -25,7 +24,7 @@ use schema::{
 use crate::{
     capabilities,
     commands::Commands,
-    failure::Failure,
+    failure::{Failure, words_of},
     launch::Launch,
     shim::{
         library,
@@ -215,7 +214,7 @@ impl Job<'_> {
         progress: &mut Progress,
     ) -> Result<(), Failure> {
         while let Some(completed) = trainer.completed(in_flight)? {
-            let Completed { end, dur, samples, loss, phases, timing } = completed;
+            let Completed { end, dur, samples, loss, phases, sent_bytes, timing } = completed;
             let loss = loss.is_finite().then_some(loss);
             let step = Step {
                 index: progress.steps,
@@ -223,7 +222,7 @@ impl Job<'_> {
                 samples,
                 loss,
                 phases: Some(phases),
-                sent_bytes: None,
+                sent_bytes,
                 timing,
             };
             self.events.say_at(end, Event::Step(step)).map_err(cannot_say)?;
@@ -305,12 +304,6 @@ fn process_age() -> Result<Nanos, Failure> {
     };
     let seconds = age().map_err(|error| Failure::new(FailureKind::Internal, format!("/proc: {error}")))?;
     Ok(Nanos::from_secs_f64(seconds))
-}
-
-/// What a panic said.
-fn words_of(payload: &(dyn Any + Send)) -> &str {
-    let owned = payload.downcast_ref::<String>().map(String::as_str);
-    owned.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("panic without words")
 }
 
 #[cfg(test)]

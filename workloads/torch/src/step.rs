@@ -1,4 +1,4 @@
-//! One training step: data, forward, backward, optimizer, and what each of them took.
+//! One training step: data, forward, backward, what ranks share, optimizer, and what each of them took.
 
 use std::collections::VecDeque;
 
@@ -15,6 +15,7 @@ use crate::{
         autograd::{AutocastBf16, backward},
         transfer::to_host,
     },
+    synchronize::{GradientSync, Ranks, Synchronized},
     workload::{Batch, DataStream, Workload},
 };
 
@@ -30,6 +31,19 @@ pub struct Execution {
     pub bf16: bool,
 }
 
+impl Execution {
+    /// That of the plan `dp1`, with steps of so many samples.
+    pub fn plain(device: Device, samples: usize) -> Self {
+        Self { device, micro_batches: 1, micro_batch_samples: samples, bf16: false }
+    }
+
+    /// The loss of update number `update`, with its graph.
+    fn forward(&self, workload: &dyn Workload, update: usize, batch: &Batch) -> Result<Tensor, TchError> {
+        let _autocast = self.bf16.then(|| AutocastBf16::enter(self.device)).transpose()?;
+        workload.loss(update, batch)
+    }
+}
+
 /// A model, its data and its optimizers: everything a step changes.
 ///
 /// A step is issued, and completed later: a GPU works through its queue while the host issues the next step, and is
@@ -38,12 +52,30 @@ pub struct Trainer {
     workload: Box<dyn Workload>,
     data: Box<dyn DataStream>,
     /// One for each update of the workload, in the same order.
-    optimizers: Vec<Optimizer>,
+    updaters: Vec<Updater>,
     execution: Execution,
+    /// Ranks that work on a step together (`dp`), each on micro-batches of its own.
+    ranks: u32,
     clock: Box<dyn Clock>,
-    /// The losses of each step in flight, one for each micro-batch, on the host. The device may not have written them
-    /// yet: they are read when the clock says that their step is done.
-    losses: VecDeque<Vec<Tensor>>,
+    /// What is kept of each step in flight.
+    issued: VecDeque<Issued>,
+}
+
+/// What makes one update of a workload.
+struct Updater {
+    optimizer: Optimizer,
+    /// Present where there are several ranks.
+    sync: Option<GradientSync>,
+}
+
+/// What a step in flight will have to tell beside its times.
+#[derive(Default)]
+struct Issued {
+    /// One for each micro-batch, on the host. The device may not have written them yet: they are read when the clock says
+    /// that the step is done.
+    losses: Vec<Tensor>,
+    /// One for each update, where there are several ranks.
+    synchronized: Vec<Synchronized>,
 }
 
 /// What a step gave.
@@ -53,12 +85,15 @@ pub struct Completed {
     pub end: Nanos,
     /// From the end of the step before, or from the last [`Trainer::restart`].
     pub dur: Nanos,
+    /// Those of this rank.
     pub samples: u64,
-    /// The mean loss over the step's samples, before their update. Of a step with several updates it is that of the
-    /// first, which for a GAN is the discriminator's: it falls while the generator's rises, as in the first steps of
-    /// every GAN, where their sum says nothing.
+    /// The mean loss over the step's samples of this rank, before their update. Of a step with several updates it is that
+    /// of the first, which for a GAN is the discriminator's: it falls while the generator's rises, as in the first steps
+    /// of every GAN, where their sum says nothing.
     pub loss: f64,
     pub phases: Phases,
+    /// What this rank has handed to collectives; `None` where it is alone.
+    pub sent_bytes: Option<u64>,
     pub timing: Timing,
 }
 
@@ -95,15 +130,28 @@ impl Trainer {
         execution: Execution,
         clock: Box<dyn Clock>,
     ) -> Result<Self, TchError> {
-        let optimizers = workload
+        let updaters = workload
             .updates()
             .iter()
             .map(|update| {
                 let parameters = workload.parameters().with_prefix(update.parameter_prefix);
-                Optimizer::new(update.optimizer, parameters)
+                Ok(Updater { optimizer: Optimizer::new(update.optimizer, parameters)?, sync: None })
             })
-            .collect::<Result<_, _>>()?;
-        Ok(Self { workload, data, optimizers, execution, clock, losses: VecDeque::new() })
+            .collect::<Result<_, TchError>>()?;
+        Ok(Self { workload, data, updaters, execution, ranks: 1, clock, issued: VecDeque::new() })
+    }
+
+    /// Shares every step from here on with the other ranks of `group`: gradients become those of all their samples.
+    /// Parameters are the same on all ranks already, and each has a stream of its own samples.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn join<R: Ranks + Clone + 'static>(&mut self, group: &R) -> Result<(), TchError> {
+        for Updater { optimizer, sync } in &mut self.updaters {
+            *sync = Some(GradientSync::new(optimizer.parameters(), Box::new(group.clone()))?);
+        }
+        self.ranks = group.size();
+        Ok(())
     }
 
     pub fn workload(&self) -> &dyn Workload {
@@ -132,60 +180,70 @@ impl Trainer {
     /// Bad data, or a failed operation, out of memory included. The model is then in no defined state and no step can
     /// be issued any more; those issued before are still to be taken.
     pub fn issue(&mut self) -> Result<(), StepError> {
-        let Execution { device, micro_batches, micro_batch_samples, bf16 } = self.execution;
-        let updates = self.workload.updates();
-        let clock = &mut *self.clock;
         // A failure leaves this entry behind those of the steps that the clock knows of, where nobody looks.
-        self.losses.push_back(Vec::with_capacity(micro_batches));
-        let losses = self.losses.back_mut().expect("it was pushed");
+        self.issued.push_back(Issued::default());
         let mut kept_batches = VecDeque::new();
-        clock.begin_step();
-        for (index, (update, optimizer)) in updates.iter().zip(&mut self.optimizers).enumerate() {
-            let failed = |source| StepError::Update { update: update.name, source };
-            if !self.workload.is_due(index) {
-                continue;
+        self.clock.begin_step();
+        for index in 0..self.updaters.len() {
+            if self.workload.is_due(index) {
+                self.issue_update(index, &mut kept_batches)?;
+            }
+        }
+        self.clock.end_step().map_err(StepError::Device)
+    }
+
+    /// Issues update number `index`. All updates of a step see the same batches: the first one leaves them in `kept_batches`
+    /// for the second, and so on.
+    fn issue_update(&mut self, index: usize, kept_batches: &mut VecDeque<Batch>) -> Result<(), StepError> {
+        let Self { workload, data, updaters, execution, ranks, clock, issued } = self;
+        let Execution { micro_batches, micro_batch_samples, .. } = *execution;
+        let Updater { optimizer, sync } = &mut updaters[index];
+        let Issued { losses, synchronized } = issued.back_mut().expect("`issue` pushed it");
+        let (updates, name) = (workload.updates(), workload.updates()[index].name);
+        let failed = |source| StepError::Update { update: name, source };
+
+        for micro_step in 1..=micro_batches {
+            let batch = if index == 0 {
+                data.next(micro_batch_samples).map_err(StepError::Data)?
+            } else {
+                kept_batches.pop_front().expect("the update before left as many as this one takes")
+            };
+            clock.lap(Phase::Data).map_err(StepError::Device)?;
+
+            let loss = execution.forward(&**workload, index, &batch).map_err(failed)?;
+            if index == 0 {
+                losses.push(loss.f_detach().and_then(|loss| to_host(&loss)).map_err(failed)?);
+            }
+            // Gradients are added up over micro-batches and ranks, and are to be those of the mean.
+            let parts = micro_batches * *ranks as usize;
+            let part = if parts == 1 { loss } else { loss.f_div_scalar(parts as f64).map_err(failed)? };
+            clock.lap(Phase::Forward).map_err(StepError::Device)?;
+
+            if let Some(sync) = sync {
+                sync.before_backward(micro_step == micro_batches);
             }
             // Where there is one update every leaf is its own, and naming them would only cost time.
             let differentiated = if updates.len() == 1 { &[] } else { optimizer.parameters() };
-            for _ in 0..micro_batches {
-                let batch = if index == 0 {
-                    self.data.next(micro_batch_samples).map_err(StepError::Data)?
-                } else {
-                    kept_batches.pop_front().expect("the update before left as many as this one takes")
-                };
-                clock.lap(Phase::Data).map_err(StepError::Device)?;
+            backward(&part, differentiated).map_err(failed)?;
+            drop(part);
+            clock.lap(Phase::Backward).map_err(StepError::Device)?;
 
-                let loss = {
-                    let _autocast = bf16.then(|| AutocastBf16::enter(device)).transpose().map_err(failed)?;
-                    self.workload.loss(index, &batch).map_err(failed)?
-                };
-                if index == 0 {
-                    losses.push(loss.f_detach().and_then(|loss| to_host(&loss)).map_err(failed)?);
-                }
-                let scaled = if micro_batches == 1 {
-                    loss
-                } else {
-                    loss.f_div_scalar(micro_batches as f64).map_err(failed)?
-                };
-                clock.lap(Phase::Forward).map_err(StepError::Device)?;
-
-                backward(&scaled, differentiated).map_err(failed)?;
-                drop(scaled);
-                clock.lap(Phase::Backward).map_err(StepError::Device)?;
-
-                // All updates of a step see the same samples.
-                if index + 1 < updates.len() {
-                    kept_batches.push_back(batch);
-                }
+            if index + 1 < updates.len() {
+                kept_batches.push_back(batch);
             }
-            if let Some(norm_max) = self.workload.gradient_norm_max(index) {
-                optimizer.clip_gradients(norm_max).map_err(failed)?;
-            }
-            optimizer.step().map_err(failed)?;
-            self.workload.after_update(index).map_err(failed)?;
-            clock.lap(Phase::Optimizer).map_err(StepError::Device)?;
         }
-        clock.end_step().map_err(StepError::Device)
+
+        if let Some(sync) = sync {
+            synchronized.push(sync.finish().map_err(StepError::Collective)?);
+            clock.lap(Phase::SyncExposed).map_err(StepError::Device)?;
+        }
+
+        if let Some(norm_max) = workload.gradient_norm_max(index) {
+            optimizer.clip_gradients(norm_max).map_err(failed)?;
+        }
+        optimizer.step().map_err(failed)?;
+        workload.after_update(index).map_err(failed)?;
+        clock.lap(Phase::Optimizer).map_err(StepError::Device)
     }
 
     /// Lets some time pass, short beside a step, in which the oldest step that was not taken may become complete.
@@ -206,20 +264,27 @@ impl Trainer {
                 None => return Ok(None),
             }
         };
-        let losses =
-            self.losses.pop_front().expect("there is an entry for each step that the clock knows of");
+        let Issued { losses, synchronized } =
+            self.issued.pop_front().expect("there is an entry for each step that the clock knows of");
         let sum: f64 = losses
             .iter()
             .map(|loss| loss.f_double_value(&[]))
             .sum::<Result<_, _>>()
             .map_err(StepError::Device)?;
+        let mut phases = time.phases;
+        let mut sent_bytes = None;
+        if !synchronized.is_empty() {
+            phases.sync_total_ns = synchronized.iter().map(|update| update.total).sum();
+            sent_bytes = Some(synchronized.iter().map(|update| update.sent_bytes).sum());
+        }
         let Execution { micro_batches, micro_batch_samples, .. } = self.execution;
         Ok(Some(Completed {
             end: time.end,
             dur: time.dur,
             samples: (micro_batches * micro_batch_samples) as u64,
             loss: sum / micro_batches as f64,
-            phases: time.phases,
+            phases,
+            sent_bytes,
             timing: time.timing,
         }))
     }

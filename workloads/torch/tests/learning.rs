@@ -20,12 +20,7 @@ fn losses(workload: &Workload, seed: u64, steps: u64) -> Vec<f64> {
     tch::manual_seed(seed as i64);
     let model = models::build(workload, Device::Cpu).unwrap();
     let samples = data::of(&*model, workload.model.samples(), None, seed, Device::Cpu).unwrap();
-    let execution = Execution {
-        device: Device::Cpu,
-        micro_batches: 1,
-        micro_batch_samples: workload.verify.global_batch as usize,
-        bf16: false,
-    };
+    let execution = Execution::plain(Device::Cpu, workload.verify.global_batch as usize);
     let mut trainer = Trainer::new(model, samples, execution).unwrap();
     let step = |_| {
         trainer.issue().unwrap();

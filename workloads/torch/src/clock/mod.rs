@@ -75,6 +75,8 @@ pub(crate) enum Phase {
     Data,
     Forward,
     Backward,
+    /// What is left of the synchronisation of gradients when the backward pass has ended.
+    SyncExposed,
     Optimizer,
 }
 
@@ -85,6 +87,7 @@ impl Phase {
             Phase::Data => &mut phases.data_ns,
             Phase::Forward => &mut phases.forward_ns,
             Phase::Backward => &mut phases.backward_ns,
+            Phase::SyncExposed => &mut phases.sync_exposed_ns,
             Phase::Optimizer => &mut phases.optimizer_ns,
         };
         *sum.get_or_insert(Nanos::ZERO) += time;

@@ -50,7 +50,7 @@ impl Files {
                 exact: false,
                 rendezvous: None,
             },
-            execution: Execution { device: Device::Cpu, micro_batches, micro_batch_samples: 1, bf16: false },
+            execution: Execution { micro_batches, ..Execution::plain(Device::Cpu, 1) },
             share: Share::ALL,
             collectives: None,
             threads: 1,

@@ -1,15 +1,26 @@
 //! Gradients and autocast.
 
-use std::ffi::c_int;
+use std::{
+    ffi::{c_int, c_void},
+    mem::ManuallyDrop,
+};
 
 use tch::{Device, TchError, Tensor};
 use torch_sys::C_tensor;
 
-use super::{check, handles};
+use super::{answer, check, handles};
 
 unsafe extern "C" {
     fn tw_backward(output: *const C_tensor, inputs: *const *const C_tensor, count: usize) -> c_int;
     fn tw_clear_gradients(parameters: *const *const C_tensor, count: usize) -> c_int;
+    fn tw_gradient_hook_set(
+        parameter: *const C_tensor,
+        closure: *mut c_void,
+        call: unsafe extern "C" fn(*const c_void, *mut C_tensor) -> c_int,
+        drop: unsafe extern "C" fn(*mut c_void),
+    ) -> c_int;
+    fn tw_gradient_hook_clear(parameter: *const C_tensor) -> c_int;
+    fn tw_keep_gradient_in(parameter: *const C_tensor, place: *const C_tensor) -> c_int;
     fn tw_autocast_bf16_enter(is_cuda: c_int, previous: *mut i64) -> c_int;
     fn tw_autocast_bf16_leave(is_cuda: c_int, previous: i64) -> c_int;
 }
@@ -35,6 +46,74 @@ pub fn clear_gradients(parameters: &[Tensor]) -> Result<(), TchError> {
     let parameters = handles(parameters);
     // SAFETY: all handles are borrowed for the length of the call.
     check(unsafe { tw_clear_gradients(parameters.as_ptr(), parameters.len()) })
+}
+
+/// Makes `place` the gradient of `parameter`, with the numbers of the gradient that it has, if any.
+///
+/// `place` has the parameter's shape and strides. Until the gradient is cleared, backward passes add to it where it lies.
+///
+/// # Errors
+/// When shapes, types or devices of the two do not agree.
+pub fn keep_gradient_in(parameter: &Tensor, place: &Tensor) -> Result<(), TchError> {
+    // SAFETY: both handles are borrowed for the length of the call.
+    check(unsafe { tw_keep_gradient_in(parameter.as_ptr(), place.as_ptr()) })
+}
+
+/// While it lives, a closure hears of each addition to the gradient of a parameter.
+#[must_use = "the closure is called no more when the guard is dropped"]
+pub struct GradientHook {
+    parameter: Tensor,
+}
+
+impl GradientHook {
+    /// Has autograd call `closure` with `parameter`, a leaf that has no hook yet, each time it has added to its gradient:
+    /// once a backward pass, as a rule, and more often where parts of the pass are passes of their own.
+    ///
+    /// On CUDA that is on a thread of autograd's own. An error of the closure, or a panic, ends the backward pass, which
+    /// reports it.
+    ///
+    /// # Errors
+    /// When the parameter has a hook already.
+    pub fn new<F>(parameter: &Tensor, closure: F) -> Result<Self, TchError>
+    where
+        F: Fn(&Tensor) -> Result<(), TchError> + Send + Sync + 'static,
+    {
+        /// # Safety
+        /// `closure` is what `new` made of an `F`, and `parameter` is valid for the length of the call.
+        unsafe extern "C" fn call<F>(closure: *const c_void, parameter: *mut C_tensor) -> c_int
+        where
+            F: Fn(&Tensor) -> Result<(), TchError>,
+        {
+            answer(|| {
+                // SAFETY: the hook owns the closure, and calls it while it lives.
+                let closure = unsafe { &*closure.cast::<F>() };
+                // SAFETY: the handle is autograd's: it is valid, and not ours to drop.
+                let parameter = ManuallyDrop::new(unsafe { Tensor::from_ptr(parameter) });
+                closure(&parameter)
+            })
+        }
+
+        /// # Safety
+        /// `closure` is what `new` made of an `F`, and is not used any more.
+        unsafe extern "C" fn free<F>(closure: *mut c_void) {
+            // SAFETY: `new` made it of a box, and this is called once.
+            drop(unsafe { Box::from_raw(closure.cast::<F>()) });
+        }
+
+        let closure = Box::into_raw(Box::new(closure)).cast();
+        // SAFETY: the handle is borrowed for the length of the call. The closure, and the two functions that know its
+        // type, are the hook's from here on, whether the call succeeds or not.
+        check(unsafe { tw_gradient_hook_set(parameter.as_ptr(), closure, call::<F>, free::<F>) })?;
+        Ok(Self { parameter: parameter.shallow_clone() })
+    }
+}
+
+impl Drop for GradientHook {
+    fn drop(&mut self) {
+        // SAFETY: the handle is borrowed for the length of the call.
+        let cleared = check(unsafe { tw_gradient_hook_clear(self.parameter.as_ptr()) });
+        debug_assert!(cleared.is_ok(), "a hook could not be taken back: {cleared:?}");
+    }
 }
 
 /// While it lives, operations of this thread on `device` that gain from it run in bfloat16, as PyTorch's autocast decides.
@@ -69,5 +148,73 @@ impl Drop for AutocastBf16 {
         // SAFETY: puts back what `enter` found; the two are always paired.
         let left = check(unsafe { tw_autocast_bf16_leave(self.is_cuda, self.previous) });
         debug_assert!(left.is_ok(), "autocast could not be left: {left:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    };
+
+    use super::*;
+
+    fn leaf() -> Tensor {
+        Tensor::from_slice(&[1.0_f32, 2.0]).set_requires_grad(true)
+    }
+
+    #[test]
+    fn a_hook_hears_of_every_addition_until_its_guard_goes() {
+        let (parameter, other, calls) = (leaf(), leaf(), Arc::new(AtomicU32::new(0)));
+        let hook = GradientHook::new(&parameter, {
+            let calls = Arc::clone(&calls);
+            move |parameter| {
+                assert_eq!(parameter.grad().size(), [2], "the gradient is there");
+                calls.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }
+        })
+        .unwrap();
+        let both = || (&parameter * &parameter + &other).sum(tch::Kind::Float);
+        let heard = || calls.load(Ordering::Relaxed);
+        backward(&both(), &[]).unwrap();
+        assert_eq!(heard(), 1, "both uses are added at once");
+        backward(&both(), &[parameter.shallow_clone()]).unwrap();
+        assert_eq!(heard(), 2, "it is named");
+        backward(&both(), &[other.shallow_clone()]).unwrap();
+        assert_eq!(heard(), 2, "another one is named");
+        assert!(GradientHook::new(&parameter, |_| Ok(())).is_err(), "there is one");
+        drop(hook);
+        backward(&both(), &[]).unwrap();
+        assert_eq!((heard(), Arc::strong_count(&calls)), (2, 1));
+    }
+
+    #[test]
+    fn what_a_hook_reports_comes_out_of_the_backward_pass_and_a_panic_too() {
+        let parameter = leaf();
+        let words = |hook: fn(&Tensor) -> Result<(), TchError>| {
+            let _hook = GradientHook::new(&parameter, hook).unwrap();
+            backward(&parameter.sum(tch::Kind::Float), &[]).unwrap_err().to_string()
+        };
+        assert_eq!(
+            words(|_| Err(TchError::Torch("the link is gone".into()))),
+            "Internal torch error: the link is gone"
+        );
+        assert_eq!(words(|_| panic!("lost")), "Internal torch error: lost");
+    }
+
+    #[test]
+    fn a_gradient_moves_to_its_place_and_grows_there() {
+        let (parameter, place) = (leaf(), Tensor::from_slice(&[7.0_f32, 7.0]));
+        let pass = || backward(&(&parameter * 3.0).sum(tch::Kind::Float), &[]).unwrap();
+        pass();
+        keep_gradient_in(&parameter, &place).unwrap();
+        pass();
+        keep_gradient_in(&parameter, &place).unwrap();
+        assert_eq!((place.double_value(&[0]), parameter.grad().data_ptr()), (6.0, place.data_ptr()));
+        clear_gradients(&[parameter.shallow_clone()]).unwrap();
+        keep_gradient_in(&parameter, &place).unwrap();
+        assert_eq!(parameter.grad().double_value(&[1]), 6.0, "without a gradient the place is left as it is");
     }
 }

@@ -18,13 +18,19 @@ pub mod nccl;
 pub mod optimizer;
 pub mod transfer;
 
-use std::ffi::{CStr, c_char, c_int};
+use std::{
+    ffi::{CStr, c_char, c_int},
+    panic::{self, AssertUnwindSafe},
+};
 
 use tch::{TchError, Tensor};
 use torch_sys::C_tensor;
 
+use crate::failure::words_of;
+
 unsafe extern "C" {
     fn tw_last_error() -> *const c_char;
+    fn tw_remember_error(message: *const c_char, length: usize);
 }
 
 /// Turns the status of a call of the shim into a `Result`.
@@ -35,6 +41,21 @@ fn check(status: c_int) -> Result<(), TchError> {
     // SAFETY: never null, ends in a zero byte, and stays as it is until this thread's next failure.
     let message = unsafe { CStr::from_ptr(tw_last_error()) };
     Err(TchError::Torch(message.to_string_lossy().into_owned()))
+}
+
+/// What a closure that C++ has called returns: 0, or 1 after its words were left for the exception that C++ makes of them.
+/// No panic crosses into C++.
+fn answer(closure: impl FnOnce() -> Result<(), TchError>) -> c_int {
+    let words = match panic::catch_unwind(AssertUnwindSafe(closure)) {
+        Ok(Ok(())) => return 0,
+        // Without the words that `TchError` puts before those of libtorch, as they come back as one.
+        Ok(Err(TchError::Torch(words))) => words,
+        Ok(Err(error)) => error.to_string(),
+        Err(payload) => words_of(&*payload).to_owned(),
+    };
+    // SAFETY: the text is borrowed for the length of the call, and so long.
+    unsafe { tw_remember_error(words.as_ptr().cast(), words.len()) };
+    1
 }
 
 fn device_number(index: usize) -> c_int {

@@ -7,6 +7,7 @@ use super::*;
 use crate::{
     clock::scripted::Scripted,
     nn::{init::Init, parameters::Parameters},
+    synchronize::scripted::Alone,
     workload::Update,
 };
 
@@ -62,7 +63,7 @@ pub(crate) fn trainer(device: &Scripted, networks: usize, micro_batches: usize) 
         })
         .collect();
     let workload = Box::new(Weights { parameters, weights, updates });
-    let execution = Execution { device: Device::Cpu, micro_batches, micro_batch_samples: 1, bf16: false };
+    let execution = Execution { micro_batches, ..Execution::plain(Device::Cpu, 1) };
     Trainer::with_clock(workload, Box::new(Numbers(1)), execution, device.clock()).unwrap()
 }
 
@@ -106,8 +107,29 @@ fn phases_are_added_up_over_updates_and_micro_batches() {
         ..Phases::default()
     };
     assert_eq!((completed.phases, completed.dur), (phases, Nanos(176 * MS)));
+    assert_eq!(completed.sent_bytes, None, "it is alone");
     assert_eq!((completed.timing, completed.samples), (Timing::DeviceEvent, 3));
     assert_eq!(completed.loss, 2.0, "the mean over the samples 1, 2 and 3 of the first network's loss");
+}
+
+#[test]
+fn what_ranks_share_is_told_with_the_step() {
+    for (end, is_told) in [(Some(Nanos(u64::MAX)), true), (None, false)] {
+        let device = Scripted::at(0);
+        let mut trainer = trainer(&device, 2, 2);
+        trainer.join(&Alone::new(move |_: &Tensor| Ok(Ok(end)))).unwrap();
+        // Data, forward and backward of two micro-batches, then what is waited for of the sum, then the optimizer.
+        for network in [1, 10] {
+            device.will_work(&[MS * network; 6]);
+            device.will_work(&[MS * network * 3, MS * network * 7]);
+        }
+        trainer.issue().unwrap();
+        let completed = trainer.completed(0).unwrap().unwrap();
+        let Phases { sync_exposed_ns, optimizer_ns, sync_total_ns, .. } = completed.phases;
+        assert_eq!((sync_exposed_ns, optimizer_ns), (Some(Nanos(33 * MS)), Some(Nanos(77 * MS))));
+        assert_eq!(sync_total_ns.is_some(), is_told);
+        assert_eq!(completed.sent_bytes, Some(2 * 4), "each update sends its one weight, once");
+    }
 }
 
 #[test]

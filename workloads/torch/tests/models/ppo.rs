@@ -101,12 +101,7 @@ fn ppo_learns_to_balance_the_pole() {
     let model = build(&workload);
     let state = state(model.as_ref());
     let samples = data::of(model.as_ref(), workload.model.samples(), None, 1, Device::Cpu).unwrap();
-    let execution = Execution {
-        device: Device::Cpu,
-        micro_batches: 1,
-        micro_batch_samples: workload.global_batch as usize,
-        bf16: false,
-    };
+    let execution = Execution::plain(Device::Cpu, workload.global_batch as usize);
     let before = tch::no_grad(|| mean_episode(&state));
     let mut trainer = Trainer::new(model, samples, execution).unwrap();
     // 20,480 interactions.

@@ -1,0 +1,374 @@
+//! Several ranks against one that does all of the work, on models that show one difficulty each.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use schema::{
+    catalog::Optimizer,
+    wire::{FailureKind, Phases},
+};
+use tch::{Device, Kind, Reduction, TchError, Tensor};
+
+use super::{
+    scripted::{Alone, SumMade, Thread},
+    *,
+};
+use crate::{
+    failure::Failure,
+    nn::{init::Init, parameters::Parameters},
+    shim::autograd::{backward, clear_gradients},
+    step::{Execution, StepError, Trainer},
+    workload::{Batch, DataStream, Share, Update, Workload},
+};
+
+/// Samples of a step, all ranks together: it can be cut into 2, 3, 4 and 6 parts.
+const SAMPLES: usize = 12;
+const STEPS: usize = 3;
+/// Numbers of a sample.
+const WIDTH: i64 = 48;
+/// Numbers between the layers: the square weight that the models end with fills the first bucket.
+const HIDDEN: i64 = 512;
+
+/// What is hard about a model.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Difficulty {
+    Nothing,
+    /// The first layer's weight is the last one's, too.
+    Tied,
+    /// Two weights take part in nothing.
+    Unused,
+    /// The first layer is a convolution, whose weight is kept channels-last.
+    ChannelsLast,
+    /// Two updates, of a part of the weights each.
+    TwoUpdates,
+}
+
+/// Two layers with a tanh between and after them.
+struct Model {
+    difficulty: Difficulty,
+    parameters: Parameters,
+    first: Tensor,
+    last: Tensor,
+    updates: Vec<Update>,
+    passes: Arc<AtomicUsize>,
+}
+
+/// Numbers between -1 and 1 that are no two alike. Tests run side by side and would draw from the same generator.
+fn wave(shape: &[i64], step: f64) -> Tensor {
+    let count = shape.iter().product::<i64>();
+    (Tensor::arange(count, (Kind::Float, Device::Cpu)) * step).sin().view(shape)
+}
+
+impl Model {
+    fn new(difficulty: Difficulty) -> Self {
+        let mut parameters = Parameters::new(Device::Cpu);
+        let mut parameter = |name: &str, shape: &[i64], step: f64| {
+            let weight = parameters.root().part(name).parameter("weight", shape, Init::ONES).unwrap();
+            tch::no_grad(|| weight.shallow_clone().copy_(&(wave(shape, step) * 0.05)));
+            weight
+        };
+        let is = |other| difficulty == other;
+        let shape: &[i64] = if is(Difficulty::ChannelsLast) { &[32, 3, 3, 3] } else { &[WIDTH, HIDDEN] };
+        let first = parameter("first", shape, 0.7);
+        if is(Difficulty::Unused) {
+            let _ = parameter("unused", &[7], 1.1);
+        }
+        let last = parameter("last", &[HIDDEN, HIDDEN], 0.3);
+        if is(Difficulty::Unused) {
+            let _ = parameter("unused-too", &[5], 1.3);
+        }
+        let optimizer = Optimizer::Sgd { learning_rate: 0.5, momentum: 0.9, weight_decay: 0.01 };
+        let update = |prefix| Update { name: "part", parameter_prefix: prefix, optimizer };
+        let updates = if is(Difficulty::TwoUpdates) {
+            vec![update("first."), update("last.")]
+        } else {
+            vec![update("")]
+        };
+        Self { difficulty, parameters, first, last, updates, passes: Arc::default() }
+    }
+
+    fn numbers(&self) -> u64 {
+        self.parameters.count()
+    }
+}
+
+impl Workload for Model {
+    fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    fn updates(&self) -> &[Update] {
+        &self.updates
+    }
+
+    fn loss(&self, update: usize, batch: &Batch) -> Result<Tensor, TchError> {
+        self.passes.fetch_add(1, Ordering::Relaxed);
+        let samples = batch.inputs.size()[0];
+        let hidden = if self.difficulty == Difficulty::ChannelsLast {
+            let images = batch.inputs.f_view([samples, 3, 4, 4])?;
+            images.f_conv2d::<Tensor>(&self.first, None, 1, 1, 1, 1)?.f_reshape([samples, HIDDEN])?
+        } else {
+            batch.inputs.f_matmul(&self.first)?
+        };
+        let output = hidden.f_tanh()?.f_matmul(&self.last)?.f_tanh()?;
+        let output = match self.difficulty {
+            Difficulty::Tied => output.f_matmul(&self.first.f_transpose(0, 1)?)?,
+            _ => output.f_narrow(1, 0, WIDTH)?,
+        };
+        let sign = [1.0, -1.0][update];
+        output.f_mse_loss(&batch.targets, Reduction::Mean)?.f_mul_scalar(sign)
+    }
+}
+
+/// Samples of all ranks in order, of which each rank gets its part of every micro-batch.
+struct Samples {
+    share: Share,
+    micro_batch: u64,
+}
+
+impl DataStream for Samples {
+    fn next(&mut self, samples: usize) -> anyhow::Result<Batch> {
+        let all = self.share.all(samples as u64);
+        let begin = self.micro_batch * all + self.share.before(samples as u64);
+        self.micro_batch += 1;
+        let rows = |step| {
+            let whole = wave(&[(STEPS * SAMPLES) as i64, WIDTH], step);
+            whole.narrow(0, begin as i64, samples as i64)
+        };
+        Ok(Batch { inputs: rows(0.37), targets: rows(0.91) })
+    }
+}
+
+fn trainer(model: Model, micro_batches: usize, share: Share) -> Trainer {
+    let samples = SAMPLES / micro_batches / share.ranks as usize;
+    let execution = Execution { micro_batches, ..Execution::plain(Device::Cpu, samples) };
+    Trainer::new(Box::new(model), Box::new(Samples { share, micro_batch: 0 }), execution).unwrap()
+}
+
+/// Trains; gives the loss of each step, and the parameters at the end.
+fn train(mut trainer: Trainer, sent_bytes: Option<u64>) -> (Vec<f64>, Vec<Tensor>) {
+    let parameters = trainer.workload().parameters().with_prefix("");
+    let losses = (0..STEPS).map(|_| {
+        trainer.issue().unwrap();
+        assert!(parameters.iter().all(|parameter| !parameter.grad().defined()));
+        let completed = trainer.completed(0).unwrap().unwrap();
+        assert_eq!(completed.sent_bytes, sent_bytes);
+        let Phases { sync_total_ns, sync_exposed_ns, .. } = completed.phases;
+        assert_eq!(
+            (sync_total_ns.is_some(), sync_exposed_ns.is_some()),
+            (sent_bytes.is_some(), sent_bytes.is_some())
+        );
+        completed.loss
+    });
+    let losses = losses.collect();
+    (losses, parameters.iter().map(|parameter| parameter.detach().copy()).collect())
+}
+
+/// Trains on several ranks, each of which has one end of a group, in a thread of its own; gives what each has.
+fn train_together<R>(
+    ends: Vec<R>,
+    difficulty: Difficulty,
+    micro_batches: usize,
+) -> Vec<(Vec<f64>, Vec<Tensor>)>
+where
+    R: Ranks + Clone + Send + 'static,
+{
+    let ranks = ends.len() as u32;
+    let rank = |(rank, end): (usize, R)| {
+        thread::spawn(move || {
+            let model = Model::new(difficulty);
+            let sent_bytes = 4 * model.numbers();
+            let mut trainer = trainer(model, micro_batches, Share { rank: rank as u32, ranks });
+            trainer.join(&end).unwrap();
+            train(trainer, Some(sent_bytes))
+        })
+    };
+    let threads: Vec<_> = ends.into_iter().enumerate().map(rank).collect();
+    threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+}
+
+/// Compares what ranks have trained with what one rank has trained on the whole batch.
+fn assert_computed(whole: &(Vec<f64>, Vec<Tensor>), ranks: &[(Vec<f64>, Vec<Tensor>)], what: &str) {
+    for (_, parameters) in ranks {
+        for (index, (shared, whole)) in parameters.iter().zip(&whole.1).enumerate() {
+            let difference = (shared - whole).abs().max().double_value(&[]);
+            assert!(difference < 1e-6, "{what}: parameter {index} differs by {difference}");
+            assert_eq!(*shared, ranks[0].1[index], "{what}: ranks differ in parameter {index}");
+        }
+    }
+    for (step, whole) in whole.0.iter().enumerate() {
+        let mean = ranks.iter().map(|(losses, _)| losses[step]).sum::<f64>() / ranks.len() as f64;
+        assert!((mean - whole).abs() < 1e-6, "{what}: loss {mean}, and {whole} of the whole batch");
+    }
+}
+
+#[test]
+fn ranks_and_micro_batches_compute_what_one_rank_computes_of_the_whole_batch() {
+    use Difficulty::{ChannelsLast, Nothing, Tied, TwoUpdates, Unused};
+    for difficulty in [Nothing, Tied, Unused, ChannelsLast, TwoUpdates] {
+        let whole = train(trainer(Model::new(difficulty), 1, Share::ALL), None);
+        for (ranks, micro_batches) in [(2, 1), (3, 1), (4, 1), (2, 2), (2, 3), (3, 2), (4, 3)] {
+            let trained = train_together(Thread::group(ranks), difficulty, micro_batches);
+            let what = format!("{difficulty:?}, {ranks} ranks, {micro_batches} micro-batches");
+            assert_computed(&whole, &trained, &what);
+        }
+    }
+}
+
+#[test]
+fn a_parameter_that_takes_part_in_nothing_stays_as_it_is() {
+    let model = Model::new(Difficulty::Unused);
+    let before: Vec<_> = model.parameters.with_prefix("unused").iter().map(Tensor::copy).collect();
+    let mut trainer = trainer(model, 1, Share::ALL);
+    trainer.join(&Thread::group(1)[0]).unwrap();
+    for _ in 0..STEPS {
+        trainer.issue().unwrap();
+        let _ = trainer.completed(0).unwrap();
+    }
+    // Weight decay would have moved it.
+    assert_eq!(trainer.workload().parameters().with_prefix("unused"), before);
+}
+
+#[test]
+fn sums_begin_in_the_order_of_the_buckets_and_not_before_the_last_micro_batch() {
+    let model = Model::new(Difficulty::Nothing);
+    let (passes, bytes) = (Arc::clone(&model.passes), 4 * model.numbers());
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let group = Alone::new({
+        let seen = Arc::clone(&seen);
+        move |flat: &Tensor| {
+            seen.lock().unwrap().push((passes.load(Ordering::Relaxed), flat.numel() as i64));
+            Ok(Ok(None))
+        }
+    });
+    let mut trainer = trainer(model, 3, Share::ALL);
+    trainer.join(&group).unwrap();
+    for _ in 0..2 {
+        trainer.issue().unwrap();
+        let completed = trainer.completed(0).unwrap().unwrap();
+        assert_eq!((completed.sent_bytes, completed.phases.sync_total_ns), (Some(bytes), None));
+    }
+    let (large, small) = (HIDDEN * HIDDEN, WIDTH * HIDDEN);
+    assert_eq!(*seen.lock().unwrap(), [(3, large), (3, small), (6, large), (6, small)]);
+}
+
+#[test]
+fn the_first_sum_begins_before_the_backward_pass_has_ended() {
+    let model = Model::new(Difficulty::Nothing);
+    let first = Mutex::new(model.first.shallow_clone());
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let group = Alone::new({
+        let seen = Arc::clone(&seen);
+        move |_: &Tensor| {
+            seen.lock().unwrap().push(first.lock().unwrap().grad().defined());
+            Ok(Ok(None))
+        }
+    });
+    let mut trainer = trainer(model, 1, Share::ALL);
+    trainer.join(&group).unwrap();
+    for _ in 0..STEPS {
+        trainer.issue().unwrap();
+        let _ = trainer.completed(0).unwrap();
+    }
+    let later = [false, true];
+    assert_eq!(*seen.lock().unwrap(), [[true, true], later, later].concat(), "the first step learns");
+}
+
+/// A leaf, and its synchronisation in a group of one.
+fn leaf(shape: &[i64]) -> (Tensor, GradientSync) {
+    let leaf = wave(shape, 0.7).set_requires_grad(true);
+    let sync = GradientSync::new(&[leaf.shallow_clone()], Box::new(Thread::group(1).remove(0))).unwrap();
+    (leaf, sync)
+}
+
+#[test]
+fn gradients_lie_in_their_bucket_and_grow_there() {
+    let (weight, mut sync) = leaf(&[4, 3, 2, 2]);
+    for _ in 0..2 {
+        let mut places = Vec::new();
+        for (pass, is_last) in [(1.0, false), (2.0, false), (3.0, true)] {
+            sync.before_backward(is_last);
+            backward(&weight.sum(Kind::Float), &[]).unwrap();
+            let gradient = weight.grad();
+            assert_eq!(gradient, gradient.full_like(pass), "pass {pass}");
+            assert_eq!(gradient.stride(), weight.stride());
+            places.push(gradient.data_ptr());
+        }
+        assert_eq!(places, [lock(&sync.state).buckets[0].flat.data_ptr(); 3]);
+        assert_eq!(sync.finish().unwrap().sent_bytes, 4 * 48);
+        clear_gradients(&[weight.shallow_clone()]).unwrap();
+    }
+}
+
+#[test]
+fn a_gradient_may_grow_several_times_in_a_pass_if_it_always_does() {
+    let (weight, mut sync) = leaf(&[3]);
+    let mut pass = |additions: usize| {
+        sync.before_backward(true);
+        // A part of the pass that is a pass of its own adds on its own, as one that recomputes does.
+        let added = (0..additions).try_for_each(|_| backward(&weight.sum(Kind::Float), &[]));
+        let gradient = added.map(|()| {
+            sync.finish().unwrap();
+            let gradient = weight.grad();
+            gradient.defined().then(|| gradient.double_value(&[0]))
+        });
+        clear_gradients(&[weight.shallow_clone()]).unwrap();
+        gradient
+    };
+    assert_eq!(pass(2).unwrap(), Some(2.0));
+    assert_eq!(pass(2).unwrap(), Some(2.0));
+    assert_eq!(pass(1).unwrap(), Some(1.0));
+    assert_eq!(pass(0).unwrap(), Some(0.0), "it took part in the first step, and may do so on other ranks");
+    let error = pass(3).unwrap_err().to_string();
+    assert!(error.contains("3 times, 2 in the first step"), "{error}");
+}
+
+#[test]
+fn a_group_that_fails_ends_the_step_as_a_failure_of_a_collective() {
+    let gone = || TchError::Torch("Connection closed by peer".into());
+    let made =
+        |made: SumMade| Alone::new(move |_: &Tensor| Ok(made.as_ref().map(|end| *end).map_err(|_| gone())));
+    // The sums of the first step begin at its end, those of the second within the backward pass.
+    let in_the_second = AtomicUsize::new(0);
+    let not_begun = Alone::new(move |_: &Tensor| match in_the_second.fetch_add(1, Ordering::Relaxed) {
+        0 | 1 => Ok(Ok(None)),
+        _ => Err(gone()),
+    });
+    for (group, steps) in
+        [(made(Err(gone())), 0), (Alone::new(move |_: &Tensor| Err(gone())), 0), (not_begun, 1)]
+    {
+        let mut trainer = trainer(Model::new(Difficulty::Nothing), 1, Share::ALL);
+        trainer.join(&group).unwrap();
+        for _ in 0..steps {
+            trainer.issue().unwrap();
+            let _ = trainer.completed(0).unwrap();
+        }
+        let error = trainer.issue().unwrap_err();
+        assert!(matches!(error, StepError::Collective(_)), "{error}");
+        let failure = Failure::from(error);
+        assert_eq!(failure.kind, FailureKind::Collective);
+        assert!(failure.message.contains("Connection closed by peer"), "{failure}");
+    }
+}
+
+#[test]
+fn time_under_way_counts_what_overlaps_once() {
+    let at = Nanos;
+    for (times, total) in [
+        (vec![], Some(0)),
+        (vec![(10, Some(15))], Some(5)),
+        (vec![(10, Some(15)), (20, Some(22))], Some(7)),
+        (vec![(10, Some(15)), (12, Some(22))], Some(12)),
+        // The second one ends first.
+        (vec![(10, Some(30)), (12, Some(22)), (25, Some(31))], Some(21)),
+        (vec![(10, Some(15)), (20, None)], None),
+    ] {
+        let moments: Vec<_> = times.iter().map(|(begin, end)| (at(*begin), end.map(at))).collect();
+        assert_eq!(time_under_way(&moments), total.map(at), "{times:?}");
+    }
+}
