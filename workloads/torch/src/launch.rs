@@ -144,7 +144,11 @@ impl Launch {
         let stream = data::of(&*model, workload.model.samples(), files, self.seed, device)
             .and_then(|mut stream| stream.share_out(self.share).map(|()| stream))
             .map_err(|error| Failure::classify(kind_of_samples(&error), &format!("{error:#}")))?;
-        Ok(Trainer::new(model, stream, self.execution)?)
+        let mut trainer = Trainer::new(model, stream, self.execution)?;
+        if let Some(group) = group {
+            trainer.join(group)?;
+        }
+        Ok(trainer)
     }
 }
 

@@ -13,8 +13,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use schema::units::Nanos;
 use tch::{TchError, Tensor};
 
-use self::buckets::{Bucket, lay_out};
-use crate::shim::autograd::{GradientHook, keep_gradient_in};
+use self::buckets::{Bucket, Place, lay_out};
+use crate::{
+    group::{Group, Work},
+    shim::autograd::{GradientHook, keep_gradient_in},
+};
 
 /// What gradients need of the group that a rank belongs to.
 pub trait Ranks: Send {
@@ -36,6 +39,23 @@ pub trait Sum: Send {
     /// # Errors
     /// When another rank has gone, or does not come in time.
     fn wait(self: Box<Self>) -> Result<Option<Nanos>, TchError>;
+}
+
+impl Ranks for Group {
+    fn size(&self) -> u32 {
+        Group::size(self)
+    }
+
+    fn begin_sum(&self, flat: &Tensor) -> Result<Box<dyn Sum>, TchError> {
+        Ok(Box::new(self.all_reduce_sum(flat)?))
+    }
+}
+
+impl Sum for Work {
+    fn wait(self: Box<Self>) -> Result<Option<Nanos>, TchError> {
+        Work::wait(&self)?;
+        Ok(self.finished_at())
+    }
 }
 
 /// What the gradients of one update took to become those of the whole batch.
@@ -108,9 +128,7 @@ struct State {
 }
 
 struct Gradient {
-    /// Its part of the bucket, with the parameter's shape and strides.
-    place: Tensor,
-    bucket: usize,
+    place: Place,
     /// Whether it is in its place: it is once a backward pass of this update has made it.
     is_placed: bool,
     /// How often the last backward pass of this update has added to it.
@@ -122,13 +140,7 @@ struct Gradient {
 impl State {
     fn new(parameters: &[Tensor], ranks: Box<dyn Ranks>) -> Result<Self, TchError> {
         let (buckets, places) = lay_out(parameters)?;
-        let gradient = |(place, bucket)| Gradient {
-            place,
-            bucket,
-            is_placed: false,
-            additions: 0,
-            additions_expected: None,
-        };
+        let gradient = |place| Gradient { place, is_placed: false, additions: 0, additions_expected: None };
         let gradients = places.into_iter().map(gradient).collect();
         Ok(Self { ranks, buckets, gradients, in_last_pass: false, begun: Vec::new(), failure: None })
     }
@@ -138,7 +150,7 @@ impl State {
         let gradient = &mut self.gradients[index];
         // The first addition is not one: autograd hands over what it has computed, which is cheaper to copy into its
         // place than to add to zeros there. Those that follow are made in the place.
-        keep_gradient_in(parameter, &gradient.place)?;
+        keep_gradient_in(parameter, &gradient.place.view)?;
         gradient.is_placed = true;
         if !self.in_last_pass {
             return Ok(());
@@ -154,7 +166,7 @@ impl State {
             )));
         }
         if gradient.additions == expected {
-            self.buckets[gradient.bucket].incomplete -= 1;
+            self.buckets[gradient.place.bucket].incomplete -= 1;
             while self.failure.is_none() && self.next_is_complete() {
                 self.failure = self.begin_next().err();
             }
@@ -182,8 +194,8 @@ impl State {
         for (gradient, parameter) in self.gradients.iter_mut().zip(parameters) {
             // It takes part in other steps, and perhaps in this one on other ranks: this rank adds nothing to it.
             if gradient.additions_expected > Some(0) && !gradient.is_placed {
-                let _ = gradient.place.f_zero_()?;
-                keep_gradient_in(parameter, &gradient.place)?;
+                let _ = gradient.place.view.f_zero_()?;
+                keep_gradient_in(parameter, &gradient.place.view)?;
             }
         }
         while self.begun.len() < self.buckets.len() {
@@ -206,7 +218,7 @@ impl State {
         }
         for gradient in &mut self.gradients {
             let expected = *gradient.additions_expected.get_or_insert(gradient.additions);
-            self.buckets[gradient.bucket].incomplete += usize::from(expected > 0);
+            self.buckets[gradient.place.bucket].incomplete += usize::from(expected > 0);
             gradient.additions = 0;
             gradient.is_placed = false;
         }

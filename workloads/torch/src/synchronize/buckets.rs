@@ -24,25 +24,32 @@ impl Bucket {
     }
 }
 
-/// Buckets for the gradients of `parameters`, and for each parameter a view with its shape and its strides, which is the
-/// place of its gradient, and the number of the bucket that it lies in. All are zeros.
+/// Where the gradient of one parameter lies.
+pub(super) struct Place {
+    /// With the parameter's shape and strides.
+    pub(super) view: Tensor,
+    /// The bucket's number.
+    pub(super) bucket: usize,
+}
+
+/// Buckets for the gradients of `parameters`, all zeros, and a place for each of them.
 ///
 /// A parameter is one block of memory, as the weights of convolutions are in channels-last layout, too; so its gradient
 /// takes no more numbers of the bucket than it has.
 ///
 /// # Errors
 /// Out of memory.
-pub(super) fn lay_out(parameters: &[Tensor]) -> Result<(Vec<Bucket>, Vec<(Tensor, usize)>), TchError> {
+pub(super) fn lay_out(parameters: &[Tensor]) -> Result<(Vec<Bucket>, Vec<Place>), TchError> {
     let bytes = |parameter: &Tensor| (parameter.numel() * parameter.kind().elt_size_in_bytes()) as u64;
     let ranges = in_buckets(&parameters.iter().map(bytes).collect::<Vec<_>>());
     let (mut buckets, mut places) = (Vec::new(), Vec::new());
-    for (index, range) in ranges.into_iter().enumerate().rev() {
+    for (bucket, range) in ranges.into_iter().enumerate().rev() {
         let members = &parameters[range];
         let numbers = members.iter().map(|member| member.numel() as i64).sum::<i64>();
         let flat = Tensor::f_zeros([numbers], (members[0].kind(), members[0].device()))?;
         let mut offset = 0;
         for member in members {
-            places.push((flat.f_as_strided(member.size(), member.stride(), offset)?, index));
+            places.push(Place { view: flat.f_as_strided(member.size(), member.stride(), offset)?, bucket });
             offset += member.numel() as i64;
         }
         buckets.push(Bucket { flat, incomplete: 0 });
@@ -79,15 +86,16 @@ mod tests {
     fn buckets_are_filled_from_the_last_parameter_on() {
         const MIB: u64 = 1 << 20;
         for (bytes, buckets) in [
-            (vec![4], vec![0..1]),
-            (vec![4, 8, 12], vec![0..3]),
+            (vec![4], vec![(0, 1)]),
+            (vec![4, 8, 12], vec![(0, 3)]),
             // The first one is closed by what makes it a MiB, however much more that is.
-            (vec![4, 8, MIB], vec![2..3, 0..2]),
-            (vec![8, 9 * MIB, MIB - 4, 2], vec![1..4, 0..1]),
-            (vec![4, 20 * MIB, 10 * MIB, 24 * MIB, 2 * MIB], vec![4..5, 2..4, 0..2]),
-            (vec![40 * MIB, 40 * MIB], vec![1..2, 0..1]),
+            (vec![4, 8, MIB], vec![(2, 3), (0, 2)]),
+            (vec![8, 9 * MIB, MIB - 4, 2], vec![(1, 4), (0, 1)]),
+            (vec![4, 20 * MIB, 10 * MIB, 24 * MIB, 2 * MIB], vec![(4, 5), (2, 4), (0, 2)]),
+            (vec![40 * MIB, 40 * MIB], vec![(1, 2), (0, 1)]),
         ] {
-            assert_eq!(in_buckets(&bytes), buckets, "{bytes:?}");
+            let made: Vec<_> = in_buckets(&bytes).into_iter().map(|range| (range.start, range.end)).collect();
+            assert_eq!(made, buckets, "{bytes:?}");
         }
     }
 
@@ -103,11 +111,11 @@ mod tests {
             buckets.iter().map(Bucket::bytes).collect::<Vec<_>>(),
             [1 << 20, 4 * (300_000 + 48 + 1 + 35)]
         );
-        assert_eq!(places.iter().map(|(_, bucket)| *bucket).collect::<Vec<_>>(), [1, 1, 1, 1, 0]);
-        for ((place, _), parameter) in places.iter().zip(&parameters) {
-            assert_eq!((place.size(), place.stride()), (parameter.size(), parameter.stride()));
+        assert_eq!(places.iter().map(|place| place.bucket).collect::<Vec<_>>(), [1, 1, 1, 1, 0]);
+        for (Place { view, .. }, parameter) in places.iter().zip(&parameters) {
+            assert_eq!((view.size(), view.stride()), (parameter.size(), parameter.stride()));
             // A number that lay in two places would be counted twice.
-            let _sum = place.shallow_clone().f_add_scalar_(1.0).unwrap();
+            let _sum = view.shallow_clone().f_add_scalar_(1.0).unwrap();
         }
         for Bucket { flat, .. } in &buckets {
             assert_eq!((flat.min().double_value(&[]), flat.max().double_value(&[])), (1.0, 1.0));

@@ -6,10 +6,12 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 use schema::{
     catalog::Optimizer,
+    spec::Collectives,
     wire::{FailureKind, Phases},
 };
 use tch::{Device, Kind, Reduction, TchError, Tensor};
@@ -217,6 +219,28 @@ fn ranks_and_micro_batches_compute_what_one_rank_computes_of_the_whole_batch() {
             let what = format!("{difficulty:?}, {ranks} ranks, {micro_batches} micro-batches");
             assert_computed(&whole, &trained, &what);
         }
+    }
+}
+
+#[test]
+fn ranks_that_meet_through_gloo_compute_it_too() {
+    for (difficulty, ranks, micro_batches) in
+        [(Difficulty::Tied, 2, 1), (Difficulty::ChannelsLast, 3, 2), (Difficulty::TwoUpdates, 2, 2)]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("rendezvous");
+        let meet = &|rank| {
+            let patience = Duration::from_secs(60);
+            Group::meet(&file, rank, ranks, Collectives::Gloo, Device::Cpu, patience).unwrap()
+        };
+        let ends = thread::scope(|scope| {
+            let ranks: Vec<_> = (0..ranks).map(|rank| scope.spawn(move || meet(rank))).collect();
+            ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+        });
+        let whole = train(trainer(Model::new(difficulty), 1, Share::ALL), None);
+        let trained = train_together::<Group>(ends, difficulty, micro_batches);
+        let what = format!("{difficulty:?}, {ranks} ranks, {micro_batches} micro-batches");
+        assert_computed(&whole, &trained, &what);
     }
 }
 

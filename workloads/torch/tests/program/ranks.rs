@@ -5,7 +5,8 @@ use std::fs;
 use schema::{
     device::Device,
     spec::{LaunchSpec, Program},
-    wire::{Command, Event, EventLine, FailureKind, Ready, Statistics},
+    units::Nanos,
+    wire::{Command, Event, EventLine, FailureKind, Phases, Ready, Statistics},
 };
 
 use crate::support::{Worker, failure, launch, program, run_to_end, steps};
@@ -51,6 +52,55 @@ fn ranks_share_a_batch_out_start_equal_and_leave_together() {
         assert!((mean - alone).abs() < 1e-5, "{ranks} ranks: {losses:?}, alone {alone}");
         assert!(losses.windows(2).all(|pair| pair[0] != pair[1]), "each has samples of its own: {losses:?}");
     }
+}
+
+#[test]
+fn ranks_train_as_one_process_does_on_the_whole_batch_and_say_what_sharing_took() {
+    const STEPS: usize = 4;
+    let (said, _) = run_to_end(&launch("gpt2-mini", 4, "dp1", Some(STEPS as u64)));
+    let parameters = ready(&said).parameters;
+    let alone: Vec<_> = steps(&said)
+        .iter()
+        .map(|step| {
+            let Phases { sync_total_ns, sync_exposed_ns, .. } = step.phases.clone().expect("it has phases");
+            assert_eq!((sync_total_ns, sync_exposed_ns, step.sent_bytes), (None, None, None));
+            step.loss.expect("it has a loss")
+        })
+        .collect();
+    for plan in ["dp2", "dp2-ga2"] {
+        let workers = Worker::start_ranks(&launch_of(2, "gpt2-mini", 4, plan, Some(STEPS as u64)));
+        workers[0].grant.extend_to(STEPS as u64);
+        let mut means = [0.0; STEPS];
+        for worker in workers {
+            let (said, status) = worker.finish();
+            assert!(status.success(), "{said:#?}");
+            for (mean, step) in means.iter_mut().zip(steps(&said)) {
+                *mean += step.loss.expect("it has a loss") / 2.0;
+                assert_eq!(step.sent_bytes, Some(4 * parameters), "each gradient goes out once a step");
+                let Phases { sync_total_ns, sync_exposed_ns, .. } =
+                    step.phases.clone().expect("it has phases");
+                assert!(sync_total_ns > Some(Nanos::ZERO) && sync_exposed_ns > Some(Nanos::ZERO), "{step:?}");
+            }
+        }
+        for (mean, alone) in means.iter().zip(&alone) {
+            assert!((mean - alone).abs() < 1e-3, "{plan}: {means:?}, alone {alone:?}");
+        }
+    }
+}
+
+#[test]
+fn a_rank_whose_peer_is_killed_fails_with_the_next_collective() {
+    let mut workers = Worker::start_ranks(&launch_of(2, "gpt2-mini", 4, "dp2", None));
+    workers[0].grant.extend_to(u64::MAX);
+    for worker in &mut workers {
+        worker.wait_for(|event| matches!(event, Event::Step(step) if step.index == 2));
+    }
+    workers[1].kill();
+    let (said, status) = workers.swap_remove(0).finish();
+    assert_eq!(status.code(), Some(1));
+    let (kind, error) = failure(&said);
+    assert_eq!(kind, FailureKind::Collective, "{error}");
+    assert!(error.starts_with("a collective failed: "), "{error}");
 }
 
 #[test]
