@@ -197,7 +197,7 @@ mod tests {
         let plans = Plans::Named(vec!["dp1".parse().expect("plan"), "dp2".parse().expect("plan")]);
         let cells = cells(&["lstm"], &Grid { batches: vec![], plans }).expect("a grid");
         assert_eq!(cells[0].unsupported, None);
-        assert_eq!(cells[1].unsupported.as_deref(), Some("lstm runs no plans with dp; it runs ga, bf16"));
+        assert_eq!(cells[1].unsupported.as_deref(), Some("lstm runs no plans with dp; it runs ga, gc, bf16"));
     }
 
     #[test]

@@ -29,6 +29,7 @@ fn main() {
                 "event",
                 "transfer",
                 "meta",
+                "recompute",
             ]
             .map(|file| format!("shim/{file}.cpp")),
         )

@@ -129,7 +129,7 @@ fn slips_are_usage_errors_that_say_what_to_do() {
         ("single", "name a job"),
         ("single resnet81", "did you mean 'resnet18'?"),
         ("single lstm@bf16-dp2", "is spelled 'dp2-bf16'"),
-        ("single lstm --plan gc", "lstm runs no plans with gc; it runs ga, bf16"),
+        ("single lstm --plan tp2", "lstm runs no plans with tp; it runs ga, gc, bf16"),
         ("single lstm --device cpu:0,cpu:0", "names cpu:0 twice"),
         ("single synthetic-sleep --seconds 0", "a number above 0 is wanted"),
         ("single synthetic-sleep --catalog none.toml", "none.toml: line 1: cannot be read"),

@@ -1,16 +1,24 @@
 #include "shim.h"
 
+#include <string>
+
 namespace {
 thread_local std::string last_error;
 }
 
-void shim::remember_error(const std::string& message) noexcept {
+void shim::remember_error(std::string_view message) noexcept {
   try {
-    last_error = message;
+    last_error.assign(message);
   } catch (...) {
     last_error.clear();
   }
 }
 
-// The message of this thread's last failure, valid until its next one.
-extern "C" const char* tw_last_error() { return last_error.c_str(); }
+extern "C" {
+
+const char* tw_last_error() { return last_error.c_str(); }
+
+// Leaves a message of Rust's, of so many bytes, where C++ called Rust and it failed.
+void tw_remember_error(const char* message, size_t length) { shim::remember_error({message, length}); }
+
+}  // extern "C"

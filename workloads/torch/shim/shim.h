@@ -11,12 +11,15 @@
 #include <ATen/core/Tensor.h>
 
 #include <exception>
-#include <string>
+#include <string_view>
 #include <vector>
+
+// The message of this thread's last failure, valid until its next one.
+extern "C" const char* tw_last_error();
 
 namespace shim {
 
-void remember_error(const std::string& message) noexcept;
+void remember_error(std::string_view message) noexcept;
 
 template <typename Body>
 int guarded(Body body) noexcept {

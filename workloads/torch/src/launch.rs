@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Axes of a plan that this worker executes; everything else is refused before anything is built.
-const AXES: [Axis; 2] = [Axis::Ga, Axis::Bf16];
+const AXES: [Axis; 3] = [Axis::Ga, Axis::Gc, Axis::Bf16];
 
 /// A launch that this worker can run on this machine.
 #[derive(Debug)]
@@ -54,8 +54,9 @@ impl Launch {
         }
         let plan = training.plan;
         if let Some(axis) = plan.axes().iter().find(|axis| !AXES.contains(axis)) {
+            let executed = AXES.map(|axis| axis.to_string()).join(", ");
             return Err(Failure::unsupported(format!(
-                "plan '{plan}': torch-worker does not execute {axis}; it executes dp1, ga, bf16 and ga with bf16"
+                "plan '{plan}': torch-worker does not execute {axis}; it executes {executed} and combinations of them"
             )));
         }
         if let Some(reason) = training.workload.refuses(&plan, training.global_batch) {
@@ -69,6 +70,7 @@ impl Launch {
             device: torch_device(device)?,
             micro_batches: usize::from(plan.ga),
             micro_batch_samples: training.micro_batch() as usize,
+            recompute: plan.gc,
             bf16: plan.precision == Precision::Bf16,
         };
         Ok(Self { training: *training, execution, threads: spec.threads, seed: spec.seed })

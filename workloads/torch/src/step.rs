@@ -11,6 +11,7 @@ use tch::{Device, TchError, Tensor};
 use crate::{
     clock::{self, Clock, Phase},
     optimizer::Optimizer,
+    recompute,
     shim::{
         autograd::{AutocastBf16, backward},
         transfer::to_host,
@@ -25,6 +26,8 @@ pub struct Execution {
     /// Micro-batches whose gradients are added up before an update (`ga`).
     pub micro_batches: usize,
     pub micro_batch_samples: usize,
+    /// Activations inside segments of the model are forgotten and made again in the backward pass (`gc`).
+    pub recompute: bool,
     /// Forward passes run under autocast to bfloat16; parameters and optimizer stay in fp32. Without it CUDA computes
     /// as PyTorch does by default: convolutions and recurrent layers in TF32 (cuDNN), other products of matrices in fp32.
     pub bf16: bool,
@@ -129,7 +132,7 @@ impl Trainer {
     /// Bad data, or a failed operation, out of memory included. The model is then in no defined state and no step can
     /// be issued any more; those issued before are still to be taken.
     pub fn issue(&mut self) -> Result<(), StepError> {
-        let Execution { device, micro_batches, micro_batch_samples, bf16 } = self.execution;
+        let Execution { device, micro_batches, micro_batch_samples, recompute, bf16 } = self.execution;
         let updates = self.workload.updates();
         let clock = &mut *self.clock;
         // A failure leaves this entry behind those of the steps that the clock knows of, where nobody looks.
@@ -153,6 +156,7 @@ impl Trainer {
                 clock.lap(Phase::Data).map_err(StepError::Device)?;
 
                 let loss = {
+                    let _recompute = recompute::enter(recompute);
                     let _autocast = bf16.then(|| AutocastBf16::enter(device)).transpose().map_err(failed)?;
                     self.workload.loss(index, &batch).map_err(failed)?
                 };

@@ -24,6 +24,7 @@ fn losses(workload: &Workload, seed: u64, steps: u64) -> Vec<f64> {
         device: Device::Cpu,
         micro_batches: 1,
         micro_batch_samples: workload.verify.global_batch as usize,
+        recompute: false,
         bf16: false,
     };
     let mut trainer = Trainer::new(model, samples, execution).unwrap();

@@ -1,7 +1,6 @@
 //! The training step, on models small enough to know what must come out.
 
-use std::cell::Cell;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 use schema::catalog::Optimizer;
 use tch::{Device, Kind, Reduction, TchError, Tensor};
@@ -42,11 +41,11 @@ impl DataStream for Slices {
 }
 
 /// Passes its input on and notes its kind.
-struct Probe(Rc<Cell<Option<Kind>>>);
+struct Probe(Arc<Mutex<Option<Kind>>>);
 
 impl Block for Probe {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
-        self.0.set(Some(input.kind()));
+        *self.0.lock().unwrap() = Some(input.kind());
         Ok(input.shallow_clone())
     }
 }
@@ -59,17 +58,18 @@ fn mean_square(output: &Tensor, targets: &Tensor) -> Result<Tensor, TchError> {
 fn one_step(micro_batches: usize, bf16: bool) -> (Vec<Tensor>, f64, Option<Kind>) {
     let mut parameters = Parameters::new(Device::Cpu);
     let layer = Linear::with_init(parameters.root().part("layer"), 4, 2, Init::Constant(0.3)).unwrap();
-    let kind = Rc::new(Cell::new(None));
-    let model = Sequential::new(vec![Box::new(layer), Box::new(Probe(Rc::clone(&kind)))]);
+    let kind = Arc::new(Mutex::new(None));
+    let model = Sequential::new(vec![Box::new(layer), Box::new(Probe(Arc::clone(&kind)))]);
     let handles = parameters.with_prefix("");
     let workload = Supervised::new(parameters, model, mean_square, BY_THE_GRADIENT);
     let execution =
-        Execution { device: Device::Cpu, micro_batches, micro_batch_samples: 8 / micro_batches, bf16 };
+        Execution { device: Device::Cpu, micro_batches, micro_batch_samples: 8 / micro_batches, recompute: false, bf16 };
     let mut trainer = Trainer::new(Box::new(workload), Slices::boxed(), execution).unwrap();
     trainer.issue().unwrap();
     let completed = trainer.completed(0).unwrap().unwrap();
     assert_eq!(completed.samples, 8);
-    (handles.iter().map(Tensor::detach).collect(), completed.loss, kind.get())
+    let kind = *kind.lock().unwrap();
+    (handles.iter().map(Tensor::detach).collect(), completed.loss, kind)
 }
 
 fn largest_difference(left: &[Tensor], right: &[Tensor]) -> f64 {
@@ -147,7 +147,7 @@ fn updates_of_a_step_come_in_order_see_the_same_samples_and_move_their_own_param
     let workload = Adversaries { parameters, pair, updates: [update("first", "a."), update("second", "b.")] };
     let data = Slices::boxed();
     let mean = data.inputs.mean(Kind::Float).double_value(&[]);
-    let execution = Execution { device: Device::Cpu, micro_batches: 2, micro_batch_samples: 4, bf16: false };
+    let execution = Execution { device: Device::Cpu, micro_batches: 2, micro_batch_samples: 4, recompute: false, bf16: false };
     let mut trainer = Trainer::new(Box::new(workload), data, execution).unwrap();
     trainer.issue().unwrap();
     let completed = trainer.completed(0).unwrap().unwrap();

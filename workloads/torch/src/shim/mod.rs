@@ -14,6 +14,7 @@ pub mod library;
 pub mod memory;
 pub mod meta;
 pub mod optimizer;
+pub mod recompute;
 pub mod transfer;
 
 use std::ffi::{CStr, c_char, c_int};

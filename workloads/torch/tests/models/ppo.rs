@@ -105,6 +105,7 @@ fn ppo_learns_to_balance_the_pole() {
         device: Device::Cpu,
         micro_batches: 1,
         micro_batch_samples: workload.global_batch as usize,
+        recompute: false,
         bf16: false,
     };
     let before = tch::no_grad(|| mean_episode(&state));

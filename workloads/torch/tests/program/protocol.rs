@@ -140,7 +140,7 @@ fn what_it_cannot_execute_is_refused_before_anything_is_built() {
     training.plan = "dp2-zero1-ga2".parse().unwrap();
 
     for (spec, words) in [
-        (any_axis, "plan 'dp2-zero1-ga2': torch-worker does not execute dp; it executes dp1, ga, bf16"),
+        (any_axis, "plan 'dp2-zero1-ga2': torch-worker does not execute dp; it executes ga, gc, bf16"),
         (launch("neumf", 33, "ga2", Some(1)), "plan 'ga2': a batch of 33 cannot be cut into 2"),
         (two_devices, "runs on one device, not on 2"),
         (no_such_device, "cuda:63: "),
