@@ -48,9 +48,8 @@ impl<T: Send + 'static> Segment<T> {
     ) -> Result<Tensor, TchError> {
         let part = Arc::clone(&self.0);
         // A panic has left nothing half done: running a part changes nothing of it.
-        let run = move |inputs: [&Tensor; N]| {
-            forward(&part.lock().unwrap_or_else(PoisonError::into_inner), inputs)
-        };
+        let run =
+            move |inputs: [&Tensor; N]| forward(&part.lock().unwrap_or_else(PoisonError::into_inner), inputs);
         segment(inputs, run)
     }
 }

@@ -65,7 +65,10 @@ pub trait DataStream {
     /// # Errors
     /// For a stream that cannot be shared, as one that a model makes by acting.
     fn share_out(&mut self, share: Share) -> anyhow::Result<()> {
-        anyhow::ensure!(share == Share::ALL, "what the model makes for itself cannot be shared out among ranks");
+        anyhow::ensure!(
+            share == Share::ALL,
+            "what the model makes for itself cannot be shared out among ranks"
+        );
         Ok(())
     }
 
@@ -80,7 +83,9 @@ pub trait DataStream {
     /// # Errors
     /// For a stream without a position.
     fn seek(&mut self, position: u64) -> anyhow::Result<()> {
-        anyhow::bail!("this stream cannot go on from sample {position}: what it gives depends on more than its place")
+        anyhow::bail!(
+            "this stream cannot go on from sample {position}: what it gives depends on more than its place"
+        )
     }
 
     /// The tensors that the stream keeps on the device.

@@ -248,7 +248,8 @@ fn train(name: &str, device: Device) -> Vec<Completed> {
     tch::manual_seed(7);
     let model = models::build(&workload, device).unwrap();
     let samples = data::open(workload.model.samples(), None, 7, device).unwrap();
-    let execution = Execution { device, micro_batches: 2, micro_batch_samples: 4, recompute: false, bf16: false };
+    let execution =
+        Execution { device, micro_batches: 2, micro_batch_samples: 4, recompute: false, bf16: false };
     let mut trainer = Trainer::new(model, samples, execution).unwrap();
     let mut steps = Vec::new();
     for _ in 0..8 {

@@ -245,7 +245,11 @@ fn a_failure_of_either_run_comes_out_in_its_own_words() {
                 segment([&leaf()], forward)
             };
             tch::manual_seed(5);
-            let error = if fails_again { backward(&sum(&made.unwrap()), &[]).unwrap_err() } else { made.unwrap_err() };
+            let error = if fails_again {
+                backward(&sum(&made.unwrap()), &[]).unwrap_err()
+            } else {
+                made.unwrap_err()
+            };
             let drawn = Tensor::rand([2], (Kind::Float, Device::Cpu));
             tch::manual_seed(5);
             assert_eq!(drawn, Tensor::rand([2], (Kind::Float, Device::Cpu)), "the generator goes on");
@@ -348,7 +352,8 @@ fn without_a_plan_or_without_gradients_nothing_is_recomputed() {
         })
         .unwrap()
     };
-    let runs = || part.forward([&leaf()], |count, _| Ok(Tensor::from(i64::from(count.load(Ordering::Relaxed)))));
+    let runs =
+        || part.forward([&leaf()], |count, _| Ok(Tensor::from(i64::from(count.load(Ordering::Relaxed)))));
     backward(&sum(&run(&leaf())), &[]).unwrap();
     {
         let _recompute = enter(true);

@@ -62,8 +62,13 @@ fn one_step(micro_batches: usize, bf16: bool) -> (Vec<Tensor>, f64, Option<Kind>
     let model = Sequential::new(vec![Box::new(layer), Box::new(Probe(Arc::clone(&kind)))]);
     let handles = parameters.with_prefix("");
     let workload = Supervised::new(parameters, model, mean_square, BY_THE_GRADIENT);
-    let execution =
-        Execution { device: Device::Cpu, micro_batches, micro_batch_samples: 8 / micro_batches, recompute: false, bf16 };
+    let execution = Execution {
+        device: Device::Cpu,
+        micro_batches,
+        micro_batch_samples: 8 / micro_batches,
+        recompute: false,
+        bf16,
+    };
     let mut trainer = Trainer::new(Box::new(workload), Slices::boxed(), execution).unwrap();
     trainer.issue().unwrap();
     let completed = trainer.completed(0).unwrap().unwrap();
@@ -147,7 +152,13 @@ fn updates_of_a_step_come_in_order_see_the_same_samples_and_move_their_own_param
     let workload = Adversaries { parameters, pair, updates: [update("first", "a."), update("second", "b.")] };
     let data = Slices::boxed();
     let mean = data.inputs.mean(Kind::Float).double_value(&[]);
-    let execution = Execution { device: Device::Cpu, micro_batches: 2, micro_batch_samples: 4, recompute: false, bf16: false };
+    let execution = Execution {
+        device: Device::Cpu,
+        micro_batches: 2,
+        micro_batch_samples: 4,
+        recompute: false,
+        bf16: false,
+    };
     let mut trainer = Trainer::new(Box::new(workload), data, execution).unwrap();
     trainer.issue().unwrap();
     let completed = trainer.completed(0).unwrap().unwrap();

@@ -51,7 +51,13 @@ impl Files {
                 exact: false,
                 rendezvous: None,
             },
-            execution: Execution { device: Device::Cpu, micro_batches, micro_batch_samples: 1, recompute: false, bf16: false },
+            execution: Execution {
+                device: Device::Cpu,
+                micro_batches,
+                micro_batch_samples: 1,
+                recompute: false,
+                bf16: false,
+            },
             threads: 1,
             seed: 1,
         };

@@ -80,8 +80,7 @@ unsafe extern "C" fn call(
         let (closure, inputs) =
             unsafe { (&*context.cast::<Closure>(), slice::from_raw_parts(inputs, count)) };
         // SAFETY: the handles are valid, as promised to this function; what is made here are handles of our own.
-        let inputs: Vec<_> =
-            inputs.iter().map(|&input| unsafe { Tensor::clone_from_ptr(input) }).collect();
+        let inputs: Vec<_> = inputs.iter().map(|&input| unsafe { Tensor::clone_from_ptr(input) }).collect();
         closure(run, &inputs)
     };
     // No panic crosses into C++.

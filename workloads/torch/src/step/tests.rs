@@ -62,7 +62,13 @@ pub(crate) fn trainer(device: &Scripted, networks: usize, micro_batches: usize) 
         })
         .collect();
     let workload = Box::new(Weights { parameters, weights, updates });
-    let execution = Execution { device: Device::Cpu, micro_batches, micro_batch_samples: 1, recompute: false, bf16: false };
+    let execution = Execution {
+        device: Device::Cpu,
+        micro_batches,
+        micro_batch_samples: 1,
+        recompute: false,
+        bf16: false,
+    };
     Trainer::with_clock(workload, Box::new(Numbers(1)), execution, device.clock()).unwrap()
 }
 

@@ -77,8 +77,13 @@ fn td3_equals_single_operations() {
 fn trainer(model: Box<dyn Workload>, batch: usize) -> Trainer {
     let samples =
         data::of(model.as_ref(), catalog("td3-pendulum").model.samples(), None, 1, Device::Cpu).unwrap();
-    let execution =
-        Execution { device: Device::Cpu, micro_batches: 1, micro_batch_samples: batch, recompute: false, bf16: false };
+    let execution = Execution {
+        device: Device::Cpu,
+        micro_batches: 1,
+        micro_batch_samples: batch,
+        recompute: false,
+        bf16: false,
+    };
     Trainer::new(model, samples, execution).unwrap()
 }
 
