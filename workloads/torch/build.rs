@@ -27,6 +27,7 @@ fn main() {
                 "transfer",
                 "meta",
                 "collective",
+                "recompute",
             ]
             .map(|file| format!("shim/{file}.cpp")),
         )

@@ -77,7 +77,16 @@ class Stack(nn.Module):
     """The encoder, or the decoder, which also looks at a memory."""
 
     def __init__(
-        self, tokens: int, decodes: bool, layers: int, width: int, heads: int, head_width: int, inner: int, dropout: float
+        self,
+        tokens: int,
+        decodes: bool,
+        *,
+        layers: int,
+        width: int,
+        heads: int,
+        head_width: int,
+        feed_forward: int,
+        dropout: float,
     ):
         super().__init__()
         sizes = width, heads, head_width
@@ -85,7 +94,7 @@ class Stack(nn.Module):
         for index in range(layers):
             parts = [AttentionPart("SelfAttention", *sizes, dropout=dropout, is_first=index == 0)]
             parts += [AttentionPart("EncDecAttention", *sizes, dropout=dropout, is_first=False)] if decodes else []
-            parts.append(FeedForwardPart(width, inner, dropout))
+            parts.append(FeedForwardPart(width, feed_forward, dropout))
             self.block.append(nn.ModuleDict({"layer": nn.ModuleList(parts)}))
         self.final_layer_norm = nn.RMSNorm(width, eps=EPSILON)
         self.dropout = nn.Dropout(dropout)
@@ -111,23 +120,11 @@ class Stack(nn.Module):
 
 
 class Model(Reference):
-    def __init__(
-        self,
-        vocabulary: int,
-        source: int,
-        target: int,
-        layers: int,
-        width: int,
-        heads: int,
-        head_width: int,
-        feed_forward: int,
-        dropout: float,
-    ):
+    def __init__(self, vocabulary: int, source: int, target: int, **sizes):
         super().__init__()
-        sizes = layers, width, heads, head_width, feed_forward, dropout
-        self.shared = nn.Embedding(vocabulary, width)
-        self.encoder = Stack(source, False, *sizes)
-        self.decoder = Stack(target, True, *sizes)
+        self.shared = nn.Embedding(vocabulary, sizes["width"])
+        self.encoder = Stack(source, False, **sizes)
+        self.decoder = Stack(target, True, **sizes)
         self.source = source
 
     def loss(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

@@ -49,7 +49,7 @@ class FeedForward(nn.Module):
 
 
 class Layer(nn.Module):
-    def __init__(self, decodes: bool, width: int, heads: int, feed_forward: int, dropout: float):
+    def __init__(self, decodes: bool, *, width: int, heads: int, feed_forward: int, dropout: float):
         super().__init__()
         self.slf_attn = Attention(width, heads, dropout)
         self.enc_attn = Attention(width, heads, dropout) if decodes else None
@@ -61,12 +61,11 @@ class Layer(nn.Module):
 
 
 class Stack(nn.Module):
-    def __init__(self, decodes: bool, layers: int, width: int, heads: int, feed_forward: int, dropout: float):
+    def __init__(self, decodes: bool, layers: int, **sizes):
         super().__init__()
-        sizes = width, heads, feed_forward, dropout
-        self.layer_stack = nn.ModuleList([Layer(decodes, *sizes) for _ in range(layers)])
-        self.layer_norm = nn.LayerNorm(width, eps=EPSILON)
-        self.dropout = nn.Dropout(dropout)
+        self.layer_stack = nn.ModuleList([Layer(decodes, **sizes) for _ in range(layers)])
+        self.layer_norm = nn.LayerNorm(sizes["width"], eps=EPSILON)
+        self.dropout = nn.Dropout(sizes["dropout"])
 
     def forward(self, embedded, memory=None):
         x = self.layer_norm(self.dropout(embedded))
@@ -76,23 +75,12 @@ class Stack(nn.Module):
 
 
 class Model(Reference):
-    def __init__(
-        self,
-        vocabulary: int,
-        source: int,
-        target: int,
-        layers: int,
-        width: int,
-        heads: int,
-        feed_forward: int,
-        dropout: float,
-    ):
+    def __init__(self, vocabulary: int, source: int, target: int, **sizes):
         super().__init__()
-        sizes = layers, width, heads, feed_forward, dropout
-        self.encoder, self.decoder = Stack(False, *sizes), Stack(True, *sizes)
+        self.encoder, self.decoder = Stack(False, **sizes), Stack(True, **sizes)
         # Both sentences and the output share one matrix, under its first name.
-        self.encoder.src_word_emb = nn.Embedding(vocabulary, width)
-        self.register_buffer("positions", position_table(max(source, target), width), persistent=False)
+        self.encoder.src_word_emb = nn.Embedding(vocabulary, sizes["width"])
+        self.register_buffer("positions", position_table(max(source, target), sizes["width"]), persistent=False)
         self.source = source
 
     def loss(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

@@ -17,6 +17,7 @@ pub mod launch;
 pub mod models;
 pub mod nn;
 pub mod optimizer;
+pub mod recompute;
 pub mod run;
 pub mod shapes;
 pub mod shim;

@@ -11,6 +11,7 @@ use tch::{Device, TchError, Tensor};
 use crate::{
     clock::{self, Clock, Phase},
     optimizer::Optimizer,
+    recompute,
     shim::{
         autograd::{AutocastBf16, backward},
         transfer::to_host,
@@ -26,6 +27,8 @@ pub struct Execution {
     /// Micro-batches whose gradients are added up before an update (`ga`).
     pub micro_batches: usize,
     pub micro_batch_samples: usize,
+    /// Activations inside segments of the model are forgotten and made again in the backward pass (`gc`).
+    pub recompute: bool,
     /// Forward passes run under autocast to bfloat16; parameters and optimizer stay in fp32. Without it CUDA computes
     /// as PyTorch does by default: convolutions and recurrent layers in TF32 (cuDNN), other products of matrices in fp32.
     pub bf16: bool,
@@ -34,11 +37,12 @@ pub struct Execution {
 impl Execution {
     /// That of the plan `dp1`, with steps of so many samples.
     pub fn plain(device: Device, samples: usize) -> Self {
-        Self { device, micro_batches: 1, micro_batch_samples: samples, bf16: false }
+        Self { device, micro_batches: 1, micro_batch_samples: samples, recompute: false, bf16: false }
     }
 
     /// The loss of update number `update`, with its graph.
     fn forward(&self, workload: &dyn Workload, update: usize, batch: &Batch) -> Result<Tensor, TchError> {
+        let _recompute = recompute::enter(self.recompute);
         let _autocast = self.bf16.then(|| AutocastBf16::enter(self.device)).transpose()?;
         workload.loss(update, batch)
     }

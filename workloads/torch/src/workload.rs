@@ -9,32 +9,37 @@
 use schema::catalog::Optimizer;
 use tch::{Device, TchError, Tensor};
 
-use crate::nn::parameters::Parameters;
+use crate::{nn::parameters::Parameters, recompute::Segment};
 
 /// One part of a model: takes the activation of the block before it and gives its own.
 ///
 /// A block holds shallow clones of its parameters, which [`Parameters`] also holds, under the same storage. It runs in
 /// training mode (batch norm uses and updates batch statistics, dropout is on): nothing here ever evaluates.
-/// Use the `f_` functions of tch, so that an allocation that fails becomes an error and not a panic.
-pub trait Block {
+/// Use the `f_` functions of tch, so that an allocation that fails becomes an error and not a panic. The input must not be
+/// overwritten: under activation checkpointing it is all that is kept of the block. Blocks are `Send` because there they
+/// run again on a thread of PyTorch's.
+pub trait Block: Send {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError>;
 }
 
-/// Blocks that run one after another.
+/// Blocks that run one after another. All but the last are segments of activation checkpointing.
 pub struct Sequential {
-    blocks: Vec<Box<dyn Block>>,
+    segments: Vec<Segment<Box<dyn Block>>>,
+    last: Box<dyn Block>,
 }
 
 impl Sequential {
     /// `blocks` must hold at least one block.
-    pub fn new(blocks: Vec<Box<dyn Block>>) -> Self {
-        assert!(!blocks.is_empty(), "a model has at least one block");
-        Self { blocks }
+    pub fn new(mut blocks: Vec<Box<dyn Block>>) -> Self {
+        let last = blocks.pop().expect("a model has at least one block");
+        Self { segments: blocks.into_iter().map(Segment::new).collect(), last }
     }
 
     pub fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
-        let (first, rest) = self.blocks.split_first().expect("`new` refuses an empty list");
-        rest.iter().try_fold(first.forward(input)?, |activation, block| block.forward(&activation))
+        let inner = self.segments.iter().try_fold(input.shallow_clone(), |activation, segment| {
+            segment.forward([&activation], |block, [input]| block.forward(input))
+        })?;
+        self.last.forward(&inner)
     }
 }
 

@@ -243,12 +243,12 @@ fn a_mark_is_come_by_after_the_work_before_it_and_not_earlier() {
 }
 
 /// Trains eight steps of two micro-batches, issued ahead of the device where it allows that.
-fn train(name: &str, device: Device) -> Vec<Completed> {
+fn train(name: &str, device: Device, recompute: bool) -> Vec<Completed> {
     let workload = Catalog::embedded().get(name).unwrap().clone();
     tch::manual_seed(7);
     let model = models::build(&workload, device).unwrap();
     let samples = data::open(workload.model.samples(), None, 7, device).unwrap();
-    let execution = Execution { micro_batches: 2, ..Execution::plain(device, 4) };
+    let execution = Execution { micro_batches: 2, recompute, ..Execution::plain(device, 4) };
     let mut trainer = Trainer::new(model, samples, execution).unwrap();
     let mut steps = Vec::new();
     for _ in 0..8 {
@@ -267,7 +267,7 @@ fn a_device_times_its_own_steps_and_computes_what_the_cpu_does() {
         return;
     }
     for name in ["dcgan", "gpt2-mini", "lstm", "neumf", "resnet18-cifar"] {
-        let steps = train(name, FIRST);
+        let steps = train(name, FIRST, false);
         assert!(steps.is_sorted_by_key(|step| step.end));
         for step in &steps {
             let phases = &step.phases;
@@ -278,7 +278,10 @@ fn a_device_times_its_own_steps_and_computes_what_the_cpu_does() {
         }
     }
     // Neither dropout, whose masks differ, nor convolutions, which are in TF32.
-    for (cpu, gpu) in train("gpt2-mini", Device::Cpu).iter().zip(train("gpt2-mini", FIRST)) {
-        assert!((cpu.loss - gpu.loss).abs() < 1e-3, "{} and {}", cpu.loss, gpu.loss);
+    for recompute in [false, true] {
+        let on_cpu = train("gpt2-mini", Device::Cpu, false);
+        for (cpu, gpu) in on_cpu.iter().zip(train("gpt2-mini", FIRST, recompute)) {
+            assert!((cpu.loss - gpu.loss).abs() < 1e-3, "{} and {}", cpu.loss, gpu.loss);
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! The training step, on models small enough to know what must come out.
 
-use std::cell::Cell;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 use schema::catalog::Optimizer;
 use tch::{Device, Kind, Reduction, TchError, Tensor};
@@ -42,11 +41,11 @@ impl DataStream for Slices {
 }
 
 /// Passes its input on and notes its kind.
-struct Probe(Rc<Cell<Option<Kind>>>);
+struct Probe(Arc<Mutex<Option<Kind>>>);
 
 impl Block for Probe {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
-        self.0.set(Some(input.kind()));
+        *self.0.lock().unwrap() = Some(input.kind());
         Ok(input.shallow_clone())
     }
 }
@@ -59,8 +58,8 @@ fn mean_square(output: &Tensor, targets: &Tensor) -> Result<Tensor, TchError> {
 fn one_step(micro_batches: usize, bf16: bool) -> (Vec<Tensor>, f64, Option<Kind>) {
     let mut parameters = Parameters::new(Device::Cpu);
     let layer = Linear::with_init(parameters.root().part("layer"), 4, 2, Init::Constant(0.3)).unwrap();
-    let kind = Rc::new(Cell::new(None));
-    let model = Sequential::new(vec![Box::new(layer), Box::new(Probe(Rc::clone(&kind)))]);
+    let kind = Arc::new(Mutex::new(None));
+    let model = Sequential::new(vec![Box::new(layer), Box::new(Probe(Arc::clone(&kind)))]);
     let handles = parameters.with_prefix("");
     let workload = Supervised::new(parameters, model, mean_square, BY_THE_GRADIENT);
     let execution = Execution { micro_batches, bf16, ..Execution::plain(Device::Cpu, 8 / micro_batches) };
@@ -68,7 +67,8 @@ fn one_step(micro_batches: usize, bf16: bool) -> (Vec<Tensor>, f64, Option<Kind>
     trainer.issue().unwrap();
     let completed = trainer.completed(0).unwrap().unwrap();
     assert_eq!(completed.samples, 8);
-    (handles.iter().map(Tensor::detach).collect(), completed.loss, kind.get())
+    let kind = *kind.lock().unwrap();
+    (handles.iter().map(Tensor::detach).collect(), completed.loss, kind)
 }
 
 fn largest_difference(left: &[Tensor], right: &[Tensor]) -> f64 {

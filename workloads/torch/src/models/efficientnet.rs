@@ -5,7 +5,7 @@
 use schema::catalog::{Efficientnet, InvertedResiduals, Optimizer};
 use tch::TchError;
 
-use super::inverted_residual::{Head, InvertedResidual};
+use super::inverted_residual::{Head, InvertedResidual, stem};
 use crate::{
     nn::{
         activation::Activation,
@@ -31,14 +31,11 @@ pub(super) fn build(
     mut parameters: Parameters,
     optimizer: Optimizer,
 ) -> Result<Supervised, TchError> {
-    const COLOURS: i64 = 3;
     let mut root = parameters.root();
     let mut features = root.part("features");
     let mut channels = i64::from(model.stem);
-    let stride = i64::from(model.stem_stride);
-    let shape = Shape { inputs: COLOURS, outputs: channels, kernel: 3, stride, groups: 1 };
-    let mut blocks: Vec<Box<dyn Block>> =
-        vec![Box::new(ConvNorm::new(&mut features.part(0), ["0", "1"], shape, SILU)?)];
+    let stem = stem(features.part(0), channels, i64::from(model.stem_stride), Activation::Silu)?;
+    let mut blocks: Vec<Box<dyn Block>> = vec![Box::new(stem)];
     let residuals: u32 = model.blocks.iter().map(|row| row.count).sum();
     for (stage, row) in model.blocks.iter().enumerate() {
         let mut scope = features.part(stage + 1);

@@ -9,7 +9,7 @@ use tch::{TchError, Tensor};
 use super::pre_norm::PreNorm;
 use crate::{
     nn::{
-        attention::{Mask, SelfAttention},
+        attention::SelfAttention,
         dense::{Embedding, Linear},
         init::Init,
         loss::cross_entropy,
@@ -80,7 +80,7 @@ fn decoder(
                 project_in: Linear::with_init(scope.part("c_attn"), width, 3 * width, init)?,
                 project_out: Linear::with_init(scope.part("c_proj"), width, width, onto_shortcut)?,
                 heads,
-                mask: Mask::Causal,
+                is_causal: true,
             }
         },
         norm_2: LayerNorm::new(scope.part("ln_2"), width)?,

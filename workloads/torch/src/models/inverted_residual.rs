@@ -4,12 +4,29 @@ use tch::{TchError, Tensor};
 
 use crate::{
     nn::{
-        conv_norm::ConvNorm,
+        activation::Activation,
+        conv_norm::{ConvNorm, Shape},
         dense::Linear,
         dropout::{Dropout, stochastic_depth},
+        parameters::Scope,
     },
     workload::Block,
 };
+
+/// The first layer, a 3x3 convolution of the image: `[samples, 3, height, width]` to `channels` of them.
+///
+/// # Errors
+/// Out of memory.
+pub(super) fn stem(
+    mut scope: Scope<'_>,
+    channels: i64,
+    stride: i64,
+    activation: Activation,
+) -> Result<ConvNorm, TchError> {
+    const COLOURS: i64 = 3;
+    let shape = Shape { inputs: COLOURS, outputs: channels, kernel: 3, stride, groups: 1 };
+    ConvNorm::new(&mut scope, ["0", "1"], shape, Some(activation))
+}
 
 /// Layers that widen their input, look at each channel, and narrow it again, beside a shortcut where the shape stays.
 pub(super) struct InvertedResidual {

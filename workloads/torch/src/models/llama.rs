@@ -4,8 +4,6 @@
 //! Names are those of Hugging Face's `LlamaForCausalLM`, and weights are stored as it stores them. The initial weights
 //! are its own, too; the paper gives none.
 
-use std::rc::Rc;
-
 use schema::catalog::{self, Optimizer};
 use tch::{TchError, Tensor};
 
@@ -39,11 +37,11 @@ pub(super) fn build(
     let (vocabulary, width) = (i64::from(model.vocabulary), i64::from(model.width));
     let mut root = parameters.root();
     // One table serves all layers.
-    let rotary = Rc::new(Rotary::new(&root, i64::from(model.context), width / i64::from(model.heads))?);
+    let rotary = Rotary::new(&root, i64::from(model.context), width / i64::from(model.heads))?;
     let embedding = Embedding::new(root.part("model").part("embed_tokens"), vocabulary, width, WEIGHTS)?;
     let mut blocks: Vec<Box<dyn Block>> = vec![Box::new(embedding)];
     for layer in 0..model.layers {
-        let (mut trunk, rotary) = (root.part("model"), Rc::clone(&rotary));
+        let (mut trunk, rotary) = (root.part("model"), rotary.shallow_clone());
         blocks.push(Box::new(Decoder::new(trunk.part("layers").part(layer), model, rotary)?));
     }
     blocks.push(Box::new(Head {
@@ -62,7 +60,7 @@ struct Decoder {
 }
 
 impl Decoder {
-    fn new(mut scope: Scope<'_>, model: &catalog::Llama, rotary: Rc<Rotary>) -> Result<Self, TchError> {
+    fn new(mut scope: Scope<'_>, model: &catalog::Llama, rotary: Rotary) -> Result<Self, TchError> {
         let width = i64::from(model.width);
         Ok(Self {
             norm_1: RmsNorm::new(scope.part("input_layernorm"), width, EPSILON)?,
@@ -89,11 +87,11 @@ struct Attention {
     output: Linear,
     heads: i64,
     key_value_heads: i64,
-    rotary: Rc<Rotary>,
+    rotary: Rotary,
 }
 
 impl Attention {
-    fn new(mut scope: Scope<'_>, model: &catalog::Llama, rotary: Rc<Rotary>) -> Result<Self, TchError> {
+    fn new(mut scope: Scope<'_>, model: &catalog::Llama, rotary: Rotary) -> Result<Self, TchError> {
         let [width, heads, key_value_heads] =
             [model.width, model.heads, model.key_value_heads].map(i64::from);
         let shared = width / heads * key_value_heads;

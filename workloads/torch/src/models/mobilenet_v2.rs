@@ -3,7 +3,7 @@
 use schema::catalog::{InvertedResiduals, MobilenetV2, Optimizer};
 use tch::TchError;
 
-use super::inverted_residual::{Head, InvertedResidual};
+use super::inverted_residual::{Head, InvertedResidual, stem};
 use crate::{
     nn::{
         activation::Activation,
@@ -28,14 +28,11 @@ pub(super) fn build(
     mut parameters: Parameters,
     optimizer: Optimizer,
 ) -> Result<Supervised, TchError> {
-    const COLOURS: i64 = 3;
     let mut root = parameters.root();
     let mut features = root.part("features");
     let mut channels = i64::from(model.stem);
-    let stride = i64::from(model.stem_stride);
-    let shape = Shape { inputs: COLOURS, outputs: channels, kernel: 3, stride, groups: 1 };
-    let mut blocks: Vec<Box<dyn Block>> =
-        vec![Box::new(ConvNorm::new(&mut features.part(0), ["0", "1"], shape, RELU6)?)];
+    let stem = stem(features.part(0), channels, i64::from(model.stem_stride), Activation::Relu6)?;
+    let mut blocks: Vec<Box<dyn Block>> = vec![Box::new(stem)];
     for row in &model.blocks {
         for index in 0..row.count {
             let stride = if index == 0 { i64::from(row.stride) } else { 1 };

@@ -3,7 +3,7 @@
 use schema::catalog::{MobilenetV3, MobilenetV3Activation, MobilenetV3Block, Optimizer};
 use tch::{TchError, Tensor};
 
-use super::inverted_residual::{InvertedResidual, image_means};
+use super::inverted_residual::{InvertedResidual, image_means, stem};
 use crate::{
     nn::{
         activation::Activation,
@@ -27,13 +27,12 @@ pub(super) fn build(
     mut parameters: Parameters,
     optimizer: Optimizer,
 ) -> Result<Supervised, TchError> {
-    const COLOURS: i64 = 3;
     let mut root = parameters.root();
     let mut features = root.part("features");
     let mut channels = i64::from(model.stem);
-    let shape = Shape { inputs: COLOURS, outputs: channels, kernel: 3, stride: 2, groups: 1 };
-    let stem = conv_norm(features.part(0), shape, Some(Activation::Hardswish))?;
-    let mut blocks: Vec<Box<dyn Block>> = vec![Box::new(stem)];
+    const STRIDE: i64 = 2;
+    let stem = stem(features.part(0), channels, STRIDE, Activation::Hardswish)?;
+    let mut blocks: Vec<Box<dyn Block>> = vec![Box::new(stem.with_norm_constants(EPSILON, MOMENTUM))];
     for block in &model.blocks {
         let scope = features.part(blocks.len());
         blocks.push(Box::new(inverted_residual(scope, channels, block)?));
@@ -52,14 +51,15 @@ pub(super) fn build(
     Ok(Supervised::new(parameters, Sequential::new(blocks), cross_entropy, optimizer))
 }
 
-/// The constants of the norm are the paper's (section 6.1.1: running statistics decay by 0.99) and torchvision's.
+// Of the norms: the paper's (section 6.1.1: running statistics decay by 0.99) and torchvision's.
+const EPSILON: f64 = 1e-3;
+const MOMENTUM: f64 = 0.01;
+
 fn conv_norm(
     mut scope: Scope<'_>,
     shape: Shape,
     activation: Option<Activation>,
 ) -> Result<ConvNorm, TchError> {
-    const EPSILON: f64 = 1e-3;
-    const MOMENTUM: f64 = 0.01;
     Ok(ConvNorm::new(&mut scope, ["0", "1"], shape, activation)?.with_norm_constants(EPSILON, MOMENTUM))
 }
 

@@ -20,16 +20,17 @@ use crate::{
         relative_bias::RelativeBias,
         relu_in_place,
     },
+    recompute::Segment,
     workload::{Batch, Block, Update, Workload},
 };
 
 pub(super) struct T5 {
     parameters: Parameters,
     embedding: Embedding,
-    encoder: Vec<(Attention, FeedForward)>,
+    encoder: Vec<Segment<(Attention, FeedForward)>>,
     encoder_bias: RelativeBias,
     encoder_norm: RmsNorm,
-    decoder: Vec<(Attention, Attention, FeedForward)>,
+    decoder: Vec<Segment<(Attention, Attention, FeedForward)>>,
     decoder_bias: RelativeBias,
     decoder_norm: RmsNorm,
     output: Linear,
@@ -64,10 +65,10 @@ impl T5 {
         let mut encoder = Vec::new();
         for layer in 0..layers {
             let mut scope = scope.part(format_args!("block.{layer}.layer"));
-            encoder.push((
+            encoder.push(Segment::new((
                 Attention::new(scope.part(0), "SelfAttention", model)?,
                 FeedForward::new(scope.part(1), model)?,
-            ));
+            )));
         }
         let encoder_norm = norm(scope.part("final_layer_norm"))?;
         let decoder_bias = bias(root.part("decoder"), target, true)?;
@@ -75,11 +76,11 @@ impl T5 {
         let mut decoder = Vec::new();
         for layer in 0..layers {
             let mut scope = scope.part(format_args!("block.{layer}.layer"));
-            decoder.push((
+            decoder.push(Segment::new((
                 Attention::new(scope.part(0), "SelfAttention", model)?,
                 Attention::new(scope.part(1), "EncDecAttention", model)?,
                 FeedForward::new(scope.part(2), model)?,
-            ));
+            )));
         }
         let decoder_norm = norm(scope.part("final_layer_norm"))?;
         Ok(Self {
@@ -117,17 +118,21 @@ impl Workload for T5 {
     fn loss(&self, _update: usize, batch: &Batch) -> Result<Tensor, TchError> {
         let mut source = self.embed(&batch.inputs.f_narrow(1, 0, self.source)?)?;
         let bias = self.encoder_bias.forward()?;
-        for (attention, feed_forward) in &self.encoder {
-            source = feed_forward.forward(&attention.forward(&source, None, Mask::Bias(&bias))?)?;
+        for layer in &self.encoder {
+            source = layer.forward([&source, &bias], |(attention, feed_forward), [source, bias]| {
+                feed_forward.forward(&attention.forward(source, None, Mask::Bias(bias))?)
+            })?;
         }
         let source = self.dropout.forward(&self.encoder_norm.forward(&source)?)?;
 
         let mut target = self.embed(&batch.inputs.f_narrow(1, self.source, self.target)?)?;
         let bias = self.decoder_bias.forward()?;
-        for (self_attention, cross_attention, feed_forward) in &self.decoder {
-            target = self_attention.forward(&target, None, Mask::Bias(&bias))?;
-            target = cross_attention.forward(&target, Some(&source), Mask::None)?;
-            target = feed_forward.forward(&target)?;
+        for layer in &self.decoder {
+            target = layer.forward([&target, &bias, &source], |parts, [target, bias, source]| {
+                let (self_attention, cross_attention, feed_forward) = parts;
+                let target = self_attention.forward(target, None, Mask::Bias(bias))?;
+                feed_forward.forward(&cross_attention.forward(&target, Some(source), Mask::None)?)
+            })?;
         }
         let target = self.dropout.forward(&self.decoder_norm.forward(&target)?)?;
         let width = target.size()[2] as f64;

@@ -20,6 +20,7 @@ use crate::{
         parameters::{Parameters, Scope},
         relu_in_place,
     },
+    recompute::Segment,
     workload::{Batch, Block, Update, Workload},
 };
 
@@ -32,9 +33,9 @@ pub(super) struct Transformer {
     /// `[tokens, width]`, as many as the longer of the two sentences has.
     positions: Tensor,
     encoder_norm: LayerNorm,
-    encoder: Vec<(Attention, FeedForward)>,
+    encoder: Vec<Segment<(Attention, FeedForward)>>,
     decoder_norm: LayerNorm,
-    decoder: Vec<(Attention, Attention, FeedForward)>,
+    decoder: Vec<Segment<(Attention, Attention, FeedForward)>>,
     output: Linear,
     dropout: Dropout,
     source: i64,
@@ -62,21 +63,21 @@ impl Transformer {
         let mut encoder = Vec::new();
         for layer in 0..layers {
             let mut scope = scope.part(format_args!("layer_stack.{layer}"));
-            encoder.push((
+            encoder.push(Segment::new((
                 Attention::new(scope.part("slf_attn"), model)?,
                 FeedForward::new(scope.part("pos_ffn"), model)?,
-            ));
+            )));
         }
         let encoder_norm = norm(scope.part("layer_norm"))?;
         let mut scope = root.part("decoder");
         let mut decoder = Vec::new();
         for layer in 0..layers {
             let mut scope = scope.part(format_args!("layer_stack.{layer}"));
-            decoder.push((
+            decoder.push(Segment::new((
                 Attention::new(scope.part("slf_attn"), model)?,
                 Attention::new(scope.part("enc_attn"), model)?,
                 FeedForward::new(scope.part("pos_ffn"), model)?,
-            ));
+            )));
         }
         let decoder_norm = norm(scope.part("layer_norm"))?;
         Ok(Self {
@@ -116,15 +117,19 @@ impl Workload for Transformer {
     fn loss(&self, _update: usize, batch: &Batch) -> Result<Tensor, TchError> {
         const LABEL_SMOOTHING: f64 = 0.1;
         let mut source = self.embed(&batch.inputs.f_narrow(1, 0, self.source)?, &self.encoder_norm)?;
-        for (attention, feed_forward) in &self.encoder {
-            source = feed_forward.forward(&attention.forward(&source, &source, Mask::None)?)?;
+        for layer in &self.encoder {
+            source = layer.forward([&source], |(attention, feed_forward), [source]| {
+                feed_forward.forward(&attention.forward(source, source, Mask::None)?)
+            })?;
         }
         let mut target =
             self.embed(&batch.inputs.f_narrow(1, self.source, self.target)?, &self.decoder_norm)?;
-        for (self_attention, cross_attention, feed_forward) in &self.decoder {
-            target = self_attention.forward(&target, &target, Mask::Causal)?;
-            target = cross_attention.forward(&target, &source, Mask::None)?;
-            target = feed_forward.forward(&target)?;
+        for layer in &self.decoder {
+            target = layer.forward([&target, &source], |parts, [target, source]| {
+                let (self_attention, cross_attention, feed_forward) = parts;
+                let target = self_attention.forward(target, target, Mask::Causal)?;
+                feed_forward.forward(&cross_attention.forward(&target, source, Mask::None)?)
+            })?;
         }
         let width = target.size()[2] as f64;
         let logits = self.output.forward(&target.f_mul_scalar(width.powf(-0.5))?)?;

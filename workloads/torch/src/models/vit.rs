@@ -8,7 +8,7 @@ use tch::{TchError, Tensor};
 use super::pre_norm::PreNorm;
 use crate::{
     nn::{
-        attention::{Mask, SelfAttention},
+        attention::SelfAttention,
         convolution::{Conv2d, Window},
         dense::Linear,
         init::Init,
@@ -105,7 +105,7 @@ fn encoder_layer(
         let weight = scope.parameter("in_proj_weight", &[3 * width, width], xavier)?;
         let bias = scope.parameter("in_proj_bias", &[3 * width], Init::ZEROS)?;
         let project_out = Linear::with_init(scope.part("out_proj"), width, width, Init::fan_in(width))?;
-        SelfAttention { project_in: Linear::of(weight, bias), project_out, heads, mask: Mask::None }
+        SelfAttention { project_in: Linear::of(weight, bias), project_out, heads, is_causal: false }
     };
     let norm_2 = norm(scope.part("ln_2"), width)?;
     let mut linear = |name, inputs, outputs| {

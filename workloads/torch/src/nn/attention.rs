@@ -14,7 +14,8 @@ pub struct SelfAttention {
     pub project_out: Linear,
     /// Divides `width`.
     pub heads: i64,
-    pub mask: Mask<'static>,
+    /// Whether a token may look at itself and those before it alone.
+    pub is_causal: bool,
 }
 
 impl Block for SelfAttention {
@@ -25,7 +26,8 @@ impl Block for SelfAttention {
         // Three views of `[samples, heads, tokens, width / heads]`.
         let qkv = heads.f_permute([2, 0, 3, 1, 4])?.f_unbind(0)?;
         let [query, key, value] = qkv.as_slice() else { unreachable!("the dimension has three elements") };
-        self.project_out.forward(&attend([query, key, value], self.mask, Weighting::default())?)
+        let mask = if self.is_causal { Mask::Causal } else { Mask::None };
+        self.project_out.forward(&attend([query, key, value], mask, Weighting::default())?)
     }
 }
 

@@ -3,7 +3,7 @@
 use tch::{TchError, Tensor};
 
 use super::{init::Init, parameters::Scope};
-use crate::workload::Block;
+use crate::{recompute, workload::Block};
 
 /// PyTorch's default for all norms.
 const EPSILON: f64 = 1e-5;
@@ -57,11 +57,13 @@ impl Block for BatchNorm2d {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
         const TRAINING: bool = true;
         const CUDNN_ENABLED: bool = true;
+        // Of a batch that is looked at twice, the statistics are to be averaged once; the output does not depend on them.
+        let is_first = !recompute::is_again();
         input.f_batch_norm(
             Some(&self.weight),
             Some(&self.bias),
-            Some(&self.running_mean),
-            Some(&self.running_var),
+            is_first.then_some(&self.running_mean),
+            is_first.then_some(&self.running_var),
             TRAINING,
             self.momentum,
             self.epsilon,

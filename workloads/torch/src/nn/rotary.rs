@@ -32,6 +32,11 @@ impl Rotary {
         Ok(Self { cosines: table(cosines.shallow_clone(), cosines)?, sines: table(sines.f_neg()?, sines)? })
     }
 
+    /// One that shares the tables.
+    pub fn shallow_clone(&self) -> Self {
+        Self { cosines: self.cosines.shallow_clone(), sines: self.sines.shallow_clone() }
+    }
+
     /// Takes and gives `[samples, heads, tokens, head]`.
     ///
     /// # Errors

@@ -16,6 +16,7 @@ pub mod memory;
 pub mod meta;
 pub mod nccl;
 pub mod optimizer;
+pub mod recompute;
 pub mod transfer;
 
 use std::{

@@ -1,0 +1,114 @@
+//! A closure that is called in the forward pass, and again in the backward pass.
+
+use std::{
+    any::Any,
+    ffi::{c_char, c_int, c_void},
+    mem::ManuallyDrop,
+    panic::{AssertUnwindSafe, catch_unwind},
+    ptr, slice,
+};
+
+use tch::{TchError, Tensor};
+use torch_sys::C_tensor;
+
+use super::check;
+
+type Call = unsafe extern "C" fn(
+    context: *mut c_void,
+    again: c_int,
+    inputs: *const *mut C_tensor,
+    count: usize,
+    output: *mut *mut C_tensor,
+) -> c_int;
+
+unsafe extern "C" {
+    fn tw_recompute(
+        call: Call,
+        drop: unsafe extern "C" fn(context: *mut c_void),
+        context: *mut c_void,
+        inputs: *const *const C_tensor,
+        count: usize,
+        output: *mut *mut C_tensor,
+    ) -> c_int;
+    fn tw_remember_error(message: *const c_char, length: usize);
+}
+
+/// Which of its two runs a closure is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    Forward,
+    /// In a backward pass: what changes the model beside giving an output was done before.
+    Again,
+}
+
+/// Computes a tensor from its inputs and from parameters of the model, and from no other tensor that has a graph.
+///
+/// `Send`, because PyTorch makes the backward pass of a GPU on a thread of its own.
+pub type Closure = Box<dyn Fn(Run, &[Tensor]) -> Result<Tensor, TchError> + Send>;
+
+/// What `closure` makes of `inputs`. Where gradients are recorded, all that is kept for the backward pass is the inputs,
+/// and there the closure is called once more, with the same random numbers and under the same autocast, for the rest.
+///
+/// # Errors
+/// The closure's own, in its words, here or out of the backward pass. There is one of autograd in the backward pass when
+/// an input was overwritten in between.
+pub fn recompute(inputs: &[&Tensor], closure: Closure) -> Result<Tensor, TchError> {
+    let context = Box::into_raw(Box::new(closure)).cast();
+    let inputs: Vec<_> = inputs.iter().map(|input| input.as_ptr()).collect();
+    let mut output = ptr::null_mut();
+    // SAFETY: the context is what `call` and `drop_closure` take it for, and goes over to C++, which drops it once. The
+    // handles are borrowed for the length of the call; the last pointer is that of a local.
+    check(unsafe { tw_recompute(call, drop_closure, context, inputs.as_ptr(), inputs.len(), &mut output) })?;
+    // SAFETY: on success the handle is new and belongs to us alone.
+    Ok(unsafe { Tensor::from_ptr(output) })
+}
+
+/// # Safety
+/// `context` is one of [`recompute`] that was not dropped, and no other thread uses it now. The `count` handles of
+/// `inputs` are valid for the length of the call, and `output` can be written.
+unsafe extern "C" fn call(
+    context: *mut c_void,
+    again: c_int,
+    inputs: *const *mut C_tensor,
+    count: usize,
+    output: *mut *mut C_tensor,
+) -> c_int {
+    let run = if again == 0 { Run::Forward } else { Run::Again };
+    let body = || {
+        // SAFETY: as promised to this function. That no other thread uses the closure now: the one that runs a graph's
+        // forward pass has left it before the graph can have a backward pass, and waits until that has ended.
+        let (closure, inputs) =
+            unsafe { (&*context.cast::<Closure>(), slice::from_raw_parts(inputs, count)) };
+        // SAFETY: the handles are valid, as promised to this function; what is made here are handles of our own.
+        let inputs: Vec<_> = inputs.iter().map(|&input| unsafe { Tensor::clone_from_ptr(input) }).collect();
+        closure(run, &inputs)
+    };
+    // No panic crosses into C++.
+    let message = match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(made)) => {
+            // SAFETY: as promised to this function. The handle goes over to C++, which frees it as tch would.
+            unsafe { *output = ManuallyDrop::new(made).as_mut_ptr() };
+            return 0;
+        }
+        // As it is, for what comes out of `recompute` or the backward pass is a `TchError::Torch` again.
+        Ok(Err(TchError::Torch(message))) => message,
+        Ok(Err(error)) => error.to_string(),
+        Err(panic) => words_of(&*panic).to_owned(),
+    };
+    // SAFETY: the text is borrowed for the length of the call.
+    unsafe { tw_remember_error(message.as_ptr().cast(), message.len()) };
+    1
+}
+
+/// # Safety
+/// `context` is one of [`recompute`], and nobody uses it any more.
+unsafe extern "C" fn drop_closure(context: *mut c_void) {
+    // SAFETY: it came from a box of this type.
+    drop(unsafe { Box::from_raw(context.cast::<Closure>()) });
+}
+
+/// What was said with a panic.
+fn words_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref().map(String::as_str)).unwrap_or("a panic without words")
+}
