@@ -26,8 +26,17 @@ pub fn refusal(workload: &Workload, global_batch: u32, plan: &Plan, pool: &[Devi
         .then(|| format!("it needs {wanted} devices and the pool has {found}; name more with --device A,B"))
 }
 
+/// Why `--plan all` leaves a plan out that is run where it is asked for by name.
+fn not_worth_it(plan: &Plan, pool: &[Device]) -> Option<String> {
+    let on_cores = pool.iter().take(plan.ranks() as usize).any(|device| !matches!(device, Device::Cuda(_)));
+    (plan.offload && on_cores).then(|| {
+        "on a CPU device offload moves state from host memory to host memory; ask for it by name".into()
+    })
+}
+
 /// All plans worth a look for this job: those that vary what the workload's axes allow, in every
-/// combination, and one of each axis that it lacks, so that its reason can be read.
+/// combination, and one of each axis that it lacks, so that its reason can be read. Offload on a CPU device
+/// saves nothing and is refused here alone.
 pub fn enumerate(workload: &Workload, global_batch: u32, pool: &[Device]) -> Vec<Candidate> {
     let legal = |axis| workload.axes.contains(&axis);
     let degrees = |axis| if legal(axis) { &DEGREES[..] } else { &DEGREES[..1] };
@@ -59,7 +68,10 @@ pub fn enumerate(workload: &Workload, global_batch: u32, pool: &[Device]) -> Vec
     plans.retain(|plan| plan.to_string().parse::<Plan>().is_ok());
     let mut seen = std::collections::BTreeSet::new();
     plans.retain(|plan| seen.insert(*plan));
-    let candidate = |plan| Candidate { plan, refusal: refusal(workload, global_batch, &plan, pool) };
+    let candidate = |plan| {
+        let refusal = refusal(workload, global_batch, &plan, pool).or_else(|| not_worth_it(&plan, pool));
+        Candidate { plan, refusal }
+    };
     plans.into_iter().map(candidate).collect()
 }
 
@@ -87,6 +99,23 @@ mod tests {
         assert_eq!(reason("ga8"), "a batch of 4 cannot be cut into 8");
         assert_eq!(reason("dp2"), "it needs 2 devices and the pool has 1; name more with --device A,B");
         assert!(reason("tp2").starts_with("gpt2-mini runs no plans with tp; it runs dp, ga, "));
+    }
+
+    #[test]
+    fn offload_between_host_memory_and_itself_is_run_only_by_name() {
+        let catalog = Catalog::embedded();
+        let workload = catalog.get("gpt2-mini").expect("the catalog has it");
+        let plan: Plan = "ga2-offload".parse().expect("canonical");
+        for (device, is_listed) in [("cpu:0", false), ("cuda:0", true)] {
+            let pool = [device.parse::<Device>().expect("a device")];
+            assert_eq!(refusal(workload, 4, &plan, &pool), None, "by name");
+            let all = enumerate(workload, 4, &pool);
+            let listed = all.iter().find(|candidate| candidate.plan == plan).expect("it is listed");
+            assert_eq!(listed.refusal.is_none(), is_listed, "{device}: {listed:?}");
+            if let Some(reason) = &listed.refusal {
+                assert!(reason.ends_with("ask for it by name"), "{reason}");
+            }
+        }
     }
 
     #[test]

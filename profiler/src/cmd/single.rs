@@ -109,7 +109,7 @@ pub(super) struct Args {
     /// The budget begins anew. --data and --catalog are taken from the same folder as at first.
     #[arg(long, value_name = "RUN", conflicts_with_all = [
         "jobs", "command", "plan", "batch", "device", "repeats", "seconds", "steps", "ci", "threads",
-        "data", "loaders", "catalog", "heartbeat", "seed", "out", "dry_run",
+        "data", "loaders", "offload_threads", "catalog", "heartbeat", "seed", "out", "dry_run",
     ])]
     resume: Option<PathBuf>,
     /// Show the cells and an estimate of the time, and measure nothing.
@@ -120,7 +120,8 @@ pub(super) struct Args {
     json: bool,
     /// A program and its arguments, measured from outside.
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = [
-        "jobs", "plan", "batch", "steps", "ci", "data", "loaders", "threads", "catalog", "heartbeat",
+        "jobs", "plan", "batch", "steps", "ci", "data", "loaders", "threads", "offload_threads", "catalog",
+        "heartbeat",
     ])]
     command: Vec<String>,
 }
@@ -194,6 +195,10 @@ fn manifest(args: &Args) -> anyhow::Result<Manifest> {
         && let Some(reason) = &only.unsupported
     {
         return Err(Exit::Usage.because(format!("{} cannot run here: {reason}", only.name)));
+    }
+    if args.offload_threads.is_some() && !cells.iter().any(|cell| cell.plan.is_some_and(|plan| plan.offload))
+    {
+        bail!("--offload-threads: no plan of this run has offload; name one, as in --plan offload");
     }
     let counted = args.steps.is_some() || !args.command.is_empty();
     let settings = Settings {

@@ -2,6 +2,7 @@
 
 use schema::{
     rows::{self, ErrorKind, Status, Summary, Warning},
+    run_dir::read_spec,
     spec::Program,
     units::Nanos,
     wire::Event,
@@ -150,6 +151,9 @@ fn slips_are_usage_errors_that_say_what_to_do() {
         ("single synthetic-sleep --loaders 2", "--data <DIR>"),
         ("single synthetic-sleep --data . --loaders 65", "65 is not in 0..=64"),
         ("single --resume nowhere --loaders 2", "cannot be used with"),
+        ("single lstm --plan dp1,bf16 --offload-threads 2", "no plan of this run has offload"),
+        ("single lstm@offload --offload-threads 0", "0 is not in 1.."),
+        ("single --resume nowhere --offload-threads 2", "cannot be used with"),
     ] {
         let said = door.exits(2, arguments);
         assert!(said.err.contains(message), "profile {arguments}: {}", said.err);
@@ -158,6 +162,25 @@ fn slips_are_usage_errors_that_say_what_to_do() {
     let lacking = door.exits(3, "single synthetic-sleep --device cpu:9999");
     assert!(lacking.err.contains("is not among the cores"), "{}", lacking.err);
     assert!(!door.path("runs").exists(), "nothing was begun");
+}
+
+#[test]
+fn a_launch_is_told_how_many_threads_step_in_host_memory() {
+    let door = Door::new();
+    door.catalog("c.toml", "one", "step_us = 1_000, busy_percent = 0");
+    let file = door.path("c.toml");
+    let text = std::fs::read_to_string(&file).expect("just written");
+    std::fs::write(file, text.replace(r#"["dp", "ga"]"#, r#"["offload"]"#)).expect("it is writable");
+    let told = |run: &str| {
+        let spec = read_spec(&door.run(run).spec_path("0001-one")).expect("it was told something");
+        let Program::Training(training) = spec.program else { panic!("a workload is trained: {spec:?}") };
+        (training.plan.to_string(), training.offload_threads)
+    };
+    let single = "single one@offload --catalog c.toml --device cpu:0 --steps 2 --repeats 1";
+    door.exits(0, &format!("{single} --out none"));
+    assert_eq!(told("none"), ("offload".into(), None));
+    door.exits(0, &format!("{single} --offload-threads 3 --out three"));
+    assert_eq!(told("three"), ("offload".into(), Some(3)));
 }
 
 #[test]

@@ -42,6 +42,21 @@ fn a_real_job_is_measured_with_its_phases_and_its_memory() {
 }
 
 #[test]
+fn offload_is_run_where_it_is_named_and_has_a_phase_of_its_own() {
+    let Some(bin) = bin() else { return };
+    let door = Door::new();
+    let arguments =
+        "single lstm@b4@offload --offload-threads 1 --device cpu:0 --steps 10 --repeats 1 --out r";
+    let output = door.command(arguments).env("TANDEM_BIN", bin).output().expect("profile starts");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let row = &door.measurements("r")[0];
+    assert_eq!(row.status, Status::Ok);
+    assert!(row.offload_ns_median.is_some_and(|ns| ns > 0), "{row:?}");
+    // Parameters, gradients, and a copy of either in host memory, which here is the device's.
+    assert!(row.peak_memory_bytes > row.parameters.map(|count| 16 * count), "{row:?}");
+}
+
+#[test]
 fn one_seed_gives_one_training() {
     let Some(bin) = bin() else { return };
     let losses = |run: &str| {

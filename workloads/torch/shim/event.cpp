@@ -22,6 +22,15 @@ int tw_event_record(c10::Event* event, int device) {
   });
 }
 
+// What is queued from here on in the stream that `device` works on for this thread begins when the mark was come by,
+// whatever stream it was left in; at once where none was ever recorded.
+int tw_event_block(const c10::Event* event, int device) {
+  return shim::guarded([&] {
+    const c10::impl::VirtualGuardImpl cuda(at::kCUDA);
+    event->block(cuda.getStream(c10::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device))));
+  });
+}
+
 // Whether the device has come by. An error of anything queued before the mark may surface here.
 int tw_event_query(const c10::Event* event, int* done) {
   return shim::guarded([&] { *done = event->query(); });

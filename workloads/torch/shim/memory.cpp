@@ -1,6 +1,7 @@
 // Exact tensor memory: on the CPU through an allocator of our own, on CUDA from PyTorch's caching allocator.
 #include "shim.h"
 
+#include <ATen/core/CachingHostAllocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 
@@ -99,6 +100,15 @@ int tw_cuda_memory(int device, int64_t* allocated, int64_t* reserved, int64_t* p
     *reserved = statistics.reserved_bytes[all_pools].current;
     *peak = statistics.allocated_bytes[all_pools].peak;
     *retries = statistics.num_alloc_retries;
+  });
+}
+
+// Memory of the host that is page-locked for CUDA and in use; what the allocator keeps for later is left out.
+int tw_page_locked_bytes(int64_t* bytes) {
+  return shim::guarded([&] {
+    at::HostAllocator* const allocator = at::getHostAllocator(at::kCUDA);
+    TORCH_CHECK(allocator != nullptr, "libtorch has no allocator of page-locked memory for CUDA");
+    *bytes = allocator->get_stats().active_bytes.current;
   });
 }
 

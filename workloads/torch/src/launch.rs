@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Axes of a plan that this worker executes; everything else is refused before anything is built.
-const AXES: [Axis; 4] = [Axis::Dp, Axis::Ga, Axis::Gc, Axis::Bf16];
+const AXES: [Axis; 5] = [Axis::Dp, Axis::Ga, Axis::Gc, Axis::Offload, Axis::Bf16];
 
 /// How long a rank waits for another one: for it to meet, and in each collective. Less than the five minutes in which the
 /// harness wants a launch to be ready, so that the rank that waits in vain says so itself.
@@ -93,6 +93,7 @@ impl Launch {
             micro_batch_samples: training.micro_batch() as usize,
             recompute: plan.gc,
             bf16: plan.precision == Precision::Bf16,
+            offload: plan.offload.then(|| training.offload_threads.unwrap_or(spec.threads)),
         };
         let (share, threads, seed) = (Share { rank, ranks }, spec.threads, spec.seed);
         Ok(Self { training: *training, execution, share, collectives, threads, seed })

@@ -5,7 +5,7 @@
 //! offer to be trained, and [`shim`] is what tch lacks of libtorch.
 
 pub mod capabilities;
-mod clock;
+pub mod clock;
 mod commands;
 pub mod cuda;
 pub mod data;

@@ -28,7 +28,7 @@ use crate::{
     launch::Launch,
     shim::{
         library,
-        memory::{reset_peak, tensor_memory},
+        memory::{page_locked_bytes, reset_peak, tensor_memory},
     },
     step::{Completed, Trainer},
 };
@@ -265,13 +265,17 @@ impl Job<'_> {
     fn say_memory(&mut self) -> Result<(), Failure> {
         let device = self.launch.execution.device;
         let memory = tensor_memory(device)?;
-        let host = device.is_cuda().then(|| tensor_memory(tch::Device::Cpu)).transpose()?;
+        let host_bytes = if device.is_cuda() {
+            Some(tensor_memory(tch::Device::Cpu)?.allocated_bytes + page_locked_bytes()?)
+        } else {
+            None
+        };
         self.memory_said = Nanos::monotonic_now();
         self.say(Event::Memory(Memory {
             allocated_bytes: memory.allocated_bytes,
             reserved_bytes: memory.reserved_bytes,
             peak_bytes: memory.peak_bytes,
-            host_bytes: host.map(|memory| memory.allocated_bytes),
+            host_bytes,
             allocator_retries: memory.retries,
         }))
     }

@@ -10,7 +10,7 @@ use tch::{Device, TchError, Tensor};
 
 use crate::{
     clock::{self, Clock, Phase},
-    optimizer::Optimizer,
+    optimizer::{Home, Optimizer},
     recompute,
     shim::{
         autograd::{AutocastBf16, backward},
@@ -32,12 +32,21 @@ pub struct Execution {
     /// Forward passes run under autocast to bfloat16; parameters and optimizer stay in fp32. Without it CUDA computes
     /// as PyTorch does by default: convolutions and recurrent layers in TF32 (cuDNN), other products of matrices in fp32.
     pub bf16: bool,
+    /// The optimizer's state lies in host memory and updates are made there, with so many threads (`offload`).
+    pub offload: Option<u32>,
 }
 
 impl Execution {
     /// That of the plan `dp1`, with steps of so many samples.
     pub fn plain(device: Device, samples: usize) -> Self {
-        Self { device, micro_batches: 1, micro_batch_samples: samples, recompute: false, bf16: false }
+        Self {
+            device,
+            micro_batches: 1,
+            micro_batch_samples: samples,
+            recompute: false,
+            bf16: false,
+            offload: None,
+        }
     }
 
     /// The loss of update number `update`, with its graph.
@@ -134,12 +143,13 @@ impl Trainer {
         execution: Execution,
         clock: Box<dyn Clock>,
     ) -> Result<Self, TchError> {
+        let home = execution.offload.map_or(Home::Device, |threads| Home::Host { threads });
         let updaters = workload
             .updates()
             .iter()
             .map(|update| {
                 let parameters = workload.parameters().with_prefix(update.parameter_prefix);
-                Ok(Updater { optimizer: Optimizer::new(update.optimizer, parameters)?, sync: None })
+                Ok(Updater { optimizer: Optimizer::new(update.optimizer, parameters, home)?, sync: None })
             })
             .collect::<Result<_, TchError>>()?;
         Ok(Self { workload, data, updaters, execution, ranks: 1, clock, issued: VecDeque::new() })
@@ -245,7 +255,8 @@ impl Trainer {
         if let Some(norm_max) = workload.gradient_norm_max(index) {
             optimizer.clip_gradients(norm_max).map_err(failed)?;
         }
-        optimizer.step().map_err(failed)?;
+        optimizer.step(&mut |phase| clock.lap(phase)).map_err(failed)?;
+        optimizer.clear_gradients().map_err(failed)?;
         workload.after_update(index).map_err(failed)?;
         clock.lap(Phase::Optimizer).map_err(StepError::Device)
     }

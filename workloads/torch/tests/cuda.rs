@@ -9,15 +9,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use schema::{catalog::Catalog, wire::Timing};
+use schema::{
+    catalog::{Catalog, Optimizer as CatalogOptimizer},
+    wire::Timing,
+};
 use tch::{Cuda, Device, Kind, TchError, Tensor};
 use torch_worker::{
     cuda, data, models,
+    nn::channels_last,
+    optimizer::{Home, Optimizer},
     shim::{
-        autograd::AutocastBf16,
+        autograd::{AutocastBf16, backward},
         event::CudaEvent,
-        memory::{reset_peak, tensor_memory},
-        transfer::{to_device, to_host},
+        memory::{page_locked_bytes, reset_peak, tensor_memory},
+        stream::SideStream,
+        transfer::{copy_all, page_locked, to_device, to_host},
     },
     step::{Completed, Execution, Trainer},
 };
@@ -51,7 +57,7 @@ struct Entry {
 const NOT_LINKED: &str = "not linked with support for cuda";
 const NO_DRIVER: &str = "no NVIDIA driver";
 
-const ENTRIES: [(&str, Entry); 10] = [
+const ENTRIES: [(&str, Entry); 15] = [
     (
         "event: new",
         Entry {
@@ -86,6 +92,54 @@ const ENTRIES: [(&str, Entry); 10] = [
             without_cuda: NOT_LINKED,
             without_driver: "must be recorded before",
             with_device: "must be recorded before",
+        },
+    ),
+    (
+        "event: hold back, by a mark that was never put",
+        Entry {
+            call: || CudaEvent::new()?.hold_back(0),
+            without_cuda: NOT_LINKED,
+            without_driver: "driver version is insufficient",
+            with_device: "",
+        },
+    ),
+    (
+        "stream: beside that of the device",
+        Entry {
+            call: || SideStream::new(0)?.enter().map(drop),
+            without_cuda: NOT_LINKED,
+            without_driver: "driver version is insufficient",
+            with_device: "",
+        },
+    ),
+    (
+        "memory: page-locked",
+        Entry {
+            call: || page_locked_bytes().map(drop),
+            without_cuda: "no allocator of page-locked memory",
+            without_driver: "",
+            with_device: "",
+        },
+    ),
+    (
+        "transfer: page-locked memory",
+        Entry {
+            call: || page_locked(&ones(), 8).map(|line| assert_eq!(line.size(), [8])),
+            without_cuda: "no pinned memory allocator is available",
+            without_driver: NO_DRIVER,
+            with_device: "",
+        },
+    ),
+    (
+        "transfer: copies from the host to the host",
+        Entry {
+            call: || {
+                let (to, from) = ([Tensor::zeros_like(&ones())], [ones()]);
+                copy_all(&to, &from).map(|()| assert_eq!(to, from))
+            },
+            without_cuda: "",
+            without_driver: "",
+            with_device: "",
         },
     ),
     (
@@ -283,5 +337,52 @@ fn a_device_times_its_own_steps_and_computes_what_the_cpu_does() {
         for (cpu, gpu) in on_cpu.iter().zip(train("gpt2-mini", FIRST, recompute)) {
             assert!((cpu.loss - gpu.loss).abs() < 1e-3, "{} and {}", cpu.loss, gpu.loss);
         }
+    }
+}
+
+/// Where ten updates lead, on parameters of a few and of millions of numbers.
+fn updated(home: Home) -> Vec<Tensor> {
+    let values = |shape: &[i64]| {
+        let count = shape.iter().product::<i64>();
+        (Tensor::arange(count, (Kind::Float, FIRST)) * 0.7).sin().view(shape)
+    };
+    let parameters = [&[7][..], &[2100, 2100], &[16, 3, 3, 3]].map(|shape| {
+        let start = values(shape);
+        let start = if shape.len() == 4 { channels_last(&start).unwrap() } else { start };
+        start.set_requires_grad(true)
+    });
+    let settings = CatalogOptimizer::Adamw {
+        learning_rate: 0.01,
+        beta1: 0.9,
+        beta2: 0.99,
+        epsilon: 1e-8,
+        weight_decay: 0.1,
+    };
+    let handles = parameters.iter().map(Tensor::shallow_clone).collect();
+    let mut optimizer = Optimizer::new(settings, handles, home).unwrap();
+    let place = if home == Home::Device { FIRST } else { Device::Cpu };
+    for (kind, tensors) in optimizer.state() {
+        assert!(tensors.iter().all(|tensor| tensor.device() == place), "{kind} for {home:?}");
+    }
+    for _ in 0..10 {
+        // The device is still at work when the update is asked for, and again when the next step is.
+        let loss: Tensor = parameters.iter().map(|parameter| (parameter - 0.5).square().sum(None)).sum();
+        backward(&loss, &[]).unwrap();
+        optimizer.clip_gradients(10.0).unwrap();
+        optimizer.step(&mut |_| Ok(())).unwrap();
+        optimizer.clear_gradients().unwrap();
+    }
+    parameters.iter().map(|parameter| parameter.detach().to(Device::Cpu)).collect()
+}
+
+#[test]
+fn updates_in_host_memory_are_those_on_the_device() {
+    if present() != Present::Device {
+        eprintln!("skipped: no CUDA device");
+        return;
+    }
+    for (device, host) in updated(Home::Device).iter().zip(updated(Home::Host { threads: 2 })) {
+        let difference = (device - host).abs().max().double_value(&[]);
+        assert!(difference < 1e-6, "they differ by {difference}");
     }
 }

@@ -5,7 +5,11 @@ use tch::{
     Device, Kind, Tensor,
     nn::{self, OptimizerConfig, VarStore},
 };
-use torch_worker::{nn::channels_last, optimizer::Optimizer, shim::autograd::backward};
+use torch_worker::{
+    nn::channels_last,
+    optimizer::{Home, Optimizer},
+    shim::autograd::backward,
+};
 
 const STEPS: usize = 5;
 
@@ -26,15 +30,24 @@ fn loss(parameters: &[Tensor], targets: &[Tensor]) -> Tensor {
     squares.sum()
 }
 
+fn of(settings: catalog::Optimizer, parameters: &[Tensor]) -> Optimizer {
+    let handles = parameters.iter().map(Tensor::shallow_clone).collect();
+    Optimizer::new(settings, handles, Home::Device).unwrap()
+}
+
+fn step(optimizer: &mut Optimizer) {
+    optimizer.step(&mut |phase| panic!("an update on the device is one phase, and told {phase:?}")).unwrap();
+    optimizer.clear_gradients().unwrap();
+}
+
 /// Where `STEPS` updates by our optimizer lead.
 fn ours(settings: catalog::Optimizer) -> Vec<Tensor> {
     let (starts, targets): (Vec<_>, Vec<_>) = problem().into_iter().unzip();
     let parameters: Vec<_> = starts.iter().map(|start| start.copy().set_requires_grad(true)).collect();
-    let mut optimizer =
-        Optimizer::new(settings, parameters.iter().map(Tensor::shallow_clone).collect()).unwrap();
+    let mut optimizer = of(settings, &parameters);
     for _ in 0..STEPS {
         backward(&loss(&parameters, &targets), &[]).unwrap();
-        optimizer.step().unwrap();
+        step(&mut optimizer);
         assert!(
             parameters.iter().all(|parameter| !parameter.grad().defined()),
             "gradients are freed, not zeroed"
@@ -103,10 +116,10 @@ fn weights_of_convolutions_move_alike_in_every_layout_of_them_and_their_gradient
     let moved = |parameter: Tensor, slope: Tensor| {
         let parameter = parameter.set_requires_grad(true);
         let settings = catalog::Optimizer::Sgd { learning_rate: 0.5, momentum: 0.9, weight_decay: 0.1 };
-        let mut optimizer = Optimizer::new(settings, vec![parameter.shallow_clone()]).unwrap();
+        let mut optimizer = of(settings, &[parameter.shallow_clone()]);
         for _ in 0..3 {
             backward(&(&parameter * &slope).sum(None), &[]).unwrap();
-            optimizer.step().unwrap();
+            step(&mut optimizer);
         }
         parameter.detach()
     };
@@ -129,10 +142,9 @@ fn a_parameter_without_a_gradient_stays() {
         epsilon: 1e-8,
         weight_decay: 0.1,
     };
-    let mut optimizer =
-        Optimizer::new(settings, parameters.iter().map(Tensor::shallow_clone).collect()).unwrap();
+    let mut optimizer = of(settings, &parameters);
     backward(&parameters[0].sum(None), &[]).unwrap();
-    optimizer.step().unwrap();
+    step(&mut optimizer);
     assert_ne!(parameters[0].detach(), starts[0]);
     assert_eq!(parameters[1].detach(), starts[1]);
 }
@@ -145,12 +157,11 @@ fn gradients_are_scaled_down_to_the_largest_norm_and_never_up() {
     for (norm_max, scale) in [(0.5, 0.5 / norm), (2.0 * norm, 1.0)] {
         let parameters: Vec<_> =
             (0..3).map(|_| Tensor::zeros([4], (Kind::Float, Device::Cpu)).set_requires_grad(true)).collect();
-        let handles = parameters.iter().map(Tensor::shallow_clone).collect();
-        let mut optimizer = Optimizer::new(settings, handles).unwrap();
+        let mut optimizer = of(settings, &parameters);
         // The third has no gradient.
         backward(&(parameters[0].sum(None) * 2.0 - parameters[1].sum(None)), &[]).unwrap();
         optimizer.clip_gradients(norm_max).unwrap();
-        optimizer.step().unwrap();
+        step(&mut optimizer);
         for (parameter, gradient) in parameters.iter().zip([2.0, -1.0, 0.0]) {
             let expected = Tensor::full([4], -gradient * scale, (Kind::Float, Device::Cpu));
             assert!(parameter.detach().allclose(&expected, 1e-5, 1e-6, false), "{gradient} with {norm_max}");

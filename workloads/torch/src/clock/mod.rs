@@ -71,13 +71,15 @@ pub(crate) fn of(device: Device) -> Result<Box<dyn Clock>, TchError> {
 
 /// A part of a step that is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub enum Phase {
     Data,
     Forward,
     Backward,
     /// What is left of the synchronisation of gradients when the backward pass has ended.
     SyncExposed,
     Optimizer,
+    /// Copies of gradients to host memory and of parameters back, as far as the step waited for them.
+    Offload,
 }
 
 impl Phase {
@@ -89,6 +91,7 @@ impl Phase {
             Phase::Backward => &mut phases.backward_ns,
             Phase::SyncExposed => &mut phases.sync_exposed_ns,
             Phase::Optimizer => &mut phases.optimizer_ns,
+            Phase::Offload => &mut phases.offload_ns,
         };
         *sum.get_or_insert(Nanos::ZERO) += time;
     }

@@ -16,6 +16,7 @@ unsafe extern "C" {
     fn tw_event_new(event: *mut *mut RawEvent) -> c_int;
     fn tw_event_delete(event: *mut RawEvent);
     fn tw_event_record(event: *mut RawEvent, device: c_int) -> c_int;
+    fn tw_event_block(event: *const RawEvent, device: c_int) -> c_int;
     fn tw_event_query(event: *const RawEvent, done: *mut c_int) -> c_int;
     fn tw_event_elapsed(from: *const RawEvent, to: *const RawEvent, milliseconds: *mut f64) -> c_int;
 }
@@ -40,6 +41,16 @@ impl CudaEvent {
     pub fn record(&mut self, device: usize) -> Result<(), TchError> {
         // SAFETY: the event is ours and alive.
         check(unsafe { tw_event_record(self.0, device_number(device)) })
+    }
+
+    /// Lets what this thread queues from here on on CUDA device number `device` begin when the mark was come by, which may
+    /// lie in another stream. Does nothing where none was recorded. The host does not wait.
+    ///
+    /// # Errors
+    /// When there is no such device.
+    pub fn hold_back(&self, device: usize) -> Result<(), TchError> {
+        // SAFETY: the event is ours and alive.
+        check(unsafe { tw_event_block(self.0, device_number(device)) })
     }
 
     /// Whether the device has come by; also where nothing was ever recorded. Does not wait.

@@ -18,6 +18,7 @@ unsafe extern "C" {
         peak: *mut i64,
         retries: *mut i64,
     ) -> c_int;
+    fn tw_page_locked_bytes(bytes: *mut i64) -> c_int;
     fn tw_cuda_reset_peak(device: c_int) -> c_int;
 }
 
@@ -69,13 +70,28 @@ pub fn tensor_memory(device: Device) -> Result<TensorMemory, TchError> {
         }
         other => return Err(no_statistics(other)),
     }
-    let counted = |count: i64| u64::try_from(count).expect("nothing is freed that was not counted");
     Ok(TensorMemory {
         allocated_bytes: counted(allocated),
         reserved_bytes: device.is_cuda().then(|| counted(reserved)),
         peak_bytes: counted(peak),
         retries: device.is_cuda().then(|| counted(retries)),
     })
+}
+
+/// Memory of the host that is page-locked for CUDA and in use, which the count of CPU tensors leaves out: tensors there
+/// come from an allocator of CUDA's, in blocks of powers of two.
+///
+/// # Errors
+/// When libtorch has no CUDA.
+pub fn page_locked_bytes() -> Result<u64, TchError> {
+    let mut bytes = 0;
+    // SAFETY: the pointer is that of a local number.
+    check(unsafe { tw_page_locked_bytes(&mut bytes) })?;
+    Ok(counted(bytes))
+}
+
+fn counted(bytes: i64) -> u64 {
+    u64::try_from(bytes).expect("nothing is freed that was not counted")
 }
 
 /// Lets the peak of `device` begin anew at what is allocated now.

@@ -11,12 +11,14 @@ pub mod activation;
 pub mod autograd;
 pub mod collective;
 pub mod event;
+pub mod layout;
 pub mod library;
 pub mod memory;
 pub mod meta;
 pub mod nccl;
 pub mod optimizer;
 pub mod recompute;
+pub mod stream;
 pub mod transfer;
 
 use std::{

@@ -13,6 +13,7 @@ unsafe extern "C" {
     fn tw_fused_sgd(
         count: usize,
         parameters: *const *const C_tensor,
+        gradients: *const *const C_tensor,
         momenta: *const *const C_tensor,
         learning_rate: f64,
         momentum: f64,
@@ -21,6 +22,7 @@ unsafe extern "C" {
     fn tw_fused_adam(
         count: usize,
         parameters: *const *const C_tensor,
+        gradients: *const *const C_tensor,
         averages: *const *const C_tensor,
         squares: *const *const C_tensor,
         step: *const C_tensor,
@@ -47,6 +49,7 @@ pub struct Adam {
 
 /// One update of the parameters that have a gradient, as by `torch.optim.SGD` with no dampening.
 ///
+/// `gradients` holds a tensor for each parameter, undefined where there is none; without it each parameter has its own.
 /// `momenta` holds a tensor for each parameter, zeros before the first update; it is empty when `momentum` is 0.
 ///
 /// # Errors
@@ -56,19 +59,22 @@ pub fn sgd(
     momentum: f64,
     weight_decay: f64,
     parameters: &[Tensor],
+    gradients: Option<&[Tensor]>,
     momenta: &[Tensor],
 ) -> Result<(), TchError> {
     let expected = if momentum == 0.0 { 0 } else { parameters.len() };
     assert_eq!(momenta.len(), expected, "one momentum for each parameter, or none without momentum");
-    let (parameter_handles, momentum_handles) = (handles(parameters), handles(momenta));
-    let momenta = if momenta.is_empty() { std::ptr::null() } else { momentum_handles.as_ptr() };
-    // SAFETY: all handles are borrowed for the length of the call; the lists are as long as the assertion says, and
-    // null stands for the missing one.
+    assert!(gradients.is_none_or(|gradients| gradients.len() == parameters.len()));
+    let (parameter_handles, gradient_handles) = (handles(parameters), gradients.map(handles));
+    let momentum_handles = (!momenta.is_empty()).then(|| handles(momenta));
+    // SAFETY: all handles are borrowed for the length of the call; the lists are as long as the assertions say, and
+    // null stands for a missing one.
     check(unsafe {
         tw_fused_sgd(
             parameters.len(),
             parameter_handles.as_ptr(),
-            momenta,
+            or_null(gradient_handles.as_deref()),
+            or_null(momentum_handles.as_deref()),
             learning_rate,
             momentum,
             weight_decay,
@@ -76,28 +82,33 @@ pub fn sgd(
     })
 }
 
-/// One update of the parameters that have a gradient, as by `torch.optim.Adam` or `AdamW`; adds one to `step` first.
+/// One update of the parameters that have a gradient, as by `torch.optim.Adam` or `AdamW`.
 ///
-/// `averages` and `squares` hold a tensor for each parameter, zeros before the first update. `step` is one fp32 scalar
-/// on the parameters' device that all of them share, as none ever sits out an update.
+/// `gradients` as in [`sgd`]. `averages` and `squares` hold a tensor for each parameter, zeros before the first update.
+/// `step` is one fp32 scalar on the parameters' device that all of them share, as none ever sits out an update: the
+/// number of updates, this one included.
 ///
 /// # Errors
 /// When shapes, types or devices of the lists do not agree.
 pub fn adam(
     constants: &Adam,
     parameters: &[Tensor],
+    gradients: Option<&[Tensor]>,
     averages: &[Tensor],
     squares: &[Tensor],
     step: &Tensor,
 ) -> Result<(), TchError> {
     assert!(averages.len() == parameters.len() && squares.len() == parameters.len());
-    let (parameter_handles, average_handles, square_handles) =
-        (handles(parameters), handles(averages), handles(squares));
-    // SAFETY: all handles are borrowed for the length of the call and the three lists are equally long.
+    assert!(gradients.is_none_or(|gradients| gradients.len() == parameters.len()));
+    let (parameter_handles, gradient_handles) = (handles(parameters), gradients.map(handles));
+    let (average_handles, square_handles) = (handles(averages), handles(squares));
+    // SAFETY: all handles are borrowed for the length of the call; the lists are as long as the assertions say, and
+    // null stands for a missing one.
     check(unsafe {
         tw_fused_adam(
             parameters.len(),
             parameter_handles.as_ptr(),
+            or_null(gradient_handles.as_deref()),
             average_handles.as_ptr(),
             square_handles.as_ptr(),
             step.as_ptr(),
@@ -109,4 +120,8 @@ pub fn adam(
             c_int::from(constants.decoupled),
         )
     })
+}
+
+fn or_null(handles: Option<&[*const C_tensor]>) -> *const *const C_tensor {
+    handles.map_or(std::ptr::null(), <[_]>::as_ptr)
 }

@@ -6,7 +6,8 @@ use crate::support::{Worker, failure, launch, run_to_end, steps};
 use schema::{
     device::Device,
     spec::{Collectives, LaunchSpec, Program},
-    wire::{Command, Event, FailureKind, PROTOCOL, Timing},
+    units::Nanos,
+    wire::{Command, Event, EventLine, FailureKind, PROTOCOL, Timing},
 };
 
 #[test]
@@ -37,10 +38,7 @@ fn a_job_trains_as_far_as_its_grant_goes() {
         assert!(step.loss.unwrap().is_finite());
         let phases = step.phases.as_ref().unwrap();
         let parts = [phases.data_ns, phases.forward_ns, phases.backward_ns, phases.optimizer_ns];
-        let sum = parts
-            .into_iter()
-            .map(|part| part.expect("this plan has the phase"))
-            .sum::<schema::units::Nanos>();
+        let sum = parts.into_iter().map(|part| part.expect("this plan has the phase")).sum::<Nanos>();
         assert!(sum <= step.dur_ns, "phases are parts of the step");
         assert_eq!(step.timing, Timing::Host);
         assert_eq!((phases.sync_total_ns, phases.sync_exposed_ns, phases.offload_ns), (None, None, None));
@@ -205,4 +203,27 @@ fn one_seed_gives_the_same_losses_to_the_bit() {
     assert_eq!(first.len(), 4);
     assert_eq!(first, losses(5));
     assert_ne!(first, losses(6));
+}
+
+#[test]
+fn offload_changes_no_loss_and_has_a_phase_of_its_own() {
+    let said = |plan: &str, offload_threads| {
+        let mut spec = launch("neumf", 32, plan, Some(4));
+        let Program::Training(training) = &mut spec.program else { unreachable!() };
+        training.offload_threads = offload_threads;
+        let (said, status) = run_to_end(&spec);
+        assert!(status.success(), "{said:#?}");
+        said
+    };
+    let losses =
+        |said: &[EventLine]| steps(said).iter().map(|step| step.loss.unwrap().to_bits()).collect::<Vec<_>>();
+    let expected = losses(&said("ga2", None));
+    assert_eq!(expected.len(), 4);
+    for threads in [None, Some(2)] {
+        let said = said("ga2-offload", threads);
+        assert_eq!(losses(&said), expected, "{threads:?} threads");
+        for step in steps(&said) {
+            assert!(step.phases.as_ref().unwrap().offload_ns > Some(Nanos::ZERO), "{step:?}");
+        }
+    }
 }

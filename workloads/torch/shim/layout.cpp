@@ -1,0 +1,37 @@
+// A tensor as a line: its numbers in the order in which they lie in memory.
+#include "layout.h"
+
+#include "shim.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/as_strided.h>
+#include <ATen/ops/empty_like.h>
+
+at::Tensor shim::in_memory_order(const at::Tensor& tensor) {
+  TORCH_CHECK(tensor.is_non_overlapping_and_dense(), "a parameter has gaps in memory");
+  return tensor.as_strided({tensor.numel()}, {1}, tensor.storage_offset());
+}
+
+at::Tensor shim::laid_out_as(const at::Tensor& parameter, const at::Tensor& gradient) {
+  if (gradient.strides() == parameter.strides()) return gradient;
+  return at::empty_like(parameter).copy_(gradient);
+}
+
+extern "C" {
+
+// `line` is a new handle on the numbers of `tensor`, which autograd knows nothing of.
+int tw_line(const at::Tensor* tensor, at::Tensor** line) {
+  return shim::guarded([&] { *line = new at::Tensor(shim::in_memory_order(tensor->detach())); });
+}
+
+// The same of the gradient of `parameter`, in the order of the parameter; undefined where there is no gradient.
+int tw_gradient_line(const at::Tensor* parameter, at::Tensor** line) {
+  return shim::guarded([&] {
+    at::NoGradGuard no_grad;
+    const at::Tensor& gradient = parameter->grad();
+    *line = gradient.defined() ? new at::Tensor(shim::in_memory_order(shim::laid_out_as(*parameter, gradient)))
+                               : new at::Tensor();
+  });
+}
+
+}  // extern "C"
