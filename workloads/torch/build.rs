@@ -27,6 +27,8 @@ fn main() {
                 "transfer",
                 "meta",
                 "collective",
+                "random",
+                "storage",
             ]
             .map(|file| format!("shim/{file}.cpp")),
         )

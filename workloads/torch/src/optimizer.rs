@@ -54,6 +54,18 @@ impl Optimizer {
         &self.parameters
     }
 
+    /// What is remembered between updates, by kind: `momentum`, `average` and `square` have a tensor for each parameter, of
+    /// its shape; `step` is one scalar, the number of updates.
+    pub fn state(&self) -> Vec<(&'static str, &[Tensor])> {
+        match &self.rule {
+            Rule::Sgd { momenta, .. } if momenta.is_empty() => Vec::new(),
+            Rule::Sgd { momenta, .. } => vec![("momentum", momenta)],
+            Rule::Adam { averages, squares, step, .. } => {
+                vec![("average", averages), ("square", squares), ("step", std::slice::from_ref(step))]
+            }
+        }
+    }
+
     /// Scales the gradients down where their norm, over all parameters together, is above `norm_max`: Pascanu et al.,
     /// ICML 2013, as `torch.nn.utils.clip_grad_norm_`. Reads nothing back from the device.
     ///

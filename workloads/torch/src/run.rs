@@ -7,7 +7,7 @@ use std::{
     mem::ManuallyDrop,
     ops::RangeInclusive,
     panic::{self, AssertUnwindSafe},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process,
     time::Duration,
 };
@@ -183,7 +183,7 @@ impl Job<'_> {
                     self.say_memory()?;
                     self.say(Event::Held { index: issued })?;
                 }
-                if !self.rest(issued)? {
+                if !self.rest(trainer, issued)? {
                     break;
                 }
                 // Time held belongs to no step.
@@ -238,26 +238,25 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Sleeps until more than `done` steps are granted; `false` when told to leave instead.
-    fn rest(&mut self, done: u64) -> Result<bool, Failure> {
-        let cannot = |command| {
-            Err(Failure::unsupported(format!(
-                "torch-worker cannot {command}; end the job with stop and start it anew"
-            )))
-        };
+    /// Sleeps until more than `done` steps are granted, and obeys commands meanwhile; `false` when told to leave instead.
+    fn rest(&mut self, trainer: &mut Trainer, done: u64) -> Result<bool, Failure> {
+        let mut paused = None;
         loop {
-            match self.commands.next() {
+            // A paused job has nothing to train with: whatever it is granted, it waits for commands alone.
+            let command =
+                if paused.is_some() { self.commands.next_within(COMMAND_POLL) } else { self.commands.next() };
+            match command {
                 None => {}
                 Some(Ok(Command::Stop {})) => return Ok(false),
-                Some(Ok(Command::Pause {})) => return cannot("pause"),
-                Some(Ok(Command::Resume {})) => return cannot("resume"),
-                Some(Ok(Command::Checkpoint { .. })) => return cannot("write a checkpoint"),
+                Some(Ok(Command::Pause {})) => self.pause(trainer, &mut paused)?,
+                Some(Ok(Command::Resume {})) => self.resume(&mut paused)?,
+                Some(Ok(Command::Checkpoint { path })) => self.checkpoint(trainer, Path::new(&path))?,
                 Some(Err(error)) => return Err(not_a_command(&error)),
             }
             if self.commands.ended() {
                 return Ok(false);
             }
-            if self.grant.wait_beyond(done, COMMAND_POLL) {
+            if paused.is_none() && self.grant.wait_beyond(done, COMMAND_POLL) {
                 return Ok(true);
             }
         }
@@ -313,5 +312,6 @@ fn words_of(payload: &(dyn Any + Send)) -> &str {
     owned.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("panic without words")
 }
 
+mod obey;
 #[cfg(test)]
 mod tests;

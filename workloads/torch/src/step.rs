@@ -110,6 +110,32 @@ impl Trainer {
         &*self.workload
     }
 
+    pub fn device(&self) -> Device {
+        self.execution.device
+    }
+
+    /// One for each update of the workload, in the same order.
+    pub fn optimizers(&self) -> &[Optimizer] {
+        &self.optimizers
+    }
+
+    pub(crate) fn data(&self) -> &dyn DataStream {
+        &*self.data
+    }
+
+    pub(crate) fn data_mut(&mut self) -> &mut dyn DataStream {
+        &mut *self.data
+    }
+
+    /// All tensors that stay between steps: those of the model, of the optimizers and of the data, wherever they are.
+    pub(crate) fn tensors(&self) -> Vec<Tensor> {
+        let model = self.workload.parameters().tensors();
+        let state = self.optimizers.iter().flat_map(|optimizer| {
+            optimizer.state().into_iter().flat_map(|(_, tensors)| tensors)
+        });
+        model.chain(state).chain(self.data.tensors()).map(Tensor::shallow_clone).collect()
+    }
+
     /// The next micro-batch, which a step then will not see.
     ///
     /// # Errors

@@ -16,6 +16,8 @@ pub mod memory;
 pub mod meta;
 pub mod nccl;
 pub mod optimizer;
+pub mod random;
+pub mod storage;
 pub mod transfer;
 
 use std::ffi::{CStr, c_char, c_int};

@@ -9,6 +9,7 @@ use super::{check, device_number};
 
 unsafe extern "C" {
     fn tw_to_cuda(host: *const C_tensor, device: c_int, copy: *mut *mut C_tensor) -> c_int;
+    fn tw_cuda_wait(device: c_int) -> c_int;
 }
 
 /// The values of `host`, a tensor of the CPU, where `device` can work on them: a copy through page-locked memory that is
@@ -35,4 +36,14 @@ pub fn to_host(tensor: &Tensor) -> Result<Tensor, TchError> {
     const NON_BLOCKING: bool = true;
     const ALSO_WHERE_IT_IS: bool = false;
     tensor.f_to_device_(Device::Cpu, tensor.f_kind()?, NON_BLOCKING, ALSO_WHERE_IT_IS)
+}
+
+/// Returns when `device` has done all that was queued, copies included. The CPU has done it already.
+///
+/// # Errors
+/// An error of what was queued, or no such device.
+pub fn wait_for(device: Device) -> Result<(), TchError> {
+    let Device::Cuda(index) = device else { return Ok(()) };
+    // SAFETY: takes a plain number.
+    check(unsafe { tw_cuda_wait(device_number(index)) })
 }
