@@ -170,7 +170,12 @@ impl Draft {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn adopt(&self, name: String, content: Content, rank: u32) -> Result<CheckpointFile, CheckpointError> {
+    pub fn adopt(
+        &self,
+        name: String,
+        content: Content,
+        rank: u32,
+    ) -> Result<CheckpointFile, CheckpointError> {
         let path = self.unfinished.join(&name);
         let bytes = fs::read(&path).map_err(|source| RunError::Io { file: path, source })?;
         Ok(CheckpointFile {
@@ -310,7 +315,10 @@ mod tests {
         let again = Draft::of(&place).unwrap().begin().unwrap_err().to_string();
         assert!(again.contains("folder/c is there already"), "{again}");
         for nameless in ["", "/", "..", "a/.."] {
-            assert!(matches!(Draft::of(Path::new(nameless)), Err(CheckpointError::Unnamed { .. })), "{nameless}");
+            assert!(
+                matches!(Draft::of(Path::new(nameless)), Err(CheckpointError::Unnamed { .. })),
+                "{nameless}"
+            );
         }
     }
 

@@ -18,7 +18,7 @@ pub mod launch;
 pub mod models;
 pub mod nn;
 pub mod optimizer;
-mod pause;
+pub mod pause;
 pub mod run;
 pub mod shapes;
 pub mod shim;

@@ -17,18 +17,18 @@ use crate::{
 };
 
 /// A job that has left its device.
-pub(crate) struct Paused {
+pub struct Paused {
     device: Device,
     /// Handles on all tensors that were there, which are in host memory now.
     away: Vec<Tensor>,
 }
 
 /// What pausing did.
-pub(crate) struct Left {
-    pub(crate) dur: Nanos,
+pub struct Left {
+    pub dur: Nanos,
     /// What others can have now: on a GPU the memory that its allocator gave back to CUDA, on a CPU, whose memory is the
     /// host's already, by how much the process shrank.
-    pub(crate) bytes_freed: u64,
+    pub bytes_freed: u64,
 }
 
 impl Paused {
@@ -39,7 +39,7 @@ impl Paused {
     ///
     /// # Errors
     /// Out of host memory, or an error of the device.
-    pub(crate) fn new(trainer: &Trainer) -> Result<(Self, Left), Failure> {
+    pub fn new(trainer: &Trainer) -> Result<(Self, Left), Failure> {
         let begin = Nanos::monotonic_now();
         let device = trainer.device();
         let before = bytes_taken(device)?;
@@ -60,7 +60,7 @@ impl Paused {
     ///
     /// # Errors
     /// Out of the device's memory, or another error of it.
-    pub(crate) fn resume(self) -> Result<Nanos, Failure> {
+    pub fn resume(self) -> Result<Nanos, Failure> {
         const NON_BLOCKING: bool = true;
         const ALSO_WHERE_IT_IS: bool = false;
         let begin = Nanos::monotonic_now();
@@ -170,7 +170,11 @@ mod tests {
         assert_eq!(weight.data_ptr(), tensors[0].data_ptr(), "an older handle sees it");
         assert_eq!(tensors[0].data_ptr(), tensors[5].data_ptr());
         assert!(weight.requires_grad() && weight.is_leaf());
-        assert_eq!(second.data_ptr() as usize, first.data_ptr() as usize + 4 * 4, "they lie side by side again");
+        assert_eq!(
+            second.data_ptr() as usize,
+            first.data_ptr() as usize + 4 * 4,
+            "they lie side by side again"
+        );
     }
 
     #[test]

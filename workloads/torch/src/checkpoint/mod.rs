@@ -31,7 +31,9 @@ fn optimizers(trainer: &Trainer) -> Named {
             workload.parameters().trainable(update.parameter_prefix).map(|(name, _)| name).collect();
         for (kind, tensors) in optimizer.state() {
             if kind == STEP {
-                named.extend(tensors.iter().map(|count| (format!("{}.{STEP}", update.name), count.shallow_clone())));
+                named.extend(
+                    tensors.iter().map(|count| (format!("{}.{STEP}", update.name), count.shallow_clone())),
+                );
                 continue;
             }
             assert_eq!(tensors.len(), parameters.len(), "there is one '{kind}' for each parameter");

@@ -53,7 +53,13 @@ impl Restore {
     /// # Errors
     /// `data` for a file that is missing or not what was written; `unsupported` for a model that has other tensors; or an
     /// error of the device. The trainer is of no use then.
-    pub(crate) fn apply(&self, trainer: &mut Trainer, rank: u32, ranks: u32, seed: u64) -> Result<(), Failure> {
+    pub(crate) fn apply(
+        &self,
+        trainer: &mut Trainer,
+        rank: u32,
+        ranks: u32,
+        seed: u64,
+    ) -> Result<(), Failure> {
         self.fill(Content::Model, model(trainer))?;
         self.fill(Content::Optimizer, optimizers(trainer))?;
         let data = trainer.data_mut().seek(self.checkpoint.samples);

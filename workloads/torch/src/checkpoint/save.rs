@@ -10,7 +10,10 @@ use schema::{
 };
 use tch::Device;
 
-use super::{CPU, CUDA, model, optimizers, random_file, tensors::{encode, pieces}};
+use super::{
+    CPU, CUDA, model, optimizers, random_file,
+    tensors::{encode, pieces},
+};
 use crate::{failure::Failure, shim::random::random_state, step::Trainer};
 
 /// One rank of a job, and how the ranks agree.
@@ -25,7 +28,8 @@ impl Peers<'_> {
     /// What this rank did, if all ranks did theirs.
     fn together<T>(&mut self, mine: anyhow::Result<T>) -> Result<anyhow::Result<T>, Failure> {
         let all = (self.all)(mine.is_ok())?;
-        Ok(mine.and_then(|done| if all { Ok(done) } else { Err(anyhow!("another rank cannot write its part")) }))
+        Ok(mine
+            .and_then(|done| if all { Ok(done) } else { Err(anyhow!("another rank cannot write its part")) }))
     }
 
     fn is_first(&self) -> bool {
@@ -62,8 +66,14 @@ fn attempt(
     trainer: &Trainer,
     peers: &mut Peers,
 ) -> Result<anyhow::Result<u64>, Failure> {
-    let begun = place_in_data(training, trainer)
-        .and_then(|samples| if peers.is_first() { draft.begin()?; Ok(samples) } else { Ok(samples) });
+    let begun = place_in_data(training, trainer).and_then(|samples| {
+        if peers.is_first() {
+            draft.begin()?;
+            Ok(samples)
+        } else {
+            Ok(samples)
+        }
+    });
     let samples = match peers.together(begun)? {
         Ok(samples) => samples,
         Err(error) => return Ok(Err(error)),

@@ -77,10 +77,7 @@ pub(super) fn decode(content: &[u8]) -> Result<Vec<(String, Tensor)>, DecodeErro
 ///
 /// # Errors
 /// When a tensor has no target, or is not of its target's shape or kind of number; or an error of the device.
-pub(super) fn decode_into(
-    targets: &mut HashMap<String, Tensor>,
-    content: &[u8],
-) -> Result<(), DecodeError> {
+pub(super) fn decode_into(targets: &mut HashMap<String, Tensor>, content: &[u8]) -> Result<(), DecodeError> {
     for (name, view) in read(content)?.tensors() {
         let target = targets.remove(&name);
         let refuse = |problem| Err(DecodeError::Unfit { name, problem });
@@ -133,8 +130,10 @@ mod tests {
             (&[2, 2, 1], &[2, 1]),
             (&[1, 9, 1, 3, 4], &[1, 1, 2, 1]),
         ] {
-            let tensors: Vec<_> =
-                numbers.iter().map(|&n: &i64| named("t", Tensor::zeros([n], (Kind::Float, Device::Cpu)))).collect();
+            let tensors: Vec<_> = numbers
+                .iter()
+                .map(|&n: &i64| named("t", Tensor::zeros([n], (Kind::Float, Device::Cpu))))
+                .collect();
             let cut = cut(&tensors, 16);
             assert_eq!(cut.iter().map(|piece| piece.len()).collect::<Vec<_>>(), pieces, "{numbers:?}");
             let sizes: Vec<_> = cut.into_iter().flatten().map(|(_, tensor)| tensor.size()[0]).collect();

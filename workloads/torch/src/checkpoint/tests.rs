@@ -22,7 +22,12 @@ use super::{
     restore::Restore,
     save::{Peers, save},
 };
-use crate::{data, failure::Failure, models, step::{Execution, Trainer}};
+use crate::{
+    data,
+    failure::Failure,
+    models,
+    step::{Execution, Trainer},
+};
 
 fn training(plan: &str, restore: Option<&Path>) -> Training {
     Training {
@@ -44,8 +49,7 @@ fn trainer(training: &Training) -> Trainer {
     let workload = &training.workload;
     let model = models::build(workload, Device::Cpu).unwrap();
     let data = data::open(workload.model.samples(), None, 1, Device::Cpu).unwrap();
-    let execution =
-        Execution { device: Device::Cpu, micro_batches: 1, micro_batch_samples: 8, bf16: false };
+    let execution = Execution { device: Device::Cpu, micro_batches: 1, micro_batch_samples: 8, bf16: false };
     Trainer::new(model, data, execution).unwrap()
 }
 

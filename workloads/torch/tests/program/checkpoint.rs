@@ -198,7 +198,10 @@ fn a_checkpoint_of_another_job_is_refused_by_name() {
             schema::catalog::Optimizer::Sgd { learning_rate: 0.1, momentum: 0.9, weight_decay: 0.0 };
     });
     for (other, words) in [
-        (launch("gpt2-mini", 8, "dp1", Some(1)), "c: is a checkpoint of neumf@b8, and this job is gpt2-mini@b8"),
+        (
+            launch("gpt2-mini", 8, "dp1", Some(1)),
+            "c: is a checkpoint of neumf@b8, and this job is gpt2-mini@b8",
+        ),
         (launch("neumf", 16, "dp1", Some(1)), "c: is a checkpoint of neumf@b8, and this job is neumf@b16"),
         (wider, "model-0.safetensors: tensor "),
         (without_momentum, "optimizer-0.safetensors: tensor all."),

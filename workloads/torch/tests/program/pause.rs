@@ -38,8 +38,7 @@ fn a_paused_job_goes_on_to_the_bit_and_trains_nothing_meanwhile() {
                 _ => None,
             })
             .collect();
-        let expected =
-            ["step", "step", "step", "paused", "paused", "resumed", "step", "step", "step"];
+        let expected = ["step", "step", "step", "paused", "paused", "resumed", "step", "step", "step"];
         assert_eq!(order, expected);
         assert_eq!(losses(&said), whole, "{workload}");
         if workload == "bert-mini" {

@@ -176,7 +176,10 @@ impl Worker {
         let is_answer = |line: &&EventLine| {
             matches!(
                 line.event,
-                Event::Paused { .. } | Event::Resumed { .. } | Event::Checkpointed { .. } | Event::Refused { .. }
+                Event::Paused { .. }
+                    | Event::Resumed { .. }
+                    | Event::Checkpointed { .. }
+                    | Event::Refused { .. }
             )
         };
         let answers = |said: &[EventLine]| said.iter().filter(is_answer).count();
