@@ -182,7 +182,7 @@ fn choose_collectives(named: Option<Collectives>, devices: &[device::Device]) ->
     }
 }
 
-fn failed_collective(message: &str) -> Failure {
+pub(crate) fn failed_collective(message: &str) -> Failure {
     Failure::classify(FailureKind::Collective, message)
 }
 

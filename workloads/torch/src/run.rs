@@ -26,6 +26,7 @@ use crate::{
     capabilities,
     commands::Commands,
     failure::Failure,
+    group::Group,
     launch::Launch,
     shim::{
         library,
@@ -107,6 +108,7 @@ pub fn run() -> anyhow::Result<Infallible> {
         let mut trainer = ManuallyDrop::new(launch.build(group.as_ref())?);
         let mut job = Job {
             launch: &launch,
+            group: group.as_ref(),
             events: &mut events,
             grant,
             commands: Commands::listen(),
@@ -144,6 +146,8 @@ pub fn run() -> anyhow::Result<Infallible> {
 /// One launch, from its `ready` on.
 struct Job<'a> {
     launch: &'a Launch,
+    /// That of the ranks, where there are several.
+    group: Option<&'a Group>,
     events: &'a mut EventWriter,
     grant: Grant,
     commands: Commands,

@@ -15,7 +15,7 @@ use super::{
     CPU, CUDA, Named, model, optimizers,
     tensors::{DecodeError, decode, decode_into},
 };
-use crate::{failure::Failure, shim::random::set_random_state, step::Trainer};
+use crate::{failure::Failure, shim::random::set_random_state, step::Trainer, workload::Share};
 
 /// A checkpoint of this job, of which the manifest was read.
 pub(crate) struct Restore {
@@ -47,24 +47,18 @@ impl Restore {
         Ok(Some(Self { folder: folder.clone(), checkpoint }))
     }
 
-    /// Lets a trainer that was built for the same job, under whatever plan, go on from here as one of `ranks`. `seed` is
+    /// Lets a trainer that was built for the same job, under whatever plan, go on from here as the rank that has `share`. `seed` is
     /// that of the launch: it decides what is drawn from here on where the checkpoint does not.
     ///
     /// # Errors
     /// `data` for a file that is missing or not what was written; `unsupported` for a model that has other tensors; or an
     /// error of the device. The trainer is of no use then.
-    pub(crate) fn apply(
-        &self,
-        trainer: &mut Trainer,
-        rank: u32,
-        ranks: u32,
-        seed: u64,
-    ) -> Result<(), Failure> {
+    pub(crate) fn apply(&self, trainer: &mut Trainer, share: Share, seed: u64) -> Result<(), Failure> {
         self.fill(Content::Model, model(trainer))?;
         self.fill(Content::Optimizer, optimizers(trainer))?;
         let data = trainer.data_mut().seek(self.checkpoint.samples);
         data.map_err(|error| Failure::unsupported(format!("{}: {error}", self.folder.display())))?;
-        self.set_generators(trainer.device(), rank, ranks, seed)
+        self.set_generators(trainer.device(), share, seed)
     }
 
     /// Overwrites `named` by what the files of one content hold.
@@ -86,8 +80,9 @@ impl Restore {
 
     /// As many ranks as wrote the checkpoint go on where each of them was. Another number of ranks has other draws to make,
     /// and where their generators would be is not on file: each rank then begins anew.
-    fn set_generators(&self, device: Device, rank: u32, ranks: u32, seed: u64) -> Result<(), Failure> {
+    fn set_generators(&self, device: Device, share: Share, seed: u64) -> Result<(), Failure> {
         let Checkpoint { steps, ranks: written, .. } = self.checkpoint;
+        let Share { rank, ranks } = share;
         // All generators, of which there may be one that the writer did not have.
         tch::manual_seed(fresh_seed(seed, steps, rank));
         if ranks != written {

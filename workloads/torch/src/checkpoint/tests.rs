@@ -27,6 +27,7 @@ use crate::{
     failure::Failure,
     models,
     step::{Execution, Trainer},
+    workload::Share,
 };
 
 fn training(plan: &str, restore: Option<&Path>) -> Training {
@@ -113,7 +114,7 @@ fn ranks_write_one_checkpoint_that_restores_in_any_number_of_them() {
         .map(|(rank, ranks)| {
             let training = training(&format!("dp{ranks}"), Some(&place));
             let mut trainer = trainer(&training);
-            Restore::of(&training).unwrap().unwrap().apply(&mut trainer, rank, ranks, 1).unwrap();
+            Restore::of(&training).unwrap().unwrap().apply(&mut trainer, Share { rank, ranks }, 1).unwrap();
             trainer
         })
         .collect();

@@ -3,14 +3,18 @@
 use std::path::Path;
 
 use schema::{units::Nanos, wire::Event};
+use tch::{Device, Kind, Tensor};
 
 use super::Job;
 use crate::{
     checkpoint::save::{Peers, save},
     failure::Failure,
+    group::Group,
+    launch::failed_collective,
     pause::{Left, Paused},
     shim::transfer::wait_for,
     step::Trainer,
+    workload::Share,
 };
 
 impl Job<'_> {
@@ -37,8 +41,9 @@ impl Job<'_> {
     pub(super) fn checkpoint(&mut self, trainer: &Trainer, place: &Path) -> Result<(), Failure> {
         wait_for(trainer.device())?;
         let begin = Nanos::monotonic_now();
-        let mut alone = |ready| Ok(ready);
-        let mut peers = Peers { rank: 0, ranks: 1, all: &mut alone };
+        let Share { rank, ranks } = self.launch.share;
+        let mut all = |ready| all_are(ready, self.group, trainer.device());
+        let mut peers = Peers { rank, ranks, all: &mut all };
         match save(place, &self.launch.training, trainer, &mut peers)? {
             Ok(bytes) => {
                 let dur_ns = Nanos::monotonic_now() - begin;
@@ -47,4 +52,13 @@ impl Job<'_> {
             Err(error) => self.say(Event::Refused { error: format!("no checkpoint was written: {error:#}") }),
         }
     }
+}
+
+/// Waits for all ranks; whether each of them is ready.
+fn all_are(ready: bool, group: Option<&Group>, device: Device) -> Result<bool, Failure> {
+    let Some(group) = group else { return Ok(ready) };
+    let count = Tensor::f_full([1], f64::from(u8::from(ready)), (Kind::Float, device))?;
+    let counted = group.all_reduce_sum(&count).and_then(|work| work.wait());
+    counted.map_err(|error| failed_collective(&format!("agreeing on a checkpoint: {error}")))?;
+    Ok(count.f_double_value(&[0])? == f64::from(group.size()))
 }

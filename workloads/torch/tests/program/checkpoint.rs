@@ -8,12 +8,14 @@ use std::{
 
 use schema::{
     checkpoint::Checkpoint,
-    events::EventLine,
     spec::{LaunchSpec, Program},
-    wire::{Command, Event, FailureKind},
+    wire::{Command, Event, EventLine, FailureKind},
 };
 
-use crate::support::{Worker, failure, launch, restored, run_to_end, steps};
+use crate::{
+    ranks::launch_of,
+    support::{Worker, failure, launch, restored, run_to_end, steps},
+};
 
 fn losses(said: &[EventLine]) -> Vec<f64> {
     steps(said).iter().map(|step| step.loss.unwrap()).collect()
@@ -142,6 +144,49 @@ fn a_model_that_makes_its_own_data_is_not_saved_and_trains_on() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
+#[test]
+fn ranks_write_one_checkpoint_or_refuse_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let [alone, together] = ["alone", "together"].map(|name| folder.path().join(name));
+    let whole = checkpointed(&launch("gpt2-mini", 4, "dp1", Some(3)), 2, &alone);
+
+    let spec = restored(&launch_of(2, "gpt2-mini", 4, "dp2", None), &alone, "dp2", 1);
+    let mut workers = Worker::start_ranks(&spec);
+    for place in [&alone, &together] {
+        let path = place.to_str().unwrap().to_owned();
+        for worker in &mut workers {
+            worker.wait_for(|event| matches!(event, Event::Ready(_)));
+            worker.command(&Command::Checkpoint { path: path.clone() });
+        }
+    }
+    let answers = |worker: &mut Worker| {
+        worker.wait_for(|event| matches!(event, Event::Checkpointed { .. }));
+        let answers = worker.wait_for(|_| true).iter().filter_map(|line| match &line.event {
+            Event::Checkpointed { bytes, .. } => Some(Ok(*bytes)),
+            Event::Refused { error } => Some(Err(error.clone())),
+            _ => None,
+        });
+        answers.collect::<Vec<_>>()
+    };
+    let said: Vec<_> = workers.iter_mut().map(answers).collect();
+    let [[Err(first), Ok(first_bytes)], [Err(second), Ok(second_bytes)]] = [&said[0][..], &said[1][..]] else {
+        panic!("{said:?}")
+    };
+    assert!(first.contains("alone is there already"), "{first}");
+    assert!(second.contains("another rank"), "{second}");
+    let on_file = files(&together).iter().map(|file| fs::metadata(file).unwrap().len()).sum::<u64>();
+    assert_eq!(first_bytes + second_bytes, on_file);
+    let written = Checkpoint::read(&together).unwrap();
+    assert_eq!((written.ranks, written.steps, written.plan.to_string()), (2, 2, "dp2".into()));
+
+    workers[0].grant.extend_to(1);
+    let losses: Vec<_> = workers.into_iter().map(|worker| losses(&worker.finish().0)[0]).collect();
+    let mean = losses.iter().sum::<f64>() / 2.0;
+    assert!((mean - whole[2]).abs() < 1e-5, "{losses:?} and {}", whole[2]);
+    let back = train(&restored(&launch("gpt2-mini", 4, "dp1", None), &together, "dp1", 1));
+    assert!((back[0] - whole[2]).abs() < 1e-6, "{back:?} and {}", whole[2]);
+}
+
 fn files(checkpoint: &Path) -> Vec<PathBuf> {
     fs::read_dir(checkpoint).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
@@ -232,6 +277,7 @@ fn a_kill_while_a_checkpoint_is_written_leaves_none_or_a_whole_one() {
     worker.checkpoint(&last);
     let took = begin.elapsed();
     worker.kill();
+    worker.finish();
 
     for kill in 0..KILLS {
         let place = folder.path().join("next");
@@ -241,6 +287,7 @@ fn a_kill_while_a_checkpoint_is_written_leaves_none_or_a_whole_one() {
         // From before it begins to after its end.
         std::thread::sleep(took * kill / (KILLS - 5) + Duration::from_millis(1));
         worker.kill();
+        worker.finish();
         if place.exists() {
             let written = Checkpoint::read(&place).unwrap();
             for file in &written.files {
