@@ -30,6 +30,8 @@ fn main() {
                 "meta",
                 "collective",
                 "recompute",
+                "random",
+                "storage",
             ]
             .map(|file| format!("shim/{file}.cpp")),
         )

@@ -99,7 +99,7 @@ impl Listener {
                 self.paused = false;
                 self.owes_reply = false;
             }
-            Event::Checkpointed { .. } => self.owes_reply = false,
+            Event::Checkpointed { .. } | Event::Refused { .. } => self.owes_reply = false,
             Event::Step(_) | Event::Memory(_) => {}
             Event::Finished { .. } | Event::Failed { .. } => self.said_last_word = true,
         }

@@ -286,6 +286,42 @@ fn commands_wait_until_the_job_rests() {
 }
 
 #[test]
+fn a_refused_command_is_an_answer_and_a_checkpoint_starts_another_launch() {
+    let mut bench = Bench::new();
+    let (taken, free) = (bench.dir.path().join("taken"), bench.dir.path().join("free"));
+    fs::write(&taken, "").unwrap();
+    let job = bench.add_job(None, 1, PATIENT);
+    bench.rig.extend(job, 20);
+    for place in [&taken, &free] {
+        bench.rig.command(job, Command::Checkpoint { path: place.to_str().unwrap().into() });
+    }
+    bench.rig.remove(job, Leave::AtBoundary);
+    assert_eq!(bench.until_ended(job).err, None);
+    let answers: Vec<_> = bench
+        .said(job)
+        .into_iter()
+        .filter(|event| matches!(event, Event::Refused { .. } | Event::Checkpointed { .. }))
+        .collect();
+    let [Event::Refused { error }, Event::Checkpointed { .. }] = &answers[..] else { panic!("{answers:?}") };
+    assert!(error.contains("taken: File exists"), "{error}");
+
+    let Program::Training(mut told) = training(None, 1, Some(1)) else { panic!() };
+    told.restore = Some(free);
+    let job = bench.add(Program::Training(told), 1, PATIENT);
+    bench.rig.extend(job, 1);
+    assert_eq!(bench.until_ended(job).err, None);
+    let losses = bench.said(job).into_iter().filter_map(|event| match event {
+        Event::Step(step) => Some((step.index, step.loss)),
+        _ => None,
+    });
+    assert_eq!(
+        losses.collect::<Vec<_>>(),
+        [(0, Some(1.5))],
+        "its loss is that of step 20, its index its own"
+    );
+}
+
+#[test]
 fn members_that_are_granted_together_run_together() {
     let mut bench = Bench::new();
     let jobs = [bench.add_job(None, 1, PATIENT), bench.add_job(None, 1, PATIENT)];

@@ -3,6 +3,7 @@
 
 pub mod capabilities;
 pub mod catalog;
+pub mod checkpoint;
 pub mod device;
 pub mod events;
 pub mod grant;

@@ -188,12 +188,12 @@ fn replace(path: &Path, text: &str) -> Result<(), RunError> {
     fs::rename(&unfinished, path).map_err(io)
 }
 
-fn read(path: &Path) -> Result<String, RunError> {
+pub(crate) fn read(path: &Path) -> Result<String, RunError> {
     fs::read_to_string(path).map_err(|source| RunError::Io { file: path.into(), source })
 }
 
 /// Refuses a newer format by name before any other difference can confuse the reader.
-fn check_format(path: &Path, found: Option<u64>) -> Result<(), RunError> {
+pub(crate) fn check_format(path: &Path, found: Option<u64>) -> Result<(), RunError> {
     match found {
         Some(found) if found > u64::from(FORMAT) => {
             Err(RunError::Newer { file: path.into(), found: u32::try_from(found).unwrap_or(u32::MAX) })

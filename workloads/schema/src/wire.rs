@@ -57,6 +57,10 @@ pub enum Event {
         bytes: u64,
         dur_ns: Nanos,
     },
+    /// Answers a command that cannot be obeyed. Nothing has changed, and the job rests on.
+    Refused {
+        error: String,
+    },
     /// Last, on success.
     Finished {
         steps: u64,

@@ -8,8 +8,9 @@ mod fault;
 mod work;
 
 use std::{
-    env, fs,
-    io::{BufReader, stdin},
+    env,
+    fs::{self, File},
+    io::{BufReader, Write, stdin},
     path::{Path, PathBuf},
     process::ExitCode,
     sync::mpsc::{self, Receiver, RecvError},
@@ -67,6 +68,8 @@ struct Worker {
     model: Synthetic,
     faults: Faults,
     work: Work,
+    /// Steps of earlier launches, which a checkpoint says.
+    restored: u64,
     done: u64,
     loss: Option<f64>,
 }
@@ -88,6 +91,7 @@ impl Worker {
         };
         let events = PathBuf::from(variable(WORKER_EVENTS)?);
         let control = PathBuf::from(variable(WORKER_CONTROL)?);
+        let restored = training.restore.as_deref().map_or(Ok(0), steps_in)?;
         let faults = Faults::new(model.fault, rank, events.clone());
         faults.before_hello();
         Ok(Worker {
@@ -99,6 +103,7 @@ impl Worker {
             training: *training,
             model,
             faults,
+            restored,
             done: 0,
             loss: None,
         })
@@ -151,7 +156,7 @@ impl Worker {
     fn step(&mut self, boundary: Nanos) -> anyhow::Result<Nanos> {
         let phases = self.work.step(self.done);
         // Falls slowly and for ever, so that whoever looks sees it fall.
-        self.loss = Some(1.0 + 1.0 / (1.0 + self.done as f64 / 20.0));
+        self.loss = Some(1.0 + 1.0 / (1.0 + (self.restored + self.done) as f64 / 20.0));
         let end = Nanos::monotonic_now();
         let step = Step {
             index: self.done,
@@ -227,14 +232,19 @@ impl Worker {
         }
     }
 
-    /// All the state there is to save is the number of steps. One rank writes it for all.
+    /// All the state there is to save is the number of steps. One rank writes it for all, so only that one can refuse.
     fn checkpoint(&mut self, path: &Path, begin: Nanos) -> anyhow::Result<()> {
-        let text = format!("step = {}\n", self.done);
+        let text = format!("step = {}\n", self.restored + self.done);
+        let written = if self.rank == 0 {
+            File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes()))
+        } else {
+            Ok(())
+        };
         let bytes = if self.rank == 0 { text.len() as u64 } else { 0 };
-        if self.rank == 0 {
-            fs::write(path, text).with_context(|| path.display().to_string())?;
-        }
-        self.events.say(Event::Checkpointed { bytes, dur_ns: Nanos::monotonic_now() - begin })?;
+        self.events.say(match written {
+            Ok(()) => Event::Checkpointed { bytes, dur_ns: Nanos::monotonic_now() - begin },
+            Err(error) => Event::Refused { error: format!("{}: {error}", path.display()) },
+        })?;
         Ok(())
     }
 
@@ -252,6 +262,13 @@ impl Worker {
     fn samples_per_step(&self) -> u64 {
         u64::from(self.training.micro_batch()) * u64::from(self.training.plan.ga)
     }
+}
+
+/// The number of steps in a checkpoint.
+fn steps_in(checkpoint: &Path) -> anyhow::Result<u64> {
+    let text = fs::read_to_string(checkpoint).with_context(|| checkpoint.display().to_string())?;
+    let steps = text.strip_prefix("step = ").and_then(|steps| steps.trim_end().parse().ok());
+    steps.with_context(|| format!("{}: not a checkpoint of this program", checkpoint.display()))
 }
 
 fn variable(name: &str) -> anyhow::Result<std::ffi::OsString> {

@@ -112,6 +112,14 @@ int tw_page_locked_bytes(int64_t* bytes) {
   });
 }
 
+// Gives back to the kernel what the C library keeps of freed memory.
+void tw_cpu_give_back() { malloc_trim(0); }
+
+// Gives back to CUDA what the caching allocator keeps of freed memory, on all devices.
+int tw_cuda_give_back() {
+  return shim::guarded([] { cuda_allocator()->emptyCache(); });
+}
+
 int tw_cuda_reset_peak(int device) {
   return shim::guarded([&] { cuda_allocator()->resetPeakStats(static_cast<c10::DeviceIndex>(device)); });
 }

@@ -3,6 +3,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 extern "C" {
 
@@ -30,6 +31,13 @@ int tw_copy_all(size_t count, at::Tensor* const* to, at::Tensor* const* from) {
   return shim::guarded([&] {
     at::NoGradGuard no_grad;
     for (size_t i = 0; i < count; i++) to[i]->copy_(*from[i], /*non_blocking=*/true);
+  });
+}
+
+// Returns when `device` has done all that was queued.
+int tw_cuda_wait(int device) {
+  return shim::guarded([&] {
+    c10::impl::VirtualGuardImpl(at::kCUDA).synchronizeDevice(static_cast<c10::DeviceIndex>(device));
   });
 }
 

@@ -8,6 +8,7 @@ use std::{
         mpsc::{self, Receiver, Sender},
     },
     thread,
+    time::Duration,
 };
 
 use schema::{events::read_command, wire::Command};
@@ -35,6 +36,11 @@ impl Commands {
     /// The oldest command that was not taken yet.
     pub(crate) fn next(&self) -> Option<io::Result<Command>> {
         self.arrived.try_recv().ok()
+    }
+
+    /// The oldest command that was not taken yet; one that comes within `time` is waited for.
+    pub(crate) fn next_within(&self, time: Duration) -> Option<io::Result<Command>> {
+        self.arrived.recv_timeout(time).ok()
     }
 
     /// Drops the commands that came too late to be obeyed; gives the error among them, if there is one.

@@ -12,6 +12,7 @@ use schema::{
 use tch::{Cuda, Device};
 
 use crate::{
+    checkpoint::restore::Restore,
     cuda,
     data::{self, Files},
     failure::{Failure, kind_of_samples},
@@ -114,15 +115,17 @@ impl Launch {
         met.map(Some).map_err(|error| failed_collective(&format!("not all ranks have met: {error}")))
     }
 
-    /// Builds the model with its initial parameters, its data and its optimizers, all from the seed alone.
+    /// Builds the model with its initial parameters, its data and its optimizers, all from the seed alone, and goes on from
+    /// a checkpoint where the launch is to.
     ///
     /// With a group all ranks start from the parameters of the first one: those that they drew from the same seed are the
     /// same already, unless their libraries or processors differ.
     ///
     /// # Errors
-    /// `unsupported` or `internal` for the model, those or `data` for the data, `out-of-memory` for anything, `collective`
-    /// where other ranks have gone.
+    /// `unsupported` or `internal` for the model, those or `data` for the data and for a checkpoint, `out-of-memory` for
+    /// anything, `collective` where other ranks have gone.
     pub fn build(&self, group: Option<&Group>) -> Result<Trainer, Failure> {
+        let restore = Restore::of(&self.training)?;
         tch::set_num_threads(i32::try_from(self.threads.max(1)).unwrap_or(i32::MAX));
         // The same seed gives the same parameters, dropout masks and, at the same number of threads, the same sums. On
         // CUDA these differ in their last digits, as some kernels add in no fixed order.
@@ -149,6 +152,9 @@ impl Launch {
         let mut trainer = Trainer::new(model, stream, self.execution)?;
         if let Some(group) = group {
             trainer.join(group)?;
+        }
+        if let Some(restore) = restore {
+            restore.apply(&mut trainer, self.share, self.seed)?;
         }
         Ok(trainer)
     }
@@ -181,7 +187,7 @@ fn choose_collectives(named: Option<Collectives>, devices: &[device::Device]) ->
     }
 }
 
-fn failed_collective(message: &str) -> Failure {
+pub(crate) fn failed_collective(message: &str) -> Failure {
     Failure::classify(FailureKind::Collective, message)
 }
 

@@ -5,6 +5,7 @@
 //! offer to be trained, and [`shim`] is what tch lacks of libtorch.
 
 pub mod capabilities;
+mod checkpoint;
 pub mod clock;
 mod commands;
 pub mod cuda;
@@ -17,6 +18,7 @@ pub mod launch;
 pub mod models;
 pub mod nn;
 pub mod optimizer;
+pub mod pause;
 pub mod recompute;
 pub mod run;
 pub mod shapes;

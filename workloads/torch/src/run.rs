@@ -6,7 +6,7 @@ use std::{
     mem::ManuallyDrop,
     ops::RangeInclusive,
     panic::{self, AssertUnwindSafe},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process,
     time::Duration,
 };
@@ -25,6 +25,7 @@ use crate::{
     capabilities,
     commands::Commands,
     failure::{Failure, words_of},
+    group::Group,
     launch::Launch,
     shim::{
         library,
@@ -106,6 +107,7 @@ pub fn run() -> anyhow::Result<Infallible> {
         let mut trainer = ManuallyDrop::new(launch.build(group.as_ref())?);
         let mut job = Job {
             launch: &launch,
+            group: group.as_ref(),
             events: &mut events,
             grant,
             commands: Commands::listen(),
@@ -143,6 +145,8 @@ pub fn run() -> anyhow::Result<Infallible> {
 /// One launch, from its `ready` on.
 struct Job<'a> {
     launch: &'a Launch,
+    /// That of the ranks, where there are several.
+    group: Option<&'a Group>,
     events: &'a mut EventWriter,
     grant: Grant,
     commands: Commands,
@@ -182,7 +186,7 @@ impl Job<'_> {
                     self.say_memory()?;
                     self.say(Event::Held { index: issued })?;
                 }
-                if !self.rest(issued)? {
+                if !self.rest(trainer, issued)? {
                     break;
                 }
                 // Time held belongs to no step.
@@ -237,26 +241,25 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Sleeps until more than `done` steps are granted; `false` when told to leave instead.
-    fn rest(&mut self, done: u64) -> Result<bool, Failure> {
-        let cannot = |command| {
-            Err(Failure::unsupported(format!(
-                "torch-worker cannot {command}; end the job with stop and start it anew"
-            )))
-        };
+    /// Sleeps until more than `done` steps are granted, and obeys commands meanwhile; `false` when told to leave instead.
+    fn rest(&mut self, trainer: &mut Trainer, done: u64) -> Result<bool, Failure> {
+        let mut paused = None;
         loop {
-            match self.commands.next() {
+            // A paused job has nothing to train with: whatever it is granted, it waits for commands alone.
+            let command =
+                if paused.is_some() { self.commands.next_within(COMMAND_POLL) } else { self.commands.next() };
+            match command {
                 None => {}
                 Some(Ok(Command::Stop {})) => return Ok(false),
-                Some(Ok(Command::Pause {})) => return cannot("pause"),
-                Some(Ok(Command::Resume {})) => return cannot("resume"),
-                Some(Ok(Command::Checkpoint { .. })) => return cannot("write a checkpoint"),
+                Some(Ok(Command::Pause {})) => self.pause(trainer, &mut paused)?,
+                Some(Ok(Command::Resume {})) => self.resume(&mut paused)?,
+                Some(Ok(Command::Checkpoint { path })) => self.checkpoint(trainer, Path::new(&path))?,
                 Some(Err(error)) => return Err(not_a_command(&error)),
             }
             if self.commands.ended() {
                 return Ok(false);
             }
-            if self.grant.wait_beyond(done, COMMAND_POLL) {
+            if paused.is_none() && self.grant.wait_beyond(done, COMMAND_POLL) {
                 return Ok(true);
             }
         }
@@ -310,5 +313,6 @@ fn process_age() -> Result<Nanos, Failure> {
     Ok(Nanos::from_secs_f64(seconds))
 }
 
+mod obey;
 #[cfg(test)]
 mod tests;

@@ -172,6 +172,33 @@ impl Trainer {
         &*self.workload
     }
 
+    pub fn device(&self) -> Device {
+        self.execution.device
+    }
+
+    /// One for each update of the workload, in the same order.
+    pub fn optimizers(&self) -> impl Iterator<Item = &Optimizer> {
+        self.updaters.iter().map(|updater| &updater.optimizer)
+    }
+
+    pub(crate) fn data(&self) -> &dyn DataStream {
+        &*self.data
+    }
+
+    pub(crate) fn data_mut(&mut self) -> &mut dyn DataStream {
+        &mut *self.data
+    }
+
+    /// All tensors that stay between steps: those of the model, of the optimizers, of the data and of what ranks share,
+    /// wherever they are.
+    pub fn tensors(&self) -> Vec<Tensor> {
+        let model = self.workload.parameters().tensors();
+        let state = self.optimizers().flat_map(Optimizer::state).flat_map(|(_, tensors)| tensors);
+        let kept = model.chain(state).chain(self.data.tensors()).map(Tensor::shallow_clone);
+        let shared = self.updaters.iter().filter_map(|updater| updater.sync.as_ref());
+        kept.chain(shared.flat_map(GradientSync::buckets)).collect()
+    }
+
     /// The next micro-batch, which a step then will not see.
     ///
     /// # Errors

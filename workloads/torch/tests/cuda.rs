@@ -3,6 +3,7 @@
 mod common;
 
 use std::{
+    collections::HashSet,
     env, iter,
     process::Command,
     thread,
@@ -18,12 +19,15 @@ use torch_worker::{
     cuda, data, models,
     nn::channels_last,
     optimizer::{Home, Optimizer},
+    pause::Paused,
     shim::{
         autograd::{AutocastBf16, backward},
         event::CudaEvent,
-        memory::{page_locked_bytes, reset_peak, tensor_memory},
+        memory::{give_back_unused, page_locked_bytes, reset_peak, tensor_memory},
+        random::{random_state, set_random_state},
+        storage::Storage,
         stream::SideStream,
-        transfer::{copy_all, page_locked, to_device, to_host},
+        transfer::{copy_all, page_locked, to_device, to_host, wait_for},
     },
     step::{Completed, Execution, Trainer},
 };
@@ -57,7 +61,7 @@ struct Entry {
 const NOT_LINKED: &str = "not linked with support for cuda";
 const NO_DRIVER: &str = "no NVIDIA driver";
 
-const ENTRIES: [(&str, Entry); 15] = [
+const ENTRIES: [(&str, Entry); 19] = [
     (
         "event: new",
         Entry {
@@ -183,6 +187,42 @@ const ENTRIES: [(&str, Entry); 15] = [
         },
     ),
     (
+        "transfer: waiting for the device",
+        Entry {
+            call: || wait_for(FIRST),
+            without_cuda: NOT_LINKED,
+            without_driver: NO_DRIVER,
+            with_device: "",
+        },
+    ),
+    (
+        "memory: what is not used",
+        Entry {
+            call: || give_back_unused(FIRST),
+            without_cuda: "Allocator for cuda is not a DeviceAllocator",
+            without_driver: "",
+            with_device: "",
+        },
+    ),
+    (
+        "random: state",
+        Entry {
+            call: || random_state(FIRST).map(|state| assert!(state.numel() > 0)),
+            without_cuda: "Cannot initialize CUDA without ATen_cuda library",
+            without_driver: NO_DRIVER,
+            with_device: "",
+        },
+    ),
+    (
+        "random: going on from a state",
+        Entry {
+            call: || set_random_state(FIRST, &random_state(FIRST)?),
+            without_cuda: "Cannot initialize CUDA without ATen_cuda library",
+            without_driver: NO_DRIVER,
+            with_device: "",
+        },
+    ),
+    (
         "autocast: enter and leave",
         Entry {
             call: || AutocastBf16::enter(FIRST).map(drop),
@@ -296,14 +336,19 @@ fn a_mark_is_come_by_after_the_work_before_it_and_not_earlier() {
     }
 }
 
-/// Trains eight steps of two micro-batches, issued ahead of the device where it allows that.
-fn train(name: &str, device: Device, recompute: bool) -> Vec<Completed> {
+/// Steps of two micro-batches.
+fn trainer(name: &str, device: Device, recompute: bool) -> Trainer {
     let workload = Catalog::embedded().get(name).unwrap().clone();
     tch::manual_seed(7);
     let model = models::build(&workload, device).unwrap();
     let samples = data::open(workload.model.samples(), None, 7, device).unwrap();
     let execution = Execution { micro_batches: 2, recompute, ..Execution::plain(device, 4) };
-    let mut trainer = Trainer::new(model, samples, execution).unwrap();
+    Trainer::new(model, samples, execution).unwrap()
+}
+
+/// Trains eight steps, issued ahead of the device where it allows that.
+fn train(name: &str, device: Device, recompute: bool) -> Vec<Completed> {
+    let mut trainer = trainer(name, device, recompute);
     let mut steps = Vec::new();
     for _ in 0..8 {
         trainer.issue().unwrap();
@@ -384,5 +429,46 @@ fn updates_in_host_memory_are_those_on_the_device() {
     for (device, host) in updated(Home::Device).iter().zip(updated(Home::Host { threads: 2 })) {
         let difference = (device - host).abs().max().double_value(&[]);
         assert!(difference < 1e-6, "they differ by {difference}");
+    }
+}
+
+#[test]
+fn a_paused_job_leaves_its_device_and_comes_back_as_it_was() {
+    if present() != Present::Device {
+        eprintln!("skipped: no CUDA device");
+        return;
+    }
+    // A tied weight, weights that cuDNN wants in one piece, channels-last ones and buffers, a table.
+    for name in ["gpt2-mini", "lstm", "resnet18-cifar", "llama-mini"] {
+        let mut trainer = trainer(name, FIRST, false);
+        let step = |trainer: &mut Trainer| {
+            trainer.issue().unwrap();
+            trainer.completed(0).unwrap().unwrap().loss
+        };
+        step(&mut trainer);
+        let there = trainer.tensors();
+        let values: Vec<_> = there.iter().map(|tensor| tensor.detach().to_device(Device::Cpu)).collect();
+        let strides: Vec<_> = there.iter().map(Tensor::stride).collect();
+        let storages = |tensors: &[Tensor]| {
+            let storages: HashSet<_> = tensors.iter().map(|tensor| Storage::of(tensor).unwrap().0).collect();
+            storages.len()
+        };
+        let before = storages(&there);
+
+        let (paused, left) = Paused::new(&trainer).unwrap();
+        println!("{name}: {} bytes freed in {} ns", left.bytes_freed, left.dur.0);
+        for (tensor, value) in trainer.tensors().iter().zip(&values) {
+            assert_eq!((tensor.device(), tensor), (Device::Cpu, value), "{name}");
+        }
+        let dur = paused.resume().unwrap();
+        println!("{name}: back in {} ns", dur.0);
+        let back = trainer.tensors();
+        assert!(back.iter().all(|tensor| tensor.device() == FIRST), "{name}");
+        assert_eq!(back.iter().map(Tensor::stride).collect::<Vec<_>>(), strides, "{name}");
+        for (tensor, value) in back.iter().zip(&values) {
+            assert_eq!(&tensor.to_device(Device::Cpu), value, "{name}");
+        }
+        assert_eq!(storages(&back), before, "{name}: what shared memory shares it again");
+        assert!(step(&mut trainer).is_finite(), "{name}");
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn build(
     let (vocabulary, width) = (i64::from(model.vocabulary), i64::from(model.width));
     let mut root = parameters.root();
     // One table serves all layers.
-    let rotary = Rotary::new(&root, i64::from(model.context), width / i64::from(model.heads))?;
+    let rotary = Rotary::new(&mut root, i64::from(model.context), width / i64::from(model.heads))?;
     let embedding = Embedding::new(root.part("model").part("embed_tokens"), vocabulary, width, WEIGHTS)?;
     let mut blocks: Vec<Box<dyn Block>> = vec![Box::new(embedding)];
     for layer in 0..model.layers {

@@ -11,6 +11,8 @@ use crate::shim::meta;
 pub struct Parameters {
     place: Place,
     entries: Vec<Entry>,
+    /// What the model computed once and keeps beside them.
+    tables: Vec<Tensor>,
 }
 
 #[derive(Clone, Copy)]
@@ -30,12 +32,12 @@ struct Entry {
 impl Parameters {
     /// An empty registry whose tensors will live on `device`.
     pub fn new(device: Device) -> Self {
-        Self { place: Place::Device(device), entries: Vec::new() }
+        Self { place: Place::Device(device), entries: Vec::new(), tables: Vec::new() }
     }
 
     /// An empty registry whose tensors will have shapes and no values: for models too large for the machine.
     pub fn shapes_only() -> Self {
-        Self { place: Place::Shapes, entries: Vec::new() }
+        Self { place: Place::Shapes, entries: Vec::new(), tables: Vec::new() }
     }
 
     /// Where the layers of a model add what they hold.
@@ -45,13 +47,23 @@ impl Parameters {
 
     /// Handles on the trainable parameters whose name starts with `prefix`.
     pub fn with_prefix(&self, prefix: &str) -> Vec<Tensor> {
-        let chosen = |entry: &&Entry| entry.trainable && entry.name.starts_with(prefix);
-        self.entries.iter().filter(chosen).map(|entry| entry.tensor.shallow_clone()).collect()
+        self.trainable(prefix).map(|(_, parameter)| parameter.shallow_clone()).collect()
+    }
+
+    /// The trainable parameters whose name starts with `prefix`, under their names.
+    pub fn trainable(&self, prefix: &str) -> impl Iterator<Item = (&str, &Tensor)> {
+        let chosen = move |entry: &&Entry| entry.trainable && entry.name.starts_with(prefix);
+        self.entries.iter().filter(chosen).map(|entry| (entry.name.as_str(), &entry.tensor))
     }
 
     /// Everything a checkpoint needs of the model: parameters and buffers under their names. A tied weight stands once.
     pub fn state(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         self.entries.iter().map(|entry| (entry.name.as_str(), &entry.tensor))
+    }
+
+    /// All that the model holds between steps: parameters, buffers and tables.
+    pub fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        self.entries.iter().map(|entry| &entry.tensor).chain(&self.tables)
     }
 
     /// How many numbers are trained.
@@ -127,11 +139,13 @@ impl Scope<'_> {
     ///
     /// # Errors
     /// Out of memory.
-    pub fn table(&self, table: &Tensor) -> Result<Tensor, TchError> {
-        match self.parameters.place {
+    pub fn table(&mut self, table: &Tensor) -> Result<Tensor, TchError> {
+        let table = match self.parameters.place {
             Place::Shapes => meta::empty(&table.size(), table.kind()),
             Place::Device(device) => table.f_to(device),
-        }
+        }?;
+        self.parameters.tables.push(table.shallow_clone());
+        Ok(table)
     }
 
     fn register(&mut self, name: &str, tensor: Tensor, trainable: bool) -> Tensor {
@@ -155,6 +169,7 @@ mod tests {
         let mut root = parameters.root();
         let weight = root.part("head").part(0).parameter("weight", &[2, 3], Init::ONES).unwrap();
         let mean = root.part("tail").buffer("mean", &[5], 0.5).unwrap();
+        let table = root.part("tail").table(&Tensor::ones([7], (Kind::Float, Device::Cpu))).unwrap();
         assert!(!mean.requires_grad());
         assert!(weight.is_leaf() && weight.requires_grad());
 
@@ -163,6 +178,11 @@ mod tests {
             ["head.0.weight", "tail.mean"]
         );
         assert_eq!((parameters.count(), parameters.bytes()), (6, 4 * (6 + 5)));
+        assert_eq!(
+            parameters.tensors().map(Tensor::data_ptr).collect::<Vec<_>>(),
+            [&weight, &mean, &table].map(Tensor::data_ptr),
+            "a table is held and has no name"
+        );
         assert_eq!(parameters.with_prefix("").len(), 1);
         assert_eq!(parameters.with_prefix("tail").len(), 0);
         assert_eq!(

@@ -25,7 +25,7 @@ impl RelativeBias {
     /// # Errors
     /// Out of memory.
     pub fn new(
-        scope: Scope<'_>,
+        mut scope: Scope<'_>,
         heads: i64,
         init: Init,
         tokens: i64,

@@ -20,7 +20,7 @@ impl Rotary {
     ///
     /// # Errors
     /// Out of memory.
-    pub fn new(scope: &Scope<'_>, tokens: i64, head: i64) -> Result<Self, TchError> {
+    pub fn new(scope: &mut Scope<'_>, tokens: i64, head: i64) -> Result<Self, TchError> {
         const BASE: f64 = 10_000.0;
         let options = (Kind::Double, Device::Cpu);
         // Pair number i turns by BASE^(-2i / head) from one position to the next.
@@ -28,7 +28,8 @@ impl Rotary {
         let speeds = exponents.f_mul_scalar(BASE.ln())?.f_exp()?;
         let angles = Tensor::f_arange(tokens, options)?.f_outer(&speeds)?;
         let (cosines, sines) = (angles.f_cos()?, angles.f_sin()?);
-        let table = |first, second| scope.table(&Tensor::f_cat(&[first, second], 1)?.f_totype(Kind::Float)?);
+        let mut table =
+            |first, second| scope.table(&Tensor::f_cat(&[first, second], 1)?.f_totype(Kind::Float)?);
         Ok(Self { cosines: table(cosines.shallow_clone(), cosines)?, sines: table(sines.f_neg()?, sines)? })
     }
 
@@ -57,7 +58,7 @@ mod tests {
     #[test]
     fn products_depend_on_distances_alone() {
         let (tokens, head) = (12, 8);
-        let rotary = Rotary::new(&Parameters::new(Device::Cpu).root(), tokens, head).unwrap();
+        let rotary = Rotary::new(&mut Parameters::new(Device::Cpu).root(), tokens, head).unwrap();
         tch::manual_seed(1);
         let vector =
             || Tensor::randn([1, 1, 1, head], tch::kind::FLOAT_CPU).expand([1, 1, tokens, head], false);

@@ -59,6 +59,7 @@ impl Files {
         let mut writer = EventWriter::create(&self.events(), 0).unwrap();
         let mut job = Job {
             launch: &launch,
+            group: None,
             events: &mut writer,
             grant: Grant::open(&self.0.path().join("control")).unwrap(),
             commands: Commands::none(),

@@ -20,6 +20,8 @@ unsafe extern "C" {
     ) -> c_int;
     fn tw_page_locked_bytes(bytes: *mut i64) -> c_int;
     fn tw_cuda_reset_peak(device: c_int) -> c_int;
+    fn tw_cpu_give_back();
+    fn tw_cuda_give_back() -> c_int;
 }
 
 /// Tensor memory of one device, in bytes.
@@ -108,6 +110,22 @@ pub fn reset_peak(device: Device) -> Result<(), TchError> {
             Ok(())
         }
         other => Err(no_statistics(other)),
+    }
+}
+
+/// Gives back what is kept of freed memory for later: to CUDA what its caching allocator keeps, to the kernel what the C
+/// library does. Waits until `device` has done what was queued.
+///
+/// # Errors
+/// When libtorch has no such device, or with an earlier error of it.
+pub fn give_back_unused(device: Device) -> Result<(), TchError> {
+    if device.is_cuda() {
+        // SAFETY: takes nothing; memory that a tensor has is left alone.
+        check(unsafe { tw_cuda_give_back() })
+    } else {
+        // SAFETY: takes nothing; memory that somebody has is left alone.
+        unsafe { tw_cpu_give_back() };
+        Ok(())
     }
 }
 

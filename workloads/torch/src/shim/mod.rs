@@ -19,6 +19,8 @@ pub mod nccl;
 pub mod optimizer;
 pub mod recompute;
 pub mod stream;
+pub mod random;
+pub mod storage;
 pub mod transfer;
 
 use std::{

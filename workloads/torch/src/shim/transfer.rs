@@ -11,6 +11,7 @@ unsafe extern "C" {
     fn tw_to_cuda(host: *const C_tensor, device: c_int, copy: *mut *mut C_tensor) -> c_int;
     fn tw_page_locked(like: *const C_tensor, count: i64, line: *mut *mut C_tensor) -> c_int;
     fn tw_copy_all(count: usize, to: *const *const C_tensor, from: *const *const C_tensor) -> c_int;
+    fn tw_cuda_wait(device: c_int) -> c_int;
 }
 
 /// The values of `host`, a tensor of the CPU, where `device` can work on them: a copy through page-locked memory that is
@@ -62,4 +63,14 @@ pub fn copy_all(to: &[Tensor], from: &[Tensor]) -> Result<(), TchError> {
     let (to, from) = (handles(to), handles(from));
     // SAFETY: all handles are borrowed for the length of the call and the two lists are equally long.
     check(unsafe { tw_copy_all(to.len(), to.as_ptr(), from.as_ptr()) })
+}
+
+/// Returns when `device` has done all that was queued, copies included. The CPU has done it already.
+///
+/// # Errors
+/// An error of what was queued, or no such device.
+pub fn wait_for(device: Device) -> Result<(), TchError> {
+    let Device::Cuda(index) = device else { return Ok(()) };
+    // SAFETY: takes a plain number.
+    check(unsafe { tw_cuda_wait(device_number(index)) })
 }

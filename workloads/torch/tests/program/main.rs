@@ -1,9 +1,11 @@
 //! Tests through the program itself, as the harness and people start it.
 
+mod checkpoint;
 #[path = "../common/mod.rs"]
 mod common;
 mod itself;
 mod loaders;
+mod pause;
 mod protocol;
 mod ranks;
 mod support;

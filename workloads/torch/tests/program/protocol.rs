@@ -107,25 +107,6 @@ fn a_line_that_is_no_command_is_a_failure_at_rest_and_while_it_trains() {
 }
 
 #[test]
-fn commands_it_does_not_know_how_to_obey_are_refused_in_words() {
-    let commands = [
-        (Command::Pause {}, "cannot pause"),
-        (Command::Resume {}, "cannot resume"),
-        (Command::Checkpoint { path: "x".into() }, "cannot write a checkpoint"),
-    ];
-    for (command, words) in commands {
-        let mut worker = Worker::start(&launch("neumf", 32, "dp1", None));
-        worker.wait_for(|event| matches!(event, Event::Ready(_)));
-        worker.command(&command);
-        let (said, status) = worker.finish();
-        assert_eq!(status.code(), Some(1));
-        let (kind, error) = failure(&said);
-        assert_eq!(kind, FailureKind::Unsupported);
-        assert!(error.contains(words), "{error}");
-    }
-}
-
-#[test]
 fn what_it_cannot_execute_is_refused_before_anything_is_built() {
     let mut two_devices = launch("neumf", 32, "dp1", Some(1));
     two_devices.devices = vec![Device::Cpu(vec![0]), Device::Cpu(vec![1])];

@@ -12,7 +12,13 @@ use schema::{
 use crate::support::{Worker, failure, launch, program, run_to_end, steps};
 
 /// A launch of `workload` with a rank on each of so many CPU devices.
-fn launch_of(ranks: u16, workload: &str, global_batch: u32, plan: &str, steps: Option<u64>) -> LaunchSpec {
+pub(crate) fn launch_of(
+    ranks: u16,
+    workload: &str,
+    global_batch: u32,
+    plan: &str,
+    steps: Option<u64>,
+) -> LaunchSpec {
     let devices = (0..ranks).map(|core| Device::Cpu(vec![core])).collect();
     LaunchSpec { devices, ..launch(workload, global_batch, plan, steps) }
 }

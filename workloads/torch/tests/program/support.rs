@@ -142,14 +142,18 @@ impl Worker {
 
     /// Waits until the worker has said something that `is_it` accepts; everything said so far.
     pub(crate) fn wait_for(&mut self, is_it: impl Fn(&Event) -> bool) -> &[EventLine] {
+        self.wait_until(|said| said.iter().any(|line| is_it(&line.event)));
+        &self.said
+    }
+
+    fn wait_until(&mut self, is_enough: impl Fn(&[EventLine]) -> bool) {
         let deadline = Instant::now() + PATIENCE;
-        while !self.said.iter().any(|line| is_it(&line.event)) {
+        while !is_enough(&self.said) {
             assert!(Instant::now() < deadline, "waited in vain; it said {:#?}", self.said);
             assert!(self.child.try_wait().unwrap().is_none(), "it left; it said {:#?}", self.said);
             std::thread::sleep(Duration::from_millis(5));
             self.reader.poll(&mut self.said).unwrap();
         }
-        &self.said
     }
 
     pub(crate) fn command(&mut self, command: &wire::Command) {
@@ -159,6 +163,39 @@ impl Worker {
     /// As `kill -9` does.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
+    }
+
+    /// Trains to the end of `step` steps, counted from the start of the launch, and rests.
+    pub(crate) fn train_to(&mut self, step: u64) {
+        self.grant.extend_to(step);
+        self.wait_for(|event| matches!(event, Event::Held { index } if *index == step));
+    }
+
+    /// Tells a worker at rest something and waits for its answer.
+    pub(crate) fn ask(&mut self, command: &wire::Command) -> Event {
+        let is_answer = |line: &&EventLine| {
+            matches!(
+                line.event,
+                Event::Paused { .. }
+                    | Event::Resumed { .. }
+                    | Event::Checkpointed { .. }
+                    | Event::Refused { .. }
+            )
+        };
+        let answers = |said: &[EventLine]| said.iter().filter(is_answer).count();
+        let before = answers(&self.said);
+        self.command(command);
+        self.wait_until(|said| answers(said) > before);
+        self.said.iter().rfind(is_answer).expect("it was waited for").event.clone()
+    }
+
+    /// Lets a worker at rest write a checkpoint; its bytes.
+    pub(crate) fn checkpoint(&mut self, place: &Path) -> u64 {
+        let path = place.to_str().expect("a path of a test").to_owned();
+        match self.ask(&wire::Command::Checkpoint { path }) {
+            Event::Checkpointed { bytes, .. } => bytes,
+            other => panic!("no checkpoint was written: {other:?}"),
+        }
     }
 
     /// Waits for the end of the process; everything it said, and how it ended.
@@ -186,6 +223,16 @@ pub(crate) fn run_to_end(spec: &LaunchSpec) -> (Vec<EventLine>, ExitStatus) {
     let worker = Worker::start(spec);
     worker.grant.extend_to(u64::MAX);
     worker.finish()
+}
+
+/// The same job as that of `spec`, going on from a checkpoint under some plan, for so many steps.
+pub(crate) fn restored(spec: &LaunchSpec, checkpoint: &Path, plan: &str, steps: u64) -> LaunchSpec {
+    let mut spec = spec.clone();
+    let Program::Training(training) = &mut spec.program else { panic!("a command has no checkpoints") };
+    training.restore = Some(checkpoint.into());
+    training.plan = plan.parse().expect("a canonical plan");
+    training.steps = Some(steps);
+    spec
 }
 
 pub(crate) fn steps(said: &[EventLine]) -> Vec<&Step> {

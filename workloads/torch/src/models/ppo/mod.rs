@@ -86,12 +86,13 @@ impl ActorCritic {
         Ok((logits, values.f_squeeze_dim(1)?))
     }
 
-    /// One that acts while this one learns. It is no part of the model.
-    fn frozen(&self, device: Device) -> Result<Self, TchError> {
+    /// One that acts while this one learns, and what it holds. It is no part of the model.
+    fn frozen(&self, device: Device) -> Result<(Self, Parameters), TchError> {
         let mut unsaved = Parameters::new(device);
         let mut root = unsaved.root();
         let policy = self.policy.frozen(root.part("policy"))?;
-        Ok(Self { policy, value: self.value.frozen(root.part("value"))? })
+        let value = self.value.frozen(root.part("value"))?;
+        Ok((Self { policy, value }, unsaved))
     }
 
     /// Makes a frozen one equal to `leader`.

@@ -16,6 +16,7 @@ use tch::{Device, TchError, Tensor};
 use super::ActorCritic;
 use crate::{
     environments::CartPole,
+    nn::parameters::Parameters,
     workload::{Batch, DataStream},
 };
 
@@ -30,6 +31,7 @@ pub(super) struct Rollouts {
     networks: Rc<ActorCritic>,
     /// What acts.
     behaviour: ActorCritic,
+    behaviour_state: Parameters,
     environment: CartPole,
     rng: Rng,
     device: Device,
@@ -105,8 +107,10 @@ impl Rollouts {
         device: Device,
     ) -> Result<Self, TchError> {
         let mut rng = Rng::with_seed(seed);
+        let (behaviour, behaviour_state) = networks.frozen(device)?;
         let mut rollouts = Self {
-            behaviour: networks.frozen(device)?,
+            behaviour,
+            behaviour_state,
             networks,
             environment: CartPole::random(&mut rng),
             rng,
@@ -196,6 +200,10 @@ impl DataStream for Rollouts {
             inputs: rows(&observations, CartPole::OBSERVATION as i64)?,
             targets: rows(&targets, Columns::COUNT)?,
         })
+    }
+
+    fn tensors(&self) -> Vec<&Tensor> {
+        self.behaviour_state.tensors().collect()
     }
 }
 

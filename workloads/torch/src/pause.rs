@@ -1,0 +1,228 @@
+//! Pausing: a job leaves its device, for another one to have it, and comes back.
+
+use std::collections::HashMap;
+
+use procfs::process::Process;
+use schema::{units::Nanos, wire::FailureKind};
+use tch::{Device, TchError, Tensor, no_grad};
+
+use crate::{
+    failure::Failure,
+    shim::{
+        memory::{give_back_unused, tensor_memory},
+        storage::Storage,
+        transfer::{to_host, wait_for},
+    },
+    step::Trainer,
+};
+
+/// A job that has left its device.
+pub struct Paused {
+    device: Device,
+    /// Handles on all tensors that were there, which are in host memory now.
+    away: Vec<Tensor>,
+}
+
+/// What pausing did.
+pub struct Left {
+    pub dur: Nanos,
+    /// What others can have now: on a GPU the memory that its allocator gave back to CUDA, on a CPU, whose memory is the
+    /// host's already, by how much the process shrank.
+    pub bytes_freed: u64,
+}
+
+impl Paused {
+    /// Moves everything that `trainer` keeps on its device to host memory, and gives back what is free then. What CUDA and
+    /// its libraries keep for themselves, the context above all, stays.
+    ///
+    /// The job must be at rest, and no step can be issued before [`Paused::resume`].
+    ///
+    /// # Errors
+    /// Out of host memory, or an error of the device.
+    pub fn new(trainer: &Trainer) -> Result<(Self, Left), Failure> {
+        let begin = Nanos::monotonic_now();
+        let device = trainer.device();
+        let before = bytes_taken(device)?;
+        let away = if device == Device::Cpu {
+            Vec::new()
+        } else {
+            trainer.tensors().into_iter().filter(|tensor| tensor.device() == device).collect()
+        };
+        // To page-locked memory, which PyTorch keeps for the next time: taking it from the kernel is the slow part.
+        relocate(&away, to_host)?;
+        wait_for(device)?;
+        give_back_unused(device)?;
+        let bytes_freed = before.saturating_sub(bytes_taken(device)?);
+        Ok((Self { device, away }, Left { dur: Nanos::monotonic_now() - begin, bytes_freed }))
+    }
+
+    /// Puts everything back as it was; gives how long that took.
+    ///
+    /// # Errors
+    /// Out of the device's memory, or another error of it.
+    pub fn resume(self) -> Result<Nanos, Failure> {
+        const NON_BLOCKING: bool = true;
+        const ALSO_WHERE_IT_IS: bool = false;
+        let begin = Nanos::monotonic_now();
+        let Self { device, away } = self;
+        relocate(&away, |memory| {
+            memory.f_to_device_(device, memory.f_kind()?, NON_BLOCKING, ALSO_WHERE_IT_IS)
+        })?;
+        wait_for(device)?;
+        Ok(Nanos::monotonic_now() - begin)
+    }
+}
+
+/// What the process has taken of the memory that tensors of `device` lie in.
+fn bytes_taken(device: Device) -> Result<u64, Failure> {
+    match tensor_memory(device)?.reserved_bytes {
+        Some(reserved) => Ok(reserved),
+        None => resident_bytes(),
+    }
+}
+
+fn resident_bytes() -> Result<u64, Failure> {
+    let resident = Process::myself().and_then(|process| process.statm()).map(|pages| pages.resident);
+    let pages = resident.map_err(|error| Failure::new(FailureKind::Internal, format!("/proc: {error}")))?;
+    Ok(pages * procfs::page_size())
+}
+
+/// Lets each of `tensors` have its values in other memory, which `copy` makes from all of what they lie in, as a line of
+/// numbers.
+///
+/// Whoever holds a handle on one of them sees it there. Layouts stay, and so does what tensors have in common: those that
+/// shared memory, as tied weights or the weights of a recurrent layer, share it again, and it is copied once. `tensors`
+/// should hold all that lie in some memory, since it goes when nobody lies in it.
+fn relocate(tensors: &[Tensor], copy: impl Fn(&Tensor) -> Result<Tensor, TchError>) -> Result<(), TchError> {
+    // Where all of them lie is asked before the first one moves: a tensor may come twice, and memory that went may be given
+    // out again.
+    let storages = tensors.iter().map(Storage::of).collect::<Result<Vec<_>, _>>()?;
+    let mut copies: HashMap<Storage, Tensor> = HashMap::new();
+    no_grad(|| {
+        for (tensor, (storage, first)) in tensors.iter().zip(storages) {
+            let kind = tensor.f_kind()?;
+            let copied = match copies.get(&storage) {
+                Some(copied) => copied.shallow_clone(),
+                None => {
+                    let numbers = (storage.bytes / kind.elt_size_in_bytes()) as i64;
+                    let copied = copy(&tensor.f_detach()?.f_as_strided([numbers], [1], 0)?)?;
+                    copies.insert(storage, copied.shallow_clone());
+                    copied
+                }
+            };
+            let moved = copied.f_view_dtype(kind)?.f_as_strided(tensor.size(), tensor.stride(), first)?;
+            tensor.shallow_clone().f_set_data(&moved)?;
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::catalog::Catalog;
+    use tch::Kind;
+
+    use super::*;
+    use crate::{data, models, nn::channels_last, step::Execution};
+
+    /// Other memory of the CPU, as that of a device is for a job on one.
+    fn copy(memory: &Tensor) -> Result<Tensor, TchError> {
+        const NON_BLOCKING: bool = false;
+        const ALSO_WHERE_IT_IS: bool = true;
+        memory.f_to_device_(Device::Cpu, memory.f_kind()?, NON_BLOCKING, ALSO_WHERE_IT_IS)
+    }
+
+    fn addresses(tensors: &[Tensor]) -> Vec<usize> {
+        tensors.iter().map(|tensor| tensor.data_ptr() as usize).collect()
+    }
+
+    #[test]
+    fn tensors_move_with_their_handles_layouts_and_common_memory() {
+        let numbers = |shape: &[i64]| {
+            let count = shape.iter().product::<i64>();
+            Tensor::arange(count, (Kind::Float, Device::Cpu)).view(shape).set_requires_grad(true)
+        };
+        let weight = channels_last(&numbers(&[4, 3, 2, 2])).unwrap().detach().set_requires_grad(true);
+        let line = numbers(&[10]).detach();
+        // As the weights of a recurrent layer, which cuDNN wants in one piece.
+        let parts = [line.narrow(0, 0, 4), line.narrow(0, 4, 6).view([2, 3])].map(|part| part.detach());
+        let table = Tensor::ones([3, 5], (Kind::Bool, Device::Cpu));
+        let scalar = Tensor::from(7i64);
+        let [first, second] = &parts;
+        let tensors = [&weight, first, second, &table, &scalar, &weight].map(Tensor::shallow_clone);
+        let (before, values) = (addresses(&tensors), tensors.each_ref().map(|tensor| tensor.detach().copy()));
+        let strides = tensors.each_ref().map(Tensor::stride);
+
+        let mut copied = Vec::new();
+        let bytes = std::cell::RefCell::new(&mut copied);
+        relocate(&tensors, |memory| {
+            bytes.borrow_mut().push(memory.numel() * memory.kind().elt_size_in_bytes());
+            copy(memory)
+        })
+        .unwrap();
+
+        assert_eq!(copied, [4 * 48, 4 * 10, 15, 8], "each piece of memory once");
+        assert!(addresses(&tensors).iter().zip(&before).all(|(now, before)| now != before));
+        for (tensor, value) in tensors.iter().zip(&values) {
+            assert_eq!((tensor, tensor.kind()), (value, value.kind()));
+        }
+        assert_eq!(tensors.each_ref().map(Tensor::stride), strides);
+        assert_eq!(weight.data_ptr(), tensors[0].data_ptr(), "an older handle sees it");
+        assert_eq!(tensors[0].data_ptr(), tensors[5].data_ptr());
+        assert!(weight.requires_grad() && weight.is_leaf());
+        assert_eq!(
+            second.data_ptr() as usize,
+            first.data_ptr() as usize + 4 * 4,
+            "they lie side by side again"
+        );
+    }
+
+    #[test]
+    fn a_model_whose_tensors_moved_trains_on_to_the_bit() {
+        // A tied weight, a table, layouts of convolutions and buffers. None has dropout.
+        for name in ["gpt2-mini", "llama-mini", "resnet18-mini"] {
+            let workload = Catalog::embedded().get(name).unwrap().clone();
+            let model = models::build(&workload, Device::Cpu).unwrap();
+            let data = data::open(workload.model.samples(), None, 7, Device::Cpu).unwrap();
+            let execution =
+                Execution { device: Device::Cpu, micro_batches: 1, micro_batch_samples: 2, bf16: false };
+            let mut trainer = Trainer::new(model, data, execution).unwrap();
+            let initial: Vec<_> = trainer.tensors().iter().map(|tensor| tensor.detach().copy()).collect();
+            let train = |trainer: &mut Trainer, steps: usize| {
+                let step = |_| {
+                    trainer.issue().unwrap();
+                    trainer.completed(0).unwrap().unwrap().loss
+                };
+                (0..steps).map(step).collect::<Vec<f64>>()
+            };
+            let whole = train(&mut trainer, 4);
+
+            for (tensor, initial) in trainer.tensors().iter().zip(&initial) {
+                no_grad(|| tensor.shallow_clone().copy_(initial));
+            }
+            trainer.data_mut().seek(0).unwrap();
+            let mut again = train(&mut trainer, 2);
+            let before = addresses(&trainer.tensors());
+            relocate(&trainer.tensors(), copy).unwrap();
+            let after = addresses(&trainer.tensors());
+            assert!(after.iter().zip(&before).all(|(after, before)| after != before), "{name}");
+            again.extend(train(&mut trainer, 2));
+            assert_eq!(again, whole, "{name}");
+        }
+    }
+
+    #[test]
+    fn pausing_on_a_cpu_moves_nothing_and_says_what_the_process_shrank_by() {
+        let workload = Catalog::embedded().get("neumf").unwrap().clone();
+        let model = models::build(&workload, Device::Cpu).unwrap();
+        let data = data::open(workload.model.samples(), None, 7, Device::Cpu).unwrap();
+        let execution =
+            Execution { device: Device::Cpu, micro_batches: 1, micro_batch_samples: 2, bf16: false };
+        let trainer = Trainer::new(model, data, execution).unwrap();
+        let before = addresses(&trainer.tensors());
+        let (paused, Left { dur, bytes_freed }) = Paused::new(&trainer).unwrap();
+        assert!(dur.0 > 0 && bytes_freed < resident_bytes().unwrap());
+        assert!(paused.resume().unwrap().0 > 0);
+        assert_eq!(addresses(&trainer.tensors()), before);
+    }
+}

@@ -1,0 +1,64 @@
+//! What a job at rest does that is told to leave its device, to come back, or to put itself on file.
+
+use std::path::Path;
+
+use schema::{units::Nanos, wire::Event};
+use tch::{Device, Kind, Tensor};
+
+use super::Job;
+use crate::{
+    checkpoint::save::{Peers, save},
+    failure::Failure,
+    group::Group,
+    launch::failed_collective,
+    pause::{Left, Paused},
+    shim::transfer::wait_for,
+    step::Trainer,
+    workload::Share,
+};
+
+impl Job<'_> {
+    /// A job that is paused already has nothing to free, and says so in no time.
+    pub(super) fn pause(&mut self, trainer: &Trainer, paused: &mut Option<Paused>) -> Result<(), Failure> {
+        let Left { dur, bytes_freed } = match paused {
+            Some(_) => Left { dur: Nanos::ZERO, bytes_freed: 0 },
+            None => {
+                let (away, left) = Paused::new(trainer)?;
+                *paused = Some(away);
+                left
+            }
+        };
+        self.say(Event::Paused { dur_ns: dur, bytes_freed })
+    }
+
+    /// One that is not paused has nothing to bring back.
+    pub(super) fn resume(&mut self, paused: &mut Option<Paused>) -> Result<(), Failure> {
+        let dur_ns = paused.take().map_or(Ok(Nanos::ZERO), Paused::resume)?;
+        self.say(Event::Resumed { dur_ns })
+    }
+
+    /// A checkpoint that cannot be written is no reason for a job to end.
+    pub(super) fn checkpoint(&mut self, trainer: &Trainer, place: &Path) -> Result<(), Failure> {
+        wait_for(trainer.device())?;
+        let begin = Nanos::monotonic_now();
+        let Share { rank, ranks } = self.launch.share;
+        let mut all = |ready| all_are(ready, self.group, trainer.device());
+        let mut peers = Peers { rank, ranks, all: &mut all };
+        match save(place, &self.launch.training, trainer, &mut peers)? {
+            Ok(bytes) => {
+                let dur_ns = Nanos::monotonic_now() - begin;
+                self.say(Event::Checkpointed { bytes, dur_ns })
+            }
+            Err(error) => self.say(Event::Refused { error: format!("no checkpoint was written: {error:#}") }),
+        }
+    }
+}
+
+/// Waits for all ranks; whether each of them is ready.
+fn all_are(ready: bool, group: Option<&Group>, device: Device) -> Result<bool, Failure> {
+    let Some(group) = group else { return Ok(ready) };
+    let count = Tensor::f_full([1], f64::from(u8::from(ready)), (Kind::Float, device))?;
+    let counted = group.all_reduce_sum(&count).and_then(|work| work.wait());
+    counted.map_err(|error| failed_collective(&format!("agreeing on a checkpoint: {error}")))?;
+    Ok(count.f_double_value(&[0])? == f64::from(group.size()))
+}
