@@ -185,7 +185,7 @@ mod tests {
             let model = models::build(&workload, Device::Cpu).unwrap();
             let data = data::open(workload.model.samples(), None, 7, Device::Cpu).unwrap();
             let execution =
-                Execution { device: Device::Cpu, micro_batches: 1, micro_batch_samples: 2, bf16: false };
+                Execution::plain(Device::Cpu, 2);
             let mut trainer = Trainer::new(model, data, execution).unwrap();
             let initial: Vec<_> = trainer.tensors().iter().map(|tensor| tensor.detach().copy()).collect();
             let train = |trainer: &mut Trainer, steps: usize| {
@@ -217,7 +217,7 @@ mod tests {
         let model = models::build(&workload, Device::Cpu).unwrap();
         let data = data::open(workload.model.samples(), None, 7, Device::Cpu).unwrap();
         let execution =
-            Execution { device: Device::Cpu, micro_batches: 1, micro_batch_samples: 2, bf16: false };
+            Execution::plain(Device::Cpu, 2);
         let trainer = Trainer::new(model, data, execution).unwrap();
         let before = addresses(&trainer.tensors());
         let (paused, Left { dur, bytes_freed }) = Paused::new(&trainer).unwrap();

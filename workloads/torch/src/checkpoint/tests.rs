@@ -50,7 +50,7 @@ fn trainer(training: &Training) -> Trainer {
     let workload = &training.workload;
     let model = models::build(workload, Device::Cpu).unwrap();
     let data = data::open(workload.model.samples(), None, 1, Device::Cpu).unwrap();
-    let execution = Execution { device: Device::Cpu, micro_batches: 1, micro_batch_samples: 8, bf16: false };
+    let execution = Execution::plain(Device::Cpu, 8);
     Trainer::new(model, data, execution).unwrap()
 }
 
