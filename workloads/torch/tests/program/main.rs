@@ -4,6 +4,7 @@
 mod common;
 mod itself;
 mod loaders;
+mod plans;
 mod protocol;
 mod ranks;
 mod support;

@@ -16,6 +16,7 @@ use tch::{Device, TchError, Tensor};
 use super::ActorCritic;
 use crate::{
     environments::CartPole,
+    nn::parameters::Parameters,
     workload::{Batch, DataStream},
 };
 
@@ -93,12 +94,13 @@ impl Columns {
 }
 
 impl Rollouts {
-    /// Makes the first rollout, of `length` interactions.
+    /// Makes the first rollout, of `length` interactions; `unsaved` will hold what acts.
     ///
     /// # Errors
     /// Out of memory.
     pub(super) fn new(
         networks: Rc<ActorCritic>,
+        unsaved: Parameters,
         length: usize,
         epochs: usize,
         seed: u64,
@@ -106,7 +108,7 @@ impl Rollouts {
     ) -> Result<Self, TchError> {
         let mut rng = Rng::with_seed(seed);
         let mut rollouts = Self {
-            behaviour: networks.frozen(device)?,
+            behaviour: networks.frozen(unsaved)?,
             networks,
             environment: CartPole::random(&mut rng),
             rng,
@@ -146,7 +148,8 @@ impl Rollouts {
     /// The logits of the actions and the value, read back from the device: an agent that acts cannot but wait for them.
     fn judge(&self, observation: Observation) -> Result<([f32; CartPole::ACTIONS], f32), TchError> {
         let read = tch::no_grad(|| {
-            let row = Tensor::f_from_slice(&observation)?.f_unsqueeze(0)?.f_to(self.device)?;
+            let row = Tensor::f_from_slice(&observation)?.f_unsqueeze(0)?;
+            let row = row.f_to(self.device)?.f_totype(self.behaviour.kind())?;
             let (logits, values) = self.behaviour.forward(&row)?;
             let all = Tensor::f_cat(&[logits.f_flatten(0, -1)?, values], 0)?;
             Vec::<f32>::try_from(&all)
