@@ -211,3 +211,21 @@ fn every_plan_gives_the_losses_of_dp1_in_fp64() {
 fn every_plan_gives_nearly_the_losses_of_dp1_in_fp32() {
     assert_losses_of_dp1(table(false));
 }
+
+/// In fp64 autocast rounds nothing, so only this shows whether a segment is made again as it was made at first.
+#[test]
+fn activations_that_are_made_again_are_the_same_to_the_bit() {
+    let mut rows = Vec::new();
+    for model in MODELS {
+        for precision in [Precision::Fp32, Precision::Bf16] {
+            let plan = Plan { gc: true, precision, ..Plan::default() };
+            rows.push(Case { model, optimizer: OPTIMIZERS[0], plan, exact: false });
+        }
+    }
+    rows.retain(|case| case.plan.axes().iter().all(|axis| AXES.contains(axis)));
+    let kept = |case: &Case| Case { plan: Plan { gc: false, ..case.plan }, ..*case };
+    let pairs = at_once(&rows, |case| (losses(case), losses(&kept(case))));
+    for (case, (again, kept)) in rows.iter().zip(pairs) {
+        assert_eq!(again, kept, "{case}");
+    }
+}
