@@ -1,5 +1,8 @@
 //! `profile verify`: does every workload build what it says, and learn.
 
+mod bench;
+mod plans;
+
 use std::path::PathBuf;
 
 use schema::{
@@ -16,15 +19,12 @@ use schema::{
     wire::{Event, EventLine},
 };
 
+use self::bench::Bench;
 use super::{Exit, list};
 use crate::{
     blocks,
     cells::{self, Grid, Plans},
-    interrupt::Interrupt,
-    measure::{self, Enough},
     named, pool, programs,
-    progress::Progress,
-    rig::Rig,
     run::{self, Request},
     table::{self, grouped, or_dash},
 };
@@ -37,16 +37,29 @@ const LOSS_STEPS: usize = 3;
 /// A workload that needs more memory than the device has is not trained: its parameters and operations are counted by the
 /// shapes of its tensors, and held to the catalog.
 ///
+/// With --plans, all plans of a job are held to each other instead: whatever the plan, the same is computed.
+///
 /// Example: `profile verify`
 ///
 /// Example: `profile verify resnet18-cifar gpt2-mini --device cuda:0`
+///
+/// Example: `profile verify gpt2-mini@b8 --plans --device cpu:0,cpu:1`
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Workloads and sets to verify, as `set:quick`; all of the catalog where none is named.
+    /// Workloads and sets to verify, as `set:quick`, all of the catalog where none is named; with --plans, jobs
+    /// `WORKLOAD[@bN][@on=DEVICE]` and sets.
+    #[arg(value_name = "WORKLOAD|JOB")]
     workloads: Vec<String>,
-    /// The device to train on. Without it, the best that is present.
-    #[arg(long)]
-    device: Option<Device>,
+    /// Train under every plan that is valid on the pool, and hold the losses of 20 steps to those of dp1.
+    ///
+    /// All are computed in fp64, where a plan may only change the order of sums: losses that are more than 1e-9 apart are
+    /// not the same. What differs between plans by design is left out: dropout and stochastic depth are 0, what a model
+    /// draws is its mean, batch norm uses its running statistics as they began, and advantages are not normalised.
+    #[arg(long, requires = "workloads")]
+    plans: bool,
+    /// Devices to take ranks from, in this order. Without it, the best that is present.
+    #[arg(long, value_name = "POOL", value_delimiter = ',')]
+    device: Vec<Device>,
     /// A file of further workloads.
     #[arg(long, value_name = "FILE")]
     catalog: Vec<PathBuf>,
@@ -60,23 +73,41 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let catalog = list::open(&args.catalog)?;
-    let workloads = chosen(&catalog, &args.workloads)?;
-    let manifest = manifest(&catalog, &workloads, args)?;
+    let pool = pool::resolve(&args.device, None)?;
+    let cells = if args.plans {
+        plans::cells(&catalog, &args.workloads, &pool)?
+    } else {
+        cells_of(&chosen(&catalog, &args.workloads)?, &catalog, &pool)?
+    };
+    let settings = Settings { heartbeat_s: 300.0, catalogs: args.catalog.clone(), ..Settings::default() };
+    let manifest = run::manifest(&catalog, Request { cells, settings, seed: 1 })?;
     let run = RunDir::create(&args.out.clone().unwrap_or_else(|| run::directory("verify", &manifest)))?;
     run.write_manifest(&manifest)?;
-    let rows = verify(&run, &manifest, &catalog)?;
-    if args.json {
-        println!("{}", rows::to_json(&rows));
+    let bench = Bench { run: &run, manifest: &manifest, catalog: &catalog };
+    let verdicts: Vec<bool> = if args.plans {
+        let rows = plans::verify(&bench)?;
+        print(args.json, || rows::to_json(&rows), || plans::show(&rows));
+        rows.iter().map(|row| row.verified).collect()
     } else {
-        show(&rows);
-    }
+        let rows = verify(&bench)?;
+        print(args.json, || rows::to_json(&rows), || show(&rows));
+        rows.iter().map(|row| row.verified).collect()
+    };
     eprintln!("run: {}", run.path().display());
-    let interrupted = rows.len() < workloads.len();
-    Ok(match (interrupted, rows.iter().all(|row| row.verified)) {
+    let interrupted = verdicts.len() < manifest.cells.len();
+    Ok(match (interrupted, verdicts.into_iter().all(|verified| verified)) {
         (true, _) => Exit::Interrupted,
         (false, true) => Exit::Ok,
         (false, false) => Exit::SomeFailed,
     })
+}
+
+fn print(as_json: bool, json: impl FnOnce() -> String, show: impl FnOnce()) {
+    if as_json {
+        println!("{}", json());
+    } else {
+        show();
+    }
 }
 
 fn chosen<'a>(catalog: &'a Catalog, names: &[String]) -> anyhow::Result<Vec<&'a Workload>> {
@@ -89,32 +120,24 @@ fn chosen<'a>(catalog: &'a Catalog, names: &[String]) -> anyhow::Result<Vec<&'a 
 }
 
 /// One cell a workload, at the batch that verifies it.
-fn manifest(catalog: &Catalog, workloads: &[&Workload], args: &Args) -> anyhow::Result<Manifest> {
-    let pool = pool::resolve(args.device.as_slice(), None)?;
+fn cells_of(workloads: &[&Workload], catalog: &Catalog, pool: &[Device]) -> anyhow::Result<Vec<Cell>> {
     let mut all = Vec::new();
     for workload in workloads {
         let job = workload.name.parse()?;
         let grid = Grid { batches: vec![workload.verify.global_batch], plans: Plans::Default };
-        all.extend(cells::alone(catalog, &[job], &grid, &pool)?);
+        all.extend(cells::alone(catalog, &[job], &grid, pool)?);
     }
-    let settings = Settings { heartbeat_s: 300.0, catalogs: args.catalog.clone(), ..Settings::default() };
-    run::manifest(catalog, Request { cells: all, settings, seed: 1 })
+    Ok(all)
 }
 
-fn verify(run: &RunDir, manifest: &Manifest, catalog: &Catalog) -> anyhow::Result<Vec<VerifyRow>> {
-    let interrupt = Interrupt::listen()?;
-    let sampler = run::start_sampler(run, manifest)?;
-    let mut rig = Rig::new(programs::all()?)?;
-    let progress = Progress::new(manifest.cells.len() as u64);
-    let mut rows = Vec::new();
-    for cell in &manifest.cells {
-        let Some(workload) = catalog.get(&cell.workload) else { continue };
+fn verify(bench: &Bench<'_>) -> anyhow::Result<Vec<VerifyRow>> {
+    let &Bench { run, manifest, catalog } = bench;
+    let line = |row: &VerifyRow| format!("{}: {}", row.workload, verdict(row));
+    bench.each_cell(line, |cell, launcher| {
+        let workload = named::workload(catalog, &cell.workload)?;
         if let Some(reason) = &cell.unsupported {
-            progress.end(&format!("{}: {reason}", workload.name));
-            rows.push(unverified(workload, reason));
-            continue;
+            return Ok(Some(unverified(workload, reason)));
         }
-        progress.begin(&cell.name);
         let request = blocks::request(run, manifest, catalog, cell, 0, Some(workload.verify.steps))?;
         let launch = request.spec.launch.clone();
         if let Some(reason) = memory_bytes(manifest, cell).and_then(|bytes| workload.outgrows(bytes)) {
@@ -124,22 +147,12 @@ fn verify(run: &RunDir, manifest: &Manifest, catalog: &Catalog) -> anyhow::Resul
                 Err(error) => unverified(workload, &format!("{reason}; {error:#}")),
             };
             run.write_launch_end(&launch, &never_started(reason))?;
-            progress.end(&format!("{}: {}", workload.name, verdict(&row)));
-            rows.push(row);
-            continue;
+            return Ok(Some(row));
         }
-        let end = measure::alone(&mut rig, &sampler, request, Enough::End, &interrupt);
-        if interrupt.asked() {
-            break;
-        }
-        let row = judge(workload, &events::read(&run.events_path(&launch, 0), 0).unwrap_or_default(), &end);
-        progress.end(&format!("{}: {}", workload.name, verdict(&row)));
-        rows.push(row);
-    }
-    progress.finish();
-    drop(rig);
-    sampler.stop()?;
-    Ok(rows)
+        let Some(end) = launcher.launch(request) else { return Ok(None) };
+        let events = events::read(&run.events_path(&launch, 0), 0).unwrap_or_default();
+        Ok(Some(judge(workload, &events, &end)))
+    })
 }
 
 /// Of the device that a cell runs on. A job on cores may use all memory of the machine, as nothing else runs.

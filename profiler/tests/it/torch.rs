@@ -13,7 +13,7 @@ use schema::{
 use crate::door::{Door, Started, wait_until};
 
 /// The folder of torch-worker, or nothing and a word that says so.
-fn bin() -> Option<PathBuf> {
+pub(crate) fn bin() -> Option<PathBuf> {
     let bin = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../bin");
     let found = bin.join("torch-worker").is_file();
     if !found {

@@ -65,8 +65,9 @@ pub struct Training {
     /// Who moves tensors between ranks; the usual one of the devices where absent.
     #[serde(default)]
     pub collectives: Option<Collectives>,
-    /// Compute in fp64, with batch norm's running statistics as they began and never updated: then every
-    /// plan gives the same losses. For checks; nothing that is measured computes so.
+    /// Compute in fp64, with batch norm's running statistics as they began and never updated, advantages
+    /// that are not normalised, and means in place of what a model draws: then every plan gives the same
+    /// losses where the definition has no dropout. For checks; nothing that is measured computes so.
     #[serde(default)]
     pub exact: bool,
     /// Where the ranks find each other; fresh for every launch, absent for one rank.

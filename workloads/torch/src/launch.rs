@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Axes of a plan that this worker executes; everything else is refused before anything is built.
-const AXES: [Axis; 5] = [Axis::Dp, Axis::Ga, Axis::Gc, Axis::Offload, Axis::Bf16];
+pub const AXES: [Axis; 5] = [Axis::Dp, Axis::Ga, Axis::Gc, Axis::Offload, Axis::Bf16];
 
 /// How long a rank waits for another one: for it to meet, and in each collective. Less than the five minutes in which the
 /// harness wants a launch to be ready, so that the rank that waits in vain says so itself.
@@ -134,7 +134,8 @@ impl Launch {
         let device = self.execution.device;
         // Shapes never change within a launch, so trying out cuDNN's algorithms in the first steps pays.
         Cuda::cudnn_set_benchmark(device.is_cuda());
-        let model = models::build(workload, device)
+        let build = if self.training.exact { models::build_exact } else { models::build };
+        let model = build(workload, device)
             .map_err(|error| Failure::classify(FailureKind::Internal, &format!("{error:#}")))?;
         if let Some(group) = group {
             let tensors = model.parameters().state().map(|(_, tensor)| tensor);

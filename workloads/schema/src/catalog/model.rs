@@ -143,6 +143,21 @@ impl Model {
         self.family().samples()
     }
 
+    /// The same model, of which training drops nothing: then what it computes does not depend on chance.
+    #[must_use]
+    pub fn without_dropout(&self) -> Model {
+        let mut tagged = serde_json::to_value(self).expect("its keys are strings");
+        let families = tagged.as_object_mut().expect("an enum of structs is an object");
+        for sizes in families.values_mut() {
+            for name in DROPPED_SHARES {
+                if let Some(share) = sizes.get_mut(name) {
+                    *share = 0.0.into();
+                }
+            }
+        }
+        serde_json::from_value(tagged).expect("0 is a share like any other")
+    }
+
     /// Why no such model can be built; `None` for one that can.
     pub fn problem(&self) -> Option<String> {
         let serde_json::Value::Object(tagged) = serde_json::to_value(self).expect("its keys are strings")
@@ -157,6 +172,9 @@ impl Model {
         Some(format!("model.{family}: {problem}"))
     }
 }
+
+/// What families call the shares of numbers, or of samples, that training drops.
+const DROPPED_SHARES: [&str; 2] = ["dropout", "stochastic_depth"];
 
 /// Why `share` cannot be the share of numbers, or of samples, that training drops.
 fn share_problem(name: &str, share: f64) -> Option<String> {
@@ -195,4 +213,33 @@ fn encoder_problem(
 /// A size below which samples have no room for their words beside the special tokens.
 fn few(name: &str, size: u32, least: u32) -> Option<String> {
     (size < least).then(|| format!("{name} {size}: use {least} or more"))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::catalog::{Catalog, Model};
+
+    #[test]
+    fn without_dropout_every_share_is_0_and_all_else_stays() {
+        let catalog = Catalog::embedded();
+        for workload in catalog.iter() {
+            let (model, without) = (format!("{:?}", workload.model), workload.model.without_dropout());
+            let shares = ["dropout: ", "stochastic_depth: "];
+            let dropped = shares.map(|name| {
+                let at = model.find(name)? + name.len();
+                Some(model[at..].chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect::<String>())
+            });
+            let expected = shares.iter().zip(dropped).fold(model, |model, (name, share)| match share {
+                Some(share) => model.replace(&format!("{name}{share}"), &format!("{name}0.0")),
+                None => model,
+            });
+            assert_eq!(format!("{without:?}"), expected);
+            assert_eq!(without.problem(), None, "{}", workload.name);
+        }
+        let Model::Efficientnet(model) = catalog.get("efficientnet-b0").unwrap().model.without_dropout()
+        else {
+            unreachable!("it is one")
+        };
+        assert_eq!((model.dropout, model.stochastic_depth), (0.0, 0.0));
+    }
 }

@@ -53,6 +53,20 @@ pub struct VerifyRow {
     pub reason: Option<String>,
 }
 
+/// `profile verify --plans`: one row per plan of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VerifyPlanRow {
+    /// Without its plan.
+    pub job: String,
+    pub plan: Plan,
+    pub devices: u32,
+    pub steps: u64,
+    /// The largest difference of a step's loss from that of `dp1`, relative to it. All are computed in fp64.
+    pub loss_difference: Option<f64>,
+    pub verified: bool,
+    pub reason: Option<String>,
+}
+
 /// `profile doctor --overhead`: what the harness costs the job it watches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OverheadRow {
@@ -158,6 +172,15 @@ mod tests {
             loss_last: None,
             verified: false,
             shapes_only: true,
+            reason: reason.clone(),
+        });
+        round_trips(&VerifyPlanRow {
+            job: "lstm@b20".into(),
+            plan,
+            devices: 2,
+            steps: 20,
+            loss_difference: Some(1.5e-15),
+            verified: true,
             reason,
         });
         round_trips(&OverheadRow {

@@ -10,7 +10,8 @@ mod table;
 pub(crate) use labels::words;
 pub use labels::{ErrorKind, Sharing, Status, Warning, Warnings};
 pub use listing::{
-    Direction, DoctorRow, Health, Load, OverheadRow, PlanRow, ReadingRow, TransferRow, VerifyRow,
+    Direction, DoctorRow, Health, Load, OverheadRow, PlanRow, ReadingRow, TransferRow, VerifyPlanRow,
+    VerifyRow,
 };
 pub use measurement::Measurement;
 pub use sample::{DeviceSample, HostSample, Tier};

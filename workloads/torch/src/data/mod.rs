@@ -10,6 +10,7 @@ mod pool;
 mod ratings;
 mod synthetic;
 mod tokens;
+mod widened;
 
 use std::path::{Path, PathBuf};
 
@@ -21,11 +22,13 @@ use self::{
     image_folder::ImageFolder,
     ratings::Ratings,
     tokens::TokenFile,
+    widened::Widened,
 };
 use crate::workload::{DataStream, Workload};
 pub(crate) use synthetic::normal;
 
-/// Opens what `model` learns from: what it makes for itself where it acts, else [`open`]'s.
+/// Opens what `model` learns from, in fp64 where it computes in that: what it makes for itself where it acts, else
+/// [`open`]'s.
 ///
 /// # Errors
 /// As [`open`]'s.
@@ -36,12 +39,9 @@ pub fn of(
     seed: u64,
     device: Device,
 ) -> anyhow::Result<Box<dyn DataStream>> {
-    if files.is_none()
-        && let Some(experience) = model.experience(seed, device)?
-    {
-        return Ok(experience);
-    }
-    open(samples, files, seed, device)
+    let experience = if files.is_none() { model.experience(seed, device)? } else { None };
+    let stream = experience.map_or_else(|| open(samples, files, seed, device), Ok)?;
+    Ok(if model.parameters().is_exact() { Box::new(Widened(stream)) } else { stream })
 }
 
 /// Where real samples are, and who makes batches of them.

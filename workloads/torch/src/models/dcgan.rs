@@ -12,7 +12,7 @@
 use std::cell::RefCell;
 
 use schema::catalog::{self, Optimizer};
-use tch::{Kind, TchError, Tensor};
+use tch::{TchError, Tensor};
 
 use crate::{
     nn::{
@@ -21,6 +21,7 @@ use crate::{
         loss::binary_cross_entropy,
         norm::BatchNorm2d,
         parameters::{Parameters, Scope},
+        precision::at_least_fp32,
         relu_in_place,
     },
     shim::activation::leaky_relu_in_place,
@@ -93,7 +94,7 @@ impl Dcgan {
     fn judge(&self, images: &Tensor, real: bool) -> Result<Tensor, TchError> {
         let logits = self.discriminator.forward(images)?;
         let probability = f64::from(u8::from(real));
-        let truth = logits.f_totype(Kind::Float)?.f_full_like(probability)?;
+        let truth = at_least_fp32(&logits)?.f_full_like(probability)?;
         binary_cross_entropy(&logits, &truth)
     }
 }

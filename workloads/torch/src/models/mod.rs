@@ -39,6 +39,15 @@ pub fn build(workload: &catalog::Workload, device: Device) -> anyhow::Result<Box
     assemble(workload, Parameters::new(device))
 }
 
+/// Builds the model of a workload as [`build`] does, one to which every plan gives the same losses: see
+/// [`Parameters::exact`].
+///
+/// # Errors
+/// As [`build`].
+pub fn build_exact(workload: &catalog::Workload, device: Device) -> anyhow::Result<Box<dyn Workload>> {
+    assemble(workload, Parameters::exact(device))
+}
+
 /// Builds the model of a workload without memory and without values, however large it is.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 //! implementation that Lucid trains.
 
 use schema::catalog::{Optimizer, Pointnet};
-use tch::{Kind, TchError, Tensor};
+use tch::{TchError, Tensor};
 
 use crate::{
     nn::{
@@ -12,6 +12,7 @@ use crate::{
         loss::cross_entropy,
         norm::BatchNorm2d,
         parameters::{Parameters, Scope},
+        precision::at_least_fp32,
         relu_in_place,
     },
     workload::{Block, Sequential, Supervised},
@@ -131,7 +132,7 @@ impl Transform {
                 relu_in_place(norm.forward(&layer.forward(&x)?)?)
             })?;
         let learned = self.of_cloud.forward(&over_points(&features)?, NO_DROPOUT)?;
-        add_to_diagonals(learned.f_totype(Kind::Float)?.f_view([-1, self.width, self.width])?, 1.0)
+        add_to_diagonals(at_least_fp32(&learned)?.f_view([-1, self.width, self.width])?, 1.0)
     }
 }
 
@@ -194,7 +195,7 @@ impl Block for Seen {
 /// How far each matrix is from one that keeps lengths, `[samples, 1]`: the norm of `A A^T - I`.
 fn from_rotation(matrices: &Tensor) -> Result<Tensor, TchError> {
     let products = batched_product(matrices, &matrices.f_transpose(1, 2)?)?;
-    let apart = add_to_diagonals(products.f_totype(Kind::Float)?, -1.0)?;
+    let apart = add_to_diagonals(at_least_fp32(&products)?, -1.0)?;
     apart.f_norm_scalaropt_dim(2.0, [1, 2], false)?.f_unsqueeze(1)
 }
 
@@ -217,6 +218,6 @@ impl Block for Head {
 fn regularised_cross_entropy(output: &Tensor, classes: &Tensor) -> Result<Tensor, TchError> {
     const WEIGHT: f64 = 0.001;
     let logits = output.size()[1] - 1;
-    let distance = output.f_narrow(1, logits, 1)?.f_mean(Kind::Float)?;
+    let distance = at_least_fp32(&output.f_narrow(1, logits, 1)?)?.f_mean(None)?;
     cross_entropy(&output.f_narrow(1, 0, logits)?, classes)?.f_add(&distance.f_mul_scalar(WEIGHT)?)
 }

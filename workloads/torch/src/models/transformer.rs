@@ -6,7 +6,7 @@
 //! embedding; `torch.nn.Transformer`, which has them, counts 36,864 more.
 
 use schema::catalog::{self, Optimizer};
-use tch::{Kind, TchError, Tensor};
+use tch::{TchError, Tensor};
 
 use crate::{
     nn::{
@@ -211,5 +211,5 @@ fn positions(tokens: u32, width: i64) -> Result<Tensor, TchError> {
             table.extend([angle.sin(), angle.cos()]);
         }
     }
-    Tensor::f_from_slice(&table)?.f_reshape([i64::from(tokens), width])?.f_to_kind(Kind::Float)
+    Tensor::f_from_slice(&table)?.f_reshape([i64::from(tokens), width])
 }

@@ -2,10 +2,10 @@
 //! mean and variance of a few numbers, and numbers drawn from there become an image.
 
 use schema::catalog::{Optimizer, Vae};
-use tch::{Kind, Reduction, TchError, Tensor};
+use tch::{Reduction, TchError, Tensor};
 
 use crate::{
-    nn::{dense::Linear, parameters::Parameters, relu_in_place},
+    nn::{dense::Linear, parameters::Parameters, precision::at_least_fp32, relu_in_place},
     workload::{Block, Sequential, Supervised},
 };
 
@@ -30,6 +30,7 @@ pub(super) fn build(
     let decoder = Decoder {
         hidden: Linear::new(root.part("fc3"), latent, hidden)?,
         logits: Linear::new(root.part("fc4"), hidden, pixels)?,
+        draws: !root.is_exact(),
     };
     let blocks = Sequential::new(vec![Box::new(encoder), Box::new(decoder)]);
     Ok(Supervised::new(parameters, blocks, negative_evidence_bound, optimizer))
@@ -52,23 +53,29 @@ impl Block for Encoder {
 struct Decoder {
     hidden: Linear,
     logits: Linear,
+    /// In an exact model the means stand for what would be drawn.
+    draws: bool,
 }
 
 impl Block for Decoder {
     /// Draws from the distributions with torch's generator, and passes them by for the loss.
     fn forward(&self, row: &Tensor) -> Result<Tensor, TchError> {
         let halves = row.f_chunk(2, 1)?;
-        let deviation = halves[1].f_mul_scalar(0.5)?.f_exp()?;
-        let drawn = deviation.f_randn_like()?.f_mul(&deviation)?.f_add(&halves[0])?;
+        let drawn = if self.draws {
+            let deviation = halves[1].f_mul_scalar(0.5)?.f_exp()?;
+            deviation.f_randn_like()?.f_mul(&deviation)?.f_add(&halves[0])?
+        } else {
+            halves[0].shallow_clone()
+        };
         let logits = self.logits.forward(&relu_in_place(self.hidden.forward(&drawn)?)?)?;
         Tensor::f_cat(&[&logits, row], 1)
     }
 }
 
 /// What the paper's equation 10 maximises, negated, for a sample: the binary cross entropy summed over its pixels, and how
-/// far the distributions are from standard normal ones (appendix B). In nats, in fp32 also where autocast made bf16.
+/// far the distributions are from standard normal ones (appendix B). In nats, in fp32 at least, also where autocast made bf16.
 fn negative_evidence_bound(output: &Tensor, images: &Tensor) -> Result<Tensor, TchError> {
-    let output = output.f_totype(Kind::Float)?;
+    let output = at_least_fp32(output)?;
     let images = images.f_flatten(1, -1)?;
     let (samples, pixels) = images.size2()?;
     let latent = (output.size()[1] - pixels) / 2;
@@ -81,5 +88,5 @@ fn negative_evidence_bound(output: &Tensor, images: &Tensor) -> Result<Tensor, T
     let (mean, log_variance) =
         (output.f_narrow(1, pixels, latent)?, output.f_narrow(1, pixels + latent, latent)?);
     let terms = mean.f_square()?.f_add(&log_variance.f_exp()?)?.f_sub(&log_variance)?.f_sub_scalar(1.0)?;
-    entropy.f_add(&terms.f_sum(Kind::Float)?.f_mul_scalar(0.5)?)?.f_div_scalar(samples as f64)
+    entropy.f_add(&terms.f_sum(None)?.f_mul_scalar(0.5)?)?.f_div_scalar(samples as f64)
 }

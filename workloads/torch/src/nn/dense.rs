@@ -1,6 +1,6 @@
 //! Linear layers and embeddings.
 
-use tch::{TchError, Tensor};
+use tch::{Kind, TchError, Tensor};
 
 use super::{flops, init::Init, parameters::Scope};
 use crate::workload::Block;
@@ -57,6 +57,11 @@ impl Linear {
     pub fn tied_with_bias(scope: &mut Scope<'_>, embedding: &Embedding) -> Result<Self, TchError> {
         let bias = scope.parameter("bias", &embedding.weight.size()[..1], Init::ZEROS)?;
         Ok(Self { bias: Some(bias), ..Self::tied_to(embedding) })
+    }
+
+    /// In which it computes.
+    pub fn kind(&self) -> Kind {
+        self.weight.kind()
     }
 
     /// The width of what it gives.

@@ -1,11 +1,13 @@
 //! Losses, as means over the samples of a micro-batch.
 
-use tch::{Kind, Reduction, TchError, Tensor};
+use tch::{Reduction, TchError, Tensor};
+
+use super::precision::at_least_fp32;
 
 /// Cross entropy of `logits`, `[.., classes]`, against the indices of the right classes, `[..]`, in nats: the mean over
 /// those that are not [`NO_CLASS`].
 ///
-/// Computed in fp32 also where autocast made the logits bf16: the logarithm of a sum over 50,000 classes needs it.
+/// Computed in fp32 at least, also where autocast made the logits bf16: the logarithm of a sum over 50,000 classes needs it.
 ///
 /// # Errors
 /// Out of memory.
@@ -22,7 +24,7 @@ pub const NO_CLASS: i64 = -100;
 /// # Errors
 /// Out of memory.
 pub fn smoothed_cross_entropy(logits: &Tensor, classes: &Tensor, smoothing: f64) -> Result<Tensor, TchError> {
-    let logits = logits.f_totype(Kind::Float)?;
+    let logits = at_least_fp32(logits)?;
     // The dimensions before the last one are all the same to the loss.
     let (logits, classes) = if logits.dim() > 2 {
         (logits.f_flatten(0, -2)?, classes.f_flatten(0, -1)?)
@@ -39,7 +41,7 @@ pub fn smoothed_cross_entropy(logits: &Tensor, classes: &Tensor, smoothing: f64)
 /// # Errors
 /// Out of memory.
 pub fn binary_cross_entropy(logits: &Tensor, probabilities: &Tensor) -> Result<Tensor, TchError> {
-    logits.f_totype(Kind::Float)?.f_binary_cross_entropy_with_logits(
+    at_least_fp32(logits)?.f_binary_cross_entropy_with_logits(
         probabilities,
         None::<&Tensor>,
         None::<&Tensor>,
@@ -52,7 +54,7 @@ pub fn binary_cross_entropy(logits: &Tensor, probabilities: &Tensor) -> Result<T
 /// # Errors
 /// Out of memory.
 pub fn mean_squared_error(output: &Tensor, targets: &Tensor) -> Result<Tensor, TchError> {
-    output.f_totype(Kind::Float)?.f_mse_loss(targets, Reduction::Mean)
+    at_least_fp32(output)?.f_mse_loss(targets, Reduction::Mean)
 }
 
 /// The loss of connectionist temporal classification (Graves et al., ICML 2006) of `logits`, `[samples, time, alphabet]`,
@@ -68,7 +70,7 @@ pub fn connectionist_temporal_classification(logits: &Tensor, letters: &Tensor) 
     const INFINITIES_ARE_ZERO: bool = false;
     let (samples, time, _) = logits.size3()?;
     let lengths = |length: i64| vec![length; samples as usize];
-    let log_probabilities = logits.f_log_softmax(-1, Kind::Float)?.f_transpose(0, 1)?;
+    let log_probabilities = at_least_fp32(logits)?.f_log_softmax(-1, None)?.f_transpose(0, 1)?;
     Tensor::f_ctc_loss(
         &log_probabilities,
         letters,

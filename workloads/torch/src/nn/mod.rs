@@ -16,6 +16,7 @@ pub mod multi_head;
 pub mod norm;
 pub mod parameters;
 pub mod perceptron;
+pub mod precision;
 pub mod recurrent;
 pub mod relative_bias;
 pub mod rotary;

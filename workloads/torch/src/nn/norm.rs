@@ -13,8 +13,9 @@ const MOMENTUM: f64 = 0.1;
 /// Normalises each channel, the second dimension, over the samples of a micro-batch, as `torch.nn.BatchNorm2d` in training
 /// mode, and as `BatchNorm1d` where there are fewer dimensions.
 ///
-/// The running statistics are kept although nothing here reads them: updating them is part of the work of a step.
-/// `num_batches_tracked` is not kept, as only a cumulative average would need it.
+/// The running statistics are kept although nothing reads them: updating them is part of the work of a step. Only in an
+/// exact model they are what is normalised by, as they began and never updated, so that samples do not depend on each
+/// other. `num_batches_tracked` is not kept, as only a cumulative average would need it.
 pub struct BatchNorm2d {
     weight: Tensor,
     bias: Tensor,
@@ -22,6 +23,8 @@ pub struct BatchNorm2d {
     running_var: Tensor,
     epsilon: f64,
     momentum: f64,
+    /// Whether it normalises by the statistics of a micro-batch.
+    training: bool,
 }
 
 impl BatchNorm2d {
@@ -43,6 +46,7 @@ impl BatchNorm2d {
             running_var: scope.buffer("running_var", &[channels], 1.0)?,
             epsilon: EPSILON,
             momentum: MOMENTUM,
+            training: !scope.is_exact(),
         })
     }
 
@@ -55,16 +59,16 @@ impl BatchNorm2d {
 
 impl Block for BatchNorm2d {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
-        const TRAINING: bool = true;
         const CUDNN_ENABLED: bool = true;
-        // Of a batch that is looked at twice, the statistics are to be averaged once; the output does not depend on them.
-        let is_first = !recompute::is_again();
+        // Of a batch that is looked at twice, the statistics are to be averaged once; in training the output does not depend
+        // on the averages.
+        let averages = !self.training || !recompute::is_again();
         input.f_batch_norm(
             Some(&self.weight),
             Some(&self.bias),
-            is_first.then_some(&self.running_mean),
-            is_first.then_some(&self.running_var),
-            TRAINING,
+            averages.then_some(&self.running_mean),
+            averages.then_some(&self.running_var),
+            self.training,
             self.momentum,
             self.epsilon,
             CUDNN_ENABLED,
@@ -126,5 +130,31 @@ impl RmsNorm {
 impl Block for RmsNorm {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
         input.f_rms_norm([self.width], Some(&self.weight), self.epsilon)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::{Device, Kind};
+
+    use super::*;
+    use crate::nn::parameters::Parameters;
+
+    #[test]
+    fn an_exact_model_normalises_by_statistics_that_stay_as_they_began() {
+        for (mut parameters, is_exact) in
+            [(Parameters::new(Device::Cpu), false), (Parameters::exact(Device::Cpu), true)]
+        {
+            let norm = BatchNorm2d::new(parameters.root(), 3).unwrap();
+            let input = Tensor::arange(24, (parameters.kind(), Device::Cpu)).view([4, 3, 2, 1]);
+            let [whole, first] = [4, 1].map(|samples| norm.forward(&input.narrow(0, 0, samples)).unwrap());
+            let alone = whole.narrow(0, 0, 1).allclose(&first, 1e-9, 0.0, false);
+            assert_eq!(alone, is_exact, "whether a sample depends on the others");
+            assert_eq!(norm.running_mean == Tensor::zeros([3], (parameters.kind(), Device::Cpu)), is_exact);
+            if is_exact {
+                let expected = input / (1.0 + EPSILON).sqrt();
+                assert!(whole.allclose(&expected, 1e-12, 0.0, false) && whole.kind() == Kind::Double);
+            }
+        }
     }
 }

@@ -10,6 +10,7 @@ use crate::shim::meta;
 /// What a model holds between steps, in the order in which it was built, which is PyTorch's.
 pub struct Parameters {
     place: Place,
+    exact: bool,
     entries: Vec<Entry>,
     /// What the model computed once and keeps beside them.
     tables: Vec<Tensor>,
@@ -32,12 +33,33 @@ struct Entry {
 impl Parameters {
     /// An empty registry whose tensors will live on `device`.
     pub fn new(device: Device) -> Self {
-        Self { place: Place::Device(device), entries: Vec::new(), tables: Vec::new() }
+        Self { place: Place::Device(device), exact: false, entries: Vec::new(), tables: Vec::new() }
+    }
+
+    /// An empty registry of a model whose samples do not depend on each other and which computes in fp64, so that every
+    /// plan gives it the same losses (`schema::spec::Training::exact`). Its parameters are drawn as always, then widened.
+    pub fn exact(device: Device) -> Self {
+        Self { place: Place::Device(device), exact: true, entries: Vec::new(), tables: Vec::new() }
     }
 
     /// An empty registry whose tensors will have shapes and no values: for models too large for the machine.
     pub fn shapes_only() -> Self {
-        Self { place: Place::Shapes, entries: Vec::new(), tables: Vec::new() }
+        Self { place: Place::Shapes, exact: false, entries: Vec::new(), tables: Vec::new() }
+    }
+
+    /// An empty registry for what computes as this model does and is no part of it.
+    pub fn beside(&self) -> Self {
+        Self { place: self.place, exact: self.exact, entries: Vec::new(), tables: Vec::new() }
+    }
+
+    /// Whether the model is one of [`Parameters::exact`].
+    pub fn is_exact(&self) -> bool {
+        self.exact
+    }
+
+    /// In which the model computes.
+    pub fn kind(&self) -> Kind {
+        if self.exact { Kind::Double } else { Kind::Float }
     }
 
     /// Where the layers of a model add what they hold.
@@ -107,15 +129,21 @@ impl Scope<'_> {
         Scope { prefix: format!("{}{name}.", self.prefix), parameters: self.parameters }
     }
 
+    /// Whether no sample of a batch may depend on the others, nor on chance: see [`Parameters::exact`].
+    pub fn is_exact(&self) -> bool {
+        self.parameters.exact
+    }
+
     /// A new trainable parameter. One of four dimensions is a convolution's and is kept channels-last.
     ///
     /// # Errors
     /// Out of memory.
     pub fn parameter(&mut self, name: &str, shape: &[i64], init: Init) -> Result<Tensor, TchError> {
+        let kind = self.parameters.kind();
         let tensor = match self.parameters.place {
-            Place::Shapes => meta::empty(shape, Kind::Float)?,
+            Place::Shapes => meta::empty(shape, kind)?,
             Place::Device(device) => {
-                let drawn = init.draw(shape)?;
+                let drawn = init.draw(shape)?.f_totype(kind)?;
                 let arranged = if shape.len() == 4 { channels_last(&drawn)? } else { drawn };
                 arranged.f_to(device)?
             }
@@ -128,21 +156,24 @@ impl Scope<'_> {
     /// # Errors
     /// Out of memory.
     pub fn buffer(&mut self, name: &str, shape: &[i64], value: f64) -> Result<Tensor, TchError> {
+        let kind = self.parameters.kind();
         let tensor = match self.parameters.place {
-            Place::Shapes => meta::empty(shape, Kind::Float)?,
-            Place::Device(device) => Tensor::f_full(shape, value, (Kind::Float, device))?,
+            Place::Shapes => meta::empty(shape, kind)?,
+            Place::Device(device) => Tensor::f_full(shape, value, (kind, device))?,
         };
         Ok(self.register(name, tensor, false))
     }
 
-    /// Moves a table that the model computes once to where its parameters live. It is neither trained nor saved.
+    /// Moves a table that the model computes once to where its parameters live, in their kind where it holds no whole
+    /// numbers. It is neither trained nor saved.
     ///
     /// # Errors
     /// Out of memory.
     pub fn table(&mut self, table: &Tensor) -> Result<Tensor, TchError> {
+        let kind = if table.f_is_floating_point()? { self.parameters.kind() } else { table.f_kind()? };
         let table = match self.parameters.place {
-            Place::Shapes => meta::empty(&table.size(), table.kind()),
-            Place::Device(device) => table.f_to(device),
+            Place::Shapes => meta::empty(&table.size(), kind),
+            Place::Device(device) => table.f_totype(kind)?.f_to(device),
         }?;
         self.parameters.tables.push(table.shallow_clone());
         Ok(table)
@@ -203,6 +234,25 @@ mod tests {
             }
             assert_eq!(parameters.has_batch_norm(), expected, "{norms:?}");
         }
+    }
+
+    #[test]
+    fn an_exact_model_has_the_same_numbers_in_fp64() {
+        let built = |mut parameters: Parameters| {
+            let mut root = parameters.root();
+            let weight = root.parameter("weight", &[4, 3], Init::Constant(0.1)).unwrap().detach();
+            let buffer = root.buffer("buffer", &[2], 0.1).unwrap();
+            let whole = root.table(&Tensor::ones([2], tch::kind::INT64_CPU)).unwrap();
+            let table = root.table(&Tensor::ones([2], tch::kind::DOUBLE_CPU)).unwrap();
+            assert_eq!(parameters.beside().kind(), parameters.kind());
+            [weight, buffer, table, whole]
+        };
+        let (usual, exact) =
+            (built(Parameters::new(Device::Cpu)), built(Parameters::exact(Device::Cpu)));
+        assert_eq!(usual.each_ref().map(Tensor::kind), [Kind::Float, Kind::Float, Kind::Float, Kind::Int64]);
+        assert_eq!(exact.each_ref().map(Tensor::kind), [Kind::Double, Kind::Double, Kind::Double, Kind::Int64]);
+        // 0.1 is another number in fp64.
+        assert_eq!(exact[0], usual[0].to_kind(Kind::Double), "drawn as always, then widened");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Multi-layer perceptrons.
 
-use tch::{TchError, Tensor};
+use tch::{Kind, TchError, Tensor};
 
 use super::{dense::Linear, parameters::Scope};
 use crate::workload::Block;
@@ -37,6 +37,11 @@ impl Perceptron {
         Ok(Self::new(layers, activation))
     }
 
+    /// In which it computes.
+    pub fn kind(&self) -> Kind {
+        self.layers.first().expect("`new` refuses an empty list").kind()
+    }
+
     /// One of the same values that is not trained: its tensors are buffers, under the names of
     /// [`Perceptron::sequential`].
     ///
@@ -68,7 +73,7 @@ impl Block for Perceptron {
 
 #[cfg(test)]
 mod tests {
-    use tch::{Device, Kind};
+    use tch::Device;
 
     use super::*;
     use crate::nn::{parameters::Parameters, relu_in_place};

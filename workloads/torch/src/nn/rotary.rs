@@ -28,8 +28,7 @@ impl Rotary {
         let speeds = exponents.f_mul_scalar(BASE.ln())?.f_exp()?;
         let angles = Tensor::f_arange(tokens, options)?.f_outer(&speeds)?;
         let (cosines, sines) = (angles.f_cos()?, angles.f_sin()?);
-        let mut table =
-            |first, second| scope.table(&Tensor::f_cat(&[first, second], 1)?.f_totype(Kind::Float)?);
+        let mut table = |first, second| scope.table(&Tensor::f_cat(&[first, second], 1)?);
         Ok(Self { cosines: table(cosines.shallow_clone(), cosines)?, sines: table(sines.f_neg()?, sines)? })
     }
 

@@ -5,6 +5,7 @@ mod catalog;
 mod dcgan;
 mod deepspeech;
 mod espcn;
+mod exact;
 mod gpt2;
 mod llama;
 mod mobile;

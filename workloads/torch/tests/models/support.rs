@@ -12,13 +12,7 @@ pub(crate) fn catalog(name: &str) -> Workload {
 
 /// With every share that is dropped at zero, so that the same batch gives the same loss.
 pub(crate) fn without_dropout(workload: &Workload) -> Workload {
-    let mut tagged = serde_json::to_value(&workload.model).unwrap();
-    for sizes in tagged.as_object_mut().unwrap().values_mut() {
-        if let Some(share) = sizes.get_mut("dropout") {
-            *share = 0.0.into();
-        }
-    }
-    Workload { model: serde_json::from_value(tagged).unwrap(), ..workload.clone() }
+    Workload { model: workload.model.without_dropout(), ..workload.clone() }
 }
 
 pub(crate) fn build(workload: &Workload) -> Box<dyn workload::Workload> {

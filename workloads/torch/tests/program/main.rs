@@ -6,6 +6,7 @@ mod common;
 mod itself;
 mod loaders;
 mod pause;
+mod plans;
 mod protocol;
 mod ranks;
 mod support;

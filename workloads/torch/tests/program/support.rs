@@ -10,7 +10,7 @@ use std::{
 
 use schema::{
     FORMAT,
-    catalog::Catalog,
+    catalog::{Catalog, Workload},
     device::Device,
     events::{self, EventReader},
     grant::Grant,
@@ -27,7 +27,16 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// A launch of `workload` with its default optimizer on one CPU thread.
 pub(crate) fn launch(workload: &str, global_batch: u32, plan: &str, steps: Option<u64>) -> LaunchSpec {
     let workload = Catalog::embedded().get(workload).expect("a workload of the catalog").clone();
-    let plan: Plan = plan.parse().expect("a canonical plan");
+    launch_of(workload, global_batch, plan.parse().expect("a canonical plan"), steps)
+}
+
+/// As [`launch`], of any workload.
+pub(crate) fn launch_of(
+    workload: Workload,
+    global_batch: u32,
+    plan: Plan,
+    steps: Option<u64>,
+) -> LaunchSpec {
     LaunchSpec {
         format: FORMAT,
         launch: format!("0001-{}", workload.name),

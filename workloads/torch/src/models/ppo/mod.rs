@@ -6,7 +6,7 @@ mod rollouts;
 use std::rc::Rc;
 
 use schema::catalog::{self, Optimizer};
-use tch::{Device, Kind, Reduction, TchError, Tensor};
+use tch::{Device, Kind, TchError, Tensor};
 
 use self::rollouts::{Columns, Rollouts};
 use crate::{
@@ -14,8 +14,10 @@ use crate::{
     nn::{
         dense::Linear,
         init::Init,
+        loss::mean_squared_error,
         parameters::{Parameters, Scope},
         perceptron::Perceptron,
+        precision::at_least_fp32,
     },
     workload::{Batch, Block, DataStream, Update, Workload},
 };
@@ -79,16 +81,20 @@ fn tanh(mut activation: Tensor) -> Result<Tensor, TchError> {
 }
 
 impl ActorCritic {
-    /// Logits `[samples, actions]` and values `[samples]`, in fp32 also where autocast computed them in bf16.
+    /// In which it computes.
+    fn kind(&self) -> Kind {
+        self.policy.kind()
+    }
+
+    /// Logits `[samples, actions]` and values `[samples]`, in fp32 at least, also where autocast computed them in bf16.
     fn forward(&self, observations: &Tensor) -> Result<(Tensor, Tensor), TchError> {
-        let logits = self.policy.forward(observations)?.f_totype(Kind::Float)?;
-        let values = self.value.forward(observations)?.f_totype(Kind::Float)?;
+        let logits = at_least_fp32(&self.policy.forward(observations)?)?;
+        let values = at_least_fp32(&self.value.forward(observations)?)?;
         Ok((logits, values.f_squeeze_dim(1)?))
     }
 
-    /// One that acts while this one learns, and what it holds. It is no part of the model.
-    fn frozen(&self, device: Device) -> Result<(Self, Parameters), TchError> {
-        let mut unsaved = Parameters::new(device);
+    /// One that acts while this one learns, and the registry of what it holds. It is no part of the model.
+    fn frozen(&self, mut unsaved: Parameters) -> Result<(Self, Parameters), TchError> {
         let mut root = unsaved.root();
         let policy = self.policy.frozen(root.part("policy"))?;
         let value = self.value.frozen(root.part("value"))?;
@@ -112,7 +118,8 @@ impl Workload for Ppo {
     }
 
     /// The clipped surrogate objective and the error of the values, equation 9 of the paper without its bonus for
-    /// entropy, whose weight is 0 by default. Advantages are normalised over the micro-batch.
+    /// entropy, whose weight is 0 by default. Advantages are normalised over the micro-batch, but in an exact model, where
+    /// no sample depends on others.
     ///
     /// It falls as the values learn: normalised advantages leave the first term near zero.
     fn loss(&self, _update: usize, batch: &Batch) -> Result<Tensor, TchError> {
@@ -121,13 +128,14 @@ impl Workload for Ppo {
         let (logits, values) = self.networks.forward(&batch.inputs)?;
         let Columns { actions, log_probabilities, advantages, returns } = Columns::of(&batch.targets)?;
         let chosen = actions.f_to_kind(Kind::Int64)?.f_unsqueeze(1)?;
-        let now = logits.f_log_softmax(-1, Kind::Float)?.f_gather(1, &chosen, false)?.f_squeeze_dim(1)?;
+        let now = logits.f_log_softmax(-1, None)?.f_gather(1, &chosen, false)?.f_squeeze_dim(1)?;
 
-        let advantages = normalised(&advantages)?;
+        let advantages =
+            if self.parameters.is_exact() { advantages } else { normalised(&advantages)? };
         let ratio = now.f_sub(&log_probabilities)?.f_exp()?;
         let clipped = ratio.f_clamp(1.0 - CLIP, 1.0 + CLIP)?;
         let surrogate = ratio.f_mul(&advantages)?.f_minimum(&clipped.f_mul(&advantages)?)?.f_mean(None)?;
-        let value_loss = values.f_mse_loss(&returns, Reduction::Mean)?;
+        let value_loss = mean_squared_error(&values, &returns)?;
         value_loss.f_mul_scalar(VALUE_WEIGHT)?.f_sub(&surrogate)
     }
 
@@ -136,8 +144,8 @@ impl Workload for Ppo {
     }
 
     fn experience(&self, seed: u64, device: Device) -> anyhow::Result<Option<Box<dyn DataStream>>> {
-        let networks = Rc::clone(&self.networks);
-        Ok(Some(Box::new(Rollouts::new(networks, self.rollout, self.epochs, seed, device)?)))
+        let (networks, unsaved) = (Rc::clone(&self.networks), self.parameters.beside());
+        Ok(Some(Box::new(Rollouts::new(networks, unsaved, self.rollout, self.epochs, seed, device)?)))
     }
 }
 

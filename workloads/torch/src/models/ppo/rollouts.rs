@@ -95,19 +95,20 @@ impl Columns {
 }
 
 impl Rollouts {
-    /// Makes the first rollout, of `length` interactions.
+    /// Makes the first rollout, of `length` interactions; `unsaved` will hold what acts.
     ///
     /// # Errors
     /// Out of memory.
     pub(super) fn new(
         networks: Rc<ActorCritic>,
+        unsaved: Parameters,
         length: usize,
         epochs: usize,
         seed: u64,
         device: Device,
     ) -> Result<Self, TchError> {
         let mut rng = Rng::with_seed(seed);
-        let (behaviour, behaviour_state) = networks.frozen(device)?;
+        let (behaviour, behaviour_state) = networks.frozen(unsaved)?;
         let mut rollouts = Self {
             behaviour,
             behaviour_state,
@@ -150,7 +151,8 @@ impl Rollouts {
     /// The logits of the actions and the value, read back from the device: an agent that acts cannot but wait for them.
     fn judge(&self, observation: Observation) -> Result<([f32; CartPole::ACTIONS], f32), TchError> {
         let read = tch::no_grad(|| {
-            let row = Tensor::f_from_slice(&observation)?.f_unsqueeze(0)?.f_to(self.device)?;
+            let row = Tensor::f_from_slice(&observation)?.f_unsqueeze(0)?;
+            let row = row.f_to(self.device)?.f_totype(self.behaviour.kind())?;
             let (logits, values) = self.behaviour.forward(&row)?;
             let all = Tensor::f_cat(&[logits.f_flatten(0, -1)?, values], 0)?;
             Vec::<f32>::try_from(&all)

@@ -7,14 +7,16 @@ mod replay;
 use std::{cell::Cell, rc::Rc};
 
 use schema::catalog::{self, Optimizer};
-use tch::{Device, Kind, Reduction, TchError, Tensor};
+use tch::{Device, TchError, Tensor};
 
 use self::replay::{Outcomes, Replay};
 use crate::{
     environments::Pendulum,
     nn::{
+        loss::mean_squared_error,
         parameters::{Parameters, Scope},
         perceptron::Perceptron,
+        precision::at_least_fp32,
         relu_in_place,
     },
     workload::{Batch, Block, DataStream, Update, Workload},
@@ -98,11 +100,9 @@ impl Td3 {
             let pairs = Tensor::f_cat(&[&observations, &actions], 1)?;
             let [first, second] = &self.critic_targets;
             let smaller = first.forward(&pairs)?.f_minimum(&second.forward(&pairs)?)?;
-            smaller.f_totype(Kind::Float)?.f_mul(&goes_on)?.f_mul_scalar(DISCOUNT)?.f_add(&rewards)
+            at_least_fp32(&smaller)?.f_mul(&goes_on)?.f_mul_scalar(DISCOUNT)?.f_add(&rewards)
         })?;
-        let loss = |critic: &Perceptron| {
-            critic.forward(&batch.inputs)?.f_totype(Kind::Float)?.f_mse_loss(&target, Reduction::Mean)
-        };
+        let loss = |critic: &Perceptron| mean_squared_error(&critic.forward(&batch.inputs)?, &target);
         let [first, second] = &self.critics;
         loss(first)?.f_add(&loss(second)?)
     }
@@ -111,7 +111,7 @@ impl Td3 {
     fn actor_loss(&self, batch: &Batch) -> Result<Tensor, TchError> {
         let observations = batch.inputs.f_narrow(1, 0, Pendulum::OBSERVATION as i64)?;
         let pairs = Tensor::f_cat(&[&observations, &self.actor.forward(&observations)?], 1)?;
-        self.critics[0].forward(&pairs)?.f_mean(Kind::Float)?.f_neg()
+        at_least_fp32(&self.critics[0].forward(&pairs)?)?.f_mean(None)?.f_neg()
     }
 }
 

@@ -92,10 +92,9 @@ impl Replay {
     fn interact(&mut self) -> Result<(), TchError> {
         const EXPLORATION: f32 = 0.1;
         let actions = tch::no_grad(|| {
-            let observation = Tensor::f_from_slice(&self.environment.observation())?;
-            Vec::<f32>::try_from(
-                &self.actor.forward(&observation.f_unsqueeze(0)?.f_to(self.device)?)?.f_flatten(0, -1)?,
-            )
+            let observation = Tensor::f_from_slice(&self.environment.observation())?.f_unsqueeze(0)?;
+            let observation = observation.f_to(self.device)?.f_totype(self.actor.0.kind())?;
+            Vec::<f32>::try_from(&self.actor.forward(&observation)?.f_flatten(0, -1)?)
         })?;
         let [action] = actions[..] else { unreachable!("an action is one torque") };
         let explored = action + EXPLORATION * normal(&mut self.rng);

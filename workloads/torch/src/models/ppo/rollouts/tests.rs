@@ -35,7 +35,8 @@ fn rollouts(epochs: usize) -> (Rollouts, ppo::Ppo) {
     let workload = catalog.get("ppo-cartpole").unwrap();
     let schema::catalog::Model::Ppo(model) = &workload.model else { unreachable!("it is PPO") };
     let model = ppo::build(model, Parameters::new(Device::Cpu), workload.optimizer).unwrap();
-    (Rollouts::new(Rc::clone(&model.networks), 20, epochs, 1, Device::Cpu).unwrap(), model)
+    let (networks, unsaved) = (Rc::clone(&model.networks), model.parameters().beside());
+    (Rollouts::new(networks, unsaved, 20, epochs, 1, Device::Cpu).unwrap(), model)
 }
 
 #[test]

@@ -1,0 +1,68 @@
+//! Visits the cells of a run one after the other, each launched once.
+
+use schema::{
+    catalog::Catalog,
+    manifest::{Cell, Manifest},
+    run_dir::RunDir,
+    spec::LaunchEnd,
+};
+
+use crate::{
+    interrupt::Interrupt,
+    measure::{self, Enough},
+    programs,
+    progress::Progress,
+    rig::{LaunchRequest, Rig},
+    run,
+    sampler::Sampler,
+};
+
+/// A run that is to be verified.
+pub(super) struct Bench<'a> {
+    pub(super) run: &'a RunDir,
+    pub(super) manifest: &'a Manifest,
+    pub(super) catalog: &'a Catalog,
+}
+
+/// Runs launches to their ends.
+pub(super) struct Launcher {
+    rig: Rig,
+    sampler: Sampler,
+    interrupt: Interrupt,
+}
+
+impl Bench<'_> {
+    /// What `visit` makes of each cell, in the order of the manifest and until it gives nothing; `line` tells people.
+    pub(super) fn each_cell<R>(
+        &self,
+        line: impl Fn(&R) -> String,
+        mut visit: impl FnMut(&Cell, &mut Launcher) -> anyhow::Result<Option<R>>,
+    ) -> anyhow::Result<Vec<R>> {
+        let mut launcher = Launcher {
+            interrupt: Interrupt::listen()?,
+            sampler: run::start_sampler(self.run, self.manifest)?,
+            rig: Rig::new(programs::all()?)?,
+        };
+        let progress = Progress::new(self.manifest.cells.len() as u64);
+        let mut rows = Vec::new();
+        for cell in &self.manifest.cells {
+            progress.begin(&cell.name);
+            let Some(row) = visit(cell, &mut launcher)? else { break };
+            progress.end(&line(&row));
+            rows.push(row);
+        }
+        progress.finish();
+        let Launcher { rig, sampler, .. } = launcher;
+        drop(rig);
+        sampler.stop()?;
+        Ok(rows)
+    }
+}
+
+impl Launcher {
+    /// How a launch ended that made all the steps it was given; nothing where the user interrupted it.
+    pub(super) fn launch(&mut self, request: LaunchRequest) -> Option<LaunchEnd> {
+        let end = measure::alone(&mut self.rig, &self.sampler, request, Enough::End, &self.interrupt);
+        (!self.interrupt.asked()).then_some(end)
+    }
+}

@@ -1,0 +1,188 @@
+//! `profile verify --plans`: does every plan of a job compute the same thing.
+
+use schema::{
+    catalog::Catalog,
+    device::Device,
+    events,
+    job::Job,
+    manifest::Cell,
+    plan::Plan,
+    rows::VerifyPlanRow,
+    run_dir::RunDir,
+    spec::{LaunchEnd, Program},
+};
+
+use super::bench::Bench;
+use crate::{
+    blocks,
+    cells::{self, Grid, Plans},
+    derive::job_steps,
+    named, plans, pool,
+    table::{self, or_dash},
+};
+
+/// Of each launch.
+const STEPS: u64 = 20;
+/// The largest difference of two losses, relative to them. Sums in another order differ by some 1e-16 in fp64, and twenty
+/// steps let that grow.
+const TOLERANCE: f64 = 1e-9;
+
+/// A cell for each job and valid plan, `dp1` first. Plans that are measured only where they are named are among them, as
+/// what they cost does not matter here.
+pub(super) fn cells(catalog: &Catalog, names: &[String], pool: &[Device]) -> anyhow::Result<Vec<Cell>> {
+    let mut all = Vec::new();
+    for name in names {
+        let job: Job = name.parse()?;
+        anyhow::ensure!(
+            job.plan.is_none(),
+            "job '{job}' names its plan, and --plans takes all; drop one of them"
+        );
+        for workload in named::workloads(catalog, &job.workload)? {
+            let global_batch = job.global_batch.unwrap_or(workload.global_batch);
+            let pool = job
+                .device
+                .as_ref()
+                .map_or(Ok(pool.to_vec()), |own| pool::resolve(std::slice::from_ref(own), None))?;
+            let enumerated = plans::enumerate(workload, global_batch, &pool).into_iter();
+            let valid = enumerated
+                .map(|candidate| candidate.plan)
+                .filter(|plan| plans::refusal(workload, global_batch, plan, &pool).is_none());
+            let grid = Grid { batches: vec![global_batch], plans: Plans::Named(valid.collect()) };
+            let job = Job { workload: workload.name.clone(), global_batch: None, ..job.clone() };
+            all.extend(cells::alone(catalog, &[job], &grid, &pool)?);
+        }
+    }
+    Ok(all)
+}
+
+/// Trains under each plan and holds its losses to those of `dp1`, which comes before it.
+pub(super) fn verify(bench: &Bench<'_>) -> anyhow::Result<Vec<VerifyPlanRow>> {
+    let &Bench { run, manifest, catalog } = bench;
+    let line = |row: &VerifyPlanRow| format!("{}@{}: {}", row.job, row.plan, verdict(row));
+    let mut expected = Vec::new();
+    bench.each_cell(line, |cell, launcher| {
+        let mut request = blocks::request(run, manifest, catalog, cell, 0, Some(STEPS))?;
+        let Program::Training(training) = &mut request.spec.program else {
+            unreachable!("a cell of a workload is no command")
+        };
+        training.exact = true;
+        training.workload.model = training.workload.model.without_dropout();
+        let (plan, launch) = (training.plan, request.spec.launch.clone());
+        let job = format!("{}@b{}", cell.workload, training.global_batch);
+        let Some(end) = launcher.launch(request) else { return Ok(None) };
+        let losses = losses(run, &launch, plan.ranks());
+        if plan == Plan::default() {
+            expected.clone_from(&losses);
+        }
+        Ok(Some(judge(job, plan, &losses, &expected, &end)))
+    })
+}
+
+/// The job's loss of each step that all ranks made; absent where it is not finite.
+fn losses(run: &RunDir, launch: &str, ranks: u32) -> Vec<Option<f64>> {
+    let of_rank = |rank| events::read(&run.events_path(launch, rank), rank).unwrap_or_default();
+    let events: Vec<_> = (0..ranks).map(of_rank).collect();
+    job_steps(&events).into_iter().map(|step| step.loss).collect()
+}
+
+fn judge(
+    job: String,
+    plan: Plan,
+    losses: &[Option<f64>],
+    expected: &[Option<f64>],
+    end: &LaunchEnd,
+) -> VerifyPlanRow {
+    let finite = |losses: &[Option<f64>]| losses.iter().copied().collect::<Option<Vec<f64>>>();
+    let apart = |(loss, expected): (&f64, &f64)| (loss - expected).abs() / expected.abs();
+    let (loss_difference, reason) = if let Some(detail) = &end.err_detail {
+        (None, Some(detail.clone()))
+    } else if losses.len() as u64 != STEPS {
+        (None, Some(format!("it made {} steps of {STEPS}", losses.len())))
+    } else {
+        match (finite(losses), finite(expected)) {
+            (None, _) => (None, Some("its loss is not finite".into())),
+            (Some(losses), Some(expected)) if expected.len() == losses.len() => {
+                let largest = losses.iter().zip(&expected).map(apart).fold(0.0, f64::max);
+                (Some(largest), (largest > TOLERANCE).then(|| "its losses are not those of dp1".into()))
+            }
+            _ => (None, Some("dp1 has no losses to compare with".into())),
+        }
+    };
+    VerifyPlanRow {
+        job,
+        plan,
+        devices: plan.ranks(),
+        steps: losses.len() as u64,
+        loss_difference,
+        verified: reason.is_none(),
+        reason,
+    }
+}
+
+fn verdict(row: &VerifyPlanRow) -> &str {
+    row.reason.as_deref().unwrap_or("verified")
+}
+
+pub(super) fn show(rows: &[VerifyPlanRow]) {
+    let mut table = table::new(&["job", "plan", "devices", "steps", "difference", "verdict"]);
+    for row in rows {
+        table.add_row([
+            row.job.clone(),
+            row.plan.to_string(),
+            row.devices.to_string(),
+            row.steps.to_string(),
+            or_dash(row.loss_difference.map(|difference| format!("{difference:.1e}"))),
+            verdict(row).into(),
+        ]);
+    }
+    for words in [1, 5] {
+        if let Some(column) = table.column_mut(words) {
+            column.set_cell_alignment(comfy_table::CellAlignment::Left);
+        }
+    }
+    table::print(&table);
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::{FORMAT, units::Nanos};
+
+    use super::*;
+
+    #[test]
+    fn a_plan_is_held_to_the_losses_of_dp1() {
+        let end = |err_detail: Option<&str>| LaunchEnd {
+            format: FORMAT,
+            mono_ns: Nanos(1),
+            err: None,
+            err_detail: err_detail.map(str::to_owned),
+            ranks: vec![],
+        };
+        let of_dp1: Vec<_> = (0..STEPS).map(|step| Some(5.0 - step as f64 / 10.0)).collect();
+        let changed = |factor: f64| -> Vec<_> {
+            let times =
+                |(step, loss): (usize, &Option<f64>)| loss.map(|l| if step == 7 { l * factor } else { l });
+            of_dp1.iter().enumerate().map(times).collect()
+        };
+        let not_finite = [&of_dp1[1..], &[None]].concat();
+        let none: &[Option<f64>] = &[];
+        let cases = [
+            (of_dp1.clone(), &of_dp1[..], None, None),
+            (changed(1.0 + 1e-12), &of_dp1, None, None),
+            (changed(1.0 - 1e-8), &of_dp1, None, Some("its losses are not those of dp1")),
+            (of_dp1[1..].to_vec(), &of_dp1, None, Some("it made 19 steps of 20")),
+            (not_finite.clone(), &of_dp1, None, Some("its loss is not finite")),
+            (of_dp1.clone(), &not_finite, None, Some("dp1 has no losses to compare with")),
+            (of_dp1.clone(), none, None, Some("dp1 has no losses to compare with")),
+            (of_dp1.clone(), &of_dp1, Some("rank 1 was killed"), Some("rank 1 was killed")),
+        ];
+        let plan: Plan = "dp2-gc".parse().expect("canonical");
+        for (losses, expected, ended, reason) in cases {
+            let row = judge("a@b8".into(), plan, &losses, expected, &end(ended));
+            assert_eq!((row.reason.as_deref(), row.verified), (reason, reason.is_none()));
+            assert_eq!((row.devices, row.steps), (2, losses.len() as u64));
+        }
+        let row = judge("a@b8".into(), plan, &changed(1.0 - 1e-8), &of_dp1, &end(None));
+        assert!((row.loss_difference.expect("they were compared") / 1e-8 - 1.0).abs() < 1e-6);
+    }
+}

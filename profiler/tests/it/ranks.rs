@@ -1,0 +1,63 @@
+//! What the ranks of a job say of themselves, in the row of the job.
+
+use std::path::Path;
+
+use profiler::derive::job_steps;
+use schema::{
+    events::{self, EventWriter},
+    rows::Status,
+    units::Nanos,
+    wire::{Event, EventLine, Statistics},
+};
+
+use crate::door::Door;
+
+/// Has a rank say other things at the same times.
+fn say_otherwise(path: &Path, rank: u32, change: impl Fn(&mut Event)) -> Vec<EventLine> {
+    let mut lines = events::read(path, rank).expect("events read");
+    std::fs::remove_file(path).expect("it was just read");
+    let mut writer = EventWriter::create(path, rank).expect("the folder is writable");
+    for line in &mut lines {
+        change(&mut line.event);
+        writer.say_at(line.mono_ns, line.event.clone()).expect("the file is writable");
+    }
+    lines
+}
+
+#[test]
+fn bytes_are_those_of_all_ranks_and_a_loss_is_their_mean() {
+    let door = Door::new();
+    door.exits(0, "single synthetic-sleep@b8@dp2 --device cpu:0,cpu:1 --steps 30 --repeats 1 --out r");
+    let run = door.run("r");
+    let before = &door.measurements("r")[0];
+    assert_eq!((before.sent_bytes, before.statistics), (None, None), "a synthetic worker sends nothing");
+
+    // As workers do that train: each sends its gradients, waits for the others', and says its own loss.
+    let ranks = [0, 1].map(|rank| {
+        say_otherwise(&run.events_path("0001-synthetic-sleep", rank), rank, |event| match event {
+            Event::Ready(ready) => ready.statistics = Some(Statistics::Local),
+            Event::Step(step) => {
+                step.sent_bytes = Some(1_000 + u64::from(rank));
+                step.loss = Some(2.0 + 3.0 * f64::from(rank) - step.index as f64 / 100.0);
+                let phases = step.phases.as_mut().expect("a synthetic worker says phases");
+                (phases.sync_total_ns, phases.sync_exposed_ns) = (Some(Nanos(900)), Some(Nanos(400)));
+            }
+            _ => {}
+        })
+    });
+    door.exits(0, "derive r");
+    let row = &door.measurements("r")[0];
+    assert_eq!((row.status, row.steps_used), (Status::Ok, before.steps_used));
+    assert_eq!(row.statistics, Some(Statistics::Local));
+    assert_eq!(row.sent_bytes, Some(2_001 * row.steps_used));
+    assert_eq!((row.sync_total_ns_median, row.sync_exposed_ns_median), (Some(900), Some(400)));
+    let summary = &door.summaries("r")[0];
+    assert_eq!(summary.statistics, Some(Statistics::Local));
+
+    let steps = job_steps(&ranks);
+    assert_eq!(steps.len() as u64, row.steps_total);
+    for (index, step) in steps.iter().enumerate() {
+        let apart = step.loss.expect("both ranks said one") - (3.5 - index as f64 / 100.0);
+        assert!(apart.abs() < 1e-12 && step.samples == 8, "{step:?}");
+    }
+}

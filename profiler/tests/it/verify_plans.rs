@@ -1,0 +1,79 @@
+//! `profile verify --plans`, on synthetic workers, whose loss depends on no plan, and on a real one.
+
+use schema::{
+    catalog::Model,
+    rows::{self, VerifyPlanRow},
+    spec::{Program, Training},
+};
+
+use crate::{door::Door, torch};
+
+fn rows_of(door: &Door, code: i32, arguments: &str) -> Vec<VerifyPlanRow> {
+    let said = door.exits(code, &format!("verify {arguments} --plans --device cpu:0,cpu:1 --json --out v"));
+    rows::from_json(&said.out).expect("stdout is JSON and nothing else")
+}
+
+/// What a launch of the run was told.
+fn told(door: &Door, launch: &str) -> Training {
+    let spec = door.run("v").spec(launch).expect("a launch has a spec");
+    let Program::Training(training) = spec.program else { panic!("a workload is trained") };
+    *training
+}
+
+#[test]
+fn every_valid_plan_is_launched_exactly_and_held_to_dp1() {
+    let door = Door::new();
+    door.catalog("mine.toml", "quick", "step_us = 100, busy_percent = 0");
+    let rows = rows_of(&door, 0, "quick@b4 --catalog mine.toml");
+    let plans: Vec<_> = rows.iter().map(|row| row.plan.to_string()).collect();
+    assert_eq!(plans, ["dp1", "ga2", "ga4", "dp2", "dp2-ga2"]);
+    for row in &rows {
+        assert!(row.verified && row.reason.is_none(), "{row:?}");
+        assert_eq!((row.job.as_str(), row.steps, row.loss_difference), ("quick@b4", 20, Some(0.0)));
+        assert_eq!(row.devices, row.plan.ranks());
+    }
+    for launch in door.run("v").launches().expect("there are launches") {
+        assert!(told(&door, &launch).exact, "{launch}");
+    }
+}
+
+#[test]
+fn a_plan_that_does_not_come_through_is_not_verified() {
+    let door = Door::new();
+    let fault = "fault = { rank-dies = { rank = 1, after_steps = 3 } }";
+    door.catalog("mine.toml", "dying", &format!("step_us = 100, busy_percent = 0, {fault}"));
+    let rows = rows_of(&door, 1, "dying@b2 --catalog mine.toml");
+    let verdicts: Vec<_> = rows.iter().map(|row| (row.plan.to_string(), row.verified)).collect();
+    assert_eq!(verdicts, [("dp1".into(), true), ("ga2".into(), true), ("dp2".into(), false)]);
+    let reason = rows[2].reason.as_deref().expect("it says why");
+    assert!(reason.contains("rank 1 was killed by SIGKILL"), "{reason}");
+    assert_eq!(rows[2].loss_difference, None);
+}
+
+#[test]
+fn slips_are_usage_errors_that_say_what_to_do() {
+    let door = Door::new();
+    for (arguments, message) in [
+        ("verify --plans", "required"),
+        ("verify synthetic-sleep@ga2 --plans", "names its plan, and --plans takes all; drop one of them"),
+        ("verify set:slow --plans", "there is no set 'slow'"),
+        ("verify synthetic-sleep@b4", "there is no workload 'synthetic-sleep@b4'"),
+    ] {
+        let said = door.exits(2, arguments);
+        assert!(said.err.contains(message), "profile {arguments}: {}", said.err);
+    }
+    assert!(!door.path("runs").exists(), "nothing was begun");
+}
+
+#[test]
+fn every_plan_of_a_real_job_computes_the_same_thing() {
+    let Some(bin) = torch::bin() else { return };
+    let door = Door::new();
+    let mut command = door.command("verify bert-mini@b1 --plans --device cpu:0 --json --out v");
+    let output = command.env("TANDEM_BIN", bin).output().expect("profile starts");
+    let rows: Vec<VerifyPlanRow> = rows::from_json(&String::from_utf8_lossy(&output.stdout)).expect("rows");
+    assert!(rows.len() > 1 && rows.iter().all(|row| row.verified), "{rows:#?}");
+    assert_eq!(output.status.code(), Some(0));
+    let Model::Bert(model) = told(&door, "0001-bert-mini").workload.model else { panic!("it is BERT") };
+    assert_eq!(model.dropout, 0.0, "what is dropped differs between plans");
+}
