@@ -72,24 +72,21 @@ Work* follow(c10::intrusive_ptr<c10d::Work> work) {
 
 extern "C" {
 
-// Meets the other ranks through Gloo; returns when all of `size` are connected. A collective that takes longer than the
-// timeout, as one for which another rank does not come, fails; when another rank's process ends it fails at once.
-int tw_group_meet_gloo(const char* file, int rank, int size, int64_t timeout_ms, Group** group) {
+// Meets the other ranks, and returns when all of `size` have come: through Gloo, or through NCCL where `make_nccl` is
+// the function of nccl.cpp, whose library is open. A collective that takes longer than the timeout, as one for which
+// another rank does not come, fails; when another rank's process ends it fails at once.
+int tw_group_meet(MakeNccl make_nccl, const char* file, int rank, int size, int64_t timeout_ms, Group** group) {
   return shim::guarded([&] {
     const Milliseconds timeout(timeout_ms);
-    auto options = c10d::ProcessGroupGloo::Options::create(timeout);
-    options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(kLoopback));
-    auto store = fresh_store(file, rank, size, timeout);
-    *group = new Group{c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options)};
-  });
-}
-
-// Meets the other ranks through NCCL. `make` is the function of nccl.cpp, whose library is open.
-int tw_group_meet_nccl(MakeNccl make, const char* file, int rank, int size, int64_t timeout_ms, Group** group) {
-  return shim::guarded([&] {
-    const Milliseconds timeout(timeout_ms);
+    const auto store = fresh_store(file, rank, size, timeout);
     Group met;
-    make(fresh_store(file, rank, size, timeout), rank, size, timeout, met.backend);
+    if (make_nccl != nullptr) {
+      make_nccl(store, rank, size, timeout, met.backend);
+    } else {
+      auto options = c10d::ProcessGroupGloo::Options::create(timeout);
+      options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(kLoopback));
+      met.backend = c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options);
+    }
     *group = new Group(std::move(met));
   });
 }

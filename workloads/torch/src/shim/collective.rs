@@ -29,15 +29,8 @@ struct RawWork {
 }
 
 unsafe extern "C" {
-    fn tw_group_meet_nccl(
-        make: MakeNccl,
-        file: *const c_char,
-        rank: c_int,
-        size: c_int,
-        timeout_ms: i64,
-        group: *mut *mut RawGroup,
-    ) -> c_int;
-    fn tw_group_meet_gloo(
+    fn tw_group_meet(
+        make_nccl: Option<MakeNccl>,
         file: *const c_char,
         rank: c_int,
         size: c_int,
@@ -102,10 +95,7 @@ impl ProcessGroup {
     /// # Errors
     /// When not all have come before the timeout, when the file was met in before, or cannot be written.
     pub fn meet_gloo(file: &Path, rank: u32, size: u32, timeout: Duration) -> Result<Self, TchError> {
-        Self::meet(file, timeout, |file, timeout_ms, group| {
-            // SAFETY: the path is borrowed for the length of the call; the other pointer is that of a local variable.
-            unsafe { tw_group_meet_gloo(file, number(rank), number(size), timeout_ms, group) }
-        })
+        Self::meet(None, file, rank, size, timeout)
     }
 
     /// Meets the other ranks of `size` through NCCL, each of which has a GPU of its own, number 0 of those it sees.
@@ -115,22 +105,23 @@ impl ProcessGroup {
     /// # Errors
     /// As [`ProcessGroup::meet_gloo`], and where there is no NCCL ([`super::nccl::find`]).
     pub fn meet_nccl(file: &Path, rank: u32, size: u32, timeout: Duration) -> Result<Self, TchError> {
-        let make = nccl::find().map_err(TchError::Torch)?;
-        Self::meet(file, timeout, |file, timeout_ms, group| {
-            // SAFETY: as in `meet_gloo`; the function is that of nccl.cpp.
-            unsafe { tw_group_meet_nccl(make, file, number(rank), number(size), timeout_ms, group) }
-        })
+        let make_nccl = nccl::find().map_err(TchError::Torch)?;
+        Self::meet(Some(make_nccl), file, rank, size, timeout)
     }
 
     fn meet(
+        make_nccl: Option<MakeNccl>,
         file: &Path,
+        rank: u32,
+        size: u32,
         timeout: Duration,
-        meet: impl FnOnce(*const c_char, i64, *mut *mut RawGroup) -> c_int,
     ) -> Result<Self, TchError> {
         let file = CString::new(file.as_os_str().as_encoded_bytes())?;
         let timeout_ms = i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX);
-        let mut group = ptr::null_mut();
-        check(meet(file.as_ptr(), timeout_ms, &mut group))?;
+        let (rank, size, mut group) = (number(rank), number(size), ptr::null_mut());
+        // SAFETY: the path is borrowed for the length of the call, the last pointer is that of a local variable, and the
+        // function is that of nccl.cpp.
+        check(unsafe { tw_group_meet(make_nccl, file.as_ptr(), rank, size, timeout_ms, &mut group) })?;
         Ok(Self(group))
     }
 
