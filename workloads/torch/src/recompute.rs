@@ -10,10 +10,10 @@
 //! held at a time would be the same.
 //!
 //! The second run computes what the first one did, to the bit on a CPU: it draws the same random numbers, under the same
-//! autocast, and by the same kernels, as both make a graph (PyTorch picks others where none is wanted, for LSTMs on the
-//! CPU). Gradients are those without checkpointing, to the bit but for two sums that then are added up in another order:
-//! of a tensor that several segments take and each uses more than once, and of a weight that is used more than once under
-//! autocast, whose gradients are added up in bf16 where all uses share one bf16 copy.
+//! autocast, and by the same kernels, as both make a graph (PyTorch may pick others where none is wanted). Gradients are
+//! those without checkpointing, to the bit but for two sums that then are added up in another order: of a tensor that
+//! several segments take and each uses more than once, and of a weight that is used more than once under autocast, whose
+//! gradients are added up in bf16 where all uses share one bf16 copy.
 //!
 //! PyTorch makes the backward pass of a GPU on a thread of its own, so a segment may run there. Tensors go from thread to
 //! thread and are not to be shared, so each part of a model lies behind a lock. It is always free: the thread that trains
