@@ -73,7 +73,7 @@ fn ranks_train_as_one_process_does_on_the_whole_batch_and_say_what_sharing_took(
             step.loss.expect("it has a loss")
         })
         .collect();
-    for plan in ["dp2", "dp2-ga2"] {
+    for plan in ["dp2", "dp2-ga2", "dp2-ga2-offload"] {
         let workers = Worker::start_ranks(&launch_of(2, "gpt2-mini", 4, plan, Some(STEPS as u64)));
         workers[0].grant.extend_to(STEPS as u64);
         let mut means = [0.0; STEPS];
