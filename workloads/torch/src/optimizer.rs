@@ -35,7 +35,7 @@ pub enum Home {
 }
 
 /// The name of the number of updates among the kinds of state.
-const STEP: &str = "step";
+pub(crate) const STEP: &str = "step";
 
 impl Optimizer {
     /// Allocates all state at once, so that a job which does not fit fails before its first step.

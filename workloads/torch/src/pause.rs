@@ -8,6 +8,7 @@ use tch::{Device, TchError, Tensor, no_grad};
 
 use crate::{
     failure::Failure,
+    group::Group,
     shim::{
         memory::{give_back_unused, tensor_memory},
         storage::Storage,
@@ -39,10 +40,11 @@ impl Paused {
     ///
     /// # Errors
     /// Out of host memory, or an error of the device.
-    pub fn new(trainer: &Trainer) -> Result<(Self, Left), Failure> {
+    pub fn new(trainer: &mut Trainer) -> Result<(Self, Left), Failure> {
         let begin = Nanos::monotonic_now();
         let device = trainer.device();
         let before = bytes_taken(device)?;
+        trainer.drop_buckets();
         let away = if device == Device::Cpu {
             Vec::new()
         } else {
@@ -56,11 +58,11 @@ impl Paused {
         Ok((Self { device, away }, Left { dur: Nanos::monotonic_now() - begin, bytes_freed }))
     }
 
-    /// Puts everything back as it was; gives how long that took.
+    /// Puts everything back as it was, in a trainer that works with `group`; gives how long that took.
     ///
     /// # Errors
     /// Out of the device's memory, or another error of it.
-    pub fn resume(self) -> Result<Nanos, Failure> {
+    pub fn resume(self, trainer: &mut Trainer, group: Option<&Group>) -> Result<Nanos, Failure> {
         const NON_BLOCKING: bool = true;
         const ALSO_WHERE_IT_IS: bool = false;
         let begin = Nanos::monotonic_now();
@@ -68,6 +70,9 @@ impl Paused {
         relocate(&away, |memory| {
             memory.f_to_device_(device, memory.f_kind()?, NON_BLOCKING, ALSO_WHERE_IT_IS)
         })?;
+        if let Some(group) = group {
+            trainer.join(group)?;
+        }
         wait_for(device)?;
         Ok(Nanos::monotonic_now() - begin)
     }
@@ -184,8 +189,7 @@ mod tests {
             let workload = Catalog::embedded().get(name).unwrap().clone();
             let model = models::build(&workload, Device::Cpu).unwrap();
             let data = data::open(workload.model.samples(), None, 7, Device::Cpu).unwrap();
-            let execution =
-                Execution::plain(Device::Cpu, 2);
+            let execution = Execution::plain(Device::Cpu, 2);
             let mut trainer = Trainer::new(model, data, execution).unwrap();
             let initial: Vec<_> = trainer.tensors().iter().map(|tensor| tensor.detach().copy()).collect();
             let train = |trainer: &mut Trainer, steps: usize| {
@@ -216,13 +220,12 @@ mod tests {
         let workload = Catalog::embedded().get("neumf").unwrap().clone();
         let model = models::build(&workload, Device::Cpu).unwrap();
         let data = data::open(workload.model.samples(), None, 7, Device::Cpu).unwrap();
-        let execution =
-            Execution::plain(Device::Cpu, 2);
-        let trainer = Trainer::new(model, data, execution).unwrap();
+        let execution = Execution::plain(Device::Cpu, 2);
+        let mut trainer = Trainer::new(model, data, execution).unwrap();
         let before = addresses(&trainer.tensors());
-        let (paused, Left { dur, bytes_freed }) = Paused::new(&trainer).unwrap();
+        let (paused, Left { dur, bytes_freed }) = Paused::new(&mut trainer).unwrap();
         assert!(dur.0 > 0 && bytes_freed < resident_bytes().unwrap());
-        assert!(paused.resume().unwrap().0 > 0);
+        assert!(paused.resume(&mut trainer, None).unwrap().0 > 0);
         assert_eq!(addresses(&trainer.tensors()), before);
     }
 }

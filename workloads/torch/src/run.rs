@@ -252,7 +252,7 @@ impl Job<'_> {
                 None => {}
                 Some(Ok(Command::Stop {})) => return Ok(false),
                 Some(Ok(Command::Pause {})) => self.pause(trainer, &mut paused)?,
-                Some(Ok(Command::Resume {})) => self.resume(&mut paused)?,
+                Some(Ok(Command::Resume {})) => self.resume(trainer, &mut paused)?,
                 Some(Ok(Command::Checkpoint { path })) => self.checkpoint(trainer, Path::new(&path))?,
                 Some(Err(error)) => return Err(not_a_command(&error)),
             }

@@ -181,6 +181,13 @@ impl Trainer {
         self.updaters.iter().map(|updater| &updater.optimizer)
     }
 
+    /// Frees the memory in which gradients are summed over ranks. No step can be issued before the next [`Trainer::join`].
+    pub(crate) fn drop_buckets(&mut self) {
+        for updater in &mut self.updaters {
+            updater.sync = None;
+        }
+    }
+
     pub(crate) fn data(&self) -> &dyn DataStream {
         &*self.data
     }
@@ -189,14 +196,13 @@ impl Trainer {
         &mut *self.data
     }
 
-    /// All tensors that stay between steps: those of the model, of the optimizers, of the data and of what ranks share,
-    /// wherever they are.
+    /// All tensors that stay between steps: those of the model, of the optimizers and of the data, wherever they are.
     pub fn tensors(&self) -> Vec<Tensor> {
         let model = self.workload.parameters().tensors();
-        let state = self.optimizers().flat_map(Optimizer::state).flat_map(|(_, tensors)| tensors);
-        let kept = model.chain(state).chain(self.data.tensors()).map(Tensor::shallow_clone);
-        let shared = self.updaters.iter().filter_map(|updater| updater.sync.as_ref());
-        kept.chain(shared.flat_map(GradientSync::buckets)).collect()
+        let state = self
+            .optimizers()
+            .flat_map(|optimizer| optimizer.state().into_iter().flat_map(|(_, tensors)| tensors));
+        model.chain(state).chain(self.data.tensors()).map(Tensor::shallow_clone).collect()
     }
 
     /// The next micro-batch, which a step then will not see.

@@ -103,11 +103,6 @@ impl GradientSync {
         lock(&self.state).in_last_pass = is_last;
     }
 
-    /// The buckets, each a flat tensor of gradients.
-    pub fn buckets(&self) -> Vec<Tensor> {
-        lock(&self.state).buckets.iter().map(|bucket| bucket.flat.shallow_clone()).collect()
-    }
-
     /// To be called after the last backward pass of the update: begins what could not begin earlier, and waits for all.
     /// Then every rank has the same gradients, up to the next call of
     /// [`clear_gradients`](crate::shim::autograd::clear_gradients).

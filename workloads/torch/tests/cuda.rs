@@ -455,12 +455,12 @@ fn a_paused_job_leaves_its_device_and_comes_back_as_it_was() {
         };
         let before = storages(&there);
 
-        let (paused, left) = Paused::new(&trainer).unwrap();
+        let (paused, left) = Paused::new(&mut trainer).unwrap();
         println!("{name}: {} bytes freed in {} ns", left.bytes_freed, left.dur.0);
         for (tensor, value) in trainer.tensors().iter().zip(&values) {
             assert_eq!((tensor.device(), tensor), (Device::Cpu, value), "{name}");
         }
-        let dur = paused.resume().unwrap();
+        let dur = paused.resume(&mut trainer, None).unwrap();
         println!("{name}: back in {} ns", dur.0);
         let back = trainer.tensors();
         assert!(back.iter().all(|tensor| tensor.device() == FIRST), "{name}");

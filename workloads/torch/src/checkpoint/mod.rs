@@ -13,7 +13,7 @@ mod tensors;
 
 use tch::Tensor;
 
-use crate::step::Trainer;
+use crate::{optimizer::STEP, step::Trainer};
 
 /// Tensors under the names that they have in a checkpoint; they share their memory with those that are trained.
 type Named = Vec<(String, Tensor)>;
@@ -44,9 +44,6 @@ fn optimizers(trainer: &Trainer) -> Named {
     }
     named
 }
-
-/// The one kind of an optimizer's state that belongs to no parameter.
-const STEP: &str = "step";
 
 /// What the states of generators are called in the files of ranks.
 const CPU: &str = "cpu";

@@ -19,7 +19,7 @@ use crate::{
 
 impl Job<'_> {
     /// A job that is paused already has nothing to free, and says so in no time.
-    pub(super) fn pause(&mut self, trainer: &Trainer, paused: &mut Option<Paused>) -> Result<(), Failure> {
+    pub(super) fn pause(&mut self, trainer: &mut Trainer, paused: &mut Option<Paused>) -> Result<(), Failure> {
         let Left { dur, bytes_freed } = match paused {
             Some(_) => Left { dur: Nanos::ZERO, bytes_freed: 0 },
             None => {
@@ -32,8 +32,11 @@ impl Job<'_> {
     }
 
     /// One that is not paused has nothing to bring back.
-    pub(super) fn resume(&mut self, paused: &mut Option<Paused>) -> Result<(), Failure> {
-        let dur_ns = paused.take().map_or(Ok(Nanos::ZERO), Paused::resume)?;
+    pub(super) fn resume(&mut self, trainer: &mut Trainer, paused: &mut Option<Paused>) -> Result<(), Failure> {
+        let dur_ns = match paused.take() {
+            Some(paused) => paused.resume(trainer, self.group)?,
+            None => Nanos::ZERO,
+        };
         self.say(Event::Resumed { dur_ns })
     }
 

@@ -17,10 +17,10 @@ pub mod memory;
 pub mod meta;
 pub mod nccl;
 pub mod optimizer;
-pub mod recompute;
-pub mod stream;
 pub mod random;
+pub mod recompute;
 pub mod storage;
+pub mod stream;
 pub mod transfer;
 
 use std::{

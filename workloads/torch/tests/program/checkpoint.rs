@@ -187,6 +187,36 @@ fn ranks_write_one_checkpoint_or_refuse_together() {
     assert!((back[0] - whole[2]).abs() < 1e-6, "{back:?} and {}", whole[2]);
 }
 
+#[test]
+fn ranks_go_on_from_their_checkpoint_and_after_a_pause_to_the_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("c");
+    // Each rank has dropout of its own.
+    let spec = launch_of(2, "bert-mini", 4, "dp2", Some(6));
+    let finish = |mut workers: Vec<Worker>| {
+        workers[0].grant.extend_to(6);
+        workers.drain(..).map(|worker| losses(&worker.finish().0)).collect::<Vec<_>>()
+    };
+    let whole = finish(Worker::start_ranks(&spec));
+
+    let mut workers = Worker::start_ranks(&spec);
+    workers[0].grant.extend_to(3);
+    workers.iter_mut().for_each(|worker| worker.train_to(3));
+    let path = place.to_str().unwrap().to_owned();
+    for command in [Command::Pause {}, Command::Checkpoint { path }, Command::Resume {}] {
+        workers.iter_mut().for_each(|worker| worker.command(&command));
+    }
+    for worker in &mut workers {
+        worker.wait_for(|event| matches!(event, Event::Resumed { .. }));
+    }
+    assert_eq!(finish(workers), whole);
+
+    let second = finish(Worker::start_ranks(&restored(&spec, &place, "dp2", 3)));
+    for (second, whole) in second.iter().zip(&whole) {
+        assert_eq!(second[..], whole[3..]);
+    }
+}
+
 fn files(checkpoint: &Path) -> Vec<PathBuf> {
     fs::read_dir(checkpoint).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
@@ -195,7 +225,7 @@ fn files(checkpoint: &Path) -> Vec<PathBuf> {
 fn a_damaged_checkpoint_is_refused_by_the_name_of_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("c");
-    let spec = launch("neumf", 8, "dp1", Some(1));
+    let spec = launch("neumf", 8, "dp1", Some(2));
     checkpointed(&spec, 1, &place);
     let files = files(&place);
     assert_eq!(files.len(), 4, "the model, the optimizer's state, random state, the manifest: {files:?}");
@@ -221,7 +251,7 @@ fn a_damaged_checkpoint_is_refused_by_the_name_of_the_file() {
 fn a_checkpoint_of_another_job_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("c");
-    let spec = launch("neumf", 8, "dp1", Some(1));
+    let spec = launch("neumf", 8, "dp1", Some(2));
     checkpointed(&spec, 1, &place);
 
     let changed = |change: &dyn Fn(&mut schema::spec::Training)| {
