@@ -247,10 +247,12 @@ mod tests {
             assert_eq!(parameters.beside().kind(), parameters.kind());
             [weight, buffer, table, whole]
         };
-        let (usual, exact) =
-            (built(Parameters::new(Device::Cpu)), built(Parameters::exact(Device::Cpu)));
+        let (usual, exact) = (built(Parameters::new(Device::Cpu)), built(Parameters::exact(Device::Cpu)));
         assert_eq!(usual.each_ref().map(Tensor::kind), [Kind::Float, Kind::Float, Kind::Float, Kind::Int64]);
-        assert_eq!(exact.each_ref().map(Tensor::kind), [Kind::Double, Kind::Double, Kind::Double, Kind::Int64]);
+        assert_eq!(
+            exact.each_ref().map(Tensor::kind),
+            [Kind::Double, Kind::Double, Kind::Double, Kind::Int64]
+        );
         // 0.1 is another number in fp64.
         assert_eq!(exact[0], usual[0].to_kind(Kind::Double), "drawn as always, then widened");
     }

@@ -55,6 +55,10 @@ fn losses_are_means_over_samples_that_do_not_depend_on_each_other() {
             assert!(apart < 1e-12, "{}: {whole} for {parts}", workload.name);
         }
         let after = state(model.as_ref());
-        assert!(before.iter().zip(after.values()).all(|(before, after)| before == after), "{}", workload.name);
+        assert!(
+            before.iter().zip(after.values()).all(|(before, after)| before == after),
+            "{}",
+            workload.name
+        );
     }
 }

@@ -135,7 +135,11 @@ fn losses(case: &Case) -> Vec<f64> {
 fn losses_of(ranks: Vec<Worker>) -> Vec<f64> {
     let ends: Vec<_> = ranks.into_iter().map(Worker::finish).collect();
     let last = |(said, _): &(Vec<EventLine>, ExitStatus)| said.last().map(|line| line.event.clone());
-    assert!(ends.iter().all(|(_, status)| status.success()), "{:#?}", ends.iter().map(last).collect::<Vec<_>>());
+    assert!(
+        ends.iter().all(|(_, status)| status.success()),
+        "{:#?}",
+        ends.iter().map(last).collect::<Vec<_>>()
+    );
     let losses: Vec<Vec<f64>> = ends
         .iter()
         .map(|(said, _)| steps(said).iter().map(|step| step.loss.expect("it is finite")).collect())

@@ -31,12 +31,7 @@ pub(crate) fn launch(workload: &str, global_batch: u32, plan: &str, steps: Optio
 }
 
 /// As [`launch`], of any workload.
-pub(crate) fn launch_of(
-    workload: Workload,
-    global_batch: u32,
-    plan: Plan,
-    steps: Option<u64>,
-) -> LaunchSpec {
+pub(crate) fn launch_of(workload: Workload, global_batch: u32, plan: Plan, steps: Option<u64>) -> LaunchSpec {
     LaunchSpec {
         format: FORMAT,
         launch: format!("0001-{}", workload.name),

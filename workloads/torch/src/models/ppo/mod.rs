@@ -130,8 +130,7 @@ impl Workload for Ppo {
         let chosen = actions.f_to_kind(Kind::Int64)?.f_unsqueeze(1)?;
         let now = logits.f_log_softmax(-1, None)?.f_gather(1, &chosen, false)?.f_squeeze_dim(1)?;
 
-        let advantages =
-            if self.parameters.is_exact() { advantages } else { normalised(&advantages)? };
+        let advantages = if self.parameters.is_exact() { advantages } else { normalised(&advantages)? };
         let ratio = now.f_sub(&log_probabilities)?.f_exp()?;
         let clipped = ratio.f_clamp(1.0 - CLIP, 1.0 + CLIP)?;
         let surrogate = ratio.f_mul(&advantages)?.f_minimum(&clipped.f_mul(&advantages)?)?.f_mean(None)?;
