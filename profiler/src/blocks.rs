@@ -5,9 +5,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use schema::{
     FORMAT,
-    catalog::Catalog,
+    catalog::{Catalog, Workload},
     device::Device,
     manifest::{Cell, Manifest, Settings},
+    plan::Plan,
     rows::{Measurement, Status, Warning},
     run_dir::RunDir,
     spec::{LaunchSpec, Program, Training},
@@ -209,19 +210,15 @@ pub fn request(
     let settings = &manifest.settings;
     let program = match &cell.command {
         Some(argv) => Program::Command(argv.clone()),
-        None => Program::Training(Box::new(Training {
-            workload: named::workload(catalog, &cell.workload)?.clone(),
-            global_batch: cell.global_batch.context("a cell with a workload has a batch")?,
-            plan: cell.plan.context("a cell with a workload has a plan")?,
-            steps,
-            data: settings.data.clone(),
-            loaders: settings.loaders,
-            restore: None,
-            offload_threads: settings.offload_threads,
-            collectives: settings.collectives,
-            exact: false,
-            rendezvous: None,
-        })),
+        None => {
+            let workload = named::workload(catalog, &cell.workload)?;
+            let global_batch = cell.global_batch.context("a cell with a workload has a batch")?;
+            let plan = cell.plan.context("a cell with a workload has a plan")?;
+            Program::Training(Box::new(Training {
+                steps,
+                ..training(settings, workload, global_batch, plan)
+            }))
+        }
     };
     let spec = LaunchSpec {
         format: FORMAT,
@@ -232,13 +229,31 @@ pub fn request(
         program,
         devices: cell.devices.clone(),
         sharing: cell.sharing,
-        threads: settings.threads.unwrap_or_else(|| threads(cell)),
+        threads: settings.threads.unwrap_or_else(|| threads(&cell.devices)),
+        memory_bytes: settings.memory_bytes,
         // Repeats differ in chance as they differ in everything else that is not controlled.
         seed: manifest.seed.wrapping_add(u64::from(block)),
     };
     let patience =
         Patience { heartbeat: Duration::from_secs_f64(settings.heartbeat_s), ..Patience::default() };
     Ok(LaunchRequest { run: run.clone(), spec, patience })
+}
+
+/// A job that trains with the settings of a run until it is told to leave.
+pub(crate) fn training(settings: &Settings, workload: &Workload, global_batch: u32, plan: Plan) -> Training {
+    Training {
+        workload: workload.clone(),
+        global_batch,
+        plan,
+        steps: None,
+        data: settings.data.clone(),
+        loaders: settings.loaders,
+        restore: None,
+        offload_threads: settings.offload_threads,
+        collectives: settings.collectives,
+        exact: false,
+        rendezvous: None,
+    }
 }
 
 /// Who it was, for people alone: a record names no program of others.
@@ -259,13 +274,14 @@ fn busiest_other(cell: &Cell, before: &Scan) -> String {
     }
 }
 
-/// One thread a core of the rank's device; beside a GPU, the cores are shared out among the ranks.
-fn threads(cell: &Cell) -> u32 {
-    match cell.devices.first() {
+/// Threads of each rank where the user names none: one a core of the rank's device; beside GPUs, the
+/// cores are shared out among the ranks.
+pub(crate) fn threads(devices: &[Device]) -> u32 {
+    match devices.first() {
         Some(Device::Cpu(cores)) => cores.len() as u32,
         _ => {
             let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u32;
-            (cores / cell.devices.len().max(1) as u32).max(1)
+            (cores / devices.len().max(1) as u32).max(1)
         }
     }
 }

@@ -12,7 +12,11 @@ use schema::{
     rows::Sharing,
 };
 
-use crate::{named, plans, pool};
+use crate::{
+    named,
+    plans::{self, Effort, Estimates, Judgement},
+    pool,
+};
 
 /// The axes of a grid. An empty list means the job's own, or else the workload's default.
 #[derive(Clone, Debug, Default)]
@@ -32,18 +36,37 @@ pub enum Plans {
 
 /// The cells of `jobs` over the grid, each alone, on the first devices of the pool or on its own.
 ///
-/// A combination that cannot run is a cell with its reason: asked for by name it must not vanish.
-pub fn alone(catalog: &Catalog, jobs: &[Job], grid: &Grid, pool: &[Device]) -> anyhow::Result<Vec<Cell>> {
+/// A combination that cannot run is a cell with its reason: asked for by name it must not vanish. With
+/// estimates, one whose devices cannot hold it is among those; without, nobody asks.
+pub fn alone(
+    catalog: &Catalog,
+    jobs: &[Job],
+    grid: &Grid,
+    pool: &[Device],
+    mut estimates: Option<&mut Estimates>,
+) -> anyhow::Result<Vec<Cell>> {
     let mut cells = Vec::new();
     for (job, workload) in each_workload(catalog, jobs)? {
         let pool = match &job.device {
             Some(device) => pool::resolve(std::slice::from_ref(device), None)?,
             None => pool.to_vec(),
         };
+        // Who names plans compares them, and wants to know what each takes.
+        let named = job.plan.is_some() || !matches!(grid.plans, Plans::Default);
+        let effort = if named { Effort::Measure } else { Effort::WhereTight };
         for global_batch in batches(workload, job, grid)? {
             for (plan, unsupported) in plans_of(workload, job, grid, global_batch, &pool)? {
                 let ranks = plan.ranks() as usize;
                 let devices: Vec<Device> = pool.iter().take(ranks).cloned().collect();
+                let judgement = match &mut estimates {
+                    Some(estimates) if unsupported.is_none() => {
+                        estimates.judge(workload, global_batch, &plan, &devices, effort)
+                    }
+                    _ => Judgement::default(),
+                };
+                if judgement.refusal.is_some() && matches!(grid.plans, Plans::All) {
+                    continue;
+                }
                 let spelling = format!("{}@b{global_batch}@{plan}", workload.name);
                 cells.push(Cell {
                     name: format!("{spelling}@on={}", joined(&devices)),
@@ -54,9 +77,13 @@ pub fn alone(catalog: &Catalog, jobs: &[Job], grid: &Grid, pool: &[Device]) -> a
                     global_batch: Some(global_batch),
                     plan: Some(plan),
                     devices,
-                    unsupported,
+                    memory_estimate_bytes: judgement.memory_bytes,
+                    unsupported: unsupported.or(judgement.refusal),
                 });
             }
+        }
+        if !cells.iter().any(|cell| cell.workload == workload.name) {
+            bail!("job '{job}': no plan can run here; `profile list --plans {}` says why", workload.name);
         }
     }
     distinct(&cells)?;
@@ -94,6 +121,7 @@ pub fn command(argv: &[String], device: &Device) -> anyhow::Result<Cell> {
         global_batch: None,
         plan: None,
         devices: vec![device.clone()],
+        memory_estimate_bytes: None,
         unsupported: None,
     })
 }
@@ -158,7 +186,7 @@ mod tests {
 
     fn cells(jobs: &[&str], grid: &Grid) -> anyhow::Result<Vec<Cell>> {
         let jobs: Vec<Job> = jobs.iter().map(|job| job.parse().expect("a job")).collect();
-        alone(&Catalog::embedded(), &jobs, grid, &[Device::Cpu(vec![0])])
+        alone(&Catalog::embedded(), &jobs, grid, &[Device::Cpu(vec![0])], None)
     }
 
     fn names(jobs: &[&str], grid: &Grid) -> Vec<String> {

@@ -29,6 +29,7 @@ use tokio::{
 };
 
 pub use self::command::Programs;
+pub(crate) use self::command::{environment, removed_from_environment};
 use self::{
     ending::Ending,
     listener::{Fault, Listener},

@@ -1,10 +1,16 @@
 //! Which plans a job can run under on a pool of devices, with a reason for each that it cannot.
 
+mod estimates;
+mod footprint;
+pub mod memory;
+
 use schema::{
     catalog::Workload,
     device::Device,
     plan::{Axis, Plan, Precision},
 };
+
+pub use estimates::{Effort, Estimates, Judgement};
 
 /// Degrees that are tried on each axis. Beyond them a plan can still be named.
 const DEGREES: [u16; 4] = [1, 2, 4, 8];
@@ -68,11 +74,16 @@ pub fn enumerate(workload: &Workload, global_batch: u32, pool: &[Device]) -> Vec
     plans.retain(|plan| plan.to_string().parse::<Plan>().is_ok());
     let mut seen = std::collections::BTreeSet::new();
     plans.retain(|plan| seen.insert(*plan));
-    let candidate = |plan| {
-        let refusal = refusal(workload, global_batch, &plan, pool).or_else(|| not_worth_it(&plan, pool));
-        Candidate { plan, refusal }
+    let of_enumeration = |plan: Plan| {
+        let Candidate { refusal, .. } = candidate(workload, global_batch, plan, pool);
+        Candidate { plan, refusal: refusal.or_else(|| not_worth_it(&plan, pool)) }
     };
-    plans.into_iter().map(candidate).collect()
+    plans.into_iter().map(of_enumeration).collect()
+}
+
+/// A plan that was asked for by its name.
+pub fn candidate(workload: &Workload, global_batch: u32, plan: Plan, pool: &[Device]) -> Candidate {
+    Candidate { plan, refusal: refusal(workload, global_batch, &plan, pool) }
 }
 
 #[cfg(test)]

@@ -47,7 +47,11 @@ pub struct Outcome {
 pub fn manifest(catalog: &Catalog, request: Request) -> anyhow::Result<Manifest> {
     let libtorch = needs_torch(catalog, &request.cells).then(torch).transpose()?;
     let devices = distinct_devices(&request.cells);
-    let facts: Vec<DeviceFacts> = open_all(&devices)?.iter().map(|reader| reader.facts().clone()).collect();
+    let mut facts: Vec<DeviceFacts> =
+        open_all(&devices)?.iter().map(|reader| reader.facts().clone()).collect();
+    for facts in facts.iter_mut().filter(|facts| matches!(facts.device, Device::Cpu(_))) {
+        facts.memory_bytes = request.settings.memory_bytes.or(facts.memory_bytes);
+    }
     Ok(Manifest {
         format: FORMAT,
         started_utc: utc_now(),

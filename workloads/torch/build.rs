@@ -20,6 +20,7 @@ fn main() {
                 "error",
                 "library",
                 "memory",
+                "memory_trace",
                 "autograd",
                 "layout",
                 "optimizer",

@@ -6,16 +6,26 @@ use schema::{
     catalog::Catalog,
     device::Device,
     job::Job,
+    manifest::Settings,
     rows::{self, PlanRow},
+    units::HumanBytes,
 };
 
 use super::Exit;
 use crate::{
-    named, plans, pool,
+    named,
+    plans::{self, Candidate, Effort, Estimates, Judgement},
+    pool,
     table::{self, grouped, or_dash},
 };
 
+/// Memory does not depend on which numbers are drawn.
+const ANY_SEED: u64 = 1;
+
 /// Show the workloads of the catalog, or the plans of a job.
+///
+/// The memory of each plan is estimated from a few steps of a few samples, which are taken on the first device of the pool:
+/// some seconds for each combination of gc, offload and bf16. It is that of the largest rank's tensors.
 ///
 /// Example: `profile list`
 ///
@@ -30,6 +40,9 @@ pub(super) struct Args {
     /// The pool that plans are held against.
     #[arg(long, value_name = "POOL", value_delimiter = ',', requires = "plans")]
     device: Vec<Device>,
+    /// Memory of each CPU device of the pool, as 2GiB [default: its share of the machine's].
+    #[arg(long, value_name = "SIZE", requires = "plans")]
+    memory: Option<HumanBytes>,
     /// A file of further workloads.
     #[arg(long, value_name = "FILE")]
     catalog: Vec<PathBuf>,
@@ -41,7 +54,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let catalog = open(&args.catalog)?;
     match &args.plans {
-        Some(job) => list_plans(&catalog, job, &args.device, args.json),
+        Some(job) => list_plans(&catalog, job, args),
         None => list_workloads(&catalog, args.pattern.as_deref().unwrap_or(""), args.json),
     }
 }
@@ -88,35 +101,52 @@ fn list_workloads(catalog: &Catalog, pattern: &str, json: bool) -> anyhow::Resul
     Ok(Exit::Ok)
 }
 
-fn list_plans(catalog: &Catalog, job: &Job, pool: &[Device], json: bool) -> anyhow::Result<Exit> {
+fn list_plans(catalog: &Catalog, job: &Job, args: &Args) -> anyhow::Result<Exit> {
     let workload = named::workload(catalog, &job.workload)?;
-    let named = job.device.as_ref().map_or(pool, std::slice::from_ref);
+    let named = job.device.as_ref().map_or(&args.device[..], std::slice::from_ref);
     let pool = pool::resolve(named, None)?;
     let global_batch = job.global_batch.unwrap_or(workload.global_batch);
-    let rows: Vec<PlanRow> = plans::enumerate(workload, global_batch, &pool)
-        .into_iter()
-        .filter(|candidate| job.plan.is_none_or(|plan| plan == candidate.plan))
-        .map(|candidate| {
-            let divisor = candidate.plan.batch_divisor();
-            PlanRow {
-                plan: candidate.plan,
-                devices: candidate.plan.ranks(),
-                micro_batch: global_batch.is_multiple_of(divisor).then(|| global_batch / divisor),
-                valid: candidate.refusal.is_none(),
-                reason: candidate.refusal,
-            }
-        })
-        .collect();
-    if json {
+    let settings =
+        Settings { memory_bytes: args.memory.map(|HumanBytes(bytes)| bytes), ..Settings::default() };
+    let mut estimates = Estimates::new(&settings, ANY_SEED);
+    let candidates = match job.plan {
+        Some(plan) => vec![plans::candidate(workload, global_batch, plan, &pool)],
+        None => plans::enumerate(workload, global_batch, &pool),
+    };
+    let row = |Candidate { plan, refusal }| {
+        let devices = &pool[..pool.len().min(plan.ranks() as usize)];
+        let judgement = match refusal {
+            None => estimates.judge(workload, global_batch, &plan, devices, Effort::Measure),
+            Some(_) => Judgement { refusal, ..Judgement::default() },
+        };
+        let divisor = plan.batch_divisor();
+        PlanRow {
+            plan,
+            devices: plan.ranks(),
+            micro_batch: global_batch.is_multiple_of(divisor).then(|| global_batch / divisor),
+            memory_bytes: judgement.memory_bytes,
+            capacity_bytes: judgement.capacity_bytes,
+            valid: judgement.refusal.is_none(),
+            reason: judgement.refusal,
+        }
+    };
+    let rows: Vec<PlanRow> = candidates.into_iter().map(row).collect();
+    if args.json {
         println!("{}", rows::to_json(&rows));
         return Ok(Exit::Ok);
     }
-    let mut table = table::new(&["plan", "devices", "micro-batch", "here"]);
+    let mut table = table::new(&["plan", "devices", "micro-batch", "memory", "capacity", "here"]);
     for row in rows {
-        let here = row.reason.unwrap_or_else(|| "valid".into());
-        table.add_row([row.plan.to_string(), row.devices.to_string(), or_dash(row.micro_batch), here]);
+        table.add_row([
+            row.plan.to_string(),
+            row.devices.to_string(),
+            or_dash(row.micro_batch),
+            or_dash(row.memory_bytes.map(HumanBytes)),
+            or_dash(row.capacity_bytes.map(HumanBytes)),
+            row.reason.unwrap_or_else(|| "valid".into()),
+        ]);
     }
-    if let Some(here) = table.column_mut(3) {
+    if let Some(here) = table.column_mut(5) {
         here.set_cell_alignment(comfy_table::CellAlignment::Left);
     }
     table::print(&table);

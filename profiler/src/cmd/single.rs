@@ -5,12 +5,14 @@ use std::{path::PathBuf, time::Duration};
 use anyhow::bail;
 use schema::{
     device::Device,
+    footprint::Footprints,
     job::Job,
     manifest::{Manifest, Settings},
     plan::Plan,
     rows::{self, Status},
     run_dir::RunDir,
     spec::Collectives,
+    units::HumanBytes,
 };
 
 use super::{Exit, list};
@@ -18,6 +20,7 @@ use crate::{
     blocks,
     cells::{self, Grid, Plans},
     derive::Derived,
+    plans::Estimates,
     pool,
     run::{self, Request},
     table,
@@ -48,7 +51,10 @@ const DEFAULT_BUDGET: Duration = Duration::from_secs(3600);
 pub(super) struct Args {
     /// What to measure: `WORKLOAD[@bN][@PLAN][@on=DEVICE]`, or `set:NAME` for all workloads of a set.
     jobs: Vec<Job>,
-    /// Plans to cross with the jobs that name none, or `all` that are valid.
+    /// Plans to cross with the jobs that name none, or `all` that are valid and fit.
+    ///
+    /// The memory of plans that are named is estimated before anything starts, by a few steps of a few samples, and stands
+    /// in the column memory_estimate_bytes. Without a name of a plan that is done only where the device may be too small.
     #[arg(long, value_name = "P,..|all", value_delimiter = ',')]
     plan: Vec<PlanOrAll>,
     /// Global batches to cross with the jobs that name none.
@@ -57,6 +63,12 @@ pub(super) struct Args {
     /// Devices to take ranks from, in this order. Without it, the best that is present.
     #[arg(long, value_name = "POOL", value_delimiter = ',')]
     device: Vec<Device>,
+    /// Memory of each CPU device, as 2GiB [default: its share of the machine's].
+    ///
+    /// A plan that is estimated to need more is not started. The tensors of a rank are held to it as a GPU holds them to
+    /// its own: an allocation beyond it ends the job as out of memory. Only tensors count, not the program itself.
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<HumanBytes>,
     /// Launches of each cell; with --ci the fewest.
     #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     repeats: u32,
@@ -108,7 +120,7 @@ pub(super) struct Args {
     ///
     /// The budget begins anew. --data and --catalog are taken from the same folder as at first.
     #[arg(long, value_name = "RUN", conflicts_with_all = [
-        "jobs", "command", "plan", "batch", "device", "repeats", "seconds", "steps", "ci", "threads",
+        "jobs", "command", "plan", "batch", "device", "memory", "repeats", "seconds", "steps", "ci", "threads",
         "data", "loaders", "offload_threads", "catalog", "heartbeat", "seed", "out", "dry_run",
     ])]
     resume: Option<PathBuf>,
@@ -120,8 +132,8 @@ pub(super) struct Args {
     json: bool,
     /// A program and its arguments, measured from outside.
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = [
-        "jobs", "plan", "batch", "steps", "ci", "data", "loaders", "threads", "offload_threads", "catalog",
-        "heartbeat",
+        "jobs", "plan", "batch", "memory", "steps", "ci", "data", "loaders", "threads", "offload_threads",
+        "catalog", "heartbeat",
     ])]
     command: Vec<String>,
 }
@@ -164,22 +176,28 @@ pub(super) fn run(args: Args) -> anyhow::Result<Exit> {
         }
         return measure(&run, &manifest, args.json);
     }
-    let manifest = manifest(&args)?;
+    let (manifest, footprints) = prepare(&args)?;
     if args.dry_run {
         return dry_run(&manifest, args.json);
     }
     let path = args.out.clone().unwrap_or_else(|| run::directory("single", &manifest));
     let run = RunDir::create(&path)?;
     run.write_manifest(&manifest)?;
+    if !footprints.measured.is_empty() {
+        run.write_footprints(&footprints)?;
+    }
     measure(&run, &manifest, args.json)
 }
 
-fn manifest(args: &Args) -> anyhow::Result<Manifest> {
+/// What is to be measured, and what the estimates in it were made from.
+fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     let catalog = list::open(&args.catalog)?;
     if let Some(data) = args.data.as_ref().filter(|data| !data.is_dir()) {
         bail!("--data {}: there is no such folder; leave it out for synthetic data", data.display());
     }
     let pool = pool::resolve(&args.device, args.collectives)?;
+    let settings = settings(args);
+    let mut estimates = Estimates::new(&settings, args.seed);
     let cells = if args.command.is_empty() {
         if args.jobs.is_empty() {
             bail!("name a job, as in `profile single resnet18-cifar`; `profile list` shows what there is");
@@ -187,7 +205,7 @@ fn manifest(args: &Args) -> anyhow::Result<Manifest> {
         if !args.device.is_empty() && args.jobs.iter().all(|job| job.device.is_some()) {
             bail!("every job names its device with @on=, and so does --device; drop one of them");
         }
-        cells::alone(&catalog, &args.jobs, &grid(args)?, &pool)?
+        cells::alone(&catalog, &args.jobs, &grid(args)?, &pool, Some(&mut estimates))?
     } else {
         vec![cells::command(&args.command, &pool[0])?]
     };
@@ -200,8 +218,13 @@ fn manifest(args: &Args) -> anyhow::Result<Manifest> {
     {
         bail!("--offload-threads: no plan of this run has offload; name one, as in --plan offload");
     }
+    let manifest = run::manifest(&catalog, Request { cells, settings, seed: args.seed })?;
+    Ok((manifest, estimates.footprints()))
+}
+
+fn settings(args: &Args) -> Settings {
     let counted = args.steps.is_some() || !args.command.is_empty();
-    let settings = Settings {
+    Settings {
         repeats: args.repeats,
         seconds: args.seconds.or((!counted).then_some(10.0)),
         steps: args.steps,
@@ -213,9 +236,9 @@ fn manifest(args: &Args) -> anyhow::Result<Manifest> {
         loaders: args.loaders,
         offload_threads: args.offload_threads,
         collectives: args.collectives,
+        memory_bytes: args.memory.map(|HumanBytes(bytes)| bytes),
         catalogs: args.catalog.clone(),
-    };
-    run::manifest(&catalog, Request { cells, settings, seed: args.seed })
+    }
 }
 
 fn grid(args: &Args) -> anyhow::Result<Grid> {
@@ -239,13 +262,14 @@ fn dry_run(manifest: &Manifest, json: bool) -> anyhow::Result<Exit> {
         return Ok(Exit::Ok);
     }
     let fewest = blocks::fewest_launches(&manifest.settings);
-    let mut cells = table::new(&["cell", "launches"]);
+    let mut cells = table::new(&["cell", "memory", "launches"]);
     for cell in &manifest.cells {
         let launches = match &cell.unsupported {
             Some(reason) => format!("none: {reason}"),
             None => fewest.to_string(),
         };
-        cells.add_row([cell.name.clone(), launches]);
+        let memory = table::or_dash(cell.memory_estimate_bytes.map(HumanBytes));
+        cells.add_row([cell.name.clone(), memory, launches]);
     }
     table::print(&cells);
     match (blocks::estimate(manifest), manifest.settings.ci_percent) {

@@ -10,12 +10,12 @@ use schema::{
     catalog::{Catalog, Workload},
     device::Device,
     events,
-    manifest::{Cell, Manifest, Settings},
+    manifest::{Cell, Settings},
     rows::{self, ErrorKind, VerifyRow},
     run_dir::RunDir,
     shapes::Shapes,
     spec::LaunchEnd,
-    units::Nanos,
+    units::{HumanBytes, Nanos},
     wire::{Event, EventLine},
 };
 
@@ -24,7 +24,9 @@ use super::{Exit, list};
 use crate::{
     blocks,
     cells::{self, Grid, Plans},
-    named, pool, programs,
+    named,
+    plans::{Effort, Estimates, Judgement},
+    pool, programs,
     run::{self, Request},
     table::{self, grouped, or_dash},
 };
@@ -60,6 +62,9 @@ pub(super) struct Args {
     /// Devices to take ranks from, in this order. Without it, the best that is present.
     #[arg(long, value_name = "POOL", value_delimiter = ',')]
     device: Vec<Device>,
+    /// Memory of each CPU device, as 2GiB [default: its share of the machine's].
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<HumanBytes>,
     /// A file of further workloads.
     #[arg(long, value_name = "FILE")]
     catalog: Vec<PathBuf>,
@@ -79,7 +84,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     } else {
         cells_of(&chosen(&catalog, &args.workloads)?, &catalog, &pool)?
     };
-    let settings = Settings { heartbeat_s: 300.0, catalogs: args.catalog.clone(), ..Settings::default() };
+    let settings = Settings {
+        heartbeat_s: 300.0,
+        memory_bytes: args.memory.map(|HumanBytes(bytes)| bytes),
+        catalogs: args.catalog.clone(),
+        ..Settings::default()
+    };
     let manifest = run::manifest(&catalog, Request { cells, settings, seed: 1 })?;
     let run = RunDir::create(&args.out.clone().unwrap_or_else(|| run::directory("verify", &manifest)))?;
     run.write_manifest(&manifest)?;
@@ -125,13 +135,14 @@ fn cells_of(workloads: &[&Workload], catalog: &Catalog, pool: &[Device]) -> anyh
     for workload in workloads {
         let job = workload.name.parse()?;
         let grid = Grid { batches: vec![workload.verify.global_batch], plans: Plans::Default };
-        all.extend(cells::alone(catalog, &[job], &grid, pool)?);
+        all.extend(cells::alone(catalog, &[job], &grid, pool, None)?);
     }
     Ok(all)
 }
 
 fn verify(bench: &Bench<'_>) -> anyhow::Result<Vec<VerifyRow>> {
     let &Bench { run, manifest, catalog } = bench;
+    let mut estimates = Estimates::new(&manifest.settings, manifest.seed);
     let line = |row: &VerifyRow| format!("{}: {}", row.workload, verdict(row));
     bench.each_cell(line, |cell, launcher| {
         let workload = named::workload(catalog, &cell.workload)?;
@@ -140,7 +151,13 @@ fn verify(bench: &Bench<'_>) -> anyhow::Result<Vec<VerifyRow>> {
         }
         let request = blocks::request(run, manifest, catalog, cell, 0, Some(workload.verify.steps))?;
         let launch = request.spec.launch.clone();
-        if let Some(reason) = memory_bytes(manifest, cell).and_then(|bytes| workload.outgrows(bytes)) {
+        let judgement = match (cell.global_batch, &cell.plan) {
+            (Some(batch), Some(plan)) => {
+                estimates.judge(workload, batch, plan, &cell.devices, Effort::WhereTight)
+            }
+            _ => Judgement::default(),
+        };
+        if let Some(reason) = judgement.refusal {
             run.write_spec(&request.spec)?;
             let row = match programs::torch_shapes(&run.spec_path(&launch)) {
                 Ok(shapes) => judge_shapes(workload, &shapes, &reason),
@@ -153,14 +170,6 @@ fn verify(bench: &Bench<'_>) -> anyhow::Result<Vec<VerifyRow>> {
         let events = events::read(&run.events_path(&launch, 0), 0).unwrap_or_default();
         Ok(Some(judge(workload, &events, &end)))
     })
-}
-
-/// Of the device that a cell runs on. A job on cores may use all memory of the machine, as nothing else runs.
-fn memory_bytes(manifest: &Manifest, cell: &Cell) -> Option<u64> {
-    match cell.devices.first()? {
-        Device::Cpu(_) | Device::AllCores => manifest.machine.memory_bytes,
-        device => manifest.devices.iter().find(|facts| facts.device == *device)?.memory_bytes,
-    }
 }
 
 /// Holds what shapes say to what the catalog says; `reason` is why nothing was trained.
@@ -326,15 +335,15 @@ mod tests {
     fn what_is_not_trained_is_held_to_its_parameters_and_operations() {
         let catalog = Catalog::embedded();
         let workload = catalog.get("llama-30b").expect("there");
-        let reason = workload.outgrows(64 << 30).expect("it is larger");
+        let reason = "needs 364 GiB besides activations and cpu:0 has 64.0 GiB";
         let judged = |parameters, flops_per_sample| {
             let shapes = Shapes { parameters, buffers: 0, model_bytes: 4 * parameters, flops_per_sample };
-            let row = judge_shapes(workload, &shapes, &reason);
+            let row = judge_shapes(workload, &shapes, reason);
             (row.verified, verdict(&row))
         };
         let (parameters, operations) = (32_528_943_616, 417_188_963_942_400);
         let (verified, verdict) = judged(parameters, operations);
-        assert!(verified && verdict.starts_with("verified by shapes alone: it needs 485 GiB"), "{verdict}");
+        assert!(verified && verdict.starts_with("verified by shapes alone: it needs 364 GiB"), "{verdict}");
         let wrong = |what| (false, format!("its {what} are not those of the catalog"));
         assert_eq!(judged(parameters - 1, operations), wrong("parameters"));
         assert_eq!(judged(parameters, operations - 1), wrong("operations"));

@@ -45,6 +45,7 @@ pub(super) fn measurement(
         job: spec.job.clone(),
         threads: spec.threads,
         steps_total: steps.len() as u64,
+        memory_estimate_bytes: estimate(manifest, &spec),
         status: if end.err.is_some() { Status::Failed } else { Status::Ok },
         err: end.err,
         err_detail: end.err_detail.clone(),
@@ -83,8 +84,14 @@ pub(super) fn blank(run: &RunDir, cell: &Cell) -> Measurement {
         sharing: cell.sharing,
         global_batch: cell.global_batch,
         micro_batch,
+        memory_estimate_bytes: cell.memory_estimate_bytes,
         ..Measurement::default()
     }
+}
+
+/// What was estimated for a launch's cell before the run began.
+fn estimate(manifest: &Manifest, spec: &LaunchSpec) -> Option<u64> {
+    manifest.cells.iter().find(|cell| cell.name == spec.cell)?.memory_estimate_bytes
 }
 
 fn blank_of_spec(run: &RunDir, spec: &LaunchSpec) -> Measurement {
@@ -101,6 +108,7 @@ fn blank_of_spec(run: &RunDir, spec: &LaunchSpec) -> Measurement {
         global_batch,
         plan,
         devices: spec.devices.clone(),
+        memory_estimate_bytes: None,
         unsupported: None,
     };
     let mut row = blank(run, &cell);

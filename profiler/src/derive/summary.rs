@@ -87,6 +87,7 @@ fn summary(manifest: &Manifest, cell: &Cell, rows: &[&Measurement], findings: &m
         flops_per_step: first.flops_per_step,
         mfu_percent: mean(|row| row.mfu_percent, 2),
         peak_memory_bytes: ok.iter().filter_map(|row| row.peak_memory_bytes).max(),
+        memory_estimate_bytes: cell.memory_estimate_bytes,
         device_memory_bytes: ok.iter().filter_map(|row| row.device_memory_bytes).max(),
         host_rss_peak_bytes: ok.iter().filter_map(|row| row.host_rss_peak_bytes).max(),
         device_util_percent_mean: mean(|row| row.device_util_percent_mean, 2),

@@ -59,20 +59,13 @@ pub(super) fn of_rank(
 ) -> io::Result<RankCommand> {
     let launch = &spec.launch;
     let device = spec.devices[rank as usize].clone();
-    let threads = spec.threads.to_string();
-    let mut environment: Vec<(&'static str, OsString)> = Vec::new();
-    if let Device::Cuda(index) = device {
-        // By its uuid: numbers mean another device where the user shows CUDA some devices only, and
-        // where CUDA counts the fastest first. Without a driver the launch fails by itself.
-        environment.extend(uuid(index).ok().map(|uuid| ("CUDA_VISIBLE_DEVICES", uuid.into())));
-    }
+    let mut environment: Vec<(&'static str, OsString)> = visible(&device).into_iter().collect();
     // A program of the user's is left alone: names of torchrun would make it wait for other ranks.
     if let Program::Training(_) = spec.program {
         // Absolute, because a worker may change its directory.
         let file = |path: &Path| absolute(path).map(OsString::from);
+        environment.extend(threads(spec.threads));
         environment.extend([
-            ("OMP_NUM_THREADS", threads.clone().into()),
-            ("MKL_NUM_THREADS", threads.into()),
             ("RANK", rank.to_string().into()),
             ("LOCAL_RANK", rank.to_string().into()),
             ("WORLD_SIZE", spec.devices.len().to_string().into()),
@@ -86,14 +79,35 @@ pub(super) fn of_rank(
         program,
         arguments,
         environment,
-        // A server for sharing devices that runs for others must not be joined by accident.
-        removed: env::vars_os()
-            .map(|(name, _)| name)
-            .filter(|name| name.to_string_lossy().starts_with("CUDA_MPS_"))
-            .collect(),
+        removed: removed_from_environment(),
         device,
         stdin,
         stdout: run.stdout_path(launch, rank),
         stderr: run.stderr_path(launch, rank),
     })
+}
+
+/// What a worker of ours finds in its environment, whether it is a rank or is asked something.
+pub(crate) fn environment(device: &Device, count: u32) -> Vec<(&'static str, OsString)> {
+    visible(device).into_iter().chain(threads(count)).collect()
+}
+
+/// Lets CUDA show the device and no other.
+fn visible(device: &Device) -> Option<(&'static str, OsString)> {
+    let Device::Cuda(index) = device else { return None };
+    // By its uuid: numbers mean another device where the user shows CUDA some devices only, and
+    // where CUDA counts the fastest first. Without a driver the launch fails by itself.
+    uuid(*index).ok().map(|uuid| ("CUDA_VISIBLE_DEVICES", uuid.into()))
+}
+
+fn threads(count: u32) -> [(&'static str, OsString); 2] {
+    ["OMP_NUM_THREADS", "MKL_NUM_THREADS"].map(|name| (name, count.to_string().into()))
+}
+
+/// What it must not find there: a server for sharing devices that runs for others must not be joined by accident.
+pub(crate) fn removed_from_environment() -> Vec<OsString> {
+    env::vars_os()
+        .map(|(name, _)| name)
+        .filter(|name| name.to_string_lossy().starts_with("CUDA_MPS_"))
+        .collect()
 }

@@ -80,6 +80,16 @@ impl Door {
     }
 }
 
+/// The folder of torch-worker, or nothing and a word that says so.
+pub(crate) fn torch_bin() -> Option<PathBuf> {
+    let bin = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../bin");
+    let found = bin.join("torch-worker").is_file();
+    if !found {
+        println!("skipped: there is no bin/torch-worker; scripts/setup builds it");
+    }
+    found.then_some(bin)
+}
+
 /// What a program printed.
 pub(crate) struct Said {
     pub(crate) out: String,

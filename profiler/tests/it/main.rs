@@ -6,6 +6,7 @@ mod door;
 mod faults;
 mod gpu;
 mod leash;
+mod memory;
 mod outside;
 mod ranks;
 mod resume;

@@ -46,6 +46,30 @@ fn kill_9_leaves_no_process_and_resume_does_only_what_is_missing() {
 }
 
 #[test]
+fn all_plans_of_a_job_are_one_run_that_a_kill_only_interrupts() {
+    let door = Door::new();
+    let all = "single synthetic-sleep@b8 --plan all --device cpu:0,cpu:1 --steps 25 --repeats 1 --out r";
+    let mut profile = Started::new(door.command(all));
+    wait_until("three plans are measured", || {
+        door.path("r/measurements.csv").exists() && lines(&door, "r").len() >= 4
+    });
+    profile.send(Signal::KILL);
+    profile.wait();
+    wait_until("nothing is left", || door.leftovers().is_empty());
+    let finished = lines(&door, "r");
+    door.exits(0, "single --resume r");
+    assert_eq!(lines(&door, "r")[..finished.len()], finished[..], "finished rows are byte-equal");
+    let mut plans: Vec<String> = door
+        .measurements("r")
+        .iter()
+        .map(|row| row.plan.expect("a workload has a plan").to_string())
+        .collect();
+    plans.sort();
+    let valid = ["dp1", "dp2", "dp2-ga2", "dp2-ga4", "ga2", "ga4", "ga8"];
+    assert_eq!(plans, valid, "each valid plan once");
+}
+
+#[test]
 fn kill_9_takes_shells_and_daemons_of_a_command_along() {
     let door = Door::new();
     let mut command = door.command("single --device cpu:0 --repeats 1 --out r --");

@@ -68,6 +68,7 @@ impl Bench {
             devices: vec![Device::AllCores; ranks],
             sharing: Sharing::Alone,
             threads: 1,
+            memory_bytes: None,
             seed: 7,
         };
         self.rig.add(LaunchRequest { run: self.run.clone(), spec, patience })

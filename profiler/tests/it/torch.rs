@@ -1,7 +1,5 @@
 //! Real training through the same door, where set-up has placed torch-worker in `bin/`.
 
-use std::path::PathBuf;
-
 use rustix::process::{Pid, Signal, kill_process};
 use schema::{
     events::EventReader,
@@ -10,21 +8,11 @@ use schema::{
     wire::Event,
 };
 
-use crate::door::{Door, Started, wait_until};
-
-/// The folder of torch-worker, or nothing and a word that says so.
-pub(crate) fn bin() -> Option<PathBuf> {
-    let bin = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../bin");
-    let found = bin.join("torch-worker").is_file();
-    if !found {
-        println!("skipped: there is no bin/torch-worker; scripts/setup builds it");
-    }
-    found.then_some(bin)
-}
+use crate::door::{Door, Started, torch_bin, wait_until};
 
 #[test]
 fn a_real_job_is_measured_with_its_phases_and_its_memory() {
-    let Some(bin) = bin() else { return };
+    let Some(bin) = torch_bin() else { return };
     let door = Door::new();
     let mut command = door.command("single lstm@b4 --device cpu:0 --steps 30 --repeats 1 --out r");
     let output = command.env("TANDEM_BIN", bin).output().expect("profile starts");
@@ -43,7 +31,7 @@ fn a_real_job_is_measured_with_its_phases_and_its_memory() {
 
 #[test]
 fn offload_is_run_where_it_is_named_and_has_a_phase_of_its_own() {
-    let Some(bin) = bin() else { return };
+    let Some(bin) = torch_bin() else { return };
     let door = Door::new();
     let arguments =
         "single lstm@b4@offload --offload-threads 1 --device cpu:0 --steps 10 --repeats 1 --out r";
@@ -58,7 +46,7 @@ fn offload_is_run_where_it_is_named_and_has_a_phase_of_its_own() {
 
 #[test]
 fn one_seed_gives_one_training() {
-    let Some(bin) = bin() else { return };
+    let Some(bin) = torch_bin() else { return };
     let losses = |run: &str| {
         let door = Door::new();
         let arguments = format!("single lstm@b4 --device cpu:0 --steps 20 --repeats 1 --out {run}");
@@ -79,7 +67,7 @@ fn one_seed_gives_one_training() {
 
 #[test]
 fn a_rank_that_is_killed_in_a_step_is_a_row_at_once_and_nothing_is_left() {
-    let Some(bin) = bin() else { return };
+    let Some(bin) = torch_bin() else { return };
     let door = Door::new();
     let arguments = "single gpt2-mini@b4@dp2 --device cpu:0,cpu:1 --seconds 600 --repeats 1 --out r";
     let mut command = door.command(arguments);

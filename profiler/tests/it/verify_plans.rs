@@ -6,7 +6,7 @@ use schema::{
     spec::{Program, Training},
 };
 
-use crate::{door::Door, torch};
+use crate::door::{Door, torch_bin};
 
 fn rows_of(door: &Door, code: i32, arguments: &str) -> Vec<VerifyPlanRow> {
     let said = door.exits(code, &format!("verify {arguments} --plans --device cpu:0,cpu:1 --json --out v"));
@@ -67,7 +67,7 @@ fn slips_are_usage_errors_that_say_what_to_do() {
 
 #[test]
 fn every_plan_of_a_real_job_computes_the_same_thing() {
-    let Some(bin) = torch::bin() else { return };
+    let Some(bin) = torch_bin() else { return };
     let door = Door::new();
     let mut command = door.command("verify bert-mini@b1 --plans --device cpu:0 --json --out v");
     let output = command.env("TANDEM_BIN", bin).output().expect("profile starts");

@@ -4,7 +4,6 @@
 //! adds a file of the user's own. A definition that cannot be believed is refused with its file
 //! and line before anything starts.
 
-mod memory;
 mod model;
 mod problem;
 
@@ -74,6 +73,17 @@ pub enum Optimizer {
     Adam { learning_rate: f64, beta1: f64, beta2: f64, epsilon: f64, weight_decay: f64 },
     /// Loshchilov and Hutter, ICLR 2019; the penalty is decoupled.
     Adamw { learning_rate: f64, beta1: f64, beta2: f64, epsilon: f64, weight_decay: f64 },
+}
+
+impl Optimizer {
+    /// Numbers that it keeps for each parameter between steps.
+    pub fn state_per_parameter(&self) -> u64 {
+        match self {
+            Optimizer::Sgd { momentum, .. } => u64::from(*momentum != 0.0),
+            // The means of the gradient and of its square.
+            Optimizer::Adam { .. } | Optimizer::Adamw { .. } => 2,
+        }
+    }
 }
 
 impl Workload {

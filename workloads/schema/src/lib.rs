@@ -6,6 +6,7 @@ pub mod catalog;
 pub mod checkpoint;
 pub mod device;
 pub mod events;
+pub mod footprint;
 pub mod grant;
 pub mod job;
 pub mod manifest;

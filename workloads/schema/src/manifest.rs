@@ -54,6 +54,9 @@ pub struct Settings {
     /// Who moves tensors between ranks; the usual one of the devices where absent.
     #[serde(default)]
     pub collectives: Option<Collectives>,
+    /// Memory of each CPU device, to which its jobs are held; its share of the machine's where absent.
+    #[serde(default)]
+    pub memory_bytes: Option<u64>,
     /// Files of workloads beyond the embedded ones.
     #[serde(default)]
     pub catalogs: Vec<PathBuf>,
@@ -74,6 +77,7 @@ impl Default for Settings {
             loaders: 0,
             offload_threads: None,
             collectives: None,
+            memory_bytes: None,
             catalogs: Vec::new(),
         }
     }
@@ -91,6 +95,9 @@ pub struct Cell {
     pub global_batch: Option<u32>,
     pub plan: Option<Plan>,
     pub devices: Vec<Device>,
+    /// Estimate of the peak of tensor memory of the largest rank, from before anything was started.
+    #[serde(default)]
+    pub memory_estimate_bytes: Option<u64>,
     pub unsupported: Option<String>,
 }
 

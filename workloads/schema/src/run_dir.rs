@@ -9,6 +9,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     FORMAT,
+    footprint::Footprints,
     manifest::{End, Manifest},
     spec::{LaunchEnd, LaunchSpec},
 };
@@ -138,6 +139,21 @@ impl RunDir {
     pub fn end(&self) -> Result<Option<End>, RunError> {
         let path = self.end_path();
         path.exists().then(|| read_toml(&path)).transpose()
+    }
+
+    /// Written before the first launch, where the run makes estimates of memory.
+    pub fn footprints_path(&self) -> PathBuf {
+        self.0.join("footprints.json")
+    }
+
+    pub fn write_footprints(&self, footprints: &Footprints) -> Result<(), RunError> {
+        write_json(&self.footprints_path(), footprints)
+    }
+
+    /// Absent where the run made no estimates.
+    pub fn footprints(&self) -> Result<Option<Footprints>, RunError> {
+        let path = self.footprints_path();
+        path.exists().then(|| read_json(&path)).transpose()
     }
 
     pub fn write_spec(&self, spec: &LaunchSpec) -> Result<(), RunError> {
@@ -276,6 +292,7 @@ mod tests {
                 loaders: 3,
                 offload_threads: Some(2),
                 collectives: Some(Collectives::Gloo),
+                memory_bytes: Some(seed),
                 catalogs: vec![text.into()],
             },
             machine: Machine {
@@ -301,6 +318,7 @@ mod tests {
                 global_batch: Some(8),
                 plan: Some("ga4-bf16".parse().unwrap()),
                 devices: vec![Device::Cuda(0)],
+                memory_estimate_bytes: Some(seed),
                 unsupported: Some(text.into()),
             }],
         }
@@ -323,6 +341,10 @@ mod tests {
             prop_assert_eq!(run.end().unwrap(), None);
             run.write_end(&end).unwrap();
             prop_assert_eq!(run.end().unwrap(), Some(end));
+            let footprints = Footprints { format: FORMAT, measured: vec![] };
+            prop_assert_eq!(run.footprints().unwrap(), None);
+            run.write_footprints(&footprints).unwrap();
+            prop_assert_eq!(run.footprints().unwrap(), Some(footprints));
         }
 
         #[test]
@@ -353,6 +375,7 @@ mod tests {
                     devices: vec![Device::Cpu(vec![0]), Device::Cpu(vec![1])],
                     sharing: Sharing::Alone,
                     threads: 1,
+                    memory_bytes: steps,
                     seed,
                 };
                 run.write_spec(&spec).unwrap();

@@ -29,6 +29,9 @@ pub struct LaunchSpec {
     pub sharing: Sharing,
     /// Threads of each rank for work inside one operation.
     pub threads: u32,
+    /// What the tensors of each rank may take on a CPU device; as much as there is where absent. A GPU sees to it itself.
+    #[serde(default)]
+    pub memory_bytes: Option<u64>,
     pub seed: u64,
 }
 

@@ -4,6 +4,7 @@ use std::{
     fmt,
     iter::Sum,
     ops::{Add, AddAssign, Sub},
+    str::FromStr,
     time::Duration,
 };
 
@@ -92,6 +93,7 @@ impl fmt::Display for Nanos {
 }
 
 /// A number of bytes for people, in powers of 1024: `1.50 GiB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HumanBytes(pub u64);
 
 impl fmt::Display for HumanBytes {
@@ -103,6 +105,23 @@ impl fmt::Display for HumanBytes {
             0x10_0000..0x4000_0000 => write!(f, "{} MiB", significant(bytes / 1024f64.powi(2))),
             _ => write!(f, "{} GiB", significant(bytes / 1024f64.powi(3))),
         }
+    }
+}
+
+/// Accepts what people write: `2GiB`, `1.5 GiB`, `512MiB`, `4096 B`. Fractions of a byte are dropped.
+impl FromStr for HumanBytes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<HumanBytes, String> {
+        let error =
+            || format!("'{text}' is no size; write a number and one of B, KiB, MiB, GiB, TiB, as in 2GiB");
+        let digits = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(error)?;
+        let (number, unit) = text.split_at(digits);
+        let power =
+            ["B", "KiB", "MiB", "GiB", "TiB"].iter().position(|known| *known == unit).ok_or_else(error)?;
+        let bytes = number.trim().parse::<f64>().map_err(|_| error())? * 1024f64.powi(power as i32);
+        // Written so that what is no number is refused, too. Above 2^53 not every byte has a number of its own.
+        if (1.0..=2f64.powi(53)).contains(&bytes) { Ok(HumanBytes(bytes as u64)) } else { Err(error()) }
     }
 }
 
@@ -134,6 +153,19 @@ mod tests {
         }
         assert_eq!(HumanBytes(1_610_612_736).to_string(), "1.50 GiB");
         assert_eq!(HumanBytes(12).to_string(), "12 B");
+    }
+
+    #[test]
+    fn sizes_are_read_with_their_unit_and_never_without() {
+        let read = |text: &str| text.parse::<HumanBytes>().map(|bytes| bytes.0);
+        for (text, bytes) in
+            [("2GiB", 2 << 30), ("1.50 GiB", 3 << 29), ("512MiB", 512 << 20), ("4096 B", 4096)]
+        {
+            assert_eq!(read(text), Ok(bytes));
+        }
+        for text in ["2", "2GB", "GiB", "-1GiB", "nanGiB", "0B", "2 gib", "9e99TiB", ""] {
+            assert!(read(text).is_err_and(|error| error.contains("as in 2GiB")), "{text}");
+        }
     }
 
     #[test]

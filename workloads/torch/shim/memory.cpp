@@ -1,4 +1,5 @@
 // Exact tensor memory: on the CPU through an allocator of our own, on CUDA from PyTorch's caching allocator.
+#include "memory_trace.h"
 #include "shim.h"
 
 #include <ATen/core/CachingHostAllocator.h>
@@ -9,12 +10,14 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <limits>
 #include <new>
 
 namespace {
 
 std::atomic<int64_t> allocated_bytes{0};
 std::atomic<int64_t> peak_bytes{0};
+std::atomic<int64_t> limit_bytes{std::numeric_limits<int64_t>::max()};
 
 // The size lies in front of the data. `Allocator::raw_allocate`, which oneDNN's kernels use, insists that a block's
 // context is the data pointer itself, so a separate context object could not carry it. One cache line keeps the data
@@ -28,6 +31,7 @@ void release(void* data) {
   if (data == nullptr) return;
   Header* header = static_cast<Header*>(data) - 1;
   allocated_bytes.fetch_sub(header->bytes, std::memory_order_relaxed);
+  shim::note_cpu_memory(-header->bytes);
   std::free(header);
 }
 
@@ -37,20 +41,23 @@ void raise_peak_to(int64_t bytes) {
   }
 }
 
-// Does per tensor what PyTorch's default does, one aligned allocation and nothing else, plus two relaxed atomics.
+// Does per tensor what PyTorch's default does, one aligned allocation and nothing else, plus four relaxed atomics.
 struct CountingAllocator final : at::Allocator {
   at::DataPtr allocate(size_t size) override {
     const at::Device cpu(at::kCPU);
     if (size == 0) return {nullptr, nullptr, &release, cpu};
     const auto bytes = static_cast<int64_t>(size);
     const int64_t after = allocated_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+    const int64_t limit = limit_bytes.load(std::memory_order_relaxed);
     void* base = nullptr;
-    if (posix_memalign(&base, alignof(Header), sizeof(Header) + size) != 0) {
+    if (after > limit || posix_memalign(&base, alignof(Header), sizeof(Header) + size) != 0) {
       allocated_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+      const std::string of_limit = after > limit ? c10::str(" of the ", limit, " that are allowed") : "";
       TORCH_CHECK_WITH(OutOfMemoryError, false, "CPU out of memory: tried to allocate ", bytes, " bytes with ",
-                       after - bytes, " bytes of tensors allocated");
+                       after - bytes, " bytes of tensors allocated", of_limit);
     }
     raise_peak_to(after);
+    shim::note_cpu_memory(bytes);
     void* data = new (base) Header{bytes} + 1;
     return {data, data, &release, cpu};
   }
@@ -83,6 +90,9 @@ int tw_keep_freed_memory() {
                 "mallopt refuses to keep freed memory");
   });
 }
+
+// What is allocated already stays, whatever the limit.
+void tw_cpu_limit(int64_t bytes) { limit_bytes.store(bytes, std::memory_order_relaxed); }
 
 void tw_cpu_memory(int64_t* allocated, int64_t* peak) {
   *allocated = allocated_bytes.load(std::memory_order_relaxed);

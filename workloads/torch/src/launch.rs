@@ -18,7 +18,7 @@ use crate::{
     failure::{Failure, kind_of_samples},
     group::Group,
     models,
-    shim::nccl,
+    shim::{memory, nccl},
     step::{Execution, Trainer},
     workload::Share,
 };
@@ -40,6 +40,8 @@ pub struct Launch {
     /// What moves tensors between the ranks; absent where there is one alone.
     pub collectives: Option<Collectives>,
     pub threads: u32,
+    /// What the tensors of this rank may take on a CPU device.
+    pub memory_bytes: Option<u64>,
     pub seed: u64,
 }
 
@@ -97,7 +99,8 @@ impl Launch {
             offload: plan.offload.then(|| training.offload_threads.unwrap_or(spec.threads)),
         };
         let (share, threads, seed) = (Share { rank, ranks }, spec.threads, spec.seed);
-        Ok(Self { training: *training, execution, share, collectives, threads, seed })
+        let memory_bytes = spec.memory_bytes;
+        Ok(Self { training: *training, execution, share, collectives, threads, memory_bytes, seed })
     }
 
     /// Meets the other ranks of the launch; gives nothing where there is no other.
@@ -132,6 +135,9 @@ impl Launch {
         tch::manual_seed(self.seed as i64);
         let Training { workload, data, loaders, .. } = &self.training;
         let device = self.execution.device;
+        if let Some(bytes) = self.memory_bytes.filter(|_| device == Device::Cpu) {
+            memory::limit_cpu_tensors(bytes);
+        }
         // Shapes never change within a launch, so trying out cuDNN's algorithms in the first steps pays.
         Cuda::cudnn_set_benchmark(device.is_cuda());
         let build = if self.training.exact { models::build_exact } else { models::build };

@@ -13,6 +13,7 @@ pub mod data;
 pub mod environments;
 pub mod export;
 pub mod failure;
+pub mod footprint;
 pub mod group;
 pub mod launch;
 pub mod models;

@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{ArgGroup, Parser};
 use schema::capabilities::Capabilities;
 use torch_worker::{
-    capabilities, cuda, export, run, shapes,
+    capabilities, cuda, export, footprint, run, shapes,
     shim::{library, memory},
 };
 
@@ -15,7 +15,7 @@ use torch_worker::{
 /// it would do, or to do the same elsewhere: they write what a launch starts from and then leave.
 #[derive(Parser)]
 #[command(name = "torch-worker", disable_version_flag = true)]
-#[command(group = ArgGroup::new("of-a-launch").args(["shapes", "export_initial", "export_data"]).multiple(true))]
+#[command(group = ArgGroup::new("of-a-launch").args(["shapes", "footprint", "export_initial", "export_data"]).multiple(true))]
 struct Args {
     /// Print the versions of this program, of libtorch and of CUDA.
     #[arg(long, exclusive = true)]
@@ -31,7 +31,14 @@ struct Args {
     #[arg(long, requires = "spec", conflicts_with = "export")]
     shapes: bool,
 
-    /// The launch to count or to export from, a file jobs/<launch>.json of a run.
+    /// Take a few steps of a launch and print what they take in memory, as one line of JSON.
+    ///
+    /// The steps are taken at its micro-batch and at twice that, as a rank alone: what another number of ranks or of
+    /// micro-batches takes follows from it.
+    #[arg(long, requires = "spec", conflicts_with_all = ["export", "shapes"])]
+    footprint: bool,
+
+    /// The launch to count, to try or to export from, a file jobs/<launch>.json of a run.
     #[arg(long, value_name = "FILE", requires = "of-a-launch")]
     spec: Option<PathBuf>,
 
@@ -91,6 +98,8 @@ fn obey(args: &Args) -> anyhow::Result<()> {
         println!("{}", capabilities::try_devices().to_line());
     } else if let Some(spec) = args.spec.as_deref().filter(|_| args.shapes) {
         println!("{}", shapes::of_launch(spec)?.to_line());
+    } else if let Some(spec) = args.spec.as_deref().filter(|_| args.footprint) {
+        println!("{}", footprint::of_launch(spec).to_line());
     } else if let Some(spec) = &args.spec {
         let Export { export_initial, export_data } = &args.export;
         export::export(

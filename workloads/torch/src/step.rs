@@ -205,6 +205,16 @@ impl Trainer {
         model.chain(state).chain(self.data.tensors()).map(Tensor::shallow_clone).collect()
     }
 
+    /// From now on a step takes so many micro-batches of so many samples. Every step must have been taken.
+    pub(crate) fn set_micro_batches(&mut self, micro_batches: usize, samples: usize) {
+        (self.execution.micro_batches, self.execution.micro_batch_samples) = (micro_batches, samples);
+    }
+
+    /// Counts laps on another clock from now on. Every step must have been taken.
+    pub(crate) fn set_clock(&mut self, clock: Box<dyn Clock>) {
+        self.clock = clock;
+    }
+
     /// The next micro-batch, which a step then will not see.
     ///
     /// # Errors

@@ -38,7 +38,7 @@ pub(super) fn begin(job: Option<&Job>, device: Option<&Device>, out: Option<&Pat
         None => "synthetic-spin".parse()?,
     };
     let pool = pool::resolve(device.cloned().as_slice(), None)?;
-    let cells = cells::alone(&catalog, &[job], &Grid::default(), &pool)?;
+    let cells = cells::alone(&catalog, &[job], &Grid::default(), &pool, None)?;
     if let Some(reason) = &cells[0].unsupported {
         return Err(Exit::Usage.because(format!("{} cannot run here: {reason}", cells[0].name)));
     }

@@ -49,7 +49,7 @@ pub(super) fn cells(catalog: &Catalog, names: &[String], pool: &[Device]) -> any
                 .filter(|plan| plans::refusal(workload, global_batch, plan, &pool).is_none());
             let grid = Grid { batches: vec![global_batch], plans: Plans::Named(valid.collect()) };
             let job = Job { workload: workload.name.clone(), global_batch: None, ..job.clone() };
-            all.extend(cells::alone(catalog, &[job], &grid, &pool)?);
+            all.extend(cells::alone(catalog, &[job], &grid, &pool, None)?);
         }
     }
     Ok(all)

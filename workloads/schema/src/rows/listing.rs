@@ -11,8 +11,10 @@ pub struct PlanRow {
     pub plan: Plan,
     pub devices: u32,
     pub micro_batch: Option<u32>,
-    /// Estimated peak of tensor memory of the largest rank, where the workload's memory was calibrated.
+    /// Estimated peak of tensor memory of the largest rank; absent where it could not be found out.
     pub memory_bytes: Option<u64>,
+    /// What the smallest of the plan's devices has; absent where the device is not there.
+    pub capacity_bytes: Option<u64>,
     pub valid: bool,
     pub reason: Option<String>,
 }
@@ -156,7 +158,8 @@ mod tests {
             plan,
             devices: 2,
             micro_batch: None,
-            memory_bytes: None,
+            memory_bytes: Some(7),
+            capacity_bytes: None,
             valid: false,
             reason: reason.clone(),
         });

@@ -63,6 +63,8 @@ pub struct Measurement {
     /// Peak of tensor memory: of the largest rank, and of all ranks.
     pub peak_memory_bytes: Option<u64>,
     pub peak_memory_sum_bytes: Option<u64>,
+    /// What the peak of the largest rank was estimated to be before the run began, where plans were named.
+    pub memory_estimate_bytes: Option<u64>,
     /// Highest device memory of the job's processes as the driver sees it.
     pub device_memory_bytes: Option<u64>,
     pub host_rss_peak_bytes: Option<u64>,

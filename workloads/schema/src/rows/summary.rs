@@ -40,6 +40,8 @@ pub struct Summary {
     pub flops_per_step: Option<u64>,
     pub mfu_percent: Option<f64>,
     pub peak_memory_bytes: Option<u64>,
+    /// What it was estimated to be before the run began.
+    pub memory_estimate_bytes: Option<u64>,
     pub device_memory_bytes: Option<u64>,
     pub host_rss_peak_bytes: Option<u64>,
     pub device_util_percent_mean: Option<f64>,

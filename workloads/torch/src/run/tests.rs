@@ -54,6 +54,7 @@ impl Files {
             share: Share::ALL,
             collectives: None,
             threads: 1,
+            memory_bytes: None,
             seed: 1,
         };
         let mut writer = EventWriter::create(&self.events(), 0).unwrap();

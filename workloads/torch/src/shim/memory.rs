@@ -9,6 +9,7 @@ use super::{check, device_number};
 unsafe extern "C" {
     fn tw_cpu_counting_install();
     fn tw_keep_freed_memory() -> c_int;
+    fn tw_cpu_limit(bytes: i64);
     fn tw_cpu_memory(allocated: *mut i64, peak: *mut i64);
     fn tw_cpu_reset_peak();
     fn tw_cuda_memory(
@@ -52,6 +53,12 @@ pub fn count_cpu_tensors() {
 pub fn keep_freed_memory() -> Result<(), TchError> {
     // SAFETY: sets two numbers of the C library's allocator.
     check(unsafe { tw_keep_freed_memory() })
+}
+
+/// Lets CPU tensors take so many bytes together and no more: an allocation beyond that fails as on a device that is full.
+pub fn limit_cpu_tensors(bytes: u64) {
+    // SAFETY: takes a plain number and sets one atomic.
+    unsafe { tw_cpu_limit(i64::try_from(bytes).unwrap_or(i64::MAX)) }
 }
 
 /// The tensor memory of `device`, exact, without waiting for the device.

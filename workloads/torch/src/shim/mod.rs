@@ -14,6 +14,7 @@ pub mod event;
 pub mod layout;
 pub mod library;
 pub mod memory;
+pub mod memory_trace;
 pub mod meta;
 pub mod nccl;
 pub mod optimizer;

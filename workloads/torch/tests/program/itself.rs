@@ -2,8 +2,13 @@
 
 use std::{collections::HashMap, fs};
 
-use crate::support::{launch, program};
-use schema::shapes::Shapes;
+use crate::support::{failure, launch, program, run_to_end};
+use schema::{
+    footprint::{Answer, Envelope},
+    shapes::Shapes,
+    spec::LaunchSpec,
+    wire::FailureKind,
+};
 use tch::{Kind, Tensor};
 
 #[test]
@@ -51,6 +56,60 @@ fn a_model_of_any_size_is_counted_by_its_shapes() {
     assert_eq!(both.status.code(), Some(2), "either counts or exports");
     let neither = program().arg("--spec").arg(&spec).output().unwrap();
     assert_eq!(neither.status.code(), Some(2), "a launch to do what with");
+}
+
+/// What `--footprint` answers for a launch.
+fn footprint(launch: &LaunchSpec) -> Answer {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = folder.path().join("spec.json");
+    fs::write(&spec, serde_json::to_vec(launch).unwrap()).unwrap();
+    let output = program().args(["--footprint", "--spec"]).arg(&spec).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Answer::from_line(&String::from_utf8(output.stdout).unwrap()).unwrap()
+}
+
+#[test]
+fn the_memory_of_a_launch_is_found_by_a_few_steps() {
+    let Answer::Measured(found) = footprint(&launch("resnet18-mini", 2, "dp1", None)) else {
+        panic!("it fits");
+    };
+    assert_eq!((found.micro_batches, found.parameters), ([2, 4], 701_466));
+    // 1024 samples of 3x32x32 floats, with labels of 64 bits.
+    assert_eq!(found.data_bytes, 1024 * (3 * 32 * 32 * 4 + 8));
+    // Beside the model and the samples it holds the momentum of each parameter.
+    let states = found.model_bytes + found.data_bytes + 4 * found.parameters;
+    assert_eq!(found.persistent_bytes, states);
+    assert!(found.building_bytes >= states);
+    let [update] = &found.updates[..] else { panic!("a step makes one update") };
+    // Beside gradients there are the losses, a number each, which are kept until the step is told of.
+    let gradients_of = |parameters: u64| 4 * parameters..4 * parameters + 64;
+    assert!(gradients_of(found.parameters).contains(&update.gradient_bytes), "{update:?}");
+    assert_eq!(update.forward_bytes[1], 2 * update.forward_bytes[0], "activations are those of samples");
+    let peak = |lines: &Envelope| lines.iter().map(|[_, large]| *large).max().unwrap();
+    assert!(peak(&update.first) > update.forward_bytes[1] && peak(&update.later) > update.forward_bytes[1]);
+    assert!(
+        update.first.len() > 1,
+        "what is highest at few samples is not what is highest at many: {update:?}"
+    );
+
+    let Answer::Measured(gan) = footprint(&launch("dcgan-mini", 2, "bf16", None)) else { panic!("it fits") };
+    assert_eq!(gan.updates.len(), 2, "one for each network");
+    let gradients = gan.updates.iter().map(|update| update.gradient_bytes).sum();
+    assert!(
+        gradients_of(gan.parameters).contains(&gradients),
+        "each update has gradients of its own: {gan:?}"
+    );
+}
+
+#[test]
+fn tensors_are_held_to_the_memory_of_a_launch() {
+    let mut small = launch("gpt2-mini", 2, "dp1", None);
+    small.memory_bytes = Some(50 << 20);
+    let Answer::Failed { kind, error } = footprint(&small) else { panic!("it takes more") };
+    assert_eq!(kind, FailureKind::OutOfMemory);
+    assert!(error.contains("of the 52428800 that are allowed"), "{error}");
+    let (said, status) = run_to_end(&small);
+    assert_eq!((failure(&said).0, status.code()), (FailureKind::OutOfMemory, Some(1)));
 }
 
 #[test]

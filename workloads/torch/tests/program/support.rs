@@ -54,6 +54,7 @@ pub(crate) fn launch_of(workload: Workload, global_batch: u32, plan: Plan, steps
         devices: vec![Device::Cpu(vec![0])],
         sharing: Sharing::Alone,
         threads: 1,
+        memory_bytes: None,
         seed: 11,
     }
 }

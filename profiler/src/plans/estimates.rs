@@ -1,0 +1,396 @@
+//! Estimates of memory, and whether the devices of a plan can hold it.
+
+use std::collections::BTreeMap;
+
+use schema::{
+    FORMAT,
+    catalog::{Model, Workload},
+    device::Device,
+    footprint::{Answer, Footprint, Footprints, MeasuredFootprint},
+    manifest::Settings,
+    plan::Plan,
+    rows::Sharing,
+    spec::{LaunchSpec, Program},
+    units::HumanBytes,
+    wire::FailureKind,
+};
+
+use super::{
+    footprint,
+    memory::{CUDA_CONTEXT_BYTES, Place, peak_bytes, states_bytes},
+};
+use crate::{blocks, device};
+
+/// Samples of the smaller micro-batch that a footprint is measured at. With a single one operations differ, as a dimension of
+/// one needs no copies, and batch norm has nothing to average over: it is the last resort.
+const SMALL_MICRO_BATCHES: [u32; 2] = [2, 1];
+
+/// What is known of the memory of jobs, and found out when it is first asked for.
+pub struct Estimates {
+    settings: Settings,
+    seed: u64,
+    measure: Box<dyn FnMut(&LaunchSpec) -> anyhow::Result<Answer>>,
+    capacities: BTreeMap<Device, Option<u64>>,
+    measured: Vec<MeasuredFootprint>,
+    unmeasured: Vec<(Class, Unmeasured)>,
+}
+
+/// How much may be spent on knowing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// What is not known is measured: some seconds for a workload, and for each of `gc`, `offload` and `bf16` beside it.
+    Measure,
+    /// Only where model states leave little of a device, so that it may be too small.
+    WhereTight,
+}
+
+/// What there is to say of a plan before it is started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Judgement {
+    /// Peak of tensor memory of the largest rank; absent where it is not known.
+    pub memory_bytes: Option<u64>,
+    /// Of the smallest of its devices; absent where that is not there.
+    pub capacity_bytes: Option<u64>,
+    /// Why its devices cannot hold it.
+    pub refusal: Option<String>,
+}
+
+/// What is measured once: a workload under what of its plan changes a micro-step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Class {
+    workload: String,
+    plan: Plan,
+    device: Device,
+    threads: u32,
+}
+
+#[derive(Clone, Debug)]
+enum Unmeasured {
+    /// The device does not hold the smallest micro-batches.
+    TooLarge,
+    Unknown,
+}
+
+impl Estimates {
+    /// Estimates for the jobs of a run with these settings, measured by torch-worker.
+    pub fn new(settings: &Settings, seed: u64) -> Estimates {
+        Estimates::with(settings, seed, footprint::measure)
+    }
+
+    fn with(
+        settings: &Settings,
+        seed: u64,
+        measure: impl FnMut(&LaunchSpec) -> anyhow::Result<Answer> + 'static,
+    ) -> Estimates {
+        Estimates {
+            settings: settings.clone(),
+            seed,
+            measure: Box::new(measure),
+            capacities: BTreeMap::new(),
+            measured: Vec::new(),
+            unmeasured: Vec::new(),
+        }
+    }
+
+    /// What the estimates were made from.
+    pub fn footprints(&self) -> Footprints {
+        Footprints { format: FORMAT, measured: self.measured.clone() }
+    }
+
+    /// Estimates the memory of a job whose plan can run on these devices, one a rank, and holds it against what they have.
+    pub fn judge(
+        &mut self,
+        workload: &Workload,
+        global_batch: u32,
+        plan: &Plan,
+        devices: &[Device],
+        effort: Effort,
+    ) -> Judgement {
+        let Some(first) = devices.first() else { return Judgement::default() };
+        let smallest = self.smallest(devices);
+        let mut judgement =
+            Judgement { capacity_bytes: smallest.map(|(_, bytes)| bytes), ..Judgement::default() };
+        let place = if let Device::Cuda(_) = first { Place::Gpu } else { Place::Cpu };
+        let beside = if place == Place::Gpu { CUDA_CONTEXT_BYTES } else { 0 };
+        let holds = |bytes: u64, what: &str| {
+            let (device, capacity) = smallest.filter(|(_, capacity)| bytes + beside > *capacity)?;
+            Some(format!(
+                "needs {}{what} and {device} has {}",
+                HumanBytes(bytes + beside),
+                HumanBytes(capacity)
+            ))
+        };
+        // What needs no measuring comes first, as it is known of models that no machine at hand can build.
+        let states =
+            workload.parameters.map(|parameters| states_bytes(parameters, &workload.optimizer, plan, place));
+        judgement.refusal = states.and_then(|bytes| holds(bytes, " besides activations"));
+        if judgement.refusal.is_some() {
+            return judgement;
+        }
+        if let Model::Synthetic(model) = &workload.model {
+            judgement.memory_bytes = Some(model.memory_bytes);
+            judgement.refusal = holds(model.memory_bytes, "");
+            return judgement;
+        }
+        let is_tight = |(_, capacity): (&Device, u64)| states.is_none_or(|bytes| bytes > capacity / 3 * 2);
+        // Who named what a device has wants it to be kept.
+        let measures = effort == Effort::Measure
+            || self.settings.memory_bytes.is_some()
+            || smallest.is_some_and(is_tight);
+        if !measures {
+            return judgement;
+        }
+        let micro_batch = global_batch / plan.batch_divisor();
+        match self.footprint(workload, plan, first, devices) {
+            Ok(footprint) => {
+                let bytes = peak_bytes(footprint, plan, micro_batch);
+                judgement.memory_bytes = Some(bytes);
+                judgement.refusal = holds(bytes, "");
+            }
+            Err(Unmeasured::TooLarge) if micro_batch > 1 => {
+                let has = smallest.map(|(device, bytes)| format!("the {} of {device}", HumanBytes(bytes)));
+                let has = has.unwrap_or_else(|| format!("{first}"));
+                judgement.refusal = Some(format!("needs more than {has} for a micro-batch of 2"));
+            }
+            Err(_) => {}
+        }
+        judgement
+    }
+
+    /// The device that has least for a rank, where all are there. Ranks that share a GPU have a part of it each.
+    fn smallest<'a>(&mut self, devices: &'a [Device]) -> Option<(&'a Device, u64)> {
+        let ranks_of = |device| devices.iter().filter(|other| *other == device).count() as u64;
+        let all: Option<Vec<_>> =
+            devices.iter().map(|device| Some((device, self.capacity(device)? / ranks_of(device)))).collect();
+        all?.into_iter().min_by_key(|(_, bytes)| *bytes)
+    }
+
+    fn capacity(&mut self, device: &Device) -> Option<u64> {
+        match (device, self.settings.memory_bytes) {
+            (Device::Cpu(_) | Device::AllCores, Some(named)) => Some(named),
+            // A device that is not there is reported where it is opened to be watched.
+            _ => *self
+                .capacities
+                .entry(device.clone())
+                .or_insert_with(|| device::open(device).ok()?.facts().memory_bytes),
+        }
+    }
+
+    fn footprint(
+        &mut self,
+        workload: &Workload,
+        plan: &Plan,
+        device: &Device,
+        devices: &[Device],
+    ) -> Result<&Footprint, Unmeasured> {
+        let class = Class {
+            workload: workload.name.clone(),
+            plan: Plan { dp: 1, tp: 1, pp: 1, zero: 0, ga: 1, ..*plan },
+            device: device.clone(),
+            threads: self.settings.threads.unwrap_or_else(|| blocks::threads(devices)),
+        };
+        let is_of_class = |known: &MeasuredFootprint| {
+            (&known.workload, &known.plan, &known.device, known.threads)
+                == (&class.workload, &class.plan, &class.device, class.threads)
+        };
+        if let Some(known) = self.measured.iter().position(is_of_class) {
+            return Ok(&self.measured[known].footprint);
+        }
+        if let Some((_, why)) = self.unmeasured.iter().find(|(known, _)| *known == class) {
+            return Err(why.clone());
+        }
+        match self.find_out(workload, &class) {
+            Ok(footprint) => {
+                let Class { workload, plan, device, threads } = class;
+                self.measured.push(MeasuredFootprint { workload, plan, device, threads, footprint });
+                Ok(&self.measured.last().expect("it was pushed").footprint)
+            }
+            Err(why) => {
+                self.unmeasured.push((class, why.clone()));
+                Err(why)
+            }
+        }
+    }
+
+    fn find_out(&mut self, workload: &Workload, class: &Class) -> Result<Footprint, Unmeasured> {
+        let mut too_large = false;
+        for micro_batch in SMALL_MICRO_BATCHES {
+            eprintln!(
+                "memory of {} under {}: some steps of {micro_batch} and of {} samples",
+                class.workload,
+                class.plan,
+                2 * micro_batch
+            );
+            let spec = self.spec(workload, class, micro_batch);
+            match (self.measure)(&spec) {
+                Ok(Answer::Measured(footprint)) => return Ok(footprint),
+                Ok(Answer::Failed { kind: FailureKind::OutOfMemory, .. }) => too_large = true,
+                Ok(Answer::Failed { error, .. }) if !too_large => return Err(unknown(class, &error)),
+                Err(error) if !too_large => return Err(unknown(class, &format!("{error:#}"))),
+                _ => return Err(Unmeasured::TooLarge),
+            }
+        }
+        Err(Unmeasured::TooLarge)
+    }
+
+    fn spec(&mut self, workload: &Workload, class: &Class, micro_batch: u32) -> LaunchSpec {
+        let training = blocks::training(&self.settings, workload, micro_batch, class.plan);
+        let job = format!("{}@b{micro_batch}@{}", class.workload, class.plan);
+        LaunchSpec {
+            format: FORMAT,
+            launch: "0001-footprint".into(),
+            cell: job.clone(),
+            job,
+            block: 0,
+            program: Program::Training(Box::new(training)),
+            devices: vec![class.device.clone()],
+            sharing: Sharing::Alone,
+            threads: class.threads,
+            // To find out that something does not fit must not take the machine's memory.
+            memory_bytes: self.capacity(&class.device),
+            seed: self.seed,
+        }
+    }
+}
+
+fn unknown(class: &Class, error: &str) -> Unmeasured {
+    eprintln!("warning: the memory of {} under {} is not known: {error}", class.workload, class.plan);
+    Unmeasured::Unknown
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, rc::Rc};
+
+    use schema::{catalog::Catalog, footprint::UpdateFootprint};
+
+    use super::*;
+
+    const GB: u64 = 1 << 30;
+
+    /// A sample takes 0.1 GiB beside half a GiB of states and as many gradients.
+    fn footprint(micro_batch: u32) -> Footprint {
+        let bytes = |samples: u32| u64::from(samples) * GB / 10;
+        let line = [micro_batch, 2 * micro_batch].map(bytes);
+        Footprint {
+            micro_batches: [micro_batch, 2 * micro_batch],
+            parameters: 1,
+            model_bytes: 4,
+            data_bytes: 0,
+            persistent_bytes: GB / 2,
+            building_bytes: 0,
+            updates: vec![UpdateFootprint {
+                gradient_bytes: GB / 2,
+                first: vec![line],
+                later: vec![line],
+                ..UpdateFootprint::default()
+            }],
+        }
+    }
+
+    type Asked = Rc<RefCell<Vec<String>>>;
+
+    /// Estimates on devices of 2 GiB, and the jobs whose footprint was asked for. `holds` says which of them fit.
+    fn estimates(holds: fn(u32) -> bool) -> (Estimates, Asked) {
+        let asked = Asked::default();
+        let settings = Settings { memory_bytes: Some(2 * GB), ..Settings::default() };
+        let notes = Rc::clone(&asked);
+        let measure = move |spec: &LaunchSpec| {
+            notes.borrow_mut().push(spec.job.clone());
+            assert_eq!(spec.memory_bytes, Some(2 * GB), "trying takes no more than there is");
+            let Program::Training(training) = &spec.program else { panic!("a workload is tried") };
+            let micro_batch = training.micro_batch();
+            Ok(if holds(micro_batch) {
+                Answer::Measured(footprint(micro_batch))
+            } else {
+                Answer::Failed { kind: FailureKind::OutOfMemory, error: "full".into() }
+            })
+        };
+        (Estimates::with(&settings, 1, measure), asked)
+    }
+
+    fn judge(estimates: &mut Estimates, workload: &str, batch: u32, plan: &str) -> Judgement {
+        let catalog = Catalog::embedded();
+        let workload = catalog.get(workload).expect("the catalog has it");
+        let plan: Plan = plan.parse().expect("canonical");
+        let devices: Vec<Device> = (0..plan.ranks() as u16).map(|core| Device::Cpu(vec![core])).collect();
+        estimates.judge(workload, batch, &plan, &devices, Effort::Measure)
+    }
+
+    #[test]
+    fn little_is_spent_where_a_plan_is_far_from_filling_the_device() {
+        let (mut estimates, asked) = estimates(|_| true);
+        estimates.settings.memory_bytes = None;
+        let catalog = Catalog::embedded();
+        let pool = [Device::Cpu(vec![0])];
+        estimates.capacities.insert(pool[0].clone(), Some(2 * GB));
+        let mut spend = |workload: &str| {
+            let workload = catalog.get(workload).expect("the catalog has it");
+            estimates.judge(workload, 4, &Plan::default(), &pool, Effort::WhereTight).memory_bytes
+        };
+        assert_eq!((spend("resnet18-mini"), asked.borrow().len()), (None, 0));
+        // Twelve bytes for each of 124,439,808 parameters: 1.39 GiB.
+        assert!(spend("gpt2").is_some());
+        assert_eq!(*asked.borrow(), ["gpt2@b2@dp1"]);
+    }
+
+    #[test]
+    fn a_plan_that_fits_is_estimated_and_one_that_does_not_is_refused_with_both_numbers() {
+        let (mut estimates, asked) = estimates(|_| true);
+        let fits = judge(&mut estimates, "resnet18-mini", 10, "dp1");
+        assert_eq!((fits.memory_bytes, fits.capacity_bytes), (Some(GB / 2 + GB), Some(2 * GB)));
+        assert_eq!(fits.refusal, None);
+        let refused = judge(&mut estimates, "resnet18-mini", 16, "dp1");
+        assert_eq!(refused.refusal.as_deref(), Some("needs 2.10 GiB and cpu:0 has 2.00 GiB"));
+        assert!(refused.memory_bytes > Some(2 * GB), "the estimate stands beside its reason");
+        assert_eq!(judge(&mut estimates, "resnet18-mini", 16, "ga2").refusal, None);
+        assert_eq!(judge(&mut estimates, "resnet18-mini", 16, "dp2").refusal, None);
+        assert_eq!(*asked.borrow(), ["resnet18-mini@b2@dp1"], "one measurement serves all of them");
+        judge(&mut estimates, "resnet18-mini", 16, "ga2-bf16");
+        judge(&mut estimates, "resnet18-mini", 16, "bf16");
+        assert_eq!(asked.borrow()[1..], ["resnet18-mini@b2@bf16"]);
+        assert_eq!(estimates.footprints().measured.len(), 2);
+    }
+
+    #[test]
+    fn what_outgrows_the_device_by_its_states_is_not_tried() {
+        let (mut estimates, asked) = estimates(|_| true);
+        let judgement = judge(&mut estimates, "gpt2-large", 8, "dp1");
+        // Parameters and both means of Adam: 12 bytes for each of 774,030,080.
+        let reason = "needs 8.65 GiB besides activations and cpu:0 has 2.00 GiB";
+        assert_eq!((judgement.memory_bytes, judgement.refusal.as_deref()), (None, Some(reason)));
+        assert!(asked.borrow().is_empty());
+    }
+
+    #[test]
+    fn a_micro_batch_that_is_too_large_to_try_is_tried_smaller() {
+        let (mut smaller, asked) = estimates(|micro_batch| micro_batch < 2);
+        assert!(judge(&mut smaller, "resnet18-mini", 4, "dp1").memory_bytes.is_some());
+        assert_eq!(*asked.borrow(), ["resnet18-mini@b2@dp1", "resnet18-mini@b1@dp1"]);
+        let (mut none, asked) = estimates(|_| false);
+        for _ in 0..2 {
+            let judgement = judge(&mut none, "resnet18-mini", 4, "dp1");
+            let reason = "needs more than the 2.00 GiB of cpu:0 for a micro-batch of 2";
+            assert_eq!((judgement.memory_bytes, judgement.refusal.as_deref()), (None, Some(reason)));
+        }
+        assert_eq!(asked.borrow().len(), 2, "asked once");
+        assert_eq!(judge(&mut none, "resnet18-mini", 4, "ga4").refusal, None, "one sample may fit");
+    }
+
+    #[test]
+    fn what_cannot_be_found_out_is_absent_and_refuses_nothing() {
+        let settings = Settings { memory_bytes: Some(2 * GB), ..Settings::default() };
+        let mut estimates = Estimates::with(&settings, 1, |_| anyhow::bail!("there is no worker"));
+        let judgement = judge(&mut estimates, "resnet18-mini", 4, "dp1");
+        assert_eq!((judgement.memory_bytes, judgement.refusal), (None, None));
+        assert_eq!(judgement.capacity_bytes, Some(2 * GB));
+        assert!(estimates.footprints().measured.is_empty());
+    }
+
+    #[test]
+    fn a_synthetic_worker_takes_what_its_definition_says() {
+        let (mut estimates, asked) = estimates(|_| true);
+        assert_eq!(judge(&mut estimates, "synthetic-spin", 8, "dp1").memory_bytes, Some(0));
+        assert!(asked.borrow().is_empty());
+    }
+}

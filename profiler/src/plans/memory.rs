@@ -1,0 +1,194 @@
+//! How much memory a rank takes under a plan, told before it is started.
+//!
+//! Between two steps a rank holds its model states, as Rajbhandari et al. count them (ZeRO, SC 2020, section 3.1; theirs are
+//! in mixed precision, ours in fp32 under every plan). With `P` parameters of 4 bytes:
+//!
+//! | what | bytes |
+//! | --- | --- |
+//! | parameters, and buffers as those of batch norm | 4 P + buffers |
+//! | optimizer state: momentum of SGD, or both means of Adam | 4 P or 8 P |
+//! | `dp` above 1: flat buckets that gradients lie in from the start | 4 P |
+//! | `offload` on a CPU device, whose memory is the host's: the copy that is updated | 4 P |
+//! | `offload` on a GPU: copy and optimizer state are in host memory | minus the optimizer state |
+//! | the pool of synthetic samples | as counted |
+//!
+//! Within a step activations and gradients come and go. How many bytes that is depends on the model and is measured, by a
+//! few steps at two small micro-batches ([`Footprint`]); it grows with the micro-batch by straight lines. Which part of it a
+//! plan sees is this. Without `ga` and `dp` a step begins without gradients, and they come while activations go. With `ga`
+//! the first micro-step is like that and all later ones have the gradients beside them. With `dp` they are there always. The
+//! optimizer has them always. Peaks are of one update at a time: where a step makes several, as a GAN's, each has gradients
+//! of its own.
+
+use schema::{
+    catalog::Optimizer,
+    footprint::{Envelope, Footprint},
+    plan::Plan,
+};
+
+/// Of fp32, in which parameters, gradients and optimizer state are kept under every plan.
+const BYTES_PER_NUMBER: u64 = 4;
+
+/// What CUDA's context and the code of its kernels take of a GPU beside all tensors.
+pub const CUDA_CONTEXT_BYTES: u64 = 1 << 30;
+
+/// Where a rank trains, as far as memory goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The host's memory is the device's.
+    Cpu,
+    /// The device has memory of its own.
+    Gpu,
+}
+
+/// The model states of a rank between two steps: all but buffers and samples.
+pub fn states_bytes(parameters: u64, optimizer: &Optimizer, plan: &Plan, place: Place) -> u64 {
+    let of_optimizer = optimizer.state_per_parameter();
+    let state = match (plan.offload, place) {
+        (false, _) => of_optimizer,
+        (true, Place::Cpu) => of_optimizer + 1,
+        (true, Place::Gpu) => 0,
+    };
+    BYTES_PER_NUMBER * parameters * (1 + state) + bucket_bytes(parameters, plan)
+}
+
+fn bucket_bytes(parameters: u64, plan: &Plan) -> u64 {
+    if plan.dp > 1 { BYTES_PER_NUMBER * parameters } else { 0 }
+}
+
+/// The most that the tensors of a rank take under `plan`, from the start of the job on, where each of its micro-steps works
+/// on `micro_batch` samples. `footprint` is that of the plan with one rank and one micro-batch.
+pub fn peak_bytes(footprint: &Footprint, plan: &Plan, micro_batch: u32) -> u64 {
+    let in_step = footprint.updates.iter().map(|update| {
+        let at = |envelope: &Envelope| height(envelope, footprint.micro_batches, micro_batch);
+        // Under `dp` they lie in the buckets, which are counted below.
+        let gradients = if plan.dp > 1 { 0 } else { update.gradient_bytes };
+        let with_gradients =
+            gradients + at(&update.optimizer).max(if accumulates(plan) { at(&update.later) } else { 0 });
+        if plan.dp > 1 { with_gradients } else { with_gradients.max(at(&update.first)) }
+    });
+    let trained = footprint.persistent_bytes + in_step.max().unwrap_or(0);
+    trained.max(footprint.building_bytes) + bucket_bytes(footprint.parameters, plan)
+}
+
+/// Whether a backward pass adds to gradients that are there.
+fn accumulates(plan: &Plan) -> bool {
+    plan.ga > 1 || plan.dp > 1
+}
+
+/// The highest of the lines at so many samples; 0 where there is none.
+fn height(envelope: &Envelope, [small, large]: [u32; 2], samples: u32) -> u64 {
+    let [small, large, samples] = [small, large, samples].map(i128::from);
+    let at = |[low, high]: [u64; 2]| {
+        let (low, high) = (i128::from(low), i128::from(high));
+        low + (high - low) * (samples - small) / (large - small).max(1)
+    };
+    let highest = envelope.iter().copied().map(at).max().unwrap_or(0);
+    u64::try_from(highest).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::footprint::UpdateFootprint;
+
+    use super::*;
+
+    const MB: u64 = 1_000_000;
+    const ADAM: Optimizer =
+        Optimizer::Adam { learning_rate: 0.1, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 0.0 };
+
+    fn plan(spelling: &str) -> Plan {
+        spelling.parse().expect("canonical")
+    }
+
+    #[test]
+    fn states_are_counted_in_closed_form() {
+        let sgd = |momentum| Optimizer::Sgd { learning_rate: 0.1, momentum, weight_decay: 0.0 };
+        // A million parameters; how many numbers there are of each.
+        for (optimizer, spelling, place, numbers) in [
+            (sgd(0.0), "dp1", Place::Cpu, 1),
+            (sgd(0.9), "dp1", Place::Cpu, 2),
+            (ADAM, "dp1", Place::Gpu, 3),
+            (ADAM, "ga4-gc-bf16", Place::Cpu, 3),
+            (ADAM, "dp2", Place::Cpu, 4),
+            (sgd(0.9), "dp8-ga2", Place::Gpu, 3),
+            (ADAM, "offload", Place::Cpu, 4),
+            (ADAM, "offload", Place::Gpu, 1),
+            (ADAM, "dp2-offload", Place::Gpu, 2),
+        ] {
+            let bytes = states_bytes(MB, &optimizer, &plan(spelling), place);
+            assert_eq!(bytes, 4 * MB * numbers, "{spelling} {place:?} {optimizer:?}");
+        }
+    }
+
+    /// A million parameters with Adam. A sample leaves 3 MB behind; gradients are freed of what their layers held.
+    fn footprint() -> Footprint {
+        Footprint {
+            micro_batches: [2, 4],
+            parameters: MB,
+            model_bytes: 4 * MB,
+            data_bytes: 0,
+            persistent_bytes: 12 * MB,
+            building_bytes: 15 * MB,
+            updates: vec![UpdateFootprint {
+                gradient_bytes: 4 * MB,
+                forward_bytes: [6 * MB, 12 * MB],
+                // The end of the backward pass, with all gradients and hardly an activation, and its beginning.
+                first: vec![[7 * MB, 8 * MB], [6 * MB, 12 * MB]],
+                later: vec![[8 * MB, 14 * MB]],
+                optimizer: vec![[MB, MB]],
+            }],
+        }
+    }
+
+    #[test]
+    fn a_plan_sees_the_peaks_that_it_has() {
+        for (spelling, micro_batch, bytes) in [
+            // At few samples the end of the backward pass is the highest, and then its beginning.
+            ("dp1", 2, 12 + 7),
+            ("dp1", 3, 12 + 9),
+            ("dp1", 4, 12 + 12),
+            ("dp1", 64, 12 + 192),
+            // Gradients beside all activations.
+            ("ga2", 64, 12 + 4 + 194),
+            ("dp2", 64, 12 + 4 + 194),
+            ("dp2-ga4", 64, 12 + 4 + 194),
+            // Below the micro-batches that were tried.
+            ("ga2", 1, 12 + 4 + 5),
+        ] {
+            assert_eq!(
+                peak_bytes(&footprint(), &plan(spelling), micro_batch),
+                bytes * MB,
+                "{spelling} {micro_batch}"
+            );
+        }
+    }
+
+    #[test]
+    fn building_and_the_optimizer_may_be_the_peak() {
+        let mut large = footprint();
+        large.building_bytes = 100 * MB;
+        assert_eq!(peak_bytes(&large, &plan("dp1"), 2), 100 * MB);
+        assert_eq!(
+            peak_bytes(&large, &plan("dp2"), 2),
+            104 * MB,
+            "buckets are allocated when the job is built"
+        );
+        let mut large = footprint();
+        large.updates[0].optimizer = vec![[50 * MB, 50 * MB]];
+        assert_eq!(peak_bytes(&large, &plan("dp1"), 2), (12 + 4 + 50) * MB);
+        assert_eq!(peak_bytes(&large, &plan("dp2"), 2), (12 + 4 + 50) * MB);
+    }
+
+    #[test]
+    fn updates_do_not_hold_their_gradients_together() {
+        let mut gan = footprint();
+        gan.updates.push(UpdateFootprint {
+            gradient_bytes: 9 * MB,
+            optimizer: vec![[MB, MB]],
+            ..gan.updates[0].clone()
+        });
+        assert_eq!(peak_bytes(&gan, &plan("ga2"), 2), (12 + 9 + 8) * MB);
+        gan.updates.clear();
+        assert_eq!(peak_bytes(&gan, &plan("dp1"), 2), 15 * MB, "nothing is known but how it is built");
+    }
+}

@@ -1,0 +1,174 @@
+//! Memory of plans, estimated before they are started: what does not fit is said and not started.
+
+use std::path::Path;
+
+use profiler::plans::memory::{self, Place};
+use schema::{
+    catalog::Catalog,
+    events,
+    plan::Plan,
+    rows::{self, ErrorKind, PlanRow, Status},
+    wire::Event,
+};
+
+use crate::door::{Door, torch_bin};
+
+/// A synthetic workload of 3 MB.
+fn door() -> Door {
+    let door = Door::new();
+    door.catalog("mine.toml", "three-mb", "step_us = 1000, busy_percent = 0, memory_bytes = 3000000");
+    door
+}
+
+#[test]
+fn the_list_shows_what_each_plan_needs_and_what_its_devices_have() {
+    let door = door();
+    let list = |arguments: &str| {
+        let said = door.exits(0, &format!("list --plans three-mb --catalog mine.toml --json {arguments}"));
+        rows::from_json::<Vec<PlanRow>>(&said.out).expect("stdout is JSON and nothing else")
+    };
+    let rows = list("--device cpu:0 --memory 2MiB");
+    let row = |plan: &str| rows.iter().find(|row| row.plan.to_string() == plan).expect("it is listed");
+    let dp1 = row("dp1");
+    assert_eq!((dp1.memory_bytes, dp1.capacity_bytes, dp1.valid), (Some(3_000_000), Some(2 << 20), false));
+    assert_eq!(dp1.reason.as_deref(), Some("needs 2.86 MiB and cpu:0 has 2.00 MiB"));
+    let dp2 = row("dp2");
+    assert_eq!((dp2.memory_bytes, dp2.capacity_bytes), (None, None), "what cannot run is not estimated");
+    assert!(dp2.reason.as_deref().is_some_and(|reason| reason.contains("the pool has 1")), "{dp2:?}");
+
+    let all = list("--device cpu:0");
+    let valid: Vec<String> = all.iter().filter(|row| row.valid).map(|row| row.plan.to_string()).collect();
+    assert_eq!(valid, ["dp1", "ga2", "ga4", "ga8"]);
+    let named = door.exits(0, "list --plans three-mb@ga2 --catalog mine.toml --device cpu:0 --memory 1GiB");
+    assert!(named.out.contains("ga2") && named.out.contains("1.00 GiB"), "{}", named.out);
+    assert_eq!(named.out.lines().count(), 2, "{}", named.out);
+}
+
+#[test]
+fn a_job_that_does_not_fit_is_refused_and_in_a_grid_it_is_a_row() {
+    let door = door();
+    door.catalog("small.toml", "small", "step_us = 1000, busy_percent = 0, memory_bytes = 1000");
+    let catalogs = "--catalog mine.toml --catalog small.toml --device cpu:0 --steps 3 --repeats 1";
+    let alone = door.exits(2, &format!("single three-mb {catalogs} --memory 2MiB --out alone"));
+    assert!(alone.err.contains("cannot run here: needs 2.86 MiB and cpu:0 has 2.00 MiB"), "{}", alone.err);
+    assert!(!door.path("alone").exists());
+
+    door.exits(1, &format!("single three-mb small {catalogs} --memory 2MiB --out r"));
+    let rows = door.measurements("r");
+    let row = |workload: &str| rows.iter().find(|row| row.workload == workload).expect("it has a row");
+    let refused = row("three-mb");
+    assert_eq!((refused.status, refused.err), (Status::Unsupported, Some(ErrorKind::Unsupported)));
+    assert_eq!(refused.err_detail.as_deref(), Some("needs 2.86 MiB and cpu:0 has 2.00 MiB"));
+    assert_eq!(refused.memory_estimate_bytes, Some(3_000_000));
+    assert_eq!((row("small").status, row("small").memory_estimate_bytes), (Status::Ok, Some(1000)));
+    assert_eq!(door.summaries("r")[1].memory_estimate_bytes, Some(1000));
+    let manifest = door.run("r").manifest().expect("it reads back");
+    assert_eq!(manifest.devices[0].memory_bytes, Some(2 << 20), "what the user says the device has");
+    assert!(!door.run("r").footprints_path().exists(), "nothing was measured for the estimates");
+
+    let none = door.exits(2, &format!("single three-mb --plan all {catalogs} --memory 2MiB --out none"));
+    assert!(none.err.contains("`profile list --plans three-mb` says why"), "{}", none.err);
+    let slip = door.exits(2, "single three-mb --memory 2GB");
+    assert!(slip.err.contains("'2GB' is no size"), "{}", slip.err);
+}
+
+/// What was estimated may be so far below what was measured, and so far above.
+const LOW: f64 = 0.95;
+const HIGH: f64 = 1.15;
+/// So far the closed form may be from what is held at the boundary of a step, either way, for models so large.
+const PERSISTENT: f64 = 0.05;
+const LARGE: u64 = 10_000_000;
+
+/// Measures all plans of a job, and prints what was estimated beside what was measured; gives what is out of bounds.
+fn out_of_bounds(bin: &Path, workload: &str, batches: &str, pool: &str) -> Vec<String> {
+    let door = Door::new();
+    let arguments = format!(
+        "single {workload} --batch {batches} --plan all --device {pool} --steps 3 --repeats 1 --out r"
+    );
+    let output = door.command(&arguments).env("TANDEM_BIN", bin).output().expect("profile starts");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let run = door.run("r");
+    let footprints = run.footprints().expect("it reads back").expect("it was measured");
+    let mut wrong = Vec::new();
+    for row in door.measurements("r") {
+        let (Some(plan), Some(estimate), Some(peak)) =
+            (row.plan, row.memory_estimate_bytes, row.peak_memory_bytes)
+        else {
+            panic!("{}: no estimate or no peak", row.job);
+        };
+        let class = Plan { dp: 1, ga: 1, ..plan };
+        let of_class = footprints.measured.iter().find(|known| known.plan == class).expect("it was measured");
+        let footprint = &of_class.footprint;
+        let catalog = Catalog::embedded();
+        let optimizer = &catalog.get(workload).expect("it ran").optimizer;
+        let states = memory::states_bytes(footprint.parameters, optimizer, &plan, Place::Cpu);
+        let buffers = footprint.model_bytes - 4 * footprint.parameters;
+        let formula = states + buffers + footprint.data_bytes;
+        let events = events::read(&run.events_path(&row.launch, 0), 0).expect("events read");
+        let held = events.iter().rev().find_map(|line| match &line.event {
+            Event::Memory(memory) => Some(memory.allocated_bytes),
+            _ => None,
+        });
+        let held = held.expect("every job says what it holds when it leaves");
+        let [of_peak, of_held] = [(estimate, peak), (formula, held)].map(|(a, b)| a as f64 / b as f64);
+        let line = format!(
+            "{:32} estimate {estimate:>11} peak {peak:>11} {:+6.2} %   formula {formula:>11} held {held:>11} {:+6.2} %",
+            row.job,
+            100.0 * (of_peak - 1.0),
+            100.0 * (of_held - 1.0),
+        );
+        println!("{line}");
+        let held_is_off = footprint.parameters > LARGE && (of_held - 1.0).abs() > PERSISTENT;
+        if !(LOW..=HIGH).contains(&of_peak) || held_is_off {
+            wrong.push(line);
+        }
+    }
+    wrong
+}
+
+#[test]
+fn the_estimate_is_near_the_peak_under_every_plan_of_two_workloads() {
+    let Some(bin) = torch_bin() else { return };
+    for (workload, batches) in [("resnet18-mini", "8"), ("gpt2-mini", "4")] {
+        let wrong = out_of_bounds(&bin, workload, batches, "cpu:0");
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+}
+
+#[test]
+fn the_estimate_is_near_the_peak_under_every_plan_of_six_workloads() {
+    if std::env::var_os("TANDEM_SLOW").is_none_or(|value| value != "1") {
+        return println!("skipped: set TANDEM_SLOW=1 to take the minutes that it takes");
+    }
+    let Some(bin) = torch_bin() else { return };
+    // CNN, GAN of two updates, language model, encoder and decoder, LSTM, and one whose step is little but its parameters.
+    let workloads = [
+        ("resnet18-cifar", "16,64"),
+        ("dcgan-mini", "16,64"),
+        ("gpt2-mini", "4,16"),
+        ("transformer-mini", "8,32"),
+        ("lstm", "20,80"),
+        ("neumf", "64,256"),
+    ];
+    let wrong: Vec<String> = workloads
+        .iter()
+        .flat_map(|(workload, batches)| out_of_bounds(&bin, workload, batches, "cpu:0,cpu:1"))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_tensors_of_a_job_are_held_to_the_memory_that_is_named() {
+    let Some(bin) = torch_bin() else { return };
+    let door = Door::new();
+    let exits = |code: i32, arguments: &str| {
+        let output = door.command(arguments).env("TANDEM_BIN", &bin).output().expect("profile starts");
+        assert_eq!(output.status.code(), Some(code), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let said = exits(2, "single gpt2-mini --device cpu:0 --memory 60MiB --steps 3 --repeats 1 --out r");
+    assert!(said.contains("60.0 MiB"), "{said}");
+    exits(0, "single resnet18-mini@b2 --device cpu:0 --memory 1GiB --steps 3 --repeats 1 --out r");
+    let spec = door.run("r").spec("0001-resnet18-mini").expect("a launch has a spec");
+    assert_eq!(spec.memory_bytes, Some(1 << 30));
+}

@@ -1,0 +1,123 @@
+//! What a job takes in memory, found by a few steps at two small micro-batches.
+//!
+//! Everything that is allocated and given back within a step is recorded, in order. At a larger micro-batch a step does the
+//! same in the same order, so each event of one recording has its partner in the other, and what is held at one moment of a
+//! step is a straight line over the micro-batch. The peak is the highest of these lines. Two measured peaks alone would not
+//! tell it: at a small micro-batch the peak may be at another moment than at a large one.
+
+mod envelope;
+mod laps;
+
+use std::path::Path;
+
+use schema::footprint::{Answer, Envelope, Footprint, UpdateFootprint};
+use tch::{Device, Tensor};
+
+use self::{
+    envelope::envelope,
+    laps::{LapClock, Laps, Segment, UpdateTrace},
+};
+use crate::{
+    clock,
+    failure::Failure,
+    launch::Launch,
+    shim::{memory::tensor_memory, memory_trace},
+    step::Trainer,
+};
+
+/// The first micro-step of a step finds no gradients and every later one does: two are enough.
+const MICRO_BATCHES: usize = 2;
+
+/// Steps at each micro-batch. What happens in every second step only, as TD3's policy update, is in one of them; and what is
+/// made in the first step of all, and kept from then on, is there in the second.
+const STEPS: usize = 2;
+
+/// Builds the launch of a spec and takes its steps, at its micro-batch and at twice that. Its plan has one rank; how many
+/// micro-batches it adds up makes no difference.
+pub fn of_launch(spec: &Path) -> Answer {
+    match Launch::read(spec, 0).and_then(|launch| measure(&launch)) {
+        Ok(footprint) => Answer::Measured(footprint),
+        Err(Failure { kind, message }) => Answer::Failed { kind, error: message },
+    }
+}
+
+fn measure(launch: &Launch) -> Result<Footprint, Failure> {
+    let device = launch.execution.device;
+    let mut trainer = launch.build(None)?;
+    let building_bytes = tensor_memory(device)?.peak_bytes;
+    let laps = Laps::default();
+    trainer.set_clock(Box::new(LapClock::new(clock::of(device)?, laps.clone())));
+    trainer.restart()?;
+
+    let micro_batches = [1, 2].map(|times| times * launch.execution.micro_batch_samples);
+    let mut steps = Vec::new();
+    for samples in micro_batches {
+        trainer.set_micro_batches(MICRO_BATCHES, samples);
+        for _ in 0..STEPS {
+            steps.push(record(&mut trainer, device, &laps)?);
+        }
+    }
+    let persistent_bytes = tensor_memory(device)?.allocated_bytes;
+    let (small, large) = steps.split_at(STEPS);
+    let parameters = trainer.workload().parameters();
+    Ok(Footprint {
+        micro_batches: micro_batches.map(|samples| u32::try_from(samples).unwrap_or(u32::MAX)),
+        parameters: parameters.count(),
+        model_bytes: parameters.bytes(),
+        data_bytes: trainer.data().tensors().iter().copied().map(bytes).sum(),
+        persistent_bytes,
+        building_bytes,
+        updates: updates(persistent_bytes, small, large),
+    })
+}
+
+fn bytes(tensor: &Tensor) -> u64 {
+    (tensor.numel() * tensor.kind().elt_size_in_bytes()) as u64
+}
+
+/// What the tensors did in one step, update by update.
+fn record(trainer: &mut Trainer, device: Device, laps: &Laps) -> Result<Vec<UpdateTrace>, Failure> {
+    let before = tensor_memory(device)?.allocated_bytes;
+    memory_trace::begin(device)?;
+    let issued = trainer.issue();
+    let events = memory_trace::end(device)?;
+    issued?;
+    while trainer.completed(0)?.is_some() {}
+    Ok(laps::split(&laps.take(), before, &events))
+}
+
+/// Joins steps at the small micro-batch with those at the large one, one to one.
+fn updates(
+    persistent_bytes: u64,
+    small: &[Vec<UpdateTrace>],
+    large: &[Vec<UpdateTrace>],
+) -> Vec<UpdateFootprint> {
+    let mut updates: Vec<UpdateFootprint> = Vec::new();
+    for (small, large) in small.iter().zip(large) {
+        // A step that leaves an update out has fewer.
+        updates.resize_with(updates.len().max(small.len()), UpdateFootprint::default);
+        for (update, (small, large)) in updates.iter_mut().zip(small.iter().zip(large)) {
+            let gradients = [small, large].map(|trace| trace.later.before);
+            let persistent = [persistent_bytes; 2];
+            update.gradient_bytes = update.gradient_bytes.max(gradients[1].saturating_sub(persistent_bytes));
+            update.forward_bytes =
+                [small, large].map(|trace| trace.forward_bytes.saturating_sub(persistent_bytes));
+            raise(&mut update.first, [&small.first, &large.first], persistent);
+            raise(&mut update.later, [&small.later, &large.later], gradients);
+            raise(&mut update.optimizer, [&small.optimizer, &large.optimizer], gradients);
+        }
+    }
+    updates
+}
+
+/// Raises a peak to what one segment takes beyond `base`, at either micro-batch.
+fn raise(peak: &mut Envelope, [small, large]: [&Segment; 2], base: [u64; 2]) {
+    let over = |[small, large]: [u64; 2]| [small.saturating_sub(base[0]), large.saturating_sub(base[1])];
+    if small.is_like(large) {
+        peak.extend(small.levels().zip(large.levels()).map(|(small, large)| over([small, large])));
+    } else {
+        // Another algorithm was taken for the larger micro-batch. Nothing is known then but the two peaks.
+        peak.push(over([small.peak(), large.peak()]));
+    }
+    *peak = envelope(peak);
+}
