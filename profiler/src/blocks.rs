@@ -11,7 +11,7 @@ use schema::{
     plan::Plan,
     rows::{Measurement, Status, Warning},
     run_dir::RunDir,
-    spec::{LaunchSpec, Program, Training},
+    spec::{AllReduce, LaunchSpec, Program, Training},
     units::Nanos,
 };
 use statistics::stop::{self, MIN_REPEATS, Verdict};
@@ -35,6 +35,8 @@ const GIVE_UP_AFTER: usize = 2;
 pub struct Blocks<'a> {
     pub run: &'a RunDir,
     pub manifest: &'a Manifest,
+    /// Those of the manifest that are measured here.
+    pub cells: &'a [Cell],
     pub catalog: &'a Catalog,
     pub rig: &'a mut Rig,
     pub sampler: &'a Sampler,
@@ -58,9 +60,9 @@ impl Blocks<'_> {
         let progress = Progress::new(self.launches_left());
         let mut stopped = None;
         for block in 0.. {
-            let wanted: Vec<usize> = order::of_block(self.manifest.cells.len(), self.manifest.seed, block)
+            let wanted: Vec<usize> = order::of_block(self.cells.len(), self.manifest.seed, block)
                 .into_iter()
-                .filter(|&cell| self.wants(&self.manifest.cells[cell], block))
+                .filter(|&cell| self.wants(&self.cells[cell], block))
                 .collect();
             if wanted.is_empty() && block >= self.manifest.settings.repeats {
                 break;
@@ -84,7 +86,7 @@ impl Blocks<'_> {
             if self.budget_is_spent() {
                 return Ok(Some(Stopped::Budget));
             }
-            let cell = &self.manifest.cells[cell];
+            let cell = &self.cells[cell];
             progress.begin(&cell.name);
             let before = Scan::take();
             let launch = self.launch(cell, block)?;
@@ -152,16 +154,16 @@ impl Blocks<'_> {
             Some(_) => 0,
             None => (0..self.manifest.settings.repeats).filter(|&block| self.wants(cell, block)).count(),
         };
-        self.manifest.cells.iter().map(|cell| left_of(cell) as u64).sum()
+        self.cells.iter().map(|cell| left_of(cell) as u64).sum()
     }
 
     fn missing_launches(&self) -> Vec<String> {
         if self.manifest.settings.ci_percent.is_some() {
-            let unreached = self.manifest.cells.iter().filter(|cell| self.wants(cell, u32::MAX));
+            let unreached = self.cells.iter().filter(|cell| self.wants(cell, u32::MAX));
             return unreached.map(|cell| format!("{}, until its interval is reached", cell.name)).collect();
         }
         let of_block = |block| {
-            let wanted = self.manifest.cells.iter().filter(move |cell| self.wants(cell, block));
+            let wanted = self.cells.iter().filter(move |cell| self.wants(cell, block));
             wanted.map(move |cell| format!("{}, block {block}", cell.name))
         };
         (0..self.manifest.settings.repeats).flat_map(of_block).collect()
@@ -208,9 +210,12 @@ pub fn request(
     steps: Option<u64>,
 ) -> anyhow::Result<LaunchRequest> {
     let settings = &manifest.settings;
-    let program = match &cell.command {
-        Some(argv) => Program::Command(argv.clone()),
-        None => {
+    let program = match (&cell.command, cell.all_reduce_bytes) {
+        (Some(argv), _) => Program::Command(argv.clone()),
+        (None, Some(bytes)) => {
+            Program::AllReduce(AllReduce { bytes, collectives: settings.collectives, rendezvous: None })
+        }
+        (None, None) => {
             let workload = named::workload(catalog, &cell.workload)?;
             let global_batch = cell.global_batch.context("a cell with a workload has a batch")?;
             let plan = cell.plan.context("a cell with a workload has a plan")?;

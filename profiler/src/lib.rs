@@ -1,6 +1,7 @@
 //! Measures training jobs: starts them, watches them and their devices, and writes what it saw.
 
 pub mod blocks;
+pub mod calibrate;
 pub mod cells;
 pub mod cmd;
 pub mod derive;

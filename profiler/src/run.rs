@@ -103,6 +103,7 @@ pub fn measure(run: &RunDir, manifest: &Manifest, catalog: &Catalog) -> anyhow::
     let mut blocks = Blocks {
         run,
         manifest,
+        cells: &manifest.cells,
         catalog,
         rig: &mut rig,
         sampler: &sampler,
@@ -197,9 +198,11 @@ fn distinct_devices(cells: &[Cell]) -> Vec<Device> {
 }
 
 fn needs_torch(catalog: &Catalog, cells: &[Cell]) -> bool {
-    let runnable = cells.iter().filter(|cell| cell.unsupported.is_none());
-    let mut workloads = runnable.filter_map(|cell| catalog.get(&cell.workload));
-    workloads.any(|workload| workload.model.worker() == "torch-worker")
+    let mut runnable = cells.iter().filter(|cell| cell.unsupported.is_none());
+    let trains_in_torch = |cell: &Cell| {
+        catalog.get(&cell.workload).is_some_and(|workload| workload.model.worker() == "torch-worker")
+    };
+    runnable.any(|cell| cell.all_reduce_bytes.is_some() || trains_in_torch(cell))
 }
 
 /// The version of the libtorch that workers use; asks the worker, so that a run that cannot start

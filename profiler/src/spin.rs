@@ -41,7 +41,8 @@ fn together(first: u16, second: u16) -> f64 {
     })
 }
 
-fn pin_to(core: u16) -> bool {
+/// Keeps the calling thread on one core; `false` where that is not to be had.
+pub(crate) fn pin_to(core: u16) -> bool {
     let (core, mut set) = (usize::from(core), CpuSet::new());
     if core >= CpuSet::MAX_CPU {
         return false;

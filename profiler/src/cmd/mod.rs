@@ -1,5 +1,6 @@
 //! The doors: one file a command.
 
+mod calibrate;
 mod derive;
 mod doctor;
 mod list;
@@ -31,6 +32,7 @@ enum Command {
     List(list::Args),
     Doctor(doctor::Args),
     Verify(verify::Args),
+    Calibrate(calibrate::Args),
     Derive(derive::Args),
 }
 
@@ -68,6 +70,7 @@ pub fn main() -> ExitCode {
         Command::List(args) => list::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Verify(args) => verify::run(&args),
+        Command::Calibrate(args) => calibrate::run(&args),
         Command::Derive(args) => derive::run(&args),
     };
     let exit = outcome.unwrap_or_else(|error| {

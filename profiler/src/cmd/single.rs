@@ -151,7 +151,7 @@ impl std::str::FromStr for PlanOrAll {
     }
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value > 0.0 && value.is_finite() => Ok(value),
         _ => Err("a number above 0 is wanted".into()),

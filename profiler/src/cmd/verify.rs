@@ -295,6 +295,7 @@ mod tests {
             peak_bytes: None,
             statistics: None,
             startup_ns: Nanos(1),
+            restore_ns: None,
         });
         let step = |(index, loss): (usize, &Option<f64>)| {
             let (index, dur_ns) = (index as u64, Nanos(1));

@@ -27,7 +27,8 @@ pub(super) fn of_steps(steps: &[JobStep], used: usize, is_steady: bool) -> Vec<F
         let text = format!("the last level holds for {used} of {} steps", steps.len());
         found.push((Warning::NotSteady, text));
     }
-    let without_loss = steps.iter().filter(|step| step.loss.is_none()).count();
+    // A step without samples trains nothing, and has no loss to say.
+    let without_loss = steps.iter().filter(|step| step.samples > 0 && step.loss.is_none()).count();
     // A worker of ours always reads its loss; a hook in another program may not.
     let is_ours = |step: &JobStep| matches!(step.timing, Timing::Host | Timing::DeviceEvent);
     if without_loss > 0 && (without_loss < steps.len() || steps.first().is_some_and(is_ours)) {

@@ -59,7 +59,9 @@ pub(super) fn measurement(
     // A job that failed has no numbers to publish, though its raw steps stay on file.
     if row.status == Status::Ok {
         match spec.program {
-            Program::Training(_) => launch.fill_from_steps(&mut row, &steps, &mut findings),
+            Program::Training(_) | Program::AllReduce(_) => {
+                launch.fill_from_steps(&mut row, &steps, &mut findings);
+            }
             Program::Command(_) => launch.fill_from_outside(&mut row, end, &mut findings),
         }
     }
@@ -97,7 +99,7 @@ fn estimate(manifest: &Manifest, spec: &LaunchSpec) -> Option<u64> {
 fn blank_of_spec(run: &RunDir, spec: &LaunchSpec) -> Measurement {
     let (workload, global_batch, plan) = match &spec.program {
         Program::Training(t) => (t.workload.name.clone(), Some(t.global_batch), Some(t.plan)),
-        Program::Command(_) => (spec.job.clone(), None, None),
+        Program::AllReduce(_) | Program::Command(_) => (spec.job.clone(), None, None),
     };
     let cell = Cell {
         name: spec.cell.clone(),
@@ -105,6 +107,7 @@ fn blank_of_spec(run: &RunDir, spec: &LaunchSpec) -> Measurement {
         job: spec.job.clone(),
         workload,
         command: None,
+        all_reduce_bytes: None,
         global_batch,
         plan,
         devices: spec.devices.clone(),
@@ -122,7 +125,7 @@ fn blank_of_spec(run: &RunDir, spec: &LaunchSpec) -> Measurement {
 /// The events of each rank. Those of a launch that failed may end in what made it fail.
 fn read_ranks(run: &RunDir, spec: &LaunchSpec, end: &LaunchEnd) -> anyhow::Result<Vec<Vec<EventLine>>> {
     let mut ranks = Vec::new();
-    if matches!(spec.program, Program::Command(_)) {
+    if !spec.program.speaks() {
         return Ok(ranks);
     }
     for rank in 0..spec.devices.len() as u32 {
@@ -201,7 +204,7 @@ impl Launch<'_> {
         row.step_ns_p99 = Some(summary.tail.p99);
         let busy_s = used.iter().map(|step| Nanos(step.dur_ns)).sum::<Nanos>().as_secs_f64();
         let samples: u64 = used.iter().map(|step| step.samples).sum();
-        row.samples_per_s = (busy_s > 0.0).then(|| rounded(samples as f64 / busy_s, 3));
+        row.samples_per_s = (busy_s > 0.0 && samples > 0).then(|| rounded(samples as f64 / busy_s, 3));
         row.sent_bytes = used.iter().map(|step| step.sent_bytes).sum();
         fill_phases(row, used);
         row.mfu_percent = self.mfu_percent(row);

@@ -3,7 +3,6 @@
 use schema::{
     rows::{self, DeviceSample},
     run_dir::RunDir,
-    spec::Program,
     trace_events::TraceWriter,
     units::Nanos,
     wire::{Event, Step},
@@ -20,7 +19,7 @@ pub(super) fn write(run: &RunDir) -> anyhow::Result<()> {
         let track = i as u64 + 1;
         trace.name_process(track, launch)?;
         let spec = run.spec(launch)?;
-        if matches!(spec.program, Program::Training(_)) {
+        if spec.program.speaks() {
             for rank in 0..spec.devices.len() as u32 {
                 write_steps(run, &mut trace, launch, track, rank)?;
             }

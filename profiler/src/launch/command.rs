@@ -40,12 +40,14 @@ impl Programs {
             }
             Program::Training(training) => match training.workload.model.worker() {
                 "synthetic" => (self.own.clone(), vec!["synthetic-worker".into()]),
-                name => {
-                    let beside = || self.own.with_file_name(name);
-                    (self.torch_worker.clone().unwrap_or_else(beside), Vec::new())
-                }
+                name => (self.torch(name), Vec::new()),
             },
+            Program::AllReduce(_) => (self.torch("torch-worker"), Vec::new()),
         }
+    }
+
+    fn torch(&self, name: &str) -> PathBuf {
+        self.torch_worker.clone().unwrap_or_else(|| self.own.with_file_name(name))
     }
 }
 
@@ -61,7 +63,7 @@ pub(super) fn of_rank(
     let device = spec.devices[rank as usize].clone();
     let mut environment: Vec<(&'static str, OsString)> = visible(&device).into_iter().collect();
     // A program of the user's is left alone: names of torchrun would make it wait for other ranks.
-    if let Program::Training(_) = spec.program {
+    if spec.program.speaks() {
         // Absolute, because a worker may change its directory.
         let file = |path: &Path| absolute(path).map(OsString::from);
         environment.extend(threads(spec.threads));

@@ -190,13 +190,9 @@ mod tests {
     }
 
     fn ready() -> Event {
-        Event::Ready(Ready {
-            parameters: 0,
-            model_bytes: 0,
-            peak_bytes: None,
-            statistics: None,
-            startup_ns: Nanos(1),
-        })
+        let (peak_bytes, statistics, restore_ns) = (None, None, None);
+        let startup_ns = Nanos(1);
+        Event::Ready(Ready { parameters: 0, model_bytes: 0, peak_bytes, statistics, startup_ns, restore_ns })
     }
 
     /// A rank that has said these things, what of it was believed, and what was not.

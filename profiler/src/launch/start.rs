@@ -2,10 +2,7 @@
 
 use std::{fs::File, io::PipeWriter, process::Stdio};
 
-use schema::{
-    grant::Grant,
-    spec::{Program, RankEnd},
-};
+use schema::{grant::Grant, spec::RankEnd};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{
@@ -43,14 +40,10 @@ impl Launch {
     ) -> anyhow::Result<()> {
         let count = self.spec.devices.len();
         anyhow::ensure!(count > 0, "the launch has no device");
-        let speaks = if let Program::Training(training) = &mut self.spec.program {
-            if count > 1 {
-                training.rendezvous = Some(self.run.rendezvous_path(&self.spec.launch));
-            }
-            true
-        } else {
-            false
-        };
+        let speaks = self.spec.program.speaks();
+        if let Some(rendezvous) = self.spec.program.rendezvous().filter(|_| count > 1) {
+            *rendezvous = Some(self.run.rendezvous_path(&self.spec.launch));
+        }
         self.run.write_spec(&self.spec)?;
         if speaks {
             self.grant = Some(Grant::create(&self.run.control_path(&self.spec.launch))?);

@@ -97,7 +97,7 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    fn of(output: &Output) -> Said {
+    pub(crate) fn of(output: &Output) -> Said {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Said { out: text(&output.stdout), err: text(&output.stderr) }
     }

@@ -1,6 +1,7 @@
 //! Tests through the front door: the program itself, with synthetic workers and no libtorch.
 
 mod architecture;
+mod calibrate;
 mod doctor;
 mod door;
 mod faults;

@@ -286,6 +286,86 @@ fn commands_wait_until_the_job_rests() {
     assert_eq!(fs::read_to_string(checkpoint).unwrap(), "step = 20\n");
 }
 
+/// What each of two ranks answers to commands, with the time that it says it took.
+fn answers(bench: &Bench, job: Member) -> [Vec<(&'static str, Nanos, Nanos)>; 2] {
+    [0, 1].map(|rank| {
+        let of_rank = |event: &RigEvent| match event {
+            RigEvent::Said { member, rank: of, at, event } if *member == job && *of == rank => match event {
+                Event::Paused { dur_ns, .. } => Some(("paused", *at, *dur_ns)),
+                Event::Resumed { dur_ns } => Some(("resumed", *at, *dur_ns)),
+                Event::Checkpointed { dur_ns, .. } => Some(("checkpointed", *at, *dur_ns)),
+                _ => None,
+            },
+            _ => None,
+        };
+        bench.seen.iter().filter_map(of_rank).collect()
+    })
+}
+
+#[test]
+fn every_rank_answers_each_command_before_the_next_is_given() {
+    let mut bench = Bench::new();
+    let job = bench.add_job(None, 2, PATIENT);
+    let checkpoint = bench.dir.path().join("checkpoint");
+    bench.rig.extend(job, 3);
+    bench.rig.command(job, Command::Pause {});
+    bench.rig.command(job, Command::Checkpoint { path: checkpoint.to_str().unwrap().into() });
+    bench.rig.command(job, Command::Resume {});
+    while answers(&bench, job).iter().any(|answers| answers.len() < 3) {
+        bench.next();
+    }
+    bench.rig.remove(job, Leave::AtBoundary);
+    assert_eq!(bench.until_ended(job).err, None);
+    let [zero, one] = answers(&bench, job);
+    for (i, name) in ["paused", "checkpointed", "resumed"].into_iter().enumerate() {
+        for (answer, at, dur) in [zero[i], one[i]] {
+            assert_eq!(answer, name);
+            assert!(dur > Nanos::ZERO && dur < at, "what it took is passed on: {zero:?}, {one:?}");
+        }
+        if i > 0 {
+            let begun = [zero[i], one[i]].map(|(_, at, dur)| at - dur).into_iter().min().unwrap();
+            let answered = zero[i - 1].1.max(one[i - 1].1);
+            assert!(answered <= begun, "no rank is told before both have answered: {zero:?}, {one:?}");
+        }
+    }
+    assert_eq!(fs::read_to_string(checkpoint).unwrap(), "step = 3\n", "one rank writes it");
+}
+
+#[test]
+fn a_launch_goes_on_from_a_checkpoint_or_says_why_it_cannot() {
+    let mut bench = Bench::new();
+    let [first, second, missing] = ["first", "second", "missing"].map(|name| bench.dir.path().join(name));
+    let restoring = |from: &Path| {
+        let mut program = training(None, 1, None);
+        let Program::Training(training) = &mut program else { unreachable!("it is one") };
+        training.restore = Some(from.to_path_buf());
+        program
+    };
+    let write = |bench: &mut Bench, job, steps, to: &Path| {
+        bench.rig.extend(job, steps);
+        bench.rig.command(job, Command::Checkpoint { path: to.to_str().unwrap().into() });
+        bench.until(job, |event| matches!(event, Event::Checkpointed { .. }).then_some(()));
+        bench.rig.remove(job, Leave::AtBoundary);
+        assert_eq!(bench.until_ended(job).err, None);
+    };
+    let job = bench.add_job(None, 1, PATIENT);
+    write(&mut bench, job, 4, &first);
+    let job = bench.add(restoring(&first), 1, PATIENT);
+    let restore = bench.until(job, |event| match event {
+        Event::Ready(ready) => Some((ready.restore_ns, ready.startup_ns)),
+        _ => None,
+    });
+    assert!(restore.0 > Some(Nanos::ZERO) && restore.0 < Some(restore.1), "{restore:?}");
+    write(&mut bench, job, 3, &second);
+    assert_eq!(step_indices(&bench.said(job)), [0, 1, 2], "steps are counted from 0 in each launch");
+    assert_eq!(fs::read_to_string(second).unwrap(), "step = 7\n");
+
+    let job = bench.add(restoring(&missing), 1, PATIENT);
+    let end = bench.until_ended(job);
+    assert_eq!(end.err, Some(ErrorKind::Data));
+    assert!(end.err_detail.unwrap().contains("missing: No such file"));
+}
+
 #[test]
 fn a_refused_command_is_an_answer_and_a_checkpoint_starts_another_launch() {
     let mut bench = Bench::new();

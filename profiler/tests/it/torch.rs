@@ -2,6 +2,7 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use schema::{
+    calibration::{Calibration, Switch},
     events::EventReader,
     rows::{ErrorKind, Status},
     units::Nanos,
@@ -92,4 +93,26 @@ fn a_rank_that_is_killed_in_a_step_is_a_row_at_once_and_nothing_is_left() {
     let detail = row.err_detail.as_deref().expect("in words");
     assert!(detail.contains("rank 1 was killed by SIGKILL"), "{detail}");
     assert_eq!(door.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn all_reduces_and_restarts_of_real_jobs_are_calibrated() {
+    let Some(bin) = bin() else { return };
+    let door = Door::new();
+    let arguments = "calibrate lstm@b4 lstm@b4@dp2 --parts all-reduce,restart --kib 4,4096 \
+                     --device cpu:0,cpu:1 --repeats 2 --seconds 0.2 --run r";
+    let output = door.command(arguments).env("TANDEM_BIN", bin).output().expect("profile starts");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let found = Calibration::read(&door.path("machine.toml")).expect("it reads back");
+    let sizes: Vec<u64> = found.all_reduce.iter().map(|row| row.bytes).collect();
+    assert_eq!((sizes, found.not_measured.len()), (vec![4 << 10, 4 << 20], 0));
+    for job in ["lstm@b4@dp1", "lstm@b4@dp2"] {
+        let of =
+            |part| found.restart.iter().find(|row| row.job == job && row.part == part).expect("it has all");
+        // Whatever the plan, the checkpoint holds the parameters at least, four bytes each.
+        let parameters =
+            door.measurements("r").iter().find(|row| row.job == job).and_then(|row| row.parameters);
+        assert!(of(Switch::Checkpoint).bytes > parameters.map(|count| 4 * count), "{job}");
+        assert!(of(Switch::Restore).ns > 0 && of(Switch::Start).ns > of(Switch::Restore).ns, "{job}");
+    }
 }

@@ -222,12 +222,14 @@ mod tests {
             any::<(u64, u64, Option<u64>, bool, u64)>().prop_map(
                 |(parameters, model_bytes, peak_bytes, local, ns)| {
                     let statistics = local.then_some(Statistics::Local);
+                    let (startup_ns, restore_ns) = (Nanos(ns), peak_bytes.map(Nanos));
                     Event::Ready(Ready {
                         parameters,
                         model_bytes,
                         peak_bytes,
                         statistics,
-                        startup_ns: Nanos(ns),
+                        startup_ns,
+                        restore_ns,
                     })
                 }
             ),

@@ -1,6 +1,7 @@
 //! Every format of Tandem that crosses a process or a disk: type, reader, writer and round-trip
 //! test side by side. Nothing outside this crate serialises.
 
+pub mod calibration;
 pub mod capabilities;
 pub mod catalog;
 pub mod checkpoint;

@@ -92,6 +92,9 @@ pub struct Cell {
     pub job: String,
     pub workload: String,
     pub command: Option<Vec<String>>,
+    /// Present where the cell is no job but all-reduces of this size between its devices.
+    #[serde(default)]
+    pub all_reduce_bytes: Option<u64>,
     pub global_batch: Option<u32>,
     pub plan: Option<Plan>,
     pub devices: Vec<Device>,

@@ -103,6 +103,11 @@ impl RunDir {
         self.0.join("jobs").join(format!("{launch}.rendezvous"))
     }
 
+    /// What a launch wrote on the order to make a checkpoint.
+    pub fn checkpoint_path(&self, launch: &str) -> PathBuf {
+        self.0.join("checkpoints").join(launch)
+    }
+
     pub fn devices_path(&self) -> PathBuf {
         self.0.join("devices.csv")
     }
@@ -219,13 +224,13 @@ pub(crate) fn check_format(path: &Path, found: Option<u64>) -> Result<(), RunErr
     }
 }
 
-fn write_toml(path: &Path, value: &impl Serialize) -> Result<(), RunError> {
+pub(crate) fn write_toml(path: &Path, value: &impl Serialize) -> Result<(), RunError> {
     let text =
         toml::to_string(value).map_err(|e| RunError::Parse { file: path.into(), message: e.to_string() })?;
     replace(path, &text)
 }
 
-fn read_toml<T: DeserializeOwned>(path: &Path) -> Result<T, RunError> {
+pub(crate) fn read_toml<T: DeserializeOwned>(path: &Path) -> Result<T, RunError> {
     let text = read(path)?;
     let parse = |e: toml::de::Error| {
         let line = e.span().map_or(1, |s| text[..s.start.min(text.len())].matches('\n').count() + 1);
@@ -262,7 +267,7 @@ mod tests {
         device::Device,
         manifest::{Cell, DeviceFacts, Machine, ObserverCost, Settings},
         rows::{ErrorKind, Sharing},
-        spec::{Collectives, Program, RankEnd, Training},
+        spec::{AllReduce, Collectives, Program, RankEnd, Training},
         units::Nanos,
     };
 
@@ -315,6 +320,7 @@ mod tests {
                 job: text.into(),
                 workload: text.into(),
                 command: Some(vec![text.into(), String::new()]),
+                all_reduce_bytes: Some(seed),
                 global_batch: Some(8),
                 plan: Some("ga4-bf16".parse().unwrap()),
                 devices: vec![Device::Cuda(0)],
@@ -364,7 +370,12 @@ mod tests {
                 exact: false,
                 rendezvous: Some(text.clone().into()),
             };
-            for program in [Program::Command(vec![text.clone()]), Program::Training(Box::new(training))] {
+            let all_reduce = AllReduce { bytes: seed, collectives: Some(Collectives::Nccl), rendezvous: None };
+            for program in [
+                Program::Command(vec![text.clone()]),
+                Program::Training(Box::new(training)),
+                Program::AllReduce(all_reduce),
+            ] {
                 let spec = LaunchSpec {
                     format: FORMAT,
                     launch: "0001-a".into(),

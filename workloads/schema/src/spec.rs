@@ -35,13 +35,30 @@ pub struct LaunchSpec {
     pub seed: u64,
 }
 
-/// What runs: one of our workloads, or any program at all.
+/// What runs: one of our workloads, a part of one that is measured by itself, or any program at all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Program {
     Training(Box<Training>),
+    AllReduce(AllReduce),
     /// Program and arguments, as given.
     Command(Vec<String>),
+}
+
+impl Program {
+    /// Whether it speaks the worker protocol. Any other program is watched from outside.
+    pub fn speaks(&self) -> bool {
+        !matches!(self, Program::Command(_))
+    }
+
+    /// Where its ranks find each other; `None` for a program of which we start only one process.
+    pub fn rendezvous(&mut self) -> Option<&mut Option<PathBuf>> {
+        match self {
+            Program::Training(training) => Some(&mut training.rendezvous),
+            Program::AllReduce(all_reduce) => Some(&mut all_reduce.rendezvous),
+            Program::Command(_) => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -93,6 +110,19 @@ impl Training {
     pub fn micro_batch(&self) -> u32 {
         self.global_batch / self.plan.batch_divisor()
     }
+}
+
+/// Sums of one tensor over all ranks, again and again until told to stop: a step is one of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AllReduce {
+    /// Of the tensor that each rank has; fp32, so a multiple of four.
+    pub bytes: u64,
+    /// Who moves the tensors; the usual one of the devices where absent.
+    #[serde(default)]
+    pub collectives: Option<Collectives>,
+    /// Where the ranks find each other; fresh for every launch.
+    pub rendezvous: Option<PathBuf>,
 }
 
 /// How a launch ended, written beside its spec when nothing of it is left: `jobs/<launch>.end.json`.

@@ -104,6 +104,9 @@ pub struct Ready {
     pub statistics: Option<Statistics>,
     /// From the start of the process to this line.
     pub startup_ns: Nanos,
+    /// The part of it in which a checkpoint was read; absent where the launch goes on from none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restore_ns: Option<Nanos>,
 }
 
 /// What batch norm normalises by, where the plan has a say in it.

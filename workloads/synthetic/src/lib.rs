@@ -5,11 +5,12 @@
 //! cost time, and its [faults](schema::catalog::Fault) are those that a harness must survive.
 
 mod fault;
+mod task;
 mod work;
 
 use std::{
     env,
-    fs::{self, File},
+    fs::File,
     io::{BufReader, Write, stdin},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -18,13 +19,12 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use schema::{
-    catalog::{Model, Synthetic},
     events::{EventWriter, read_command},
     grant::Grant,
     run_dir::read_spec,
-    spec::{LaunchSpec, Program, Training},
+    spec::LaunchSpec,
     units::Nanos,
     wire::{
         Command, Event, FailureKind, Hello, Memory, PROTOCOL, Ready, Step, Timing, WORKER_CONTROL,
@@ -32,7 +32,7 @@ use schema::{
     },
 };
 
-use crate::{fault::Faults, work::Work};
+use crate::{fault::Faults, task::Task, work::Work};
 
 /// How long a rank at rest may leave a command unread. A grant wakes it at once.
 const COMMAND_POLL: Duration = Duration::from_millis(10);
@@ -64,12 +64,11 @@ struct Worker {
     grant: Grant,
     commands: Receiver<Command>,
     rank: u32,
-    training: Training,
-    model: Synthetic,
+    task: Task,
     faults: Faults,
     work: Work,
-    /// Steps of earlier launches, which a checkpoint says.
-    restored: u64,
+    /// Steps of the launches before, as the checkpoint says that this one goes on from.
+    before: u64,
     done: u64,
     loss: Option<f64>,
 }
@@ -85,25 +84,20 @@ impl Worker {
         let rank: u32 =
             variable("RANK")?.to_str().and_then(|r| r.parse().ok()).context("RANK is no number")?;
         let LaunchSpec { program, seed, .. } = read_spec(&PathBuf::from(variable(WORKER_SPEC)?))?;
-        let Program::Training(training) = program else { bail!("the spec names a command, not a workload") };
-        let Model::Synthetic(model) = training.workload.model.clone() else {
-            bail!("workload '{}' is not synthetic", training.workload.name)
-        };
+        let task = Task::of(program)?;
         let events = PathBuf::from(variable(WORKER_EVENTS)?);
         let control = PathBuf::from(variable(WORKER_CONTROL)?);
-        let restored = training.restore.as_deref().map_or(Ok(0), steps_in)?;
-        let faults = Faults::new(model.fault, rank, events.clone());
+        let faults = Faults::new(task.model.fault, rank, events.clone());
         faults.before_hello();
         Ok(Worker {
             events: EventWriter::create(&events, rank).with_context(|| events.display().to_string())?,
             grant: Grant::open(&control).with_context(|| control.display().to_string())?,
             commands: follow_commands(),
             rank,
-            work: Work::new(&model, seed.wrapping_add(u64::from(rank))),
-            training: *training,
-            model,
+            work: Work::new(&task.model, seed.wrapping_add(u64::from(rank))),
+            task,
             faults,
-            restored,
+            before: 0,
             done: 0,
             loss: None,
         })
@@ -125,16 +119,27 @@ impl Worker {
         }
         self.work.touch_memory();
         self.faults.before_ready();
+        let begin = Nanos::monotonic_now();
+        let restored = match self.task.restored_steps() {
+            Ok(restored) => restored,
+            Err(error) => {
+                let error = format!("{error:#}");
+                self.events.say(Event::Failed { kind: FailureKind::Data, error })?;
+                return Ok(ExitCode::FAILURE);
+            }
+        };
+        self.before = restored.unwrap_or(0);
         self.events.say(Event::Ready(Ready {
             parameters: 0,
-            model_bytes: self.model.memory_bytes,
+            model_bytes: self.task.model.memory_bytes,
             peak_bytes: Some(self.work.memory_bytes()),
             statistics: None,
             startup_ns: Nanos::monotonic_now() - started,
+            restore_ns: restored.map(|_| Nanos::monotonic_now() - begin),
         }))?;
 
         let mut boundary = Nanos::monotonic_now();
-        while self.training.steps.is_none_or(|steps| self.done < steps) {
+        while self.task.steps.is_none_or(|steps| self.done < steps) {
             if self.grant.get() <= self.done {
                 if let Rest::Stop = self.rest()? {
                     break;
@@ -147,7 +152,7 @@ impl Worker {
             }
             boundary = self.step(boundary)?;
         }
-        let samples = self.done * self.samples_per_step();
+        let samples = self.done * self.task.samples_per_step;
         self.events.say(Event::Finished { steps: self.done, samples, loss: self.loss })?;
         Ok(ExitCode::SUCCESS)
     }
@@ -156,15 +161,16 @@ impl Worker {
     fn step(&mut self, boundary: Nanos) -> anyhow::Result<Nanos> {
         let phases = self.work.step(self.done);
         // Falls slowly and for ever, so that whoever looks sees it fall.
-        self.loss = Some(1.0 + 1.0 / (1.0 + (self.restored + self.done) as f64 / 20.0));
+        let trained = self.before + self.done;
+        self.loss = (self.task.samples_per_step > 0).then(|| 1.0 + 1.0 / (1.0 + trained as f64 / 20.0));
         let end = Nanos::monotonic_now();
         let step = Step {
             index: self.done,
             dur_ns: end - boundary,
-            samples: self.samples_per_step(),
+            samples: self.task.samples_per_step,
             loss: self.loss,
             phases: Some(phases),
-            sent_bytes: None,
+            sent_bytes: self.task.sent_bytes,
             timing: Timing::Host,
         };
         self.events.say_at(end, Event::Step(step))?;
@@ -232,9 +238,9 @@ impl Worker {
         }
     }
 
-    /// All the state there is to save is the number of steps. One rank writes it for all, so only that one can refuse.
+    /// One rank writes it for all, so only that one can refuse.
     fn checkpoint(&mut self, path: &Path, begin: Nanos) -> anyhow::Result<()> {
-        let text = format!("step = {}\n", self.restored + self.done);
+        let text = task::checkpoint(self.before + self.done);
         let written = if self.rank == 0 {
             File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes()))
         } else {
@@ -252,23 +258,12 @@ impl Worker {
         self.events.say(Event::Memory(Memory {
             allocated_bytes: self.work.memory_bytes(),
             reserved_bytes: None,
-            peak_bytes: self.model.memory_bytes,
+            peak_bytes: self.task.model.memory_bytes,
             host_bytes: None,
             allocator_retries: None,
         }))?;
         Ok(())
     }
-
-    fn samples_per_step(&self) -> u64 {
-        u64::from(self.training.micro_batch()) * u64::from(self.training.plan.ga)
-    }
-}
-
-/// The number of steps in a checkpoint.
-fn steps_in(checkpoint: &Path) -> anyhow::Result<u64> {
-    let text = fs::read_to_string(checkpoint).with_context(|| checkpoint.display().to_string())?;
-    let steps = text.strip_prefix("step = ").and_then(|steps| steps.trim_end().parse().ok());
-    steps.with_context(|| format!("{}: not a checkpoint of this program", checkpoint.display()))
 }
 
 fn variable(name: &str) -> anyhow::Result<std::ffi::OsString> {

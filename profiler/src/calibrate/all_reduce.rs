@@ -1,0 +1,162 @@
+//! All-reduces between the devices of the pool: which, and what their rows say.
+
+use schema::{
+    calibration::{AllReduceRow, NotMeasured},
+    device::Device,
+    manifest::{Cell, DeviceFacts, Settings},
+    rows::{Sharing, Summary},
+    spec::Collectives,
+    units::{HumanBytes, Nanos},
+};
+
+use super::{NO_TIME, failed};
+use crate::cells::joined;
+
+/// A rank holds the tensor, what it sends and what it receives of it, and some room is to be left.
+const TENSORS_HELD: u64 = 4;
+
+/// A cell for each size and each number of ranks, from two to all of a kind: ranks on a GPU and on
+/// cores have no process group in common. What no memory is there for is a cell with its reason.
+pub fn cells(facts: &[DeviceFacts], sizes: &[u64]) -> Vec<Cell> {
+    let is_gpu = |facts: &&DeviceFacts| matches!(facts.device, Device::Cuda(_));
+    let (gpus, cpus): (Vec<_>, Vec<_>) = facts.iter().partition(is_gpu);
+    let mut cells = Vec::new();
+    for kind in [cpus, gpus] {
+        for ranks in 2..=kind.len() {
+            cells.extend(sizes.iter().map(|&bytes| cell(&kind[..ranks], bytes)));
+        }
+    }
+    cells
+}
+
+fn cell(facts: &[&DeviceFacts], bytes: u64) -> Cell {
+    let devices: Vec<Device> = facts.iter().map(|facts| facts.device.clone()).collect();
+    let job = format!("all-reduce-{bytes}");
+    let small = facts.iter().find(|facts| facts.memory_bytes.is_some_and(|has| has < TENSORS_HELD * bytes));
+    Cell {
+        name: format!("{job}@on={}", joined(&devices)),
+        sharing: Sharing::Alone,
+        job,
+        workload: "all-reduce".into(),
+        command: None,
+        all_reduce_bytes: Some(bytes),
+        global_batch: None,
+        plan: None,
+        devices,
+        unsupported: small.map(|facts| {
+            let has = HumanBytes(facts.memory_bytes.unwrap_or_default());
+            format!("{} has {has}, and it takes {}", facts.device, HumanBytes(TENSORS_HELD * bytes))
+        }),
+    }
+}
+
+/// The rows of cells that were measured, and why the others were not.
+pub(super) fn rows(
+    cells: &[Cell],
+    summaries: &[Summary],
+    settings: &Settings,
+) -> (Vec<AllReduceRow>, Vec<NotMeasured>) {
+    let (mut rows, mut unmeasured) = (Vec::new(), Vec::new());
+    for cell in cells {
+        let device = joined(&cell.devices);
+        let summary = summaries.iter().find(|row| row.job == cell.job && row.device == device);
+        match summary.and_then(|summary| row(cell, summary, settings.collectives)) {
+            Some(row) => rows.push(row),
+            None => unmeasured.push(match summary {
+                Some(Summary { err_detail: Some(detail), .. }) => failed(&cell.name, detail),
+                Some(_) => failed(&cell.name, "fewer than two repeats have a number"),
+                None => failed(&cell.name, NO_TIME),
+            }),
+        }
+    }
+    (rows, unmeasured)
+}
+
+fn row(cell: &Cell, summary: &Summary, collectives: Option<Collectives>) -> Option<AllReduceRow> {
+    let bytes = cell.all_reduce_bytes?;
+    let (time_ns, time_ns_ci_lo, time_ns_ci_hi) =
+        (summary.step_ns_median?, summary.step_ns_median_ci_lo?, summary.step_ns_median_ci_hi?);
+    let of = |ns| bandwidths(bytes, cell.devices.len() as u32, ns);
+    // The longest time is the lowest bandwidth.
+    let [(algorithm, bus), (algorithm_lo, bus_lo), (algorithm_hi, bus_hi)] =
+        [of(time_ns), of(time_ns_ci_hi), of(time_ns_ci_lo)];
+    Some(AllReduceRow {
+        devices: cell.devices.clone(),
+        collectives: collectives.unwrap_or(match cell.devices[0] {
+            Device::Cuda(_) => Collectives::Nccl,
+            _ => Collectives::Gloo,
+        }),
+        bytes,
+        time_ns,
+        time_ns_ci_lo,
+        time_ns_ci_hi,
+        algorithm_bytes_per_s: algorithm,
+        algorithm_bytes_per_s_ci_lo: algorithm_lo,
+        algorithm_bytes_per_s_ci_hi: algorithm_hi,
+        bus_bytes_per_s: bus,
+        bus_bytes_per_s_ci_lo: bus_lo,
+        bus_bytes_per_s_ci_hi: bus_hi,
+        repeats: summary.repeats,
+    })
+}
+
+/// Bytes a second by the algorithm and on the bus: see [`AllReduceRow`].
+fn bandwidths(bytes: u64, ranks: u32, time_ns: u64) -> (u64, u64) {
+    let algorithm = bytes as f64 / Nanos(time_ns.max(1)).as_secs_f64();
+    let bus = 2.0 * f64::from(ranks - 1) / f64::from(ranks) * algorithm;
+    (algorithm.round() as u64, bus.round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn facts(device: &str, memory_bytes: u64) -> DeviceFacts {
+        DeviceFacts {
+            device: device.parse().expect("a device"),
+            name: String::new(),
+            memory_bytes: Some(memory_bytes),
+            peak_flops: BTreeMap::new(),
+            capabilities: BTreeMap::new(),
+            chip: BTreeMap::new(),
+            topology: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn each_number_of_ranks_of_a_kind_meets_each_size_that_its_memory_holds() {
+        let pool: Vec<_> =
+            ["cpu:0", "cuda:0", "cpu:1", "cuda:1", "cpu:2"].map(|device| facts(device, 1 << 20)).into();
+        let cells = cells(&pool, &[1 << 10, 1 << 20]);
+        let names: Vec<&str> = cells.iter().map(|cell| &cell.name[..]).collect();
+        assert_eq!(
+            names,
+            [
+                "all-reduce-1024@on=cpu:0,cpu:1",
+                "all-reduce-1048576@on=cpu:0,cpu:1",
+                "all-reduce-1024@on=cpu:0,cpu:1,cpu:2",
+                "all-reduce-1048576@on=cpu:0,cpu:1,cpu:2",
+                "all-reduce-1024@on=cuda:0,cuda:1",
+                "all-reduce-1048576@on=cuda:0,cuda:1",
+            ]
+        );
+        for (cell, fits) in cells.iter().zip([true, false].into_iter().cycle()) {
+            assert_eq!(cell.unsupported.is_none(), fits, "{cell:?}");
+        }
+        assert_eq!(cells[1].unsupported.as_deref(), Some("cpu:0 has 1.00 MiB, and it takes 4.00 MiB"));
+        assert!(
+            super::cells(&pool[..2], &[1024]).is_empty(),
+            "two devices of two kinds have nothing in common"
+        );
+    }
+
+    #[test]
+    fn bandwidths_are_those_of_the_definition() {
+        let (algorithm, bus) = bandwidths(1_000_000, 4, 2_000_000);
+        assert_eq!((algorithm, bus), (500_000_000, 750_000_000));
+        let (algorithm, bus) = bandwidths(1_000_000, 2, 2_000_000);
+        assert_eq!((algorithm, bus), (500_000_000, 500_000_000), "two ranks send each byte once");
+    }
+}

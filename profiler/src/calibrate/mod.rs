@@ -1,0 +1,320 @@
+//! What the parts of this machine can do: the numbers of `machine.toml`.
+//!
+//! What needs a quiet machine comes first, then what launches jobs. All-reduces are cells of a run as
+//! any other, and go through the blocks of `profile single`; restarts go through its rig. Their events
+//! stay on file.
+
+mod all_reduce;
+mod memory;
+mod restart;
+
+use std::path::Path;
+
+use schema::{
+    FORMAT,
+    calibration::{Calibration, CopyRow, NotMeasured, SpinRow},
+    catalog::Catalog,
+    device::Device,
+    manifest::{Cell, Manifest},
+    rows::Status,
+    run_dir::RunDir,
+    units::Nanos,
+};
+use statistics::Interval;
+
+pub use self::all_reduce::cells as all_reduces;
+use self::restart::Restarts;
+use crate::{
+    blocks::Blocks,
+    cells::joined,
+    cmd::Exit,
+    derive::Derived,
+    interrupt::Interrupt,
+    programs,
+    progress::Progress,
+    rig::Rig,
+    run::{self, Observed},
+    spin, transfers,
+};
+
+/// Moved by each copy over a link: long beside the time it takes to begin one.
+const COPY_BYTES: u64 = 1 << 30;
+
+const NO_TIME: &str = "the budget was spent before; give it more with --budget";
+
+/// A part of a calibration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// What two CPU devices take from each other.
+    Spin,
+    /// Memory bandwidth of CPU devices.
+    Memory,
+    /// Copies between host and GPU.
+    Copy,
+    /// All-reduces between devices.
+    AllReduce,
+    /// Stopping a job and starting it again.
+    Restart,
+}
+
+/// What is to be measured, on what.
+pub struct Calibrator<'a> {
+    pub catalog: &'a Catalog,
+    /// Its cells are what is launched.
+    pub manifest: &'a Manifest,
+    pub pool: &'a [Device],
+    pub parts: &'a [Part],
+    /// The directory of its run, which is made where there is something to launch.
+    pub run: &'a Path,
+}
+
+impl Calibrator<'_> {
+    /// Measures part after part. What fails is in `not_measured`.
+    ///
+    /// # Errors
+    /// Where the user interrupts, and where files of the run cannot be written.
+    pub fn measure(&self) -> anyhow::Result<Calibration> {
+        let limits = Limits::of(self.manifest)?;
+        let mut found = self.blank();
+        for part in self.parts {
+            match part {
+                Part::Spin => self.spin(&limits, &mut found)?,
+                Part::Memory => self.memory(&limits, &mut found)?,
+                Part::Copy => self.copies(&limits, &mut found)?,
+                Part::AllReduce if self.manifest.cells.iter().all(|cell| cell.all_reduce_bytes.is_none()) => {
+                    let reason =
+                        "it takes two devices of a kind, and the pool has none; name more with --device A,B";
+                    found.not_measured.push(not_measured("all-reduce", Status::Unsupported, reason));
+                }
+                Part::AllReduce | Part::Restart => {}
+            }
+        }
+        for cell in &self.manifest.cells {
+            if let Some(reason) = &cell.unsupported {
+                found.not_measured.push(not_measured(&cell.name, Status::Unsupported, reason));
+            }
+        }
+        if self.manifest.cells.iter().any(|cell| cell.unsupported.is_none()) {
+            self.launches(&limits, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    fn blank(&self) -> Calibration {
+        Calibration {
+            format: FORMAT,
+            measured_utc: self.manifest.started_utc.clone(),
+            command: self.manifest.command.clone(),
+            version: self.manifest.version.clone(),
+            git_revision: self.manifest.git_revision.clone(),
+            seed: self.manifest.seed,
+            run: None,
+            pool: self.pool.to_vec(),
+            machine: self.manifest.machine.clone(),
+            spin: Vec::new(),
+            memory: Vec::new(),
+            copy: Vec::new(),
+            all_reduce: Vec::new(),
+            restart: Vec::new(),
+            not_measured: Vec::new(),
+        }
+    }
+
+    fn cpus(&self) -> Vec<(&Device, &[u16])> {
+        let of = self.pool.iter().filter_map(|device| match device {
+            Device::Cpu(cores) => Some((device, &cores[..])),
+            _ => None,
+        });
+        of.collect()
+    }
+
+    fn spin(&self, limits: &Limits, found: &mut Calibration) -> anyhow::Result<()> {
+        let cpus = self.cpus();
+        let pairs: Vec<_> = (0..cpus.len()).flat_map(|b| (0..b).map(move |a| (a, b))).collect();
+        let progress = Progress::new(pairs.len() as u64);
+        for (a, b) in pairs {
+            let ((first, of_first), (second, of_second)) = (cpus[a], cpus[b]);
+            let what = format!("spin loops on {first} and {second}");
+            if !limits.allow(&what, found)? {
+                continue;
+            }
+            progress.begin(&what);
+            let cores = [of_first[0], of_second[0]];
+            let Some(ratio) = spin::sibling_ratio(cores[0], cores[1]) else {
+                found.not_measured.push(failed(&what, "they could not be pinned to their cores"));
+                continue;
+            };
+            progress.end(&format!("{what}: {:.3} times as long together", ratio.estimate));
+            found.spin.push(SpinRow {
+                devices: [first.clone(), second.clone()],
+                cores,
+                ratio: ratio.estimate,
+                ratio_ci_lo: ratio.lo,
+                ratio_ci_hi: ratio.hi,
+                repeats: ratio.n as u32,
+            });
+        }
+        progress.finish();
+        Ok(())
+    }
+
+    /// Each CPU device by itself, and all of them at once.
+    fn memory(&self, limits: &Limits, found: &mut Calibration) -> anyhow::Result<()> {
+        let all: Vec<Device> = self.cpus().into_iter().map(|(device, _)| device.clone()).collect();
+        let mut sets: Vec<&[Device]> = all.chunks(1).collect();
+        if all.len() > 1 {
+            sets.push(&all);
+        }
+        let progress = Progress::new(sets.len() as u64);
+        for devices in sets {
+            let what = format!("memory bandwidth of {}", joined(devices));
+            if !limits.allow(&what, found)? {
+                continue;
+            }
+            progress.begin(&what);
+            match memory::measure(devices, self.manifest.settings.repeats) {
+                Ok(row) => {
+                    progress.end(&format!("{what}: {:.2} GB/s", row.bytes_per_s as f64 / 1e9));
+                    found.memory.push(row);
+                }
+                Err(error) => found.not_measured.push(failed(&what, &format!("{error:#}"))),
+            }
+        }
+        progress.finish();
+        Ok(())
+    }
+
+    fn copies(&self, limits: &Limits, found: &mut Calibration) -> anyhow::Result<()> {
+        for device in self.pool {
+            let Device::Cuda(index) = device else { continue };
+            let what = format!("copies to and from {device}");
+            if !limits.allow(&what, found)? {
+                continue;
+            }
+            let rows = match transfers::measure(*index, COPY_BYTES, self.manifest.settings.repeats) {
+                Ok(rows) => rows,
+                Err(error) => {
+                    found.not_measured.push(failed(&what, &format!("{error:#}")));
+                    continue;
+                }
+            };
+            for row in rows {
+                let Some((lo, hi)) = row.bytes_per_s_ci_lo.zip(row.bytes_per_s_ci_hi) else {
+                    found.not_measured.push(failed(&what, &format!("{} has no interval", row.direction)));
+                    continue;
+                };
+                found.copy.push(CopyRow {
+                    device: device.clone(),
+                    direction: row.direction,
+                    bytes: row.bytes,
+                    bytes_per_s: row.bytes_per_s.round() as u64,
+                    bytes_per_s_ci_lo: lo.round() as u64,
+                    bytes_per_s_ci_hi: hi.round() as u64,
+                    repeats: row.copies,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// All-reduces and restarts: the cells of the manifest.
+    fn launches(&self, limits: &Limits, found: &mut Calibration) -> anyhow::Result<()> {
+        let observed = Observed::from_now();
+        let run = RunDir::create(self.run)?;
+        run.write_manifest(self.manifest)?;
+        found.run = Some(run.name());
+        let sampler = run::start_sampler(&run, self.manifest)?;
+        let mut rig = Rig::new(programs::all()?)?;
+        let runnable = self.manifest.cells.iter().filter(|cell| cell.unsupported.is_none()).cloned();
+        let (all_reduces, jobs): (Vec<Cell>, Vec<Cell>) =
+            runnable.partition(|cell| cell.all_reduce_bytes.is_some());
+
+        let mut blocks = Blocks {
+            run: &run,
+            manifest: self.manifest,
+            cells: &all_reduces,
+            catalog: self.catalog,
+            rig: &mut rig,
+            sampler: &sampler,
+            interrupt: &limits.interrupt,
+            derived: Derived::of(&run)?,
+            began: limits.began,
+        };
+        let mut missing = blocks.measure()?.launches;
+        let summaries = blocks.derived.summaries;
+        let (rows, unmeasured) = all_reduce::rows(&all_reduces, &summaries, &self.manifest.settings);
+        found.all_reduce = rows;
+        found.not_measured.extend(unmeasured);
+
+        let restarts =
+            Restarts { run: &run, manifest: self.manifest, catalog: self.catalog, rig: &mut rig, limits };
+        let (rows, unmeasured) = restarts.measure(&jobs);
+        missing.extend(unmeasured.iter().map(|row| row.what.clone()));
+        found.restart = rows;
+        found.not_measured.extend(unmeasured);
+
+        drop(rig);
+        let cost = sampler.stop()?;
+        Derived::of(&run)?.write()?;
+        let exit = if limits.interrupt.asked() { Exit::Interrupted } else { exit(found) };
+        run::write_end(&run, exit, missing, observed, cost)?;
+        limits.check()
+    }
+}
+
+/// What a command ends with that has found this.
+pub fn exit(found: &Calibration) -> Exit {
+    let failed = found.not_measured.iter().any(|row| row.status == Status::Failed);
+    if failed { Exit::SomeFailed } else { Exit::Ok }
+}
+
+/// How long it may go on.
+struct Limits {
+    interrupt: Interrupt,
+    began: Nanos,
+    budget_s: Option<f64>,
+}
+
+impl Limits {
+    fn of(manifest: &Manifest) -> anyhow::Result<Limits> {
+        let interrupt = Interrupt::listen()?;
+        Ok(Limits { interrupt, began: Nanos::monotonic_now(), budget_s: manifest.settings.budget_s })
+    }
+
+    /// # Errors
+    /// Where the user wants to stop.
+    fn check(&self) -> anyhow::Result<()> {
+        if self.interrupt.asked() {
+            return Err(Exit::Interrupted.because("interrupted; no calibration was written"));
+        }
+        Ok(())
+    }
+
+    fn has_time(&self) -> bool {
+        let spent_s = Nanos::monotonic_now().saturating_sub(self.began).as_secs_f64();
+        self.budget_s.is_none_or(|budget_s| spent_s < budget_s)
+    }
+
+    /// Whether there is time for this; where not, that is noted.
+    fn allow(&self, what: &str, found: &mut Calibration) -> anyhow::Result<bool> {
+        self.check()?;
+        let has_time = self.has_time();
+        if !has_time {
+            found.not_measured.push(failed(what, NO_TIME));
+        }
+        Ok(has_time)
+    }
+}
+
+fn failed(what: &str, reason: &str) -> NotMeasured {
+    not_measured(what, Status::Failed, reason)
+}
+
+fn not_measured(what: &str, status: Status, reason: &str) -> NotMeasured {
+    NotMeasured { what: what.into(), status, reason: reason.into() }
+}
+
+/// The estimate and the ends of an interval, in whole numbers.
+fn whole(interval: Interval) -> [u64; 3] {
+    [interval.estimate, interval.lo, interval.hi].map(|value| value.round() as u64)
+}

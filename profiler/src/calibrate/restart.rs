@@ -1,0 +1,286 @@
+//! What it costs to stop a job and to start it again: done for real, and timed part by part.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use schema::{
+    calibration::{NotMeasured, RestartRow, Switch},
+    catalog::Catalog,
+    manifest::{Cell, Manifest},
+    run_dir::RunDir,
+    spec::{LaunchEnd, Program},
+    units::Nanos,
+    wire::{Command, Event},
+};
+use statistics::launches::between_launches;
+
+use super::{Limits, NO_TIME, failed, whole};
+use crate::{
+    blocks, order,
+    progress::Progress,
+    rig::{Leave, Member, Rig, RigEvent},
+};
+
+/// Trained before the job is stopped: the first step is like no other, and the last one is what is
+/// compared with.
+const STEPS: u64 = 4;
+
+/// A look at the interrupt flag, at least so often.
+const LOOK: Nanos = Nanos(200_000_000);
+
+/// Restarts of the jobs of a run.
+pub(super) struct Restarts<'a> {
+    pub(super) run: &'a RunDir,
+    pub(super) manifest: &'a Manifest,
+    pub(super) catalog: &'a Catalog,
+    pub(super) rig: &'a mut Rig,
+    pub(super) limits: &'a Limits,
+}
+
+/// What each part of one restart took, and the bytes it moved.
+type Parts = BTreeMap<Switch, (Nanos, Option<u64>)>;
+
+/// Why a restart has no numbers.
+enum Trouble {
+    Failed(String),
+    /// The user wants to stop.
+    Interrupted,
+}
+
+impl Restarts<'_> {
+    /// Restarts each job once a block, in an order drawn from the seed. A job that fails is not tried
+    /// again.
+    pub(super) fn measure(mut self, jobs: &[Cell]) -> (Vec<RestartRow>, Vec<NotMeasured>) {
+        let repeats = self.manifest.settings.repeats;
+        let mut taken: Vec<Vec<Parts>> = vec![Vec::new(); jobs.len()];
+        let mut reasons: Vec<Option<String>> = vec![None; jobs.len()];
+        let progress = Progress::new(jobs.len() as u64 * u64::from(repeats));
+        let visits = (0..repeats).flat_map(|block| {
+            let order = order::of_block(jobs.len(), self.manifest.seed, block);
+            order.into_iter().map(move |job| (block, job))
+        });
+        for (block, job) in visits.collect::<Vec<_>>() {
+            if reasons[job].is_some() {
+                continue;
+            }
+            if !self.limits.has_time() {
+                reasons[job] = Some(NO_TIME.into());
+                continue;
+            }
+            let what = format!("restart of {}", jobs[job].name);
+            progress.begin(&what);
+            match self.restart(&jobs[job], block) {
+                Ok(parts) => {
+                    progress.end(&format!("{what}: {} in all", parts[&Switch::Total].0));
+                    taken[job].push(parts);
+                }
+                Err(Trouble::Failed(reason)) => {
+                    progress.end(&format!("{what}: {reason}"));
+                    reasons[job] = Some(reason);
+                }
+                Err(Trouble::Interrupted) => break,
+            }
+        }
+        progress.finish();
+        let (mut rows, mut unmeasured) = (Vec::new(), Vec::new());
+        for ((job, taken), reason) in jobs.iter().zip(&taken).zip(reasons) {
+            let what = format!("restart of {}", job.name);
+            if let Some(reason) = reason {
+                unmeasured
+                    .push(failed(&format!("{what}, after {} of {repeats} repeats", taken.len()), &reason));
+            }
+            if taken.len() < 2 {
+                continue;
+            }
+            for &part in Switch::ALL {
+                match row(job, part, taken) {
+                    Some(row) => rows.push(row),
+                    None => {
+                        unmeasured.push(failed(&format!("{what}: {part}"), "fewer than two repeats tell it"))
+                    }
+                }
+            }
+        }
+        (rows, unmeasured)
+    }
+
+    /// Trains a little, pauses, writes a checkpoint, leaves, starts again from there and trains one
+    /// step.
+    fn restart(&mut self, cell: &Cell, block: u32) -> Result<Parts, Trouble> {
+        let mut parts = Parts::new();
+        let mut job = self.start(cell, block, None)?;
+        let checkpoint = job.checkpoint.clone();
+        job.rig.extend(job.member, STEPS);
+        job.all_say(|event| matches!(event, Event::Held { index: STEPS }).then_some(()))?;
+        let last = job.all_say(|event| step(event, STEPS - 1))?;
+        parts.insert(Switch::Step, (longest(&last), None));
+
+        job.rig.command(job.member, Command::Pause {});
+        let paused = job.all_say(|event| match event {
+            Event::Paused { dur_ns, bytes_freed } => Some((*dur_ns, *bytes_freed)),
+            _ => None,
+        })?;
+        parts.insert(Switch::Pause, longest_and_sum(&paused));
+        job.rig.command(job.member, Command::Resume {});
+        let resumed = job.all_say(|event| match event {
+            Event::Resumed { dur_ns } => Some(*dur_ns),
+            _ => None,
+        })?;
+        parts.insert(Switch::Resume, (longest(&resumed), None));
+
+        let ordered = Nanos::monotonic_now();
+        let path = checkpoint.to_string_lossy().into_owned();
+        job.rig.command(job.member, Command::Checkpoint { path });
+        let written = job.all_say(|event| match event {
+            Event::Checkpointed { bytes, dur_ns } => Some((*dur_ns, *bytes)),
+            _ => None,
+        })?;
+        parts.insert(Switch::Checkpoint, longest_and_sum(&written));
+        let told = Nanos::monotonic_now();
+        let end = job.leave()?;
+        parts.insert(Switch::Stop, (end.mono_ns.saturating_sub(told), None));
+
+        let told = Nanos::monotonic_now();
+        let mut job = self.start(cell, block, Some(&checkpoint))?;
+        let ready = job.all_say(|event| match event {
+            Event::Ready(ready) => Some(ready.restore_ns),
+            _ => None,
+        })?;
+        let ready_at = ready.iter().map(|(at, _)| *at).max().unwrap_or(told);
+        let restore = ready.iter().filter_map(|(_, restore)| *restore).max();
+        let start = ready_at.saturating_sub(told).saturating_sub(restore.unwrap_or_default());
+        parts.insert(Switch::Start, (start, None));
+        parts.extend(restore.map(|restore| (Switch::Restore, (restore, None))));
+        job.rig.extend(job.member, 1);
+        let first = job.all_say(|event| step(event, 0))?;
+        parts.insert(Switch::FirstStep, (longest(&first), None));
+        let ended = first.iter().map(|(at, _)| *at).max().unwrap_or(told);
+        parts.insert(Switch::Total, (ended.saturating_sub(ordered), None));
+        job.leave()?;
+        // Nobody goes on from it any more, and it may be large.
+        remove(&checkpoint).map_err(|error| Trouble::Failed(format!("{}: {error}", checkpoint.display())))?;
+        Ok(parts)
+    }
+
+    /// Starts a launch and waits until it is ready.
+    fn start(&mut self, cell: &Cell, block: u32, restore: Option<&Path>) -> Result<Running<'_>, Trouble> {
+        let failed = |error: anyhow::Error| Trouble::Failed(format!("{error:#}"));
+        let mut request =
+            blocks::request(self.run, self.manifest, self.catalog, cell, block, None).map_err(failed)?;
+        if let Program::Training(training) = &mut request.spec.program {
+            training.restore = restore.map(Path::to_path_buf);
+        }
+        let checkpoint = self.run.checkpoint_path(&request.spec.launch);
+        let folder = checkpoint.parent().unwrap_or(self.run.path());
+        fs::create_dir_all(folder).map_err(|e| Trouble::Failed(format!("{}: {e}", folder.display())))?;
+        let ranks = request.spec.devices.len() as u32;
+        let member = self.rig.add(request);
+        let mut running =
+            Running { rig: self.rig, limits: self.limits, member, ranks, checkpoint, said: Vec::new() };
+        running.all_say(|event| matches!(event, Event::Ready(_)).then_some(()))?;
+        Ok(running)
+    }
+}
+
+/// A launch that is not over.
+struct Running<'a> {
+    rig: &'a mut Rig,
+    limits: &'a Limits,
+    member: Member,
+    ranks: u32,
+    /// Where it may write one.
+    checkpoint: PathBuf,
+    said: Vec<(u32, Nanos, Event)>,
+}
+
+impl Running<'_> {
+    /// Waits until every rank has said something that `wanted` looks for; what the first of each was,
+    /// and when it was said, in the order of ranks.
+    fn all_say<T>(&mut self, wanted: impl Fn(&Event) -> Option<T>) -> Result<Vec<(Nanos, T)>, Trouble> {
+        loop {
+            let of_rank = |rank| {
+                let mut said = self.said.iter().filter(|(of, ..)| *of == rank);
+                said.find_map(|(_, at, event)| Some((*at, wanted(event)?)))
+            };
+            if let Some(all) = (0..self.ranks).map(of_rank).collect() {
+                return Ok(all);
+            }
+            if let Some(end) = self.hear()? {
+                let detail = end.err_detail.unwrap_or_else(|| "ended before it was told to".into());
+                return Err(Trouble::Failed(detail));
+            }
+        }
+    }
+
+    /// Lets the job leave at its boundary, and waits until nothing of it is left.
+    fn leave(&mut self) -> Result<LaunchEnd, Trouble> {
+        self.rig.remove(self.member, Leave::AtBoundary);
+        loop {
+            match self.hear()? {
+                Some(LaunchEnd { err: Some(_), err_detail, .. }) => {
+                    return Err(Trouble::Failed(err_detail.unwrap_or_default()));
+                }
+                Some(end) => return Ok(end),
+                None => {}
+            }
+        }
+    }
+
+    /// Waits for a moment, and notes what is said in it; the launch's end, if it has come.
+    fn hear(&mut self) -> Result<Option<LaunchEnd>, Trouble> {
+        if self.limits.interrupt.asked() {
+            return Err(Trouble::Interrupted);
+        }
+        match self.rig.next(Some(Nanos::monotonic_now() + LOOK)) {
+            Some(RigEvent::Said { rank, at, event, .. }) => self.said.push((rank, at, event)),
+            Some(RigEvent::Ended { end, .. }) => return Ok(Some(end)),
+            Some(RigEvent::Started { .. }) | None => {}
+        }
+        Ok(None)
+    }
+}
+
+/// How long step number `index` took.
+fn step(event: &Event, index: u64) -> Option<Nanos> {
+    match event {
+        Event::Step(step) if step.index == index => Some(step.dur_ns),
+        _ => None,
+    }
+}
+
+/// Of the slowest rank.
+fn longest(said: &[(Nanos, Nanos)]) -> Nanos {
+    said.iter().map(|(_, dur)| *dur).max().unwrap_or_default()
+}
+
+/// The time of the slowest rank, and the bytes of all of them.
+fn longest_and_sum(said: &[(Nanos, (Nanos, u64))]) -> (Nanos, Option<u64>) {
+    let longest = said.iter().map(|(_, (dur, _))| *dur).max().unwrap_or_default();
+    (longest, Some(said.iter().map(|(_, (_, bytes))| bytes).sum()))
+}
+
+/// Removes a checkpoint, which is a folder or, of a worker with little to save, a file.
+fn remove(checkpoint: &Path) -> io::Result<()> {
+    if checkpoint.is_dir() { fs::remove_dir_all(checkpoint) } else { fs::remove_file(checkpoint) }
+}
+
+/// The row of one part over all restarts of a job; `None` where fewer than two have a number of it.
+fn row(job: &Cell, part: Switch, taken: &[Parts]) -> Option<RestartRow> {
+    let of_part: Vec<(Nanos, Option<u64>)> =
+        taken.iter().filter_map(|parts| parts.get(&part).copied()).collect();
+    let times: Vec<f64> = of_part.iter().map(|(ns, _)| ns.0 as f64).collect();
+    let [ns, ns_ci_lo, ns_ci_hi] = whole(between_launches(&times)?);
+    Some(RestartRow {
+        job: job.job.clone(),
+        devices: job.devices.clone(),
+        part,
+        ns,
+        ns_ci_lo,
+        ns_ci_hi,
+        bytes: of_part.iter().filter_map(|(_, bytes)| *bytes).max(),
+        repeats: of_part.len() as u32,
+    })
+}

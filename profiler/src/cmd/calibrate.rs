@@ -1,0 +1,229 @@
+//! `profile calibrate`: what this machine's parts can do, into `machine.toml`.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::bail;
+use clap::ValueEnum as _;
+use schema::{
+    calibration::Calibration,
+    catalog::Catalog,
+    device::Device,
+    job::Job,
+    manifest::{DeviceFacts, Manifest, Settings},
+    rows,
+    spec::Collectives,
+    units::{HumanBytes, Nanos},
+};
+
+use super::{Exit, list, single::seconds};
+use crate::{
+    calibrate::{self, Calibrator, Part},
+    cells::{self, Grid, joined},
+    device, pool,
+    run::{self, Request},
+    table,
+};
+
+/// Measure what the parts of this machine can do, and write it to machine.toml.
+///
+/// Over the devices of the pool: what cores take from each other, memory bandwidth of CPU devices,
+/// copies to and from GPUs, all-reduces by size and number of ranks through the process groups that
+/// training uses. Of each JOB: what it costs to stop it and to start it again from a checkpoint, done
+/// for real, part by part. Without a JOB no restart is measured, as which jobs matter is for you to
+/// say, and each takes several launches.
+///
+/// Every number has a 95 % interval over repeats. The file is replaced when all is measured, and not
+/// before; what could not be measured stands in it with the reason. The events behind it are in a run
+/// of its own under runs/. Nothing else should use the machine meanwhile.
+///
+/// Example: `profile calibrate --device cpu:0,cpu:1`
+///
+/// Example: `profile calibrate resnet18-cifar gpt2-mini@dp2 --device cuda:0,cuda:1 --out h200.toml`
+///
+/// Example: `profile calibrate --parts all-reduce --kib 1,1024 --device cpu:0,cpu:1`
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Jobs to measure restarts of: `WORKLOAD[@bN][@PLAN][@on=DEVICE]`, or `set:NAME`.
+    jobs: Vec<Job>,
+    /// Devices to measure. Without it, the best that is present.
+    #[arg(long, value_name = "POOL", value_delimiter = ',')]
+    device: Vec<Device>,
+    /// The parts to measure [default: all; restart where a JOB is named].
+    #[arg(long, value_name = "PART,..", value_delimiter = ',')]
+    parts: Vec<Part>,
+    /// How often each number is measured.
+    #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..))]
+    repeats: u32,
+    /// Steady time of each all-reduce launch.
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
+    seconds: f64,
+    /// Sizes of all-reduces in KiB [default: 1, 4, 16 and so on up to 262144, as far as memory goes].
+    #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
+    kib: Vec<u64>,
+    /// Who moves tensors between ranks: gloo or nccl [default: gloo for CPU devices, nccl for GPUs].
+    #[arg(long, value_name = "LIBRARY")]
+    collectives: Option<Collectives>,
+    /// Begin no further measurement after so long.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    budget: Option<Duration>,
+    /// A file of further workloads.
+    #[arg(long, value_name = "FILE")]
+    catalog: Vec<PathBuf>,
+    /// Decides the order of launches, the initial weights and the data.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// The file to write; one that is there is replaced.
+    #[arg(long, value_name = "FILE", default_value = "machine.toml")]
+    out: PathBuf,
+    /// Directory of the run behind it [default: runs/<utc time>-calibrate-<hash>].
+    #[arg(long, value_name = "DIR")]
+    run: Option<PathBuf>,
+    /// Print the calibration as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A size four times as large as the one before, from 1 KiB to 256 MiB.
+const SIZES_KIB: [u64; 10] = [1, 4, 16, 64, 256, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18];
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let folder = args.out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        bail!("--out {}: there is no folder {}", args.out.display(), folder.display());
+    }
+    let catalog = list::open(&args.catalog)?;
+    let pool = pool::resolve(&args.device, args.collectives)?;
+    let parts = parts(args)?;
+    let manifest = manifest(args, &catalog, &pool, &parts)?;
+    let run = args.run.clone().unwrap_or_else(|| run::directory("calibrate", &manifest));
+    let calibrator =
+        Calibrator { catalog: &catalog, manifest: &manifest, pool: &pool, parts: &parts, run: &run };
+    let found = calibrator.measure()?;
+    found.write(&args.out)?;
+    if args.json {
+        println!("{}", rows::to_json(&found));
+    } else {
+        show(&found);
+    }
+    for row in &found.not_measured {
+        eprintln!("not measured: {}: {}: {}", row.what, row.status, row.reason);
+    }
+    if found.run.is_some() {
+        eprintln!("run: {}", run.display());
+    }
+    eprintln!("calibration: {}", args.out.display());
+    Ok(calibrate::exit(&found))
+}
+
+fn parts(args: &Args) -> anyhow::Result<Vec<Part>> {
+    let restarts = args.parts.contains(&Part::Restart);
+    match (args.parts.is_empty(), args.jobs.is_empty()) {
+        (true, _) => Ok(Part::value_variants().to_vec()),
+        (false, true) if restarts => {
+            bail!("--parts restart: name a job to restart, as in `profile calibrate lstm`")
+        }
+        (false, false) if !restarts => {
+            bail!("a job is named, and --parts leaves out its restart; add restart or drop the job")
+        }
+        (false, _) => Ok(args.parts.clone()),
+    }
+}
+
+/// What is to be launched, on what.
+fn manifest(args: &Args, catalog: &Catalog, pool: &[Device], parts: &[Part]) -> anyhow::Result<Manifest> {
+    let facts: Vec<DeviceFacts> = pool
+        .iter()
+        .map(|device| match device::open(device) {
+            Ok(reader) => Ok(reader.facts().clone()),
+            Err(error) => Err(Exit::MachineLacks.because(error.to_string())),
+        })
+        .collect::<anyhow::Result<_>>()?;
+    let jobs = cells::alone(catalog, &args.jobs, &Grid::default(), pool)?;
+    if let [only] = &jobs[..]
+        && let Some(reason) = &only.unsupported
+    {
+        return Err(Exit::Usage.because(format!("{} cannot run here: {reason}", only.name)));
+    }
+    let mut cells = Vec::new();
+    if parts.contains(&Part::AllReduce) {
+        let kib = if args.kib.is_empty() { &SIZES_KIB[..] } else { &args.kib };
+        let sizes: Vec<u64> = kib.iter().map(|kib| kib << 10).collect();
+        cells = calibrate::all_reduces(&facts, &sizes);
+    }
+    cells.extend(jobs);
+    let settings = Settings {
+        repeats: args.repeats,
+        seconds: Some(args.seconds),
+        budget_s: args.budget.map(|budget| budget.as_secs_f64()),
+        collectives: args.collectives,
+        catalogs: args.catalog.clone(),
+        ..Settings::default()
+    };
+    run::manifest(catalog, Request { cells, settings, seed: args.seed })
+}
+
+fn show(found: &Calibration) {
+    let mut table = table::new(&["what", "devices", "size", "measured", "95 % interval", "repeats", "more"]);
+    let mut line =
+        |what: String, devices: &[Device], bytes: Option<u64>, number: [String; 2], repeats: u32, more| {
+            let [measured, interval] = number;
+            let size = table::or_dash(bytes.map(HumanBytes));
+            table.add_row([what, joined(devices), size, measured, interval, repeats.to_string(), more]);
+        };
+    let nothing = String::new;
+    for row in &found.spin {
+        let interval = format!("{:.3} to {:.3}", row.ratio_ci_lo, row.ratio_ci_hi);
+        let number = [format!("{:.3} times", row.ratio), interval];
+        line("spin loop beside another".into(), &row.devices, None, number, row.repeats, nothing());
+    }
+    for row in &found.memory {
+        let number = speed(row.bytes_per_s, row.bytes_per_s_ci_lo, row.bytes_per_s_ci_hi);
+        line("memory, triad".into(), &row.devices, Some(row.array_bytes), number, row.repeats, nothing());
+    }
+    for row in &found.copy {
+        let what = format!("copy, {}", row.direction);
+        let number = speed(row.bytes_per_s, row.bytes_per_s_ci_lo, row.bytes_per_s_ci_hi);
+        line(what, std::slice::from_ref(&row.device), Some(row.bytes), number, row.repeats, nothing());
+    }
+    for row in &found.all_reduce {
+        let what = format!("all-reduce, {}", row.collectives);
+        let number = time(row.time_ns, row.time_ns_ci_lo, row.time_ns_ci_hi);
+        let [algorithm, bus] = [row.algorithm_bytes_per_s, row.bus_bytes_per_s].map(gb_per_s);
+        line(
+            what,
+            &row.devices,
+            Some(row.bytes),
+            number,
+            row.repeats,
+            format!("{algorithm}, on the bus {bus}"),
+        );
+    }
+    for row in &found.restart {
+        let what = format!("{}, {}", row.job, row.part);
+        let number = time(row.ns, row.ns_ci_lo, row.ns_ci_hi);
+        line(what, &row.devices, row.bytes, number, row.repeats, nothing());
+    }
+    for text in [1, 6] {
+        if let Some(column) = table.column_mut(text) {
+            column.set_cell_alignment(comfy_table::CellAlignment::Left);
+        }
+    }
+    table::print(&table);
+}
+
+fn time(ns: u64, lo: u64, hi: u64) -> [String; 2] {
+    [Nanos(ns).to_string(), format!("{} to {}", Nanos(lo), Nanos(hi))]
+}
+
+fn speed(bytes_per_s: u64, lo: u64, hi: u64) -> [String; 2] {
+    [gb_per_s(bytes_per_s), format!("{} to {}", gb_per_s(lo), gb_per_s(hi))]
+}
+
+fn gb_per_s(bytes_per_s: u64) -> String {
+    let gb_per_s = bytes_per_s as f64 / 1e9;
+    // Of a small tensor it is mostly latency, and would be rounded to nothing.
+    if gb_per_s < 0.1 { format!("{gb_per_s:.4} GB/s") } else { format!("{gb_per_s:.2} GB/s") }
+}

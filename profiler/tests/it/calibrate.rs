@@ -1,0 +1,277 @@
+//! `profile calibrate` on synthetic workers: what stands in the file, and when it is written.
+
+use std::{fs, os::unix::fs::PermissionsExt, process::Command};
+
+use rustix::process::Signal;
+use schema::{
+    calibration::{Calibration, RestartRow, Switch},
+    capabilities::Capabilities,
+    device::Device,
+    rows::{self, Direction, Status},
+    spec::{Collectives, Program},
+};
+
+use crate::door::{Door, Said, Started, wait_until};
+
+fn calibration(door: &Door, name: &str) -> Calibration {
+    Calibration::read(&door.path(name)).expect("it reads back")
+}
+
+/// `profile` with a torch-worker that is the synthetic one: its all-reduces take 50 us and as long as a
+/// link of 10 GB/s.
+fn with_torch(door: &Door, arguments: &str) -> Command {
+    let said = Capabilities {
+        version: env!("CARGO_PKG_VERSION").into(),
+        libtorch: "2.11.0".into(),
+        cuda: None,
+        cuda_devices: 0,
+        cuda_error: None,
+    };
+    let (bin, profile) = (door.path("bin"), env!("CARGO_BIN_EXE_profile"));
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = --capabilities ] && echo '{}' && exit\nexec '{profile}' synthetic-worker\n",
+        said.to_line()
+    );
+    fs::create_dir_all(&bin).expect("the folder is writable");
+    fs::write(bin.join("torch-worker"), script).expect("the folder is writable");
+    fs::set_permissions(bin.join("torch-worker"), PermissionsExt::from_mode(0o755)).expect("it is ours");
+    let mut command = door.command(arguments);
+    command.env("TANDEM_BIN", bin);
+    command
+}
+
+fn exits(code: i32, mut command: Command) -> Said {
+    let output = command.output().expect("profile starts");
+    let said = Said::of(&output);
+    assert_eq!(output.status.code(), Some(code), "{}\n{}", said.out, said.err);
+    said
+}
+
+/// Each number of the file with its interval, and what it is.
+fn numbers(found: &Calibration) -> Vec<(String, f64, f64, f64)> {
+    let whole = |what: String, value: u64, lo: u64, hi: u64| (what, value as f64, lo as f64, hi as f64);
+    let mut numbers = Vec::new();
+    for row in &found.spin {
+        numbers.push(("spin".into(), row.ratio, row.ratio_ci_lo, row.ratio_ci_hi));
+    }
+    for row in &found.memory {
+        numbers.push(whole("memory".into(), row.bytes_per_s, row.bytes_per_s_ci_lo, row.bytes_per_s_ci_hi));
+    }
+    for row in &found.copy {
+        numbers.push(whole("copy".into(), row.bytes_per_s, row.bytes_per_s_ci_lo, row.bytes_per_s_ci_hi));
+    }
+    for row in &found.all_reduce {
+        let (algorithm, bus) = (row.algorithm_bytes_per_s, row.bus_bytes_per_s);
+        let (lo, hi) = (row.algorithm_bytes_per_s_ci_lo, row.algorithm_bytes_per_s_ci_hi);
+        numbers.push(whole("time".into(), row.time_ns, row.time_ns_ci_lo, row.time_ns_ci_hi));
+        numbers.push(whole("algorithm".into(), algorithm, lo, hi));
+        numbers.push(whole("bus".into(), bus, row.bus_bytes_per_s_ci_lo, row.bus_bytes_per_s_ci_hi));
+    }
+    for row in &found.restart {
+        numbers.push(whole(row.part.to_string(), row.ns, row.ns_ci_lo, row.ns_ci_hi));
+    }
+    numbers
+}
+
+fn each_lies_in_its_interval(found: &Calibration) {
+    for (what, value, lo, hi) in numbers(found) {
+        assert!(value > 0.0 && lo <= value && value <= hi, "{what}: {value}, {lo} to {hi}");
+    }
+}
+
+#[test]
+fn cores_are_calibrated_and_a_pool_of_one_device_has_no_all_reduce() {
+    let door = Door::new();
+    let said = door.exits(0, "calibrate --device cpu:0 --repeats 2 --json");
+    let found = calibration(&door, "machine.toml");
+    assert_eq!(rows::from_json::<Calibration>(&said.out).expect("rows of the schema"), found);
+    let [memory] = &found.memory[..] else { panic!("one device: {found:?}") };
+    assert_eq!((&memory.devices, memory.repeats), (&vec![Device::Cpu(vec![0])], 2));
+    assert!(memory.array_bytes >= 64 << 20, "no cache holds it: {memory:?}");
+    each_lies_in_its_interval(&found);
+    assert!(found.spin.is_empty() && found.copy.is_empty() && found.all_reduce.is_empty(), "{found:?}");
+    let [missing] = &found.not_measured[..] else { panic!("one part cannot be: {found:?}") };
+    assert_eq!((missing.what.as_str(), missing.status), ("all-reduce", Status::Unsupported));
+    assert!(said.err.contains("not measured: all-reduce: unsupported: it takes two devices"), "{}", said.err);
+    // Nothing was launched, so there is no run behind it.
+    assert!(found.run.is_none() && !door.path("runs").exists());
+    let text = fs::read_to_string(door.path("machine.toml")).expect("it was written");
+    assert!(!text.contains(door.path("").to_str().expect("a plain path")), "{text}");
+}
+
+#[test]
+fn all_reduces_go_through_launches_of_a_run() {
+    let door = Door::new();
+    let arguments = "calibrate --parts spin,all-reduce --kib 1,4096 --device cpu:0,cpu:1 --repeats 2 \
+                     --seconds 0.1 --run r --out two.toml";
+    let said = exits(0, with_torch(&door, arguments));
+    let found = calibration(&door, "two.toml");
+    assert_eq!((found.run.as_deref(), found.not_measured.len()), (Some("r"), 0), "{}", said.err);
+    assert_eq!(found.machine.libtorch.as_deref(), Some("2.11.0"));
+    let [spin] = &found.spin[..] else { panic!("one pair: {found:?}") };
+    assert_eq!((spin.cores, spin.repeats), ([0, 1], 8));
+    let sizes: Vec<u64> = found.all_reduce.iter().map(|row| row.bytes).collect();
+    assert_eq!(sizes, [1 << 10, 4 << 20]);
+    for row in &found.all_reduce {
+        assert_eq!((&row.devices, row.collectives, row.repeats), (&found.pool, Collectives::Gloo, 2));
+        // It sleeps for so long at least; how much longer is the machine's affair.
+        assert!(row.time_ns >= 50_000 + row.bytes / 10, "{row:?}");
+        let algorithm = (row.bytes as f64 / (row.time_ns as f64 / 1e9)).round() as u64;
+        assert_eq!(
+            (row.algorithm_bytes_per_s, row.bus_bytes_per_s),
+            (algorithm, algorithm),
+            "two ranks: {row:?}"
+        );
+        assert!(row.algorithm_bytes_per_s <= 10_000_000_000, "{row:?}");
+    }
+    each_lies_in_its_interval(&found);
+    assert!(said.out.contains("all-reduce, gloo") && said.out.contains("on the bus"), "{}", said.out);
+
+    let launches = door.run("r").launches().expect("there are launches");
+    assert_eq!(launches.len(), 4, "two sizes, two repeats");
+    for launch in launches {
+        let spec = door.run("r").spec(&launch).expect("it was written");
+        let Program::AllReduce(told) = spec.program else { panic!("{spec:?}") };
+        assert_eq!(
+            told.rendezvous,
+            Some(door.run("r").rendezvous_path(&launch)).map(|path| {
+                path.strip_prefix(door.path("")).expect("below the folder of the test").to_path_buf()
+            })
+        );
+        let row = door.measurements("r").into_iter().find(|row| row.launch == launch).expect("a row");
+        assert_eq!((row.status, row.samples_per_s), (Status::Ok, None), "{row:?}");
+        assert!(row.sent_bytes.is_some() && !row.warnings.to_string().contains("loss"), "{row:?}");
+    }
+    assert_eq!(door.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn a_restart_is_done_for_real_and_has_all_its_parts() {
+    let door = Door::new();
+    let jobs = "synthetic-sleep synthetic-sleep@dp2 synthetic-sleep@b32@gc";
+    let arguments =
+        format!("calibrate {jobs} --parts restart --device cpu:0,cpu:1 --repeats 3 --run r --out m.toml");
+    door.exits(0, &arguments);
+    let found = calibration(&door, "m.toml");
+    each_lies_in_its_interval(&found);
+    for (job, ranks) in [("synthetic-sleep@b32@dp1", 1), ("synthetic-sleep@b32@dp2", 2)] {
+        let rows: Vec<&RestartRow> = found.restart.iter().filter(|row| row.job == job).collect();
+        assert_eq!(rows.iter().map(|row| row.part).collect::<Vec<_>>(), Switch::ALL, "{job}");
+        assert!(rows.iter().all(|row| row.repeats == 3 && row.devices.len() == ranks), "{rows:?}");
+        let of = |part| rows.iter().find(|row| row.part == part).expect("all parts are there");
+        // A step sleeps for 10 ms, and a checkpoint is a line that one rank writes.
+        assert!(of(Switch::Step).ns >= 10_000_000 && of(Switch::FirstStep).ns >= 10_000_000, "{rows:?}");
+        assert!(of(Switch::Total).ns >= of(Switch::Start).ns + of(Switch::FirstStep).ns, "{rows:?}");
+        assert_eq!(of(Switch::Checkpoint).bytes, Some("step = 4\n".len() as u64));
+        assert_eq!((of(Switch::Pause).bytes, of(Switch::Total).bytes), (Some(0), None));
+    }
+    // What cannot run has its reason, and does not fail the others.
+    let [refused] = &found.not_measured[..] else { panic!("{found:?}") };
+    assert!(refused.what.contains("@gc@") && refused.reason.contains("runs no plans with gc"), "{refused:?}");
+
+    let run = door.run("r");
+    let launches = run.launches().expect("there are launches");
+    assert_eq!(launches.len(), 12, "two jobs, three times, stopped and started again");
+    let restored = |launch: &String| match run.spec(launch).expect("it was written").program {
+        Program::Training(training) => training.restore.is_some(),
+        _ => panic!("a workload is trained"),
+    };
+    assert_eq!(launches.iter().filter(|launch| restored(launch)).count(), 6);
+    assert_eq!(fs::read_dir(door.path("r/checkpoints")).expect("the folder stays").count(), 0);
+    assert_eq!(run.end().expect("end.toml reads").expect("it ended").exit_code, 0);
+}
+
+#[test]
+fn a_job_that_fails_has_a_row_that_says_why() {
+    let door = Door::new();
+    door.catalog(
+        "mine.toml",
+        "breaks",
+        "step_us = 1000, busy_percent = 0, fault = { out-of-memory = { after_steps = 2 } }",
+    );
+    let arguments =
+        "calibrate breaks synthetic-sleep --catalog mine.toml --parts restart --device cpu:0 --repeats 2";
+    let said = door.exits(1, arguments);
+    let found = calibration(&door, "machine.toml");
+    assert_eq!(found.restart.len(), Switch::ALL.len(), "the other job is measured");
+    let [failed] = &found.not_measured[..] else { panic!("{found:?}") };
+    assert_eq!(
+        (failed.what.as_str(), failed.status),
+        ("restart of breaks@b8@dp1@on=cpu:0, after 0 of 2 repeats", Status::Failed)
+    );
+    assert!(failed.reason.contains("out of memory, as asked for"), "{failed:?}");
+    assert!(said.err.contains("out of memory, as asked for"), "{}", said.err);
+}
+
+#[test]
+fn a_budget_that_is_spent_leaves_the_rest_out_and_says_so() {
+    let door = Door::new();
+    let arguments = "calibrate synthetic-sleep --parts memory,restart --device cpu:0 --repeats 2 --budget 0s";
+    door.exits(1, arguments);
+    let found = calibration(&door, "machine.toml");
+    assert!(found.memory.is_empty() && found.restart.is_empty(), "{found:?}");
+    assert_eq!(found.not_measured.len(), 2);
+    assert!(found.not_measured.iter().all(|row| row.reason.contains("--budget")), "{found:?}");
+}
+
+#[test]
+fn kill_9_leaves_no_process_and_the_file_as_it_was() {
+    let door = Door::new();
+    fs::write(door.path("machine.toml"), "of before").expect("the folder is writable");
+    let arguments = "calibrate synthetic-sleep --parts restart --device cpu:0 --repeats 1000 --run r";
+    for signal in [Signal::KILL, Signal::INT] {
+        let mut profile = Started::new(door.command(arguments));
+        wait_until("a launch trains", || door.path("r/events").read_dir().is_ok_and(|dir| dir.count() > 2));
+        profile.send(signal);
+        let (code, _) = profile.wait();
+        assert_eq!(code, (signal == Signal::INT).then_some(130));
+        wait_until("nothing is left", || door.leftovers().is_empty());
+        let text = fs::read_to_string(door.path("machine.toml")).expect("it is there");
+        assert_eq!(text, "of before", "it is replaced when all is measured");
+        assert!(!door.path("machine.toml.new").exists());
+        fs::remove_dir_all(door.path("r")).expect("the run was begun");
+    }
+}
+
+#[test]
+fn a_gpu_s_link_is_calibrated() {
+    let door = Door::new();
+    let script = "
+        [[device]]
+        name = 'NVIDIA A'
+        uuid = 'GPU-0000000a-0001-0002-0003-00000000000a'
+        memory_bytes = 800000000
+        cuda = { multiprocessors = 11, host_to_device_bytes_per_s = 8000000000, \
+            device_to_host_bytes_per_s = 4000000000, page_locked_bytes = 800000000 }";
+    let library = fake_driver::install(&door.path(""), script).expect("the folder is writable");
+    let mut command = door.command("calibrate --parts copy --device cuda:0 --repeats 2");
+    command.env("TANDEM_NVML", &library).env("LD_LIBRARY_PATH", door.path(""));
+    exits(0, command);
+    let found = calibration(&door, "machine.toml");
+    each_lies_in_its_interval(&found);
+    let expected = [(Direction::HostToDevice, 8e9), (Direction::DeviceToHost, 4e9)];
+    assert_eq!(found.copy.len(), expected.len(), "{found:?}");
+    for (row, (direction, speed)) in found.copy.iter().zip(expected) {
+        assert_eq!((&row.device, row.direction, row.repeats), (&Device::Cuda(0), direction, 2));
+        assert!((row.bytes_per_s as f64 / speed - 1.0).abs() < 1e-3, "{row:?}");
+    }
+}
+
+#[test]
+fn slips_are_usage_errors_that_say_what_to_do() {
+    let door = Door::new();
+    for (code, arguments, words) in [
+        (2, "synthetic-slep --device cpu:0", "did you mean 'synthetic-sleep'?"),
+        (2, "lstm@tp2 --device cpu:0", "lstm@b20@tp2@on=cpu:0 cannot run here: lstm runs no plans with tp"),
+        (2, "--repeats 1", "2.."),
+        (2, "--device cpu:0,cpu:0", "names cpu:0 twice"),
+        (2, "--out no/such/machine.toml --device cpu:0", "there is no folder no/such"),
+        (2, "--parts restart --device cpu:0", "name a job to restart"),
+        (2, "lstm --parts memory --device cpu:0", "add restart or drop the job"),
+        (3, "--device cpu:9999", "core 9999 of cpu:9999 is not among the cores"),
+    ] {
+        let said = door.exits(code, &format!("calibrate {arguments}"));
+        assert!(said.err.contains(words), "{arguments}: {}", said.err);
+        assert!(!door.path("machine.toml").exists() && !door.path("runs").exists(), "{arguments}");
+    }
+}

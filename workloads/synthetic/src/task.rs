@@ -1,0 +1,78 @@
+//! What a rank is told to do, as far as it matters to a worker that trains nothing.
+
+use std::{fs, path::PathBuf};
+
+use anyhow::{Context, bail};
+use schema::{
+    catalog::{Model, Synthetic},
+    spec::{AllReduce, Program, Training},
+};
+
+/// How long an all-reduce takes that moves nothing: as over a link of 10 GB/s, with 50 us to begin with.
+const LINK_BYTES_PER_US: u64 = 10_000;
+const LATENCY_US: u64 = 50;
+
+pub(crate) struct Task {
+    pub(crate) model: Synthetic,
+    /// Leave after so many steps; else when told to stop.
+    pub(crate) steps: Option<u64>,
+    pub(crate) samples_per_step: u64,
+    /// What each step is to say it has handed to collectives.
+    pub(crate) sent_bytes: Option<u64>,
+    restore: Option<PathBuf>,
+}
+
+impl Task {
+    pub(crate) fn of(program: Program) -> anyhow::Result<Task> {
+        match program {
+            Program::Training(training) => Task::training(*training),
+            Program::AllReduce(all_reduce) => Ok(Task::all_reduce(&all_reduce)),
+            Program::Command(_) => bail!("the spec names a command, not a workload"),
+        }
+    }
+
+    fn training(training: Training) -> anyhow::Result<Task> {
+        let samples_per_step = u64::from(training.micro_batch()) * u64::from(training.plan.ga);
+        let Model::Synthetic(model) = training.workload.model else {
+            bail!("workload '{}' is not synthetic", training.workload.name)
+        };
+        Ok(Task {
+            model,
+            steps: training.steps,
+            samples_per_step,
+            sent_bytes: None,
+            restore: training.restore,
+        })
+    }
+
+    fn all_reduce(all_reduce: &AllReduce) -> Task {
+        let model = Synthetic {
+            step_us: LATENCY_US + all_reduce.bytes / LINK_BYTES_PER_US,
+            busy_percent: 0,
+            noise_percent: 0.0,
+            warmup_steps: 0,
+            memory_bytes: all_reduce.bytes,
+            fault: None,
+        };
+        let sent_bytes = Some(all_reduce.bytes);
+        Task { model, steps: None, samples_per_step: 0, sent_bytes, restore: None }
+    }
+
+    /// The steps of the checkpoint to go on from; `None` where the job begins anew.
+    ///
+    /// # Errors
+    /// A file that is no checkpoint of this worker's.
+    pub(crate) fn restored_steps(&self) -> anyhow::Result<Option<u64>> {
+        let Some(path) = &self.restore else { return Ok(None) };
+        let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let steps = text.strip_prefix("step = ").and_then(|rest| rest.trim_end().parse().ok());
+        Ok(Some(
+            steps.with_context(|| format!("{}: not a checkpoint of the synthetic worker", path.display()))?,
+        ))
+    }
+}
+
+/// What stands in a checkpoint: all the state there is to save is the number of steps.
+pub(crate) fn checkpoint(steps: u64) -> String {
+    format!("step = {steps}\n")
+}
