@@ -112,7 +112,7 @@ impl Worker {
             cuda: None,
             pid: std::process::id(),
         }))?;
-        if self.training.data.is_some() {
+        if self.task.data.is_some() {
             let error = "the synthetic worker trains nothing and reads no data; leave out --data".into();
             self.events.say(Event::Failed { kind: FailureKind::Unsupported, error })?;
             return Ok(ExitCode::FAILURE);

@@ -19,6 +19,8 @@ pub(crate) struct Task {
     pub(crate) samples_per_step: u64,
     /// What each step is to say it has handed to collectives.
     pub(crate) sent_bytes: Option<u64>,
+    /// A folder that it was told to read, which it does not.
+    pub(crate) data: Option<PathBuf>,
     restore: Option<PathBuf>,
 }
 
@@ -41,6 +43,7 @@ impl Task {
             steps: training.steps,
             samples_per_step,
             sent_bytes: None,
+            data: training.data,
             restore: training.restore,
         })
     }
@@ -55,7 +58,7 @@ impl Task {
             fault: None,
         };
         let sent_bytes = Some(all_reduce.bytes);
-        Task { model, steps: None, samples_per_step: 0, sent_bytes, restore: None }
+        Task { model, steps: None, samples_per_step: 0, sent_bytes, data: None, restore: None }
     }
 
     /// The steps of the checkpoint to go on from; `None` where the job begins anew.
