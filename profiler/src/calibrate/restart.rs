@@ -143,6 +143,8 @@ impl Restarts<'_> {
         let end = job.leave()?;
         parts.insert(Switch::Stop, (end.mono_ns.saturating_sub(told), None));
 
+        drop(job);
+
         let told = Nanos::monotonic_now();
         let mut job = self.start(cell, block, Some(&checkpoint))?;
         let ready = job.all_say(|event| match event {
@@ -178,8 +180,8 @@ impl Restarts<'_> {
         fs::create_dir_all(folder).map_err(|e| Trouble::Failed(format!("{}: {e}", folder.display())))?;
         let ranks = request.spec.devices.len() as u32;
         let member = self.rig.add(request);
-        let mut running =
-            Running { rig: self.rig, limits: self.limits, member, ranks, checkpoint, said: Vec::new() };
+        let (rig, limits, said) = (&mut *self.rig, self.limits, Vec::new());
+        let mut running = Running { rig, limits, member, ranks, checkpoint, said, is_over: false };
         running.all_say(|event| matches!(event, Event::Ready(_)).then_some(()))?;
         Ok(running)
     }
@@ -194,6 +196,17 @@ struct Running<'a> {
     /// Where it may write one.
     checkpoint: PathBuf,
     said: Vec<(u32, Nanos, Event)>,
+    is_over: bool,
+}
+
+impl Drop for Running<'_> {
+    /// What went wrong half-way does not stay on the rig beside the next job.
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.rig.remove(self.member, Leave::Now);
+            while !matches!(self.rig.next(None), Some(RigEvent::Ended { .. }) | None) {}
+        }
+    }
 }
 
 impl Running<'_> {
@@ -207,6 +220,13 @@ impl Running<'_> {
             };
             if let Some(all) = (0..self.ranks).map(of_rank).collect() {
                 return Ok(all);
+            }
+            let refused = |(_, _, event): &(u32, Nanos, Event)| match event {
+                Event::Refused { error } => Some(Trouble::Failed(format!("refused: {error}"))),
+                _ => None,
+            };
+            if let Some(trouble) = self.said.iter().find_map(refused) {
+                return Err(trouble);
             }
             if let Some(end) = self.hear()? {
                 let detail = end.err_detail.unwrap_or_else(|| "ended before it was told to".into());
@@ -236,7 +256,10 @@ impl Running<'_> {
         }
         match self.rig.next(Some(Nanos::monotonic_now() + LOOK)) {
             Some(RigEvent::Said { rank, at, event, .. }) => self.said.push((rank, at, event)),
-            Some(RigEvent::Ended { end, .. }) => return Ok(Some(end)),
+            Some(RigEvent::Ended { end, .. }) => {
+                self.is_over = true;
+                return Ok(Some(end));
+            }
             Some(RigEvent::Started { .. }) | None => {}
         }
         Ok(None)

@@ -6,7 +6,8 @@ use schema::{
     device,
     plan::{Axis, Precision},
     run_dir::read_spec,
-    spec::{Collectives, Program, Training},
+    spec::{Collectives, LaunchSpec, Program, Training},
+    units::Nanos,
     wire::FailureKind,
 };
 use tch::{Cuda, Device};
@@ -18,7 +19,7 @@ use crate::{
     failure::{Failure, kind_of_samples},
     group::Group,
     models,
-    shim::{memory, nccl},
+    shim::{memory, nccl, transfer::wait_for},
     step::{Execution, Trainer},
     workload::Share,
 };
@@ -52,10 +53,14 @@ impl Launch {
     /// `internal` for a file that is no spec or has no such rank, `unsupported` for a plan, program or device that is not
     /// for this worker.
     pub fn read(spec: &Path, rank: u32) -> Result<Self, Failure> {
-        let unreadable = |detail: String| {
-            Failure::new(FailureKind::Internal, format!("{}: not a launch spec: {detail}", spec.display()))
-        };
-        let spec = read_spec(spec).map_err(|error| unreadable(error.to_string()))?;
+        Self::of(read(spec)?, rank)
+    }
+
+    /// The same of a spec that was read.
+    ///
+    /// # Errors
+    /// As of [`Launch::read`].
+    pub(crate) fn of(spec: LaunchSpec, rank: u32) -> Result<Self, Failure> {
         let Program::Training(training) = spec.program else {
             return Err(Failure::unsupported(
                 "torch-worker trains workloads of the catalog and runs no commands",
@@ -82,16 +87,10 @@ impl Launch {
         if devices != ranks as usize {
             return Err(refused(&format!("it takes {ranks} device(s), and the launch names {devices}")));
         }
-        let Some(device) = spec.devices.get(rank as usize) else {
-            return Err(Failure::new(
-                FailureKind::Internal,
-                format!("RANK is {rank}, and the launch has {ranks} rank(s)"),
-            ));
-        };
         let collectives = (ranks > 1).then(|| choose_collectives(training.collectives, &spec.devices));
         let collectives = collectives.transpose().map_err(|reason| refused(&reason))?;
         let execution = Execution {
-            device: torch_device(device)?,
+            device: device_of(&spec.devices, rank)?,
             micro_batches: usize::from(plan.ga),
             micro_batch_samples: training.micro_batch() as usize,
             recompute: plan.gc,
@@ -109,13 +108,8 @@ impl Launch {
     /// `collective` where the others do not come, `internal` where the launch was not told where to meet.
     pub fn meet(&self) -> Result<Option<Group>, Failure> {
         let Some(collectives) = self.collectives else { return Ok(None) };
-        let Some(rendezvous) = &self.training.rendezvous else {
-            let problem = "the launch has several ranks and names no file for them to meet in";
-            return Err(Failure::new(FailureKind::Internal, problem));
-        };
-        let Share { rank, ranks } = self.share;
-        let met = Group::meet(rendezvous, rank, ranks, collectives, self.execution.device, PATIENCE);
-        met.map(Some).map_err(|error| failed_collective(&format!("not all ranks have met: {error}")))
+        let rendezvous = self.training.rendezvous.as_deref();
+        meet(rendezvous, self.share, collectives, self.execution.device).map(Some)
     }
 
     /// Builds the model with its initial parameters, its data and its optimizers, all from the seed alone, and goes on from
@@ -161,17 +155,61 @@ impl Launch {
             trainer.join(group)?;
         }
         if let Some(restore) = restore {
+            let begin = Nanos::monotonic_now();
             restore.apply(&mut trainer, self.share, self.seed)?;
+            wait_for(device)?;
+            trainer.note_restored_in(Nanos::monotonic_now() - begin);
         }
         Ok(trainer)
     }
+}
+
+/// Reads what a launch was told.
+///
+/// # Errors
+/// `internal` for a file that is no spec.
+pub(crate) fn read(spec: &Path) -> Result<LaunchSpec, Failure> {
+    read_spec(spec).map_err(|error| {
+        let unreadable = format!("{}: not a launch spec: {error}", spec.display());
+        Failure::new(FailureKind::Internal, unreadable)
+    })
+}
+
+/// Meets the other ranks of a launch of several.
+///
+/// # Errors
+/// `collective` where the others do not come, `internal` where the launch was not told where to meet.
+pub(crate) fn meet(
+    rendezvous: Option<&Path>,
+    share: Share,
+    collectives: Collectives,
+    device: Device,
+) -> Result<Group, Failure> {
+    let Some(rendezvous) = rendezvous else {
+        let problem = "the launch has several ranks and names no file for them to meet in";
+        return Err(Failure::new(FailureKind::Internal, problem));
+    };
+    let met = Group::meet(rendezvous, share.rank, share.ranks, collectives, device, PATIENCE);
+    met.map_err(|error| failed_collective(&format!("not all ranks have met: {error}")))
+}
+
+/// The device of a rank as libtorch knows it.
+///
+/// # Errors
+/// `internal` where the launch has no such rank, `unsupported` where there is no such device.
+pub(crate) fn device_of(devices: &[device::Device], rank: u32) -> Result<Device, Failure> {
+    let missing = || {
+        let ranks = devices.len();
+        Failure::new(FailureKind::Internal, format!("RANK is {rank}, and the launch has {ranks} rank(s)"))
+    };
+    torch_device(devices.get(rank as usize).ok_or_else(missing)?)
 }
 
 /// What moves tensors between ranks on `devices`: what was named, or else what is usual there.
 ///
 /// # Errors
 /// Why that cannot be.
-fn choose_collectives(named: Option<Collectives>, devices: &[device::Device]) -> Result<Collectives, String> {
+pub(crate) fn choose_collectives(named: Option<Collectives>, devices: &[device::Device]) -> Result<Collectives, String> {
     let gpus = devices.iter().filter(|device| matches!(device, device::Device::Cuda(_))).count();
     if gpus != 0 && gpus != devices.len() {
         return Err("its ranks are on GPUs and on CPU devices; name devices of one kind".into());

@@ -4,6 +4,7 @@
 //! what every step took. [`run`] keeps the protocol, [`step`] is what is measured, [`workload`] is what a model must
 //! offer to be trained, and [`shim`] is what tch lacks of libtorch.
 
+mod all_reduce;
 pub mod capabilities;
 mod checkpoint;
 pub mod clock;
@@ -25,5 +26,6 @@ pub mod run;
 pub mod shapes;
 pub mod shim;
 pub mod step;
+mod steps;
 pub mod synchronize;
 pub mod workload;

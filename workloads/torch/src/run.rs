@@ -16,22 +16,24 @@ use procfs::{Current, Uptime, process::Process};
 use schema::{
     events::EventWriter,
     grant::Grant,
-    spec::Training,
+    spec::{Program, Training},
     units::Nanos,
     wire::{self, Command, Event, FailureKind, Hello, Memory, Ready, Statistics, Step},
 };
 
 use crate::{
+    all_reduce::AllReduces,
     capabilities,
     commands::Commands,
     failure::{Failure, words_of},
     group::Group,
-    launch::Launch,
+    launch::{self, Launch},
     shim::{
         library,
         memory::{page_locked_bytes, reset_peak, tensor_memory},
     },
     step::{Completed, Trainer},
+    steps::Steps,
 };
 
 /// Exit codes of a job.
@@ -99,31 +101,24 @@ pub fn run() -> anyhow::Result<Infallible> {
     }))?;
 
     let attempt = AssertUnwindSafe(|| {
-        let launch = Launch::read(&spec, rank)?;
+        let told = launch::read(&spec)?;
+        if let Program::AllReduce(all_reduce) = &told.program {
+            let mut steps = ManuallyDrop::new(AllReduces::start(all_reduce, &told, rank)?);
+            let group = steps.group().clone();
+            let mut job = Job::new(None, Some(&group), steps.device(), &mut events, grant);
+            job.say_ready_without_parameters(all_reduce.bytes)?;
+            return job.follow(&mut *steps);
+        }
+        let launch = Launch::of(told, rank)?;
         // Both are never dropped, as the process ends soon. A group would wait for collectives to which the others do not
         // come any more. On a device that has failed, freeing may fail as well, and libtorch then ends the process before
         // `failed` is said.
         let group = ManuallyDrop::new(launch.meet()?);
         let mut trainer = ManuallyDrop::new(launch.build(group.as_ref())?);
-        let mut job = Job {
-            launch: &launch,
-            group: group.as_ref(),
-            events: &mut events,
-            grant,
-            commands: Commands::listen(),
-            memory_said: Nanos::ZERO,
-        };
-        job.say_ready(&trainer)?;
-        // What building and loading took for a while is said in `ready` and is not the peak of the training.
-        reset_peak(launch.execution.device)?;
-        let progress = job.train(&mut trainer)?;
-        // Connections close with the process, and what the others have not read yet of the last step could be lost with
-        // them. After the end of stdin nobody may come: ranks that leave at once do so at different steps.
-        if let Some(group) = group.as_ref().filter(|_| !job.commands.ended()) {
-            // Whether the others come or are gone, this rank has done what it was asked to.
-            let _ = group.barrier();
-        }
-        Ok(progress)
+        let device = launch.execution.device;
+        let mut job = Job::new(Some(&launch), group.as_ref(), device, &mut events, grant);
+        job.say_ready(&launch.training, &trainer)?;
+        job.follow(&mut *trainer)
     });
     // tch turns some failed operations into panics; `failed` is to be the last word for those too.
     let outcome = panic::catch_unwind(attempt)
@@ -144,64 +139,105 @@ pub fn run() -> anyhow::Result<Infallible> {
 
 /// One launch, from its `ready` on.
 struct Job<'a> {
-    launch: &'a Launch,
+    /// What is trained; absent where nothing is.
+    launch: Option<&'a Launch>,
     /// That of the ranks, where there are several.
     group: Option<&'a Group>,
+    device: tch::Device,
     events: &'a mut EventWriter,
     grant: Grant,
     commands: Commands,
     memory_said: Nanos,
 }
 
-impl Job<'_> {
-    fn say_ready(&mut self, trainer: &Trainer) -> Result<(), Failure> {
+impl<'a> Job<'a> {
+    /// Listens to commands from here on.
+    fn new(
+        launch: Option<&'a Launch>,
+        group: Option<&'a Group>,
+        device: tch::Device,
+        events: &'a mut EventWriter,
+        grant: Grant,
+    ) -> Self {
+        let commands = Commands::listen();
+        Self { launch, group, device, events, grant, commands, memory_said: Nanos::ZERO }
+    }
+
+    /// From `ready` to the last step, and until all ranks have come there.
+    fn follow(&mut self, steps: &mut dyn Steps) -> Result<Progress, Failure> {
+        // What building and loading took for a while is said in `ready` and is not the peak of the training.
+        reset_peak(self.device)?;
+        let progress = self.train(steps)?;
+        // Connections close with the process, and what the others have not read yet of the last step could be lost with
+        // them. After the end of stdin nobody may come: ranks that leave at once do so at different steps.
+        if let Some(group) = self.group.filter(|_| !self.commands.ended()) {
+            // Whether the others come or are gone, this rank has done what it was asked to.
+            let _ = group.barrier();
+        }
+        Ok(progress)
+    }
+
+    fn say_ready_without_parameters(&mut self, bytes: u64) -> Result<(), Failure> {
+        self.say(Event::Ready(Ready {
+            parameters: 0,
+            model_bytes: bytes,
+            peak_bytes: Some(tensor_memory(self.device)?.peak_bytes),
+            statistics: None,
+            startup_ns: process_age()?,
+            restore_ns: None,
+        }))
+    }
+
+    fn say_ready(&mut self, training: &Training, trainer: &Trainer) -> Result<(), Failure> {
         let parameters = trainer.workload().parameters();
-        let Training { plan, exact, .. } = &self.launch.training;
+        let Training { plan, exact, .. } = training;
         let local = plan.batch_divisor() > 1 && !exact && parameters.has_batch_norm();
         self.say(Event::Ready(Ready {
             parameters: parameters.count(),
             model_bytes: parameters.bytes(),
-            peak_bytes: Some(tensor_memory(self.launch.execution.device)?.peak_bytes),
+            peak_bytes: Some(tensor_memory(self.device)?.peak_bytes),
             statistics: local.then_some(Statistics::Local),
             startup_ns: process_age()?,
+            restore_ns: trainer.restored_in(),
         }))
     }
 
     /// Trains until the step budget is spent, `stop` or the end of stdin.
-    fn train(&mut self, trainer: &mut Trainer) -> Result<Progress, Failure> {
+    fn train(&mut self, steps: &mut dyn Steps) -> Result<Progress, Failure> {
+        let budget = self.launch.and_then(|launch| launch.training.steps);
         let mut progress = Progress::default();
         let mut issued = 0;
-        trainer.restart()?;
-        while self.launch.training.steps != Some(issued) && !self.commands.ended() {
+        steps.restart()?;
+        while budget != Some(issued) && !self.commands.ended() {
             if self.grant.get() <= issued {
                 let in_flight = issued - progress.steps;
                 if in_flight > 0 {
                     // What is left of the grant is with the device. Should more be granted before that is done, the
                     // device goes on without having been idle.
-                    trainer.wait();
-                    self.say_completed(trainer, in_flight as usize, &mut progress)?;
+                    steps.wait();
+                    self.say_completed(steps, in_flight as usize, &mut progress)?;
                     continue;
                 }
                 if issued > 0 {
                     self.say_memory()?;
                     self.say(Event::Held { index: issued })?;
                 }
-                if !self.rest(trainer, issued)? {
+                if !self.rest(steps, issued)? {
                     break;
                 }
                 // Time held belongs to no step.
-                trainer.restart()?;
+                steps.restart()?;
             }
-            if let Err(error) = trainer.issue() {
+            if let Err(error) = steps.issue() {
                 // The steps before it count. Should the device fail on those too, the first error still says why.
-                let _ = self.say_completed(trainer, 0, &mut progress);
+                let _ = self.say_completed(steps, 0, &mut progress);
                 return Err(error.into());
             }
             issued += 1;
             let in_flight = progress.steps_in_flight();
-            self.say_completed(trainer, in_flight, &mut progress)?;
+            self.say_completed(steps, in_flight, &mut progress)?;
         }
-        self.say_completed(trainer, 0, &mut progress)?;
+        self.say_completed(steps, 0, &mut progress)?;
         // A bad line may be what ended the training, and then the job did not do what it was told.
         if let Some(error) = self.commands.pending_error() {
             return Err(not_a_command(&error));
@@ -213,11 +249,11 @@ impl Job<'_> {
     /// Says the steps that are complete, and waits for the oldest ones until no more than `in_flight` are left.
     fn say_completed(
         &mut self,
-        trainer: &mut Trainer,
+        steps: &mut dyn Steps,
         in_flight: usize,
         progress: &mut Progress,
     ) -> Result<(), Failure> {
-        while let Some(completed) = trainer.completed(in_flight)? {
+        while let Some(completed) = steps.completed(in_flight)? {
             let Completed { end, dur, samples, loss, phases, sent_bytes, timing } = completed;
             let loss = loss.is_finite().then_some(loss);
             let step = Step {
@@ -242,7 +278,7 @@ impl Job<'_> {
     }
 
     /// Sleeps until more than `done` steps are granted, and obeys commands meanwhile; `false` when told to leave instead.
-    fn rest(&mut self, trainer: &mut Trainer, done: u64) -> Result<bool, Failure> {
+    fn rest(&mut self, steps: &mut dyn Steps, done: u64) -> Result<bool, Failure> {
         let mut paused = None;
         loop {
             // A paused job has nothing to train with: whatever it is granted, it waits for commands alone.
@@ -251,9 +287,9 @@ impl Job<'_> {
             match command {
                 None => {}
                 Some(Ok(Command::Stop {})) => return Ok(false),
-                Some(Ok(Command::Pause {})) => self.pause(trainer, &mut paused)?,
-                Some(Ok(Command::Resume {})) => self.resume(trainer, &mut paused)?,
-                Some(Ok(Command::Checkpoint { path })) => self.checkpoint(trainer, Path::new(&path))?,
+                Some(Ok(Command::Pause {})) => self.pause(steps.trainer()?, &mut paused)?,
+                Some(Ok(Command::Resume {})) => self.resume(steps.trainer()?, &mut paused)?,
+                Some(Ok(Command::Checkpoint { path })) => self.checkpoint(steps.trainer()?, Path::new(&path))?,
                 Some(Err(error)) => return Err(not_a_command(&error)),
             }
             if self.commands.ended() {
@@ -266,7 +302,7 @@ impl Job<'_> {
     }
 
     fn say_memory(&mut self) -> Result<(), Failure> {
-        let device = self.launch.execution.device;
+        let device = self.device;
         let memory = tensor_memory(device)?;
         let host_bytes = if device.is_cuda() {
             Some(tensor_memory(tch::Device::Cpu)?.allocated_bytes + page_locked_bytes()?)

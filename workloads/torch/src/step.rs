@@ -70,6 +70,8 @@ pub struct Trainer {
     /// Ranks that work on a step together (`dp`), each on micro-batches of its own.
     ranks: u32,
     clock: Box<dyn Clock>,
+    /// How long reading the checkpoint took that training goes on from.
+    restored_in: Option<Nanos>,
     /// What is kept of each step in flight.
     issued: VecDeque<Issued>,
 }
@@ -152,7 +154,7 @@ impl Trainer {
                 Ok(Updater { optimizer: Optimizer::new(update.optimizer, parameters, home)?, sync: None })
             })
             .collect::<Result<_, TchError>>()?;
-        Ok(Self { workload, data, updaters, execution, ranks: 1, clock, issued: VecDeque::new() })
+        Ok(Self { workload, data, updaters, execution, ranks: 1, clock, restored_in: None, issued: VecDeque::new() })
     }
 
     /// Shares every step from here on with the other ranks of `group`: gradients become those of all their samples.
@@ -170,6 +172,15 @@ impl Trainer {
 
     pub fn workload(&self) -> &dyn Workload {
         &*self.workload
+    }
+
+    /// How long reading the checkpoint took that training goes on from; `None` where it began anew.
+    pub fn restored_in(&self) -> Option<Nanos> {
+        self.restored_in
+    }
+
+    pub(crate) fn note_restored_in(&mut self, time: Nanos) {
+        self.restored_in = Some(time);
     }
 
     pub fn device(&self) -> Device {
@@ -252,7 +263,7 @@ impl Trainer {
     /// Issues update number `index`. All updates of a step see the same batches: the first one leaves them in `kept_batches`
     /// for the second, and so on.
     fn issue_update(&mut self, index: usize, kept_batches: &mut VecDeque<Batch>) -> Result<(), StepError> {
-        let Self { workload, data, updaters, execution, ranks, clock, issued } = self;
+        let Self { workload, data, updaters, execution, ranks, clock, issued, .. } = self;
         let Execution { micro_batches, micro_batch_samples, .. } = *execution;
         let Updater { optimizer, sync } = &mut updaters[index];
         let Issued { losses, synchronized } = issued.back_mut().expect("`issue` pushed it");
@@ -315,13 +326,7 @@ impl Trainer {
     /// # Errors
     /// Whatever the device reports only now of what was issued before.
     pub fn completed(&mut self, in_flight: usize) -> Result<Option<Completed>, StepError> {
-        let time = loop {
-            match self.clock.oldest().map_err(StepError::Device)? {
-                Some(time) => break time,
-                None if self.clock.in_flight() > in_flight => self.wait(),
-                None => return Ok(None),
-            }
-        };
+        let Some(time) = self.clock.take(in_flight).map_err(StepError::Device)? else { return Ok(None) };
         let Issued { losses, synchronized } =
             self.issued.pop_front().expect("there is an entry for each step that the clock knows of");
         let sum: f64 = losses

@@ -56,6 +56,17 @@ pub(crate) trait Clock {
 
     /// Lets some time pass in which the oldest step in flight may get done.
     fn wait(&mut self);
+
+    /// The oldest step in flight, if it is done; it is waited for while more than `in_flight` steps are. With 0, `None` says
+    /// that there is no step left.
+    fn take(&mut self, in_flight: usize) -> Result<Option<StepTime>, TchError> {
+        loop {
+            match self.oldest()? {
+                None if self.in_flight() > in_flight => self.wait(),
+                oldest => return Ok(oldest),
+            }
+        }
+    }
 }
 
 /// The clock of a device.

@@ -44,10 +44,11 @@ impl Job<'_> {
     pub(super) fn checkpoint(&mut self, trainer: &Trainer, place: &Path) -> Result<(), Failure> {
         wait_for(trainer.device())?;
         let begin = Nanos::monotonic_now();
-        let Share { rank, ranks } = self.launch.share;
+        let launch = self.launch.expect("what has a trainer was told what to train");
+        let Share { rank, ranks } = launch.share;
         let mut all = |ready| all_are(ready, self.group, trainer.device());
         let mut peers = Peers { rank, ranks, all: &mut all };
-        match save(place, &self.launch.training, trainer, &mut peers)? {
+        match save(place, &launch.training, trainer, &mut peers)? {
             Ok(bytes) => {
                 let dur_ns = Nanos::monotonic_now() - begin;
                 self.say(Event::Checkpointed { bytes, dur_ns })

@@ -59,8 +59,9 @@ impl Files {
         };
         let mut writer = EventWriter::create(&self.events(), 0).unwrap();
         let mut job = Job {
-            launch: &launch,
+            launch: Some(&launch),
             group: None,
+            device: Device::Cpu,
             events: &mut writer,
             grant: Grant::open(&self.0.path().join("control")).unwrap(),
             commands: Commands::none(),

@@ -3,6 +3,7 @@
 mod checkpoint;
 #[path = "../common/mod.rs"]
 mod common;
+mod all_reduce;
 mod itself;
 mod loaders;
 mod pause;

@@ -75,10 +75,8 @@ impl Files {
     fn new(spec: &LaunchSpec) -> Rc<Self> {
         let files = Self(tempfile::tempdir().unwrap());
         let mut spec = spec.clone();
-        if let Program::Training(training) = &mut spec.program
-            && spec.devices.len() > 1
-        {
-            training.rendezvous.get_or_insert(files.path("rendezvous"));
+        if let Some(rendezvous) = spec.program.rendezvous().filter(|_| spec.devices.len() > 1) {
+            rendezvous.get_or_insert(files.path("rendezvous"));
         }
         fs::write(files.path("spec.json"), serde_json::to_vec(&spec).unwrap()).unwrap();
         Grant::create(&files.path("control")).unwrap();

@@ -1,0 +1,93 @@
+//! All-reduces by themselves: what the process groups that training uses take for them, one size at a time.
+
+use schema::spec::{AllReduce, LaunchSpec};
+use tch::{Device, Kind, Tensor};
+
+use crate::{
+    clock::{self, Clock, Phase, StepTime},
+    failure::Failure,
+    group::Group,
+    launch::{choose_collectives, device_of, meet},
+    step::{Completed, StepError, Trainer},
+    steps::Steps,
+    workload::Share,
+};
+
+/// Steps of which each is the sum of one tensor over all ranks, in the place of the tensor.
+///
+/// On the CPU a step lasts from the moment at which this rank comes to it until the sum is there, and saying so belongs to
+/// none. On CUDA all-reduces follow one another in the device's stream while the host runs ahead, so that each lasts as
+/// long as it keeps the stream.
+pub(crate) struct AllReduces {
+    group: Group,
+    tensor: Tensor,
+    bytes: u64,
+    clock: Box<dyn Clock>,
+}
+
+impl AllReduces {
+    /// Meets the other ranks of the launch, and makes the tensor.
+    ///
+    /// # Errors
+    /// `unsupported` for devices that have no process group in common, `collective` where not all ranks come, `internal`
+    /// where the launch was not told where to meet, `out-of-memory`.
+    pub(crate) fn start(told: &AllReduce, launch: &LaunchSpec, rank: u32) -> Result<Self, Failure> {
+        let refused = |reason: String| Failure::unsupported(format!("all-reduce: {reason}"));
+        let device = device_of(&launch.devices, rank)?;
+        tch::set_num_threads(i32::try_from(launch.threads.max(1)).unwrap_or(i32::MAX));
+        let collectives = choose_collectives(told.collectives, &launch.devices).map_err(refused)?;
+        let share = Share { rank, ranks: launch.devices.len() as u32 };
+        let group = meet(told.rendezvous.as_deref(), share, collectives, device)?;
+        let numbers = told.bytes / Kind::Float.elt_size_in_bytes() as u64;
+        // Zeros stay zeros however often they are added up.
+        let tensor = Tensor::f_zeros([i64::try_from(numbers).unwrap_or(i64::MAX)], (Kind::Float, device))?;
+        Ok(Self { group, tensor, bytes: told.bytes, clock: clock::of(device)? })
+    }
+
+    pub(crate) fn group(&self) -> &Group {
+        &self.group
+    }
+
+    pub(crate) fn device(&self) -> Device {
+        self.tensor.device()
+    }
+}
+
+impl Steps for AllReduces {
+    fn restart(&mut self) -> Result<(), StepError> {
+        self.clock.restart().map_err(StepError::Device)
+    }
+
+    fn issue(&mut self) -> Result<(), StepError> {
+        if self.clock.in_flight() == 0 {
+            self.restart()?;
+        }
+        self.clock.begin_step();
+        let under_way = self.group.all_reduce_sum(&self.tensor).map_err(StepError::Collective)?;
+        under_way.wait().map_err(StepError::Collective)?;
+        self.clock.lap(Phase::SyncExposed).map_err(StepError::Device)?;
+        self.clock.end_step().map_err(StepError::Device)
+    }
+
+    fn wait(&mut self) {
+        self.clock.wait();
+    }
+
+    fn completed(&mut self, in_flight: usize) -> Result<Option<Completed>, StepError> {
+        let time = self.clock.take(in_flight).map_err(StepError::Device)?;
+        Ok(time.map(|StepTime { end, dur, phases, timing }| Completed {
+            end,
+            dur,
+            samples: 0,
+            // Nothing is trained, and a loss that is no number is not said.
+            loss: f64::NAN,
+            phases,
+            sent_bytes: Some(self.bytes),
+            timing,
+        }))
+    }
+
+    fn trainer(&mut self) -> Result<&mut Trainer, Failure> {
+        Err(Failure::unsupported("between all-reduces there is nothing to pause or to put on file"))
+    }
+}
