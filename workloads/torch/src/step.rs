@@ -210,9 +210,7 @@ impl Trainer {
     /// All tensors that stay between steps: those of the model, of the optimizers and of the data, wherever they are.
     pub fn tensors(&self) -> Vec<Tensor> {
         let model = self.workload.parameters().tensors();
-        let state = self
-            .optimizers()
-            .flat_map(|optimizer| optimizer.state().into_iter().flat_map(|(_, tensors)| tensors));
+        let state = self.optimizers().flat_map(Optimizer::state).flat_map(|(_, tensors)| tensors);
         model.chain(state).chain(self.data.tensors()).map(Tensor::shallow_clone).collect()
     }
 

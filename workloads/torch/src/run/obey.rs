@@ -19,7 +19,11 @@ use crate::{
 
 impl Job<'_> {
     /// A job that is paused already has nothing to free, and says so in no time.
-    pub(super) fn pause(&mut self, trainer: &mut Trainer, paused: &mut Option<Paused>) -> Result<(), Failure> {
+    pub(super) fn pause(
+        &mut self,
+        trainer: &mut Trainer,
+        paused: &mut Option<Paused>,
+    ) -> Result<(), Failure> {
         let Left { dur, bytes_freed } = match paused {
             Some(_) => Left { dur: Nanos::ZERO, bytes_freed: 0 },
             None => {
@@ -32,7 +36,11 @@ impl Job<'_> {
     }
 
     /// One that is not paused has nothing to bring back.
-    pub(super) fn resume(&mut self, trainer: &mut Trainer, paused: &mut Option<Paused>) -> Result<(), Failure> {
+    pub(super) fn resume(
+        &mut self,
+        trainer: &mut Trainer,
+        paused: &mut Option<Paused>,
+    ) -> Result<(), Failure> {
         let dur_ns = match paused.take() {
             Some(paused) => paused.resume(trainer, self.group)?,
             None => Nanos::ZERO,

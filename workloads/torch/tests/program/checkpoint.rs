@@ -73,7 +73,12 @@ fn a_checkpoint_is_of_no_plan() {
     let folder = tempfile::tempdir().unwrap();
     // Without dropout, whose masks depend on how a batch is cut, nor batch norm.
     let job = |plan, steps| launch("gpt2-mini", 4, plan, Some(steps));
-    for (from, to, tolerance) in [("dp1", "ga2", 1e-4), ("ga2", "dp1", 1e-4), ("bf16", "ga4-bf16", 0.02)] {
+    for (from, to, tolerance) in [
+        ("dp1", "ga2", 1e-4),
+        ("ga2", "gc-offload", 1e-4),
+        ("offload", "dp1", 1e-4),
+        ("bf16", "ga4-bf16", 0.02),
+    ] {
         let place = folder.path().join(from);
         let whole = checkpointed(&job(from, 20), 10, &place);
         let second = train(&restored(&job(from, 20), &place, to, 10));
@@ -169,7 +174,8 @@ fn ranks_write_one_checkpoint_or_refuse_together() {
         answers.collect::<Vec<_>>()
     };
     let said: Vec<_> = workers.iter_mut().map(answers).collect();
-    let [[Err(first), Ok(first_bytes)], [Err(second), Ok(second_bytes)]] = [&said[0][..], &said[1][..]] else {
+    let [[Err(first), Ok(first_bytes)], [Err(second), Ok(second_bytes)]] = [&said[0][..], &said[1][..]]
+    else {
         panic!("{said:?}")
     };
     assert!(first.contains("alone is there already"), "{first}");
