@@ -39,6 +39,7 @@ fn cell(facts: &[&DeviceFacts], bytes: u64) -> Cell {
         job,
         workload: "all-reduce".into(),
         command: None,
+        memory_estimate_bytes: None,
         all_reduce_bytes: Some(bytes),
         global_batch: None,
         plan: None,

@@ -141,7 +141,7 @@ fn manifest(args: &Args, catalog: &Catalog, pool: &[Device], parts: &[Part]) -> 
             Err(error) => Err(Exit::MachineLacks.because(error.to_string())),
         })
         .collect::<anyhow::Result<_>>()?;
-    let jobs = cells::alone(catalog, &args.jobs, &Grid::default(), pool)?;
+    let jobs = cells::alone(catalog, &args.jobs, &Grid::default(), pool, None)?;
     if let [only] = &jobs[..]
         && let Some(reason) = &only.unsupported
     {

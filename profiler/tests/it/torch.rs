@@ -97,7 +97,7 @@ fn a_rank_that_is_killed_in_a_step_is_a_row_at_once_and_nothing_is_left() {
 
 #[test]
 fn all_reduces_and_restarts_of_real_jobs_are_calibrated() {
-    let Some(bin) = bin() else { return };
+    let Some(bin) = torch_bin() else { return };
     let door = Door::new();
     let arguments = "calibrate lstm@b4 lstm@b4@dp2 --parts all-reduce,restart --kib 4,4096 \
                      --device cpu:0,cpu:1 --repeats 2 --seconds 0.2 --run r";

@@ -209,7 +209,10 @@ pub(crate) fn device_of(devices: &[device::Device], rank: u32) -> Result<Device,
 ///
 /// # Errors
 /// Why that cannot be.
-pub(crate) fn choose_collectives(named: Option<Collectives>, devices: &[device::Device]) -> Result<Collectives, String> {
+pub(crate) fn choose_collectives(
+    named: Option<Collectives>,
+    devices: &[device::Device],
+) -> Result<Collectives, String> {
     let gpus = devices.iter().filter(|device| matches!(device, device::Device::Cuda(_))).count();
     if gpus != 0 && gpus != devices.len() {
         return Err("its ranks are on GPUs and on CPU devices; name devices of one kind".into());

@@ -289,7 +289,9 @@ impl<'a> Job<'a> {
                 Some(Ok(Command::Stop {})) => return Ok(false),
                 Some(Ok(Command::Pause {})) => self.pause(steps.trainer()?, &mut paused)?,
                 Some(Ok(Command::Resume {})) => self.resume(steps.trainer()?, &mut paused)?,
-                Some(Ok(Command::Checkpoint { path })) => self.checkpoint(steps.trainer()?, Path::new(&path))?,
+                Some(Ok(Command::Checkpoint { path })) => {
+                    self.checkpoint(steps.trainer()?, Path::new(&path))?
+                }
                 Some(Err(error)) => return Err(not_a_command(&error)),
             }
             if self.commands.ended() {

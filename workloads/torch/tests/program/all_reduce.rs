@@ -66,7 +66,10 @@ fn devices_without_a_process_group_in_common_are_refused() {
     let mixed = vec![Device::Cpu(vec![0]), Device::Cuda(0)];
     for (spec, words) in [
         (all_reduces(mixed, 1 << 10, None), "name devices of one kind"),
-        (all_reduces(cores(2), 1 << 10, Some(Collectives::Nccl)), "all-reduce: NCCL moves tensors between GPUs alone"),
+        (
+            all_reduces(cores(2), 1 << 10, Some(Collectives::Nccl)),
+            "all-reduce: NCCL moves tensors between GPUs alone",
+        ),
     ] {
         let (said, status) = run_to_end(&spec);
         assert_eq!(status.code(), Some(1));

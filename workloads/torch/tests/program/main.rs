@@ -1,9 +1,9 @@
 //! Tests through the program itself, as the harness and people start it.
 
+mod all_reduce;
 mod checkpoint;
 #[path = "../common/mod.rs"]
 mod common;
-mod all_reduce;
 mod itself;
 mod loaders;
 mod pause;
