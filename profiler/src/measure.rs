@@ -19,6 +19,9 @@ use crate::{
 /// so that a busy host does not hold it. It is also how long a job goes on after enough of it was seen.
 const GRANTED_AHEAD: Duration = Duration::from_millis(1000);
 
+/// Steps whose mean is the pace of a job.
+const PACE_STEPS: usize = 8;
+
 /// A launch that does not become steady is let go after so many times what was asked for.
 const PATIENCE: usize = 3;
 
@@ -141,10 +144,13 @@ impl Watch {
         })
     }
 
-    /// Steps that fill [`GRANTED_AHEAD`], at the pace of the last one, and those that are under way.
+    /// Steps that fill [`GRANTED_AHEAD`], at the pace of the last ones, and those that are under way. Of very
+    /// short steps a single one says little: a thousand times as many would be granted after a lucky one.
     fn steps_ahead(&self) -> u64 {
-        let last_ns = self.step_ns.last().map_or(u128::MAX, |ns| u128::from(*ns).max(1));
-        self.under_way + GRANTED_AHEAD.as_nanos().div_ceil(last_ns) as u64
+        let last = &self.step_ns[self.step_ns.len().saturating_sub(PACE_STEPS)..];
+        let sum_ns = last.iter().map(|ns| u128::from(*ns)).sum::<u128>().max(1);
+        let ahead = (GRANTED_AHEAD.as_nanos() * last.len() as u128).div_ceil(sum_ns);
+        self.under_way + ahead.max(1) as u64
     }
 
     fn has_enough(&mut self) -> bool {

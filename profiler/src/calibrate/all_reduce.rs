@@ -39,11 +39,11 @@ fn cell(facts: &[&DeviceFacts], bytes: u64) -> Cell {
         job,
         workload: "all-reduce".into(),
         command: None,
-        memory_estimate_bytes: None,
         all_reduce_bytes: Some(bytes),
         global_batch: None,
         plan: None,
         devices,
+        memory_estimate_bytes: None,
         unsupported: small.map(|facts| {
             let has = HumanBytes(facts.memory_bytes.unwrap_or_default());
             format!("{} has {has}, and it takes {}", facts.device, HumanBytes(TENSORS_HELD * bytes))
