@@ -203,7 +203,7 @@ mod tests {
         let grid = Grid { batches: vec![8, 16], plans };
         assert_eq!(names(&["lstm", "neumf"], &grid).len(), 8);
         let all = Grid { batches: vec![4], plans: Plans::All };
-        assert_eq!(names(&["lstm"], &all).len(), 6);
+        assert_eq!(names(&["lstm"], &all).len(), 12);
     }
 
     #[test]

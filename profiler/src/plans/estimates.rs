@@ -25,11 +25,14 @@ use crate::{blocks, device};
 /// one needs no copies, and batch norm has nothing to average over: it is the last resort.
 const SMALL_MICRO_BATCHES: [u32; 2] = [2, 1];
 
+/// Finds out what a launch takes in memory.
+type Measure = dyn FnMut(&LaunchSpec) -> anyhow::Result<Answer>;
+
 /// What is known of the memory of jobs, and found out when it is first asked for.
 pub struct Estimates {
     settings: Settings,
     seed: u64,
-    measure: Box<dyn FnMut(&LaunchSpec) -> anyhow::Result<Answer>>,
+    measure: Box<Measure>,
     capacities: BTreeMap<Device, Option<u64>>,
     measured: Vec<MeasuredFootprint>,
     unmeasured: Vec<(Class, Unmeasured)>,
