@@ -191,7 +191,7 @@ const ENTRIES: [(&str, Entry); 19] = [
         Entry {
             call: || wait_for(FIRST),
             without_cuda: NOT_LINKED,
-            without_driver: NO_DRIVER,
+            without_driver: "driver version is insufficient",
             with_device: "",
         },
     ),

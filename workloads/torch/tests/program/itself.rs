@@ -84,7 +84,9 @@ fn the_memory_of_a_launch_is_found_by_a_few_steps() {
     // Beside gradients there are the losses, a number each, which are kept until the step is told of.
     let gradients_of = |parameters: u64| 4 * parameters..4 * parameters + 64;
     assert!(gradients_of(found.parameters).contains(&update.gradient_bytes), "{update:?}");
-    assert_eq!(update.forward_bytes[1], 2 * update.forward_bytes[0], "activations are those of samples");
+    // But for the statistics of batch norm, which are those of channels.
+    let [few, many] = update.forward_bytes;
+    assert!(2 * few - many < few / 100, "activations are those of samples: {update:?}");
     let peak = |lines: &Envelope| lines.iter().map(|[_, large]| *large).max().unwrap();
     assert!(peak(&update.first) > update.forward_bytes[1] && peak(&update.later) > update.forward_bytes[1]);
     assert!(
@@ -94,9 +96,12 @@ fn the_memory_of_a_launch_is_found_by_a_few_steps() {
 
     let Answer::Measured(gan) = footprint(&launch("dcgan-mini", 2, "bf16", None)) else { panic!("it fits") };
     assert_eq!(gan.updates.len(), 2, "one for each network");
-    let gradients = gan.updates.iter().map(|update| update.gradient_bytes).sum();
+    // The first update leaves the images that it has learnt from, with their graph, to the second.
+    let [discriminator, generator] = &gan.updates[..] else { unreachable!("there are two") };
+    let held = discriminator.gradient_bytes + generator.gradient_bytes;
+    let gradients = 4 * gan.parameters;
     assert!(
-        gradients_of(gan.parameters).contains(&gradients),
+        (gradients..gradients + discriminator.forward_bytes[0]).contains(&held),
         "each update has gradients of its own: {gan:?}"
     );
 }
