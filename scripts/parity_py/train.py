@@ -37,6 +37,7 @@ and both sides draw in the same order: so they draw the same numbers, and the lo
 
 import argparse
 import json
+import os
 import time
 from pathlib import Path
 
@@ -78,7 +79,10 @@ def main() -> None:
     updates = [(update, build_optimizer(update.part, workload["optimizer"])) for update in model.updates()]
     if arguments.ranks > 1:
         store = distributed.FileStore(str(arguments.rendezvous), arguments.ranks)
+        # Threads of Gloo that wake up wait for the core, as torch-worker's do (shim/collective.cpp says why).
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         distributed.init_process_group("gloo", store=store, rank=arguments.rank, world_size=arguments.ranks)
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
         updates = [(shared(update), optimizer) for update, optimizer in updates]
     batches = read_batches(arguments.data, device)
     experience = model.experience(spec["seed"], training["global_batch"])
