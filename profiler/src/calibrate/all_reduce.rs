@@ -1,7 +1,7 @@
 //! All-reduces between the devices of the pool: which, and what their rows say.
 
 use schema::{
-    calibration::{AllReduceRow, NotMeasured},
+    calibration::{AllReduceRow, Measured, NotMeasured},
     device::Device,
     manifest::{Cell, DeviceFacts, Settings},
     rows::{Sharing, Summary},
@@ -75,12 +75,14 @@ pub(super) fn rows(
 
 fn row(cell: &Cell, summary: &Summary, collectives: Option<Collectives>) -> Option<AllReduceRow> {
     let bytes = cell.all_reduce_bytes?;
-    let (time_ns, time_ns_ci_lo, time_ns_ci_hi) =
-        (summary.step_ns_median?, summary.step_ns_median_ci_lo?, summary.step_ns_median_ci_hi?);
-    let of = |ns| bandwidths(bytes, cell.devices.len() as u32, ns);
+    let time_ns = Measured {
+        value: summary.step_ns_median?,
+        ci_lo: summary.step_ns_median_ci_lo?,
+        ci_hi: summary.step_ns_median_ci_hi?,
+    };
     // The longest time is the lowest bandwidth.
-    let [(algorithm, bus), (algorithm_lo, bus_lo), (algorithm_hi, bus_hi)] =
-        [of(time_ns), of(time_ns_ci_hi), of(time_ns_ci_lo)];
+    let [value, ci_lo, ci_hi] = [time_ns.value, time_ns.ci_hi, time_ns.ci_lo]
+        .map(|ns| bandwidths(bytes, cell.devices.len() as u32, ns));
     Some(AllReduceRow {
         devices: cell.devices.clone(),
         collectives: collectives.unwrap_or(match cell.devices[0] {
@@ -89,14 +91,8 @@ fn row(cell: &Cell, summary: &Summary, collectives: Option<Collectives>) -> Opti
         }),
         bytes,
         time_ns,
-        time_ns_ci_lo,
-        time_ns_ci_hi,
-        algorithm_bytes_per_s: algorithm,
-        algorithm_bytes_per_s_ci_lo: algorithm_lo,
-        algorithm_bytes_per_s_ci_hi: algorithm_hi,
-        bus_bytes_per_s: bus,
-        bus_bytes_per_s_ci_lo: bus_lo,
-        bus_bytes_per_s_ci_hi: bus_hi,
+        algorithm_bytes_per_s: Measured { value: value.0, ci_lo: ci_lo.0, ci_hi: ci_hi.0 },
+        bus_bytes_per_s: Measured { value: value.1, ci_lo: ci_lo.1, ci_hi: ci_hi.1 },
         repeats: summary.repeats,
     })
 }

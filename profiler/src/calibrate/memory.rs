@@ -9,9 +9,9 @@ use schema::{
     device::Device,
     units::{HumanBytes, Nanos},
 };
-use statistics::{launches::between_launches, median};
+use statistics::median;
 
-use super::whole;
+use super::over_repeats;
 use crate::spin::pin_to;
 
 /// Each array is so many times as large as all last-level caches of the cores together, as STREAM asks
@@ -50,14 +50,10 @@ pub(super) fn measure(devices: &[Device], repeats: u32) -> anyhow::Result<Memory
     let speeds: Vec<f64> = (0..repeats)
         .map(|_| repeat(&cores, elements).context("a thread could not be pinned to its core"))
         .collect::<anyhow::Result<_>>()?;
-    let interval = between_launches(&speeds).context("one repeat has no interval")?;
-    let [bytes_per_s, bytes_per_s_ci_lo, bytes_per_s_ci_hi] = whole(interval);
     Ok(MemoryRow {
         devices: devices.to_vec(),
         array_bytes: (elements * cores.len() * size_of::<f64>()) as u64,
-        bytes_per_s,
-        bytes_per_s_ci_lo,
-        bytes_per_s_ci_hi,
+        bytes_per_s: over_repeats(&speeds).context("one repeat has no interval")?,
         repeats,
     })
 }

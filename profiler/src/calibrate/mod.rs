@@ -12,7 +12,7 @@ use std::path::Path;
 
 use schema::{
     FORMAT,
-    calibration::{Calibration, CopyRow, NotMeasured, SpinRow},
+    calibration::{Calibration, CopyRow, Measured, NotMeasured, SpinRow},
     catalog::Catalog,
     device::Device,
     manifest::{Cell, Manifest},
@@ -20,7 +20,7 @@ use schema::{
     run_dir::RunDir,
     units::Nanos,
 };
-use statistics::Interval;
+use statistics::launches::between_launches;
 
 pub use self::all_reduce::cells as all_reduces;
 use self::restart::Restarts;
@@ -148,9 +148,7 @@ impl Calibrator<'_> {
             found.spin.push(SpinRow {
                 devices: [first.clone(), second.clone()],
                 cores,
-                ratio: ratio.estimate,
-                ratio_ci_lo: ratio.lo,
-                ratio_ci_hi: ratio.hi,
+                ratio: Measured { value: ratio.estimate, ci_lo: ratio.lo, ci_hi: ratio.hi },
                 repeats: ratio.n as u32,
             });
         }
@@ -174,7 +172,7 @@ impl Calibrator<'_> {
             progress.begin(&what);
             match memory::measure(devices, self.manifest.settings.repeats) {
                 Ok(row) => {
-                    progress.end(&format!("{what}: {:.2} GB/s", row.bytes_per_s as f64 / 1e9));
+                    progress.end(&format!("{what}: {:.2} GB/s", row.bytes_per_s.value as f64 / 1e9));
                     found.memory.push(row);
                 }
                 Err(error) => found.not_measured.push(failed(&what, &format!("{error:#}"))),
@@ -207,9 +205,7 @@ impl Calibrator<'_> {
                     device: device.clone(),
                     direction: row.direction,
                     bytes: row.bytes,
-                    bytes_per_s: row.bytes_per_s.round() as u64,
-                    bytes_per_s_ci_lo: lo.round() as u64,
-                    bytes_per_s_ci_hi: hi.round() as u64,
+                    bytes_per_s: whole(row.bytes_per_s, lo, hi),
                     repeats: row.copies,
                 });
             }
@@ -314,7 +310,14 @@ fn not_measured(what: &str, status: Status, reason: &str) -> NotMeasured {
     NotMeasured { what: what.into(), status, reason: reason.into() }
 }
 
-/// The estimate and the ends of an interval, in whole numbers.
-fn whole(interval: Interval) -> [u64; 3] {
-    [interval.estimate, interval.lo, interval.hi].map(|value| value.round() as u64)
+/// A number of bytes or nanoseconds with the ends of its interval, in whole numbers.
+fn whole(value: f64, ci_lo: f64, ci_hi: f64) -> Measured<u64> {
+    let [value, ci_lo, ci_hi] = [value, ci_lo, ci_hi].map(|number| number.round() as u64);
+    Measured { value, ci_lo, ci_hi }
+}
+
+/// The same of repeats that were each measured by itself; `None` of fewer than two.
+fn over_repeats(values: &[f64]) -> Option<Measured<u64>> {
+    let interval = between_launches(values)?;
+    Some(whole(interval.estimate, interval.lo, interval.hi))
 }

@@ -15,9 +15,8 @@ use schema::{
     units::Nanos,
     wire::{Command, Event},
 };
-use statistics::launches::between_launches;
 
-use super::{Limits, NO_TIME, failed, whole};
+use super::{Limits, NO_TIME, failed, over_repeats};
 use crate::{
     blocks, order,
     progress::Progress,
@@ -295,14 +294,11 @@ fn row(job: &Cell, part: Switch, taken: &[Parts]) -> Option<RestartRow> {
     let of_part: Vec<(Nanos, Option<u64>)> =
         taken.iter().filter_map(|parts| parts.get(&part).copied()).collect();
     let times: Vec<f64> = of_part.iter().map(|(ns, _)| ns.0 as f64).collect();
-    let [ns, ns_ci_lo, ns_ci_hi] = whole(between_launches(&times)?);
     Some(RestartRow {
         job: job.job.clone(),
         devices: job.devices.clone(),
         part,
-        ns,
-        ns_ci_lo,
-        ns_ci_hi,
+        ns: over_repeats(&times)?,
         bytes: of_part.iter().filter_map(|(_, bytes)| *bytes).max(),
         repeats: of_part.len() as u32,
     })

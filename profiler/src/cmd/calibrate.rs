@@ -8,7 +8,7 @@ use std::{
 use anyhow::bail;
 use clap::ValueEnum as _;
 use schema::{
-    calibration::Calibration,
+    calibration::{Calibration, Measured},
     catalog::Catalog,
     device::Device,
     job::Job,
@@ -175,23 +175,23 @@ fn show(found: &Calibration) {
         };
     let nothing = String::new;
     for row in &found.spin {
-        let interval = format!("{:.3} to {:.3}", row.ratio_ci_lo, row.ratio_ci_hi);
-        let number = [format!("{:.3} times", row.ratio), interval];
+        let number = interval(row.ratio, |ratio| format!("{ratio:.3} times"));
         line("spin loop beside another".into(), &row.devices, None, number, row.repeats, nothing());
     }
     for row in &found.memory {
-        let number = speed(row.bytes_per_s, row.bytes_per_s_ci_lo, row.bytes_per_s_ci_hi);
+        let number = interval(row.bytes_per_s, gb_per_s);
         line("memory, triad".into(), &row.devices, Some(row.array_bytes), number, row.repeats, nothing());
     }
     for row in &found.copy {
         let what = format!("copy, {}", row.direction);
-        let number = speed(row.bytes_per_s, row.bytes_per_s_ci_lo, row.bytes_per_s_ci_hi);
+        let number = interval(row.bytes_per_s, gb_per_s);
         line(what, std::slice::from_ref(&row.device), Some(row.bytes), number, row.repeats, nothing());
     }
     for row in &found.all_reduce {
         let what = format!("all-reduce, {}", row.collectives);
-        let number = time(row.time_ns, row.time_ns_ci_lo, row.time_ns_ci_hi);
-        let [algorithm, bus] = [row.algorithm_bytes_per_s, row.bus_bytes_per_s].map(gb_per_s);
+        let number = interval(row.time_ns, time);
+        let [algorithm, bus] =
+            [row.algorithm_bytes_per_s, row.bus_bytes_per_s].map(|speed| gb_per_s(speed.value));
         line(
             what,
             &row.devices,
@@ -203,7 +203,7 @@ fn show(found: &Calibration) {
     }
     for row in &found.restart {
         let what = format!("{}, {}", row.job, row.part);
-        let number = time(row.ns, row.ns_ci_lo, row.ns_ci_hi);
+        let number = interval(row.ns, time);
         line(what, &row.devices, row.bytes, number, row.repeats, nothing());
     }
     for text in [1, 6] {
@@ -214,12 +214,14 @@ fn show(found: &Calibration) {
     table::print(&table);
 }
 
-fn time(ns: u64, lo: u64, hi: u64) -> [String; 2] {
-    [Nanos(ns).to_string(), format!("{} to {}", Nanos(lo), Nanos(hi))]
+/// A number and its interval, in the words of `spell`.
+fn interval<T>(measured: Measured<T>, spell: impl Fn(T) -> String) -> [String; 2] {
+    let [value, lo, hi] = [measured.value, measured.ci_lo, measured.ci_hi].map(spell);
+    [value, format!("{lo} to {hi}")]
 }
 
-fn speed(bytes_per_s: u64, lo: u64, hi: u64) -> [String; 2] {
-    [gb_per_s(bytes_per_s), format!("{} to {}", gb_per_s(lo), gb_per_s(hi))]
+fn time(ns: u64) -> String {
+    Nanos(ns).to_string()
 }
 
 fn gb_per_s(bytes_per_s: u64) -> String {

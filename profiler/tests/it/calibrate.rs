@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
 use rustix::process::Signal;
 use schema::{
-    calibration::{Calibration, RestartRow, Switch},
+    calibration::{Calibration, Measured, RestartRow, Switch},
     capabilities::Capabilities,
     device::Device,
     rows::{self, Direction, Status},
@@ -47,35 +47,30 @@ fn exits(code: i32, mut command: Command) -> Said {
     said
 }
 
-/// Each number of the file with its interval, and what it is.
-fn numbers(found: &Calibration) -> Vec<(String, f64, f64, f64)> {
-    let whole = |what: String, value: u64, lo: u64, hi: u64| (what, value as f64, lo as f64, hi as f64);
+/// Each number of the file, and what it is.
+fn numbers(found: &Calibration) -> Vec<(String, Measured<f64>)> {
+    let whole = |Measured { value, ci_lo, ci_hi }: Measured<u64>| Measured {
+        value: value as f64,
+        ci_lo: ci_lo as f64,
+        ci_hi: ci_hi as f64,
+    };
     let mut numbers = Vec::new();
-    for row in &found.spin {
-        numbers.push(("spin".into(), row.ratio, row.ratio_ci_lo, row.ratio_ci_hi));
-    }
-    for row in &found.memory {
-        numbers.push(whole("memory".into(), row.bytes_per_s, row.bytes_per_s_ci_lo, row.bytes_per_s_ci_hi));
-    }
-    for row in &found.copy {
-        numbers.push(whole("copy".into(), row.bytes_per_s, row.bytes_per_s_ci_lo, row.bytes_per_s_ci_hi));
-    }
+    numbers.extend(found.spin.iter().map(|row| ("spin".into(), row.ratio)));
+    numbers.extend(found.memory.iter().map(|row| ("memory".into(), whole(row.bytes_per_s))));
+    numbers.extend(found.copy.iter().map(|row| ("copy".into(), whole(row.bytes_per_s))));
     for row in &found.all_reduce {
-        let (algorithm, bus) = (row.algorithm_bytes_per_s, row.bus_bytes_per_s);
-        let (lo, hi) = (row.algorithm_bytes_per_s_ci_lo, row.algorithm_bytes_per_s_ci_hi);
-        numbers.push(whole("time".into(), row.time_ns, row.time_ns_ci_lo, row.time_ns_ci_hi));
-        numbers.push(whole("algorithm".into(), algorithm, lo, hi));
-        numbers.push(whole("bus".into(), bus, row.bus_bytes_per_s_ci_lo, row.bus_bytes_per_s_ci_hi));
+        numbers.push(("time".into(), whole(row.time_ns)));
+        numbers.push(("algorithm".into(), whole(row.algorithm_bytes_per_s)));
+        numbers.push(("bus".into(), whole(row.bus_bytes_per_s)));
     }
-    for row in &found.restart {
-        numbers.push(whole(row.part.to_string(), row.ns, row.ns_ci_lo, row.ns_ci_hi));
-    }
+    numbers.extend(found.restart.iter().map(|row| (row.part.to_string(), whole(row.ns))));
     numbers
 }
 
 fn each_lies_in_its_interval(found: &Calibration) {
-    for (what, value, lo, hi) in numbers(found) {
-        assert!(value > 0.0 && lo <= value && value <= hi, "{what}: {value}, {lo} to {hi}");
+    for (what, measured) in numbers(found) {
+        let Measured { value, ci_lo, ci_hi } = measured;
+        assert!(value > 0.0 && ci_lo <= value && value <= ci_hi, "{what}: {measured:?}");
     }
 }
 
@@ -115,14 +110,14 @@ fn all_reduces_go_through_launches_of_a_run() {
     for row in &found.all_reduce {
         assert_eq!((&row.devices, row.collectives, row.repeats), (&found.pool, Collectives::Gloo, 2));
         // It sleeps for so long at least; how much longer is the machine's affair.
-        assert!(row.time_ns >= 50_000 + row.bytes / 10, "{row:?}");
-        let algorithm = (row.bytes as f64 / (row.time_ns as f64 / 1e9)).round() as u64;
+        assert!(row.time_ns.value >= 50_000 + row.bytes / 10, "{row:?}");
+        let algorithm = (row.bytes as f64 / (row.time_ns.value as f64 / 1e9)).round() as u64;
         assert_eq!(
-            (row.algorithm_bytes_per_s, row.bus_bytes_per_s),
+            (row.algorithm_bytes_per_s.value, row.bus_bytes_per_s.value),
             (algorithm, algorithm),
             "two ranks: {row:?}"
         );
-        assert!(row.algorithm_bytes_per_s <= 10_000_000_000, "{row:?}");
+        assert!(row.algorithm_bytes_per_s.value <= 10_000_000_000, "{row:?}");
     }
     each_lies_in_its_interval(&found);
     assert!(said.out.contains("all-reduce, gloo") && said.out.contains("on the bus"), "{}", said.out);
@@ -158,10 +153,11 @@ fn a_restart_is_done_for_real_and_has_all_its_parts() {
         let rows: Vec<&RestartRow> = found.restart.iter().filter(|row| row.job == job).collect();
         assert_eq!(rows.iter().map(|row| row.part).collect::<Vec<_>>(), Switch::ALL, "{job}");
         assert!(rows.iter().all(|row| row.repeats == 3 && row.devices.len() == ranks), "{rows:?}");
-        let of = |part| rows.iter().find(|row| row.part == part).expect("all parts are there");
+        let of = |part| *rows.iter().find(|row| row.part == part).expect("all parts are there");
+        let ns = |part| of(part).ns.value;
         // A step sleeps for 10 ms, and a checkpoint is a line that one rank writes.
-        assert!(of(Switch::Step).ns >= 10_000_000 && of(Switch::FirstStep).ns >= 10_000_000, "{rows:?}");
-        assert!(of(Switch::Total).ns >= of(Switch::Start).ns + of(Switch::FirstStep).ns, "{rows:?}");
+        assert!(ns(Switch::Step) >= 10_000_000 && ns(Switch::FirstStep) >= 10_000_000, "{rows:?}");
+        assert!(ns(Switch::Total) >= ns(Switch::Start) + ns(Switch::FirstStep), "{rows:?}");
         assert_eq!(of(Switch::Checkpoint).bytes, Some("step = 4\n".len() as u64));
         assert_eq!((of(Switch::Pause).bytes, of(Switch::Total).bytes), (Some(0), None));
     }
@@ -253,7 +249,7 @@ fn a_gpu_s_link_is_calibrated() {
     assert_eq!(found.copy.len(), expected.len(), "{found:?}");
     for (row, (direction, speed)) in found.copy.iter().zip(expected) {
         assert_eq!((&row.device, row.direction, row.repeats), (&Device::Cuda(0), direction, 2));
-        assert!((row.bytes_per_s as f64 / speed - 1.0).abs() < 1e-3, "{row:?}");
+        assert!((row.bytes_per_s.value as f64 / speed - 1.0).abs() < 1e-3, "{row:?}");
     }
 }
 

@@ -1,18 +1,17 @@
 //! `machine.toml`: what the parts of a machine can do, as `profile calibrate` has measured it.
 //!
-//! Plain rows, one a number that stands for itself. Every interval is at 95 %, over `repeats`, and
-//! holds the number it stands beside. What could not be measured has no row among the numbers and one
-//! in `not_measured`.
+//! Plain rows. A number stands with its interval, which is at 95 % and over the `repeats` of its row:
+//! [`Measured`]. What could not be measured has no row among the numbers and one in `not_measured`.
 
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     device::Device,
     manifest::Machine,
     rows::{Direction, Status, words},
-    run_dir::{RunError, read_toml, write_toml},
+    run_dir::{RunError, read_toml, replace, to_toml},
     spec::Collectives,
 };
 
@@ -59,7 +58,32 @@ impl Calibration {
     /// # Errors
     /// A file that cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), RunError> {
-        write_toml(path, self)
+        replace(path, &format!("{HEADING}{}", to_toml(path, self)?))
+    }
+}
+
+/// For people who open the file: in it three numbers stand without their names.
+const HEADING: &str = "# Three numbers in brackets: what was measured, and its 95 % interval over the repeats.\n\n";
+
+/// A number and the 95 % interval that holds it. In a file it is `[value, ci_lo, ci_hi]`, so that a row has
+/// a line for each of its numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measured<T> {
+    pub value: T,
+    pub ci_lo: T,
+    pub ci_hi: T,
+}
+
+impl<T: Serialize> Serialize for Measured<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        [&self.value, &self.ci_lo, &self.ci_hi].serialize(serializer)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Measured<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Measured<T>, D::Error> {
+        let [value, ci_lo, ci_hi] = <[T; 3]>::deserialize(deserializer)?;
+        Ok(Measured { value, ci_lo, ci_hi })
     }
 }
 
@@ -73,9 +97,7 @@ pub struct SpinRow {
     pub cores: [u16; 2],
     /// Time per turn of a spin loop on the first core while another spins on the second, over the time
     /// while the second is idle.
-    pub ratio: f64,
-    pub ratio_ci_lo: f64,
-    pub ratio_ci_hi: f64,
+    pub ratio: Measured<f64>,
     pub repeats: u32,
 }
 
@@ -91,9 +113,7 @@ pub struct MemoryRow {
     pub array_bytes: u64,
     /// As STREAM counts: each element is read twice and written once. That most processors read a line
     /// before they write it is left out.
-    pub bytes_per_s: u64,
-    pub bytes_per_s_ci_lo: u64,
-    pub bytes_per_s_ci_hi: u64,
+    pub bytes_per_s: Measured<u64>,
     pub repeats: u32,
 }
 
@@ -105,9 +125,7 @@ pub struct CopyRow {
     pub direction: Direction,
     /// Of one copy.
     pub bytes: u64,
-    pub bytes_per_s: u64,
-    pub bytes_per_s_ci_lo: u64,
-    pub bytes_per_s_ci_hi: u64,
+    pub bytes_per_s: Measured<u64>,
     pub repeats: u32,
 }
 
@@ -126,15 +144,9 @@ pub struct AllReduceRow {
     /// Of the tensor that each rank has, in fp32.
     pub bytes: u64,
     /// That of the slowest rank. Where `bytes` is small this is the latency.
-    pub time_ns: u64,
-    pub time_ns_ci_lo: u64,
-    pub time_ns_ci_hi: u64,
-    pub algorithm_bytes_per_s: u64,
-    pub algorithm_bytes_per_s_ci_lo: u64,
-    pub algorithm_bytes_per_s_ci_hi: u64,
-    pub bus_bytes_per_s: u64,
-    pub bus_bytes_per_s_ci_lo: u64,
-    pub bus_bytes_per_s_ci_hi: u64,
+    pub time_ns: Measured<u64>,
+    pub algorithm_bytes_per_s: Measured<u64>,
+    pub bus_bytes_per_s: Measured<u64>,
     pub repeats: u32,
 }
 
@@ -173,9 +185,7 @@ pub struct RestartRow {
     pub job: String,
     pub devices: Vec<Device>,
     pub part: Switch,
-    pub ns: u64,
-    pub ns_ci_lo: u64,
-    pub ns_ci_hi: u64,
+    pub ns: Measured<u64>,
     /// All ranks together: of the checkpoint, or freed by the pause; absent for what moves no bytes.
     pub bytes: Option<u64>,
     pub repeats: u32,
@@ -213,50 +223,36 @@ mod tests {
             spin: vec![SpinRow {
                 devices: [Device::Cpu(vec![0]), Device::Cpu(vec![1])],
                 cores: [0, 1],
-                ratio: 1.01,
-                ratio_ci_lo: 0.995,
-                ratio_ci_hi: 1.025,
+                ratio: Measured { value: 1.01, ci_lo: 0.995, ci_hi: 1.025 },
                 repeats: 8,
             }],
             memory: vec![MemoryRow {
                 devices: cores(&[0, 1]),
                 array_bytes: 128 << 20,
-                bytes_per_s: 20_000_000_000,
-                bytes_per_s_ci_lo: 19_000_000_000,
-                bytes_per_s_ci_hi: 21_000_000_000,
+                bytes_per_s: Measured { value: 20_000_000_000, ci_lo: 19_000_000_000, ci_hi: 21_000_000_000 },
                 repeats: 5,
             }],
             copy: vec![CopyRow {
                 device: Device::Cuda(0),
                 direction: Direction::HostToDevice,
                 bytes: 1 << 30,
-                bytes_per_s: 55_000_000_000,
-                bytes_per_s_ci_lo: 54_000_000_000,
-                bytes_per_s_ci_hi: 56_000_000_000,
+                bytes_per_s: Measured { value: 55_000_000_000, ci_lo: 54_000_000_000, ci_hi: 56_000_000_000 },
                 repeats: 5,
             }],
             all_reduce: vec![AllReduceRow {
                 devices: cores(&[0, 1]),
                 collectives: Collectives::Gloo,
                 bytes: 1024,
-                time_ns: 100_000,
-                time_ns_ci_lo: 80_000,
-                time_ns_ci_hi: 125_000,
-                algorithm_bytes_per_s: 10_240_000,
-                algorithm_bytes_per_s_ci_lo: 8_192_000,
-                algorithm_bytes_per_s_ci_hi: 12_800_000,
-                bus_bytes_per_s: 10_240_000,
-                bus_bytes_per_s_ci_lo: 8_192_000,
-                bus_bytes_per_s_ci_hi: 12_800_000,
+                time_ns: Measured { value: 100_000, ci_lo: 80_000, ci_hi: 125_000 },
+                algorithm_bytes_per_s: Measured { value: 10_240_000, ci_lo: 8_192_000, ci_hi: 12_800_000 },
+                bus_bytes_per_s: Measured { value: 10_240_000, ci_lo: 8_192_000, ci_hi: 12_800_000 },
                 repeats: 5,
             }],
             restart: vec![RestartRow {
                 job: "gpt2-mini@b8@dp1".into(),
                 devices: cores(&[0]),
                 part: Switch::Checkpoint,
-                ns: 40_000_000,
-                ns_ci_lo: 38_000_000,
-                ns_ci_hi: 42_000_000,
+                ns: Measured { value: 40_000_000, ci_lo: 38_000_000, ci_hi: 42_000_000 },
                 bytes: Some(30_000_000),
                 repeats: 5,
             }],
@@ -291,6 +287,7 @@ mod tests {
         for (from, to, message) in [
             ("format = 1", "format = 2\nunknown = 3", "format 2 is newer than this program"),
             ("seed = 1", "sead = 1", "unknown field `sead`"),
+            ("[1.01, 0.995, 1.025]", "[1.01, 0.995]", "expected an array of length 3"),
             (
                 "part = \"checkpoint\"",
                 "part = \"restart\"",
@@ -316,8 +313,8 @@ mod tests {
             calibration.git_revision = Some(text.clone());
             calibration.command.push(text.clone());
             calibration.run = keep[0].then(|| text.clone());
-            calibration.spin[0].ratio = ratio;
-            calibration.memory[0].bytes_per_s = number;
+            calibration.spin[0].ratio.value = ratio;
+            calibration.memory[0].bytes_per_s.ci_hi = number;
             calibration.restart[0].part = part;
             calibration.restart[0].bytes = keep[1].then_some(number);
             calibration.not_measured[0].reason = text;

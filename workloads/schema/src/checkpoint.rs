@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     plan::Plan,
-    run_dir::{RunError, check_format, read},
+    run_dir::{RunError, check_format, read, to_toml},
 };
 
 const MANIFEST: &str = "manifest.toml";
@@ -193,9 +193,7 @@ impl Draft {
     /// # Errors
     /// When the disk does not take it, or something came to be at its place meanwhile.
     pub fn finish(&self, checkpoint: &Checkpoint) -> Result<u64, CheckpointError> {
-        let file = self.unfinished.join(MANIFEST);
-        let rest = toml::to_string(checkpoint)
-            .map_err(|error| RunError::Parse { file, message: error.to_string() })?;
+        let rest = to_toml(&self.unfinished.join(MANIFEST), checkpoint)?;
         let text = format!("{}\n{rest}", seal(&rest));
         self.write_through(MANIFEST, text.as_bytes())?;
         let io = |source| RunError::Io { file: self.place.clone(), source };

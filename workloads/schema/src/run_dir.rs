@@ -201,7 +201,7 @@ pub fn read_spec(path: &Path) -> Result<LaunchSpec, RunError> {
 }
 
 /// Replaces a file whole: a reader finds the old one or the new one, also after a kill.
-fn replace(path: &Path, text: &str) -> Result<(), RunError> {
+pub(crate) fn replace(path: &Path, text: &str) -> Result<(), RunError> {
     let io = |source| RunError::Io { file: path.into(), source };
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(".new");
@@ -224,10 +224,13 @@ pub(crate) fn check_format(path: &Path, found: Option<u64>) -> Result<(), RunErr
     }
 }
 
-pub(crate) fn write_toml(path: &Path, value: &impl Serialize) -> Result<(), RunError> {
-    let text =
-        toml::to_string(value).map_err(|e| RunError::Parse { file: path.into(), message: e.to_string() })?;
-    replace(path, &text)
+fn write_toml(path: &Path, value: &impl Serialize) -> Result<(), RunError> {
+    replace(path, &to_toml(path, value)?)
+}
+
+/// What is to stand in the file at `path`.
+pub(crate) fn to_toml(path: &Path, value: &impl Serialize) -> Result<String, RunError> {
+    toml::to_string(value).map_err(|e| RunError::Parse { file: path.into(), message: e.to_string() })
 }
 
 pub(crate) fn read_toml<T: DeserializeOwned>(path: &Path) -> Result<T, RunError> {
