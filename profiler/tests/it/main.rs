@@ -1,12 +1,15 @@
 //! Tests through the front door: the program itself, with synthetic workers and no libtorch.
 
 mod architecture;
+mod bench;
 mod calibrate;
+mod commands;
 mod doctor;
 mod door;
 mod faults;
 mod gpu;
 mod leash;
+mod leftovers;
 mod memory;
 mod outside;
 mod ranks;

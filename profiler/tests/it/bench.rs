@@ -1,0 +1,192 @@
+//! A rig to launch synthetic jobs and programs on, as the tests of launches use it.
+
+use std::{path::PathBuf, time::Duration};
+
+use profiler::rig::{LaunchRequest, Member, Patience, Programs, Rig, RigEvent};
+use schema::{
+    FORMAT,
+    catalog::{Catalog, Fault, Model, Synthetic, Workload},
+    device::Device,
+    rows::Sharing,
+    run_dir::RunDir,
+    spec::{LaunchEnd, LaunchSpec, Program, Training},
+    units::Nanos,
+    wire::Event,
+};
+use tempfile::TempDir;
+
+/// Far beyond what anything here takes, also on a machine that does other things.
+pub(crate) const PATIENT: Patience = Patience {
+    heartbeat: Duration::from_secs(60),
+    startup: Duration::from_secs(60),
+    grace: Duration::from_secs(60),
+};
+
+/// What is waited for in vain takes no longer than this.
+const AT_MOST: Duration = Duration::from_secs(60);
+
+pub(crate) const PLENTY: u64 = 1_000_000;
+
+/// A rig with a run of its own, gone with the test.
+pub(crate) struct Bench {
+    pub(crate) dir: TempDir,
+    pub(crate) run: RunDir,
+    pub(crate) rig: Rig,
+    /// Everything that happened, in the order it was heard of.
+    pub(crate) seen: Vec<RigEvent>,
+    launches: u32,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Bench {
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunDir::create(&dir.path().join("run")).unwrap();
+        let own = PathBuf::from(env!("CARGO_BIN_EXE_profile"));
+        let rig = Rig::new(Programs { own, torch_worker: None }).unwrap();
+        Bench { dir, run, rig, seen: Vec::new(), launches: 0 }
+    }
+
+    pub(crate) fn add(&mut self, program: Program, ranks: usize, patience: Patience) -> Member {
+        self.launches += 1;
+        let spec = LaunchSpec {
+            format: FORMAT,
+            launch: format!("{:04}-test", self.launches),
+            job: "test@b32@dp1".into(),
+            cell: "test".into(),
+            block: 0,
+            program,
+            devices: vec![Device::AllCores; ranks],
+            sharing: Sharing::Alone,
+            threads: 1,
+            memory_bytes: None,
+            seed: 7,
+        };
+        self.rig.add(LaunchRequest { run: self.run.clone(), spec, patience })
+    }
+
+    /// A synthetic job of steps of 1 ms that leaves when told to.
+    pub(crate) fn add_job(&mut self, fault: Option<Fault>, ranks: usize, patience: Patience) -> Member {
+        self.add(training(fault, ranks, None), ranks, patience)
+    }
+
+    pub(crate) fn add_command(&mut self, argv: &[&str], patience: Patience) -> Member {
+        self.add(Program::Command(argv.iter().map(|a| a.to_string()).collect()), 1, patience)
+    }
+
+    pub(crate) fn next(&mut self) -> RigEvent {
+        let deadline = Nanos::monotonic_now() + AT_MOST.into();
+        let event = self.rig.next(Some(deadline)).unwrap_or_else(|| panic!("nothing came: {:?}", self.seen));
+        self.seen.push(event.clone());
+        event
+    }
+
+    /// Waits for a member to say what `wanted` looks for.
+    pub(crate) fn until<T>(&mut self, of: Member, wanted: impl Fn(&Event) -> Option<T>) -> T {
+        loop {
+            match self.next() {
+                RigEvent::Said { member, event, .. } if member == of => {
+                    if let Some(found) = wanted(&event) {
+                        return found;
+                    }
+                }
+                RigEvent::Ended { member, end } if member == of => panic!("it ended: {end:?}"),
+                _ => {}
+            }
+        }
+    }
+
+    pub(crate) fn until_ready(&mut self, member: Member) {
+        self.until(member, |event| matches!(event, Event::Ready(_)).then_some(()));
+    }
+
+    pub(crate) fn until_held(&mut self, member: Member, at: u64) {
+        self.until(member, |event| matches!(event, Event::Held { index } if *index == at).then_some(()));
+    }
+
+    pub(crate) fn until_started(&mut self, of: Member) -> i32 {
+        let [pid] = self.until_all_started([of]);
+        pid
+    }
+
+    /// Waits for launches of one rank, whichever starts first; gives process ids in order of members.
+    pub(crate) fn until_all_started<const N: usize>(&mut self, members: [Member; N]) -> [i32; N] {
+        let pid_of = |seen: &[RigEvent], of: Member| {
+            seen.iter().find_map(|event| match event {
+                RigEvent::Started { member, pid, .. } if *member == of => Some(*pid as i32),
+                _ => None,
+            })
+        };
+        while members.iter().any(|member| pid_of(&self.seen, *member).is_none()) {
+            self.next();
+        }
+        members.map(|member| pid_of(&self.seen, member).expect("just waited for"))
+    }
+
+    /// Waits for a member's end, and checks that it is the one on file with nothing beside it.
+    pub(crate) fn until_ended(&mut self, of: Member) -> LaunchEnd {
+        let end = loop {
+            if let RigEvent::Ended { member, end } = self.next()
+                && member == of
+            {
+                break end;
+            }
+        };
+        let launch = format!("{:04}-test", of.0 + 1);
+        assert_eq!(self.run.launch_end(&launch).unwrap().as_ref(), Some(&end));
+        assert!(!self.run.control_path(&launch).exists() && !self.run.rendezvous_path(&launch).exists());
+        end
+    }
+
+    pub(crate) fn said(&self, of: Member) -> Vec<&Event> {
+        let mut said = Vec::new();
+        for event in &self.seen {
+            match event {
+                RigEvent::Said { member, event, .. } if *member == of => said.push(event),
+                _ => {}
+            }
+        }
+        said
+    }
+}
+
+pub(crate) fn training(fault: Option<Fault>, ranks: usize, steps: Option<u64>) -> Program {
+    training_of(Duration::from_millis(1), fault, ranks, steps)
+}
+
+/// A synthetic job whose steps sleep for so long.
+pub(crate) fn training_of(step: Duration, fault: Option<Fault>, ranks: usize, steps: Option<u64>) -> Program {
+    let catalog = Catalog::embedded();
+    let sleep = catalog.get("synthetic-sleep").unwrap();
+    let model = Synthetic {
+        step_us: step.as_micros() as u64,
+        busy_percent: 0,
+        noise_percent: 0.0,
+        warmup_steps: 0,
+        memory_bytes: 1 << 20,
+        fault,
+    };
+    Program::Training(Box::new(Training {
+        workload: Workload { model: Model::Synthetic(model), ..sleep.clone() },
+        global_batch: 32,
+        plan: format!("dp{ranks}").parse().unwrap(),
+        steps,
+        data: None,
+        loaders: 0,
+        restore: None,
+        offload_threads: None,
+        collectives: None,
+        exact: false,
+        rendezvous: None,
+    }))
+}
+
+pub(crate) fn step_indices(events: &[&Event]) -> Vec<u64> {
+    let index = |event: &&Event| if let Event::Step(step) = event { Some(step.index) } else { None };
+    events.iter().filter_map(index).collect()
+}
+
+/// A process that is a zombie has ended, and waits for whoever adopted it.
+pub(crate) fn runs(pid: i32) -> bool {
+    let stat = procfs::process::Process::new(pid).and_then(|process| process.stat());
+    stat.is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X'))
+}
