@@ -6,37 +6,32 @@ use schema::{
     FORMAT,
     catalog::{Model, Workload},
     device::Device,
-    footprint::{Answer, Footprint, Footprints, MeasuredFootprint},
-    manifest::Settings,
+    footprint::{Answer, Footprint, Footprints},
+    manifest::{DeviceFacts, Settings},
     plan::Plan,
     rows::Sharing,
     spec::{LaunchSpec, Program},
     units::HumanBytes,
-    wire::FailureKind,
 };
 
 use super::{
-    footprint,
+    footprint::{self, Class, KnownFootprints, Unmeasured},
     memory::{CUDA_CONTEXT_BYTES, Place, peak_bytes, states_bytes},
 };
 use crate::{blocks, device};
-
-/// Samples of the smaller micro-batch that a footprint is measured at. With a single one operations differ, as a dimension of
-/// one needs no copies, and batch norm has nothing to average over: it is the last resort.
-const SMALL_MICRO_BATCHES: [u32; 2] = [2, 1];
-
-/// Finds out what a launch takes in memory.
-type Measure = dyn FnMut(&LaunchSpec) -> anyhow::Result<Answer>;
 
 /// What is known of the memory of jobs, and found out when it is first asked for.
 pub struct Estimates {
     settings: Settings,
     seed: u64,
-    measure: Box<Measure>,
-    capacities: BTreeMap<Device, Option<u64>>,
-    measured: Vec<MeasuredFootprint>,
-    unmeasured: Vec<(Class, Unmeasured)>,
+    footprints: KnownFootprints,
+    /// Of each device that was asked about, those that are not there included.
+    devices: BTreeMap<Device, Option<DeviceFacts>>,
 }
+
+/// Model states that leave less of a device than a third to activations may be too much for it. A third is what a sequence
+/// or two need in the larger language models of the catalog.
+const TIGHT_SHARE: f64 = 2.0 / 3.0;
 
 /// How much may be spent on knowing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,22 +53,6 @@ pub struct Judgement {
     pub refusal: Option<String>,
 }
 
-/// What is measured once: a workload under what of its plan changes a micro-step.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Class {
-    workload: String,
-    plan: Plan,
-    device: Device,
-    threads: u32,
-}
-
-#[derive(Clone, Debug)]
-enum Unmeasured {
-    /// The device does not hold the smallest micro-batches.
-    TooLarge,
-    Unknown,
-}
-
 impl Estimates {
     /// Estimates for the jobs of a run with these settings, measured by torch-worker.
     pub fn new(settings: &Settings, seed: u64) -> Estimates {
@@ -88,16 +67,14 @@ impl Estimates {
         Estimates {
             settings: settings.clone(),
             seed,
-            measure: Box::new(measure),
-            capacities: BTreeMap::new(),
-            measured: Vec::new(),
-            unmeasured: Vec::new(),
+            footprints: KnownFootprints::new(measure),
+            devices: BTreeMap::new(),
         }
     }
 
     /// What the estimates were made from.
     pub fn footprints(&self) -> Footprints {
-        Footprints { format: FORMAT, measured: self.measured.clone() }
+        Footprints { format: FORMAT, measured: self.footprints.measured().to_vec() }
     }
 
     /// Estimates the memory of a job whose plan can run on these devices, one a rank, and holds it against what they have.
@@ -115,7 +92,8 @@ impl Estimates {
             Judgement { capacity_bytes: smallest.map(|(_, bytes)| bytes), ..Judgement::default() };
         let place = if let Device::Cuda(_) = first { Place::Gpu } else { Place::Cpu };
         let beside = if place == Place::Gpu { CUDA_CONTEXT_BYTES } else { 0 };
-        let holds = |bytes: u64, what: &str| {
+        // Why the devices do not hold so many bytes; nothing where they do.
+        let outgrown = |bytes: u64, what: &str| {
             let (device, capacity) = smallest.filter(|(_, capacity)| bytes + beside > *capacity)?;
             Some(format!(
                 "needs {}{what} and {device} has {}",
@@ -126,34 +104,36 @@ impl Estimates {
         // What needs no measuring comes first, as it is known of models that no machine at hand can build.
         let states =
             workload.parameters.map(|parameters| states_bytes(parameters, &workload.optimizer, plan, place));
-        judgement.refusal = states.and_then(|bytes| holds(bytes, " besides activations"));
+        judgement.refusal = states.and_then(|bytes| outgrown(bytes, " besides activations"));
         if judgement.refusal.is_some() {
             return judgement;
         }
         if let Model::Synthetic(model) = &workload.model {
             judgement.memory_bytes = Some(model.memory_bytes);
-            judgement.refusal = holds(model.memory_bytes, "");
+            judgement.refusal = outgrown(model.memory_bytes, "");
             return judgement;
         }
-        let is_tight = |(_, capacity): (&Device, u64)| states.is_none_or(|bytes| bytes > capacity / 3 * 2);
+        let is_tight = |(_, capacity): (&Device, u64)| {
+            states.is_none_or(|bytes| bytes as f64 > TIGHT_SHARE * capacity as f64)
+        };
         // Who named what a device has wants it to be kept.
         let measures = effort == Effort::Measure
             || self.settings.memory_bytes.is_some()
             || smallest.is_some_and(is_tight);
-        if !measures {
+        if !measures || self.device(first).is_none() {
             return judgement;
         }
         let micro_batch = global_batch / plan.batch_divisor();
-        match self.footprint(workload, plan, first, devices) {
+        match self.footprint(workload, plan, first) {
             Ok(footprint) => {
                 let bytes = peak_bytes(footprint, plan, micro_batch);
                 judgement.memory_bytes = Some(bytes);
-                judgement.refusal = holds(bytes, "");
+                judgement.refusal = outgrown(bytes, "");
             }
-            Err(Unmeasured::TooLarge) if micro_batch > 1 => {
+            Err(Unmeasured { too_large: Some(samples) }) if micro_batch >= samples => {
                 let has = smallest.map(|(device, bytes)| format!("the {} of {device}", HumanBytes(bytes)));
                 let has = has.unwrap_or_else(|| format!("{first}"));
-                judgement.refusal = Some(format!("needs more than {has} for a micro-batch of 2"));
+                judgement.refusal = Some(format!("needs more than {has} for a micro-batch of {samples}"));
             }
             Err(_) => {}
         }
@@ -171,101 +151,57 @@ impl Estimates {
     fn capacity(&mut self, device: &Device) -> Option<u64> {
         match (device, self.settings.memory_bytes) {
             (Device::Cpu(_) | Device::AllCores, Some(named)) => Some(named),
-            // A device that is not there is reported where it is opened to be watched.
-            _ => *self
-                .capacities
-                .entry(device.clone())
-                .or_insert_with(|| device::open(device).ok()?.facts().memory_bytes),
+            _ => self.device(device)?.memory_bytes,
         }
     }
 
+    /// A device that is not there is reported where it is opened to be watched.
+    fn device(&mut self, device: &Device) -> Option<&DeviceFacts> {
+        let open = || Some(device::open(device).ok()?.facts().clone());
+        self.devices.entry(device.clone()).or_insert_with(open).as_ref()
+    }
+
+    /// That of one rank, which trains alone on `device`: other ranks change nothing but what the formulas know.
     fn footprint(
         &mut self,
         workload: &Workload,
         plan: &Plan,
         device: &Device,
-        devices: &[Device],
     ) -> Result<&Footprint, Unmeasured> {
         let class = Class {
             workload: workload.name.clone(),
             plan: Plan { dp: 1, tp: 1, pp: 1, zero: 0, ga: 1, ..*plan },
             device: device.clone(),
-            threads: self.settings.threads.unwrap_or_else(|| blocks::threads(devices)),
+            threads: self.settings.threads.unwrap_or_else(|| blocks::threads(std::slice::from_ref(device))),
         };
-        let is_of_class = |known: &MeasuredFootprint| {
-            (&known.workload, &known.plan, &known.device, known.threads)
-                == (&class.workload, &class.plan, &class.device, class.threads)
-        };
-        if let Some(known) = self.measured.iter().position(is_of_class) {
-            return Ok(&self.measured[known].footprint);
-        }
-        if let Some((_, why)) = self.unmeasured.iter().find(|(known, _)| *known == class) {
-            return Err(why.clone());
-        }
-        match self.find_out(workload, &class) {
-            Ok(footprint) => {
-                let Class { workload, plan, device, threads } = class;
-                self.measured.push(MeasuredFootprint { workload, plan, device, threads, footprint });
-                Ok(&self.measured.last().expect("it was pushed").footprint)
+        let capacity = self.capacity(device);
+        let (settings, seed) = (&self.settings, self.seed);
+        self.footprints.of(&class, |micro_batch| {
+            let training = blocks::training(settings, workload, micro_batch, class.plan);
+            let job = format!("{}@b{micro_batch}@{}", class.workload, class.plan);
+            LaunchSpec {
+                format: FORMAT,
+                launch: "0001-footprint".into(),
+                cell: job.clone(),
+                job,
+                block: 0,
+                program: Program::Training(Box::new(training)),
+                devices: vec![class.device.clone()],
+                sharing: Sharing::Alone,
+                threads: class.threads,
+                // To find out that something does not fit must not take the machine's memory.
+                memory_bytes: capacity,
+                seed,
             }
-            Err(why) => {
-                self.unmeasured.push((class, why.clone()));
-                Err(why)
-            }
-        }
+        })
     }
-
-    fn find_out(&mut self, workload: &Workload, class: &Class) -> Result<Footprint, Unmeasured> {
-        let mut too_large = false;
-        for micro_batch in SMALL_MICRO_BATCHES {
-            eprintln!(
-                "memory of {} under {}: some steps of {micro_batch} and of {} samples",
-                class.workload,
-                class.plan,
-                2 * micro_batch
-            );
-            let spec = self.spec(workload, class, micro_batch);
-            match (self.measure)(&spec) {
-                Ok(Answer::Measured(footprint)) => return Ok(footprint),
-                Ok(Answer::Failed { kind: FailureKind::OutOfMemory, .. }) => too_large = true,
-                Ok(Answer::Failed { error, .. }) if !too_large => return Err(unknown(class, &error)),
-                Err(error) if !too_large => return Err(unknown(class, &format!("{error:#}"))),
-                _ => return Err(Unmeasured::TooLarge),
-            }
-        }
-        Err(Unmeasured::TooLarge)
-    }
-
-    fn spec(&mut self, workload: &Workload, class: &Class, micro_batch: u32) -> LaunchSpec {
-        let training = blocks::training(&self.settings, workload, micro_batch, class.plan);
-        let job = format!("{}@b{micro_batch}@{}", class.workload, class.plan);
-        LaunchSpec {
-            format: FORMAT,
-            launch: "0001-footprint".into(),
-            cell: job.clone(),
-            job,
-            block: 0,
-            program: Program::Training(Box::new(training)),
-            devices: vec![class.device.clone()],
-            sharing: Sharing::Alone,
-            threads: class.threads,
-            // To find out that something does not fit must not take the machine's memory.
-            memory_bytes: self.capacity(&class.device),
-            seed: self.seed,
-        }
-    }
-}
-
-fn unknown(class: &Class, error: &str) -> Unmeasured {
-    eprintln!("warning: the memory of {} under {} is not known: {error}", class.workload, class.plan);
-    Unmeasured::Unknown
 }
 
 #[cfg(test)]
 mod tests {
     use std::{cell::RefCell, rc::Rc};
 
-    use schema::{catalog::Catalog, footprint::UpdateFootprint};
+    use schema::{catalog::Catalog, footprint::UpdateFootprint, wire::FailureKind};
 
     use super::*;
 
@@ -293,8 +229,9 @@ mod tests {
 
     type Asked = Rc<RefCell<Vec<String>>>;
 
-    /// Estimates on devices of 2 GiB, and the jobs whose footprint was asked for. `holds` says which of them fit.
-    fn estimates(holds: fn(u32) -> bool) -> (Estimates, Asked) {
+    /// Estimates on devices of 2 GiB, and the jobs whose footprint was asked for. `failure` says how those of a micro-batch
+    /// fail.
+    fn estimates(failure: fn(u32) -> Option<FailureKind>) -> (Estimates, Asked) {
         let asked = Asked::default();
         let settings = Settings { memory_bytes: Some(2 * GB), ..Settings::default() };
         let notes = Rc::clone(&asked);
@@ -303,10 +240,9 @@ mod tests {
             assert_eq!(spec.memory_bytes, Some(2 * GB), "trying takes no more than there is");
             let Program::Training(training) = &spec.program else { panic!("a workload is tried") };
             let micro_batch = training.micro_batch();
-            Ok(if holds(micro_batch) {
-                Answer::Measured(footprint(micro_batch))
-            } else {
-                Answer::Failed { kind: FailureKind::OutOfMemory, error: "full".into() }
+            Ok(match failure(micro_batch) {
+                None => Answer::Measured(footprint(micro_batch)),
+                Some(kind) => Answer::Failed { kind, error: "as asked for".into() },
             })
         };
         (Estimates::with(&settings, 1, measure), asked)
@@ -322,11 +258,12 @@ mod tests {
 
     #[test]
     fn little_is_spent_where_a_plan_is_far_from_filling_the_device() {
-        let (mut estimates, asked) = estimates(|_| true);
+        let (mut estimates, asked) = estimates(|_| None);
         estimates.settings.memory_bytes = None;
         let catalog = Catalog::embedded();
         let pool = [Device::Cpu(vec![0])];
-        estimates.capacities.insert(pool[0].clone(), Some(2 * GB));
+        let facts = device::open(&pool[0]).expect("there is a core").facts().clone();
+        estimates.devices.insert(pool[0].clone(), Some(DeviceFacts { memory_bytes: Some(2 * GB), ..facts }));
         let mut spend = |workload: &str| {
             let workload = catalog.get(workload).expect("the catalog has it");
             estimates.judge(workload, 4, &Plan::default(), &pool, Effort::WhereTight).memory_bytes
@@ -339,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_plan_that_fits_is_estimated_and_one_that_does_not_is_refused_with_both_numbers() {
-        let (mut estimates, asked) = estimates(|_| true);
+        let (mut estimates, asked) = estimates(|_| None);
         let fits = judge(&mut estimates, "resnet18-mini", 10, "dp1");
         assert_eq!((fits.memory_bytes, fits.capacity_bytes), (Some(GB / 2 + GB), Some(2 * GB)));
         assert_eq!(fits.refusal, None);
@@ -357,7 +294,7 @@ mod tests {
 
     #[test]
     fn what_outgrows_the_device_by_its_states_is_not_tried() {
-        let (mut estimates, asked) = estimates(|_| true);
+        let (mut estimates, asked) = estimates(|_| None);
         let judgement = judge(&mut estimates, "gpt2-large", 8, "dp1");
         // Parameters and both means of Adam: 12 bytes for each of 774,030,080.
         let reason = "needs 8.65 GiB besides activations and cpu:0 has 2.00 GiB";
@@ -367,10 +304,11 @@ mod tests {
 
     #[test]
     fn a_micro_batch_that_is_too_large_to_try_is_tried_smaller() {
-        let (mut smaller, asked) = estimates(|micro_batch| micro_batch < 2);
+        let out_of_memory = |micro_batch| (micro_batch > 1).then_some(FailureKind::OutOfMemory);
+        let (mut smaller, asked) = estimates(out_of_memory);
         assert!(judge(&mut smaller, "resnet18-mini", 4, "dp1").memory_bytes.is_some());
         assert_eq!(*asked.borrow(), ["resnet18-mini@b2@dp1", "resnet18-mini@b1@dp1"]);
-        let (mut none, asked) = estimates(|_| false);
+        let (mut none, asked) = estimates(|_| Some(FailureKind::OutOfMemory));
         for _ in 0..2 {
             let judgement = judge(&mut none, "resnet18-mini", 4, "dp1");
             let reason = "needs more than the 2.00 GiB of cpu:0 for a micro-batch of 2";
@@ -378,6 +316,15 @@ mod tests {
         }
         assert_eq!(asked.borrow().len(), 2, "asked once");
         assert_eq!(judge(&mut none, "resnet18-mini", 4, "ga4").refusal, None, "one sample may fit");
+        // Batch norm has nothing to average over in one sample, and 2 and 4 were tried together.
+        let (mut only_large, _) = estimates(|micro_batch| match micro_batch {
+            1 => Some(FailureKind::Unsupported),
+            _ => Some(FailureKind::OutOfMemory),
+        });
+        for (batch, is_refused) in [(2, false), (3, false), (4, true), (8, true)] {
+            let judgement = judge(&mut only_large, "resnet18-mini", batch, "dp1");
+            assert_eq!(judgement.refusal.is_some(), is_refused, "{batch}: {judgement:?}");
+        }
     }
 
     #[test]
@@ -392,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_synthetic_worker_takes_what_its_definition_says() {
-        let (mut estimates, asked) = estimates(|_| true);
+        let (mut estimates, asked) = estimates(|_| None);
         assert_eq!(judge(&mut estimates, "synthetic-spin", 8, "dp1").memory_bytes, Some(0));
         assert!(asked.borrow().is_empty());
     }
