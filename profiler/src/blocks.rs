@@ -42,7 +42,7 @@ pub struct Blocks<'a> {
     pub sampler: &'a Sampler,
     pub interrupt: &'a Interrupt,
     pub derived: Derived,
-    /// When the run, or its resumed part, began.
+    /// When the command began: since then the budget is spent.
     pub began: Nanos,
 }
 

@@ -36,8 +36,9 @@ pub enum Plans {
 
 /// The cells of `jobs` over the grid, each alone, on the first devices of the pool or on its own.
 ///
-/// A combination that cannot run is a cell with its reason: asked for by name it must not vanish. With
-/// estimates, one whose devices cannot hold it is among those; without, nobody asks.
+/// A combination that cannot run is a cell with its reason: asked for by name it must not vanish, and of
+/// all plans of a batch one stays. With estimates, one whose devices cannot hold it is among those; without,
+/// nobody asks.
 pub fn alone(
     catalog: &Catalog,
     jobs: &[Job],
@@ -47,14 +48,12 @@ pub fn alone(
 ) -> anyhow::Result<Vec<Cell>> {
     let mut cells = Vec::new();
     for (job, workload) in each_workload(catalog, jobs)? {
-        let pool = match &job.device {
-            Some(device) => pool::resolve(std::slice::from_ref(device), None)?,
-            None => pool.to_vec(),
-        };
+        let pool = pool::of_job(job, pool)?;
         // Who names plans compares them, and wants to know what each takes.
         let named = job.plan.is_some() || !matches!(grid.plans, Plans::Default);
         let effort = if named { Effort::Measure } else { Effort::WhereTight };
         for global_batch in batches(workload, job, grid)? {
+            let (begin, mut left_out) = (cells.len(), None);
             for (plan, unsupported) in plans_of(workload, job, grid, global_batch, &pool)? {
                 let ranks = plan.ranks() as usize;
                 let devices: Vec<Device> = pool.iter().take(ranks).cloned().collect();
@@ -64,11 +63,9 @@ pub fn alone(
                     }
                     _ => Judgement::default(),
                 };
-                if judgement.refusal.is_some() && matches!(grid.plans, Plans::All) {
-                    continue;
-                }
+                let fits = judgement.refusal.is_none();
                 let spelling = format!("{}@b{global_batch}@{plan}", workload.name);
-                cells.push(Cell {
+                let cell = Cell {
                     name: format!("{spelling}@on={}", joined(&devices)),
                     sharing: Sharing::Alone,
                     job: spelling,
@@ -80,11 +77,19 @@ pub fn alone(
                     devices,
                     memory_estimate_bytes: judgement.memory_bytes,
                     unsupported: unsupported.or(judgement.refusal),
-                });
+                };
+                if fits || !matches!(grid.plans, Plans::All) {
+                    cells.push(cell);
+                } else {
+                    left_out.get_or_insert(cell);
+                }
             }
-        }
-        if !cells.iter().any(|cell| cell.workload == workload.name) {
-            bail!("job '{job}': no plan can run here; `profile list --plans {}` says why", workload.name);
+            if let (Some(mut cell), true) = (left_out, cells.len() == begin) {
+                let list = format!("`profile list --plans {}@b{global_batch}`", workload.name);
+                let reason = cell.unsupported.unwrap_or_default();
+                cell.unsupported = Some(format!("{reason}, and no other plan fits either; see {list}"));
+                cells.push(cell);
+            }
         }
     }
     distinct(&cells)?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::bail;
-use schema::{device::Device, spec::Collectives};
+use schema::{device::Device, job::Job, spec::Collectives, units::HumanBytes};
 
 use crate::device::{allowed_cores, discover};
 
@@ -27,6 +27,47 @@ pub fn resolve(named: &[Device], collectives: Option<Collectives>) -> anyhow::Re
         }
         None => Ok(pool),
     }
+}
+
+/// The devices of a pool that jobs share which name none themselves.
+///
+/// # Errors
+/// As [`resolve`], and where no job would take a device from the pool that was named.
+pub fn of_jobs(
+    jobs: &[Job],
+    named: &[Device],
+    collectives: Option<Collectives>,
+) -> anyhow::Result<Vec<Device>> {
+    if !named.is_empty() && !jobs.is_empty() && jobs.iter().all(|job| job.device.is_some()) {
+        bail!("every job names its device with @on=, and so does --device; drop one of them");
+    }
+    resolve(named, collectives)
+}
+
+/// The pool of one job: the device that it names, or else the one it shares with others.
+///
+/// # Errors
+/// Where the machine lacks the device it names.
+pub fn of_job(job: &Job, shared: &[Device]) -> anyhow::Result<Vec<Device>> {
+    match &job.device {
+        // A single device is no place for two ranks, so it does not matter who moves tensors between them.
+        Some(own) => resolve(std::slice::from_ref(own), None),
+        None => Ok(shared.to_vec()),
+    }
+}
+
+/// Whether the memory that the user names is that of a device at hand.
+///
+/// # Errors
+/// Where every device is a GPU, which knows its own and keeps jobs to it.
+pub fn check_memory<'a>(
+    named: Option<HumanBytes>,
+    mut devices: impl Iterator<Item = &'a Device>,
+) -> anyhow::Result<()> {
+    if named.is_some() && devices.all(|device| matches!(device, Device::Cuda(_))) {
+        bail!("--memory is that of CPU devices, and none is used; leave it out");
+    }
+    Ok(())
 }
 
 fn distinct(named: &[Device], ranks_may_share_gpus: bool) -> anyhow::Result<Vec<Device>> {

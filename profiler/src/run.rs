@@ -93,8 +93,13 @@ pub fn can_go_on(run: &RunDir, manifest: &Manifest) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures what the manifest asks for and the run does not have yet.
-pub fn measure(run: &RunDir, manifest: &Manifest, catalog: &Catalog) -> anyhow::Result<Outcome> {
+/// Measures what the manifest asks for and the run does not have yet. Its budget is spent since `began`.
+pub fn measure(
+    run: &RunDir,
+    manifest: &Manifest,
+    catalog: &Catalog,
+    began: Nanos,
+) -> anyhow::Result<Outcome> {
     let observed = Observed::from_now();
     let _lock = lock(run)?;
     let interrupt = Interrupt::listen().context("signals cannot be listened to")?;
@@ -109,7 +114,7 @@ pub fn measure(run: &RunDir, manifest: &Manifest, catalog: &Catalog) -> anyhow::
         sampler: &sampler,
         interrupt: &interrupt,
         derived: Derived::of(run)?,
-        began: observed.began,
+        began,
     };
     let missing = blocks.measure()?;
     drop(rig);

@@ -8,6 +8,7 @@ use schema::{
     job::Job,
     manifest::Settings,
     rows::{self, PlanRow},
+    spec::Collectives,
     units::HumanBytes,
 };
 
@@ -43,6 +44,11 @@ pub(super) struct Args {
     /// Memory of each CPU device of the pool, as 2GiB [default: its share of the machine's].
     #[arg(long, value_name = "SIZE", requires = "plans")]
     memory: Option<HumanBytes>,
+    /// Who moves tensors between ranks: gloo or nccl [default: gloo for CPU devices, nccl for GPUs].
+    ///
+    /// With gloo several ranks may share one GPU, of which each then has its part.
+    #[arg(long, value_name = "LIBRARY", requires = "plans")]
+    collectives: Option<Collectives>,
     /// A file of further workloads.
     #[arg(long, value_name = "FILE")]
     catalog: Vec<PathBuf>,
@@ -103,8 +109,9 @@ fn list_workloads(catalog: &Catalog, pattern: &str, json: bool) -> anyhow::Resul
 
 fn list_plans(catalog: &Catalog, job: &Job, args: &Args) -> anyhow::Result<Exit> {
     let workload = named::workload(catalog, &job.workload)?;
-    let named = job.device.as_ref().map_or(&args.device[..], std::slice::from_ref);
-    let pool = pool::resolve(named, None)?;
+    let shared = pool::of_jobs(std::slice::from_ref(job), &args.device, args.collectives)?;
+    let pool = pool::of_job(job, &shared)?;
+    pool::check_memory(args.memory, pool.iter())?;
     let global_batch = job.global_batch.unwrap_or(workload.global_batch);
     let settings =
         Settings { memory_bytes: args.memory.map(|HumanBytes(bytes)| bytes), ..Settings::default() };

@@ -12,7 +12,7 @@ use schema::{
     rows::{self, Status},
     run_dir::RunDir,
     spec::Collectives,
-    units::HumanBytes,
+    units::{HumanBytes, Nanos},
 };
 
 use super::{Exit, list};
@@ -81,7 +81,7 @@ pub(super) struct Args {
     /// Repeat until the interval of the step time between launches has a half-width of PCT percent.
     #[arg(long, value_name = "PCT", value_parser = seconds)]
     ci: Option<f64>,
-    /// Start no launch after so long [default with --ci: 1h].
+    /// Start no launch after so long, in which estimates of memory count [default with --ci: 1h].
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     budget: Option<Duration>,
     /// Threads of each rank [default: the cores of its device].
@@ -121,7 +121,7 @@ pub(super) struct Args {
     /// The budget begins anew. --data and --catalog are taken from the same folder as at first.
     #[arg(long, value_name = "RUN", conflicts_with_all = [
         "jobs", "command", "plan", "batch", "device", "memory", "repeats", "seconds", "steps", "ci", "threads",
-        "data", "loaders", "offload_threads", "catalog", "heartbeat", "seed", "out", "dry_run",
+        "data", "loaders", "offload_threads", "collectives", "catalog", "heartbeat", "seed", "out", "dry_run",
     ])]
     resume: Option<PathBuf>,
     /// Show the cells and an estimate of the time, and measure nothing.
@@ -133,7 +133,7 @@ pub(super) struct Args {
     /// A program and its arguments, measured from outside.
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = [
         "jobs", "plan", "batch", "memory", "steps", "ci", "data", "loaders", "threads", "offload_threads",
-        "catalog", "heartbeat",
+        "collectives", "catalog", "heartbeat",
     ])]
     command: Vec<String>,
 }
@@ -167,6 +167,7 @@ fn heartbeat(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) fn run(args: Args) -> anyhow::Result<Exit> {
+    let began = Nanos::monotonic_now();
     if let Some(path) = &args.resume {
         let run = RunDir::open(path)?;
         let mut manifest = run.manifest()?;
@@ -174,7 +175,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<Exit> {
         if let Some(budget) = args.budget {
             manifest.settings.budget_s = Some(budget.as_secs_f64());
         }
-        return measure(&run, &manifest, args.json);
+        return measure(&run, &manifest, began, args.json);
     }
     let (manifest, footprints) = prepare(&args)?;
     if args.dry_run {
@@ -186,7 +187,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<Exit> {
     if !footprints.measured.is_empty() {
         run.write_footprints(&footprints)?;
     }
-    measure(&run, &manifest, args.json)
+    measure(&run, &manifest, began, args.json)
 }
 
 /// What is to be measured, and what the estimates in it were made from.
@@ -195,15 +196,14 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     if let Some(data) = args.data.as_ref().filter(|data| !data.is_dir()) {
         bail!("--data {}: there is no such folder; leave it out for synthetic data", data.display());
     }
-    let pool = pool::resolve(&args.device, args.collectives)?;
+    let pool = pool::of_jobs(&args.jobs, &args.device, args.collectives)?;
+    let own = args.jobs.iter().filter_map(|job| job.device.as_ref());
+    pool::check_memory(args.memory, pool.iter().chain(own))?;
     let settings = settings(args);
     let mut estimates = Estimates::new(&settings, args.seed);
     let cells = if args.command.is_empty() {
         if args.jobs.is_empty() {
             bail!("name a job, as in `profile single resnet18-cifar`; `profile list` shows what there is");
-        }
-        if !args.device.is_empty() && args.jobs.iter().all(|job| job.device.is_some()) {
-            bail!("every job names its device with @on=, and so does --device; drop one of them");
         }
         cells::alone(&catalog, &args.jobs, &grid(args)?, &pool, Some(&mut estimates))?
     } else {
@@ -280,9 +280,9 @@ fn dry_run(manifest: &Manifest, json: bool) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn measure(run: &RunDir, manifest: &Manifest, json: bool) -> anyhow::Result<Exit> {
+fn measure(run: &RunDir, manifest: &Manifest, began: Nanos, json: bool) -> anyhow::Result<Exit> {
     let catalog = list::open(&manifest.settings.catalogs)?;
-    let outcome = run::measure(run, manifest, &catalog)?;
+    let outcome = run::measure(run, manifest, &catalog, began)?;
     show(run, &outcome.derived, json)?;
     if !outcome.missing.launches.is_empty() {
         eprintln!("not measured:");

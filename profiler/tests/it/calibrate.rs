@@ -1,11 +1,10 @@
 //! `profile calibrate` on synthetic workers: what stands in the file, and when it is written.
 
-use std::{fs, os::unix::fs::PermissionsExt, process::Command};
+use std::{fs, process::Command};
 
 use rustix::process::Signal;
 use schema::{
     calibration::{Calibration, Measured, RestartRow, Switch},
-    capabilities::Capabilities,
     device::Device,
     rows::{self, Direction, Status},
     spec::{Collectives, Program},
@@ -15,29 +14,6 @@ use crate::door::{Door, Said, Started, wait_until};
 
 fn calibration(door: &Door, name: &str) -> Calibration {
     Calibration::read(&door.path(name)).expect("it reads back")
-}
-
-/// `profile` with a torch-worker that is the synthetic one: its all-reduces take 50 us and as long as a
-/// link of 10 GB/s.
-fn with_torch(door: &Door, arguments: &str) -> Command {
-    let said = Capabilities {
-        version: env!("CARGO_PKG_VERSION").into(),
-        libtorch: "2.11.0".into(),
-        cuda: None,
-        cuda_devices: 0,
-        cuda_error: None,
-    };
-    let (bin, profile) = (door.path("bin"), env!("CARGO_BIN_EXE_profile"));
-    let script = format!(
-        "#!/bin/sh\n[ \"$1\" = --capabilities ] && echo '{}' && exit\nexec '{profile}' synthetic-worker\n",
-        said.to_line()
-    );
-    fs::create_dir_all(&bin).expect("the folder is writable");
-    fs::write(bin.join("torch-worker"), script).expect("the folder is writable");
-    fs::set_permissions(bin.join("torch-worker"), PermissionsExt::from_mode(0o755)).expect("it is ours");
-    let mut command = door.command(arguments);
-    command.env("TANDEM_BIN", bin);
-    command
 }
 
 fn exits(code: i32, mut command: Command) -> Said {
@@ -97,14 +73,15 @@ fn cores_are_calibrated_and_a_pool_of_one_device_has_no_all_reduce() {
 #[test]
 fn all_reduces_go_through_launches_of_a_run() {
     let door = Door::new();
-    let arguments = "calibrate --parts spin,all-reduce --kib 1,4096 --device cpu:0,cpu:1 --repeats 2 \
+    let arguments = "calibrate --parts all-reduce,spin,spin --kib 4096,1,4096 --device cpu:0,cpu:1 --repeats 2 \
                      --seconds 0.1 --run r --out two.toml";
-    let said = exits(0, with_torch(&door, arguments));
+    // Its all-reduces take 50 us and as long as a link of 10 GB/s.
+    let said = exits(0, door.command_with_stand_in(arguments));
     let found = calibration(&door, "two.toml");
     assert_eq!((found.run.as_deref(), found.not_measured.len()), (Some("r"), 0), "{}", said.err);
     assert_eq!(found.machine.libtorch.as_deref(), Some("2.11.0"));
     let [spin] = &found.spin[..] else { panic!("one pair: {found:?}") };
-    assert_eq!((spin.cores, spin.repeats), ([0, 1], 8));
+    assert_eq!((spin.cores, spin.repeats), ([0, 1], 2));
     let sizes: Vec<u64> = found.all_reduce.iter().map(|row| row.bytes).collect();
     assert_eq!(sizes, [1 << 10, 4 << 20]);
     for row in &found.all_reduce {
@@ -264,6 +241,8 @@ fn slips_are_usage_errors_that_say_what_to_do() {
         (2, "--out no/such/machine.toml --device cpu:0", "there is no folder no/such"),
         (2, "--parts restart --device cpu:0", "name a job to restart"),
         (2, "lstm --parts memory --device cpu:0", "add restart or drop the job"),
+        (2, "--parts memory --kib 1 --device cpu:0", "--parts leaves them out; add all-reduce"),
+        (2, "--parts memory --seconds 1 --device cpu:0", "--parts leaves them out; add all-reduce"),
         (3, "--device cpu:9999", "core 9999 of cpu:9999 is not among the cores"),
     ] {
         let said = door.exits(code, &format!("calibrate {arguments}"));

@@ -1,7 +1,9 @@
 //! Runs `profile` as a user would, each test in a folder of its own.
 
 use std::{
+    fs,
     io::{BufReader, Read as _},
+    os::unix::fs::PermissionsExt,
     path::PathBuf,
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
@@ -9,6 +11,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use schema::{
+    capabilities::Capabilities,
     rows::{self, Measurement, Summary},
     run_dir::RunDir,
 };
@@ -44,6 +47,30 @@ impl Door {
         said
     }
 
+    /// `profile` with a torch-worker that is the synthetic one, and takes a second to say that it knows no footprint.
+    pub(crate) fn command_with_stand_in(&self, arguments: &str) -> Command {
+        let said = Capabilities {
+            version: env!("CARGO_PKG_VERSION").into(),
+            libtorch: "2.11.0".into(),
+            cuda: None,
+            cuda_devices: 0,
+            cuda_error: None,
+        };
+        let script = format!(
+            "#!/bin/sh\ncase $1 in\n--capabilities) echo '{}' ;;\n--footprint) sleep 1; echo no footprint >&2; exit 1 ;;\n\
+             *) exec '{}' synthetic-worker ;;\nesac\n",
+            said.to_line(),
+            env!("CARGO_BIN_EXE_profile"),
+        );
+        let bin = self.path("bin");
+        fs::create_dir_all(&bin).expect("the folder is writable");
+        fs::write(bin.join("torch-worker"), script).expect("the folder is writable");
+        fs::set_permissions(bin.join("torch-worker"), PermissionsExt::from_mode(0o755)).expect("it is ours");
+        let mut command = self.command(arguments);
+        command.env("TANDEM_BIN", bin);
+        command
+    }
+
     /// What a run in this folder has left running.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         processes_with(&self.folder.path().to_string_lossy())
@@ -76,7 +103,7 @@ impl Door {
             model.synthetic = {{ {synthetic} }}
             "#
         );
-        std::fs::write(self.path(file), text).expect("the folder is writable");
+        fs::write(self.path(file), text).expect("the folder is writable");
     }
 }
 
@@ -143,14 +170,14 @@ impl Drop for Started {
 /// Processes in whose environment or command line this text stands, other than our own.
 fn processes_with(text: &str) -> Vec<String> {
     let mentions =
-        |file: PathBuf| std::fs::read(file).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(text));
+        |file: PathBuf| fs::read(file).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(text));
     let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc").expect("there is /proc").flatten() {
+    for entry in fs::read_dir("/proc").expect("there is /proc").flatten() {
         let process = entry.path();
         let name = entry.file_name().to_string_lossy().into_owned();
         let is_process = name.chars().all(|c| c.is_ascii_digit()) && name != std::process::id().to_string();
         if is_process && (mentions(process.join("environ")) || mentions(process.join("cmdline"))) {
-            let command = std::fs::read(process.join("cmdline")).unwrap_or_default();
+            let command = fs::read(process.join("cmdline")).unwrap_or_default();
             found.push(format!("{name}: {}", String::from_utf8_lossy(&command).replace('\0', " ")));
         }
     }

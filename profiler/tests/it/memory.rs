@@ -11,7 +11,7 @@ use schema::{
     wire::Event,
 };
 
-use crate::door::{Door, torch_bin};
+use crate::door::{Door, Said, torch_bin};
 
 /// A synthetic workload of 3 MB.
 fn door() -> Door {
@@ -66,10 +66,75 @@ fn a_job_that_does_not_fit_is_refused_and_in_a_grid_it_is_a_row() {
     assert_eq!(manifest.devices[0].memory_bytes, Some(2 << 20), "what the user says the device has");
     assert!(!door.run("r").footprints_path().exists(), "nothing was measured for the estimates");
 
-    let none = door.exits(2, &format!("single three-mb --plan all {catalogs} --memory 2MiB --out none"));
-    assert!(none.err.contains("`profile list --plans three-mb` says why"), "{}", none.err);
+    let all = format!("--plan all {catalogs} --memory 2MiB");
+    let none = door.exits(2, &format!("single three-mb {all} --out none"));
+    let reason = "needs 2.86 MiB and cpu:0 has 2.00 MiB, and no other plan fits either; see `profile list --plans \
+                  three-mb@b8`";
+    assert!(none.err.contains(&format!("cannot run here: {reason}")), "{}", none.err);
+    door.exits(1, &format!("single three-mb small {all} --out some"));
+    let rows = door.measurements("some");
+    let (refused, ran): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.workload == "three-mb");
+    let [refused] = &refused[..] else { panic!("of all its plans one row stays: {refused:?}") };
+    assert_eq!((refused.status, refused.err_detail.as_deref()), (Status::Unsupported, Some(reason)));
+    assert!(ran.len() == 4 && ran.iter().all(|row| row.status == Status::Ok), "{ran:?}");
     let slip = door.exits(2, "single three-mb --memory 2GB");
     assert!(slip.err.contains("'2GB' is no size"), "{}", slip.err);
+}
+
+#[test]
+fn ranks_that_share_a_gpu_have_a_part_of_it_each() {
+    let door = door();
+    let script = "
+        [[device]]
+        name = 'NVIDIA A'
+        uuid = 'GPU-0000000a-0001-0002-0003-00000000000a'
+        memory_bytes = 1610612736
+        [device.metrics]
+        memory_used_bytes = {}";
+    let library = fake_driver::install(&door.path(""), script).expect("the folder is writable");
+    let list = |arguments: &str| {
+        let mut command =
+            door.command(&format!("list --plans three-mb --catalog mine.toml --json {arguments}"));
+        Said::of(&command.env("TANDEM_NVML", &library).output().expect("profile starts"))
+    };
+    let said = list("--device cuda:0,cuda:0 --collectives gloo");
+    let rows: Vec<PlanRow> = rows::from_json(&said.out).expect("stdout is JSON and nothing else");
+    let row = |plan: &str| rows.iter().find(|row| row.plan.to_string() == plan).expect("it is listed");
+    assert_eq!((row("dp1").capacity_bytes, row("dp1").valid), (Some(3 << 29), true));
+    // Each of them has a context of CUDA, too, which takes more than its half.
+    assert_eq!((row("dp2").capacity_bytes, row("dp2").valid), (Some(3 << 28), false));
+    assert_eq!(row("dp2").reason.as_deref(), Some("needs 1.00 GiB and cuda:0 has 768 MiB"));
+    let refused = list("--device cuda:0,cuda:0").err;
+    assert!(refused.contains("let ranks share it with --collectives gloo"), "{refused}");
+}
+
+#[test]
+fn estimates_are_made_in_the_time_of_the_budget() {
+    let door = Door::new();
+    let arguments = "single lstm@dp1 --device cpu:0 --repeats 1 --budget 500ms --out r";
+    let output = door.command_with_stand_in(arguments).output().expect("profile starts");
+    let said = Said::of(&output);
+    assert_eq!(output.status.code(), Some(1), "{}", said.err);
+    for words in [
+        "memory of lstm under dp1: some steps of 2 and of 4 samples",
+        "warning: the memory of lstm under dp1 is not known: torch-worker cannot tell: no footprint",
+        "lstm@b20@dp1@on=cpu:0, block 0",
+    ] {
+        assert!(said.err.contains(words), "{words}: {}", said.err);
+    }
+    assert!(door.run("r").launches().expect("the run was begun").is_empty(), "an estimate took a second");
+}
+
+#[test]
+fn what_a_device_that_is_not_there_would_hold_is_not_tried() {
+    let door = Door::new();
+    let mut command = door.command_with_stand_in("list --plans lstm --device cuda:0 --json");
+    let said =
+        Said::of(&command.env("TANDEM_NVML", "/nowhere/libnvidia-ml.so.1").output().expect("profile starts"));
+    let rows: Vec<PlanRow> = rows::from_json(&said.out).expect("stdout is JSON and nothing else");
+    let dp1 = rows.iter().find(|row| row.plan == Plan::default()).expect("it is listed");
+    assert_eq!((dp1.memory_bytes, dp1.capacity_bytes, dp1.valid), (None, None, true));
+    assert_eq!(said.err, "");
 }
 
 /// What was estimated may be so far below what was measured, and so far above.

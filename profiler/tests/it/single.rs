@@ -154,6 +154,13 @@ fn slips_are_usage_errors_that_say_what_to_do() {
         ("single lstm --plan dp1,bf16 --offload-threads 2", "no plan of this run has offload"),
         ("single lstm@offload --offload-threads 0", "0 is not in 1.."),
         ("single --resume nowhere --offload-threads 2", "cannot be used with"),
+        ("single --resume nowhere --collectives gloo", "cannot be used with"),
+        ("single --collectives gloo -- true", "cannot be used with"),
+        ("list --plans lstm@on=cpu:0 --device cpu:1", "and so does --device"),
+        ("list --collectives gloo", "--plans <JOB>"),
+        ("single lstm --device cuda:0 --memory 1GiB", "--memory is that of CPU devices, and none is used"),
+        ("list --plans lstm --device cuda:0 --memory 1GiB", "--memory is that of CPU devices"),
+        ("verify lstm --device cuda:0 --memory 1GiB", "--memory is that of CPU devices"),
     ] {
         let said = door.exits(2, arguments);
         assert!(said.err.contains(message), "profile {arguments}: {}", said.err);

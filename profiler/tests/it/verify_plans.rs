@@ -32,6 +32,9 @@ fn every_valid_plan_is_launched_exactly_and_held_to_dp1() {
         assert_eq!((row.job.as_str(), row.steps, row.loss_difference), ("quick@b4", 20, Some(0.0)));
         assert_eq!(row.devices, row.plan.ranks());
     }
+    let end = door.run("v").end().expect("it reads back").expect("it was written last");
+    assert_eq!((end.exit_code, end.missing), (0, vec![]));
+    assert!(end.observer.sampler_ticks > 0, "{:?}", end.observer);
     for launch in door.run("v").launches().expect("there are launches") {
         assert!(told(&door, &launch).exact, "{launch}");
     }
@@ -57,6 +60,8 @@ fn slips_are_usage_errors_that_say_what_to_do() {
         ("verify --plans", "required"),
         ("verify synthetic-sleep@ga2 --plans", "names its plan, and --plans takes all; drop one of them"),
         ("verify set:slow --plans", "there is no set 'slow'"),
+        ("verify lstm@on=cpu:0 --plans --device cpu:1", "and so does --device"),
+        ("verify lstm --collectives gloo", "--plans"),
         ("verify synthetic-sleep@b4", "there is no workload 'synthetic-sleep@b4'"),
     ] {
         let said = door.exits(2, arguments);

@@ -14,7 +14,7 @@ use crate::{
     progress::Progress,
     rig::{LaunchRequest, Rig},
     run,
-    sampler::Sampler,
+    sampler::{Sampler, SamplerCost},
 };
 
 /// A run that is to be verified.
@@ -32,12 +32,13 @@ pub(super) struct Launcher {
 }
 
 impl Bench<'_> {
-    /// What `visit` makes of each cell, in the order of the manifest and until it gives nothing; `line` tells people.
+    /// What `visit` makes of each cell, in the order of the manifest and until it gives nothing, and what watching them has
+    /// cost; `line` tells people.
     pub(super) fn each_cell<R>(
         &self,
         line: impl Fn(&R) -> String,
         mut visit: impl FnMut(&Cell, &mut Launcher) -> anyhow::Result<Option<R>>,
-    ) -> anyhow::Result<Vec<R>> {
+    ) -> anyhow::Result<(Vec<R>, SamplerCost)> {
         let mut launcher = Launcher {
             interrupt: Interrupt::listen()?,
             sampler: run::start_sampler(self.run, self.manifest)?,
@@ -54,8 +55,7 @@ impl Bench<'_> {
         progress.finish();
         let Launcher { rig, sampler, .. } = launcher;
         drop(rig);
-        sampler.stop()?;
-        Ok(rows)
+        Ok((rows, sampler.stop()?))
     }
 }
 

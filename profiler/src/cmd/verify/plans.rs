@@ -1,5 +1,6 @@
 //! `profile verify --plans`: does every plan of a job compute the same thing.
 
+use anyhow::bail;
 use schema::{
     catalog::Catalog,
     device::Device,
@@ -9,7 +10,7 @@ use schema::{
     plan::Plan,
     rows::VerifyPlanRow,
     run_dir::RunDir,
-    spec::{LaunchEnd, Program},
+    spec::{Collectives, LaunchEnd, Program},
 };
 
 use super::bench::Bench;
@@ -18,6 +19,7 @@ use crate::{
     cells::{self, Grid, Plans},
     derive::job_steps,
     named, plans, pool,
+    sampler::SamplerCost,
     table::{self, or_dash},
 };
 
@@ -29,20 +31,22 @@ const TOLERANCE: f64 = 1e-9;
 
 /// A cell for each job and valid plan, `dp1` first. Plans that are measured only where they are named are among them, as
 /// what they cost does not matter here.
-pub(super) fn cells(catalog: &Catalog, names: &[String], pool: &[Device]) -> anyhow::Result<Vec<Cell>> {
+pub(super) fn cells(
+    catalog: &Catalog,
+    names: &[String],
+    named: &[Device],
+    collectives: Option<Collectives>,
+) -> anyhow::Result<Vec<Cell>> {
+    let jobs: Vec<Job> = names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
+    if let Some(job) = jobs.iter().find(|job| job.plan.is_some()) {
+        bail!("job '{job}' names its plan, and --plans takes all; drop one of them");
+    }
+    let shared = pool::of_jobs(&jobs, named, collectives)?;
     let mut all = Vec::new();
-    for name in names {
-        let job: Job = name.parse()?;
-        anyhow::ensure!(
-            job.plan.is_none(),
-            "job '{job}' names its plan, and --plans takes all; drop one of them"
-        );
+    for job in &jobs {
+        let pool = pool::of_job(job, &shared)?;
         for workload in named::workloads(catalog, &job.workload)? {
             let global_batch = job.global_batch.unwrap_or(workload.global_batch);
-            let pool = job
-                .device
-                .as_ref()
-                .map_or(Ok(pool.to_vec()), |own| pool::resolve(std::slice::from_ref(own), None))?;
             let enumerated = plans::enumerate(workload, global_batch, &pool).into_iter();
             let valid = enumerated
                 .map(|candidate| candidate.plan)
@@ -56,7 +60,7 @@ pub(super) fn cells(catalog: &Catalog, names: &[String], pool: &[Device]) -> any
 }
 
 /// Trains under each plan and holds its losses to those of `dp1`, which comes before it.
-pub(super) fn verify(bench: &Bench<'_>) -> anyhow::Result<Vec<VerifyPlanRow>> {
+pub(super) fn verify(bench: &Bench<'_>) -> anyhow::Result<(Vec<VerifyPlanRow>, SamplerCost)> {
     let &Bench { run, manifest, catalog } = bench;
     let line = |row: &VerifyPlanRow| format!("{}@{}: {}", row.job, row.plan, verdict(row));
     let mut expected = Vec::new();
