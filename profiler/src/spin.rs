@@ -12,13 +12,12 @@ use std::{
 use rustix::thread::{CpuSet, sched_setaffinity};
 use statistics::{Interval, launches::ratio_paired};
 
-/// Blocks of alone, together, together, alone.
-const BLOCKS: usize = 8;
 const STRETCH: Duration = Duration::from_millis(60);
 
-/// Time per turn of a spin loop with the other core spinning, over the time with it idle.
-pub fn sibling_ratio(first: u16, second: u16) -> Option<Interval> {
-    let pairs: Vec<(f64, f64)> = (0..BLOCKS)
+/// Time per turn of a spin loop with the other core spinning, over the time with it idle, in blocks of alone,
+/// together, together, alone. `None` of fewer than two blocks, or where a core is not to be had.
+pub fn sibling_ratio(first: u16, second: u16, blocks: u32) -> Option<Interval> {
+    let pairs: Vec<(f64, f64)> = (0..blocks)
         .map(|_| {
             let quad = [alone(first), together(first, second), together(first, second), alone(first)];
             statistics::launches::abba(quad)
@@ -78,9 +77,9 @@ mod tests {
     #[test]
     fn a_core_that_spins_beside_itself_gets_half() {
         let cores = crate::device::allowed_cores().expect("there are cores");
-        let ratio = sibling_ratio(cores[0], cores[0]).expect("eight blocks");
+        let ratio = sibling_ratio(cores[0], cores[0], 8).expect("eight blocks");
         // Two threads on one core take turns; other tests run meanwhile, so the bound is wide.
         assert!(ratio.estimate > 1.3, "{ratio:?}");
-        assert_eq!(sibling_ratio(u16::MAX, u16::MAX), None);
+        assert_eq!(sibling_ratio(u16::MAX, u16::MAX, 2), None);
     }
 }

@@ -8,7 +8,7 @@ mod all_reduce;
 mod memory;
 mod restart;
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use schema::{
     FORMAT,
@@ -140,8 +140,10 @@ impl Calibrator<'_> {
             }
             progress.begin(&what);
             let cores = [of_first[0], of_second[0]];
-            let Some(ratio) = spin::sibling_ratio(cores[0], cores[1]) else {
-                found.not_measured.push(failed(&what, "they could not be pinned to their cores"));
+            let Some(ratio) = spin::sibling_ratio(cores[0], cores[1], self.manifest.settings.repeats) else {
+                let reason = "they could not be pinned to their cores";
+                progress.end(&format!("{what}: {reason}"));
+                found.not_measured.push(failed(&what, reason));
                 continue;
             };
             progress.end(&format!("{what}: {:.3} times as long together", ratio.estimate));
@@ -175,7 +177,10 @@ impl Calibrator<'_> {
                     progress.end(&format!("{what}: {:.2} GB/s", row.bytes_per_s.value as f64 / 1e9));
                     found.memory.push(row);
                 }
-                Err(error) => found.not_measured.push(failed(&what, &format!("{error:#}"))),
+                Err(error) => {
+                    progress.end(&format!("{what}: {error:#}"));
+                    found.not_measured.push(failed(&what, &format!("{error:#}")));
+                }
             }
         }
         progress.finish();
@@ -183,7 +188,8 @@ impl Calibrator<'_> {
     }
 
     fn copies(&self, limits: &Limits, found: &mut Calibration) -> anyhow::Result<()> {
-        for device in self.pool {
+        // Ranks may share a GPU, which then stands in the pool more than once.
+        for device in self.pool.iter().collect::<BTreeSet<_>>() {
             let Device::Cuda(index) = device else { continue };
             let what = format!("copies to and from {device}");
             if !limits.allow(&what, found)? {

@@ -1,6 +1,7 @@
 //! `profile calibrate`: what this machine's parts can do, into `machine.toml`.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -57,9 +58,9 @@ pub(super) struct Args {
     /// How often each number is measured.
     #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..))]
     repeats: u32,
-    /// Steady time of each all-reduce launch.
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
-    seconds: f64,
+    /// Steady time of each all-reduce launch [default: 1].
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    seconds: Option<f64>,
     /// Sizes of all-reduces in KiB [default: 1, 4, 16 and so on up to 262144, as far as memory goes].
     #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
     kib: Vec<u64>,
@@ -85,6 +86,8 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
 }
+
+const SECONDS: f64 = 1.0;
 
 /// A size four times as large as the one before, from 1 KiB to 256 MiB.
 const SIZES_KIB: [u64; 10] = [1, 4, 16, 64, 256, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18];
@@ -118,18 +121,23 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     Ok(calibrate::exit(&found))
 }
 
+/// Each part that is wanted once, in the order in which they are measured.
 fn parts(args: &Args) -> anyhow::Result<Vec<Part>> {
-    let restarts = args.parts.contains(&Part::Restart);
-    match (args.parts.is_empty(), args.jobs.is_empty()) {
-        (true, _) => Ok(Part::value_variants().to_vec()),
-        (false, true) if restarts => {
-            bail!("--parts restart: name a job to restart, as in `profile calibrate lstm`")
-        }
-        (false, false) if !restarts => {
+    if args.parts.is_empty() {
+        return Ok(Part::value_variants().to_vec());
+    }
+    let names = |part| args.parts.contains(&part);
+    match (names(Part::Restart), args.jobs.is_empty()) {
+        (true, true) => bail!("--parts restart: name a job to restart, as in `profile calibrate lstm`"),
+        (false, false) => {
             bail!("a job is named, and --parts leaves out its restart; add restart or drop the job")
         }
-        (false, _) => Ok(args.parts.clone()),
+        _ => {}
     }
+    if !names(Part::AllReduce) && (args.seconds.is_some() || !args.kib.is_empty()) {
+        bail!("--kib and --seconds are about all-reduces, and --parts leaves them out; add all-reduce");
+    }
+    Ok(Part::value_variants().iter().copied().filter(|part| names(*part)).collect())
 }
 
 /// What is to be launched, on what.
@@ -150,13 +158,14 @@ fn manifest(args: &Args, catalog: &Catalog, pool: &[Device], parts: &[Part]) -> 
     let mut cells = Vec::new();
     if parts.contains(&Part::AllReduce) {
         let kib = if args.kib.is_empty() { &SIZES_KIB[..] } else { &args.kib };
-        let sizes: Vec<u64> = kib.iter().map(|kib| kib << 10).collect();
+        let sizes: BTreeSet<u64> = kib.iter().map(|kib| kib << 10).collect();
+        let sizes: Vec<u64> = sizes.into_iter().collect();
         cells = calibrate::all_reduces(&facts, &sizes);
     }
     cells.extend(jobs);
     let settings = Settings {
         repeats: args.repeats,
-        seconds: Some(args.seconds),
+        seconds: Some(args.seconds.unwrap_or(SECONDS)),
         budget_s: args.budget.map(|budget| budget.as_secs_f64()),
         collectives: args.collectives,
         catalogs: args.catalog.clone(),

@@ -202,12 +202,15 @@ fn describe(say: &mut impl FnMut(&str, Health, String), device: &Device) {
     }
 }
 
+/// Blocks of spin loops: with fewer, a busy host could pass for cores that share a physical one.
+const SPIN_BLOCKS: u32 = 8;
+
 /// Two spin loops on each neighbouring pair of cores, the first four pairs of them.
 fn siblings(say: &mut impl FnMut(&str, Health, String)) -> anyhow::Result<()> {
     let cores = device::allowed_cores()?;
     for pair in cores.windows(2).take(4) {
         let about = format!("cores {} and {}", pair[0], pair[1]);
-        let Some(ratio) = spin::sibling_ratio(pair[0], pair[1]) else {
+        let Some(ratio) = spin::sibling_ratio(pair[0], pair[1], SPIN_BLOCKS) else {
             say(&about, Health::Lacks, "a spin loop could not be pinned to them".into());
             continue;
         };
