@@ -17,7 +17,7 @@ pub struct JobStep {
     /// Of all ranks together.
     pub samples: u64,
     pub sent_bytes: Option<u64>,
-    /// The mean over the samples of all ranks; absent where one of them has none.
+    /// The mean over the samples of all ranks; absent where one of them has none, or nothing was trained on.
     pub loss: Option<f64>,
     pub timing: Timing,
 }
@@ -59,7 +59,7 @@ fn job_step(ranks: &[(Nanos, &Step)]) -> JobStep {
         phases: slowest.phases.clone().unwrap_or_default(),
         samples,
         sent_bytes: ranks.iter().map(|(_, step)| step.sent_bytes).sum(),
-        loss: losses.map(|sum| sum / samples as f64),
+        loss: losses.filter(|_| samples > 0).map(|sum| sum / samples as f64),
         timing: first.timing,
     }
 }
