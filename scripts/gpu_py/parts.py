@@ -122,7 +122,8 @@ def single(place: Workplace) -> str | None:
             for batch in sizes
         ]
         settings = ["--repeats", "3", "--seconds", "1"]
-    # A launch of the largest model ends within 15 s. What is more than the grid needs is left to the parts after it.
+    # A launch of the largest model ends within 15 s. What is more than the grid needs is left to the parts after it. The
+    # memory of jobs that name a plan is estimated first, which the budget counts in.
     budget_s = place.left_s() - 4 if place.quick else min(150, place.left_s() - 15)
     settings += ["--budget", f"{max(1, round(budget_s))}s"]
     out = place.relative("single")
