@@ -63,7 +63,8 @@ impl Calibration {
 }
 
 /// For people who open the file: in it three numbers stand without their names.
-const HEADING: &str = "# Three numbers in brackets: what was measured, and its 95 % interval over the repeats.\n\n";
+const HEADING: &str =
+    "# Three numbers in brackets: what was measured, and its 95 % interval over the repeats.\n\n";
 
 /// A number and the 95 % interval that holds it. In a file it is `[value, ci_lo, ci_hi]`, so that a row has
 /// a line for each of its numbers.
