@@ -5,11 +5,11 @@
 // inputs alone, but also the parameters that the part uses. So a parameter inside gets its gradient from the pass that
 // is under way, by that pass's own rules: once, in the order of the graph, with its hooks, and only where the pass is
 // asked for it. The parameters are read off the graph of the first run, which for that is made and dropped.
+#include "random.h"
 #include "shim.h"
 
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
-#include <ATen/core/Generator.h>
 #include <ATen/ops/alias.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
@@ -59,10 +59,7 @@ class Surroundings {
  public:
   // Those of this thread now.
   explicit Surroundings(std::vector<at::Generator> generators) : generators_(std::move(generators)) {
-    for (at::Generator& generator : generators_) {
-      std::lock_guard<std::mutex> lock(generator.mutex());
-      states_.push_back(generator.get_state());
-    }
+    for (const at::Generator& generator : generators_) states_.push_back(shim::state_of(generator));
     for (const at::DeviceType device : {at::kCPU, at::kCUDA}) {
       autocast_.push_back({device, at::autocast::is_autocast_enabled(device), at::autocast::get_autocast_dtype(device)});
     }
@@ -108,11 +105,7 @@ class Surroundings {
   };
 
   void set() const {
-    for (size_t i = 0; i < generators_.size(); i++) {
-      at::Generator generator = generators_[i];
-      std::lock_guard<std::mutex> lock(generator.mutex());
-      generator.set_state(states_[i]);
-    }
+    for (size_t i = 0; i < generators_.size(); i++) shim::set_state_of(generators_[i], states_[i]);
     for (const Autocast& autocast : autocast_) {
       at::autocast::set_autocast_enabled(autocast.device, autocast.enabled);
       at::autocast::set_autocast_dtype(autocast.device, autocast.dtype);

@@ -1,17 +1,15 @@
 //! A closure that is called in the forward pass, and again in the backward pass.
 
 use std::{
-    any::Any,
-    ffi::{c_char, c_int, c_void},
+    ffi::{c_int, c_void},
     mem::ManuallyDrop,
-    panic::{AssertUnwindSafe, catch_unwind},
     ptr, slice,
 };
 
 use tch::{TchError, Tensor};
 use torch_sys::C_tensor;
 
-use super::check;
+use super::{answer, check};
 
 type Call = unsafe extern "C" fn(
     context: *mut c_void,
@@ -30,7 +28,6 @@ unsafe extern "C" {
         count: usize,
         output: *mut *mut C_tensor,
     ) -> c_int;
-    fn tw_remember_error(message: *const c_char, length: usize);
 }
 
 /// Which of its two runs a closure is in.
@@ -74,30 +71,18 @@ unsafe extern "C" fn call(
     output: *mut *mut C_tensor,
 ) -> c_int {
     let run = if again == 0 { Run::Forward } else { Run::Again };
-    let body = || {
+    answer(|| {
         // SAFETY: as promised to this function. That no other thread uses the closure now: the one that runs a graph's
         // forward pass has left it before the graph can have a backward pass, and waits until that has ended.
         let (closure, inputs) =
             unsafe { (&*context.cast::<Closure>(), slice::from_raw_parts(inputs, count)) };
         // SAFETY: the handles are valid, as promised to this function; what is made here are handles of our own.
         let inputs: Vec<_> = inputs.iter().map(|&input| unsafe { Tensor::clone_from_ptr(input) }).collect();
-        closure(run, &inputs)
-    };
-    // No panic crosses into C++.
-    let message = match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(made)) => {
-            // SAFETY: as promised to this function. The handle goes over to C++, which frees it as tch would.
-            unsafe { *output = ManuallyDrop::new(made).as_mut_ptr() };
-            return 0;
-        }
-        // As it is, for what comes out of `recompute` or the backward pass is a `TchError::Torch` again.
-        Ok(Err(TchError::Torch(message))) => message,
-        Ok(Err(error)) => error.to_string(),
-        Err(panic) => words_of(&*panic).to_owned(),
-    };
-    // SAFETY: the text is borrowed for the length of the call.
-    unsafe { tw_remember_error(message.as_ptr().cast(), message.len()) };
-    1
+        let made = closure(run, &inputs)?;
+        // SAFETY: as promised to this function. The handle goes over to C++, which frees it as tch would.
+        unsafe { *output = ManuallyDrop::new(made).as_mut_ptr() };
+        Ok(())
+    })
 }
 
 /// # Safety
@@ -105,10 +90,4 @@ unsafe extern "C" fn call(
 unsafe extern "C" fn drop_closure(context: *mut c_void) {
     // SAFETY: it came from a box of this type.
     drop(unsafe { Box::from_raw(context.cast::<Closure>()) });
-}
-
-/// What was said with a panic.
-fn words_of(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref().map(String::as_str)).unwrap_or("a panic without words")
 }
