@@ -60,8 +60,8 @@ int tw_clear_gradients(at::Tensor* const* parameters, size_t count) {
 // Has autograd call `closure` each time it has added to the gradient of the leaf `parameter`: on the thread that runs the
 // backward pass, which on CUDA is one of autograd's own, in the stream of the pass. The closure is taken over.
 int tw_gradient_hook_set(at::Tensor* parameter, void* closure, GradientHook::Call call, GradientHook::Drop drop) {
-  auto hook = std::make_unique<GradientHook>(closure, call, drop);
   return shim::guarded([&] {
+    auto hook = std::make_unique<GradientHook>(closure, call, drop);
     TORCH_CHECK(torch::autograd::impl::post_acc_grad_hooks(*parameter) == nullptr, "a parameter has a hook already");
     torch::autograd::impl::set_post_acc_grad_hooks(*parameter, std::move(hook));
   });

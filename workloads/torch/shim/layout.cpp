@@ -8,7 +8,7 @@
 #include <ATen/ops/empty_like.h>
 
 at::Tensor shim::in_memory_order(const at::Tensor& tensor) {
-  TORCH_CHECK(tensor.is_non_overlapping_and_dense(), "a parameter has gaps in memory");
+  TORCH_CHECK(tensor.is_non_overlapping_and_dense(), "a tensor has gaps in memory");
   return tensor.as_strided({tensor.numel()}, {1}, tensor.storage_offset());
 }
 
