@@ -8,6 +8,7 @@ use tch::{Device, TchError, Tensor};
 
 use super::{
     DataError,
+    in_order::InOrder,
     loaders::{Loaded, Reader},
     order::{Epochs, rng_at},
     pixels::{COLOURS, Normalisation},
@@ -75,7 +76,12 @@ impl Cifar10 {
     }
 
     /// The stream of what this reader makes, which was opened for the same purpose.
-    pub(super) fn stream(self, purpose: Use, loaders: u32, device: Device) -> Result<Loaded<Self>, TchError> {
+    pub(super) fn stream(
+        self,
+        purpose: Use,
+        loaders: u32,
+        device: Device,
+    ) -> Result<InOrder<Loaded<Self>>, TchError> {
         let normalisation = match purpose {
             // Mean and deviation of the training set, as is customary.
             Use::Classify { .. } => {
@@ -83,7 +89,8 @@ impl Cifar10 {
             }
             Use::Imitate { .. } => Normalisation::to_tanh(device)?,
         };
-        Ok(Loaded::new(self, loaders, move |HostBatch { pixels, labels, noise }| {
+        let kept = normalisation.tensors();
+        let transfer = move |HostBatch { pixels, labels, noise }| {
             let images = normalisation.images(&pixels, SIDE)?;
             let (inputs, targets) = match purpose {
                 Use::Classify { .. } => (images, to_device(Tensor::f_from_slice(&labels)?, device)?),
@@ -96,7 +103,8 @@ impl Cifar10 {
                 }
             };
             Ok(Batch { inputs, targets })
-        }))
+        };
+        Ok(InOrder::new(Loaded::new(self, loaders, transfer).keeping(kept)))
     }
 }
 
@@ -163,7 +171,7 @@ mod tests {
 
     const CLASSIFY: Use = Use::Classify { image: 32, channels: 3, labels: 10 };
 
-    fn open(folder: &Path, purpose: Use) -> Result<Loaded<Cifar10>, DataError> {
+    fn open(folder: &Path, purpose: Use) -> Result<InOrder<Loaded<Cifar10>>, DataError> {
         Ok(Cifar10::open(folder, purpose, 7)?.stream(purpose, 0, Device::Cpu)?)
     }
 

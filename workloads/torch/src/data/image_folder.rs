@@ -12,6 +12,7 @@ use walkdir::{DirEntry, WalkDir};
 
 use super::{
     DataError, crop,
+    in_order::InOrder,
     loaders::{Loaded, Reader},
     order::{Epochs, rng_at},
     pixels::{COLOURS, Normalisation},
@@ -87,16 +88,17 @@ impl ImageFolder {
         Ok(Self { side, images, epochs: Epochs::new(count, seeds.u64(..)), crop_seed: seeds.u64(..) })
     }
 
-    pub(super) fn stream(self, loaders: u32, device: Device) -> Result<Loaded<Self>, TchError> {
+    pub(super) fn stream(self, loaders: u32, device: Device) -> Result<InOrder<Loaded<Self>>, TchError> {
         // Of ImageNet's training set, as is customary for every folder of photographs.
         let normalisation = Normalisation::of([0.485, 0.456, 0.406], [0.229, 0.224, 0.225], device)?;
-        let side = self.side;
-        Ok(Loaded::new(self, loaders, move |HostBatch { pixels, labels }| {
+        let (side, kept) = (self.side, normalisation.tensors());
+        let transfer = move |HostBatch { pixels, labels }| {
             Ok(Batch {
                 inputs: normalisation.images(&pixels, side)?,
                 targets: to_device(Tensor::f_from_slice(&labels)?, device)?,
             })
-        }))
+        };
+        Ok(InOrder::new(Loaded::new(self, loaders, transfer).keeping(kept)))
     }
 }
 

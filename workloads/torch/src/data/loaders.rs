@@ -12,10 +12,13 @@ use std::{
 };
 
 use anyhow::Context;
-use tch::TchError;
+use tch::{TchError, Tensor};
 
-use super::DataError;
-use crate::workload::{Batch, DataStream, Share};
+use super::{
+    DataError,
+    in_order::{Numbered, Place},
+};
+use crate::workload::Batch;
 
 /// Makes samples on the host: everything that a file costs, in whatever thread it is asked.
 ///
@@ -32,14 +35,13 @@ pub(super) trait Reader: Send + Sync + 'static {
 /// The training thread's part: copies what a reader made to the device, and does there what is cheaper there.
 type Transfer<R> = Box<dyn Fn(<R as Reader>::Batch) -> Result<Batch, TchError>>;
 
-/// The samples of a reader, in their order.
+/// The samples of a reader.
 pub(super) struct Loaded<R: Reader> {
     reader: Arc<R>,
     transfer: Transfer<R>,
+    /// What the transfer keeps on the device.
+    kept: Vec<Tensor>,
     loaders: u32,
-    share: Share,
-    /// Samples that all ranks have taken.
-    taken: u64,
     ahead: Option<Ahead<R::Batch>>,
 }
 
@@ -56,22 +58,26 @@ impl<R: Reader> Loaded<R> {
         Self {
             reader: Arc::new(reader),
             transfer: Box::new(transfer),
+            kept: Vec::new(),
             loaders,
-            share: Share::ALL,
-            taken: 0,
             ahead: None,
         }
     }
 
-    fn host_batch(&mut self, samples: usize) -> anyhow::Result<R::Batch> {
+    /// Tells of the tensors that `transfer` keeps on the device.
+    pub(super) fn keeping(self, kept: Vec<Tensor>) -> Self {
+        Self { kept, ..self }
+    }
+
+    fn host_batch(&mut self, place: Place, samples: usize) -> anyhow::Result<R::Batch> {
         if self.loaders == 0 {
-            let first = self.taken + self.share.before(samples as u64);
+            let first = place.first(samples);
             return Ok(make(&*self.reader, first..first + samples as u64)?);
         }
-        // Batches ahead have one size, that of the first. Whoever changes it begins anew where he is.
-        let ahead = match self.ahead.take().filter(|ahead| ahead.samples == samples) {
+        // Batches ahead have one size, that of the first, and follow one another. Whoever wants others begins anew.
+        let ahead = match self.ahead.take().filter(|ahead| (ahead.place, ahead.samples) == (place, samples)) {
             Some(ahead) => ahead,
-            None => Ahead::start(&self.reader, self.loaders, self.share, self.taken, samples)
+            None => Ahead::start(&self.reader, self.loaders, place, samples)
                 .context("cannot start a thread; use fewer loaders")?,
         };
         // After an error the loaders are not kept: a second try gives the same error again, as it does without loaders.
@@ -84,26 +90,14 @@ impl<R: Reader> Loaded<R> {
     }
 }
 
-impl<R: Reader> DataStream for Loaded<R> {
-    fn next(&mut self, samples: usize) -> anyhow::Result<Batch> {
-        let batch = self.host_batch(samples)?;
-        self.taken += self.share.all(samples as u64);
+impl<R: Reader> Numbered for Loaded<R> {
+    fn batch(&mut self, place: Place, samples: usize) -> anyhow::Result<Batch> {
+        let batch = self.host_batch(place, samples)?;
         Ok((self.transfer)(batch)?)
     }
 
-    fn share_out(&mut self, share: Share) -> anyhow::Result<()> {
-        self.share = share;
-        Ok(())
-    }
-
-    fn position(&self) -> Option<u64> {
-        Some(self.taken)
-    }
-
-    fn seek(&mut self, position: u64) -> anyhow::Result<()> {
-        self.ahead = None;
-        self.taken = position;
-        Ok(())
+    fn tensors(&self) -> Vec<&Tensor> {
+        self.kept.iter().collect()
     }
 }
 
@@ -118,6 +112,8 @@ fn make<R: Reader>(reader: &R, numbers: impl Iterator<Item = u64>) -> Result<R::
 /// Running loaders. They take turns: loader `i` of `n` makes batches `i`, `i + n`, `i + 2n`, so that order needs no
 /// bookkeeping. Of each loader's batches one is ready and one in the making at most, PyTorch's `prefetch_factor` of 2.
 struct Ahead<B> {
+    /// Of the next batch.
+    place: Place,
     samples: usize,
     /// Whose turn it is.
     turn: usize,
@@ -130,24 +126,25 @@ impl<B: Default + Send + 'static> Ahead<B> {
     fn start<R: Reader<Batch = B>>(
         reader: &Arc<R>,
         loaders: u32,
-        share: Share,
-        taken: u64,
+        place: Place,
         samples: usize,
     ) -> io::Result<Self> {
         const READY_MAX: usize = 1;
         let stop = Arc::new(AtomicBool::new(false));
-        let mut ahead = Self { samples, turn: 0, queues: Vec::new(), threads: Vec::new(), stop };
-        for loader in 0..u64::from(loaders) {
+        let mut ahead = Self { place, samples, turn: 0, queues: Vec::new(), threads: Vec::new(), stop };
+        let batch = samples as u64;
+        let stride = u64::from(loaders) * place.share.all(batch);
+        let mut start = place;
+        for loader in 0..loaders {
             let (sender, queue) = sync_channel(READY_MAX);
             let (reader, stop) = (Arc::clone(reader), Arc::clone(&ahead.stop));
-            let batch = samples as u64;
-            let first = taken + loader * share.all(batch) + share.before(batch);
-            let stride = u64::from(loaders) * share.all(batch);
+            let first = start.first(samples);
             let thread = Builder::new()
                 .name(format!("loader-{loader}"))
                 .spawn(move || load(&*reader, first, stride, batch, &sender, &stop))?;
             ahead.queues.push(queue);
             ahead.threads.push(thread);
+            start = start.after(samples);
         }
         Ok(ahead)
     }
@@ -160,6 +157,7 @@ impl<B: Default + Send + 'static> Ahead<B> {
             }
         };
         self.turn = (self.turn + 1) % self.queues.len();
+        self.place = self.place.after(self.samples);
         made
     }
 }
@@ -204,9 +202,11 @@ fn load<R: Reader>(
 mod tests {
     use std::{sync::atomic::AtomicU64, time::Duration};
 
-    use tch::Tensor;
-
     use super::*;
+    use crate::{
+        data::in_order::InOrder,
+        workload::{DataStream, Share},
+    };
 
     /// Gives each sample's own number, up to one at which it does something else.
     struct Counting {
@@ -234,10 +234,14 @@ mod tests {
         DataError::Malformed { file: "train.bin".into(), offset, problem: "nothing".into() }
     }
 
-    fn stream(loaders: u32, end: u64, at_end: fn(u64) -> DataError) -> (Loaded<Counting>, Arc<AtomicU64>) {
+    fn stream(
+        loaders: u32,
+        end: u64,
+        at_end: fn(u64) -> DataError,
+    ) -> (InOrder<Loaded<Counting>>, Arc<AtomicU64>) {
         let made = Arc::new(AtomicU64::new(0));
         let reader = Counting { end, at_end, made: Arc::clone(&made), pause: Duration::ZERO };
-        (Loaded::new(reader, loaders, transfer), made)
+        (InOrder::new(Loaded::new(reader, loaders, transfer)), made)
     }
 
     fn transfer(numbers: Vec<i64>) -> Result<Batch, TchError> {
@@ -320,11 +324,11 @@ mod tests {
         let made = Arc::new(AtomicU64::new(0));
         let pause = Duration::from_millis(2);
         let reader = Counting { end: u64::MAX, at_end: malformed, made: Arc::clone(&made), pause };
-        let mut stream = Loaded::new(reader, 1, transfer);
-        stream.next(1).unwrap();
+        let mut samples = Loaded::new(reader, 1, transfer);
+        samples.batch(Place::START, 1).unwrap();
         // A batch of this size would take a month.
-        stream.ahead = Some(Ahead::start(&stream.reader, 2, Share::ALL, 1, 1 << 30).unwrap());
-        drop(stream);
+        samples.ahead = Some(Ahead::start(&samples.reader, 2, Place::START, 1 << 30).unwrap());
+        drop(samples);
         assert_eq!(Arc::strong_count(&made), 1, "the reader went with its threads");
     }
 }

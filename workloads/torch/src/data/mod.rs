@@ -3,6 +3,7 @@
 mod cifar10;
 mod crop;
 mod image_folder;
+mod in_order;
 mod loaders;
 mod order;
 mod pixels;

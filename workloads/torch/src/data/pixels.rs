@@ -32,6 +32,11 @@ impl Normalisation {
         Ok(Self { centre: tensor(centre)?, scale: tensor(scale)?, device })
     }
 
+    /// Handles on what it keeps on the device.
+    pub(super) fn tensors(&self) -> Vec<Tensor> {
+        [&self.centre, &self.scale].map(Tensor::shallow_clone).into()
+    }
+
     /// `[samples, 3, side, side]`, channels-last, from the bytes of `[samples, side, side, 3]`.
     pub(super) fn images(&self, bytes: &[u8], side: u32) -> Result<Tensor, TchError> {
         let shape = [-1, i64::from(side), i64::from(side), i64::from(COLOURS)];

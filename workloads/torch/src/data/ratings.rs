@@ -12,6 +12,7 @@ use tch::{Device, Tensor};
 
 use super::{
     DataError,
+    in_order::InOrder,
     loaders::{Loaded, Reader},
     order::{Epochs, rng_at},
 };
@@ -78,13 +79,14 @@ impl Ratings {
         Ok(Self { pairs, items: items_found as u32, epochs, negatives_seed: seeds.u64(..) })
     }
 
-    pub(super) fn stream(self, loaders: u32, device: Device) -> Loaded<Self> {
-        Loaded::new(self, loaders, move |HostBatch { pairs, chosen }| {
+    pub(super) fn stream(self, loaders: u32, device: Device) -> InOrder<Loaded<Self>> {
+        let transfer = move |HostBatch { pairs, chosen }| {
             Ok(Batch {
                 inputs: to_device(Tensor::f_from_slice(&pairs)?.f_reshape([-1, 2])?, device)?,
                 targets: to_device(Tensor::f_from_slice(&chosen)?, device)?,
             })
-        })
+        };
+        InOrder::new(Loaded::new(self, loaders, transfer))
     }
 
     /// An item that `user` did not rate; there is one.

@@ -10,6 +10,7 @@ use tch::{Device, Tensor};
 
 use super::{
     DataError,
+    in_order::InOrder,
     loaders::{Loaded, Reader},
     order::rng_at,
 };
@@ -58,12 +59,13 @@ impl TokenFile {
         Err(DataError::Malformed { file: path, offset: bytes, problem })
     }
 
-    pub(super) fn stream(self, loaders: u32, device: Device) -> Loaded<Self> {
+    pub(super) fn stream(self, loaders: u32, device: Device) -> InOrder<Loaded<Self>> {
         let shape = [-1, self.context as i64];
-        Loaded::new(self, loaders, move |HostBatch { inputs, targets }| {
+        let transfer = move |HostBatch { inputs, targets }| {
             let tensor = |tokens: &[i64]| to_device(Tensor::f_from_slice(tokens)?.f_reshape(shape)?, device);
             Ok(Batch { inputs: tensor(&inputs)?, targets: tensor(&targets)? })
-        })
+        };
+        InOrder::new(Loaded::new(self, loaders, transfer))
     }
 
     /// The tokens of one sample and the one that follows, from token number `start` of the file on.
@@ -106,7 +108,7 @@ mod tests {
     use super::*;
     use crate::workload::DataStream;
 
-    fn open(folder: &Path, vocabulary: u32) -> Result<Loaded<TokenFile>, DataError> {
+    fn open(folder: &Path, vocabulary: u32) -> Result<InOrder<Loaded<TokenFile>>, DataError> {
         Ok(TokenFile::open(folder, vocabulary, 4, 3)?.stream(0, Device::Cpu))
     }
 

@@ -21,13 +21,13 @@ use fastrand::Rng;
 use schema::catalog::Samples;
 use tch::{Device, TchError, Tensor};
 
-use super::{DataError, pool::Pool};
+use super::{DataError, in_order::InOrder, pool::Pool};
 
 /// The endless stream of samples.
 ///
 /// # Errors
 /// Out of memory; `Unsupported` for a model that is not ours to train.
-pub(super) fn stream(samples: Samples, seed: u64, device: Device) -> Result<Pool, DataError> {
+pub(super) fn stream(samples: Samples, seed: u64, device: Device) -> Result<InOrder<Pool>, DataError> {
     let rng = &mut Rng::with_seed(seed);
     let (inputs, targets) = match samples {
         Samples::LabelledImages { channels, side, classes } => {
@@ -59,7 +59,7 @@ pub(super) fn stream(samples: Samples, seed: u64, device: Device) -> Result<Pool
             return Err(DataError::Unsupported("the synthetic worker's model takes no samples".into()));
         }
     };
-    Ok(Pool::new(inputs.f_to(device)?, targets.f_to(device)?))
+    Ok(InOrder::new(Pool::new(inputs.f_to(device)?, targets.f_to(device)?)))
 }
 
 /// Inputs and targets, a sample for each index of their first dimension.
