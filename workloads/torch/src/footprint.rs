@@ -59,6 +59,7 @@ fn measure(launch: &Launch) -> Result<Footprint, Failure> {
     }
     let persistent_bytes = tensor_memory(device)?.allocated_bytes;
     let (small, large) = steps.split_at(STEPS);
+    let gradient_bytes = trainer.optimizers().map(|optimizer| optimizer.parameters().iter().map(bytes).sum());
     let parameters = trainer.workload().parameters();
     Ok(Footprint {
         micro_batches: micro_batches.map(|samples| u32::try_from(samples).unwrap_or(u32::MAX)),
@@ -67,7 +68,7 @@ fn measure(launch: &Launch) -> Result<Footprint, Failure> {
         data_bytes: trainer.data().tensors().iter().copied().map(bytes).sum(),
         persistent_bytes,
         building_bytes,
-        updates: updates(persistent_bytes, small, large),
+        updates: updates(persistent_bytes, gradient_bytes, small, large),
     })
 }
 
@@ -86,33 +87,34 @@ fn record(trainer: &mut Trainer, device: Device, laps: &Laps) -> Result<Vec<Upda
     Ok(laps::split(&laps.take(), before, &events))
 }
 
-/// Joins steps at the small micro-batch with those at the large one, one to one.
+/// Joins steps at the small micro-batch with those at the large one, one to one. `gradient_bytes` has an entry for each
+/// update: its parameters' own size, and not what is held behind a backward pass, which may be more. What an update leaves
+/// there for the next one, as a GAN's images with their graph, grows with the micro-batch and belongs to the peaks.
 fn updates(
     persistent_bytes: u64,
+    gradient_bytes: impl Iterator<Item = u64>,
     small: &[Vec<UpdateTrace>],
     large: &[Vec<UpdateTrace>],
 ) -> Vec<UpdateFootprint> {
-    let mut updates: Vec<UpdateFootprint> = Vec::new();
+    let empty = |gradient_bytes| UpdateFootprint { gradient_bytes, ..UpdateFootprint::default() };
+    let mut updates: Vec<UpdateFootprint> = gradient_bytes.map(empty).collect();
     for (small, large) in small.iter().zip(large) {
         // A step that leaves an update out has fewer.
-        updates.resize_with(updates.len().max(small.len()), UpdateFootprint::default);
         for (update, (small, large)) in updates.iter_mut().zip(small.iter().zip(large)) {
-            let gradients = [small, large].map(|trace| trace.later.before);
-            let persistent = [persistent_bytes; 2];
-            update.gradient_bytes = update.gradient_bytes.max(gradients[1].saturating_sub(persistent_bytes));
+            let with_gradients = persistent_bytes + update.gradient_bytes;
             update.forward_bytes =
                 [small, large].map(|trace| trace.forward_bytes.saturating_sub(persistent_bytes));
-            raise(&mut update.first, [&small.first, &large.first], persistent);
-            raise(&mut update.later, [&small.later, &large.later], gradients);
-            raise(&mut update.optimizer, [&small.optimizer, &large.optimizer], gradients);
+            raise(&mut update.first, [&small.first, &large.first], persistent_bytes);
+            raise(&mut update.later, [&small.later, &large.later], with_gradients);
+            raise(&mut update.optimizer, [&small.optimizer, &large.optimizer], with_gradients);
         }
     }
     updates
 }
 
 /// Raises a peak to what one segment takes beyond `base`, at either micro-batch.
-fn raise(peak: &mut Envelope, [small, large]: [&Segment; 2], base: [u64; 2]) {
-    let over = |[small, large]: [u64; 2]| [small.saturating_sub(base[0]), large.saturating_sub(base[1])];
+fn raise(peak: &mut Envelope, [small, large]: [&Segment; 2], base: u64) {
+    let over = |levels: [u64; 2]| levels.map(|level| level.saturating_sub(base));
     if small.is_like(large) {
         peak.extend(small.levels().zip(large.levels()).map(|(small, large)| over([small, large])));
     } else {
@@ -120,4 +122,47 @@ fn raise(peak: &mut Envelope, [small, large]: [&Segment; 2], base: [u64; 2]) {
         peak.push(over([small.peak(), large.peak()]));
     }
     *peak = envelope(peak);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(before: u64, events: &[i64]) -> Segment {
+        Segment { before, events: events.to_vec() }
+    }
+
+    /// An update on so many samples, of which each leaves 4 bytes to the next update and 6 to the backward pass, which makes
+    /// 10 bytes of gradients.
+    fn trace(samples: i64) -> UpdateTrace {
+        let (kept, activations) = (4 * samples, 6 * samples);
+        let behind = (100 + 10 + kept) as u64;
+        UpdateTrace {
+            first: segment(100, &[kept, activations, 10, -activations]),
+            forward_bytes: (100 + kept + activations) as u64,
+            later: segment(behind, &[-kept, kept, activations, -activations]),
+            optimizer: segment(behind, &[3, -3]),
+        }
+    }
+
+    #[test]
+    fn what_an_update_leaves_to_the_next_one_grows_with_the_batch_and_is_no_gradient() {
+        let steps = |samples| [vec![trace(samples), trace(samples)], vec![trace(samples)]];
+        let gradients = [10; 2].into_iter();
+        let expected = UpdateFootprint {
+            gradient_bytes: 10,
+            forward_bytes: [20, 40],
+            first: vec![[30, 50]],
+            later: vec![[20, 40]],
+            optimizer: vec![[8 + 3, 16 + 3]],
+        };
+        assert_eq!(updates(100, gradients, &steps(2), &steps(4)), [expected.clone(), expected]);
+    }
+
+    #[test]
+    fn of_steps_that_do_not_take_the_same_in_the_same_order_peaks_alone_are_known() {
+        let mut peak = vec![[5, 5]];
+        raise(&mut peak, [&segment(100, &[7, -7, 2]), &segment(100, &[9, 8])], 100);
+        assert_eq!(peak, [[5, 5], [7, 17]]);
+    }
 }
