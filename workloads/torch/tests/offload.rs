@@ -1,5 +1,8 @@
 //! Updates in host memory are those on the device, to the last bit where both are a CPU.
 
+#[path = "common/optimizers.rs"]
+mod optimizers;
+
 use std::iter;
 
 use schema::catalog::{self, Catalog};
@@ -13,27 +16,10 @@ use torch_worker::{
     step::{Completed, Execution, Trainer},
 };
 
+use self::optimizers::OPTIMIZERS;
+
 const STEPS: usize = 10;
 const HOST: Home = Home::Host { threads: 2 };
-
-const SGD: catalog::Optimizer =
-    catalog::Optimizer::Sgd { learning_rate: 0.05, momentum: 0.0, weight_decay: 0.01 };
-const MOMENTUM: catalog::Optimizer =
-    catalog::Optimizer::Sgd { learning_rate: 0.05, momentum: 0.9, weight_decay: 0.01 };
-const ADAM: catalog::Optimizer = catalog::Optimizer::Adam {
-    learning_rate: 0.01,
-    beta1: 0.9,
-    beta2: 0.99,
-    epsilon: 1e-8,
-    weight_decay: 0.1,
-};
-const ADAMW: catalog::Optimizer = catalog::Optimizer::Adamw {
-    learning_rate: 0.01,
-    beta1: 0.9,
-    beta2: 0.99,
-    epsilon: 1e-8,
-    weight_decay: 0.1,
-};
 
 /// No random numbers: tests run side by side in one process and would draw from the same generator.
 fn values(shape: &[i64], rate: f64, kind: Kind) -> Tensor {
@@ -95,7 +81,7 @@ impl Problem {
 
 #[test]
 fn an_update_in_host_memory_is_that_on_the_device_to_the_last_bit() {
-    for (name, settings) in [("sgd", SGD), ("momentum", MOMENTUM), ("adam", ADAM), ("adamw", ADAMW)] {
+    for (name, settings) in OPTIMIZERS {
         for kind in [Kind::Float, Kind::Double] {
             for norm_max in [None, Some(0.5)] {
                 let case = format!("{name}, {kind:?}, clipped to {norm_max:?}");
@@ -121,7 +107,7 @@ fn an_update_in_host_memory_is_that_on_the_device_to_the_last_bit() {
 
 #[test]
 fn state_of_one_home_goes_on_in_the_other() {
-    for settings in [SGD, MOMENTUM, ADAM, ADAMW] {
+    for (name, settings) in OPTIMIZERS {
         for (from, to) in [(Home::Device, HOST), (HOST, Home::Device)] {
             let mut whole = Problem::new(settings, Kind::Float, from);
             for _ in 0..3 {
@@ -143,7 +129,7 @@ fn state_of_one_home_goes_on_in_the_other() {
                 whole.step(None);
                 resumed.step(None);
             }
-            resumed.assert_equals(&whole, &format!("{settings:?} from {from:?} to {to:?}"));
+            resumed.assert_equals(&whole, &format!("{name} from {from:?} to {to:?}"));
         }
     }
 }

@@ -1,5 +1,8 @@
 //! What offload takes of memory and threads. All of it is one test: both are counted for the whole process.
 
+#[path = "common/optimizers.rs"]
+mod optimizers;
+
 use std::fs;
 
 use schema::catalog;
@@ -12,19 +15,9 @@ use torch_worker::{
     },
 };
 
-const SHAPES: [&[i64]; 4] = [&[1300, 1100], &[64, 3, 3, 3], &[64], &[1]];
+use self::optimizers::OPTIMIZERS;
 
-const MOMENTUM: catalog::Optimizer =
-    catalog::Optimizer::Sgd { learning_rate: 0.1, momentum: 0.9, weight_decay: 0.0 };
-const SGD: catalog::Optimizer =
-    catalog::Optimizer::Sgd { learning_rate: 0.1, momentum: 0.0, weight_decay: 0.0 };
-const ADAMW: catalog::Optimizer = catalog::Optimizer::Adamw {
-    learning_rate: 0.1,
-    beta1: 0.9,
-    beta2: 0.99,
-    epsilon: 1e-8,
-    weight_decay: 0.1,
-};
+const SHAPES: [&[i64]; 4] = [&[1300, 1100], &[64, 3, 3, 3], &[64], &[1]];
 
 fn allocated() -> u64 {
     tensor_memory(Device::Cpu).unwrap().allocated_bytes
@@ -53,13 +46,19 @@ fn offload_takes_the_memory_and_the_threads_that_it_should() {
     let base = allocated();
 
     // At a step's boundary there are parameters and state, and in host memory another copy of the parameters.
-    for (settings, state, counter) in [(SGD, 0, 0), (MOMENTUM, 1, 0), (ADAMW, 2, 4)] {
+    for (name, settings) in OPTIMIZERS {
+        // What is remembered of each number, and the bytes of the count of updates.
+        let (state, counter) = match settings {
+            catalog::Optimizer::Sgd { momentum: 0.0, .. } => (0, 0),
+            catalog::Optimizer::Sgd { .. } => (1, 0),
+            catalog::Optimizer::Adam { .. } | catalog::Optimizer::Adamw { .. } => (2, 4),
+        };
         for (kind, bytes) in [(Kind::Float, 4), (Kind::Double, 8)] {
             for (home, copies) in [(Home::Device, 1), (Home::Host { threads: 1 }, 2)] {
                 let mut optimizer = optimizer(settings, kind, home);
                 for step in 0..3 {
                     let persistent = (copies + state) * numbers * bytes + counter;
-                    assert_eq!(allocated() - base, persistent, "{settings:?} at {home:?} before step {step}");
+                    assert_eq!(allocated() - base, persistent, "{name} at {home:?} before step {step}");
                     make_gradients(&optimizer);
                     optimizer.step(&mut |_| Ok(())).unwrap();
                     assert_eq!(allocated() - base, persistent + numbers * bytes, "the gradients are left");
@@ -72,7 +71,8 @@ fn offload_takes_the_memory_and_the_threads_that_it_should() {
     }
 
     let before = threads_of_process();
-    let mut optimizer = optimizer(ADAMW, Kind::Float, Home::Host { threads: 3 });
+    let [.., (_, adamw)] = OPTIMIZERS;
+    let mut optimizer = optimizer(adamw, Kind::Float, Home::Host { threads: 3 });
     make_gradients(&optimizer);
     let mut seen = Vec::new();
     let mut lap = |_| {
