@@ -7,7 +7,7 @@ use crate::{
     clock::{self, Clock, Phase, StepTime},
     failure::Failure,
     group::Group,
-    launch::{choose_collectives, device_of, meet},
+    launch::{choose_collectives, device_of, meet, use_threads},
     step::{Completed, StepError, Trainer},
     steps::Steps,
     workload::Share,
@@ -34,7 +34,7 @@ impl AllReduces {
     pub(crate) fn start(told: &AllReduce, launch: &LaunchSpec, rank: u32) -> Result<Self, Failure> {
         let refused = |reason: String| Failure::unsupported(format!("all-reduce: {reason}"));
         let device = device_of(&launch.devices, rank)?;
-        tch::set_num_threads(i32::try_from(launch.threads.max(1)).unwrap_or(i32::MAX));
+        use_threads(launch.threads);
         let collectives = choose_collectives(told.collectives, &launch.devices).map_err(refused)?;
         let share = Share { rank, ranks: launch.devices.len() as u32 };
         let group = meet(told.rendezvous.as_deref(), share, collectives, device)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Context;
 use tch::Tensor;
 
-use crate::launch::Launch;
+use crate::launch::{Built, Launch};
 
 /// Writes the initial parameters and buffers to `initial`, and the micro-batches of the first steps to `data`.
 ///
@@ -20,7 +20,7 @@ pub fn export(
     data: Option<(&Path, u64)>,
 ) -> anyhow::Result<()> {
     let launch = Launch::read(spec, rank)?;
-    let mut trainer = launch.build(None)?;
+    let Built { mut trainer, .. } = launch.build(None)?;
     if let Some(file) = initial {
         let state = trainer.workload().parameters().state();
         let tensors: Vec<_> = state.map(|(name, tensor)| (name.to_owned(), tensor.contiguous())).collect();

@@ -20,7 +20,7 @@ use self::{
 use crate::{
     clock,
     failure::Failure,
-    launch::Launch,
+    launch::{Built, Launch},
     shim::{memory::tensor_memory, memory_trace},
     step::Trainer,
 };
@@ -43,7 +43,7 @@ pub fn of_launch(spec: &Path) -> Answer {
 
 fn measure(launch: &Launch) -> Result<Footprint, Failure> {
     let device = launch.execution.device;
-    let mut trainer = launch.build(None)?;
+    let Built { mut trainer, .. } = launch.build(None)?;
     let building_bytes = tensor_memory(device)?.peak_bytes;
     let laps = Laps::default();
     trainer.set_clock(Box::new(LapClock::new(clock::of(device)?, laps.clone())));

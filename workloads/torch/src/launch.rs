@@ -31,6 +31,13 @@ pub const AXES: [Axis; 5] = [Axis::Dp, Axis::Ga, Axis::Gc, Axis::Offload, Axis::
 /// harness wants a launch to be ready, so that the rank that waits in vain says so itself.
 const PATIENCE: Duration = Duration::from_secs(240);
 
+/// What a launch trains, at its start.
+pub struct Built {
+    pub trainer: Trainer,
+    /// How long reading the checkpoint took that it goes on from; `None` where it begins anew.
+    pub restored_in: Option<Nanos>,
+}
+
 /// A launch that this worker can run on this machine.
 #[derive(Debug)]
 pub struct Launch {
@@ -61,10 +68,15 @@ impl Launch {
     /// # Errors
     /// As of [`Launch::read`].
     pub(crate) fn of(spec: LaunchSpec, rank: u32) -> Result<Self, Failure> {
-        let Program::Training(training) = spec.program else {
-            return Err(Failure::unsupported(
-                "torch-worker trains workloads of the catalog and runs no commands",
-            ));
+        let training = match spec.program {
+            Program::Training(training) => training,
+            Program::AllReduce(_) => {
+                return Err(Failure::unsupported("the launch is of all-reduces, which train nothing"));
+            }
+            Program::Command(_) => {
+                let refused = "torch-worker trains workloads of the catalog and runs no commands";
+                return Err(Failure::unsupported(refused));
+            }
         };
 
         let worker = training.workload.model.worker();
@@ -121,9 +133,9 @@ impl Launch {
     /// # Errors
     /// `unsupported` or `internal` for the model, those or `data` for the data and for a checkpoint, `out-of-memory` for
     /// anything, `collective` where other ranks have gone.
-    pub fn build(&self, group: Option<&Group>) -> Result<Trainer, Failure> {
+    pub fn build(&self, group: Option<&Group>) -> Result<Built, Failure> {
         let restore = Restore::of(&self.training)?;
-        tch::set_num_threads(i32::try_from(self.threads.max(1)).unwrap_or(i32::MAX));
+        use_threads(self.threads);
         // The same seed gives the same parameters, dropout masks and, at the same number of threads, the same sums. On
         // CUDA these differ in their last digits, as some kernels add in no fixed order.
         tch::manual_seed(self.seed as i64);
@@ -154,14 +166,22 @@ impl Launch {
         if let Some(group) = group {
             trainer.join(group)?;
         }
-        if let Some(restore) = restore {
-            let begin = Nanos::monotonic_now();
-            restore.apply(&mut trainer, self.share, self.seed)?;
-            wait_for(device)?;
-            trainer.note_restored_in(Nanos::monotonic_now() - begin);
-        }
-        Ok(trainer)
+        let restored_in = match restore {
+            None => None,
+            Some(restore) => {
+                let begin = Nanos::monotonic_now();
+                restore.apply(&mut trainer, self.share, self.seed)?;
+                wait_for(device)?;
+                Some(Nanos::monotonic_now() - begin)
+            }
+        };
+        Ok(Built { trainer, restored_in })
     }
+}
+
+/// Lets operations of libtorch on the host work with so many threads.
+pub(crate) fn use_threads(threads: u32) {
+    tch::set_num_threads(i32::try_from(threads.max(1)).unwrap_or(i32::MAX));
 }
 
 /// Reads what a launch was told.

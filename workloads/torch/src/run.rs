@@ -1,5 +1,9 @@
 //! The worker protocol: says hello, builds, and trains as far as the grant goes, one event a step.
 
+mod obey;
+#[cfg(test)]
+mod tests;
+
 use std::{
     convert::Infallible,
     env, io,
@@ -27,12 +31,12 @@ use crate::{
     commands::Commands,
     failure::{Failure, words_of},
     group::Group,
-    launch::{self, Launch},
+    launch::{self, Built, Launch},
     shim::{
         library,
         memory::{page_locked_bytes, reset_peak, tensor_memory},
     },
-    step::{Completed, Trainer},
+    step::Completed,
     steps::Steps,
 };
 
@@ -114,11 +118,11 @@ pub fn run() -> anyhow::Result<Infallible> {
         // come any more. On a device that has failed, freeing may fail as well, and libtorch then ends the process before
         // `failed` is said.
         let group = ManuallyDrop::new(launch.meet()?);
-        let mut trainer = ManuallyDrop::new(launch.build(group.as_ref())?);
+        let mut built = ManuallyDrop::new(launch.build(group.as_ref())?);
         let device = launch.execution.device;
         let mut job = Job::new(Some(&launch), group.as_ref(), device, &mut events, grant);
-        job.say_ready(&launch.training, &trainer)?;
-        job.follow(&mut *trainer)
+        job.say_ready(&launch.training, &built)?;
+        job.follow(&mut built.trainer)
     });
     // tch turns some failed operations into panics; `failed` is to be the last word for those too.
     let outcome = panic::catch_unwind(attempt)
@@ -188,8 +192,8 @@ impl<'a> Job<'a> {
         }))
     }
 
-    fn say_ready(&mut self, training: &Training, trainer: &Trainer) -> Result<(), Failure> {
-        let parameters = trainer.workload().parameters();
+    fn say_ready(&mut self, training: &Training, built: &Built) -> Result<(), Failure> {
+        let parameters = built.trainer.workload().parameters();
         let Training { plan, exact, .. } = training;
         let local = plan.batch_divisor() > 1 && !exact && parameters.has_batch_norm();
         self.say(Event::Ready(Ready {
@@ -198,7 +202,7 @@ impl<'a> Job<'a> {
             peak_bytes: Some(tensor_memory(self.device)?.peak_bytes),
             statistics: local.then_some(Statistics::Local),
             startup_ns: process_age()?,
-            restore_ns: trainer.restored_in(),
+            restore_ns: built.restored_in,
         }))
     }
 
@@ -350,7 +354,3 @@ fn process_age() -> Result<Nanos, Failure> {
     let seconds = age().map_err(|error| Failure::new(FailureKind::Internal, format!("/proc: {error}")))?;
     Ok(Nanos::from_secs_f64(seconds))
 }
-
-mod obey;
-#[cfg(test)]
-mod tests;

@@ -17,11 +17,11 @@ use crate::{data, models, nn::flops, shim::meta, workload::Batch};
 /// Counts the workload of a launch's spec.
 ///
 /// # Errors
-/// A file that is no spec; a command; else as [`of`].
+/// A file that is no spec, or one of a launch that trains nothing; else as [`of`].
 pub fn of_launch(spec: &Path) -> anyhow::Result<Shapes> {
     let LaunchSpec { program, .. } = read_spec(spec)?;
     let Program::Training(training) = program else {
-        bail!("{}: a command has no shapes; name the launch of a workload", spec.display());
+        bail!("{}: it trains nothing that has shapes; name the launch of a workload", spec.display());
     };
     of(&training.workload)
 }

@@ -70,8 +70,6 @@ pub struct Trainer {
     /// Ranks that work on a step together (`dp`), each on micro-batches of its own.
     ranks: u32,
     clock: Box<dyn Clock>,
-    /// How long reading the checkpoint took that training goes on from.
-    restored_in: Option<Nanos>,
     /// What is kept of each step in flight.
     issued: VecDeque<Issued>,
 }
@@ -161,7 +159,6 @@ impl Trainer {
             execution,
             ranks: 1,
             clock,
-            restored_in: None,
             issued: VecDeque::new(),
         })
     }
@@ -181,15 +178,6 @@ impl Trainer {
 
     pub fn workload(&self) -> &dyn Workload {
         &*self.workload
-    }
-
-    /// How long reading the checkpoint took that training goes on from; `None` where it began anew.
-    pub fn restored_in(&self) -> Option<Nanos> {
-        self.restored_in
-    }
-
-    pub(crate) fn note_restored_in(&mut self, time: Nanos) {
-        self.restored_in = Some(time);
     }
 
     pub fn device(&self) -> Device {

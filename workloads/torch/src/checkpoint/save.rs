@@ -69,10 +69,8 @@ fn attempt(
     let begun = place_in_data(training, trainer).and_then(|samples| {
         if peers.is_first() {
             draft.begin()?;
-            Ok(samples)
-        } else {
-            Ok(samples)
         }
+        Ok(samples)
     });
     let samples = match peers.together(begun)? {
         Ok(samples) => samples,

@@ -59,7 +59,7 @@ impl Linear {
         Ok(Self { bias: Some(bias), ..Self::tied_to(embedding) })
     }
 
-    /// In which it computes.
+    /// The kind of numbers that it computes with.
     pub fn kind(&self) -> Kind {
         self.weight.kind()
     }

@@ -57,7 +57,7 @@ impl Parameters {
         self.exact
     }
 
-    /// In which the model computes.
+    /// The kind of numbers that the model computes with.
     pub fn kind(&self) -> Kind {
         if self.exact { Kind::Double } else { Kind::Float }
     }

@@ -37,7 +37,7 @@ impl Perceptron {
         Ok(Self::new(layers, activation))
     }
 
-    /// In which it computes.
+    /// The kind of numbers that it computes with.
     pub fn kind(&self) -> Kind {
         self.layers.first().expect("`new` refuses an empty list").kind()
     }

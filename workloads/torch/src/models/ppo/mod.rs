@@ -81,7 +81,7 @@ fn tanh(mut activation: Tensor) -> Result<Tensor, TchError> {
 }
 
 impl ActorCritic {
-    /// In which it computes.
+    /// The kind of numbers that it computes with.
     fn kind(&self) -> Kind {
         self.policy.kind()
     }
