@@ -124,11 +124,10 @@ fn relocate(tensors: &[Tensor], copy: impl Fn(&Tensor) -> Result<Tensor, TchErro
 
 #[cfg(test)]
 mod tests {
-    use schema::catalog::Catalog;
     use tch::Kind;
 
     use super::*;
-    use crate::{data, models, nn::channels_last, step::Execution};
+    use crate::{nn::channels_last, step::tests::trainer_of};
 
     /// Other memory of the CPU, as that of a device is for a job on one.
     fn copy(memory: &Tensor) -> Result<Tensor, TchError> {
@@ -186,11 +185,7 @@ mod tests {
     fn a_model_whose_tensors_moved_trains_on_to_the_bit() {
         // A tied weight, a table, layouts of convolutions and buffers. None has dropout.
         for name in ["gpt2-mini", "llama-mini", "resnet18-mini"] {
-            let workload = Catalog::embedded().get(name).unwrap().clone();
-            let model = models::build(&workload, Device::Cpu).unwrap();
-            let data = data::open(workload.model.samples(), None, 7, Device::Cpu).unwrap();
-            let execution = Execution::plain(Device::Cpu, 2);
-            let mut trainer = Trainer::new(model, data, execution).unwrap();
+            let mut trainer = trainer_of(name, 2);
             let initial: Vec<_> = trainer.tensors().iter().map(|tensor| tensor.detach().copy()).collect();
             let train = |trainer: &mut Trainer, steps: usize| {
                 let step = |_| {
@@ -217,11 +212,7 @@ mod tests {
 
     #[test]
     fn pausing_on_a_cpu_moves_nothing_and_says_what_the_process_shrank_by() {
-        let workload = Catalog::embedded().get("neumf").unwrap().clone();
-        let model = models::build(&workload, Device::Cpu).unwrap();
-        let data = data::open(workload.model.samples(), None, 7, Device::Cpu).unwrap();
-        let execution = Execution::plain(Device::Cpu, 2);
-        let mut trainer = Trainer::new(model, data, execution).unwrap();
+        let mut trainer = trainer_of("neumf", 2);
         let before = addresses(&trainer.tensors());
         let (paused, Left { dur, bytes_freed }) = Paused::new(&mut trainer).unwrap();
         assert!(dur.0 > 0 && bytes_freed < resident_bytes().unwrap());

@@ -11,48 +11,16 @@ use std::{
 };
 
 use schema::{
-    catalog::Catalog,
     checkpoint::{Checkpoint, Content},
     spec::Training,
 };
-use tch::Device;
 
 use super::{
     model, optimizers,
     restore::Restore,
     save::{Peers, save},
 };
-use crate::{
-    data,
-    failure::Failure,
-    models,
-    step::{Execution, Trainer},
-    workload::Share,
-};
-
-fn training(plan: &str, restore: Option<&Path>) -> Training {
-    Training {
-        workload: Catalog::embedded().get("neumf").unwrap().clone(),
-        global_batch: 8,
-        plan: plan.parse().unwrap(),
-        steps: None,
-        data: None,
-        loaders: 0,
-        restore: restore.map(Path::to_owned),
-        offload_threads: None,
-        collectives: None,
-        exact: false,
-        rendezvous: None,
-    }
-}
-
-fn trainer(training: &Training) -> Trainer {
-    let workload = &training.workload;
-    let model = models::build(workload, Device::Cpu).unwrap();
-    let data = data::open(workload.model.samples(), None, 1, Device::Cpu).unwrap();
-    let execution = Execution::plain(Device::Cpu, 8);
-    Trainer::new(model, data, execution).unwrap()
-}
+use crate::{failure::Failure, launch::tests::training, step::tests::trainer_of, workload::Share};
 
 /// What each rank of a job says that trains one step and saves. They do `meanwhile` when all of them are about to write.
 fn save_together(
@@ -62,8 +30,8 @@ fn save_together(
 ) -> Vec<Result<anyhow::Result<u64>, Failure>> {
     let (barrier, agreed) = (Barrier::new(ranks as usize), AtomicU32::new(0));
     let rank_main = |rank| {
-        let training = training(&format!("dp{ranks}"), None);
-        let mut trainer = trainer(&training);
+        let training = training("neumf", 8, &format!("dp{ranks}"));
+        let mut trainer = trainer_of("neumf", 8);
         trainer.issue().unwrap();
         let mut rounds = 0;
         let mut all = |ready: bool| {
@@ -112,8 +80,9 @@ fn ranks_write_one_checkpoint_that_restores_in_any_number_of_them() {
     let restored: Vec<_> = [(0, 1), (1, 2), (2, 3)]
         .into_iter()
         .map(|(rank, ranks)| {
-            let training = training(&format!("dp{ranks}"), Some(&place));
-            let mut trainer = trainer(&training);
+            let training = training("neumf", 8, &format!("dp{ranks}"));
+            let training = Training { restore: Some(place.clone()), ..training };
+            let mut trainer = trainer_of("neumf", 8);
             Restore::of(&training).unwrap().unwrap().apply(&mut trainer, Share { rank, ranks }, 1).unwrap();
             trainer
         })

@@ -3,7 +3,6 @@
 use std::{path::PathBuf, thread};
 
 use schema::{
-    catalog::Catalog,
     events,
     wire::{EventLine, Timing},
 };
@@ -11,7 +10,12 @@ use tch::Device;
 use tempfile::TempDir;
 
 use super::*;
-use crate::{clock::scripted::Scripted, step::Execution, step::tests::trainer, workload::Share};
+use crate::{
+    clock::scripted::Scripted,
+    launch::tests::training,
+    step::{Execution, tests::trainer},
+    workload::Share,
+};
 
 const MS: u64 = 1_000_000;
 
@@ -37,19 +41,7 @@ impl Files {
         steps: Option<u64>,
     ) -> (Result<Progress, Failure>, Vec<EventLine>) {
         let launch = Launch {
-            training: Training {
-                workload: Catalog::embedded().get("neumf").unwrap().clone(),
-                global_batch: 1,
-                plan: "dp1".parse().unwrap(),
-                steps,
-                data: None,
-                loaders: 0,
-                restore: None,
-                offload_threads: None,
-                collectives: None,
-                exact: false,
-                rendezvous: None,
-            },
+            training: Training { steps, ..training("neumf", 1, "dp1") },
             execution: Execution { micro_batches, ..Execution::plain(Device::Cpu, 1) },
             share: Share::ALL,
             collectives: None,

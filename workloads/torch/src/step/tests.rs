@@ -1,11 +1,12 @@
 //! Steps on a device of which the test decides the times.
 
-use schema::catalog;
+use schema::catalog::{self, Catalog};
 use tch::Kind;
 
 use super::*;
 use crate::{
     clock::scripted::Scripted,
+    data, models,
     nn::{init::Init, parameters::Parameters},
     synchronize::scripted::Alone,
     workload::Update,
@@ -65,6 +66,15 @@ pub(crate) fn trainer(device: &Scripted, networks: usize, micro_batches: usize) 
     let workload = Box::new(Weights { parameters, weights, updates });
     let execution = Execution { micro_batches, ..Execution::plain(Device::Cpu, 1) };
     Trainer::with_clock(workload, Box::new(Numbers(1)), execution, device.clock()).unwrap()
+}
+
+/// Trains a workload of the catalog under the plan `dp1`, on the CPU and on synthetic samples.
+pub(crate) fn trainer_of(workload: &str, samples: usize) -> Trainer {
+    const SEED: u64 = 7;
+    let workload = Catalog::embedded().get(workload).expect("a workload of the catalog").clone();
+    let model = models::build(&workload, Device::Cpu).unwrap();
+    let data = data::open(workload.model.samples(), None, SEED, Device::Cpu).unwrap();
+    Trainer::new(model, data, Execution::plain(Device::Cpu, samples)).unwrap()
 }
 
 #[test]

@@ -12,10 +12,7 @@ use schema::{
     wire::{Command, Event, EventLine, FailureKind},
 };
 
-use crate::{
-    ranks::launch_of,
-    support::{Worker, failure, launch, restored, run_to_end, steps},
-};
+use crate::support::{Worker, failure, launch, launch_ranks, restored, run_to_end, steps};
 
 fn losses(said: &[EventLine]) -> Vec<f64> {
     steps(said).iter().map(|step| step.loss.unwrap()).collect()
@@ -155,7 +152,7 @@ fn ranks_write_one_checkpoint_or_refuse_together() {
     let [alone, together] = ["alone", "together"].map(|name| folder.path().join(name));
     let whole = checkpointed(&launch("gpt2-mini", 4, "dp1", Some(3)), 2, &alone);
 
-    let spec = restored(&launch_of(2, "gpt2-mini", 4, "dp2", None), &alone, "dp2", 1);
+    let spec = restored(&launch_ranks(2, "gpt2-mini", 4, "dp2", None), &alone, "dp2", 1);
     let mut workers = Worker::start_ranks(&spec);
     for place in [&alone, &together] {
         let path = place.to_str().unwrap().to_owned();
@@ -198,7 +195,7 @@ fn ranks_go_on_from_their_checkpoint_and_after_a_pause_to_the_bit() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("c");
     // Each rank has dropout of its own.
-    let spec = launch_of(2, "bert-mini", 4, "dp2", Some(6));
+    let spec = launch_ranks(2, "bert-mini", 4, "dp2", Some(6));
     let finish = |mut workers: Vec<Worker>| {
         workers[0].grant.extend_to(6);
         workers.drain(..).map(|worker| losses(&worker.finish().0)).collect::<Vec<_>>()

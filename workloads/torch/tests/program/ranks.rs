@@ -3,25 +3,12 @@
 use std::fs;
 
 use schema::{
-    device::Device,
     spec::{LaunchSpec, Program},
     units::Nanos,
     wire::{Command, Event, EventLine, FailureKind, Phases, Ready, Statistics},
 };
 
-use crate::support::{Worker, failure, launch, program, run_to_end, steps};
-
-/// A launch of `workload` with a rank on each of so many CPU devices.
-pub(crate) fn launch_of(
-    ranks: u16,
-    workload: &str,
-    global_batch: u32,
-    plan: &str,
-    steps: Option<u64>,
-) -> LaunchSpec {
-    let devices = (0..ranks).map(|core| Device::Cpu(vec![core])).collect();
-    LaunchSpec { devices, ..launch(workload, global_batch, plan, steps) }
-}
+use crate::support::{Worker, failure, launch, launch_ranks, program, run_to_end, steps};
 
 fn ready(said: &[EventLine]) -> &Ready {
     let ready =
@@ -39,7 +26,7 @@ fn ranks_share_a_batch_out_start_equal_and_leave_together() {
     let alone = steps(&said)[0].loss.expect("it has a loss");
     for ranks in [2, 3] {
         let plan = format!("dp{ranks}");
-        let mut workers = Worker::start_ranks(&launch_of(ranks, "gpt2-mini", 6, &plan, None));
+        let mut workers = Worker::start_ranks(&launch_ranks(ranks, "gpt2-mini", 6, &plan, None));
         workers[0].grant.extend_to(3);
         for worker in &mut workers {
             worker.wait_for(held(3));
@@ -74,7 +61,7 @@ fn ranks_train_as_one_process_does_on_the_whole_batch_and_say_what_sharing_took(
         })
         .collect();
     for plan in ["dp2", "dp2-ga2", "dp2-ga2-offload"] {
-        let workers = Worker::start_ranks(&launch_of(2, "gpt2-mini", 4, plan, Some(STEPS as u64)));
+        let workers = Worker::start_ranks(&launch_ranks(2, "gpt2-mini", 4, plan, Some(STEPS as u64)));
         workers[0].grant.extend_to(STEPS as u64);
         let mut means = [0.0; STEPS];
         for worker in workers {
@@ -96,7 +83,7 @@ fn ranks_train_as_one_process_does_on_the_whole_batch_and_say_what_sharing_took(
 
 #[test]
 fn a_rank_whose_peer_is_killed_fails_with_the_next_collective() {
-    let mut workers = Worker::start_ranks(&launch_of(2, "gpt2-mini", 4, "dp2", None));
+    let mut workers = Worker::start_ranks(&launch_ranks(2, "gpt2-mini", 4, "dp2", None));
     workers[0].grant.extend_to(u64::MAX);
     for worker in &mut workers {
         worker.wait_for(|event| matches!(event, Event::Step(step) if step.index == 2));
@@ -123,7 +110,7 @@ fn ranks_draw_the_same_parameters_and_take_their_parts_of_the_data() {
         tensors.into_iter().find(|(name, _)| name == "targets.0").expect("a micro-batch was exported").1
     };
     let whole = export(&launch("neumf", 8, "dp1", None), "whole", 0);
-    let two = launch_of(2, "neumf", 8, "dp2", None);
+    let two = launch_ranks(2, "neumf", 8, "dp2", None);
     let parts = [0, 1].map(|rank| export(&two, "part", rank));
     assert_eq!(tch::Tensor::cat(&parts, 0), whole);
 }
@@ -138,7 +125,7 @@ fn batch_norm_over_a_part_of_the_batch_is_said() {
         let (said, _) = run_to_end(&launch(workload, global_batch, plan, Some(1)));
         assert_eq!(ready(&said).statistics, statistics, "{workload}, {plan}");
     }
-    for worker in Worker::start_ranks(&launch_of(2, "resnet18-mini", 4, "dp2", Some(1))) {
+    for worker in Worker::start_ranks(&launch_ranks(2, "resnet18-mini", 4, "dp2", Some(1))) {
         worker.grant.extend_to(1);
         let (said, _) = worker.finish();
         assert_eq!(ready(&said).statistics, Some(Statistics::Local));
@@ -149,7 +136,7 @@ fn batch_norm_over_a_part_of_the_batch_is_said() {
 fn ranks_that_were_told_nothing_of_use_about_where_to_meet_fail_in_words() {
     let folder = tempfile::tempdir().unwrap();
     let used = folder.path().join("used");
-    let mut spec = launch_of(2, "neumf", 4, "dp2", Some(1));
+    let mut spec = launch_ranks(2, "neumf", 4, "dp2", Some(1));
     let meet_in = |spec: &mut LaunchSpec, file: &std::path::Path| {
         let Program::Training(training) = &mut spec.program else { unreachable!("it trains") };
         training.rendezvous = Some(file.to_owned());

@@ -59,6 +59,18 @@ pub(crate) fn launch_of(workload: Workload, global_batch: u32, plan: Plan, steps
     }
 }
 
+/// A launch of `workload` with a rank on each of so many CPU devices.
+pub(crate) fn launch_ranks(
+    ranks: u16,
+    workload: &str,
+    global_batch: u32,
+    plan: &str,
+    steps: Option<u64>,
+) -> LaunchSpec {
+    let devices = (0..ranks).map(|core| Device::Cpu(vec![core])).collect();
+    LaunchSpec { devices, ..launch(workload, global_batch, plan, steps) }
+}
+
 /// The program, with the command line that cargo built it for.
 pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_torch-worker"));
