@@ -12,7 +12,7 @@ use crate::{
     shim::{
         memory::{give_back_unused, tensor_memory},
         storage::Storage,
-        transfer::{to_host, wait_for},
+        transfer::{to_device, to_host, wait_for},
     },
     step::Trainer,
 };
@@ -63,13 +63,9 @@ impl Paused {
     /// # Errors
     /// Out of the device's memory, or another error of it.
     pub fn resume(self, trainer: &mut Trainer, group: Option<&Group>) -> Result<Nanos, Failure> {
-        const NON_BLOCKING: bool = true;
-        const ALSO_WHERE_IT_IS: bool = false;
         let begin = Nanos::monotonic_now();
         let Self { device, away } = self;
-        relocate(&away, |memory| {
-            memory.f_to_device_(device, memory.f_kind()?, NON_BLOCKING, ALSO_WHERE_IT_IS)
-        })?;
+        relocate(&away, |memory| to_device(memory.shallow_clone(), device))?;
         if let Some(group) = group {
             trainer.join(group)?;
         }

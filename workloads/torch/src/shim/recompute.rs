@@ -43,18 +43,19 @@ pub enum Run {
 /// `Send`, because PyTorch makes the backward pass of a GPU on a thread of its own.
 pub type Closure = Box<dyn Fn(Run, &[Tensor]) -> Result<Tensor, TchError> + Send>;
 
-/// What `closure` makes of `inputs`. Where gradients are recorded, all that is kept for the backward pass is the inputs,
+/// What `closure` makes of `inputs`, of which there is at least one. Where gradients are recorded, all that is kept for the backward pass is the inputs,
 /// and there the closure is called once more, with the same random numbers and under the same autocast, for the rest.
 ///
 /// # Errors
 /// The closure's own, in its words, here or out of the backward pass. There is one of autograd in the backward pass when
 /// an input was overwritten in between.
 pub fn recompute(inputs: &[&Tensor], closure: Closure) -> Result<Tensor, TchError> {
+    assert!(!inputs.is_empty(), "what depends on nothing is not made again");
     let context = Box::into_raw(Box::new(closure)).cast();
     let inputs: Vec<_> = inputs.iter().map(|input| input.as_ptr()).collect();
     let mut output = ptr::null_mut();
     // SAFETY: the context is what `call` and `drop_closure` take it for, and goes over to C++, which drops it once. The
-    // handles are borrowed for the length of the call; the last pointer is that of a local.
+    // handles, of which there are some, are borrowed for the length of the call; the last pointer is that of a local.
     check(unsafe { tw_recompute(call, drop_closure, context, inputs.as_ptr(), inputs.len(), &mut output) })?;
     // SAFETY: on success the handle is new and belongs to us alone.
     Ok(unsafe { Tensor::from_ptr(output) })
@@ -62,7 +63,7 @@ pub fn recompute(inputs: &[&Tensor], closure: Closure) -> Result<Tensor, TchErro
 
 /// # Safety
 /// `context` is one of [`recompute`] that was not dropped, and no other thread uses it now. The `count` handles of
-/// `inputs` are valid for the length of the call, and `output` can be written.
+/// `inputs`, one or more, are valid for the length of the call, and `output` can be written.
 unsafe extern "C" fn call(
     context: *mut c_void,
     again: c_int,
