@@ -6,15 +6,11 @@ use schema::{
     wire::{Command, Event, FailureKind, Timing},
 };
 
-use crate::support::{Worker, failure, launch, run_to_end, steps};
+use crate::support::{Worker, cores, failure, launch, run_to_end, steps};
 
 fn all_reduces(devices: Vec<Device>, bytes: u64, collectives: Option<Collectives>) -> LaunchSpec {
     let program = Program::AllReduce(AllReduce { bytes, collectives, rendezvous: None });
     LaunchSpec { program, devices, job: format!("all-reduce-{bytes}"), ..launch("neumf", 1, "dp1", None) }
-}
-
-fn cores(ranks: u16) -> Vec<Device> {
-    (0..ranks).map(|core| Device::Cpu(vec![core])).collect()
 }
 
 #[test]

@@ -67,8 +67,12 @@ pub(crate) fn launch_ranks(
     plan: &str,
     steps: Option<u64>,
 ) -> LaunchSpec {
-    let devices = (0..ranks).map(|core| Device::Cpu(vec![core])).collect();
-    LaunchSpec { devices, ..launch(workload, global_batch, plan, steps) }
+    LaunchSpec { devices: cores(ranks), ..launch(workload, global_batch, plan, steps) }
+}
+
+/// A CPU device of one core for each rank.
+pub(crate) fn cores(ranks: u16) -> Vec<Device> {
+    (0..ranks).map(|core| Device::Cpu(vec![core])).collect()
 }
 
 /// The program, with the command line that cargo built it for.
