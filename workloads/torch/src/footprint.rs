@@ -88,8 +88,8 @@ fn record(trainer: &mut Trainer, device: Device, laps: &Laps) -> Result<Vec<Upda
 }
 
 /// Joins steps at the small micro-batch with those at the large one, one to one. `gradient_bytes` has an entry for each
-/// update: its parameters' own size, and not what is held behind a backward pass, which may be more. What an update leaves
-/// there for the next one, as a GAN's images with their graph, grows with the micro-batch and belongs to the peaks.
+/// update: the size of its parameters, and not what is held behind a backward pass, which may be more. What an update
+/// leaves there for the next one, as a GAN's images with their graph, grows with the micro-batch and belongs to the peaks.
 fn updates(
     persistent_bytes: u64,
     gradient_bytes: impl Iterator<Item = u64>,
@@ -132,7 +132,7 @@ mod tests {
         Segment { before, events: events.to_vec() }
     }
 
-    /// An update on so many samples, of which each leaves 4 bytes to the next update and 6 to the backward pass, which makes
+    /// An update on so many samples, of which each leaves 4 bytes to the next update and 6 to the backward pass; this makes
     /// 10 bytes of gradients.
     fn trace(samples: i64) -> UpdateTrace {
         let (kept, activations) = (4 * samples, 6 * samples);

@@ -43,8 +43,9 @@ pub enum Run {
 /// `Send`, because PyTorch makes the backward pass of a GPU on a thread of its own.
 pub type Closure = Box<dyn Fn(Run, &[Tensor]) -> Result<Tensor, TchError> + Send>;
 
-/// What `closure` makes of `inputs`, of which there is at least one. Where gradients are recorded, all that is kept for the backward pass is the inputs,
-/// and there the closure is called once more, with the same random numbers and under the same autocast, for the rest.
+/// What `closure` makes of `inputs`, of which there is at least one. Where gradients are recorded, all that is kept for
+/// the backward pass is the inputs, and there the closure is called once more, with the same random numbers and under the
+/// same autocast, for the rest.
 ///
 /// # Errors
 /// The closure's own, in its words, here or out of the backward pass. There is one of autograd in the backward pass when

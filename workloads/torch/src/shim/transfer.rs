@@ -14,8 +14,8 @@ unsafe extern "C" {
     fn tw_cuda_wait(device: c_int) -> c_int;
 }
 
-/// The values of `host`, a tensor of the CPU, where `device` can work on them: a copy through page-locked memory, in which
-/// `host` may lie already, that is queued and not waited for, or on the CPU the tensor itself.
+/// The values of `host`, a tensor of the CPU, where `device` can work on them: a copy through page-locked memory, in
+/// which `host` may lie already, that is queued and not waited for, or on the CPU the tensor itself.
 ///
 /// # Errors
 /// Out of memory, or no such device.

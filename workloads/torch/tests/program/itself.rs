@@ -82,8 +82,8 @@ fn the_memory_of_a_launch_is_found_by_a_few_steps() {
     assert!(found.building_bytes >= states);
     let [update] = &found.updates[..] else { panic!("a step makes one update") };
     assert_eq!(update.gradient_bytes, 4 * found.parameters);
-    // What does not grow with the batch: what batch norm keeps of each channel, as much as its running statistics take, and
-    // three numbers: the loss, its part of that of the step, and how many samples it is the mean of.
+    // What does not grow with the batch: what batch norm keeps of each channel, as much as its running statistics take,
+    // and three numbers: the loss, its part of that of the step, and how many samples it is the mean of.
     let [few, many] = update.forward_bytes;
     let of_channels = found.model_bytes - 4 * found.parameters;
     assert_eq!(2 * few - many, of_channels + 3 * 4);
