@@ -8,10 +8,10 @@ use schema::{
     checkpoint::{Checkpoint, CheckpointFile, Content, Draft},
     spec::Training,
 };
-use tch::Device;
+use tch::{Device, Tensor};
 
 use super::{
-    CPU, CUDA, model, optimizers, random_file,
+    CPU, CUDA, Named, model, optimizers, random_file,
     tensors::{encode, pieces},
 };
 use crate::{failure::Failure, shim::random::random_state, step::Trainer};
@@ -24,12 +24,20 @@ pub(crate) struct Peers<'a> {
     pub(crate) all: &'a mut dyn FnMut(bool) -> Result<bool, Failure>,
 }
 
+/// Why there is no checkpoint.
+enum Unsaved {
+    /// A rank cannot do its part, and all of them know.
+    Refused(anyhow::Error),
+    /// The ranks cannot agree.
+    Apart(Failure),
+}
+
 impl Peers<'_> {
     /// What this rank did, if all ranks did theirs.
-    fn together<T>(&mut self, mine: anyhow::Result<T>) -> Result<anyhow::Result<T>, Failure> {
-        let all = (self.all)(mine.is_ok())?;
-        Ok(mine
-            .and_then(|done| if all { Ok(done) } else { Err(anyhow!("another rank cannot write its part")) }))
+    fn together<T>(&mut self, mine: anyhow::Result<T>) -> Result<T, Unsaved> {
+        let all = (self.all)(mine.is_ok()).map_err(Unsaved::Apart)?;
+        let done = mine.map_err(Unsaved::Refused)?;
+        if all { Ok(done) } else { Err(Unsaved::Refused(anyhow!("another rank cannot write its part"))) }
     }
 
     fn is_first(&self) -> bool {
@@ -53,40 +61,58 @@ pub(crate) fn save(
         Ok(draft) => draft,
         Err(error) => return Ok(Err(error.into())),
     };
-    let saved = attempt(&draft, training, trainer, peers)?;
-    if saved.is_err() && peers.is_first() {
-        draft.discard();
+    match write(&draft, training, trainer, peers) {
+        Ok(bytes) => Ok(Ok(bytes)),
+        Err(Unsaved::Refused(error)) => {
+            if peers.is_first() {
+                draft.discard();
+            }
+            Ok(Err(error))
+        }
+        Err(Unsaved::Apart(failure)) => Err(failure),
     }
-    Ok(saved)
 }
 
-fn attempt(
+fn write(
     draft: &Draft,
     training: &Training,
     trainer: &Trainer,
     peers: &mut Peers,
-) -> Result<anyhow::Result<u64>, Failure> {
+) -> Result<u64, Unsaved> {
     let begun = place_in_data(training, trainer).and_then(|samples| {
         if peers.is_first() {
             draft.begin()?;
         }
         Ok(samples)
     });
-    let samples = match peers.together(begun)? {
-        Ok(samples) => samples,
-        Err(error) => return Ok(Err(error)),
-    };
-    let written = match peers.together(write_part(draft, trainer, peers.rank))? {
-        Ok(files) => files,
-        Err(error) => return Ok(Err(error)),
-    };
-    let mut bytes = written.iter().map(|file| file.bytes).sum();
+    let samples = peers.together(begun)?;
+
+    let mut files = Vec::new();
+    for (content, prefix, named) in [
+        (Content::Model, "model", model(trainer)),
+        (Content::Optimizer, "optimizer", optimizers(trainer)),
+    ] {
+        // The same on all ranks, which agree after each: however much there is, none waits for the first one longer than for
+        // a piece, and in vain when the patience of a collective is at its end.
+        for (number, piece) in pieces(&named).into_iter().enumerate() {
+            let name = format!("{prefix}-{number}.safetensors");
+            let file = peers.is_first().then(|| write_file(draft, name, content, None, piece));
+            files.extend(peers.together(file.transpose())?);
+        }
+    }
+    let rank = peers.rank;
+    let own = random_states(trainer)
+        .and_then(|states| write_file(draft, random_file(rank), Content::Random, Some(rank), &states));
+    files.push(peers.together(own)?);
+
+    let mut bytes = files.iter().map(|file| file.bytes).sum();
     let finished = if peers.is_first() {
-        finish(draft, training, trainer, samples, written, peers.ranks).map(|manifest| bytes += manifest)
+        finish(draft, training, trainer, samples, files, peers.ranks).map(|manifest| bytes += manifest)
     } else {
         Ok(())
     };
-    Ok(peers.together(finished)?.map(|()| bytes))
+    peers.together(finished)?;
+    Ok(bytes)
 }
 
 /// Samples that all ranks together have taken.
@@ -99,27 +125,24 @@ fn place_in_data(training: &Training, trainer: &Trainer) -> anyhow::Result<u64> 
     })
 }
 
-/// Writes what this rank alone has, and for all what all have.
-fn write_part(draft: &Draft, trainer: &Trainer, rank: u32) -> anyhow::Result<Vec<CheckpointFile>> {
-    let mut files = Vec::new();
-    if rank == 0 {
-        for (content, prefix, named) in [
-            (Content::Model, "model", model(trainer)),
-            (Content::Optimizer, "optimizer", optimizers(trainer)),
-        ] {
-            for (number, piece) in pieces(&named).into_iter().enumerate() {
-                let name = format!("{prefix}-{number}.safetensors");
-                files.push(draft.write(name, content, None, &encode(piece)?)?);
-            }
-        }
-    }
+fn write_file(
+    draft: &Draft,
+    name: String,
+    content: Content,
+    rank: Option<u32>,
+    tensors: &[(String, Tensor)],
+) -> anyhow::Result<CheckpointFile> {
+    Ok(draft.write(name, content, rank, &encode(tensors)?)?)
+}
+
+/// Where the generators are that this rank draws from.
+fn random_states(trainer: &Trainer) -> anyhow::Result<Named> {
     let mut states = vec![(CPU.to_owned(), random_state(Device::Cpu)?)];
     let device = trainer.device();
     if device.is_cuda() {
         states.push((CUDA.to_owned(), random_state(device)?));
     }
-    files.push(draft.write(random_file(rank), Content::Random, Some(rank), &encode(&states)?)?);
-    Ok(files)
+    Ok(states)
 }
 
 /// Writes the manifest, with the other ranks' files in it; gives its bytes.

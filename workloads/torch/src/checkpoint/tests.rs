@@ -22,11 +22,12 @@ use super::{
 };
 use crate::{failure::Failure, launch::tests::training, step::tests::trainer_of, workload::Share};
 
-/// What each rank of a job says that trains one step and saves. They do `meanwhile` when all of them are about to write.
+/// What each rank of a job says that trains one step and saves. They do `meanwhile`, with the rank and the number of the
+/// round, each time that all of them have come so far and agree.
 fn save_together(
     ranks: u32,
     place: &Path,
-    meanwhile: impl Fn(u32) + Sync,
+    meanwhile: impl Fn(u32, u32) + Sync,
 ) -> Vec<Result<anyhow::Result<u64>, Failure>> {
     let (barrier, agreed) = (Barrier::new(ranks as usize), AtomicU32::new(0));
     let rank_main = |rank| {
@@ -40,9 +41,7 @@ fn save_together(
             barrier.wait();
             let everybody = agreed.load(Ordering::Relaxed) == ranks * rounds;
             barrier.wait();
-            if rounds == 1 {
-                meanwhile(rank);
-            }
+            meanwhile(rank, rounds);
             Ok(everybody)
         };
         save(place, &training, &trainer, &mut Peers { rank, ranks, all: &mut all })
@@ -58,7 +57,11 @@ fn save_together(
 fn ranks_write_one_checkpoint_that_restores_in_any_number_of_them() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("c");
-    let said = save_together(2, &place, |_| {});
+    let rounds = AtomicU32::new(0);
+    let said = save_together(2, &place, |_, round| {
+        rounds.fetch_max(round, Ordering::Relaxed);
+    });
+    assert_eq!(rounds.into_inner(), 1 + 3 + 1, "to begin, after each file of the first rank, and in the end");
     let written: Vec<u64> = said.into_iter().map(|said| said.unwrap().unwrap()).collect();
     let on_file = fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len());
     assert_eq!(written.iter().sum::<u64>(), on_file.sum::<u64>());
@@ -101,8 +104,8 @@ fn ranks_write_one_checkpoint_that_restores_in_any_number_of_them() {
 fn a_rank_that_cannot_write_keeps_all_from_saying_that_there_is_a_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let in_the_way = folder.path().join("c.unfinished/random-1.safetensors");
-    let said = save_together(2, &folder.path().join("c"), |rank| {
-        if rank == 1 {
+    let said = save_together(2, &folder.path().join("c"), |rank, round| {
+        if (rank, round) == (1, 1) {
             fs::create_dir(&in_the_way).unwrap();
         }
     });
