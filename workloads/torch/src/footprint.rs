@@ -59,7 +59,8 @@ fn measure(launch: &Launch) -> Result<Footprint, Failure> {
     }
     let persistent_bytes = tensor_memory(device)?.allocated_bytes;
     let (small, large) = steps.split_at(STEPS);
-    let gradient_bytes = trainer.optimizers().map(|optimizer| optimizer.parameters().iter().map(bytes).sum());
+    let gradient_bytes =
+        trainer.optimizers().map(|optimizer| optimizer.parameters().iter().map(bytes).sum::<u64>());
     let parameters = trainer.workload().parameters();
     Ok(Footprint {
         micro_batches: micro_batches.map(|samples| u32::try_from(samples).unwrap_or(u32::MAX)),
