@@ -152,15 +152,7 @@ impl Trainer {
                 Ok(Updater { optimizer: Optimizer::new(update.optimizer, parameters, home)?, sync: None })
             })
             .collect::<Result<_, TchError>>()?;
-        Ok(Self {
-            workload,
-            data,
-            updaters,
-            execution,
-            ranks: 1,
-            clock,
-            issued: VecDeque::new(),
-        })
+        Ok(Self { workload, data, updaters, execution, ranks: 1, clock, issued: VecDeque::new() })
     }
 
     /// Shares every step from here on with the other ranks of `group`: gradients become those of all their samples.

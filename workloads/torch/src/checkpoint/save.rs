@@ -73,12 +73,7 @@ pub(crate) fn save(
     }
 }
 
-fn write(
-    draft: &Draft,
-    training: &Training,
-    trainer: &Trainer,
-    peers: &mut Peers,
-) -> Result<u64, Unsaved> {
+fn write(draft: &Draft, training: &Training, trainer: &Trainer, peers: &mut Peers) -> Result<u64, Unsaved> {
     let begun = place_in_data(training, trainer).and_then(|samples| {
         if peers.is_first() {
             draft.begin()?;
@@ -88,10 +83,9 @@ fn write(
     let samples = peers.together(begun)?;
 
     let mut files = Vec::new();
-    for (content, prefix, named) in [
-        (Content::Model, "model", model(trainer)),
-        (Content::Optimizer, "optimizer", optimizers(trainer)),
-    ] {
+    for (content, prefix, named) in
+        [(Content::Model, "model", model(trainer)), (Content::Optimizer, "optimizer", optimizers(trainer))]
+    {
         // The same on all ranks, which agree after each: however much there is, none waits for the first one longer than for
         // a piece, and in vain when the patience of a collective is at its end.
         for (number, piece) in pieces(&named).into_iter().enumerate() {

@@ -109,8 +109,7 @@ mod tests {
         let mut whole = stream(Share::ALL);
         let mut ranks = [0, 1, 2].map(|rank| stream(Share { rank, ranks: 3 }));
         for samples in [2, 2, 5] {
-            let together: Vec<_> =
-                ranks.iter_mut().flat_map(|stream| numbers(stream, samples)).collect();
+            let together: Vec<_> = ranks.iter_mut().flat_map(|stream| numbers(stream, samples)).collect();
             assert_eq!(together, numbers(&mut whole, 3 * samples));
         }
         assert_eq!((whole.position(), ranks[2].position()), (Some(27), Some(27)));
