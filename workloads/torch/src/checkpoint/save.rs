@@ -86,8 +86,8 @@ fn write(draft: &Draft, training: &Training, trainer: &Trainer, peers: &mut Peer
     for (content, prefix, named) in
         [(Content::Model, "model", model(trainer)), (Content::Optimizer, "optimizer", optimizers(trainer))]
     {
-        // The same on all ranks, which agree after each: however much there is, none waits for the first one longer than for
-        // a piece, and in vain when the patience of a collective is at its end.
+        // The same on all ranks, which agree after each: however much there is to write, none waits for the first one longer
+        // than a piece takes, so that no collective is out of patience.
         for (number, piece) in pieces(&named).into_iter().enumerate() {
             let name = format!("{prefix}-{number}.safetensors");
             let file = peers.is_first().then(|| write_file(draft, name, content, None, piece));
