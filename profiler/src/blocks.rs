@@ -232,8 +232,10 @@ pub fn request(
         cell: cell.name.clone(),
         block,
         program,
+        steps_regex: settings.steps_regex.clone(),
         devices: cell.devices.clone(),
-        sharing: cell.sharing,
+        sharing: cell.sharing.clone(),
+        seat: None,
         threads: settings.threads.unwrap_or_else(|| threads(&cell.devices)),
         memory_bytes: settings.memory_bytes,
         // Repeats differ in chance as they differ in everything else that is not controlled.

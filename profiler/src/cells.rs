@@ -9,7 +9,7 @@ use schema::{
     job::Job,
     manifest::Cell,
     plan::Plan,
-    rows::Sharing,
+    sharing::Sharing,
 };
 
 use crate::{

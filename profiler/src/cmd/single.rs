@@ -218,7 +218,7 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     {
         bail!("--offload-threads: no plan of this run has offload; name one, as in --plan offload");
     }
-    let manifest = run::manifest(&catalog, Request { cells, settings, seed: args.seed })?;
+    let manifest = run::manifest(&catalog, Request { cells, groups: Vec::new(), settings, seed: args.seed })?;
     Ok((manifest, estimates.footprints()))
 }
 
@@ -236,6 +236,7 @@ fn settings(args: &Args) -> Settings {
         loaders: args.loaders,
         offload_threads: args.offload_threads,
         collectives: args.collectives,
+        steps_regex: None,
         memory_bytes: args.memory.map(|HumanBytes(bytes)| bytes),
         catalogs: args.catalog.clone(),
     }

@@ -90,7 +90,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         catalogs: args.catalog.clone(),
         ..Settings::default()
     };
-    let manifest = run::manifest(&catalog, Request { cells, settings, seed: 1 })?;
+    let manifest = run::manifest(&catalog, Request { cells, groups: Vec::new(), settings, seed: 1 })?;
     let run = RunDir::create(&args.out.clone().unwrap_or_else(|| run::directory("verify", &manifest)))?;
     run.write_manifest(&manifest)?;
     let bench = Bench { run: &run, manifest: &manifest, catalog: &catalog };

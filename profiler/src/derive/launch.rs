@@ -83,7 +83,7 @@ pub(super) fn blank(run: &RunDir, cell: &Cell) -> Measurement {
         workload: cell.workload.clone(),
         plan: cell.plan,
         device: cells::joined(&cell.devices),
-        sharing: cell.sharing,
+        sharing: cell.sharing.clone(),
         global_batch: cell.global_batch,
         micro_batch,
         memory_estimate_bytes: cell.memory_estimate_bytes,
@@ -103,7 +103,7 @@ fn blank_of_spec(run: &RunDir, spec: &LaunchSpec) -> Measurement {
     };
     let cell = Cell {
         name: spec.cell.clone(),
-        sharing: spec.sharing,
+        sharing: spec.sharing.clone(),
         job: spec.job.clone(),
         workload,
         command: None,

@@ -1,5 +1,6 @@
 //! The tables of a run: one type a file, written and read here alone.
 
+mod interference;
 mod labels;
 mod listing;
 mod measurement;
@@ -8,7 +9,8 @@ mod summary;
 mod table;
 
 pub(crate) use labels::words;
-pub use labels::{ErrorKind, Sharing, Status, Warning, Warnings};
+pub use interference::{Curve, Interference, Side};
+pub use labels::{ErrorKind, Status, Warning, Warnings};
 pub use listing::{
     Direction, DoctorRow, Health, Load, OverheadRow, PlanRow, ReadingRow, TransferRow, VerifyPlanRow,
     VerifyRow,
