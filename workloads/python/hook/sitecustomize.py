@@ -1,0 +1,40 @@
+"""Python imports this by itself when it starts, because this folder is on PYTHONPATH.
+
+To the program it is as if the folder were not: it goes from the search path, and a `sitecustomize` that stands behind it is
+run as it would have been. Children of the program have the folder on their PYTHONPATH and begin here as well.
+"""
+
+import os
+import sys
+
+
+def begin() -> None:
+    try:
+        if os.environ.get("WORKER_EVENTS") and os.environ.get("WORKER_CONTROL"):
+            from tandem_hook import awaited
+
+            awaited.await_torch()
+    except Exception:  # Whatever is wrong with us, the program starts.
+        pass
+
+
+def leave_search_path() -> None:
+    """Modules of `tandem_hook` are found through their package from now on."""
+    here = os.path.abspath(os.path.dirname(__file__))
+    sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != here]
+
+
+def run_the_next() -> None:
+    """An exception in it is Python's to report, as without us."""
+    ours = sys.modules.pop(__name__)
+    try:
+        import sitecustomize  # noqa: F401
+    except ImportError as error:
+        if error.name != "sitecustomize":
+            raise
+        sys.modules[__name__] = ours
+
+
+begin()
+leave_search_path()
+run_the_next()
