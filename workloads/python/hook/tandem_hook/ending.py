@@ -11,14 +11,13 @@ def uncaught():
 
 
 def kind_of(error: BaseException) -> str:
-    """In the words of the protocol."""
-    names = {kind.__name__ for kind in type(error).__mro__}
-    if names & {"OutOfMemoryError", "MemoryError"} or "out of memory" in str(error):
+    """In the words of the protocol. PyTorch has classes of errors for some of them, and raises a RuntimeError for others."""
+    names, text = {kind.__name__ for kind in type(error).__mro__}, str(error)
+    if names & {"OutOfMemoryError", "MemoryError"} or "out of memory" in text or "can't allocate memory" in text:
         return "out-of-memory"
-    # The allocator of CPUs raises a plain RuntimeError.
-    if "can't allocate memory" in str(error):
-        return "out-of-memory"
-    return "collective" if "DistError" in names else "internal"
+    if "DistError" in names or "gloo/transport" in text:
+        return "collective"
+    return "internal"
 
 
 def words_of(error: BaseException) -> str:

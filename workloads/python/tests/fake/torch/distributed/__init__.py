@@ -15,5 +15,9 @@ def get_rank() -> int:
     return rank
 
 
-class DistBackendError(RuntimeError):
-    """As in PyTorch, by name."""
+class DistError(RuntimeError):
+    pass
+
+
+class DistBackendError(DistError):
+    pass
