@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import json
+import mmap
 import os
 import shutil
 import struct
@@ -58,13 +59,13 @@ class Launch(contextlib.AbstractContextManager):
     def __exit__(self, *_) -> None:
         shutil.rmtree(self.folder)
 
-    def start(self, program: str, **variables) -> subprocess.Popen:
-        """`program` is a script's text."""
+    def start(self, program: str, before=(), **variables) -> subprocess.Popen:
+        """`program` is a script's text; `before` are arguments of Python that come before its name."""
         script = self.folder / "train.py"
         script.write_text(program)
         environment = {**self.environment, **{name: str(value) for name, value in variables.items()}}
         return subprocess.Popen(
-            [self.python, str(script)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [self.python, *before, str(script)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
     def run(self, program: str, **variables) -> subprocess.CompletedProcess:
@@ -74,8 +75,8 @@ class Launch(contextlib.AbstractContextManager):
 
     def grant(self, steps: int) -> None:
         with open(self.page, "r+b") as file:
-            page = memoryview(__import__("mmap").mmap(file.fileno(), 4096))
-        page.cast("Q")[0] = steps
+            page = mmap.mmap(file.fileno(), 4096)
+        memoryview(page).cast("Q")[0] = steps
         word = ctypes.c_uint32.from_buffer(page)
         ctypes.CDLL(None).syscall(SYS_FUTEX[os.uname().machine], ctypes.byref(word), FUTEX_WAKE, 2**31 - 1, None, None, 0)
 

@@ -19,8 +19,8 @@ for _ in range(int(sys.argv[1]) if len(sys.argv) > 1 else 6):
 def fields_in_the_wire(name: str) -> dict:
     """The fields that `wire.rs` gives an event, and whether each may be absent."""
     wire = (ROOT / "workloads/schema/src/wire.rs").read_text()
-    variant, whole = name.capitalize(), re.DOTALL
-    body = re.search(r"pub struct %s \{(.*?)\n\}" % variant, wire, whole) or re.search(r"    %s \{(.*?)\n    \}" % variant, wire, whole)
+    patterns = [pattern % name.capitalize() for pattern in (r"pub struct %s \{(.*?)\n\}", r"\n    %s \{(.*?)\n    \}")]
+    body = next(filter(None, (re.search(pattern, wire, re.DOTALL) for pattern in patterns)))
     return {field: bool(optional) for field, optional in re.findall(r"(?m)^ +(?:pub )?(\w+): (Option<)?", body[1])}
 
 

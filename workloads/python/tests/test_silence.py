@@ -1,6 +1,5 @@
 """What the program and its children notice of the hook, and who does not speak."""
 
-import subprocess
 import unittest
 
 from harness import Launch
@@ -14,32 +13,34 @@ SAID = ["hello", "ready", "step", "step", "step", "finished"]
 
 
 class ProgramTest(unittest.TestCase):
-    def same_without_us(self, program: str, folders=()) -> subprocess.CompletedProcess:
-        """Runs it with and without the hook; both have these folders behind it on their search path."""
+    def same_without_us(self, program: str, sitecustomize: str = "") -> None:
+        """Runs it with the hook and without it; both find such a `sitecustomize`."""
         with Launch() as launch:
-            for name, text in folders:
-                (launch.folder / "more").mkdir(exist_ok=True)
-                (launch.folder / "more" / name).write_text(text)
-            launch.environment["PYTHONPATH"] += ":" + str(launch.folder / "more")
+            if sitecustomize:
+                (launch.folder / "more").mkdir()
+                (launch.folder / "more" / "sitecustomize.py").write_text(sitecustomize)
+                launch.environment["PYTHONPATH"] += ":" + str(launch.folder / "more")
             ours = launch.run(program)
             launch.environment["PYTHONPATH"] = launch.environment["PYTHONPATH"].split(":", 1)[1]
             theirs = launch.run(program)
-            self.assertEqual((ours.returncode, ours.stdout, ours.stderr), (theirs.returncode, theirs.stdout, theirs.stderr))
-            return ours
+            for what in ("returncode", "stdout", "stderr"):
+                self.assertEqual(getattr(ours, what), getattr(theirs, what), what)
 
     def test_its_search_path_and_its_modules_are_its_own(self):
         self.same_without_us(
-            "import sys\nprint(sys.path, [name for name in sys.modules if 'torch' in name], sys.dont_write_bytecode)\n"
-            "import torch.optim.optimizer as module\nprint(type(module.__loader__), module.__spec__.loader is module.__loader__)"
+            "import sys\nprint(sys.path, [name for name in sys.modules if 'torch' in name])\n"
+            "import torch.optim.optimizer as ours\nprint(type(ours.__loader__), ours.__spec__.loader is ours.__loader__)"
         )
 
     def test_a_sitecustomize_behind_ours_is_run(self):
+        program = "import sys\nprint(sys.path)\nimport sitecustomize\nprint(sitecustomize.here)"
         for text in ("print('theirs')", "import sys; sys.path.append('/theirs'); here = 1", "import nowhere", "1/0"):
             with self.subTest(text):
-                self.same_without_us("import sys\nprint(sys.path)\nimport sitecustomize\nprint(sitecustomize.here)", [("sitecustomize.py", text)])
+                self.same_without_us(program, text)
 
     def test_it_fails_as_it_does_alone(self):
-        for last in ("1/0", "import sys; sys.exit(7)", "import os; os._exit(9)", "optimizer.step(lambda: 1/0)", "import torch.nowhere"):
+        exits = ("import sys; sys.exit(7)", "import os; os._exit(9)")
+        for last in (*exits, "1/0", "optimizer.step(lambda: 1/0)", "import torch.nowhere"):
             with self.subTest(last):
                 self.same_without_us(TRAINING + last)
 

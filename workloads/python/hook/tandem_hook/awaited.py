@@ -1,7 +1,7 @@
 """Waits until the program imports those modules of PyTorch that the hook is put into.
 
-A finder stands first in `sys.meta_path` and looks for their names. They are found and loaded by those that would have done it
-anyway. Nothing is imported before, `importlib.util` least of all, which would double the time that Python takes to start.
+A finder stands first in `sys.meta_path` and looks for their names. They are found and loaded by those that would have done
+it anyway. Nothing is imported before, `importlib.util` least of all, which would double the time that Python takes to start.
 """
 
 import sys
@@ -11,6 +11,7 @@ AWAITED = {
     "torch.amp.grad_scaler": "watch_scaler",
     # Before PyTorch 2.3.
     "torch.cuda.amp.grad_scaler": "watch_scaler",
+    "torch.cuda.graphs": "watch_graphs",
 }
 """Modules, and what of `hook` is called with each when it is loaded."""
 

@@ -1,7 +1,7 @@
 """Tells which calls of optimizers end a step, where a step has several.
 
-A GAN has two optimizers; where the optimizer runs in the backward pass there is one for each parameter. Whatever their order,
-the first one that was called is called once a step, or nearly so, and steps are counted by it.
+A GAN has two optimizers; where the optimizer runs in the backward pass there is one for each parameter. Whatever their
+order, the first one that was called is called once a step, or nearly so, and steps are counted by it.
 """
 
 import weakref

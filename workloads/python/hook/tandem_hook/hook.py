@@ -5,9 +5,11 @@ import os
 import sys
 
 from tandem_hook.calls import Calls
+from tandem_hook.graphs import Graphs
 from tandem_hook.job import Job
 
 _calls = Calls()
+_graphs = Graphs()
 _job = Job()
 
 
@@ -20,7 +22,7 @@ def watch_optimizers(module) -> None:
 
 
 def watch_scaler(module) -> None:
-    """A scaler whose gradients overflowed leaves its optimizer out, and the work on the mini-batch has ended all the same."""
+    """A scaler whose gradients overflowed leaves its optimizer out; the work on the mini-batch has ended all the same."""
     # Not that of a base class, which is watched where it is at home.
     step = vars(module.GradScaler).get("step")
     if step is None:
@@ -35,6 +37,10 @@ def watch_scaler(module) -> None:
         return result
 
     module.GradScaler.step = watched
+
+
+def watch_graphs(module) -> None:
+    _graphs.watch(module.CUDAGraph, ended)
 
 
 def before(optimizer, arguments, keywords) -> None:
@@ -55,6 +61,9 @@ def ended(optimizer) -> None:
     """An optimizer has done its part of a step."""
     job = _job
     try:
+        if job.is_capturing():
+            _graphs.capture(optimizer)
+            return
         rests = job.ended(optimizer)
     except Exception as error:
         job.give_up(error)

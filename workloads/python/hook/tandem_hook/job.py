@@ -24,7 +24,7 @@ LAST_STEPS_S = 10
 
 
 class Job:
-    """Silent until an optimizer is called, `hello` then, `ready` when a first whole step is over, and steps from there on."""
+    """Says nothing until an optimizer is called, `hello` then, `ready` when a first whole step is over, then its steps."""
 
     def __init__(self):
         self._boundaries = Boundaries()
@@ -50,11 +50,14 @@ class Job:
             return self._begin(optimizer, is_boundary)
         if not is_boundary:
             return False
-        self._require_eager()
         self._clock.end_step()
         self._issued += 1
         self._say_completed()
         return not self._may_go_on()
+
+    def is_capturing(self) -> bool:
+        """Whether what is issued goes into a CUDA graph, and nothing is done."""
+        return self._device is not None and sys.modules["torch"].cuda.is_current_stream_capturing()
 
     def rest(self) -> None:
         """Sleeps until another step is granted.
@@ -75,8 +78,7 @@ class Job:
         """Says why, and leaves the program alone from now on."""
         self._is_silent = True
         try:
-            kind = "unsupported" if isinstance(error, NotImplementedError) else "internal"
-            self._say_failed(kind, "the hook: " + ending.words_of(error))
+            self._say_failed("internal", "the hook: " + ending.words_of(error))
         except Exception:
             pass
 
@@ -100,6 +102,7 @@ class Job:
             self._is_silent = self._events is None
             if not self._is_silent:
                 self._grant = Grant(os.environ["WORKER_CONTROL"])
+                self._device = device_of(optimizer)
                 self._say_hello()
                 atexit.register(self._guarded, self._finish)
         elif is_boundary:
@@ -107,13 +110,9 @@ class Job:
             return not self._may_go_on()
         return False
 
-    def _require_eager(self) -> None:
-        if self._device is not None and sys.modules["torch"].cuda.is_current_stream_capturing():
-            raise NotImplementedError("a CUDA graph holds the optimizer's step, and no hook sees its replays")
-
     def _waits_for_device(self) -> bool:
         self._say_completed()
-        return self._clock.in_flight > 0 and not self._may_go_on()
+        return not self._clock.is_idle() and not self._may_go_on()
 
     def _comes_to_rest(self) -> bool:
         """More may have been granted before the device had done what it was given."""
@@ -150,8 +149,6 @@ class Job:
             "parameters": sum(parameter.numel() for parameter in trained.values()),
             "model_bytes": sum(parameter.numel() * parameter.element_size() for parameter in trained.values()),
         }
-        self._device = next((parameter.device for parameter in trained.values() if parameter.is_cuda), None)
-        self._require_eager()
         if self._device is not None:
             ready["peak_bytes"] = self._memory()["peak_bytes"]
         ready["startup_ns"] = process_age_ns()
@@ -196,7 +193,7 @@ class Job:
         until_s = time.monotonic() + LAST_STEPS_S
         while self._clock is not None:
             self._say_completed()
-            if not self._clock.in_flight or time.monotonic() > until_s:
+            if self._clock.is_idle() or time.monotonic() > until_s:
                 return
             time.sleep(NAP_S)
 
@@ -214,6 +211,12 @@ def rank() -> int:
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank()
     return int(os.environ.get("RANK", "0"))
+
+
+def device_of(optimizer):
+    """The GPU that it trains on, if there is one."""
+    parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
+    return next((parameter.device for parameter in parameters if parameter.is_cuda), None)
 
 
 def process_age_ns() -> int:

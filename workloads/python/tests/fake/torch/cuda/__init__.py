@@ -2,6 +2,8 @@
 
 import time
 
+from torch.cuda import graphs
+
 capturing = False
 breaks_after = None
 """So many more looks at events go well."""

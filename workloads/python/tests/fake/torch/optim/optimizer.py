@@ -1,4 +1,4 @@
-"""The global hooks of PyTorch 2.11, and the wrapper that calls them, which is patched into each class at its first instance."""
+"""The global hooks of PyTorch 2.11, and the wrapper that calls them, patched into each class at its first instance."""
 
 import functools
 from itertools import chain
