@@ -210,7 +210,7 @@ def rank() -> int:
     distributed = getattr(sys.modules["torch"], "distributed", None)
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank()
-    return int(os.environ.get("RANK", "0"))
+    return int(os.environ.get("RANK") or 0)
 
 
 def device_of(optimizer):
