@@ -96,13 +96,14 @@ class Job:
             return None
 
     def _begin(self, optimizer, is_boundary: bool) -> bool:
-        self._optimizers.setdefault(id(optimizer), weakref.ref(optimizer))
+        self._optimizers[id(optimizer)] = weakref.ref(optimizer)
         if self._events is None:
+            # Nothing is said where this fails, and the program is measured from outside.
+            self._grant = Grant(os.environ["WORKER_CONTROL"])
+            self._device = device_of(optimizer)
             self._events = EventFile.claim(os.environ["WORKER_EVENTS"], rank())
             self._is_silent = self._events is None
             if not self._is_silent:
-                self._grant = Grant(os.environ["WORKER_CONTROL"])
-                self._device = device_of(optimizer)
                 self._say_hello()
                 atexit.register(self._guarded, self._finish)
         elif is_boundary:
@@ -188,6 +189,7 @@ class Job:
             self._events.say_last(time.monotonic_ns(), finished.encode())
         else:
             self._say_failed(ending.kind_of(error), ending.words_of(error))
+        self._is_silent = True
 
     def _say_last_steps(self) -> None:
         until_s = time.monotonic() + LAST_STEPS_S
