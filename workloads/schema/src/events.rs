@@ -199,6 +199,7 @@ mod tests {
             Timing::Host,
             Timing::DeviceEvent,
             Timing::Hook,
+            Timing::HookDeviceEvent,
             Timing::Scraped,
             Timing::Outside,
         ]);

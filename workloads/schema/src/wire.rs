@@ -169,9 +169,9 @@ pub enum Timing {
     Host,
     /// Events recorded on the device's own stream.
     DeviceEvent,
-    /// A hook inside an unmodified program read the clock.
+    /// A hook inside an unmodified program, by the host's clock.
     Hook,
-    /// Events that such a hook recorded on the device's own stream.
+    /// Such a hook, by events that it recorded on the device's own stream.
     HookDeviceEvent,
     /// Lines of the program's output.
     Scraped,
