@@ -85,7 +85,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         cells_of(&chosen(&catalog, &args.workloads)?, &catalog, &pool)?
     };
     let settings = Settings {
-        heartbeat_s: 300.0,
+        heartbeat_s: Some(300.0),
         memory_bytes: args.memory.map(|HumanBytes(bytes)| bytes),
         catalogs: args.catalog.clone(),
         ..Settings::default()

@@ -251,6 +251,7 @@ impl Estimates {
             sharing: Sharing::Alone,
             seat: None,
             threads: class.threads,
+            threads_named: false,
             // To find out that something does not fit must not take the machine's memory.
             memory_bytes: self.capacity(&class.device),
             seed: self.seed,

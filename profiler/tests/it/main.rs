@@ -5,6 +5,7 @@ mod calibrate;
 mod doctor;
 mod door;
 mod faults;
+mod foreign;
 mod gpu;
 mod leash;
 mod memory;

@@ -19,8 +19,8 @@ use schema::{
     catalog::{Catalog, Fault, Model, Synthetic, Workload},
     device::Device,
     rows::ErrorKind,
-    sharing::Sharing,
     run_dir::RunDir,
+    sharing::Sharing,
     spec::{LaunchEnd, LaunchSpec, Program, Training},
     units::Nanos,
     wire::{Command, Event, PROTOCOL},
@@ -71,6 +71,7 @@ impl Bench {
             sharing: Sharing::Alone,
             seat: None,
             threads: 1,
+            threads_named: false,
             memory_bytes: None,
             seed: 7,
         };
@@ -616,6 +617,17 @@ fn any_program_is_judged_by_its_exit() {
     }
     let output = fs::read_to_string(bench.run.stdout_path("0001-test", 0)).unwrap();
     assert_eq!(output, "a b c  d\n", "no shell of ours reads the arguments, no name of torchrun is set");
+}
+
+#[test]
+fn a_program_of_the_users_takes_no_commands() {
+    let mut bench = Bench::new();
+    let job = bench.add_command(&["sleep", "1000"], PATIENT);
+    bench.until_started(job);
+    bench.rig.command(job, Command::Pause {});
+    let end = bench.until_ended(job);
+    assert_eq!(end.err, Some(ErrorKind::Unsupported));
+    assert!(end.err_detail.unwrap().contains("take no commands"));
 }
 
 #[test]

@@ -45,8 +45,10 @@ pub struct Settings {
     pub ci_percent: Option<f64>,
     /// The run starts no further launch after so long.
     pub budget_s: Option<f64>,
-    /// A job that says nothing for so long is hung.
-    pub heartbeat_s: f64,
+    /// A job that says nothing for so long is hung. Absent where commands are measured to their end, in which they may be
+    /// silent for as long as they like.
+    #[serde(default)]
+    pub heartbeat_s: Option<f64>,
     pub threads: Option<u32>,
     pub data: Option<PathBuf>,
     /// Threads of each rank that make batches of `data` ahead of the training thread.
@@ -78,7 +80,7 @@ impl Default for Settings {
             steps: None,
             ci_percent: None,
             budget_s: None,
-            heartbeat_s: 120.0,
+            heartbeat_s: Some(120.0),
             threads: None,
             data: None,
             loaders: 0,

@@ -104,9 +104,28 @@ impl RunDir {
         self.0.join("jobs").join(format!("{launch}.rendezvous"))
     }
 
+    /// Where a launch's copy of the step hook lies; it goes when the launch has ended.
+    pub fn hook_path(&self, launch: &str) -> PathBuf {
+        self.0.join("jobs").join(format!("{launch}.hook"))
+    }
+
+    /// How many ranks have event files. Those of a command are known by them alone.
+    pub fn ranks(&self, spec: &LaunchSpec) -> u32 {
+        match spec.program.speaks() {
+            true => spec.devices.len() as u32,
+            false => (0..).take_while(|rank| self.events_path(&spec.launch, *rank).is_file()).count() as u32,
+        }
+    }
+
     /// What a launch wrote on the order to make a checkpoint.
     pub fn checkpoint_path(&self, launch: &str) -> PathBuf {
         self.0.join("checkpoints").join(launch)
+    }
+
+    /// A message that names a file of the run, which may be moved and published, with the path of `file` given relative to it.
+    pub fn relative(&self, message: &str, file: &Path) -> String {
+        let relative = file.strip_prefix(&self.0).unwrap_or(file);
+        message.replace(&file.display().to_string(), &relative.display().to_string())
     }
 
     pub fn devices_path(&self) -> PathBuf {
@@ -295,8 +314,8 @@ mod tests {
     use crate::{
         catalog::Catalog,
         device::Device,
-        manifest::{Cell, DeviceFacts, Machine, ObserverCost, Settings},
         group::{Group, Turn},
+        manifest::{Cell, DeviceFacts, Machine, ObserverCost, Settings},
         rows::ErrorKind,
         sharing::Sharing,
         spec::{AllReduce, Collectives, Program, RankEnd, Seat, Training},
@@ -323,7 +342,7 @@ mod tests {
                 steps: None,
                 ci_percent: Some(number),
                 budget_s: None,
-                heartbeat_s: number,
+                heartbeat_s: Some(number),
                 threads: Some(1),
                 data: Some(text.into()),
                 loaders: 3,
@@ -427,6 +446,7 @@ mod tests {
                     sharing: Sharing::TimeSlice,
                     seat: Some(Seat { group: text.clone(), visit: "0003".into(), number: 1 }),
                     threads: 1,
+                    threads_named: true,
                     memory_bytes: steps,
                     seed,
                 };

@@ -123,6 +123,8 @@ words! {
         DeviceLost = "device-lost",
         /// The allocator ran out of device memory within the window and had to give its cache back.
         AllocatorRetries = "allocator-retries",
+        /// Lines of output were seen several at once, so that the mean of steps is known and single ones are not.
+        Buffered = "buffered",
         /// A job was faster in its group than alone, beyond the interval.
         FasterTogether = "faster-together",
         /// A member of the group ended by itself and was started again.

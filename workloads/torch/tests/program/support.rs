@@ -56,6 +56,7 @@ pub(crate) fn launch_of(workload: Workload, global_batch: u32, plan: Plan, steps
         sharing: Sharing::Alone,
         seat: None,
         threads: 1,
+        threads_named: false,
         memory_bytes: None,
         seed: 11,
     }
