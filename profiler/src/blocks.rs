@@ -102,14 +102,10 @@ impl Blocks<'_> {
     fn launch(&mut self, cell: &Cell, block: u32) -> anyhow::Result<String> {
         let request = request(self.run, self.manifest, self.catalog, cell, block, None)?;
         let launch = request.spec.launch.clone();
-        let enough = match (&self.manifest.settings, &cell.command) {
-            (settings, Some(_)) => settings.seconds.map_or(Enough::End, Enough::Seconds),
-            (settings, None) => settings
-                .steps
-                .map(Enough::Steps)
-                .or(settings.seconds.map(Enough::Seconds))
-                .context("the manifest names neither seconds nor steps")?,
-        };
+        let settings = &self.manifest.settings;
+        let asked = settings.steps.map(Enough::Steps).or(settings.seconds.map(Enough::Seconds));
+        let to_its_end = cell.command.as_ref().map(|_| Enough::End);
+        let enough = asked.or(to_its_end).context("the manifest names neither seconds nor steps")?;
         measure::alone(self.rig, self.sampler, request, enough, self.interrupt);
         self.sampler.flush()?;
         self.derived.add(&launch)?;
@@ -134,8 +130,10 @@ impl Blocks<'_> {
     /// How many more launches the interval asked for is likely to take.
     fn more_launches(&self, cell: &Cell) -> usize {
         let Some(target) = self.manifest.settings.ci_percent else { return 0 };
-        let medians: Vec<f64> =
-            self.rows(cell).iter().filter_map(|row| row.step_ns_median).map(|ns| ns as f64).collect();
+        // Of a program without steps one number a launch is known: how long it ran.
+        let of_row =
+            |row: &&Measurement| row.step_ns_median.or(row.wall_ns.filter(|_| cell.command.is_some()));
+        let medians: Vec<f64> = self.rows(cell).iter().filter_map(of_row).map(|ns| ns as f64).collect();
         let repeats = (self.manifest.settings.repeats as usize).max(MIN_REPEATS);
         match stop::verdict(&medians, target, repeats) {
             Verdict::Reached => 0,
@@ -232,15 +230,18 @@ pub fn request(
         cell: cell.name.clone(),
         block,
         program,
+        steps_regex: settings.steps_regex.clone().filter(|_| cell.command.is_some()),
         devices: cell.devices.clone(),
-        sharing: cell.sharing,
+        sharing: cell.sharing.clone(),
+        seat: None,
         threads: settings.threads.unwrap_or_else(|| threads(&cell.devices)),
+        threads_named: settings.threads.is_some(),
         memory_bytes: settings.memory_bytes,
         // Repeats differ in chance as they differ in everything else that is not controlled.
         seed: manifest.seed.wrapping_add(u64::from(block)),
     };
-    let patience =
-        Patience { heartbeat: Duration::from_secs_f64(settings.heartbeat_s), ..Patience::default() };
+    let heartbeat = settings.heartbeat_s.map_or(Patience::ENDLESS, Duration::from_secs_f64);
+    let patience = Patience { heartbeat, ..Patience::default() };
     Ok(LaunchRequest { run: run.clone(), spec, patience })
 }
 

@@ -1,6 +1,6 @@
 //! From what a user asked for to the cells of a run: jobs by batches by plans.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, str::FromStr};
 
 use anyhow::{Context as _, bail};
 use schema::{
@@ -9,7 +9,7 @@ use schema::{
     job::Job,
     manifest::Cell,
     plan::Plan,
-    rows::Sharing,
+    sharing::Sharing,
 };
 
 use crate::{
@@ -92,7 +92,6 @@ pub fn alone(
             }
         }
     }
-    distinct(&cells)?;
     Ok(cells)
 }
 
@@ -111,7 +110,23 @@ fn each_workload<'a>(catalog: &'a Catalog, jobs: &'a [Job]) -> anyhow::Result<Ve
     Ok(pairs)
 }
 
-/// The one cell of a program that is measured from outside.
+/// A program of the user's with its arguments, as typed into one argument: split as a shell would, and never given to one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandLine(pub Vec<String>);
+
+impl FromStr for CommandLine {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<CommandLine, &'static str> {
+        match shlex::split(text) {
+            None => Err("a quote or a backslash in it is not followed by what it wants"),
+            Some(argv) if argv.is_empty() => Err("a program must be named"),
+            Some(argv) => Ok(CommandLine(argv)),
+        }
+    }
+}
+
+/// The one cell of a program of the user's.
 pub fn command(argv: &[String], device: &Device) -> anyhow::Result<Cell> {
     let program = argv.first().context("after -- a program must follow")?;
     let base = std::path::Path::new(program)
@@ -168,7 +183,8 @@ fn plans_of(
     }
 }
 
-fn distinct(cells: &[Cell]) -> anyhow::Result<()> {
+/// That no cell is asked for twice: its rows could not be told apart.
+pub fn distinct(cells: &[Cell]) -> anyhow::Result<()> {
     let mut names = BTreeSet::new();
     match cells.iter().find(|cell| !names.insert(&cell.name)) {
         Some(twice) => {
@@ -193,7 +209,9 @@ mod tests {
 
     fn cells(jobs: &[&str], grid: &Grid) -> anyhow::Result<Vec<Cell>> {
         let jobs: Vec<Job> = jobs.iter().map(|job| job.parse().expect("a job")).collect();
-        alone(&Catalog::embedded(), &jobs, grid, &[Device::Cpu(vec![0])], None)
+        let cells = alone(&Catalog::embedded(), &jobs, grid, &[Device::Cpu(vec![0])], None)?;
+        distinct(&cells)?;
+        Ok(cells)
     }
 
     fn names(jobs: &[&str], grid: &Grid) -> Vec<String> {
@@ -257,5 +275,21 @@ mod tests {
         assert!(cell.job.starts_with("cmd-python3-") && cell.job.len() == 18, "{}", cell.job);
         let other = command(&argv(&["/usr/bin/python3", "other.py"]), &Device::Cpu(vec![0])).expect("a cell");
         assert_ne!(cell.job, other.job);
+    }
+
+    #[test]
+    fn a_command_line_is_split_as_a_shell_would_and_means_nothing_else() {
+        let split = |text: &str| text.parse::<CommandLine>().map(|CommandLine(argv)| argv);
+        for (text, argv) in [
+            ("python3 train.py --epochs 1", &["python3", "train.py", "--epochs", "1"][..]),
+            (r#"sh -c 'echo "$HOME"; exit' a\ b"#, &["sh", "-c", r#"echo "$HOME"; exit"#, "a b"]),
+            ("a && b | c > $d *", &["a", "&&", "b", "|", "c", ">", "$d", "*"]),
+            ("a ''", &["a", ""]),
+        ] {
+            assert_eq!(split(text).expect("a command"), argv, "{text}");
+        }
+        for text in ["", "  ", "python3 'train.py", "a \\"] {
+            assert!(split(text).is_err(), "{text:?}");
+        }
     }
 }

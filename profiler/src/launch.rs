@@ -7,8 +7,12 @@
 
 mod command;
 mod ending;
+mod foreign;
+mod hook;
 mod listener;
+mod scraper;
 mod start;
+mod tail;
 mod verdict;
 
 use std::{collections::VecDeque, fs, sync::Arc, time::Duration};
@@ -33,6 +37,7 @@ pub(crate) use self::command::{environment, removed_from_environment};
 use self::{
     ending::Ending,
     listener::{Fault, Listener},
+    scraper::Scraper,
     start::Rank,
     verdict::Evidence,
 };
@@ -43,18 +48,22 @@ use crate::leash::News;
 pub(crate) const POLL_TRAINING: Duration = Duration::from_millis(200);
 /// And while something is waited for that comes soon: being ready, a boundary, an answer, the end.
 const POLL_WAITING: Duration = Duration::from_millis(20);
-/// And where there are none. The exit of a program is reported, not looked for.
-const NO_POLL: Duration = Duration::from_secs(3600);
 
 /// How patient the harness is with a job.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// A job that may run and says nothing for so long is hung.
+    /// A job that may run and says nothing for so long is hung. A program of the user's may say nothing at all, and is held to
+    /// it from its first step on.
     pub heartbeat: Duration,
     /// So is one that takes longer to be ready.
     pub startup: Duration,
     /// Between SIGTERM and SIGKILL.
     pub grace: Duration,
+}
+
+impl Patience {
+    /// Longer than anybody waits.
+    pub const ENDLESS: Duration = Duration::from_secs(1 << 32);
 }
 
 impl Default for Patience {
@@ -71,7 +80,7 @@ impl Default for Patience {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
     /// When it has used up its grant: it is told to stop, says `finished`, and the launch is good.
-    /// A program without the protocol has no boundaries: it is ended at once, and is good too.
+    /// A program of the user's is ended there by SIGTERM, or at once if it knows of no grant, and is good too.
     AtBoundary,
     /// By SIGTERM, and SIGKILL after the grace. The launch is recorded as interrupted.
     Now,
@@ -99,9 +108,13 @@ struct Launch {
     /// Collected in one turn and sent together, so that the owner wakes once for all of them.
     reports: Vec<Report>,
     ranks: Vec<Rank>,
-    /// Absent for a program without the protocol.
+    /// Absent where steps are found in the program's output.
     grant: Option<Grant>,
+    /// Present there.
+    scraper: Option<Scraper>,
     commands: VecDeque<Command>,
+    /// A program of the user's, which cannot be told to stop, is to end at its next boundary.
+    leaving: bool,
     ending: Ending,
     look_every: Duration,
     /// The end was asked for and is good, however it comes.
@@ -129,7 +142,9 @@ pub(crate) async fn supervise(
         reports: Vec::new(),
         ranks: Vec::new(),
         grant: None,
+        scraper: None,
         commands: VecDeque::new(),
+        leaving: false,
         ending: Ending::No,
         look_every: POLL_TRAINING,
         dismissed: false,
@@ -145,9 +160,11 @@ pub(crate) async fn supervise(
         tokio::select! {
             Some(order) = orders.recv() => launch.obey(order),
             Some((rank, news)) = news.recv() => launch.hear_of(rank, news),
+            () = launch.output() => {}
             () = sleep(launch.poll_after()) => {}
         }
         launch.listen();
+        launch.let_go();
         launch.urge();
         launch.send_commands();
         if !launch.reports.is_empty() {
@@ -165,21 +182,22 @@ impl Launch {
                 let Some(grant) = &self.grant else { return };
                 let before = grant.get();
                 grant.extend_to(steps);
-                for listener in self.ranks.iter_mut().filter_map(|rank| rank.listener.as_mut()) {
+                for listener in self.ranks.iter_mut().flat_map(|rank| &mut rank.listeners) {
                     // The patience with a job that hangs does not begin anew with every grant.
                     if listener.at_rest(before) {
                         listener.told(None);
                     }
                 }
             }
-            Order::Tell(command) => self.commands.push_back(command),
-            Order::Leave(Leave::AtBoundary) if self.grant.is_some() => {
+            Order::Tell(command) if self.spec.program.speaks() => self.commands.push_back(command),
+            Order::Tell(command) => {
+                let what = format!("cannot be told {command:?}: programs of the user's take no commands");
+                self.fail(0, (ErrorKind::Unsupported, what));
+            }
+            Order::Leave(Leave::AtBoundary) if self.spec.program.speaks() => {
                 self.commands.push_back(Command::Stop {});
             }
-            Order::Leave(Leave::AtBoundary) => {
-                self.dismissed = true;
-                self.terminate();
-            }
+            Order::Leave(Leave::AtBoundary) => self.leaving = true,
             Order::Leave(Leave::Now) => {
                 self.fail(0, (ErrorKind::Interrupted, "was ended before it was done".into()));
             }
@@ -191,6 +209,7 @@ impl Launch {
         let end = match news {
             News::Started { pid } => {
                 self.ranks[index].started = true;
+                self.scraper.iter_mut().for_each(|scraper| scraper.started(pid));
                 return self.reports.push(Report::Started { rank, pid });
             }
             News::Refused { why } => {
@@ -204,18 +223,17 @@ impl Launch {
         self.ranks[index].stdin = None;
         self.listen();
         let memory_ran_out = out_of_memory_kills() > self.out_of_memory_kills;
-        let listener = self.ranks[index].listener.as_mut();
-        let torn = listener.map_or(Ok(()), |listener| listener.finish(&mut Vec::new()));
-        let listener = self.ranks[index].listener.as_ref();
+        let listeners = &mut self.ranks[index].listeners;
+        let torn = listeners.iter_mut().find_map(|listener| listener.finish(&mut Vec::new()).err());
         let fault = verdict::fault_of(&Evidence {
             end: &end,
             said_last_word: self.ranks[index].said_last_word(),
-            speaks: listener.is_some(),
-            greeted: listener.is_some_and(Listener::greeted),
+            speaks: self.spec.program.speaks(),
+            greeted: self.ranks[index].listeners.iter().all(Listener::greeted),
             memory_ran_out,
         });
         // A rank that was killed within a line is reported as killed, not as one that cannot write.
-        if let Some(fault) = fault.filter(|_| !self.is_our_doing(&end)).or(torn.err()) {
+        if let Some(fault) = fault.filter(|_| !self.is_our_doing(&end)).or(torn) {
             self.fail(rank, fault);
         }
         self.ranks[index].end = Some(end);
@@ -223,13 +241,15 @@ impl Launch {
 
     /// Reads and reports what the ranks have said since the last time.
     fn listen(&mut self) {
+        self.look_for_ranks();
+        self.scrape();
         let mut lines = Vec::new();
         for index in 0..self.ranks.len() {
-            let Rank { started: true, listener: Some(listener), .. } = &mut self.ranks[index] else {
-                continue;
-            };
-            let outcome = listener.poll(&mut lines);
-            let mut fault = outcome.err();
+            let Rank { started: true, listeners, .. } = &mut self.ranks[index] else { continue };
+            let mut fault = None;
+            for listener in listeners {
+                fault = fault.or(listener.poll(&mut lines).err());
+            }
             for line in lines.drain(..) {
                 if let Event::Failed { kind, error } = &line.event {
                     fault = Some((listener::kind_of(*kind), format!("failed: {error}")));
@@ -247,7 +267,7 @@ impl Launch {
         let granted = self.granted();
         // Who is leaving already is not told anything, and does not keep the others waiting.
         let mut left = self.ranks.iter().filter(|rank| rank.end.is_none() && !rank.said_last_word());
-        let ready = left.all(|rank| rank.listener.as_ref().is_some_and(|listener| listener.at_rest(granted)));
+        let ready = left.all(|rank| rank.listeners.iter().all(|listener| listener.at_rest(granted)));
         if !ready || self.ending != Ending::No {
             return;
         }
@@ -256,23 +276,18 @@ impl Launch {
             if rank.said_last_word() {
                 continue;
             }
-            let (Some(listener), Some(stdin)) = (&mut rank.listener, &mut rank.stdin) else { continue };
+            let Some(stdin) = &mut rank.stdin else { continue };
             // A rank that closed its stdin does not answer, and that is what is reported.
             let _ = write_command(stdin, &command);
-            listener.told(Some(&command));
+            rank.listeners.iter_mut().for_each(|listener| listener.told(Some(&command)));
         }
     }
 
     /// When to look again, if nothing else happens before.
     fn poll_after(&self) -> Duration {
-        let mut listeners = self.ranks.iter().filter_map(|rank| rank.listener.as_ref());
-        if self.ending != Ending::No || !self.commands.is_empty() || listeners.any(Listener::is_due) {
-            POLL_WAITING
-        } else if self.grant.is_none() {
-            NO_POLL
-        } else {
-            self.look_every
-        }
+        let mut listeners = self.ranks.iter().flat_map(|rank| &rank.listeners);
+        let somebody_waits = self.ending != Ending::No || self.leaving || !self.commands.is_empty();
+        if somebody_waits || listeners.any(Listener::is_due) { POLL_WAITING } else { self.look_every }
     }
 
     fn granted(&self) -> u64 {
@@ -284,12 +299,16 @@ impl Launch {
         let launch = &self.spec.launch;
         let _ = fs::remove_file(self.run.control_path(launch));
         let _ = fs::remove_file(self.run.rendezvous_path(launch));
+        let _ = fs::remove_dir_all(self.run.hook_path(launch));
         let (err, err_detail) = match &self.fault {
             Some((rank, fault)) => {
-                (Some(fault.0), Some(verdict::detail(&self.run, &self.spec, *rank, fault)))
+                let files = (0..self.run.ranks(&self.spec)).map(|rank| self.run.events_path(launch, rank));
+                let detail = verdict::detail(&self.run, &self.spec, *rank, fault, files);
+                (Some(fault.0), Some(detail))
             }
             None => (None, None),
         };
+        self.forget_silent_rank();
         let ranks = self.ranks.into_iter().filter_map(|rank| rank.end).collect();
         let end = LaunchEnd { format: FORMAT, mono_ns: Nanos::monotonic_now(), err, err_detail, ranks };
         if let Err(error) = self.run.write_launch_end(launch, &end) {

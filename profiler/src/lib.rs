@@ -6,6 +6,7 @@ pub mod cells;
 pub mod cmd;
 pub mod derive;
 pub mod device;
+mod first_step;
 pub mod follow;
 pub mod interrupt;
 mod launch;

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use schema::{
-    spec::{LaunchEnd, Program},
+    spec::LaunchEnd,
     units::Nanos,
     wire::{Event, Step, Timing},
 };
 use statistics::{interval::MIN_STEPS, steady};
 
 use crate::{
+    first_step::FirstStep,
     interrupt::Interrupt,
     rig::{LaunchRequest, Leave, Member, Rig, RigEvent},
     sampler::Sampler,
@@ -31,7 +32,8 @@ const LOOK: Duration = Duration::from_millis(200);
 /// When a launch has been measured for long enough.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Enough {
-    /// So much steady time, and steps for an interval if they come before three times as much.
+    /// So much steady time, and steps for an interval if they come before three times as much. Of a program that takes no
+    /// steps, so much time from its start.
     Seconds(f64),
     /// So many steady steps.
     Steps(u64),
@@ -48,21 +50,21 @@ pub fn alone(
     interrupt: &Interrupt,
 ) -> LaunchEnd {
     let launch = request.spec.launch.clone();
-    let time_limit = match (&request.spec.program, enough) {
-        (Program::Command(_), Enough::Seconds(seconds)) => Some(Nanos::from_secs_f64(seconds)),
-        _ => None,
-    };
+    let mut first_step = FirstStep::of(&request, enough);
     let member = rig.add(request);
     let mut watch = Watch::new(member, enough);
-    let mut leave_at = None;
     let mut leaving = None;
     loop {
         match rig.next(Some(Nanos::monotonic_now() + Nanos::from(LOOK))) {
             Some(RigEvent::Started { rank, pid, .. }) => {
                 sampler.watch(&launch, rank, pid);
-                leave_at = leave_at.or(time_limit.map(|limit| Nanos::monotonic_now() + limit));
+                first_step.iter_mut().for_each(|first| first.started(pid));
             }
-            Some(RigEvent::Said { rank: 0, event, .. }) => watch.hear(rig, &event),
+            Some(RigEvent::Said { rank: 0, event, .. }) => {
+                // From its first step on, steps tell when there is enough.
+                first_step = first_step.filter(|_| !matches!(event, Event::Hello(_)));
+                watch.hear(rig, &event);
+            }
             Some(RigEvent::Ended { end, .. }) => {
                 sampler.unwatch(&launch);
                 return end;
@@ -72,7 +74,7 @@ pub fn alone(
         if interrupt.asked() && leaving != Some(Leave::Now) {
             leaving = Some(Leave::Now);
             rig.remove(member, Leave::Now);
-        } else if leave_at.is_some_and(|at| Nanos::monotonic_now() >= at) && leaving.is_none() {
+        } else if leaving.is_none() && first_step.as_mut().is_some_and(FirstStep::is_given_up) {
             leaving = Some(Leave::AtBoundary);
             rig.remove(member, Leave::AtBoundary);
         }
@@ -129,7 +131,8 @@ impl Watch {
         self.step_ns.push(step.dur_ns.0);
         self.spent_ns += step.dur_ns.0;
         // A device has the next step in its queue while it works on this one.
-        self.under_way = if step.timing == Timing::DeviceEvent { 2 } else { 1 };
+        self.under_way =
+            if matches!(step.timing, Timing::DeviceEvent | Timing::HookDeviceEvent) { 2 } else { 1 };
     }
 
     /// The steps to grant now, if it is time.

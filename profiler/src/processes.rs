@@ -63,6 +63,13 @@ fn below(alive: &[Stat], mut roots: Vec<i32>) -> Vec<ProcessId> {
     found
 }
 
+/// Whether `root` or a process below it has mapped a file in whose path `part` stands.
+pub fn loads(root: i32, part: &str) -> bool {
+    let maps = |pid| fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let mut all = descendants(root).into_iter().map(|process| process.pid).chain([root]);
+    all.any(|pid| String::from_utf8_lossy(&maps(pid)).contains(part))
+}
+
 /// Every live process of a session or with `mark` (`NAME=value`) in the environment it was started
 /// with, and all below them: what can be found of a tree whose root is gone.
 pub fn strays(session: i32, mark: &str) -> Vec<ProcessId> {

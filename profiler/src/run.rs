@@ -12,6 +12,7 @@ use schema::{
     FORMAT,
     catalog::Catalog,
     device::Device,
+    group::Group,
     manifest::{Cell, DeviceFacts, End, Manifest, ObserverCost, Settings},
     rows::{Appender, Status},
     run_dir::RunDir,
@@ -32,6 +33,8 @@ use crate::{
 /// What a command wants to have measured.
 pub struct Request {
     pub cells: Vec<Cell>,
+    /// Of those cells; none where jobs are measured alone.
+    pub groups: Vec<Group>,
     pub settings: Settings,
     pub seed: u64,
 }
@@ -66,6 +69,7 @@ pub fn manifest(catalog: &Catalog, request: Request) -> anyhow::Result<Manifest>
         machine: machine::facts(libtorch, device::driver_version()),
         devices: facts,
         cells: request.cells,
+        groups: request.groups,
     })
 }
 

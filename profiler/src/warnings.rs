@@ -49,7 +49,14 @@ fn remedy(warning: Warning) -> &'static str {
         Warning::FewRepeats => "repeat more often with --repeats: an interval wants at least three launches",
         Warning::Budget => "go on with --resume and a larger --budget, or accept a wider interval with --ci",
         Warning::LossNotFinite => "training diverged: its speed may still be right, its result is not",
+        Warning::Buffered => {
+            "believe the mean alone, or have each line written as it is printed: `stdbuf -oL` does it for many programs"
+        }
         Warning::DeviceLost => "look at the driver's log; the device must be reset by its owner",
+        Warning::FasterTogether => {
+            "its launches alone were slowed by something, or members share what they read; measure again with more --repeats"
+        }
+        Warning::Looped => "give it more steps, so that it lasts as long as the others",
         Warning::AllocatorRetries => "the job barely fits: take a smaller batch, or another plan with --plan",
     }
 }

@@ -4,7 +4,8 @@ use schema::{
     calibration::{AllReduceRow, Measured, NotMeasured},
     device::Device,
     manifest::{Cell, DeviceFacts, Settings},
-    rows::{Sharing, Summary},
+    rows::Summary,
+    sharing::Sharing,
     spec::Collectives,
     units::{HumanBytes, Nanos},
 };

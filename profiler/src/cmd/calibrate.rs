@@ -171,7 +171,7 @@ fn manifest(args: &Args, catalog: &Catalog, pool: &[Device], parts: &[Part]) -> 
         catalogs: args.catalog.clone(),
         ..Settings::default()
     };
-    run::manifest(catalog, Request { cells, settings, seed: args.seed })
+    run::manifest(catalog, Request { cells, groups: Vec::new(), settings, seed: args.seed })
 }
 
 fn show(found: &Calibration) {

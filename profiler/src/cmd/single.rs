@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::bail;
+use regex::bytes::Regex;
 use schema::{
     device::Device,
     footprint::Footprints,
@@ -18,7 +19,7 @@ use schema::{
 use super::{Exit, list};
 use crate::{
     blocks,
-    cells::{self, Grid, Plans},
+    cells::{self, CommandLine, Grid, Plans},
     derive::Derived,
     plans::Estimates,
     pool,
@@ -29,6 +30,9 @@ use crate::{
 /// A budget where an interval is asked for and no budget is named.
 const DEFAULT_BUDGET: Duration = Duration::from_secs(3600);
 
+/// How long a job may say nothing where no other time is named.
+const HEARTBEAT: Duration = Duration::from_secs(120);
+
 /// Measure jobs, each alone on its device.
 ///
 /// Every cell of JOBS x batches x plans is launched once a block, in an order drawn from the seed,
@@ -36,7 +40,9 @@ const DEFAULT_BUDGET: Duration = Duration::from_secs(3600);
 /// directory holds every event and sample; measurements.csv has a row a launch with the interval
 /// within it, summary.csv a row a cell with the interval between launches.
 ///
-/// After -- any program can stand. It is measured from outside: how long it runs, what it uses.
+/// --cmd and what stands after -- are programs of your own, unmodified. Where one is Python's and trains with PyTorch, its
+/// steps are found by a hook in it, and it is measured like a job; where its output shows its steps, --steps-regex finds them
+/// there; any other is measured from outside: how long it runs, what it uses. The column timing says which it was.
 ///
 /// Example: `profile single resnet50@b64 gpt2@bf16 --device cuda:0 --repeats 5`
 ///
@@ -46,11 +52,22 @@ const DEFAULT_BUDGET: Duration = Duration::from_secs(3600);
 ///
 /// Example: `profile single lstm --ci 1 --budget 20m`
 ///
-/// Example: `profile single --repeats 3 -- python3 train.py --epochs 1`
+/// Example: `profile single --seconds 10 --device cuda:0 -- python3 train.py --epochs 1`
+///
+/// Example: `profile single lstm --cmd "python3 train.py" --cmd "python3 train.py --amp" --steps 200`
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// What to measure: `WORKLOAD[@bN][@PLAN][@on=DEVICE]`, or `set:NAME` for all workloads of a set.
     jobs: Vec<Job>,
+    /// A program and its arguments, beside the jobs; split as a shell would, and never given to one. It takes the first device.
+    #[arg(long, value_name = "COMMAND")]
+    cmd: Vec<CommandLine>,
+    /// Matches each line of the programs' output that ends a step, as '^step \d+'; then the hook for PyTorch is left out.
+    ///
+    /// A step ends when its line is seen. Python is told to write each line as it is printed; other programs may have to be
+    /// told, as by `stdbuf -oL`. The program cannot be held between two steps.
+    #[arg(long, value_name = "REGEX", value_parser = steps_regex)]
+    steps_regex: Option<String>,
     /// Plans to cross with the jobs that name none, or `all` that are valid and fit.
     ///
     /// The memory of plans that are named is estimated before anything starts, by a few steps of a few samples, and stands
@@ -72,7 +89,10 @@ pub(super) struct Args {
     /// Launches of each cell; with --ci the fewest.
     #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     repeats: u32,
-    /// Steady time of each launch [default: 10; of a program after --: until it ends].
+    /// Steady time of each launch [default: 10; without a job, that is of programs alone: until they end].
+    ///
+    /// A program that has taken no step after so long is ended and measured from outside. Where it has loaded PyTorch, or
+    /// --steps-regex is given, its first step is waited for, for five minutes at most; with --steps, for as long as it takes.
     #[arg(long, value_name = "S", value_parser = seconds)]
     seconds: Option<f64>,
     /// Steady steps of each launch, instead of a time.
@@ -84,7 +104,7 @@ pub(super) struct Args {
     /// Start no launch after so long, in which estimates of memory count [default with --ci: 1h].
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     budget: Option<Duration>,
-    /// Threads of each rank [default: the cores of its device].
+    /// Threads of each rank [default: the cores of its device; programs of your own are told of it only where it is given].
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..))]
     threads: Option<u32>,
     /// Folder with real data, instead of the seeded synthetic stream.
@@ -107,9 +127,11 @@ pub(super) struct Args {
     /// A file of further workloads.
     #[arg(long, value_name = "FILE")]
     catalog: Vec<PathBuf>,
-    /// A job that says nothing for so long is ended as hung.
-    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = heartbeat)]
-    heartbeat: Duration,
+    /// A job that says nothing for so long is ended as hung [default: 2m; of programs that are measured until they end: none].
+    ///
+    /// A program of your own is held to it from its first step on: it may test its model between two steps.
+    #[arg(long, value_name = "TIME", value_parser = heartbeat)]
+    heartbeat: Option<Duration>,
     /// Decides the order of cells, the initial weights and the data.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -120,8 +142,8 @@ pub(super) struct Args {
     ///
     /// The budget begins anew. --data and --catalog are taken from the same folder as at first.
     #[arg(long, value_name = "RUN", conflicts_with_all = [
-        "jobs", "command", "plan", "batch", "device", "memory", "repeats", "seconds", "steps", "ci", "threads",
-        "data", "loaders", "offload_threads", "collectives", "catalog", "heartbeat", "seed", "out", "dry_run",
+        "jobs", "cmd", "command", "steps_regex", "plan", "batch", "device", "memory", "repeats", "seconds", "steps",
+        "ci", "threads", "data", "loaders", "offload_threads", "collectives", "catalog", "heartbeat", "seed", "out", "dry_run",
     ])]
     resume: Option<PathBuf>,
     /// Show the cells and an estimate of the time, and measure nothing.
@@ -130,12 +152,31 @@ pub(super) struct Args {
     /// Print the summary as JSON.
     #[arg(long)]
     json: bool,
-    /// A program and its arguments, measured from outside.
-    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = [
-        "jobs", "plan", "batch", "memory", "steps", "ci", "data", "loaders", "threads", "offload_threads",
-        "collectives", "catalog", "heartbeat",
-    ])]
+    /// A program of your own and its arguments.
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["jobs", "cmd"])]
     command: Vec<String>,
+}
+
+impl Args {
+    /// The programs of the user's.
+    fn commands(&self) -> impl Iterator<Item = &[String]> {
+        let after_dashes = Some(&self.command[..]).filter(|argv| !argv.is_empty());
+        self.cmd.iter().map(|CommandLine(argv)| &argv[..]).chain(after_dashes)
+    }
+
+    /// An option that was given and says something of jobs alone.
+    fn option_of_jobs(&self) -> Option<&'static str> {
+        let options = [
+            ("--plan", !self.plan.is_empty()),
+            ("--batch", !self.batch.is_empty()),
+            ("--memory", self.memory.is_some()),
+            ("--data", self.data.is_some()),
+            ("--offload-threads", self.offload_threads.is_some()),
+            ("--collectives", self.collectives.is_some()),
+            ("--catalog", !self.catalog.is_empty()),
+        ];
+        options.into_iter().find_map(|(name, is_given)| is_given.then_some(name))
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -164,6 +205,10 @@ fn heartbeat(text: &str) -> Result<Duration, String> {
         Ok(_) => Err("a second is the shortest".into()),
         Err(error) => Err(error.to_string()),
     }
+}
+
+fn steps_regex(text: &str) -> Result<String, String> {
+    Regex::new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 pub(super) fn run(args: Args) -> anyhow::Result<Exit> {
@@ -196,19 +241,27 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     if let Some(data) = args.data.as_ref().filter(|data| !data.is_dir()) {
         bail!("--data {}: there is no such folder; leave it out for synthetic data", data.display());
     }
-    let pool = pool::of_jobs(&args.jobs, &args.device, args.collectives)?;
+    let no_commands = args.commands().next().is_none();
+    let jobs_of_pool = if no_commands { &args.jobs[..] } else { &[] };
+    let pool = pool::of_jobs(jobs_of_pool, &args.device, args.collectives)?;
     let own = args.jobs.iter().filter_map(|job| job.device.as_ref());
     pool::check_memory(args.memory, pool.iter().chain(own))?;
     let settings = settings(args);
     let mut estimates = Estimates::new(&settings, args.seed);
-    let cells = if args.command.is_empty() {
-        if args.jobs.is_empty() {
-            bail!("name a job, as in `profile single resnet18-cifar`; `profile list` shows what there is");
-        }
-        cells::alone(&catalog, &args.jobs, &grid(args)?, &pool, Some(&mut estimates))?
-    } else {
-        vec![cells::command(&args.command, &pool[0])?]
-    };
+    if args.jobs.is_empty() && no_commands {
+        bail!("name a job, as in `profile single resnet18-cifar`; `profile list` shows what there is");
+    }
+    if let Some(option) = args.option_of_jobs().filter(|_| args.jobs.is_empty()) {
+        bail!("{option} says something of jobs alone, and none is named; drop it");
+    }
+    if args.steps_regex.is_some() && no_commands {
+        bail!("--steps-regex says something of programs alone; name one with --cmd, or after --");
+    }
+    let mut cells = cells::alone(&catalog, &args.jobs, &grid(args)?, &pool, Some(&mut estimates))?;
+    for argv in args.commands() {
+        cells.push(cells::command(argv, &pool[0])?);
+    }
+    cells::distinct(&cells)?;
     if let [only] = &cells[..]
         && let Some(reason) = &only.unsupported
     {
@@ -218,24 +271,27 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     {
         bail!("--offload-threads: no plan of this run has offload; name one, as in --plan offload");
     }
-    let manifest = run::manifest(&catalog, Request { cells, settings, seed: args.seed })?;
+    let manifest = run::manifest(&catalog, Request { cells, groups: Vec::new(), settings, seed: args.seed })?;
     Ok((manifest, estimates.footprints()))
 }
 
 fn settings(args: &Args) -> Settings {
-    let counted = args.steps.is_some() || !args.command.is_empty();
+    let (programs_alone, counted) = (args.jobs.is_empty(), args.steps.is_some());
+    let seconds = args.seconds.or((!counted && !programs_alone).then_some(10.0));
+    let to_their_end = !counted && seconds.is_none();
     Settings {
         repeats: args.repeats,
-        seconds: args.seconds.or((!counted).then_some(10.0)),
+        seconds,
         steps: args.steps,
         ci_percent: args.ci,
         budget_s: args.budget.or(args.ci.map(|_| DEFAULT_BUDGET)).map(|budget| budget.as_secs_f64()),
-        heartbeat_s: args.heartbeat.as_secs_f64(),
+        heartbeat_s: args.heartbeat.or((!to_their_end).then_some(HEARTBEAT)).map(|time| time.as_secs_f64()),
         threads: args.threads,
         data: args.data.clone(),
         loaders: args.loaders,
         offload_threads: args.offload_threads,
         collectives: args.collectives,
+        steps_regex: args.steps_regex.clone(),
         memory_bytes: args.memory.map(|HumanBytes(bytes)| bytes),
         catalogs: args.catalog.clone(),
     }

@@ -74,13 +74,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     };
     pool::check_memory(args.memory, cells.iter().flat_map(|cell| &cell.devices))?;
     let settings = Settings {
-        heartbeat_s: 300.0,
+        heartbeat_s: Some(300.0),
         collectives: args.collectives,
         memory_bytes: args.memory.map(|HumanBytes(bytes)| bytes),
         catalogs: args.catalog.clone(),
         ..Settings::default()
     };
-    let manifest = run::manifest(&catalog, Request { cells, settings, seed: 1 })?;
+    let manifest = run::manifest(&catalog, Request { cells, groups: Vec::new(), settings, seed: 1 })?;
     let run = RunDir::create(&args.out.clone().unwrap_or_else(|| run::directory("verify", &manifest)))?;
     run.write_manifest(&manifest)?;
     let bench = Bench { run: &run, manifest: &manifest, catalog: &catalog };

@@ -14,6 +14,9 @@ use crate::{
     window::{Window, growth},
 };
 
+/// So many lines that come together are the chance of two looks and not a buffer's doing: one in twenty.
+const BUFFERED_ONE_IN: usize = 20;
+
 /// What was found, in words and numbers.
 type Found = (Warning, String);
 
@@ -26,6 +29,12 @@ pub(super) fn of_steps(steps: &[JobStep], used: usize, is_steady: bool) -> Vec<F
     } else if !is_steady {
         let text = format!("the last level holds for {used} of {} steps", steps.len());
         found.push((Warning::NotSteady, text));
+    }
+    let together = steps.windows(2).filter(|pair| pair[0].end == pair[1].end).count();
+    let is_scraped = steps.first().is_some_and(|step| step.timing == Timing::Scraped);
+    if is_scraped && together * BUFFERED_ONE_IN > steps.len() {
+        let text = format!("{together} of {} steps were seen together with the one before", steps.len());
+        found.push((Warning::Buffered, text));
     }
     // A step without samples trains nothing, and has no loss to say.
     let without_loss = steps.iter().filter(|step| step.samples > 0 && step.loss.is_none()).count();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use anyhow::anyhow;
 use schema::{
     device::Device,
     events::{self, EventError},
@@ -37,7 +38,10 @@ pub(super) fn measurement(
     end: &LaunchEnd,
 ) -> anyhow::Result<Row> {
     let spec = run.spec(launch)?;
-    let ranks = read_ranks(run, &spec, end)?;
+    let (ranks, unreadable) = match read_ranks(run, &spec, end) {
+        Ok(ranks) => (ranks, None),
+        Err(error) => (Vec::new(), Some(error)),
+    };
     let steps = job_steps(&ranks);
     let mut row = Measurement {
         launch: launch.into(),
@@ -51,6 +55,12 @@ pub(super) fn measurement(
         err_detail: end.err_detail.clone(),
         ..blank_of_spec(run, &spec)
     };
+    // Somebody has changed it since, and that must not take the other rows away.
+    if let Some(error) = unreadable {
+        row.status = Status::Failed;
+        row.err = Some(ErrorKind::Garbled);
+        row.err_detail = Some(error.to_string());
+    }
     fill_from_events(&mut row, &ranks);
     row.wall_ns = end.ranks.iter().map(|rank| rank.wall_ns).max().flatten();
     row.host_rss_peak_bytes = sum_of_all(end.ranks.iter().map(|rank| rank.rss_peak_bytes));
@@ -58,11 +68,15 @@ pub(super) fn measurement(
     let mut findings = Vec::new();
     // A job that failed has no numbers to publish, though its raw steps stay on file.
     if row.status == Status::Ok {
-        match spec.program {
-            Program::Training(_) | Program::AllReduce(_) => {
-                launch.fill_from_steps(&mut row, &steps, &mut findings);
+        let takes_no_steps = steps.is_empty() && matches!(spec.program, Program::Command(_));
+        match &spec.steps_regex {
+            None if takes_no_steps => launch.fill_from_outside(&mut row, end, &mut findings),
+            Some(pattern) if takes_no_steps => {
+                let found =
+                    format!("fewer than two lines of its output match '{pattern}', given by --steps-regex");
+                too_short(&mut row, found);
             }
-            Program::Command(_) => launch.fill_from_outside(&mut row, end, &mut findings),
+            _ => launch.fill_from_steps(&mut row, &steps, &mut findings),
         }
     }
     row.warnings = findings.iter().map(|finding| finding.warning).collect();
@@ -83,7 +97,7 @@ pub(super) fn blank(run: &RunDir, cell: &Cell) -> Measurement {
         workload: cell.workload.clone(),
         plan: cell.plan,
         device: cells::joined(&cell.devices),
-        sharing: cell.sharing,
+        sharing: cell.sharing.clone(),
         global_batch: cell.global_batch,
         micro_batch,
         memory_estimate_bytes: cell.memory_estimate_bytes,
@@ -103,7 +117,7 @@ fn blank_of_spec(run: &RunDir, spec: &LaunchSpec) -> Measurement {
     };
     let cell = Cell {
         name: spec.cell.clone(),
-        sharing: spec.sharing,
+        sharing: spec.sharing.clone(),
         job: spec.job.clone(),
         workload,
         command: None,
@@ -125,13 +139,10 @@ fn blank_of_spec(run: &RunDir, spec: &LaunchSpec) -> Measurement {
 /// The events of each rank. Those of a launch that failed may end in what made it fail.
 fn read_ranks(run: &RunDir, spec: &LaunchSpec, end: &LaunchEnd) -> anyhow::Result<Vec<Vec<EventLine>>> {
     let mut ranks = Vec::new();
-    if !spec.program.speaks() {
-        return Ok(ranks);
-    }
-    for rank in 0..spec.devices.len() as u32 {
+    for rank in 0..run.ranks(spec) {
         let path = run.events_path(&spec.launch, rank);
         ranks.push(if end.err.is_none() {
-            events::read(&path, rank)?
+            events::read(&path, rank).map_err(|error| anyhow!(run.relative(&error.to_string(), &path)))?
         } else {
             read_what_can_be_read(&path, rank)
         });
@@ -184,10 +195,7 @@ impl Launch<'_> {
         let summary = LaunchSummary::of(&step_ns);
         let used = summary.map_or(&[][..], |found| &steps[found.steady.start..found.steady.end]);
         let (Some(summary), Some(first), Some(last)) = (summary, used.first(), used.last()) else {
-            row.status = Status::Failed;
-            row.err = Some(ErrorKind::TooShort);
-            row.err_detail = Some("it ended without a complete step; give it more with --seconds".into());
-            return;
+            return too_short(row, "it ended without a complete step; give it more with --seconds".into());
         };
         let window = Window { start: first.start(), end: last.end };
         let ns = |value: f64| Some(value.round() as u64);
@@ -223,7 +231,7 @@ impl Launch<'_> {
         }));
     }
 
-    /// A program without steps: from its first reading to its end.
+    /// A program that took no steps: from its first reading to its end.
     fn fill_from_outside(&self, row: &mut Measurement, end: &LaunchEnd, findings: &mut Vec<Finding>) {
         row.timing = Some(Timing::Outside);
         let Some(first) = self.host_rows().next() else { return };
@@ -292,6 +300,12 @@ impl Launch<'_> {
     fn distinct_devices(&self) -> BTreeSet<&Device> {
         self.spec.devices.iter().collect()
     }
+}
+
+fn too_short(row: &mut Measurement, detail: String) {
+    row.status = Status::Failed;
+    row.err = Some(ErrorKind::TooShort);
+    row.err_detail = Some(detail);
 }
 
 /// The sum where every part is known; of no parts nothing is known.

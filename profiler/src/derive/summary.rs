@@ -46,16 +46,21 @@ fn summary(manifest: &Manifest, cell: &Cell, rows: &[&Measurement], findings: &m
     let medians: Vec<f64> = ok.iter().filter_map(|row| row.step_ns_median).map(|ns| ns as f64).collect();
     let interval = between_launches(&medians);
     // A program that was measured from outside has one number a launch: how long it ran.
-    let walls: Vec<f64> = if cell.command.is_some() {
-        ok.iter().filter_map(|row| row.wall_ns).map(|ns| ns as f64).collect()
-    } else {
-        Vec::new()
+    let walls: Vec<f64> = match medians.is_empty() {
+        true => ok.iter().filter_map(|row| row.wall_ns).map(|ns| ns as f64).collect(),
+        false => Vec::new(),
     };
     let wall = between_launches(&walls);
     let half_width = interval.or(wall).map(|interval| rounded(interval.half_width_percent(), 3));
 
     let mut warnings: Warnings = ok.iter().flat_map(|row| row.warnings.iter()).collect();
-    for (warning, found) in between(manifest, cell, &ok, &medians, half_width) {
+    // Launches of a cell are one block apart, so that the block number stands for time.
+    let of_block = |row: &&Measurement| {
+        let ns = if medians.is_empty() { row.wall_ns } else { row.step_ns_median };
+        Some((u64::from(row.repeat), ns? as f64))
+    };
+    let values: Vec<(u64, f64)> = ok.iter().filter_map(of_block).collect();
+    for (warning, found) in between(manifest, &values, half_width) {
         warnings.add(warning);
         findings.push(Finding { subject: cell.name.clone(), warning, found });
     }
@@ -66,8 +71,9 @@ fn summary(manifest: &Manifest, cell: &Cell, rows: &[&Measurement], findings: &m
         plan: cell.plan,
         device: first.device.clone(),
         threads: first.threads,
-        sharing: cell.sharing,
+        sharing: cell.sharing.clone(),
         group: first.group.clone(),
+        seat: first.seat,
         global_batch: cell.global_batch,
         repeats: ok.len() as u32,
         repeats_failed: (rows.len() - ok.len()) as u32,
@@ -100,33 +106,25 @@ fn summary(manifest: &Manifest, cell: &Cell, rows: &[&Measurement], findings: &m
     }
 }
 
-/// What is doubtful about the launches together.
-fn between(
-    manifest: &Manifest,
-    cell: &Cell,
-    ok: &[&Measurement],
-    medians: &[f64],
-    half_width: Option<f64>,
-) -> Vec<(Warning, String)> {
+/// What is doubtful about the launches together: the block of each, and its step time, or how long a program without steps ran.
+fn between(manifest: &Manifest, values: &[(u64, f64)], half_width: Option<f64>) -> Vec<(Warning, String)> {
     let mut found = Vec::new();
-    if medians.is_empty() {
+    if values.is_empty() {
         return found;
     }
-    // Launches of a cell are one block apart, so that the block number stands for time.
-    let blocks: Vec<u64> = ok.iter().map(|row| u64::from(row.repeat)).collect();
-    if let Some(drift) = drift_between_launches(&blocks, medians).filter(|d| d.deserves_warning()) {
+    let (blocks, values): (Vec<u64>, Vec<f64>) = values.iter().copied().unzip();
+    if let Some(drift) = drift_between_launches(&blocks, &values).filter(|d| d.deserves_warning()) {
         let text = format!(
-            "steps drift by {:+.1} % from the first repeat to the last (p = {:.3})",
+            "times drift by {:+.1} % from the first repeat to the last (p = {:.3})",
             drift.percent_over_span, drift.p_value
         );
         found.push((Warning::Drift, text));
     }
-    if let Some(spread) = spread_percent(medians).filter(|spread| *spread > EXCESSIVE_SPREAD_PERCENT) {
+    if let Some(spread) = spread_percent(&values).filter(|spread| *spread > EXCESSIVE_SPREAD_PERCENT) {
         found.push((Warning::Spread, format!("repeats differ by {spread:.1} % (standard deviation)")));
     }
-    let steps_known = cell.command.is_none();
-    if medians.len() < MIN_REPEATS && steps_known && manifest.settings.repeats as usize >= MIN_REPEATS {
-        found.push((Warning::FewRepeats, format!("{} repeats have numbers", medians.len())));
+    if values.len() < MIN_REPEATS && manifest.settings.repeats as usize >= MIN_REPEATS {
+        found.push((Warning::FewRepeats, format!("{} repeats have numbers", values.len())));
     }
     if let Some(target) = manifest.settings.ci_percent
         && half_width.is_none_or(|reached| reached > target)

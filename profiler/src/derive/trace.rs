@@ -19,10 +19,8 @@ pub(super) fn write(run: &RunDir) -> anyhow::Result<()> {
         let track = i as u64 + 1;
         trace.name_process(track, launch)?;
         let spec = run.spec(launch)?;
-        if spec.program.speaks() {
-            for rank in 0..spec.devices.len() as u32 {
-                write_steps(run, &mut trace, launch, track, rank)?;
-            }
+        for rank in 0..run.ranks(&spec) {
+            write_steps(run, &mut trace, launch, track, rank)?;
         }
     }
     write_devices(&mut trace, &samples)?;

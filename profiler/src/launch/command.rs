@@ -15,7 +15,13 @@ use schema::{
     wire::{WORKER_CONTROL, WORKER_EVENTS, WORKER_SPEC},
 };
 
+use super::hook;
 use crate::{device::uuid, leash::RankCommand};
+
+/// What a program of the user's must not inherit from a harness that is a worker itself, or runs under torchrun: it would take
+/// itself for one of several ranks and wait for the others.
+const OF_WORKERS: [&str; 6] =
+    ["RANK", "LOCAL_RANK", "WORLD_SIZE", WORKER_SPEC, WORKER_EVENTS, WORKER_CONTROL];
 
 /// Where the programs are that a launch may need.
 #[derive(Clone, Debug)]
@@ -62,10 +68,10 @@ pub(super) fn of_rank(
     let launch = &spec.launch;
     let device = spec.devices[rank as usize].clone();
     let mut environment: Vec<(&'static str, OsString)> = visible(&device).into_iter().collect();
-    // A program of the user's is left alone: names of torchrun would make it wait for other ranks.
+    // Absolute, because a program may change its directory.
+    let file = |path: &Path| absolute(path).map(OsString::from);
+    let mut removed = removed_from_environment();
     if spec.program.speaks() {
-        // Absolute, because a worker may change its directory.
-        let file = |path: &Path| absolute(path).map(OsString::from);
         environment.extend(threads(spec.threads));
         environment.extend([
             ("RANK", rank.to_string().into()),
@@ -75,13 +81,26 @@ pub(super) fn of_rank(
             (WORKER_CONTROL, file(&run.control_path(launch))?),
             (WORKER_SPEC, file(&run.spec_path(launch))?),
         ]);
+    } else {
+        removed.extend(OF_WORKERS.map(OsString::from));
+        environment.extend(spec.threads_named.then(|| threads(spec.threads)).into_iter().flatten());
+        if spec.steps_regex.is_none() {
+            environment.extend([
+                hook::environment(&absolute(run.hook_path(launch))?)?,
+                (WORKER_EVENTS, file(&run.events_path(launch, rank))?),
+                (WORKER_CONTROL, file(&run.control_path(launch))?),
+            ]);
+        } else {
+            // Else Python keeps some thousand bytes of lines before it writes them to a file.
+            environment.push(("PYTHONUNBUFFERED", "1".into()));
+        }
     }
     let (program, arguments) = programs.command(&spec.program);
     Ok(RankCommand {
         program,
         arguments,
         environment,
-        removed: removed_from_environment(),
+        removed,
         device,
         stdin,
         stdout: run.stdout_path(launch, rank),

@@ -48,12 +48,19 @@ impl Launch {
             return;
         }
         self.ending = Ending::Terminated { kill_at: Nanos::monotonic_now() + self.patience.grace.into() };
+        let speaks = self.spec.program.speaks();
         for rank in &self.ranks {
-            // One that has said its last word is leaving already.
-            if let Some(leash) = rank.leash.as_ref().filter(|_| !rank.said_last_word()) {
+            // A worker that has said its last word is leaving already; beyond that of a script much may come.
+            if let Some(leash) = rank.leash.as_ref().filter(|_| !(speaks && rank.said_last_word())) {
                 leash.terminate();
             }
         }
+    }
+
+    /// Ends the launch, which is good however it ends from now on.
+    pub(super) fn dismiss(&mut self) {
+        self.dismissed = true;
+        self.terminate();
     }
 
     /// Ends what keeps us waiting: by SIGTERM first, by SIGKILL when its grace is over.
@@ -64,10 +71,13 @@ impl Launch {
                 let granted = self.granted();
                 let mut left = self.ranks.iter().enumerate().filter(|(_, rank)| rank.end.is_none());
                 let hung = left.find_map(|(index, rank)| {
-                    Some((index as u32, rank.listener.as_ref()?.overdue(granted, heartbeat, startup)?))
+                    let mut overdue =
+                        rank.listeners.iter().filter_map(|l| l.overdue(granted, heartbeat, startup));
+                    Some((index as u32, overdue.next()?))
                 });
                 if let Some((rank, fault)) = hung {
-                    self.fail(rank, fault);
+                    // What a program does between two steps may take long, and there are enough of them.
+                    if self.leaving { self.dismiss() } else { self.fail(rank, fault) }
                 } else if self.all_linger(heartbeat) {
                     self.terminate();
                 }
@@ -83,8 +93,8 @@ impl Launch {
     /// Whether all that are left have said their last word long ago and do not exit, as happens when
     /// a library hangs on its way out. Their steps are all on file.
     fn all_linger(&self, limit: Duration) -> bool {
-        self.ranks.iter().filter(|rank| rank.end.is_none()).all(|rank| {
-            rank.listener.as_ref().and_then(Listener::lingering).is_some_and(|since| since > limit)
-        })
+        let lingers = |listener: &Listener| listener.lingering().is_some_and(|since| since > limit);
+        let mut left = self.ranks.iter().filter(|rank| rank.end.is_none());
+        left.all(|rank| rank.said_last_word() && rank.listeners.iter().all(lingers))
     }
 }

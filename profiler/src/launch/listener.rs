@@ -12,8 +12,20 @@ use schema::{
 /// Why a rank is not believed or has failed: the kind, and what happened in words.
 pub(super) type Fault = (ErrorKind, String);
 
+/// Who appends to the file of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Speaker {
+    /// A worker, which has to.
+    Worker,
+    /// The hook in a program of the user's, which says hello late or never.
+    Hook,
+    /// We do, for a program whose output shows its steps. It knows of no grant.
+    Scraper,
+}
+
 pub(super) struct Listener {
     reader: EventReader,
+    speaker: Speaker,
     /// Nothing is read after an error: what follows it means nothing.
     broken: bool,
     greeted: bool,
@@ -28,9 +40,10 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    pub(super) fn open(events: &Path, rank: u32) -> Result<Listener, EventError> {
+    pub(super) fn open(events: &Path, rank: u32, speaker: Speaker) -> Result<Listener, EventError> {
         Ok(Listener {
             reader: EventReader::open(events, rank)?,
+            speaker,
             broken: false,
             greeted: false,
             ready: false,
@@ -118,9 +131,23 @@ impl Listener {
         rests && !self.owes_reply && !self.said_last_word
     }
 
+    /// Whether nothing more comes from it under this grant.
+    pub(super) fn rests(&self, granted: u64) -> bool {
+        self.said_last_word || self.at_rest(granted)
+    }
+
     /// Whether it should say something soon that somebody waits for: not just its next step.
     pub(super) fn is_due(&self) -> bool {
-        !self.ready || self.owes_reply
+        match self.speaker {
+            Speaker::Worker => !self.ready || self.owes_reply,
+            Speaker::Hook => self.greeted && !self.ready,
+            Speaker::Scraper => false,
+        }
+    }
+
+    /// Whether it does not go beyond the grant: a program of the user's says so by being ready.
+    pub(super) fn obeys_grant(&self) -> bool {
+        self.speaker == Speaker::Worker || self.ready
     }
 
     /// What it has kept us waiting for longer than it may.
@@ -128,6 +155,9 @@ impl Listener {
         let silent = Nanos::monotonic_now().saturating_sub(self.fresh_at);
         let (limit, what) = match () {
             () if self.said_last_word || self.at_rest(granted) => return None,
+            // A program that takes no steps is measured from outside.
+            () if !self.greeted && self.speaker != Speaker::Worker => return None,
+            () if self.speaker == Speaker::Scraper => (heartbeat, "showed no end of a step"),
             () if !self.greeted => (startup, "did not say hello"),
             () if !self.ready => (startup, "was not ready"),
             () if self.owes_reply => (heartbeat, "did not answer a command"),
@@ -197,12 +227,16 @@ mod tests {
 
     /// A rank that has said these things, what of it was believed, and what was not.
     fn hear(events: &[Event], tail: &str) -> (Listener, usize, Option<Fault>) {
+        hear_from(Speaker::Worker, events, tail)
+    }
+
+    fn hear_from(speaker: Speaker, events: &[Event], tail: &str) -> (Listener, usize, Option<Fault>) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("0001-x.0.jsonl");
         let mut writer = EventWriter::create(&path, 0).unwrap();
         events.iter().for_each(|event| writer.say(event.clone()).unwrap());
         std::fs::File::options().append(true).open(&path).unwrap().write_all(tail.as_bytes()).unwrap();
-        let mut listener = Listener::open(&path, 0).unwrap();
+        let mut listener = Listener::open(&path, 0, speaker).unwrap();
         let mut lines = Vec::new();
         let fault = listener.finish(&mut lines).err();
         (listener, lines.len(), fault)
@@ -243,7 +277,7 @@ mod tests {
         {
             writer.say_at(Nanos(at), event).unwrap();
         }
-        let mut listener = Listener::open(&path, 0).unwrap();
+        let mut listener = Listener::open(&path, 0, Speaker::Worker).unwrap();
         let mut lines = Vec::new();
         assert_eq!(listener.finish(&mut lines), Ok(()));
         assert_eq!(lines.iter().map(|line| line.mono_ns.0).collect::<Vec<_>>(), [10, 20, 90, 60]);
@@ -270,5 +304,29 @@ mod tests {
         assert!(!listener.at_rest(0) && listener.overdue(0, none, none).is_some(), "it owes an answer");
         (listener, ..) = hear(&[hello(), ready(), Event::Paused { dur_ns: Nanos(1), bytes_freed: 0 }], "");
         assert!(listener.at_rest(5) && listener.overdue(5, none, none).is_none(), "it is paused");
+    }
+    #[test]
+    fn a_program_of_the_users_may_be_silent_and_is_held_to_what_it_has_said() {
+        let none = Duration::ZERO;
+        let kind = |listener: &Listener| listener.overdue(1, none, none).map(|(kind, _)| kind);
+        let (hung, not_hung) = (Some(ErrorKind::Hung), None);
+        for (speaker, said, expected, is_due, obeys_grant) in [
+            (Speaker::Hook, vec![], not_hung, false, false),
+            (Speaker::Hook, vec![hello()], hung, true, false),
+            (Speaker::Hook, vec![hello(), ready()], hung, false, true),
+            (Speaker::Scraper, vec![], not_hung, false, false),
+            (Speaker::Scraper, vec![hello()], hung, false, false),
+            (Speaker::Worker, vec![], hung, true, true),
+        ] {
+            let (listener, ..) = hear_from(speaker, &said, "");
+            assert_eq!(kind(&listener), expected, "{speaker:?} {said:?}");
+            assert_eq!(
+                (listener.is_due(), listener.obeys_grant()),
+                (is_due, obeys_grant),
+                "{speaker:?} {said:?}"
+            );
+        }
+        let (listener, _, fault) = hear_from(Speaker::Hook, &[ready()], "");
+        assert_eq!((kind(&listener), fault.map(|(kind, _)| kind)), (not_hung, Some(ErrorKind::Protocol)));
     }
 }

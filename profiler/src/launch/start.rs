@@ -8,7 +8,9 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::{
     Launch,
     command::{self, Programs},
-    listener::Listener,
+    hook,
+    listener::{Listener, Speaker},
+    scraper::Scraper,
 };
 use crate::leash::{LeashHandle, News};
 
@@ -17,8 +19,9 @@ pub(super) struct Rank {
     pub(super) leash: Option<LeashHandle>,
     /// Its start has been reported. Nothing it says is reported before.
     pub(super) started: bool,
-    /// Absent for a program without the protocol.
-    pub(super) listener: Option<Listener>,
+    /// One for a worker. For a program of the user's one for each of its ranks that was heard of, and the first of them from
+    /// the beginning.
+    pub(super) listeners: Vec<Listener>,
     pub(super) stdin: Option<PipeWriter>,
     pub(super) end: Option<RankEnd>,
 }
@@ -26,7 +29,7 @@ pub(super) struct Rank {
 impl Rank {
     /// Whether it is leaving by itself.
     pub(super) fn said_last_word(&self) -> bool {
-        self.listener.as_ref().is_some_and(Listener::said_last_word)
+        !self.listeners.is_empty() && self.listeners.iter().all(Listener::said_last_word)
     }
 }
 
@@ -45,26 +48,37 @@ impl Launch {
             *rendezvous = Some(self.run.rendezvous_path(&self.spec.launch));
         }
         self.run.write_spec(&self.spec)?;
-        if speaks {
-            self.grant = Some(Grant::create(&self.run.control_path(&self.spec.launch))?);
+        let launch = self.spec.launch.clone();
+        let speaker = match &self.spec.steps_regex {
+            _ if speaks => Speaker::Worker,
+            None => Speaker::Hook,
+            Some(_) => Speaker::Scraper,
+        };
+        if speaker != Speaker::Scraper {
+            self.grant = Some(Grant::create(&self.run.control_path(&launch))?);
+        }
+        if speaker == Speaker::Hook {
+            hook::write(&self.run.hook_path(&launch))?;
         }
         for index in 0..count {
             let rank = index as u32;
-            let (mut stdin, mut commands, mut listener) = (Stdio::null(), None, None);
+            let (mut stdin, mut commands) = (Stdio::null(), None);
+            let events = self.run.events_path(&launch, rank);
+            // Made here, so that a file which is not there can only mean a rank's mistake.
+            File::create_new(&events)?;
+            let listeners = vec![Listener::open(&events, rank, speaker)?];
             if speaks {
-                let events = self.run.events_path(&self.spec.launch, rank);
-                // Made here, so that a file which is not there can only mean a rank's mistake.
-                File::create_new(&events)?;
-                listener = Some(Listener::open(&events, rank)?);
                 let (reader, writer) = std::io::pipe()?;
                 (stdin, commands) = (reader.into(), Some(writer));
+            } else if let Some(pattern) = &self.spec.steps_regex {
+                self.scraper = Some(Scraper::start(&self.run, &launch, pattern)?);
             }
             let command = command::of_rank(programs, &self.run, &self.spec, rank, stdin)?;
             let (leash, mut reports) = LeashHandle::start(&programs.own, command)?;
             self.ranks.push(Rank {
                 leash: Some(leash),
                 started: false,
-                listener,
+                listeners,
                 stdin: commands,
                 end: None,
             });

@@ -9,7 +9,7 @@
 use std::{
     fs::File,
     io::{self, Read, Seek, SeekFrom},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use rustix::process::Signal;
@@ -28,7 +28,7 @@ const TAIL_BYTES: u64 = 4096;
 /// What is known about a rank that has ended.
 pub(super) struct Evidence<'a> {
     pub(super) end: &'a RankEnd,
-    /// Whether its program speaks the protocol at all.
+    /// Whether its program has to speak the protocol. Of any other the exit counts more than what was said.
     pub(super) speaks: bool,
     pub(super) said_last_word: bool,
     pub(super) greeted: bool,
@@ -38,7 +38,7 @@ pub(super) struct Evidence<'a> {
 
 /// Why the rank failed; absent where it did what it was asked to, or has said itself what happened.
 pub(super) fn fault_of(evidence: &Evidence) -> Option<Fault> {
-    if evidence.said_last_word {
+    if evidence.speaks && evidence.said_last_word {
         // Whatever happened to it afterwards, its steps are all on file.
         return None;
     }
@@ -86,8 +86,15 @@ fn name(signal: i32) -> String {
     word.into()
 }
 
-/// The whole message: job, rank, what happened, the last line of its stderr, what to try next.
-pub(super) fn detail(run: &RunDir, spec: &LaunchSpec, rank: u32, fault: &Fault) -> String {
+/// The whole message: job, rank, what happened, the last line of its stderr, what to try next. `files` are those of the run
+/// that a fault may have named.
+pub(super) fn detail(
+    run: &RunDir,
+    spec: &LaunchSpec,
+    rank: u32,
+    fault: &Fault,
+    files: impl Iterator<Item = PathBuf>,
+) -> String {
     let (kind, what) = fault;
     let log = run.stderr_path(&spec.launch, rank);
     let last_line = match last_line(&log) {
@@ -96,11 +103,7 @@ pub(super) fn detail(run: &RunDir, spec: &LaunchSpec, rank: u32, fault: &Fault) 
         Err(error) => format!("{}: {error}", log.display()),
     };
     let message = format!("job '{}': rank {rank} {what}; {last_line}; {}", spec.job, advice(*kind));
-    // Within a run all paths are given relative to it: it may be moved, and published.
-    [log, run.events_path(&spec.launch, rank)].iter().fold(message, |message, path| {
-        let relative = path.strip_prefix(run.path()).unwrap_or(path);
-        message.replace(&path.display().to_string(), &relative.display().to_string())
-    })
+    files.chain([log]).fold(message, |message, file| run.relative(&message, &file))
 }
 
 fn advice(kind: ErrorKind) -> &'static str {
@@ -118,6 +121,7 @@ fn advice(kind: ErrorKind) -> &'static str {
         }
         ErrorKind::Killed => "find out who sent the signal, and run it again",
         ErrorKind::Crashed | ErrorKind::Internal | ErrorKind::NoFinish => "read the whole log",
+        ErrorKind::Contaminated => "see why that one failed",
         ErrorKind::TooShort => "give it more time",
         ErrorKind::Interrupted => "continue the run with --resume",
     }
@@ -191,14 +195,12 @@ mod tests {
         for (end, kind) in
             [(exit(0), None), (exit(2), Some(ErrorKind::Crashed)), (killed(15), Some(ErrorKind::Killed))]
         {
-            let evidence = Evidence {
-                end: &end,
-                speaks: false,
-                greeted: false,
-                said_last_word: false,
-                memory_ran_out: false,
-            };
-            assert_eq!(fault_of(&evidence).map(|(kind, _)| kind), kind);
+            // Whether it took the hook, and what that said, changes nothing.
+            for (greeted, said_last_word) in [(false, false), (true, false), (true, true)] {
+                let evidence =
+                    Evidence { end: &end, speaks: false, greeted, said_last_word, memory_ran_out: false };
+                assert_eq!(fault_of(&evidence).map(|(kind, _)| kind), kind);
+            }
         }
     }
 

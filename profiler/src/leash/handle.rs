@@ -26,7 +26,7 @@ pub(crate) struct RankCommand {
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<OsString>,
     pub(crate) environment: Vec<(&'static str, OsString)>,
-    /// Variables of ours that the rank must not inherit.
+    /// Variables that the rank must not inherit; `environment` may set them anew.
     pub(crate) removed: Vec<OsString>,
     pub(crate) device: Device,
     pub(crate) stdin: Stdio,
@@ -71,6 +71,9 @@ impl LeashHandle {
         let (ours, theirs) = Socket::pair()?;
         ours.set_nonblocking(true)?;
         let mut command = Command::new(own);
+        rank.removed.iter().for_each(|name| {
+            command.env_remove(name);
+        });
         command
             .arg("leash")
             .arg(&rank.stdout)
@@ -81,9 +84,6 @@ impl LeashHandle {
             .stdin(rank.stdin)
             .stdout(OwnedFd::from(theirs))
             .stderr(File::create(&rank.stderr)?);
-        rank.removed.iter().for_each(|name| {
-            command.env_remove(name);
-        });
         // The command holds the leash's end of the socket. Where we kept it open as well, the death
         // of a leash would go unseen: it is dropped here, with the command.
         let leash = command.spawn()?;

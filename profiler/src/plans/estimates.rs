@@ -9,7 +9,7 @@ use schema::{
     footprint::{Answer, Footprint, Footprints},
     manifest::{DeviceFacts, Settings},
     plan::Plan,
-    rows::Sharing,
+    sharing::Sharing,
     spec::{LaunchSpec, Program},
     units::HumanBytes,
 };
@@ -186,9 +186,12 @@ impl Estimates {
                 job,
                 block: 0,
                 program: Program::Training(Box::new(training)),
+                steps_regex: None,
                 devices: vec![class.device.clone()],
                 sharing: Sharing::Alone,
+                seat: None,
                 threads: class.threads,
+                threads_named: false,
                 // To find out that something does not fit must not take the machine's memory.
                 memory_bytes: capacity,
                 seed,

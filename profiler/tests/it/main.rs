@@ -7,6 +7,7 @@ mod commands;
 mod doctor;
 mod door;
 mod faults;
+mod foreign;
 mod gpu;
 mod leash;
 mod leftovers;

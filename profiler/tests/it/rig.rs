@@ -261,6 +261,17 @@ fn any_program_is_judged_by_its_exit() {
 }
 
 #[test]
+fn a_program_of_the_users_takes_no_commands() {
+    let mut bench = Bench::new();
+    let job = bench.add_command(&["sleep", "1000"], PATIENT);
+    bench.until_started(job);
+    bench.rig.command(job, Command::Pause {});
+    let end = bench.until_ended(job);
+    assert_eq!(end.err, Some(ErrorKind::Unsupported));
+    assert!(end.err_detail.unwrap().contains("take no commands"));
+}
+
+#[test]
 fn an_interrupted_launch_says_so() {
     let mut bench = Bench::new();
     let job = bench.add_job(None, 1, PATIENT);

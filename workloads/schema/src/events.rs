@@ -13,6 +13,15 @@ use crate::{
 
 /// No honest line comes near it; a program that writes into our file by mistake would.
 const LONGEST_LINE_BYTES: usize = 1 << 20;
+/// Read at a time: whatever a program writes there, no more than this and a line of it is kept.
+const CHUNK_BYTES: u64 = 1 << 20;
+
+impl EventLine {
+    /// As it stands in the file, without the end of the line.
+    pub fn from_line(line: &[u8]) -> serde_json::Result<EventLine> {
+        serde_json::from_slice(line)
+    }
+}
 
 /// Appends events; what it wrote is on file when `say` returns.
 pub struct EventWriter {
@@ -78,9 +87,20 @@ impl EventReader {
 
     /// Appends the whole lines that are new to `out`. Lines before a bad one are appended too.
     pub fn poll(&mut self, out: &mut Vec<EventLine>) -> Result<(), EventError> {
-        self.file
-            .read_to_end(&mut self.unread)
-            .map_err(|source| EventError::Io { file: self.path.clone(), source })?;
+        loop {
+            let read = (&mut self.file).take(CHUNK_BYTES).read_to_end(&mut self.unread);
+            let read = read.map_err(|source| EventError::Io { file: self.path.clone(), source })?;
+            self.parse_whole_lines(out)?;
+            if self.unread.len() > LONGEST_LINE_BYTES {
+                return Err(self.garbled("longer than any event", &self.unread));
+            }
+            if (read as u64) < CHUNK_BYTES {
+                return Ok(());
+            }
+        }
+    }
+
+    fn parse_whole_lines(&mut self, out: &mut Vec<EventLine>) -> Result<(), EventError> {
         let mut start = 0;
         let mut outcome = Ok(());
         while let Some(length) = self.unread[start..].iter().position(|&b| b == b'\n') {
@@ -95,9 +115,6 @@ impl EventReader {
             start += length + 1;
         }
         self.unread.drain(..start);
-        if outcome.is_ok() && self.unread.len() > LONGEST_LINE_BYTES {
-            outcome = Err(self.garbled("longer than any event", &self.unread));
-        }
         outcome
     }
 
@@ -110,7 +127,7 @@ impl EventReader {
     }
 
     fn parse(&self, text: &[u8]) -> Result<EventLine, EventError> {
-        let line: EventLine = serde_json::from_slice(text).map_err(|e| self.garbled(&e.to_string(), text))?;
+        let line = EventLine::from_line(text).map_err(|e| self.garbled(&e.to_string(), text))?;
         if line.rank != self.rank {
             return Err(EventError::Rank {
                 file: self.path.clone(),
@@ -171,177 +188,4 @@ pub fn read_command(mut from: impl BufRead) -> io::Result<Option<Command>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::wire::{FailureKind, Hello, Memory, Phases, Ready, Statistics, Step, Timing};
-
-    fn any_phases() -> impl Strategy<Value = Phases> {
-        prop::collection::vec(prop::option::of(any::<u64>().prop_map(Nanos)), 7).prop_map(|v| Phases {
-            data_ns: v[0],
-            forward_ns: v[1],
-            backward_ns: v[2],
-            sync_total_ns: v[3],
-            sync_exposed_ns: v[4],
-            optimizer_ns: v[5],
-            offload_ns: v[6],
-        })
-    }
-
-    fn any_loss() -> impl Strategy<Value = Option<f64>> {
-        prop::option::of(prop::num::f64::NORMAL | prop::num::f64::ZERO)
-    }
-
-    fn any_event() -> impl Strategy<Value = Event> {
-        let text = "\\PC{0,30}";
-        let timing = prop::sample::select(vec![
-            Timing::Host,
-            Timing::DeviceEvent,
-            Timing::Hook,
-            Timing::Scraped,
-            Timing::Outside,
-        ]);
-        let kind = prop::sample::select(vec![
-            FailureKind::OutOfMemory,
-            FailureKind::Unsupported,
-            FailureKind::Data,
-            FailureKind::Collective,
-            FailureKind::Internal,
-        ]);
-        prop_oneof![
-            (any::<u32>(), text, text, prop::option::of(text), prop::option::of(text), any::<u32>())
-                .prop_map(|(protocol, worker, version, libtorch, cuda, pid)| Event::Hello(Hello {
-                    protocol,
-                    worker,
-                    version,
-                    libtorch,
-                    cuda,
-                    pid
-                })),
-            any::<(u64, u64, Option<u64>, bool, u64)>().prop_map(
-                |(parameters, model_bytes, peak_bytes, local, ns)| {
-                    let statistics = local.then_some(Statistics::Local);
-                    let (startup_ns, restore_ns) = (Nanos(ns), peak_bytes.map(Nanos));
-                    Event::Ready(Ready {
-                        parameters,
-                        model_bytes,
-                        peak_bytes,
-                        statistics,
-                        startup_ns,
-                        restore_ns,
-                    })
-                }
-            ),
-            (
-                any::<(u64, u64, u64)>(),
-                any_loss(),
-                prop::option::of(any_phases()),
-                any::<Option<u64>>(),
-                timing
-            )
-                .prop_map(
-                    |((index, ns, samples), loss, phases, sent_bytes, timing)| Event::Step(Step {
-                        index,
-                        dur_ns: Nanos(ns),
-                        samples,
-                        loss,
-                        phases,
-                        sent_bytes,
-                        timing
-                    })
-                ),
-            any::<u64>().prop_map(|index| Event::Held { index }),
-            any::<(u64, Option<u64>, u64, [Option<u64>; 2])>().prop_map(|(a, r, p, [h, n])| Event::Memory(
-                Memory {
-                    allocated_bytes: a,
-                    reserved_bytes: r,
-                    peak_bytes: p,
-                    host_bytes: h,
-                    allocator_retries: n
-                }
-            )),
-            any::<(u64, u64)>().prop_map(|(ns, b)| Event::Paused { dur_ns: Nanos(ns), bytes_freed: b }),
-            any::<u64>().prop_map(|ns| Event::Resumed { dur_ns: Nanos(ns) }),
-            any::<(u64, u64)>().prop_map(|(ns, bytes)| Event::Checkpointed { bytes, dur_ns: Nanos(ns) }),
-            (any::<(u64, u64)>(), any_loss()).prop_map(|((steps, samples), loss)| Event::Finished {
-                steps,
-                samples,
-                loss
-            }),
-            (kind, text).prop_map(|(kind, error)| Event::Failed { kind, error }),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn every_event_round_trips(events in prop::collection::vec(any_event(), 0..20), rank in 0u32..9) {
-            let dir = tempfile::tempdir().unwrap();
-            let path = dir.path().join("events.jsonl");
-            let mut writer = EventWriter::create(&path, rank).unwrap();
-            for (i, event) in events.iter().enumerate() {
-                writer.say_at(Nanos(i as u64), event.clone()).unwrap();
-            }
-            let back = read(&path, rank).unwrap();
-            prop_assert_eq!(back.iter().map(|l| l.event.clone()).collect::<Vec<_>>(), events);
-            prop_assert!(back.iter().enumerate().all(|(i, l)| l.seq == i as u64 && l.mono_ns == Nanos(i as u64)));
-        }
-
-        #[test]
-        fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            let dir = tempfile::tempdir().unwrap();
-            let path = dir.path().join("events.jsonl");
-            std::fs::write(&path, &bytes).unwrap();
-            let _ = read(&path, 0);
-        }
-
-        #[test]
-        fn commands_round_trip(path in "\\PC{0,30}") {
-            for command in [Command::Pause {}, Command::Resume {}, Command::Stop {}, Command::Checkpoint { path }] {
-                let mut bytes = Vec::new();
-                write_command(&mut bytes, &command).unwrap();
-                prop_assert_eq!(read_command(&bytes[..]).unwrap(), Some(command));
-            }
-            prop_assert_eq!(read_command(&b""[..]).unwrap(), None);
-        }
-    }
-
-    #[test]
-    fn a_torn_line_waits_and_is_an_error_at_the_end() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("0001-x.0.jsonl");
-        let mut writer = EventWriter::create(&path, 0).unwrap();
-        writer.say(Event::Held { index: 0 }).unwrap();
-        let mut reader = EventReader::open(&path, 0).unwrap();
-        writer.file.write_all(br#"{"seq":1,"rank":0,"#).unwrap();
-        let mut lines = Vec::new();
-        reader.poll(&mut lines).unwrap();
-        assert_eq!(lines.len(), 1);
-        let torn = reader.finish().unwrap_err().to_string();
-        assert!(torn.ends_with(
-            r#"0001-x.0.jsonl: line 2: torn: the file ends within a line: "{\"seq\":1,\"rank\":0,""#
-        ));
-        writer.file.write_all(b"\"mono_ns\":5,\"event\":{\"held\":{\"index\":1}}}\n").unwrap();
-        reader.poll(&mut lines).unwrap();
-        reader.finish().unwrap();
-        assert_eq!(lines.len(), 2);
-    }
-
-    #[test]
-    fn a_lost_line_a_foreign_rank_and_garbage_name_their_line() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("e.jsonl");
-        let good = r#"{"seq":0,"rank":0,"mono_ns":5,"event":{"held":{"index":1}}}"#;
-        for (second, message) in [
-            (r#"{"seq":2,"rank":0,"mono_ns":5,"event":{"held":{"index":1}}}"#, "expected seq 1, found 2"),
-            (r#"{"seq":1,"rank":3,"mono_ns":5,"event":{"held":{"index":1}}}"#, "an event of rank 3"),
-            (r#"{"seq":1,"rank":0,"mono_ns":5,"event":{"sang":{}}}"#, "unknown variant `sang`"),
-            (r#"{"seq":1,"rank":0,"mono_ns":5,"event":{"held":{"index":1,"x":1}}}"#, "unknown field `x`"),
-            ("Epoch 1: loss 3.2", "not an event"),
-        ] {
-            std::fs::write(&path, format!("{good}\n{second}\n")).unwrap();
-            let error = read(&path, 0).unwrap_err().to_string();
-            assert!(error.contains("line 2") && error.contains(message), "{error}");
-        }
-    }
-}
+mod tests;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{device::Device, plan::Plan, rows::Sharing, spec::Collectives};
+use crate::{device::Device, group::Group, plan::Plan, sharing::Sharing, spec::Collectives};
 
 /// What a run was asked to do, on what, and with which seed: enough to do it again, and all that
 /// `--resume` needs to do what is missing. Holds no name of a host or a user.
@@ -26,6 +26,10 @@ pub struct Manifest {
     /// What the run measures, in the order it was asked for. In which order a block visits them is
     /// decided by the seed and the number of the block (`profiler::order`).
     pub cells: Vec<Cell>,
+    /// Groups of those cells, where the run is one of `profile colocate`: then a block is all cells, all groups, and all
+    /// cells again in reverse.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<Group>,
 }
 
 /// How each cell is measured.
@@ -41,8 +45,10 @@ pub struct Settings {
     pub ci_percent: Option<f64>,
     /// The run starts no further launch after so long.
     pub budget_s: Option<f64>,
-    /// A job that says nothing for so long is hung.
-    pub heartbeat_s: f64,
+    /// A job that says nothing for so long is hung. Absent where commands are measured to their end, in which they may be
+    /// silent for as long as they like.
+    #[serde(default)]
+    pub heartbeat_s: Option<f64>,
     pub threads: Option<u32>,
     pub data: Option<PathBuf>,
     /// Threads of each rank that make batches of `data` ahead of the training thread.
@@ -54,6 +60,9 @@ pub struct Settings {
     /// Who moves tensors between ranks; the usual one of the devices where absent.
     #[serde(default)]
     pub collectives: Option<Collectives>,
+    /// Matches the lines of output that end a step of a program of the user's.
+    #[serde(default)]
+    pub steps_regex: Option<String>,
     /// Memory of each CPU device, to which its jobs are held; its share of the machine's where absent.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
@@ -71,19 +80,20 @@ impl Default for Settings {
             steps: None,
             ci_percent: None,
             budget_s: None,
-            heartbeat_s: 120.0,
+            heartbeat_s: Some(120.0),
             threads: None,
             data: None,
             loaders: 0,
             offload_threads: None,
             collectives: None,
+            steps_regex: None,
             memory_bytes: None,
             catalogs: Vec::new(),
         }
     }
 }
 
-/// A set of jobs and a sharing mode. A cell that cannot run here keeps the reason.
+/// A job alone on its devices. One that cannot run here keeps the reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cell {

@@ -10,6 +10,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     FORMAT,
     footprint::Footprints,
+    group::Visit,
     manifest::{End, Manifest},
     spec::{LaunchEnd, LaunchSpec},
 };
@@ -103,9 +104,28 @@ impl RunDir {
         self.0.join("jobs").join(format!("{launch}.rendezvous"))
     }
 
+    /// Where a launch's copy of the step hook lies; it goes when the launch has ended.
+    pub fn hook_path(&self, launch: &str) -> PathBuf {
+        self.0.join("jobs").join(format!("{launch}.hook"))
+    }
+
+    /// How many ranks have event files. Those of a command are known by them alone.
+    pub fn ranks(&self, spec: &LaunchSpec) -> u32 {
+        match spec.program.speaks() {
+            true => spec.devices.len() as u32,
+            false => (0..).take_while(|rank| self.events_path(&spec.launch, *rank).is_file()).count() as u32,
+        }
+    }
+
     /// What a launch wrote on the order to make a checkpoint.
     pub fn checkpoint_path(&self, launch: &str) -> PathBuf {
         self.0.join("checkpoints").join(launch)
+    }
+
+    /// A message that names a file of the run, which may be moved and published, with the path of `file` given relative to it.
+    pub fn relative(&self, message: &str, file: &Path) -> String {
+        let relative = file.strip_prefix(&self.0).unwrap_or(file);
+        message.replace(&file.display().to_string(), &relative.display().to_string())
     }
 
     pub fn devices_path(&self) -> PathBuf {
@@ -122,6 +142,35 @@ impl RunDir {
 
     pub fn summary_path(&self) -> PathBuf {
         self.0.join("summary.csv")
+    }
+
+    /// One row per member of a group, where the run has groups.
+    pub fn interference_path(&self) -> PathBuf {
+        self.0.join("interference.csv")
+    }
+
+    pub fn curves_path(&self) -> PathBuf {
+        self.0.join("curves.csv")
+    }
+
+    fn visits_path(&self) -> PathBuf {
+        self.0.join("groups")
+    }
+
+    pub fn visit_path(&self, visit: &str) -> PathBuf {
+        self.visits_path().join(format!("{visit}.json"))
+    }
+
+    pub fn write_visit(&self, name: &str, visit: &Visit) -> Result<(), RunError> {
+        let folder = self.visits_path();
+        fs::create_dir_all(&folder).map_err(|source| RunError::Io { file: folder, source })?;
+        write_json(&self.visit_path(name), visit)
+    }
+
+    /// Absent where the visit was not brought to its end.
+    pub fn visit(&self, name: &str) -> Result<Option<Visit>, RunError> {
+        let path = self.visit_path(name);
+        path.exists().then(|| read_json(&path)).transpose()
     }
 
     pub fn trace_path(&self) -> PathBuf {
@@ -268,9 +317,11 @@ mod tests {
     use crate::{
         catalog::Catalog,
         device::Device,
+        group::{Group, Turn},
         manifest::{Cell, DeviceFacts, Machine, ObserverCost, Settings},
-        rows::{ErrorKind, Sharing},
-        spec::{AllReduce, Collectives, Program, RankEnd, Training},
+        rows::ErrorKind,
+        sharing::Sharing,
+        spec::{AllReduce, Collectives, Program, RankEnd, Seat, Training},
         units::Nanos,
     };
 
@@ -294,12 +345,13 @@ mod tests {
                 steps: None,
                 ci_percent: Some(number),
                 budget_s: None,
-                heartbeat_s: number,
+                heartbeat_s: Some(number),
                 threads: Some(1),
                 data: Some(text.into()),
                 loaders: 3,
                 offload_threads: Some(2),
                 collectives: Some(Collectives::Gloo),
+                steps_regex: Some(text.into()),
                 memory_bytes: Some(seed),
                 catalogs: vec![text.into()],
             },
@@ -328,6 +380,12 @@ mod tests {
                 plan: Some("ga4-bf16".parse().unwrap()),
                 devices: vec![Device::Cuda(0)],
                 memory_estimate_bytes: Some(seed),
+                unsupported: Some(text.into()),
+            }],
+            groups: vec![Group {
+                name: text.into(),
+                sharing: "step-gate:250ms:2/1".parse().unwrap(),
+                members: vec![text.into(), text.into()],
                 unsupported: Some(text.into()),
             }],
         }
@@ -386,9 +444,12 @@ mod tests {
                     cell: text.clone(),
                     block: 3,
                     program,
+                    steps_regex: Some(text.clone()),
                     devices: vec![Device::Cpu(vec![0]), Device::Cpu(vec![1])],
-                    sharing: Sharing::Alone,
+                    sharing: Sharing::TimeSlice,
+                    seat: Some(Seat { group: text.clone(), visit: "0003".into(), number: 1 }),
                     threads: 1,
+                    threads_named: true,
                     memory_bytes: steps,
                     seed,
                 };
@@ -406,6 +467,19 @@ mod tests {
             run.write_launch_end("0001-a", &end).unwrap();
             prop_assert_eq!(run.launch_end("0001-a").unwrap(), Some(end));
             prop_assert_eq!(run.launches().unwrap(), ["0001-a"]);
+            prop_assert_eq!(run.visit("0003").unwrap(), None);
+            let visit = Visit {
+                format: FORMAT,
+                group: "a+a".into(),
+                sharing: Sharing::Sequential,
+                block: 3,
+                barrier_mono_ns: Some(Nanos(seed)),
+                end_mono_ns: None,
+                launches: vec![vec!["0001-a".into(), "0003-a".into()], vec!["0002-a".into()]],
+                turns: vec![Turn { seat: 1, start_mono_ns: Nanos(seed), end_mono_ns: Nanos(seed) }],
+            };
+            run.write_visit("0003", &visit).unwrap();
+            prop_assert_eq!(run.visit("0003").unwrap(), Some(visit));
         }
     }
 

@@ -4,12 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    catalog::Workload,
-    device::Device,
-    plan::Plan,
-    rows::{Sharing, words},
-};
+use crate::{catalog::Workload, device::Device, plan::Plan, rows::words, sharing::Sharing};
 
 /// One start of a job. Everything that decides what the worker computes is in here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,11 +19,21 @@ pub struct LaunchSpec {
     pub cell: String,
     pub block: u32,
     pub program: Program,
+    /// Matches the lines of a command's output that end a step, in the syntax of the crate `regex`. Where it is absent the
+    /// step hook of Python is offered to the command, and one that does not take it is measured from outside.
+    #[serde(default)]
+    pub steps_regex: Option<String>,
     /// One for each rank, in order of ranks.
     pub devices: Vec<Device>,
     pub sharing: Sharing,
+    /// Absent where the job is alone.
+    #[serde(default)]
+    pub seat: Option<Seat>,
     /// Threads of each rank for work inside one operation.
     pub threads: u32,
+    /// Whether the user named that number. A command is told of it only then, as it may have a number of its own.
+    #[serde(default)]
+    pub threads_named: bool,
     /// What the tensors of each rank may take on a CPU device; as much as there is where absent. A GPU sees to it itself.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
@@ -41,12 +46,24 @@ pub struct LaunchSpec {
 pub enum Program {
     Training(Box<Training>),
     AllReduce(AllReduce),
-    /// Program and arguments, as given.
+    /// Program and arguments of the user's, as given.
     Command(Vec<String>),
 }
 
+/// A member's place in one visit of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Seat {
+    /// The name of the group.
+    pub group: String,
+    /// Visits of groups count up in a run, as launches do; all members of one have the same.
+    pub visit: String,
+    /// From 0.
+    pub number: u32,
+}
+
 impl Program {
-    /// Whether it speaks the worker protocol. Any other program is watched from outside.
+    /// Whether it has to speak the worker protocol. A command does only where it takes the hook.
     pub fn speaks(&self) -> bool {
         !matches!(self, Program::Command(_))
     }

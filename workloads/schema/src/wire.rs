@@ -169,8 +169,10 @@ pub enum Timing {
     Host,
     /// Events recorded on the device's own stream.
     DeviceEvent,
-    /// A hook inside an unmodified program.
+    /// A hook inside an unmodified program, by the host's clock.
     Hook,
+    /// Such a hook, by events that it recorded on the device's own stream.
+    HookDeviceEvent,
     /// Lines of the program's output.
     Scraped,
     /// No steps are known; the program was measured from outside.

@@ -42,7 +42,10 @@ pub(super) fn begin(job: Option<&Job>, device: Option<&Device>, out: Option<&Pat
     if let Some(reason) = &cells[0].unsupported {
         return Err(Exit::Usage.because(format!("{} cannot run here: {reason}", cells[0].name)));
     }
-    let manifest = run::manifest(&catalog, Request { cells, settings: Settings::default(), seed: 1 })?;
+    let manifest = run::manifest(
+        &catalog,
+        Request { cells, groups: Vec::new(), settings: Settings::default(), seed: 1 },
+    )?;
     let run = RunDir::create(&out.map_or_else(|| run::directory("doctor", &manifest), Path::to_path_buf))?;
     run.write_manifest(&manifest)?;
     let request = blocks::request(&run, &manifest, &catalog, &manifest.cells[0], 0, None)?;

@@ -60,16 +60,6 @@ words! {
 }
 
 words! {
-    /// How a group shares a device.
-    #[derive(Default)]
-    Sharing {
-        /// One job has the device to itself.
-        #[default]
-        Alone = "alone",
-    }
-}
-
-words! {
     /// Why a row has no numbers. The first five are a worker's own words.
     ErrorKind {
         OutOfMemory = "out-of-memory",
@@ -97,6 +87,8 @@ words! {
         NoFinish = "no-finish",
         /// It did not complete a step in the time it was given.
         TooShort = "too-short",
+        /// Another member of its group ended before its time, so nothing was shared as it should have been.
+        Contaminated = "contaminated",
         /// The user interrupted the run.
         Interrupted = "interrupted",
     }
@@ -131,6 +123,12 @@ words! {
         DeviceLost = "device-lost",
         /// The allocator ran out of device memory within the window and had to give its cache back.
         AllocatorRetries = "allocator-retries",
+        /// Lines of output were seen several at once, so that the mean of steps is known and single ones are not.
+        Buffered = "buffered",
+        /// A job was faster in its group than alone, beyond the interval.
+        FasterTogether = "faster-together",
+        /// A member of the group ended by itself and was started again.
+        Looped = "looped",
     }
 }
 

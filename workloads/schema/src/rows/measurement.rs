@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::labels::{ErrorKind, Sharing, Status, Warnings};
+use super::labels::{ErrorKind, Status, Warnings};
 use crate::{
     plan::Plan,
+    sharing::Sharing,
     wire::{Statistics, Timing},
 };
 
@@ -22,8 +23,10 @@ pub struct Measurement {
     pub device: String,
     pub threads: u32,
     pub sharing: Sharing,
-    /// The jobs that share the device, joined by `+`; empty for a job alone.
+    /// The name of the group ([`crate::group::Group`]); empty for a job alone.
     pub group: Option<String>,
+    /// Which of its members this is, from 0: a job may be in it twice.
+    pub seat: Option<u32>,
     pub global_batch: Option<u32>,
     pub micro_batch: Option<u32>,
     pub steps_total: u64,

@@ -1,5 +1,6 @@
 //! The tables of a run: one type a file, written and read here alone.
 
+mod interference;
 mod labels;
 mod listing;
 mod measurement;
@@ -7,8 +8,9 @@ mod sample;
 mod summary;
 mod table;
 
+pub use interference::{Curve, Interference, Side};
 pub(crate) use labels::words;
-pub use labels::{ErrorKind, Sharing, Status, Warning, Warnings};
+pub use labels::{ErrorKind, Status, Warning, Warnings};
 pub use listing::{
     Direction, DoctorRow, Health, Load, OverheadRow, PlanRow, ReadingRow, TransferRow, VerifyPlanRow,
     VerifyRow,

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::labels::{ErrorKind, Sharing, Status, Warnings};
-use crate::{plan::Plan, wire::Statistics};
+use super::labels::{ErrorKind, Status, Warnings};
+use crate::{plan::Plan, sharing::Sharing, wire::Statistics};
 
 /// What all launches of one job under the same conditions showed together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,6 +16,7 @@ pub struct Summary {
     pub threads: u32,
     pub sharing: Sharing,
     pub group: Option<String>,
+    pub seat: Option<u32>,
     pub global_batch: Option<u32>,
     /// Launches with numbers, and launches without.
     pub repeats: u32,

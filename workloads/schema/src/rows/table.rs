@@ -115,8 +115,8 @@ mod tests {
     use super::*;
     use crate::{
         rows::{
-            DeviceSample, ErrorKind, HostSample, Measurement, Sharing, Status, Summary, Tier, Warning,
-            Warnings,
+            Curve, DeviceSample, ErrorKind, HostSample, Interference, Measurement, Side, Status, Summary,
+            Tier, Warning, Warnings,
         },
         wire::Timing,
     };
@@ -153,6 +153,23 @@ mod tests {
         row
     }
 
+    fn interference() -> Interference {
+        let nothing = serde_json::json!({
+            "run": "r", "job": "a", "workload": "a", "plan": "dp1", "device": "cpu:0", "sharing": "step-gate:8:2/1",
+            "group": "a+b", "group_size": 2, "seat": 1, "blocks": 3, "timing": "hook-device-event", "valid": true,
+            "warnings": "faster-together", "status": "failed", "err": "contaminated", "err_detail": "x",
+        });
+        serde_json::from_value(nothing).unwrap()
+    }
+
+    fn curve() -> Curve {
+        let nothing = serde_json::json!({
+            "run": "r", "job": "a", "device": "cpu:0", "stressor": "stress-cache", "dial_percent": 50,
+            "side": "aggressiveness", "blocks": 3, "status": "ok", "err": "data", "err_detail": "x",
+        });
+        serde_json::from_value(nothing).unwrap()
+    }
+
     fn device_sample() -> DeviceSample {
         let nothing = serde_json::json!({
             "mono_ns": 5, "end_mono_ns": 6, "device": "cpu:0", "tier": "gpm", "err": "lost",
@@ -182,6 +199,8 @@ mod tests {
             let value = |i: usize| values[i];
             check(vec![filled(&measurement(), value), measurement()]);
             check(vec![filled(&summary(), value), summary()]);
+            check(vec![filled(&interference(), value), interference()]);
+            check(vec![filled(&curve(), value), curve()]);
             check(vec![filled(&device_sample(), value), device_sample()]);
             check(vec![filled(&host_sample(), value), host_sample()]);
         }
@@ -195,7 +214,7 @@ mod tests {
             }
         }
         check(Status::ALL);
-        check(Sharing::ALL);
+        check(Side::ALL);
         check(ErrorKind::ALL);
         check(Warning::ALL);
         check(Tier::ALL);

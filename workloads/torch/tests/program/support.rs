@@ -15,7 +15,7 @@ use schema::{
     events::{self, EventReader},
     grant::Grant,
     plan::Plan,
-    rows::Sharing,
+    sharing::Sharing,
     spec::{LaunchSpec, Program, Training},
     wire::{self, Event, EventLine, FailureKind, Step},
 };
@@ -51,9 +51,12 @@ pub(crate) fn launch_of(workload: Workload, global_batch: u32, plan: Plan, steps
             exact: false,
             rendezvous: None,
         })),
+        steps_regex: None,
         devices: vec![Device::Cpu(vec![0])],
         sharing: Sharing::Alone,
+        seat: None,
         threads: 1,
+        threads_named: false,
         memory_bytes: None,
         seed: 11,
     }

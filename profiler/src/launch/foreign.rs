@@ -1,0 +1,70 @@
+//! What a launch of a program of the user's has beside what one of a worker has.
+//!
+//! The program knows nothing of us. Where it is Python's and trains with PyTorch, the step hook speaks for it; else its output
+//! may show its steps, and else it is measured from outside. Which of these it is shows while it runs.
+
+use std::{fs, future::pending};
+
+use schema::rows::ErrorKind;
+
+use super::{
+    Launch,
+    listener::{Listener, Speaker},
+    start::Rank,
+};
+
+impl Launch {
+    /// A program of the user's may have any number of ranks, each of which makes its file with its first step.
+    pub(super) fn look_for_ranks(&mut self) {
+        if self.spec.program.speaks() || self.scraper.is_some() {
+            return;
+        }
+        let Some(Rank { listeners, .. }) = self.ranks.first_mut() else { return };
+        loop {
+            let rank = listeners.len() as u32;
+            let events = self.run.events_path(&self.spec.launch, rank);
+            // To open what is no file could mean to wait.
+            let listener = events.is_file().then(|| Listener::open(&events, rank, Speaker::Hook));
+            let Some(Ok(listener)) = listener else { return };
+            listeners.push(listener);
+        }
+    }
+
+    /// Turns what a program has printed into events.
+    pub(super) fn scrape(&mut self) {
+        let Some(scraper) = &mut self.scraper else { return };
+        let outcome = match self.ranks.first() {
+            Some(Rank { leash: Some(_), started: true, .. }) => scraper.poll(),
+            Some(Rank { leash: None, end: None, .. }) => scraper.finish(),
+            _ => return,
+        };
+        if let Err(error) = outcome {
+            self.fail(0, (ErrorKind::Internal, format!("its steps cannot be written down: {error}")));
+        }
+    }
+
+    /// Returns when a program whose output shows its steps has printed something.
+    pub(super) async fn output(&self) {
+        match &self.scraper {
+            Some(scraper) => scraper.written().await,
+            None => pending().await,
+        }
+    }
+
+    /// Ends a program of the user's that is to leave, as soon as it rests, or at once where it knows of no grant.
+    pub(super) fn let_go(&mut self) {
+        let granted = self.granted();
+        let mut listeners = self.ranks.iter().flat_map(|rank| &rank.listeners);
+        if self.leaving && listeners.all(|listener| !listener.obeys_grant() || listener.rests(granted)) {
+            self.dismiss();
+        }
+    }
+
+    /// Removes the event file that was made for a program which then took no step.
+    pub(super) fn forget_silent_rank(&self) {
+        let events = self.run.events_path(&self.spec.launch, 0);
+        if !self.spec.program.speaks() && fs::metadata(&events).is_ok_and(|file| file.len() == 0) {
+            let _ = fs::remove_file(events);
+        }
+    }
+}

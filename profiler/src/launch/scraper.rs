@@ -1,0 +1,213 @@
+//! Finds steps in the output of a program: each line that the user's regular expression matches ends one.
+//!
+//! What is found is appended to the event file of rank 0, from which it is read like the events of any worker. The kernel tells
+//! when the program has written, so a line is seen some tenths of a millisecond after it was written, however seldom we look.
+
+use std::{fs::File, io, os::fd::OwnedFd, path::PathBuf};
+
+use anyhow::Context as _;
+use regex::bytes::Regex;
+use rustix::{
+    fs::inotify::{self, CreateFlags, WatchFlags},
+    io::retry_on_intr,
+};
+use schema::{
+    events::EventWriter,
+    run_dir::RunDir,
+    units::Nanos,
+    wire::{Event, Hello, PROTOCOL, Step, Timing},
+};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    time::sleep,
+};
+
+use super::tail::Tail;
+
+/// Between two looks at what a program writes all the time: it shall not keep us awake.
+const SHORTEST_PAUSE: Nanos = Nanos(1_000_000);
+
+/// Who says hello in the place of a program that cannot.
+const WORKER: &str = "profile";
+
+pub(super) struct Scraper {
+    pattern: Regex,
+    /// Its stdout and its stderr.
+    logs: [Tail; 2],
+    events: EventWriter,
+    /// Tells of every write to the logs.
+    writes: AsyncFd<OwnedFd>,
+    looked_at: Nanos,
+    /// When the last line that ends a step was seen. The first one says hello, as nobody knows where its step began.
+    boundary: Option<Nanos>,
+    steps: u64,
+    /// Of the program, once it runs.
+    pid: u32,
+}
+
+impl Scraper {
+    /// Makes the logs and begins to watch them. Needs a tokio runtime.
+    pub(super) fn start(run: &RunDir, launch: &str, pattern: &str) -> anyhow::Result<Scraper> {
+        let pattern = Regex::new(pattern).context("--steps-regex")?;
+        let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+        let open = |log: PathBuf| -> anyhow::Result<Tail> {
+            File::create(&log)?;
+            inotify::add_watch(&inotify, log.as_path(), WatchFlags::MODIFY)?;
+            Ok(Tail::open(&log)?)
+        };
+        Ok(Scraper {
+            pattern,
+            logs: [open(run.stdout_path(launch, 0))?, open(run.stderr_path(launch, 0))?],
+            events: EventWriter::create(&run.events_path(launch, 0), 0)?,
+            writes: readable(inotify)?,
+            looked_at: Nanos::ZERO,
+            boundary: None,
+            steps: 0,
+            pid: 0,
+        })
+    }
+
+    pub(super) fn started(&mut self, pid: u32) {
+        self.pid = pid;
+    }
+
+    /// Returns when the program has written something that was not looked at.
+    pub(super) async fn written(&self) {
+        let next_look = self.looked_at + SHORTEST_PAUSE;
+        let early = next_look.saturating_sub(Nanos::monotonic_now());
+        if early > Nanos::ZERO {
+            sleep(early.as_duration()).await;
+        }
+        match self.writes.readable().await {
+            Ok(mut ready) => {
+                // What they say does not matter, only that they came. Unread ones would come again at once.
+                let mut news = [0; 4096];
+                let mut read = || retry_on_intr(|| rustix::io::read(self.writes.get_ref(), &mut news));
+                while read().is_ok() {}
+                ready.clear_ready();
+            }
+            Err(_) => sleep(super::POLL_TRAINING).await,
+        }
+    }
+
+    /// Looks at what was written, and appends the steps in it.
+    pub(super) fn poll(&mut self) -> io::Result<()> {
+        self.look(|log, each| log.poll(each).map(drop))
+    }
+
+    /// To be called when the program has ended.
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        self.look(|log, each| log.finish(each))
+    }
+
+    fn look(&mut self, read: impl Fn(&mut Tail, &mut dyn FnMut(&[u8])) -> io::Result<()>) -> io::Result<()> {
+        self.looked_at = Nanos::monotonic_now();
+        let mut ended = 0;
+        for log in &mut self.logs {
+            read(log, &mut |line| ended += u64::from(self.pattern.is_match(line)))?;
+        }
+        if ended == 0 { Ok(()) } else { self.say(ended, self.looked_at) }
+    }
+
+    /// So many steps have ended since the last that was seen. Where they are several, as when the program's output comes in
+    /// blocks, each is taken to be as long as the others.
+    fn say(&mut self, ended: u64, seen: Nanos) -> io::Result<()> {
+        let Some(begun) = self.boundary.replace(seen) else {
+            let (worker, version) = (WORKER.into(), env!("CARGO_PKG_VERSION").into());
+            let hello =
+                Hello { protocol: PROTOCOL, worker, version, libtorch: None, cuda: None, pid: self.pid };
+            return self.events.say_at(seen, Event::Hello(hello));
+        };
+        let spent_ns = u128::from((seen - begun).0);
+        let share = |steps: u64| (spent_ns * u128::from(steps) / u128::from(ended)) as u64;
+        for step in 0..ended {
+            let step = Step {
+                index: self.steps,
+                dur_ns: Nanos(share(step + 1) - share(step)),
+                samples: 0,
+                loss: None,
+                phases: None,
+                sent_bytes: None,
+                timing: Timing::Scraped,
+            };
+            self.events.say_at(seen, Event::Step(step))?;
+            self.steps += 1;
+        }
+        Ok(())
+    }
+}
+
+#[expect(unsafe_code, reason = "tokio trusts that a file descriptor stays what it is")]
+fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: it is owned, so it always gives the same number and is open until tokio lets go of it.
+    Ok(unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write as _, time::Duration};
+
+    use schema::events;
+
+    use super::*;
+
+    /// A run in which the output of one launch is watched, and the file of its stdout.
+    fn watched(pattern: &str) -> (tempfile::TempDir, RunDir, Scraper, File) {
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunDir::create(&dir.path().join("run")).unwrap();
+        let scraper = Scraper::start(&run, "0001-x", pattern).unwrap();
+        let stdout = File::options().append(true).open(run.stdout_path("0001-x", 0)).unwrap();
+        (dir, run, scraper, stdout)
+    }
+
+    fn steps(run: &RunDir) -> Vec<(Nanos, u64)> {
+        let lines = events::read(&run.events_path("0001-x", 0), 0).unwrap();
+        let step = |line: &schema::wire::EventLine| match &line.event {
+            Event::Step(step) => Some((line.mono_ns, step.dur_ns.0)),
+            _ => None,
+        };
+        lines.iter().filter_map(step).collect()
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn lines_of_both_logs_end_steps_and_the_first_begins_them() {
+        let (_dir, run, mut scraper, mut stdout) = watched("^step [0-9]+");
+        let mut stderr = File::options().append(true).open(run.stderr_path("0001-x", 0)).unwrap();
+        scraper.started(7);
+        stdout.write_all(b"loading\nstep 1\n").unwrap();
+        scraper.poll().unwrap();
+        assert!(steps(&run).is_empty());
+        stderr.write_all(b"no step\nstep 2\n").unwrap();
+        scraper.poll().unwrap();
+        stdout.write_all(b"step 3\nepoch\nstep 4\nstep 5").unwrap();
+        scraper.poll().unwrap();
+        scraper.finish().unwrap();
+        let steps = steps(&run);
+        assert_eq!(steps.len(), 4, "the end of a line is seen with its end, or with that of the program");
+        assert_eq!(steps[1].0, steps[2].0, "they were seen together");
+        assert!(steps[1].1.abs_diff(steps[2].1) <= 1, "and share the time: {steps:?}");
+        let whole: u64 = steps.iter().map(|(_, dur_ns)| dur_ns).sum();
+        let lines = events::read(&run.events_path("0001-x", 0), 0).unwrap();
+        assert_eq!(whole, (steps[3].0 - lines[0].mono_ns).0, "no time is lost");
+        assert!(matches!(&lines[0].event, Event::Hello(hello) if hello.pid == 7));
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_write_wakes_and_silence_does_not() {
+        let (_dir, _run, mut scraper, mut stdout) = watched("step");
+        let pause = Duration::from_millis(50);
+        assert!(tokio::time::timeout(pause, scraper.written()).await.is_err(), "nothing was written");
+        stdout.write_all(b"anything").unwrap();
+        tokio::time::timeout(Duration::from_secs(60), scraper.written()).await.expect("it was told");
+        scraper.poll().unwrap();
+        assert!(tokio::time::timeout(pause, scraper.written()).await.is_err(), "it is told once");
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_pattern_that_is_none_is_refused_by_the_name_of_its_option() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunDir::create(&dir.path().join("run")).unwrap();
+        let error = Scraper::start(&run, "0001-x", "(").err().expect("refused");
+        assert!(format!("{error:#}").starts_with("--steps-regex: "), "{error:#}");
+    }
+}

@@ -1,0 +1,355 @@
+//! Programs of the user's: with the step hook in them, by their output, and from outside, whatever they do.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use rustix::process::Signal;
+use schema::{
+    events,
+    rows::{ErrorKind, Measurement, Status, Warning},
+    wire::{Event, Timing},
+};
+
+use crate::door::{Door, Said};
+
+/// Trains for so many steps of 2 ms, without end where none are named, and then does what a test wants.
+const TRAIN: &str = r#"
+import itertools, os, sys, time, torch
+optimizer = torch.optim.SGD([torch.Parameter(1000), torch.Parameter(24)])
+def train(steps=None):
+    for _ in range(steps) if steps else itertools.count():
+        time.sleep(0.002)
+        optimizer.step()
+"#;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// A folder with `train.py`, which is [`TRAIN`] and then `rest`, or nothing and a word that says so where there is no Python.
+fn with_program(rest: &str) -> Option<Door> {
+    let found = Command::new("python3").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !found.is_ok_and(|status| status.success()) {
+        println!("skipped: there is no python3");
+        return None;
+    }
+    let door = Door::new();
+    fs::write(door.path("train.py"), format!("{TRAIN}{rest}\n")).expect("the folder is writable");
+    Some(door)
+}
+
+/// `profile` with these arguments, among programs that find the PyTorch of a hundred lines.
+fn profile(door: &Door, arguments: &str, program: &[&str]) -> Command {
+    let mut command = door.command(arguments);
+    command.args(program).env("PYTHONPATH", root().join("workloads/python/tests/fake"));
+    for name in ["OMP_NUM_THREADS", "MKL_NUM_THREADS", "RANK", "WORLD_SIZE"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Runs to the end and checks the exit code.
+fn exits(code: i32, door: &Door, arguments: &str, program: &[&str]) -> Said {
+    let output = profile(door, arguments, program).output().expect("profile starts");
+    let said = Said::of(&output);
+    assert_eq!(output.status.code(), Some(code), "{arguments} {program:?}\n{}\n{}", said.out, said.err);
+    said
+}
+
+/// The only row of the run `r`.
+fn row(door: &Door) -> Measurement {
+    let [row] = &door.measurements("r")[..] else { panic!("one launch has one row") };
+    row.clone()
+}
+
+fn events_of(door: &Door, launch: &str, rank: u32) -> Vec<Event> {
+    let lines = events::read(&door.run("r").events_path(launch, rank), rank).expect("they are whole");
+    lines.into_iter().map(|line| line.event).collect()
+}
+
+/// Whatever of this name lies in the folder, or in one of those in it.
+fn found(folder: &Path, name: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("it can be listed").flatten() {
+        if entry.file_name().to_string_lossy().ends_with(name) {
+            found.push(entry.path());
+        }
+        if entry.path().is_dir() {
+            found.extend(self::found(&entry.path(), name));
+        }
+    }
+    found
+}
+
+#[test]
+fn a_program_that_takes_the_hook_is_measured_like_a_job_and_ended_at_a_boundary() {
+    let Some(door) = with_program("train()") else { return };
+    exits(0, &door, "single --device cpu:0 --repeats 2 --steps 40 --out r --", &["python3", "train.py"]);
+    let rows = door.measurements("r");
+    assert_eq!(rows.len(), 2);
+    for row in &rows {
+        assert_eq!((row.status, row.timing, row.parameters), (Status::Ok, Some(Timing::Hook), Some(1024)));
+        assert!(row.step_ns_median >= Some(2_000_000) && row.steps_used >= 40, "{row:?}");
+        assert!(row.startup_ns > Some(2_000_000), "{row:?}");
+        assert!(row.samples_per_s.is_none(), "nobody knows how many there are");
+        let end = door.run("r").launch_end(&row.launch).expect("it can be read").expect("it has ended");
+        assert_eq!((end.err, end.ranks[0].signal), (None, Some(Signal::TERM.as_raw())));
+        let events = events_of(&door, &row.launch, 0);
+        assert!(matches!(&events[..2], [Event::Hello(_), Event::Ready(_)]), "{events:?}");
+        assert!(matches!(events.last(), Some(Event::Held { .. })), "it rests when it is ended: {events:?}");
+    }
+    let summary = &door.summaries("r")[0];
+    assert!(summary.step_ns_median.is_some() && summary.wall_ns.is_none(), "{summary:?}");
+    for name in ["__pycache__", ".hook", ".control"] {
+        assert_eq!(found(&door.path("r"), name), Vec::<PathBuf>::new());
+    }
+    assert_eq!(door.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn a_program_that_ends_by_itself_has_the_steps_it_took() {
+    let Some(door) = with_program("train(40)") else { return };
+    exits(0, &door, "single --device cpu:0 --repeats 1 --out r --", &["python3", "train.py"]);
+    let row = row(&door);
+    // The first two say hello and ready.
+    assert_eq!((row.status, row.timing, row.steps_total), (Status::Ok, Some(Timing::Hook), 38));
+    assert!(matches!(events_of(&door, &row.launch, 0).last(), Some(Event::Finished { steps: 38, .. })));
+}
+
+#[test]
+fn the_first_step_of_a_program_that_has_loaded_pytorch_is_waited_for() {
+    let load = "import mmap
+file = open('libtorch.so', 'w+b')
+file.write(b'x')
+file.flush()
+loaded = mmap.mmap(file.fileno(), 1)
+time.sleep(2.5)";
+    let Some(door) = with_program(&format!("{load}\ntrain()")) else { return };
+    exits(0, &door, "single --device cpu:0 --repeats 1 --seconds 1 --out r --", &["python3", "train.py"]);
+    let row = row(&door);
+    assert_eq!((row.status, row.timing), (Status::Ok, Some(Timing::Hook)));
+    assert!(row.wall_ns > Some(3_000_000_000), "{row:?}");
+}
+
+#[test]
+fn programs_stand_beside_jobs() {
+    let Some(door) =
+        with_program("print(sys.argv[1:], os.environ.get('OMP_NUM_THREADS'), flush=True)\ntrain()")
+    else {
+        return;
+    };
+    let run = "single synthetic-sleep --device cpu:0 --repeats 1 --steps 30";
+    let programs = ["--cmd", "python3 train.py 'a  b' && $HOME", "--cmd", "sh -c 'echo seen from outside'"];
+    exits(0, &door, &format!("{run} --out r"), &programs);
+    let rows = door.measurements("r");
+    let timings: Vec<_> = rows.iter().map(|row| row.timing).collect();
+    for timing in [Timing::Host, Timing::Hook, Timing::Outside] {
+        assert!(timings.contains(&Some(timing)), "{timings:?}");
+    }
+    let printed = |run: &str| {
+        let row = door.measurements(run).into_iter().find(|row| row.timing == Some(Timing::Hook));
+        let launch = row.expect("it took the hook").launch;
+        fs::read_to_string(door.run(run).stdout_path(&launch, 0)).expect("its output is kept")
+    };
+    assert_eq!(
+        printed("r"),
+        "['a  b', '&&', '$HOME'] None\n",
+        "no shell reads it, and it has threads of its own"
+    );
+    let outside = rows.iter().find(|row| row.timing == Some(Timing::Outside)).expect("just seen");
+    assert!(!door.run("r").events_path(&outside.launch, 0).exists(), "who says nothing has no events");
+    exits(0, &door, &format!("{run} --threads 3 --out s"), &programs);
+    assert!(printed("s").ends_with(" 3\n"), "{}", printed("s"));
+}
+
+#[test]
+fn steps_are_found_in_the_output() {
+    let Some(door) = with_program("for i in range(60):\n    print('step', i)\n    time.sleep(0.005)") else {
+        return;
+    };
+    let run = "single --device cpu:0 --repeats 1 --out r --steps-regex ^step";
+    exits(0, &door, &format!("{run} --"), &["python3", "train.py"]);
+    let row = row(&door);
+    assert_eq!((row.status, row.timing, row.steps_total), (Status::Ok, Some(Timing::Scraped), 59));
+    assert!(row.step_ns_median > Some(2_500_000), "{row:?}");
+}
+
+#[test]
+fn a_program_that_shows_its_steps_is_ended_when_there_are_enough() {
+    let door = Door::new();
+    let script = "i=0; while :; do i=$((i+1)); echo step $i >&2; sleep 0.01; done";
+    let run = "single --device cpu:0 --repeats 1 --steps 30 --out r --steps-regex";
+    exits(0, &door, run, &["step [0-9]+", "--", "sh", "-c", script]);
+    let row = row(&door);
+    assert_eq!((row.status, row.timing), (Status::Ok, Some(Timing::Scraped)));
+    assert!(row.steps_used >= 30 && row.step_ns_median > Some(5_000_000), "{row:?}");
+    assert_eq!(door.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn output_that_comes_in_blocks_is_said() {
+    let door = Door::new();
+    let script = "for block in 1 2 3; do printf 'step\\nstep\\nstep\\nstep\\n'; sleep 0.05; done";
+    exits(0, &door, "single --device cpu:0 --repeats 1 --out r --steps-regex step --", &["sh", "-c", script]);
+    let row = row(&door);
+    assert!(row.warnings.iter().any(|warning| warning == Warning::Buffered), "{row:?}");
+}
+
+#[test]
+fn output_without_a_step_is_a_row_that_names_the_regex() {
+    let door = Door::new();
+    exits(1, &door, "single --device cpu:0 --repeats 1 --out r --steps-regex ^step --", &["echo", "stop 1"]);
+    let row = row(&door);
+    assert_eq!(row.err, Some(ErrorKind::TooShort), "{row:?}");
+    assert!(row.err_detail.as_deref().unwrap_or_default().contains("match '^step'"), "{row:?}");
+}
+
+/// What a program does after it has trained for a while, and what becomes of its row.
+#[test]
+fn whatever_a_program_does_is_a_row_and_nothing_is_left_of_it() {
+    let failures = [
+        ("sys.exit(3)", Some(ErrorKind::Crashed), "exited with code 3"),
+        (
+            "raise torch.OutOfMemoryError('CUDA out of memory')",
+            Some(ErrorKind::OutOfMemory),
+            "CUDA out of memory",
+        ),
+        (
+            "raise torch.distributed.DistBackendError('lost')",
+            Some(ErrorKind::Collective),
+            "DistBackendError: lost",
+        ),
+        ("os.kill(os.getpid(), 11)", Some(ErrorKind::Killed), "was killed by SIGSEGV"),
+        ("os._exit(0)", None, ""),
+        // Its own events, in three ways.
+        (
+            "open(os.environ['WORKER_EVENTS'], 'a').write('Epoch 1\\n')",
+            Some(ErrorKind::Garbled),
+            "events/0001-",
+        ),
+        (
+            "os.write(os.open(os.environ['WORKER_EVENTS'], 1), b'\\0' * 9)",
+            Some(ErrorKind::Garbled),
+            "not an event",
+        ),
+        ("os.unlink(os.environ['WORKER_EVENTS'])", None, ""),
+        // Children that train, leave, and stay.
+        ("train(5) if os.fork() == 0 else os.wait()", None, ""),
+        (
+            "os._exit(0) if os.fork() else (os.setsid(), os.fork() and os._exit(0), time.sleep(1000))",
+            None,
+            "",
+        ),
+        ("os.execv(sys.executable, [sys.executable, '-c', 'pass'])", None, ""),
+        ("os.execv('/bin/sh', ['sh', '-c', 'exit 7'])", Some(ErrorKind::Crashed), "exited with code 7"),
+        // Output that nobody can read.
+        ("os.write(1, os.urandom(1 << 20)); os.write(2, b'\\xff\\0\\n' * 9)", None, ""),
+    ];
+    for (rest, kind, words) in failures {
+        let Some(door) = with_program(&format!("train(30)\n{rest}")) else { return };
+        let code = if kind.is_some() { 1 } else { 0 };
+        exits(code, &door, "single --device cpu:0 --repeats 1 --out r --", &["python3", "train.py"]);
+        let row = row(&door);
+        let detail = row.err_detail.as_deref().unwrap_or_default();
+        assert_eq!(row.err, kind, "{rest}: {detail}");
+        assert!(
+            detail.contains(words) && !detail.contains(&*door.path("").to_string_lossy()),
+            "{rest}: {detail}"
+        );
+        let timing = if rest.contains("unlink") { Timing::Outside } else { Timing::Hook };
+        assert!(kind.is_some() || row.timing == Some(timing), "{rest}: {row:?}");
+        assert_eq!(door.leftovers(), Vec::<String>::new(), "{rest}");
+    }
+}
+
+#[test]
+fn ranks_are_known_when_they_speak() {
+    let meet = "rank = torch.distributed.rank = int(os.environ['RANK'])
+open(f'rank-{rank}', 'w')
+while not all(os.path.exists(f'rank-{rank}') for rank in range(3)):
+    time.sleep(0.001)";
+    let Some(door) = with_program(&format!("{meet}\ntrain()")) else { return };
+    let script = "RANK=0 python3 train.py & RANK=1 python3 train.py & RANK=2 python3 train.py; wait";
+    exits(0, &door, "single --device cpu:0 --repeats 1 --steps 30 --out r --", &["sh", "-c", script]);
+    let row = row(&door);
+    assert_eq!((row.status, row.timing), (Status::Ok, Some(Timing::Hook)));
+    let steps: Vec<usize> = (0..3)
+        .map(|rank| {
+            events_of(&door, &row.launch, rank).iter().filter(|e| matches!(e, Event::Step(_))).count()
+        })
+        .collect();
+    assert!(
+        steps.iter().all(|&taken| taken as u64 == row.steps_total),
+        "one grant holds all: {steps:?}, {row:?}"
+    );
+    assert_eq!(door.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn what_cannot_be_is_said_before_anything_starts() {
+    let door = Door::new();
+    for (arguments, words) in [
+        ("--steps-regex ( -- true", "unclosed group"),
+        ("lstm --steps-regex x", "name one with --cmd, or after --"),
+        ("--plan all -- true", "--plan says something of jobs alone"),
+        ("--memory 1GiB --cmd true", "--memory says something of jobs alone"),
+        ("--cmd 'true", "a quote or a backslash"),
+        ("--cmd true --cmd true", "asked for twice"),
+        ("--cmd true -- true", "cannot be used with"),
+    ] {
+        let said = exits(2, &door, &format!("single --device cpu:0 --out r {arguments}"), &[]);
+        assert!(said.err.contains(words), "{arguments}: {}", said.err);
+        assert!(!door.path("r").exists(), "{arguments}");
+    }
+}
+
+/// A Python that has PyTorch, or nothing and a word that says so.
+fn python_with_torch() -> Option<PathBuf> {
+    let python = root().join(".venv-parity/bin/python");
+    let found = python.is_file();
+    if !found {
+        println!("skipped: there is no .venv-parity/bin/python with PyTorch; scripts/parity makes it");
+    }
+    found.then_some(python)
+}
+
+const MODEL: &str = r#"
+import os, torch, torch.distributed as dist
+torch.set_num_threads(1)
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))
+if "RANK" in os.environ:
+    dist.init_process_group("gloo")
+    model = torch.nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.AdamW(model.parameters())
+while True:
+    optimizer.zero_grad()
+    model(torch.randn(32, 64)).square().mean().backward()
+    optimizer.step()
+"#;
+
+#[test]
+fn a_program_of_pytorch_and_its_ranks_under_torchrun() {
+    let Some(python) = python_with_torch() else { return };
+    let python = python.to_str().expect("it is text");
+    let door = Door::new();
+    fs::write(door.path("train.py"), MODEL).expect("the folder is writable");
+    let torchrun =
+        [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"];
+    for (program, ranks) in [(&[python, "train.py"][..], 1), (&torchrun, 2)] {
+        let run = "single --device cpu:0 --threads 1 --repeats 1 --steps 30 --out r --";
+        let output = door.command(run).args(program).output().expect("profile starts");
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        let row = row(&door);
+        assert_eq!((row.timing, row.parameters), (Some(Timing::Hook), Some(64 * 65 + 65)));
+        assert!(row.steps_used >= 30, "{row:?}");
+        for rank in 0..ranks {
+            assert!(matches!(events_of(&door, &row.launch, rank).last(), Some(Event::Held { .. })));
+        }
+        assert_eq!(door.run("r").ranks(&door.run("r").spec(&row.launch).expect("it was told")), ranks);
+        assert_eq!(door.leftovers(), Vec::<String>::new());
+        fs::remove_dir_all(door.path("r")).expect("it is ours");
+    }
+}

@@ -1,0 +1,59 @@
+"""Waits until the program imports those modules of PyTorch that the hook is put into.
+
+A finder stands first in `sys.meta_path` and looks for their names. They are found and loaded by those that would have done
+it anyway. Nothing is imported before, `importlib.util` least of all, which would double the time that Python takes to start.
+"""
+
+import sys
+
+AWAITED = {
+    "torch.optim.optimizer": "watch_optimizers",
+    "torch.amp.grad_scaler": "watch_scaler",
+    # Before PyTorch 2.3.
+    "torch.cuda.amp.grad_scaler": "watch_scaler",
+    "torch.cuda.graphs": "watch_graphs",
+}
+"""Modules, and what of `hook` is called with each when it is loaded."""
+
+
+def await_torch() -> None:
+    sys.meta_path.insert(0, Finder())
+
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name not in AWAITED:
+            return None
+        for finder in sys.meta_path:
+            find_spec = getattr(finder, "find_spec", None)
+            if finder is self or find_spec is None:
+                continue
+            spec = find_spec(name, path, target)
+            if spec is not None:
+                if hasattr(spec.loader, "exec_module"):
+                    spec.loader = Loader(spec.loader)
+                return spec
+        return None
+
+
+class Loader:
+    """Stands in for a module's own loader until the module is loaded, and then is nowhere any more."""
+
+    def __init__(self, own):
+        self._own = own
+
+    def __getattr__(self, name: str):
+        return getattr(self._own, name)
+
+    def create_module(self, spec):
+        return self._own.create_module(spec)
+
+    def exec_module(self, module) -> None:
+        module.__spec__.loader = module.__loader__ = self._own
+        self._own.exec_module(module)
+        try:
+            from tandem_hook import hook
+
+            getattr(hook, AWAITED[module.__name__])(module)
+        except Exception:  # A PyTorch without these hooks: the program is measured from outside.
+            pass

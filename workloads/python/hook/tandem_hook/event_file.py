@@ -1,0 +1,57 @@
+"""Appends events to the file of this rank, one line each, whole lines only."""
+
+import fcntl
+import os
+import threading
+
+RANK_0 = ".0.jsonl"
+"""How the file of rank 0 is named; other ranks have their number in the place of the 0."""
+
+
+class EventFile:
+    def __init__(self, descriptor: int, rank: int):
+        self._descriptor, self._rank = descriptor, rank
+        self._seq = 0
+        # A signal handler of the program may take a step, in the middle of one of ours.
+        self._lock = threading.RLock()
+
+    @classmethod
+    def claim(cls, rank_0: str, rank: int):
+        """The file of `rank` if it is there for us: None where another process speaks for this rank, or did."""
+        path = rank_0
+        if rank > 0:
+            if not rank_0.endswith(RANK_0):
+                return None
+            path = "%s.%d.jsonl" % (rank_0[: -len(RANK_0)], rank)
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_new = os.fstat(descriptor).st_size == 0
+        except BlockingIOError:
+            is_new = False
+        if not is_new:
+            os.close(descriptor)
+            return None
+        return cls(descriptor, rank)
+
+    def say(self, mono_ns: int, event: bytes) -> None:
+        """Appends `event`, a JSON object, that happened at `mono_ns`. Nothing follows a last word."""
+        with self._lock:
+            if self._descriptor < 0:
+                return
+            seq, self._seq = self._seq, self._seq + 1
+            line = b'{"seq":%d,"rank":%d,"mono_ns":%d,"event":%b}\n' % (seq, self._rank, mono_ns, event)
+            written = os.write(self._descriptor, line)
+            while written < len(line):
+                written += os.write(self._descriptor, line[written:])
+
+    def say_last(self, mono_ns: int, event: bytes) -> None:
+        with self._lock:
+            self.say(mono_ns, event)
+            self.close()
+
+    def close(self) -> None:
+        """In a forked child the parent goes on: the lock is on the file that both have open."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)

@@ -1,0 +1,42 @@
+"""A CUDA graph that an optimizer's step was captured in takes that step at every replay, and calls no optimizer then."""
+
+import functools
+import weakref
+
+
+class Graphs:
+    def __init__(self):
+        self._captured = []
+        self._held = weakref.WeakKeyDictionary()
+        """The optimizers whose step is in a graph; references would keep what both hold in memory."""
+
+    def capture(self, optimizer) -> None:
+        """Its step has gone into the graph that is being captured."""
+        self._captured.append(weakref.ref(optimizer))
+
+    def watch(self, graph_class, ended) -> None:
+        """Calls `ended` with each optimizer whose step was taken by a replay."""
+        capture_end, replay = graph_class.capture_end, graph_class.replay
+
+        @functools.wraps(capture_end)
+        def watched_capture_end(graph, *arguments, **keywords):
+            self._keep(graph)
+            return capture_end(graph, *arguments, **keywords)
+
+        @functools.wraps(replay)
+        def watched_replay(graph, *arguments, **keywords):
+            result = replay(graph, *arguments, **keywords)
+            for optimizer in self._optimizers_of(graph):
+                ended(optimizer)
+            return result
+
+        graph_class.capture_end, graph_class.replay = watched_capture_end, watched_replay
+
+    def _keep(self, graph) -> None:
+        captured, self._captured = self._captured, []
+        if captured:
+            self._held[graph] = captured
+
+    def _optimizers_of(self, graph) -> list:
+        optimizers = (alive() for alive in self._held.get(graph, ()))
+        return [optimizer for optimizer in optimizers if optimizer is not None]

@@ -1,0 +1,79 @@
+"""What PyTorch calls before and after every optimizer step, and where every exception of ours ends."""
+
+import functools
+import os
+import sys
+
+from tandem_hook.calls import Calls
+from tandem_hook.graphs import Graphs
+from tandem_hook.job import Job
+
+_calls = Calls()
+_graphs = Graphs()
+_job = Job()
+
+
+def watch_optimizers(module) -> None:
+    """`module` is `torch.optim.optimizer`, just loaded; the rest of PyTorch may not be."""
+    register_before, register_after = module.register_optimizer_step_pre_hook, module.register_optimizer_step_post_hook
+    register_before(before)
+    register_after(after)
+    os.register_at_fork(after_in_child=forget)
+
+
+def watch_scaler(module) -> None:
+    """A scaler whose gradients overflowed leaves its optimizer out; the work on the mini-batch has ended all the same."""
+    # Not that of a base class, which is watched where it is at home.
+    step = vars(module.GradScaler).get("step")
+    if step is None:
+        return
+
+    @functools.wraps(step)
+    def watched(scaler, optimizer, *arguments, **keywords):
+        begun = _calls.begun
+        result = step(scaler, optimizer, *arguments, **keywords)
+        if _calls.begun == begun:
+            ended(optimizer)
+        return result
+
+    module.GradScaler.step = watched
+
+
+def watch_graphs(module) -> None:
+    _graphs.watch(module.CUDAGraph, ended)
+
+
+def before(optimizer, arguments, keywords) -> None:
+    _calls.begin()
+
+
+def after(optimizer, arguments, keywords) -> None:
+    # The frame is that of PyTorch's wrapper around `step`.
+    if _calls.end(sys._getframe(1)):
+        ended(optimizer)
+
+
+# So torch.compile marks what it must not look into. What it compiles around them calls them.
+before._torchdynamo_disable = after._torchdynamo_disable = True
+
+
+def ended(optimizer) -> None:
+    """An optimizer has done its part of a step."""
+    job = _job
+    try:
+        if job.is_capturing():
+            _graphs.capture(optimizer)
+            return
+        rests = job.ended(optimizer)
+    except Exception as error:
+        job.give_up(error)
+        return
+    if rests:
+        job.rest()
+
+
+def forget() -> None:
+    """A forked child is another process, and most of them train nothing. One that does begins anew."""
+    global _calls, _job
+    _job.abandon()
+    _calls, _job = Calls(), Job()

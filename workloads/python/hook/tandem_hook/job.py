@@ -1,0 +1,230 @@
+"""One rank of a job: says what the worker protocol wants to hear, and rests where the grant ends."""
+
+import atexit
+import json
+import os
+import sys
+import time
+import weakref
+
+from tandem_hook import VERSION, ending
+from tandem_hook.boundaries import Boundaries
+from tandem_hook.clocks import NAP_S, DeviceClock, HostClock
+from tandem_hook.event_file import EventFile
+from tandem_hook.grant import Grant
+
+PROTOCOL = 1
+
+FIRST_MEMORY_STEP = 3
+"""By then gradients and workspaces have been allocated and freed once."""
+MEMORY_PERIOD_NS = 2_000_000_000
+
+LAST_STEPS_S = 10
+"""How long a program that has ended may wait for its device: it would have to anyway."""
+
+
+class Job:
+    """Says nothing until an optimizer is called, `hello` then, `ready` when a first whole step is over, then its steps."""
+
+    def __init__(self):
+        self._boundaries = Boundaries()
+        self._is_silent = False
+        self._events = None
+        self._grant = None
+        self._clock = None
+        """From `ready` on."""
+        self._device = None
+        """A GPU; None on a CPU, and on devices that PyTorch has no timing events for."""
+        self._optimizers = {}
+        """Those that were called before `ready`, by their id."""
+        self._issued = self._said = 0
+        self._memory_due_ns = 0
+        self._peak_bytes = 0
+
+    def ended(self, optimizer) -> bool:
+        """An optimizer was called; whether the job has to rest now."""
+        if self._is_silent:
+            return False
+        is_boundary = self._boundaries.ends_step(optimizer)
+        if self._clock is None:
+            return self._begin(optimizer, is_boundary)
+        if not is_boundary:
+            return False
+        self._clock.end_step()
+        self._issued += 1
+        self._say_completed()
+        return not self._may_go_on()
+
+    def is_capturing(self) -> bool:
+        """Whether what is issued goes into a CUDA graph, and nothing is done."""
+        return self._device is not None and sys.modules["torch"].cuda.is_current_stream_capturing()
+
+    def rest(self) -> None:
+        """Sleeps until another step is granted.
+
+        What is raised meanwhile comes from a signal handler of the program, and is the program's.
+        """
+        while self._guarded(self._waits_for_device):
+            time.sleep(NAP_S)
+        if not self._guarded(self._comes_to_rest):
+            return
+        try:
+            self._grant.wait_beyond(self._issued)
+        finally:
+            # Time held belongs to no step.
+            self._guarded(self._clock.restart)
+
+    def give_up(self, error: Exception) -> None:
+        """Says why, and leaves the program alone from now on."""
+        self._is_silent = True
+        try:
+            self._say_failed("internal", "the hook: " + ending.words_of(error))
+        except Exception:
+            pass
+
+    def abandon(self) -> None:
+        """In a child: it is its parent's."""
+        self._is_silent = True
+        if self._events:
+            self._events.close()
+
+    def _guarded(self, work):
+        try:
+            return work()
+        except Exception as error:
+            self.give_up(error)
+            return None
+
+    def _begin(self, optimizer, is_boundary: bool) -> bool:
+        self._optimizers[id(optimizer)] = weakref.ref(optimizer)
+        if self._events is None:
+            # Nothing is said where this fails, and the program is measured from outside.
+            self._grant = Grant(os.environ["WORKER_CONTROL"])
+            self._device = device_of(optimizer)
+            self._events = EventFile.claim(os.environ["WORKER_EVENTS"], rank())
+            self._is_silent = self._events is None
+            if not self._is_silent:
+                self._say_hello()
+                atexit.register(self._guarded, self._finish)
+        elif is_boundary:
+            self._say_ready()
+            return not self._may_go_on()
+        return False
+
+    def _waits_for_device(self) -> bool:
+        self._say_completed()
+        return not self._clock.is_idle() and not self._may_go_on()
+
+    def _comes_to_rest(self) -> bool:
+        """More may have been granted before the device had done what it was given."""
+        if self._is_silent or self._may_go_on():
+            return False
+        # Before its first grant a job is at rest without saying so: `ready` has said it.
+        if self._issued:
+            self._say("held", {"index": self._issued})
+        return True
+
+    def _may_go_on(self) -> bool:
+        return self._grant.steps() > self._issued
+
+    def _say_hello(self) -> None:
+        torch = sys.modules["torch"]
+        hello = {"protocol": PROTOCOL, "worker": "python-hook", "version": VERSION, "libtorch": str(torch.__version__)}
+        if torch.version.cuda:
+            hello["cuda"] = str(torch.version.cuda)
+        hello["pid"] = os.getpid()
+        self._say("hello", hello)
+
+    def _say_ready(self) -> None:
+        optimizers = [alive() for alive in list(self._optimizers.values())]
+        self._optimizers.clear()
+        trained = {
+            id(parameter): parameter
+            for optimizer in optimizers
+            if optimizer is not None
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+            if parameter.requires_grad
+        }
+        ready = {
+            "parameters": sum(parameter.numel() for parameter in trained.values()),
+            "model_bytes": sum(parameter.numel() * parameter.element_size() for parameter in trained.values()),
+        }
+        if self._device is not None:
+            ready["peak_bytes"] = self._memory()["peak_bytes"]
+        ready["startup_ns"] = process_age_ns()
+        self._say("ready", ready)
+        self._clock = HostClock() if self._device is None else DeviceClock(sys.modules["torch"].cuda, self._device)
+
+    def _say_completed(self) -> None:
+        for end_ns, dur_ns in self._clock.completed():
+            step = (self._said, dur_ns, self._clock.timing)
+            self._events.say(end_ns, b'{"step":{"index":%d,"dur_ns":%d,"samples":0,"timing":"%b"}}' % step)
+            self._said += 1
+            if self._device is not None and end_ns >= self._memory_due_ns and self._said >= FIRST_MEMORY_STEP:
+                self._memory_due_ns = end_ns + MEMORY_PERIOD_NS
+                self._say("memory", self._memory())
+
+    def _memory(self) -> dict:
+        stats = sys.modules["torch"].cuda.memory_stats(self._device)
+        # The program may have reset what its allocator takes for the peak.
+        self._peak_bytes = max(self._peak_bytes, stats.get("allocated_bytes.all.peak", 0))
+        return {
+            "allocated_bytes": stats.get("allocated_bytes.all.current", 0),
+            "reserved_bytes": stats.get("reserved_bytes.all.current", 0),
+            "peak_bytes": self._peak_bytes,
+            "allocator_retries": stats.get("num_alloc_retries", 0),
+        }
+
+    def _finish(self) -> None:
+        if self._is_silent:
+            return
+        error = ending.uncaught()
+        try:
+            self._say_last_steps()
+        except Exception as of_device:
+            error = error or of_device
+        if error is None:
+            finished = json.dumps({"finished": {"steps": self._said, "samples": 0}})
+            self._events.say_last(time.monotonic_ns(), finished.encode())
+        else:
+            self._say_failed(ending.kind_of(error), ending.words_of(error))
+        self._is_silent = True
+
+    def _say_last_steps(self) -> None:
+        until_s = time.monotonic() + LAST_STEPS_S
+        while self._clock is not None:
+            self._say_completed()
+            if self._clock.is_idle() or time.monotonic() > until_s:
+                return
+            time.sleep(NAP_S)
+
+    def _say_failed(self, kind: str, error: str) -> None:
+        failed = json.dumps({"failed": {"kind": kind, "error": error}})
+        self._events.say_last(time.monotonic_ns(), failed.encode())
+
+    def _say(self, name: str, fields: dict) -> None:
+        self._events.say(time.monotonic_ns(), json.dumps({name: fields}).encode())
+
+
+def rank() -> int:
+    """Of this process, as PyTorch's process group has it; else as torchrun told it; else it is the only one."""
+    distributed = getattr(sys.modules["torch"], "distributed", None)
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank()
+    return int(os.environ.get("RANK") or 0)
+
+
+def device_of(optimizer):
+    """The GPU that it trains on, if there is one."""
+    parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
+    return next((parameter.device for parameter in parameters if parameter.is_cuda), None)
+
+
+def process_age_ns() -> int:
+    """Time since the kernel started this process, to 10 ms."""
+    with open("/proc/self/stat", "rb") as file:
+        # The name of the program comes second, in parentheses, and may hold anything.
+        started_ticks = int(file.read().rpartition(b")")[2].split()[19])
+    started_ns = started_ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    return max(0, time.clock_gettime_ns(time.CLOCK_BOOTTIME) - started_ns)

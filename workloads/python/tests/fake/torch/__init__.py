@@ -1,0 +1,26 @@
+"""As much of PyTorch as the hook touches, and as much as a program needs to call an optimizer. It computes nothing."""
+
+from torch import amp, cuda, distributed, optim, version
+
+__version__ = "2.11.0+fake"
+
+
+class Parameter:
+    """So many fp32 numbers on a device: `cpu` or `cuda:0`."""
+
+    def __init__(self, numbers: int, device: str = "cpu", requires_grad: bool = True):
+        self._numbers, self.device, self.requires_grad = numbers, device, requires_grad
+
+    @property
+    def is_cuda(self) -> bool:
+        return self.device.startswith("cuda")
+
+    def numel(self) -> int:
+        return self._numbers
+
+    def element_size(self) -> int:
+        return 4
+
+
+class OutOfMemoryError(RuntimeError):
+    pass

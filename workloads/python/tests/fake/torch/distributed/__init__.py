@@ -1,0 +1,23 @@
+"""A process group of which a program may say that this process has some rank in it."""
+
+rank = None
+
+
+def is_available() -> bool:
+    return True
+
+
+def is_initialized() -> bool:
+    return rank is not None
+
+
+def get_rank() -> int:
+    return rank
+
+
+class DistError(RuntimeError):
+    pass
+
+
+class DistBackendError(DistError):
+    pass

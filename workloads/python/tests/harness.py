@@ -1,0 +1,107 @@
+"""Runs programs under the hook as a harness does: event files, a grant page, an environment."""
+
+import contextlib
+import ctypes
+import json
+import mmap
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+HOOK = HERE.parent / "hook"
+FAKE = HERE / "fake"
+
+PATIENCE_S = 60
+"""Only a test that fails waits for so long."""
+
+SYS_FUTEX = {"x86_64": 202, "aarch64": 98}
+FUTEX_WAKE = 1
+ENDLESS = 2**64 - 1
+
+FROM_TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
+
+
+def python_with_torch():
+    """This Python or that of scripts/parity, where one of them has PyTorch."""
+    for python in (Path(sys.executable), ROOT / ".venv-parity/bin/python"):
+        asks = [str(python), "-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"]
+        if python.exists() and subprocess.run(asks, stderr=subprocess.DEVNULL).returncode == 0:
+            return str(python)
+    return None
+
+
+class Launch(contextlib.AbstractContextManager):
+    """A folder for one launch: with `granted` steps from the beginning, without limit where nothing else is said."""
+
+    def __init__(self, granted: int = ENDLESS, python: str = sys.executable, fake: bool = True):
+        self.folder = Path(tempfile.mkdtemp(prefix="hook-"))
+        self.python = python
+        self.hook = self.folder / "hook"
+        # A copy, so that Python leaves its bytecode there.
+        shutil.copytree(HOOK, self.hook)
+        self.events_path = self.folder / "0001-cmd.0.jsonl"
+        self.events_path.touch()
+        self.page = self.folder / "0001-cmd.control"
+        self.page.write_bytes(struct.pack("=Q", granted).ljust(4096, b"\0"))
+        search_path = os.pathsep.join([str(self.hook)] + [str(FAKE)] * fake)
+        self.environment = {name: value for name, value in os.environ.items() if name not in FROM_TORCHRUN}
+        self.environment.update(
+            PYTHONPATH=search_path, WORKER_EVENTS=str(self.events_path), WORKER_CONTROL=str(self.page), OMP_NUM_THREADS="1"
+        )
+
+    def __exit__(self, *_) -> None:
+        shutil.rmtree(self.folder)
+
+    def start(self, program: str, before=(), **variables) -> subprocess.Popen:
+        """`program` is a script's text; `before` are arguments of Python that come before its name."""
+        script = self.folder / "train.py"
+        script.write_text(program)
+        environment = {**self.environment, **{name: str(value) for name, value in variables.items()}}
+        return subprocess.Popen(
+            [self.python, *before, str(script)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def run(self, program: str, **variables) -> subprocess.CompletedProcess:
+        with self.start(program, **variables) as process:
+            stdout, stderr = process.communicate(timeout=PATIENCE_S)
+        return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+
+    def grant(self, steps: int) -> None:
+        with open(self.page, "r+b") as file:
+            page = mmap.mmap(file.fileno(), 4096)
+        memoryview(page).cast("Q")[0] = steps
+        word = ctypes.c_uint32.from_buffer(page)
+        ctypes.CDLL(None).syscall(SYS_FUTEX[os.uname().machine], ctypes.byref(word), FUTEX_WAKE, 2**31 - 1, None, None, 0)
+
+    def lines(self, rank: int = 0) -> list:
+        """Every line of a rank's file; they are what a harness would believe."""
+        text = self.events_path.with_name("0001-cmd.%d.jsonl" % rank).read_text()
+        assert text == "" or text.endswith("\n"), "the file ends within a line"
+        lines = [json.loads(line) for line in text.splitlines()]
+        assert [line["seq"] for line in lines] == list(range(len(lines))), "events were lost"
+        assert all(line["rank"] == rank for line in lines), "an event of another rank"
+        return lines
+
+    def events(self, rank: int = 0) -> list:
+        """Name and fields of each."""
+        return [next(iter(line["event"].items())) for line in self.lines(rank)]
+
+    def names(self, rank: int = 0) -> list:
+        return [name for name, _ in self.events(rank)]
+
+    def steps(self, rank: int = 0) -> list:
+        """Their lines, with the fields of the step beside `mono_ns`."""
+        return [{**line, **line["event"]["step"]} for line in self.lines(rank) if "step" in line["event"]]
+
+    def wait_for(self, name: str, process: subprocess.Popen) -> None:
+        until_s = time.monotonic() + PATIENCE_S
+        while name not in self.names():
+            assert process.poll() is None and time.monotonic() < until_s, "no %s in %s" % (name, self.names())
+            time.sleep(0.005)

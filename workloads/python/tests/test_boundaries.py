@@ -1,0 +1,174 @@
+"""Which calls of optimizers are steps."""
+
+import unittest
+
+from harness import Launch
+
+MODEL = """
+import torch
+SGD, Optimizer, Parameter = torch.optim.SGD, torch.optim.Optimizer, torch.Parameter
+"""
+
+PROGRAMS = {
+    "gradients of four micro-batches are added up": (
+        """
+optimizer = SGD()
+for micro_batch in range(40):
+    if micro_batch % 4 == 3: optimizer.step()
+""",
+        10,
+    ),
+    "a GAN whose discriminator is trained five times as often": (
+        """
+generator, discriminator = SGD([Parameter(3)]), SGD([Parameter(4)])
+for _ in range(10):
+    generator.step()
+    for _ in range(5): discriminator.step()
+""",
+        10,
+    ),
+    "an optimizer for each parameter": (
+        """
+optimizers = [SGD([Parameter(1)]) for _ in range(200)]
+for _ in range(10):
+    for optimizer in reversed(optimizers): optimizer.step()
+""",
+        10,
+    ),
+    "a subclass that calls super().step()": (
+        """
+class Clipped(SGD):
+    def step(self, closure=None): return super().step(closure)
+class Noisy(Clipped):
+    def step(self, closure=None): return super().step(closure)
+optimizer = Noisy()
+for _ in range(10): optimizer.step()
+""",
+        10,
+    ),
+    "a subclass that calls super().step() again and again": (
+        """
+class Eager(SGD):
+    def step(self, closure=None):
+        for _ in range(5): super().step(closure)
+optimizer = Eager()
+for _ in range(10): optimizer.step()
+""",
+        10,
+    ),
+    "an optimizer of optimizers": (
+        """
+class Several(Optimizer):
+    def __init__(self): super().__init__(); self.of = [SGD() for _ in range(7)]
+    def step(self, closure=None):
+        for optimizer in self.of: optimizer.step()
+optimizer = Several()
+for _ in range(10): optimizer.step()
+""",
+        10,
+    ),
+    "a closure that trains another optimizer": (
+        """
+outer, inner = SGD(), SGD()
+for _ in range(10): outer.step(inner.step)
+""",
+        10,
+    ),
+    "exceptions in step, which leave it open": (
+        """
+def overflow(): raise OverflowError
+class Clipped(SGD):
+    def step(self, closure=None): return super().step(closure)
+optimizer = Clipped()
+for index in range(13):
+    try: optimizer.step(overflow if index in (1, 5, 6) else None)
+    except OverflowError: pass
+""",
+        10,
+    ),
+    "a scaler that skips the optimizer when gradients overflow": (
+        """
+optimizer, scaler = SGD(), torch.amp.GradScaler()
+for index in range(10):
+    scaler.overflowed = index in (3, 4, 9)
+    scaler.step(optimizer)
+""",
+        10,
+    ),
+    "two optimizers of one scaler, of which one overflows": (
+        """
+optimizers, scaler = [SGD(), SGD()], torch.amp.GradScaler()
+for index in range(10):
+    for which, optimizer in enumerate(optimizers):
+        scaler.overflowed = which == 0 and index in (3, 4)
+        scaler.step(optimizer)
+""",
+        10,
+    ),
+    "a first training whose optimizer is gone": (
+        """
+def train(steps):
+    optimizer = SGD()
+    for _ in range(steps): optimizer.step()
+train(4)
+train(6)
+""",
+        10,
+    ),
+    "a first training whose optimizer stays": (
+        """
+first, second = SGD(), SGD()
+for _ in range(5): first.step()
+for _ in range(128 + 5): second.step()
+""",
+        10,
+    ),
+    "several threads, each with an optimizer": (
+        """
+import threading
+def train(optimizer):
+    for _ in range(10): optimizer.step()
+optimizers = [SGD() for _ in range(4)]
+threads = [threading.Thread(target=train, args=[optimizer]) for optimizer in optimizers]
+for thread in threads: thread.start(); thread.join()
+""",
+        10,
+    ),
+}
+
+
+class BoundaryTest(unittest.TestCase):
+    def test_steps_are_what_they_are(self):
+        for what, (program, steps) in PROGRAMS.items():
+            with self.subTest(what), Launch() as launch:
+                ended = launch.run(MODEL + program)
+                self.assertEqual(ended.stderr, "")
+                # Two are over when the job is ready.
+                self.assertEqual(launch.names(), ["hello", "ready"] + ["step"] * (steps - 2) + ["finished"])
+
+    def test_the_parameters_of_all_optimizers_count_once(self):
+        program = """
+shared = Parameter(5)
+optimizers = [SGD([Parameter(10), shared]), SGD([Parameter(100), shared]), SGD([Parameter(1000)])]
+for _ in range(3):
+    for optimizer in optimizers: optimizer.step()
+"""
+        with Launch() as launch:
+            launch.run(MODEL + program)
+            self.assertEqual(launch.events()[1][1]["parameters"], 1115)
+
+    def test_no_optimizer_is_kept_alive(self):
+        program = """
+import weakref
+optimizer = SGD()
+for _ in range(4): optimizer.step()
+alive = weakref.ref(optimizer)
+del optimizer
+print(alive())
+"""
+        with Launch() as launch:
+            self.assertEqual(launch.run(MODEL + program).stdout, "None\n")
+
+
+if __name__ == "__main__":
+    unittest.main()

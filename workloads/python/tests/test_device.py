@@ -1,0 +1,91 @@
+"""Steps on a device that works beside the host: its own times, and a job that nobody waits for while it may go on."""
+
+import unittest
+
+from harness import Launch
+
+TRAINING = """
+import time, torch
+optimizer = torch.optim.SGD([torch.Parameter(8, "cuda:0")])
+def train(steps, seconds):
+    for _ in range(steps):
+        torch.cuda.work(seconds)
+        optimizer.step()
+"""
+
+
+class DeviceTest(unittest.TestCase):
+    def test_steps_are_as_long_as_the_device_took(self):
+        with Launch() as launch:
+            ended = launch.run(TRAINING + "train(12, 0.01)\nprint(torch.cuda.Event.made)")
+            self.assertEqual(launch.names(), ["hello", "ready"] + ["step"] * 3 + ["memory"] + ["step"] * 7 + ["finished"])
+            steps = launch.steps()
+            self.assertEqual({step["timing"] for step in steps}, {"hook-device-event"})
+            # The host issues all at once. The first step has in it what the device still had to do when the job was ready.
+            for step in steps[1:]:
+                self.assertAlmostEqual(step["dur_ns"] / 1e6, 10, delta=0.01)
+            ends_ns = [step["mono_ns"] for step in steps]
+            self.assertEqual(ends_ns, sorted(ends_ns))
+            self.assertEqual(int(ended.stdout), 11, "an event for each boundary that the device has not come by")
+
+    def test_events_are_used_again(self):
+        with Launch() as launch:
+            slowly = "for _ in range(50): train(1, 0.001); time.sleep(0.005)\n"
+            ended = launch.run(TRAINING + slowly + "print(torch.cuda.Event.made)")
+            self.assertEqual(len(launch.steps()), 48)
+            self.assertLess(int(ended.stdout), 10)
+
+    def test_a_job_is_held_when_its_device_is_done(self):
+        with Launch(granted=3) as launch, launch.start(TRAINING + "train(8, 0.02)") as process:
+            launch.wait_for("held", process)
+            self.assertEqual(launch.names()[2:], ["step"] * 3 + ["memory", "held"])
+            held, last = launch.lines()[-1], launch.steps()[-1]
+            self.assertGreaterEqual(held["mono_ns"], last["mono_ns"])
+            launch.grant(100)
+            process.communicate()
+            after = launch.steps()[3]
+            self.assertGreater(after["mono_ns"] - after["dur_ns"], held["mono_ns"], "time held belongs to no step")
+
+    def test_memory_is_what_the_allocator_says(self):
+        with Launch() as launch:
+            launch.run(TRAINING + "train(12, 0)")
+            memory = dict(launch.events())["memory"]
+            self.assertEqual(memory, {"allocated_bytes": 10, "reserved_bytes": 40, "peak_bytes": 30, "allocator_retries": 0})
+            self.assertEqual(dict(launch.events())["ready"]["peak_bytes"], 30)
+
+    def test_a_graph_takes_its_steps_when_it_is_replayed(self):
+        program = """
+train(3, 0.001)
+whole, part = torch.cuda.graphs.CUDAGraph(), torch.cuda.graphs.CUDAGraph()
+whole.capture_begin()
+optimizer.step()
+whole.capture_end()
+part.capture_begin()
+part.capture_end()
+for _ in range(5):
+    part.replay()
+    whole.replay()
+"""
+        with Launch() as launch:
+            self.assertEqual(launch.run(TRAINING + program).stderr, "")
+            self.assertEqual(launch.names(), ["hello", "ready"] + ["step"] * 3 + ["memory"] + ["step"] * 3 + ["finished"])
+            for step in launch.steps()[2:]:
+                self.assertAlmostEqual(step["dur_ns"] / 1e6, 2 * 5, delta=0.01)
+
+    def test_a_device_that_fails_ends_nothing_but_the_events(self):
+        with Launch() as launch:
+            ended = launch.run(TRAINING + "torch.cuda.breaks_after = 9\ntrain(30, 0)\nprint('done')")
+            self.assertEqual((ended.returncode, ended.stdout, ended.stderr), (0, "done\n", ""))
+            name, failed = launch.events()[-1]
+            self.assertEqual((name, failed["kind"]), ("failed", "internal"))
+            self.assertIn("illegal memory access", failed["error"])
+
+    def test_the_program_s_own_error_is_the_one_that_is_told(self):
+        last = "torch.cuda.breaks_after = 0\nraise torch.OutOfMemoryError('2 GiB')"
+        with Launch() as launch:
+            launch.run(TRAINING + "train(5, 0.001)\n" + last)
+            self.assertEqual(launch.events()[-1][1]["kind"], "out-of-memory")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,127 @@
+"""What a job under the hook says, and that it rests where its grant ends."""
+
+import re
+import signal
+import time
+import unittest
+
+from harness import HOOK, ROOT, Launch
+
+TRAINING = """
+import sys, time, torch
+optimizer = torch.optim.SGD([torch.Parameter(1000), torch.Parameter(24), torch.Parameter(5, requires_grad=False)])
+for _ in range(int(sys.argv[1]) if len(sys.argv) > 1 else 6):
+    time.sleep(0.001)
+    optimizer.step()
+"""
+
+
+def fields_in_the_wire(name: str) -> dict:
+    """The fields that `wire.rs` gives an event, and whether each may be absent."""
+    wire = (ROOT / "workloads/schema/src/wire.rs").read_text()
+    patterns = [pattern % name.capitalize() for pattern in (r"pub struct %s \{(.*?)\n\}", r"\n    %s \{(.*?)\n    \}")]
+    body = next(filter(None, (re.search(pattern, wire, re.DOTALL) for pattern in patterns)))
+    return {field: bool(optional) for field, optional in re.findall(r"(?m)^ +(?:pub )?(\w+): (Option<)?", body[1])}
+
+
+class ProtocolTest(unittest.TestCase):
+    def test_a_program_says_what_a_worker_says(self):
+        with Launch() as launch:
+            ended = launch.run(TRAINING)
+            self.assertEqual((ended.returncode, ended.stdout, ended.stderr), (0, "", ""))
+            self.assertEqual(launch.names(), ["hello", "ready"] + ["step"] * 4 + ["finished"])
+            (_, hello), (_, ready), *_, (_, finished) = launch.events()
+            self.assertEqual((hello["protocol"], hello["worker"], hello["libtorch"]), (1, "python-hook", "2.11.0+fake"))
+            self.assertNotIn("cuda", hello)
+            self.assertEqual((ready["parameters"], ready["model_bytes"]), (1024, 4096))
+            self.assertTrue(0 < ready["startup_ns"] < 60e9)
+            self.assertEqual(finished, {"steps": 4, "samples": 0})
+
+    def test_steps_lie_from_boundary_to_boundary(self):
+        with Launch() as launch:
+            launch.run(TRAINING)
+            steps = launch.steps()
+            self.assertEqual([step["index"] for step in steps], [0, 1, 2, 3])
+            self.assertEqual({step["timing"] for step in steps}, {"hook"})
+            for earlier, later in zip(steps, steps[1:]):
+                self.assertEqual(later["mono_ns"] - later["dur_ns"], earlier["mono_ns"])
+                self.assertGreater(later["dur_ns"], 1_000_000)
+
+    def test_every_event_has_the_fields_of_the_wire(self):
+        cuda = "import torch\np = [torch.Parameter(4, 'cuda:0')]\no = torch.optim.SGD(p)\nfor _ in range(6): o.step()\n"
+        for program in (TRAINING, cuda, cuda + "raise ValueError"):
+            with Launch(granted=2) as launch:
+                with launch.start(program) as process:
+                    launch.wait_for("held", process)
+                    launch.grant(9)
+                    process.communicate()
+                for name, event in launch.events():
+                    fields = fields_in_the_wire(name)
+                    always = {field for field, optional in fields.items() if not optional}
+                    self.assertTrue(always <= set(event) <= set(fields), (name, event))
+
+    def test_each_timing_is_a_word_of_the_wire(self):
+        wire = (ROOT / "workloads/schema/src/wire.rs").read_text()
+        words = re.findall(rb'timing = b"([\w-]+)"', (HOOK / "tandem_hook/clocks.py").read_bytes())
+        self.assertEqual(len(words), 2)
+        for word in words:
+            variant = "".join(part.capitalize() for part in word.decode().split("-"))
+            self.assertRegex(wire, r"(?m)^    %s,$" % variant)
+
+    def test_the_version_is_that_of_the_harness(self):
+        version = re.search(r'(?m)^version = "(.+)"$', (ROOT / "Cargo.toml").read_text())[1]
+        self.assertIn('VERSION = "%s"' % version, (HOOK / "tandem_hook/__init__.py").read_text())
+
+    def test_the_readme_names_every_file(self):
+        listed = re.findall(r"(?m)^(hook/.+)$", (HOOK.parent / "README.md").read_text())
+        self.assertEqual(listed, sorted(str(path.relative_to(HOOK.parent)) for path in HOOK.rglob("*.py")))
+
+
+class GrantTest(unittest.TestCase):
+    def test_a_job_rests_at_the_boundary_where_its_grant_ends(self):
+        with Launch(granted=0) as launch, launch.start(TRAINING) as process:
+            launch.wait_for("ready", process)
+            self.assertEqual(launch.names(), ["hello", "ready"])
+            launch.grant(2)
+            launch.wait_for("held", process)
+            self.assertEqual(launch.events()[-1], ("held", {"index": 2}))
+            granted_ns = time.monotonic_ns()
+            launch.grant(100)
+            process.communicate()
+            after = launch.steps()[2]
+            self.assertGreaterEqual(after["mono_ns"] - after["dur_ns"], granted_ns, "time held belongs to no step")
+            self.assertEqual(launch.names()[2:], ["step", "step", "held", "step", "step", "finished"])
+
+    def test_a_job_that_rests_can_be_ended(self):
+        with Launch(granted=1) as launch, launch.start(TRAINING) as process:
+            launch.wait_for("held", process)
+            process.send_signal(signal.SIGTERM)
+            process.communicate()
+            self.assertEqual(process.returncode, -signal.SIGTERM)
+            self.assertEqual(launch.names()[-1], "held", "who is killed says nothing last")
+
+    def test_a_signal_handler_of_the_program_is_heard_while_it_rests(self):
+        program = """
+import signal, torch
+class Late(Exception): pass
+def late(*_): raise Late
+signal.signal(signal.SIGALRM, late)
+optimizer = torch.optim.SGD()
+try:
+    while True: optimizer.step()
+except Late:
+    print("late")
+optimizer.step()
+"""
+        with Launch(granted=1) as launch, launch.start(program) as process:
+            launch.wait_for("held", process)
+            process.send_signal(signal.SIGALRM)
+            self.assertEqual(process.stdout.readline(), "late\n")
+            launch.grant(9)
+            process.communicate()
+            self.assertEqual(process.returncode, 0)
+            self.assertEqual([name for name in launch.names() if name != "held"][2:], ["step", "step", "finished"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,187 @@
+//! Event files: what was written is read back, and what was not is refused by its line.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::wire::{FailureKind, Hello, Memory, Phases, Ready, Statistics, Step, Timing};
+
+fn any_phases() -> impl Strategy<Value = Phases> {
+    prop::collection::vec(prop::option::of(any::<u64>().prop_map(Nanos)), 7).prop_map(|v| Phases {
+        data_ns: v[0],
+        forward_ns: v[1],
+        backward_ns: v[2],
+        sync_total_ns: v[3],
+        sync_exposed_ns: v[4],
+        optimizer_ns: v[5],
+        offload_ns: v[6],
+    })
+}
+
+fn any_loss() -> impl Strategy<Value = Option<f64>> {
+    prop::option::of(prop::num::f64::NORMAL | prop::num::f64::ZERO)
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    let text = "\\PC{0,30}";
+    let timing = prop::sample::select(vec![
+        Timing::Host,
+        Timing::DeviceEvent,
+        Timing::Hook,
+        Timing::HookDeviceEvent,
+        Timing::Scraped,
+        Timing::Outside,
+    ]);
+    let kind = prop::sample::select(vec![
+        FailureKind::OutOfMemory,
+        FailureKind::Unsupported,
+        FailureKind::Data,
+        FailureKind::Collective,
+        FailureKind::Internal,
+    ]);
+    prop_oneof![
+        (any::<u32>(), text, text, prop::option::of(text), prop::option::of(text), any::<u32>()).prop_map(
+            |(protocol, worker, version, libtorch, cuda, pid)| Event::Hello(Hello {
+                protocol,
+                worker,
+                version,
+                libtorch,
+                cuda,
+                pid
+            })
+        ),
+        any::<(u64, u64, Option<u64>, bool, u64)>().prop_map(
+            |(parameters, model_bytes, peak_bytes, local, ns)| {
+                let statistics = local.then_some(Statistics::Local);
+                let (startup_ns, restore_ns) = (Nanos(ns), peak_bytes.map(Nanos));
+                Event::Ready(Ready {
+                    parameters,
+                    model_bytes,
+                    peak_bytes,
+                    statistics,
+                    startup_ns,
+                    restore_ns,
+                })
+            }
+        ),
+        (any::<(u64, u64, u64)>(), any_loss(), prop::option::of(any_phases()), any::<Option<u64>>(), timing)
+            .prop_map(|((index, ns, samples), loss, phases, sent_bytes, timing)| Event::Step(Step {
+                index,
+                dur_ns: Nanos(ns),
+                samples,
+                loss,
+                phases,
+                sent_bytes,
+                timing
+            })),
+        any::<u64>().prop_map(|index| Event::Held { index }),
+        any::<(u64, Option<u64>, u64, [Option<u64>; 2])>().prop_map(|(a, r, p, [h, n])| Event::Memory(
+            Memory {
+                allocated_bytes: a,
+                reserved_bytes: r,
+                peak_bytes: p,
+                host_bytes: h,
+                allocator_retries: n
+            }
+        )),
+        any::<(u64, u64)>().prop_map(|(ns, b)| Event::Paused { dur_ns: Nanos(ns), bytes_freed: b }),
+        any::<u64>().prop_map(|ns| Event::Resumed { dur_ns: Nanos(ns) }),
+        any::<(u64, u64)>().prop_map(|(ns, bytes)| Event::Checkpointed { bytes, dur_ns: Nanos(ns) }),
+        (any::<(u64, u64)>(), any_loss()).prop_map(|((steps, samples), loss)| Event::Finished {
+            steps,
+            samples,
+            loss
+        }),
+        (kind, text).prop_map(|(kind, error)| Event::Failed { kind, error }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn every_event_round_trips(events in prop::collection::vec(any_event(), 0..20), rank in 0u32..9) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        let mut writer = EventWriter::create(&path, rank).unwrap();
+        for (i, event) in events.iter().enumerate() {
+            writer.say_at(Nanos(i as u64), event.clone()).unwrap();
+        }
+        let back = read(&path, rank).unwrap();
+        prop_assert_eq!(back.iter().map(|l| l.event.clone()).collect::<Vec<_>>(), events);
+        prop_assert!(back.iter().enumerate().all(|(i, l)| l.seq == i as u64 && l.mono_ns == Nanos(i as u64)));
+    }
+
+    #[test]
+    fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        std::fs::write(&path, &bytes).unwrap();
+        let _ = read(&path, 0);
+    }
+
+    #[test]
+    fn commands_round_trip(path in "\\PC{0,30}") {
+        for command in [Command::Pause {}, Command::Resume {}, Command::Stop {}, Command::Checkpoint { path }] {
+            let mut bytes = Vec::new();
+            write_command(&mut bytes, &command).unwrap();
+            prop_assert_eq!(read_command(&bytes[..]).unwrap(), Some(command));
+        }
+        prop_assert_eq!(read_command(&b""[..]).unwrap(), None);
+    }
+}
+
+#[test]
+fn a_torn_line_waits_and_is_an_error_at_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("0001-x.0.jsonl");
+    let mut writer = EventWriter::create(&path, 0).unwrap();
+    writer.say(Event::Held { index: 0 }).unwrap();
+    let mut reader = EventReader::open(&path, 0).unwrap();
+    writer.file.write_all(br#"{"seq":1,"rank":0,"#).unwrap();
+    let mut lines = Vec::new();
+    reader.poll(&mut lines).unwrap();
+    assert_eq!(lines.len(), 1);
+    let torn = reader.finish().unwrap_err().to_string();
+    assert!(
+        torn.ends_with(
+            r#"0001-x.0.jsonl: line 2: torn: the file ends within a line: "{\"seq\":1,\"rank\":0,""#
+        )
+    );
+    writer.file.write_all(b"\"mono_ns\":5,\"event\":{\"held\":{\"index\":1}}}\n").unwrap();
+    reader.poll(&mut lines).unwrap();
+    reader.finish().unwrap();
+    assert_eq!(lines.len(), 2);
+}
+
+#[test]
+fn a_lost_line_a_foreign_rank_and_garbage_name_their_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("e.jsonl");
+    let good = r#"{"seq":0,"rank":0,"mono_ns":5,"event":{"held":{"index":1}}}"#;
+    for (second, message) in [
+        (r#"{"seq":2,"rank":0,"mono_ns":5,"event":{"held":{"index":1}}}"#, "expected seq 1, found 2"),
+        (r#"{"seq":1,"rank":3,"mono_ns":5,"event":{"held":{"index":1}}}"#, "an event of rank 3"),
+        (r#"{"seq":1,"rank":0,"mono_ns":5,"event":{"sang":{}}}"#, "unknown variant `sang`"),
+        (r#"{"seq":1,"rank":0,"mono_ns":5,"event":{"held":{"index":1,"x":1}}}"#, "unknown field `x`"),
+        ("Epoch 1: loss 3.2", "not an event"),
+    ] {
+        std::fs::write(&path, format!("{good}\n{second}\n")).unwrap();
+        let error = read(&path, 0).unwrap_err().to_string();
+        assert!(error.contains("line 2") && error.contains(message), "{error}");
+    }
+}
+
+#[test]
+fn a_file_longer_than_a_chunk_is_read_whole_and_endless_garbage_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("e.jsonl");
+    let mut writer = EventWriter::create(&path, 0).unwrap();
+    let error = "x".repeat(LONGEST_LINE_BYTES / 2);
+    for _ in 0..5 {
+        writer.say(Event::Refused { error: error.clone() }).unwrap();
+    }
+    assert_eq!(read(&path, 0).unwrap().len(), 5);
+    std::fs::write(&path, "x".repeat(5 * LONGEST_LINE_BYTES)).unwrap();
+    let mut reader = EventReader::open(&path, 0).unwrap();
+    let error = reader.poll(&mut Vec::new()).unwrap_err().to_string();
+    assert!(error.contains("line 1: not an event: longer than any event"), "{error}");
+    assert!(reader.unread.len() as u64 <= LONGEST_LINE_BYTES as u64 + CHUNK_BYTES);
+}
