@@ -155,7 +155,7 @@ fn slips_are_usage_errors_that_say_what_to_do() {
         ("single lstm@offload --offload-threads 0", "0 is not in 1.."),
         ("single --resume nowhere --offload-threads 2", "cannot be used with"),
         ("single --resume nowhere --collectives gloo", "cannot be used with"),
-        ("single --collectives gloo -- true", "cannot be used with"),
+        ("single --collectives gloo -- true", "--collectives says something of jobs alone"),
         ("list --plans lstm@on=cpu:0 --device cpu:1", "and so does --device"),
         ("list --collectives gloo", "--plans <JOB>"),
         ("single lstm --device cuda:0 --memory 1GiB", "--memory is that of CPU devices, and none is used"),
