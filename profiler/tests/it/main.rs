@@ -13,6 +13,7 @@ mod ranks;
 mod resume;
 mod rig;
 mod single;
+mod stress;
 mod torch;
 mod transfers;
 mod verify_plans;
