@@ -28,6 +28,9 @@ pub fn refusal(workload: &Workload, global_batch: u32, plan: &Plan, pool: &[Devi
         return Some(reason);
     }
     let (wanted, found) = (plan.ranks() as usize, pool.len());
+    if let Some(reason) = pool.iter().take(wanted).find_map(|device| workload.model.refuses_device(device)) {
+        return Some(reason);
+    }
     (wanted > found)
         .then(|| format!("it needs {wanted} devices and the pool has {found}; name more with --device A,B"))
 }
@@ -125,6 +128,34 @@ mod tests {
             assert_eq!(listed.refusal.is_none(), is_listed, "{device}: {listed:?}");
             if let Some(reason) = &listed.refusal {
                 assert!(reason.ends_with("ask for it by name"), "{reason}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_stressor_runs_on_cores_with_a_dial_up_to_100_and_under_no_plan() {
+        let catalog = Catalog::embedded();
+        assert_eq!(catalog.set("stress").count(), 4);
+        for workload in catalog.set("stress") {
+            let refused = |batch, plan: &str, devices: [&str; 2]| {
+                let pool = devices.map(|device| device.parse().expect("a device"));
+                refusal(workload, batch, &plan.parse().expect("canonical"), &pool)
+            };
+            let cores = ["cpu:0", "cpu:1"];
+            assert_eq!((refused(1, "dp1", cores), refused(100, "dp1", cores)), (None, None));
+            assert_eq!(refused(50, "dp1", ["cpu:0", "cuda:0"]), None, "the second device is not its own");
+            for (reason, expected) in [
+                (
+                    refused(101, "dp1", cores),
+                    "its dial in percent, and 101 is more than 100; write b1 to b100",
+                ),
+                (refused(50, "dp2", cores), "runs no plans with dp; it runs dp1 alone"),
+                (
+                    refused(50, "dp1", ["cuda:0", "cpu:0"]),
+                    "cuda:0 is a GPU; name a CPU device with @on=cpu:N",
+                ),
+            ] {
+                assert!(reason.as_ref().is_some_and(|reason| reason.contains(expected)), "{reason:?}");
             }
         }
     }

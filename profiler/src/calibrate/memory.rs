@@ -1,6 +1,6 @@
 //! Memory bandwidth of sets of cores, by the triad of STREAM (McCalpin, 1995).
 
-use std::{fs, hint::black_box, path::Path, sync::Barrier, thread};
+use std::{hint::black_box, path::Path, sync::Barrier, thread};
 
 use anyhow::Context as _;
 use procfs::Current as _;
@@ -10,6 +10,10 @@ use schema::{
     units::{HumanBytes, Nanos},
 };
 use statistics::median;
+use synthetic::{
+    caches::{CORES, last_level_bytes},
+    triad::{ELEMENT_BYTES, triad},
+};
 
 use super::over_repeats;
 use crate::spin::pin_to;
@@ -23,10 +27,6 @@ const LEAST_BYTES: u64 = 64 << 20;
 /// Passes over the arrays in one repeat, as in STREAM, after one that is not counted.
 const PASSES: usize = 10;
 
-/// What the triad reads and writes for one element: `b`, `c` and `a`.
-const ELEMENT_BYTES: u64 = 3 * size_of::<f64>() as u64;
-const SCALE: f64 = 3.0;
-
 /// The triad on all cores of `devices`, which are CPU devices, at the same time; one thread a core.
 /// Each repeat takes new memory, and its number is the median over its passes; the interval is over
 /// repeats.
@@ -39,8 +39,8 @@ pub(super) fn measure(devices: &[Device], repeats: u32) -> anyhow::Result<Memory
         .flat_map(|device| if let Device::Cpu(cores) = device { &cores[..] } else { &[] })
         .copied()
         .collect();
-    let caches = last_level_caches(Path::new("/sys/devices/system/cpu"), &cores);
-    let array_bytes = (CACHES * caches).max(LEAST_BYTES);
+    let caches = last_level_bytes(Path::new(CORES), &cores);
+    let array_bytes = caches.map_or(LEAST_BYTES, |bytes| (CACHES * bytes).max(LEAST_BYTES));
     let free = procfs::Meminfo::current().ok().and_then(|memory| memory.mem_available);
     if let Some(free) = free.filter(|free| free / 2 < 3 * array_bytes) {
         let (takes, free) = (HumanBytes(3 * array_bytes), HumanBytes(free));
@@ -97,66 +97,9 @@ fn passes_on(core: u16, elements: usize, start: &Barrier) -> Option<Vec<(Nanos, 
     pinned.then_some(spans)
 }
 
-fn triad(a: &mut [f64], b: &[f64], c: &[f64]) {
-    // Where lengths are known to be equal no element needs a check. Tests run this unoptimised, and
-    // there iterators would take many times as long.
-    let (b, c) = (&b[..a.len()], &c[..a.len()]);
-    for i in 0..a.len() {
-        a[i] = b[i] + SCALE * c[i];
-    }
-}
-
-/// Bytes of the last-level caches of these cores, each counted once however many cores share it.
-fn last_level_caches(system: &Path, cores: &[u16]) -> u64 {
-    let mut caches: Vec<(String, u64)> =
-        cores.iter().filter_map(|core| last_level_cache(&system.join(format!("cpu{core}/cache")))).collect();
-    caches.sort();
-    caches.dedup();
-    caches.iter().map(|(_, bytes)| bytes).sum()
-}
-
-/// Which cores share the cache of the highest level in this folder, and its size.
-fn last_level_cache(folder: &Path) -> Option<(String, u64)> {
-    let read =
-        |path: &Path, file| fs::read_to_string(path.join(file)).ok().map(|text| text.trim().to_owned());
-    let (_, last) = fs::read_dir(folder)
-        .ok()?
-        .filter_map(|entry| {
-            let path = entry.ok()?.path();
-            Some((read(&path, "level")?.parse::<u32>().ok()?, path))
-        })
-        .max()?;
-    let kib: u64 = read(&last, "size")?.strip_suffix('K')?.parse().ok()?;
-    Some((read(&last, "shared_cpu_list")?, kib * 1024))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_triad_is_b_plus_three_times_c() {
-        let mut a = [0.0; 4];
-        triad(&mut a, &[1.0, 2.0, 3.0, 4.0], &[10.0, 20.0, 30.0, 40.0]);
-        assert_eq!(a, [31.0, 62.0, 93.0, 124.0]);
-    }
-
-    #[test]
-    fn caches_that_cores_share_are_counted_once() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        // Two cores share 32 MiB of level 3, the third has 16 MiB of its own; level 2 does not count.
-        for (core, shared, size) in [(0, "0-1", "32768K"), (1, "0-1", "32768K"), (2, "2", "16384K")] {
-            for (index, level, size) in [(2, "2", "1024K"), (3, "3", size)] {
-                let cache = folder.path().join(format!("cpu{core}/cache/index{index}"));
-                fs::create_dir_all(&cache).expect("the folder is writable");
-                for (file, text) in [("level", level), ("size", size), ("shared_cpu_list", shared)] {
-                    fs::write(cache.join(file), format!("{text}\n")).expect("the folder is writable");
-                }
-            }
-        }
-        let mib = |cores: &[u16]| last_level_caches(folder.path(), cores) >> 20;
-        assert_eq!((mib(&[0]), mib(&[0, 1]), mib(&[0, 1, 2]), mib(&[9])), (32, 32, 48, 0));
-    }
 
     #[test]
     fn a_core_that_is_not_there_has_no_bandwidth() {

@@ -13,6 +13,7 @@ use schema::{
     spec::{LaunchSpec, Program},
     units::HumanBytes,
 };
+use synthetic::stress;
 
 use super::{
     footprint::{self, Class, KnownFootprints, Unmeasured},
@@ -108,9 +109,9 @@ impl Estimates {
         if judgement.refusal.is_some() {
             return judgement;
         }
-        if let Model::Synthetic(model) = &workload.model {
-            judgement.memory_bytes = Some(model.memory_bytes);
-            judgement.refusal = outgrown(model.memory_bytes, "");
+        if let Some(bytes) = self.defined_bytes(&workload.model, first, devices) {
+            judgement.memory_bytes = Some(bytes);
+            judgement.refusal = outgrown(bytes, "");
             return judgement;
         }
         let is_tight = |(_, capacity): (&Device, u64)| {
@@ -138,6 +139,21 @@ impl Estimates {
             Err(_) => {}
         }
         judgement
+    }
+
+    /// What each rank of a model takes that no worker needs to be asked for.
+    fn defined_bytes(&self, model: &Model, first: &Device, devices: &[Device]) -> Option<u64> {
+        match (model, first) {
+            (Model::Synthetic(model), _) => Some(model.memory_bytes),
+            (Model::Stress(stress), Device::Cpu(cores)) => {
+                Some(stress::memory_bytes(stress, cores, self.threads(devices)))
+            }
+            _ => None,
+        }
+    }
+
+    fn threads(&self, devices: &[Device]) -> u32 {
+        self.settings.threads.unwrap_or_else(|| blocks::threads(devices))
     }
 
     /// The device that has least for a rank, where all are there. Ranks that share a GPU have a part of it each.
@@ -172,7 +188,7 @@ impl Estimates {
             workload: workload.name.clone(),
             plan: Plan { dp: 1, tp: 1, pp: 1, zero: 0, ga: 1, ..*plan },
             device: device.clone(),
-            threads: self.settings.threads.unwrap_or_else(|| blocks::threads(std::slice::from_ref(device))),
+            threads: self.threads(std::slice::from_ref(device)),
         };
         let capacity = self.capacity(device);
         let (settings, seed) = (&self.settings, self.seed);
@@ -344,6 +360,15 @@ mod tests {
     fn a_synthetic_worker_takes_what_its_definition_says() {
         let (mut estimates, asked) = estimates(|_| None);
         assert_eq!(judge(&mut estimates, "synthetic-spin", 8, "dp1").memory_bytes, Some(0));
+        assert_eq!(judge(&mut estimates, "stress-compute", 8, "dp1").memory_bytes, Some(0));
+        // More than caches hold, and twice as many threads have half as much each.
+        let one_thread = judge(&mut estimates, "stress-memory", 8, "dp1").memory_bytes;
+        assert!(one_thread >= Some(192 << 20), "{one_thread:?}");
+        estimates.settings.threads = Some(2);
+        assert_eq!(judge(&mut estimates, "stress-memory", 8, "dp1").memory_bytes, one_thread);
+        estimates.settings.memory_bytes = Some(64 << 20);
+        let refused = judge(&mut estimates, "stress-memory", 8, "dp1").refusal;
+        assert!(refused.is_some_and(|reason| reason.contains("and cpu:0 has 64.0 MiB")));
         assert!(asked.borrow().is_empty());
     }
 }

@@ -17,6 +17,7 @@ mod ranks;
 mod resume;
 mod rig;
 mod single;
+mod stress;
 mod torch;
 mod transfers;
 mod verify_plans;

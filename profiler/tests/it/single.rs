@@ -144,6 +144,14 @@ fn slips_are_usage_errors_that_say_what_to_do() {
         ("single synthetic-sleep --heartbeat 0s", "a second is the shortest"),
         ("single synthetic-sleep@on=cpu:0 --device cpu:1", "and so does --device"),
         ("single synthetic-sleep --data nowhere", "there is no such folder"),
+        (
+            "single stress-cache@b101 --device cpu:0",
+            "dial in percent, and 101 is more than 100; write b1 to b100",
+        ),
+        (
+            "single stress-io@b50 --plan dp2 --device cpu:0,cpu:1",
+            "stress-io runs no plans with dp; it runs dp1 alone",
+        ),
         ("single set:slow", "there is no set 'slow'; the catalog has quick"),
         ("single set:quick@b4", "write set:quick and use --batch"),
         ("verify set:slow", "there is no set 'slow'; the catalog has quick"),

@@ -97,7 +97,7 @@ impl Workload {
         if !global_batch.is_multiple_of(plan.batch_divisor()) {
             return Some(format!("a batch of {global_batch} cannot be cut into {}", plan.batch_divisor()));
         }
-        None
+        self.model.refuses_batch(global_batch)
     }
 }
 

@@ -1,11 +1,14 @@
-//! A worker without libtorch, with faults on demand.
+//! A worker without libtorch, with faults on demand, and [stressors](stress).
 //!
 //! It keeps the worker protocol to the letter and trains nothing: a step burns some CPU time and
 //! sleeps the rest. The harness is tried out and tested with it wherever a real model would only
 //! cost time, and its [faults](schema::catalog::Fault) are those that a harness must survive.
 
+pub mod caches;
 mod fault;
+pub mod stress;
 mod task;
+pub mod triad;
 mod work;
 
 use std::{
@@ -32,7 +35,12 @@ use schema::{
     },
 };
 
-use crate::{fault::Faults, task::Task, work::Work};
+use crate::{
+    fault::Faults,
+    stress::Stressors,
+    task::{Cost, Task},
+    work::{Burner, Work},
+};
 
 /// How long a rank at rest may leave a command unread. A grant wakes it at once.
 const COMMAND_POLL: Duration = Duration::from_millis(10);
@@ -66,7 +74,9 @@ struct Worker {
     rank: u32,
     task: Task,
     faults: Faults,
-    work: Work,
+    work: Box<dyn Work>,
+    /// Of memory, when it was ready.
+    peak_bytes: u64,
     /// Steps of the launches before, as the checkpoint says that this one goes on from.
     before: u64,
     done: u64,
@@ -83,18 +93,29 @@ impl Worker {
     fn start() -> anyhow::Result<Worker> {
         let rank: u32 =
             variable("RANK")?.to_str().and_then(|r| r.parse().ok()).context("RANK is no number")?;
-        let LaunchSpec { program, seed, .. } = read_spec(&PathBuf::from(variable(WORKER_SPEC)?))?;
+        let LaunchSpec { program, seed, devices, threads, .. } =
+            read_spec(&PathBuf::from(variable(WORKER_SPEC)?))?;
         let task = Task::of(program)?;
         let events = PathBuf::from(variable(WORKER_EVENTS)?);
         let control = PathBuf::from(variable(WORKER_CONTROL)?);
-        let faults = Faults::new(task.model.fault, rank, events.clone());
+        let faults = Faults::new(task.fault(), rank, events.clone());
         faults.before_hello();
+        let work: Box<dyn Work> = match &task.cost {
+            Cost::Synthetic(model) => Box::new(Burner::new(model, seed.wrapping_add(u64::from(rank)))),
+            Cost::Stress { stress, dial_percent } => {
+                let device = devices.get(rank as usize).context("the spec has no device for this rank")?;
+                // The page lies among what lives as long as the launch.
+                let folder = control.parent().context("the page of the grant lies in no folder")?;
+                Box::new(Stressors::new(stress, *dial_percent, device, threads, folder.into()))
+            }
+        };
         Ok(Worker {
             events: EventWriter::create(&events, rank).with_context(|| events.display().to_string())?,
             grant: Grant::open(&control).with_context(|| control.display().to_string())?,
             commands: follow_commands(),
             rank,
-            work: Work::new(&task.model, seed.wrapping_add(u64::from(rank))),
+            work,
+            peak_bytes: 0,
             task,
             faults,
             before: 0,
@@ -112,12 +133,12 @@ impl Worker {
             cuda: None,
             pid: std::process::id(),
         }))?;
-        if self.task.data.is_some() {
-            let error = "the synthetic worker trains nothing and reads no data; leave out --data".into();
+        if let Some(error) = self.refusal() {
             self.events.say(Event::Failed { kind: FailureKind::Unsupported, error })?;
             return Ok(ExitCode::FAILURE);
         }
-        self.work.touch_memory();
+        self.work.build()?;
+        self.peak_bytes = self.work.memory_bytes();
         self.faults.before_ready();
         let begin = Nanos::monotonic_now();
         let restored = match self.task.restored_steps() {
@@ -131,8 +152,8 @@ impl Worker {
         self.before = restored.unwrap_or(0);
         self.events.say(Event::Ready(Ready {
             parameters: 0,
-            model_bytes: self.task.model.memory_bytes,
-            peak_bytes: Some(self.work.memory_bytes()),
+            model_bytes: self.peak_bytes,
+            peak_bytes: Some(self.peak_bytes),
             statistics: None,
             startup_ns: Nanos::monotonic_now() - started,
             restore_ns: restored.map(|_| Nanos::monotonic_now() - begin),
@@ -157,9 +178,16 @@ impl Worker {
         Ok(ExitCode::SUCCESS)
     }
 
+    /// Why it does not begin.
+    fn refusal(&self) -> Option<String> {
+        let reads = self.task.data.is_some();
+        let no_data = "the synthetic worker trains nothing and reads no data; leave out --data";
+        reads.then(|| no_data.into()).or_else(|| self.work.refusal())
+    }
+
     /// Does the next step, which began at `boundary`, and gives its end.
     fn step(&mut self, boundary: Nanos) -> anyhow::Result<Nanos> {
-        let phases = self.work.step(self.done);
+        let phases = self.work.step(self.done)?;
         // Falls slowly and for ever, so that whoever looks sees it fall.
         let trained = self.before + self.done;
         self.loss = (self.task.samples_per_step > 0).then(|| 1.0 + 1.0 / (1.0 + trained as f64 / 20.0));
@@ -203,7 +231,7 @@ impl Worker {
         match command {
             Command::Stop {} => return Ok(Rest::Stop),
             Command::Pause {} => {
-                let bytes_freed = self.work.release_memory();
+                let bytes_freed = self.work.release();
                 self.events.say(Event::Paused { dur_ns: Nanos::monotonic_now() - begin, bytes_freed })?;
                 return self.stay_paused();
             }
@@ -225,7 +253,7 @@ impl Worker {
             let begin = Nanos::monotonic_now();
             match command {
                 Command::Resume {} => {
-                    self.work.touch_memory();
+                    self.work.build()?;
                     self.events.say(Event::Resumed { dur_ns: Nanos::monotonic_now() - begin })?;
                     return Ok(Rest::Granted);
                 }
@@ -258,7 +286,7 @@ impl Worker {
         self.events.say(Event::Memory(Memory {
             allocated_bytes: self.work.memory_bytes(),
             reserved_bytes: None,
-            peak_bytes: self.task.model.memory_bytes,
+            peak_bytes: self.peak_bytes,
             host_bytes: None,
             allocator_retries: None,
         }))?;

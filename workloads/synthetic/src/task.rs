@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use anyhow::{Context, bail};
 use schema::{
-    catalog::{Model, Synthetic},
+    catalog::{Fault, Model, Stress, Synthetic},
     spec::{AllReduce, Program, Training},
 };
 
@@ -13,7 +13,7 @@ const LINK_BYTES_PER_US: u64 = 10_000;
 const LATENCY_US: u64 = 50;
 
 pub(crate) struct Task {
-    pub(crate) model: Synthetic,
+    pub(crate) cost: Cost,
     /// Leave after so many steps; else when told to stop.
     pub(crate) steps: Option<u64>,
     pub(crate) samples_per_step: u64,
@@ -22,6 +22,16 @@ pub(crate) struct Task {
     /// A folder that it was told to read, which it does not.
     pub(crate) data: Option<PathBuf>,
     restore: Option<PathBuf>,
+}
+
+/// What its steps are to cost.
+pub(crate) enum Cost {
+    Synthetic(Synthetic),
+    /// How hard it is to press, in percent, is the batch of the job.
+    Stress {
+        stress: Stress,
+        dial_percent: u32,
+    },
 }
 
 impl Task {
@@ -35,11 +45,13 @@ impl Task {
 
     fn training(training: Training) -> anyhow::Result<Task> {
         let samples_per_step = u64::from(training.micro_batch()) * u64::from(training.plan.ga);
-        let Model::Synthetic(model) = training.workload.model else {
-            bail!("workload '{}' is not synthetic", training.workload.name)
+        let cost = match training.workload.model {
+            Model::Synthetic(model) => Cost::Synthetic(model),
+            Model::Stress(stress) => Cost::Stress { stress, dial_percent: training.global_batch },
+            _ => bail!("workload '{}' is not synthetic", training.workload.name),
         };
         Ok(Task {
-            model,
+            cost,
             steps: training.steps,
             samples_per_step,
             sent_bytes: None,
@@ -58,7 +70,16 @@ impl Task {
             fault: None,
         };
         let sent_bytes = Some(all_reduce.bytes);
-        Task { model, steps: None, samples_per_step: 0, sent_bytes, data: None, restore: None }
+        let cost = Cost::Synthetic(model);
+        Task { cost, steps: None, samples_per_step: 0, sent_bytes, data: None, restore: None }
+    }
+
+    /// How it is to fail.
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        match &self.cost {
+            Cost::Synthetic(model) => model.fault,
+            Cost::Stress { .. } => None,
+        }
     }
 
     /// The steps of the checkpoint to go on from; `None` where the job begins anew.

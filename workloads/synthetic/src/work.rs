@@ -1,4 +1,4 @@
-//! What a synthetic step costs: CPU time, sleep and memory.
+//! What a rank does in its steps, and what a synthetic step costs: CPU time, sleep and memory.
 
 use std::{hint::black_box, thread, time::Duration};
 
@@ -15,7 +15,28 @@ const BACKWARD_SHARE: f64 = 0.6;
 /// The smallest page of any machine we run on: one write a page makes it resident.
 const PAGE_BYTES: usize = 4096;
 
-pub(crate) struct Work {
+/// What a rank does in its steps, and the memory that it does it in.
+pub(crate) trait Work {
+    /// Why this machine cannot do it.
+    fn refusal(&self) -> Option<String> {
+        None
+    }
+
+    /// Makes the job's memory resident: memory that was never written to costs nothing.
+    fn build(&mut self) -> anyhow::Result<()>;
+
+    /// Does step `index`.
+    fn step(&mut self, index: u64) -> anyhow::Result<Phases>;
+
+    /// Gives the job's memory back until it is built again, and how many bytes that was.
+    fn release(&mut self) -> u64;
+
+    /// What it keeps now.
+    fn memory_bytes(&self) -> u64;
+}
+
+/// Burns CPU time and sleeps.
+pub(crate) struct Burner {
     step: Duration,
     busy_share: f64,
     noise: f64,
@@ -25,9 +46,9 @@ pub(crate) struct Work {
     chance: fastrand::Rng,
 }
 
-impl Work {
-    pub(crate) fn new(model: &Synthetic, seed: u64) -> Work {
-        Work {
+impl Burner {
+    pub(crate) fn new(model: &Synthetic, seed: u64) -> Burner {
+        Burner {
             step: Duration::from_micros(model.step_us),
             busy_share: f64::from(model.busy_percent) / 100.0,
             noise: model.noise_percent / 100.0,
@@ -38,40 +59,6 @@ impl Work {
         }
     }
 
-    /// Does step `index`: waits for its "data", then burns CPU time in three phases.
-    pub(crate) fn step(&mut self, index: u64) -> Phases {
-        let warmup = if index < self.warmup_steps { WARMUP_FACTOR } else { 1.0 };
-        let length = self.step.mul_f64(warmup * (self.noise * self.normal()).exp());
-        let busy = length.mul_f64(self.busy_share);
-        let data_ns = timed(|| sleep(length - busy));
-        let forward_ns = timed(|| burn(busy.mul_f64(FORWARD_SHARE)));
-        let backward_ns = timed(|| burn(busy.mul_f64(BACKWARD_SHARE)));
-        let optimizer_ns = timed(|| burn(busy.mul_f64(1.0 - FORWARD_SHARE - BACKWARD_SHARE)));
-        Phases {
-            data_ns: Some(data_ns),
-            forward_ns: Some(forward_ns),
-            backward_ns: Some(backward_ns),
-            optimizer_ns: Some(optimizer_ns),
-            ..Phases::default()
-        }
-    }
-
-    /// Makes the job's memory resident: memory that was never written to costs nothing.
-    pub(crate) fn touch_memory(&mut self) {
-        self.memory = vec![0; self.memory_bytes];
-        self.memory.iter_mut().step_by(PAGE_BYTES).for_each(|byte| *byte = 1);
-        black_box(&mut self.memory);
-    }
-
-    /// Gives the job's memory back, and how many bytes that was.
-    pub(crate) fn release_memory(&mut self) -> u64 {
-        std::mem::take(&mut self.memory).len() as u64
-    }
-
-    pub(crate) fn memory_bytes(&self) -> u64 {
-        self.memory.len() as u64
-    }
-
     /// A standard normal number, by the method of Box and Muller (1958).
     fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.chance.f64()).ln()).sqrt();
@@ -79,27 +66,63 @@ impl Work {
     }
 }
 
-fn timed(work: impl FnOnce()) -> Nanos {
+impl Work for Burner {
+    fn build(&mut self) -> anyhow::Result<()> {
+        self.memory = vec![0; self.memory_bytes];
+        self.memory.iter_mut().step_by(PAGE_BYTES).for_each(|byte| *byte = 1);
+        black_box(&mut self.memory);
+        Ok(())
+    }
+
+    /// Waits for its "data", then burns CPU time in three phases.
+    fn step(&mut self, index: u64) -> anyhow::Result<Phases> {
+        let warmup = if index < self.warmup_steps { WARMUP_FACTOR } else { 1.0 };
+        let length = self.step.mul_f64(warmup * (self.noise * self.normal()).exp());
+        let busy = length.mul_f64(self.busy_share);
+        let data_ns = timed(|| sleep(length - busy));
+        let forward_ns = timed(|| burn(busy.mul_f64(FORWARD_SHARE)));
+        let backward_ns = timed(|| burn(busy.mul_f64(BACKWARD_SHARE)));
+        let optimizer_ns = timed(|| burn(busy.mul_f64(1.0 - FORWARD_SHARE - BACKWARD_SHARE)));
+        Ok(Phases {
+            data_ns: Some(data_ns),
+            forward_ns: Some(forward_ns),
+            backward_ns: Some(backward_ns),
+            optimizer_ns: Some(optimizer_ns),
+            ..Phases::default()
+        })
+    }
+
+    fn release(&mut self) -> u64 {
+        std::mem::take(&mut self.memory).len() as u64
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.memory.len() as u64
+    }
+}
+
+pub(crate) fn timed(work: impl FnOnce()) -> Nanos {
     let begin = Nanos::monotonic_now();
     work();
     Nanos::monotonic_now() - begin
 }
 
-fn sleep(time: Duration) {
+pub(crate) fn sleep(time: Duration) {
     if !time.is_zero() {
         thread::sleep(time);
     }
 }
 
 /// Uses up CPU time by the thread's own clock: on a core that is shared it takes longer, as work does.
-fn burn(cpu_time: Duration) {
+pub(crate) fn burn(cpu_time: Duration) {
     let until = thread_cpu_time() + cpu_time;
     while thread_cpu_time() < until {
         std::hint::spin_loop();
     }
 }
 
-fn thread_cpu_time() -> Duration {
+/// What the calling thread has had of its core.
+pub(crate) fn thread_cpu_time() -> Duration {
     let t = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
 }
@@ -108,7 +131,7 @@ fn thread_cpu_time() -> Duration {
 mod tests {
     use super::*;
 
-    fn work(step_us: u64, busy_percent: u8, noise_percent: f64) -> Work {
+    fn work(step_us: u64, busy_percent: u8, noise_percent: f64) -> Burner {
         let model = Synthetic {
             step_us,
             busy_percent,
@@ -117,14 +140,14 @@ mod tests {
             memory_bytes: 1 << 20,
             fault: None,
         };
-        Work::new(&model, 7)
+        Burner::new(&model, 7)
     }
 
     #[test]
     fn a_step_burns_the_cpu_time_it_was_asked_for() {
         let mut work = work(4_000, 50, 0.0);
         let before = thread_cpu_time();
-        let phases = work.step(1);
+        let phases = work.step(1).expect("it cannot fail");
         assert!(thread_cpu_time() - before >= Duration::from_millis(2));
         assert!(phases.data_ns.unwrap() >= Nanos(2_000_000));
         assert!(phases.forward_ns.unwrap() >= Nanos(600_000));
@@ -135,7 +158,8 @@ mod tests {
     #[test]
     fn steps_at_the_start_take_longer() {
         let mut work = work(2_000, 0, 0.0);
-        assert!(work.step(0).data_ns.unwrap() >= Nanos(4_000_000));
+        let phases = work.step(0).expect("it cannot fail");
+        assert!(phases.data_ns.unwrap() >= Nanos(4_000_000));
     }
 
     #[test]
@@ -151,9 +175,9 @@ mod tests {
     fn memory_comes_and_goes() {
         let mut work = work(1, 0, 0.0);
         assert_eq!(work.memory_bytes(), 0);
-        work.touch_memory();
+        work.build().expect("there is memory");
         assert_eq!(work.memory_bytes(), 1 << 20);
-        assert_eq!(work.release_memory(), 1 << 20);
+        assert_eq!(work.release(), 1 << 20);
         assert_eq!(work.memory_bytes(), 0);
     }
 }

@@ -2,12 +2,23 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::device::Device;
+
 /// What a family answers about each of its models.
 trait Family {
     fn samples(&self) -> Samples;
 
     /// Sizes that do not go together, and shares outside of their range. Sizes of 0 are found for all families alike.
     fn problem(&self) -> Option<String> {
+        None
+    }
+
+    /// Batches that mean nothing to this family, however they are cut.
+    fn refuses_batch(&self, _global_batch: u32) -> Option<String> {
+        None
+    }
+
+    fn refuses_device(&self, _device: &Device) -> Option<String> {
         None
     }
 }
@@ -57,6 +68,7 @@ families! {
     ppo: Ppo, "Schulman et al., 2017: proximal policy optimisation; acts in CartPole-v1.";
     resnet: Resnet, "He et al., CVPR 2016; with groups Xie et al., CVPR 2017.";
     roberta: Roberta, "Liu et al., 2019: BERT's encoder over masked tokens alone.";
+    stress: Stress, "No training either: a process that presses on one resource of a machine.";
     synthetic: Synthetic, "No training at all: a process that keeps the protocol, for tests of the harness.";
     t5: T5, "Raffel et al., JMLR 2020: encoder and decoder with relative positions.";
     td3: Td3, "Fujimoto et al., ICML 2018: twin delayed DDPG; acts in Pendulum-v1.";
@@ -72,6 +84,7 @@ pub use bert::BertTask;
 pub use inverted_residual::InvertedResiduals;
 pub use mobilenet_v3::{MobilenetV3Activation, MobilenetV3Block};
 pub use resnet::{ResnetBlock, ResnetStem};
+pub use stress::Resource;
 pub use synthetic::Fault;
 
 /// What one sample of a model is, which decides where samples can come from.
@@ -134,7 +147,7 @@ impl Model {
     /// The program that can train it, found beside our own.
     pub fn worker(&self) -> &'static str {
         match self {
-            Model::Synthetic(_) => "synthetic",
+            Model::Synthetic(_) | Model::Stress(_) => "synthetic",
             _ => "torch-worker",
         }
     }
@@ -156,6 +169,16 @@ impl Model {
             }
         }
         serde_json::from_value(tagged).expect("0 is a share like any other")
+    }
+
+    /// Why it cannot be run at this global batch, whatever the plan.
+    pub(super) fn refuses_batch(&self, global_batch: u32) -> Option<String> {
+        self.family().refuses_batch(global_batch)
+    }
+
+    /// Why it cannot be run on this device, whatever the plan.
+    pub fn refuses_device(&self, device: &Device) -> Option<String> {
+        self.family().refuses_device(device)
     }
 
     /// Why no such model can be built; `None` for one that can.

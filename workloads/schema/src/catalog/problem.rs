@@ -15,7 +15,12 @@ pub(super) fn problem(w: &Workload) -> Option<String> {
         let reason = w.refuses(&w.plan, w.global_batch)?;
         Some(format!("its plan '{}' is impossible: {reason}", w.plan))
     };
+    let verified = || {
+        let reason = w.model.refuses_batch(w.verify.global_batch)?;
+        Some(format!("its batch to verify is impossible: {reason}"))
+    };
     plan()
+        .or_else(verified)
         .or_else(|| optimizer(&w.optimizer))
         .or_else(|| w.model.problem())
         .map(|problem| format!("workload '{}': {problem}", w.name))
@@ -84,6 +89,11 @@ mod tests {
             let shares = format!("busy_percent = {busy}, noise_percent = {noise}");
             model(&format!("synthetic = {{ step_us = 10, {shares} }}"))
         };
+        let stressor = |batch: u32, verify: u32| {
+            model("stress = { resource = \"io\" }")
+                .replace("global_batch = 8", &format!("global_batch = {batch}"))
+                .replace("global_batch = 2", &format!("global_batch = {verify}"))
+        };
         let cases = [
             (sgd("0.0", "0.9"), "optimizer: learning_rate 0: use a finite number above 0"),
             (sgd("nan", "0.9"), "optimizer: learning_rate NaN"),
@@ -107,6 +117,14 @@ mod tests {
             (synthetic(101, "0.0"), "busy_percent 101: use 0 to 100"),
             (synthetic(100, "nan"), "noise_percent NaN: use 0 to 100"),
             (synthetic(100, "-1.0"), "noise_percent -1: use 0 to 100"),
+            (
+                stressor(101, 100),
+                "plan 'dp1' is impossible: the batch of a stressor is its dial in percent, and 101",
+            ),
+            (
+                stressor(100, 101),
+                "batch to verify is impossible: the batch of a stressor is its dial in percent",
+            ),
         ];
         for (text, message) in cases {
             let error = Catalog::default().add("mine.toml", &text).unwrap_err();
@@ -124,6 +142,7 @@ mod tests {
             ppo("[8]"),
             td3(9, 2),
             synthetic(100, "100.0"),
+            stressor(100, 100),
         ];
         for text in sound {
             Catalog::default().add("mine.toml", &text).unwrap();

@@ -81,7 +81,9 @@ fn assemble(workload: &catalog::Workload, parameters: Parameters) -> anyhow::Res
         Model::Vae(model) => Box::new(vae::build(model, parameters, optimizer)?),
         Model::Vgg(model) => Box::new(vgg::build(model, parameters, optimizer)?),
         Model::Vit(model) => Box::new(vit::build(model, parameters, optimizer)?),
-        Model::Synthetic(_) => bail!("workload '{}' is one of the program 'synthetic'", workload.name),
+        Model::Stress(_) | Model::Synthetic(_) => {
+            bail!("workload '{}' is one of the program 'synthetic'", workload.name)
+        }
         Model::T5(model) => Box::new(t5::T5::new(model, parameters, optimizer)?),
         Model::Transformer(model) => Box::new(transformer::Transformer::new(model, parameters, optimizer)?),
     })

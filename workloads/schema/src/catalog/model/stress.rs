@@ -1,0 +1,49 @@
+//! Jobs that press on one resource of a machine, as hard as their dial says.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Family, Samples};
+use crate::device::Device;
+
+/// A stressor. Its dial is the global batch: the part of each step, in percent, in which it works.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stress {
+    pub resource: Resource,
+}
+
+/// What jobs that run beside each other on cores may have to share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Resource {
+    /// A core, and in it the units for floating-point numbers.
+    Compute,
+    /// The caches of the last level.
+    Cache,
+    /// The way to memory.
+    Memory,
+    /// The disk of the run.
+    Io,
+}
+
+const FULL_DIAL_PERCENT: u32 = 100;
+
+impl Family for Stress {
+    fn samples(&self) -> Samples {
+        Samples::Nothing
+    }
+
+    fn refuses_batch(&self, global_batch: u32) -> Option<String> {
+        (global_batch > FULL_DIAL_PERCENT).then(|| {
+            format!(
+                "the batch of a stressor is its dial in percent, and {global_batch} is more than 100; write b1 to b100"
+            )
+        })
+    }
+
+    fn refuses_device(&self, device: &Device) -> Option<String> {
+        matches!(device, Device::Cuda(_)).then(|| {
+            format!("a stressor presses on what cores share, and {device} is a GPU; name a CPU device with @on=cpu:N")
+        })
+    }
+}

@@ -1,0 +1,135 @@
+//! How much work a period holds, and how the dial shares it out among steps.
+
+use std::{io, time::Duration};
+
+use super::{PERIOD, Stressor};
+
+/// How long a stressor works to find out how fast it is.
+const TRIALS: Duration = Duration::from_millis(200);
+
+/// The least that a trial takes: to read a clock is a thousandth of it.
+const TRIAL: Duration = Duration::from_micros(500);
+
+/// What one thread is to do in a step.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Pace {
+    /// As many as it does in a period if it does nothing else.
+    units_per_period: f64,
+    /// What the steps before have left undone, which is less than a unit.
+    left: f64,
+}
+
+impl Pace {
+    /// Has it work for a while by its own clock. The median over trials is taken, which a few disturbances do not move.
+    pub(super) fn measure(stressor: &mut dyn Stressor) -> io::Result<Pace> {
+        let mut units = 1u32;
+        let mut spent = Duration::ZERO;
+        let mut unit_s = Vec::new();
+        while spent < TRIALS {
+            let begin = stressor.clock();
+            (0..units).try_for_each(|_| stressor.unit())?;
+            let took = stressor.clock() - begin;
+            if took < TRIAL {
+                units = units.saturating_mul(2);
+            } else {
+                spent += took;
+                unit_s.push(took.as_secs_f64() / f64::from(units));
+            }
+        }
+        unit_s.sort_by(f64::total_cmp);
+        // A trial takes part of what all take, so there is one at least.
+        let median_s = unit_s[unit_s.len() / 2];
+        Ok(Pace { units_per_period: PERIOD.as_secs_f64() / median_s, left: 0.0 })
+    }
+
+    /// Units of the next step. Over many steps they are what the dial says to the unit, however large a unit is.
+    pub(super) fn units_of_step(&mut self, dial_percent: u32) -> u64 {
+        let due = self.left + self.units_per_period * f64::from(dial_percent) / 100.0;
+        self.left = due.fract();
+        due as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        stress::{
+            cache::Cache,
+            compute::Compute,
+            memory::{self, Memory},
+        },
+        work::{burn, thread_cpu_time},
+    };
+
+    /// Its units take CPU time, exactly, on whatever machine.
+    struct Exact;
+
+    const UNIT: Duration = Duration::from_micros(50);
+
+    impl Stressor for Exact {
+        fn unit(&mut self) -> io::Result<()> {
+            burn(UNIT);
+            Ok(())
+        }
+
+        fn memory_bytes(&self) -> u64 {
+            0
+        }
+    }
+
+    /// CPU time of this thread in `steps` steps.
+    fn busy(stressor: &mut dyn Stressor, pace: &mut Pace, dial_percent: u32, steps: u32) -> Duration {
+        let begin = thread_cpu_time();
+        for _ in 0..steps {
+            (0..pace.units_of_step(dial_percent)).try_for_each(|_| stressor.unit()).expect("it works");
+        }
+        thread_cpu_time() - begin
+    }
+
+    #[test]
+    fn the_busy_share_of_a_period_is_the_dial() {
+        const STEPS: u32 = 12;
+        let mut pace = Pace::measure(&mut Exact).expect("it works");
+        for dial_percent in [5, 30, 50, 100] {
+            let busy = busy(&mut Exact, &mut pace, dial_percent, STEPS);
+            let share_percent = 100.0 * busy.as_secs_f64() / (PERIOD * STEPS).as_secs_f64();
+            assert!((share_percent - f64::from(dial_percent)).abs() < 2.0, "{dial_percent}: {share_percent}");
+        }
+    }
+
+    /// Other jobs slow the core down: of many steps, those that they disturbed least are compared. How fast caches
+    /// and memory are depends on all that use them, on other cores and in other guests too, so that less can be
+    /// asked there.
+    #[test]
+    fn each_stressor_is_busy_for_the_part_of_a_step_that_the_dial_says() {
+        let stressors: [(&str, f64, Box<dyn Stressor>); 3] = [
+            ("compute", 0.02, Box::new(Compute::new())),
+            ("cache", 0.1, Box::new(Cache::new(8 << 20))),
+            ("memory", 0.1, Box::new(Memory::new(memory::thread_bytes(1, 1)))),
+        ];
+        for (name, tolerance, mut stressor) in stressors {
+            let mut least = [Duration::MAX; 3];
+            for _ in 0..120 {
+                for (least, dial_percent) in least.iter_mut().zip([25, 75, 100]) {
+                    let mut pace = Pace { units_per_period: 40.0, left: 0.0 };
+                    *least = busy(stressor.as_mut(), &mut pace, dial_percent, 1).min(*least);
+                }
+            }
+            let [quarter, most, all] = least.map(|time| time.as_secs_f64());
+            assert!((quarter / all - 0.25).abs() < tolerance, "{name}: {quarter} of {all}");
+            assert!((most / all - 0.75).abs() < tolerance, "{name}: {most} of {all}");
+        }
+    }
+
+    #[test]
+    fn what_a_step_leaves_of_a_unit_comes_with_a_later_one() {
+        // A disk on which a write takes 40 ms.
+        let mut slow = Pace { units_per_period: 0.25, left: 0.0 };
+        let units: Vec<u64> = (0..16).map(|_| slow.units_of_step(50)).collect();
+        assert_eq!(units, [0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1]);
+        let mut uneven = Pace { units_per_period: 7.3, left: 0.0 };
+        let units: u64 = (0..1000).map(|_| uneven.units_of_step(10)).sum();
+        assert!((729..=730).contains(&units), "{units}");
+    }
+}
