@@ -110,6 +110,26 @@ fn a_program_that_takes_the_hook_is_measured_like_a_job_and_ended_at_a_boundary(
 }
 
 #[test]
+fn steps_on_a_device_that_works_by_itself_are_as_long_as_it_takes_and_not_its_host() {
+    let rest = "optimizer = torch.optim.SGD([torch.Parameter(1000, 'cuda:0')])
+while True:
+    torch.cuda.work(0.006)
+    time.sleep(0.001)
+    optimizer.step()";
+    let Some(door) = with_program(rest) else { return };
+    exits(0, &door, "single --device cpu:0 --repeats 1 --steps 40 --out r --", &["python3", "train.py"]);
+    let row = row(&door);
+    assert_eq!((row.status, row.timing), (Status::Ok, Some(Timing::HookDeviceEvent)));
+    assert!(row.steps_used >= 40 && row.step_ns_median >= Some(5_999_999), "{row:?}");
+    assert_eq!(row.peak_memory_bytes, Some(30), "what its allocator says");
+    let events = events_of(&door, &row.launch, 0);
+    assert!(
+        matches!(events.last(), Some(Event::Held { .. })),
+        "the device is done with its steps: {events:?}"
+    );
+}
+
+#[test]
 fn a_program_that_ends_by_itself_has_the_steps_it_took() {
     let Some(door) = with_program("train(40)") else { return };
     exits(0, &door, "single --device cpu:0 --repeats 1 --out r --", &["python3", "train.py"]);
