@@ -17,6 +17,7 @@ mod ranks;
 mod resume;
 mod rig;
 mod single;
+mod together;
 mod torch;
 mod transfers;
 mod verify_plans;
