@@ -3,7 +3,10 @@
 //! What they get is counted in CPU time, as shares of what they get together: also on a machine that does other
 //! things, both wait for the core alike.
 
-use std::{fs, process::Command, thread, time::Duration};
+mod ends;
+mod turns;
+
+use std::time::Duration;
 
 use crate::bench::{Bench, PATIENT, spec, synthetic};
 use profiler::{
@@ -20,8 +23,8 @@ use schema::{
     catalog::{Fault, Synthetic},
     device::Device,
     events,
-    group::{Turn, Visit},
-    rows::{self, Appender, ErrorKind, HostSample},
+    group::Visit,
+    rows::{self, Appender, HostSample},
     run_dir::RunDir,
     sharing::Sharing,
     spec::{LaunchEnd, LaunchSpec, Program, Seat},
@@ -166,6 +169,9 @@ fn request(run: &RunDir, launch: u32, seat: usize, program: Program, sharing: &S
     LaunchRequest { run: run.clone(), spec, patience: PATIENT, joins: Joins::default() }
 }
 
+/// When a step ended, and how long it was.
+type Step = (Nanos, Nanos);
+
 /// All jobs are on one core.
 fn core() -> Device {
     Device::Cpu(vec![*allowed_cores().unwrap().last().unwrap()])
@@ -222,118 +228,6 @@ fn weights_share_out_a_core() {
 }
 
 #[test]
-fn a_rank_that_cannot_join_what_it_should_is_not_started() {
-    let mut visits = Visits::new();
-    let request = LaunchRequest {
-        joins: Joins { cgroup: Some("/no/such/cgroup".into()) },
-        ..request(&visits.bench.run, 1, 0, SPIN.program(), &Sharing::TimeSlice)
-    };
-    visits.bench.rig.add(request);
-    while visits.bench.rig.next(None).is_some() {}
-    let end = visits.end("0001-test");
-    assert_eq!(end.err, Some(ErrorKind::Start));
-    assert!(end.err_detail.unwrap().contains("cannot join /no/such/cgroup: No such file"));
-}
-
-/// When a step ended, and how long it was.
-type Step = (Nanos, Nanos);
-
-/// Asserts that each step after the barrier lies in a turn of its seat, and that turns do not overlap; gives the
-/// steps of each seat.
-fn assert_one_at_a_time(visits: &Visits, visit: &Visit) -> Vec<Vec<Step>> {
-    let turns = &visit.turns;
-    assert!(turns.is_sorted_by(|a, b| a.end_mono_ns <= b.start_mono_ns), "{turns:?}");
-    let of_seats = visit.launches.iter().enumerate().map(|(seat, launches)| {
-        let steps = visits.steps(visit, &launches[0]);
-        for (end, dur) in &steps {
-            let holds = |turn: &&Turn| turn.start_mono_ns <= *end - *dur && *end <= turn.end_mono_ns;
-            let turn = turns.iter().find(holds).unwrap_or_else(|| panic!("{end} is in no turn: {turns:?}"));
-            assert_eq!(turn.seat as usize, seat);
-        }
-        steps
-    });
-    of_seats.collect()
-}
-
-/// Time of the first seat's steps over that of the second's, in the middle of what it was after each turn in the
-/// second half of a visit: the last turn may be longer than anybody could know.
-fn ratio_of_times(visit: &Visit, seats: &[Vec<Step>]) -> f64 {
-    let time_until = |steps: &[Step], at: Nanos| -> f64 {
-        steps.iter().filter(|(end, _)| *end <= at).map(|(_, dur)| dur.0 as f64).sum()
-    };
-    let ends: Vec<Nanos> =
-        visit.turns.iter().filter(|turn| turn.seat == 1).map(|turn| turn.end_mono_ns).collect();
-    let after = |at: &Nanos| time_until(&seats[0], *at) / time_until(&seats[1], *at);
-    let mut ratios: Vec<f64> = ends[ends.len() / 2..].iter().map(after).collect();
-    ratios.sort_by(f64::total_cmp);
-    ratios[ratios.len() / 2]
-}
-
-#[test]
-fn members_take_turns_as_long_as_their_weights_say() {
-    let long = Job::new(30, 100);
-    // By steps, and by time that is no whole number of steps.
-    for (mode, jobs, by_time) in
-        [("step-gate:8:2/1", [SPIN, SPIN], false), ("step-gate:50ms:2/1", [SPIN, long], true)]
-    {
-        let mut visits = Visits::new();
-        let visit = visits.visit(mode, &jobs, Enough::Seconds(if by_time { 3.0 } else { 1.0 }));
-        visits.assert_all_ended_well(&visit);
-        let seats = assert_one_at_a_time(&visits, &visit);
-        if by_time {
-            let ratio = ratio_of_times(&visit, &seats);
-            assert!((ratio - 2.0).abs() <= 0.1, "{ratio}");
-        } else {
-            assert_eq!(seats[0].len(), 2 * seats[1].len());
-        }
-        // A step has the CPU time that it should, whoever else wants the core.
-        for (launch, job) in visit.launches.iter().flatten().zip(jobs) {
-            let all = events::read(&visits.bench.run.events_path(launch, 0), 0).unwrap();
-            let steps = all.iter().filter(|line| matches!(line.event, Event::Step(_))).count() as f64;
-            let cpu_ms = visits.end(launch).ranks[0].cpu_ns.unwrap() as f64 / 1e6;
-            let of_steps_ms = steps * job.step_ms as f64;
-            assert!(
-                cpu_ms >= of_steps_ms && cpu_ms <= 1.1 * of_steps_ms + 50.0,
-                "{cpu_ms} for {of_steps_ms}"
-            );
-        }
-    }
-}
-
-/// Takes a step of 5 ms with a PyTorch of a hundred lines, again and again.
-const HOOKED: &str = "PYTHONPATH=$PYTHONPATH:../workloads/python/tests/fake exec python3 -c '
-import time, torch
-optimizer = torch.optim.SGD([torch.Parameter(8)])
-while True:
-    time.sleep(0.005)
-    optimizer.step()'";
-
-#[test]
-fn a_program_with_the_hook_takes_its_turns() {
-    if !Command::new("python3").arg("-V").output().is_ok_and(|output| output.status.success()) {
-        return println!("skipped: there is no python3");
-    }
-    let mut visits = Visits::new();
-    let jobs = [SLEEP, Job { script: Some(HOOKED), ..SLEEP }];
-    let visit = visits.visit("step-gate:20", &jobs, Enough::Seconds(1.0));
-    visits.assert_all_ended_well(&visit);
-    let seats = assert_one_at_a_time(&visits, &visit);
-    assert_eq!(seats[0].len(), seats[1].len());
-}
-
-#[test]
-fn one_after_the_other_has_one_turn_each() {
-    let mut visits = Visits::new();
-    let visit = visits.visit("sequential", &[SLEEP, SLEEP, SLEEP], Enough::Steps(40));
-    visits.assert_all_ended_well(&visit);
-    assert_one_at_a_time(&visits, &visit);
-    assert_eq!(visit.turns.iter().map(|turn| turn.seat).collect::<Vec<_>>(), [0, 1, 2]);
-    for launch in visit.launches.iter().flatten() {
-        assert!(visits.steps(&visit, launch).len() >= 40);
-    }
-}
-
-#[test]
 fn members_warm_up_alone_and_share_the_barrier() {
     let mut visits = Visits::new();
     let visit = visits.visit("time-slice", &[SLEEP, SLEEP], Enough::Steps(30));
@@ -351,86 +245,4 @@ fn members_warm_up_alone_and_share_the_barrier() {
         .collect();
     assert!(warm[0].end < warm[1].start, "one after the other: {warm:?}");
     assert!(warm.iter().all(|window| window.length() >= Nanos(900_000_000)), "{warm:?}");
-}
-
-#[test]
-fn a_member_that_comes_to_its_end_is_started_again() {
-    let mut visits = Visits::new();
-    let [short, longer] = [250, 700].map(|steps| Job { steps: Some(steps), ..SLEEP });
-    let visit = visits.visit("time-slice", &[short, longer], Enough::End);
-    visits.assert_all_ended_well(&visit);
-    assert!(visit.launches[0].len() >= 2, "{:?}", visit.launches);
-    assert_eq!(visit.launches[1].len(), 1, "its end is the end: {:?}", visit.launches);
-}
-
-#[test]
-fn a_program_that_obeys_no_grant_is_there_from_the_barrier_on() {
-    let mut visits = Visits::new();
-    let jobs = [SLEEP, Job { script: Some("sleep 0.3"), outside: true, ..SLEEP }];
-    let visit = visits.visit("time-slice", &jobs, Enough::Seconds(1.0));
-    visits.assert_all_ended_well(&visit);
-    assert!(visit.launches[1].len() >= 3, "{:?}", visit.launches);
-    let error = visits.try_visit("step-gate", &jobs, Enough::End, &Interrupt::default()).unwrap_err();
-    assert_eq!(error.to_string(), "step-gate holds members, and one of them obeys no grant");
-}
-
-#[test]
-fn a_member_that_dies_contaminates_the_others() {
-    let dies = Job { fault: Some(Fault::RankDies { rank: 0, after_steps: 300 }), ..SLEEP };
-    let never = Job { fault: Some(Fault::CrashBeforeHello), ..SLEEP };
-    for mode in ["time-slice", "step-gate:100ms"] {
-        let mut visits = Visits::new();
-        let visit = visits.visit(mode, &[SLEEP, dies], Enough::Seconds(60.0));
-        let [alive, dead] = [0, 1].map(|seat| visits.end(&visit.launches[seat][0]));
-        assert_eq!((alive.err, dead.err), (Some(ErrorKind::Contaminated), Some(ErrorKind::Killed)), "{mode}");
-        let detail = alive.err_detail.unwrap();
-        assert!(detail.contains("0002-test, of the same group, had failed"), "{detail}");
-        assert!(visit.barrier_mono_ns.is_some());
-    }
-    let mut visits = Visits::new();
-    let visit = visits.visit("time-slice", &[SLEEP, never, SLEEP], Enough::Seconds(60.0));
-    assert_eq!(visit.launches, [vec!["0001-test".to_owned()], vec!["0002-test".into()], vec![]]);
-    assert_eq!(visit.barrier_mono_ns, None, "nothing was shared");
-    let ends = [0, 1].map(|seat| visits.end(&visit.launches[seat][0]).err);
-    assert_eq!(ends, [Some(ErrorKind::Contaminated), Some(ErrorKind::NoHello)]);
-}
-
-#[test]
-fn a_program_that_takes_no_step_as_it_did_alone_is_not_waited_for_without_end() {
-    let mut visits = Visits::new();
-    let silent = Job { script: Some("sleep 1000"), startup: Duration::from_secs(1), ..SLEEP };
-    let visit = visits.visit("step-gate", &[SLEEP, silent], Enough::Seconds(60.0));
-    let ends = [0, 1].map(|seat| visits.end(&visit.launches[seat][0]).err);
-    assert_eq!(ends, [Some(ErrorKind::Contaminated), None], "it has done nothing wrong, and nothing else");
-    assert_eq!(visit.barrier_mono_ns, None);
-}
-
-#[test]
-fn an_interrupted_visit_leaves_nothing_behind() {
-    // While members warm up, and while they share: a launch has then taken so many steps.
-    for (mode, launch, steps, launches) in [
-        ("time-slice", "0001-test", 1, 1),
-        ("time-slice", "0002-test", 400, 2),
-        ("step-gate:100ms", "0002-test", 400, 2),
-        ("sequential", "0001-test", 400, 2),
-    ] {
-        let mut visits = Visits::new();
-        let interrupt = Interrupt::default();
-        let (events, user) = (visits.bench.run.events_path(launch, 0), interrupt.clone());
-        let asks = thread::spawn(move || {
-            let step = format!("\"step\":{{\"index\":{steps},");
-            while !fs::read_to_string(&events).unwrap_or_default().contains(&step) {
-                thread::sleep(Duration::from_millis(20));
-            }
-            user.ask();
-        });
-        let visit = visits.try_visit(mode, &[SLEEP, SLEEP], Enough::Seconds(60.0), &interrupt).unwrap();
-        asks.join().unwrap();
-        assert_eq!(visit, None, "{mode}");
-        let begun = visits.bench.run.launches().unwrap();
-        assert!(begun.len() >= launches);
-        for launch in begun {
-            assert_eq!(visits.end(&launch).err, Some(ErrorKind::Interrupted), "{mode}");
-        }
-    }
 }
