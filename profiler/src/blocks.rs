@@ -24,6 +24,7 @@ use crate::{
     progress::Progress,
     rig::{LaunchRequest, Patience, Rig},
     sampler::Sampler,
+    sharing::Joins,
     table,
     usage::{Scan, top_foreign},
 };
@@ -242,7 +243,7 @@ pub fn request(
     };
     let heartbeat = settings.heartbeat_s.map_or(Patience::ENDLESS, Duration::from_secs_f64);
     let patience = Patience { heartbeat, ..Patience::default() };
-    Ok(LaunchRequest { run: run.clone(), spec, patience })
+    Ok(LaunchRequest { run: run.clone(), spec, patience, joins: Joins::default() })
 }
 
 /// A job that trains with the settings of a run until it is told to leave.

@@ -21,26 +21,31 @@ use crate::cmd::Exit;
 /// means it twice takes longer.
 const ONE_AND_THE_SAME: Duration = Duration::from_secs(1);
 
-/// Whether the user wants to stop.
-#[derive(Clone)]
+/// Whether the user wants to stop. One that does not listen is asked by whoever holds it.
+#[derive(Clone, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// Listens for SIGINT and SIGTERM from now on.
     pub fn listen() -> io::Result<Interrupt> {
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
-        let asked = Arc::new(AtomicBool::new(false));
-        let flag = Arc::clone(&asked);
+        let interrupt = Interrupt::default();
+        let listening = interrupt.clone();
         thread::Builder::new().name("signals".into()).spawn(move || {
             let mut first = None;
             for _ in signals.forever() {
-                flag.store(true, Ordering::Relaxed);
+                listening.ask();
                 if first.get_or_insert_with(Instant::now).elapsed() > ONE_AND_THE_SAME {
                     process::exit(Exit::Interrupted as i32);
                 }
             }
         })?;
-        Ok(Interrupt(asked))
+        Ok(interrupt)
+    }
+
+    /// Asks for an orderly end, as the first signal does.
+    pub fn ask(&self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 
     pub fn asked(&self) -> bool {

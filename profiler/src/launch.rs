@@ -41,7 +41,7 @@ use self::{
     start::Rank,
     verdict::Evidence,
 };
-use crate::leash::News;
+use crate::{leash::News, sharing::Joins};
 
 /// How often event files are looked at while the job trains. Waking up beside it is what costs, by
 /// far: some 0.05 ms of CPU time each, against 0.001 ms for an event.
@@ -76,6 +76,17 @@ impl Default for Patience {
     }
 }
 
+/// What is to be started, where, and how patiently.
+#[derive(Clone, Debug)]
+pub struct LaunchRequest {
+    pub run: RunDir,
+    /// What the launch is told. Where its ranks meet is filled in by the rig.
+    pub spec: LaunchSpec,
+    pub patience: Patience,
+    /// What its ranks join before their programs run.
+    pub joins: Joins,
+}
+
 /// How a job leaves that has not ended by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
@@ -93,6 +104,10 @@ pub(crate) enum Order {
     LookEvery(Duration),
     Tell(Command),
     Leave(Leave),
+    /// To leave as by [`Leave::Now`], because another launch of its group failed: this one.
+    Contaminate {
+        by: String,
+    },
 }
 
 /// What a launch reports.
@@ -105,6 +120,7 @@ struct Launch {
     run: RunDir,
     spec: LaunchSpec,
     patience: Patience,
+    joins: Joins,
     /// Collected in one turn and sent together, so that the owner wakes once for all of them.
     reports: Vec<Report>,
     ranks: Vec<Rank>,
@@ -129,16 +145,16 @@ struct Launch {
 /// Writes `jobs/<launch>.json` before the ranks start, their logs, and `jobs/<launch>.end.json`.
 pub(crate) async fn supervise(
     programs: Arc<Programs>,
-    patience: Patience,
-    run: RunDir,
-    spec: LaunchSpec,
+    request: LaunchRequest,
     mut orders: UnboundedReceiver<Order>,
     send: impl Fn(Vec<Report>),
 ) -> LaunchEnd {
+    let LaunchRequest { run, spec, patience, joins } = request;
     let mut launch = Launch {
         run,
         spec,
         patience,
+        joins,
         reports: Vec::new(),
         ranks: Vec::new(),
         grant: None,
@@ -200,6 +216,10 @@ impl Launch {
             Order::Leave(Leave::AtBoundary) => self.leaving = true,
             Order::Leave(Leave::Now) => {
                 self.fail(0, (ErrorKind::Interrupted, "was ended before it was done".into()));
+            }
+            Order::Contaminate { by } => {
+                let what = format!("was ended because {by}, of the same group, had failed");
+                self.fail(0, (ErrorKind::Contaminated, what));
             }
         }
     }

@@ -21,7 +21,7 @@ mod handle;
 
 use std::{
     ffi::{OsStr, OsString},
-    fs::File,
+    fs::{self, File},
     io::{self, Read, Write},
     os::{
         fd::AsFd,
@@ -63,7 +63,11 @@ const REFUSED: &str = "refused";
 /// leaves only what was started within it.
 const KILL_ROUND: Duration = Duration::from_millis(5);
 
-/// `leash STDOUT DEVICE PROGRAM ARGUMENT...`: runs a program until it ends or the harness does.
+/// Before the others, where the program belongs in a cgroup: its directory follows.
+const CGROUP: &str = "--cgroup";
+
+/// `leash [--cgroup DIRECTORY] STDOUT DEVICE PROGRAM ARGUMENT...`: runs a program until it ends or the harness
+/// does.
 ///
 /// File descriptors: 0 becomes the program's stdin, 1 is the socket to the harness, 2 becomes the
 /// program's stderr. `STDOUT` is the file for its stdout. `DEVICE` binds it to cores if it is a set of cores.
@@ -78,8 +82,14 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
+    let (cgroup, arguments) = match arguments {
+        [option, directory, rest @ ..] if option == CGROUP => (Some(Path::new(directory)), rest),
+        _ => (None, arguments),
+    };
     let [stdout, device, program, arguments @ ..] = arguments else {
-        anyhow::bail!("usage: leash STDOUT DEVICE PROGRAM ARGUMENT...; the harness starts this")
+        anyhow::bail!(
+            "usage: leash [{CGROUP} DIRECTORY] STDOUT DEVICE PROGRAM ARGUMENT...; the harness starts this"
+        )
     };
     // Killing all programs of the harness's name then spares those who clean up after it.
     rustix::thread::set_name(c"leash")?;
@@ -88,7 +98,9 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
     set_child_subreaper(Some(getpid())).context("set_child_subreaper")?;
     let mut harness = UnixStream::from(io::stdout().as_fd().try_clone_to_owned()?);
     let began = Nanos::monotonic_now();
-    let child = match start(stdout.as_ref(), device, program, arguments) {
+    let started =
+        cgroup.map_or(Ok(()), join).and_then(|()| start(stdout.as_ref(), device, program, arguments));
+    let child = match started {
         Ok(child) => child,
         Err(error) => return Ok(writeln!(harness, "{REFUSED} {error:#}")?),
     };
@@ -105,6 +117,13 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
     // A harness that is gone does not read it, and needs nothing more from us.
     let _ = writeln!(harness, "{}", end.to_line());
     Ok(())
+}
+
+/// Joins a cgroup, as everything does that the leash starts from now on. One that sleeps takes nothing from its
+/// program.
+fn join(cgroup: &Path) -> anyhow::Result<()> {
+    // The kernel takes 0 for whoever writes it.
+    fs::write(cgroup.join("cgroup.procs"), "0").with_context(|| format!("cannot join {}", cgroup.display()))
 }
 
 /// Starts the program, bound to its cores, in a process group of its own.

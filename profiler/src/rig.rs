@@ -15,8 +15,7 @@ use std::{
 
 use rustix::process::{getpid, set_child_subreaper};
 use schema::{
-    run_dir::RunDir,
-    spec::{LaunchEnd, LaunchSpec},
+    spec::LaunchEnd,
     units::Nanos,
     wire::{Command, Event},
 };
@@ -25,7 +24,7 @@ use tokio::{
     task::JoinSet,
 };
 
-pub use crate::launch::{Leave, Patience, Programs};
+pub use crate::launch::{LaunchRequest, Leave, Patience, Programs};
 use crate::launch::{Order, Report, supervise};
 
 /// Ends all that runs, and waits for it, when dropped.
@@ -43,15 +42,6 @@ pub struct Rig {
 /// One launch in a rig. Numbers count up from 0 and are never given twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Member(pub u32);
-
-/// What a rig does, and how patiently.
-#[derive(Clone, Debug)]
-pub struct LaunchRequest {
-    pub run: RunDir,
-    /// What the launch is told. Where its ranks meet is filled in by the rig.
-    pub spec: LaunchSpec,
-    pub patience: Patience,
-}
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum RigEvent {
@@ -119,6 +109,11 @@ impl Rig {
     /// more than it can ever do does not leave.
     pub fn remove(&self, member: Member, leave: Leave) {
         self.order(RigOrder::To(member, Order::Leave(leave)));
+    }
+
+    /// Makes a member leave at once because another one of its group failed, the launch `by`: its own end says so.
+    pub fn contaminate(&self, member: Member, by: &str) {
+        self.order(RigOrder::To(member, Order::Contaminate { by: by.into() }));
     }
 
     /// Waits for the next event, at most to `deadline`. Without a deadline it returns nothing only
@@ -201,14 +196,13 @@ async fn follow(
     orders: UnboundedReceiver<Order>,
     events: mpsc::Sender<Vec<RigEvent>>,
 ) -> Member {
-    let LaunchRequest { run, spec, patience } = request;
     let event = |report| match report {
         Report::Started { rank, pid } => RigEvent::Started { member, rank, pid },
         Report::Said(line) => RigEvent::Said { member, rank: line.rank, at: line.mono_ns, event: line.event },
     };
     // Nobody listens any more to a rig that is being dropped.
     let send = |reports: Vec<Report>| drop(events.send(reports.into_iter().map(event).collect()));
-    let end = supervise(programs, patience, run, spec, orders, send).await;
+    let end = supervise(programs, request, orders, send).await;
     let _ = events.send(vec![RigEvent::Ended { member, end }]);
     member
 }

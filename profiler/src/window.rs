@@ -1,23 +1,7 @@
 //! What a cumulative counter did in a window, and what a gauge was in it.
 
 use schema::units::Nanos;
-
-/// An interval of the one clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    pub start: Nanos,
-    pub end: Nanos,
-}
-
-impl Window {
-    pub fn length(&self) -> Nanos {
-        self.end.saturating_sub(self.start)
-    }
-
-    pub fn contains(&self, at: Nanos) -> bool {
-        self.start <= at && at <= self.end
-    }
-}
+pub use schema::units::Window;
 
 /// The growth of a cumulative counter over the window, by straight lines between readings.
 ///
@@ -45,10 +29,16 @@ fn value_at(readings: &[(Nanos, u64)], at: Nanos) -> f64 {
     v0 as f64 + part * (v1 as f64 - v0 as f64)
 }
 
-/// The mean of a gauge's readings in the window.
-pub fn mean(readings: impl IntoIterator<Item = (Nanos, f64)>, window: Window) -> Option<f64> {
-    let inside: Vec<f64> =
-        readings.into_iter().filter(|(t, _)| window.contains(*t)).map(|(_, v)| v).collect();
+/// The growth over several windows that do not overlap; `None` where one of them was not seen.
+pub fn growth_in(readings: impl IntoIterator<Item = (Nanos, u64)>, windows: &[Window]) -> Option<u64> {
+    let readings: Vec<(Nanos, u64)> = readings.into_iter().collect();
+    windows.iter().map(|window| growth(readings.iter().copied(), *window)).sum()
+}
+
+/// The mean of a gauge's readings in the windows.
+pub fn mean(readings: impl IntoIterator<Item = (Nanos, f64)>, windows: &[Window]) -> Option<f64> {
+    let is_inside = |at: Nanos| windows.iter().any(|window| window.contains(at));
+    let inside: Vec<f64> = readings.into_iter().filter(|(t, _)| is_inside(*t)).map(|(_, v)| v).collect();
     (!inside.is_empty()).then(|| inside.iter().sum::<f64>() / inside.len() as f64)
 }
 
@@ -81,7 +71,18 @@ mod tests {
     #[test]
     fn a_mean_is_of_the_window_alone() {
         let gauge = [(500, 9.0), (1_000, 1.0), (1_600, 2.0), (2_000, 3.0), (2_001, 9.0)];
-        assert_eq!(mean(gauge.map(|(t, v)| (Nanos(t), v)), WINDOW), Some(2.0));
-        assert_eq!(mean([(Nanos(5), 9.0)], WINDOW), None);
+        let of = |windows: &[Window]| mean(gauge.map(|(t, v)| (Nanos(t), v)), windows);
+        assert_eq!(of(&[WINDOW]), Some(2.0));
+        assert_eq!(of(&[Window { start: Nanos(5), end: Nanos(6) }]), None);
+    }
+
+    #[test]
+    fn several_windows_add_up_and_one_that_was_not_seen_spoils_the_sum() {
+        let window = |start, end| Window { start: Nanos(start), end: Nanos(end) };
+        let readings = || readings(&[(1_000, 0), (2_000, 1_000), (3_000, 3_000)]);
+        assert_eq!(growth_in(readings(), &[window(1_000, 1_500), window(2_000, 3_000)]), Some(2_500));
+        assert_eq!(growth_in(readings(), &[window(1_000, 1_500), window(2_000, 9_000)]), None);
+        let gauge = [(1_000, 1.0), (1_700, 7.0), (2_500, 3.0)].map(|(t, v)| (Nanos(t), v));
+        assert_eq!(mean(gauge, &[window(1_000, 1_500), window(2_000, 3_000)]), Some(2.0));
     }
 }

@@ -293,6 +293,7 @@ fn settings(args: &Args) -> Settings {
         collectives: args.collectives,
         steps_regex: args.steps_regex.clone(),
         memory_bytes: args.memory.map(|HumanBytes(bytes)| bytes),
+        stressors: Vec::new(),
         catalogs: args.catalog.clone(),
     }
 }

@@ -1,16 +1,16 @@
-//! What devices showed in the window of a launch.
+//! What devices showed in the windows that count.
 
 use schema::rows::{DeviceSample, HostSample, Measurement};
 
 use super::{launch::sum_of_all, rounded};
-use crate::window::{Window, growth, mean};
+use crate::window::{Window, growth_in, mean};
 
 /// What the job's devices showed: counters add up over them, gauges are their mean. What one of them
 /// cannot tell is not known of the job.
-pub(super) fn fill(row: &mut Measurement, devices: &[Vec<&DeviceSample>], window: Window) {
+pub(super) fn fill(row: &mut Measurement, devices: &[Vec<&DeviceSample>], windows: &[Window]) {
     let counter = |value: fn(&DeviceSample) -> Option<u64>| {
         let grown = |rows: &Vec<&DeviceSample>| {
-            growth(rows.iter().filter_map(|row| Some((row.mono_ns, value(row)?))), window)
+            growth_in(rows.iter().filter_map(|row| Some((row.mono_ns, value(row)?))), windows)
         };
         sum_of_all(devices.iter().map(grown))
     };
@@ -21,7 +21,7 @@ pub(super) fn fill(row: &mut Measurement, devices: &[Vec<&DeviceSample>], window
     row.energy_mj = counter(|row| row.energy_mj);
     let gauge = |value: fn(&DeviceSample) -> Option<f64>| {
         let of_one = |rows: &Vec<&DeviceSample>| {
-            mean(rows.iter().filter_map(|row| Some((row.mono_ns, value(row)?))), window)
+            mean(rows.iter().filter_map(|row| Some((row.mono_ns, value(row)?))), windows)
         };
         let sum: f64 = devices.iter().map(of_one).sum::<Option<f64>>()?;
         Some(rounded(sum / devices.len() as f64, 2))
@@ -40,11 +40,11 @@ pub(super) fn job_util_percent(
     host: &[&HostSample],
     ranks: u32,
     devices: usize,
-    window: Window,
+    windows: &[Window],
 ) -> Option<f64> {
     let of_rank = |rank| {
         let readings = host.iter().filter(|row| row.rank == rank);
-        mean(readings.filter_map(|row| Some((row.mono_ns, row.device_util_percent?))), window)
+        mean(readings.filter_map(|row| Some((row.mono_ns, row.device_util_percent?))), windows)
     };
     let sum: f64 = (0..ranks).map(of_rank).sum::<Option<f64>>()?;
     (devices > 0).then(|| rounded(sum / devices as f64, 2))
@@ -78,7 +78,7 @@ mod tests {
     fn the_utilisation_of_a_job_is_the_mean_over_its_devices() {
         let window = Window { start: Nanos(100), end: Nanos(200) };
         let of = |rows: &[HostSample], ranks, devices| {
-            job_util_percent(&rows.iter().collect::<Vec<_>>(), ranks, devices, window)
+            job_util_percent(&rows.iter().collect::<Vec<_>>(), ranks, devices, &[window])
         };
         // Most rows say nothing of it, and the first reading is of a time before the window.
         let mut rows = vec![host(0, 90, Some(5.0)), host(0, 120, Some(80.0)), host(0, 130, None)];

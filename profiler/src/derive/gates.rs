@@ -11,7 +11,7 @@ use statistics::interval::MIN_STEPS;
 use super::JobStep;
 use crate::{
     device, warnings,
-    window::{Window, growth},
+    window::{Window, growth_in},
 };
 
 /// So many lines that come together are the chance of two looks and not a buffer's doing: one in twenty.
@@ -72,18 +72,19 @@ pub(super) fn of_allocator(ranks: &[Vec<EventLine>], window: Window) -> Option<F
     (retries > 0).then(|| (Warning::AllocatorRetries, text()))
 }
 
-/// The readings of one device. `own_cpu_ns` is the CPU time of the job on it, where that is known.
+/// The readings of one device. `own_cpu_ns` is the CPU time of all jobs of the run on it, where that is known.
 pub(super) fn of_device(
     name: &str,
     rows: &[&DeviceSample],
     own_cpu_ns: Option<u64>,
-    window: Window,
+    windows: &[Window],
 ) -> Vec<Found> {
     let mut found = Vec::new();
-    let capacity_ns = window.length().0 as f64 * cores(name);
+    let length: Nanos = windows.iter().map(Window::length).sum();
+    let capacity_ns = length.0 as f64 * cores(name);
     let percent = |ns: f64| 100.0 * ns / capacity_ns.max(1.0);
     let grown = |value: fn(&DeviceSample) -> Option<u64>| -> Option<f64> {
-        growth(rows.iter().filter_map(|row| Some((row.mono_ns, value(row)?))), window).map(|ns| ns as f64)
+        growth_in(rows.iter().filter_map(|row| Some((row.mono_ns, value(row)?))), windows).map(|ns| ns as f64)
     };
     let throttled = grown(|row| row.throttle_ns).map(percent);
     if let Some(throttled) = throttled.filter(|p| *p > warnings::THROTTLED_PERCENT) {
@@ -99,14 +100,12 @@ pub(super) fn of_device(
             found.push((Warning::Foreign, format!("other programs used {foreign:.1} % of {name}")));
         }
     }
-    let seen = rows.iter().map(|row| row.mono_ns).filter(|t| window.contains(*t));
-    let times: Vec<Nanos> = [window.start].into_iter().chain(seen).chain([window.end]).collect();
-    let gaps = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0]).as_secs_f64());
-    let gap = gaps.fold(0.0, f64::max);
+    let gap = windows.iter().map(|window| longest_gap_s(rows, *window)).fold(0.0, f64::max);
     if gap > warnings::LONGEST_GAP_S {
         found.push((Warning::SamplerLate, format!("{name} was not read for {gap:.1} s")));
     }
-    let inside = || rows.iter().filter(|row| window.contains(row.mono_ns));
+    let is_inside = |at: Nanos| windows.iter().any(|window| window.contains(at));
+    let inside = || rows.iter().filter(|row| is_inside(row.mono_ns));
     if let Some(others) = inside().filter_map(|row| row.foreign_processes).max().filter(|n| *n > 0) {
         found.push((Warning::Foreign, format!("{others} other processes use {name}")));
     }
@@ -115,6 +114,14 @@ pub(super) fn of_device(
         found.push((Warning::DeviceLost, format!("{name}: {lost}")));
     }
     found
+}
+
+/// The longest time between two readings, or between one and an end of the window.
+fn longest_gap_s(rows: &[&DeviceSample], window: Window) -> f64 {
+    let seen = rows.iter().map(|row| row.mono_ns).filter(|t| window.contains(*t));
+    let times: Vec<Nanos> = [window.start].into_iter().chain(seen).chain([window.end]).collect();
+    let gaps = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0]).as_secs_f64());
+    gaps.fold(0.0, f64::max)
 }
 
 /// Cores that a device name stands for; one for a GPU, whose counters run once.

@@ -17,11 +17,7 @@ use schema::{
 use statistics::{LaunchSummary, median};
 
 use super::{JobStep, Samples, devices, gates, job_steps, rounded};
-use crate::{
-    cells,
-    warnings::Finding,
-    window::{Window, growth},
-};
+use crate::{cells, warnings::Finding, window::Window};
 
 /// A row and what is doubtful about it.
 pub(super) struct Row {
@@ -106,11 +102,11 @@ pub(super) fn blank(run: &RunDir, cell: &Cell) -> Measurement {
 }
 
 /// What was estimated for a launch's cell before the run began.
-fn estimate(manifest: &Manifest, spec: &LaunchSpec) -> Option<u64> {
+pub(super) fn estimate(manifest: &Manifest, spec: &LaunchSpec) -> Option<u64> {
     manifest.cells.iter().find(|cell| cell.name == spec.cell)?.memory_estimate_bytes
 }
 
-fn blank_of_spec(run: &RunDir, spec: &LaunchSpec) -> Measurement {
+pub(super) fn blank_of_spec(run: &RunDir, spec: &LaunchSpec) -> Measurement {
     let (workload, global_batch, plan) = match &spec.program {
         Program::Training(t) => (t.workload.name.clone(), Some(t.global_batch), Some(t.plan)),
         Program::AllReduce(_) | Program::Command(_) => (spec.job.clone(), None, None),
@@ -137,7 +133,11 @@ fn blank_of_spec(run: &RunDir, spec: &LaunchSpec) -> Measurement {
 }
 
 /// The events of each rank. Those of a launch that failed may end in what made it fail.
-fn read_ranks(run: &RunDir, spec: &LaunchSpec, end: &LaunchEnd) -> anyhow::Result<Vec<Vec<EventLine>>> {
+pub(super) fn read_ranks(
+    run: &RunDir,
+    spec: &LaunchSpec,
+    end: &LaunchEnd,
+) -> anyhow::Result<Vec<Vec<EventLine>>> {
     let mut ranks = Vec::new();
     for rank in 0..run.ranks(spec) {
         let path = run.events_path(&spec.launch, rank);
@@ -158,7 +158,7 @@ pub(super) fn read_what_can_be_read(path: &std::path::Path, rank: u32) -> Vec<Ev
     lines
 }
 
-fn fill_from_events(row: &mut Measurement, ranks: &[Vec<EventLine>]) {
+pub(super) fn fill_from_events(row: &mut Measurement, ranks: &[Vec<EventLine>]) {
     let mut peaks = Vec::new();
     for rank in ranks {
         let mut peak = None;
@@ -181,12 +181,12 @@ fn fill_from_events(row: &mut Measurement, ranks: &[Vec<EventLine>]) {
 }
 
 /// What a launch's numbers are read out of.
-struct Launch<'a> {
-    spec: &'a LaunchSpec,
-    ranks: &'a [Vec<EventLine>],
-    samples: &'a Samples,
-    manifest: &'a Manifest,
-    ended: Nanos,
+pub(super) struct Launch<'a> {
+    pub(super) spec: &'a LaunchSpec,
+    pub(super) ranks: &'a [Vec<EventLine>],
+    pub(super) samples: &'a Samples,
+    pub(super) manifest: &'a Manifest,
+    pub(super) ended: Nanos,
 }
 
 impl Launch<'_> {
@@ -198,12 +198,20 @@ impl Launch<'_> {
             return too_short(row, "it ended without a complete step; give it more with --seconds".into());
         };
         let window = Window { start: first.start(), end: last.end };
-        let ns = |value: f64| Some(value.round() as u64);
-
-        row.steps_used = used.len() as u64;
         row.warmup_steps = Some(summary.steady.start as u64);
+        self.fill_from_used(row, used, &summary);
+        self.fill_from_samples(row, &[(&self.spec.launch, window)], Some, findings);
+
+        self.find(findings, gates::of_steps(steps, used.len(), summary.steady.is_steady()));
+        self.find(findings, gates::of_allocator(self.ranks, window));
+    }
+
+    /// The numbers of the steps that count, of which there is at least one.
+    pub(super) fn fill_from_used(&self, row: &mut Measurement, used: &[JobStep], summary: &LaunchSummary) {
+        let ns = |value: f64| Some(value.round() as u64);
+        row.steps_used = used.len() as u64;
         row.steady = Some(summary.steady.is_steady());
-        row.timing = Some(first.timing);
+        row.timing = used.first().map(|step| step.timing);
         row.step_ns_median = ns(summary.step_ns_median);
         row.step_ns_median_ci_lo = summary.median_interval.and_then(|i| ns(i.lo));
         row.step_ns_median_ci_hi = summary.median_interval.and_then(|i| ns(i.hi));
@@ -216,13 +224,13 @@ impl Launch<'_> {
         row.sent_bytes = used.iter().map(|step| step.sent_bytes).sum();
         fill_phases(row, used);
         row.mfu_percent = self.mfu_percent(row);
-        self.fill_from_samples(row, window, findings);
-
-        self.find(findings, gates::of_steps(steps, used.len(), summary.steady.is_steady()));
-        self.find(findings, gates::of_allocator(self.ranks, window));
     }
 
-    fn find(&self, findings: &mut Vec<Finding>, found: impl IntoIterator<Item = (Warning, String)>) {
+    pub(super) fn find(
+        &self,
+        findings: &mut Vec<Finding>,
+        found: impl IntoIterator<Item = (Warning, String)>,
+    ) {
         let subject = &self.spec.launch;
         findings.extend(found.into_iter().map(|(warning, found)| Finding {
             subject: subject.clone(),
@@ -236,7 +244,7 @@ impl Launch<'_> {
         row.timing = Some(Timing::Outside);
         let Some(first) = self.host_rows().next() else { return };
         let window = Window { start: first.mono_ns, end: end.mono_ns };
-        self.fill_from_samples(row, window, findings);
+        self.fill_from_samples(row, &[(&self.spec.launch, window)], Some, findings);
         // What the kernel accounted for when it was reaped holds its last moments too.
         row.cpu_ns = sum_of_all(end.ranks.iter().map(|rank| rank.cpu_ns)).or(row.cpu_ns);
     }
@@ -260,9 +268,19 @@ impl Launch<'_> {
         self.samples.host.iter().filter(|row| row.launch == self.spec.launch)
     }
 
-    fn fill_from_samples(&self, row: &mut Measurement, window: Window, findings: &mut Vec<Finding>) {
-        row.window_ns = Some(window.length().0);
-        self.fill_from_host(row, window);
+    /// What was read in the windows that count, each of the launch of the job that it lies in.
+    ///
+    /// `known_cpu` turns CPU time of the job into that of all jobs of the run on its device, where that is known.
+    pub(super) fn fill_from_samples(
+        &self,
+        row: &mut Measurement,
+        parts: &[(&str, Window)],
+        known_cpu: impl Fn(u64) -> Option<u64>,
+        findings: &mut Vec<Finding>,
+    ) {
+        let windows: Vec<Window> = parts.iter().map(|(_, window)| *window).collect();
+        row.window_ns = Some(windows.iter().map(|window| window.length().0).sum());
+        self.fill_from_host(row, parts, &windows);
         let mut read = Vec::new();
         for device in self.distinct_devices() {
             let name = device.to_string();
@@ -271,29 +289,25 @@ impl Launch<'_> {
             let seen = |row: &&DeviceSample| row.device == name && row.mono_ns <= self.ended;
             let rows: Vec<&DeviceSample> = self.samples.devices.iter().filter(seen).collect();
             // CPU time of a rank is known, and not which of its devices it was spent on.
-            let own_cpu_ns = row.cpu_ns.filter(|_| self.spec.devices.len() == 1);
-            self.find(findings, gates::of_device(&name, &rows, own_cpu_ns, window));
+            let own_cpu_ns = row.cpu_ns.filter(|_| self.spec.devices.len() == 1).and_then(&known_cpu);
+            self.find(findings, gates::of_device(&name, &rows, own_cpu_ns, &windows));
             read.push(rows);
         }
-        devices::fill(row, &read, window);
+        devices::fill(row, &read, &windows);
     }
 
-    fn fill_from_host(&self, row: &mut Measurement, window: Window) {
+    fn fill_from_host(&self, row: &mut Measurement, parts: &[(&str, Window)], windows: &[Window]) {
         let ranks = self.spec.devices.len() as u32;
-        let per_rank = |value: fn(&HostSample) -> Option<u64>| -> Option<u64> {
-            (0..ranks)
-                .map(|rank| {
-                    let readings = self.host_rows().filter(|row| row.rank == rank);
-                    growth(readings.filter_map(|row| Some((row.mono_ns, value(row)?))), window)
-                })
-                .sum()
+        let grown = |value: fn(&HostSample) -> Option<u64>| -> Option<u64> {
+            parts.iter().map(|(launch, window)| self.samples.grown(launch, ranks, value, *window)).sum()
         };
-        row.cpu_ns = per_rank(|row| row.cpu_ns);
-        row.run_queue_wait_ns = per_rank(|row| row.run_queue_wait_ns);
-        row.device_memory_bytes = self.host_rows().filter_map(|row| row.device_memory_bytes).max();
-        let host: Vec<&HostSample> = self.host_rows().collect();
+        row.cpu_ns = grown(|row| row.cpu_ns);
+        row.run_queue_wait_ns = grown(|row| row.run_queue_wait_ns);
+        let of_job = |row: &&HostSample| parts.iter().any(|(launch, _)| row.launch == *launch);
+        let host: Vec<&HostSample> = self.samples.host.iter().filter(of_job).collect();
+        row.device_memory_bytes = host.iter().filter_map(|row| row.device_memory_bytes).max();
         let devices = self.distinct_devices().len();
-        row.job_util_percent_mean = devices::job_util_percent(&host, ranks, devices, window);
+        row.job_util_percent_mean = devices::job_util_percent(&host, ranks, devices, windows);
     }
 
     /// What is read of a device that ranks share counts once.

@@ -3,23 +3,31 @@
 
 mod devices;
 mod gates;
+mod interference;
 mod launch;
 mod steps;
 mod summary;
+mod together;
 mod trace;
+
+use std::collections::BTreeSet;
 
 use anyhow::Context as _;
 use schema::{
     manifest::{Cell, Manifest},
-    rows::{self, DeviceSample, ErrorKind, HostSample, Measurement, Status, Summary},
+    rows::{self, Curve, DeviceSample, ErrorKind, HostSample, Interference, Measurement, Status, Summary},
     run_dir::RunDir,
     spec::LaunchEnd,
 };
 
-use crate::warnings::Finding;
+use crate::{
+    warnings::Finding,
+    window::{Window, growth},
+};
 
+pub use interference::obeys_no_grant;
 pub use steps::{JobStep, job_steps};
-pub use summary::rows_of;
+pub use summary::{rows_of, rows_of_group};
 
 /// The tables of a run, as far as its launches have ended.
 pub struct Derived {
@@ -27,23 +35,33 @@ pub struct Derived {
     manifest: Manifest,
     pub measurements: Vec<Measurement>,
     pub summaries: Vec<Summary>,
+    /// Of a run of groups.
+    pub interference: Vec<Interference>,
+    pub curves: Vec<Curve>,
     /// What makes rows doubtful, with the numbers behind it.
     pub findings: Vec<Finding>,
     /// The findings of single launches, without those of all launches together.
     launch_findings: Vec<Finding>,
+    /// Visits of groups that have rows.
+    visits: BTreeSet<String>,
 }
 
 impl Derived {
     /// Derives all tables of a run from its raw files.
     pub fn of(run: &RunDir) -> anyhow::Result<Derived> {
         let manifest = run.manifest()?;
+        let mut measurements = unsupported_rows(run, &manifest);
+        measurements.extend(interference::unsupported_rows(run, &manifest));
         let mut derived = Derived {
-            measurements: unsupported_rows(run, &manifest),
+            measurements,
             run: run.clone(),
             manifest,
             summaries: Vec::new(),
+            interference: Vec::new(),
+            curves: Vec::new(),
             findings: Vec::new(),
             launch_findings: Vec::new(),
+            visits: BTreeSet::new(),
         };
         let samples = Samples::read(run)?;
         for launch in run.launches()? {
@@ -53,7 +71,7 @@ impl Derived {
         Ok(derived)
     }
 
-    /// Adds a launch that has ended since, and replaces the tables on file.
+    /// Adds a launch that has ended since, or all of the visit of a group that it belongs to, and replaces the tables on file.
     pub fn add(&mut self, launch: &str) -> anyhow::Result<()> {
         let samples = Samples::read(&self.run)?;
         self.measure(launch, &samples)?;
@@ -62,25 +80,54 @@ impl Derived {
     }
 
     fn measure(&mut self, launch: &str, samples: &Samples) -> anyhow::Result<()> {
+        if let Some(seat) = self.run.spec(launch)?.seat {
+            return self.measure_visit(seat.visit, samples);
+        }
         // A launch without an end was torn off with the harness, and one that the user interrupted
         // was not measured: their cells are done again, and what they left stays as evidence.
         let Some(end) = self.run.launch_end(launch)?.filter(is_measurement) else { return Ok(()) };
         let row = launch::measurement(&self.run, &self.manifest, samples, launch, &end)
             .with_context(|| format!("launch {launch}"))?;
         self.launch_findings.extend(row.findings);
+        let refused =
+            interference::refused_by(&self.run, &self.manifest, &row.measurement, &self.measurements);
         self.measurements.push(row.measurement);
+        self.measurements.extend(refused);
+        Ok(())
+    }
+
+    /// A visit without a file is as a launch without an end.
+    fn measure_visit(&mut self, name: String, samples: &Samples) -> anyhow::Result<()> {
+        let Some(visit) = self.run.visit(&name)? else { return Ok(()) };
+        if self.visits.contains(&name) {
+            return Ok(());
+        }
+        let rows = together::measurements(&self.run, &self.manifest, samples, &visit)
+            .with_context(|| format!("visit {name}"))?;
+        self.visits.insert(name);
+        for row in rows {
+            self.launch_findings.extend(row.findings);
+            self.measurements.push(row.measurement);
+        }
         Ok(())
     }
 
     fn summarise(&mut self) {
         let (summaries, between) = summary::of_all(&self.manifest, &self.measurements);
-        self.summaries = summaries;
-        self.findings = self.launch_findings.iter().cloned().chain(between).collect();
+        let (interference, curves, together) = interference::of_all(&self.manifest, &self.measurements);
+        (self.summaries, self.interference, self.curves) = (summaries, interference, curves);
+        self.findings = self.launch_findings.iter().cloned().chain(between).chain(together).collect();
     }
 
     fn write_tables(&self) -> anyhow::Result<()> {
         rows::write(&self.run.measurements_path(), &self.measurements)?;
         rows::write(&self.run.summary_path(), &self.summaries)?;
+        if !self.manifest.groups.is_empty() {
+            rows::write(&self.run.interference_path(), &self.interference)?;
+        }
+        if !self.manifest.settings.stressors.is_empty() {
+            rows::write(&self.run.curves_path(), &self.curves)?;
+        }
         Ok(())
     }
 
@@ -108,6 +155,21 @@ impl Samples {
             devices: rows::read_appended(&run.devices_path())?,
             host: rows::read_appended(&run.host_path())?,
         })
+    }
+
+    /// By how much a counter of all ranks of a launch grew; `None` where one of them was not seen.
+    fn grown(
+        &self,
+        launch: &str,
+        ranks: u32,
+        value: fn(&HostSample) -> Option<u64>,
+        window: Window,
+    ) -> Option<u64> {
+        let of_rank = |rank| {
+            let readings = self.host.iter().filter(|row| row.launch == launch && row.rank == rank);
+            growth(readings.filter_map(|row| Some((row.mono_ns, value(row)?))), window)
+        };
+        (0..ranks).map(of_rank).sum()
     }
 }
 

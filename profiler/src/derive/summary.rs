@@ -1,6 +1,7 @@
 //! Rows of `summary.csv` out of those of `measurements.csv`.
 
 use schema::{
+    group::Group,
     manifest::{Cell, Manifest},
     rows::{Measurement, Status, Summary, Warning, Warnings},
 };
@@ -15,16 +16,35 @@ use statistics::{
 use super::rounded;
 use crate::{cells, warnings::Finding};
 
-/// One row per cell, in the order of the manifest, and what is doubtful about its launches
-/// together. Cells that have no launch yet have no row.
+/// One row per cell and one per member of a group, in the order of the manifest, and what is doubtful about its launches
+/// together. What has no launch yet has no row.
 pub(super) fn of_all(manifest: &Manifest, measurements: &[Measurement]) -> (Vec<Summary>, Vec<Finding>) {
     let mut findings = Vec::new();
     let of_cell = |cell: &Cell| {
         let rows = rows_of(cell, measurements);
-        (!rows.is_empty()).then(|| summary(manifest, cell, &rows, &mut findings))
+        (!rows.is_empty()).then(|| summary(manifest, cell, &cell.name, &rows, &mut findings))
     };
-    let summaries = manifest.cells.iter().filter_map(of_cell).collect();
+    let mut summaries: Vec<Summary> = manifest.cells.iter().filter_map(of_cell).collect();
+    for group in &manifest.groups {
+        let rows = rows_of_group(group, measurements);
+        for (seat, member) in group.members.iter().enumerate() {
+            let rows: Vec<&Measurement> =
+                rows.iter().copied().filter(|row| row.seat == Some(seat as u32)).collect();
+            let cell = manifest.cells.iter().find(|cell| cell.name == *member);
+            if let Some(cell) = cell.filter(|_| !rows.is_empty()) {
+                let subject = format!("{} in {} ({})", cell.job, group.name, group.sharing);
+                summaries.push(summary(manifest, cell, &subject, &rows, &mut findings));
+            }
+        }
+    }
     (summaries, findings)
+}
+
+/// The rows of all members of a group, in the order of its visits.
+pub fn rows_of_group<'a>(group: &Group, measurements: &'a [Measurement]) -> Vec<&'a Measurement> {
+    let belongs =
+        |row: &&Measurement| row.group.as_ref() == Some(&group.name) && row.sharing == group.sharing;
+    measurements.iter().filter(belongs).collect()
 }
 
 /// The rows of one cell, in the order of its launches.
@@ -35,7 +55,13 @@ pub fn rows_of<'a>(cell: &Cell, measurements: &'a [Measurement]) -> Vec<&'a Meas
     measurements.iter().filter(belongs).collect()
 }
 
-fn summary(manifest: &Manifest, cell: &Cell, rows: &[&Measurement], findings: &mut Vec<Finding>) -> Summary {
+fn summary(
+    manifest: &Manifest,
+    cell: &Cell,
+    subject: &str,
+    rows: &[&Measurement],
+    findings: &mut Vec<Finding>,
+) -> Summary {
     let first = rows[0];
     let ok: Vec<&Measurement> = rows.iter().copied().filter(|row| row.status == Status::Ok).collect();
     let of = |value: fn(&Measurement) -> Option<u64>| centre(ok.iter().filter_map(|row| value(row)));
@@ -62,7 +88,7 @@ fn summary(manifest: &Manifest, cell: &Cell, rows: &[&Measurement], findings: &m
     let values: Vec<(u64, f64)> = ok.iter().filter_map(of_block).collect();
     for (warning, found) in between(manifest, &values, half_width) {
         warnings.add(warning);
-        findings.push(Finding { subject: cell.name.clone(), warning, found });
+        findings.push(Finding { subject: subject.into(), warning, found });
     }
     Summary {
         run: first.run.clone(),
@@ -71,7 +97,7 @@ fn summary(manifest: &Manifest, cell: &Cell, rows: &[&Measurement], findings: &m
         plan: cell.plan,
         device: first.device.clone(),
         threads: first.threads,
-        sharing: cell.sharing.clone(),
+        sharing: first.sharing.clone(),
         group: first.group.clone(),
         seat: first.seat,
         global_batch: cell.global_batch,

@@ -74,7 +74,7 @@ impl Launch {
                 self.scraper = Some(Scraper::start(&self.run, &launch, pattern)?);
             }
             let command = command::of_rank(programs, &self.run, &self.spec, rank, stdin)?;
-            let (leash, mut reports) = LeashHandle::start(&programs.own, command)?;
+            let (leash, mut reports) = LeashHandle::start(&programs.own, &self.joins, command)?;
             self.ranks.push(Rank {
                 leash: Some(leash),
                 started: false,

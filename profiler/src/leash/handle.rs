@@ -18,8 +18,8 @@ use tokio::{
     process::{Child, Command},
 };
 
-use super::{KILL, KILL_ROUND, MARK, REFUSED, STARTED, TERMINATE};
-use crate::processes::strays;
+use super::{CGROUP, KILL, KILL_ROUND, MARK, REFUSED, STARTED, TERMINATE};
+use crate::{processes::strays, sharing::Joins};
 
 /// What one rank runs, and with what.
 pub(crate) struct RankCommand {
@@ -66,16 +66,20 @@ pub(crate) struct Reports {
 }
 
 impl LeashHandle {
-    /// Starts `leash` of our own program `own`, and through it the rank. Needs a tokio runtime.
-    pub(crate) fn start(own: &Path, rank: RankCommand) -> io::Result<(LeashHandle, Reports)> {
+    /// Starts `leash` of our own program `own`, and through it the rank, which joins what it is to join before
+    /// its program runs. Needs a tokio runtime.
+    pub(crate) fn start(own: &Path, joins: &Joins, rank: RankCommand) -> io::Result<(LeashHandle, Reports)> {
         let (ours, theirs) = Socket::pair()?;
         ours.set_nonblocking(true)?;
         let mut command = Command::new(own);
         rank.removed.iter().for_each(|name| {
             command.env_remove(name);
         });
+        command.arg("leash");
+        if let Some(cgroup) = &joins.cgroup {
+            command.arg(CGROUP).arg(cgroup);
+        }
         command
-            .arg("leash")
             .arg(&rank.stdout)
             .arg(rank.device.to_string())
             .arg(&rank.program)

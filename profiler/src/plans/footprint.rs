@@ -16,6 +16,7 @@ use crate::{
     launch::{environment, removed_from_environment},
     leash::{LeashHandle, News, RankCommand},
     programs,
+    sharing::Joins,
 };
 
 /// Samples of the smaller micro-batch that a footprint is measured at. With a single one operations differ, as a dimension of
@@ -160,7 +161,7 @@ fn wait_for(command: RankCommand) -> anyhow::Result<News> {
     let own = std::env::current_exe()?;
     runtime.block_on(async {
         // Letting go of the leash, here or by our own end, ends the program.
-        let (_leash, mut reports) = LeashHandle::start(&own, command)?;
+        let (_leash, mut reports) = LeashHandle::start(&own, &Joins::default(), command)?;
         let last = async {
             loop {
                 match reports.next().await {

@@ -26,7 +26,13 @@ impl LaunchSummary {
     /// `None` of a launch without steps. A launch without a steady state is summarised too, over
     /// the window that [`steady::detect`] gives: it is the caller who says so beside the numbers.
     pub fn of(step_ns: &[u64]) -> Option<Self> {
-        let steady = steady::detect(step_ns);
+        Self::within(step_ns, steady::detect(step_ns))
+    }
+
+    /// The same over a window that was found elsewhere, as where other jobs decide what of a launch counts.
+    ///
+    /// `None` of an empty window.
+    pub fn within(step_ns: &[u64], steady: Steady) -> Option<Self> {
         let used = &step_ns[steady.start..steady.end];
         let exact: Vec<f64> = used.iter().map(|&step| step as f64).collect();
         Some(Self {

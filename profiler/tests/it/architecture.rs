@@ -9,7 +9,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("workloads/torch", &["schema"]),
     ("profiler/statistics", &[]),
     ("profiler/fake-driver", &[]),
-    ("profiler", &["schema", "statistics", "synthetic", "+fake-driver"]),
+    ("colocate", &["schema", "statistics"]),
+    ("profiler", &["colocate", "schema", "statistics", "synthetic", "+fake-driver"]),
 ];
 
 fn root() -> PathBuf {

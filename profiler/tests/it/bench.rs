@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use profiler::rig::{LaunchRequest, Member, Patience, Programs, Rig, RigEvent};
+use profiler::{
+    rig::{LaunchRequest, Member, Patience, Programs, Rig, RigEvent},
+    sharing::Joins,
+};
 use schema::{
     FORMAT,
     catalog::{Catalog, Fault, Model, Synthetic, Workload},
@@ -48,23 +51,8 @@ impl Bench {
 
     pub(crate) fn add(&mut self, program: Program, ranks: usize, patience: Patience) -> Member {
         self.launches += 1;
-        let spec = LaunchSpec {
-            format: FORMAT,
-            launch: format!("{:04}-test", self.launches),
-            job: "test@b32@dp1".into(),
-            cell: "test".into(),
-            block: 0,
-            program,
-            steps_regex: None,
-            devices: vec![Device::AllCores; ranks],
-            sharing: Sharing::Alone,
-            seat: None,
-            threads: 1,
-            threads_named: false,
-            memory_bytes: None,
-            seed: 7,
-        };
-        self.rig.add(LaunchRequest { run: self.run.clone(), spec, patience })
+        let spec = spec(self.launches, program, vec![Device::AllCores; ranks]);
+        self.rig.add(LaunchRequest { run: self.run.clone(), spec, patience, joins: Joins::default() })
     }
 
     /// A synthetic job of steps of 1 ms that leaves when told to.
@@ -156,10 +144,28 @@ pub(crate) fn training(fault: Option<Fault>, ranks: usize, steps: Option<u64>) -
     training_of(Duration::from_millis(1), fault, ranks, steps)
 }
 
+/// What launch number `launch` of a run is told.
+pub(crate) fn spec(launch: u32, program: Program, devices: Vec<Device>) -> LaunchSpec {
+    LaunchSpec {
+        format: FORMAT,
+        launch: format!("{launch:04}-test"),
+        job: "test@b32@dp1".into(),
+        cell: "test".into(),
+        block: 0,
+        program,
+        steps_regex: None,
+        devices,
+        sharing: Sharing::Alone,
+        seat: None,
+        threads: 1,
+        threads_named: false,
+        memory_bytes: None,
+        seed: 7,
+    }
+}
+
 /// A synthetic job whose steps sleep for so long.
 pub(crate) fn training_of(step: Duration, fault: Option<Fault>, ranks: usize, steps: Option<u64>) -> Program {
-    let catalog = Catalog::embedded();
-    let sleep = catalog.get("synthetic-sleep").unwrap();
     let model = Synthetic {
         step_us: step.as_micros() as u64,
         busy_percent: 0,
@@ -168,8 +174,15 @@ pub(crate) fn training_of(step: Duration, fault: Option<Fault>, ranks: usize, st
         memory_bytes: 1 << 20,
         fault,
     };
+    synthetic(model, ranks, steps)
+}
+
+/// A synthetic job that leaves after so many steps, or when told to.
+pub(crate) fn synthetic(model: Synthetic, ranks: usize, steps: Option<u64>) -> Program {
+    let catalog = Catalog::embedded();
+    let workload = catalog.get("synthetic-sleep").unwrap();
     Program::Training(Box::new(Training {
-        workload: Workload { model: Model::Synthetic(model), ..sleep.clone() },
+        workload: Workload { model: Model::Synthetic(model), ..workload.clone() },
         global_batch: 32,
         plan: format!("dp{ranks}").parse().unwrap(),
         steps,

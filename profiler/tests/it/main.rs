@@ -18,6 +18,7 @@ mod resume;
 mod rig;
 mod single;
 mod stress;
+mod together;
 mod torch;
 mod transfers;
 mod verify_plans;

@@ -29,6 +29,18 @@ impl fmt::Display for Device {
     }
 }
 
+impl Device {
+    /// Whether jobs on the two get in each other's way on a core, or on a GPU.
+    pub fn shares_with(&self, other: &Device) -> bool {
+        match (self, other) {
+            (Device::Cpu(own), Device::Cpu(others)) => own.iter().any(|core| others.contains(core)),
+            (Device::Cuda(own), Device::Cuda(other)) => own == other,
+            (Device::Cuda(_), _) | (_, Device::Cuda(_)) => false,
+            (Device::AllCores, _) | (_, Device::AllCores) => true,
+        }
+    }
+}
+
 fn ranges(cores: &[u16]) -> String {
     let mut parts: Vec<String> = Vec::new();
     for run in cores.chunk_by(|a, b| a + 1 == *b) {
@@ -87,6 +99,27 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn devices_share_a_core_or_a_gpu() {
+        let shares = |a: &str, b: &str| {
+            let (a, b): (Device, Device) = (a.parse().unwrap(), b.parse().unwrap());
+            assert_eq!(a.shares_with(&b), b.shares_with(&a));
+            a.shares_with(&b)
+        };
+        for (a, b) in [
+            ("cpu:0", "cpu:0"),
+            ("cpu:0-1", "cpu:1+3"),
+            ("cpu", "cpu:5"),
+            ("cuda:1", "cuda:1"),
+            ("cpu", "cpu"),
+        ] {
+            assert!(shares(a, b), "{a} {b}");
+        }
+        for (a, b) in [("cpu:0", "cpu:1"), ("cuda:0", "cuda:1"), ("cuda:0", "cpu:0"), ("cuda:0", "cpu")] {
+            assert!(!shares(a, b), "{a} {b}");
+        }
+    }
 
     proptest! {
         #[test]

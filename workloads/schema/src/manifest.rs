@@ -66,6 +66,9 @@ pub struct Settings {
     /// Memory of each CPU device, to which its jobs are held; its share of the machine's where absent.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
+    /// Workloads whose batch is a dial, beside which others have a curve in `curves.csv`; none where no curves were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stressors: Vec<String>,
     /// Files of workloads beyond the embedded ones.
     #[serde(default)]
     pub catalogs: Vec<PathBuf>,
@@ -88,6 +91,7 @@ impl Default for Settings {
             collectives: None,
             steps_regex: None,
             memory_bytes: None,
+            stressors: Vec::new(),
             catalogs: Vec::new(),
         }
     }

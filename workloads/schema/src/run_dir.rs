@@ -353,6 +353,7 @@ mod tests {
                 collectives: Some(Collectives::Gloo),
                 steps_regex: Some(text.into()),
                 memory_bytes: Some(seed),
+                stressors: vec![text.into()],
                 catalogs: vec![text.into()],
             },
             machine: Machine {

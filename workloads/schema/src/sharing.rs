@@ -28,7 +28,7 @@ pub enum Sharing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Quantum {
     Steps(u32),
-    /// Whole milliseconds, rounded to whole steps, one at least.
+    /// Whole milliseconds. Turns are whole steps; what they leave over or take too much is made up for in later ones.
     Time(Duration),
 }
 

@@ -79,6 +79,23 @@ impl Sum for Nanos {
     }
 }
 
+/// An interval of the one clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    pub start: Nanos,
+    pub end: Nanos,
+}
+
+impl Window {
+    pub fn length(&self) -> Nanos {
+        self.end.saturating_sub(self.start)
+    }
+
+    pub fn contains(&self, at: Nanos) -> bool {
+        self.start <= at && at <= self.end
+    }
+}
+
 /// For people: `1.25 s`, `13.4 ms`, `870 us`, `12 ns`. Files hold the whole number instead.
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -41,8 +41,7 @@ pub struct Interference {
     /// Sum over the members: 1 is what taking turns without loss would give.
     pub group_norm_throughput: Option<f64>,
     pub worst_slowdown: Option<f64>,
-    /// Peak of the device memory of all members together, and the sum of their peaks alone: what the driver says of a GPU,
-    /// resident memory on a CPU device.
+    /// The members' peaks, added up, in the group and alone: what the driver says of a GPU, resident memory on a CPU device.
     pub group_memory_bytes: Option<u64>,
     pub alone_memory_sum_bytes: Option<u64>,
     /// Whether all members have numbers that nothing makes doubtful.
@@ -69,6 +68,7 @@ pub struct Curve {
     pub run: String,
     pub job: String,
     pub device: String,
+    pub sharing: Sharing,
     pub stressor: String,
     pub dial_percent: u32,
     pub side: Side,

@@ -164,7 +164,7 @@ mod tests {
 
     fn curve() -> Curve {
         let nothing = serde_json::json!({
-            "run": "r", "job": "a", "device": "cpu:0", "stressor": "stress-cache", "dial_percent": 50,
+            "run": "r", "job": "a", "device": "cpu:0", "sharing": "time-slice", "stressor": "stress-cache", "dial_percent": 50,
             "side": "aggressiveness", "blocks": 3, "status": "ok", "err": "data", "err_detail": "x",
         });
         serde_json::from_value(nothing).unwrap()

@@ -1,0 +1,235 @@
+//! The part of a visit in which every member is steady: the only part that counts.
+//!
+//! Members do not warm up, pause and end at the same moments, so what one shows while another is busy with something else
+//! says little about the two together. Here each member's steady part is found in its own steps, and only the time that
+//! all of them share is kept. Where members take turns, it is a whole number of rounds: a window that began in one's
+//! turn and ended in the other's would give one of them a turn too many.
+
+use schema::{
+    group::Turn,
+    units::{Nanos, Window},
+};
+use statistics::steady;
+
+/// What one launch of a member did.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Launch {
+    /// Its steps, in order.
+    Steps(Vec<Step>),
+    /// No steps of it are known: it was there from its start to its end.
+    Outside(Window),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    pub end: Nanos,
+    /// From boundary to boundary, time held left out.
+    pub dur_ns: u64,
+}
+
+/// What of a member counts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Part {
+    /// Its steps wholly within the common window, in order; none of a program without steps.
+    pub steps: Vec<Used>,
+    /// Where they lie, by launch. They do not overlap.
+    pub windows: Vec<(usize, Window)>,
+    /// How long these steps took with all time between them: over their number, the time of a step.
+    pub window_ns: u64,
+    /// Whether a steady state was found in each launch that counts.
+    pub is_steady: bool,
+}
+
+/// A step that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Used {
+    pub launch: usize,
+    /// Which of the launch's steps it is, from 0.
+    pub step: usize,
+    /// From the end of the step before, so that time held is in it.
+    pub length_ns: u64,
+}
+
+/// What counts of each member. `members` holds, for each seat, its launches in their order; `visit` reaches from the barrier to
+/// the first order to leave; `turns` are empty where all members run at once.
+///
+/// `None` where there is no time in which all were steady, or one of them has no complete step in it.
+pub fn common(members: &[Vec<Launch>], visit: Window, turns: &[Turn]) -> Option<Vec<Part>> {
+    let members: Vec<Vec<Lane>> = members
+        .iter()
+        .map(|launches| launches.iter().enumerate().filter_map(|(i, l)| Lane::of(i, l, visit)).collect())
+        .collect();
+    let parts =
+        if turns.is_empty() { at_once(&members) } else { in_turns(&members, &rounds(turns, members.len())?) };
+    (!parts.is_empty() && parts.iter().all(|part| !part.windows.is_empty())).then_some(parts)
+}
+
+/// A launch as far as it lies within the visit.
+enum Lane {
+    Steps { launch: usize, first: usize, steps: Vec<Span>, steady: steady::Steady },
+    Outside { launch: usize, window: Window },
+}
+
+/// A step on the clock.
+#[derive(Clone, Copy)]
+struct Span {
+    start: Nanos,
+    end: Nanos,
+}
+
+impl Lane {
+    fn of(launch: usize, what: &Launch, visit: Window) -> Option<Lane> {
+        match what {
+            Launch::Outside(window) => {
+                let window = overlap(*window, visit)?;
+                Some(Lane::Outside { launch, window })
+            }
+            Launch::Steps(steps) => {
+                let began = |step: &Step| step.end.saturating_sub(Nanos(step.dur_ns));
+                let first = steps.iter().position(|step| began(step) >= visit.start)?;
+                let inside: Vec<&Step> =
+                    steps[first..].iter().take_while(|step| step.end <= visit.end).collect();
+                // Time held before the first step is no part of it: nobody was to run then.
+                let starts = inside.first().map(|step| began(step)).into_iter();
+                let starts = starts.chain(inside.iter().map(|step| step.end));
+                let spans: Vec<Span> =
+                    starts.zip(&inside).map(|(start, step)| Span { start, end: step.end }).collect();
+                let durations: Vec<u64> = inside.iter().map(|step| step.dur_ns).collect();
+                let steady = steady::detect(&durations);
+                (!spans.is_empty()).then_some(Lane::Steps { launch, first, steps: spans, steady })
+            }
+        }
+    }
+
+    /// From the start of its first steady step to the end of its last.
+    fn steady_window(&self) -> Option<Window> {
+        match self {
+            Lane::Outside { window, .. } => Some(*window),
+            Lane::Steps { steps, steady, .. } => {
+                let steps = &steps[steady.start..steady.end];
+                Some(Window { start: steps.first()?.start, end: steps.last()?.end })
+            }
+        }
+    }
+
+    fn is_steady(&self) -> bool {
+        match self {
+            Lane::Outside { .. } => true,
+            Lane::Steps { steady, .. } => steady.is_steady(),
+        }
+    }
+}
+
+/// All members run at once: what lies in every one's steady part.
+fn at_once(members: &[Vec<Lane>]) -> Vec<Part> {
+    let mut common = vec![Window { start: Nanos::ZERO, end: Nanos(u64::MAX) }];
+    for lanes in members {
+        let steady: Vec<Window> = lanes.iter().filter_map(Lane::steady_window).collect();
+        common = common.iter().flat_map(|a| steady.iter().filter_map(|b| overlap(*a, *b))).collect();
+    }
+    members.iter().map(|lanes| part_at_once(lanes, &common)).collect()
+}
+
+fn part_at_once(lanes: &[Lane], common: &[Window]) -> Part {
+    let mut part = Part { is_steady: true, ..Part::default() };
+    for lane in lanes {
+        for window in
+            common.iter().filter(|w| lane.steady_window().is_some_and(|s| overlap(s, **w).is_some()))
+        {
+            let (launch, window) = match lane {
+                Lane::Outside { launch, .. } => (*launch, *window),
+                Lane::Steps { launch, first, steps, .. } => {
+                    let inside = |span: &Span| span.start >= window.start && span.end <= window.end;
+                    let used: Vec<(usize, &Span)> =
+                        steps.iter().enumerate().filter(|(_, span)| inside(span)).collect();
+                    let (Some((_, head)), Some((_, tail))) = (used.first(), used.last()) else { continue };
+                    part.steps.extend(used.iter().map(|(i, span)| Used {
+                        launch: *launch,
+                        step: first + i,
+                        length_ns: (span.end - span.start).0,
+                    }));
+                    (*launch, Window { start: head.start, end: tail.end })
+                }
+            };
+            part.window_ns += window.length().0;
+            part.windows.push((launch, window));
+            part.is_steady &= lane.is_steady();
+        }
+    }
+    part
+}
+
+/// The time in which each of `seats` members had a turn, and no more than that; `None` where there is no such time.
+fn rounds(turns: &[Turn], seats: usize) -> Option<Vec<&[Turn]>> {
+    let mut rounds = Vec::new();
+    let mut left = turns;
+    let all_seats =
+        |turns: &[Turn]| (0..seats).all(|seat| turns.iter().any(|turn| turn.seat as usize == seat));
+    while let Some(length) = (1..=left.len()).find(|&length| all_seats(&left[..length])) {
+        let (round, rest) = left.split_at(length);
+        rounds.push(round);
+        left = rest;
+    }
+    (!rounds.is_empty()).then_some(rounds)
+}
+
+/// Members take turns: the rounds from the first in which every turn began when its member had settled.
+///
+/// Where there is none, as where each has one long turn in which it warms up, all rounds count.
+fn in_turns(members: &[Vec<Lane>], rounds: &[&[Turn]]) -> Vec<Part> {
+    let settled: Vec<Nanos> = members.iter().map(|lanes| settled_at(lanes)).collect();
+    let is_settled = |round: &&[Turn]| {
+        round.iter().all(|turn| settled.get(turn.seat as usize).is_some_and(|at| turn.start_mono_ns >= *at))
+    };
+    let kept = rounds.iter().position(is_settled).unwrap_or(0);
+    let (Some(first), Some(last)) = (rounds[kept].first(), rounds[rounds.len() - 1].last()) else {
+        return Vec::new();
+    };
+    let window = Window { start: first.start_mono_ns, end: last.end_mono_ns };
+    members.iter().map(|lanes| part_in_turns(lanes, window)).collect()
+}
+
+/// When a member's first launch became steady; at once where it was from its first step on.
+fn settled_at(lanes: &[Lane]) -> Nanos {
+    match lanes.first() {
+        Some(Lane::Steps { steps, steady, .. }) if steady.start > 0 => {
+            steps.get(steady.start).map_or(Nanos(u64::MAX), |span| span.start)
+        }
+        _ => Nanos::ZERO,
+    }
+}
+
+fn part_in_turns(lanes: &[Lane], window: Window) -> Part {
+    let mut part = Part { window_ns: window.length().0, is_steady: true, ..Part::default() };
+    let mut before = window.start;
+    for lane in lanes {
+        let Lane::Steps { launch, first, steps, .. } = lane else { return Part::default() };
+        let began = part.steps.len();
+        for (i, span) in steps.iter().enumerate() {
+            if span.end > window.start && span.end <= window.end {
+                let length_ns = span.end.saturating_sub(before).0;
+                part.steps.push(Used { launch: *launch, step: first + i, length_ns });
+                before = span.end;
+            }
+        }
+        if part.steps.len() > began {
+            let (Some(head), Some(tail)) = (steps.first(), steps.last()) else { continue };
+            let of_launch = Window { start: head.start.max(window.start), end: tail.end.min(window.end) };
+            part.windows.push((*launch, of_launch));
+            part.is_steady &= lane.is_steady();
+        }
+    }
+    // A single launch was there all the time, held or not.
+    if let [(_, only)] = &mut part.windows[..] {
+        *only = window;
+    }
+    part
+}
+
+fn overlap(a: Window, b: Window) -> Option<Window> {
+    let both = Window { start: a.start.max(b.start), end: a.end.min(b.end) };
+    (both.start < both.end).then_some(both)
+}
+
+#[cfg(test)]
+mod tests;

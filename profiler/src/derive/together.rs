@@ -1,0 +1,234 @@
+//! Rows of a group: one for each seat of a visit, over the window that all members share.
+
+use colocate::window::{self, Part, Step};
+use schema::{
+    device::Device,
+    group::Visit,
+    manifest::Manifest,
+    rows::{ErrorKind, Measurement, Status, Warning},
+    run_dir::RunDir,
+    spec::{LaunchEnd, LaunchSpec},
+    units::{Nanos, Window},
+    wire::{EventLine, Timing},
+};
+use statistics::{
+    LaunchSummary,
+    steady::{Class, Steady},
+};
+
+use super::{
+    JobStep, Samples, gates, job_steps,
+    launch::{self, Launch, Row},
+};
+use crate::cells;
+
+/// The rows of a visit that is over, in the order of its seats.
+pub(super) fn measurements(
+    run: &RunDir,
+    manifest: &Manifest,
+    samples: &Samples,
+    visit: &Visit,
+) -> anyhow::Result<Vec<Row>> {
+    let read = |launches: &Vec<String>| -> anyhow::Result<Vec<Told>> {
+        launches.iter().map(|launch| Told::read(run, launch)).collect()
+    };
+    let seats: Vec<Vec<Told>> = visit.launches.iter().map(read).collect::<Result<_, _>>()?;
+    let together = Together { run, manifest, samples, visit, seats: &seats };
+    let failed = together.failed_launch();
+    let parts = if failed.is_none() { together.common_window() } else { None };
+    let row = |seat: usize| together.row(seat, parts.as_ref().map(|parts| &parts[seat]), failed);
+    Ok((0..seats.len()).filter_map(row).collect())
+}
+
+/// What one launch of a member left.
+struct Told {
+    spec: LaunchSpec,
+    end: LaunchEnd,
+    /// Why it did not do what it was asked to.
+    failure: Option<Failure>,
+    ranks: Vec<Vec<EventLine>>,
+    steps: Vec<JobStep>,
+}
+
+type Failure = (ErrorKind, Option<String>);
+
+impl Told {
+    fn read(run: &RunDir, launch: &str) -> anyhow::Result<Told> {
+        let spec = run.spec(launch)?;
+        let end = run
+            .launch_end(launch)?
+            .ok_or_else(|| anyhow::anyhow!("{launch} stands in a visit that is over, and has no end"))?;
+        let (ranks, garbled) = match launch::read_ranks(run, &spec, &end) {
+            Ok(ranks) => (ranks, None),
+            Err(error) => (Vec::new(), Some((ErrorKind::Garbled, Some(error.to_string())))),
+        };
+        let failure = end.err.map(|err| (err, end.err_detail.clone())).or(garbled);
+        let steps = job_steps(&ranks);
+        Ok(Told { spec, end, failure, ranks, steps })
+    }
+
+    /// A program that tells no steps.
+    fn is_outside(&self) -> bool {
+        !self.spec.program.speaks() && self.steps.is_empty()
+    }
+
+    /// From the start of its first process to its end.
+    fn life(&self) -> Window {
+        let wall_ns = self.end.ranks.iter().filter_map(|rank| rank.wall_ns).max().unwrap_or(0);
+        Window { start: self.end.mono_ns.saturating_sub(Nanos(wall_ns)), end: self.end.mono_ns }
+    }
+
+    fn launch(&self) -> window::Launch {
+        if self.is_outside() {
+            return window::Launch::Outside(self.life());
+        }
+        let step = |step: &JobStep| Step { end: step.end, dur_ns: step.dur_ns };
+        window::Launch::Steps(self.steps.iter().map(step).collect())
+    }
+}
+
+struct Together<'a> {
+    run: &'a RunDir,
+    manifest: &'a Manifest,
+    samples: &'a Samples,
+    visit: &'a Visit,
+    seats: &'a [Vec<Told>],
+}
+
+impl Together<'_> {
+    /// The launch that failed of itself and took the others with it.
+    fn failed_launch(&self) -> Option<&Told> {
+        let by_itself = |err: ErrorKind| err != ErrorKind::Contaminated;
+        let mut all = self.seats.iter().flatten();
+        all.find(|told| told.failure.as_ref().is_some_and(|(err, _)| by_itself(*err)))
+    }
+
+    fn common_window(&self) -> Option<Vec<Part>> {
+        let members: Vec<Vec<window::Launch>> =
+            self.seats.iter().map(|launches| launches.iter().map(Told::launch).collect()).collect();
+        // A group of programs that obey no grant has no barrier: they are there from their start.
+        let start = self.visit.barrier_mono_ns.unwrap_or(Nanos::ZERO);
+        let end = self.visit.end_mono_ns.unwrap_or(Nanos(u64::MAX));
+        window::common(&members, Window { start, end }, &self.visit.turns)
+    }
+
+    fn row(&self, seat: usize, part: Option<&Part>, failed: Option<&Told>) -> Option<Row> {
+        let launches = &self.seats[seat];
+        let (first, last) = (launches.first()?, launches.last()?);
+        let mut row = Measurement {
+            launch: first.spec.launch.clone(),
+            repeat: self.visit.block,
+            job: first.spec.job.clone(),
+            threads: first.spec.threads,
+            sharing: self.visit.sharing.clone(),
+            group: Some(self.visit.group.clone()),
+            seat: Some(seat as u32),
+            steps_total: launches.iter().map(|told| told.steps.len() as u64).sum(),
+            memory_estimate_bytes: launch::estimate(self.manifest, &first.spec),
+            ..launch::blank_of_spec(self.run, &first.spec)
+        };
+        launch::fill_from_events(&mut row, &first.ranks);
+        let resident =
+            |told: &Told| launch::sum_of_all(told.end.ranks.iter().map(|rank| rank.rss_peak_bytes));
+        row.host_rss_peak_bytes = launches.iter().filter_map(resident).max();
+        row.wall_ns = Some(last.life().end.saturating_sub(first.life().start).0);
+        let mut findings = Vec::new();
+        let own = launches.iter().find_map(|told| told.failure.clone());
+        let failure = match (own, failed, part) {
+            (Some(own), _, _) => Some(own),
+            (None, Some(other), _) => {
+                let detail = format!("{}, of the same group, had failed", other.spec.launch);
+                Some((ErrorKind::Contaminated, Some(detail)))
+            }
+            (None, None, None) => Some(too_short("no time in which all members were steady")),
+            (None, None, Some(part)) => self.fill(&mut row, launches, part, &mut findings),
+        };
+        if let Some((err, detail)) = failure {
+            (row.status, row.err, row.err_detail) = (Status::Failed, Some(err), detail);
+            findings.clear();
+        }
+        row.warnings = findings.iter().map(|finding| finding.warning).collect();
+        Some(Row { measurement: row, findings })
+    }
+
+    /// The numbers of a seat; what went wrong where it has none.
+    fn fill(
+        &self,
+        row: &mut Measurement,
+        launches: &[Told],
+        part: &Part,
+        findings: &mut Vec<crate::warnings::Finding>,
+    ) -> Option<Failure> {
+        let first = launches.first()?;
+        let ended = self.seats.iter().flatten().map(|told| told.end.mono_ns).max()?;
+        let (samples, manifest) = (self.samples, self.manifest);
+        let launch = Launch { spec: &first.spec, ranks: &first.ranks, samples, manifest, ended };
+        let parts: Vec<(&str, Window)> =
+            part.windows.iter().map(|(at, window)| (&*launches[*at].spec.launch, *window)).collect();
+        let windows: Vec<Window> = part.windows.iter().map(|(_, window)| *window).collect();
+        launch.fill_from_samples(row, &parts, |_| self.cpu_of_all(&first.spec.devices, &windows), findings);
+        row.window_ns = Some(part.window_ns);
+        if launches.len() > 1 {
+            let found = format!("it ended by itself, and was started again {} times", launches.len() - 1);
+            launch.find(findings, [(Warning::Looped, found)]);
+        }
+        if first.is_outside() {
+            row.timing = Some(Timing::Outside);
+            row.wall_ns = self.wall_ns(launches);
+            let beside = "it did not run to its end beside the others";
+            return row.wall_ns.is_none().then(|| too_short(beside));
+        }
+        let used: Vec<JobStep> = part
+            .steps
+            .iter()
+            .map(|step| JobStep { dur_ns: step.length_ns, ..launches[step.launch].steps[step.step].clone() })
+            .collect();
+        let step_ns: Vec<u64> = used.iter().map(|step| step.dur_ns).collect();
+        let class = if part.is_steady { Class::Flat } else { Class::NoSteadyState };
+        let summary = LaunchSummary::within(&step_ns, Steady { class, start: 0, end: step_ns.len() })?;
+        launch.fill_from_used(row, &used, &summary);
+        row.warmup_steps = part.steps.first().map(|step| step.step as u64);
+        let steps: Vec<JobStep> = launches.iter().flat_map(|told| told.steps.iter().cloned()).collect();
+        launch.find(findings, gates::of_steps(&steps, used.len(), part.is_steady));
+        for window in &windows {
+            launch.find(findings, gates::of_allocator(&first.ranks, *window));
+        }
+        None
+    }
+
+    /// How long a program takes beside the others: the mean of those runs that it ended by itself.
+    fn wall_ns(&self, launches: &[Told]) -> Option<u64> {
+        let left = self.visit.end_mono_ns.unwrap_or(Nanos(u64::MAX));
+        let whole: Vec<u64> = launches
+            .iter()
+            .map(Told::life)
+            .filter(|life| life.end < left)
+            .map(|life| life.length().0)
+            .collect();
+        (!whole.is_empty()).then(|| whole.iter().sum::<u64>() / whole.len() as u64)
+    }
+
+    /// CPU time of all members on these cores. Not known where a member has other devices beside them, or was not there all
+    /// the time.
+    fn cpu_of_all(&self, devices: &[Device], windows: &[Window]) -> Option<u64> {
+        let device = cells::joined(devices);
+        let mut sum = 0;
+        for told in self.seats.iter().flatten() {
+            if cells::joined(&told.spec.devices) != device {
+                if told.spec.devices.iter().any(|other| devices.iter().any(|own| other.shares_with(own))) {
+                    return None;
+                }
+                continue;
+            }
+            let ranks = told.spec.devices.len() as u32;
+            for window in windows {
+                sum += self.samples.grown(&told.spec.launch, ranks, |row| row.cpu_ns, *window)?;
+            }
+        }
+        Some(sum)
+    }
+}
+
+fn too_short(what: &str) -> Failure {
+    (ErrorKind::TooShort, Some(format!("{what}; give the group more with --seconds")))
+}

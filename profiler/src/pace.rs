@@ -1,0 +1,145 @@
+//! How many steps a job is granted, at the pace of its last ones.
+
+use std::{collections::VecDeque, time::Duration};
+
+use schema::wire::{Step, Timing};
+
+/// How long a rank works on what it was granted before it can run dry: several of the rig's looks,
+/// so that a busy host does not hold it. It is also how long a job goes on after enough of it was seen.
+const GRANTED_AHEAD: Duration = Duration::from_millis(1000);
+
+/// Steps whose mean is the pace of a job.
+const PACE_STEPS: usize = 8;
+
+/// What a launch has done and may do.
+pub(crate) struct Pace {
+    done: u64,
+    /// Of the last steps, time held left out.
+    last_ns: VecDeque<u64>,
+    /// Steps that may be under way beyond the last one that was told.
+    under_way: u64,
+    granted: u64,
+}
+
+impl Pace {
+    /// Of a launch that was granted nothing yet.
+    pub(crate) fn new() -> Pace {
+        Pace { done: 0, last_ns: VecDeque::new(), under_way: 1, granted: 0 }
+    }
+
+    pub(crate) fn count(&mut self, step: &Step) {
+        self.done += 1;
+        if self.last_ns.len() == PACE_STEPS {
+            self.last_ns.pop_front();
+        }
+        self.last_ns.push_back(step.dur_ns.0);
+        // A device has the next step in its queue while it works on this one.
+        let device = matches!(step.timing, Timing::DeviceEvent | Timing::HookDeviceEvent);
+        self.under_way = if device { 2 } else { 1 };
+    }
+
+    /// The steps to have been granted in all from now on, if it is time to grant more: for a job that must not
+    /// wait for us.
+    pub(crate) fn due(&mut self) -> Option<u64> {
+        let ahead = self.steps_ahead();
+        // Each order wakes the supervisor, so it gets one when half is used up and not one a step. But
+        // the step after those under way is granted always: its job must not wait for us.
+        let due = self.granted < self.done + ahead.div_ceil(2).max(self.under_way + 1);
+        due.then(|| {
+            self.granted = self.done + ahead;
+            self.granted
+        })
+    }
+
+    /// Grants so many steps more, and gives how many that makes in all: for a job that is to be held after them.
+    pub(crate) fn grant(&mut self, steps: u64) -> u64 {
+        self.granted += steps;
+        self.granted
+    }
+
+    pub(crate) fn done(&self) -> u64 {
+        self.done
+    }
+
+    pub(crate) fn granted(&self) -> u64 {
+        self.granted
+    }
+
+    /// The time of a step, time held left out: the mean of the last ones. `None` before the first.
+    pub(crate) fn step_ns(&self) -> Option<f64> {
+        let sum_ns: u128 = self.last_ns.iter().map(|ns| u128::from(*ns)).sum();
+        (!self.last_ns.is_empty()).then(|| sum_ns.max(1) as f64 / self.last_ns.len() as f64)
+    }
+
+    /// Steps that fill [`GRANTED_AHEAD`], at the pace of the last ones, and those that are under way. Of very
+    /// short steps a single one says little: a thousand times as many would be granted after a lucky one.
+    fn steps_ahead(&self) -> u64 {
+        let ahead = self.step_ns().map_or(1.0, |ns| (GRANTED_AHEAD.as_nanos() as f64 / ns).ceil());
+        self.under_way + ahead.max(1.0) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use schema::units::Nanos;
+
+    use super::*;
+
+    fn step(ns: u64, timing: Timing) -> Step {
+        let (samples, loss, phases, sent_bytes) = (1, None, None, None);
+        Step { index: 0, dur_ns: Nanos(ns), samples, loss, phases, sent_bytes, timing }
+    }
+
+    /// Grants steps of this length as they are told; what was granted when each had been told, the
+    /// beginning first.
+    fn grants(ns: u64, timing: Timing) -> Vec<u64> {
+        let mut pace = Pace::new();
+        pace.due();
+        let mut granted = vec![pace.granted];
+        for _ in 0..200 {
+            pace.count(&step(ns, timing));
+            pace.due();
+            granted.push(pace.granted);
+        }
+        granted
+    }
+
+    #[test]
+    fn the_grant_runs_ahead_by_a_second() {
+        let ms = 1_000_000;
+        assert_eq!(grants(10 * ms, Timing::Host)[..2], [2, 1 + 101]);
+        assert_eq!(grants(5_000 * ms, Timing::Host)[..3], [2, 3, 4]);
+        for timing in [Timing::DeviceEvent, Timing::HookDeviceEvent] {
+            assert_eq!(grants(5_000 * ms, timing)[..3], [2, 4, 5], "one more is in its queue");
+        }
+        let orders: HashSet<u64> = grants(10 * ms, Timing::Host).into_iter().collect();
+        assert!(orders.len() < 8, "an order for half a second of steps, not for each: {orders:?}");
+    }
+
+    #[test]
+    fn a_device_whose_host_runs_ahead_never_waits_for_a_grant() {
+        for (step_ms, in_flight) in [(1, 4), (25, 4), (50, 2), (100, 1), (999, 1), (1_000, 1), (60_000, 1)] {
+            let granted = grants(step_ms * 1_000_000, Timing::DeviceEvent);
+            for done in 2..200 {
+                // The worker issues a step as it tells this one, of which we have not heard yet.
+                assert!(granted[done - 1] > done as u64 + in_flight, "{step_ms} ms, {done} done");
+            }
+        }
+    }
+
+    #[test]
+    fn a_job_that_takes_turns_is_granted_what_it_is_given_and_no_more() {
+        let mut pace = Pace::new();
+        assert_eq!((pace.step_ns(), pace.grant(3)), (None, 3));
+        for ns in [80, 1, 2] {
+            pace.count(&step(ns, Timing::Host));
+        }
+        assert_eq!((pace.done(), pace.grant(8)), (3, 11));
+        for _ in 0..8 {
+            pace.count(&step(5, Timing::Host));
+        }
+        assert_eq!((pace.done(), pace.granted(), pace.step_ns()), (11, 11, Some(5.0)), "of the last eight");
+    }
+}

@@ -1,0 +1,80 @@
+//! Modes that need nothing of the machine but that nobody else has changed how it shares.
+
+use std::{io::ErrorKind, os::unix::net::UnixStream, path::Path};
+
+use schema::device::Device;
+
+use super::{Backend, Joins};
+
+/// Where CUDA looks for a server of NVIDIA's Multi-Process Service if its environment names none, and no rank's
+/// does (`launch::removed_from_environment`). A client that finds one joins it silently.
+const MPS_CONTROL: &str = "/tmp/nvidia-mps/control";
+
+pub(super) struct Plain {
+    has_gpu: bool,
+}
+
+impl Plain {
+    pub(super) fn on(devices: &[Device]) -> Plain {
+        Plain { has_gpu: devices.iter().any(|device| matches!(device, Device::Cuda(_))) }
+    }
+}
+
+impl Backend for Plain {
+    fn probe(&self) -> Result<(), String> {
+        if self.has_gpu && answers(Path::new(MPS_CONTROL)) {
+            return Err(format!(
+                "a server of NVIDIA's MPS answers at {MPS_CONTROL}, and every job would join it; end it first"
+            ));
+        }
+        Ok(())
+    }
+
+    fn set_up(&mut self, _seats: usize) -> anyhow::Result<()> {
+        self.probe().map_err(anyhow::Error::msg)
+    }
+
+    fn joins(&self, _seat: usize) -> Joins {
+        Joins::default()
+    }
+
+    fn verify(&self, _seat: usize, _pids: &[u32]) -> Result<(), String> {
+        self.probe()
+    }
+
+    fn tear_down(&mut self) -> anyhow::Result<()> {
+        Ok(())
+    }
+}
+
+/// Whether somebody holds the other end of a socket. Of what kind it is does not matter: where nobody does, the
+/// kernel refuses before it compares kinds.
+fn answers(socket: &Path) -> bool {
+    match UnixStream::connect(socket) {
+        Ok(_) => true,
+        Err(error) => !matches!(
+            error.kind(),
+            ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::ConnectionRefused
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::{UnixDatagram, UnixListener};
+
+    use super::*;
+
+    #[test]
+    fn a_server_is_found_whatever_its_socket_and_a_stale_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let [stream, datagram, stale] = ["stream", "datagram", "stale"].map(|name| dir.path().join(name));
+        let _listener = UnixListener::bind(&stream).unwrap();
+        let _other_kind = UnixDatagram::bind(&datagram).unwrap();
+        drop(UnixListener::bind(&stale).unwrap());
+        let cases = [(stream, true), (datagram, true), (stale, false), (dir.path().join("missing"), false)];
+        for (socket, expected) in cases {
+            assert_eq!(answers(&socket), expected, "{}", socket.display());
+        }
+    }
+}

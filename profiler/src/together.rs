@@ -1,0 +1,310 @@
+//! One visit of a group: its members are started and warmed up one after another, let go together, and measured
+//! while they share.
+//!
+//! Kernels are chosen, memory is taken and files are read in the first steps of a job, and what is chosen
+//! beside others may be chosen badly: so each member warms up alone and is then held. A member that comes to
+//! its end by itself is started again, so that nobody is measured beside an empty seat; one that fails
+//! contaminates the visit, and all others leave. What counts of the visit is decided later, from its raw files:
+//! here it is only seen to that there is enough of it.
+
+mod seat;
+mod turns;
+mod warm_up;
+
+use std::ops::Range;
+
+use anyhow::ensure;
+use colocate::window;
+use schema::{
+    FORMAT,
+    group::{Turn, Visit},
+    sharing::Sharing,
+    spec::LaunchEnd,
+    units::{Nanos, Window},
+};
+
+use self::seat::{Launched, Seat};
+use crate::{
+    interrupt::Interrupt,
+    measure::{Amount, Enough, LOOK, Looks},
+    rig::{LaunchRequest, Leave, Member, Rig, RigEvent},
+    sampler::Sampler,
+    sharing::{Backend, backend},
+};
+
+/// What runs together, how, and for how long.
+pub struct Together<'a> {
+    pub sharing: &'a Sharing,
+    pub seats: Vec<SeatRequest>,
+    /// The request of another launch for a seat whose member has come to its end. Its name must be new: a
+    /// launch that was just asked for may have no file yet.
+    pub again: &'a mut dyn FnMut(u32) -> anyhow::Result<LaunchRequest>,
+    /// Of the time that all members share; of each one's turn where they run one after the other. With
+    /// [`Enough::End`], and with a number of steps where no member shows any, the visit is over when each has
+    /// come to its end by itself.
+    pub enough: Enough,
+}
+
+/// The first launch of a seat.
+pub struct SeatRequest {
+    pub request: LaunchRequest,
+    /// It obeys no grant, as is known from when it was alone. It cannot be held, so it begins when the others
+    /// are let go.
+    pub outside: bool,
+}
+
+/// Measures a group once. `None` where the user interrupted it. When it returns, nothing of its members is left.
+///
+/// # Errors
+/// Where the sharing mode cannot be had, or was found not to be had meanwhile; where `again` fails.
+pub fn together(
+    rig: &mut Rig,
+    sampler: &Sampler,
+    together: Together<'_>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Option<Visit>> {
+    let Together { sharing, seats: requests, again, enough } = together;
+    let all_obey = requests.iter().all(|seat| !seat.outside);
+    ensure!(all_obey || !sharing.takes_turns(), "{sharing} holds members, and one of them obeys no grant");
+    let devices: Vec<_> = requests.iter().flat_map(|seat| seat.request.spec.devices.clone()).collect();
+    let mut backend = backend(sharing, &devices);
+    backend.set_up(requests.len())?;
+    let seats = requests.iter().map(|seat| Seat::new(seat.outside)).collect();
+    let spec = requests.first().map(|seat| &seat.request.spec);
+    let visit = Visit {
+        format: FORMAT,
+        group: spec.and_then(|spec| spec.seat.as_ref()).map(|seat| seat.group.clone()).unwrap_or_default(),
+        sharing: sharing.clone(),
+        block: spec.map_or(0, |spec| spec.block),
+        barrier_mono_ns: None,
+        end_mono_ns: None,
+        launches: vec![Vec::new(); requests.len()],
+        turns: Vec::new(),
+    };
+    let mut group = Group { rig, sampler, interrupt, backend, again, enough, seats, visit };
+    let outcome = group.run(sharing, requests);
+    let outcome = group.dismiss(outcome);
+    if let Err(error) = group.backend.tear_down() {
+        // The group was measured all the same, and the next sweeps up what is left.
+        eprintln!("warning: {error:#}");
+    }
+    match outcome {
+        Ok(()) | Err(Stop::Failed { .. }) => Ok(Some(group.visit)),
+        Err(Stop::Interrupted) => Ok(None),
+        Err(Stop::Error(error)) => Err(error),
+    }
+}
+
+/// Why a visit ends before there is enough of it.
+enum Stop {
+    Interrupted,
+    /// This launch ended as it should not have, or never came to its first step, and contaminates the others.
+    Failed {
+        launch: String,
+    },
+    Error(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Stop {
+    fn from(error: anyhow::Error) -> Stop {
+        Stop::Error(error)
+    }
+}
+
+/// The members on the rig.
+struct Group<'a> {
+    rig: &'a mut Rig,
+    sampler: &'a Sampler,
+    interrupt: &'a Interrupt,
+    backend: Box<dyn Backend>,
+    again: &'a mut dyn FnMut(u32) -> anyhow::Result<LaunchRequest>,
+    enough: Enough,
+    seats: Vec<Seat>,
+    visit: Visit,
+}
+
+impl Group<'_> {
+    fn run(&mut self, sharing: &Sharing, requests: Vec<SeatRequest>) -> Result<(), Stop> {
+        let mut outside = Vec::new();
+        for (seat, SeatRequest { request, outside: is_outside }) in requests.into_iter().enumerate() {
+            if is_outside {
+                outside.push((seat, request));
+            } else {
+                self.start(seat, request);
+                self.warm_up(seat)?;
+            }
+        }
+        self.verify()?;
+        let barrier = Nanos::monotonic_now();
+        self.visit.barrier_mono_ns = Some(barrier);
+        outside.into_iter().for_each(|(seat, request)| self.start(seat, request));
+        match sharing {
+            Sharing::Alone | Sharing::TimeSlice | Sharing::CpuShares { .. } => self.at_once(barrier)?,
+            Sharing::StepGate { quantum, weights } => self.in_turns(barrier, *quantum, weights)?,
+            Sharing::Sequential => self.one_after_another()?,
+        }
+        self.verify()
+    }
+
+    /// Lets all members run as they please.
+    fn at_once(&mut self, barrier: Nanos) -> Result<(), Stop> {
+        let all = 0..self.seats.len();
+        let mut looks = Looks::new(self.enough);
+        self.supply(all.clone());
+        while !self.has_enough(&mut looks, all.clone(), barrier, &[]) {
+            self.next(None)?;
+            self.supply(all.clone());
+        }
+        Ok(())
+    }
+
+    /// Grants members so much that they do not wait for us.
+    fn supply(&mut self, seats: Range<usize>) {
+        for launched in self.seats[seats].iter_mut().filter_map(Seat::launched_mut) {
+            if launched.is_ready()
+                && let Some(steps) = launched.pace.due()
+            {
+                self.rig.extend(launched.member, steps);
+            }
+        }
+    }
+
+    /// Whether there is enough of what these seats share since `since`, or no more patience with it.
+    fn has_enough(&self, looks: &mut Looks, seats: Range<usize>, since: Nanos, turns: &[Turn]) -> bool {
+        let seats = &self.seats[seats];
+        let now = Nanos::monotonic_now();
+        let steps = seats.iter().filter_map(|seat| seat.steps_since(since)).min().unwrap_or(0);
+        let seen = Amount { seconds: (now - since).as_secs_f64(), steps };
+        // What being beside others costs a program without steps is known when it has come to its end.
+        let ended = |seat: &Seat| seat.has_steps() || seat.came_to_its_end_since(since);
+        self.is_over_by_itself(seats, since)
+            || ((seats.iter().all(ended) || looks.is_out_of_patience(seen))
+                && looks.enough(seen, || common(seats, Window { start: since, end: now }, turns)))
+    }
+
+    /// Waits for something to happen, at most to `deadline`, and not for so long that the user waits for us.
+    fn next(&mut self, deadline: Option<Nanos>) -> Result<(), Stop> {
+        let look = Nanos::monotonic_now() + LOOK.into();
+        let event = self.rig.next(Some(deadline.map_or(look, |deadline| deadline.min(look))));
+        match event {
+            Some(RigEvent::Started { member, rank, pid }) => {
+                if let Some(launched) = self.launched(member) {
+                    launched.started(pid);
+                    let name = launched.name.clone();
+                    self.sampler.watch(&name, rank, pid);
+                }
+            }
+            Some(RigEvent::Said { member, rank, at, event }) => {
+                if let Some(launched) = self.launched(member) {
+                    launched.hear(rank, at, &event);
+                }
+            }
+            Some(RigEvent::Ended { member, end }) => self.replace(member, &end)?,
+            None => {}
+        }
+        if self.interrupt.asked() { Err(Stop::Interrupted) } else { Ok(()) }
+    }
+
+    /// Starts a member again that has come to its end by itself.
+    fn replace(&mut self, member: Member, end: &LaunchEnd) -> Result<(), Stop> {
+        let Some(seat) = self.seats.iter().position(|seat| seat.has(member)) else { return Ok(()) };
+        let failed = self.note_end(member, end);
+        if let Some(launch) = failed {
+            return Err(Stop::Failed { launch });
+        }
+        if self.visit.barrier_mono_ns.is_none_or(|since| !self.is_over_by_itself(&self.seats, since)) {
+            let request = (self.again)(seat as u32)?;
+            self.start(seat, request);
+        }
+        Ok(())
+    }
+
+    /// Whether nothing was asked for but that members come to their ends, and they have.
+    fn is_over_by_itself(&self, seats: &[Seat], since: Nanos) -> bool {
+        let without_steps = seats.iter().all(|seat| !seat.has_steps());
+        (self.enough == Enough::End || (matches!(self.enough, Enough::Steps(_)) && without_steps))
+            && seats.iter().all(|seat| seat.came_to_its_end_since(since))
+    }
+
+    /// Notes that a launch has ended; gives its name where it should not have ended as it did. One that takes
+    /// steps and has taken none would only do so again.
+    fn note_end(&mut self, member: Member, end: &LaunchEnd) -> Option<String> {
+        let seat = self.seats.iter_mut().find(|seat| seat.has(member))?;
+        let outside = seat.outside;
+        let launched = seat.launched_mut()?;
+        launched.ended = Some(end.mono_ns);
+        self.sampler.unwatch(&launched.name);
+        let failed = end.err.is_some() || (!outside && launched.steps.is_empty());
+        failed.then(|| launched.name.clone())
+    }
+
+    fn start(&mut self, seat: usize, mut request: LaunchRequest) {
+        request.joins = self.backend.joins(seat);
+        let (spec, patience) = (request.spec.clone(), request.patience);
+        self.visit.launches[seat].push(spec.launch.clone());
+        let member = self.rig.add(request);
+        self.seats[seat].launches.push(Launched::new(member, &spec, patience));
+    }
+
+    fn launched(&mut self, member: Member) -> Option<&mut Launched> {
+        self.seats.iter_mut().find(|seat| seat.has(member))?.launched_mut()
+    }
+
+    fn verify(&self) -> Result<(), Stop> {
+        for (number, seat) in self.seats.iter().enumerate() {
+            if let Some(launched) = seat.launches.last() {
+                let verified = self.backend.verify(number, &launched.pids);
+                verified
+                    .map_err(|why| anyhow::anyhow!("{} does not share as asked: {why}", launched.name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes all members leave as the outcome says, and waits until they have.
+    fn dismiss(&mut self, mut outcome: Result<(), Stop>) -> Result<(), Stop> {
+        self.visit.end_mono_ns = Some(Nanos::monotonic_now());
+        self.tell_to_leave(&outcome);
+        while self.seats.iter().any(|seat| seat.alive().is_some()) {
+            let look = Nanos::monotonic_now() + LOOK.into();
+            if let Some(RigEvent::Ended { member, end }) = self.rig.next(Some(look)) {
+                self.note_end(member, &end);
+            }
+            if self.interrupt.asked() && !matches!(outcome, Err(Stop::Interrupted)) {
+                outcome = Err(Stop::Interrupted);
+                self.tell_to_leave(&outcome);
+            }
+        }
+        outcome
+    }
+
+    fn tell_to_leave(&self, outcome: &Result<(), Stop>) {
+        for launched in self.seats.iter().filter_map(Seat::alive) {
+            match outcome {
+                Ok(()) => self.rig.remove(launched.member, Leave::AtBoundary),
+                // One that failed and is alive has done nothing yet.
+                Err(Stop::Failed { launch }) if *launch == launched.name => {
+                    self.rig.remove(launched.member, Leave::AtBoundary);
+                }
+                Err(Stop::Failed { launch }) => self.rig.contaminate(launched.member, launch),
+                Err(Stop::Interrupted | Stop::Error(_)) => self.rig.remove(launched.member, Leave::Now),
+            }
+        }
+    }
+}
+
+/// How much of a visit counts so far, of the member with the least.
+fn common(seats: &[Seat], visit: Window, turns: &[Turn]) -> Amount {
+    let lanes: Vec<Vec<window::Launch>> = seats.iter().map(|seat| seat.lanes(visit.end)).collect();
+    let Some(parts) = window::common(&lanes, visit, turns) else { return Amount::default() };
+    if parts.iter().any(|part| !part.is_steady) {
+        return Amount::default();
+    }
+    let steps =
+        parts.iter().zip(seats).filter(|(_, seat)| seat.has_steps()).map(|(part, _)| part.steps.len());
+    Amount {
+        seconds: parts.iter().map(|part| Nanos(part.window_ns).as_secs_f64()).fold(f64::INFINITY, f64::min),
+        // Programs without steps are not held up for any.
+        steps: steps.min().unwrap_or(usize::MAX),
+    }
+}

@@ -1,0 +1,180 @@
+//! What is known of a member while its group runs.
+
+use std::time::Duration;
+
+use colocate::window;
+use schema::{
+    spec::{LaunchSpec, Program},
+    units::{Nanos, Window},
+    wire::Event,
+};
+
+use crate::{
+    launch::POLL_TRAINING,
+    pace::Pace,
+    rig::{Member, Patience},
+};
+
+/// The shortest pause between two looks at the events of a member that is about to rest.
+pub(super) const SHORTEST_LOOK: Duration = Duration::from_millis(1);
+
+/// So much of the time that a member still needs is slept through before it is looked at.
+const SLEPT_SHARE: f64 = 0.9;
+
+/// A place in the group, and the launches that have had it, one after the other.
+pub(super) struct Seat {
+    /// Its member obeys no grant.
+    pub(super) outside: bool,
+    pub(super) launches: Vec<Launched>,
+}
+
+/// A launch on the rig.
+pub(super) struct Launched {
+    pub(super) name: String,
+    pub(super) member: Member,
+    pub(super) pids: Vec<u32>,
+    pub(super) pace: Pace,
+    /// Of its first rank, of the steps all ranks share.
+    pub(super) steps: Vec<window::Step>,
+    /// Their time, time held left out.
+    pub(super) worked_ns: u64,
+    started: Option<Nanos>,
+    pub(super) ended: Option<Nanos>,
+    granted_at: Nanos,
+    /// When a program of the user's is no longer waited for. A worker has patience of its own to lose.
+    ready_by: Option<Nanos>,
+    /// For each rank after how many steps it came to rest last; ready is at rest after none.
+    rests_after: Vec<Option<u64>>,
+}
+
+impl Seat {
+    pub(super) fn new(outside: bool) -> Seat {
+        Seat { outside, launches: Vec::new() }
+    }
+
+    /// The launch that has it now.
+    pub(super) fn launched_mut(&mut self) -> Option<&mut Launched> {
+        self.launches.last_mut()
+    }
+
+    pub(super) fn alive(&self) -> Option<&Launched> {
+        self.launches.last().filter(|launched| launched.ended.is_none())
+    }
+
+    pub(super) fn has(&self, member: Member) -> bool {
+        self.alive().is_some_and(|launched| launched.member == member)
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.alive().is_some_and(Launched::is_ready)
+    }
+
+    /// Whether it has used up what it was granted.
+    pub(super) fn rests(&self) -> bool {
+        self.alive().is_some_and(Launched::rests)
+    }
+
+    /// Whether its steps are known, or will be.
+    pub(super) fn has_steps(&self) -> bool {
+        !self.outside || self.launches.iter().any(|launched| !launched.steps.is_empty())
+    }
+
+    /// `None` where its steps are not known.
+    pub(super) fn steps_since(&self, since: Nanos) -> Option<usize> {
+        let of_launch = |launched: &Launched| {
+            launched.steps.len() - launched.steps.partition_point(|step| step.end <= since)
+        };
+        self.has_steps().then(|| self.launches.iter().map(of_launch).sum())
+    }
+
+    pub(super) fn came_to_its_end_since(&self, since: Nanos) -> bool {
+        self.launches.iter().any(|launched| launched.ended.is_some_and(|at| at >= since))
+    }
+
+    /// Its launches up to now, for who looks for the time that members share.
+    pub(super) fn lanes(&self, now: Nanos) -> Vec<window::Launch> {
+        let lane = |launched: &Launched| {
+            if self.has_steps() {
+                return Some(window::Launch::Steps(launched.steps.clone()));
+            }
+            let window = Window { start: launched.started?, end: launched.ended.unwrap_or(now) };
+            Some(window::Launch::Outside(window))
+        };
+        self.launches.iter().filter_map(lane).collect()
+    }
+}
+
+impl Launched {
+    pub(super) fn new(member: Member, spec: &LaunchSpec, patience: Patience) -> Launched {
+        let now = Nanos::monotonic_now();
+        // Of a program of the user's one process is ours, and that obeys for all it starts.
+        let (ranks, ready_by) = match spec.program {
+            Program::Command(_) => (1, Some(now + patience.startup.into())),
+            Program::Training(_) | Program::AllReduce(_) => (spec.devices.len(), None),
+        };
+        Launched {
+            name: spec.launch.clone(),
+            member,
+            pids: Vec::new(),
+            pace: Pace::new(),
+            steps: Vec::new(),
+            worked_ns: 0,
+            started: None,
+            ended: None,
+            granted_at: now,
+            ready_by,
+            rests_after: vec![None; ranks],
+        }
+    }
+
+    pub(super) fn started(&mut self, pid: u32) {
+        self.pids.push(pid);
+        self.started = self.started.or(Some(Nanos::monotonic_now()));
+    }
+
+    pub(super) fn hear(&mut self, rank: u32, at: Nanos, event: &Event) {
+        let rests_after = match event {
+            Event::Ready(_) => 0,
+            Event::Held { index } => *index,
+            Event::Step(step) if rank == 0 => {
+                self.pace.count(step);
+                self.worked_ns += step.dur_ns.0;
+                self.steps.push(window::Step { end: at, dur_ns: step.dur_ns.0 });
+                return;
+            }
+            _ => return,
+        };
+        if let Some(rank) = self.rests_after.get_mut(rank as usize) {
+            *rank = Some(rests_after);
+        }
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.rests_after.iter().all(Option::is_some)
+    }
+
+    /// Whether it should have been ready by now, and is not.
+    pub(super) fn keeps_us_waiting(&self) -> bool {
+        !self.is_ready() && self.ready_by.is_some_and(|by| Nanos::monotonic_now() > by)
+    }
+
+    pub(super) fn rests(&self) -> bool {
+        self.rests_after.iter().all(|after| after.is_some_and(|steps| steps >= self.pace.granted()))
+    }
+
+    /// Grants so many steps more; gives how many that makes in all.
+    pub(super) fn grant(&mut self, steps: u64) -> u64 {
+        self.granted_at = Nanos::monotonic_now();
+        self.pace.grant(steps)
+    }
+
+    /// How long to wait until the next look, for who wants to know soon when it rests.
+    pub(super) fn look_after(&self, now: Nanos) -> Duration {
+        let Some(step_ns) = self.pace.step_ns() else { return POLL_TRAINING };
+        let last = self.steps.last().map_or(self.granted_at, |step| step.end.max(self.granted_at));
+        let steps_left = self.pace.granted().saturating_sub(self.pace.done());
+        let rests_at = last.0 as f64 + steps_left as f64 * step_ns;
+        let left_ns = (rests_at - now.0 as f64).max(0.0);
+        Duration::from_nanos((SLEPT_SHARE * left_ns) as u64).clamp(SHORTEST_LOOK, POLL_TRAINING)
+    }
+}

@@ -1,0 +1,198 @@
+//! Members that take turns: one runs, all others are held at a boundary.
+
+use schema::{
+    group::Turn,
+    sharing::{Quantum, Weights},
+    units::Nanos,
+};
+
+use super::{Group, Stop, seat::SHORTEST_LOOK};
+use crate::{launch::POLL_TRAINING, measure::Looks};
+
+impl Group<'_> {
+    /// Round after round, each member has a turn as long as its weight says. The visit ends with a round, so that
+    /// nobody has had a turn too many.
+    pub(super) fn in_turns(
+        &mut self,
+        barrier: Nanos,
+        quantum: Quantum,
+        weights: &Weights,
+    ) -> Result<(), Stop> {
+        let mut accounts = vec![Account::default(); self.seats.len()];
+        let mut looks = Looks::new(self.enough);
+        loop {
+            for (seat, account) in accounts.iter_mut().enumerate() {
+                // One that was started again takes part as soon as it is ready.
+                let Some(launched) = self.seats[seat].alive().filter(|launched| launched.is_ready()) else {
+                    continue;
+                };
+                let steps = account.next_turn(quantum, weights.of(seat), launched.pace.step_ns());
+                if steps > 0 {
+                    account.spend(self.turn(seat, steps)?);
+                }
+            }
+            if self.has_enough(&mut looks, 0..self.seats.len(), barrier, &self.visit.turns) {
+                return Ok(());
+            }
+            if !self.seats.iter().any(|seat| seat.is_ready()) {
+                self.next(None)?;
+            }
+        }
+    }
+
+    /// One turn a member, each until there is enough of it.
+    pub(super) fn one_after_another(&mut self) -> Result<(), Stop> {
+        for seat in 0..self.seats.len() {
+            let only = seat..seat + 1;
+            while !self.seats[seat].is_ready() {
+                self.next(None)?;
+            }
+            let start_mono_ns = Nanos::monotonic_now();
+            let mut looks = Looks::new(self.enough);
+            while !self.has_enough(&mut looks, only.clone(), start_mono_ns, &[]) {
+                self.supply(only.clone());
+                self.next(None)?;
+            }
+            while self.seats[seat].alive().is_some_and(|launched| !launched.rests()) {
+                self.until_rest(seat)?;
+            }
+            let end_mono_ns = Nanos::monotonic_now();
+            self.visit.turns.push(Turn { seat: seat as u32, start_mono_ns, end_mono_ns });
+        }
+        Ok(())
+    }
+
+    /// Lets a member take so many steps; gives the time they took. A turn ends early where the member does.
+    fn turn(&mut self, seat: usize, steps: u64) -> Result<u64, Stop> {
+        let launch = self.seats[seat].launches.len() - 1;
+        let worked_ns = self.seats[seat].launches[launch].worked_ns;
+        let start_mono_ns = Nanos::monotonic_now();
+        self.grant(seat, steps);
+        self.until_rest(seat)?;
+        let end_mono_ns = Nanos::monotonic_now();
+        self.visit.turns.push(Turn { seat: seat as u32, start_mono_ns, end_mono_ns });
+        Ok(self.seats[seat].launches[launch].worked_ns - worked_ns)
+    }
+
+    pub(super) fn grant(&mut self, seat: usize, steps: u64) {
+        if let Some(launched) = self.seats[seat].launched_mut() {
+            let granted = launched.grant(steps);
+            self.rig.extend(launched.member, granted);
+        }
+    }
+
+    /// Waits until a member rests, or has ended. Its events are looked at as rarely as usual at first,
+    /// and ever more often towards the end that its pace lets expect: a device that waits for us is lost time.
+    pub(super) fn until_rest(&mut self, seat: usize) -> Result<(), Stop> {
+        let launches = self.seats[seat].launches.len();
+        let (mut pause, mut look_at) = (POLL_TRAINING, Nanos::ZERO);
+        let is_same = |group: &Self| group.seats[seat].launches.len() == launches;
+        while let Some(launched) =
+            self.seats[seat].alive().filter(|launched| is_same(self) && !launched.rests())
+        {
+            let now = Nanos::monotonic_now();
+            if now >= look_at {
+                let next = launched.look_after(now);
+                if next != pause {
+                    self.rig.look_every(launched.member, next);
+                    pause = next;
+                }
+                look_at = now + next.into();
+            }
+            // At the shortest pause the rig looks often enough, and wakes us when it has seen something.
+            self.next((pause > SHORTEST_LOOK).then_some(look_at))?;
+        }
+        if let Some(launched) = self.seats[seat].alive().filter(|_| is_same(self)) {
+            self.rig.look_every(launched.member, POLL_TRAINING);
+        }
+        Ok(())
+    }
+}
+
+/// Time that a member is owed, or owes.
+///
+/// Turns are whole steps, so one that is asked for in time is never as long as it should be. What is missing is
+/// given in the turns to come, and a member whose step was longer than all its turns sits some of them out:
+/// this is deficit round robin (M. Shreedhar and G. Varghese, SIGCOMM 1995). So members get time in the ratio
+/// of their weights, however long their steps.
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    owed_ns: f64,
+}
+
+impl Account {
+    /// The steps of the next turn, at this pace. Before the first step nothing is known of it, and it is one.
+    fn next_turn(&mut self, quantum: Quantum, weight: u32, step_ns: Option<f64>) -> u64 {
+        match quantum {
+            Quantum::Steps(steps) => u64::from(steps) * u64::from(weight),
+            Quantum::Time(time) => {
+                self.owed_ns += time.as_nanos() as f64 * f64::from(weight);
+                step_ns.map_or(1, |step_ns| (self.owed_ns / step_ns).round().max(0.0) as u64)
+            }
+        }
+    }
+
+    fn spend(&mut self, ns: u64) {
+        self.owed_ns -= ns as f64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const MS: f64 = 1e6;
+
+    /// Time that members with steps of these lengths get in so many rounds.
+    fn shares(mode: &str, step_ms: &[f64], rounds: usize) -> Vec<f64> {
+        let schema::sharing::Sharing::StepGate { quantum, weights } = mode.parse().unwrap() else {
+            panic!("{mode}")
+        };
+        let mut accounts = vec![Account::default(); step_ms.len()];
+        let mut got_ms = vec![0.0; step_ms.len()];
+        for _ in 0..rounds {
+            for (seat, account) in accounts.iter_mut().enumerate() {
+                let steps = account.next_turn(quantum, weights.of(seat), Some(step_ms[seat] * MS));
+                let took_ms = steps as f64 * step_ms[seat];
+                account.spend((took_ms * MS) as u64);
+                got_ms[seat] += took_ms;
+            }
+        }
+        let all: f64 = got_ms.iter().sum();
+        got_ms.iter().map(|ms| ms / all).collect()
+    }
+
+    #[test]
+    fn time_is_in_the_ratio_of_weights_however_long_the_steps() {
+        for (mode, step_ms, expected) in [
+            ("step-gate:2/1", &[10.0, 10.0][..], &[2.0 / 3.0, 1.0 / 3.0][..]),
+            // 3 steps of 300 ms are 0.9 s of 1 s, and then there are 4 now and then.
+            ("step-gate", &[300.0, 7.0], &[0.5, 0.5]),
+            ("step-gate:2/1", &[300.0, 700.0], &[2.0 / 3.0, 1.0 / 3.0]),
+            // A step that is longer than the turn sits some turns out.
+            ("step-gate", &[5_000.0, 10.0], &[0.5, 0.5]),
+            ("step-gate:100ms:1/2/1", &[999.0, 3.0, 70.0], &[0.25, 0.5, 0.25]),
+            // Steps are steps.
+            ("step-gate:8:2/1", &[10.0, 10.0], &[2.0 / 3.0, 1.0 / 3.0]),
+            ("step-gate:8:2/1", &[10.0, 20.0], &[0.5, 0.5]),
+        ] {
+            let found = shares(mode, step_ms, 400);
+            let far = found.iter().zip(expected).any(|(found, expected)| (found - expected).abs() > 0.01);
+            assert!(!far, "{mode} {step_ms:?}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_first_turn_of_unknown_length_is_one_step() {
+        let mut account = Account::default();
+        assert_eq!(account.next_turn(Quantum::Time(Duration::from_secs(1)), 2, None), 1);
+        account.spend(500_000_000);
+        assert_eq!(
+            account.next_turn(Quantum::Time(Duration::from_secs(1)), 2, Some(500.0 * MS)),
+            7,
+            "and 3 are owed"
+        );
+    }
+}

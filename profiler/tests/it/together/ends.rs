@@ -1,0 +1,104 @@
+//! Members that come to their end, and what becomes of the others.
+
+use std::{fs, thread, time::Duration};
+
+use profiler::{interrupt::Interrupt, measure::Enough, rig::LaunchRequest, sharing::Joins};
+use schema::{catalog::Fault, rows::ErrorKind, sharing::Sharing};
+
+use super::{Job, SLEEP, SPIN, Visits, request};
+
+#[test]
+fn a_rank_that_cannot_join_what_it_should_is_not_started() {
+    let mut visits = Visits::new();
+    let request = LaunchRequest {
+        joins: Joins { cgroup: Some("/no/such/cgroup".into()) },
+        ..request(&visits.bench.run, 1, 0, SPIN.program(), &Sharing::TimeSlice)
+    };
+    visits.bench.rig.add(request);
+    while visits.bench.rig.next(None).is_some() {}
+    let end = visits.end("0001-test");
+    assert_eq!(end.err, Some(ErrorKind::Start));
+    assert!(end.err_detail.unwrap().contains("cannot join /no/such/cgroup: No such file"));
+}
+
+#[test]
+fn a_member_that_comes_to_its_end_is_started_again() {
+    let mut visits = Visits::new();
+    let [short, longer] = [250, 700].map(|steps| Job { steps: Some(steps), ..SLEEP });
+    let visit = visits.visit("time-slice", &[short, longer], Enough::End);
+    visits.assert_all_ended_well(&visit);
+    assert!(visit.launches[0].len() >= 2, "{:?}", visit.launches);
+    assert_eq!(visit.launches[1].len(), 1, "its end is the end: {:?}", visit.launches);
+}
+
+#[test]
+fn a_program_that_obeys_no_grant_is_there_from_the_barrier_on() {
+    let mut visits = Visits::new();
+    let jobs = [SLEEP, Job { script: Some("sleep 0.3"), outside: true, ..SLEEP }];
+    let visit = visits.visit("time-slice", &jobs, Enough::Seconds(1.0));
+    visits.assert_all_ended_well(&visit);
+    assert!(visit.launches[1].len() >= 3, "{:?}", visit.launches);
+    let error = visits.try_visit("step-gate", &jobs, Enough::End, &Interrupt::default()).unwrap_err();
+    assert_eq!(error.to_string(), "step-gate holds members, and one of them obeys no grant");
+}
+
+#[test]
+fn a_member_that_dies_contaminates_the_others() {
+    let dies = Job { fault: Some(Fault::RankDies { rank: 0, after_steps: 300 }), ..SLEEP };
+    let never = Job { fault: Some(Fault::CrashBeforeHello), ..SLEEP };
+    for mode in ["time-slice", "step-gate:100ms"] {
+        let mut visits = Visits::new();
+        let visit = visits.visit(mode, &[SLEEP, dies], Enough::Seconds(60.0));
+        let [alive, dead] = [0, 1].map(|seat| visits.end(&visit.launches[seat][0]));
+        assert_eq!((alive.err, dead.err), (Some(ErrorKind::Contaminated), Some(ErrorKind::Killed)), "{mode}");
+        let detail = alive.err_detail.unwrap();
+        assert!(detail.contains("0002-test, of the same group, had failed"), "{detail}");
+        assert!(visit.barrier_mono_ns.is_some());
+    }
+    let mut visits = Visits::new();
+    let visit = visits.visit("time-slice", &[SLEEP, never, SLEEP], Enough::Seconds(60.0));
+    assert_eq!(visit.launches, [vec!["0001-test".to_owned()], vec!["0002-test".into()], vec![]]);
+    assert_eq!(visit.barrier_mono_ns, None, "nothing was shared");
+    let ends = [0, 1].map(|seat| visits.end(&visit.launches[seat][0]).err);
+    assert_eq!(ends, [Some(ErrorKind::Contaminated), Some(ErrorKind::NoHello)]);
+}
+
+#[test]
+fn a_program_that_takes_no_step_as_it_did_alone_is_not_waited_for_without_end() {
+    let mut visits = Visits::new();
+    let silent = Job { script: Some("sleep 1000"), startup: Duration::from_secs(1), ..SLEEP };
+    let visit = visits.visit("step-gate", &[SLEEP, silent], Enough::Seconds(60.0));
+    let ends = [0, 1].map(|seat| visits.end(&visit.launches[seat][0]).err);
+    assert_eq!(ends, [Some(ErrorKind::Contaminated), None], "it has done nothing wrong, and nothing else");
+    assert_eq!(visit.barrier_mono_ns, None);
+}
+
+#[test]
+fn an_interrupted_visit_leaves_nothing_behind() {
+    // While members warm up, and while they share: a launch has then taken so many steps.
+    for (mode, launch, steps, launches) in [
+        ("time-slice", "0001-test", 1, 1),
+        ("time-slice", "0002-test", 400, 2),
+        ("step-gate:100ms", "0002-test", 400, 2),
+        ("sequential", "0001-test", 400, 2),
+    ] {
+        let mut visits = Visits::new();
+        let interrupt = Interrupt::default();
+        let (events, user) = (visits.bench.run.events_path(launch, 0), interrupt.clone());
+        let asks = thread::spawn(move || {
+            let step = format!("\"step\":{{\"index\":{steps},");
+            while !fs::read_to_string(&events).unwrap_or_default().contains(&step) {
+                thread::sleep(Duration::from_millis(20));
+            }
+            user.ask();
+        });
+        let visit = visits.try_visit(mode, &[SLEEP, SLEEP], Enough::Seconds(60.0), &interrupt).unwrap();
+        asks.join().unwrap();
+        assert_eq!(visit, None, "{mode}");
+        let begun = visits.bench.run.launches().unwrap();
+        assert!(begun.len() >= launches);
+        for launch in begun {
+            assert_eq!(visits.end(&launch).err, Some(ErrorKind::Interrupted), "{mode}");
+        }
+    }
+}
