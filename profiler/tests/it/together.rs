@@ -8,7 +8,6 @@ mod turns;
 
 use std::time::Duration;
 
-use crate::bench::{Bench, PATIENT, spec, synthetic};
 use profiler::{
     device::allowed_cores,
     interrupt::Interrupt,
@@ -31,6 +30,8 @@ use schema::{
     units::{Nanos, Window},
     wire::Event,
 };
+
+use crate::bench::{Bench, PATIENT, spec, synthetic};
 
 /// Burns CPU time for 10 ms a step, and never leaves by itself.
 const SPIN: Job = Job::new(10, 100);
