@@ -6,6 +6,7 @@ use schema::{
     manifest::{Cell, Manifest},
     rows::{Curve, ErrorKind, Interference, Measurement, Status, Warning},
     run_dir::RunDir,
+    sharing::Sharing,
     wire::Timing,
 };
 
@@ -30,7 +31,12 @@ fn faster_together(row: &Interference) -> Option<Finding> {
         "its steps take {:.3} ({lo:.3} to {hi:.3}) of what they take alone",
         row.slowdown.unwrap_or_default()
     );
-    Some(Finding { subject: format!("{} in {} ({})", row.job, row.group, row.sharing), warning, found })
+    Some(Finding { subject: seat_name(&row.group, &row.sharing, row.seat), warning, found })
+}
+
+/// A member of a group, for people.
+pub(super) fn seat_name(group: &str, sharing: &Sharing, seat: u32) -> String {
+    format!("{group} ({sharing}), seat {seat}")
 }
 
 /// A row per member of each group that cannot run, as was known before the run began.
@@ -39,28 +45,35 @@ pub(super) fn unsupported_rows(run: &RunDir, manifest: &Manifest) -> Vec<Measure
     manifest.groups.iter().filter_map(refused).flatten().collect()
 }
 
-/// The same of groups that take turns, now that `row` says of one of their members that it obeys no grant: nobody knows that
-/// of a program before it has run.
+/// The same of groups that take turns, now that `row` says of one of their members that it cannot: nobody knows that of a
+/// program before it has run.
 pub(super) fn refused_by(
     run: &RunDir,
     manifest: &Manifest,
     row: &Measurement,
     known: &[Measurement],
-) -> Vec<Measurement> {
+) -> anyhow::Result<Vec<Measurement>> {
     let mut rows = Vec::new();
-    if !obeys_no_grant(row) {
-        return rows;
-    }
-    let is_of = |cell: &&Cell| rows_of(cell, std::slice::from_ref(row)).len() == 1;
-    let Some(cell) = manifest.cells.iter().find(is_of) else { return rows };
+    let is_of = |cell: &&Cell| cell.command.is_some() && rows_of(cell, std::slice::from_ref(row)).len() == 1;
+    let Some(cell) = manifest.cells.iter().find(is_of) else { return Ok(rows) };
     let takes_turns = |group: &&Group| group.sharing.takes_turns() && group.members.contains(&cell.name);
     for group in manifest.groups.iter().filter(takes_turns) {
-        if !known.iter().any(|row| row.group.as_ref() == Some(&group.name) && row.sharing == group.sharing) {
-            let reason = format!("{} obeys no grant, so it cannot take turns with others", cell.job);
-            rows.extend(rows_of_refused(run, manifest, group, &reason));
+        let has_rows =
+            |row: &Measurement| row.group.as_ref() == Some(&group.name) && row.sharing == group.sharing;
+        if known.iter().any(has_rows) {
+            continue;
         }
+        let ranks = run.ranks(&run.spec(&row.launch)?);
+        let reason = match (obeys_no_grant(row), ranks) {
+            (true, _) => format!("{} obeys no grant, so it cannot take turns with others", cell.job),
+            (false, 2..) => {
+                format!("{} has {ranks} ranks, and a program takes turns with one alone", cell.job)
+            }
+            _ => continue,
+        };
+        rows.extend(rows_of_refused(run, manifest, group, &reason));
     }
-    rows
+    Ok(rows)
 }
 
 /// Whether a launch alone showed that its program does not speak the worker protocol.
@@ -82,4 +95,30 @@ fn rows_of_refused(run: &RunDir, manifest: &Manifest, group: &Group, reason: &st
         })
     };
     group.members.iter().enumerate().filter_map(seat).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::rows::Warnings;
+
+    use super::*;
+
+    #[test]
+    fn who_is_faster_together_is_named_with_the_interval() {
+        let row = |warnings: Warnings| Interference {
+            group: "a+a".into(),
+            sharing: Sharing::TimeSlice,
+            seat: 1,
+            slowdown: Some(0.9),
+            slowdown_ci_lo: Some(0.8501),
+            slowdown_ci_hi: Some(0.95),
+            warnings,
+            ..Interference::default()
+        };
+        assert_eq!(faster_together(&row(Warnings::default())), None);
+        let finding =
+            faster_together(&row([Warning::FasterTogether].into_iter().collect())).expect("a finding");
+        let text = "a+a (time-slice), seat 1: faster-together: its steps take 0.900 (0.850 to 0.950) of what they take alone; ";
+        assert!(finding.to_string().starts_with(text), "{finding}");
+    }
 }

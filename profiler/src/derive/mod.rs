@@ -90,7 +90,7 @@ impl Derived {
             .with_context(|| format!("launch {launch}"))?;
         self.launch_findings.extend(row.findings);
         let refused =
-            interference::refused_by(&self.run, &self.manifest, &row.measurement, &self.measurements);
+            interference::refused_by(&self.run, &self.manifest, &row.measurement, &self.measurements)?;
         self.measurements.push(row.measurement);
         self.measurements.extend(refused);
         Ok(())

@@ -13,7 +13,7 @@ use statistics::{
     stop::MIN_REPEATS,
 };
 
-use super::rounded;
+use super::{interference::seat_name, rounded};
 use crate::{cells, warnings::Finding};
 
 /// One row per cell and one per member of a group, in the order of the manifest, and what is doubtful about its launches
@@ -32,7 +32,7 @@ pub(super) fn of_all(manifest: &Manifest, measurements: &[Measurement]) -> (Vec<
                 rows.iter().copied().filter(|row| row.seat == Some(seat as u32)).collect();
             let cell = manifest.cells.iter().find(|cell| cell.name == *member);
             if let Some(cell) = cell.filter(|_| !rows.is_empty()) {
-                let subject = format!("{} in {} ({})", cell.job, group.name, group.sharing);
+                let subject = seat_name(&group.name, &group.sharing, seat as u32);
                 summaries.push(summary(manifest, cell, &subject, &rows, &mut findings));
             }
         }

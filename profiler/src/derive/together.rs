@@ -3,7 +3,7 @@
 use colocate::window::{self, Part, Step};
 use schema::{
     device::Device,
-    group::Visit,
+    group::{Group, Visit},
     manifest::Manifest,
     rows::{ErrorKind, Measurement, Status, Warning},
     run_dir::RunDir,
@@ -114,7 +114,10 @@ impl Together<'_> {
 
     fn row(&self, seat: usize, part: Option<&Part>, failed: Option<&Told>) -> Option<Row> {
         let launches = &self.seats[seat];
-        let (first, last) = (launches.first()?, launches.last()?);
+        let (Some(first), Some(last)) = (launches.first(), launches.last()) else {
+            let measurement = self.never_started(seat, failed?)?;
+            return Some(Row { measurement, findings: Vec::new() });
+        };
         let mut row = Measurement {
             launch: first.spec.launch.clone(),
             repeat: self.visit.block,
@@ -136,10 +139,7 @@ impl Together<'_> {
         let own = launches.iter().find_map(|told| told.failure.clone());
         let failure = match (own, failed, part) {
             (Some(own), _, _) => Some(own),
-            (None, Some(other), _) => {
-                let detail = format!("{}, of the same group, had failed", other.spec.launch);
-                Some((ErrorKind::Contaminated, Some(detail)))
-            }
+            (None, Some(other), _) => Some(contaminated(other)),
             (None, None, None) => Some(too_short("no time in which all members were steady")),
             (None, None, Some(part)) => self.fill(&mut row, launches, part, &mut findings),
         };
@@ -149,6 +149,25 @@ impl Together<'_> {
         }
         row.warnings = findings.iter().map(|finding| finding.warning).collect();
         Some(Row { measurement: row, findings })
+    }
+
+    /// The row of a seat that nobody has taken, as another member failed before it was its turn to warm up.
+    fn never_started(&self, seat: usize, failed: &Told) -> Option<Measurement> {
+        let (visit, manifest) = (self.visit, self.manifest);
+        let is_visited = |group: &&Group| group.name == visit.group && group.sharing == visit.sharing;
+        let member = manifest.groups.iter().find(is_visited)?.members.get(seat)?;
+        let cell = manifest.cells.iter().find(|cell| cell.name == *member)?;
+        let (err, err_detail) = contaminated(failed);
+        Some(Measurement {
+            repeat: visit.block,
+            sharing: visit.sharing.clone(),
+            group: Some(visit.group.clone()),
+            seat: Some(seat as u32),
+            status: Status::Failed,
+            err: Some(err),
+            err_detail,
+            ..launch::blank(self.run, cell)
+        })
     }
 
     /// The numbers of a seat; what went wrong where it has none.
@@ -227,6 +246,10 @@ impl Together<'_> {
         }
         Some(sum)
     }
+}
+
+fn contaminated(by: &Told) -> Failure {
+    (ErrorKind::Contaminated, Some(format!("{}, of the same group, had failed", by.spec.launch)))
 }
 
 fn too_short(what: &str) -> Failure {
