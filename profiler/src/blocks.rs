@@ -1,35 +1,41 @@
-//! The course of a run: block after block over its cells, until each is known well enough.
+//! The course of a run: block after block over its cells and groups, until each is known well enough.
 
-use std::time::Duration;
+mod estimate;
+mod request;
+mod visit;
 
 use anyhow::Context as _;
 use schema::{
-    FORMAT,
-    catalog::{Catalog, Workload},
+    catalog::Catalog,
     device::Device,
-    manifest::{Cell, Manifest, Settings},
-    plan::Plan,
+    group::Group,
+    manifest::{Cell, Manifest},
     rows::{Measurement, Status, Warning},
     run_dir::RunDir,
-    spec::{AllReduce, LaunchSpec, Program, Training},
     units::Nanos,
 };
 use statistics::stop::{self, MIN_REPEATS, Verdict};
 
+pub(crate) use self::request::{threads, training};
+use self::visit::Seating;
+pub use self::{
+    estimate::{estimate, fewest_launches},
+    request::request,
+};
 use crate::{
     derive::{self, Derived},
     interrupt::Interrupt,
     measure::{self, Enough},
-    named, order,
+    order::{self, Place},
     progress::Progress,
-    rig::{LaunchRequest, Patience, Rig},
+    rig::Rig,
     sampler::Sampler,
-    sharing::Joins,
     table,
+    together::{Together, together},
     usage::{Scan, top_foreign},
 };
 
-/// Launches without a number after which a cell without any is given up.
+/// Launches without a number after which a cell without any is given up; visits, of a group.
 const GIVE_UP_AFTER: usize = 2;
 
 /// A run that is going on.
@@ -38,6 +44,7 @@ pub struct Blocks<'a> {
     pub manifest: &'a Manifest,
     /// Those of the manifest that are measured here.
     pub cells: &'a [Cell],
+    pub groups: &'a [Group],
     pub catalog: &'a Catalog,
     pub rig: &'a mut Rig,
     pub sampler: &'a Sampler,
@@ -50,7 +57,7 @@ pub struct Blocks<'a> {
 /// Why a run measured no more.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Missing {
-    /// What was asked for and not measured: `cell, block N`.
+    /// What was asked for and not measured: `cell, block N`, or `group (mode), block N`.
     pub launches: Vec<String>,
     pub interrupted: bool,
 }
@@ -61,10 +68,7 @@ impl Blocks<'_> {
         let progress = Progress::new(self.launches_left());
         let mut stopped = None;
         for block in 0.. {
-            let wanted: Vec<usize> = order::of_block(self.cells.len(), self.manifest.seed, block)
-                .into_iter()
-                .filter(|&cell| self.wants(&self.cells[cell], block))
-                .collect();
+            let wanted = self.wanted(block);
             if wanted.is_empty() && block >= self.manifest.settings.repeats {
                 break;
             }
@@ -79,53 +83,113 @@ impl Blocks<'_> {
         Ok(Missing { launches, interrupted: stopped == Some(Stopped::Interrupted) })
     }
 
-    fn block(&mut self, block: u32, cells: &[usize], progress: &Progress) -> anyhow::Result<Option<Stopped>> {
-        for &cell in cells {
+    fn block(
+        &mut self,
+        block: u32,
+        places: &[Place],
+        progress: &Progress,
+    ) -> anyhow::Result<Option<Stopped>> {
+        for &place in places {
             if self.interrupt.asked() {
                 return Ok(Some(Stopped::Interrupted));
             }
             if self.budget_is_spent() {
                 return Ok(Some(Stopped::Budget));
             }
-            let cell = &self.cells[cell];
-            progress.begin(&cell.name);
+            // What was found in this block may have made another visit pointless.
+            if !self.wants(place, block) {
+                continue;
+            }
+            progress.begin(&self.name(place));
             let before = Scan::take();
-            let launch = self.launch(cell, block)?;
-            progress.end(&self.line(cell, &launch));
-            if self.row(&launch).is_some_and(|row| row.warnings.iter().any(|w| w == Warning::Foreign)) {
-                progress.say(&busiest_other(cell, &before));
+            let rows = self.derived.measurements.len();
+            let devices = match place {
+                Place::Cell { cell, .. } => {
+                    let cell = &self.cells[cell];
+                    self.launch(cell, block)?;
+                    cell.devices.clone()
+                }
+                Place::Group(group) => self.visit(&self.groups[group], block)?,
+            };
+            let measured = |row: &&Measurement| row.status != Status::Unsupported;
+            let new: Vec<&Measurement> = self.derived.measurements[rows..].iter().filter(measured).collect();
+            progress.end(&line(&self.name(place), &new));
+            if new.iter().any(|row| row.warnings.iter().any(|w| w == Warning::Foreign)) {
+                progress.say(&busiest_other(&devices, &before));
             }
         }
         Ok(self.interrupt.asked().then_some(Stopped::Interrupted))
     }
 
-    /// Starts a cell once and adds it to the tables; returns the launch's name.
-    fn launch(&mut self, cell: &Cell, block: u32) -> anyhow::Result<String> {
+    /// Starts a cell once and adds it to the tables.
+    fn launch(&mut self, cell: &Cell, block: u32) -> anyhow::Result<()> {
         let request = request(self.run, self.manifest, self.catalog, cell, block, None)?;
         let launch = request.spec.launch.clone();
-        let settings = &self.manifest.settings;
-        let asked = settings.steps.map(Enough::Steps).or(settings.seconds.map(Enough::Seconds));
-        let to_its_end = cell.command.as_ref().map(|_| Enough::End);
-        let enough = asked.or(to_its_end).context("the manifest names neither seconds nor steps")?;
-        measure::alone(self.rig, self.sampler, request, enough, self.interrupt);
+        let enough = self.enough(cell.command.is_some())?;
+        // What others cost a program without steps is how much later it comes to its end, alone and together.
+        let to_its_end = !self.groups.is_empty();
+        measure::alone(self.rig, self.sampler, request, enough, to_its_end, self.interrupt);
         self.sampler.flush()?;
-        self.derived.add(&launch)?;
-        Ok(launch)
+        self.derived.add(&launch)
     }
 
-    /// Whether a block should launch this cell.
-    fn wants(&self, cell: &Cell, block: u32) -> bool {
+    /// Starts the members of a group once and adds them to the tables; returns their devices.
+    fn visit(&mut self, group: &Group, block: u32) -> anyhow::Result<Vec<Device>> {
+        let mut seating = Seating::new(self.run, self.manifest, self.catalog, group, block)?;
+        let seats = seating.requests(&self.derived.measurements)?;
+        let devices = seats.iter().flat_map(|seat| seat.request.spec.devices.clone()).collect();
+        let first = seats.first().map(|seat| seat.request.spec.launch.clone());
+        let enough = self.enough(seats.iter().all(|seat| seat.outside))?;
+        let name = seating.visit.clone();
+        let again = &mut |seat| seating.request(seat);
+        let asked = Together { sharing: &group.sharing, seats, again, enough };
+        let visit = together(self.rig, self.sampler, asked, self.interrupt)?;
+        self.sampler.flush()?;
+        if let Some((visit, launch)) = visit.zip(first) {
+            self.run.write_visit(&name, &visit)?;
+            self.derived.add(&launch)?;
+        }
+        Ok(devices)
+    }
+
+    fn enough(&self, is_program: bool) -> anyhow::Result<Enough> {
+        let settings = &self.manifest.settings;
+        let asked = settings.steps.map(Enough::Steps).or(settings.seconds.map(Enough::Seconds));
+        let to_its_end = is_program.then_some(Enough::End);
+        asked.or(to_its_end).context("the manifest names neither seconds nor steps")
+    }
+
+    fn wanted(&self, block: u32) -> Vec<Place> {
+        let places = order::of_block(self.cells.len(), self.groups.len(), self.manifest.seed, block);
+        places.into_iter().filter(|&place| self.wants(place, block)).collect()
+    }
+
+    /// Whether a block should come to this place.
+    fn wants(&self, place: Place, block: u32) -> bool {
+        match place {
+            Place::Cell { cell, pass } => self.wants_cell(&self.cells[cell], block, pass as usize),
+            Place::Group(group) => self.wants_group(&self.groups[group], block),
+        }
+    }
+
+    fn wants_cell(&self, cell: &Cell, block: u32, pass: usize) -> bool {
         let rows = self.rows(cell);
-        let failed = rows.iter().filter(|row| row.status == Status::Failed).count();
-        let given_up = failed >= GIVE_UP_AFTER && failed == rows.len();
-        let done = rows.iter().any(|row| row.repeat == block);
-        if cell.unsupported.is_some() || given_up || done {
+        let done = rows.iter().filter(|row| row.repeat == block).count() > pass;
+        if cell.unsupported.is_some() || is_given_up(&rows, 1) || done {
             return false;
         }
         match self.manifest.settings.ci_percent {
             Some(_) => self.more_launches(cell) > 0,
             None => block < self.manifest.settings.repeats,
         }
+    }
+
+    fn wants_group(&self, group: &Group, block: u32) -> bool {
+        let rows = derive::rows_of_group(group, &self.derived.measurements);
+        let refused = rows.iter().any(|row| row.status == Status::Unsupported);
+        let done = rows.iter().any(|row| row.repeat == block);
+        let given_up = is_given_up(&rows, group.members.len());
+        block < self.manifest.settings.repeats && !refused && !done && !given_up
     }
 
     /// How many more launches the interval asked for is likely to take.
@@ -146,48 +210,69 @@ impl Blocks<'_> {
         derive::rows_of(cell, &self.derived.measurements)
     }
 
-    /// How many launches are still to come, as far as can be told.
+    /// How many launches and visits are still to come, as far as can be told.
     fn launches_left(&self) -> u64 {
-        let left_of = |cell: &Cell| match self.manifest.settings.ci_percent {
-            Some(_) if self.wants(cell, u32::MAX) => self.more_launches(cell),
-            Some(_) => 0,
-            None => (0..self.manifest.settings.repeats).filter(|&block| self.wants(cell, block)).count(),
-        };
-        self.cells.iter().map(|cell| left_of(cell) as u64).sum()
+        let blocks = 0..self.manifest.settings.repeats;
+        match self.manifest.settings.ci_percent {
+            Some(_) => self.unreached().map(|cell| self.more_launches(cell) as u64).sum(),
+            None => blocks.map(|block| self.wanted(block).len() as u64).sum(),
+        }
+    }
+
+    /// Cells whose interval is not what was asked for.
+    fn unreached(&self) -> impl Iterator<Item = &Cell> {
+        self.cells.iter().filter(|cell| self.wants_cell(cell, u32::MAX, 0))
     }
 
     fn missing_launches(&self) -> Vec<String> {
         if self.manifest.settings.ci_percent.is_some() {
-            let unreached = self.cells.iter().filter(|cell| self.wants(cell, u32::MAX));
-            return unreached.map(|cell| format!("{}, until its interval is reached", cell.name)).collect();
+            let of_cell = |cell: &Cell| format!("{}, until its interval is reached", cell.name);
+            return self.unreached().map(of_cell).collect();
         }
         let of_block = |block| {
-            let wanted = self.cells.iter().filter(move |cell| self.wants(cell, block));
-            wanted.map(move |cell| format!("{}, block {block}", cell.name))
+            let mut names: Vec<String> =
+                self.wanted(block).into_iter().map(|place| self.name(place)).collect();
+            names.sort();
+            names.into_iter().map(move |name| format!("{name}, block {block}"))
         };
         (0..self.manifest.settings.repeats).flat_map(of_block).collect()
+    }
+
+    fn name(&self, place: Place) -> String {
+        match place {
+            Place::Cell { cell, .. } => self.cells[cell].name.clone(),
+            Place::Group(group) => format!("{} ({})", self.groups[group].name, self.groups[group].sharing),
+        }
     }
 
     fn budget_is_spent(&self) -> bool {
         let spent = Nanos::monotonic_now().saturating_sub(self.began).as_secs_f64();
         self.manifest.settings.budget_s.is_some_and(|budget| spent >= budget)
     }
+}
 
-    /// Absent where the launch was interrupted.
-    fn row(&self, launch: &str) -> Option<&Measurement> {
-        self.derived.measurements.iter().find(|row| row.launch == launch)
-    }
+/// Whether nothing came of what was tried, `rows` at a time, so that it would not be otherwise another time.
+fn is_given_up(rows: &[&Measurement], at_a_time: usize) -> bool {
+    let failed = rows.iter().filter(|row| row.status == Status::Failed).count();
+    failed >= GIVE_UP_AFTER * at_a_time && failed == rows.len()
+}
 
-    /// One line for people about a launch.
-    fn line(&self, cell: &Cell, launch: &str) -> String {
-        let Some(row) = self.row(launch) else { return format!("{launch}: interrupted") };
-        match (row.status, row.step_ns_median) {
-            (Status::Ok, Some(ns)) => {
-                format!("{launch}: {} a step, {} steps used", Nanos(ns), row.steps_used)
-            }
-            (Status::Ok, None) => format!("{launch}: ran for {}", table::or_dash(row.wall_ns.map(Nanos))),
-            _ => format!("{}: {}", cell.name, row.err_detail.as_deref().unwrap_or("failed")),
+/// One line for people about what has just been measured: a launch, or all members of a group.
+fn line(name: &str, rows: &[&Measurement]) -> String {
+    let of_row = |row: &&Measurement| match (row.status, row.step_ns_median) {
+        (Status::Ok, Some(ns)) => {
+            format!("{}: {} a step, {} steps used", row.launch, Nanos(ns), row.steps_used)
         }
+        (Status::Ok, None) => {
+            format!("{}: ran for {}", row.launch, table::or_dash(row.wall_ns.map(Nanos)))
+        }
+        _ => row.err_detail.clone().unwrap_or_else(|| "failed".into()),
+    };
+    let lines = rows.iter().map(of_row).collect::<Vec<_>>().join("; ");
+    match rows.iter().all(|row| row.status == Status::Ok) {
+        _ if rows.is_empty() => format!("{name}: interrupted"),
+        true => lines,
+        false => format!("{name}: {lines}"),
     }
 }
 
@@ -197,79 +282,13 @@ enum Stopped {
     Budget,
 }
 
-/// What the next launch of a run is told, for a cell and a block.
-///
-/// With `steps` a job leaves by itself after so many; otherwise when it is told to.
-pub fn request(
-    run: &RunDir,
-    manifest: &Manifest,
-    catalog: &Catalog,
-    cell: &Cell,
-    block: u32,
-    steps: Option<u64>,
-) -> anyhow::Result<LaunchRequest> {
-    let settings = &manifest.settings;
-    let program = match (&cell.command, cell.all_reduce_bytes) {
-        (Some(argv), _) => Program::Command(argv.clone()),
-        (None, Some(bytes)) => {
-            Program::AllReduce(AllReduce { bytes, collectives: settings.collectives, rendezvous: None })
-        }
-        (None, None) => {
-            let workload = named::workload(catalog, &cell.workload)?;
-            let global_batch = cell.global_batch.context("a cell with a workload has a batch")?;
-            let plan = cell.plan.context("a cell with a workload has a plan")?;
-            Program::Training(Box::new(Training {
-                steps,
-                ..training(settings, workload, global_batch, plan)
-            }))
-        }
-    };
-    let spec = LaunchSpec {
-        format: FORMAT,
-        launch: format!("{:04}-{}", run.launches()?.len() + 1, cell.workload),
-        job: cell.job.clone(),
-        cell: cell.name.clone(),
-        block,
-        program,
-        steps_regex: settings.steps_regex.clone().filter(|_| cell.command.is_some()),
-        devices: cell.devices.clone(),
-        sharing: cell.sharing.clone(),
-        seat: None,
-        threads: settings.threads.unwrap_or_else(|| threads(&cell.devices)),
-        threads_named: settings.threads.is_some(),
-        memory_bytes: settings.memory_bytes,
-        // Repeats differ in chance as they differ in everything else that is not controlled.
-        seed: manifest.seed.wrapping_add(u64::from(block)),
-    };
-    let heartbeat = settings.heartbeat_s.map_or(Patience::ENDLESS, Duration::from_secs_f64);
-    let patience = Patience { heartbeat, ..Patience::default() };
-    Ok(LaunchRequest { run: run.clone(), spec, patience, joins: Joins::default() })
-}
-
-/// A job that trains with the settings of a run until it is told to leave.
-pub(crate) fn training(settings: &Settings, workload: &Workload, global_batch: u32, plan: Plan) -> Training {
-    Training {
-        workload: workload.clone(),
-        global_batch,
-        plan,
-        steps: None,
-        data: settings.data.clone(),
-        loaders: settings.loaders,
-        restore: None,
-        offload_threads: settings.offload_threads,
-        collectives: settings.collectives,
-        exact: false,
-        rendezvous: None,
-    }
-}
-
 /// Who it was, for people alone: a record names no program of others.
-fn busiest_other(cell: &Cell, before: &Scan) -> String {
+fn busiest_other(devices: &[Device], before: &Scan) -> String {
     let of_device = |device: &Device| match device {
         Device::Cpu(cores) => cores.clone(),
         _ => Vec::new(),
     };
-    let cores: Vec<u16> = cell.devices.iter().flat_map(of_device).collect();
+    let cores: Vec<u16> = devices.iter().flat_map(of_device).collect();
     match top_foreign(before, &Scan::take(), &cores, &[std::process::id()]) {
         Some(other) => format!(
             "  others used its device: most of all {} (process {}), {} of CPU time",
@@ -279,34 +298,4 @@ fn busiest_other(cell: &Cell, before: &Scan) -> String {
         ),
         None => "  others used its device, and none of them runs any more".into(),
     }
-}
-
-/// Threads of each rank where the user names none: one a core of the rank's device; beside GPUs, the
-/// cores are shared out among the ranks.
-pub(crate) fn threads(devices: &[Device]) -> u32 {
-    match devices.first() {
-        Some(Device::Cpu(cores)) => cores.len() as u32,
-        _ => {
-            let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u32;
-            (cores / devices.len().max(1) as u32).max(1)
-        }
-    }
-}
-
-/// How often each cell is launched at least.
-pub fn fewest_launches(settings: &Settings) -> u32 {
-    match settings.ci_percent {
-        Some(_) => settings.repeats.max(MIN_REPEATS as u32),
-        None => settings.repeats,
-    }
-}
-
-/// What each cell is expected to take: for `--dry-run` and for people's patience.
-pub fn estimate(manifest: &Manifest) -> Option<Nanos> {
-    /// A launch takes so long beyond its steady time: start, warm-up, end.
-    const AROUND_S: f64 = 3.0;
-    let settings = &manifest.settings;
-    let runnable = manifest.cells.iter().filter(|cell| cell.unsupported.is_none()).count();
-    let launches = runnable as f64 * f64::from(fewest_launches(settings));
-    settings.seconds.map(|seconds| Nanos::from_secs_f64(launches * (seconds + AROUND_S)))
 }

@@ -23,6 +23,8 @@ use crate::{
 pub struct Grid {
     pub batches: Vec<u32>,
     pub plans: Plans,
+    /// What may be spent on the memory of jobs under plans that nobody named.
+    pub effort: Effort,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -51,7 +53,7 @@ pub fn alone(
         let pool = pool::of_job(job, pool)?;
         // Who names plans compares them, and wants to know what each takes.
         let named = job.plan.is_some() || !matches!(grid.plans, Plans::Default);
-        let effort = if named { Effort::Measure } else { Effort::WhereTight };
+        let effort = if named { Effort::Measure } else { grid.effort };
         for global_batch in batches(workload, job, grid)? {
             let (begin, mut left_out) = (cells.len(), None);
             for (plan, unsupported) in plans_of(workload, job, grid, global_batch, &pool)? {
@@ -223,9 +225,9 @@ mod tests {
         assert_eq!(names(&["lstm"], &Grid::default()), ["lstm@b20@dp1@on=cpu:0"]);
         assert_eq!(names(&["lstm@b8@ga2@on=cpu:1"], &Grid::default()), ["lstm@b8@ga2@on=cpu:1"]);
         let plans = Plans::Named(vec!["dp1".parse().expect("plan"), "bf16".parse().expect("plan")]);
-        let grid = Grid { batches: vec![8, 16], plans };
+        let grid = Grid { batches: vec![8, 16], plans, ..Grid::default() };
         assert_eq!(names(&["lstm", "neumf"], &grid).len(), 8);
-        let all = Grid { batches: vec![4], plans: Plans::All };
+        let all = Grid { batches: vec![4], plans: Plans::All, ..Grid::default() };
         assert_eq!(names(&["lstm"], &all).len(), 12);
     }
 
@@ -248,7 +250,7 @@ mod tests {
     #[test]
     fn what_cannot_run_is_a_cell_with_its_reason() {
         let plans = Plans::Named(vec!["dp1".parse().expect("plan"), "tp2".parse().expect("plan")]);
-        let cells = cells(&["lstm"], &Grid { batches: vec![], plans }).expect("a grid");
+        let cells = cells(&["lstm"], &Grid { plans, ..Grid::default() }).expect("a grid");
         assert_eq!(cells[0].unsupported, None);
         let reason = cells[1].unsupported.as_deref().expect("refused");
         assert!(reason.starts_with("lstm runs no plans with tp; it runs dp, ga, "), "{reason}");

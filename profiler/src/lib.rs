@@ -8,6 +8,7 @@ pub mod derive;
 pub mod device;
 mod first_step;
 pub mod follow;
+pub mod groups;
 pub mod interrupt;
 mod launch;
 pub mod leash;

@@ -22,8 +22,7 @@ pub(crate) const LOOK: Duration = Duration::from_millis(200);
 /// When a launch has been measured for long enough.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Enough {
-    /// So much steady time, and steps for an interval if they come before three times as much. Of a program that takes no
-    /// steps, so much time from its start.
+    /// So much steady time, and steps for an interval if they come before three times as much.
     Seconds(f64),
     /// So many steady steps.
     Steps(u64),
@@ -84,15 +83,18 @@ impl Looks {
 }
 
 /// Runs a launch alone on the rig until there is enough of it. Its raw files tell the rest.
+///
+/// A program that takes no steps is told to leave when the time is over that was asked for, unless it is to come `to_its_end`.
 pub fn alone(
     rig: &mut Rig,
     sampler: &Sampler,
     request: LaunchRequest,
     enough: Enough,
+    to_its_end: bool,
     interrupt: &Interrupt,
 ) -> LaunchEnd {
     let launch = request.spec.launch.clone();
-    let mut first_step = FirstStep::of(&request, enough);
+    let mut first_step = FirstStep::of(&request, enough).filter(|_| !to_its_end);
     let member = rig.add(request);
     let mut watch = Watch::new(member, enough);
     let mut leaving = None;

@@ -1,9 +1,36 @@
-//! In which order a block visits the cells of a run.
+//! In which order a block visits the cells and the groups of a run.
 
-/// The cells of block number `block`, shuffled by the seed of the run: the same for the same seed,
-/// so that a resumed run goes on as the first one would have.
-pub fn of_block(cells: usize, seed: u64, block: u32) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..cells).collect();
+/// What a block comes to; numbers are places in the lists of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// A cell, for the first time in the block (0) or once more after all groups (1).
+    Cell {
+        cell: usize,
+        pass: u32,
+    },
+    Group(usize),
+}
+
+/// How often a block visits each cell of a run: before and after its groups, where it has any, so that what a job takes alone
+/// is known as of the middle of the block, where the groups are.
+pub fn passes(groups: usize) -> u32 {
+    if groups == 0 { 1 } else { 2 }
+}
+
+/// What block number `block` comes to, one after the other: all cells, all groups, and all cells again in reverse.
+pub fn of_block(cells: usize, groups: usize, seed: u64, block: u32) -> Vec<Place> {
+    let order = shuffled(cells, seed, block);
+    let again = order.iter().rev().filter(|_| passes(groups) > 1);
+    let first = order.iter().map(|&cell| Place::Cell { cell, pass: 0 });
+    // Another order than that of the cells, where there are as many.
+    let between = shuffled(groups, !seed, block).into_iter().map(Place::Group);
+    first.chain(between).chain(again.map(|&cell| Place::Cell { cell, pass: 1 })).collect()
+}
+
+/// So many numbers in an order drawn from the seed of the run: the same for the same seed and block, so that a resumed run
+/// goes on as the first one would have.
+pub fn shuffled(count: usize, seed: u64, block: u32) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
     // Distinct streams for distinct blocks: fastrand scrambles its seed, and the multiplier is odd.
     let stream = seed.wrapping_add(u64::from(block).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     fastrand::Rng::with_seed(stream).shuffle(&mut order);
@@ -15,18 +42,47 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_is_a_permutation_that_its_seed_decides() {
+    fn an_order_is_a_permutation_that_its_seed_decides() {
         let sorted = |mut order: Vec<usize>| {
             order.sort_unstable();
             order
         };
         for block in 0..20 {
-            let order = of_block(9, 7, block);
-            assert_eq!(order, of_block(9, 7, block));
+            let order = shuffled(9, 7, block);
+            assert_eq!(order, shuffled(9, 7, block));
             assert_eq!(sorted(order), (0..9).collect::<Vec<_>>());
         }
-        let orders: std::collections::BTreeSet<_> = (0..20).map(|block| of_block(9, 7, block)).collect();
+        let orders: std::collections::BTreeSet<_> = (0..20).map(|block| shuffled(9, 7, block)).collect();
         assert!(orders.len() > 15, "blocks differ from each other");
-        assert_ne!(of_block(9, 7, 0), of_block(9, 8, 0));
+        assert_ne!(shuffled(9, 7, 0), shuffled(9, 8, 0));
+    }
+
+    #[test]
+    fn cells_without_groups_are_visited_once() {
+        let places = of_block(9, 0, 7, 3);
+        let cells: Vec<_> = shuffled(9, 7, 3).into_iter().map(|cell| Place::Cell { cell, pass: 0 }).collect();
+        assert_eq!(places, cells);
+    }
+
+    #[test]
+    fn groups_stand_between_the_cells_and_the_same_cells_in_reverse() {
+        for block in 0..20 {
+            let order = of_block(4, 6, 7, block);
+            let (first, rest) = order.split_at(4);
+            let (groups, again) = rest.split_at(6);
+            let cells = |places: &[Place], pass: u32| -> Vec<usize> {
+                let cell = |place: &Place| match *place {
+                    Place::Cell { cell, pass: which } if which == pass => cell,
+                    other => panic!("{other:?} in pass {pass}"),
+                };
+                places.iter().map(cell).collect()
+            };
+            let mut reversed = cells(again, 1);
+            reversed.reverse();
+            assert_eq!(cells(first, 0), reversed);
+            let mut groups = groups.to_vec();
+            groups.sort_unstable();
+            assert_eq!(groups, (0..6).map(Place::Group).collect::<Vec<_>>());
+        }
     }
 }

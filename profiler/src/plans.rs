@@ -11,6 +11,7 @@ use schema::{
 };
 
 pub use estimates::{Effort, Estimates, Judgement};
+pub use memory::CUDA_CONTEXT_BYTES;
 
 /// Degrees that are tried on each axis. Beyond them a plan can still be named.
 const DEGREES: [u16; 4] = [1, 2, 4, 8];

@@ -85,11 +85,11 @@ pub fn directory(what: &str, manifest: &Manifest) -> PathBuf {
 ///
 /// # Errors
 /// Where its clock has begun anew since, so that old and new readings would stand on one time line; and
-/// where it is no run of `profile single`.
-pub fn can_go_on(run: &RunDir, manifest: &Manifest) -> anyhow::Result<()> {
+/// where it is no run of `profile` and this command.
+pub fn can_go_on(run: &RunDir, manifest: &Manifest, command: &str) -> anyhow::Result<()> {
     let path = run.path().display();
-    if manifest.command.get(1).map(String::as_str) != Some("single") {
-        bail!("{path} is not a run of `profile single`; only those can be continued");
+    if manifest.command.get(1).map(String::as_str) != Some(command) {
+        bail!("{path} is not a run of `profile {command}`, which goes on with its own alone");
     }
     if manifest.machine.boot_id != machine::boot_id() {
         bail!("{path} was begun before this machine was started, or on another; begin a new run");
@@ -113,6 +113,7 @@ pub fn measure(
         run,
         manifest,
         cells: &manifest.cells,
+        groups: &manifest.groups,
         catalog,
         rig: &mut rig,
         sampler: &sampler,

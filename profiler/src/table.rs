@@ -2,7 +2,9 @@
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use schema::{
-    rows::{Status, Summary},
+    group::Group,
+    manifest,
+    rows::{Interference, Status, Summary, Warnings},
     units::{HumanBytes, Nanos},
 };
 
@@ -51,13 +53,66 @@ pub fn of_summaries(summaries: &[Summary]) -> Table {
             or_dash(row.peak_memory_bytes.map(HumanBytes)),
             row.device_util_percent_mean.map_or("-".into(), |percent| format!("{percent:.0} %")),
             repeats,
-            notes(row),
+            notes(row.status, row.err_detail.as_deref(), &row.warnings),
         ]);
     }
-    if let Some(column) = table.column_mut(9) {
-        column.set_cell_alignment(CellAlignment::Left);
-    }
+    align_left(&mut table, &[9]);
     table
+}
+
+/// What jobs cost each other, one line a member of a group.
+pub fn of_interference(rows: &[Interference]) -> Table {
+    let mut table = new(&[
+        "job",
+        "device",
+        "beside",
+        "sharing",
+        "step alone",
+        "together",
+        "slowdown",
+        "95 % interval",
+        "p99",
+        "throughput of all",
+        "blocks",
+        "notes",
+    ]);
+    for group in rows.chunk_by(|a, b| (&a.group, &a.sharing) == (&b.group, &b.sharing)) {
+        for row in group {
+            let others = group.iter().filter(|other| other.seat != row.seat);
+            let beside: Vec<String> = others
+                .map(|other| match other.device == row.device {
+                    true => other.job.clone(),
+                    false => format!("{}@on={}", other.job, other.device),
+                })
+                .collect();
+            let ratio = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.3}"));
+            let interval = row.slowdown_ci_lo.zip(row.slowdown_ci_hi);
+            table.add_row([
+                row.job.clone(),
+                row.device.clone(),
+                beside.join(" + "),
+                row.sharing.to_string(),
+                or_dash(row.step_ns_alone.map(Nanos)),
+                or_dash(row.step_ns_together.map(Nanos)),
+                ratio(row.slowdown),
+                interval.map_or("-".into(), |(lo, hi)| format!("{lo:.3} to {hi:.3}")),
+                ratio(row.slowdown_p99),
+                ratio(row.group_norm_throughput),
+                row.blocks.to_string(),
+                notes(row.status, row.err_detail.as_deref(), &row.warnings),
+            ]);
+        }
+    }
+    align_left(&mut table, &[1, 2, 3, 11]);
+    table
+}
+
+fn align_left(table: &mut Table, columns: &[usize]) {
+    for &column in columns {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Left);
+        }
+    }
 }
 
 /// The step time, or how long a program without steps runs.
@@ -68,12 +123,37 @@ fn step_or_wall(row: &Summary) -> String {
     }
 }
 
-fn notes(row: &Summary) -> String {
-    match (row.status, &row.err_detail) {
-        (Status::Ok, _) => row.warnings.to_string(),
+fn notes(status: Status, detail: Option<&str>, warnings: &Warnings) -> String {
+    match (status, detail) {
+        (Status::Ok, _) => warnings.to_string(),
         (status, Some(detail)) => format!("{status}: {detail}"),
         (status, None) => status.to_string(),
     }
+}
+
+/// What a run would launch, one line a cell, each so often.
+pub fn of_cells(title: &str, cells: &[manifest::Cell], launches: u32) -> Table {
+    let mut table = new(&[title, "memory", "launches"]);
+    for cell in cells {
+        let memory = or_dash(cell.memory_estimate_bytes.map(HumanBytes));
+        table.add_row([cell.name.clone(), memory, or_reason(cell.unsupported.as_ref(), launches)]);
+    }
+    table
+}
+
+/// The groups it would start, each so often.
+pub fn of_groups(groups: &[Group], visits: u32) -> Table {
+    let mut table = new(&["group", "sharing", "visits"]);
+    for group in groups {
+        let visits = or_reason(group.unsupported.as_ref(), visits);
+        table.add_row([group.name.clone(), group.sharing.to_string(), visits]);
+    }
+    table
+}
+
+/// How often something is started, or why it is not.
+fn or_reason(unsupported: Option<&String>, times: u32) -> String {
+    unsupported.map_or_else(|| times.to_string(), |reason| format!("none: {reason}"))
 }
 
 /// What was not measured is a dash, never a zero.

@@ -54,7 +54,8 @@ fn remedy(warning: Warning) -> &'static str {
         }
         Warning::DeviceLost => "look at the driver's log; the device must be reset by its owner",
         Warning::FasterTogether => {
-            "its launches alone were slowed by something, or members share what they read; measure again with more --repeats"
+            "likely a clock that rises under load, what one reads and the others then have in their caches, or something that \
+             slowed its launches alone; look at the steps in trace.json, and measure again with more --repeats"
         }
         Warning::Looped => "give it more steps, so that it lasts as long as the others",
         Warning::AllocatorRetries => "the job barely fits: take a smaller batch, or another plan with --plan",

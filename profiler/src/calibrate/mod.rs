@@ -235,6 +235,7 @@ impl Calibrator<'_> {
             run: &run,
             manifest: self.manifest,
             cells: &all_reduces,
+            groups: &[],
             catalog: self.catalog,
             rig: &mut rig,
             sampler: &sampler,

@@ -58,7 +58,7 @@ impl Restarts<'_> {
         let mut reasons: Vec<Option<String>> = vec![None; jobs.len()];
         let progress = Progress::new(jobs.len() as u64 * u64::from(repeats));
         let visits = (0..repeats).flat_map(|block| {
-            let order = order::of_block(jobs.len(), self.manifest.seed, block);
+            let order = order::shuffled(jobs.len(), self.manifest.seed, block);
             order.into_iter().map(move |job| (block, job))
         });
         for (block, job) in visits.collect::<Vec<_>>() {

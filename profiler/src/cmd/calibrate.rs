@@ -19,7 +19,7 @@ use schema::{
     units::{HumanBytes, Nanos},
 };
 
-use super::{Exit, list, single::seconds};
+use super::{Exit, asked::seconds, list};
 use crate::{
     calibrate::{self, Calibrator, Part},
     cells::{self, Grid, joined},

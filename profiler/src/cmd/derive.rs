@@ -4,19 +4,20 @@ use std::path::PathBuf;
 
 use schema::run_dir::RunDir;
 
-use super::{Exit, single};
+use super::{Exit, asked};
 use crate::derive::Derived;
 
 /// Rebuild the derived files of a run from its raw ones.
 ///
-/// Replaces measurements.csv, summary.csv and trace.json, with the statistics of this version.
+/// Replaces measurements.csv, summary.csv and trace.json, of a run of groups interference.csv and curves.csv too, with the
+/// statistics of this version.
 ///
 /// Example: `profile derive runs/20261120T101340Z-single-1a2b3c`
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Directory of the run.
     run: PathBuf,
-    /// Print the summary as JSON.
+    /// Print the table as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -25,5 +26,5 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let run = RunDir::open(&args.run)?;
     let derived = Derived::of(&run)?;
     derived.write()?;
-    single::show(&run, &derived, args.json)
+    asked::show(&run, &derived, args.json)
 }

@@ -1,6 +1,8 @@
 //! The doors: one file a command.
 
+mod asked;
 mod calibrate;
+mod colocate;
 mod derive;
 mod doctor;
 mod list;
@@ -29,6 +31,7 @@ pub struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Single(single::Args),
+    Colocate(colocate::Args),
     List(list::Args),
     Doctor(doctor::Args),
     Verify(verify::Args),
@@ -66,7 +69,8 @@ impl Exit {
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
-        Command::Single(args) => single::run(args),
+        Command::Single(args) => single::run(&args),
+        Command::Colocate(args) => colocate::run(&args),
         Command::List(args) => list::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Verify(args) => verify::run(&args),

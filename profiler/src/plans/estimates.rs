@@ -35,11 +35,12 @@ pub struct Estimates {
 const TIGHT_SHARE: f64 = 2.0 / 3.0;
 
 /// How much may be spent on knowing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Effort {
     /// What is not known is measured: some seconds for a workload, and for each of `gc`, `offload` and `bf16` beside it.
     Measure,
     /// Only where model states leave little of a device, so that it may be too small.
+    #[default]
     WhereTight,
 }
 
@@ -164,7 +165,8 @@ impl Estimates {
         all?.into_iter().min_by_key(|(_, bytes)| *bytes)
     }
 
-    fn capacity(&mut self, device: &Device) -> Option<u64> {
+    /// What a device has for the jobs on it; absent where it is not there.
+    pub fn capacity(&mut self, device: &Device) -> Option<u64> {
         match (device, self.settings.memory_bytes) {
             (Device::Cpu(_) | Device::AllCores, Some(named)) => Some(named),
             _ => self.device(device)?.memory_bytes,

@@ -12,7 +12,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use schema::{
     capabilities::Capabilities,
-    rows::{self, Measurement, Summary},
+    rows::{self, Interference, Measurement, Summary},
     run_dir::RunDir,
 };
 
@@ -86,6 +86,10 @@ impl Door {
 
     pub(crate) fn summaries(&self, name: &str) -> Vec<Summary> {
         rows::read(&self.run(name).summary_path()).expect("summary.csv reads back")
+    }
+
+    pub(crate) fn interference(&self, name: &str) -> Vec<Interference> {
+        rows::read(&self.run(name).interference_path()).expect("interference.csv reads back")
     }
 
     /// A catalog of one synthetic workload, given by its `model.synthetic` table.

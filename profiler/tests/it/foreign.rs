@@ -30,7 +30,7 @@ fn root() -> PathBuf {
 }
 
 /// A folder with `train.py`, which is [`TRAIN`] and then `rest`, or nothing and a word that says so where there is no Python.
-fn with_program(rest: &str) -> Option<Door> {
+pub(crate) fn with_program(rest: &str) -> Option<Door> {
     let found = Command::new("python3").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !found.is_ok_and(|status| status.success()) {
         println!("skipped: there is no python3");
@@ -42,7 +42,7 @@ fn with_program(rest: &str) -> Option<Door> {
 }
 
 /// `profile` with these arguments, among programs that find the PyTorch of a hundred lines.
-fn profile(door: &Door, arguments: &str, program: &[&str]) -> Command {
+pub(crate) fn profile(door: &Door, arguments: &str, program: &[&str]) -> Command {
     let mut command = door.command(arguments);
     command.args(program).env("PYTHONPATH", root().join("workloads/python/tests/fake"));
     for name in ["OMP_NUM_THREADS", "MKL_NUM_THREADS", "RANK", "WORLD_SIZE"] {

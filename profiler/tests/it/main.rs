@@ -3,6 +3,7 @@
 mod architecture;
 mod bench;
 mod calibrate;
+mod colocate;
 mod commands;
 mod doctor;
 mod door;

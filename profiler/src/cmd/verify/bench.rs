@@ -62,7 +62,7 @@ impl Bench<'_> {
 impl Launcher {
     /// How a launch ended that made all the steps it was given; nothing where the user interrupted it.
     pub(super) fn launch(&mut self, request: LaunchRequest) -> Option<LaunchEnd> {
-        let end = measure::alone(&mut self.rig, &self.sampler, request, Enough::End, &self.interrupt);
+        let end = measure::alone(&mut self.rig, &self.sampler, request, Enough::End, true, &self.interrupt);
         (!self.interrupt.asked()).then_some(end)
     }
 }

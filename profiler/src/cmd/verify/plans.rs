@@ -51,7 +51,8 @@ pub(super) fn cells(
             let valid = enumerated
                 .map(|candidate| candidate.plan)
                 .filter(|plan| plans::refusal(workload, global_batch, plan, &pool).is_none());
-            let grid = Grid { batches: vec![global_batch], plans: Plans::Named(valid.collect()) };
+            let grid =
+                Grid { batches: vec![global_batch], plans: Plans::Named(valid.collect()), ..Grid::default() };
             let job = Job { workload: workload.name.clone(), global_batch: None, ..job.clone() };
             all.extend(cells::alone(catalog, &[job], &grid, &pool, None)?);
         }

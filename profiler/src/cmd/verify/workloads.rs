@@ -40,7 +40,8 @@ pub(super) fn cells(catalog: &Catalog, names: &[String], pool: &[Device]) -> any
     let mut all = Vec::new();
     for workload in chosen {
         let job = workload.name.parse()?;
-        let grid = Grid { batches: vec![workload.verify.global_batch], plans: Plans::Default };
+        let grid =
+            Grid { batches: vec![workload.verify.global_batch], plans: Plans::Default, ..Grid::default() };
         all.extend(cells::alone(catalog, &[job], &grid, pool, None)?);
     }
     Ok(all)

@@ -1,0 +1,38 @@
+//! How many launches a run takes, and how long.
+
+use schema::{
+    manifest::{Manifest, Settings},
+    sharing::Sharing,
+    units::Nanos,
+};
+use statistics::stop::MIN_REPEATS;
+
+use crate::order;
+
+/// A launch takes so long beyond its steady time: start, warm-up, end.
+const AROUND_S: f64 = 3.0;
+
+/// How often each cell is launched at least, in each of its places of a block.
+pub fn fewest_launches(settings: &Settings) -> u32 {
+    match settings.ci_percent {
+        Some(_) => settings.repeats.max(MIN_REPEATS as u32),
+        None => settings.repeats,
+    }
+}
+
+/// What a run is expected to take: for `--dry-run` and for people's patience.
+pub fn estimate(manifest: &Manifest) -> Option<Nanos> {
+    let seconds = manifest.settings.seconds?;
+    let runnable = manifest.cells.iter().filter(|cell| cell.unsupported.is_none()).count() as f64;
+    let alone_s = runnable * f64::from(order::passes(manifest.groups.len())) * (seconds + AROUND_S);
+    let groups = manifest.groups.iter().filter(|group| group.unsupported.is_none());
+    let together_s: f64 = groups
+        .map(|group| {
+            let members = group.members.len() as f64;
+            // Members warm up one after another, and take turns of full length only in sequence.
+            let steady_s = if group.sharing == Sharing::Sequential { members * seconds } else { seconds };
+            members * AROUND_S + steady_s
+        })
+        .sum();
+    Some(Nanos::from_secs_f64(f64::from(fewest_launches(&manifest.settings)) * (alone_s + together_s)))
+}

@@ -1,0 +1,107 @@
+//! What a launch of a run is told.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use schema::{
+    FORMAT,
+    catalog::{Catalog, Workload},
+    device::Device,
+    manifest::{Cell, Manifest, Settings},
+    plan::Plan,
+    run_dir::RunDir,
+    spec::{AllReduce, LaunchSpec, Program, Training},
+};
+
+use crate::{
+    named,
+    rig::{LaunchRequest, Patience},
+    sharing::Joins,
+};
+
+/// What the next launch of a run is told, for a cell and a block.
+///
+/// With `steps` a job leaves by itself after so many; otherwise when it is told to.
+pub fn request(
+    run: &RunDir,
+    manifest: &Manifest,
+    catalog: &Catalog,
+    cell: &Cell,
+    block: u32,
+    steps: Option<u64>,
+) -> anyhow::Result<LaunchRequest> {
+    let settings = &manifest.settings;
+    let program = match (&cell.command, cell.all_reduce_bytes) {
+        (Some(argv), _) => Program::Command(argv.clone()),
+        (None, Some(bytes)) => {
+            Program::AllReduce(AllReduce { bytes, collectives: settings.collectives, rendezvous: None })
+        }
+        (None, None) => {
+            let workload = named::workload(catalog, &cell.workload)?;
+            let global_batch = cell.global_batch.context("a cell with a workload has a batch")?;
+            let plan = cell.plan.context("a cell with a workload has a plan")?;
+            Program::Training(Box::new(Training {
+                steps,
+                ..training(settings, workload, global_batch, plan)
+            }))
+        }
+    };
+    let spec = LaunchSpec {
+        format: FORMAT,
+        launch: name(next_number(run)?, cell),
+        job: cell.job.clone(),
+        cell: cell.name.clone(),
+        block,
+        program,
+        steps_regex: settings.steps_regex.clone().filter(|_| cell.command.is_some()),
+        devices: cell.devices.clone(),
+        sharing: cell.sharing.clone(),
+        seat: None,
+        threads: settings.threads.unwrap_or_else(|| threads(&cell.devices)),
+        threads_named: settings.threads.is_some(),
+        memory_bytes: settings.memory_bytes,
+        // Repeats differ in chance as they differ in everything else that is not controlled.
+        seed: manifest.seed.wrapping_add(u64::from(block)),
+    };
+    let heartbeat = settings.heartbeat_s.map_or(Patience::ENDLESS, Duration::from_secs_f64);
+    let patience = Patience { heartbeat, ..Patience::default() };
+    Ok(LaunchRequest { run: run.clone(), spec, patience, joins: Joins::default() })
+}
+
+/// Launches count up from 1.
+pub(super) fn next_number(run: &RunDir) -> anyhow::Result<usize> {
+    Ok(run.launches()?.len() + 1)
+}
+
+pub(super) fn name(number: usize, cell: &Cell) -> String {
+    format!("{number:04}-{}", cell.workload)
+}
+
+/// A job that trains with the settings of a run until it is told to leave.
+pub(crate) fn training(settings: &Settings, workload: &Workload, global_batch: u32, plan: Plan) -> Training {
+    Training {
+        workload: workload.clone(),
+        global_batch,
+        plan,
+        steps: None,
+        data: settings.data.clone(),
+        loaders: settings.loaders,
+        restore: None,
+        offload_threads: settings.offload_threads,
+        collectives: settings.collectives,
+        exact: false,
+        rendezvous: None,
+    }
+}
+
+/// Threads of each rank where the user names none: one a core of the rank's device; beside GPUs, the
+/// cores are shared out among the ranks.
+pub(crate) fn threads(devices: &[Device]) -> u32 {
+    match devices.first() {
+        Some(Device::Cpu(cores)) => cores.len() as u32,
+        _ => {
+            let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u32;
+            (cores / devices.len().max(1) as u32).max(1)
+        }
+    }
+}

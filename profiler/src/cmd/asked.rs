@@ -1,0 +1,263 @@
+//! What every command that measures jobs is asked, and what it does with the answer: one home for options that mean the same.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::bail;
+use regex::bytes::Regex;
+use schema::{
+    catalog::Catalog,
+    device::Device,
+    footprint::Footprints,
+    job::Job,
+    manifest::{Cell, Manifest, Settings},
+    rows::{self, Status},
+    run_dir::RunDir,
+    spec::Collectives,
+    units::{HumanBytes, Nanos},
+};
+
+use super::{Exit, list};
+use crate::{cells::CommandLine, derive::Derived, pool, run, table};
+
+/// How long a job may say nothing where no other time is named.
+const HEARTBEAT: Duration = Duration::from_secs(120);
+
+/// Steady time of a launch where jobs are measured and neither a time nor steps are named.
+const SECONDS: f64 = 10.0;
+
+/// How jobs are run, on what, and where it is written down.
+#[derive(clap::Args)]
+pub(super) struct Asked {
+    /// A program and its arguments, beside the jobs; split as a shell would, and never given to one. It takes the first device.
+    #[arg(long, value_name = "COMMAND")]
+    pub(super) cmd: Vec<CommandLine>,
+    /// Matches each line of the programs' output that ends a step, as '^step \d+'; then the hook for PyTorch is left out.
+    ///
+    /// A step ends when its line is seen. Python is told to write each line as it is printed; other programs may have to be
+    /// told, as by `stdbuf -oL`. The program cannot be held between two steps.
+    #[arg(long, value_name = "REGEX", value_parser = steps_regex)]
+    steps_regex: Option<String>,
+    /// Devices to take ranks from, in this order. Without it, the best that is present.
+    #[arg(long, value_name = "POOL", value_delimiter = ',')]
+    device: Vec<Device>,
+    /// Memory of each CPU device, as 2GiB [default: its share of the machine's].
+    ///
+    /// What is estimated to need more is not started. The tensors of a rank are held to it as a GPU holds them to
+    /// its own: an allocation beyond it ends the job as out of memory. Only tensors count, not the program itself.
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<HumanBytes>,
+    /// Steady time of each launch [default: 10; without a job, that is of programs alone: until they end].
+    ///
+    /// A program that has taken no step after so long is measured from outside: `single` ends it then, `colocate` lets it come
+    /// to its end. Where it has loaded PyTorch, or --steps-regex is given, its first step is waited for, for five minutes at
+    /// most; with --steps, for as long as it takes.
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    seconds: Option<f64>,
+    /// Steady steps of each launch, instead of a time.
+    #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = clap::value_parser!(u64).range(1..))]
+    steps: Option<u64>,
+    /// Threads of each rank [default: the cores of its device; programs of your own are told of it only where it is given].
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..))]
+    threads: Option<u32>,
+    /// Folder with real data, instead of the seeded synthetic stream.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Threads of each rank that read and decode batches of --data ahead of the training thread.
+    ///
+    /// With 0 the training thread makes each batch when it needs it. Batches are the same for every N. The threads share
+    /// the cores of the rank's device with training, and count to the job's CPU time.
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "data", value_parser = clap::value_parser!(u32).range(..=64))]
+    loaders: u32,
+    /// Threads of each rank for the optimizer's step on the host, under plans with offload [default: --threads].
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..))]
+    offload_threads: Option<u32>,
+    /// Who moves tensors between ranks: gloo or nccl [default: gloo for CPU devices, nccl for GPUs].
+    ///
+    /// With gloo, GPUs exchange through host memory, and several ranks may share one GPU.
+    #[arg(long, value_name = "LIBRARY")]
+    collectives: Option<Collectives>,
+    /// A file of further workloads.
+    #[arg(long, value_name = "FILE")]
+    catalog: Vec<PathBuf>,
+    /// A job that says nothing for so long is ended as hung [default: 2m; of programs that are measured until they end: none].
+    ///
+    /// A program of your own is held to it from its first step on: it may test its model between two steps.
+    #[arg(long, value_name = "TIME", value_parser = heartbeat)]
+    heartbeat: Option<Duration>,
+    /// Decides the order of a block, the initial weights and the data.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Directory of the run [default: runs/<utc time>-<command>-<hash>].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Show what would be launched and an estimate of the time, and measure nothing.
+    #[arg(long)]
+    pub(super) dry_run: bool,
+}
+
+/// What can be asked of a run that goes on, too.
+#[derive(clap::Args)]
+pub(super) struct Anew {
+    /// Start no launch after so long, in which estimates of memory count.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(super) budget: Option<Duration>,
+    /// Print the table as JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value > 0.0 && value.is_finite() => Ok(value),
+        _ => Err("a number above 0 is wanted".into()),
+    }
+}
+
+fn heartbeat(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if time >= Duration::from_secs(1) => Ok(time),
+        Ok(_) => Err("a second is the shortest".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn steps_regex(text: &str) -> Result<String, String> {
+    Regex::new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+impl Asked {
+    /// Refuses options that say something of what is not there.
+    pub(super) fn check_use(&self, has_jobs: bool, has_commands: bool) -> anyhow::Result<()> {
+        let of_jobs = [
+            ("--memory", self.memory.is_some()),
+            ("--data", self.data.is_some()),
+            ("--offload-threads", self.offload_threads.is_some()),
+            ("--collectives", self.collectives.is_some()),
+            ("--catalog", !self.catalog.is_empty()),
+        ];
+        let option = of_jobs.into_iter().find_map(|(name, is_given)| is_given.then_some(name));
+        if let Some(option) = option.filter(|_| !has_jobs) {
+            bail!("{option} says something of jobs alone, and none is named; drop it");
+        }
+        if self.steps_regex.is_some() && !has_commands {
+            bail!(
+                "--steps-regex says something of programs alone; name one with --cmd, or after -- in `profile single`"
+            );
+        }
+        Ok(())
+    }
+
+    /// The catalog, and the devices of jobs that name none and of programs.
+    pub(super) fn resolve(&self, jobs: &[Job], has_commands: bool) -> anyhow::Result<(Catalog, Vec<Device>)> {
+        let catalog = list::open(&self.catalog)?;
+        if let Some(data) = self.data.as_ref().filter(|data| !data.is_dir()) {
+            bail!("--data {}: there is no such folder; leave it out for synthetic data", data.display());
+        }
+        let jobs_of_pool = if has_commands { &[] } else { jobs };
+        let pool = pool::of_jobs(jobs_of_pool, &self.device, self.collectives)?;
+        let own = jobs.iter().filter_map(|job| job.device.as_ref());
+        pool::check_memory(self.memory, pool.iter().chain(own))?;
+        Ok((catalog, pool))
+    }
+
+    /// The settings of a run with so many launches of each cell in each of its places of a block.
+    pub(super) fn settings(&self, repeats: u32, has_jobs: bool) -> Settings {
+        let counted = self.steps.is_some();
+        let seconds = self.seconds.or((!counted && has_jobs).then_some(SECONDS));
+        let to_their_end = !counted && seconds.is_none();
+        Settings {
+            repeats,
+            seconds,
+            steps: self.steps,
+            heartbeat_s: self
+                .heartbeat
+                .or((!to_their_end).then_some(HEARTBEAT))
+                .map(|time| time.as_secs_f64()),
+            threads: self.threads,
+            data: self.data.clone(),
+            loaders: self.loaders,
+            offload_threads: self.offload_threads,
+            collectives: self.collectives,
+            steps_regex: self.steps_regex.clone(),
+            memory_bytes: self.memory.map(|HumanBytes(bytes)| bytes),
+            catalogs: self.catalog.clone(),
+            ..Settings::default()
+        }
+    }
+
+    /// Refuses options that no cell of the run has a use for.
+    pub(super) fn check_cells(&self, cells: &[Cell]) -> anyhow::Result<()> {
+        let offloads = cells.iter().any(|cell| cell.plan.is_some_and(|plan| plan.offload));
+        if self.offload_threads.is_some() && !offloads {
+            bail!("--offload-threads: no plan of this run has offload; name one, as in gpt2@offload");
+        }
+        Ok(())
+    }
+}
+
+/// Begins a run of a command, which began its work at that time, in its directory, and measures it.
+pub(super) fn begin(
+    (command, began): (&str, Nanos),
+    asked: &Asked,
+    manifest: &Manifest,
+    footprints: &Footprints,
+    json: bool,
+) -> anyhow::Result<Exit> {
+    let path = asked.out.clone().unwrap_or_else(|| run::directory(command, manifest));
+    let run = RunDir::create(&path)?;
+    run.write_manifest(manifest)?;
+    if !footprints.measured.is_empty() {
+        run.write_footprints(footprints)?;
+    }
+    measure((command, began), &run, manifest, json)
+}
+
+/// Goes on with a run that `command` began.
+pub(super) fn resume(command: &str, path: &Path, anew: &Anew, began: Nanos) -> anyhow::Result<Exit> {
+    let run = RunDir::open(path)?;
+    let mut manifest = run.manifest()?;
+    run::can_go_on(&run, &manifest, command)?;
+    if let Some(budget) = anew.budget {
+        manifest.settings.budget_s = Some(budget.as_secs_f64());
+    }
+    measure((command, began), &run, &manifest, anew.json)
+}
+
+fn measure(
+    (command, began): (&str, Nanos),
+    run: &RunDir,
+    manifest: &Manifest,
+    json: bool,
+) -> anyhow::Result<Exit> {
+    let catalog = list::open(&manifest.settings.catalogs)?;
+    let outcome = run::measure(run, manifest, &catalog, began)?;
+    show(run, &outcome.derived, json)?;
+    if !outcome.missing.launches.is_empty() {
+        eprintln!("not measured:");
+        for launch in &outcome.missing.launches {
+            eprintln!("  {launch}");
+        }
+        eprintln!("go on with: profile {command} --resume {}", run.path().display());
+    }
+    Ok(outcome.exit)
+}
+
+/// Prints what a run shows, and where it lies.
+pub(super) fn show(run: &RunDir, derived: &Derived, json: bool) -> anyhow::Result<Exit> {
+    let has_groups = derived.measurements.iter().any(|row| row.group.is_some());
+    match (json, has_groups) {
+        (true, true) => println!("{}", rows::to_json(&derived.interference)),
+        (true, false) => println!("{}", rows::to_json(&derived.summaries)),
+        (false, true) => table::print(&table::of_interference(&derived.interference)),
+        (false, false) => table::print(&table::of_summaries(&derived.summaries)),
+    }
+    for finding in &derived.findings {
+        eprintln!("warning: {finding}");
+    }
+    eprintln!("run: {}", run.path().display());
+    let failed = derived.measurements.iter().any(|row| row.status != Status::Ok);
+    Ok(if failed { Exit::SomeFailed } else { Exit::Ok })
+}

@@ -1,0 +1,183 @@
+//! `profile colocate`: jobs together, and what each costs the others.
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+use schema::{
+    catalog::Catalog, footprint::Footprints, job::Job, manifest::Manifest, rows, sharing::Sharing,
+    units::Nanos,
+};
+
+use super::{
+    Exit,
+    asked::{self, Anew, Asked},
+};
+use crate::{
+    blocks,
+    groups::{self, Company},
+    plans::Estimates,
+    run::{self, Request},
+    table,
+};
+
+/// The set of the catalog whose workloads press on one resource each, and whose batch is a dial in percent.
+const STRESSORS: &str = "stress";
+
+/// Measure jobs together, and what each of them costs the others.
+///
+/// The jobs run at once on the devices they name, which may be the same or next to each other. A block measures every job
+/// alone, every group, and every job alone once more in reverse; repeats are blocks. Members of a group warm up one after
+/// another and begin together, one that ends early is started again, and only the time counts in which all are steady.
+/// A slowdown is the time of a step in the group over that alone in the same block, with an interval over blocks.
+///
+/// interference.csv has a row for each member of each group; measurements.csv and summary.csv have all launches, alone and
+/// together. A group whose members do not fit on a device together is not started, and its rows say so.
+///
+/// Example: `profile colocate resnet18-mini lstm --device cpu:0`
+///
+/// Example: `profile colocate resnet50@b64@bf16 gpt2 --sharing time-slice,step-gate:250ms:2/1 --device cuda:0`
+///
+/// Example: `profile colocate lstm@on=cpu:0 vae@on=cpu:1 --repeats 5`
+///
+/// Example: `profile colocate set:quick --all-pairs --seconds 5 --budget 8h`
+///
+/// Example: `profile colocate lstm --cmd "python3 train.py --epochs 1" --device cpu:0`
+///
+/// Example: `profile colocate resnet18-mini --sensitivity --device cpu:0`
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Who runs together: `WORKLOAD[@bN][@PLAN][@on=DEVICE]`, or `set:NAME` for all workloads of a set.
+    ///
+    /// All that are named are one group, in which a job that is named twice is twice.
+    jobs: Vec<Job>,
+    /// How a group shares its devices; each mode is measured [default: time-slice].
+    ///
+    /// time-slice: all at once, as the device or the kernel shares it out. step-gate[:QUANTUM][:WEIGHTS]: one at a time, in
+    /// turns that end at a step, so long as 8 (steps), 250ms or 2s (default 1s), times a member's weight, as in 2/1.
+    /// cpu-shares:WEIGHTS: all at once, CPU time by weight. sequential: one after the other, each for as long as it is
+    /// measured: what sharing has to beat.
+    #[arg(long, value_name = "MODE,..", value_delimiter = ',')]
+    sharing: Vec<Sharing>,
+    /// Measure every pair of the jobs, each beside itself too.
+    #[arg(long, conflicts_with_all = ["size", "sensitivity"])]
+    all_pairs: bool,
+    /// Measure every group of K of the jobs, in which each may be more than once.
+    #[arg(long, value_name = "K", conflicts_with = "sensitivity", value_parser = clap::value_parser!(u8).range(2..=16))]
+    size: Option<u8>,
+    /// Measure each job beside a stressor of each resource: curves.csv says what it bears, and what it does to them.
+    #[arg(long)]
+    sensitivity: bool,
+    /// Places of the stressors' dials, in percent of the time in which they work [default: 25,50,75,100].
+    #[arg(long, value_name = "PCT,..", value_delimiter = ',', requires = "sensitivity",
+        value_parser = clap::value_parser!(u32).range(1..=100))]
+    dial: Vec<u32>,
+    /// Blocks; an interval takes two, and three make it useful.
+    #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    repeats: u32,
+    #[command(flatten)]
+    asked: Asked,
+    /// Go on with a run that was interrupted: measures only what is missing.
+    ///
+    /// The budget begins anew. --data and --catalog are taken from the same folder as at first.
+    #[arg(long, value_name = "RUN", conflicts_with_all = [
+        "jobs", "sharing", "all_pairs", "size", "sensitivity", "dial", "repeats", "Asked",
+    ])]
+    resume: Option<PathBuf>,
+    #[command(flatten)]
+    anew: Anew,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let began = Nanos::monotonic_now();
+    if let Some(path) = &args.resume {
+        return asked::resume("colocate", path, &args.anew, began);
+    }
+    let (manifest, footprints) = prepare(args)?;
+    if args.asked.dry_run {
+        return Ok(dry_run(&manifest, args.anew.json));
+    }
+    asked::begin(("colocate", began), &args.asked, &manifest, &footprints, args.anew.json)
+}
+
+fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
+    let (has_jobs, has_commands) = (!args.jobs.is_empty(), !args.asked.cmd.is_empty());
+    let (catalog, pool) = args.asked.resolve(&args.jobs, has_commands)?;
+    if !has_jobs && !has_commands {
+        bail!("name two jobs, as in `profile colocate lstm vae`; `profile list` shows what there is");
+    }
+    args.asked.check_use(has_jobs, has_commands)?;
+    let modes = modes(args)?;
+    let mut settings = args.asked.settings(args.repeats, has_jobs);
+    settings.budget_s = args.anew.budget.map(|budget| budget.as_secs_f64());
+    let mut estimates = Estimates::new(&settings, args.asked.seed);
+    let company = match (args.all_pairs, args.size, args.sensitivity) {
+        (true, ..) => Company::Every(2),
+        (_, Some(size), _) => Company::Every(size.into()),
+        (_, _, true) => {
+            let (names, others) = stressors(&catalog, &args.dial)?;
+            settings.stressors = names;
+            Company::Beside(others)
+        }
+        _ => Company::All,
+    };
+    let asked =
+        groups::Asked { jobs: &args.jobs, commands: &args.asked.cmd, company, modes: &modes, pool: &pool };
+    let (cells, groups) = groups::of(&catalog, &asked, &mut estimates)?;
+    if let [only] = &groups[..]
+        && let Some(reason) = &only.unsupported
+    {
+        return Err(Exit::Usage.because(format!("{} cannot run here: {reason}", only.name)));
+    }
+    args.asked.check_cells(&cells)?;
+    let request = Request { cells, groups, settings, seed: args.asked.seed };
+    Ok((run::manifest(&catalog, request)?, estimates.footprints()))
+}
+
+fn modes(args: &Args) -> anyhow::Result<Vec<Sharing>> {
+    let mut modes = Vec::new();
+    for mode in &args.sharing {
+        if *mode == Sharing::Alone {
+            bail!("--sharing alone: every block measures each job alone anyhow; name another mode, or none");
+        }
+        if modes.contains(mode) {
+            bail!("--sharing names {mode} twice; name each mode once");
+        }
+        modes.push(mode.clone());
+    }
+    if modes.is_empty() {
+        modes.push(Sharing::TimeSlice);
+    }
+    Ok(modes)
+}
+
+/// The names of all stressors, and each of them at each place of its dial.
+fn stressors(catalog: &Catalog, dial: &[u32]) -> anyhow::Result<(Vec<String>, Vec<Job>)> {
+    let names: Vec<String> = catalog.set(STRESSORS).map(|workload| workload.name.clone()).collect();
+    if names.is_empty() {
+        bail!("--sensitivity: the catalog has no workloads in the set {STRESSORS}");
+    }
+    let dial = if dial.is_empty() { &[25, 50, 75, 100] } else { dial };
+    let at = |workload: &String, percent: u32| Job {
+        workload: workload.clone(),
+        global_batch: Some(percent),
+        plan: None,
+        device: None,
+    };
+    let jobs = names.iter().flat_map(|name| dial.iter().map(move |&percent| at(name, percent))).collect();
+    Ok((names, jobs))
+}
+
+fn dry_run(manifest: &Manifest, json: bool) -> Exit {
+    if json {
+        println!("{}", rows::to_json(&manifest.groups));
+        return Exit::Ok;
+    }
+    let repeats = manifest.settings.repeats;
+    table::print(&table::of_cells("alone", &manifest.cells, 2 * repeats));
+    table::print(&table::of_groups(&manifest.groups, repeats));
+    match blocks::estimate(manifest) {
+        Some(time) => println!("about {time} in all"),
+        None => println!("how long it takes depends on the steps or the program"),
+    }
+    Exit::Ok
+}

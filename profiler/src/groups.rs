@@ -1,0 +1,237 @@
+//! From what a user asked for to the cells and the groups of a run of `profile colocate`.
+
+use anyhow::bail;
+use colocate::groups;
+use schema::{
+    catalog::Catalog, device::Device, group::Group, job::Job, manifest::Cell, sharing::Sharing,
+    units::HumanBytes,
+};
+
+use crate::{
+    cells::{self, CommandLine, Grid},
+    plans::{CUDA_CONTEXT_BYTES, Effort, Estimates},
+    sharing,
+};
+
+/// Who runs together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Company {
+    /// All jobs that were named, in one group.
+    All,
+    /// Every group of so many of them, in which a job may be more than once.
+    Every(usize),
+    /// Each of them beside each of these.
+    Beside(Vec<Job>),
+}
+
+/// What was asked for.
+pub struct Asked<'a> {
+    pub jobs: &'a [Job],
+    pub commands: &'a [CommandLine],
+    pub company: Company,
+    pub modes: &'a [Sharing],
+    pub pool: &'a [Device],
+}
+
+/// The cells of all members, each once however often its job was named, and the groups of them, one per company and mode.
+///
+/// What cannot run is kept with its reason: a plan, weights for another number of members, members that no device holds
+/// together, a mode that the machine does not offer.
+pub fn of(
+    catalog: &Catalog,
+    asked: &Asked,
+    estimates: &mut Estimates,
+) -> anyhow::Result<(Vec<Cell>, Vec<Group>)> {
+    let mut cells = Vec::new();
+    let mut members = Vec::new();
+    for job in asked.jobs {
+        members.extend(add(&mut cells, of_job(catalog, job, asked.pool, estimates)?));
+    }
+    for CommandLine(argv) in asked.commands {
+        members.extend(add(&mut cells, vec![cells::command(argv, &asked.pool[0])?]));
+    }
+    let companies: Vec<Vec<usize>> = match &asked.company {
+        Company::All if members.len() < 2 => {
+            bail!("a group takes two jobs at least; name one twice to run it beside itself")
+        }
+        Company::All => vec![members],
+        Company::Every(size) => {
+            let kinds = distinct(&members);
+            let named = |group: Vec<usize>| group.into_iter().map(|place| kinds[place]).collect();
+            groups::of_size(kinds.len(), *size).into_iter().map(named).collect()
+        }
+        Company::Beside(others) => {
+            let mut companies = Vec::new();
+            for member in distinct(&members) {
+                let beside = cells[member].devices[0].clone();
+                for other in others {
+                    let other = Job { device: Some(beside.clone()), ..other.clone() };
+                    let added = add(&mut cells, of_job(catalog, &other, asked.pool, estimates)?);
+                    companies.extend(added.into_iter().map(|other| vec![member, other]));
+                }
+            }
+            companies
+        }
+    };
+    let mut all = Vec::new();
+    for company in &companies {
+        let members: Vec<&Cell> = company.iter().map(|&member| &cells[member]).collect();
+        all.extend(asked.modes.iter().map(|mode| group(&members, mode, estimates)));
+    }
+    Ok((cells, all))
+}
+
+fn of_job(
+    catalog: &Catalog,
+    job: &Job,
+    pool: &[Device],
+    estimates: &mut Estimates,
+) -> anyhow::Result<Vec<Cell>> {
+    // Whether members fit together is known from what each of them takes.
+    let grid = Grid { effort: Effort::Measure, ..Grid::default() };
+    cells::alone(catalog, std::slice::from_ref(job), &grid, pool, Some(estimates))
+}
+
+/// Adds cells that are not there yet; returns where all of them are.
+fn add(cells: &mut Vec<Cell>, more: Vec<Cell>) -> Vec<usize> {
+    let mut places = Vec::new();
+    for cell in more {
+        let known = cells.iter().position(|other| other.name == cell.name);
+        places.push(known.unwrap_or(cells.len()));
+        if known.is_none() {
+            cells.push(cell);
+        }
+    }
+    places
+}
+
+fn distinct(members: &[usize]) -> Vec<usize> {
+    let mut distinct = members.to_vec();
+    distinct.sort_unstable();
+    distinct.dedup();
+    distinct
+}
+
+fn group(members: &[&Cell], mode: &Sharing, estimates: &mut Estimates) -> Group {
+    let mut group = groups::group(members, mode);
+    if group.unsupported.is_none() {
+        let devices: Vec<Device> = members.iter().flat_map(|cell| cell.devices.clone()).collect();
+        group.unsupported = sharing::backend(mode, &devices)
+            .probe()
+            .err()
+            .or_else(|| does_not_fit(members, |device| estimates.capacity(device)));
+    }
+    group
+}
+
+/// Why some device does not hold all members at once, as far as their peaks are known. All are loaded in every mode, and those
+/// that wait for their turn too.
+fn does_not_fit(members: &[&Cell], mut capacity: impl FnMut(&Device) -> Option<u64>) -> Option<String> {
+    let ranks = || members.iter().flat_map(|cell| cell.devices.iter().map(move |device| (cell, device)));
+    let mut devices: Vec<&Device> = ranks().map(|(_, device)| device).collect();
+    devices.sort();
+    devices.dedup();
+    devices.into_iter().find_map(|device| {
+        let beside = if let Device::Cuda(_) = device { CUDA_CONTEXT_BYTES } else { 0 };
+        let of_rank = |(cell, _): (&&Cell, &Device)| Some(cell.memory_estimate_bytes? + beside);
+        let needed: u64 = ranks().filter(|(_, other)| *other == device).filter_map(of_rank).sum();
+        let capacity = capacity(device).filter(|capacity| needed > *capacity)?;
+        Some(format!(
+            "its members need {} together and {device} has {}",
+            HumanBytes(needed),
+            HumanBytes(capacity)
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::manifest::Settings;
+
+    use super::*;
+
+    fn found(jobs: &[&str], company: Company, modes: &[&str]) -> anyhow::Result<(Vec<Cell>, Vec<Group>)> {
+        let jobs: Vec<Job> = jobs.iter().map(|job| job.parse().expect("a job")).collect();
+        let modes: Vec<Sharing> = modes.iter().map(|mode| mode.parse().expect("a mode")).collect();
+        let pool = [Device::Cpu(vec![0]), Device::Cpu(vec![1])];
+        let asked = Asked { jobs: &jobs, commands: &[], company, modes: &modes, pool: &pool };
+        of(&Catalog::embedded(), &asked, &mut Estimates::new(&Settings::default(), 1))
+    }
+
+    fn names(groups: &[Group]) -> Vec<String> {
+        let short = |name: &String| {
+            let job = name.replace("synthetic-", "").replace("@b32@dp1", "");
+            job.replace("@on=cpu:0", "")
+        };
+        groups.iter().map(|group| group.members.iter().map(short).collect::<Vec<_>>().join("+")).collect()
+    }
+
+    #[test]
+    fn all_jobs_are_one_group_and_a_job_named_twice_is_one_cell() {
+        let jobs = ["synthetic-spin", "synthetic-sleep@on=cpu:1", "synthetic-spin@b32"];
+        let (cells, groups) = found(&jobs, Company::All, &["time-slice", "sequential"]).expect("groups");
+        assert_eq!(cells.len(), 2);
+        assert_eq!(names(&groups), ["spin+sleep@on=cpu:1+spin"; 2]);
+        assert_ne!(groups[0].sharing, groups[1].sharing);
+        let error = found(&["synthetic-spin"], Company::All, &["time-slice"]).expect_err("refused");
+        assert!(error.to_string().contains("name one twice"), "{error}");
+    }
+
+    #[test]
+    fn every_group_of_a_size_is_there_once() {
+        let jobs = ["synthetic-spin", "synthetic-sleep", "synthetic-spin"];
+        let (_, groups) = found(&jobs, Company::Every(2), &["time-slice"]).expect("groups");
+        assert_eq!(names(&groups), ["spin+spin", "spin+sleep", "sleep+sleep"]);
+    }
+
+    #[test]
+    fn each_job_stands_beside_each_of_the_others_on_its_own_device() {
+        let beside: Vec<Job> =
+            ["synthetic-sleep@b1", "synthetic-sleep@b2"].map(|job| job.parse().unwrap()).into();
+        let jobs = ["synthetic-spin", "synthetic-spin@on=cpu:1"];
+        let (cells, groups) = found(&jobs, Company::Beside(beside), &["time-slice"]).expect("groups");
+        assert_eq!((cells.len(), groups.len()), (6, 4));
+        assert!(
+            groups[3].name.ends_with("spin@b32@dp1@on=cpu:1+synthetic-sleep@b2@dp1@on=cpu:1"),
+            "{groups:?}"
+        );
+    }
+
+    #[test]
+    fn members_that_no_device_holds_together_are_refused() {
+        let cell = |device: Device, memory_estimate_bytes| Cell {
+            name: "x".into(),
+            sharing: Sharing::Alone,
+            job: "x".into(),
+            workload: "x".into(),
+            command: None,
+            all_reduce_bytes: None,
+            global_batch: None,
+            plan: None,
+            devices: vec![device],
+            memory_estimate_bytes,
+            unsupported: None,
+        };
+        let core = |number| Device::Cpu(vec![number]);
+        let gib = 1u64 << 30;
+        let reason = |cells: &[Cell]| {
+            does_not_fit(&cells.iter().collect::<Vec<_>>(), |device| match device {
+                Device::Cuda(_) => Some(8 * gib),
+                _ => Some(4 * gib),
+            })
+        };
+        assert_eq!(reason(&[cell(core(0), Some(2 * gib)), cell(core(0), Some(2 * gib))]), None);
+        assert_eq!(reason(&[cell(core(0), Some(3 * gib)), cell(core(1), Some(3 * gib))]), None);
+        assert_eq!(
+            reason(&[cell(core(0), None), cell(core(0), Some(3 * gib))]),
+            None,
+            "not known is no reason"
+        );
+        let refused = reason(&[cell(core(0), Some(3 * gib)), cell(core(0), Some(2 * gib))]);
+        assert_eq!(refused.as_deref(), Some("its members need 5.00 GiB together and cpu:0 has 4.00 GiB"));
+        // On a GPU each has a context of its own.
+        let gpu = |gib_of_tensors| cell(Device::Cuda(0), Some(gib_of_tensors * gib));
+        assert_eq!(reason(&[gpu(3), gpu(3)]), None);
+        assert!(reason(&[gpu(3), gpu(4)]).is_some());
+    }
+}

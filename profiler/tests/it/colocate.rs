@@ -1,0 +1,345 @@
+//! `profile colocate` on synthetic workers: groups, what a run of them leaves, and how slips are met.
+
+use std::collections::BTreeSet;
+
+use rustix::process::Signal;
+use schema::{
+    group::Group,
+    rows::{self, Curve, ErrorKind, Interference, Measurement, Side, Status, Warning},
+    wire::Timing,
+};
+
+use crate::{
+    door::{Door, Started, wait_until},
+    foreign::{profile, with_program},
+};
+
+/// A light and a lighter job on one core.
+fn catalogs(door: &Door) -> &'static str {
+    door.catalog("a.toml", "light", "step_us = 2000, busy_percent = 20");
+    door.catalog("b.toml", "lighter", "step_us = 3000, busy_percent = 5");
+    "--catalog a.toml --catalog b.toml --device cpu:0"
+}
+
+#[test]
+fn a_pair_is_measured_between_its_members_alone() {
+    let door = Door::new();
+    let options = catalogs(&door);
+    let said =
+        door.exits(0, &format!("colocate light lighter {options} --steps 60 --repeats 2 --json --out r"));
+    let printed: Vec<Interference> = rows::from_json(&said.out).expect("stdout is JSON and nothing else");
+    let found = door.interference("r");
+    assert_eq!(printed, found);
+
+    let group = "light@b8@dp1@on=cpu:0+lighter@b8@dp1@on=cpu:0";
+    for (seat, (row, job)) in found.iter().zip(["light@b8@dp1", "lighter@b8@dp1"]).enumerate() {
+        assert_eq!((row.job.as_str(), row.seat, row.group.as_str()), (job, seat as u32, group));
+        assert_eq!((row.status, row.blocks, row.group_size), (Status::Ok, 2, 2), "{row:?}");
+        let slowdown = row.slowdown.expect("both blocks have numbers");
+        assert!(row.slowdown_ci_lo <= row.slowdown && row.slowdown <= row.slowdown_ci_hi, "{row:?}");
+        assert!((row.norm_throughput.expect("it is known") * slowdown - 1.0).abs() < 1e-5, "{row:?}");
+        assert!(row.worst_slowdown >= row.slowdown && row.group_memory_bytes.is_some(), "{row:?}");
+        assert_eq!(row.timing, Some(Timing::Host));
+    }
+    let throughput: f64 = found.iter().filter_map(|row| row.norm_throughput).sum();
+    assert!((found[0].group_norm_throughput.expect("both are known") - throughput).abs() < 1e-5);
+
+    // A block is all cells, the group, and the cells in reverse.
+    let rows = door.measurements("r");
+    for block in rows.chunk_by(|a, b| a.repeat == b.repeat) {
+        let jobs: Vec<_> = block.iter().map(|row| (row.workload.as_str(), row.seat)).collect();
+        let [first, second, .., again, last] = jobs[..] else { panic!("{jobs:?}") };
+        assert_eq!((jobs.len(), jobs[2], jobs[3]), (6, ("light", Some(0)), ("lighter", Some(1))));
+        assert!(first.0 != second.0 && (first, second) == (last, again), "{jobs:?}");
+    }
+    for row in rows.iter().filter(|row| row.group.is_some()) {
+        assert_eq!((row.group.as_deref(), row.sharing.to_string().as_str()), (Some(group), "time-slice"));
+        assert!(row.steps_used >= 60 && row.window_ns > Some(100_000_000), "{row:?}");
+        // Each works through its own time, whoever else is there.
+        assert!(row.cpu_ns.is_some_and(|cpu_ns| Some(cpu_ns) < row.window_ns), "{row:?}");
+    }
+    let summaries = door.summaries("r");
+    let seats: Vec<_> = summaries.iter().map(|row| (row.workload.as_str(), row.seat, row.repeats)).collect();
+    let expected = [("light", None, 4), ("lighter", None, 4), ("light", Some(0), 2), ("lighter", Some(1), 2)];
+    assert_eq!(seats, expected);
+
+    let run = door.run("r");
+    let derived = [run.measurements_path(), run.summary_path(), run.interference_path(), run.trace_path()];
+    let read = || derived.iter().map(|path| std::fs::read(path).expect("derived")).collect::<Vec<_>>();
+    let before = read();
+    derived.iter().for_each(|path| std::fs::remove_file(path).expect("derived files can go"));
+    let said = door.exits(0, "derive r");
+    assert!(said.out.contains("slowdown") && said.out.contains("lighter@b8@dp1"), "{}", said.out);
+    assert!(before == read(), "what is derived again is the same to the byte");
+}
+
+#[test]
+fn twins_are_two_seats_of_one_cell() {
+    let door = Door::new();
+    let options = catalogs(&door);
+    door.exits(0, &format!("colocate light light {options} --steps 30 --repeats 1 --out r"));
+    let rows = door.measurements("r");
+    let seats: Vec<_> = rows.iter().map(|row| row.seat).collect();
+    assert_eq!(seats, [None, Some(0), Some(1), None]);
+    let found = door.interference("r");
+    assert_eq!((found.len(), &found[0].job), (2, &found[1].job));
+    assert_eq!((found[0].blocks, found[0].slowdown_ci_lo), (1, None), "one block has no interval");
+}
+
+#[test]
+fn every_pair_and_every_mode_is_a_group() {
+    let door = Door::new();
+    let options = catalogs(&door);
+    let groups = |arguments: &str| -> Vec<Group> {
+        let jobs = "light lighter synthetic-sleep";
+        let said = door.exits(0, &format!("colocate {jobs} {options} {arguments} --dry-run --json"));
+        rows::from_json(&said.out).expect("stdout is JSON and nothing else")
+    };
+    for (arguments, count, size) in [
+        ("", 1, 3),
+        ("--all-pairs", 6, 2),
+        ("--size 2 --sharing time-slice,sequential", 12, 2),
+        ("--size 3", 10, 3),
+        ("--size 4 --sharing step-gate:8:4/3/2/1", 15, 4),
+    ] {
+        let found = groups(arguments);
+        let names: BTreeSet<_> = found.iter().map(|group| (&group.name, &group.sharing)).collect();
+        assert_eq!((found.len(), names.len()), (count, count), "{arguments}");
+        assert!(found.iter().all(|group| group.members.len() == size && group.unsupported.is_none()));
+    }
+    let said = door.exits(0, &format!("colocate light lighter {options} --all-pairs --repeats 4 --dry-run"));
+    let line = |start: &str| said.out.lines().find(|line| line.trim().starts_with(start)).map(str::to_owned);
+    assert!(line("light@b8@dp1@on=cpu:0 ").is_some_and(|line| line.trim().ends_with(" 8")), "{}", said.out);
+    assert!(
+        line("light@b8@dp1@on=cpu:0+lighter@b8").is_some_and(|line| line.trim().ends_with(" 4")),
+        "{}",
+        said.out
+    );
+    assert!(said.out.contains("in all") && !door.path("runs").exists(), "{}", said.out);
+}
+
+#[test]
+fn what_does_not_fit_together_is_a_row_and_is_not_started() {
+    let door = Door::new();
+    door.catalog("big.toml", "big", "step_us = 2000, busy_percent = 5, memory_bytes = 40000000");
+    door.catalog("small.toml", "small", "step_us = 2000, busy_percent = 5, memory_bytes = 1000000");
+    let options = "--catalog big.toml --catalog small.toml --device cpu:0 --memory 64MiB";
+    let said = door.exits(2, &format!("colocate big big {options} --out r"));
+    assert!(said.err.contains("its members need 76.3 MiB together and cpu:0 has 64.0 MiB"), "{}", said.err);
+    assert!(!door.path("r").exists(), "nothing was begun");
+
+    door.exits(1, &format!("colocate big small {options} --all-pairs --steps 25 --repeats 1 --out r"));
+    let found = door.interference("r");
+    let status: Vec<_> = found.iter().map(|row| (row.workload.as_str(), row.seat, row.status)).collect();
+    let (ok, refused) = (Status::Ok, Status::Unsupported);
+    assert_eq!(status[..2], [("big", 0, refused), ("big", 1, refused)]);
+    assert_eq!(status[2..], [("big", 0, ok), ("small", 1, ok), ("small", 0, ok), ("small", 1, ok)]);
+    assert!(
+        found[0].err_detail.as_deref().is_some_and(|detail| detail.contains("need 76.3 MiB")),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn a_member_that_dies_contaminates_the_others() {
+    let door = Door::new();
+    let options = catalogs(&door);
+    // Its second start is that beside the other job.
+    let script = "n=$(cat starts 2>/dev/null); echo $n. > starts; sleep 0.2; [ \"$n\" != . ]";
+    let mut command = door.command(&format!("colocate light {options} --seconds 0.5 --repeats 1 --out r"));
+    let status = command.args(["--cmd", &format!("sh -c '{script}'")]).status().expect("profile starts");
+    assert_eq!(status.code(), Some(1));
+    let rows = door.measurements("r");
+    let of_group: Vec<_> = rows.iter().filter(|row| row.group.is_some()).map(|row| row.err).collect();
+    assert_eq!(of_group, [Some(ErrorKind::Contaminated), Some(ErrorKind::Crashed)], "{rows:?}");
+    assert!(rows.iter().filter(|row| row.group.is_none()).all(|row| row.status == Status::Ok), "{rows:?}");
+    let found = door.interference("r");
+    assert_eq!((found[0].err, found[1].err), (Some(ErrorKind::Contaminated), Some(ErrorKind::Crashed)));
+    assert!(found.iter().all(|row| row.status == Status::Failed && row.slowdown.is_none() && !row.valid));
+    let detail = found[0].err_detail.as_deref().expect("it says whose fault it was");
+    assert!(detail.contains("cmd-sh-") && detail.contains("of the same group"), "{detail}");
+    assert_eq!(door.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn a_member_that_never_had_its_turn_is_a_row_too() {
+    let door = Door::new();
+    let options = catalogs(&door);
+    door.catalog("faulty.toml", "faulty", "step_us = 2000, busy_percent = 5, fault = \"crash-before-hello\"");
+    let said = door.exits(
+        1,
+        &format!("colocate faulty light {options} --catalog faulty.toml --steps 30 --repeats 3 --out r"),
+    );
+    let found = door.interference("r");
+    let kinds: Vec<_> = found.iter().map(|row| (row.workload.as_str(), row.err)).collect();
+    let contaminated = Some(ErrorKind::Contaminated);
+    assert_eq!(kinds, [("faulty", Some(ErrorKind::NoHello)), ("light", contaminated)], "{}", said.err);
+    // Twice is enough to know that nothing will come of it, of the job alone and of the group.
+    let count = |group: bool| {
+        let rows = door.measurements("r");
+        rows.iter().filter(|row| row.workload == "faulty" && row.group.is_some() == group).count()
+    };
+    assert_eq!((count(false), count(true)), (2, 2));
+}
+
+fn lines(door: &Door, name: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(door.run(name).measurements_path()).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn kill_9_loses_the_visit_in_flight_and_resume_does_only_what_is_missing() {
+    let door = Door::new();
+    let options = catalogs(&door);
+    let pairs = format!("colocate light lighter {options} --all-pairs --steps 30 --repeats 1 --out r");
+    let mut profile = Started::new(door.command(&pairs));
+    wait_until("a group is measured", || {
+        door.path("r/groups").read_dir().is_ok_and(|visits| visits.count() > 0)
+            && door.path("r/measurements.csv").exists()
+            && lines(&door, "r").len() >= 5
+    });
+    let launches = || door.run("r").launches().expect("jobs/ is there").len();
+    let before = launches();
+    wait_until("the next one has begun", || launches() > before);
+    profile.send(Signal::KILL);
+    profile.wait();
+    wait_until("nothing is left", || door.leftovers().is_empty());
+
+    let finished = lines(&door, "r");
+    door.exits(0, "colocate --resume r");
+    let all = lines(&door, "r");
+    assert_eq!(all[..finished.len()], finished[..], "finished rows are byte-equal");
+    let rows = door.measurements("r");
+    let alone = |rows: &[Measurement]| rows.iter().filter(|row| row.group.is_none()).count();
+    let groups: BTreeSet<_> = rows.iter().filter_map(|row| Some((row.group.clone()?, row.seat))).collect();
+    assert_eq!((alone(&rows), groups.len(), rows.len()), (4, 6, 10), "each once, none twice");
+    assert_eq!(door.interference("r").len(), 6);
+    door.exits(0, "colocate --resume r");
+    assert_eq!(lines(&door, "r"), all, "there was nothing left to do");
+}
+
+#[test]
+fn ctrl_c_leaves_a_group_that_was_not_measured_without_a_row() {
+    let door = Door::new();
+    let options = catalogs(&door);
+    let mut profile = Started::new(
+        door.command(&format!("colocate light lighter {options} --seconds 60 --repeats 1 --out r")),
+    );
+    wait_until("it runs", || door.path("r/events").read_dir().is_ok_and(|events| events.count() > 0));
+    profile.send(Signal::INT);
+    let (code, err) = profile.wait();
+    assert_eq!(code, Some(130), "{err}");
+    assert!(err.contains("(time-slice), block 0") && err.contains("profile colocate --resume r"), "{err}");
+    assert!(door.measurements("r").is_empty() && door.interference("r").is_empty());
+    assert_eq!(door.leftovers(), Vec::<String>::new());
+    let said = door.exits(2, "single --resume r");
+    assert!(said.err.contains("is not a run of `profile single`"), "{}", said.err);
+}
+
+#[test]
+fn a_program_without_steps_is_started_again_and_takes_no_turns() {
+    let door = Door::new();
+    let options = catalogs(&door);
+    let mut command = door.command(&format!(
+        "colocate light {options} --sharing time-slice,step-gate --seconds 1.5 --repeats 1 --out r"
+    ));
+    let status = command.args(["--cmd", "sleep 0.3"]).status().expect("profile starts");
+    assert_eq!(status.code(), Some(1), "one of the groups is refused");
+    let found = door.interference("r");
+    let program = |mode: &str| {
+        let is_it =
+            |row: &&Interference| row.job.starts_with("cmd-sleep-") && row.sharing.to_string() == mode;
+        found.iter().find(is_it).unwrap_or_else(|| panic!("{mode}: {found:?}"))
+    };
+    let beside = program("time-slice");
+    assert_eq!((beside.status, beside.timing), (Status::Ok, Some(Timing::Outside)));
+    assert!(
+        beside.step_ns_together >= Some(300_000_000) && beside.step_ns_alone >= Some(300_000_000),
+        "{beside:?}"
+    );
+    assert!(beside.warnings.iter().any(|warning| warning == Warning::Looped), "{beside:?}");
+    let refused = program("step-gate");
+    assert_eq!((refused.status, refused.err), (Status::Unsupported, Some(ErrorKind::Unsupported)));
+    assert!(
+        refused.err_detail.as_deref().is_some_and(|detail| detail.contains("obeys no grant")),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn a_program_with_the_step_hook_takes_turns_as_a_job_does() {
+    let Some(door) = with_program("train()") else { return };
+    let options = catalogs(&door);
+    let modes = "--sharing time-slice,step-gate:100ms";
+    let arguments = format!("colocate light {options} {modes} --seconds 1 --repeats 1 --out r --cmd");
+    let output = profile(&door, &arguments, &["python3 train.py"]).output().expect("profile starts");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let found = door.interference("r");
+    assert_eq!(found.len(), 4);
+    for row in found.iter().filter(|row| row.job.starts_with("cmd-python3-")) {
+        assert_eq!((row.timing, row.status), (Some(Timing::Hook), Status::Ok), "{row:?}");
+        assert!(row.slowdown.is_some() && row.slowdown_p99.is_some(), "{row:?}");
+    }
+    let visits = || door.path("r/groups").read_dir().expect("groups were visited").flatten();
+    let texts = visits().map(|visit| std::fs::read_to_string(visit.path()).expect("it reads"));
+    assert_eq!(texts.filter(|text| text.contains("turns")).count(), 1, "one of the modes has turns");
+    assert_eq!(door.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn sensitivity_is_a_point_for_each_stressor_and_place_of_its_dial() {
+    let door = Door::new();
+    let options = catalogs(&door);
+    let groups = |arguments: &str| -> Vec<Group> {
+        let said = door.exits(0, &format!("colocate {arguments} {options} --sensitivity --dry-run --json"));
+        rows::from_json(&said.out).expect("stdout is JSON and nothing else")
+    };
+    assert_eq!(groups("light lighter").len(), 32, "two jobs, four stressors, four places");
+    assert_eq!(groups("light --dial 10,50").len(), 8);
+    door.exits(
+        0,
+        &format!("colocate light {options} --sensitivity --dial 10 --steps 25 --repeats 1 --out r"),
+    );
+    let curves: Vec<Curve> = rows::read(&door.run("r").curves_path()).expect("curves.csv reads back");
+    let points: BTreeSet<_> = curves.iter().map(|point| (point.stressor.as_str(), point.side)).collect();
+    assert_eq!((curves.len(), points.len()), (8, 8));
+    assert!(curves.iter().all(|point| point.dial_percent == 10 && point.slowdown.is_some()), "{curves:?}");
+    assert!(
+        points.contains(&("stress-cache", Side::Sensitivity))
+            && points.contains(&("stress-io", Side::Aggressiveness))
+    );
+}
+
+#[test]
+fn slips_are_usage_errors_that_say_what_to_do() {
+    let door = Door::new();
+    for (arguments, message) in [
+        ("colocate", "name two jobs, as in `profile colocate lstm vae`"),
+        ("colocate synthetic-sleep", "name one twice to run it beside itself"),
+        ("colocate synthetic-sleep resnet81", "did you mean 'resnet18'?"),
+        ("colocate synthetic-sleep synthetic-spin --sharing alone", "measures each job alone anyhow"),
+        ("colocate synthetic-sleep synthetic-spin --sharing time-slice,time-slice", "names time-slice twice"),
+        ("colocate synthetic-sleep synthetic-spin --sharing mps", "'mps' is no sharing mode"),
+        (
+            "colocate synthetic-sleep synthetic-spin --sharing step-gate:3/2/1",
+            "has 3 weights, and the group has 2",
+        ),
+        ("colocate synthetic-sleep@tp2 synthetic-spin", "cannot run: synthetic-sleep runs no plans with tp"),
+        ("colocate synthetic-sleep --all-pairs --size 3", "cannot be used with"),
+        ("colocate synthetic-sleep --size 1", "1 is not in 2..=16"),
+        ("colocate synthetic-sleep --dial 20", "--sensitivity"),
+        ("colocate synthetic-sleep --sensitivity --dial 120", "120 is not in 1..=100"),
+        ("colocate --cmd ' ", "is not followed by what it wants"),
+        ("colocate --resume nowhere", "nowhere is no run"),
+        ("colocate --resume nowhere --repeats 3", "cannot be used with"),
+        ("colocate --resume nowhere --seed 3", "cannot be used with"),
+        ("colocate synthetic-sleep synthetic-spin --data nowhere", "there is no such folder"),
+        ("colocate synthetic-sleep synthetic-spin --offload-threads 2", "no plan of this run has offload"),
+    ] {
+        let said = door.exits(2, arguments);
+        assert!(said.err.contains(message), "profile {arguments}: {}", said.err);
+    }
+    let lacking = door.exits(3, "colocate synthetic-sleep synthetic-spin --device cpu:9999");
+    assert!(lacking.err.contains("is not among the cores"), "{}", lacking.err);
+    assert!(!door.path("runs").exists(), "nothing was begun");
+}
