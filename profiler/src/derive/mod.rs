@@ -138,6 +138,12 @@ impl Derived {
     }
 }
 
+/// The steps of a launch that has ended, as far as they can be read: what kept the others from it stands in its row.
+pub fn steps_of(run: &RunDir, launch: &str) -> anyhow::Result<Vec<JobStep>> {
+    let Some(end) = run.launch_end(launch)? else { return Ok(Vec::new()) };
+    Ok(job_steps(&launch::read_ranks(run, &run.spec(launch)?, &end).unwrap_or_default()))
+}
+
 /// Whether a launch that ended so stands for a measurement, failed ones included.
 pub fn is_measurement(end: &LaunchEnd) -> bool {
     end.err != Some(ErrorKind::Interrupted)
@@ -186,7 +192,7 @@ fn unsupported_rows(run: &RunDir, manifest: &Manifest) -> Vec<Measurement> {
 }
 
 /// Keeps so many decimals: more would be digits that nothing measured.
-fn rounded(value: f64, decimals: i32) -> f64 {
+pub(crate) fn rounded(value: f64, decimals: i32) -> f64 {
     let scale = 10f64.powi(decimals);
     (value * scale).round() / scale
 }
