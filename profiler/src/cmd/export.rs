@@ -112,17 +112,19 @@ fn write_rows(
     }
     let of = |status| rows.iter().filter(|row: &&ExportRow| row.status == status).count();
     let (failed, unsupported) = (of(Status::Failed), of(Status::Unsupported));
-    write(
-        out,
-        format,
-        [Ok(rows)],
-        &format!("{} runs, {failed} failed, {unsupported} unsupported", sources.len()),
-    )
+    let of = format!("{}, {failed} failed, {unsupported} unsupported", runs(sources));
+    write(out, format, [Ok(rows)], &of)
 }
 
 fn write_steps(out: &Path, format: TableFormat, sources: &[Source]) -> anyhow::Result<usize> {
-    let of = format!("{} runs", sources.len());
-    write(out, format, sources.iter().flat_map(Source::steps), &of)
+    write(out, format, sources.iter().flat_map(Source::steps), &runs(sources))
+}
+
+fn runs(sources: &[Source]) -> String {
+    match sources.len() {
+        1 => "1 run".into(),
+        several => format!("{several} runs"),
+    }
 }
 
 /// Writes a table piece by piece and its dictionary beside it, and says so; how many rows there were. A table without rows

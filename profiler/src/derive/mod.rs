@@ -26,7 +26,7 @@ use crate::{
 };
 
 pub use interference::obeys_no_grant;
-pub use steps::{JobStep, job_steps};
+pub use steps::{JobStep, LaunchSteps, job_steps};
 pub use summary::{rows_of, rows_of_group};
 
 /// The tables of a run, as far as its launches have ended.
@@ -138,10 +138,19 @@ impl Derived {
     }
 }
 
-/// The steps of a launch that has ended, as far as they can be read: what kept the others from it stands in its row.
-pub fn steps_of(run: &RunDir, launch: &str) -> anyhow::Result<Vec<JobStep>> {
-    let Some(end) = run.launch_end(launch)? else { return Ok(Vec::new()) };
-    Ok(job_steps(&launch::read_ranks(run, &run.spec(launch)?, &end).unwrap_or_default()))
+/// The steps behind a row of what was started: of its launch, or of all launches of its seat. What of them cannot be read is
+/// left out, as the row says why.
+pub fn steps_of(run: &RunDir, row: &Measurement) -> anyhow::Result<Vec<LaunchSteps>> {
+    let launch = row.launch.clone();
+    let spec = run.spec(&launch)?;
+    if let Some(seat) = &spec.seat {
+        let Some(visit) = run.visit(&seat.visit)? else { return Ok(Vec::new()) };
+        return together::steps(run, &visit, seat.number as usize);
+    }
+    let Some(end) = run.launch_end(&launch)? else { return Ok(Vec::new()) };
+    let steps = job_steps(&launch::read_ranks(run, &spec, &end).unwrap_or_default());
+    let used = row.warmup_steps.map(|first| (first as usize..(first + row.steps_used) as usize).collect());
+    Ok(vec![LaunchSteps { launch, steps, used }])
 }
 
 /// Whether a launch that ended so stands for a measurement, failed ones included.

@@ -1,9 +1,9 @@
 //! Every step of a run, in rows.
 
-use schema::rows::{ExportStep, Measurement};
+use schema::rows::ExportStep;
 
 use super::Source;
-use crate::derive::{self, JobStep};
+use crate::derive::{self, JobStep, LaunchSteps};
 
 impl Source {
     /// The steps of each launch that has a row, a piece at a time, as all of them may be more than memory holds. Of a seat
@@ -15,42 +15,19 @@ impl Source {
     pub fn steps(&self) -> impl Iterator<Item = anyhow::Result<Vec<ExportStep>>> {
         let launches = self.measurements.iter().filter(|row| !row.launch.is_empty());
         launches.map(|row| {
-            let mut found = Vec::new();
-            for launch in self.launches_of(row)? {
-                let steps = derive::steps_of(&self.run, &launch)?;
-                found.extend(self.rows_of(row, &launch, &steps)?);
-            }
-            Ok(found)
+            let split_key = self.subject(row)?.members.split_key();
+            let of_row = ExportStep { split_key, ..ExportStep::of(row) };
+            Ok(derive::steps_of(&self.run, row)?.iter().flat_map(|launch| rows_of(&of_row, launch)).collect())
         })
-    }
-
-    /// One, or those of a seat in their order.
-    fn launches_of(&self, row: &Measurement) -> anyhow::Result<Vec<String>> {
-        let seat = self.specs.get(&row.launch).and_then(|spec| spec.seat.as_ref());
-        let visit = match seat {
-            Some(seat) => self.run.visit(&seat.visit)?,
-            None => None,
-        };
-        let of_seat =
-            seat.zip(visit).and_then(|(seat, visit)| visit.launches.get(seat.number as usize).cloned());
-        Ok(of_seat.unwrap_or_else(|| vec![row.launch.clone()]))
-    }
-
-    fn rows_of(&self, row: &Measurement, launch: &str, steps: &[JobStep]) -> anyhow::Result<Vec<ExportStep>> {
-        let split_key = self.subject(row)?.members.split_key();
-        let of_launch = ExportStep { split_key, step_launch: launch.into(), ..ExportStep::of(row) };
-        let rows = steps.iter().enumerate().map(|(place, step)| ExportStep {
-            in_window: in_window(row, place),
-            ..with_step(of_launch.clone(), step)
-        });
-        Ok(rows.collect())
     }
 }
 
-/// Whether the step at this place of a launch counts; not known of one in a group, whose window is of all members.
-fn in_window(row: &Measurement, place: usize) -> Option<bool> {
-    let first = row.warmup_steps.filter(|_| row.group.is_none())?;
-    Some((first..first + row.steps_used).contains(&(place as u64)))
+fn rows_of(of_row: &ExportStep, launch: &LaunchSteps) -> impl Iterator<Item = ExportStep> {
+    let of_launch = ExportStep { step_launch: launch.launch.clone(), ..of_row.clone() };
+    launch.steps.iter().enumerate().map(move |(place, step)| ExportStep {
+        in_window: launch.used.as_ref().map(|used| used.contains(&place)),
+        ..with_step(of_launch.clone(), step)
+    })
 }
 
 fn with_step(row: ExportStep, step: &JobStep) -> ExportStep {

@@ -101,6 +101,47 @@ fn every_step_is_a_row_of_the_long_table() {
     }
 }
 
+/// Steps of a group that count lie in the window that its members share.
+#[test]
+fn a_seat_has_the_steps_of_all_of_its_launches_and_its_row_is_made_from_some() {
+    let door = Door::new();
+    door.catalog("mine.toml", "two-ms", "step_us = 2000, busy_percent = 10");
+    let common = "--catalog mine.toml --device cpu:0 --repeats 1 --seconds 0.5";
+    door.exits(
+        0,
+        &format!("colocate two-ms synthetic-sleep --sharing time-slice,step-gate:4 {common} --out pair"),
+    );
+    door.exits(0, "export pair --steps --out steps.csv");
+    door.exits(0, "export pair --out rows.csv");
+    let (steps, rows): (Vec<ExportStep>, Vec<ExportRow>) =
+        (table(&door, "steps.csv"), table(&door, "rows.csv"));
+    for row in &rows {
+        let own = steps.iter().filter(|step| step.launch == row.launch);
+        let (all, counted): (Vec<_>, Vec<_>) =
+            (own.clone().collect(), own.filter(|step| step.in_window == Some(true)).collect());
+        assert_eq!(
+            (all.len() as u64, counted.len() as u64),
+            (row.steps_total, row.steps_used),
+            "{}",
+            row.launch
+        );
+        assert!(all.iter().all(|step| (step.split_key, step.seat) == (row.split_key, row.seat)));
+    }
+    let seats: Vec<&ExportRow> = rows.iter().filter(|row| row.group.is_some()).collect();
+    let keys: Vec<u32> = seats.iter().map(|row| row.split_key).collect();
+    assert!(keys.len() == 4 && keys.iter().all(|key| *key == keys[0]), "both modes, both seats: {keys:?}");
+    for row in seats {
+        assert_eq!((row.group_size, row.co_runners_on_device), (2, Some(1)));
+        let (slowdown, in_block) =
+            (row.slowdown.expect("one block"), row.slowdown_in_block.expect("it has both"));
+        assert!(
+            (slowdown / in_block - 1.0).abs() < 1e-3,
+            "of a single block they are the same: {slowdown} {in_block}"
+        );
+        assert!(row.alone_device_util_percent.is_some() && row.step_ns_alone.is_some());
+    }
+}
+
 /// Files as programs wrote them before there were groups: without seats, groups and regular expressions.
 #[test]
 fn a_run_of_an_older_version_is_exported() {
