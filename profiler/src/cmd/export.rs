@@ -17,16 +17,16 @@ use crate::export::{self, Source};
 
 /// Join runs into one tidy table to train performance models on.
 ///
-/// A row for each launch of the runs, and for each seat of each visit of a group: what was measured, beside what it may be
-/// predicted from. These are sizes of the model, the axes of its plan, what it does alone, who ran beside it and how they
-/// shared, and what the machine is made of. What failed and what could not run are rows as well, with their status for a
-/// label. What is not known is empty.
+/// A row for each launch of the runs, and for each seat of each visit of a group: what was measured, beside what it may
+/// be predicted from. These are sizes of the model, the axes of its plan, what it does alone, who ran beside it and how
+/// they shared, and what the machine is made of. What failed and what could not run are rows as well, with their status
+/// for a label. What is not known is empty.
 ///
-/// The column split_key is the same for all rows whose groups are of the same workloads. Whoever splits the table by it, as
-/// by split_key % 5, tests on no group that was learnt from in another order or in another run.
+/// The column split_key is the same for all rows whose groups are of the same workloads. Whoever splits the table by it,
+/// as by split_key % 5, tests on no group that was learnt from in another order or in another run.
 ///
-/// The file FILE.columns.csv beside the table says of each column what it means, its type and its unit. Every run is derived
-/// anew from its raw files. Nothing is printed but where the files lie.
+/// Beside the table lies its data dictionary, under the same name with .columns.csv behind it: what each column means, its
+/// type and its unit. Every run is derived anew from its raw files. Nothing is printed but where the files lie.
 ///
 /// Example: `profile export runs/* --out training.csv`
 ///
@@ -38,7 +38,8 @@ pub(super) struct Args {
     /// Directories of runs; their last parts must differ, as rows carry them.
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// The file to write: FILE.csv, or FILE.parquet where the program was built with Parquet. One that is there is replaced.
+    /// The file to write, by its ending as CSV, or as Parquet where the program was built with it; one that is there is
+    /// replaced.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Write every step of every launch instead, one a row.

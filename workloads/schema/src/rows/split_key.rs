@@ -31,7 +31,7 @@ mod tests {
         /// A row is a workload and its co-runners; each member of a group has one of its own.
         #[test]
         fn rows_of_one_workload_beside_the_same_ones_share_the_key(
-            mut members in prop::collection::vec(prop::sample::select(vec!["lstm", "gpt2", "vae", "cmd-train.py-0f3a9c"]), 1..5),
+            mut members in prop::collection::vec(prop::sample::select(vec!["lstm", "gpt2", "cmd-train-0f3a9c"]), 1..5),
             order in any::<prop::sample::Index>(),
             again in any::<prop::sample::Index>(),
         ) {
