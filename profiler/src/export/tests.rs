@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use schema::{
     FORMAT,
-    calibration::{Calibration, CopyRow, MemoryRow, RestartRow, SpinRow, Switch},
+    calibration::{Calibration, CopyRow, Measured, MemoryRow, RestartRow, SpinRow, Switch},
     device::Device,
     footprint::{Footprint, UpdateFootprint},
     group::Group,
@@ -266,35 +266,27 @@ fn a_calibration_is_of_the_devices_of_the_row() {
         device: core(1),
         direction: Direction::HostToDevice,
         bytes,
-        bytes_per_s,
-        bytes_per_s_ci_lo: 1,
-        bytes_per_s_ci_hi: 3,
+        bytes_per_s: Measured { value: bytes_per_s, ci_lo: 1, ci_hi: 3 },
         repeats: 2,
     };
     let restart = |part, ns| RestartRow {
         job: "vae@b4@dp1".into(),
         devices: vec![core(1)],
         part,
-        ns,
-        ns_ci_lo: 1,
-        ns_ci_hi: 2,
+        ns: Measured { value: ns, ci_lo: 1, ci_hi: 2 },
         bytes: None,
         repeats: 2,
     };
     let triad = MemoryRow {
         devices: vec![core(0)],
         array_bytes: 1,
-        bytes_per_s: 20,
-        bytes_per_s_ci_lo: 19,
-        bytes_per_s_ci_hi: 21,
+        bytes_per_s: Measured { value: 20, ci_lo: 19, ci_hi: 21 },
         repeats: 2,
     };
     let spin = SpinRow {
         devices: [core(0), core(1)],
         cores: [0, 1],
-        ratio: 1.25,
-        ratio_ci_lo: 1.0,
-        ratio_ci_hi: 1.5,
+        ratio: Measured { value: 1.25, ci_lo: 1.0, ci_hi: 1.5 },
         repeats: 2,
     };
     let calibration = Calibration {
