@@ -5,6 +5,7 @@ mod calibrate;
 mod colocate;
 mod derive;
 mod doctor;
+mod export;
 mod list;
 mod single;
 mod verify;
@@ -37,6 +38,7 @@ enum Command {
     Verify(verify::Args),
     Calibrate(calibrate::Args),
     Derive(derive::Args),
+    Export(export::Args),
 }
 
 /// What a command ends with.
@@ -76,6 +78,7 @@ pub fn main() -> ExitCode {
         Command::Verify(args) => verify::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Derive(args) => derive::run(&args),
+        Command::Export(args) => export::run(&args),
     };
     let exit = outcome.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

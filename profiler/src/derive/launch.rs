@@ -7,7 +7,6 @@ use schema::{
     device::Device,
     events::{self, EventError},
     manifest::{Cell, DeviceFacts, Manifest},
-    plan::Precision,
     rows::{DeviceSample, ErrorKind, HostSample, Measurement, Status, Warning},
     run_dir::RunDir,
     spec::{LaunchEnd, LaunchSpec, Program},
@@ -250,12 +249,9 @@ impl Launch<'_> {
     }
 
     fn mfu_percent(&self, row: &Measurement) -> Option<f64> {
-        let precision = match row.plan?.precision {
-            Precision::Fp32 => "fp32",
-            Precision::Bf16 => "bf16",
-        };
+        let precision = row.plan?.precision.to_string();
         let peak: f64 =
-            self.devices().map(|facts| facts.peak_flops.get(precision).copied()).sum::<Option<f64>>()?;
+            self.devices().map(|facts| facts.peak_flops.get(&precision).copied()).sum::<Option<f64>>()?;
         let achieved = row.flops_per_step? as f64 / Nanos(row.step_ns_median?).as_secs_f64();
         (peak > 0.0).then(|| rounded(100.0 * achieved / peak, 2))
     }

@@ -26,7 +26,7 @@ use crate::{
 };
 
 pub use interference::obeys_no_grant;
-pub use steps::{JobStep, job_steps};
+pub use steps::{JobStep, LaunchSteps, job_steps};
 pub use summary::{rows_of, rows_of_group};
 
 /// The tables of a run, as far as its launches have ended.
@@ -138,6 +138,21 @@ impl Derived {
     }
 }
 
+/// The steps behind a row of what was started: of its launch, or of all launches of its seat. What of them cannot be read is
+/// left out, as the row says why.
+pub fn steps_of(run: &RunDir, row: &Measurement) -> anyhow::Result<Vec<LaunchSteps>> {
+    let launch = row.launch.clone();
+    let spec = run.spec(&launch)?;
+    if let Some(seat) = &spec.seat {
+        let Some(visit) = run.visit(&seat.visit)? else { return Ok(Vec::new()) };
+        return together::steps(run, &visit, seat.number as usize);
+    }
+    let Some(end) = run.launch_end(&launch)? else { return Ok(Vec::new()) };
+    let steps = job_steps(&launch::read_ranks(run, &spec, &end).unwrap_or_default());
+    let used = row.warmup_steps.map(|first| (first as usize..(first + row.steps_used) as usize).collect());
+    Ok(vec![LaunchSteps { launch, steps, used }])
+}
+
 /// Whether a launch that ended so stands for a measurement, failed ones included.
 pub fn is_measurement(end: &LaunchEnd) -> bool {
     end.err != Some(ErrorKind::Interrupted)
@@ -186,7 +201,7 @@ fn unsupported_rows(run: &RunDir, manifest: &Manifest) -> Vec<Measurement> {
 }
 
 /// Keeps so many decimals: more would be digits that nothing measured.
-fn rounded(value: f64, decimals: i32) -> f64 {
+pub(crate) fn rounded(value: f64, decimals: i32) -> f64 {
     let scale = 10f64.powi(decimals);
     (value * scale).round() / scale
 }

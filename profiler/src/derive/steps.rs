@@ -1,5 +1,7 @@
 //! The steps of a job out of the events of its ranks.
 
+use std::collections::BTreeSet;
+
 use schema::{
     units::Nanos,
     wire::{Event, EventLine, Phases, Step, Timing},
@@ -20,6 +22,14 @@ pub struct JobStep {
     /// The mean over the samples of all ranks; absent where one of them has none, or nothing was trained on.
     pub loss: Option<f64>,
     pub timing: Timing,
+}
+
+/// The steps of one launch, and which of them a row of `measurements.csv` is made from.
+pub struct LaunchSteps {
+    pub launch: String,
+    pub steps: Vec<JobStep>,
+    /// Their places in `steps`; absent where the row has no numbers of steps.
+    pub used: Option<BTreeSet<usize>>,
 }
 
 impl JobStep {

@@ -17,7 +17,7 @@ use statistics::{
 };
 
 use super::{
-    JobStep, Samples, gates, job_steps,
+    JobStep, LaunchSteps, Samples, gates, job_steps,
     launch::{self, Launch, Row},
 };
 use crate::cells;
@@ -29,15 +29,51 @@ pub(super) fn measurements(
     samples: &Samples,
     visit: &Visit,
 ) -> anyhow::Result<Vec<Row>> {
-    let read = |launches: &Vec<String>| -> anyhow::Result<Vec<Told>> {
-        launches.iter().map(|launch| Told::read(run, launch)).collect()
-    };
-    let seats: Vec<Vec<Told>> = visit.launches.iter().map(read).collect::<Result<_, _>>()?;
+    let seats = read(run, visit)?;
+    let (failed, parts) = (failed_launch(&seats), common_window(visit, &seats));
     let together = Together { run, manifest, samples, visit, seats: &seats };
-    let failed = together.failed_launch();
-    let parts = if failed.is_none() { together.common_window() } else { None };
     let row = |seat: usize| together.row(seat, parts.as_ref().map(|parts| &parts[seat]), failed);
     Ok((0..seats.len()).filter_map(row).collect())
+}
+
+/// The steps of each launch of a seat, and which of them its row is made from.
+pub(super) fn steps(run: &RunDir, visit: &Visit, seat: usize) -> anyhow::Result<Vec<LaunchSteps>> {
+    let seats = read(run, visit)?;
+    let parts = common_window(visit, &seats);
+    let part = parts.as_ref().and_then(|parts| parts.get(seat));
+    let launches = seats.into_iter().nth(seat).unwrap_or_default();
+    let steps = launches.into_iter().enumerate().map(|(at, told)| {
+        let of_launch =
+            |part: &Part| part.steps.iter().filter(|used| used.launch == at).map(|used| used.step).collect();
+        LaunchSteps { launch: told.spec.launch, steps: told.steps, used: part.map(of_launch) }
+    });
+    Ok(steps.collect())
+}
+
+/// What each seat left, launch by launch.
+fn read(run: &RunDir, visit: &Visit) -> anyhow::Result<Vec<Vec<Told>>> {
+    let of_seat = |launches: &Vec<String>| launches.iter().map(|launch| Told::read(run, launch)).collect();
+    visit.launches.iter().map(of_seat).collect()
+}
+
+/// The launch that failed of itself and took the others with it.
+fn failed_launch(seats: &[Vec<Told>]) -> Option<&Told> {
+    let by_itself = |err: ErrorKind| err != ErrorKind::Contaminated;
+    let mut all = seats.iter().flatten();
+    all.find(|told| told.failure.as_ref().is_some_and(|(err, _)| by_itself(*err)))
+}
+
+/// What of each seat counts; nothing where a launch failed.
+fn common_window(visit: &Visit, seats: &[Vec<Told>]) -> Option<Vec<Part>> {
+    if failed_launch(seats).is_some() {
+        return None;
+    }
+    let members: Vec<Vec<window::Launch>> =
+        seats.iter().map(|launches| launches.iter().map(Told::launch).collect()).collect();
+    // A group of programs that obey no grant has no barrier: they are there from their start.
+    let start = visit.barrier_mono_ns.unwrap_or(Nanos::ZERO);
+    let end = visit.end_mono_ns.unwrap_or(Nanos(u64::MAX));
+    window::common(&members, Window { start, end }, &visit.turns)
 }
 
 /// What one launch of a member left.
@@ -96,22 +132,6 @@ struct Together<'a> {
 }
 
 impl Together<'_> {
-    /// The launch that failed of itself and took the others with it.
-    fn failed_launch(&self) -> Option<&Told> {
-        let by_itself = |err: ErrorKind| err != ErrorKind::Contaminated;
-        let mut all = self.seats.iter().flatten();
-        all.find(|told| told.failure.as_ref().is_some_and(|(err, _)| by_itself(*err)))
-    }
-
-    fn common_window(&self) -> Option<Vec<Part>> {
-        let members: Vec<Vec<window::Launch>> =
-            self.seats.iter().map(|launches| launches.iter().map(Told::launch).collect()).collect();
-        // A group of programs that obey no grant has no barrier: they are there from their start.
-        let start = self.visit.barrier_mono_ns.unwrap_or(Nanos::ZERO);
-        let end = self.visit.end_mono_ns.unwrap_or(Nanos(u64::MAX));
-        window::common(&members, Window { start, end }, &self.visit.turns)
-    }
-
     fn row(&self, seat: usize, part: Option<&Part>, failed: Option<&Told>) -> Option<Row> {
         let launches = &self.seats[seat];
         let (Some(first), Some(last)) = (launches.first(), launches.last()) else {

@@ -188,7 +188,7 @@ impl Estimates {
     ) -> Result<&Footprint, Unmeasured> {
         let class = Class {
             workload: workload.name.clone(),
-            plan: Plan { dp: 1, tp: 1, pp: 1, zero: 0, ga: 1, ..*plan },
+            plan: plan.of_micro_step(),
             device: device.clone(),
             threads: self.threads(std::slice::from_ref(device)),
         };

@@ -4,6 +4,8 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize, de};
 
+use crate::rows::words;
+
 /// How a job is executed: degrees of parallelism, memory savings, precision.
 ///
 /// Spelled `dp2-tp2-pp2-zero2-ga4-gc-offload-bf16`, in that order, with parts at their default
@@ -28,12 +30,15 @@ pub struct Plan {
     pub precision: Precision,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Precision {
-    #[default]
-    Fp32,
-    /// Automatic mixed precision: matrix work in bfloat16, weights and optimizer in fp32.
-    Bf16,
+words! {
+    /// Of numbers in matrix work.
+    #[derive(Default)]
+    Precision {
+        #[default]
+        Fp32 = "fp32",
+        /// Automatic mixed precision: matrix work in bfloat16, weights and optimizer in fp32.
+        Bf16 = "bf16",
+    }
 }
 
 /// One dimension in which a plan can differ from the default.
@@ -94,6 +99,12 @@ impl Plan {
     /// Pieces a global batch is cut into: one per data-parallel rank and micro-batch.
     pub fn batch_divisor(&self) -> u32 {
         u32::from(self.dp) * u32::from(self.ga)
+    }
+
+    /// What of it changes a micro-step: the same with one rank and one micro-batch.
+    #[must_use]
+    pub fn of_micro_step(&self) -> Plan {
+        Plan { dp: 1, tp: 1, pp: 1, zero: 0, ga: 1, ..*self }
     }
 
     /// The axes in which this plan differs from `dp1`, in canonical order.
@@ -262,5 +273,6 @@ pub(crate) mod tests {
         let plan: Plan = "dp2-ga4-bf16".parse().unwrap();
         assert_eq!(plan.axes(), [Axis::Dp, Axis::Ga, Axis::Bf16]);
         assert_eq!((plan.ranks(), plan.batch_divisor()), (2, 8));
+        assert_eq!(plan.of_micro_step().to_string(), "bf16");
     }
 }

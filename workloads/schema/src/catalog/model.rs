@@ -8,6 +8,11 @@ use crate::device::Device;
 trait Family {
     fn samples(&self) -> Samples;
 
+    /// Sizes of its models; a family that has none of them, as workers without a network, says nothing.
+    fn features(&self) -> Features {
+        Features::default()
+    }
+
     /// Sizes that do not go together, and shares outside of their range. Sizes of 0 are found for all families alike.
     fn problem(&self) -> Option<String> {
         None
@@ -78,9 +83,11 @@ families! {
     vit: Vit, "Dosovitskiy et al., ICLR 2021: a transformer encoder on patches of an image.";
 }
 
+mod features;
 mod inverted_residual;
 
 pub use bert::BertTask;
+pub use features::Features;
 pub use inverted_residual::InvertedResiduals;
 pub use mobilenet_v3::{MobilenetV3Activation, MobilenetV3Block};
 pub use resnet::{ResnetBlock, ResnetStem};
@@ -156,6 +163,24 @@ impl Model {
         self.family().samples()
     }
 
+    pub fn features(&self) -> Features {
+        self.family().features()
+    }
+
+    /// The name of its family, as definitions spell it: `lstm-lm`.
+    pub fn family_name(&self) -> String {
+        self.tagged().0
+    }
+
+    /// The name of its family, and its sizes by name.
+    fn tagged(&self) -> (String, serde_json::Value) {
+        let serde_json::Value::Object(tagged) = serde_json::to_value(self).expect("its keys are strings")
+        else {
+            unreachable!("an enum of structs is an object with one key");
+        };
+        tagged.into_iter().next().expect("the key is the family's name")
+    }
+
     /// The same model, of which training drops nothing: then what it computes does not depend on chance.
     #[must_use]
     pub fn without_dropout(&self) -> Model {
@@ -183,11 +208,7 @@ impl Model {
 
     /// Why no such model can be built; `None` for one that can.
     pub fn problem(&self) -> Option<String> {
-        let serde_json::Value::Object(tagged) = serde_json::to_value(self).expect("its keys are strings")
-        else {
-            unreachable!("an enum of structs is an object with one key");
-        };
-        let (family, sizes) = tagged.into_iter().next().expect("the key is the family's name");
+        let (family, sizes) = self.tagged();
         // Numbers of the synthetic worker are times and counts, of which 0 is one.
         let empty = if matches!(self, Model::Synthetic(_)) { None } else { empty_size("", &sizes) };
         let problem =

@@ -1,13 +1,23 @@
 //! The tables of a run: one type a file, written and read here alone.
 
+mod columns;
+mod export;
+mod export_step;
 mod interference;
 mod labels;
 mod listing;
 mod measurement;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod sample;
+mod split_key;
 mod summary;
 mod table;
+mod table_file;
 
+pub use columns::{Column, ColumnRow, Columns, Kind, dictionary};
+pub use export::{Definition, ExportRow, ProgramKind};
+pub use export_step::ExportStep;
 pub use interference::{Curve, Interference, Side};
 pub(crate) use labels::words;
 pub use labels::{ErrorKind, Status, Warning, Warnings};
@@ -17,8 +27,10 @@ pub use listing::{
 };
 pub use measurement::Measurement;
 pub use sample::{DeviceSample, HostSample, Tier};
+pub use split_key::split_key;
 pub use summary::Summary;
-pub use table::{Appender, Row, RowError, read, read_appended, write};
+pub use table::{Appender, Row, RowError, Writer, read, read_appended, write};
+pub use table_file::{TableFile, TableFormat};
 
 /// Rows as `--json` prints them.
 pub fn to_json<T: serde::Serialize>(rows: &T) -> String {

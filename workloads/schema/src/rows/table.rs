@@ -26,15 +26,46 @@ impl<T: Serialize + DeserializeOwned> Row for T {}
 
 /// Writes a whole table, so that a reader finds the old one or the new one and nothing between.
 pub fn write<T: Row>(path: &Path, rows: &[T]) -> Result<(), RowError> {
-    let io = |source| RowError::Io { file: path.into(), source };
-    let unfinished = path.with_extension("csv.new");
-    let mut writer = csv::Writer::from_path(&unfinished).map_err(|e| io(e.into()))?;
-    for row in rows {
-        writer.serialize(row).map_err(|e| io(e.into()))?;
+    let mut writer = Writer::create(path)?;
+    writer.push(rows)?;
+    writer.finish()
+}
+
+/// Writes a whole table piece by piece. It takes its place when it is finished, and not before.
+pub struct Writer<T> {
+    writer: csv::Writer<File>,
+    path: PathBuf,
+    row: std::marker::PhantomData<fn(&T)>,
+}
+
+impl<T: Row> Writer<T> {
+    pub fn create(path: &Path) -> Result<Writer<T>, RowError> {
+        let io = |source| RowError::Io { file: path.into(), source };
+        let writer = csv::Writer::from_path(unfinished(path)).map_err(|e| io(e.into()))?;
+        Ok(Writer { writer, path: path.into(), row: std::marker::PhantomData })
     }
-    writer.flush().map_err(io)?;
-    drop(writer);
-    std::fs::rename(&unfinished, path).map_err(io)
+
+    pub fn push(&mut self, rows: &[T]) -> Result<(), RowError> {
+        for row in rows {
+            self.writer
+                .serialize(row)
+                .map_err(|e| RowError::Io { file: self.path.clone(), source: e.into() })?;
+        }
+        Ok(())
+    }
+
+    pub fn finish(mut self) -> Result<(), RowError> {
+        let io = |source| RowError::Io { file: self.path.clone(), source };
+        self.writer.flush().map_err(io)?;
+        std::fs::rename(unfinished(&self.path), &self.path).map_err(io)
+    }
+}
+
+/// Where a table is until it is whole.
+pub(super) fn unfinished(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    name.into()
 }
 
 /// Reads a whole table. A torn last line, which a killed writer leaves, is an error like any other.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Family, Samples, encoder_problem};
+use super::{Family, Features, Samples, encoder_problem};
 
 /// An encoder that reads pairs of sentences, together as long as its context.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,6 +37,10 @@ impl Family for Bert {
             BertTask::Pretraining => Samples::MaskedPairs { vocabulary, context },
             BertTask::QuestionAnswering => Samples::Answers { vocabulary, context },
         }
+    }
+
+    fn features(&self) -> Features {
+        Features::of_sequences(self.layers, self.width, self.context)
     }
 
     fn problem(&self) -> Option<String> {

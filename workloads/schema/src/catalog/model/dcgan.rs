@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Family, Samples};
+use super::{Family, Features, Samples};
 
 /// A generator and a discriminator of square images.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,6 +19,11 @@ pub struct Dcgan {
 impl Family for Dcgan {
     fn samples(&self) -> Samples {
         Samples::NoiseAndImages { latent: self.latent, channels: self.channels, side: self.image }
+    }
+
+    fn features(&self) -> Features {
+        // Each but one doubles the side, from 4 to that of the image, or halves it.
+        Features::of_images(self.image.ilog2() - 1, self.image)
     }
 
     fn problem(&self) -> Option<String> {

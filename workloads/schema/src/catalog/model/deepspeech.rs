@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Family, Samples};
+use super::{Family, Features, Samples};
 
 /// Two convolutions of a spectrogram, bidirectional LSTM layers, and a letter for each moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +27,11 @@ impl Family for Deepspeech {
     fn samples(&self) -> Samples {
         let &Deepspeech { frequencies, frames, alphabet, letters, .. } = self;
         Samples::Utterances { frequencies, frames, alphabet, letters }
+    }
+
+    fn features(&self) -> Features {
+        // The first convolution halves the frames, rounding up.
+        Features::of_sequences(self.layers, self.width, self.frames.div_ceil(2))
     }
 
     fn problem(&self) -> Option<String> {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Family, Samples,
+    Family, Features, Samples,
     inverted_residual::{InvertedResiduals, window_problem},
     share_problem,
 };
@@ -29,6 +29,11 @@ pub struct Efficientnet {
 impl Family for Efficientnet {
     fn samples(&self) -> Samples {
         Samples::LabelledImages { channels: 3, side: self.image, classes: self.classes }
+    }
+
+    fn features(&self) -> Features {
+        let layers = self.blocks.iter().map(|row| row.count).sum();
+        Features::of_images(layers, self.image)
     }
 
     fn problem(&self) -> Option<String> {

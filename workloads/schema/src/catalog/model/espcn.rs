@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Family, Samples};
+use super::{Family, Features, Samples};
 
 /// Convolutions of a small grey image, and a last one that makes the pixels of the large image.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,5 +19,9 @@ pub struct Espcn {
 impl Family for Espcn {
     fn samples(&self) -> Samples {
         Samples::ImagePairs { side: self.image, upscale: self.upscale }
+    }
+
+    fn features(&self) -> Features {
+        Features::of_images(self.widths.len() as u32 + 1, self.image)
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Family, Samples};
+use super::{Family, Features, Samples};
 
 /// A decoder that reads sequences as long as its context.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,6 +18,10 @@ pub struct Gpt2 {
 impl Family for Gpt2 {
     fn samples(&self) -> Samples {
         Samples::Tokens { vocabulary: self.vocabulary, context: self.context }
+    }
+
+    fn features(&self) -> Features {
+        Features::of_sequences(self.layers, self.width, self.context)
     }
 
     fn problem(&self) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Family, Samples};
+use super::{Family, Features, Samples};
 
 /// A decoder that reads sequences as long as its context.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +22,10 @@ pub struct Llama {
 impl Family for Llama {
     fn samples(&self) -> Samples {
         Samples::Tokens { vocabulary: self.vocabulary, context: self.context }
+    }
+
+    fn features(&self) -> Features {
+        Features::of_sequences(self.layers, self.width, self.context)
     }
 
     fn problem(&self) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Family, Samples, share_problem};
+use super::{Family, Features, Samples, share_problem};
 
 /// Recurrent layers, all of one width, between an embedding and an output layer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,6 +19,10 @@ pub struct LstmLm {
 impl Family for LstmLm {
     fn samples(&self) -> Samples {
         Samples::Tokens { vocabulary: self.vocabulary, context: self.context }
+    }
+
+    fn features(&self) -> Features {
+        Features::of_sequences(self.layers, self.width, self.context)
     }
 
     fn problem(&self) -> Option<String> {

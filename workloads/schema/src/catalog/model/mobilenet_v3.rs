@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Family, Samples, inverted_residual::window_problem, share_problem};
+use super::{Family, Features, Samples, inverted_residual::window_problem, share_problem};
 
 /// Inverted residual blocks, some with squeeze-and-excitation, then two linear layers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,6 +47,10 @@ pub enum MobilenetV3Activation {
 impl Family for MobilenetV3 {
     fn samples(&self) -> Samples {
         Samples::LabelledImages { channels: 3, side: self.image, classes: self.classes }
+    }
+
+    fn features(&self) -> Features {
+        Features::of_images(self.blocks.len() as u32, self.image)
     }
 
     fn problem(&self) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Family, Samples};
+use super::{Family, Features, Samples};
 
 /// A generalised matrix factorisation of `factors` beside an MLP.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,6 +18,12 @@ pub struct Neumf {
 impl Family for Neumf {
     fn samples(&self) -> Samples {
         Samples::Ratings { users: self.users, items: self.items }
+    }
+
+    fn features(&self) -> Features {
+        // The first width is that of what goes in, and stands here for the output layer, which is not among them.
+        let hidden = self.mlp.iter().skip(1).max().copied();
+        Features { layers: Some(self.mlp.len() as u32), hidden, ..Features::default() }
     }
 
     fn problem(&self) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Family, Samples};
+use super::{Family, Features, Samples};
 
 /// A classifier of point clouds at the paper's widths.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,6 +21,10 @@ pub struct Pointnet {
 impl Family for Pointnet {
     fn samples(&self) -> Samples {
         Samples::PointClouds { points: self.points, classes: self.classes }
+    }
+
+    fn features(&self) -> Features {
+        Features { sequence: Some(self.points), ..Features::default() }
     }
 
     fn problem(&self) -> Option<String> {

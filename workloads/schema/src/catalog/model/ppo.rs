@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Family, Samples};
+use super::{Family, Features, Samples};
 
 /// A policy and a value network side by side, which balance a pole (CartPole-v1).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,5 +19,9 @@ pub struct Ppo {
 impl Family for Ppo {
     fn samples(&self) -> Samples {
         Samples::Transitions
+    }
+
+    fn features(&self) -> Features {
+        Features::of_mlp(&self.hidden)
     }
 }

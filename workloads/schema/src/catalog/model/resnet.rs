@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Family, Samples};
+use super::{Family, Features, Samples};
 
 /// Four stages of residual blocks; a ResNeXt where `groups` is more than 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,6 +59,16 @@ impl Resnet {
 impl Family for Resnet {
     fn samples(&self) -> Samples {
         Samples::LabelledImages { channels: 3, side: self.image, classes: self.classes }
+    }
+
+    fn features(&self) -> Features {
+        // As the paper names its networks: convolutions of the blocks, the stem and the linear layer.
+        let of_block = match self.block {
+            ResnetBlock::Basic => 2,
+            ResnetBlock::Bottleneck => 3,
+        };
+        let layers = of_block * self.layers.iter().sum::<u32>() + 2;
+        Features::of_images(layers, self.image)
     }
 
     fn problem(&self) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Family, Samples, encoder_problem};
+use super::{Family, Features, Samples, encoder_problem};
 
 /// An encoder as BERT's that learns from masked tokens alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,6 +21,10 @@ pub struct Roberta {
 impl Family for Roberta {
     fn samples(&self) -> Samples {
         Samples::MaskedTokens { vocabulary: self.vocabulary, context: self.context }
+    }
+
+    fn features(&self) -> Features {
+        Features::of_sequences(self.layers, self.width, self.context)
     }
 
     fn problem(&self) -> Option<String> {

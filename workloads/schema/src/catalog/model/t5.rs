@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Family, Samples, few, share_problem};
+use super::{Family, Features, Samples, few, share_problem};
 
 /// An encoder of texts with gaps and a decoder of what is missing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +27,10 @@ impl Family for T5 {
     fn samples(&self) -> Samples {
         let &T5 { vocabulary, source, target, .. } = self;
         Samples::Spans { vocabulary, source, target }
+    }
+
+    fn features(&self) -> Features {
+        Features::of_sequences(2 * self.layers, self.width, self.source + self.target)
     }
 
     fn problem(&self) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Family, Samples};
+use super::{Family, Features, Samples};
 
 /// An actor, twin critics and the target network of each, which swing up a pendulum (Pendulum-v1).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,6 +21,10 @@ pub struct Td3 {
 impl Family for Td3 {
     fn samples(&self) -> Samples {
         Samples::Transitions
+    }
+
+    fn features(&self) -> Features {
+        Features::of_mlp(&self.hidden)
     }
 
     fn problem(&self) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Family, Samples, few, share_problem};
+use super::{Family, Features, Samples, few, share_problem};
 
 /// An encoder of source sentences and a decoder of target sentences over one vocabulary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,6 +25,10 @@ impl Family for Transformer {
     fn samples(&self) -> Samples {
         let &Transformer { vocabulary, source, target, .. } = self;
         Samples::Translations { vocabulary, source, target }
+    }
+
+    fn features(&self) -> Features {
+        Features::of_sequences(2 * self.layers, self.width, self.source + self.target)
     }
 
     fn problem(&self) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Family, Samples};
+use super::{Family, Features, Samples};
 
 /// An encoder and a decoder of square grey images, each with one hidden layer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,5 +17,10 @@ pub struct Vae {
 impl Family for Vae {
     fn samples(&self) -> Samples {
         Samples::GreyImages { side: self.image }
+    }
+
+    fn features(&self) -> Features {
+        // Two of the encoder and two of the decoder.
+        Features { hidden: Some(self.hidden), ..Features::of_images(4, self.image) }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Family, Samples, share_problem};
+use super::{Family, Features, Samples, share_problem};
 
 /// Stages of 3x3 convolutions with a max-pool behind each, then linear layers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,6 +25,11 @@ pub struct Vgg {
 impl Family for Vgg {
     fn samples(&self) -> Samples {
         Samples::LabelledImages { channels: 3, side: self.image, classes: self.classes }
+    }
+
+    fn features(&self) -> Features {
+        let layers = self.stages.iter().map(Vec::len).sum::<usize>() + self.hidden.len() + 1;
+        Features::of_images(layers as u32, self.image)
     }
 
     fn problem(&self) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Family, Samples};
+use super::{Family, Features, Samples};
 
 /// An encoder that reads an image as a sequence of square patches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +22,12 @@ pub struct Vit {
 impl Family for Vit {
     fn samples(&self) -> Samples {
         Samples::LabelledImages { channels: 3, side: self.image, classes: self.classes }
+    }
+
+    fn features(&self) -> Features {
+        // A position more for the class.
+        let positions = (self.image / self.patch).pow(2) + 1;
+        Features { image: Some(self.image), ..Features::of_sequences(self.layers, self.width, positions) }
     }
 
     fn problem(&self) -> Option<String> {

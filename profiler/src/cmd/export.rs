@@ -1,0 +1,162 @@
+//! `profile export`: runs joined into one table to train models on.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+use schema::{
+    calibration::Calibration,
+    catalog::Catalog,
+    rows::{self, Columns, ExportRow, Row, Status, TableFile, TableFormat},
+};
+
+use super::Exit;
+use crate::export::{self, Source};
+
+/// Join runs into one tidy table to train performance models on.
+///
+/// A row for each launch of the runs, and for each seat of each visit of a group: what was measured, beside what it may
+/// be predicted from. These are sizes of the model, the axes of its plan, what it does alone, who ran beside it and how
+/// they shared, and what the machine is made of. What failed and what could not run are rows as well, with their status
+/// for a label. What is not known is empty.
+///
+/// The column split_key is the same for all rows whose groups are of the same workloads. Whoever splits the table by it,
+/// as by split_key % 5, tests on no group that was learnt from in another order or in another run.
+///
+/// Beside the table lies its data dictionary, under the same name with .columns.csv behind it: what each column means, its
+/// type and its unit. Every run is derived anew from its raw files. Nothing is printed but where the files lie.
+///
+/// Example: `profile export runs/* --out training.csv`
+///
+/// Example: `profile export runs/pairs --machine machine.toml --out training.parquet`
+///
+/// Example: `profile export runs/pairs --steps --out steps.csv`
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Directories of runs; their last parts must differ, as rows carry them.
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// The file to write, by its ending as CSV, or as Parquet where the program was built with it; one that is there is
+    /// replaced.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Write every step of every launch instead, one a row.
+    #[arg(long)]
+    steps: bool,
+    /// What `profile calibrate` measured of the machine of the runs, for the columns from triad_bytes_per_s on.
+    ///
+    /// Give one for each machine that the runs are of. Rows of a machine without one have these columns empty.
+    #[arg(long, value_name = "FILE", conflicts_with = "steps")]
+    machine: Vec<PathBuf>,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let out = |problem: String| anyhow::anyhow!("--out {}: {problem}", args.out.display());
+    let format = TableFormat::of(&args.out).map_err(out)?;
+    let folder = args.out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        return Err(out(format!("there is no folder {}", folder.display())));
+    }
+    let calibrations = args
+        .machine
+        .iter()
+        .map(|path| Ok((path.as_path(), Calibration::read(path)?)))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let sources = args.runs.iter().map(|run| Source::read(run)).collect::<anyhow::Result<Vec<_>>>()?;
+    distinct(&sources)?;
+    let written = if args.steps {
+        write_steps(&args.out, format, &sources)?
+    } else {
+        write_rows(&args.out, format, &sources, &calibrations)?
+    };
+    if written == 0 {
+        return Err(
+            Exit::NothingMatched.because("the runs hold nothing to export: no launch of them has ended")
+        );
+    }
+    Ok(Exit::Ok)
+}
+
+/// Rows of two runs are told apart by the runs' names.
+fn distinct(sources: &[Source]) -> anyhow::Result<()> {
+    let mut names = BTreeSet::new();
+    match sources.iter().map(Source::name).find(|name| !names.insert(name.clone())) {
+        Some(twice) => bail!(
+            "two of the runs are named '{twice}'; name each once, and rename a folder where they differ"
+        ),
+        None => Ok(()),
+    }
+}
+
+fn write_rows(
+    out: &Path,
+    format: TableFormat,
+    sources: &[Source],
+    calibrations: &[(&Path, Calibration)],
+) -> anyhow::Result<usize> {
+    for (path, calibration) in calibrations {
+        if !sources.iter().any(|source| export::is_of(calibration, source.manifest())) {
+            bail!("{}: none of the runs is of the machine that it is of", path.display());
+        }
+    }
+    let catalog = Catalog::embedded();
+    let mut rows = Vec::new();
+    for source in sources {
+        let mut known = calibrations.iter().filter(|(_, found)| export::is_of(found, source.manifest()));
+        let calibration = known.next();
+        if let (Some((one, _)), Some((other, _))) = (calibration, known.next()) {
+            bail!("{} and {} are of the same machine; name one of them", one.display(), other.display());
+        }
+        rows.extend(source.rows(&catalog, calibration.map(|(_, calibration)| calibration))?);
+    }
+    let of = |status| rows.iter().filter(|row: &&ExportRow| row.status == status).count();
+    let (failed, unsupported) = (of(Status::Failed), of(Status::Unsupported));
+    let of = format!("{}, {failed} failed, {unsupported} unsupported", runs(sources));
+    write(out, format, [Ok(rows)], &of)
+}
+
+fn write_steps(out: &Path, format: TableFormat, sources: &[Source]) -> anyhow::Result<usize> {
+    write(out, format, sources.iter().flat_map(Source::steps), &runs(sources))
+}
+
+fn runs(sources: &[Source]) -> String {
+    match sources.len() {
+        1 => "1 run".into(),
+        several => format!("{several} runs"),
+    }
+}
+
+/// Writes a table piece by piece and its dictionary beside it, and says so; how many rows there were. A table without rows
+/// is not written.
+fn write<T: Row + Columns>(
+    out: &Path,
+    format: TableFormat,
+    pieces: impl IntoIterator<Item = anyhow::Result<Vec<T>>>,
+    of: &str,
+) -> anyhow::Result<usize> {
+    let mut table = None;
+    let mut written = 0;
+    for piece in pieces {
+        let piece = piece?;
+        if piece.is_empty() {
+            continue;
+        }
+        let table = match &mut table {
+            Some(table) => table,
+            None => table.insert(TableFile::create(out, format)?),
+        };
+        table.push(&piece)?;
+        written += piece.len();
+    }
+    if let Some(table) = table {
+        table.finish().with_context(|| format!("--out {}", out.display()))?;
+        let mut dictionary = out.as_os_str().to_owned();
+        dictionary.push(".columns.csv");
+        rows::write(Path::new(&dictionary), &rows::dictionary::<T>())?;
+        eprintln!("export: {}: {written} rows of {of}", out.display());
+        eprintln!("columns: {}", Path::new(&dictionary).display());
+    }
+    Ok(written)
+}

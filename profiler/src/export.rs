@@ -1,0 +1,146 @@
+//! The tables of `profile export`: what runs measured, beside what it may be predicted from.
+//!
+//! A run is derived anew from its raw files, so that runs of older versions say what this one makes of them. What a row
+//! cannot know stays empty; rows that failed, and what could not run, are labels like any other.
+
+mod alone;
+mod calibrated;
+mod group;
+mod machine;
+mod model;
+mod steps;
+
+use std::{collections::BTreeMap, path::Path};
+
+use anyhow::Context as _;
+use schema::{
+    calibration::Calibration,
+    catalog::Catalog,
+    footprint::MeasuredFootprint,
+    manifest::{Cell, Manifest},
+    rows::{ExportRow, Interference, Measurement, ProgramKind, Summary},
+    run_dir::RunDir,
+    spec::LaunchSpec,
+};
+
+use crate::{derive::Derived, export::group::Members};
+
+pub use calibrated::is_of;
+
+/// A run, with all that its rows are joined from.
+pub struct Source {
+    run: RunDir,
+    manifest: Manifest,
+    measurements: Vec<Measurement>,
+    summaries: Vec<Summary>,
+    interference: Vec<Interference>,
+    /// What each launch that has a row was told.
+    specs: BTreeMap<String, LaunchSpec>,
+    footprints: Vec<MeasuredFootprint>,
+}
+
+impl Source {
+    /// # Errors
+    /// A folder that is no run, or has no raw files, as a published record; a file of it that cannot be read.
+    pub fn read(path: &Path) -> anyhow::Result<Source> {
+        let run = RunDir::open(path)?;
+        run.launches().with_context(|| {
+            format!("{} has no raw files, as a published record; export the run behind it", path.display())
+        })?;
+        let derived = Derived::of(&run).with_context(|| path.display().to_string())?;
+        let told = |row: &Measurement| anyhow::Ok((row.launch.clone(), run.spec(&row.launch)?));
+        let launched = derived.measurements.iter().filter(|row| !row.launch.is_empty());
+        Ok(Source {
+            manifest: run.manifest()?,
+            specs: launched.map(told).collect::<anyhow::Result<_>>()?,
+            footprints: run.footprints()?.map(|footprints| footprints.measured).unwrap_or_default(),
+            measurements: derived.measurements,
+            summaries: derived.summaries,
+            interference: derived.interference,
+            run,
+        })
+    }
+
+    /// The name that its rows carry.
+    pub fn name(&self) -> String {
+        self.run.name()
+    }
+
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// A row for each of `measurements.csv`, in its order. Definitions that no launch of the run was told are taken from
+    /// `catalog`, and what the machine's parts can do from its calibration.
+    ///
+    /// # Errors
+    /// A row of a cell or a group that the manifest does not name.
+    pub fn rows(
+        &self,
+        catalog: &Catalog,
+        calibration: Option<&Calibration>,
+    ) -> anyhow::Result<Vec<ExportRow>> {
+        self.measurements.iter().map(|measurement| self.row(measurement, catalog, calibration)).collect()
+    }
+
+    fn row(
+        &self,
+        measurement: &Measurement,
+        catalog: &Catalog,
+        calibration: Option<&Calibration>,
+    ) -> anyhow::Result<ExportRow> {
+        let subject = self.subject(measurement)?;
+        let mut row = ExportRow::of(measurement);
+        row.program = Some(program(subject.cell()));
+        model::fill(&mut row, self, &subject, catalog);
+        group::fill(&mut row, self, &subject);
+        machine::fill(&mut row, &self.manifest, subject.cell());
+        if let Some(calibration) = calibration {
+            calibrated::fill(&mut row, calibration, &subject.members);
+        }
+        row.half_width_percent = self.summary_of(measurement).and_then(|summary| summary.half_width_percent);
+        Ok(row)
+    }
+
+    fn subject<'a>(&'a self, measurement: &'a Measurement) -> anyhow::Result<Subject<'a>> {
+        let spec = self.specs.get(&measurement.launch);
+        let members = Members::of(&self.manifest, measurement, spec).with_context(|| {
+            let name = if spec.is_some() { &measurement.launch } else { &measurement.job };
+            format!("{}: {name}", self.run.path().display())
+        })?;
+        Ok(Subject { measurement, spec, members })
+    }
+
+    fn summary_of(&self, row: &Measurement) -> Option<&Summary> {
+        let key = |summary: &&Summary| {
+            (&summary.job, &summary.device, &summary.sharing) == (&row.job, &row.device, &row.sharing)
+                && (&summary.group, summary.seat) == (&row.group, row.seat)
+        };
+        self.summaries.iter().find(key)
+    }
+}
+
+/// What a row is of.
+struct Subject<'a> {
+    measurement: &'a Measurement,
+    /// Absent for what was never started.
+    spec: Option<&'a LaunchSpec>,
+    members: Members<'a>,
+}
+
+impl<'a> Subject<'a> {
+    fn cell(&self) -> &'a Cell {
+        self.members.own()
+    }
+}
+
+fn program(cell: &Cell) -> ProgramKind {
+    match (&cell.command, cell.all_reduce_bytes) {
+        (Some(_), _) => ProgramKind::Command,
+        (None, Some(_)) => ProgramKind::AllReduce,
+        (None, None) => ProgramKind::Training,
+    }
+}
+
+#[cfg(test)]
+mod tests;

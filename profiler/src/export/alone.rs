@@ -1,0 +1,51 @@
+//! What a job did alone in its run, which its rows in groups are held against.
+
+use schema::{
+    manifest::Cell,
+    rows::{Measurement, Status},
+};
+
+use crate::{cells, derive::rounded};
+
+/// The launches of a cell alone that have numbers.
+pub(super) struct Alone<'a>(Vec<&'a Measurement>);
+
+impl<'a> Alone<'a> {
+    pub(super) fn of(measurements: &'a [Measurement], cell: &Cell) -> Alone<'a> {
+        let device = cells::joined(&cell.devices);
+        let is_alone = |row: &&Measurement| {
+            row.group.is_none() && row.status == Status::Ok && row.job == cell.job && row.device == device
+        };
+        Alone(measurements.iter().filter(is_alone).collect())
+    }
+
+    pub(super) fn mean(&self, value: fn(&Measurement) -> Option<f64>) -> Option<f64> {
+        let values: Vec<f64> = self.0.iter().filter_map(|row| value(row)).collect();
+        (!values.is_empty()).then(|| rounded(values.iter().sum::<f64>() / values.len() as f64, 2))
+    }
+
+    pub(super) fn peak_memory_bytes(&self) -> Option<u64> {
+        self.0.iter().filter_map(|row| row.peak_memory_bytes).max()
+    }
+
+    /// Time of a step in a block: the geometric mean of its launches, which begin and end the block.
+    pub(super) fn step_ns_in(&self, block: u32) -> Option<f64> {
+        let of_block = self.0.iter().filter(|row| row.repeat == block);
+        let logs: Vec<f64> = of_block.filter_map(|row| step_ns(row)).map(f64::ln).collect();
+        (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
+    }
+
+    /// How many times as long a step takes in a row of the job in a group as alone in the same block.
+    pub(super) fn slowdown_of(&self, row: &Measurement) -> Option<f64> {
+        Some(rounded(step_ns(row)? / self.step_ns_in(row.repeat)?, 6))
+    }
+}
+
+/// Time of a step, held or not; how long a program runs whose steps are not known.
+fn step_ns(row: &Measurement) -> Option<f64> {
+    let time = match row.timing? {
+        schema::wire::Timing::Outside => row.wall_ns? as f64,
+        _ => row.window_ns? as f64 / row.steps_used as f64,
+    };
+    (time.is_finite() && time > 0.0).then_some(time)
+}

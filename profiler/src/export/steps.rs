@@ -1,0 +1,62 @@
+//! Every step of a run, in rows.
+
+use schema::rows::ExportStep;
+
+use super::Source;
+use crate::derive::{self, JobStep, LaunchSteps};
+
+impl Source {
+    /// The steps of each launch that has a row, a piece at a time, as all of them may be more than memory holds. Of a seat
+    /// whose job was started again that is every one of its launches. What was never started has none, and neither has a
+    /// program that was measured from outside.
+    ///
+    /// # Errors
+    /// A file of the run that cannot be read, and a group that the manifest does not name.
+    pub fn steps(&self) -> impl Iterator<Item = anyhow::Result<Vec<ExportStep>>> {
+        let launches = self.measurements.iter().filter(|row| !row.launch.is_empty());
+        launches.map(|row| {
+            let split_key = self.subject(row)?.members.split_key();
+            let of_row = ExportStep { split_key, ..ExportStep::of(row) };
+            Ok(derive::steps_of(&self.run, row)?.iter().flat_map(|launch| rows_of(&of_row, launch)).collect())
+        })
+    }
+}
+
+fn rows_of(of_row: &ExportStep, launch: &LaunchSteps) -> impl Iterator<Item = ExportStep> {
+    let of_launch = ExportStep { step_launch: launch.launch.clone(), ..of_row.clone() };
+    launch.steps.iter().enumerate().map(move |(place, step)| ExportStep {
+        in_window: launch.used.as_ref().map(|used| used.contains(&place)),
+        ..with_step(of_launch.clone(), step)
+    })
+}
+
+fn with_step(row: ExportStep, step: &JobStep) -> ExportStep {
+    let phases = &step.phases;
+    let [data_ns, forward_ns, backward_ns, sync_total_ns, sync_exposed_ns, optimizer_ns, offload_ns] = [
+        phases.data_ns,
+        phases.forward_ns,
+        phases.backward_ns,
+        phases.sync_total_ns,
+        phases.sync_exposed_ns,
+        phases.optimizer_ns,
+        phases.offload_ns,
+    ]
+    .map(|phase| phase.map(|ns| ns.0));
+    ExportStep {
+        index: step.index,
+        end_mono_ns: step.end.0,
+        dur_ns: step.dur_ns,
+        samples: step.samples,
+        loss: step.loss,
+        data_ns,
+        forward_ns,
+        backward_ns,
+        sync_total_ns,
+        sync_exposed_ns,
+        optimizer_ns,
+        offload_ns,
+        sent_bytes: step.sent_bytes,
+        timing: Some(step.timing),
+        ..row
+    }
+}

@@ -1,0 +1,346 @@
+//! Rows of groups, joined from what a run of `profile colocate` leaves.
+
+use proptest::prelude::*;
+use schema::{
+    FORMAT,
+    calibration::{Calibration, CopyRow, Measured, MemoryRow, RestartRow, SpinRow, Switch},
+    device::Device,
+    footprint::{Footprint, UpdateFootprint},
+    group::Group,
+    manifest::{DeviceFacts, Machine, Settings},
+    rows::{Definition, Direction, ErrorKind, Status},
+    sharing::Sharing,
+    wire::Timing,
+};
+
+use super::*;
+
+fn core(core: u16) -> Device {
+    Device::Cpu(vec![core])
+}
+
+fn cell(workload: &str, device: u16) -> Cell {
+    Cell {
+        name: format!("{workload}@b4@dp1@on=cpu:{device}"),
+        sharing: Sharing::Alone,
+        job: format!("{workload}@b4@dp1"),
+        workload: workload.into(),
+        command: None,
+        all_reduce_bytes: None,
+        global_batch: Some(4),
+        plan: Some("dp1".parse().expect("canonical")),
+        devices: vec![core(device)],
+        memory_estimate_bytes: None,
+        unsupported: None,
+    }
+}
+
+fn group(sharing: &str, members: &[&Cell]) -> Group {
+    let members: Vec<String> = members.iter().map(|cell| cell.name.clone()).collect();
+    let sharing = sharing.parse().expect("canonical");
+    Group { name: members.join("+"), sharing, members, unsupported: None }
+}
+
+/// A row of a cell that took `step_ns` a step in a block, and used so much of its device.
+fn row(cell: &Cell, block: u32, step_ns: u64, util: f64) -> Measurement {
+    Measurement {
+        run: "r".into(),
+        repeat: block,
+        job: cell.job.clone(),
+        workload: cell.workload.clone(),
+        plan: cell.plan,
+        device: crate::cells::joined(&cell.devices),
+        steps_used: 10,
+        window_ns: Some(10 * step_ns),
+        timing: Some(Timing::Host),
+        device_util_percent_mean: Some(util),
+        peak_memory_bytes: Some(1_000_000),
+        ..Measurement::default()
+    }
+}
+
+fn seated(group: &Group, seat: u32, row: Measurement) -> Measurement {
+    Measurement { group: Some(group.name.clone()), seat: Some(seat), sharing: group.sharing.clone(), ..row }
+}
+
+fn source(cells: Vec<Cell>, groups: Vec<Group>, measurements: Vec<Measurement>) -> Source {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let facts = |device| DeviceFacts {
+        device: core(device),
+        name: "a core".into(),
+        memory_bytes: Some(1 << 30),
+        peak_flops: [("fp32".to_string(), 1e9)].into(),
+        capabilities: BTreeMap::new(),
+        chip: [("l2_cache_bytes".to_string(), 1 << 20)].into(),
+        topology: BTreeMap::new(),
+    };
+    Source {
+        run: RunDir::create(&folder.path().join("r")).expect("the folder is writable"),
+        manifest: Manifest {
+            format: FORMAT,
+            started_utc: "2026-11-22T00:00:00Z".into(),
+            command: vec!["profile".into()],
+            version: "0.1.0".into(),
+            git_revision: None,
+            seed: 1,
+            settings: Settings { loaders: 2, ..Settings::default() },
+            machine: Machine { cpu: Some("a CPU".into()), cores: Some(2), ..Machine::default() },
+            devices: vec![facts(0), facts(1)],
+            cells,
+            groups,
+        },
+        measurements,
+        summaries: Vec::new(),
+        interference: Vec::new(),
+        specs: BTreeMap::new(),
+        footprints: Vec::new(),
+    }
+}
+
+fn exported(source: &Source) -> Vec<ExportRow> {
+    source.rows(&Catalog::embedded(), None).expect("the manifest names all of them")
+}
+
+#[test]
+fn a_seat_stands_beside_what_it_does_alone_and_who_it_ran_with() {
+    let (gpt2, lstm) = (cell("gpt2", 0), cell("lstm", 0));
+    let pair = group("step-gate:8:2/1", &[&gpt2, &lstm]);
+    let mut source = source(
+        vec![gpt2.clone(), lstm.clone()],
+        vec![pair.clone()],
+        vec![
+            row(&gpt2, 0, 100, 90.0),
+            row(&lstm, 0, 1_000, 40.0),
+            seated(&pair, 0, row(&gpt2, 0, 300, 100.0)),
+            seated(&pair, 1, row(&lstm, 0, 1_500, 100.0)),
+            row(&gpt2, 0, 144, 94.0),
+            row(&gpt2, 1, 999, 98.0),
+        ],
+    );
+    source.interference = vec![Interference {
+        group: pair.name.clone(),
+        sharing: pair.sharing.clone(),
+        seat: 1,
+        blocks: 3,
+        slowdown: Some(1.5),
+        slowdown_ci_lo: Some(1.4),
+        slowdown_ci_hi: Some(1.6),
+        valid: true,
+        ..Interference::default()
+    }];
+    let rows = exported(&source);
+    let [first, _, one, other, ..] = &rows[..] else { panic!("a row each") };
+    assert_eq!((first.group_size, first.step_ns_alone, &first.co_runners), (1, None, &None));
+
+    assert_eq!((one.group_size, one.co_runners.as_deref()), (2, Some("lstm@b4@dp1@on=cpu:0")));
+    // The geometric mean of both launches alone of the same block, and of no other.
+    assert_eq!((one.step_ns_alone, one.slowdown_in_block), (Some(120), Some(2.5)));
+    assert_eq!(one.alone_device_util_percent, Some(94.0), "over all blocks");
+    assert_eq!(one.co_runners_alone_device_util_percent, Some(40.0));
+    assert_eq!(one.co_runners_alone_peak_memory_bytes, Some(1_000_000));
+    assert_eq!((one.alone_sm_util_percent, one.co_runners_alone_sm_util_percent), (None, None));
+    assert_eq!((one.sharing_mode.as_str(), one.quantum_steps, one.quantum_ns), ("step-gate", Some(8), None));
+    assert_eq!((one.weight_share, one.co_runners_on_device), (Some(2.0 / 3.0), Some(1)));
+    assert_eq!((one.slowdown, one.valid), (None, None), "no ratio is known of this seat");
+
+    assert_eq!(other.co_runner_workloads.as_deref(), Some("gpt2"));
+    assert_eq!((other.blocks, other.slowdown, other.slowdown_ci_hi), (Some(3), Some(1.5), Some(1.6)));
+    assert_eq!(one.split_key, other.split_key, "both seats of a group stand on one side");
+    assert_ne!(one.split_key, first.split_key);
+    assert_eq!(
+        (one.family.as_deref(), one.hidden, one.definition),
+        (Some("gpt2"), Some(768), Some(Definition::Catalog))
+    );
+    assert_eq!((one.device_peak_flops_per_s, one.device_l2_cache_bytes), (Some(1e9), Some(1 << 20)));
+    assert_eq!((one.loaders, one.real_data, one.collectives), (Some(2), Some(false), None));
+}
+
+#[test]
+fn a_job_may_be_in_a_group_twice_and_beside_itself_on_another_device() {
+    let (here, there) = (cell("lstm", 0), cell("lstm", 1));
+    let twice = group("time-slice", &[&here, &here, &there]);
+    let seats =
+        (0..3).map(|seat| seated(&twice, seat, row(if seat < 2 { &here } else { &there }, 0, 300, 50.0)));
+    let source = source(vec![here.clone(), there.clone()], vec![twice.clone()], seats.collect());
+    let rows = exported(&source);
+    for (row, on_device) in rows.iter().zip([1, 1, 0]) {
+        assert_eq!((row.group_size, row.co_runners_on_device), (3, Some(on_device)));
+        assert_eq!(row.co_runner_workloads.as_deref(), Some("lstm;lstm"));
+        assert_eq!((row.step_ns_alone, row.slowdown_in_block, row.weight_share), (None, None, None));
+    }
+}
+
+#[test]
+fn what_could_not_run_or_failed_keeps_its_features() {
+    let (gpt2, vae) = (cell("gpt2", 0), cell("vae", 0));
+    let pair = group("time-slice", &[&gpt2, &vae]);
+    let refused = Measurement {
+        status: Status::Unsupported,
+        err: Some(ErrorKind::Unsupported),
+        // The seat is known by the job where the row says nothing of it.
+        seat: None,
+        ..seated(
+            &pair,
+            1,
+            Measurement { steps_used: 0, window_ns: None, timing: None, ..row(&vae, 0, 0, 0.0) },
+        )
+    };
+    let failed = Measurement {
+        status: Status::Failed,
+        err: Some(ErrorKind::Contaminated),
+        ..seated(&pair, 0, row(&gpt2, 0, 9, 9.0))
+    };
+    let alone = Measurement { status: Status::Failed, ..row(&gpt2, 0, 5, 5.0) };
+    let rows = exported(&source(vec![gpt2, vae], vec![pair], vec![refused, failed, alone]));
+    assert_eq!(
+        (rows[0].status, rows[0].image, rows[0].co_runner_workloads.as_deref()),
+        (Status::Unsupported, Some(28), Some("gpt2"))
+    );
+    assert_eq!(
+        (rows[1].status, rows[1].err, rows[1].layers),
+        (Status::Failed, Some(ErrorKind::Contaminated), Some(12))
+    );
+    assert_eq!(rows[1].step_ns_alone, None, "a launch that failed is no time to hold another against");
+    assert_eq!(rows[0].split_key, rows[1].split_key);
+}
+
+#[test]
+fn a_group_or_a_cell_that_the_manifest_does_not_name_is_an_error() {
+    let (gpt2, vae) = (cell("gpt2", 0), cell("vae", 0));
+    let pair = group("time-slice", &[&gpt2, &vae]);
+    let other_mode = Measurement {
+        sharing: "sequential".parse().expect("canonical"),
+        ..seated(&pair, 0, row(&gpt2, 0, 9, 9.0))
+    };
+    let (both, one) = (vec![gpt2.clone(), vae.clone()], vec![gpt2.clone()]);
+    for (cells, measurement, message) in [
+        (&one, row(&vae, 0, 1, 1.0), "manifest.toml has no such cell"),
+        (&both, other_mode, "has no group 'gpt2@b4@dp1@on=cpu:0+vae@b4@dp1@on=cpu:0' under sequential"),
+        (&both, seated(&pair, 2, row(&gpt2, 0, 9, 9.0)), "has no such member"),
+        (&one, seated(&pair, 0, row(&gpt2, 0, 9, 9.0)), "manifest.toml has no cell 'vae@b4@dp1@on=cpu:0'"),
+    ] {
+        let source = source(cells.clone(), vec![pair.clone()], vec![measurement]);
+        let error = source.rows(&Catalog::default(), None).expect_err("nothing is guessed");
+        assert!(format!("{error:#}").contains(message), "{error:#}");
+    }
+}
+
+#[test]
+fn activations_are_those_of_the_micro_step_that_was_measured() {
+    let lstm = cell("lstm", 0);
+    let mut source = source(vec![lstm.clone()], vec![], vec![row(&lstm, 0, 100, 90.0)]);
+    let update = |bytes: u64| UpdateFootprint {
+        forward_bytes: [100 + 2 * bytes, 100 + 4 * bytes],
+        ..UpdateFootprint::default()
+    };
+    let known = |plan: &str, bytes: u64| MeasuredFootprint {
+        workload: "lstm".into(),
+        plan: plan.parse().expect("canonical"),
+        device: core(0),
+        threads: 1,
+        footprint: Footprint {
+            micro_batches: [2, 4],
+            parameters: 1,
+            model_bytes: 44,
+            data_bytes: 0,
+            persistent_bytes: 0,
+            building_bytes: 0,
+            updates: vec![update(bytes), update(bytes / 2)],
+        },
+    };
+    source.footprints = vec![known("gc", 7), known("dp1", 30)];
+    let plan = |spelling: &str| Some(spelling.parse().expect("canonical"));
+    for (spelling, bytes) in [("dp1", Some(30)), ("ga4", Some(30)), ("dp2-ga2-gc", Some(7)), ("bf16", None)] {
+        source.manifest.cells[0].plan = plan(spelling);
+        assert_eq!(exported(&source)[0].activation_bytes_per_sample, bytes, "{spelling}");
+    }
+}
+
+#[test]
+fn a_calibration_is_of_the_devices_of_the_row() {
+    let (here, there) = (cell("lstm", 0), cell("vae", 1));
+    let pair = group("time-slice", &[&here, &there]);
+    let rows = vec![row(&here, 0, 100, 90.0), seated(&pair, 1, row(&there, 0, 100, 90.0))];
+    let source = source(vec![here, there], vec![pair], rows);
+    let copy = |bytes, bytes_per_s| CopyRow {
+        device: core(1),
+        direction: Direction::HostToDevice,
+        bytes,
+        bytes_per_s: Measured { value: bytes_per_s, ci_lo: 1, ci_hi: 3 },
+        repeats: 2,
+    };
+    let restart = |part, ns| RestartRow {
+        job: "vae@b4@dp1".into(),
+        devices: vec![core(1)],
+        part,
+        ns: Measured { value: ns, ci_lo: 1, ci_hi: 2 },
+        bytes: None,
+        repeats: 2,
+    };
+    let triad = MemoryRow {
+        devices: vec![core(0)],
+        array_bytes: 1,
+        bytes_per_s: Measured { value: 20, ci_lo: 19, ci_hi: 21 },
+        repeats: 2,
+    };
+    let spin = SpinRow {
+        devices: [core(0), core(1)],
+        cores: [0, 1],
+        ratio: Measured { value: 1.25, ci_lo: 1.0, ci_hi: 1.5 },
+        repeats: 2,
+    };
+    let calibration = Calibration {
+        format: FORMAT,
+        measured_utc: String::new(),
+        command: vec![],
+        version: String::new(),
+        git_revision: None,
+        seed: 1,
+        run: None,
+        pool: vec![core(0), core(1)],
+        machine: source.manifest.machine.clone(),
+        spin: vec![spin],
+        memory: vec![triad],
+        copy: vec![copy(1, 9), copy(1 << 20, 2)],
+        all_reduce: vec![],
+        restart: vec![restart(Switch::Start, 5), restart(Switch::Total, 6)],
+        not_measured: vec![],
+    };
+    assert!(is_of(&calibration, source.manifest()));
+    let rows = source.rows(&Catalog::embedded(), Some(&calibration)).expect("the manifest names both");
+    let [alone, beside] = &rows[..] else { panic!("a row each") };
+    assert_eq!((alone.triad_bytes_per_s, alone.triad_bytes_per_s_ci_hi), (Some(20), Some(21)));
+    assert_eq!((beside.triad_bytes_per_s, beside.host_to_device_bytes_per_s), (None, Some(2)));
+    assert_eq!((alone.spin_ratio, beside.spin_ratio, beside.spin_ratio_ci_lo), (None, Some(1.25), Some(1.0)));
+    assert_eq!((alone.restart_ns, beside.restart_ns, beside.all_reduce_latency_ns), (None, Some(6), None));
+
+    let elsewhere = Machine { cores: Some(64), ..calibration.machine.clone() };
+    assert!(!is_of(&Calibration { machine: elsewhere, ..calibration }, source.manifest()));
+}
+
+proptest! {
+    /// Runs of other groups, orders, devices and sharing modes: rows of one workload beside the same ones share their key.
+    #[test]
+    fn no_split_by_the_key_parts_rows_of_the_same_company(
+        groups in prop::collection::vec(
+            (prop::collection::vec((prop::sample::select(vec!["lstm", "vae", "gpt2"]), 0u16..2), 2..5), any::<bool>()),
+            1..8,
+        ),
+    ) {
+        let mut seen: BTreeMap<(String, Vec<String>), u32> = BTreeMap::new();
+        for (members, in_turns) in groups {
+            let cells: Vec<Cell> = members.iter().map(|(workload, device)| cell(workload, *device)).collect();
+            let of_group = group(if in_turns { "sequential" } else { "time-slice" }, &cells.iter().collect::<Vec<_>>());
+            let seats = cells.iter().enumerate().map(|(seat, cell)| seated(&of_group, seat as u32, row(cell, 0, 5, 5.0)));
+            let source = source(cells.clone(), vec![of_group.clone()], seats.collect());
+            for row in source.rows(&Catalog::default(), None).expect("the manifest names all of them") {
+                let mut others: Vec<String> =
+                    row.co_runner_workloads.iter().flat_map(|joined| joined.split(';')).map(String::from).collect();
+                others.sort();
+                others.dedup();
+                let known = *seen.entry((row.workload.clone(), others)).or_insert(row.split_key);
+                prop_assert_eq!(known, row.split_key, "{} beside {:?}", row.workload, row.co_runner_workloads);
+            }
+        }
+    }
+}

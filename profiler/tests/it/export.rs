@@ -1,0 +1,266 @@
+//! `profile export`: runs joined into one table that other programs train models on.
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use schema::rows::{
+    self, ColumnRow, Definition, ErrorKind, ExportRow, ExportStep, ProgramKind, Status, dictionary,
+};
+
+use crate::door::Door;
+
+/// Two runs: `one` of two batches of which a plan cannot run, and `two` of the same workload and one that fails.
+fn two_runs() -> Door {
+    let door = Door::new();
+    door.catalog("mine.toml", "one-ms", "step_us = 1000, busy_percent = 0, memory_bytes = 3000000");
+    door.catalog(
+        "broken.toml",
+        "broken",
+        "step_us = 1000, busy_percent = 0, fault = { out-of-memory = { after_steps = 3 } }",
+    );
+    let common = "--device cpu:0 --steps 20 --repeats 2 --catalog mine.toml --catalog broken.toml";
+    door.exits(1, &format!("single one-ms --batch 8,16 --plan dp1,zero1 {common} --out one"));
+    door.exits(1, &format!("single one-ms broken {common} --out two"));
+    door
+}
+
+fn table<T: rows::Row>(door: &Door, name: &str) -> Vec<T> {
+    rows::read(&door.path(name)).expect("the table reads back")
+}
+
+#[test]
+fn two_runs_become_one_table_with_all_that_failed_in_it() {
+    let door = two_runs();
+    let said = door.exits(0, "export one two --out all.csv");
+    assert_eq!(said.out, "", "stdout is for data that was asked for");
+    assert!(said.err.contains("export: all.csv: 10 rows of 2 runs, 2 failed, 2 unsupported"), "{}", said.err);
+    assert_eq!(table::<ColumnRow>(&door, "all.csv.columns.csv"), dictionary::<ExportRow>());
+
+    let exported: Vec<ExportRow> = table(&door, "all.csv");
+    let measured: Vec<_> = ["one", "two"].iter().flat_map(|run| door.measurements(run)).collect();
+    let copied: Vec<ExportRow> = measured.iter().map(ExportRow::of).collect();
+    assert_eq!(exported.len(), copied.len());
+    for (row, copy) in exported.iter().zip(&copied) {
+        assert_eq!((&row.run, &row.launch, &row.job), (&copy.run, &copy.launch, &copy.job));
+        assert_eq!(
+            (row.step_ns_median, row.step_ns_median_ci_hi),
+            (copy.step_ns_median, copy.step_ns_median_ci_hi)
+        );
+        assert_eq!((row.status, row.err, &row.err_detail), (copy.status, copy.err, &copy.err_detail));
+        assert_eq!((row.program, row.group_size, row.ranks), (Some(ProgramKind::Training), 1, Some(1)));
+        assert_eq!((row.sharing_mode.as_str(), &row.co_runners, row.slowdown), ("alone", &None, None));
+        assert!(row.machine_cores.is_some() && row.device_capacity_bytes.is_some() && row.boot_id.is_some());
+    }
+    let of = |status| exported.iter().filter(move |row| row.status == status);
+    for refused in of(Status::Unsupported) {
+        assert_eq!((refused.zero, refused.dp, refused.gc), (Some(1), Some(1), Some(false)));
+        assert_eq!((refused.launch.as_str(), refused.step_ns_median), ("", None));
+        // Another launch of the run was told what it is.
+        assert_eq!(
+            (refused.definition, refused.family.as_deref()),
+            (Some(Definition::Launch), Some("synthetic"))
+        );
+    }
+    assert!(
+        of(Status::Failed).all(|row| row.err == Some(ErrorKind::OutOfMemory) && row.workload == "broken")
+    );
+    assert_eq!(of(Status::Failed).count(), 2);
+    for row in of(Status::Ok) {
+        assert!(row.half_width_percent.is_some() && row.optimizer.as_deref() == Some("sgd"), "{row:?}");
+        assert_eq!((row.layers, row.flops_per_sample, row.activation_bytes_per_sample), (None, None, None));
+    }
+
+    let key = |workload: &str| {
+        let mut keys: Vec<u32> =
+            exported.iter().filter(|row| row.workload == workload).map(|row| row.split_key).collect();
+        keys.dedup();
+        keys
+    };
+    let (ours, broken) = (key("one-ms"), key("broken"));
+    assert!(ours.len() == 1 && broken.len() == 1 && ours != broken, "{ours:?} {broken:?}");
+}
+
+#[test]
+fn every_step_is_a_row_of_the_long_table() {
+    let door = two_runs();
+    door.exits(0, "export two --steps --out steps.csv");
+    assert_eq!(table::<ColumnRow>(&door, "steps.csv.columns.csv"), dictionary::<ExportStep>());
+    let steps: Vec<ExportStep> = table(&door, "steps.csv");
+    for row in door.measurements("two") {
+        let own: Vec<&ExportStep> = steps.iter().filter(|step| step.launch == row.launch).collect();
+        assert_eq!(own.len() as u64, row.steps_total, "{}", row.launch);
+        assert!(
+            own.iter().enumerate().all(|(i, step)| step.index == i as u64 && step.step_launch == row.launch)
+        );
+        let counted = own.iter().filter(|step| step.in_window == Some(true)).count() as u64;
+        assert_eq!(counted, row.steps_used, "{}", row.launch);
+        // Of a job that failed nothing counts, though it stepped.
+        assert!(row.status == Status::Ok || own.iter().all(|step| step.in_window.is_none()));
+    }
+}
+
+/// Steps of a group that count lie in the window that its members share.
+#[test]
+fn a_seat_has_the_steps_of_all_of_its_launches_and_its_row_is_made_from_some() {
+    let door = Door::new();
+    door.catalog("mine.toml", "two-ms", "step_us = 2000, busy_percent = 10");
+    let common = "--catalog mine.toml --device cpu:0 --repeats 1 --seconds 0.5";
+    door.exits(
+        0,
+        &format!("colocate two-ms synthetic-sleep --sharing time-slice,step-gate:4 {common} --out pair"),
+    );
+    door.exits(0, "export pair --steps --out steps.csv");
+    door.exits(0, "export pair --out rows.csv");
+    let (steps, rows): (Vec<ExportStep>, Vec<ExportRow>) =
+        (table(&door, "steps.csv"), table(&door, "rows.csv"));
+    for row in &rows {
+        let own = steps.iter().filter(|step| step.launch == row.launch);
+        let (all, counted): (Vec<_>, Vec<_>) =
+            (own.clone().collect(), own.filter(|step| step.in_window == Some(true)).collect());
+        assert_eq!(
+            (all.len() as u64, counted.len() as u64),
+            (row.steps_total, row.steps_used),
+            "{}",
+            row.launch
+        );
+        assert!(all.iter().all(|step| (step.split_key, step.seat) == (row.split_key, row.seat)));
+    }
+    let seats: Vec<&ExportRow> = rows.iter().filter(|row| row.group.is_some()).collect();
+    let keys: Vec<u32> = seats.iter().map(|row| row.split_key).collect();
+    assert!(keys.len() == 4 && keys.iter().all(|key| *key == keys[0]), "both modes, both seats: {keys:?}");
+    for row in seats {
+        assert_eq!((row.group_size, row.co_runners_on_device), (2, Some(1)));
+        let (slowdown, in_block) =
+            (row.slowdown.expect("one block"), row.slowdown_in_block.expect("it has both"));
+        assert!(
+            (slowdown / in_block - 1.0).abs() < 1e-3,
+            "of a single block they are the same: {slowdown} {in_block}"
+        );
+        assert!(row.alone_device_util_percent.is_some() && row.step_ns_alone.is_some());
+    }
+}
+
+/// Files as programs wrote them before there were groups: without seats, groups and regular expressions.
+#[test]
+fn a_run_of_an_older_version_is_exported() {
+    let door = Door::new();
+    door.exits(0, "single synthetic-sleep --device cpu:0 --steps 10 --repeats 1 --out old");
+    let path = door.run("old").spec_path("0001-synthetic-sleep");
+    let text = std::fs::read_to_string(&path).expect("a launch has a spec");
+    let older: String = text
+        .lines()
+        .filter(|line| !line.contains("\"seat\"") && !line.contains("\"steps_regex\""))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    assert_ne!(older, text);
+    std::fs::write(&path, older).expect("the folder is writable");
+    let manifest = std::fs::read_to_string(door.run("old").manifest_path()).expect("there is one");
+    assert!(!manifest.contains("[[groups]]"), "a run of jobs alone is as it was");
+    door.exits(0, "export old --out old.csv");
+    let [row] = &table::<ExportRow>(&door, "old.csv")[..] else { panic!("one launch") };
+    assert_eq!((row.family.as_deref(), row.status), (Some("synthetic"), Status::Ok));
+}
+
+#[test]
+fn slips_are_said_before_anything_is_written() {
+    let door = Door::new();
+    door.exits(0, "single synthetic-sleep --device cpu:0 --steps 5 --repeats 1 --out a/r");
+    door.exits(0, "single synthetic-sleep --device cpu:0 --steps 5 --repeats 1 --out b/r");
+    std::fs::create_dir(door.path("record")).expect("the folder is writable");
+    std::fs::copy(door.run("a/r").manifest_path(), door.path("record/manifest.toml")).expect("it is copied");
+    for (code, arguments, message) in [
+        (2, "export --out t.csv", "<RUN>"),
+        (2, "export a/r", "--out <FILE>"),
+        (2, "export a/r --out t.xlsx", "--out t.xlsx: name a file that ends in .csv or .parquet"),
+        (2, "export a/r --out none/t.csv", "there is no folder none"),
+        (2, "export nowhere --out t.csv", "nowhere is no run"),
+        (2, "export a/r b/r --out t.csv", "two of the runs are named 'r'"),
+        (2, "export a/r a/r --out t.csv", "name each once"),
+        (
+            2,
+            "export record --out t.csv",
+            "record has no raw files, as a published record; export the run behind it",
+        ),
+        (2, "export a/r --machine none.toml --out t.csv", "none.toml"),
+        (2, "export a/r --steps --machine none.toml --out t.csv", "cannot be used with"),
+    ] {
+        let said = door.exits(code, arguments);
+        assert!(said.err.contains(message), "profile {arguments}: {}", said.err);
+    }
+    assert!(!door.path("t.csv").exists());
+    std::fs::remove_file(door.run("a/r").launch_end_path("0001-synthetic-sleep")).expect("it had ended");
+    let said = door.exits(4, "export a/r --out t.csv");
+    assert!(said.err.contains("no launch of them has ended") && !door.path("t.csv").exists(), "{}", said.err);
+}
+
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn without_parquet_the_program_says_how_to_build_one_with_it() {
+    let said = Door::new().exits(2, "export r --out t.parquet");
+    assert!(
+        said.err.contains("built without Parquet") && said.err.contains("--features parquet"),
+        "{}",
+        said.err
+    );
+}
+
+/// Whether this Python has these modules.
+fn python_has(modules: &str) -> bool {
+    let import =
+        Command::new("python3").args(["-c", &format!("import {modules}")]).stderr(Stdio::null()).status();
+    let found = import.is_ok_and(|status| status.success());
+    if !found {
+        println!("skipped: python3 has no {modules}");
+    }
+    found
+}
+
+/// Holds a table against its dictionary and against the same table read from CSV.
+const COMPARE: &str = r#"
+import sys, pandas
+table = pandas.read_parquet(sys.argv[1]) if sys.argv[1].endswith(".parquet") else pandas.read_csv(sys.argv[1])
+columns = pandas.read_csv(sys.argv[1] + ".columns.csv")
+assert list(table.columns) == list(columns.name), table.columns
+for name, kind in zip(columns.name, columns.type):
+    cells = table[name].dropna()
+    if kind in ("integer", "real"):
+        assert pandas.api.types.is_numeric_dtype(table[name]) or cells.empty, (name, table[name].dtype)
+    if kind == "integer":
+        assert (cells.astype(float) == cells.astype(float).round()).all(), name
+    if kind == "flag":
+        assert set(cells.map(str)) <= {"True", "False"}, name
+assert (table.step_ns_median_ci_lo.dropna() <= table.step_ns_median.dropna()).all()
+test = table.split_key % 2 == 0
+assert set(table[test].workload).isdisjoint(table[~test].workload)
+print(len(table), table.step_ns_median.notna().sum(), *sorted(set(table.status)))
+"#;
+
+fn pandas_reads(table: &Path) {
+    let output =
+        Command::new("python3").args(["-c", COMPARE]).arg(table).output().expect("it was there before");
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(out.trim(), "10 6 failed ok unsupported", "{err}");
+}
+
+#[test]
+fn pandas_reads_the_table_as_its_dictionary_says() {
+    if !python_has("pandas") {
+        return;
+    }
+    let door = two_runs();
+    door.exits(0, "export one two --out all.csv");
+    pandas_reads(&door.path("all.csv"));
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn pandas_reads_parquet_as_well() {
+    if !python_has("pandas, pyarrow") {
+        return;
+    }
+    let door = two_runs();
+    door.exits(0, "export one two --out all.parquet");
+    pandas_reads(&door.path("all.parquet"));
+}

@@ -1,0 +1,73 @@
+//! A table in a file of the user's, whose ending says what is in it.
+
+use std::path::Path;
+
+#[cfg(feature = "parquet")]
+use super::parquet::ParquetWriter;
+use super::{
+    columns::Columns,
+    table::{Row, RowError, Writer},
+};
+
+/// What a table is written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableFormat {
+    Csv,
+    /// With the cargo feature `parquet` alone.
+    #[cfg(feature = "parquet")]
+    Parquet,
+}
+
+impl TableFormat {
+    /// By the ending of the file's name.
+    ///
+    /// # Errors
+    /// Says which endings there are, or how a program that writes the one that is wanted is built.
+    pub fn of(path: &Path) -> Result<TableFormat, String> {
+        match path.extension().and_then(|ending| ending.to_str()) {
+            Some("csv") => Ok(TableFormat::Csv),
+            #[cfg(feature = "parquet")]
+            Some("parquet") => Ok(TableFormat::Parquet),
+            #[cfg(not(feature = "parquet"))]
+            Some("parquet") => {
+                Err("this program was built without Parquet; build it with `cargo build --release -p \
+                 profiler --features parquet`, or name a file.csv"
+                    .into())
+            }
+            _ => Err("name a file that ends in .csv or .parquet".into()),
+        }
+    }
+}
+
+/// A table that is written piece by piece, and takes its place when it is finished.
+pub enum TableFile<T: Columns> {
+    Csv(Writer<T>),
+    #[cfg(feature = "parquet")]
+    Parquet(ParquetWriter<T>),
+}
+
+impl<T: Row + Columns> TableFile<T> {
+    pub fn create(path: &Path, format: TableFormat) -> Result<TableFile<T>, RowError> {
+        Ok(match format {
+            TableFormat::Csv => TableFile::Csv(Writer::create(path)?),
+            #[cfg(feature = "parquet")]
+            TableFormat::Parquet => TableFile::Parquet(ParquetWriter::create(path)?),
+        })
+    }
+
+    pub fn push(&mut self, rows: &[T]) -> Result<(), RowError> {
+        match self {
+            TableFile::Csv(writer) => writer.push(rows),
+            #[cfg(feature = "parquet")]
+            TableFile::Parquet(writer) => writer.push(rows),
+        }
+    }
+
+    pub fn finish(self) -> Result<(), RowError> {
+        match self {
+            TableFile::Csv(writer) => writer.finish(),
+            #[cfg(feature = "parquet")]
+            TableFile::Parquet(writer) => writer.finish(),
+        }
+    }
+}
