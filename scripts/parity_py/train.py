@@ -25,6 +25,8 @@ allocator"). Python is told by `GLIBC_TUNABLES` (launches.py).
 Of several ranks each trains on data of its own under DistributedDataParallel on Gloo, with buckets of its default sizes:
 gradients are views of the buckets and the graph is told to stay the same ("DistributedDataParallel", its note on
 `static_graph` and `gradient_as_bucket_view`), and buffers, which torch-worker leaves to each rank, are not broadcast.
+Gloo's threads are told not to take the core from one that computes when they wake up, on both sides: a rank has one core,
+and there Gloo's event loop keeps its own sender waiting otherwise.
 
 Not used: torch.compile, which would compare a compiler with none; and another malloc, which would serve both sides.
 
