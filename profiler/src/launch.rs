@@ -131,6 +131,8 @@ struct Launch {
     commands: VecDeque<Command>,
     /// A program of the user's, which cannot be told to stop, is to end at its next boundary.
     leaving: bool,
+    /// When it was first told to leave at the end of a step.
+    enough_mono_ns: Option<Nanos>,
     ending: Ending,
     look_every: Duration,
     /// The end was asked for and is good, however it comes.
@@ -161,6 +163,7 @@ pub(crate) async fn supervise(
         scraper: None,
         commands: VecDeque::new(),
         leaving: false,
+        enough_mono_ns: None,
         ending: Ending::No,
         look_every: POLL_TRAINING,
         dismissed: false,
@@ -210,10 +213,14 @@ impl Launch {
                 let what = format!("cannot be told {command:?}: programs of the user's take no commands");
                 self.fail(0, (ErrorKind::Unsupported, what));
             }
-            Order::Leave(Leave::AtBoundary) if self.spec.program.speaks() => {
-                self.commands.push_back(Command::Stop {});
+            Order::Leave(Leave::AtBoundary) => {
+                self.enough_mono_ns.get_or_insert_with(Nanos::monotonic_now);
+                if self.spec.program.speaks() {
+                    self.commands.push_back(Command::Stop {});
+                } else {
+                    self.leaving = true;
+                }
             }
-            Order::Leave(Leave::AtBoundary) => self.leaving = true,
             Order::Leave(Leave::Now) => {
                 self.fail(0, (ErrorKind::Interrupted, "was ended before it was done".into()));
             }
@@ -330,7 +337,14 @@ impl Launch {
         };
         self.forget_silent_rank();
         let ranks = self.ranks.into_iter().filter_map(|rank| rank.end).collect();
-        let end = LaunchEnd { format: FORMAT, mono_ns: Nanos::monotonic_now(), err, err_detail, ranks };
+        let end = LaunchEnd {
+            format: FORMAT,
+            mono_ns: Nanos::monotonic_now(),
+            enough_mono_ns: self.enough_mono_ns,
+            err,
+            err_detail,
+            ranks,
+        };
         if let Err(error) = self.run.write_launch_end(launch, &end) {
             // Without this file the launch counts as torn off, which is what a full disk does to it.
             eprintln!("warning: {error}");

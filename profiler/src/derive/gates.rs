@@ -27,7 +27,7 @@ pub(super) fn of_steps(steps: &[JobStep], used: usize, is_steady: bool) -> Vec<F
         let text = format!("{used} steady steps, and an interval takes {MIN_STEPS}");
         found.push((Warning::FewSteps, text));
     } else if !is_steady {
-        let text = format!("the last level holds for {used} of {} steps", steps.len());
+        let text = format!("no level holds for the last half of {} steps", steps.len());
         found.push((Warning::NotSteady, text));
     }
     let together = steps.windows(2).filter(|pair| pair[0].end == pair[1].end).count();

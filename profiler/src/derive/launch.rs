@@ -71,11 +71,18 @@ pub(super) fn measurement(
                     format!("fewer than two lines of its output match '{pattern}', given by --steps-regex");
                 too_short(&mut row, found);
             }
-            _ => launch.fill_from_steps(&mut row, &steps, &mut findings),
+            _ => launch.fill_from_steps(&mut row, asked_for(&steps, end), &mut findings),
         }
     }
     row.warnings = findings.iter().map(|finding| finding.warning).collect();
     Ok(Row { measurement: row, findings })
+}
+
+/// The steps on which it was decided that there were enough. Those after them were granted before, and it would be chance
+/// whether they change what was steady.
+fn asked_for<'a>(steps: &'a [JobStep], end: &LaunchEnd) -> &'a [JobStep] {
+    let enough = end.enough_mono_ns.unwrap_or(Nanos(u64::MAX));
+    &steps[..steps.partition_point(|step| step.end <= enough)]
 }
 
 /// A row that says what was to be measured and no number.
@@ -199,10 +206,21 @@ impl Launch<'_> {
         let window = Window { start: first.start(), end: last.end };
         row.warmup_steps = Some(summary.steady.start as u64);
         self.fill_from_used(row, used, &summary);
-        self.fill_from_samples(row, &[(&self.spec.launch, window)], Some, findings);
+        let launch = &*self.spec.launch;
+        let parts: Vec<(&str, Window)> = self.unheld(used).map(|window| (launch, window)).collect();
+        self.fill_from_samples(row, &parts, Some, findings);
 
         self.find(findings, gates::of_steps(steps, used.len(), summary.steady.is_steady()));
         self.find(findings, gates::of_allocator(self.ranks, window));
+    }
+
+    /// The time in which these steps were done, without that in which the job was held between two of them: it waits for its
+    /// first grants, while nobody knows yet how long a step takes.
+    fn unheld<'b>(&self, steps: &'b [JobStep]) -> impl Iterator<Item = Window> + use<'b> {
+        let held_before: BTreeSet<u64> = self.ranks.iter().flatten().filter_map(held_before).collect();
+        steps
+            .chunk_by(move |_, next| !held_before.contains(&next.index))
+            .filter_map(|stretch| Some(Window { start: stretch.first()?.start(), end: stretch.last()?.end }))
     }
 
     /// The numbers of the steps that count, of which there is at least one.
@@ -309,6 +327,14 @@ impl Launch<'_> {
     /// What is read of a device that ranks share counts once.
     fn distinct_devices(&self) -> BTreeSet<&Device> {
         self.spec.devices.iter().collect()
+    }
+}
+
+/// The step before which a rank waited for a grant.
+fn held_before(line: &EventLine) -> Option<u64> {
+    match line.event {
+        Event::Held { index } => Some(index),
+        _ => None,
     }
 }
 

@@ -16,7 +16,7 @@ pub const MIN_STEPS: usize = 20;
 /// they can be told apart.
 const EQUIVALENT: f64 = 0.01;
 
-/// The last level must hold for this share of the steps to be the steady state.
+/// The last level must hold for this share of the steps to be the steady state; without one, so many are the window.
 const STEADY_SHARE: f64 = 0.5;
 
 /// A level that holds for at most this share of the steps is an interruption (an evaluation, a
@@ -81,7 +81,9 @@ impl Steady {
 
 /// Finds the steady state in the step times of one launch, given in order of execution.
 ///
-/// Without a steady state the window is the last level; for [`Class::TooShort`] it is every step.
+/// Without a steady state the window is the last half of the steps, the shortest that could have been one: a level that
+/// came later may as well be another program's moment as the state that is to come. For [`Class::TooShort`] it is every
+/// step.
 /// A pattern that repeats many times in a launch, such as a slow step in every ten, is part of
 /// its steady state: it widens the interval and does not move the window. A strongly correlated wander
 /// in a short launch cannot be told from a change: at an AR(1) coefficient of 0.9, 1 in 6 flat launches
@@ -100,9 +102,11 @@ pub fn detect(step_ns: &[u64]) -> Steady {
 
     let cold = (cold_steps > 0).then(|| Level::of(&log_steps, last.start, start));
     let was_faster = |level: &Level| level.height < last.height && !levels.are_one(level, last);
-    let class = if !holds_enough(last.end - start, n) {
-        Class::NoSteadyState
-    } else if start == 0 {
+    if !holds_enough(last.end - start, n) {
+        let window = (STEADY_SHARE * n as f64).ceil() as usize;
+        return Steady { class: Class::NoSteadyState, start: n - window, end: n };
+    }
+    let class = if start == 0 {
         Class::Flat
     } else if earlier.iter().chain(&cold).any(was_faster) {
         Class::Slowdown

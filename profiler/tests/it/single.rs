@@ -103,6 +103,26 @@ fn a_slow_job_is_never_held_before_it_leaves() {
     assert_eq!(held, 1, "the one hold is where it is told to leave");
 }
 
+/// A job with short steps is held once, until its pace is known, and is granted some more than it needs.
+#[test]
+fn neither_time_held_nor_what_comes_after_enough_is_measured() {
+    let door = Door::new();
+    door.catalog("mine.toml", "ten-ms", "step_us = 10000, busy_percent = 1");
+    door.exits(0, "single ten-ms --catalog mine.toml --device cpu:0 --seconds 0.6 --repeats 1 --out r");
+    let events = schema::events::read(&door.run("r").events_path("0001-ten-ms", 0), 0).expect("events read");
+    assert!(events.iter().any(|line| line.event == Event::Held { index: 2 }), "{events:?}");
+    let row = &door.measurements("r")[0];
+    let stepped_ns = row.step_ns_mean.expect("it stepped") as f64 * row.steps_used as f64;
+    let ratio = row.window_ns.expect("it stepped") as f64 / stepped_ns;
+    assert!((ratio - 1.0).abs() < 0.05, "{ratio} of the time in which it stepped");
+
+    let end = door.run("r").launch_end("0001-ten-ms").expect("it reads").expect("it ended");
+    let enough = end.enough_mono_ns.expect("it was told to leave");
+    let steps = events.iter().filter(|line| matches!(line.event, Event::Step(_)));
+    let in_time = steps.filter(|line| line.mono_ns <= enough).count() as u64;
+    assert!(in_time < row.steps_total && row.steps_used <= in_time, "{in_time} of {row:?}");
+}
+
 #[test]
 fn a_device_of_the_job_is_resolved_like_one_of_the_pool() {
     let door = Door::new();

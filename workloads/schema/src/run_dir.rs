@@ -461,6 +461,7 @@ mod tests {
             let end = LaunchEnd {
                 format: FORMAT,
                 mono_ns: Nanos(seed),
+                enough_mono_ns: steps.map(Nanos),
                 err: Some(ErrorKind::Hung),
                 err_detail: Some(text),
                 ranks: vec![RankEnd { signal: Some(9), ..RankEnd::default() }],

@@ -149,6 +149,9 @@ pub struct AllReduce {
 pub struct LaunchEnd {
     pub format: u32,
     pub mono_ns: crate::units::Nanos,
+    /// When it was told to leave, as enough of it had been seen: steps that ended later were not asked for. Absent where it
+    /// came to its own end.
+    pub enough_mono_ns: Option<crate::units::Nanos>,
     /// Absent where the launch did what it was asked to.
     pub err: Option<crate::rows::ErrorKind>,
     pub err_detail: Option<String>,

@@ -159,6 +159,7 @@ mod tests {
         let end = |err_detail: Option<&str>| LaunchEnd {
             format: FORMAT,
             mono_ns: Nanos(1),
+            enough_mono_ns: None,
             err: None,
             err_detail: err_detail.map(str::to_owned),
             ranks: vec![],

@@ -110,6 +110,7 @@ fn never_started(reason: String) -> LaunchEnd {
     LaunchEnd {
         format: FORMAT,
         mono_ns: Nanos::monotonic_now(),
+        enough_mono_ns: None,
         err: Some(ErrorKind::Unsupported),
         err_detail: Some(reason),
         ranks: vec![],
@@ -236,7 +237,14 @@ mod tests {
         let catalog = Catalog::embedded();
         let workload =
             Workload { parameters: Some(7), ..catalog.get("synthetic-spin").expect("there").clone() };
-        let end = LaunchEnd { format: FORMAT, mono_ns: Nanos(1), err: None, err_detail: None, ranks: vec![] };
+        let end = LaunchEnd {
+            format: FORMAT,
+            mono_ns: Nanos(1),
+            enough_mono_ns: None,
+            err: None,
+            err_detail: None,
+            ranks: vec![],
+        };
         let falling: Vec<_> = (0..5).map(|i| Some(5.0 - f64::from(i))).collect();
         let rising: Vec<_> = (0..5).map(|i| Some(f64::from(i))).collect();
         let verdict =
