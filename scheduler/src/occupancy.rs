@@ -1,0 +1,180 @@
+//! Which jobs keep which devices, and where devices are free.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    cluster::JobId,
+    topology::{DeviceId, NodeId, Topology},
+};
+
+/// Who is where. A job that is on its way off its devices does not keep them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Occupancy {
+    devices: Vec<Slot>,
+    /// Free devices of each node.
+    free_of: Vec<u32>,
+    /// Nodes that have any, by how many.
+    by_free: BTreeSet<(u32, NodeId)>,
+    free: u32,
+    lost: u32,
+    node_of: Vec<NodeId>,
+    /// The first device of each node, and one past the last of all.
+    first_of: Vec<u32>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Slot {
+    /// In the order in which they came.
+    kept_by: Vec<JobId>,
+    lost: bool,
+}
+
+impl Slot {
+    fn is_free(&self) -> bool {
+        !self.lost && self.kept_by.is_empty()
+    }
+}
+
+impl Occupancy {
+    /// All devices free.
+    pub fn new(topology: &Topology) -> Occupancy {
+        let nodes = topology.nodes();
+        let held = |node: &crate::topology::Node| node.devices.len() as u32;
+        let free_of: Vec<u32> = nodes.iter().map(held).collect();
+        let by_free = (0..).map(NodeId).zip(&free_of).filter(|(_, free)| **free > 0);
+        Occupancy {
+            devices: vec![Slot::default(); topology.devices() as usize],
+            by_free: by_free.map(|(node, free)| (*free, node)).collect(),
+            free: topology.devices(),
+            lost: 0,
+            node_of: (0..topology.devices()).map(|device| topology.node_of(DeviceId(device))).collect(),
+            first_of: nodes.iter().map(|node| node.first.0).chain([topology.devices()]).collect(),
+            free_of,
+        }
+    }
+
+    /// Devices that nobody keeps and that are there.
+    pub fn free(&self) -> u32 {
+        self.free
+    }
+
+    /// Devices that are there.
+    pub fn present(&self) -> u32 {
+        self.devices.len() as u32 - self.lost
+    }
+
+    pub fn is_lost(&self, device: DeviceId) -> bool {
+        self.devices[device.0 as usize].lost
+    }
+
+    /// The jobs that keep a device, in the order in which they came.
+    pub fn kept_by(&self, device: DeviceId) -> &[JobId] {
+        &self.devices[device.0 as usize].kept_by
+    }
+
+    /// `count` free devices on as few nodes as can be, and among those on the fullest; lowest numbers first. `None` where fewer are
+    /// free. Takes time that grows with `count` and the logarithm of the number of nodes.
+    pub fn consolidated(&self, count: u32) -> Option<Vec<DeviceId>> {
+        if count > self.free {
+            return None;
+        }
+        let mut found = Vec::with_capacity(count as usize);
+        let mut taken = Vec::new();
+        let mut left = count;
+        while left > 0 {
+            // The node that it fits in with least to spare; else the one that takes most of it.
+            let fits = self.by_free.range((left, NodeId(0))..).find(|(_, node)| !taken.contains(node));
+            let (free, node) =
+                *fits.or_else(|| self.by_free.iter().rev().find(|(_, node)| !taken.contains(node)))?;
+            found.extend(self.free_on(node).take(left as usize));
+            taken.push(node);
+            left -= left.min(free);
+        }
+        Some(found)
+    }
+
+    /// The free devices of a node, in order.
+    pub fn free_on(&self, node: NodeId) -> impl Iterator<Item = DeviceId> {
+        let devices = self.first_of[node.0 as usize]..self.first_of[node.0 as usize + 1];
+        devices.map(DeviceId).filter(|device| self.devices[device.0 as usize].is_free())
+    }
+
+    pub(crate) fn keep(&mut self, job: JobId, devices: &[DeviceId]) {
+        for &device in devices {
+            self.change(device, |slot| slot.kept_by.push(job));
+        }
+    }
+
+    pub(crate) fn leave(&mut self, job: JobId, devices: &[DeviceId]) {
+        for &device in devices {
+            self.change(device, |slot| slot.kept_by.retain(|other| *other != job));
+        }
+    }
+
+    pub(crate) fn set_lost(&mut self, device: DeviceId, lost: bool) {
+        self.lost = self.lost + u32::from(lost) - u32::from(self.is_lost(device));
+        self.change(device, |slot| slot.lost = lost);
+    }
+
+    fn change(&mut self, device: DeviceId, change: impl FnOnce(&mut Slot)) {
+        let slot = &mut self.devices[device.0 as usize];
+        let before = slot.is_free();
+        change(slot);
+        let after = slot.is_free();
+        if before == after {
+            return;
+        }
+        let node = self.node_of[device.0 as usize];
+        let free = &mut self.free_of[node.0 as usize];
+        self.by_free.remove(&(*free, node));
+        if after {
+            *free += 1;
+            self.free += 1;
+        } else {
+            *free -= 1;
+            self.free -= 1;
+        }
+        if *free > 0 {
+            self.by_free.insert((*free, node));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(found: Option<Vec<DeviceId>>) -> Option<Vec<u32>> {
+        found.map(|devices| devices.iter().map(|device| device.0).collect())
+    }
+
+    #[test]
+    fn a_job_gets_as_few_nodes_as_can_be_and_the_fullest_of_those() {
+        let mut occupancy = Occupancy::new(&Topology::uniform(10, 4, "GPU"));
+        assert_eq!((occupancy.free(), occupancy.present()), (10, 10));
+        assert_eq!(numbers(occupancy.consolidated(2)), Some(vec![8, 9]), "the last node has but two");
+        assert_eq!(numbers(occupancy.consolidated(3)), Some(vec![0, 1, 2]));
+        assert_eq!(numbers(occupancy.consolidated(10)).map(|found| found.len()), Some(10));
+        assert_eq!(numbers(occupancy.consolidated(11)), None);
+
+        occupancy.keep(JobId(1), &[DeviceId(0)]);
+        assert_eq!(numbers(occupancy.consolidated(3)), Some(vec![1, 2, 3]));
+        assert_eq!(numbers(occupancy.consolidated(6)), Some(vec![4, 5, 6, 7, 8, 9]));
+        occupancy.keep(JobId(2), &[DeviceId(0)]);
+        occupancy.leave(JobId(1), &[DeviceId(0)]);
+        assert_eq!((occupancy.free(), occupancy.kept_by(DeviceId(0))), (9, &[JobId(2)][..]));
+        occupancy.leave(JobId(2), &[DeviceId(0)]);
+        assert_eq!(occupancy, Occupancy::new(&Topology::uniform(10, 4, "GPU")));
+    }
+
+    #[test]
+    fn a_lost_device_is_not_free() {
+        let mut occupancy = Occupancy::new(&Topology::uniform(2, 2, "GPU"));
+        occupancy.set_lost(DeviceId(0), true);
+        assert_eq!((occupancy.free(), occupancy.present()), (1, 1));
+        assert_eq!(numbers(occupancy.consolidated(1)), Some(vec![1]));
+        occupancy.set_lost(DeviceId(0), true);
+        occupancy.set_lost(DeviceId(0), false);
+        assert_eq!((occupancy.free(), occupancy.present()), (2, 2));
+    }
+}

@@ -1,0 +1,68 @@
+//! Which devices there are and on which nodes.
+
+pub use schema::decision::DeviceId;
+use schema::device::Device;
+
+/// The place of a node in its [`Topology`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u32);
+
+/// Nodes and their devices, in order; a device's number counts through all nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topology {
+    nodes: Vec<Node>,
+    node_of: Vec<NodeId>,
+}
+
+/// Devices that reach each other without a network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    pub name: String,
+    /// What its devices are, as rows name it: `NVIDIA H200`, a CPU's name. Rates of one type say nothing of another.
+    pub device_type: String,
+    /// The number of its first device.
+    pub first: DeviceId,
+    pub devices: Vec<Device>,
+}
+
+impl Topology {
+    /// Nodes as `(name, device type, devices)`.
+    pub fn new(nodes: impl IntoIterator<Item = (String, String, Vec<Device>)>) -> Topology {
+        let mut topology = Topology { nodes: Vec::new(), node_of: Vec::new() };
+        for (name, device_type, devices) in nodes {
+            let (node, first) =
+                (NodeId(topology.nodes.len() as u32), DeviceId(topology.node_of.len() as u32));
+            topology.node_of.extend(devices.iter().map(|_| node));
+            topology.nodes.push(Node { name, device_type, first, devices });
+        }
+        topology
+    }
+
+    /// `devices` GPUs of one type in nodes of `per_node`, the last of which may have fewer.
+    pub fn uniform(devices: u32, per_node: u32, device_type: &str) -> Topology {
+        let node = |(number, first): (usize, u32)| {
+            let held = per_node.min(devices - first);
+            (format!("n{number}"), device_type.to_owned(), (0..held).map(Device::Cuda).collect())
+        };
+        Topology::new((0..devices).step_by(per_node.max(1) as usize).enumerate().map(node))
+    }
+
+    pub fn devices(&self) -> u32 {
+        self.node_of.len() as u32
+    }
+
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The node of a device of this topology.
+    pub fn node_of(&self, device: DeviceId) -> NodeId {
+        self.node_of[device.0 as usize]
+    }
+
+    /// `node/cuda:0`.
+    pub fn name_of(&self, device: DeviceId) -> String {
+        let node = &self.nodes[self.node_of(device).0 as usize];
+        format!("{}/{}", node.name, node.devices[(device.0 - node.first.0) as usize])
+    }
+}
