@@ -3,8 +3,10 @@
 //! Start reading at [`cluster`], the seam between the two, and [`view`], all that a policy is shown.
 
 pub mod cluster;
+pub mod cmd;
 pub mod job;
 pub mod occupancy;
 pub mod policy;
+pub mod testbed;
 pub mod topology;
 pub mod view;

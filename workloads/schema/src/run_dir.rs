@@ -9,6 +9,8 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     FORMAT,
+    checkpoint::Saved,
+    decision::JobId,
     footprint::Footprints,
     group::Visit,
     manifest::{End, Manifest},
@@ -117,9 +119,31 @@ impl RunDir {
         }
     }
 
+    pub fn checkpoints_path(&self) -> PathBuf {
+        self.0.join("checkpoints")
+    }
+
     /// What a launch wrote on the order to make a checkpoint.
     pub fn checkpoint_path(&self, launch: &str) -> PathBuf {
-        self.0.join("checkpoints").join(launch)
+        self.checkpoints_path().join(launch)
+    }
+
+    /// Which checkpoint a job of the scheduler's goes on from.
+    pub fn saved_path(&self, job: JobId) -> PathBuf {
+        self.checkpoints_path().join(format!("job-{:04}.json", job.0))
+    }
+
+    /// Replaces the one before.
+    pub fn write_saved(&self, job: JobId, saved: &Saved) -> Result<(), RunError> {
+        let folder = self.checkpoints_path();
+        fs::create_dir_all(&folder).map_err(|source| RunError::Io { file: folder, source })?;
+        write_json(&self.saved_path(job), saved)
+    }
+
+    /// Absent where the job has no checkpoint.
+    pub fn saved(&self, job: JobId) -> Result<Option<Saved>, RunError> {
+        let path = self.saved_path(job);
+        path.exists().then(|| read_json(&path)).transpose()
     }
 
     /// A message that names a file of the run, which may be moved and published, with the path of `file` given relative to it.
@@ -482,6 +506,11 @@ mod tests {
             };
             run.write_visit("0003", &visit).unwrap();
             prop_assert_eq!(run.visit("0003").unwrap(), Some(visit));
+            prop_assert_eq!(run.saved(JobId(7)).unwrap(), None);
+            let (name, launch) = ("0001-a-2".to_owned(), "0001-a".to_owned());
+            let saved = Saved { format: FORMAT, name, launch, launch_steps: seed, steps: seed };
+            run.write_saved(JobId(7), &saved).unwrap();
+            prop_assert_eq!(run.saved(JobId(7)).unwrap(), Some(saved));
         }
     }
 
