@@ -40,7 +40,8 @@ impl Torn {
             let cell = manifest.cells.get(job.0 as usize);
             let cell = cell.context("a decision names a job that is not in the trace")?;
             let traces = last.get(&cell.name).map(|launch| Traces::read(run, launch)).transpose()?;
-            torn.last_word_mono_ns = torn.last_word_mono_ns.max(traces.as_ref().and_then(|traces| traces.last_mono_ns));
+            torn.last_word_mono_ns =
+                torn.last_word_mono_ns.max(traces.as_ref().and_then(|traces| traces.last_mono_ns));
             let (done, has_ended) = done(checkpoints.last(job), traces.as_ref());
             if asked.map_or(has_ended, |asked| done >= asked) {
                 torn.fates.push(Happened::Finished { job, steps: done });
@@ -117,8 +118,12 @@ mod tests {
 
     #[test]
     fn steps_of_a_torn_job_are_those_of_its_checkpoint_and_what_came_after() {
-        let traces =
-            |launch: &str, steps| Traces { launch: launch.into(), steps, has_ended: false, last_mono_ns: None };
+        let traces = |launch: &str, steps| Traces {
+            launch: launch.into(),
+            steps,
+            has_ended: false,
+            last_mono_ns: None,
+        };
         for (saved, left, steps) in [
             (None, None, 0),
             (None, Some(traces("0001-a", 30)), 30),

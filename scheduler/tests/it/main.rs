@@ -1,0 +1,4 @@
+//! Tests through the program and its seams, with synthetic workers and no libtorch.
+
+mod bench;
+mod testbed;
