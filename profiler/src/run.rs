@@ -70,6 +70,7 @@ pub fn manifest(catalog: &Catalog, request: Request) -> anyhow::Result<Manifest>
         devices: facts,
         cells: request.cells,
         groups: request.groups,
+        scheduling: None,
     })
 }
 

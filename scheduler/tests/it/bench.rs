@@ -235,5 +235,6 @@ fn manifest(jobs: &[Wanted]) -> Manifest {
         devices: Vec::new(),
         cells: jobs.iter().enumerate().map(cell).collect(),
         groups: Vec::new(),
+        scheduling: None,
     }
 }

@@ -177,6 +177,31 @@ impl RunDir {
         self.0.join("curves.csv")
     }
 
+    /// Where a run of the scheduler keeps copies of what it was given, so that it can be gone on with and decided again.
+    pub fn inputs_path(&self) -> PathBuf {
+        self.0.join("inputs")
+    }
+
+    /// The trace of its jobs.
+    pub fn arrivals_path(&self) -> PathBuf {
+        self.inputs_path().join("trace.csv")
+    }
+
+    /// What switches cost.
+    pub fn calibration_path(&self) -> PathBuf {
+        self.inputs_path().join("machine.toml")
+    }
+
+    /// A table of step times, which is a run without its raw files.
+    pub fn table(&self, number: u32) -> RunDir {
+        RunDir(self.inputs_path().join(format!("table-{number}")))
+    }
+
+    /// When schedulers of the run began.
+    pub fn parts_path(&self) -> PathBuf {
+        self.0.join("parts.csv")
+    }
+
     fn visits_path(&self) -> PathBuf {
         self.0.join("groups")
     }
@@ -342,7 +367,7 @@ mod tests {
         catalog::Catalog,
         device::Device,
         group::{Group, Turn},
-        manifest::{Cell, DeviceFacts, Machine, ObserverCost, Settings},
+        manifest::{Cell, DeviceFacts, Machine, ObserverCost, Scheduling, Settings},
         rows::ErrorKind,
         sharing::Sharing,
         spec::{AllReduce, Collectives, Program, RankEnd, Seat, Training},
@@ -413,6 +438,16 @@ mod tests {
                 members: vec![text.into(), text.into()],
                 unsupported: Some(text.into()),
             }],
+            scheduling: Some(Scheduling {
+                policy: text.into(),
+                pool: vec![Device::Cuda(0)],
+                tables: 1,
+                switch_cost_s: None,
+                checkpoint_every_s: Some(number),
+                progress_every_s: Some(number),
+                jobs_per_device: 2,
+                retries: 3,
+            }),
         }
     }
 

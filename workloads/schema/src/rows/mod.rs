@@ -7,6 +7,7 @@ mod interference;
 mod labels;
 mod listing;
 mod measurement;
+mod part;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod sample;
@@ -26,6 +27,7 @@ pub use listing::{
     VerifyRow,
 };
 pub use measurement::Measurement;
+pub use part::Part;
 pub use sample::{DeviceSample, HostSample, Tier};
 pub use split_key::split_key;
 pub use summary::Summary;
