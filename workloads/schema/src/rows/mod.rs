@@ -7,9 +7,10 @@ mod interference;
 mod labels;
 mod listing;
 mod measurement;
-mod part;
+mod outcome;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod part;
 mod sample;
 mod split_key;
 mod summary;
@@ -27,10 +28,12 @@ pub use listing::{
     VerifyRow,
 };
 pub use measurement::Measurement;
+pub use outcome::{Outcome, Prediction};
 pub use part::Part;
 pub use sample::{DeviceSample, HostSample, Tier};
 pub use split_key::split_key;
 pub use summary::Summary;
+pub(crate) use table::whole_lines_bytes;
 pub use table::{Appender, Row, RowError, Writer, read, read_appended, write};
 pub use table_file::{TableFile, TableFormat};
 
