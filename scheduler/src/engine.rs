@@ -184,7 +184,9 @@ impl<'a> Engine<'a> {
     ) -> Result<Turn, ClusterError> {
         let Decision { actions, wake_at, reason } = decision;
         if let Some(at) = wake_at.filter(|at| *at <= self.now) {
-            return Err(anyhow!("the policy wants to be woken at {at}, which is not after {}", self.now).into());
+            return Err(
+                anyhow!("the policy wants to be woken at {at}, which is not after {}", self.now).into()
+            );
         }
         self.changes.clear();
         let view_hash = self.chain.to_string();
@@ -219,12 +221,8 @@ impl<'a> Engine<'a> {
         let id = action.job();
         match action {
             Action::Start { devices, plan, .. } => {
-                let placed = Placed {
-                    devices: devices.clone(),
-                    plan: *plan,
-                    phase: Phase::Starting,
-                    since: self.now,
-                };
+                let placed =
+                    Placed { devices: devices.clone(), plan: *plan, phase: Phase::Starting, since: self.now };
                 self.change(id, State::Placed(placed));
                 let account = &mut self.jobs[id.0 as usize].account;
                 account.first_start.get_or_insert(self.now);
@@ -304,7 +302,9 @@ fn kept(state: &State) -> Option<&[DeviceId]> {
 /// The devices on which a job in this state is paused, or about to be.
 fn paused(state: &State) -> Option<&[DeviceId]> {
     match state {
-        State::Placed(placed) if matches!(placed.phase, Phase::Pausing | Phase::Paused) => Some(&placed.devices),
+        State::Placed(placed) if matches!(placed.phase, Phase::Pausing | Phase::Paused) => {
+            Some(&placed.devices)
+        }
         _ => None,
     }
 }

@@ -88,7 +88,7 @@ enum Doing {
 enum Fact {
     Arrived(JobId),
     Told(Member, Told),
-    /// A job that had to wait for its devices does not want them any more.
+    /// A job that was never launched, as it had to wait for its devices, does not get them any more.
     GivenUp(JobId),
     NotStarted(JobId, String),
     ProgressDue(JobId),
@@ -144,7 +144,6 @@ impl<L: Launcher> Testbed<L> {
     fn pause(&mut self, job: JobId) -> Result<(), String> {
         match self.on(job)? {
             (Doing::Running, Some(launch)) => self.launcher.pause(launch)?,
-            (Doing::WaitsToResume, _) => self.pending.push((self.now, Fact::GivenUp(job))),
             (doing, _) => return Err(format!("it is {doing:?} and cannot be paused")),
         }
         self.set(job, Doing::Pausing);
@@ -237,11 +236,7 @@ impl<L: Launcher> Testbed<L> {
                 kind: ErrorKind::Start,
                 detail: why.clone(),
             }),
-            Fact::GivenUp(job) => match self.on(*job).ok()? {
-                (Doing::Stopping, None) => settled(*job, Settled::Stopped, self.launcher.saved_steps(*job)),
-                (Doing::Pausing, Some(launch)) => settled(*job, Settled::Paused, self.launcher.steps(launch)),
-                _ => None,
-            },
+            Fact::GivenUp(job) => settled(*job, Settled::Stopped, self.launcher.saved_steps(*job)),
             Fact::ProgressDue(job) => match self.on(*job).ok()? {
                 (Doing::Running, Some(launch)) => {
                     Some(Happened::Progress { job: *job, steps: self.launcher.steps(launch) })
@@ -410,7 +405,7 @@ impl<L: Launcher> Cluster for Testbed<L> {
             let progress = self.here.values().filter_map(|here| here.next_progress).min();
             let until = [deadline, arrival, progress].into_iter().flatten().min();
             if until.is_none() && self.job_of.is_empty() {
-                return Err(ClusterError::Stuck { waiting: 0 });
+                return Err(ClusterError::Nothing);
             }
             if !self.hear(until)? && until.is_none() {
                 return Err(anyhow::anyhow!("launches ended and nobody said how").into());

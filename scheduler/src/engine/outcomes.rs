@@ -9,7 +9,12 @@ use crate::job::{Asked, Job, State};
 
 /// One row a job. Those from number `arrived` on have not arrived by `now`.
 pub(super) fn outcomes(asked: &[Asked], jobs: &[Job], now: Nanos, arrived: usize) -> Vec<Outcome> {
-    asked.iter().zip(jobs).enumerate().map(|(n, (asked, job))| outcome(asked, job, now, n < arrived)).collect()
+    asked
+        .iter()
+        .zip(jobs)
+        .enumerate()
+        .map(|(n, (asked, job))| outcome(asked, job, now, n < arrived))
+        .collect()
 }
 
 fn outcome(asked: &Asked, job: &Job, now: Nanos, has_arrived: bool) -> Outcome {
