@@ -68,6 +68,8 @@ struct Here {
     behind: BTreeSet<JobId>,
     /// The most that was told of its steps.
     told_steps: u64,
+    /// When its launch began to run: progress is told at multiples from then on, while it trains.
+    began: Option<Nanos>,
     next_progress: Option<Nanos>,
 }
 
@@ -136,7 +138,10 @@ impl<L: Launcher> Testbed<L> {
         let told_steps = self.launcher.saved_steps(job);
         let behind = self.leaving(&start.devices, job);
         let doing = Doing::WaitsToStart;
-        self.here.insert(job, Here { start, launch: None, doing, behind, told_steps, next_progress: None });
+        self.here.insert(
+            job,
+            Here { start, launch: None, doing, behind, told_steps, began: None, next_progress: None },
+        );
         self.let_in(job);
         Ok(())
     }
@@ -182,7 +187,7 @@ impl<L: Launcher> Testbed<L> {
     /// From now on it waits for nobody and does this.
     fn set(&mut self, job: JobId, doing: Doing) {
         if let Some(here) = self.here.get_mut(&job) {
-            here.doing = doing;
+            (here.doing, here.next_progress) = (doing, None);
             here.behind.clear();
         }
     }
@@ -322,8 +327,7 @@ impl<L: Launcher> Testbed<L> {
             let Some(at) = here.next_progress.filter(|at| *at <= self.now) else { continue };
             self.pending.push((at, Fact::ProgressDue(*job)));
             // One that comes too late does not bring several at once.
-            let missed = self.now.saturating_sub(at).0 / every.0.max(1);
-            here.next_progress = Some(at + Nanos((missed + 1) * every.0.max(1)));
+            here.next_progress = Some(next_multiple(at, every, self.now));
         }
     }
 
@@ -334,11 +338,12 @@ impl<L: Launcher> Testbed<L> {
                 let (now, every) = (self.now, self.progress_every);
                 let Some(here) = self.here.get_mut(&job) else { return };
                 (here.doing, here.told_steps) = (Doing::Running, steps);
-                here.next_progress = every.map(|every| now + every);
+                let began = *here.began.get_or_insert(now);
+                here.next_progress = every.map(|every| next_multiple(began, every, now));
             }
             Happened::Settled { job, now: Settled::Paused, steps } => {
                 if let Some(here) = self.here.get_mut(&job) {
-                    (here.doing, here.told_steps, here.next_progress) = (Doing::Paused, steps, None);
+                    (here.doing, here.told_steps) = (Doing::Paused, steps);
                 }
                 self.left(job);
             }
@@ -373,6 +378,12 @@ impl<L: Launcher> Testbed<L> {
         }
         Ok(any)
     }
+}
+
+/// The first instant after `now` that is a multiple of `every` after `began`.
+fn next_multiple(began: Nanos, every: Nanos, now: Nanos) -> Nanos {
+    let every = every.0.max(1);
+    began + Nanos((now.saturating_sub(began).0 / every + 1) * every)
 }
 
 impl<L: Launcher> Cluster for Testbed<L> {
