@@ -92,7 +92,8 @@ fn parse<T: Row>(path: &Path, mut reader: csv::Reader<impl io::Read>) -> Result<
     reader.deserialize().map(|row| row.map_err(|e| row_error(path, Some(&header), &e))).collect()
 }
 
-fn row_error(path: &Path, header: Option<&csv::StringRecord>, e: &csv::Error) -> RowError {
+/// What a reader of CSV found wrong, with the column's name where the header has it.
+pub(crate) fn row_error(path: &Path, header: Option<&csv::StringRecord>, e: &csv::Error) -> RowError {
     let file = PathBuf::from(path);
     let line = e.position().map_or(1, csv::Position::line);
     if let csv::ErrorKind::Deserialize { err, .. } = e.kind() {
