@@ -29,8 +29,8 @@ pub use measurement::Measurement;
 pub use sample::{DeviceSample, HostSample, Tier};
 pub use split_key::split_key;
 pub use summary::Summary;
-pub(crate) use table::row_error;
 pub use table::{Appender, Row, RowError, Writer, read, read_appended, write};
+pub(crate) use table::{parse, row_error};
 pub use table_file::{TableFile, TableFormat};
 
 /// Rows as `--json` prints them.

@@ -87,7 +87,11 @@ pub fn read_appended<T: Row>(path: &Path) -> Result<Vec<T>, RowError> {
     parse(path, csv::Reader::from_reader(&bytes[..]))
 }
 
-fn parse<T: Row>(path: &Path, mut reader: csv::Reader<impl io::Read>) -> Result<Vec<T>, RowError> {
+/// The rows of a table that was, or is called, `path`.
+pub(crate) fn parse<T: DeserializeOwned>(
+    path: &Path,
+    mut reader: csv::Reader<impl io::Read>,
+) -> Result<Vec<T>, RowError> {
     let header = reader.headers().map_err(|e| row_error(path, None, &e))?.clone();
     reader.deserialize().map(|row| row.map_err(|e| row_error(path, Some(&header), &e))).collect()
 }
