@@ -4,6 +4,7 @@
 
 pub mod cluster;
 pub mod job;
+pub mod make;
 pub mod occupancy;
 pub mod policy;
 pub mod topology;
