@@ -29,7 +29,8 @@ pub struct Asked {
 pub enum What {
     Training {
         workload: String,
-        global_batch: u32,
+        /// Absent where only the trace knows the workload, and not this.
+        global_batch: Option<u32>,
     },
     /// Program and arguments.
     Command(Vec<String>),

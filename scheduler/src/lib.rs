@@ -3,6 +3,8 @@
 //! Start reading at [`cluster`], the seam between the two, and [`view`], all that a policy is shown.
 
 pub mod cluster;
+pub mod cmd;
+pub mod inputs;
 pub mod job;
 pub mod make;
 pub mod occupancy;

@@ -164,7 +164,7 @@ impl DeviceFacts {
     /// What a rate of one device also is of another: its name, and how many cores where it is a set of several.
     pub fn device_type(&self) -> String {
         match &self.device {
-            Device::Cpu(cores) if cores.len() > 1 => format!("{}, {} cores", self.name, cores.len()),
+            Device::Cpu(cores) if cores.len() > 1 => format!("{} cores of {}", cores.len(), self.name),
             Device::Cpu(_) | Device::AllCores | Device::Cuda(_) => self.name.clone(),
         }
     }

@@ -131,7 +131,7 @@ fn what_was_measured_is_known_and_nothing_else() {
     for (job, placement, device_type, step_ns) in [
         (subject("a", "dp1"), &[1][..], "CPU", Some(1e8)),
         (subject("a", "dp2"), &[2], "CPU", Some(1e9 / 18.0)),
-        (subject("a", "dp1"), &[1], "CPU, 2 cores", Some(1e9 / 15.0)),
+        (subject("a", "dp1"), &[1], "2 cores of CPU", Some(1e9 / 15.0)),
         (subject("a", "dp1"), &[1], "GPU", Some(1e7)),
         (subject("a", "dp2"), &[1, 1], "CPU", None),
         (subject("a", "dp2"), &[2], "GPU", None),
@@ -150,7 +150,7 @@ fn what_was_measured_is_known_and_nothing_else() {
         };
         assert!(is_right, "{job:?} on {placement:?} {device_type}: {found:?}, not {step_ns:?}");
     }
-    assert_eq!(table().device_types().collect::<Vec<_>>(), ["CPU", "CPU, 2 cores", "GPU"]);
+    assert_eq!(table().device_types().collect::<Vec<_>>(), ["2 cores of CPU", "CPU", "GPU"]);
 }
 
 #[test]

@@ -101,10 +101,11 @@ pub(crate) fn row_error(path: &Path, header: Option<&csv::StringRecord>, e: &csv
     let file = PathBuf::from(path);
     let line = e.position().map_or(1, csv::Position::line);
     if let csv::ErrorKind::Deserialize { err, .. } = e.kind() {
-        let column = err.field().and_then(|i| header?.get(i as usize));
-        if let Some(column) = column {
-            return RowError::Field { file, line, column: column.into(), message: err.kind().to_string() };
-        }
+        let message = err.kind().to_string();
+        return match err.field().and_then(|i| header?.get(i as usize)) {
+            Some(column) => RowError::Field { file, line, column: column.into(), message },
+            None => RowError::Row { file, line, message },
+        };
     }
     RowError::Row { file, line, message: e.to_string() }
 }
