@@ -5,9 +5,11 @@
 pub mod cluster;
 pub mod cmd;
 pub mod engine;
+pub mod inputs;
 pub mod job;
 pub mod journal;
 pub mod live;
+pub mod make;
 pub mod occupancy;
 pub mod policy;
 pub mod replay;

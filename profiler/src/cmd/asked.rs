@@ -19,7 +19,7 @@ use schema::{
     units::{HumanBytes, Nanos},
 };
 
-use super::{Exit, list};
+use super::Exit;
 use crate::{cells::CommandLine, derive::Derived, pool, run, table};
 
 /// How long a job may say nothing where no other time is named.
@@ -152,7 +152,7 @@ impl Asked {
 
     /// The catalog, and the devices of jobs that name none and of programs.
     pub(super) fn resolve(&self, jobs: &[Job], has_commands: bool) -> anyhow::Result<(Catalog, Vec<Device>)> {
-        let catalog = list::open(&self.catalog)?;
+        let catalog = Catalog::open(&self.catalog)?;
         if let Some(data) = self.data.as_ref().filter(|data| !data.is_dir()) {
             bail!("--data {}: there is no such folder; leave it out for synthetic data", data.display());
         }
@@ -232,7 +232,7 @@ fn measure(
     manifest: &Manifest,
     json: bool,
 ) -> anyhow::Result<Exit> {
-    let catalog = list::open(&manifest.settings.catalogs)?;
+    let catalog = Catalog::open(&manifest.settings.catalogs)?;
     let outcome = run::measure(run, manifest, &catalog, began)?;
     show(run, &outcome.derived, json)?;
     if !outcome.missing.launches.is_empty() {

@@ -19,7 +19,7 @@ use schema::{
     units::{HumanBytes, Nanos},
 };
 
-use super::{Exit, asked::seconds, list};
+use super::{Exit, asked::seconds};
 use crate::{
     calibrate::{self, Calibrator, Part},
     cells::{self, Grid, joined},
@@ -97,7 +97,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if !folder.is_dir() {
         bail!("--out {}: there is no folder {}", args.out.display(), folder.display());
     }
-    let catalog = list::open(&args.catalog)?;
+    let catalog = Catalog::open(&args.catalog)?;
     let pool = pool::resolve(&args.device, args.collectives)?;
     let parts = parts(args)?;
     let manifest = manifest(args, &catalog, &pool, &parts)?;

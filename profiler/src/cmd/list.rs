@@ -58,20 +58,11 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let catalog = open(&args.catalog)?;
+    let catalog = Catalog::open(&args.catalog)?;
     match &args.plans {
         Some(job) => list_plans(&catalog, job, args),
         None => list_workloads(&catalog, args.pattern.as_deref().unwrap_or(""), args.json),
     }
-}
-
-/// The embedded catalog and the user's own files.
-pub(super) fn open(files: &[PathBuf]) -> anyhow::Result<Catalog> {
-    let mut catalog = Catalog::embedded();
-    for file in files {
-        catalog.add_file(file)?;
-    }
-    Ok(catalog)
 }
 
 fn list_workloads(catalog: &Catalog, pattern: &str, json: bool) -> anyhow::Result<Exit> {

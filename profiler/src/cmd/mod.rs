@@ -66,6 +66,11 @@ impl Exit {
     pub fn because(self, message: impl Into<String>) -> anyhow::Error {
         anyhow::Error::new(Refusal { exit: self, message: message.into() })
     }
+
+    /// What a program ends with that this error ends.
+    pub fn of(error: &anyhow::Error) -> Exit {
+        error.downcast_ref::<Refusal>().map_or(Exit::Usage, |refusal| refusal.exit)
+    }
 }
 
 /// Parses the command line and runs the command.
@@ -82,7 +87,7 @@ pub fn main() -> ExitCode {
     };
     let exit = outcome.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
-        error.downcast_ref::<Refusal>().map_or(Exit::Usage, |refusal| refusal.exit)
+        Exit::of(&error)
     });
     ExitCode::from(exit as u8)
 }

@@ -7,11 +7,12 @@ mod workloads;
 use std::path::PathBuf;
 
 use schema::{
-    device::Device, manifest::Settings, rows, run_dir::RunDir, spec::Collectives, units::HumanBytes,
+    catalog::Catalog, device::Device, manifest::Settings, rows, run_dir::RunDir, spec::Collectives,
+    units::HumanBytes,
 };
 
 use self::bench::Bench;
-use super::{Exit, list};
+use super::Exit;
 use crate::{
     pool,
     run::{self, Observed, Request},
@@ -66,7 +67,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let catalog = list::open(&args.catalog)?;
+    let catalog = Catalog::open(&args.catalog)?;
     let cells = if args.plans {
         plans::cells(&catalog, &args.workloads, &args.device, args.collectives)?
     } else {

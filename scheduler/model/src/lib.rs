@@ -1,6 +1,10 @@
 //! Models of performance: how long a step takes where a job is put. Pure: a model is read from tables and asked.
 
+mod table;
+
 use schema::{plan::Plan, sharing::Sharing};
+
+pub use table::Table;
 
 /// A predictor of step times. What a simulated cluster runs on and what a policy believes are two of them.
 pub trait Throughput {

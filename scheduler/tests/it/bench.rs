@@ -187,7 +187,7 @@ fn asked(jobs: &[Wanted]) -> Vec<Asked> {
         name: format!("j{id}"),
         arrival: Nanos::ZERO,
         what: match wanted {
-            Wanted::Training(name, _) => What::Training { workload: (*name).into(), global_batch: 8 },
+            Wanted::Training(name, _) => What::Training { workload: (*name).into(), global_batch: Some(8) },
             Wanted::Command(argv) => What::Command(argv.iter().map(|part| (*part).into()).collect()),
         },
         plan: None,

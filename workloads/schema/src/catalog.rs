@@ -10,7 +10,7 @@ mod problem;
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
@@ -124,6 +124,18 @@ impl Catalog {
             catalog.add(file, text).expect("a test reads every embedded file");
         }
         catalog
+    }
+
+    /// The embedded catalog, and files of the user's own.
+    ///
+    /// # Errors
+    /// As of [`Catalog::add_file`].
+    pub fn open(files: &[PathBuf]) -> Result<Catalog, CatalogError> {
+        let mut catalog = Catalog::embedded();
+        for file in files {
+            catalog.add_file(file)?;
+        }
+        Ok(catalog)
     }
 
     /// Adds the definitions of one file. Nothing is added where one of them is wrong.

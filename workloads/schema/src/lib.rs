@@ -11,6 +11,7 @@ pub mod events;
 pub mod footprint;
 pub mod grant;
 pub mod group;
+pub mod import;
 pub mod job;
 pub mod manifest;
 pub mod plan;

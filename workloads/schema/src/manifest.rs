@@ -184,6 +184,16 @@ pub struct DeviceFacts {
     pub topology: BTreeMap<String, String>,
 }
 
+impl DeviceFacts {
+    /// What a rate of one device also is of another: its name, and how many cores where it is a set of several.
+    pub fn device_type(&self) -> String {
+        match &self.device {
+            Device::Cpu(cores) if cores.len() > 1 => format!("{} cores of {}", cores.len(), self.name),
+            Device::Cpu(_) | Device::AllCores | Device::Cuda(_) => self.name.clone(),
+        }
+    }
+}
+
 /// How the run ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,8 +1,17 @@
 //! Traces: which jobs arrive when. A CSV file, one line a job.
 
-use serde::{Deserialize, Serialize};
+use std::{
+    collections::HashMap,
+    io,
+    path::{Path, PathBuf},
+};
 
-use crate::{job::Job, rows::words};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::{
+    job::Job,
+    rows::{self, RowError, words},
+};
 
 /// A job that arrives, as a line of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,9 +30,9 @@ pub struct TraceRow {
     /// Devices it asks for; absent means those of its plan.
     pub devices: Option<u32>,
     /// Whether it may be given other devices and another plan than it asks for.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub elastic: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub class: Class,
     #[serde(default)]
     pub user: String,
@@ -42,5 +51,300 @@ words! {
         Guaranteed = "guaranteed",
         /// What is left.
         BestEffort = "best-effort",
+    }
+}
+
+/// Whoever writes a trace by hand leaves such a cell empty.
+fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(cell: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(cell)?.unwrap_or_default())
+}
+
+impl TraceRow {
+    /// Devices it asks for: one where neither it nor its plan says more. A plan that the job does not name is that of its
+    /// workload, which only a catalog knows.
+    pub fn devices(&self) -> u32 {
+        let of_plan = || self.job.as_ref().and_then(|job| job.plan).map_or(1, |plan| plan.ranks());
+        self.devices.unwrap_or_else(of_plan)
+    }
+
+    /// How long it takes alone on what it asks for, where the trace knows.
+    pub fn length_ns(&self) -> Option<u64> {
+        self.steps?.checked_mul(self.step_ns?)
+    }
+
+    /// The column that cannot stand as it does, and why.
+    fn problem(&self) -> Option<(&'static str, String)> {
+        let problem = |column, message: &str| Some((column, message.to_owned()));
+        if self.name.is_empty() {
+            return problem("name", "is empty; give each job a name of its own");
+        }
+        if !self.submit_s.is_finite() || self.submit_s < 0.0 {
+            let message = "is no time; write seconds from the start of the trace, 0 or more";
+            return Some(("submit_s", format!("{} {message}", self.submit_s)));
+        }
+        match (&self.job, &self.command) {
+            (Some(_), Some(_)) => return problem("command", "stands beside a job; keep one of the two"),
+            (None, None) => return problem("job", "is empty, and so is command; name one of the two"),
+            (Some(_), None) if self.steps.is_none() => {
+                return problem("steps", "is empty; only a command runs until it ends by itself");
+            }
+            _ => {}
+        }
+        for (column, value) in
+            [("steps", self.steps), ("devices", self.devices.map(u64::from)), ("step_ns", self.step_ns)]
+        {
+            if value == Some(0) {
+                return problem(column, "is 0; write 1 or more, or leave it empty");
+            }
+        }
+        if self.step_ns.is_some() && self.steps.is_none() {
+            return problem(
+                "step_ns",
+                "says something of steps, and there are none; write how many in steps",
+            );
+        }
+        let job = self.job.as_ref()?;
+        if job.device.is_some() {
+            return problem("job", "names a device, which is for the policy to choose; drop @on=");
+        }
+        let ranks = job.plan?.ranks();
+        let asked = self.devices.filter(|devices| *devices != ranks)?;
+        Some(("devices", format!("is {asked}, and the plan of {job} takes {ranks}; leave it empty")))
+    }
+}
+
+/// A trace that can be believed as far as it goes: what a catalog and a cluster have to say is for whoever has them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trace {
+    /// Never out of order, and no name twice.
+    pub rows: Vec<TraceRow>,
+    file: PathBuf,
+    /// Where each row stands, counted from 1, the header included.
+    lines: Vec<u64>,
+}
+
+impl Trace {
+    /// # Errors
+    /// The first line that cannot be read or believed, with its column and what to do about it. Nothing of a trace is used where
+    /// one line is wrong.
+    pub fn read(path: &Path) -> Result<Trace, RowError> {
+        let text = std::fs::read(path).map_err(|source| RowError::Io { file: path.into(), source })?;
+        Trace::parse(path, &text)
+    }
+
+    /// Reads what is, or is going to be, in `file`.
+    ///
+    /// # Errors
+    /// As of [`Trace::read`].
+    pub fn parse(file: &Path, text: &[u8]) -> Result<Trace, RowError> {
+        let mut reader = csv::Reader::from_reader(text);
+        let mut trace = Trace { rows: Vec::new(), file: file.into(), lines: Vec::new() };
+        let header = reader.headers().map_err(|error| rows::row_error(file, None, &error))?.clone();
+        if header.is_empty() || header.iter().all(str::is_empty) {
+            return Err(RowError::Row { file: file.into(), line: 1, message: "there is no header".into() });
+        }
+        let mut record = csv::StringRecord::new();
+        while reader.read_record(&mut record).map_err(|error| torn(file, &header, &error))? {
+            // A reader takes empty lines for the beginning of the record after them.
+            let (start, line) = record.position().map_or((0, 1), |at| (at.byte() as usize, at.line()));
+            let empty = text[start..].iter().take_while(|byte| b"\r\n".contains(byte));
+            let line = line + empty.filter(|byte| **byte == b'\n').count() as u64;
+            trace.rows.push(
+                record.deserialize(Some(&header)).map_err(|e| no_row(file, line, &header, &record, &e))?,
+            );
+            trace.lines.push(line);
+        }
+        if let Some(&line) = trace.lines.last()
+            && !text.ends_with(b"\n")
+        {
+            // A number that lost its last digits is a number as well.
+            let column = header.iter().next_back().unwrap_or_default().to_owned();
+            let message = "the file ends within this line, which may be torn; complete it with a line break";
+            return Err(RowError::Field { file: file.into(), line, column, message: message.into() });
+        }
+        trace.check()?;
+        Ok(trace)
+    }
+
+    /// What is wrong with a row, in the words in which this module's own refusals are made.
+    pub fn refuse(&self, row: usize, column: &str, message: impl Into<String>) -> RowError {
+        RowError::Field {
+            file: self.file.clone(),
+            line: self.lines[row],
+            column: column.into(),
+            message: message.into(),
+        }
+    }
+
+    fn check(&self) -> Result<(), RowError> {
+        let mut lines: HashMap<&str, u64> = HashMap::with_capacity(self.rows.len());
+        let mut before = 0.0;
+        for (number, row) in self.rows.iter().enumerate() {
+            if let Some((column, message)) = row.problem() {
+                return Err(self.refuse(number, column, message));
+            }
+            if let Some(first) = lines.insert(&row.name, self.lines[number]) {
+                let message = format!("'{}' stands in line {first} already; rename one of them", row.name);
+                return Err(self.refuse(number, "name", message));
+            }
+            if row.submit_s < before {
+                let message =
+                    format!("{} is before {before}, the line above; sort the lines by it", row.submit_s);
+                return Err(self.refuse(number, "submit_s", message));
+            }
+            before = row.submit_s;
+        }
+        Ok(())
+    }
+}
+
+/// A record whose cells are not what their columns hold.
+fn no_row(
+    file: &Path,
+    line: u64,
+    header: &csv::StringRecord,
+    record: &csv::StringRecord,
+    error: &csv::Error,
+) -> RowError {
+    let csv::ErrorKind::Deserialize { err, .. } = error.kind() else {
+        return rows::row_error(file, None, error);
+    };
+    // Words that are spelled wrong are told without their column.
+    let cells = || header.iter().zip(record).enumerate();
+    let misspelled = || {
+        cells().find_map(|(number, (column, cell))| match column {
+            "job" => cell.parse::<Job>().is_err().then_some(number),
+            "class" => cell.parse::<Class>().is_err().then_some(number),
+            _ => None,
+        })
+    };
+    let (file, message) = (file.into(), err.kind().to_string());
+    match err.field().map(|number| number as usize).or_else(misspelled).and_then(|number| header.get(number))
+    {
+        Some(column) => RowError::Field { file, line, column: column.into(), message },
+        None => RowError::Row { file, line, message },
+    }
+}
+
+/// A record that is no row. One that is too short names the first column it lacks.
+fn torn(file: &Path, header: &csv::StringRecord, error: &csv::Error) -> RowError {
+    if let csv::ErrorKind::UnequalLengths { pos: Some(position), len, .. } = error.kind()
+        && let Some(column) = header.get(*len as usize)
+    {
+        let message =
+            format!("the line ends after {len} of {} columns; complete it or drop it", header.len());
+        return RowError::Field { file: file.into(), line: position.line(), column: column.into(), message };
+    }
+    rows::row_error(file, None, error)
+}
+
+/// Writes a trace for people and programs alike, a header and a line a job.
+///
+/// # Errors
+/// Whatever keeps `out` from taking it.
+pub fn write(out: impl io::Write, rows: &[TraceRow]) -> io::Result<()> {
+    let mut writer = csv::Writer::from_writer(out);
+    for row in rows {
+        writer.serialize(row).map_err(io::Error::from)?;
+    }
+    writer.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::plan::tests::any_plan;
+
+    fn parse(text: &str) -> Result<Trace, RowError> {
+        Trace::parse(Path::new("jobs.csv"), text.as_bytes())
+    }
+
+    #[test]
+    fn a_trace_of_few_columns_has_defaults_for_the_others() {
+        let trace = parse("name,submit_s,job,steps\na,0,lstm@b8@dp2,10\n\nb,1.5,resnet18-mini,20\n").unwrap();
+        let [a, b] = &trace.rows[..] else { panic!("{trace:?}") };
+        assert_eq!((a.devices(), b.devices(), b.submit_s), (2, 1, 1.5));
+        assert_eq!((a.class, a.elastic, a.user.as_str(), a.step_ns), (Class::Guaranteed, false, "", None));
+        let error = trace.refuse(1, "job", "there is no workload 'resnet18-mini'").to_string();
+        assert_eq!(error, "jobs.csv: line 4: column 'job': there is no workload 'resnet18-mini'");
+        let empty = "name,submit_s,command,elastic,class\nc,0,\"python train.py --x 'a b'\",,\n";
+        let row = &parse(empty).unwrap().rows[0];
+        assert_eq!((row.elastic, row.class, row.steps), (false, Class::Guaranteed, None));
+    }
+
+    #[test]
+    fn what_cannot_be_believed_is_refused_with_line_and_column() {
+        let header = "name,submit_s,job,command,steps,devices,step_ns\n";
+        for (rows, message) in [
+            ("a,-1,lstm,,5,,\n", "line 2: column 'submit_s': -1 is no time"),
+            ("a,NaN,lstm,,5,,\n", "line 2: column 'submit_s': NaN is no time"),
+            ("a,soon,lstm,,5,,\n", "line 2: column 'submit_s': invalid float"),
+            ("a,0,lstm,,5,,\na,1,lstm,,5,,\n", "line 3: column 'name': 'a' stands in line 2 already"),
+            ("a,2,lstm,,5,,\nb,1,lstm,,5,,\n", "line 3: column 'submit_s': 1 is before 2"),
+            (",0,lstm,,5,,\n", "line 2: column 'name': is empty"),
+            ("a,0,lstm@b0,,5,,\n", "line 2: column 'job': job 'lstm@b0': 'b0' is no batch"),
+            ("a,0,lstm@on=cpu:0,,5,,\n", "line 2: column 'job': names a device"),
+            ("a,0,lstm,x,5,,\n", "line 2: column 'command': stands beside a job"),
+            ("a,0,,,5,,\n", "line 2: column 'job': is empty, and so is command"),
+            ("a,0,lstm,,,,\n", "line 2: column 'steps': is empty"),
+            ("a,0,lstm,,-5,,\n", "line 2: column 'steps': invalid digit"),
+            ("a,0,lstm,,0,,\n", "line 2: column 'steps': is 0"),
+            ("a,0,lstm,,5,0,\n", "line 2: column 'devices': is 0"),
+            ("a,0,lstm@dp2,,5,4,\n", "line 2: column 'devices': is 4, and the plan of lstm@dp2 takes 2"),
+            ("a,0,,x,,,7\n", "line 2: column 'step_ns': says something of steps"),
+            ("a,0,lstm,,5,,\nb,1,lst", "line 3: column 'command': the line ends after 3 of 7 columns"),
+            ("a,0,lstm,,5,,\nb,1,lstm,,5,,1", "line 3: column 'step_ns': the file ends within this line"),
+            ("a,0,lstm,,5,,,\n", "line 2: "),
+        ] {
+            let error = parse(&format!("{header}{rows}")).unwrap_err().to_string();
+            assert!(error.starts_with("jobs.csv: ") && error.contains(message), "{rows:?}: {error}");
+        }
+        for (text, message) in [
+            ("name,submit_s,jib,steps\na,0,lstm,5\n", "unknown field `jib`"),
+            ("name,job,steps\na,lstm,5\n", "missing field `submit_s`"),
+            ("", "line 1: there is no header"),
+        ] {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+        assert!(
+            Trace::read(Path::new("/nowhere.csv")).unwrap_err().to_string().starts_with("/nowhere.csv: ")
+        );
+    }
+
+    fn any_row() -> impl Strategy<Value = TraceRow> {
+        let job = ("[a-z][a-z0-9-]{0,9}", prop::option::of(1u32..999), prop::option::of(any_plan()))
+            .prop_map(|(workload, global_batch, plan)| Job { workload, global_batch, plan, device: None });
+        let told = (prop::option::of(1..u64::MAX), any::<bool>(), prop::sample::select(Class::ALL));
+        (job, prop::option::of("\\PC{1,20}"), 1..u64::MAX, 0.0..1e9f64, told, "\\PC{0,9}").prop_map(
+            |(job, command, steps, submit_s, (step_ns, elastic, class), user)| TraceRow {
+                name: String::new(),
+                submit_s,
+                devices: command.is_some().then_some(3),
+                job: command.is_none().then_some(job),
+                command,
+                steps: Some(steps),
+                elastic,
+                class,
+                vc: user.clone(),
+                user,
+                step_ns,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn every_trace_round_trips(mut rows in prop::collection::vec(any_row(), 1..9)) {
+            rows.sort_by(|a, b| a.submit_s.total_cmp(&b.submit_s));
+            for (number, row) in rows.iter_mut().enumerate() {
+                row.name = format!("job \"{number}\",");
+            }
+            let mut text = Vec::new();
+            write(&mut text, &rows).unwrap();
+            prop_assert_eq!(Trace::parse(Path::new("t"), &text).unwrap().rows, rows);
+        }
     }
 }

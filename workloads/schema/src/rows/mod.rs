@@ -35,6 +35,7 @@ pub use split_key::split_key;
 pub use summary::Summary;
 pub(crate) use table::whole_lines_bytes;
 pub use table::{Appender, Row, RowError, Writer, read, read_appended, write};
+pub(crate) use table::{parse, row_error};
 pub use table_file::{TableFile, TableFormat};
 
 /// Rows as `--json` prints them.

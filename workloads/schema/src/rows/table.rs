@@ -87,19 +87,25 @@ pub fn read_appended<T: Row>(path: &Path) -> Result<Vec<T>, RowError> {
     parse(path, csv::Reader::from_reader(&bytes[..]))
 }
 
-fn parse<T: Row>(path: &Path, mut reader: csv::Reader<impl io::Read>) -> Result<Vec<T>, RowError> {
+/// The rows of a table that was, or is called, `path`.
+pub(crate) fn parse<T: DeserializeOwned>(
+    path: &Path,
+    mut reader: csv::Reader<impl io::Read>,
+) -> Result<Vec<T>, RowError> {
     let header = reader.headers().map_err(|e| row_error(path, None, &e))?.clone();
     reader.deserialize().map(|row| row.map_err(|e| row_error(path, Some(&header), &e))).collect()
 }
 
-fn row_error(path: &Path, header: Option<&csv::StringRecord>, e: &csv::Error) -> RowError {
+/// What a reader of CSV found wrong, with the column's name where the header has it.
+pub(crate) fn row_error(path: &Path, header: Option<&csv::StringRecord>, e: &csv::Error) -> RowError {
     let file = PathBuf::from(path);
     let line = e.position().map_or(1, csv::Position::line);
     if let csv::ErrorKind::Deserialize { err, .. } = e.kind() {
-        let column = err.field().and_then(|i| header?.get(i as usize));
-        if let Some(column) = column {
-            return RowError::Field { file, line, column: column.into(), message: err.kind().to_string() };
-        }
+        let message = err.kind().to_string();
+        return match err.field().and_then(|i| header?.get(i as usize)) {
+            Some(column) => RowError::Field { file, line, column: column.into(), message },
+            None => RowError::Row { file, line, message },
+        };
     }
     RowError::Row { file, line, message: e.to_string() }
 }

@@ -1,0 +1,193 @@
+use schema::{
+    FORMAT,
+    group::Group,
+    manifest::{DeviceFacts, Machine, Settings},
+    rows,
+};
+
+use super::*;
+
+fn cell(workload: &str, devices: &[&str]) -> Cell {
+    let plan = Plan { dp: devices.len() as u16, ..Plan::default() };
+    let job = format!("{workload}@b8@{plan}");
+    Cell {
+        name: format!("{job}@on={}", devices.join(",")),
+        sharing: Sharing::Alone,
+        job,
+        workload: workload.into(),
+        command: None,
+        all_reduce_bytes: None,
+        global_batch: Some(8),
+        plan: Some(plan),
+        devices: devices.iter().map(|device| device.parse().unwrap()).collect(),
+        memory_estimate_bytes: None,
+        unsupported: None,
+    }
+}
+
+/// Two cores, a set of two, and a GPU, on which `a` ran beside itself and beside `b`.
+fn manifest() -> Manifest {
+    let facts = |device: &str, name: &str| DeviceFacts {
+        device: device.parse().unwrap(),
+        name: name.into(),
+        memory_bytes: None,
+        peak_flops: Default::default(),
+        capabilities: Default::default(),
+        chip: Default::default(),
+        topology: Default::default(),
+    };
+    let group = |members: &[&str]| Group {
+        name: members.join("+"),
+        sharing: Sharing::TimeSlice,
+        members: members.iter().map(|name| (*name).to_owned()).collect(),
+        unsupported: None,
+    };
+    Manifest {
+        format: FORMAT,
+        started_utc: String::new(),
+        command: Vec::new(),
+        version: String::new(),
+        git_revision: None,
+        seed: 1,
+        settings: Settings::default(),
+        machine: Machine::default(),
+        devices: vec![
+            facts("cpu:0", "CPU"),
+            facts("cpu:1", "CPU"),
+            facts("cpu:0-1", "CPU"),
+            facts("cuda:0", "GPU"),
+        ],
+        cells: vec![cell("a", &["cpu:0"]), cell("b", &["cpu:0"]), cell("b", &["cpu:1"])],
+        groups: vec![
+            group(&["a@b8@dp1@on=cpu:0", "a@b8@dp1@on=cpu:0", "b@b8@dp1@on=cpu:0"]),
+            group(&["a@b8@dp1@on=cpu:0", "b@b8@dp1@on=cpu:1"]),
+        ],
+    }
+}
+
+/// A summary of batches of 8, of which so many are done in a second.
+fn summary(workload: &str, plan: &str, device: &str, threads: u32, batches_per_s: f64) -> Summary {
+    let median = (0.9e9 / batches_per_s) as u64;
+    let samples_per_s = 8.0 * batches_per_s;
+    let (lo, hi) = (median - median / 10, median + median / 10);
+    rows::from_json(&format!(
+        r#"{{"run": "r", "job": "{workload}@b8@{plan}", "workload": "{workload}", "plan": "{plan}", "device": "{device}",
+        "threads": {threads}, "sharing": "alone", "global_batch": 8, "repeats": 3, "repeats_failed": 0, "warnings": "",
+        "step_ns_median": {median}, "step_ns_median_ci_lo": {lo}, "step_ns_median_ci_hi": {hi},
+        "samples_per_s": {samples_per_s}, "status": "ok"}}"#
+    ))
+    .unwrap()
+}
+
+fn beside(workload: &str, group: &Group, seat: u32, slowdown: f64) -> Interference {
+    Interference {
+        workload: workload.into(),
+        plan: Some(Plan::default()),
+        global_batch: Some(8),
+        device: "cpu:0".into(),
+        sharing: group.sharing.clone(),
+        group: group.name.clone(),
+        seat,
+        step_ns_alone: Some(100),
+        step_ns_together: Some((100.0 * slowdown) as u64),
+        slowdown_ci_lo: Some(slowdown - 0.1),
+        slowdown_ci_hi: Some(slowdown + 0.1),
+        ..Interference::default()
+    }
+}
+
+fn table() -> Table {
+    let manifest = manifest();
+    let summaries = [
+        summary("a", "dp1", "cpu:0", 1, 10.0),
+        summary("a", "dp1", "cpu:1", 1, 7.0),
+        summary("a", "dp2", "cpu:0,cpu:1", 1, 18.0),
+        summary("a", "dp1", "cpu:0-1", 2, 15.0),
+        summary("a", "dp1", "cuda:0", 4, 100.0),
+        summary("a", "dp1", "cuda:0", 1, 50.0),
+        Summary { status: Status::Failed, ..summary("b", "dp1", "cpu:0", 1, 9.0) },
+        summary("c", "dp2", "cpu:0,cuda:0", 1, 9.0),
+    ];
+    let [three, neighbours] = &manifest.groups[..] else { panic!("{:?}", manifest.groups) };
+    let interference =
+        [beside("a", three, 0, 3.0), beside("b", three, 2, 2.0), beside("a", neighbours, 0, 1.1)];
+    let mut table = Table::default();
+    table.add(&manifest, &summaries, &interference);
+    table
+}
+
+fn subject(workload: &'static str, plan: &str) -> Subject<'static> {
+    Subject { workload, global_batch: Some(8), plan: Some(plan.parse().unwrap()), step_ns: None }
+}
+
+fn ask(job: Subject<'_>, placement: &[u32], device_type: &str) -> Option<f64> {
+    let sharing = Sharing::TimeSlice;
+    let question = Question { job, placement, device_type, cpus: None, co_runners: &[], sharing: &sharing };
+    table().predict(&question).map(|prediction| prediction.step_ns)
+}
+
+#[test]
+fn what_was_measured_is_known_and_nothing_else() {
+    for (job, placement, device_type, step_ns) in [
+        (subject("a", "dp1"), &[1][..], "CPU", Some(1e8)),
+        (subject("a", "dp2"), &[2], "CPU", Some(1e9 / 18.0)),
+        (subject("a", "dp1"), &[1], "2 cores of CPU", Some(1e9 / 15.0)),
+        (subject("a", "dp1"), &[1], "GPU", Some(1e7)),
+        (subject("a", "dp2"), &[1, 1], "CPU", None),
+        (subject("a", "dp2"), &[2], "GPU", None),
+        (subject("a", "ga2"), &[1], "CPU", None),
+        (Subject { global_batch: Some(16), ..subject("a", "dp1") }, &[1], "CPU", None),
+        (subject("b", "dp1"), &[1], "CPU", None),
+        (subject("c", "dp2"), &[2], "CPU", None),
+        (subject("d", "dp1"), &[1], "CPU", None),
+        (Subject { step_ns: Some(7), ..subject("d", "dp1") }, &[1, 1], "TPU", Some(7.0)),
+        (Subject { step_ns: Some(7), ..subject("a", "dp1") }, &[1], "CPU", Some(1e8)),
+    ] {
+        let found = ask(job, placement, device_type);
+        let is_right = match (found, step_ns) {
+            (Some(found), Some(expected)) => (found / expected - 1.0).abs() < 1e-9,
+            (found, expected) => found == expected,
+        };
+        assert!(is_right, "{job:?} on {placement:?} {device_type}: {found:?}, not {step_ns:?}");
+    }
+    assert_eq!(table().device_types().collect::<Vec<_>>(), ["2 cores of CPU", "CPU", "GPU"]);
+}
+
+#[test]
+fn threads_count_where_they_are_asked_for_and_intervals_follow_the_mean() {
+    let (job, sharing) = (subject("a", "dp1"), Sharing::TimeSlice);
+    let ask = |cpus| {
+        let question =
+            Question { job, placement: &[1], device_type: "GPU", cpus, co_runners: &[], sharing: &sharing };
+        table().predict(&question)
+    };
+    assert_eq!(ask(Some(1)).map(|found| found.step_ns), Some(2e7));
+    assert_eq!(ask(Some(2)), None);
+    let (lo, hi) = ask(Some(4)).unwrap().step_ns_ci.unwrap();
+    assert!((lo / 0.9e7 - 1.0).abs() < 1e-6 && (hi / 1.1e7 - 1.0).abs() < 1e-6, "{lo} {hi}");
+}
+
+#[test]
+fn co_runners_are_known_in_whatever_order_and_neighbours_are_none() {
+    let (a, b) = (subject("a", "dp1"), subject("b", "dp1"));
+    let with_time = Subject { step_ns: Some(5), ..b };
+    for (job, co_runners, sharing, step_ns) in [
+        (a, &[a, b][..], "time-slice", Some(300.0)),
+        (a, &[with_time, a], "time-slice", Some(300.0)),
+        (b, &[a, a], "time-slice", Some(200.0)),
+        (a, &[a, a], "time-slice", None),
+        (a, &[a, b, b], "time-slice", None),
+        (a, &[b], "time-slice", None),
+        (a, &[a, b], "step-gate", None),
+        (with_time, &[a], "time-slice", None),
+    ] {
+        let sharing = sharing.parse().unwrap();
+        let question =
+            Question { job, placement: &[1], device_type: "CPU", cpus: None, co_runners, sharing: &sharing };
+        let found = table().predict(&question);
+        assert_eq!(found.map(|found| found.step_ns), step_ns, "{job:?} beside {co_runners:?}");
+        if let Some(Prediction { step_ns, step_ns_ci: Some((lo, hi)) }) = found {
+            assert!((step_ns - lo - 10.0).abs() < 1e-9 && (hi - step_ns - 10.0).abs() < 1e-9);
+        }
+    }
+}

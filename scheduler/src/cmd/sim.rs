@@ -1,0 +1,11 @@
+//! later
+
+/// Later.
+///
+/// Example: `sched sim`
+#[derive(clap::Args)]
+pub(super) struct Args {}
+
+pub(super) fn run(_args: &Args) -> anyhow::Result<profiler::cmd::Exit> {
+    anyhow::bail!("not yet")
+}

@@ -1,0 +1,174 @@
+//! What a run of the scheduler is given: jobs of a trace, held against the catalog and the cluster, and tables of what was measured.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use model::Table;
+use profiler::{cells::CommandLine, named};
+use schema::{
+    catalog::Catalog,
+    plan::Plan,
+    rows::{self, RowError},
+    run_dir::RunDir,
+    trace::{Trace, TraceRow},
+    units::Nanos,
+};
+
+use crate::{
+    cluster::JobId,
+    job::{Asked, What},
+};
+
+/// What is to become of the jobs of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    Run,
+    /// A job whose step time came with the trace need not be of the catalog.
+    Simulate,
+}
+
+/// The jobs of a trace, in its order. `most_devices` is how many the cluster has of one type.
+///
+/// # Errors
+/// The first line that asks for what cannot be: an unknown workload, a plan that is none of the workload's or of another number of
+/// devices, more devices than there are. An elastic job may ask for more.
+pub fn jobs(
+    trace: &Trace,
+    catalog: &Catalog,
+    purpose: Purpose,
+    most_devices: u32,
+) -> Result<Vec<Asked>, RowError> {
+    let asked = |(number, row): (usize, &TraceRow)| {
+        let refuse = |(column, message): (&str, String)| trace.refuse(number, column, message);
+        let (what, plan) = what(row, catalog, purpose).map_err(refuse)?;
+        let devices = row.devices.or(plan.map(|plan| plan.ranks())).unwrap_or(1);
+        if devices > most_devices && !row.elastic {
+            let column = if row.devices.is_some() { "devices" } else { "job" };
+            let message =
+                format!("asks for {devices} devices, and the cluster has {most_devices} of one type");
+            return Err(refuse((column, message)));
+        }
+        Ok(Asked {
+            id: JobId(number as u32),
+            name: row.name.clone(),
+            arrival: Nanos::from_secs_f64(row.submit_s),
+            what,
+            plan,
+            devices,
+            elastic: row.elastic,
+            steps: row.steps,
+            user: row.user.clone(),
+            virtual_cluster: row.vc.clone(),
+            class: row.class,
+            step_ns: row.step_ns,
+        })
+    };
+    trace.rows.iter().enumerate().map(asked).collect()
+}
+
+/// What a line is about, with the plan that it asks for; or the column that is wrong, and why.
+fn what(
+    row: &TraceRow,
+    catalog: &Catalog,
+    purpose: Purpose,
+) -> Result<(What, Option<Plan>), (&'static str, String)> {
+    let job = match (&row.job, &row.command) {
+        (Some(job), _) => job,
+        (None, command) => {
+            let command = command.as_deref().unwrap_or_default();
+            let CommandLine(argv) = command.parse().map_err(|why: &str| ("command", why.to_owned()))?;
+            return Ok((What::Command(argv), None));
+        }
+    };
+    let is_told = purpose == Purpose::Simulate && row.step_ns.is_some();
+    let training = |global_batch| What::Training { workload: job.workload.clone(), global_batch };
+    let workload = match catalog.get(&job.workload) {
+        Some(workload) => workload,
+        None if is_told => return Ok((training(job.global_batch), job.plan)),
+        None => {
+            let unknown = named::workload(catalog, &job.workload).map(|_| String::new());
+            return Err(("job", unknown.unwrap_or_else(|error| error.to_string())));
+        }
+    };
+    let global_batch = job.global_batch.unwrap_or(workload.global_batch);
+    let plan = job.plan.unwrap_or(workload.plan);
+    if let Some(devices) = row.devices.filter(|devices| *devices != plan.ranks()) {
+        let takes = format!("{plan}, the plan of {}, takes {}", job.workload, plan.ranks());
+        return Err(("devices", format!("is {devices}, and {takes}; name a plan in job")));
+    }
+    // What was measured elsewhere may be what our own worker does not do.
+    match workload.refuses(&plan, global_batch).filter(|_| !is_told) {
+        Some(reason) => Err(("job", reason)),
+        None => Ok((training(Some(global_batch)), Some(plan))),
+    }
+}
+
+/// What runs of `profile` measured, in one table. Of two that answer the same the one named first counts.
+///
+/// # Errors
+/// What is no run, and files of one that cannot be read.
+pub fn table(runs: &[PathBuf]) -> anyhow::Result<Table> {
+    let mut table = Table::default();
+    for path in runs {
+        let run = RunDir::open(path)?;
+        let summaries = rows::read(&run.summary_path())
+            .with_context(|| format!("`profile derive {}` makes its tables", path.display()))?;
+        let interference = match run.interference_path() {
+            path if path.is_file() => rows::read(&path)?,
+            _ => Vec::new(),
+        };
+        table.add(&run.manifest()?, &summaries, &interference);
+    }
+    Ok(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn read(rows: &str, purpose: Purpose, most_devices: u32) -> Result<Vec<Asked>, RowError> {
+        let text = format!("name,submit_s,job,command,steps,devices,elastic,step_ns\n{rows}");
+        let trace = Trace::parse(Path::new("t.csv"), text.as_bytes()).unwrap();
+        jobs(&trace, &Catalog::embedded(), purpose, most_devices)
+    }
+
+    #[test]
+    fn what_a_line_leaves_out_is_its_workloads() {
+        let rows = "a,0.5,lstm,,10,,,\nb,1,,\"python train.py 'a b'\",,2,,\nc,1,nobody,,5,8,,100\n";
+        let asked = read(rows, Purpose::Simulate, 8).unwrap();
+        let [a, b, c] = &asked[..] else { panic!("{asked:?}") };
+        let lstm = Catalog::embedded().get("lstm").unwrap().clone();
+        let what = What::Training { workload: "lstm".into(), global_batch: Some(lstm.global_batch) };
+        assert_eq!((&a.what, a.plan, a.devices), (&what, Some(lstm.plan), 1));
+        assert_eq!((a.arrival, a.id, a.steps), (Nanos(500_000_000), JobId(0), Some(10)));
+        assert_eq!(b.what, What::Command(["python", "train.py", "a b"].map(str::to_owned).into()));
+        assert_eq!((b.devices, b.steps), (2, None));
+        assert_eq!(c.what, What::Training { workload: "nobody".into(), global_batch: None });
+        assert_eq!((c.plan, c.devices, c.step_ns), (None, 8, Some(100)));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_line_and_column() {
+        for (row, purpose, message) in [
+            ("a,0,nobody,,5,,,\n", Purpose::Simulate, "column 'job': there is no workload 'nobody'"),
+            (
+                "a,0,lsmt,,5,,,7\n",
+                Purpose::Run,
+                "column 'job': there is no workload 'lsmt'; did you mean 'lstm'",
+            ),
+            ("a,0,lstm@dp4,,5,,,\n", Purpose::Run, "column 'job': asks for 4 devices, and the cluster has 2"),
+            ("a,0,nobody,,5,4,,7\n", Purpose::Simulate, "column 'devices': asks for 4 devices"),
+            ("a,0,lstm,,5,2,,\n", Purpose::Run, "column 'devices': is 2, and dp1, the plan of lstm, takes 1"),
+            ("a,0,lstm@b7@dp2,,5,,,\n", Purpose::Run, "column 'job': a batch of 7 cannot be cut into 2"),
+            ("a,0,,'x,,,,\n", Purpose::Run, "column 'command': a quote"),
+        ] {
+            let error = read(row, purpose, 2).unwrap_err().to_string();
+            assert!(error.starts_with("t.csv: line 2: ") && error.contains(message), "{error}");
+        }
+        assert_eq!(read("a,0,lstm@dp4,,5,,true,\n", Purpose::Run, 2).unwrap()[0].devices, 4);
+        assert!(read("a,0,lstm@b7@dp2,,5,,,9\n", Purpose::Simulate, 2).is_ok(), "measured elsewhere");
+        assert!(table(&[PathBuf::from("nowhere")]).unwrap_err().to_string().contains("is no run"));
+    }
+}

@@ -1,0 +1,213 @@
+//! Traces made to order: a mix of jobs, when they arrive, how long they take. Chance comes from a seed.
+
+use anyhow::{bail, ensure};
+use fastrand::Rng;
+use schema::trace::TraceRow;
+use statrs::distribution::{ContinuousCDF as _, Exp, LogNormal};
+
+/// What is drawn from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recipe {
+    /// Lines without a name, a time and steps, and how often each is drawn beside the others: above 0.
+    pub mix: Vec<(TraceRow, f64)>,
+    pub jobs: usize,
+    pub arrivals: Arrivals,
+    pub length: Length,
+    pub seed: u64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Arrivals {
+    /// Independent of each other, so long after one another on average: the times between are exponential.
+    Poisson { mean_gap_s: f64 },
+    /// At the times of another trace, in order, as far as it goes.
+    Replayed(Vec<f64>),
+}
+
+/// How much each job has to do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Length {
+    pub distribution: Distribution,
+    pub unit: Unit,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Distribution {
+    Fixed(f64),
+    Exponential {
+        mean: f64,
+    },
+    /// Of which the logarithm is normal, with this standard deviation. Lengths of jobs in clusters have long tails like this one's.
+    LogNormal {
+        median: f64,
+        sigma: f64,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    Steps,
+    /// Alone on what the job asks for.
+    Seconds,
+}
+
+/// Draws a trace. `step_ns` is asked how long a step of a line of the mix takes alone, where lengths are times.
+///
+/// Arrivals, mix and lengths each have a stream of chance of their own, so that the same jobs come at other times where only those are
+/// changed.
+///
+/// # Errors
+/// More jobs than there are arrivals to replay, and whatever keeps `step_ns` from an answer.
+pub fn make(
+    recipe: &Recipe,
+    step_ns: impl Fn(&TraceRow) -> anyhow::Result<f64>,
+) -> anyhow::Result<Vec<TraceRow>> {
+    let mut seed = Rng::with_seed(recipe.seed);
+    let [mut gaps, mut mix, mut lengths] = [seed.fork(), seed.fork(), seed.fork()];
+    let steps_ns: Vec<f64> = match recipe.length.unit {
+        Unit::Steps => vec![1.0; recipe.mix.len()],
+        Unit::Seconds => recipe.mix.iter().map(|(row, _)| step_ns(row)).collect::<anyhow::Result<_>>()?,
+    };
+    if let Arrivals::Replayed(times) = &recipe.arrivals {
+        ensure!(
+            recipe.jobs <= times.len(),
+            "{} jobs are asked for, and there are {} arrivals to replay",
+            recipe.jobs,
+            times.len()
+        );
+    }
+    let mut submit_s = 0.0;
+    let row = |number: usize| {
+        let kind = draw(&recipe.mix, mix.f64());
+        let length = recipe.length.distribution.at(lengths.f64());
+        let steps = match recipe.length.unit {
+            Unit::Steps => length,
+            Unit::Seconds => length * 1e9 / steps_ns[kind],
+        };
+        match &recipe.arrivals {
+            Arrivals::Replayed(times) => submit_s = times[number],
+            // The first arrives when the trace begins.
+            Arrivals::Poisson { .. } if number == 0 => {}
+            Arrivals::Poisson { mean_gap_s } => {
+                submit_s += Distribution::Exponential { mean: *mean_gap_s }.at(gaps.f64());
+            }
+        }
+        let row = &recipe.mix[kind].0;
+        let workload = row.job.as_ref().map_or("job", |job| &job.workload);
+        TraceRow {
+            name: format!("{workload}-{number}"),
+            submit_s: in_ms(submit_s),
+            steps: Some((steps.round() as u64).max(1)),
+            ..row.clone()
+        }
+    };
+    Ok((0..recipe.jobs).map(row).collect())
+}
+
+/// The place in the mix that a number from 0 up to 1 stands for.
+fn draw(mix: &[(TraceRow, f64)], chance: f64) -> usize {
+    let all: f64 = mix.iter().map(|(_, weight)| weight).sum();
+    let mut left = chance * all;
+    let found = mix.iter().position(|(_, weight)| {
+        left -= weight;
+        left < 0.0
+    });
+    // Weights that do not add up to the last digit leave the last of them.
+    found.unwrap_or(mix.len().saturating_sub(1))
+}
+
+impl Distribution {
+    /// The length that so large a part of all jobs does not exceed. Drawn through it, a length changes with its own number alone.
+    fn at(self, part: f64) -> f64 {
+        match self {
+            Distribution::Fixed(length) => length,
+            Distribution::Exponential { mean } => {
+                Exp::new(1.0 / mean).expect("a mean is above 0").inverse_cdf(part)
+            }
+            Distribution::LogNormal { median, sigma } => LogNormal::new(median.ln(), sigma)
+                .expect("a median and a sigma are above 0")
+                .inverse_cdf(part),
+        }
+    }
+}
+
+impl std::str::FromStr for Length {
+    type Err = String;
+
+    /// `fixed:30s`, `exponential:1000`, `log-normal:10m:1.5`: a time, or a number of steps; the mean of exponential lengths, the median
+    /// of log-normal ones and the standard deviation of their logarithm.
+    fn from_str(text: &str) -> Result<Length, String> {
+        let wrong = || {
+            format!(
+                "'{text}' is no distribution; write fixed:L, exponential:MEAN or log-normal:MEDIAN:SIGMA, with times as 30s or \
+                 numbers of steps as 1000"
+            )
+        };
+        let size = |size: &str| match size.parse::<u32>() {
+            Ok(steps) => Some((f64::from(steps), Unit::Steps)),
+            Err(_) => Some((humantime::parse_duration(size).ok()?.as_secs_f64(), Unit::Seconds)),
+        };
+        let (name, sizes) = text.split_once(':').ok_or_else(wrong)?;
+        let (first, sigma) =
+            sizes.split_once(':').map_or((sizes, None), |(first, sigma)| (first, Some(sigma)));
+        let (size, unit) = size(first).filter(|(size, _)| *size > 0.0).ok_or_else(wrong)?;
+        let sigma =
+            sigma.map(|sigma| sigma.parse::<f64>().ok().filter(|sigma| *sigma > 0.0 && sigma.is_finite()));
+        let distribution = match (name, sigma) {
+            ("fixed", None) => Distribution::Fixed(size),
+            ("exponential", None) => Distribution::Exponential { mean: size },
+            ("log-normal", Some(Some(sigma))) => Distribution::LogNormal { median: size, sigma },
+            _ => return Err(wrong()),
+        };
+        Ok(Length { distribution, unit })
+    }
+}
+
+/// Makes all times of a trace so many times as long: when jobs arrive, and how many steps they have.
+///
+/// # Errors
+/// A command, which takes as long as it takes.
+pub fn scale_time(rows: &mut [TraceRow], factor: f64) -> anyhow::Result<()> {
+    if let Some(row) = rows.iter().find(|row| row.steps.is_none()) {
+        bail!("{} has no steps, and takes as long as it takes; --time-scale cannot change that", row.name);
+    }
+    for row in rows {
+        row.submit_s = in_ms(row.submit_s * factor);
+        row.steps = row.steps.map(|steps| ((steps as f64 * factor).round() as u64).max(1));
+    }
+    Ok(())
+}
+
+/// Moves arrivals together or apart, so that between the first and the last of them work arrives `load` times as fast as `devices`
+/// devices can do it.
+///
+/// # Errors
+/// A job whose length nobody knows, and arrivals that are all at once.
+pub fn set_load(
+    rows: &mut [TraceRow],
+    load: f64,
+    devices: u32,
+    step_ns: impl Fn(&TraceRow) -> anyhow::Result<f64>,
+) -> anyhow::Result<()> {
+    let device_s = |row: &TraceRow| {
+        let Some(steps) = row.steps else {
+            bail!("{} has no steps, so that its load is not known", row.name)
+        };
+        Ok(steps as f64 * step_ns(row)? / 1e9 * f64::from(row.devices()))
+    };
+    let work_s = rows.iter().map(device_s).sum::<anyhow::Result<f64>>()?;
+    let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(()) };
+    let (first_s, span_s) = (first.submit_s, last.submit_s - first.submit_s);
+    ensure!(span_s > 0.0, "all jobs arrive at once, which is the same under every load; drop --load");
+    let factor = work_s / (load * f64::from(devices)) / span_s;
+    rows.iter_mut().for_each(|row| row.submit_s = in_ms((row.submit_s - first_s) * factor));
+    Ok(())
+}
+
+/// No trace is about less than a millisecond, and its lines are shorter for it.
+fn in_ms(seconds: f64) -> f64 {
+    (seconds * 1e3).round() / 1e3
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+use schema::trace::{Class, Trace};
+
+use super::*;
+
+fn line(job: &str) -> TraceRow {
+    TraceRow {
+        name: String::new(),
+        submit_s: 0.0,
+        job: Some(job.parse().unwrap()),
+        command: None,
+        steps: None,
+        devices: None,
+        elastic: false,
+        class: Class::Guaranteed,
+        user: String::new(),
+        vc: String::new(),
+        step_ns: None,
+    }
+}
+
+fn recipe(length: &str) -> Recipe {
+    Recipe {
+        mix: vec![(line("lstm@b8@dp1"), 3.0), (line("gpt2-mini@b8@dp2"), 1.0)],
+        jobs: 20_000,
+        arrivals: Arrivals::Poisson { mean_gap_s: 10.0 },
+        length: length.parse().unwrap(),
+        seed: 7,
+    }
+}
+
+/// A step of `lstm` takes 10 ms, and one of all others 40 ms.
+fn step_ns(row: &TraceRow) -> anyhow::Result<f64> {
+    Ok(if row.job.as_ref().unwrap().workload == "lstm" { 1e7 } else { 4e7 })
+}
+
+fn made(recipe: &Recipe) -> Vec<TraceRow> {
+    let rows = make(recipe, step_ns).unwrap();
+    let mut text = Vec::new();
+    schema::trace::write(&mut text, &rows).unwrap();
+    assert_eq!(Trace::parse("made".as_ref(), &text).unwrap().rows, rows, "it is a trace that can be read");
+    rows
+}
+
+fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = values.len() as f64;
+    values.sum::<f64>() / count
+}
+
+fn seconds(row: &TraceRow) -> f64 {
+    row.steps.unwrap() as f64 * step_ns(row).unwrap() / 1e9
+}
+
+/// Five standard errors of the mean of 20,000 exponential numbers are 3.5 %, of a share of three quarters 1.5 points.
+#[test]
+fn what_is_drawn_has_the_means_it_should_have() {
+    let rows = made(&recipe("exponential:5m"));
+    assert!((rows.last().unwrap().submit_s / 20_000.0 / 10.0 - 1.0).abs() < 0.035);
+    let lstm = rows.iter().filter(|row| row.name.starts_with("lstm-")).count() as f64 / 20_000.0;
+    assert!((lstm - 0.75).abs() < 0.015, "{lstm}");
+    let length_s = mean(rows.iter().map(seconds));
+    assert!((length_s / 300.0 - 1.0).abs() < 0.035, "{length_s}");
+
+    let rows = made(&recipe("log-normal:100s:0.5"));
+    let log = |row: &TraceRow| (seconds(row) / 100.0).ln();
+    let (mean_log, square) = (mean(rows.iter().map(log)), mean(rows.iter().map(|row| log(row).powi(2))));
+    assert!(mean_log.abs() < 0.5 * 5.0 / 20_000f64.sqrt(), "{mean_log}");
+    assert!((square.sqrt() - 0.5).abs() < 0.5 * 5.0 / 40_000f64.sqrt(), "{square}");
+}
+
+#[test]
+fn the_seed_decides_and_streams_do_not_touch_each_other() {
+    let first = made(&recipe("exponential:1000"));
+    assert_eq!(first, made(&recipe("exponential:1000")));
+    assert_ne!(first, made(&Recipe { seed: 8, ..recipe("exponential:1000") }));
+    let replayed = Arrivals::Replayed((0..20_000).map(f64::from).collect());
+    let other = made(&Recipe { arrivals: replayed, ..recipe("exponential:1000") });
+    assert_eq!(other[5].submit_s, 5.0);
+    let jobs = |rows: &[TraceRow]| rows.iter().map(|row| (row.name.clone(), row.steps)).collect::<Vec<_>>();
+    assert_eq!(jobs(&first), jobs(&other), "the same jobs at other times");
+    let too_many = Recipe { arrivals: Arrivals::Replayed(vec![0.0]), ..recipe("fixed:1") };
+    assert!(make(&too_many, step_ns).unwrap_err().to_string().contains("there are 1 arrivals to replay"));
+}
+
+#[test]
+fn lengths_are_spelled_as_they_are_asked_for() {
+    let (steps, seconds) = (Unit::Steps, Unit::Seconds);
+    for (text, distribution, unit) in [
+        ("fixed:30s", Distribution::Fixed(30.0), seconds),
+        ("exponential:1000", Distribution::Exponential { mean: 1000.0 }, steps),
+        ("log-normal:10m:1.5", Distribution::LogNormal { median: 600.0, sigma: 1.5 }, seconds),
+    ] {
+        assert_eq!(text.parse::<Length>(), Ok(Length { distribution, unit }));
+    }
+    for text in
+        ["fixed", "fixed:0", "fixed:30s:1", "log-normal:30s", "log-normal:30s:0", "normal:3:1", "fixed:-1s"]
+    {
+        let error = text.parse::<Length>().unwrap_err();
+        assert!(error.starts_with(&format!("'{text}' is no distribution; write fixed:L")), "{error}");
+    }
+}
+
+#[test]
+fn load_moves_arrivals_and_time_scale_moves_all() {
+    let mut rows = made(&Recipe { jobs: 200, ..recipe("fixed:100s") });
+    let lengths: Vec<f64> = rows.iter().map(seconds).collect();
+    assert!(lengths.iter().all(|length| *length == 100.0));
+    set_load(&mut rows, 0.5, 4, step_ns).unwrap();
+    let work: f64 = rows.iter().map(|row| seconds(row) * f64::from(row.devices())).sum();
+    let (first, last) = (rows[0].submit_s, rows.last().unwrap().submit_s);
+    assert_eq!(first, 0.0);
+    assert!((work / (last * 4.0) - 0.5).abs() < 1e-6, "{work} in {last}");
+
+    let before = rows.clone();
+    scale_time(&mut rows, 0.01).unwrap();
+    for (after, before) in rows.iter().zip(&before) {
+        assert!((seconds(after) - 1.0).abs() < 1e-9);
+        assert!((after.submit_s - before.submit_s * 0.01).abs() < 5.1e-4);
+    }
+    scale_time(&mut rows, 1e-9).unwrap();
+    assert!(rows.iter().all(|row| row.steps == Some(1)), "no job has nothing to do");
+
+    let mut at_once = vec![rows[0].clone(), TraceRow { submit_s: 0.0, ..rows[1].clone() }];
+    assert!(set_load(&mut at_once, 0.5, 4, step_ns).unwrap_err().to_string().contains("arrive at once"));
+    let mut command = [TraceRow { job: None, command: Some("train".into()), steps: None, ..line("a") }];
+    assert!(scale_time(&mut command, 2.0).unwrap_err().to_string().contains("takes as long as it takes"));
+}

@@ -1,0 +1,4 @@
+//! Tests through the front door: the program itself, with no libtorch.
+
+mod door;
+mod trace;

@@ -1,0 +1,74 @@
+//! Traces through the door.
+
+use schema::trace::{Trace, TraceRow};
+
+use crate::door::Door;
+
+fn read(text: &str) -> Vec<TraceRow> {
+    Trace::parse("printed".as_ref(), text.as_bytes()).expect("what is printed is a trace").rows
+}
+
+#[test]
+fn a_made_trace_has_the_load_it_was_asked_for_and_is_drawn_again_from_its_seed() {
+    let door = Door::new();
+    let make = "trace make any=3 lstm@b8 --jobs 300 --length exponential:60s --step-time 100ms --load 0.8 --devices 4";
+    let said = door.exits(0, make);
+    let rows = read(&said.out);
+    assert_eq!(rows.len(), 300);
+    let work_s: f64 = rows.iter().map(|row| row.length_ns().unwrap() as f64 / 1e9).sum();
+    let load = work_s / (4.0 * rows.last().unwrap().submit_s);
+    assert!((load - 0.8).abs() < 1e-6, "{load}");
+    let of_lstm = rows.iter().find(|row| row.name.starts_with("lstm-")).unwrap();
+    assert_eq!(of_lstm.job.as_ref().unwrap().to_string(), "lstm@b8@dp1", "spelled in full");
+
+    assert_eq!(door.exits(0, make).out, said.out);
+    assert_ne!(door.exits(0, &format!("{make} --seed 2")).out, said.out);
+    let written = door.exits(0, &format!("{make} --out t.csv"));
+    assert_eq!(written.err.trim(), "trace: t.csv: 300 jobs");
+    assert_eq!(std::fs::read_to_string(door.path("t.csv")).unwrap(), said.out);
+    let replayed =
+        door.exits(0, "trace make any --jobs 300 --length fixed:7 --step-time 1s --arrivals t.csv");
+    let replayed = read(&replayed.out);
+    assert!(replayed.iter().zip(&rows).all(|(a, b)| a.submit_s == b.submit_s && a.steps == Some(7)));
+}
+
+#[test]
+fn what_cannot_be_made_is_told() {
+    let door = Door::new();
+    for (arguments, message) in [
+        ("any --jobs 3 --every 1s --length fixed:5", "there is no workload 'any'"),
+        ("lstm --jobs 3 --every 1s --length fixed:5s", "how long a step of lstm@b"),
+        ("lstm@b7@dp2 --jobs 3 --every 1s --length fixed:5", "a batch of 7 cannot be cut into 2"),
+        ("lstm --jobs 3 --length fixed:5", "--every"),
+        ("lstm --jobs 3 --every 0s --length fixed:5", "a time above 0"),
+        ("lstm@on=cpu:0 --jobs 3 --every 1s --length fixed:5", "drop @on="),
+        ("lstm=0 --jobs 3 --every 1s --length fixed:5", "'0' is not a number above 0"),
+        ("lstm --jobs 3 --every 1s --length normal:5", "is no distribution"),
+        ("lstm --jobs 3 --length fixed:5 --load 0.5", "--devices"),
+    ] {
+        let said = door.exits(2, &format!("trace make {arguments}"));
+        assert!(said.err.contains(message) && said.out.is_empty(), "{arguments}: {}", said.err);
+    }
+}
+
+#[test]
+fn an_imported_trace_can_be_scaled() {
+    let door = Door::new();
+    door.write(
+        "philly.csv",
+        "timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-09 00:00:00,100,2,200,a\n2017-10-09 00:01:40,300,1,300,b\n",
+    );
+    let rows = read(&door.exits(0, "trace import --format philly philly.csv").out);
+    assert_eq!(
+        rows.iter().map(|row| (row.submit_s, row.steps)).collect::<Vec<_>>(),
+        [(0.0, Some(100)), (100.0, Some(300))]
+    );
+    // 500 GPU-seconds at half of what two GPUs do.
+    let scaled = "trace import --format philly philly.csv --time-scale 0.1 --load 0.5 --devices 2";
+    let rows = read(&door.exits(0, scaled).out);
+    assert_eq!((rows[1].submit_s, rows[1].steps), (50.0, Some(30)));
+    let said = door.exits(2, "trace import --format rubick philly.csv");
+    assert!(said.err.contains("philly.csv: line 2: missing field `name`"), "{}", said.err);
+    let said = door.exits(2, "trace import --format helios philly.csv");
+    assert!(said.err.contains("'helios' is not one of: philly, rubick"), "{}", said.err);
+}

@@ -1,0 +1,93 @@
+//! Philly: when jobs arrived, how long they ran, and on how many GPUs. What they trained is not known.
+
+use std::{path::Path, time::UNIX_EPOCH};
+
+use serde::Deserialize;
+
+use super::{Found, rows_of, seconds, step_ns};
+use crate::{
+    job::Job,
+    rows::RowError,
+    trace::{Class, TraceRow},
+};
+
+/// A line. `gpu_time`, the product of two others, is left out.
+#[derive(Deserialize)]
+struct PhillyRow {
+    /// As `2017-10-09 07:01:55`, in a time zone that is not told.
+    timestamp: String,
+    /// In seconds.
+    duration: f64,
+    num_gpus: u32,
+    /// Which virtual cluster.
+    cluster: String,
+}
+
+/// Jobs of a workload that no catalog has, with steps of about a second that add up to what each took. Jobs have no names in the
+/// file: they are called after their lines.
+pub(super) fn read(file: &Path, text: &[u8]) -> Result<Vec<TraceRow>, RowError> {
+    let mut rows = rows_of(file, text, row)?;
+    let first = rows.iter().map(|row| row.submit_s).fold(f64::INFINITY, f64::min);
+    rows.iter_mut().for_each(|row| row.submit_s -= first);
+    Ok(rows)
+}
+
+fn row(number: usize, row: PhillyRow) -> Found<TraceRow> {
+    let at = humantime::parse_rfc3339_weak(&row.timestamp).ok();
+    let at = at.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    let at = at.ok_or_else(|| ("timestamp", format!("'{}' is no 2017-10-09 07:01:55", row.timestamp)))?;
+    let length_s = seconds("duration", row.duration)?;
+    let steps = (length_s.round() as u64).max(1);
+    if row.num_gpus == 0 {
+        return Err(("num_gpus", "is 0; drop the line".into()));
+    }
+    Ok(TraceRow {
+        name: format!("philly-{}", number + 2),
+        submit_s: at.as_secs_f64(),
+        job: Some(Job { workload: "philly".into(), global_batch: None, plan: None, device: None }),
+        command: None,
+        steps: Some(steps),
+        devices: Some(row.num_gpus),
+        elastic: false,
+        class: Class::Guaranteed,
+        user: String::new(),
+        vc: row.cluster,
+        step_ns: step_ns(length_s, steps),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{TraceFormat, read};
+    use std::path::Path;
+
+    const HEADER: &str = "timestamp,duration,num_gpus,gpu_time,cluster\n";
+
+    #[test]
+    fn jobs_come_in_order_of_their_arrival_and_take_as_long_as_they_did() {
+        let text = format!(
+            "{HEADER}2017-10-09 00:00:10,66.0,8,528.0,11cb48\n2017-10-08 23:59:50,0.4,1,0.4,6214e9\n"
+        );
+        let rows = read(TraceFormat::Philly, Path::new("p.csv"), text.as_bytes()).unwrap();
+        let [short, long] = &rows[..] else { panic!("{rows:?}") };
+        assert_eq!((short.name.as_str(), short.submit_s, short.vc.as_str()), ("philly-3", 0.0, "6214e9"));
+        assert_eq!((short.steps, short.length_ns()), (Some(1), Some(400_000_000)));
+        assert_eq!((long.name.as_str(), long.submit_s, long.devices()), ("philly-2", 20.0, 8));
+        assert_eq!((long.steps, long.length_ns()), (Some(66), Some(66_000_000_000)));
+    }
+
+    #[test]
+    fn what_is_not_so_is_refused_by_line_and_column() {
+        for (row, message) in [
+            ("yesterday,66.0,1,66.0,a", "p.csv: line 2: column 'timestamp': 'yesterday' is no 2017-10-09"),
+            ("2017-10-09 07:01:55,-1,1,1,a", "p.csv: line 2: column 'duration': -1 is no length of time"),
+            ("2017-10-09 07:01:55,1,0,1,a", "p.csv: line 2: column 'num_gpus': is 0"),
+            ("2017-10-09 07:01:55,1,x,1,a", "p.csv: line 2: column 'num_gpus': invalid digit"),
+        ] {
+            let text = format!("{HEADER}{row}\n");
+            let error =
+                read(TraceFormat::Philly, Path::new("p.csv"), text.as_bytes()).unwrap_err().to_string();
+            assert!(error.starts_with(message), "{error}");
+        }
+    }
+}

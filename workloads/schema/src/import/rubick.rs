@@ -1,0 +1,158 @@
+//! Rubick: seven models under execution plans of their users, 406 jobs for 64 GPUs.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::{Found, rows_of, seconds, step_ns};
+use crate::{
+    job::Job,
+    plan::Plan,
+    rows::RowError,
+    trace::{Class, TraceRow},
+};
+
+/// A line. Cores and bandwidth follow from the number of GPUs and are left out.
+#[derive(Deserialize)]
+struct RubickRow {
+    name: String,
+    /// In seconds, as `duration`.
+    submission_time: f64,
+    /// What the job takes on its GPUs under its plan.
+    duration: f64,
+    application: String,
+    num_gpus: u32,
+    exec_plan: String,
+    steps: u64,
+    /// 1 for jobs that were promised what they ask for.
+    is_sla: u8,
+}
+
+/// Their names of models with those of the catalog and the global batch that all plans share: MLSys'25 artifact evaluation, and
+/// `simulator/job.py` of the artifact.
+const APPLICATIONS: [(&str, &str, u32); 7] = [
+    ("vit", "vit-b-16-tiny-imagenet", 64),
+    ("roberta", "roberta-large", 64),
+    ("bert", "bert-large", 32),
+    ("t5", "t5-1b", 16),
+    ("gpt2", "gpt2-xl", 16),
+    ("llama7", "llama2-7b", 8),
+    ("llama30", "llama-30b", 4),
+];
+
+/// Rubick may give any of its jobs another plan and other GPUs, so that all are elastic.
+pub(super) fn read(file: &Path, text: &[u8]) -> Result<Vec<TraceRow>, RowError> {
+    rows_of(file, text, row)
+}
+
+fn row(_: usize, row: RubickRow) -> Found<TraceRow> {
+    let known = APPLICATIONS.iter().find(|(name, ..)| *name == row.application);
+    let (_, workload, global_batch) = known.ok_or_else(|| {
+        let names = APPLICATIONS.map(|(name, ..)| name).join(", ");
+        ("application", format!("'{}' is not one of: {names}", row.application))
+    })?;
+    let plan = plan(&row.exec_plan, row.num_gpus)?;
+    if row.steps == 0 {
+        return Err(("steps", "is 0; drop the line".into()));
+    }
+    let class = match row.is_sla {
+        0 => Class::BestEffort,
+        1 => Class::Guaranteed,
+        other => return Err(("is_sla", format!("is {other}, and neither 0 nor 1"))),
+    };
+    Ok(TraceRow {
+        name: row.name,
+        submit_s: row.submission_time,
+        job: Some(Job {
+            workload: (*workload).into(),
+            global_batch: Some(*global_batch),
+            plan: Some(plan),
+            device: None,
+        }),
+        command: None,
+        steps: Some(row.steps),
+        devices: None,
+        elastic: true,
+        class,
+        user: String::new(),
+        vc: String::new(),
+        step_ns: step_ns(seconds("duration", row.duration)?, row.steps),
+    })
+}
+
+/// `ga` is plain data parallelism, `zero-dp` has stage 2, and three digits are degrees: pipeline, tensor, data.
+fn plan(theirs: &str, gpus: u32) -> Found<Plan> {
+    let wrong = |why: String| ("exec_plan", format!("'{theirs}' {why}"));
+    let degree = |digit: u32| digit as u16;
+    let dp = u16::try_from(gpus).ok().filter(|gpus| *gpus > 0);
+    let dp = dp.ok_or_else(|| ("num_gpus", format!("{gpus} is no number of GPUs")))?;
+    let data = Plan { dp, ..Plan::default() };
+    let plan = match theirs {
+        "ga" => data,
+        "gc" => Plan { gc: true, ..data },
+        "zero-dp" => Plan { zero: 2, ..data },
+        "zero-offload" => Plan { zero: 2, offload: true, ..data },
+        _ => match theirs.chars().map(|digit| digit.to_digit(10)).collect::<Option<Vec<_>>>().as_deref() {
+            Some(&[pp, tp, dp]) if pp * tp * dp > 0 => {
+                Plan { pp: degree(pp), tp: degree(tp), dp: degree(dp), ..Plan::default() }
+            }
+            _ => {
+                let known = "ga, gc, zero-dp, zero-offload, or three digits as 248";
+                return Err(wrong(format!("is not one of: {known}")));
+            }
+        },
+    };
+    match plan.ranks() == gpus {
+        true => Ok(plan),
+        false => Err(wrong(format!("takes {} GPUs, and num_gpus is {gpus}", plan.ranks()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{TraceFormat, read};
+    use super::*;
+
+    const HEADER: &str =
+        "name,submission_time,duration,application,num_gpus,num_cpus,bandwidth,exec_plan,steps,is_sla\n";
+
+    fn import(rows: &str) -> Result<Vec<TraceRow>, RowError> {
+        read(TraceFormat::Rubick, Path::new("r.csv"), format!("{HEADER}{rows}").as_bytes())
+    }
+
+    #[test]
+    fn plans_and_models_have_our_names() {
+        for (row, job, class) in [
+            ("a,5,100,vit,2,16,0,zero-dp,50,0", "vit-b-16-tiny-imagenet@b64@dp2-zero2", Class::BestEffort),
+            ("a,5,100,llama30,48,384,1.25,344,50,1", "llama-30b@b4@dp4-tp4-pp3", Class::Guaranteed),
+            ("a,5,100,llama7,4,32,0,zero-offload,50,0", "llama2-7b@b8@dp4-zero2-offload", Class::BestEffort),
+            ("a,5,100,bert,1,8,0,gc,50,1", "bert-large@b32@gc", Class::Guaranteed),
+            ("a,5,100,gpt2,8,8,0,ga,50,1", "gpt2-xl@b16@dp8", Class::Guaranteed),
+        ] {
+            let rows = import(&format!("{row}\n")).unwrap();
+            let [only] = &rows[..] else { panic!("{rows:?}") };
+            assert_eq!((only.job.as_ref().unwrap().to_string().as_str(), only.class), (job, class));
+            assert_eq!((only.submit_s, only.step_ns, only.elastic), (5.0, Some(2_000_000_000), true));
+        }
+    }
+
+    #[test]
+    fn what_is_not_so_is_refused_by_line_and_column() {
+        for (row, message) in [
+            ("a,5,100,vgg,2,16,0,ga,50,0", "line 2: column 'application': 'vgg' is not one of: vit, roberta"),
+            ("a,5,100,vit,2,16,0,dp,50,0", "line 2: column 'exec_plan': 'dp' is not one of: ga, gc"),
+            ("a,5,100,t5,2,16,0,204,50,0", "line 2: column 'exec_plan': '204' is not one of"),
+            (
+                "a,5,100,t5,2,16,0,244,50,0",
+                "line 2: column 'exec_plan': '244' takes 32 GPUs, and num_gpus is 2",
+            ),
+            ("a,5,0,t5,2,16,0,ga,50,0", "line 2: column 'duration': 0 is no length of time"),
+            ("a,5,9,t5,0,16,0,ga,50,0", "line 2: column 'num_gpus': 0 is no number of GPUs"),
+            ("a,5,9,t5,2,16,0,ga,0,0", "line 2: column 'steps': is 0"),
+            ("a,5,9,t5,2,16,0,ga,5,2", "line 2: column 'is_sla': is 2"),
+        ] {
+            let error = import(&format!("{row}\n")).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+    }
+}

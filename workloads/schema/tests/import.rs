@@ -1,0 +1,70 @@
+//! Published traces, where they lie beside the repository.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use schema::{
+    import::{self, TraceFormat},
+    trace::{self, Class, Trace, TraceRow},
+};
+
+/// A file of the published measurements, or nothing and a word that says so.
+fn published(name: &str) -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference").join(name);
+    if !path.is_file() {
+        println!("skipped: there is no {}", path.display());
+    }
+    path.is_file().then_some(path)
+}
+
+/// Imports, and reads back what is written of it.
+fn import(format: TraceFormat, file: &Path, text: &[u8]) -> Vec<TraceRow> {
+    let rows = import::read(format, file, text).unwrap();
+    let mut written = Vec::new();
+    trace::write(&mut written, &rows).unwrap();
+    assert_eq!(Trace::parse(file, &written).unwrap().rows, rows);
+    rows
+}
+
+fn device_seconds(rows: &[TraceRow]) -> f64 {
+    rows.iter().map(|row| f64::from(row.devices()) * row.length_ns().unwrap() as f64 / 1e9).sum()
+}
+
+/// The file is said to have 82,248 jobs: that counts its lines without the header, and the last of them is empty.
+#[test]
+fn philly_has_its_jobs() {
+    let Some(file) = published("philly/philly.csv.gz") else { return };
+    let unpacked = Command::new("gzip").arg("-dc").arg(&file).output().expect("gzip is everywhere");
+    let rows = import(TraceFormat::Philly, &file, &unpacked.stdout);
+    assert_eq!((rows.len(), rows[0].submit_s), (82_247, 0.0));
+    assert_eq!(rows.iter().map(TraceRow::devices).max(), Some(128));
+    // The sum of its column gpu_time, which is not read.
+    let published: f64 = String::from_utf8_lossy(&unpacked.stdout)
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.split(',').nth(3)?.parse::<f64>().ok())
+        .sum();
+    assert!((device_seconds(&rows) / published - 1.0).abs() < 1e-9, "{published}");
+}
+
+#[test]
+fn rubick_has_its_406_jobs_in_each_of_its_traces() {
+    for (name, guaranteed) in [("base", 0), ("bp", 0), ("mt", 194)] {
+        let Some(file) = published(&format!("rubick-a800/workloads/workload-{name}.csv")) else { return };
+        let rows = import(TraceFormat::Rubick, &file, &std::fs::read(&file).unwrap());
+        assert_eq!(rows.len(), 406, "{name}");
+        let promised = rows.iter().filter(|row| row.class == Class::Guaranteed).count();
+        assert_eq!(promised, guaranteed, "{name}");
+        if name != "bp" {
+            // 617.8 GPU-hours as requested, and submissions over 13.21 h.
+            assert!(
+                (device_seconds(&rows) / 3600.0 - 617.8).abs() < 0.06,
+                "{}",
+                device_seconds(&rows) / 3600.0
+            );
+        }
+        assert!((rows.last().unwrap().submit_s / 3600.0 - 13.21).abs() < 0.006, "{name}");
+    }
+}
