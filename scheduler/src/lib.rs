@@ -11,6 +11,7 @@ pub mod journal;
 pub mod live;
 pub mod make;
 pub mod occupancy;
+pub mod online;
 pub mod policy;
 pub mod replay;
 pub mod sim;

@@ -30,7 +30,8 @@ pub struct Manifest {
     /// cells again in reverse.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<Group>,
-    /// Where the run is one of `sched run`: then its cells are the jobs of a trace, in order of arrival, without devices.
+    /// Where the run is one of `sched run`: then its cells are the jobs of a trace, in order of arrival and without devices, and the
+    /// number of a device is its place in `devices`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduling: Option<Scheduling>,
 }
@@ -41,8 +42,6 @@ pub struct Manifest {
 pub struct Scheduling {
     /// As typed.
     pub policy: String,
-    /// What the jobs share; a device's number is its place in it.
-    pub pool: Vec<Device>,
     /// How many tables of step times lie in `inputs/`.
     pub tables: u32,
     /// Said of every switch in place of a calibration.

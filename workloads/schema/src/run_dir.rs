@@ -453,7 +453,6 @@ mod tests {
             }],
             scheduling: Some(Scheduling {
                 policy: text.into(),
-                pool: vec![Device::Cuda(0)],
                 tables: 1,
                 switch_cost_s: None,
                 checkpoint_every_s: Some(number),
