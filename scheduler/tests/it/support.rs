@@ -23,7 +23,7 @@ pub(crate) fn asked(id: u32, arrival: u64, devices: u32, steps: u64, step_ns: u6
         id: JobId(id),
         name: format!("job-{id}"),
         arrival: Nanos(arrival),
-        what: What::Training { workload: "lstm".into(), global_batch: 20 },
+        what: What::Training { workload: "lstm".into(), global_batch: Some(20) },
         plan: None,
         devices,
         elastic: false,
