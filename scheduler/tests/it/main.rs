@@ -1,4 +1,13 @@
-//! Tests through the program and its seams, with synthetic workers and no libtorch.
+//! Tests of the engine through the loop that every command uses, with simulated clusters in front of it; and of the testbed, with
+//! synthetic workers and no libtorch.
 
+mod actions;
+mod admission;
 mod bench;
+mod invariants;
+mod queueing;
+mod replay;
+mod scripts;
+mod support;
+mod switches;
 mod testbed;
