@@ -18,7 +18,7 @@ use schema::{decision::Happened, sharing::Sharing, units::Nanos};
 
 use self::{
     events::{Event, Queue},
-    launches::Launch,
+    launches::{Doing, Launch},
 };
 pub use self::{
     faults::Faults,
@@ -180,7 +180,12 @@ impl<'a> Sim<'a> {
             Event::Crash(id, stint) if self.launch(id).stint == stint => {
                 self.fail(id, "it was drawn to crash").map(Some)
             }
-            Event::Tell(id, stint) if self.launch(id).stint == stint => Ok(Some(self.tell(id))),
+            // One that is told to leave tells no more, though it trains to the end of its step.
+            Event::Tell(id, stint)
+                if self.launch(id).stint == stint && self.launch(id).doing == Doing::Training =>
+            {
+                Ok(Some(self.tell(id)))
+            }
             Event::Break(device) => Ok(self.break_down(device)),
             Event::Lost(device) => Ok(self.lose(device)),
             Event::Back(device) => Ok(Some(self.come_back(device))),
