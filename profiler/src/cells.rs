@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeSet, str::FromStr};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use schema::{
     catalog::{Catalog, Workload},
     device::Device,
-    job::Job,
+    job::{Job, command_name},
     manifest::Cell,
     plan::Plan,
     sharing::Sharing,
@@ -130,11 +130,8 @@ impl FromStr for CommandLine {
 
 /// The one cell of a program of the user's.
 pub fn command(argv: &[String], device: &Device) -> anyhow::Result<Cell> {
-    let program = argv.first().context("after -- a program must follow")?;
-    let base = std::path::Path::new(program)
-        .file_name()
-        .map_or_else(|| "program".into(), |name| name.to_string_lossy().to_lowercase());
-    let name = format!("cmd-{base}-{}", hash6(argv));
+    ensure!(!argv.is_empty(), "after -- a program must follow");
+    let name = command_name(argv);
     Ok(Cell {
         name: format!("{name}@on={device}"),
         sharing: Sharing::Alone,
@@ -194,15 +191,6 @@ pub fn distinct(cells: &[Cell]) -> anyhow::Result<()> {
         }
         None => Ok(()),
     }
-}
-
-/// Six hexadecimal digits that tell command lines apart (FNV-1a, 64 bits, folded to 24).
-fn hash6(argv: &[String]) -> String {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in argv.iter().flat_map(|arg| arg.bytes().chain([0])) {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-    format!("{:06x}", (hash ^ (hash >> 24) ^ (hash >> 48)) & 0xff_ffff)
 }
 
 #[cfg(test)]

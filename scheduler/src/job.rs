@@ -1,6 +1,8 @@
 //! Jobs: what a trace asks for, and what has become of it. The engine alone writes the second.
 
-use schema::{plan::Plan, rows::ErrorKind, trace::Class, units::Nanos};
+use std::{borrow::Cow, fmt};
+
+use schema::{job::command_name, plan::Plan, rows::ErrorKind, trace::Class, units::Nanos};
 
 use crate::{cluster::JobId, topology::DeviceId};
 
@@ -36,6 +38,23 @@ pub enum What {
     Command(Vec<String>),
 }
 
+impl What {
+    /// As rows name it: the workload of the catalog, or the name of a command.
+    pub fn workload(&self) -> Cow<'_, str> {
+        match self {
+            What::Training { workload, .. } => Cow::Borrowed(workload),
+            What::Command(argv) => Cow::Owned(command_name(argv)),
+        }
+    }
+
+    pub fn global_batch(&self) -> Option<u32> {
+        match self {
+            What::Training { global_batch, .. } => *global_batch,
+            What::Command(_) => None,
+        }
+    }
+}
+
 /// What has become of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
@@ -47,6 +66,42 @@ pub struct Job {
     pub account: Account,
     /// How often it failed and was given another chance.
     pub retries: u32,
+}
+
+impl Job {
+    /// Before anything became of it.
+    pub fn new(arrival: Nanos) -> Job {
+        Job {
+            state: State::Waiting { since: arrival },
+            steps: 0,
+            steps_at: arrival,
+            account: Account::default(),
+            retries: 0,
+        }
+    }
+
+    /// What it did with its time up to `now`, which is not before its state began.
+    pub fn account_at(&self, now: Nanos) -> Account {
+        let mut account = self.account.clone();
+        match &self.state {
+            State::Waiting { since } => account.queued += now - *since,
+            State::Placed(placed) => {
+                let passed = now - placed.since;
+                match placed.phase {
+                    Phase::Running => {
+                        account.running += passed;
+                        account.device_time += Nanos(passed.0 * placed.devices.len() as u64);
+                    }
+                    Phase::Paused => account.paused += passed,
+                    Phase::Starting | Phase::Pausing | Phase::Resuming | Phase::Stopping => {
+                        account.switching += passed;
+                    }
+                }
+            }
+            State::Ended { .. } => {}
+        }
+        account
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +138,19 @@ pub enum Phase {
     Stopping,
 }
 
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Phase::Starting => "starting",
+            Phase::Running => "running",
+            Phase::Pausing => "pausing",
+            Phase::Paused => "paused",
+            Phase::Resuming => "resuming",
+            Phase::Stopping => "stopping",
+        })
+    }
+}
+
 impl Phase {
     /// Whether the job is on its way off its devices or has left them: whoever is started there now does not share them with it.
     pub fn has_left(self) -> bool {
@@ -90,7 +158,8 @@ impl Phase {
     }
 }
 
-/// Times add up to the time since arrival: `queued + switching + running + paused`.
+/// What a job did with its time, up to when its present state began; [`Job::account_at`] has the rest. Times add up to the time since
+/// arrival: `queued + switching + running + paused`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     pub first_start: Option<Nanos>,

@@ -1,6 +1,6 @@
 //! Jobs as people write them, on the command line, in traces and in files.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, path::Path, str::FromStr};
 
 use serde::{Deserialize, Serialize, de};
 
@@ -86,6 +86,22 @@ impl FromStr for Job {
         }
         Ok(parsed)
     }
+}
+
+/// What a program of the user's is called, by its arguments, program first: `cmd-python-0f3a9c`.
+pub fn command_name(argv: &[String]) -> String {
+    let program = argv.first().and_then(|program| Path::new(program).file_name());
+    let base = program.map_or_else(|| "program".into(), |name| name.to_string_lossy().to_lowercase());
+    format!("cmd-{base}-{}", hash6(argv))
+}
+
+/// Six hexadecimal digits that tell command lines apart (FNV-1a, 64 bits, folded to 24).
+fn hash6(argv: &[String]) -> String {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in argv.iter().flat_map(|arg| arg.bytes().chain([0])) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    format!("{:06x}", (hash ^ (hash >> 24) ^ (hash >> 48)) & 0xff_ffff)
 }
 
 impl Serialize for Job {
