@@ -5,6 +5,7 @@ mod admission;
 mod check;
 mod events;
 mod outcomes;
+mod packing;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,6 +18,7 @@ use schema::{
     units::Nanos,
 };
 
+use self::packing::Packing;
 use crate::{
     cluster::{Action, Cluster, ClusterError, JobId},
     job::{Asked, Job, Phase, Placed, State},
@@ -55,6 +57,7 @@ pub struct Engine<'a> {
     occupancy: Occupancy,
     /// Jobs whose tensors are off a device, and whose process is still there.
     paused_on: BTreeMap<DeviceId, Vec<JobId>>,
+    packing: Packing,
     /// Pairs of jobs, the smaller first, that did not fit on a device together.
     do_not_fit: BTreeSet<(JobId, JobId)>,
     /// Since the policy was last asked.
@@ -110,6 +113,7 @@ impl<'a> Engine<'a> {
             jobs: asked.iter().map(|asked| Job::new(asked.arrival)).collect(),
             occupancy: Occupancy::new(topology),
             paused_on: BTreeMap::new(),
+            packing: Packing::new(asked.len()),
             do_not_fit: BTreeSet::new(),
             changes: Vec::new(),
             now: Nanos::ZERO,
@@ -152,7 +156,7 @@ impl<'a> Engine<'a> {
 
     /// One row a job, in the order of the trace.
     pub fn outcomes(&self) -> Vec<Outcome> {
-        outcomes::outcomes(self.asked, &self.jobs, self.now, self.arrived)
+        outcomes::outcomes(self.asked, &self.jobs, &self.packing, self.now, self.arrived)
     }
 
     /// Jobs that have arrived and have not ended.
@@ -184,7 +188,9 @@ impl<'a> Engine<'a> {
     ) -> Result<Turn, ClusterError> {
         let Decision { actions, wake_at, reason } = decision;
         if let Some(at) = wake_at.filter(|at| *at <= self.now) {
-            return Err(anyhow!("the policy wants to be woken at {at}, which is not after {}", self.now).into());
+            return Err(
+                anyhow!("the policy wants to be woken at {at}, which is not after {}", self.now).into()
+            );
         }
         self.changes.clear();
         let view_hash = self.chain.to_string();
@@ -219,12 +225,8 @@ impl<'a> Engine<'a> {
         let id = action.job();
         match action {
             Action::Start { devices, plan, .. } => {
-                let placed = Placed {
-                    devices: devices.clone(),
-                    plan: *plan,
-                    phase: Phase::Starting,
-                    since: self.now,
-                };
+                let placed =
+                    Placed { devices: devices.clone(), plan: *plan, phase: Phase::Starting, since: self.now };
                 self.change(id, State::Placed(placed));
                 let account = &mut self.jobs[id.0 as usize].account;
                 account.first_start.get_or_insert(self.now);
@@ -277,6 +279,7 @@ impl<'a> Engine<'a> {
             }
             _ => {}
         }
+        self.packing.changed(id, &before, self.now, &self.jobs, &self.occupancy);
     }
 
     /// Who else is on its devices, paused or not.
@@ -304,7 +307,9 @@ fn kept(state: &State) -> Option<&[DeviceId]> {
 /// The devices on which a job in this state is paused, or about to be.
 fn paused(state: &State) -> Option<&[DeviceId]> {
     match state {
-        State::Placed(placed) if matches!(placed.phase, Phase::Pausing | Phase::Paused) => Some(&placed.devices),
+        State::Placed(placed) if matches!(placed.phase, Phase::Pausing | Phase::Paused) => {
+            Some(&placed.devices)
+        }
         _ => None,
     }
 }
