@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, str::FromStr};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{bail, ensure};
 use schema::{
     catalog::{Catalog, Workload},
     device::Device,

@@ -1,6 +1,10 @@
 //! Which jobs keep which devices, and where devices are free.
 
+mod draft;
+
 use std::collections::BTreeSet;
+
+pub use draft::Draft;
 
 use crate::{
     cluster::JobId,
@@ -13,13 +17,23 @@ pub struct Occupancy {
     devices: Vec<Slot>,
     /// Free devices of each node.
     free_of: Vec<u32>,
-    /// Nodes that have any, by how many.
-    by_free: BTreeSet<(u32, NodeId)>,
-    free: u32,
+    pools: Vec<Pool>,
+    pool_of: Vec<PoolId>,
     lost: u32,
     node_of: Vec<NodeId>,
     /// The first device of each node, and one past the last of all.
     first_of: Vec<u32>,
+}
+
+/// Devices of one type, in the order in which a topology first names their types. A job is put on devices of one pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PoolId(pub u16);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Pool {
+    free: u32,
+    /// Its nodes that have free devices, by how many.
+    by_free: BTreeSet<(u32, NodeId)>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,13 +53,25 @@ impl Occupancy {
     /// All devices free.
     pub fn new(topology: &Topology) -> Occupancy {
         let nodes = topology.nodes();
-        let held = |node: &crate::topology::Node| node.devices.len() as u32;
-        let free_of: Vec<u32> = nodes.iter().map(held).collect();
-        let by_free = (0..).map(NodeId).zip(&free_of).filter(|(_, free)| **free > 0);
+        let free_of: Vec<u32> = nodes.iter().map(|node| node.devices.len() as u32).collect();
+        let (mut types, mut pools, mut pool_of) = (Vec::new(), Vec::<Pool>::new(), Vec::new());
+        for ((number, node), &free) in (0..).zip(nodes).zip(&free_of) {
+            let known = types.iter().position(|known| *known == &node.device_type);
+            let pool = known.unwrap_or_else(|| {
+                types.push(&node.device_type);
+                pools.push(Pool::default());
+                types.len() - 1
+            });
+            pool_of.push(PoolId(pool as u16));
+            pools[pool].free += free;
+            if free > 0 {
+                pools[pool].by_free.insert((free, NodeId(number)));
+            }
+        }
         Occupancy {
             devices: vec![Slot::default(); topology.devices() as usize],
-            by_free: by_free.map(|(node, free)| (*free, node)).collect(),
-            free: topology.devices(),
+            pools,
+            pool_of,
             lost: 0,
             node_of: (0..topology.devices()).map(|device| topology.node_of(DeviceId(device))).collect(),
             first_of: nodes.iter().map(|node| node.first.0).chain([topology.devices()]).collect(),
@@ -55,7 +81,21 @@ impl Occupancy {
 
     /// Devices that nobody keeps and that are there.
     pub fn free(&self) -> u32 {
-        self.free
+        self.pools.iter().map(|pool| pool.free).sum()
+    }
+
+    /// All pools of the topology.
+    pub fn pools(&self) -> impl Iterator<Item = PoolId> + use<> {
+        (0..self.pools.len() as u16).map(PoolId)
+    }
+
+    /// Devices of a pool that nobody keeps and that are there.
+    pub fn free_in(&self, pool: PoolId) -> u32 {
+        self.pools[usize::from(pool.0)].free
+    }
+
+    pub fn pool_of(&self, device: DeviceId) -> PoolId {
+        self.pool_of[self.node_of[device.0 as usize].0 as usize]
     }
 
     /// Devices that are there.
@@ -72,25 +112,9 @@ impl Occupancy {
         &self.devices[device.0 as usize].kept_by
     }
 
-    /// `count` free devices on as few nodes as can be, and among those on the fullest; lowest numbers first. `None` where fewer are
-    /// free. Takes time that grows with `count` and the logarithm of the number of nodes.
+    /// `count` free devices of one pool, as [`Draft::take`] chooses them; `None` where no pool has that many.
     pub fn consolidated(&self, count: u32) -> Option<Vec<DeviceId>> {
-        if count > self.free {
-            return None;
-        }
-        let mut found = Vec::with_capacity(count as usize);
-        let mut taken = Vec::new();
-        let mut left = count;
-        while left > 0 {
-            // The node that it fits in with least to spare; else the one that takes most of it.
-            let fits = self.by_free.range((left, NodeId(0))..).find(|(_, node)| !taken.contains(node));
-            let (free, node) =
-                *fits.or_else(|| self.by_free.iter().rev().find(|(_, node)| !taken.contains(node)))?;
-            found.extend(self.free_on(node).take(left as usize));
-            taken.push(node);
-            left -= left.min(free);
-        }
-        Some(found)
+        Draft::new(self).take(count)
     }
 
     /// The free devices of a node, in order.
@@ -125,17 +149,18 @@ impl Occupancy {
             return;
         }
         let node = self.node_of[device.0 as usize];
+        let pool = &mut self.pools[usize::from(self.pool_of[node.0 as usize].0)];
         let free = &mut self.free_of[node.0 as usize];
-        self.by_free.remove(&(*free, node));
+        pool.by_free.remove(&(*free, node));
         if after {
             *free += 1;
-            self.free += 1;
+            pool.free += 1;
         } else {
             *free -= 1;
-            self.free -= 1;
+            pool.free -= 1;
         }
         if *free > 0 {
-            self.by_free.insert((*free, node));
+            pool.by_free.insert((*free, node));
         }
     }
 }

@@ -26,6 +26,18 @@ pub struct View<'a> {
     pub model: &'a dyn Throughput,
 }
 
+impl View<'_> {
+    /// What a job asked for that has arrived.
+    pub fn asked_by(&self, job: JobId) -> &Asked {
+        &self.asked[job.0 as usize]
+    }
+
+    /// What has become of a job that has arrived.
+    pub fn job(&self, job: JobId) -> &Job {
+        &self.jobs[job.0 as usize]
+    }
+}
+
 /// What a policy that keeps orders of its own must hear of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -43,4 +55,18 @@ pub enum Change {
     Back(DeviceId),
     /// The two did not fit on a device together.
     DoNotFit(JobId, JobId),
+}
+
+impl Change {
+    /// The one job that it is about.
+    pub fn job(&self) -> Option<JobId> {
+        match *self {
+            Change::Waits(job)
+            | Change::Placed(job)
+            | Change::Settled(job)
+            | Change::Progressed(job)
+            | Change::Ended(job) => Some(job),
+            Change::Lost(_) | Change::Back(_) | Change::DoNotFit(..) => None,
+        }
+    }
 }

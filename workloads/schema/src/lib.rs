@@ -8,6 +8,7 @@ pub mod checkpoint;
 pub mod decision;
 pub mod device;
 pub mod events;
+pub mod exec;
 pub mod footprint;
 pub mod grant;
 pub mod group;

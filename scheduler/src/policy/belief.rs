@@ -1,0 +1,60 @@
+//! What a policy believes of the speed of jobs: the questions that it asks the model of its view.
+
+use model::{Prediction, Question};
+use schema::units::Nanos;
+
+use crate::{cluster::JobId, topology::Topology, view::View};
+
+/// How long a job takes, or has left; one of which that is not known comes after all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Length(pub(super) Nanos);
+
+impl Length {
+    pub(super) const UNKNOWN: Length = Length(Nanos(u64::MAX));
+
+    /// All of a job, by the time that the model gives its step alone.
+    pub(super) fn of(view: &View<'_>, job: JobId) -> Length {
+        Length::after(view, job, 0)
+    }
+
+    /// What is left of a job after the steps that were last told.
+    pub(super) fn left_of(view: &View<'_>, job: JobId) -> Length {
+        Length::after(view, job, view.job(job).steps)
+    }
+
+    /// The same, `time` later.
+    pub(super) fn plus(self, time: Nanos) -> Length {
+        Length(Nanos(self.0.0.saturating_add(time.0)))
+    }
+
+    fn after(view: &View<'_>, job: JobId, done: u64) -> Length {
+        let length = view.asked_by(job).steps.zip(step(view, job, None)).map(|(steps, step)| {
+            Length(Nanos((steps.saturating_sub(done) as f64 * step.step_ns).round() as u64))
+        });
+        length.unwrap_or(Length::UNKNOWN)
+    }
+}
+
+/// Time of a step of a job on devices as it asks for them, on as few nodes as can be; alone, or beside a job that shares them all.
+pub(super) fn step(view: &View<'_>, job: JobId, beside: Option<JobId>) -> Option<Prediction> {
+    let asked = view.asked_by(job);
+    let workload = asked.what.workload();
+    let other = beside.map(|other| view.asked_by(other));
+    let others_workload = other.map(|other| other.what.workload());
+    let co_runner = other.zip(others_workload.as_deref()).map(|(other, workload)| other.subject(workload));
+    view.model.predict(&Question {
+        job: asked.subject(&workload),
+        placement: &on_few_nodes(view.topology, asked.devices),
+        device_type: view.topology.nodes().first().map_or("", |node| &node.device_type),
+        cpus: None,
+        co_runners: co_runner.as_slice(),
+        sharing: view.sharing,
+    })
+}
+
+/// Devices on each node where nodes are as the first.
+fn on_few_nodes(topology: &Topology, devices: u32) -> Vec<u32> {
+    let per_node = topology.nodes().first().map_or(0, |node| node.devices.len() as u32).max(1);
+    let whole = std::iter::repeat_n(per_node, (devices / per_node) as usize);
+    whole.chain(Some(devices % per_node).filter(|rest| *rest > 0)).collect()
+}

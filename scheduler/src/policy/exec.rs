@@ -1,0 +1,269 @@
+//! A policy that is a program of the user's: it is shown what changed, and answers with what to do, one JSON object a line
+//! (`schema::exec`; `scheduler/README.md` has an example). The only policy that does I/O, as it is not itself the function.
+
+mod program;
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use schema::exec::{Answer, Begin, JobState, PROTOCOL, Shown, ShownDevice, ShownJob, ShownNode};
+
+use super::{Decision, Policy, Watch, belief};
+use crate::{
+    cluster::{Action, JobId},
+    job::{Phase, State},
+    topology::{DeviceId, Node, Topology},
+    view::{Change, View},
+};
+use program::Program;
+
+/// A program that answers nothing for so long is taken for hung.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
+
+pub(super) struct Exec {
+    program: Program,
+    watch: Watch,
+    turn: u64,
+    /// Devices of jobs as they were last shown; jobs that were not are no business of the program's.
+    shown_on: HashMap<JobId, Vec<DeviceId>>,
+    /// Devices of its last answer: it may think them taken, and be wrong.
+    asked_for: Vec<DeviceId>,
+    failure: Option<anyhow::Error>,
+    failed: bool,
+}
+
+impl Exec {
+    /// Starts the program; a command is split as a shell would.
+    pub(super) fn start(command: &str) -> anyhow::Result<Exec> {
+        Exec::start_answering_within(command, ANSWERS_WITHIN)
+    }
+
+    fn start_answering_within(command: &str, limit: Duration) -> anyhow::Result<Exec> {
+        let argv =
+            shlex::split(command).context("a quote or a backslash in it is not followed by what it wants")?;
+        let program = Program::start(&argv, limit)?;
+        Ok(Exec {
+            program,
+            watch: Watch::default(),
+            turn: 0,
+            shown_on: HashMap::new(),
+            asked_for: Vec::new(),
+            failure: None,
+            failed: false,
+        })
+    }
+
+    fn ask(&mut self, view: &View<'_>) -> anyhow::Result<Answer> {
+        let shown = self.show(view);
+        let turn = shown.turn;
+        let line = self.program.ask(shown.to_line()).with_context(|| format!("turn {turn}"))?;
+        Answer::from_line(&line)
+            .map_err(|error| anyhow::anyhow!("turn {turn}: answered '{}': {error}", line.trim_end()))
+    }
+
+    /// An answer may name what is not there; the engine refuses it, and what it was wrong about is shown again.
+    fn remember(&mut self, view: &View<'_>, actions: &[Action]) {
+        for action in actions {
+            if self.shown_on.contains_key(&action.job()) {
+                self.watch.add(action.job());
+            }
+            if let Action::Start { devices, .. } = action {
+                let there = devices.iter().filter(|device| device.0 < view.topology.devices());
+                self.asked_for.extend(there);
+            }
+        }
+    }
+
+    fn show(&mut self, view: &View<'_>) -> Shown {
+        let mut devices: BTreeSet<DeviceId> = match self.turn {
+            0 => (0..view.topology.devices()).map(DeviceId).collect(),
+            _ => self.asked_for.drain(..).collect(),
+        };
+        let due = self.watch.due(view);
+        for &job in &due {
+            let now_on = view.job(job).placed().map(|placed| placed.devices.clone()).unwrap_or_default();
+            devices.extend(&now_on);
+            devices.extend(self.shown_on.insert(job, now_on).unwrap_or_default());
+        }
+        let mut do_not_fit = Vec::new();
+        for change in view.changes {
+            match *change {
+                Change::Lost(device) | Change::Back(device) => devices.extend([device]),
+                Change::DoNotFit(one, other) => do_not_fit.push((one, other)),
+                _ => {}
+            }
+        }
+        let shown = Shown {
+            turn: self.turn,
+            now_ns: view.now,
+            begin: (self.turn == 0).then(|| Begin {
+                protocol: PROTOCOL,
+                sharing: view.sharing.clone(),
+                nodes: nodes(view.topology),
+            }),
+            jobs: due.into_iter().map(|job| show_job(view, job)).collect(),
+            devices: devices.into_iter().map(|device| show_device(view, device)).collect(),
+            do_not_fit,
+        };
+        self.turn += 1;
+        shown
+    }
+}
+
+impl Policy for Exec {
+    fn decide(&mut self, view: &View<'_>) -> Decision {
+        if self.failed {
+            return Decision::default();
+        }
+        match self.ask(view) {
+            Ok(Answer { actions, wake_at_ns, reason }) => {
+                self.remember(view, &actions);
+                Decision { actions, wake_at: wake_at_ns, reason }
+            }
+            Err(error) => {
+                self.failed = true;
+                self.failure = Some(error.context(format!("policy '{}'", self.program.name())));
+                Decision::default()
+            }
+        }
+    }
+
+    fn failure(&mut self) -> Option<anyhow::Error> {
+        self.failure.take()
+    }
+}
+
+fn nodes(topology: &Topology) -> Vec<ShownNode> {
+    let show = |Node { name, device_type, first, devices }: &Node| ShownNode {
+        name: name.clone(),
+        device_type: device_type.clone(),
+        devices: (first.0..first.0 + devices.len() as u32).map(DeviceId).collect(),
+    };
+    topology.nodes().iter().map(show).collect()
+}
+
+fn show_device(view: &View<'_>, device: DeviceId) -> ShownDevice {
+    let (kept_by, lost) = (view.occupancy.kept_by(device).to_vec(), view.occupancy.is_lost(device));
+    ShownDevice { device, kept_by, lost }
+}
+
+fn show_job(view: &View<'_>, id: JobId) -> ShownJob {
+    let (asked, job) = (view.asked_by(id), view.job(id));
+    let (state, since_ns) = match &job.state {
+        State::Waiting { since } => (JobState::Waiting, *since),
+        State::Ended { at, .. } => (JobState::Ended, *at),
+        State::Placed(placed) => (show_phase(placed.phase), placed.since),
+    };
+    let failed = match &job.state {
+        State::Ended { failed: Some((kind, _)), .. } => Some(*kind),
+        _ => None,
+    };
+    ShownJob {
+        job: id,
+        name: asked.name.clone(),
+        arrival_ns: asked.arrival,
+        workload: asked.what.workload().into_owned(),
+        global_batch: asked.what.global_batch(),
+        plan: asked.plan,
+        devices: asked.devices,
+        elastic: asked.elastic,
+        steps: asked.steps,
+        user: asked.user.clone(),
+        vc: asked.virtual_cluster.clone(),
+        class: asked.class,
+        step_ns: belief::step(view, id, None).map(|step| step.step_ns),
+        state,
+        since_ns,
+        on: job.placed().map(|placed| placed.devices.clone()).unwrap_or_default(),
+        steps_done: job.steps,
+        steps_at_ns: job.steps_at,
+        first_start_ns: job.account.first_start,
+        running_ns: job.running(view.now),
+        device_time_ns: job.device_time(view.now),
+        starts: job.account.starts,
+        retries: job.retries,
+        failed,
+    }
+}
+
+fn show_phase(phase: Phase) -> JobState {
+    match phase {
+        Phase::Starting => JobState::Starting,
+        Phase::Running => JobState::Running,
+        Phase::Pausing => JobState::Pausing,
+        Phase::Paused => JobState::Paused,
+        Phase::Resuming => JobState::Resuming,
+        Phase::Stopping => JobState::Stopping,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::tests::world::World;
+
+    /// A program that does not do its part ends the run with what it said last, and nothing is decided in its stead.
+    #[test]
+    fn what_a_program_does_wrong_is_told_once() {
+        let short = Duration::from_millis(300);
+        for (script, limit, message) in [
+            (
+                "echo bad news >&2; exit 3",
+                ANSWERS_WITHIN,
+                "turn 0: it ended (exit status: 3); its last words: bad news",
+            ),
+            (
+                "read line; echo hello",
+                ANSWERS_WITHIN,
+                "turn 0: answered 'hello': expected value at line 1 column 1",
+            ),
+            (
+                "read line; echo thinking >&2; sleep 60",
+                short,
+                "turn 0: no answer for 300ms; its last words: thinking",
+            ),
+        ] {
+            let command = format!("sh -c '{script}'");
+            let mut policy = Exec::start_answering_within(&command, limit).expect("there is a shell");
+            let mut world = World::new(1, &[(0, 1, 5)]);
+            world.arrive();
+            assert_eq!(policy.decide(&world.view()), Decision::default());
+            let failure = policy.failure().map(|error| format!("{error:#}")).expect("it failed");
+            assert_eq!(failure, format!("policy 'sh': {message}"));
+            assert!(policy.decide(&world.view()).actions.is_empty() && policy.failure().is_none());
+        }
+    }
+
+    #[test]
+    fn only_what_changed_is_shown() {
+        let mut exec = Exec::start("cat").expect("there is a cat");
+        let mut world = World::new(3, &[(0, 2, 5), (0, 1, 5)]);
+        world.arrive();
+        let first = exec.show(&world.view());
+        assert_eq!((first.jobs.len(), first.devices.len()), (2, 3));
+        assert_eq!(first.begin.map(|begin| begin.nodes[0].devices.len()), Some(3));
+
+        world.start(JobId(0), &[0, 1]);
+        let shown = exec.show(&world.view());
+        assert_eq!((shown.turn, shown.begin), (1, None));
+        let [job] = &*shown.jobs else { panic!("{:?}", shown.jobs) };
+        assert_eq!(
+            (job.job, job.state, &*job.on),
+            (JobId(0), JobState::Running, &[DeviceId(0), DeviceId(1)][..])
+        );
+        let kept: Vec<_> = shown.devices.iter().map(|device| (device.device.0, &*device.kept_by)).collect();
+        assert_eq!(kept, [(0, &[JobId(0)][..]), (1, &[JobId(0)])]);
+
+        world.stop(JobId(0));
+        let shown = exec.show(&world.view());
+        assert_eq!(
+            (shown.jobs[0].state, shown.devices.len()),
+            (JobState::Waiting, 2),
+            "the devices that it had"
+        );
+        assert!(shown.devices.iter().all(|device| device.kept_by.is_empty()));
+    }
+}

@@ -1,0 +1,121 @@
+//! A program that is asked in lines and answers in lines.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::{Child, Command, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail};
+
+/// How long a program may take to leave once its input has ended.
+const LEAVES_WITHIN: Duration = Duration::from_secs(2);
+
+/// Runs until its input ends, which is also what it sees when the scheduler is killed. Its stderr is passed on.
+pub(super) struct Program {
+    name: String,
+    child: Child,
+    /// Dropped first, as that ends its input.
+    questions: Option<Sender<String>>,
+    answers: Receiver<String>,
+    /// Lines of its stderr.
+    said: Receiver<String>,
+    last_words: String,
+    limit: Duration,
+}
+
+impl Program {
+    pub(super) fn start(argv: &[String], limit: Duration) -> anyhow::Result<Program> {
+        let [name, arguments @ ..] = argv else { bail!("no program is named") };
+        let mut command = Command::new(name);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().with_context(|| format!("'{name}' cannot be started"))?;
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (questions, asked) = channel::<String>();
+        let (answer, answers) = channel();
+        let (say, said) = channel();
+        // A thread for each end: a program that neither reads nor writes keeps none but its own waiting.
+        thread::spawn(move || {
+            let Some(mut stdin) = stdin else { return };
+            asked.iter().take_while(|line| stdin.write_all(line.as_bytes()).is_ok()).for_each(drop);
+        });
+        thread::spawn(move || {
+            let lines = stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).lines());
+            lines.map_while(Result::ok).take_while(|line| answer.send(line.clone()).is_ok()).for_each(drop);
+        });
+        let prefix = name.clone();
+        thread::spawn(move || {
+            let lines = stderr.into_iter().flat_map(|stderr| BufReader::new(stderr).lines());
+            for line in lines.map_while(Result::ok) {
+                eprintln!("{prefix}: {line}");
+                // It goes on being passed on where nobody asks for it any more.
+                let _ = say.send(line);
+            }
+        });
+        let (name, questions, last_words) = (name.clone(), Some(questions), String::new());
+        Ok(Program { name, child, questions, answers, said, last_words, limit })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// # Errors
+    /// The program ended, or gave no answer in the time it has.
+    pub(super) fn ask(&mut self, line: String) -> anyhow::Result<String> {
+        // Nobody takes it where the program has ended; then no answer comes either.
+        let _ = self.questions.as_ref().map(|questions| questions.send(line));
+        let answer = self.answers.recv_timeout(self.limit);
+        self.said.try_iter().for_each(|line| self.last_words = line);
+        match answer {
+            Ok(answer) => Ok(answer),
+            Err(RecvTimeoutError::Timeout) => {
+                bail!("no answer for {}{}", humantime::format_duration(self.limit), self.last_words())
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                self.questions = None;
+                let end = self
+                    .leave()
+                    .map_or_else(|| "it closed its output".into(), |end| format!("it ended ({end})"));
+                // What it said last may still be on its way; what it has started may keep its stderr open.
+                while let Ok(line) = self.said.recv_timeout(LEAVES_WITHIN) {
+                    self.last_words = line;
+                }
+                bail!("{end}{}", self.last_words())
+            }
+        }
+    }
+
+    fn last_words(&self) -> String {
+        if self.last_words.is_empty() {
+            String::new()
+        } else {
+            format!("; its last words: {}", self.last_words)
+        }
+    }
+
+    /// Waits a while for the program to leave by itself.
+    fn leave(&mut self) -> Option<std::process::ExitStatus> {
+        let until = Instant::now() + LEAVES_WITHIN;
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(end)) => return Some(end),
+                Ok(None) if Instant::now() < until => thread::sleep(Duration::from_millis(5)),
+                Ok(None) | Err(_) => return None,
+            }
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.questions = None;
+        if self.leave().is_none() {
+            // It has ended meanwhile, or cannot be ended by us; there is nobody to tell.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}

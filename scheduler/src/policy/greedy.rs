@@ -1,0 +1,183 @@
+//! Devices go to jobs in an order, running or not: each gets them that fits in what those before it leave, and none waits for one that
+//! does not fit. Whoever runs and gets none is stopped.
+//!
+//! The walk over all jobs that this means is not made. Who runs now is who got devices at the last turn, and of that only as much
+//! changes as the event asks for:
+//!
+//! * the devices left to a waiting job are those that are free and those of the running jobs behind it, so only as many of these are
+//!   looked at as it wants devices, from the last on;
+//! * of waiting jobs that want equally many, none fits where the first does not, so only the first is looked at;
+//! * who is given devices takes them from the last of those that run; these are offered what is left, in order.
+//!
+//! A turn thus costs numbers of devices that jobs want, and the logarithm of the queue.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Decision, Watch, jobs_named,
+    ranking::{Order, Ranking},
+    start,
+};
+use crate::{
+    cluster::{Action, JobId},
+    job::{Phase, State},
+    occupancy::{Draft, PoolId},
+    view::View,
+};
+
+/// Jobs by a key: the smaller is the first to be given devices. A job that is being started or is on its way off its devices is left
+/// alone until that is over.
+pub(super) struct Greedy<K> {
+    watch: Watch,
+    waiting: Ranking<K>,
+    running: BTreeMap<PoolId, Order<K>>,
+}
+
+/// What a job is looked at for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Looks {
+    Waiting,
+    Running,
+}
+
+/// The first in order of those that fit.
+struct Next<K> {
+    key: K,
+    /// Of equals, the one that runs stays.
+    looks: Looks,
+    job: JobId,
+    pool: PoolId,
+}
+
+impl<K> Default for Greedy<K> {
+    fn default() -> Greedy<K> {
+        Greedy { watch: Watch::default(), waiting: Ranking::default(), running: BTreeMap::new() }
+    }
+}
+
+impl<K: Ord + Copy> Greedy<K> {
+    /// Looks at the job again at the next [`Greedy::refresh`], though nothing happened to it.
+    pub(super) fn watch(&mut self, job: JobId) {
+        self.watch.add(job);
+    }
+
+    /// Puts the jobs that something happened to where they belong.
+    pub(super) fn refresh(&mut self, view: &View<'_>, mut key: impl FnMut(JobId, Looks) -> K) {
+        for job in self.watch.due(view) {
+            self.waiting.remove(job);
+            self.running.values_mut().for_each(|running| running.remove(job));
+            match &view.job(job).state {
+                State::Waiting { .. } => {
+                    self.waiting.put(job, view.asked_by(job).devices, key(job, Looks::Waiting));
+                }
+                State::Placed(placed) if placed.phase == Phase::Running => {
+                    if let Some(&device) = placed.devices.first() {
+                        let pool = view.occupancy.pool_of(device);
+                        self.running.entry(pool).or_default().put(job, key(job, Looks::Running));
+                    }
+                }
+                State::Placed(_) | State::Ended { .. } => {}
+            }
+        }
+    }
+
+    /// Who is to be stopped and started. `as_running` makes the key of a waiting job comparable with those of running ones.
+    pub(super) fn decide(&mut self, view: &View<'_>, as_running: impl Fn(K) -> K, why: &str) -> Decision {
+        let mut free: BTreeMap<PoolId, u32> =
+            view.occupancy.pools().map(|pool| (pool, view.occupancy.free_in(pool))).collect();
+        let mut displaced: BTreeMap<(K, JobId), PoolId> = BTreeMap::new();
+        let mut granted: Vec<(JobId, PoolId)> = Vec::new();
+        while let Some(next) = self.next(view, &as_running, &free, &displaced) {
+            let Next { key, looks, job, pool } = next;
+            let left = free.entry(pool).or_default();
+            if looks == Looks::Running {
+                displaced.remove(&(key, job));
+                self.running.entry(pool).or_default().put(job, key);
+                *left -= leaves_free(view, job);
+                continue;
+            }
+            let wanted = view.asked_by(job).devices;
+            let running = self.running.entry(pool).or_default();
+            while *left < wanted {
+                let Some((key, last)) = running.backwards().next() else { break };
+                running.remove(last);
+                displaced.insert((key, last), pool);
+                *left += leaves_free(view, last);
+            }
+            *left -= wanted;
+            self.waiting.remove(job);
+            granted.push((job, pool));
+        }
+        self.act(view, &granted, displaced.into_keys().map(|(_, job)| job).collect(), why)
+    }
+
+    fn next(
+        &self,
+        view: &View<'_>,
+        as_running: impl Fn(K) -> K,
+        free: &BTreeMap<PoolId, u32>,
+        displaced: &BTreeMap<(K, JobId), PoolId>,
+    ) -> Option<Next<K>> {
+        let waiting = self.waiting.heads().filter_map(|(wanted, key, job)| {
+            let key = as_running(key);
+            let pool = self.room(view, free, wanted, key)?;
+            Some(Next { key, looks: Looks::Waiting, job, pool })
+        });
+        let back = displaced.iter().find(|((_, job), pool)| leaves_free(view, *job) <= free[*pool]);
+        let back = back.map(|(&(key, job), &pool)| Next { key, looks: Looks::Running, job, pool });
+        waiting.chain(back).min_by_key(|next| (next.key, next.looks == Looks::Waiting, next.job))
+    }
+
+    /// The first pool with that many devices free, or else the first that has them with those of running jobs behind the key.
+    fn room(&self, view: &View<'_>, free: &BTreeMap<PoolId, u32>, wanted: u32, key: K) -> Option<PoolId> {
+        let at_once = free.iter().find(|(_, free)| **free >= wanted);
+        let found = at_once.or_else(|| {
+            free.iter().find(|(pool, free)| {
+                let running = self.running.get(pool).into_iter().flat_map(Order::backwards);
+                let mut behind = running.take_while(|(other, _)| *other > key);
+                let mut room = **free;
+                behind.any(|(_, job)| {
+                    room += leaves_free(view, job);
+                    room >= wanted
+                })
+            })
+        });
+        found.map(|(pool, _)| *pool)
+    }
+
+    fn act(
+        &mut self,
+        view: &View<'_>,
+        granted: &[(JobId, PoolId)],
+        stopped: Vec<JobId>,
+        why: &str,
+    ) -> Decision {
+        let mut draft = Draft::new(view.occupancy);
+        for &job in &stopped {
+            draft.give_back(job, view.job(job).placed().map_or(&[], |placed| &placed.devices));
+        }
+        let mut actions: Vec<Action> =
+            stopped.iter().map(|&job| Action::Stop { job, checkpoint: true }).collect();
+        for &(job, pool) in granted {
+            let devices = draft.take_in(pool, view.asked_by(job).devices);
+            actions.push(start(view, job, devices.expect("as many are free as were counted")));
+        }
+        self.watch.decided(&actions);
+        let started: Vec<JobId> = granted.iter().map(|(job, _)| *job).collect();
+        let reason = match (&*started, &*stopped) {
+            ([], []) => String::new(),
+            (started, []) => format!("{why}: {}", jobs_named(view, started)),
+            (started, stopped) => {
+                format!("{why}: {} instead of {}", jobs_named(view, started), jobs_named(view, stopped))
+            }
+        };
+        Decision { actions, wake_at: None, reason }
+    }
+}
+
+/// Devices that are free once the job has left: those that nobody else keeps.
+fn leaves_free(view: &View<'_>, job: JobId) -> u32 {
+    let devices = view.job(job).placed().map_or(&[][..], |placed| &placed.devices);
+    let alone = |device| view.occupancy.kept_by(device) == [job] && !view.occupancy.is_lost(device);
+    devices.iter().filter(|device| alone(**device)).count() as u32
+}

@@ -1,0 +1,278 @@
+//! First in, first out, with packing: what Gandiva (Xiao et al., OSDI 2018, section 3.3) does when a cluster is overloaded, in the
+//! smallest form that can be told from FIFO.
+//!
+//! Strict FIFO until the head of the queue does not fit. Then it is started beside a running job that has as many devices for itself, if
+//! the model says that the two gain by it: the sum of their normalised throughputs (step time alone over step time together) must
+//! be above 1, which is what taking turns without loss would give, by more than the half-width of its interval. Where the model has no
+//! prediction or no interval, nothing is packed. Of several such jobs, the one with the largest sum is chosen, then the one that came
+//! first. At most two jobs share a device.
+//!
+//! A pack is held against what is measured: over the steps that both are seen to do while both run, from the first progress told of
+//! each. Steps are told whole, so each may have done almost one more. Where even then the sum is not above 1, the later job is
+//! stopped with a checkpoint, and jobs like these two (workload, batch, plan, devices) are not packed again; nor are those that did not
+//! fit in memory. Gandiva profiles by trying; this asks the model first.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use model::Prediction;
+use schema::{plan::Plan, units::Nanos};
+
+use super::{
+    Decision, Policy, belief,
+    queue::{Misfit, Queue},
+    start,
+};
+use crate::{
+    cluster::{Action, JobId},
+    job::{Job, Phase, What},
+    occupancy::Draft,
+    view::{Change, View},
+};
+
+/// At most this many jobs share a device.
+const SEATS: usize = 2;
+
+pub(super) struct PackingFifo {
+    queue: Queue<()>,
+    kinds: HashMap<Alike, Kind>,
+    /// Jobs that run and have their devices for themselves.
+    alone: BTreeMap<Kind, BTreeSet<JobId>>,
+    packs: Vec<Pack>,
+    /// Kinds that lose by it, or do not fit; the smaller first.
+    apart: BTreeSet<(Kind, Kind)>,
+}
+
+/// What two jobs have in common of which one says what the other does in a pack.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Alike {
+    what: What,
+    plan: Option<Plan>,
+    devices: u32,
+    step_ns: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Kind(usize);
+
+/// Two jobs on the same devices, the one that was there first.
+#[derive(Clone, Debug)]
+struct Pack {
+    members: [Member; SEATS],
+}
+
+#[derive(Clone, Debug)]
+struct Member {
+    job: JobId,
+    alone_ns: f64,
+    /// Steps, and when they were told: the first time after both ran, and the last.
+    told: Option<[(u64, Nanos); 2]>,
+}
+
+/// A sum of normalised throughputs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Gain {
+    sum: f64,
+    half_width: f64,
+    alone_ns: [f64; SEATS],
+}
+
+impl Default for PackingFifo {
+    fn default() -> PackingFifo {
+        PackingFifo {
+            queue: Queue::new(Misfit::Blocks),
+            kinds: HashMap::new(),
+            alone: BTreeMap::new(),
+            packs: Vec::new(),
+            apart: BTreeSet::new(),
+        }
+    }
+}
+
+impl Policy for PackingFifo {
+    fn decide(&mut self, view: &View<'_>) -> Decision {
+        self.refresh(view);
+        let mut reasons = Vec::new();
+        let mut actions = self.unpack(view, &mut reasons);
+        let started = self.queue.start(view, &mut Draft::new(view.occupancy));
+        if !started.is_empty() {
+            reasons.push(format!("{} first in the queue", started.len()));
+        }
+        actions.extend(started);
+        while let Some(head) = self.queue.head() {
+            let Some((beside, gain)) = self.partner(view, head) else { break };
+            let devices = view.job(beside).placed().map(|placed| placed.devices.clone());
+            actions.push(start(view, head, devices.unwrap_or_default()));
+            reasons.push(format!(
+                "{} beside {}: {:.3} ± {:.3} times taking turns",
+                view.asked_by(head).name,
+                view.asked_by(beside).name,
+                gain.sum,
+                gain.half_width
+            ));
+            self.queue.took(head);
+            self.pack([beside, head], gain);
+        }
+        Decision { actions, wake_at: None, reason: reasons.join("; ") }
+    }
+}
+
+impl PackingFifo {
+    fn refresh(&mut self, view: &View<'_>) {
+        for change in view.changes {
+            match *change {
+                Change::DoNotFit(one, other) => self.keep_apart(view, [one, other]),
+                Change::Progressed(job) => self.told(view, job),
+                _ => {}
+            }
+        }
+        let due = self.queue.refresh(view, |_| ());
+        // A pack is over when one of the two has left; the other is then alone.
+        let (packs, over) = std::mem::take(&mut self.packs).into_iter().partition(|pack| pack.holds(view));
+        self.packs = packs;
+        let freed = over.iter().flat_map(|pack: &Pack| pack.members.iter().map(|member| member.job));
+        for job in freed.chain(due) {
+            let kind = self.kind(view, job);
+            let alone = self.alone.entry(kind).or_default();
+            if is_alone(view, job) {
+                alone.insert(job)
+            } else {
+                alone.remove(&job)
+            };
+            if alone.is_empty() {
+                self.alone.remove(&kind);
+            }
+        }
+    }
+
+    fn told(&mut self, view: &View<'_>, job: JobId) {
+        for pack in self.packs.iter_mut().filter(|pack| pack.both_run(view)) {
+            for member in pack.members.iter_mut().filter(|member| member.job == job) {
+                let now = (view.job(job).steps, view.job(job).steps_at);
+                member.told = Some([member.told.map_or(now, |[first, _]| first), now]);
+            }
+        }
+    }
+
+    /// Stops the later job of packs that lose by what was measured.
+    fn unpack(&mut self, view: &View<'_>, reasons: &mut Vec<String>) -> Vec<Action> {
+        let mut actions = Vec::new();
+        let lose =
+            |pack: &Pack| pack.measured_at_most().filter(|sum| *sum <= 1.0).map(|sum| (pack.jobs(), sum));
+        for (jobs, sum) in self.packs.iter().filter_map(lose).collect::<Vec<_>>() {
+            let [first, later] = jobs;
+            actions.push(Action::Stop { job: later, checkpoint: true });
+            let names = [first, later].map(|job| &view.asked_by(job).name);
+            reasons.push(format!("{} no longer beside {}: measured {sum:.3} at most", names[1], names[0]));
+            self.keep_apart(view, jobs);
+            self.queue.watch(later);
+        }
+        actions
+    }
+
+    /// The job that gains most with this one, if any does.
+    fn partner(&mut self, view: &View<'_>, head: JobId) -> Option<(JobId, Gain)> {
+        let kind = self.kind(view, head);
+        let with = |(other, jobs): (&Kind, &BTreeSet<JobId>)| {
+            let job = *jobs.first()?;
+            let alike = view.asked_by(job).devices == view.asked_by(head).devices;
+            if !alike || self.apart.contains(&pair(kind, *other)) {
+                return None;
+            }
+            let gain = gain(view, [job, head])?;
+            (gain.sum - 1.0 > gain.half_width).then_some((job, gain))
+        };
+        let better = |(job, gain): &(JobId, Gain), (other_job, other): &(JobId, Gain)| {
+            gain.sum.total_cmp(&other.sum).then(other_job.cmp(job))
+        };
+        self.alone.iter().filter_map(with).max_by(better)
+    }
+
+    fn pack(&mut self, jobs: [JobId; SEATS], gain: Gain) {
+        for job in jobs {
+            self.queue.watch(job);
+            self.alone.retain(|_, alone| {
+                alone.remove(&job);
+                !alone.is_empty()
+            });
+        }
+        let member = |seat: usize| Member { job: jobs[seat], alone_ns: gain.alone_ns[seat], told: None };
+        self.packs.push(Pack { members: [member(0), member(1)] });
+    }
+
+    fn keep_apart(&mut self, view: &View<'_>, jobs: [JobId; SEATS]) {
+        let [one, other] = jobs.map(|job| self.kind(view, job));
+        self.apart.insert(pair(one, other));
+    }
+
+    fn kind(&mut self, view: &View<'_>, job: JobId) -> Kind {
+        let asked = view.asked_by(job);
+        let alike = Alike {
+            what: asked.what.clone(),
+            plan: asked.plan,
+            devices: asked.devices,
+            step_ns: asked.step_ns,
+        };
+        let next = Kind(self.kinds.len());
+        *self.kinds.entry(alike).or_insert(next)
+    }
+}
+
+impl Pack {
+    fn jobs(&self) -> [JobId; SEATS] {
+        [self.members[0].job, self.members[1].job]
+    }
+
+    /// Whether both have the devices, or soon will.
+    fn holds(&self, view: &View<'_>) -> bool {
+        self.jobs()
+            .into_iter()
+            .all(|job| view.job(job).placed().is_some_and(|placed| !placed.phase.has_left()))
+    }
+
+    fn both_run(&self, view: &View<'_>) -> bool {
+        self.jobs().into_iter().all(|job| runs(view.job(job)))
+    }
+
+    /// The largest sum of normalised throughputs that what was told allows; `None` before both were told of twice.
+    fn measured_at_most(&self) -> Option<f64> {
+        let at_most = |member: &Member| {
+            let [(first, from), (last, to)] = member.told?;
+            let time_ns = to.saturating_sub(from).0;
+            (time_ns > 0).then(|| member.alone_ns * (last.saturating_sub(first) + 1) as f64 / time_ns as f64)
+        };
+        Some(at_most(&self.members[0])? + at_most(&self.members[1])?)
+    }
+}
+
+fn pair(one: Kind, other: Kind) -> (Kind, Kind) {
+    (one.min(other), one.max(other))
+}
+
+fn runs(job: &Job) -> bool {
+    job.placed().is_some_and(|placed| placed.phase == Phase::Running)
+}
+
+fn is_alone(view: &View<'_>, job: JobId) -> bool {
+    let mut devices = view.job(job).placed().into_iter().flat_map(|placed| &placed.devices);
+    runs(view.job(job)) && devices.all(|device| view.occupancy.kept_by(*device) == [job])
+}
+
+/// What two jobs gain together, the intervals of their four predictions taken as independent.
+fn gain(view: &View<'_>, jobs: [JobId; SEATS]) -> Option<Gain> {
+    let [one, other] = jobs;
+    let mut gain = Gain { sum: 0.0, half_width: 0.0, alone_ns: [0.0; SEATS] };
+    for (seat, (job, beside)) in [(one, other), (other, one)].into_iter().enumerate() {
+        let alone = belief::step(view, job, None)?;
+        let together = belief::step(view, job, Some(beside))?;
+        let throughput = alone.step_ns / together.step_ns;
+        let relative = relative_half_width(&alone)?.hypot(relative_half_width(&together)?);
+        gain.sum += throughput;
+        gain.half_width = gain.half_width.hypot(throughput * relative);
+        gain.alone_ns[seat] = alone.step_ns;
+    }
+    Some(gain)
+}
+
+fn relative_half_width(prediction: &Prediction) -> Option<f64> {
+    prediction.step_ns_ci.map(|(low, high)| (high - low) / 2.0 / prediction.step_ns)
+}

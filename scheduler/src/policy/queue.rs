@@ -1,0 +1,89 @@
+//! Waiting jobs that are started in order and run to their end.
+
+use std::collections::BTreeSet;
+
+use super::{Decision, Watch, jobs_named, ranking::Ranking, start};
+use crate::{
+    cluster::{Action, JobId},
+    job::State,
+    occupancy::Draft,
+    view::View,
+};
+
+/// What happens to those behind a job that does not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Misfit {
+    /// They wait behind it.
+    Blocks,
+    /// Whoever fits goes before it, however long it waits.
+    IsPassed,
+}
+
+/// The order is by a key that does not change while a job waits, then by arrival.
+#[derive(Debug)]
+pub(super) struct Queue<K> {
+    watch: Watch,
+    waiting: Ranking<K>,
+    misfit: Misfit,
+}
+
+impl<K: Ord + Copy> Queue<K> {
+    pub(super) fn new(misfit: Misfit) -> Queue<K> {
+        Queue { watch: Watch::default(), waiting: Ranking::default(), misfit }
+    }
+
+    /// Looks again at the jobs it must, and gives them to the caller, too.
+    pub(super) fn refresh(&mut self, view: &View<'_>, key: impl Fn(JobId) -> K) -> BTreeSet<JobId> {
+        let due = self.watch.due(view);
+        for &job in &due {
+            match view.job(job).state {
+                State::Waiting { .. } => self.waiting.put(job, view.asked_by(job).devices, key(job)),
+                State::Placed(_) | State::Ended { .. } => self.waiting.remove(job),
+            }
+        }
+        due
+    }
+
+    /// Starts who can be, in order.
+    pub(super) fn start(&mut self, view: &View<'_>, draft: &mut Draft<'_>) -> Vec<Action> {
+        let mut actions = Vec::new();
+        loop {
+            let next = match self.misfit {
+                Misfit::Blocks => self.waiting.first(),
+                Misfit::IsPassed => self.waiting.first_within(draft.most()),
+            };
+            let Some((devices, job)) = next else { return actions };
+            let Some(devices) = draft.take(devices) else { return actions };
+            actions.push(start(view, job, devices));
+            self.took(job);
+        }
+    }
+
+    /// The next in order.
+    pub(super) fn head(&self) -> Option<JobId> {
+        self.waiting.first().map(|(_, job)| job)
+    }
+
+    /// The job was started, or an attempt will be made to. It is looked at again at the next turn.
+    pub(super) fn took(&mut self, job: JobId) {
+        self.waiting.remove(job);
+        self.watch.add(job);
+    }
+
+    /// Looks at the job again at the next turn.
+    pub(super) fn watch(&mut self, job: JobId) {
+        self.watch.add(job);
+    }
+
+    /// The whole decision of a policy that does nothing else.
+    pub(super) fn decide(&mut self, view: &View<'_>, key: impl Fn(JobId) -> K, why: &str) -> Decision {
+        self.refresh(view, key);
+        let actions = self.start(view, &mut Draft::new(view.occupancy));
+        let started: Vec<JobId> = actions.iter().map(Action::job).collect();
+        let reason = match *started {
+            [] => String::new(),
+            _ => format!("{why}: {}", jobs_named(view, &started)),
+        };
+        Decision { actions, wake_at: None, reason }
+    }
+}

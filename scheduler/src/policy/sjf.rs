@@ -1,0 +1,27 @@
+//! Shortest job first.
+//!
+//! Not preemptive: waiting jobs start in order of their length, and the first that does not fit holds up all behind it, as in the SJF
+//! that Lucid compares with (Hu et al., ASPLOS 2023). The length is the number of steps times the model's time of a step alone; with
+//! a model that is right this is a bound and no competitor, as users do not know how long their jobs take. Jobs of unknown length come
+//! last, in order of arrival.
+
+use super::{
+    Decision, Policy,
+    belief::Length,
+    queue::{Misfit, Queue},
+};
+use crate::view::View;
+
+pub(super) struct Sjf(Queue<Length>);
+
+impl Sjf {
+    pub(super) fn new() -> Sjf {
+        Sjf(Queue::new(Misfit::Blocks))
+    }
+}
+
+impl Policy for Sjf {
+    fn decide(&mut self, view: &View<'_>) -> Decision {
+        self.0.decide(view, |job| Length::of(view, job), "shortest")
+    }
+}

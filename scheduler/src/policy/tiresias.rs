@@ -1,0 +1,146 @@
+//! Tiresias: discretised two-dimensional least attained service (Gu et al., NSDI 2019, section 3.2; 2D-LAS, also called Tiresias-L).
+//!
+//! The attained service of a job is its running time times its devices. Jobs stand in queues by it: they enter the first, and whose
+//! service reaches the threshold between two queues is demoted to the next. Devices go to the queues in order, and within a queue to
+//! jobs by the time at which they were first started, those that never were last, by arrival; who does not fit is passed, and stopped
+//! with a checkpoint if it runs (`greedy.rs`). A job that has waited since its last stop for `promote` times as long as it ran is
+//! promoted to the first queue, where its service and its running time count from 0 again.
+//!
+//! Parameters, with what they are if not given: thresholds between queues in device-seconds, `3600s` (the simulator of the authors; two
+//! queues, as the paper recommends), and `promote`, off (the paper's default: infinite). The paper spreads out jobs whose tensors are
+//! alike in size, as it profiled that they do not suffer; here all are placed on as few nodes as can be.
+
+use std::collections::HashMap;
+
+use anyhow::{Context as _, ensure};
+use schema::units::Nanos;
+
+use super::{
+    Decision, Policy,
+    greedy::{Greedy, Looks},
+    ranking::Order,
+};
+use crate::{cluster::JobId, job::State, view::View};
+
+pub(super) struct Tiresias {
+    settings: Settings,
+    jobs: Greedy<Key>,
+    /// When a job will change its queue if nothing happens to it.
+    changes_at: Order<Nanos>,
+    promoted: HashMap<JobId, Promoted>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Settings {
+    /// Device time at which a job leaves a queue for the next, rising.
+    thresholds: Vec<Nanos>,
+    promote: Option<f64>,
+}
+
+/// The queue, and the first start; none comes last.
+type Key = (usize, Nanos);
+const NEVER_STARTED: Nanos = Nanos(u64::MAX);
+
+/// What a job had when it was last promoted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Promoted {
+    device_time: Nanos,
+    running: Nanos,
+}
+
+impl Settings {
+    const DEFAULT_THRESHOLD: Nanos = Nanos(3_600 * Nanos::SECOND.0);
+
+    /// `[THRESHOLD[/THRESHOLD..]][:promote=FACTOR]`.
+    fn parse(text: &str) -> anyhow::Result<Settings> {
+        let (mut thresholds, mut promote) = (Vec::new(), None);
+        for part in text.split(':').filter(|_| !text.is_empty()) {
+            if let Some(factor) = part.strip_prefix("promote=") {
+                let factor = factor.parse().ok().filter(|factor: &f64| factor.is_finite() && *factor > 0.0);
+                promote = Some(factor.context("promote wants a number above 0, as promote=8")?);
+            } else {
+                ensure!(thresholds.is_empty() && promote.is_none(), "'{part}' stands twice or out of order");
+                for time in part.split('/') {
+                    let time = humantime::parse_duration(time);
+                    let time =
+                        time.with_context(|| format!("'{part}': write device-seconds as 3600s or 1h/4h"))?;
+                    thresholds.push(Nanos::from(time));
+                }
+            }
+        }
+        if thresholds.is_empty() {
+            thresholds.push(Settings::DEFAULT_THRESHOLD);
+        }
+        let rise = thresholds.windows(2).all(|pair| pair[0] < pair[1]) && thresholds[0] > Nanos::ZERO;
+        ensure!(rise, "thresholds must be above 0 and rise");
+        Ok(Settings { thresholds, promote })
+    }
+}
+
+impl Tiresias {
+    pub(super) fn new(settings: &str) -> anyhow::Result<Tiresias> {
+        let settings = Settings::parse(settings)?;
+        Ok(Tiresias {
+            settings,
+            jobs: Greedy::default(),
+            changes_at: Order::default(),
+            promoted: HashMap::new(),
+        })
+    }
+
+    /// The key of a job, and when it will be another if nothing happens to it.
+    fn key(
+        settings: &Settings,
+        promoted: &mut HashMap<JobId, Promoted>,
+        view: &View<'_>,
+        job: JobId,
+    ) -> (Key, Option<Nanos>) {
+        let state = view.job(job);
+        let (device_time, running) = (state.device_time(view.now), state.running(view.now));
+        let since = promoted.get(&job).copied().unwrap_or_default();
+        let attained = device_time.saturating_sub(since.device_time);
+        let queue = settings.thresholds.iter().take_while(|threshold| attained >= **threshold).count();
+        let first_start = state.account.first_start.unwrap_or(NEVER_STARTED);
+        match &state.state {
+            State::Placed(placed) => {
+                let left = settings.thresholds.get(queue).map(|threshold| threshold.saturating_sub(attained));
+                let devices = placed.devices.len() as u64;
+                let demoted = left.map(|left| view.now + Nanos(left.0.div_ceil(devices.max(1))));
+                ((queue, first_start), demoted)
+            }
+            State::Waiting { since: waits } if queue > 0 => {
+                let ran = running.saturating_sub(since.running).as_secs_f64();
+                let at = settings.promote.map(|factor| *waits + Nanos::from_secs_f64(ran * factor));
+                if at.is_some_and(|at| at <= view.now) {
+                    promoted.insert(job, Promoted { device_time, running });
+                    ((0, first_start), None)
+                } else {
+                    ((queue, first_start), at)
+                }
+            }
+            State::Waiting { .. } | State::Ended { .. } => ((queue, first_start), None),
+        }
+    }
+}
+
+impl Policy for Tiresias {
+    fn decide(&mut self, view: &View<'_>) -> Decision {
+        let Tiresias { settings, jobs, changes_at, promoted } = self;
+        while let Some((_, job)) = changes_at.first().filter(|(at, _)| *at <= view.now) {
+            changes_at.remove(job);
+            jobs.watch(job);
+        }
+        jobs.refresh(view, |job, looks| {
+            let (key, at) = Tiresias::key(settings, promoted, view, job);
+            // A job that waits and one that runs change their queues for different reasons, but never both at once.
+            debug_assert_eq!(looks == Looks::Waiting, matches!(view.job(job).state, State::Waiting { .. }));
+            match at {
+                Some(at) => changes_at.put(job, at),
+                None => changes_at.remove(job),
+            }
+            key
+        });
+        let decision = jobs.decide(view, |key| key, "least attained service");
+        Decision { wake_at: changes_at.first().map(|(at, _)| at), ..decision }
+    }
+}
