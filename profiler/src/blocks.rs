@@ -20,7 +20,7 @@ pub(crate) use self::request::{threads, training};
 use self::visit::Seating;
 pub use self::{
     estimate::{estimate, fewest_launches},
-    request::request,
+    request::{launch_name, request},
 };
 use crate::{
     derive::{self, Derived},

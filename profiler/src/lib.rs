@@ -18,7 +18,7 @@ pub mod measure;
 pub mod named;
 pub mod order;
 pub mod overhead;
-mod pace;
+pub mod pace;
 pub mod plans;
 pub mod pool;
 pub mod processes;

@@ -14,7 +14,7 @@ const PACE_STEPS: usize = 8;
 const PACE_NS: u64 = 100_000_000;
 
 /// What a launch has done and may do.
-pub(crate) struct Pace {
+pub struct Pace {
     done: u64,
     /// Of the last steps, time held left out.
     last_ns: VecDeque<u64>,
@@ -27,11 +27,11 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// Of a launch that was granted nothing yet.
-    pub(crate) fn new() -> Pace {
+    pub fn new() -> Pace {
         Pace { done: 0, last_ns: VecDeque::new(), sum_ns: 0, under_way: 1, granted: 0 }
     }
 
-    pub(crate) fn count(&mut self, step: &Step) {
+    pub fn count(&mut self, step: &Step) {
         self.done += 1;
         self.last_ns.push_back(step.dur_ns.0);
         self.sum_ns += step.dur_ns.0;
@@ -49,7 +49,7 @@ impl Pace {
 
     /// The steps to have been granted in all from now on, if it is time to grant more: for a job that must not
     /// wait for us.
-    pub(crate) fn due(&mut self) -> Option<u64> {
+    pub fn due(&mut self) -> Option<u64> {
         let ahead = self.steps_ahead();
         // Each order wakes the supervisor, so it gets one when half is used up and not one a step. But
         // the step after those under way is granted always: its job must not wait for us.
@@ -61,21 +61,21 @@ impl Pace {
     }
 
     /// Grants so many steps more, and gives how many that makes in all: for a job that is to be held after them.
-    pub(crate) fn grant(&mut self, steps: u64) -> u64 {
+    pub fn grant(&mut self, steps: u64) -> u64 {
         self.granted += steps;
         self.granted
     }
 
-    pub(crate) fn done(&self) -> u64 {
+    pub fn done(&self) -> u64 {
         self.done
     }
 
-    pub(crate) fn granted(&self) -> u64 {
+    pub fn granted(&self) -> u64 {
         self.granted
     }
 
     /// The time of a step, time held left out: the mean of the last ones. `None` before the first.
-    pub(crate) fn step_ns(&self) -> Option<f64> {
+    pub fn step_ns(&self) -> Option<f64> {
         (!self.last_ns.is_empty()).then(|| self.sum_ns.max(1) as f64 / self.last_ns.len() as f64)
     }
 

@@ -48,10 +48,20 @@ pub struct Outcome {
 
 /// Writes down what was asked for, on what, before anything starts.
 pub fn manifest(catalog: &Catalog, request: Request) -> anyhow::Result<Manifest> {
-    let libtorch = needs_torch(catalog, &request.cells).then(torch).transpose()?;
     let devices = distinct_devices(&request.cells);
+    manifest_on("profile", &devices, catalog, request)
+}
+
+/// The same for a program of that name, whose jobs may come to any of these devices.
+pub fn manifest_on(
+    program: &str,
+    devices: &[Device],
+    catalog: &Catalog,
+    request: Request,
+) -> anyhow::Result<Manifest> {
+    let libtorch = needs_torch(catalog, &request.cells).then(torch).transpose()?;
     let mut facts: Vec<DeviceFacts> =
-        open_all(&devices)?.iter().map(|reader| reader.facts().clone()).collect();
+        open_all(devices)?.iter().map(|reader| reader.facts().clone()).collect();
     for facts in facts.iter_mut().filter(|facts| matches!(facts.device, Device::Cpu(_))) {
         facts.memory_bytes = request.settings.memory_bytes.or(facts.memory_bytes);
     }
@@ -59,7 +69,7 @@ pub fn manifest(catalog: &Catalog, request: Request) -> anyhow::Result<Manifest>
         format: FORMAT,
         started_utc: utc_now(),
         // Where this program lies is nobody's business.
-        command: std::iter::once("profile".into())
+        command: std::iter::once(program.to_owned())
             .chain(std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()))
             .collect(),
         version: env!("CARGO_PKG_VERSION").into(),
@@ -70,6 +80,7 @@ pub fn manifest(catalog: &Catalog, request: Request) -> anyhow::Result<Manifest>
         devices: facts,
         cells: request.cells,
         groups: request.groups,
+        scheduling: None,
     })
 }
 
@@ -177,16 +188,20 @@ fn exit_of_rest(manifest: &Manifest, missing: &Missing) -> Exit {
 }
 
 /// Held while a run is measured: two harnesses that write one run would spoil it.
-fn lock(run: &RunDir) -> anyhow::Result<File> {
+///
+/// # Errors
+/// Where another one has it.
+pub fn lock(run: &RunDir) -> anyhow::Result<File> {
     let manifest = File::open(run.manifest_path())?;
     rustix::fs::flock(&manifest, FlockOperation::NonBlockingLockExclusive)
-        .with_context(|| format!("another profile is measuring in {}", run.path().display()))?;
+        .with_context(|| format!("another program is measuring in {}", run.path().display()))?;
     Ok(manifest)
 }
 
-/// Begins to watch the devices of a run's cells.
+/// Begins to watch the devices of a run.
 pub fn start_sampler(run: &RunDir, manifest: &Manifest) -> anyhow::Result<Sampler> {
-    let devices = open_all(&distinct_devices(&manifest.cells))?;
+    let devices: Vec<Device> = manifest.devices.iter().map(|facts| facts.device.clone()).collect();
+    let devices = open_all(&devices)?;
     let (device_rows, host_rows) = (Appender::open(&run.devices_path())?, Appender::open(&run.host_path())?);
     Ok(Sampler::start(devices, device_rows, host_rows)?)
 }
@@ -231,6 +246,7 @@ pub fn own_cpu() -> Duration {
     Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
 }
 
-fn utc_now() -> String {
+/// As `2026-11-20T10:13:40Z`.
+pub fn utc_now() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }

@@ -18,11 +18,7 @@ use crate::{
 ///
 /// # Errors
 /// The first turn that was decided otherwise, as [`Difference`] within [`ClusterError::Other`]; and what [`engine::run`] says.
-pub fn replay(
-    engine: &mut Engine<'_>,
-    policy: &mut dyn Policy,
-    turns: &[Turn],
-) -> Result<(), ClusterError> {
+pub fn replay(engine: &mut Engine<'_>, policy: &mut dyn Policy, turns: &[Turn]) -> Result<(), ClusterError> {
     match engine::run(engine, &mut Replay::new(turns), policy, &mut Comparison { turns }) {
         Ok(_) | Err(ClusterError::Nothing | ClusterError::Stuck { .. }) => Ok(()),
         Err(other) => Err(other),

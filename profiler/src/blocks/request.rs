@@ -48,7 +48,7 @@ pub fn request(
     };
     let spec = LaunchSpec {
         format: FORMAT,
-        launch: name(next_number(run)?, cell),
+        launch: launch_name(next_number(run)?, cell),
         job: cell.job.clone(),
         cell: cell.name.clone(),
         block,
@@ -73,7 +73,8 @@ pub(super) fn next_number(run: &RunDir) -> anyhow::Result<usize> {
     Ok(run.launches()?.len() + 1)
 }
 
-pub(super) fn name(number: usize, cell: &Cell) -> String {
+/// `0007-resnet50`.
+pub fn launch_name(number: usize, cell: &Cell) -> String {
     format!("{number:04}-{}", cell.workload)
 }
 

@@ -57,7 +57,7 @@ impl<'a> Seating<'a> {
     pub(super) fn request(&mut self, seat: u32) -> anyhow::Result<LaunchRequest> {
         let cell = self.members[seat as usize];
         let mut request = request(self.run, self.manifest, self.catalog, cell, self.block, None)?;
-        request.spec.launch = request::name(self.next, cell);
+        request.spec.launch = request::launch_name(self.next, cell);
         self.next += 1;
         request.spec.sharing = self.group.sharing.clone();
         request.spec.seat =

@@ -88,6 +88,7 @@ fn source(cells: Vec<Cell>, groups: Vec<Group>, measurements: Vec<Measurement>) 
             devices: vec![facts(0), facts(1)],
             cells,
             groups,
+            scheduling: None,
         },
         measurements,
         summaries: Vec::new(),

@@ -2,6 +2,7 @@
 
 mod fidelity;
 mod replay;
+mod run;
 mod sim;
 mod trace;
 
@@ -26,6 +27,7 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Run(run::Args),
     Sim(sim::Args),
     Replay(replay::Args),
     Fidelity(fidelity::Args),
@@ -35,6 +37,7 @@ enum Command {
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
+        Command::Run(args) => run::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Fidelity(args) => fidelity::run(&args),

@@ -1,4 +1,7 @@
 //! Tests through the front door: the program itself, with no libtorch.
 
+mod background;
 mod door;
+mod kill;
+mod run;
 mod trace;

@@ -1,10 +1,13 @@
-//! Tests of the engine with simulated clusters in front of it: through the loop that every command uses.
+//! Tests of the engine through the loop that every command uses, with simulated clusters in front of it; and of the testbed, with
+//! synthetic workers and no libtorch.
 
 mod actions;
 mod admission;
+mod bench;
 mod invariants;
 mod queueing;
 mod replay;
 mod scripts;
 mod support;
 mod switches;
+mod testbed;

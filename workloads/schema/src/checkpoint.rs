@@ -66,6 +66,21 @@ pub enum Content {
     Random,
 }
 
+/// The checkpoint that a job of the scheduler's goes on from: `checkpoints/job-<number>.json` of its run. It is written when
+/// every rank has said that the disk has its part, and the checkpoint before goes after that.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Saved {
+    pub format: u32,
+    /// Within `checkpoints/`.
+    pub name: String,
+    /// Which launch wrote it, after how many steps of its own.
+    pub launch: String,
+    pub launch_steps: u64,
+    /// Of the job, in all its launches that led to this.
+    pub steps: u64,
+}
+
 /// A checkpoint that cannot be written or believed.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {

@@ -30,6 +30,29 @@ pub struct Manifest {
     /// cells again in reverse.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<Group>,
+    /// Where the run is one of `sched run`: then its cells are the jobs of a trace, in order of arrival and without devices, and the
+    /// number of a device is its place in `devices`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduling: Option<Scheduling>,
+}
+
+/// How the jobs of a trace are scheduled. The trace, and what the policy believes, lie in `inputs/` of the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scheduling {
+    /// As typed.
+    pub policy: String,
+    /// How many tables of step times lie in `inputs/`.
+    pub tables: u32,
+    /// Said of every switch in place of a calibration.
+    pub switch_cost_s: Option<f64>,
+    /// A job that trains is saved so often.
+    pub checkpoint_every_s: Option<f64>,
+    /// Steps of a job that trains are told so often.
+    pub progress_every_s: Option<f64>,
+    pub jobs_per_device: u32,
+    /// How often a job that fails is started again.
+    pub retries: u32,
 }
 
 /// How each cell is measured.

@@ -9,6 +9,8 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     FORMAT,
+    checkpoint::Saved,
+    decision::JobId,
     footprint::Footprints,
     group::Visit,
     manifest::{End, Manifest},
@@ -117,9 +119,31 @@ impl RunDir {
         }
     }
 
+    pub fn checkpoints_path(&self) -> PathBuf {
+        self.0.join("checkpoints")
+    }
+
     /// What a launch wrote on the order to make a checkpoint.
     pub fn checkpoint_path(&self, launch: &str) -> PathBuf {
-        self.0.join("checkpoints").join(launch)
+        self.checkpoints_path().join(launch)
+    }
+
+    /// Which checkpoint a job of the scheduler's goes on from.
+    pub fn saved_path(&self, job: JobId) -> PathBuf {
+        self.checkpoints_path().join(format!("job-{:04}.json", job.0))
+    }
+
+    /// Replaces the one before.
+    pub fn write_saved(&self, job: JobId, saved: &Saved) -> Result<(), RunError> {
+        let folder = self.checkpoints_path();
+        fs::create_dir_all(&folder).map_err(|source| RunError::Io { file: folder, source })?;
+        write_json(&self.saved_path(job), saved)
+    }
+
+    /// Absent where the job has no checkpoint.
+    pub fn saved(&self, job: JobId) -> Result<Option<Saved>, RunError> {
+        let path = self.saved_path(job);
+        path.exists().then(|| read_json(&path)).transpose()
     }
 
     /// A message that names a file of the run, which may be moved and published, with the path of `file` given relative to it.
@@ -151,6 +175,31 @@ impl RunDir {
 
     pub fn curves_path(&self) -> PathBuf {
         self.0.join("curves.csv")
+    }
+
+    /// Where a run of the scheduler keeps copies of what it was given, so that it can be gone on with and decided again.
+    pub fn inputs_path(&self) -> PathBuf {
+        self.0.join("inputs")
+    }
+
+    /// The trace of its jobs.
+    pub fn arrivals_path(&self) -> PathBuf {
+        self.inputs_path().join("trace.csv")
+    }
+
+    /// What switches cost.
+    pub fn calibration_path(&self) -> PathBuf {
+        self.inputs_path().join("machine.toml")
+    }
+
+    /// A table of step times, which is a run without its raw files.
+    pub fn table(&self, number: u32) -> RunDir {
+        RunDir(self.inputs_path().join(format!("table-{number}")))
+    }
+
+    /// When schedulers of the run began.
+    pub fn parts_path(&self) -> PathBuf {
+        self.0.join("parts.csv")
     }
 
     /// What happened in a run of the scheduler, and what was done about it.
@@ -331,7 +380,7 @@ mod tests {
         catalog::Catalog,
         device::Device,
         group::{Group, Turn},
-        manifest::{Cell, DeviceFacts, Machine, ObserverCost, Settings},
+        manifest::{Cell, DeviceFacts, Machine, ObserverCost, Scheduling, Settings},
         rows::ErrorKind,
         sharing::Sharing,
         spec::{AllReduce, Collectives, Program, RankEnd, Seat, Training},
@@ -402,6 +451,15 @@ mod tests {
                 members: vec![text.into(), text.into()],
                 unsupported: Some(text.into()),
             }],
+            scheduling: Some(Scheduling {
+                policy: text.into(),
+                tables: 1,
+                switch_cost_s: None,
+                checkpoint_every_s: Some(number),
+                progress_every_s: Some(number),
+                jobs_per_device: 2,
+                retries: 3,
+            }),
         }
     }
 
@@ -495,6 +553,11 @@ mod tests {
             };
             run.write_visit("0003", &visit).unwrap();
             prop_assert_eq!(run.visit("0003").unwrap(), Some(visit));
+            prop_assert_eq!(run.saved(JobId(7)).unwrap(), None);
+            let (name, launch) = ("0001-a-2".to_owned(), "0001-a".to_owned());
+            let saved = Saved { format: FORMAT, name, launch, launch_steps: seed, steps: seed };
+            run.write_saved(JobId(7), &saved).unwrap();
+            prop_assert_eq!(run.saved(JobId(7)).unwrap(), Some(saved));
         }
     }
 

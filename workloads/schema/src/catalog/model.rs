@@ -206,6 +206,16 @@ impl Model {
         self.family().refuses_device(device)
     }
 
+    /// Why a job cannot be saved in the middle of its training; `None` for one that can.
+    pub fn refuses_checkpoint(&self) -> Option<&'static str> {
+        match self {
+            Model::Ppo(_) | Model::Td3(_) => {
+                Some("it makes its data by acting, and where its environment is cannot be saved")
+            }
+            _ => None,
+        }
+    }
+
     /// Why no such model can be built; `None` for one that can.
     pub fn problem(&self) -> Option<String> {
         let (family, sizes) = self.tagged();

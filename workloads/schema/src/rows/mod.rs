@@ -11,6 +11,7 @@ mod measurement;
 mod outcome;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod part;
 mod sample;
 mod split_key;
 mod summary;
@@ -30,6 +31,7 @@ pub use listing::{
 };
 pub use measurement::Measurement;
 pub use outcome::{Outcome, Prediction};
+pub use part::Part;
 pub use sample::{DeviceSample, HostSample, Tier};
 pub use split_key::split_key;
 pub use summary::Summary;

@@ -1,0 +1,273 @@
+//! `sched run`: jobs of a trace on devices of this machine.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail};
+use profiler::{
+    cells,
+    cmd::Exit,
+    plans::{self, Effort, Estimates},
+    pool,
+    run::{self, Request},
+    table,
+};
+use schema::{
+    catalog::Catalog,
+    device::Device,
+    manifest::{Cell, Manifest, Scheduling, Settings},
+    rows::{self, Outcome, Status},
+    run_dir::RunDir,
+    sharing::Sharing,
+    trace::Trace,
+    units::{HumanBytes, Nanos},
+};
+
+use crate::{
+    inputs::{self, Purpose},
+    job::{Asked, What},
+    online::{self, Given},
+    policy,
+};
+
+/// Run the jobs of a trace on devices of this machine, as a policy decides.
+///
+/// Before it, the trace is simulated with the same policy: predictions.csv says what is expected of each job. That takes --machine or
+/// --switch-cost, and step times: those of --table, or of the trace. Then outcomes.csv says what became of the jobs, and
+/// decisions.jsonl what happened and what was done about it.
+///
+/// Whatever ends the scheduler, its processes end with it. --resume goes on from the last checkpoints; steps that are done again are
+/// counted. After Ctrl-C all jobs are saved first.
+///
+/// Example: `sched run trace.csv --policy srtf --device cpu:0,cpu:1 --table runs/alone --machine machine.toml`
+///
+/// Example: `sched run trace.csv --policy tiresias:30s --device cuda:0 --checkpoint-every 60s --out runs/tiresias`
+///
+/// Example: `sched run --resume runs/tiresias`
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Which jobs arrive when: a CSV file, as `sched trace` makes them.
+    #[arg(value_name = "TRACE", required_unless_present = "resume")]
+    trace: Option<PathBuf>,
+    /// Who decides: a name, with its settings after a colon; `exec:COMMAND` is a program of yours.
+    #[arg(long, value_name = "POLICY", required_unless_present = "resume")]
+    policy: Option<String>,
+    #[command(flatten)]
+    asked: Asking,
+    /// Go on with a run whose scheduler was ended or has died.
+    ///
+    /// --data and --catalog are taken from the same place as at first; trace, tables and calibration were copied into the run.
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["trace", "policy", "Asking"])]
+    resume: Option<PathBuf>,
+    /// Print the outcomes as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a run is begun with.
+#[derive(clap::Args)]
+struct Asking {
+    /// Devices that the jobs share. Without it, the best that is present.
+    #[arg(long, value_name = "POOL", value_delimiter = ',')]
+    device: Vec<Device>,
+    /// A run of `profile` that measured the jobs, alone or together: what the policy believes, and what is predicted from. Repeatable.
+    #[arg(long, value_name = "RUN")]
+    table: Vec<PathBuf>,
+    /// What switches cost here, as `profile calibrate` has measured it.
+    #[arg(long, value_name = "FILE")]
+    machine: Option<PathBuf>,
+    /// What it costs to go on after a stop or a pause, for jobs of which that was not measured.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    switch_cost: Option<Duration>,
+    /// Save each job that trains so often [default: never, but where it is stopped].
+    ///
+    /// A job that fails goes on from there, and so does a run that is resumed.
+    #[arg(long, value_name = "TIME", value_parser = above_zero)]
+    checkpoint_every: Option<Duration>,
+    /// Tell the policy so often how far each job has come.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = above_zero)]
+    progress_every: Duration,
+    /// How many jobs a policy may put on a device at once.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
+    jobs_per_device: u32,
+    /// How often a job that fails is started again.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    retries: u32,
+    /// A job that says nothing for so long is ended as hung.
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = above_zero)]
+    heartbeat: Duration,
+    /// Threads of each rank [default: the cores of its device].
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..))]
+    threads: Option<u32>,
+    /// Memory of each CPU device, as 2GiB [default: its share of the machine's].
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<HumanBytes>,
+    /// Folder with real data, instead of the seeded synthetic stream.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// A file of further workloads.
+    #[arg(long, value_name = "FILE")]
+    catalog: Vec<PathBuf>,
+    /// Decides initial weights and data.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Directory of the run [default: runs/<utc time>-sched-<hash>].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+fn above_zero(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if !time.is_zero() => Ok(time),
+        Ok(_) => Err("a time above 0 is wanted".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let run = match (&args.resume, &args.trace, &args.policy) {
+        (Some(path), ..) => RunDir::open(path)?,
+        (None, Some(trace), Some(policy)) => begin(trace, policy, &args.asked)?,
+        (None, ..) => bail!("a trace and a policy are wanted"),
+    };
+    let ended = online::conduct(&run)?;
+    if args.json {
+        println!("{}", rows::to_json(&ended.outcomes));
+    } else {
+        show(&ended.outcomes);
+    }
+    eprintln!("run: {}", run.path().display());
+    if ended.exit == Exit::Interrupted {
+        eprintln!("go on with: sched run --resume {}", run.path().display());
+    }
+    Ok(ended.exit)
+}
+
+/// Makes the directory of a run, with all that it is given, and what is predicted of it.
+fn begin(trace: &Path, policy: &str, asked: &Asking) -> anyhow::Result<RunDir> {
+    // Whatever is wrong is said before there is a directory. A policy that is a program is started for that, and once more to decide.
+    drop(policy::build(policy)?);
+    if let Some(data) = asked.data.as_ref().filter(|data| !data.is_dir()) {
+        bail!("--data {}: there is no such folder; leave it out for synthetic data", data.display());
+    }
+    let given = Given::new(manifest(trace, policy, asked)?, trace, &asked.table)?;
+    let predictions = online::predict(&given, asked.machine.as_deref())?;
+    let path = asked.out.clone().unwrap_or_else(|| run::directory("sched", &given.manifest));
+    let run = RunDir::create(&path)?;
+    online::keep_inputs(&run, trace, &asked.table, asked.machine.as_deref())?;
+    match predictions {
+        Some(predictions) => rows::write(&run.predictions_path(), &predictions)?,
+        None => eprintln!("nothing is predicted: nobody has said what switches cost; --machine or --switch-cost do"),
+    }
+    // Last, so that what has one is whole, and can be gone on with.
+    run.write_manifest(&given.manifest)?;
+    Ok(run)
+}
+
+fn manifest(trace: &Path, policy: &str, asked: &Asking) -> anyhow::Result<Manifest> {
+    let catalog = Catalog::open(&asked.catalog)?;
+    let pool = pool::resolve(&asked.device, None)?;
+    pool::check_memory(asked.memory, pool.iter())?;
+    let jobs = inputs::jobs(&Trace::read(trace)?, &catalog, Purpose::Run, pool.len() as u32)?;
+    let settings = Settings {
+        heartbeat_s: Some(asked.heartbeat.as_secs_f64()),
+        threads: asked.threads,
+        data: asked.data.clone(),
+        memory_bytes: asked.memory.map(|HumanBytes(bytes)| bytes),
+        catalogs: asked.catalog.clone(),
+        ..Settings::default()
+    };
+    let mut estimates = Estimates::new(&settings, asked.seed);
+    let cell = |job: &Asked| cell(job, &catalog, &pool, &mut estimates);
+    let cells = jobs.iter().map(cell).collect::<anyhow::Result<_>>()?;
+    let request = Request { cells, groups: Vec::new(), settings, seed: asked.seed };
+    let mut manifest = run::manifest_on("sched", &pool, &catalog, request)?;
+    // Devices of one type are a node, and devices of a node stand together.
+    let types: Vec<String> = manifest.devices.iter().map(|facts| facts.device_type()).collect();
+    manifest.devices.sort_by_key(|facts| types.iter().position(|of| *of == facts.device_type()));
+    manifest.scheduling = Some(Scheduling {
+        policy: policy.into(),
+        tables: asked.table.len() as u32,
+        switch_cost_s: asked.switch_cost.map(|cost| cost.as_secs_f64()),
+        checkpoint_every_s: asked.checkpoint_every.map(|every| every.as_secs_f64()),
+        progress_every_s: Some(asked.progress_every.as_secs_f64()),
+        jobs_per_device: asked.jobs_per_device,
+        retries: asked.retries,
+    });
+    Ok(manifest)
+}
+
+/// A job as the manifest has it; one that can never run here with the reason.
+fn cell(asked: &Asked, catalog: &Catalog, pool: &[Device], estimates: &mut Estimates) -> anyhow::Result<Cell> {
+    let first = pool.first().context("there is no device")?;
+    let (workload, global_batch) = match &asked.what {
+        What::Training { workload, global_batch } => (workload, global_batch.context("the catalog has a batch")?),
+        What::Command(argv) => {
+            let takes_one = "we start one process of a command, and it asks for more devices";
+            let unsupported = (asked.devices > 1).then(|| takes_one.to_owned());
+            let cell = cells::command(argv, first)?;
+            return Ok(Cell { name: asked.name.clone(), devices: Vec::new(), unsupported, ..cell });
+        }
+    };
+    let workload = profiler::named::workload(catalog, workload)?;
+    let plan = asked.plan.unwrap_or(workload.plan);
+    // An elastic job may come to run under a plan that can.
+    let refusal = plans::refusal(workload, global_batch, &plan, pool).filter(|_| !asked.elastic);
+    let judged = match &refusal {
+        None => estimates.judge(workload, global_batch, &plan, pool, Effort::WhereTight),
+        Some(_) => plans::Judgement::default(),
+    };
+    Ok(Cell {
+        name: asked.name.clone(),
+        sharing: Sharing::TimeSlice,
+        job: format!("{}@b{global_batch}@{plan}", workload.name),
+        workload: workload.name.clone(),
+        command: None,
+        all_reduce_bytes: None,
+        global_batch: Some(global_batch),
+        plan: Some(plan),
+        devices: Vec::new(),
+        memory_estimate_bytes: judged.memory_bytes,
+        unsupported: refusal.or(judged.refusal.filter(|_| !asked.elastic)),
+    })
+}
+
+/// What became of the jobs, one line each, and of all of them together.
+fn show(outcomes: &[Outcome]) {
+    let mut lines =
+        table::new(&["job", "workload", "JCT", "predicted", "queued", "switching", "running", "paused", "notes"]);
+    for row in outcomes {
+        let time = |ns: Option<u64>| table::or_dash(ns.map(Nanos));
+        let mut notes: Vec<String> = row.err_detail.iter().map(|why| format!("{}: {why}", row.status)).collect();
+        for (count, what) in [(u64::from(row.retries), "retries"), (row.steps_lost, "steps lost")] {
+            notes.extend((count > 0).then(|| format!("{count} {what}")));
+        }
+        lines.add_row([
+            row.name.clone(),
+            row.workload.clone(),
+            time(row.jct_ns),
+            time(row.predicted_jct_ns),
+            time(row.queued_ns),
+            time(row.switching_ns),
+            time(row.running_ns),
+            time(row.paused_ns),
+            notes.join("; "),
+        ]);
+    }
+    table::print(&lines);
+    let done: Vec<&Outcome> = outcomes.iter().filter(|row| row.status == Status::Ok).collect();
+    let mean = |of: fn(&Outcome) -> Option<u64>| {
+        let known: Vec<u64> = done.iter().filter_map(|row| of(row)).collect();
+        (!known.is_empty()).then(|| Nanos(known.iter().sum::<u64>() / known.len() as u64))
+    };
+    println!(
+        "{} of {} jobs done; average JCT {}, predicted {}; makespan {}",
+        done.len(),
+        outcomes.len(),
+        table::or_dash(mean(|row| row.jct_ns)),
+        table::or_dash(mean(|row| row.predicted_jct_ns)),
+        table::or_dash(outcomes.iter().filter_map(|row| row.end_ns).max().map(Nanos)),
+    );
+}

@@ -1,0 +1,268 @@
+//! A run on the testbed, from its directory to its last file.
+//!
+//! What a run was given lies in its directory before anything starts. So whoever goes on with it does as who began it: the journal
+//! is decided again, which is how engine and policy come to where they were, and then the devices have the word.
+
+mod predict;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use model::Table;
+use profiler::{
+    cmd::Exit,
+    interrupt::Interrupt,
+    programs,
+    rig::Rig,
+    run::{self, Observed},
+    sharing::backend,
+};
+use schema::{
+    catalog::Catalog,
+    decision::{self, Turn},
+    device::Device,
+    manifest::{DeviceFacts, Manifest, Scheduling},
+    rows::{self, Appender, Outcome, Part, Prediction, Status},
+    run_dir::RunDir,
+    sharing::Sharing,
+    trace::Trace,
+    units::Nanos,
+};
+
+pub use self::predict::predict;
+use crate::{
+    cluster::{ClusterError, Happened, JobId},
+    engine::{self, Engine},
+    inputs::{self, Purpose},
+    job::{Asked, State},
+    journal::Decisions,
+    live::Live,
+    policy,
+    replay::replay,
+    testbed::{
+        Standing, Testbed,
+        checkpoints::Checkpoints,
+        rigged::{Rigged, Site},
+        torn::Torn,
+    },
+    topology::Topology,
+};
+
+/// What a run is made of.
+pub struct Given {
+    pub manifest: Manifest,
+    pub catalog: Catalog,
+    pub topology: Topology,
+    pub asked: Vec<Asked>,
+    /// What the policy may believe.
+    pub table: Table,
+}
+
+/// How a run came to its end.
+pub struct Ended {
+    pub outcomes: Vec<Outcome>,
+    pub exit: Exit,
+}
+
+impl Given {
+    /// # Errors
+    /// Files that cannot be read or believed.
+    pub fn new(manifest: Manifest, trace: &Path, tables: &[PathBuf]) -> anyhow::Result<Given> {
+        let catalog = Catalog::open(&manifest.settings.catalogs)?;
+        let topology = topology(&manifest.devices);
+        let asked = inputs::jobs(&Trace::read(trace)?, &catalog, Purpose::Run, topology.devices())?;
+        Ok(Given { table: inputs::table(tables)?, manifest, catalog, topology, asked })
+    }
+
+    /// # Errors
+    /// What is no run of the scheduler, and files of it that cannot be read or believed.
+    pub fn read(run: &RunDir) -> anyhow::Result<Given> {
+        let manifest = run.manifest()?;
+        let tables = scheduling(&manifest).with_context(|| run.path().display().to_string())?.tables;
+        let tables: Vec<PathBuf> = (0..tables).map(|number| run.table(number).path().to_path_buf()).collect();
+        Given::new(manifest, &run.arrivals_path(), &tables)
+    }
+
+    /// An engine before anything has happened, that admits what can run here.
+    pub fn engine(&self) -> Engine<'_> {
+        let settings = match &self.manifest.scheduling {
+            Some(of) => engine::Settings {
+                sharing: Sharing::TimeSlice,
+                jobs_per_device: of.jobs_per_device,
+                retries: of.retries,
+            },
+            None => engine::Settings::default(),
+        };
+        let mut engine = Engine::new(&self.topology, &self.asked, &self.table, settings);
+        for (cell, id) in self.manifest.cells.iter().zip(0..) {
+            if let Some(why) = &cell.unsupported {
+                engine.refuse(JobId(id), why.clone());
+            }
+        }
+        engine
+    }
+}
+
+/// How a run is scheduled.
+///
+/// # Errors
+/// What is no run of `sched run`.
+pub fn scheduling(manifest: &Manifest) -> anyhow::Result<&Scheduling> {
+    manifest.scheduling.as_ref().context("this is not a run of `sched run`")
+}
+
+/// The devices of a machine. Those of one type are a node.
+pub fn topology(devices: &[DeviceFacts]) -> Topology {
+    let nodes = devices.chunk_by(|a, b| a.device_type() == b.device_type()).enumerate().map(|(number, same)| {
+        let devices = same.iter().map(|facts| facts.device.clone()).collect();
+        (format!("n{number}"), same[0].device_type(), devices)
+    });
+    Topology::new(nodes)
+}
+
+/// Runs what the run's directory asks for and does not have yet.
+///
+/// # Errors
+/// Before anything starts: files that cannot be believed, a journal that would be decided otherwise, a machine that lacks
+/// something. Later: what keeps the run from going on. Outcomes are on file then, too.
+pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
+    let observed = Observed::from_now();
+    let _lock = run::lock(run)?;
+    let given = Given::read(run)?;
+    let scheduling = scheduling(&given.manifest)?.clone();
+    let devices: Vec<Device> = given.manifest.devices.iter().map(|facts| facts.device.clone()).collect();
+    backend(&Sharing::TimeSlice, &devices).probe().map_err(|why| Exit::MachineLacks.because(why))?;
+
+    let mut engine = given.engine();
+    let mut policy = policy::build(&scheduling.policy)?;
+    let turns = match run.decisions_path() {
+        path if path.is_file() => decision::read(&path)?,
+        _ => Vec::new(),
+    };
+    replay(&mut engine, &mut *policy, &turns).context("the run cannot go on as it began")?;
+    let checkpoints = Checkpoints::open(run, given.asked.len() as u32)?;
+    let standing = standing(run, &given, &engine, &checkpoints, &turns)?;
+
+    let every = |seconds: Option<f64>| seconds.map(Nanos::from_secs_f64);
+    let site = Site {
+        run: run.clone(),
+        manifest: given.manifest.clone(),
+        catalog: given.catalog.clone(),
+        devices,
+        steps: given.asked.iter().map(|asked| asked.steps).collect(),
+        checkpoint_every: every(scheduling.checkpoint_every_s),
+        checkpoints,
+        rig: Rig::new(programs::all()?)?,
+        sampler: run::start_sampler(run, &given.manifest)?,
+        interrupt: Interrupt::listen().context("signals cannot be listened to")?,
+    };
+    let rigged = Rigged::new(site)?;
+    let mut parts = Appender::<Part>::open(&run.parts_path())?;
+    parts.push(&[part(&given.manifest, &turns, standing.at)])?;
+    let mut testbed = Testbed::new(rigged, &given.asked, every(scheduling.progress_every_s), standing);
+
+    let mut journal = Live::new(Decisions::open(&run.decisions_path())?, &given.topology);
+    let ended = engine::run(&mut engine, &mut testbed, &mut *policy, &mut journal);
+    drop(journal);
+    let cost = testbed.into_launcher().close()?;
+    let outcomes = with_predictions(run, engine.outcomes())?;
+    rows::write(&run.outcomes_path(), &outcomes)?;
+    let exit = match &ended {
+        Ok(_) if outcomes.iter().all(|row| row.status == Status::Ok) => Exit::Ok,
+        Err(ClusterError::Interrupted) => Exit::Interrupted,
+        _ => Exit::SomeFailed,
+    };
+    let has_not_ended = |row: &&Outcome| row.end_ns.is_none() && row.status == Status::Failed;
+    let missing = outcomes.iter().filter(has_not_ended).map(|row| row.name.clone()).collect();
+    run::write_end(run, exit, missing, observed, cost)?;
+    match ended {
+        Ok(_) | Err(ClusterError::Interrupted) => Ok(Ended { outcomes, exit }),
+        Err(error @ ClusterError::Stuck { .. }) => Err(Exit::SomeFailed.because(error.to_string())),
+        Err(ClusterError::Other(error)) => Err(error),
+        Err(error @ ClusterError::Nothing) => Err(error.into()),
+    }
+}
+
+/// Where the run stands after these turns: at its last sign of life, with those gone that were on devices.
+fn standing(
+    run: &RunDir,
+    given: &Given,
+    engine: &Engine<'_>,
+    checkpoints: &Checkpoints,
+    turns: &[Turn],
+) -> anyhow::Result<Standing> {
+    let view = engine.view();
+    let is_placed = |id: &JobId| matches!(view.jobs[id.0 as usize].state, State::Placed(_));
+    let placed: Vec<_> = (0..given.asked.len() as u32)
+        .map(JobId)
+        .filter(is_placed)
+        .map(|id| (id, given.asked[id.0 as usize].steps))
+        .collect();
+    let torn = Torn::read(run, &given.manifest, checkpoints, &placed)?;
+    let parts: Vec<Part> = match run.parts_path() {
+        path if path.is_file() => rows::read_appended(&path)?,
+        _ => Vec::new(),
+    };
+    let said = parts.last().zip(torn.last_word_mono_ns).map(|(part, word)| {
+        Nanos(part.at_ns) + word.saturating_sub(Nanos(part.mono_ns))
+    });
+    let decided = turns.last().map(|turn| turn.at_ns);
+    let arrived = turns.iter().filter(|turn| matches!(turn.happened, Happened::Arrived { .. })).count();
+    Ok(Standing { at: said.max(decided).unwrap_or_default(), arrived, left: torn.fates })
+}
+
+fn part(manifest: &Manifest, turns: &[Turn], at: Nanos) -> Part {
+    Part {
+        turns: turns.len() as u64,
+        at_ns: at.0,
+        mono_ns: Nanos::monotonic_now().0,
+        began_utc: run::utc_now(),
+        boot_id: profiler::machine::boot_id().or_else(|| manifest.machine.boot_id.clone()),
+    }
+}
+
+/// Outcomes, each beside what had been predicted of it.
+fn with_predictions(run: &RunDir, mut outcomes: Vec<Outcome>) -> anyhow::Result<Vec<Outcome>> {
+    if !run.predictions_path().is_file() {
+        return Ok(outcomes);
+    }
+    let predictions: Vec<Prediction> = rows::read(&run.predictions_path())?;
+    let of: BTreeMap<JobId, Option<u64>> = predictions.iter().map(|row| (row.job, row.jct_ns)).collect();
+    for outcome in &mut outcomes {
+        outcome.predicted_jct_ns = of.get(&outcome.job).copied().flatten();
+    }
+    Ok(outcomes)
+}
+
+/// Copies into a run what it was given, so that it can be gone on with, and decided again, when the originals are gone.
+///
+/// # Errors
+/// What cannot be copied.
+pub fn keep_inputs(
+    run: &RunDir,
+    trace: &Path,
+    tables: &[PathBuf],
+    machine: Option<&Path>,
+) -> anyhow::Result<()> {
+    let copy = |from: &Path, to: &Path| {
+        fs::copy(from, to).map(drop).with_context(|| format!("{} cannot be copied to {}", from.display(), to.display()))
+    };
+    let folder = run.inputs_path();
+    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    copy(trace, &run.arrivals_path())?;
+    machine.map_or(Ok(()), |machine| copy(machine, &run.calibration_path()))?;
+    for (path, number) in tables.iter().zip(0..) {
+        let (from, to) = (RunDir::open(path)?, run.table(number));
+        fs::create_dir_all(to.path()).with_context(|| to.path().display().to_string())?;
+        copy(&from.manifest_path(), &to.manifest_path())?;
+        copy(&from.summary_path(), &to.summary_path())?;
+        if from.interference_path().is_file() {
+            copy(&from.interference_path(), &to.interference_path())?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! What a testbed asks of those who start its jobs: so that one with a script and a clock of its own can stand in for processes.
+
+use profiler::rig::Member;
+use schema::{plan::Plan, rows::ErrorKind, units::Nanos};
+
+use crate::cluster::{ClusterError, DeviceId, JobId};
+
+/// Starts launches of jobs and tells what becomes of them. Steps are those of the job in all its launches together.
+pub trait Launcher {
+    /// On a clock that only goes forward.
+    fn now(&self) -> Nanos;
+
+    /// Whether a job could be launched so.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    fn check(&self, start: &Start) -> Result<(), String>;
+
+    /// Launches a job from its last checkpoint, or anew; it trains as soon as it is ready, which is [`Told::Running`].
+    ///
+    /// # Errors
+    /// Why there is no launch.
+    fn start(&mut self, start: &Start) -> Result<Member, String>;
+
+    /// Holds a launch at the end of a step and takes its tensors off the device, until [`Told::Paused`].
+    ///
+    /// # Errors
+    /// Why it cannot be held. It trains on.
+    fn pause(&mut self, launch: Member) -> Result<(), String>;
+
+    /// Until [`Told::Resumed`].
+    fn resume(&mut self, launch: Member);
+
+    /// Ends a launch at the end of a step, with all that it has done saved or not, until [`Told::Gone`].
+    ///
+    /// # Errors
+    /// Why it cannot be saved. It goes on as before.
+    fn stop(&mut self, launch: Member, checkpoint: bool) -> Result<(), String>;
+
+    /// Steps that its job has done, as far as is known.
+    fn steps(&self, launch: Member) -> u64;
+
+    /// Steps that a job's last checkpoint holds; 0 where it has none.
+    fn saved_steps(&self, job: JobId) -> u64;
+
+    /// Waits for the next that is to be told, at most to `deadline`.
+    ///
+    /// # Errors
+    /// Where the user wants to stop, and where nothing can be told any more.
+    fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<(Member, Told)>, ClusterError>;
+}
+
+/// One start of a job on devices of the testbed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Start {
+    pub job: JobId,
+    /// In the order of ranks.
+    pub devices: Vec<DeviceId>,
+    /// Cores of the host for each rank, where somebody cares.
+    pub cpus: Option<u16>,
+    pub plan: Option<Plan>,
+}
+
+/// What becomes of a launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// It is ready, and was let go.
+    Running,
+    Paused,
+    Resumed,
+    /// Nothing of it is left.
+    Gone(Gone),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Gone {
+    /// Its job has done all its steps, or its program has ended in peace.
+    Finished,
+    /// As it was told to, and before that.
+    Stopped,
+    Failed(ErrorKind, String),
+}

@@ -1,0 +1,174 @@
+//! What is known of a launch: what it has done, what it was granted and told, and what of that it has answered.
+
+use std::{collections::VecDeque, fmt};
+
+use profiler::pace::Pace;
+use schema::{
+    rows::ErrorKind,
+    spec::{LaunchEnd, LaunchSpec},
+    units::Nanos,
+    wire::Step,
+};
+
+use super::super::launcher::Gone;
+use crate::cluster::JobId;
+
+pub(super) struct Launch {
+    pub(super) job: JobId,
+    pub(super) name: String,
+    pub(super) is_command: bool,
+    /// Processes that we start for it.
+    pub(super) ranks: usize,
+    /// Steps that the job had done when it began.
+    before: u64,
+    /// Steps that are left to it; absent for a command that runs until it ends.
+    left: Option<u64>,
+    /// Done by each rank. Those of a command are known when they are heard of.
+    done: Vec<u64>,
+    pace: Pace,
+    /// Ranks that have said so. A command that is ready obeys a grant.
+    pub(super) ready: usize,
+    pub(super) is_let_go: bool,
+    /// Nothing is granted to it: it is paused, or shall be.
+    pub(super) is_held: bool,
+    pub(super) is_leaving: bool,
+    pub(super) is_over: bool,
+    /// What it was told and not all ranks have answered. They are answered in this order.
+    pub(super) orders: VecDeque<Order>,
+    answers: usize,
+    refused: Option<String>,
+    /// The grant at which the first rank of a command last came to rest.
+    pub(super) held_at: Option<u64>,
+    /// When it is to be saved the next time.
+    pub(super) save_at: Option<Nanos>,
+    saves: u32,
+    /// Why we end it.
+    pub(super) failure: Option<String>,
+}
+
+/// What a launch is told while it rests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    Pause,
+    Resume,
+    Checkpoint {
+        /// Within `checkpoints/`.
+        name: String,
+    },
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Order::Pause => "pause",
+            Order::Resume => "resume",
+            Order::Checkpoint { .. } => "write a checkpoint",
+        })
+    }
+}
+
+impl Launch {
+    pub(super) fn new(job: JobId, spec: &LaunchSpec, before: u64, left: Option<u64>) -> Launch {
+        let is_command = !spec.program.speaks();
+        let ranks = spec.devices.len();
+        Launch {
+            job,
+            name: spec.launch.clone(),
+            is_command,
+            ranks,
+            before,
+            left,
+            done: vec![0; if is_command { 1 } else { ranks }],
+            pace: Pace::new(),
+            ready: 0,
+            is_let_go: false,
+            is_held: false,
+            is_leaving: false,
+            is_over: false,
+            orders: VecDeque::new(),
+            answers: 0,
+            refused: None,
+            held_at: None,
+            save_at: None,
+            saves: 0,
+            failure: None,
+        }
+    }
+
+    /// Steps that all ranks have done in this launch.
+    pub(super) fn done(&self) -> u64 {
+        self.done.iter().copied().min().unwrap_or(0)
+    }
+
+    /// Steps of its job.
+    pub(super) fn steps(&self) -> u64 {
+        self.before + self.done()
+    }
+
+    pub(super) fn has_done_all(&self) -> bool {
+        self.left.is_some_and(|left| self.done() >= left)
+    }
+
+    /// Whether nothing keeps it from training.
+    pub(super) fn trains(&self) -> bool {
+        self.is_let_go && !self.is_held && !self.is_leaving && !self.is_over && self.orders.is_empty()
+    }
+
+    pub(super) fn count(&mut self, rank: u32, step: &Step) {
+        let rank = rank as usize;
+        if rank >= self.done.len() {
+            self.done.resize(rank + 1, 0);
+        }
+        self.done[rank] += 1;
+        if rank == 0 {
+            self.pace.count(step);
+        }
+    }
+
+    /// The steps it may do in all from now on, where it is time to let it do more. A worker ends by itself; a command has to be
+    /// kept from doing more than was asked for.
+    pub(super) fn grant(&mut self) -> Option<u64> {
+        if !self.trains() {
+            return None;
+        }
+        let due = self.pace.due()?;
+        Some(self.left.filter(|_| self.is_command).map_or(due, |left| due.min(left)))
+    }
+
+    /// Whether a command that shall rest does.
+    pub(super) fn rests_as_asked(&self) -> bool {
+        self.is_held && self.held_at.is_some_and(|index| index >= self.pace.granted())
+    }
+
+    /// A rank has answered the first order; that order, and why it was refused, when all have.
+    pub(super) fn answered(&mut self, refused: Option<String>) -> Option<(Order, Option<String>)> {
+        self.answers += 1;
+        self.refused = self.refused.take().or(refused);
+        if self.answers < self.ranks {
+            return None;
+        }
+        self.answers = 0;
+        Some((self.orders.pop_front()?, self.refused.take()))
+    }
+
+    pub(super) fn next_checkpoint(&mut self) -> String {
+        self.saves += 1;
+        format!("{}-{}", self.name, self.saves)
+    }
+
+    /// How it ended.
+    pub(super) fn gone(&self, end: &LaunchEnd) -> Gone {
+        let detail = || end.err_detail.clone().unwrap_or_default();
+        match (&self.failure, end.err) {
+            (Some(why), _) => Gone::Failed(ErrorKind::Internal, format!("{} {why}", self.name)),
+            (None, None) if self.has_done_all() => Gone::Finished,
+            (None, None | Some(ErrorKind::Interrupted)) if self.is_leaving => Gone::Stopped,
+            (None, None) if self.is_command => Gone::Finished,
+            (None, None) => {
+                let (done, left) = (self.done(), self.left.unwrap_or_default());
+                Gone::Failed(ErrorKind::NoFinish, format!("{} left after {done} of {left} steps", self.name))
+            }
+            (None, Some(kind)) => Gone::Failed(kind, detail()),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What a scheduler that died has left: of each job that was on devices, how far it had come and from where it goes on.
+//!
+//! Its processes died with it. What they had said is on file, so steps that have to be done again are known.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context as _;
+use schema::{
+    checkpoint::Saved, events::EventReader, manifest::Manifest, rows::ErrorKind, run_dir::RunDir,
+    units::Nanos, wire::Event,
+};
+
+use super::checkpoints::Checkpoints;
+use crate::cluster::{Happened, JobId};
+
+/// How the jobs were left that were on devices.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Torn {
+    /// What is to be told of them, in order: the steps that a job had done; and that it has finished, where those were all, or else
+    /// that its launch is gone.
+    pub fates: Vec<Happened>,
+    /// When one of them last said something.
+    pub last_word_mono_ns: Option<Nanos>,
+}
+
+impl Torn {
+    /// Reads what is on file of jobs that were on devices, given with the steps that they ask for.
+    ///
+    /// # Errors
+    /// Where files of the run cannot be read.
+    pub fn read(
+        run: &RunDir,
+        manifest: &Manifest,
+        checkpoints: &Checkpoints,
+        placed: &[(JobId, Option<u64>)],
+    ) -> anyhow::Result<Torn> {
+        let last = last_launches(run)?;
+        let mut torn = Torn::default();
+        for &(job, asked) in placed {
+            let cell = manifest.cells.get(job.0 as usize);
+            let cell = cell.context("a decision names a job that is not in the trace")?;
+            let traces = last.get(&cell.name).map(|launch| Traces::read(run, launch)).transpose()?;
+            torn.last_word_mono_ns =
+                torn.last_word_mono_ns.max(traces.as_ref().and_then(|traces| traces.last_mono_ns));
+            let (done, has_ended) = done(checkpoints.last(job), traces.as_ref());
+            if asked.map_or(has_ended, |asked| done >= asked) {
+                torn.fates.push(Happened::Finished { job, steps: done });
+                continue;
+            }
+            let steps = checkpoints.steps(job);
+            if done > steps {
+                torn.fates.push(Happened::Progress { job, steps: done });
+            }
+            let detail = "ended together with the scheduler".to_owned();
+            torn.fates.push(Happened::Failed { job, steps, kind: ErrorKind::Interrupted, detail });
+        }
+        Ok(torn)
+    }
+}
+
+/// What a launch has left on file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Traces {
+    launch: String,
+    /// That every rank has said it did.
+    steps: u64,
+    /// Its program has ended in peace, before it was told to.
+    has_ended: bool,
+    last_mono_ns: Option<Nanos>,
+}
+
+impl Traces {
+    fn read(run: &RunDir, launch: &str) -> anyhow::Result<Traces> {
+        let spec = run.spec(launch)?;
+        let (mut steps, mut last_mono_ns) = (None::<u64>, None);
+        for rank in 0..run.ranks(&spec) {
+            let mut lines = Vec::new();
+            // A rank that was killed before its first word has no file, and what one has said that was killed within a line is all
+            // that stands before it.
+            if let Ok(mut reader) = EventReader::open(&run.events_path(launch, rank), rank) {
+                let _ = reader.poll(&mut lines);
+            }
+            let done = lines.iter().filter(|line| matches!(line.event, Event::Step(_))).count() as u64;
+            steps = Some(steps.map_or(done, |least| least.min(done)));
+            last_mono_ns = last_mono_ns.max(lines.iter().map(|line| line.mono_ns).max());
+        }
+        let end = run.launch_end(launch)?;
+        let has_ended = end.is_some_and(|end| end.err.is_none() && end.enough_mono_ns.is_none());
+        Ok(Traces { launch: launch.to_owned(), steps: steps.unwrap_or(0), has_ended, last_mono_ns })
+    }
+}
+
+/// Steps that a job has done, and whether it had ended. A launch that has not saved itself began with the last checkpoint.
+fn done(saved: Option<&Saved>, traces: Option<&Traces>) -> (u64, bool) {
+    let before = saved.map_or(0, |saved| saved.steps);
+    let Some(traces) = traces else { return (before, false) };
+    let saved_itself = saved.filter(|saved| saved.launch == traces.launch);
+    let since = traces.steps.saturating_sub(saved_itself.map_or(0, |saved| saved.launch_steps));
+    (before + since, traces.has_ended)
+}
+
+/// The last launch of each job, by the name of its cell.
+fn last_launches(run: &RunDir) -> anyhow::Result<BTreeMap<String, String>> {
+    // In the order in which they were started, so that a later one replaces those before.
+    let spec = |launch: String| Ok((run.spec(&launch)?.cell, launch));
+    run.launches()?.into_iter().map(spec).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::FORMAT;
+
+    use super::*;
+
+    fn saved(launch: &str, launch_steps: u64, steps: u64) -> Saved {
+        Saved { format: FORMAT, name: format!("{launch}-1"), launch: launch.into(), launch_steps, steps }
+    }
+
+    #[test]
+    fn steps_of_a_torn_job_are_those_of_its_checkpoint_and_what_came_after() {
+        let traces = |launch: &str, steps| Traces {
+            launch: launch.into(),
+            steps,
+            has_ended: false,
+            last_mono_ns: None,
+        };
+        for (saved, left, steps) in [
+            (None, None, 0),
+            (None, Some(traces("0001-a", 30)), 30),
+            (Some(saved("0001-a", 20, 20)), Some(traces("0001-a", 30)), 30),
+            (Some(saved("0003-a", 20, 70)), Some(traces("0003-a", 30)), 80),
+            // Its last launch began with the checkpoint of the one before, or had not begun.
+            (Some(saved("0001-a", 20, 20)), Some(traces("0003-a", 30)), 50),
+            (Some(saved("0001-a", 20, 20)), Some(traces("0003-a", 0)), 20),
+            (Some(saved("0001-a", 20, 20)), None, 20),
+        ] {
+            assert_eq!(done(saved.as_ref(), left.as_ref()), (steps, false), "{saved:?} {left:?}");
+        }
+    }
+}

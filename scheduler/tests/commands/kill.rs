@@ -1,0 +1,90 @@
+//! `kill -9` of the scheduler at any moment, and again while it goes on.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use rustix::process::Signal;
+use schema::{
+    decision::{self, Happened, JobId},
+    events::EventReader,
+    rows::Status,
+    wire::Event,
+};
+
+use crate::{
+    background::{Background, until_nothing_is_left, wait_until},
+    door::Door,
+    run::{ON_TWO, TRACE, door, outcomes, run},
+};
+
+/// Moments at which a run is killed, in all tests that take the time; few in the others.
+fn moments() -> u32 {
+    let is_slow = std::env::var_os("TANDEM_SLOW").is_some_and(|value| value == "1");
+    if !is_slow {
+        println!("2 of 50 moments: set TANDEM_SLOW=1 for all");
+    }
+    if is_slow { 50 } else { 2 }
+}
+
+#[test]
+fn every_job_ends_once_with_all_its_steps_whenever_the_scheduler_is_killed() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut chance = fastrand::Rng::with_seed(seed);
+    let mut left = moments();
+    while left > 0 {
+        let door = door(TRACE);
+        let mut arguments = format!("run trace.csv --policy srtf --checkpoint-every 200ms {ON_TWO}");
+        loop {
+            let mut sched = Background::start(&door, &arguments);
+            wait_until("the run can be gone on with", || door.path("r/manifest.toml").exists());
+            if left == 0 {
+                let (code, said) = sched.wait();
+                assert_eq!(code, Some(0), "{said}");
+            } else {
+                std::thread::sleep(Duration::from_millis(chance.u64(20..1_500)));
+                if !sched.has_ended() {
+                    sched.send(Signal::KILL);
+                    left -= 1;
+                }
+                sched.wait();
+            }
+            until_nothing_is_left(&door);
+            arguments = "run --resume r".into();
+            if door.path("r/outcomes.csv").exists() {
+                break;
+            }
+        }
+        check(&door);
+    }
+}
+
+/// Every job has ended once, with all its steps; and those that were done again are counted.
+fn check(door: &Door) {
+    let run = run(door);
+    let rows = outcomes(door);
+    let asked = [700, 500, 120, 60, 200, 150];
+    assert_eq!(rows.len(), asked.len());
+    let mut ends = BTreeMap::<JobId, u32>::new();
+    for turn in decision::read(&run.decisions_path()).expect("decisions.jsonl reads back") {
+        if let Happened::Finished { job, .. } = turn.happened {
+            *ends.entry(job).or_default() += 1;
+        }
+    }
+    let mut done = BTreeMap::<String, u64>::new();
+    for launch in run.launches().expect("jobs/ is there") {
+        let spec = run.spec(&launch).expect("it was told something");
+        let of_rank = |rank| {
+            let mut lines = Vec::new();
+            if let Ok(mut reader) = EventReader::open(&run.events_path(&launch, rank), rank) {
+                reader.poll(&mut lines).expect("what was killed has written whole lines");
+            }
+            lines.iter().filter(|line| matches!(line.event, Event::Step(_))).count() as u64
+        };
+        let least = (0..spec.devices.len() as u32).map(of_rank).min().unwrap_or(0);
+        *done.entry(spec.cell).or_default() += least;
+    }
+    for (row, steps) in rows.iter().zip(asked) {
+        assert_eq!((row.status, row.steps, ends.get(&row.job)), (Status::Ok, steps, Some(&1)), "{row:?}");
+        assert_eq!(done[&row.name], steps + row.steps_lost, "{row:?}");
+    }
+}

@@ -1,0 +1,165 @@
+//! `sched run` with synthetic workers: what it leaves behind, and how it goes on.
+
+use rustix::process::Signal;
+use schema::{
+    decision::{self, Action, Happened, JobId, Settled},
+    rows::{self, ErrorKind, Outcome, Part, Prediction, Status},
+    run_dir::RunDir,
+};
+
+use crate::{
+    background::{Background, until_nothing_is_left, wait_until},
+    door::Door,
+};
+
+/// Steps of 5 ms; and jobs whose rank is killed in its sixth.
+const CATALOG: &str = r#"
+[[workload]]
+name = "short"
+about = "for tests"
+source = "a test"
+global_batch = 8
+axes = ["dp", "ga"]
+verify = { global_batch = 8, steps = 4 }
+optimizer.sgd = { learning_rate = 0.1, momentum = 0.0, weight_decay = 0.0 }
+model.synthetic = { step_us = 5000, busy_percent = 0 }
+
+[[workload]]
+name = "dies"
+about = "for tests"
+source = "a test"
+global_batch = 8
+axes = ["dp"]
+verify = { global_batch = 8, steps = 4 }
+optimizer.sgd = { learning_rate = 0.1, momentum = 0.0, weight_decay = 0.0 }
+model.synthetic = { step_us = 5000, busy_percent = 0, fault.rank-dies = { rank = 0, after_steps = 5 } }
+"#;
+
+/// Six jobs on two devices, of which some are stopped under SRTF so that others pass.
+pub(crate) const TRACE: &str = "\
+name,submit_s,job,command,steps,step_ns
+long,0,short,,700,5000000
+second,0.1,short,,500,5000000
+both,0.5,short@dp2,,120,5000000
+quick,1.2,short,,60,5000000
+other,1.4,short,,200,5000000
+last,2,short@ga2,,150,5000000
+";
+
+pub(crate) const ON_TWO: &str = "--device cpu:0,cpu:1 --catalog catalog.toml --progress-every 200ms --out r";
+
+pub(crate) fn door(trace: &str) -> Door {
+    let door = Door::new();
+    door.write("catalog.toml", CATALOG);
+    door.write("trace.csv", trace);
+    door
+}
+
+pub(crate) fn outcomes(door: &Door) -> Vec<Outcome> {
+    rows::read(&run(door).outcomes_path()).expect("outcomes.csv reads back")
+}
+
+pub(crate) fn run(door: &Door) -> RunDir {
+    RunDir::open(&door.path("r")).expect("the run was begun")
+}
+
+#[test]
+fn jobs_of_a_trace_run_and_stand_beside_what_was_predicted() {
+    let door = door(TRACE);
+    let said = door.exits(0, &format!("run trace.csv --policy srtf --switch-cost 50ms {ON_TWO}"));
+    assert!(said.out.contains("6 of 6 jobs done; average JCT"), "{}", said.out);
+    assert!(said.err.contains("long runs from step 0"), "plain lines where there is no terminal: {}", said.err);
+    let (outcomes, run) = (outcomes(&door), run(&door));
+    let asked = [700, 500, 120, 60, 200, 150];
+    for (row, steps) in outcomes.iter().zip(asked) {
+        assert_eq!((row.status, row.steps, row.steps_lost), (Status::Ok, steps, 0), "{row:?}");
+        let parts = [row.queued_ns, row.switching_ns, row.running_ns, row.paused_ns];
+        assert_eq!(parts.iter().flatten().sum::<u64>(), row.jct_ns.expect("it is done"), "{row:?}");
+        assert!(row.predicted_jct_ns.is_some(), "{row:?}");
+    }
+    let predictions: Vec<Prediction> = rows::read(&run.predictions_path()).expect("predictions.csv reads back");
+    assert_eq!(predictions.len(), 6);
+    let turns = decision::read(&run.decisions_path()).expect("decisions.jsonl reads back");
+    let stops = turns.iter().flat_map(|turn| &turn.actions).filter(|act| matches!(act, Action::Stop { .. }));
+    assert!(stops.count() > 0, "the short ones pass the long ones");
+    let end = run.end().expect("end.toml reads").expect("it was written");
+    assert_eq!((end.exit_code, end.missing.len()), (0, 0));
+    assert!(run.manifest().expect("it reads").scheduling.is_some());
+
+    let before = std::fs::read_to_string(run.outcomes_path()).expect("it reads");
+    door.exits(0, "run --resume r");
+    assert_eq!(std::fs::read_to_string(run.outcomes_path()).expect("it reads"), before, "nothing was left to do");
+    let again = door.exits(2, &format!("run trace.csv --policy srtf {ON_TWO}"));
+    assert!(again.err.contains("already holds a run"), "{}", again.err);
+}
+
+#[test]
+fn a_job_that_fails_is_tried_again_and_then_a_row_with_its_last_words() {
+    let door = door("name,submit_s,job,command,steps\nbad,0,dies,,50\ngood,0,short,,50\nmine,0.2,,sh -c 'exit 0',\n");
+    door.exits(1, &format!("run trace.csv --policy fifo {ON_TWO}"));
+    let [bad, good, mine] = &outcomes(&door)[..] else { panic!("three rows") };
+    assert_eq!((good.status, mine.status, bad.status), (Status::Ok, Status::Ok, Status::Failed));
+    assert_eq!((bad.err, bad.retries, bad.starts), (Some(ErrorKind::Killed), 2, 3));
+    assert_eq!((bad.steps, bad.steps_lost), (0, 15), "five steps, three times");
+    assert!(bad.err_detail.as_deref().unwrap_or_default().contains("was killed by SIGKILL"), "{bad:?}");
+}
+
+#[test]
+fn what_is_wrong_is_said_before_anything_starts() {
+    let header = "name,submit_s,job,command,steps,devices";
+    for (row, options, message) in [
+        ("a,0,shrot,,5,", "--policy fifo", "line 2: column 'job': there is no workload 'shrot'; did you mean 'short'"),
+        ("a,-1,short,,5,", "--policy fifo", "line 2: column 'submit_s'"),
+        ("a,0,short@dp4,,5,", "--policy fifo", "line 2: column 'job': asks for 4 devices"),
+        ("a,0,short,,5,\na,1,short,,5,", "--policy fifo", "line 3: column 'name'"),
+        ("a,0,short,,5,\nb,1,sho", "--policy fifo", "line 3"),
+        ("a,0,short,,5,", "--policy lifo", "there is no policy 'lifo'"),
+        ("a,0,short,,5,", "--policy fifo --switch-cost 1s", "the time of a step of short alone is not known"),
+    ] {
+        let door = door(&format!("{header}\n{row}\n"));
+        if row.ends_with("sho") {
+            door.write("trace.csv", &format!("{header}\n{row}"));
+        }
+        let said = door.exits(2, &format!("run trace.csv {options} {ON_TWO}"));
+        assert!(said.err.contains(message), "{row}: {}", said.err);
+        assert!(!door.path("r").exists(), "{row}: nothing was begun");
+    }
+}
+
+#[test]
+fn ctrl_c_saves_all_jobs_and_the_run_goes_on_without_a_step_lost() {
+    let door = door(TRACE);
+    let mut sched = Background::start(&door, &format!("run trace.csv --policy srtf {ON_TWO}"));
+    wait_until("a job runs", || {
+        decision::read(&door.path("r/decisions.jsonl")).is_ok_and(|turns| {
+            turns.iter().any(|turn| matches!(turn.happened, Happened::Progress { steps: 1.., .. }))
+        })
+    });
+    sched.send(Signal::INT);
+    let (code, said) = sched.wait();
+    assert_eq!(code, Some(130), "{said}");
+    assert!(said.contains("go on with: sched run --resume r"), "{said}");
+    until_nothing_is_left(&door);
+    let end = run(&door).end().expect("end.toml reads").expect("it was written");
+    assert_eq!((end.exit_code, end.missing.len()), (130, 6));
+    let rows = outcomes(&door);
+    assert!(rows.iter().all(|row| row.err == Some(ErrorKind::Interrupted)), "{rows:?}");
+
+    door.exits(0, "run --resume r");
+    let rows = outcomes(&door);
+    assert!(rows.iter().all(|row| row.status == Status::Ok && row.steps_lost == 0), "{rows:?}");
+    assert_eq!(rows.iter().map(|row| row.steps).sum::<u64>(), 1730);
+    let parts: Vec<Part> = rows::read_appended(&run(&door).parts_path()).expect("parts.csv reads back");
+    let turns = decision::read(&run(&door).decisions_path()).expect("decisions.jsonl reads back");
+    let [first, second] = &parts[..] else { panic!("two schedulers: {parts:?}") };
+    assert_eq!((first.turns, first.at_ns), (0, 0));
+    assert!(turns[second.turns as usize].at_ns.0 >= second.at_ns && second.at_ns > 0);
+    let went_on = |job| {
+        let after = &turns[second.turns as usize..];
+        after.iter().find_map(|turn| match turn.happened {
+            Happened::Settled { job: of, now: Settled::Running, steps } if of == JobId(job) => Some(steps),
+            _ => None,
+        })
+    };
+    assert!(went_on(0) > Some(0), "it went on from where it was saved");
+}

@@ -1,0 +1,240 @@
+//! A testbed of synthetic jobs, as its tests use it.
+
+use std::{path::PathBuf, time::Duration};
+
+use profiler::{
+    interrupt::Interrupt,
+    rig::{Programs, Rig},
+    sampler::Sampler,
+};
+use scheduler::{
+    cluster::{Action, Cluster as _, DeviceId, Happened, JobId, Settled},
+    job::{Asked, What},
+    testbed::{
+        Standing, Testbed,
+        checkpoints::Checkpoints,
+        rigged::{Rigged, Site},
+    },
+};
+use schema::{
+    FORMAT,
+    catalog::Catalog,
+    device::Device,
+    manifest::{Cell, Machine, Manifest, Settings},
+    plan::Plan,
+    rows::Appender,
+    run_dir::RunDir,
+    sharing::Sharing,
+    trace::Class,
+    units::Nanos,
+};
+use tempfile::TempDir;
+
+/// What is waited for in vain takes no longer than this.
+const AT_MOST: Nanos = Nanos(60 * Nanos::SECOND.0);
+
+/// One job: its name in the catalog, or a command, and its steps.
+pub(crate) enum Wanted {
+    Training(&'static str, u64),
+    Command(&'static [&'static str]),
+}
+
+/// Steps of 2 ms, of which some break.
+const CATALOG: &str = r#"
+[[workload]]
+name = "short"
+about = "for tests"
+source = "a test"
+global_batch = 8
+axes = ["dp", "ga"]
+verify = { global_batch = 8, steps = 4 }
+optimizer.sgd = { learning_rate = 0.1, momentum = 0.0, weight_decay = 0.0 }
+model.synthetic = { step_us = 2000, busy_percent = 0 }
+
+[[workload]]
+name = "hangs"
+about = "for tests"
+source = "a test"
+global_batch = 8
+axes = ["dp", "ga"]
+verify = { global_batch = 8, steps = 4 }
+optimizer.sgd = { learning_rate = 0.1, momentum = 0.0, weight_decay = 0.0 }
+model.synthetic = { step_us = 2000, busy_percent = 0, fault.hang = { after_steps = 5 } }
+
+[[workload]]
+name = "too-large"
+about = "for tests"
+source = "a test"
+global_batch = 8
+axes = ["dp", "ga"]
+verify = { global_batch = 8, steps = 4 }
+optimizer.sgd = { learning_rate = 0.1, momentum = 0.0, weight_decay = 0.0 }
+model.synthetic = { step_us = 2000, busy_percent = 0, fault.out-of-memory = { after_steps = 5 } }
+"#;
+
+/// Two devices, and the jobs of a test, none of which arrives by itself. Gone with the test.
+pub(crate) struct Bench {
+    pub(crate) run: RunDir,
+    pub(crate) manifest: Manifest,
+    pub(crate) testbed: Testbed<Rigged>,
+    pub(crate) told: Vec<Happened>,
+    pub(crate) _folder: TempDir,
+}
+
+impl Bench {
+    pub(crate) fn new(jobs: &[Wanted], checkpoint_every: Option<Duration>) -> Bench {
+        let folder = tempfile::tempdir().unwrap();
+        let mut catalog = Catalog::embedded();
+        catalog.add("tests.toml", CATALOG).unwrap();
+        let run = RunDir::create(&folder.path().join("run")).unwrap();
+        let manifest = manifest(jobs);
+        run.write_manifest(&manifest).unwrap();
+        let sampler = Sampler::start(
+            Vec::new(),
+            Appender::open(&run.devices_path()).unwrap(),
+            Appender::open(&run.host_path()).unwrap(),
+        );
+        let own = PathBuf::from(env!("CARGO_BIN_EXE_sched"));
+        let site = Site {
+            run: run.clone(),
+            manifest: manifest.clone(),
+            catalog,
+            devices: vec![Device::AllCores; 2],
+            steps: jobs.iter().map(Wanted::steps).collect(),
+            checkpoint_every: checkpoint_every.map(Nanos::from),
+            checkpoints: Checkpoints::open(&run, jobs.len() as u32).unwrap(),
+            rig: Rig::new(Programs { own, torch_worker: None }).unwrap(),
+            sampler: sampler.unwrap(),
+            interrupt: Interrupt::default(),
+        };
+        let rigged = Rigged::new(site).unwrap();
+        let testbed =
+            Testbed::new(rigged, &asked(jobs), None, Standing { arrived: jobs.len(), ..Standing::default() });
+        Bench { run, manifest, testbed, told: Vec::new(), _folder: folder }
+    }
+
+    pub(crate) fn start(&mut self, job: u32, devices: &[u32], plan: &str) {
+        let plan: Option<Plan> = (!plan.is_empty()).then(|| plan.parse().unwrap());
+        let devices = devices.iter().copied().map(DeviceId).collect();
+        self.apply(Action::Start { job: JobId(job), devices, cpus: None, plan }).unwrap();
+    }
+
+    pub(crate) fn pause(&mut self, job: u32) {
+        self.apply(Action::Pause { job: JobId(job) }).unwrap();
+    }
+
+    pub(crate) fn resume(&mut self, job: u32) {
+        self.apply(Action::Resume { job: JobId(job) }).unwrap();
+    }
+
+    pub(crate) fn stop(&mut self, job: u32, checkpoint: bool) {
+        self.apply(Action::Stop { job: JobId(job), checkpoint }).unwrap();
+    }
+
+    /// What is refused, in words.
+    pub(crate) fn apply(&mut self, action: Action) -> Result<(), String> {
+        self.testbed.apply(&action).map_err(|error| error.why)
+    }
+
+    pub(crate) fn next(&mut self) -> Happened {
+        let deadline = self.testbed.now() + AT_MOST;
+        let happened = self.testbed.next(Some(deadline)).unwrap();
+        assert_ne!(happened, Happened::Deadline, "nothing came: {:?}", self.told);
+        self.told.push(happened.clone());
+        happened
+    }
+
+    /// Waits until a switch of a job is over; the steps that it has then.
+    pub(crate) fn until_settled(&mut self, of: u32, at: Settled) -> u64 {
+        loop {
+            match self.next() {
+                Happened::Settled { job, now, steps } if (job, now) == (JobId(of), at) => return steps,
+                Happened::Failed { .. } => panic!("it failed: {:?}", self.told),
+                _ => {}
+            }
+        }
+    }
+
+    pub(crate) fn until_finished(&mut self, of: u32) -> u64 {
+        loop {
+            match self.next() {
+                Happened::Finished { job, steps } if job == JobId(of) => return steps,
+                Happened::Failed { .. } => panic!("it failed: {:?}", self.told),
+                _ => {}
+            }
+        }
+    }
+
+    /// Lets time pass in which nothing is told.
+    pub(crate) fn wait(&mut self, time: Duration) {
+        let until = self.testbed.now() + time.into();
+        assert_eq!(self.testbed.next(Some(until)).unwrap(), Happened::Deadline);
+    }
+}
+
+impl Wanted {
+    fn steps(&self) -> Option<u64> {
+        match self {
+            Wanted::Training(_, steps) => Some(*steps),
+            Wanted::Command(_) => None,
+        }
+    }
+}
+
+fn asked(jobs: &[Wanted]) -> Vec<Asked> {
+    let asked = |(id, wanted): (u32, &Wanted)| Asked {
+        id: JobId(id),
+        name: format!("j{id}"),
+        arrival: Nanos::ZERO,
+        what: match wanted {
+            Wanted::Training(name, _) => What::Training { workload: (*name).into(), global_batch: Some(8) },
+            Wanted::Command(argv) => What::Command(argv.iter().map(|part| (*part).into()).collect()),
+        },
+        plan: None,
+        devices: 1,
+        elastic: true,
+        steps: wanted.steps(),
+        user: String::new(),
+        virtual_cluster: String::new(),
+        class: Class::Guaranteed,
+        step_ns: None,
+    };
+    (0..).zip(jobs).map(asked).collect()
+}
+
+fn manifest(jobs: &[Wanted]) -> Manifest {
+    let cell = |(id, wanted): (usize, &Wanted)| {
+        let (workload, command) = match wanted {
+            Wanted::Training(name, _) => ((*name).to_owned(), None),
+            Wanted::Command(argv) => ("cmd".into(), Some(argv.iter().map(|part| (*part).into()).collect())),
+        };
+        let is_training = command.is_none();
+        Cell {
+            name: format!("j{id}"),
+            sharing: Sharing::TimeSlice,
+            job: workload.clone(),
+            workload,
+            command,
+            all_reduce_bytes: None,
+            global_batch: is_training.then_some(8),
+            plan: is_training.then(|| "dp1".parse().unwrap()),
+            devices: Vec::new(),
+            memory_estimate_bytes: None,
+            unsupported: None,
+        }
+    };
+    Manifest {
+        format: FORMAT,
+        started_utc: "2026-11-22T00:00:00Z".into(),
+        command: vec!["sched".into(), "run".into()],
+        version: "0".into(),
+        git_revision: None,
+        seed: 1,
+        settings: Settings { heartbeat_s: Some(2.0), ..Settings::default() },
+        machine: Machine::default(),
+        devices: Vec::new(),
+        cells: jobs.iter().enumerate().map(cell).collect(),
+        groups: Vec::new(),
+        scheduling: None,
+    }
+}

@@ -1,0 +1,227 @@
+//! Jobs on a testbed, through real processes: what each action does to them, and what is told of it.
+
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use scheduler::{
+    cluster::{Action, Happened, JobId, Settled},
+    testbed::{checkpoints::Checkpoints, torn::Torn},
+};
+use schema::{
+    events::EventReader,
+    rows::ErrorKind,
+    units::Nanos,
+    wire::{Event, EventLine},
+};
+
+use crate::bench::{Bench, Wanted};
+
+/// What a rank of a launch has said.
+fn said(bench: &Bench, launch: &str, rank: u32) -> Vec<EventLine> {
+    let mut lines = Vec::new();
+    EventReader::open(&bench.run.events_path(launch, rank), rank).unwrap().poll(&mut lines).unwrap();
+    lines
+}
+
+fn steps_said(bench: &Bench, launch: &str, rank: u32) -> u64 {
+    said(bench, launch, rank).iter().filter(|line| matches!(line.event, Event::Step(_))).count() as u64
+}
+
+fn when(lines: &[EventLine], what: impl Fn(&Event) -> bool) -> Nanos {
+    lines.iter().find(|line| what(&line.event)).expect("it was said").mono_ns
+}
+
+#[test]
+fn a_job_trains_is_paused_and_goes_on() {
+    let mut bench = Bench::new(&[Wanted::Training("short", 900)], None);
+    bench.start(0, &[0], "dp1");
+    assert_eq!(bench.until_settled(0, Settled::Running), 0);
+    bench.pause(0);
+    let paused = bench.until_settled(0, Settled::Paused);
+    assert!((1..900).contains(&paused), "it was granted some, and stopped there: {paused}");
+    bench.wait(Duration::from_millis(300));
+    assert_eq!(steps_said(&bench, "0001-short", 0), paused, "it does nothing meanwhile");
+    bench.resume(0);
+    assert_eq!(bench.until_settled(0, Settled::Running), paused);
+    assert_eq!(bench.until_finished(0), 900);
+    assert_eq!(steps_said(&bench, "0001-short", 0), 900);
+    assert!(bench.apply(Action::Pause { job: JobId(0) }).unwrap_err().contains("no devices"));
+}
+
+#[test]
+fn who_is_started_where_another_leaves_begins_when_that_one_has_left() {
+    let mut bench = Bench::new(&[Wanted::Training("short", 5_000), Wanted::Training("short", 20)], None);
+    bench.start(0, &[0, 1], "dp2");
+    bench.until_settled(0, Settled::Running);
+    bench.pause(0);
+    bench.start(1, &[1], "dp1");
+    bench.until_settled(0, Settled::Paused);
+    assert_eq!(bench.until_finished(1), 20);
+    let paused = (0..2)
+        .map(|rank| when(&said(&bench, "0001-short", rank), |event| matches!(event, Event::Paused { .. })));
+    let begun = when(&said(&bench, "0002-short", 0), |event| matches!(event, Event::Hello(_)));
+    assert!(paused.max() < Some(begun), "both ranks had left");
+
+    // Who does not want the devices any more that it waits for is out at once, and was never launched.
+    bench.resume(0);
+    bench.until_settled(0, Settled::Running);
+    let mut again = Bench::new(&[Wanted::Training("short", 5_000), Wanted::Training("short", 20)], None);
+    again.start(0, &[0], "dp1");
+    again.until_settled(0, Settled::Running);
+    again.stop(0, false);
+    again.start(1, &[0], "dp1");
+    again.stop(1, true);
+    assert_eq!(again.next(), Happened::Settled { job: JobId(1), now: Settled::Stopped, steps: 0 });
+    again.until_settled(0, Settled::Stopped);
+    assert_eq!(again.run.launches().unwrap(), ["0001-short"]);
+}
+
+#[test]
+fn a_job_that_is_stopped_goes_on_under_another_plan_on_other_devices() {
+    let mut bench = Bench::new(&[Wanted::Training("short", 1_500)], None);
+    bench.start(0, &[0], "dp1");
+    bench.until_settled(0, Settled::Running);
+    bench.stop(0, true);
+    let stopped = bench.until_settled(0, Settled::Stopped);
+    assert!((1..1_500).contains(&stopped), "{stopped}");
+    bench.start(0, &[1, 0], "dp2");
+    assert_eq!(bench.until_settled(0, Settled::Running), stopped);
+    bench.pause(0);
+    let paused = bench.until_settled(0, Settled::Paused);
+    bench.stop(0, true);
+    assert_eq!(bench.until_settled(0, Settled::Stopped), paused, "a paused one is saved as it is");
+    bench.start(0, &[0], "ga2");
+    assert_eq!(bench.until_finished(0), 1_500);
+    let of_launches = [("0001-short", 0), ("0002-short", 0), ("0003-short", 0)];
+    let done: u64 = of_launches.iter().map(|(launch, rank)| steps_said(&bench, launch, *rank)).sum();
+    assert_eq!(done, 1_500, "no step is done twice");
+    assert_eq!(bench.run.spec("0002-short").unwrap().job, "short@b8@dp2");
+    let left = std::fs::read_dir(bench.run.checkpoints_path()).unwrap().count();
+    assert_eq!(left, 0, "nobody goes on from them any more");
+}
+
+#[test]
+fn a_job_that_is_killed_goes_on_from_its_last_checkpoint() {
+    let every = Duration::from_millis(300);
+    let mut bench = Bench::new(&[Wanted::Training("short", 3_000)], Some(every));
+    bench.start(0, &[0], "dp1");
+    bench.until_settled(0, Settled::Running);
+    let saved_at = |bench: &Bench| Checkpoints::open(&bench.run, 1).unwrap().steps(JobId(0));
+    while bench.run.saved(JobId(0)).unwrap().is_none() {
+        bench.wait(Duration::from_millis(50));
+    }
+    bench.wait(Duration::from_millis(500));
+    let Event::Hello(hello) = &said(&bench, "0001-short", 0)[0].event else { panic!() };
+    kill_process(Pid::from_raw(hello.pid as i32).unwrap(), Signal::KILL).unwrap();
+    let Happened::Progress { steps: done, .. } = bench.next() else { panic!("{:?}", bench.told) };
+    let Happened::Failed { steps, kind, detail, .. } = bench.next() else { panic!("{:?}", bench.told) };
+    assert_eq!((steps, kind), (saved_at(&bench), ErrorKind::Killed), "{detail}");
+    assert!(0 < steps && steps < done, "{steps} of {done} are kept");
+    assert_eq!(steps_said(&bench, "0001-short", 0), done);
+    bench.start(0, &[0], "dp1");
+    assert_eq!(bench.until_settled(0, Settled::Running), steps);
+    assert_eq!(bench.until_finished(0), 3_000);
+    assert_eq!(steps_said(&bench, "0002-short", 0), 3_000 - steps);
+}
+
+#[test]
+fn what_a_launch_breaks_by_is_told() {
+    let jobs =
+        [Wanted::Training("hangs", 50), Wanted::Training("too-large", 50), Wanted::Command(&["false"])];
+    let mut bench = Bench::new(&jobs, None);
+    for (job, plan, expected) in
+        [(0, "dp1", ErrorKind::Hung), (1, "dp1", ErrorKind::OutOfMemory), (2, "", ErrorKind::Crashed)]
+    {
+        bench.start(job, &[0], plan);
+        let found = loop {
+            if let Happened::Failed { steps, kind, .. } = bench.next() {
+                break (steps, kind);
+            }
+        };
+        assert_eq!(found, (0, expected), "{:?}", bench.told);
+    }
+}
+
+#[test]
+fn a_program_of_the_users_runs_and_cannot_be_held() {
+    let mut bench =
+        Bench::new(&[Wanted::Command(&["sleep", "1"]), Wanted::Command(&["sleep", "1000"])], None);
+    bench.start(0, &[0], "");
+    bench.until_settled(0, Settled::Running);
+    let why = bench.apply(Action::Pause { job: JobId(0) }).unwrap_err();
+    assert!(why.contains("obeys no grant"), "{why}");
+    let why = bench.apply(Action::Stop { job: JobId(0), checkpoint: true }).unwrap_err();
+    assert!(why.contains("takes no checkpoint"), "{why}");
+    assert_eq!(bench.until_finished(0), 0);
+    bench.start(1, &[0], "");
+    bench.until_settled(1, Settled::Running);
+    bench.stop(1, false);
+    assert_eq!(bench.until_settled(1, Settled::Stopped), 0);
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_starts() {
+    let mut bench = Bench::new(&[Wanted::Training("short", 10)], None);
+    let start = |devices: &[u32], plan: &str| Action::Start {
+        job: JobId(0),
+        devices: devices.iter().copied().map(scheduler::cluster::DeviceId).collect(),
+        cpus: None,
+        plan: Some(plan.parse().unwrap()),
+    };
+    for (action, words) in [
+        (start(&[0], "tp2"), "tp"),
+        (start(&[0], "dp2"), "it needs 2 devices"),
+        (start(&[7], "dp1"), "no such device"),
+        (Action::Resume { job: JobId(0) }, "no devices"),
+    ] {
+        let why = bench.apply(action.clone()).unwrap_err();
+        assert!(why.contains(words), "{action:?}: {why}");
+    }
+    assert_eq!(bench.run.launches().unwrap(), Vec::<String>::new());
+    bench.start(0, &[0], "dp1");
+    assert_eq!(bench.until_finished(0), 10, "and the job is as it was");
+}
+
+#[test]
+fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
+    let every = Duration::from_millis(300);
+    let jobs =
+        [Wanted::Training("short", 100_000), Wanted::Training("short", 40), Wanted::Training("short", 40)];
+    let mut bench = Bench::new(&jobs, Some(every));
+    bench.start(0, &[0], "dp1");
+    bench.until_settled(0, Settled::Running);
+    bench.start(1, &[1], "dp1");
+    assert_eq!(bench.until_finished(1), 40);
+    while bench.run.saved(JobId(0)).unwrap().is_none() {
+        bench.wait(Duration::from_millis(50));
+    }
+    bench.wait(Duration::from_millis(300));
+    let (run, manifest) = (bench.run.clone(), bench.manifest.clone());
+    // As a kill does: nothing of a launch outlives its harness, and nothing is asked of it.
+    let Bench { testbed, _folder, .. } = bench;
+    drop(testbed);
+
+    let checkpoints = Checkpoints::open(&run, 3).unwrap();
+    let placed = [(JobId(0), Some(100_000)), (JobId(1), Some(40)), (JobId(2), Some(40))];
+    let torn = Torn::read(&run, &manifest, &checkpoints, &placed).unwrap();
+    let mut lines = Vec::new();
+    EventReader::open(&run.events_path("0001-short", 0), 0).unwrap().poll(&mut lines).unwrap();
+    let done = lines.iter().filter(|line| matches!(line.event, Event::Step(_))).count() as u64;
+    let kept = checkpoints.steps(JobId(0));
+    assert!(0 < kept && kept < done, "{kept} of {done}");
+    let gone = |job, steps| Happened::Failed {
+        job,
+        steps,
+        kind: ErrorKind::Interrupted,
+        detail: "ended together with the scheduler".into(),
+    };
+    let expected = [
+        Happened::Progress { job: JobId(0), steps: done },
+        gone(JobId(0), kept),
+        // All its steps are on file, whether or not somebody had heard of its end.
+        Happened::Finished { job: JobId(1), steps: 40 },
+        gone(JobId(2), 0),
+    ];
+    assert_eq!(torn.fates, expected);
+    assert_eq!(torn.last_word_mono_ns, lines.last().map(|line| line.mono_ns));
+}

@@ -1,0 +1,19 @@
+//! `parts.csv`: when schedulers of a run began, one row for the first and one for each that went on with it.
+
+use serde::{Deserialize, Serialize};
+
+/// One scheduler of a run. The time of the run stands still while none is there, so this says how that and the host's clock
+/// go together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    /// Turns of those before it.
+    pub turns: u64,
+    /// From the start of the run.
+    pub at_ns: u64,
+    /// The host's `CLOCK_MONOTONIC` at that instant.
+    pub mono_ns: u64,
+    /// As `2026-11-22T10:13:40Z`.
+    pub began_utc: String,
+    /// Monotonic clocks of two boots cannot be compared.
+    pub boot_id: Option<String>,
+}
