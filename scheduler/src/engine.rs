@@ -5,6 +5,7 @@ mod admission;
 mod check;
 mod events;
 mod outcomes;
+mod packing;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,6 +18,7 @@ use schema::{
     units::Nanos,
 };
 
+use self::packing::Packing;
 use crate::{
     cluster::{Action, Cluster, ClusterError, JobId},
     job::{Asked, Job, Phase, Placed, State},
@@ -55,6 +57,7 @@ pub struct Engine<'a> {
     occupancy: Occupancy,
     /// Jobs whose tensors are off a device, and whose process is still there.
     paused_on: BTreeMap<DeviceId, Vec<JobId>>,
+    packing: Packing,
     /// Pairs of jobs, the smaller first, that did not fit on a device together.
     do_not_fit: BTreeSet<(JobId, JobId)>,
     /// Since the policy was last asked.
@@ -110,6 +113,7 @@ impl<'a> Engine<'a> {
             jobs: asked.iter().map(|asked| Job::new(asked.arrival)).collect(),
             occupancy: Occupancy::new(topology),
             paused_on: BTreeMap::new(),
+            packing: Packing::new(asked.len()),
             do_not_fit: BTreeSet::new(),
             changes: Vec::new(),
             now: Nanos::ZERO,
@@ -152,7 +156,7 @@ impl<'a> Engine<'a> {
 
     /// One row a job, in the order of the trace.
     pub fn outcomes(&self) -> Vec<Outcome> {
-        outcomes::outcomes(self.asked, &self.jobs, self.now, self.arrived)
+        outcomes::outcomes(self.asked, &self.jobs, &self.packing, self.now, self.arrived)
     }
 
     /// Jobs that have arrived and have not ended.
@@ -275,6 +279,7 @@ impl<'a> Engine<'a> {
             }
             _ => {}
         }
+        self.packing.changed(id, &before, self.now, &self.jobs, &self.occupancy);
     }
 
     /// Who else is on its devices, paused or not.

@@ -5,6 +5,7 @@
 pub mod cluster;
 pub mod cmd;
 pub mod engine;
+pub mod fidelity;
 pub mod inputs;
 pub mod job;
 pub mod journal;

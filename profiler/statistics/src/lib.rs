@@ -26,7 +26,7 @@ mod pelt;
 mod summary;
 
 pub use interval::Interval;
-pub use order::median;
+pub use order::{median, median_in_place};
 pub use quantile::Tail;
 pub use steady::Steady;
 pub use summary::LaunchSummary;

@@ -13,7 +13,7 @@ pub fn median(values: &[u64]) -> Option<f64> {
 }
 
 /// The median, reordering `values`, which must not be empty.
-pub(crate) fn median_in_place(values: &mut [f64]) -> f64 {
+pub fn median_in_place(values: &mut [f64]) -> f64 {
     let is_even = values.len().is_multiple_of(2);
     let middle = values.len() / 2;
     let (below, &mut upper, _) = values.select_nth_unstable_by(middle, f64::total_cmp);

@@ -1,11 +1,199 @@
-//! later
+//! `sched fidelity`: a run held against its prediction, or two runs against each other.
 
-/// Later.
+use std::path::{Path, PathBuf};
+
+use profiler::{cmd::Exit, table};
+use schema::{
+    rows::{self, Arose, Fidelity, Outcome, Prediction, RowError, Times},
+    run_dir::RunDir,
+    units::Nanos,
+};
+
+use crate::fidelity::{self, Bars};
+
+/// Hold what happened against what was predicted, job by job.
 ///
-/// Example: `sched fidelity`
+/// Of one RUN of `sched run`: its outcomes against the predictions that it began with. Of two, each a run or an outcomes.csv: the
+/// first against the second, as if it had predicted it.
+///
+/// Errors are those of the prediction: positive where it is too long. Where the error of the average job completion time (JCT)
+/// arose is told in four parts that add up to it: step time, of jobs that were never packed; interference, of those that were;
+/// switch cost; and order, which is all waiting.
+///
+/// With --again, which names a second run of the same trace, the two runs are held against each other as well, and the prediction to
+/// what can be asked of it: 5 % of the average JCT and of the makespan, 7 % of the median job and 20 % of nine jobs in ten, or one and
+/// a half times what the runs differ by, where that is more. Beyond one of these the command exits with 1.
+///
+/// Example: `sched fidelity runs/fifo --again runs/fifo-again`
+///
+/// Example: `sched fidelity mine/outcomes.csv theirs/outcomes.csv --jobs`
 #[derive(clap::Args)]
-pub(super) struct Args {}
+pub(super) struct Args {
+    /// Directory of a run, or an outcomes.csv.
+    #[arg(value_name = "RUN")]
+    first: PathBuf,
+    /// What the first is held against, instead of its own predictions.
+    #[arg(value_name = "RUN")]
+    second: Option<PathBuf>,
+    /// A second run of the same trace, which says how well a run predicts another.
+    #[arg(long, value_name = "RUN", conflicts_with = "second")]
+    again: Option<PathBuf>,
+    /// Show every job, too.
+    #[arg(long)]
+    jobs: bool,
+    /// Print all of it as JSON: an object, and with --again a list of two, the prediction first.
+    #[arg(long)]
+    json: bool,
+}
 
-pub(super) fn run(_args: &Args) -> anyhow::Result<profiler::cmd::Exit> {
-    anyhow::bail!("not yet")
+pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let first = outcomes(&args.first)?;
+    let found = match &args.second {
+        Some(second) => fidelity::compare(&as_prediction(&first), &outcomes(second)?)?,
+        None => fidelity::compare(&predictions(&args.first)?, &first)?,
+    };
+    let again = args
+        .again
+        .as_ref()
+        .map(|again| fidelity::compare(&as_prediction(&outcomes(again)?), &first))
+        .transpose()?;
+    let bars = again.as_ref().map(Bars::of);
+    match (args.json, &again) {
+        (true, None) => println!("{}", rows::to_json(&found)),
+        (true, Some(again)) => println!("{}", rows::to_json(&[&found, again])),
+        (false, _) => show(args, &found, again.as_ref(), bars.as_ref()),
+    }
+    for (which, fidelity) in [("", Some(&found)), ("again: ", again.as_ref())] {
+        let left_out = fidelity.map_or(&[][..], |fidelity| &fidelity.left_out);
+        if !left_out.is_empty() {
+            let names = left_out.join(", ");
+            eprintln!("{which}left out, as they did not end well on both sides: {names}");
+        }
+    }
+    Ok(match bars.is_none_or(|bars| bars.hold(&found)) {
+        true => Exit::Ok,
+        false => Exit::SomeFailed,
+    })
+}
+
+fn outcomes(path: &Path) -> anyhow::Result<Vec<Outcome>> {
+    match path.is_dir() {
+        true => Ok(rows::read(&RunDir::open(path)?.outcomes_path())?),
+        false => Ok(rows::read(path)?),
+    }
+}
+
+/// # Errors
+/// A run that was not predicted, or no run.
+fn predictions(path: &Path) -> anyhow::Result<Vec<Prediction>> {
+    if !path.is_dir() {
+        anyhow::bail!("{} alone predicts nothing; name a run, or a second file", path.display());
+    }
+    let file = RunDir::open(path)?.predictions_path();
+    match rows::read(&file) {
+        Err(RowError::Io { .. }) if !file.is_file() => {
+            anyhow::bail!("{} made no predictions; name a second run to hold it against", path.display())
+        }
+        other => Ok(other?),
+    }
+}
+
+fn as_prediction(outcomes: &[Outcome]) -> Vec<Prediction> {
+    outcomes.iter().map(Prediction::from).collect()
+}
+
+fn show(args: &Args, found: &Fidelity, again: Option<&Fidelity>, bars: Option<&Bars>) {
+    let mut header = vec![format!("of {} jobs", found.jobs)];
+    let sides = if args.second.is_some() { ["first", "second"] } else { ["predicted", "measured"] };
+    header.extend(sides.map(str::to_owned));
+    header.push("error".into());
+    if again.is_some() {
+        header.extend(["between runs".to_owned(), "asked".to_owned()]);
+    }
+    let mut lines = table::new(&header.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut line = |what: &str, sides: [String; 2], error: Error, bar: Option<f64>| {
+        let mut cells = vec![what.to_owned()];
+        cells.extend(sides);
+        cells.push(error.spell(found));
+        if let Some(again) = again {
+            cells.push(error.spell(again));
+            cells.push(bar.map_or("-".into(), |bar| match error.of(found).abs() <= bar {
+                true => format!("{bar:.1} %: holds"),
+                false => format!("{bar:.1} %: missed"),
+            }));
+        }
+        lines.add_row(cells);
+    };
+    let times = |times: Times| [Nanos(times.predicted_ns), Nanos(times.measured_ns)].map(|ns| ns.to_string());
+    let nothing = || ["-".to_owned(), "-".to_owned()];
+    let bar = |of: fn(&Bars) -> f64| bars.map(of);
+    let busy = [found.busy_devices.predicted, found.busy_devices.measured].map(|busy| format!("{busy:.2}"));
+    line("average JCT", times(found.average_jct), Error::Signed(|of| of.average_jct.error_percent), bar(|of| of.average_jct_percent));
+    line("p99 JCT", times(found.p99_jct), Error::Signed(|of| of.p99_jct.error_percent), None);
+    line("makespan", times(found.makespan), Error::Signed(|of| of.makespan.error_percent), bar(|of| of.makespan_percent));
+    line("utilisation: devices busy", busy, Error::Signed(|of| of.busy_devices.error_percent), None);
+    line("JCT of a job, median", nothing(), Error::OfJobs(|of| of.job_jct.median_percent), bar(|of| of.job_median_percent));
+    line("JCT of a job, p90", nothing(), Error::OfJobs(|of| of.job_jct.p90_percent), bar(|of| of.job_p90_percent));
+    line("JCT of a job, most", nothing(), Error::OfJobs(|of| of.job_jct.max_percent), None);
+    table::print(&lines);
+
+    println!();
+    let mut parts = table::new(&["where it arose", "of the average JCT", ""]);
+    let average = found.average_jct.measured_ns as f64;
+    for (name, ns) in named(&found.arose) {
+        parts.add_row([name.to_owned(), signed(ns), percent(ns as f64 / average * 100.0)]);
+    }
+    table::print(&parts);
+    if args.jobs {
+        println!();
+        let mut jobs = table::new(&[
+            "job", sides[0], sides[1], "error", "step time", "interference", "switch cost", "order",
+        ]);
+        for job in &found.per_job {
+            let mut cells = vec![job.name.clone()];
+            cells.extend(times(job.jct));
+            cells.push(percent(job.jct.error_percent));
+            cells.extend(named(&job.arose).map(|(_, ns)| signed(ns)));
+            jobs.add_row(cells);
+        }
+        table::print(&jobs);
+    }
+}
+
+/// An error in percent, and how it is told.
+enum Error {
+    Signed(fn(&Fidelity) -> f64),
+    /// Over single jobs, which may err either way.
+    OfJobs(fn(&Fidelity) -> f64),
+}
+
+impl Error {
+    fn of(&self, fidelity: &Fidelity) -> f64 {
+        let (Error::Signed(error) | Error::OfJobs(error)) = self;
+        error(fidelity)
+    }
+
+    fn spell(&self, fidelity: &Fidelity) -> String {
+        match self {
+            Error::Signed(_) => percent(self.of(fidelity)),
+            Error::OfJobs(_) => format!("{:.1} %", self.of(fidelity)),
+        }
+    }
+}
+
+fn named(arose: &Arose) -> [(&'static str, i64); 4] {
+    [
+        ("step time", arose.step_time_ns),
+        ("interference", arose.interference_ns),
+        ("switch cost", arose.switch_cost_ns),
+        ("order", arose.order_ns),
+    ]
+}
+
+fn percent(percent: f64) -> String {
+    format!("{percent:+.1} %")
+}
+
+fn signed(ns: i64) -> String {
+    format!("{}{}", if ns < 0 { "-" } else { "+" }, Nanos(ns.unsigned_abs()))
 }

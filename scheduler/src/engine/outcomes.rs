@@ -5,19 +5,22 @@ use schema::{
     units::Nanos,
 };
 
+use super::packing::Packing;
 use crate::job::{Asked, Job, State};
 
 /// One row a job. Those from number `arrived` on have not arrived by `now`.
-pub(super) fn outcomes(asked: &[Asked], jobs: &[Job], now: Nanos, arrived: usize) -> Vec<Outcome> {
-    asked
-        .iter()
-        .zip(jobs)
-        .enumerate()
-        .map(|(n, (asked, job))| outcome(asked, job, now, n < arrived))
-        .collect()
+pub(super) fn outcomes(
+    asked: &[Asked],
+    jobs: &[Job],
+    packing: &Packing,
+    now: Nanos,
+    arrived: usize,
+) -> Vec<Outcome> {
+    let row = |(n, (asked, job))| outcome(asked, job, packing, now, n < arrived);
+    asked.iter().zip(jobs).enumerate().map(row).collect()
 }
 
-fn outcome(asked: &Asked, job: &Job, now: Nanos, has_arrived: bool) -> Outcome {
+fn outcome(asked: &Asked, job: &Job, packing: &Packing, now: Nanos, has_arrived: bool) -> Outcome {
     let (end, err) = match &job.state {
         State::Ended { at, failed: None } => (Some(*at), None),
         State::Ended { at, failed: Some((kind, why)) } => (Some(*at), Some((*kind, why.clone()))),
@@ -51,6 +54,7 @@ fn outcome(asked: &Asked, job: &Job, now: Nanos, has_arrived: bool) -> Outcome {
         queued_ns: known(account.queued),
         switching_ns: known(account.switching),
         running_ns: known(account.running),
+        packed_ns: known(packing.of(asked.id, now)),
         paused_ns: known(account.paused),
         device_time_ns: known(account.device_time),
         starts: account.starts,

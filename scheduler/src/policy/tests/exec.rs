@@ -60,7 +60,7 @@ fn the_shortest_job_first_of_the_documentation_decides_as_ours_does() {
         let mut world = World::on(Topology::uniform(14, 4, "GPU"), &jobs);
         world.model = Box::new(KnowsOne);
         for asked in world.asked.iter_mut().filter(|asked| asked.id.0 % 7 == 0) {
-            asked.what = What::Training { workload: "unknown".into(), global_batch: 8 };
+            asked.what = What::Training { workload: "unknown".into(), global_batch: Some(8) };
         }
         let mut both = Both {
             ours: build("sjf").expect("it is in the list"),

@@ -52,7 +52,7 @@ impl World {
             id: JobId(number),
             name: format!("j{number}"),
             arrival: s(arrival),
-            what: What::Training { workload: "gpt2".into(), global_batch: 8 },
+            what: What::Training { workload: "gpt2".into(), global_batch: Some(8) },
             plan: None,
             devices,
             elastic: false,

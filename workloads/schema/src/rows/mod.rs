@@ -3,6 +3,7 @@
 mod columns;
 mod export;
 mod export_step;
+mod fidelity;
 mod interference;
 mod labels;
 mod listing;
@@ -20,6 +21,7 @@ mod table_file;
 pub use columns::{Column, ColumnRow, Columns, Kind, dictionary};
 pub use export::{Definition, ExportRow, ProgramKind};
 pub use export_step::ExportStep;
+pub use fidelity::{Arose, BusyDevices, Fidelity, JobErrors, JobFidelity, Times};
 pub use interference::{Curve, Interference, Side};
 pub(crate) use labels::words;
 pub use labels::{ErrorKind, Status, Warning, Warnings};

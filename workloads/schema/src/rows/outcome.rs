@@ -32,6 +32,8 @@ pub struct Outcome {
     pub queued_ns: Option<u64>,
     pub switching_ns: Option<u64>,
     pub running_ns: Option<u64>,
+    /// The part of it in which another job had one of its devices, too.
+    pub packed_ns: Option<u64>,
     pub paused_ns: Option<u64>,
     /// Running time times devices, summed over stretches.
     pub device_time_ns: Option<u64>,
@@ -61,6 +63,7 @@ pub struct Prediction {
     pub queued_ns: Option<u64>,
     pub switching_ns: Option<u64>,
     pub running_ns: Option<u64>,
+    pub packed_ns: Option<u64>,
     pub paused_ns: Option<u64>,
     pub device_time_ns: Option<u64>,
     pub starts: u32,
@@ -82,6 +85,7 @@ impl From<&Outcome> for Prediction {
             queued_ns: outcome.queued_ns,
             switching_ns: outcome.switching_ns,
             running_ns: outcome.running_ns,
+            packed_ns: outcome.packed_ns,
             paused_ns: outcome.paused_ns,
             device_time_ns: outcome.device_time_ns,
             starts: outcome.starts,

@@ -1,0 +1,213 @@
+//! A run held against what was predicted of it, job by job.
+
+use std::collections::HashMap;
+
+use anyhow::{Context as _, ensure};
+use schema::rows::{
+    Arose, BusyDevices, Fidelity, JobErrors, JobFidelity, Outcome, Prediction, Status, Times,
+};
+use statistics::median_in_place;
+
+/// How far a prediction is from what happened. Jobs are known by their names.
+///
+/// # Errors
+/// Jobs that stand on one side alone, as of different traces, and sides that have no job in common that ended well.
+pub fn compare(predicted: &[Prediction], measured: &[Outcome]) -> anyhow::Result<Fidelity> {
+    let mut of_name: HashMap<&str, &Prediction> =
+        predicted.iter().map(|row| (row.name.as_str(), row)).collect();
+    let mut pairs = Vec::new();
+    let mut left_out = Vec::new();
+    for row in measured {
+        let prediction = of_name.remove(row.name.as_str());
+        let prediction = prediction.with_context(|| only_on("measured", &row.name))?;
+        match Pair::of(prediction, row) {
+            Some(pair) => pairs.push(pair),
+            None => left_out.push(row.name.clone()),
+        }
+    }
+    if let Some(name) = of_name.keys().min() {
+        anyhow::bail!(only_on("predicted", name));
+    }
+    ensure!(!pairs.is_empty(), "no job ended well on both sides, so that there is nothing to compare");
+    Ok(fidelity(&pairs, left_out))
+}
+
+/// What is asked of a prediction of a run, in percent, where another run of the same trace shows how far one is from the next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bars {
+    pub average_jct_percent: f64,
+    pub makespan_percent: f64,
+    pub job_median_percent: f64,
+    pub job_p90_percent: f64,
+}
+
+impl Bars {
+    /// Nobody predicts a run better than another run does: where two differ by more, the bar is half as much again.
+    pub fn of(again: &Fidelity) -> Bars {
+        let bar = |least: f64, between_runs: f64| least.max(1.5 * between_runs.abs());
+        Bars {
+            average_jct_percent: bar(5.0, again.average_jct.error_percent),
+            makespan_percent: bar(5.0, again.makespan.error_percent),
+            job_median_percent: bar(7.0, again.job_jct.median_percent),
+            job_p90_percent: bar(20.0, again.job_jct.p90_percent),
+        }
+    }
+
+    pub fn hold(&self, of: &Fidelity) -> bool {
+        of.average_jct.error_percent.abs() <= self.average_jct_percent
+            && of.makespan.error_percent.abs() <= self.makespan_percent
+            && of.job_jct.median_percent <= self.job_median_percent
+            && of.job_jct.p90_percent <= self.job_p90_percent
+    }
+}
+
+fn only_on(side: &str, name: &str) -> String {
+    format!("job '{name}' was {side} alone; compare runs of one trace")
+}
+
+/// One side of a job that ended well. Times in ns.
+#[derive(Clone, Copy)]
+struct Side {
+    jct: u64,
+    end: u64,
+    queued: u64,
+    switching: u64,
+    running: u64,
+    paused: u64,
+    packed: u64,
+    device_time: u64,
+    /// Starts, and pauses with their ends.
+    switches: u32,
+}
+
+struct Pair<'a> {
+    name: &'a str,
+    submit: u64,
+    predicted: Side,
+    measured: Side,
+}
+
+impl<'a> Pair<'a> {
+    fn of(predicted: &Prediction, measured: &'a Outcome) -> Option<Pair<'a>> {
+        Some(Pair {
+            name: &measured.name,
+            submit: measured.submit_ns,
+            predicted: side(predicted)?,
+            measured: side(&Prediction::from(measured))?,
+        })
+    }
+
+    fn arose(&self) -> Arose {
+        let (predicted, measured) = (&self.predicted, &self.measured);
+        let running = difference(predicted.running, measured.running);
+        let is_packed = predicted.packed > 0 || measured.packed > 0;
+        let (step_time_ns, interference_ns) = if is_packed { (0, running) } else { (running, 0) };
+        let switching = difference(predicted.switching, measured.switching);
+        // Switches that only one side has, at what the other switches of the job took there.
+        let more = i64::from(predicted.switches) - i64::from(measured.switches);
+        let of_more = if more > 0 { predicted } else { measured };
+        let of_order = of_more.switching.checked_div(of_more.switches.into()).unwrap_or(0) as i64 * more;
+        Arose {
+            step_time_ns,
+            interference_ns,
+            switch_cost_ns: switching - of_order,
+            order_ns: of_order
+                + difference(predicted.queued, measured.queued)
+                + difference(predicted.paused, measured.paused),
+        }
+    }
+}
+
+fn side(row: &Prediction) -> Option<Side> {
+    if row.status != Status::Ok {
+        return None;
+    }
+    Some(Side {
+        jct: row.jct_ns?,
+        end: row.end_ns?,
+        queued: row.queued_ns?,
+        switching: row.switching_ns?,
+        running: row.running_ns?,
+        paused: row.paused_ns?,
+        packed: row.packed_ns?,
+        device_time: row.device_time_ns?,
+        switches: row.starts + row.pauses,
+    })
+}
+
+fn difference(predicted: u64, measured: u64) -> i64 {
+    predicted as i64 - measured as i64
+}
+
+/// Of at least one pair.
+fn fidelity(pairs: &[Pair], left_out: Vec<String>) -> Fidelity {
+    let sides = |side: fn(&Pair) -> u64| pairs.iter().map(side).collect::<Vec<u64>>();
+    let (predicted, measured) = (sides(|pair| pair.predicted.jct), sides(|pair| pair.measured.jct));
+    let mut errors: Vec<f64> = predicted.iter().zip(&measured).map(|(p, m)| percent(*p, *m).abs()).collect();
+    let per_job: Vec<JobFidelity> = pairs
+        .iter()
+        .map(|pair| JobFidelity {
+            name: pair.name.to_owned(),
+            jct: times(pair.predicted.jct, pair.measured.jct),
+            arose: pair.arose(),
+        })
+        .collect();
+    let mean = |part: fn(&Arose) -> i64| {
+        let all: i64 = per_job.iter().map(|job| part(&job.arose)).sum();
+        (all as f64 / per_job.len() as f64).round() as i64
+    };
+    let first = pairs.iter().map(|pair| pair.submit).min().unwrap_or(0);
+    let last = |side: fn(&Pair) -> u64| pairs.iter().map(side).max().unwrap_or(first).saturating_sub(first);
+    let makespan = times(last(|pair| pair.predicted.end), last(|pair| pair.measured.end));
+    let busy = |side: fn(&Pair) -> u64, makespan_ns: u64| {
+        sides(side).iter().sum::<u64>() as f64 / makespan_ns.max(1) as f64
+    };
+    let predicted_busy = busy(|pair| pair.predicted.device_time, makespan.predicted_ns);
+    let measured_busy = busy(|pair| pair.measured.device_time, makespan.measured_ns);
+    Fidelity {
+        jobs: pairs.len() as u32,
+        left_out,
+        average_jct: times(average(&predicted), average(&measured)),
+        p99_jct: times(quantile(predicted, 0.99), quantile(measured, 0.99)),
+        makespan,
+        busy_devices: BusyDevices {
+            predicted: predicted_busy,
+            measured: measured_busy,
+            error_percent: (predicted_busy / measured_busy - 1.0) * 100.0,
+        },
+        job_jct: JobErrors {
+            median_percent: median_in_place(&mut errors),
+            p90_percent: quantile(errors.clone(), 0.9),
+            max_percent: quantile(errors, 1.0),
+        },
+        arose: Arose {
+            step_time_ns: mean(|arose| arose.step_time_ns),
+            interference_ns: mean(|arose| arose.interference_ns),
+            switch_cost_ns: mean(|arose| arose.switch_cost_ns),
+            order_ns: mean(|arose| arose.order_ns),
+        },
+        per_job,
+    }
+}
+
+fn times(predicted_ns: u64, measured_ns: u64) -> Times {
+    Times { predicted_ns, measured_ns, error_percent: percent(predicted_ns, measured_ns) }
+}
+
+fn percent(predicted: u64, measured: u64) -> f64 {
+    (predicted as f64 / measured as f64 - 1.0) * 100.0
+}
+
+fn average(values: &[u64]) -> u64 {
+    (values.iter().map(|value| u128::from(*value)).sum::<u128>() / values.len() as u128) as u64
+}
+
+/// The smallest that at least `part` of all do not exceed, of at least one.
+fn quantile<T: PartialOrd + Copy>(mut values: Vec<T>, part: f64) -> T {
+    values.sort_by(|a, b| a.partial_cmp(b).expect("errors and times are numbers"));
+    let rank = (part * values.len() as f64).ceil() as usize;
+    values[rank.clamp(1, values.len()) - 1]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+use schema::{decision::JobId, trace::Class};
+
+use super::*;
+
+/// A job that came at `submit` and spent so many seconds queued, switching, running, paused.
+fn outcome(name: &str, submit: u64, spent: [u64; 4], switches: [u32; 2], packed: u64) -> Outcome {
+    let s = |seconds: u64| seconds * 1_000_000_000;
+    let [queued, switching, running, paused] = spent;
+    let jct = queued + switching + running + paused;
+    Outcome {
+        job: JobId(0),
+        name: name.into(),
+        workload: "lstm".into(),
+        global_batch: Some(8),
+        plan: None,
+        devices: 1,
+        user: String::new(),
+        vc: String::new(),
+        class: Class::Guaranteed,
+        submit_ns: s(submit),
+        start_ns: Some(s(submit + queued)),
+        end_ns: Some(s(submit + jct)),
+        jct_ns: Some(s(jct)),
+        queued_ns: Some(s(queued)),
+        switching_ns: Some(s(switching)),
+        running_ns: Some(s(running)),
+        paused_ns: Some(s(paused)),
+        packed_ns: Some(s(packed)),
+        device_time_ns: Some(s(running)),
+        starts: switches[0],
+        pauses: switches[1],
+        retries: 0,
+        steps: 10,
+        steps_asked: Some(10),
+        steps_lost: 0,
+        predicted_jct_ns: None,
+        status: Status::Ok,
+        err: None,
+        err_detail: None,
+    }
+}
+
+fn compared(predicted: &[Outcome], measured: &[Outcome]) -> Fidelity {
+    let predicted: Vec<Prediction> = predicted.iter().map(Prediction::from).collect();
+    compare(&predicted, measured).unwrap()
+}
+
+#[test]
+fn a_run_is_itself() {
+    let rows = [outcome("a", 0, [1, 2, 30, 4], [2, 1], 5), outcome("b", 9, [0, 1, 9, 0], [1, 0], 0)];
+    let same = compared(&rows, &rows);
+    assert_eq!((same.jobs, same.arose, same.job_jct.max_percent), (2, Arose::default(), 0.0));
+    assert_eq!((same.average_jct.error_percent, same.busy_devices.error_percent), (0.0, 0.0));
+    // Ends of a at 37 s and of b at 19 s; 39 s of running.
+    assert_eq!(same.makespan.measured_ns, 37_000_000_000);
+    assert!((same.busy_devices.measured - 39.0 / 37.0).abs() < 1e-12);
+}
+
+#[test]
+fn errors_arise_where_they_arise_and_add_up() {
+    for (predicted, measured, expected) in [
+        (
+            outcome("a", 0, [0, 1, 90, 0], [1, 0], 0),
+            outcome("a", 0, [0, 1, 100, 0], [1, 0], 0),
+            [-10, 0, 0, 0],
+        ),
+        (
+            outcome("a", 0, [0, 1, 90, 0], [1, 0], 0),
+            outcome("a", 0, [0, 1, 100, 0], [1, 0], 9),
+            [0, -10, 0, 0],
+        ),
+        (
+            outcome("a", 0, [0, 8, 100, 0], [2, 0], 0),
+            outcome("a", 0, [0, 6, 100, 0], [2, 0], 0),
+            [0, 0, 2, 0],
+        ),
+        // A stop that nobody predicted: one of its three switches at 4 s, and the other two at 2 s more than 5 s each.
+        (
+            outcome("a", 0, [0, 10, 9, 0], [2, 0], 0),
+            outcome("a", 0, [7, 12, 9, 3], [2, 1], 0),
+            [0, 0, 2, -14],
+        ),
+        (outcome("a", 0, [5, 9, 9, 0], [3, 0], 0), outcome("a", 0, [0, 0, 9, 0], [0, 0], 0), [0, 0, 0, 14]),
+    ] {
+        let found = compared(&[predicted], &[measured]);
+        let Arose { step_time_ns, interference_ns, switch_cost_ns, order_ns } = found.arose;
+        let parts = [step_time_ns, interference_ns, switch_cost_ns, order_ns];
+        assert_eq!(parts, expected.map(|s| s * 1_000_000_000));
+        let Times { predicted_ns, measured_ns, .. } = found.average_jct;
+        assert_eq!(parts.iter().sum::<i64>(), predicted_ns as i64 - measured_ns as i64);
+    }
+}
+
+#[test]
+fn quantiles_are_of_single_jobs_whatever_the_sign() {
+    let name = |n: u64| format!("j{n}");
+    let measured: Vec<Outcome> = (1..=10).map(|n| outcome(&name(n), n, [0, 0, 100, 0], [1, 0], 0)).collect();
+    // Off by 1, 2 .. 10 %, in turns up and down.
+    let off = |n: u64| if n.is_multiple_of(2) { 100 + n } else { 100 - n };
+    let predicted: Vec<Outcome> =
+        (1..=10).map(|n| outcome(&name(n), n, [0, 0, off(n), 0], [1, 0], 0)).collect();
+    let found = compared(&predicted, &measured);
+    let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} is not {b}");
+    near(found.job_jct.median_percent, 5.5);
+    near(found.job_jct.p90_percent, 9.0);
+    near(found.job_jct.max_percent, 10.0);
+    near(found.average_jct.error_percent, 0.5);
+    near(found.p99_jct.error_percent, 10.0);
+    // The last ends at 110 and 120 s, 1 s after the first came.
+    near(found.makespan.error_percent, (119.0 / 109.0 - 1.0) * 100.0);
+}
+
+#[test]
+fn jobs_that_did_not_end_well_are_named_and_other_traces_are_refused() {
+    let good = outcome("a", 0, [0, 1, 9, 0], [1, 0], 0);
+    let failed = Outcome { name: "b".into(), status: Status::Failed, jct_ns: None, ..good.clone() };
+    let ended = Outcome { name: "b".into(), ..good.clone() };
+    let found = compared(&[good.clone(), ended.clone()], &[good.clone(), failed.clone()]);
+    assert_eq!((found.jobs, found.left_out), (1, vec!["b".to_owned()]));
+    for (predicted, measured, message) in [
+        (vec![&good], vec![&good, &ended], "job 'b' was measured alone"),
+        (vec![&good, &ended], vec![&good], "job 'b' was predicted alone"),
+        (vec![&failed], vec![&failed], "no job ended well on both sides"),
+    ] {
+        let predicted: Vec<Prediction> = predicted.into_iter().map(Prediction::from).collect();
+        let measured: Vec<Outcome> = measured.into_iter().cloned().collect();
+        let error = compare(&predicted, &measured).unwrap_err().to_string();
+        assert!(error.starts_with(message), "{error}");
+    }
+}
