@@ -4,8 +4,8 @@ use std::{collections::VecDeque, time::Duration};
 
 use schema::wire::{Step, Timing};
 
-/// How long a rank works on what it was granted before it can run dry: several of the rig's looks,
-/// so that a busy host does not hold it. It is also how long a job goes on after enough of it was seen.
+/// How long a rank works on what it was granted before it can run dry, where nothing else is asked for: several of the rig's
+/// looks, so that a busy host does not hold it. It is also how long a job goes on after enough of it was seen.
 const GRANTED_AHEAD: Duration = Duration::from_millis(1000);
 
 /// The last steps whose mean is the pace of a job: so many at least, and so many more as took this long. Of very short steps a
@@ -23,12 +23,18 @@ pub struct Pace {
     /// Steps that may be under way beyond the last one that was told.
     under_way: u64,
     granted: u64,
+    ahead: Duration,
 }
 
 impl Pace {
     /// Of a launch that was granted nothing yet.
     pub fn new() -> Pace {
-        Pace { done: 0, last_ns: VecDeque::new(), sum_ns: 0, under_way: 1, granted: 0 }
+        Pace::ahead_by(GRANTED_AHEAD)
+    }
+
+    /// The same, granted so much at a time: for a job that shall come to rest sooner and is looked at more often.
+    pub fn ahead_by(ahead: Duration) -> Pace {
+        Pace { done: 0, last_ns: VecDeque::new(), sum_ns: 0, under_way: 1, granted: 0, ahead }
     }
 
     pub fn count(&mut self, step: &Step) {
@@ -79,9 +85,9 @@ impl Pace {
         (!self.last_ns.is_empty()).then(|| self.sum_ns.max(1) as f64 / self.last_ns.len() as f64)
     }
 
-    /// Steps that fill [`GRANTED_AHEAD`], at the pace of the last ones, and those that are under way.
+    /// Steps that fill the time that is granted, at the pace of the last ones, and those that are under way.
     fn steps_ahead(&self) -> u64 {
-        let ahead = self.step_ns().map_or(1.0, |ns| (GRANTED_AHEAD.as_nanos() as f64 / ns).ceil());
+        let ahead = self.step_ns().map_or(1.0, |ns| (self.ahead.as_nanos() as f64 / ns).ceil());
         self.under_way + ahead.max(1.0) as u64
     }
 }

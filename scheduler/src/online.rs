@@ -16,7 +16,7 @@ use model::Table;
 use profiler::{
     cmd::Exit,
     interrupt::Interrupt,
-    programs,
+    machine, programs,
     rig::Rig,
     run::{self, Observed},
     sharing::backend,
@@ -162,13 +162,13 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     };
     let rigged = Rigged::new(site)?;
     let mut parts = Appender::<Part>::open(&run.parts_path())?;
-    parts.push(&[part(&given.manifest, &turns, standing.at)])?;
+    parts.push(&[part(&turns, standing.at)])?;
     let mut testbed = Testbed::new(rigged, &given.asked, every(scheduling.progress_every_s), standing);
 
     let mut journal = Live::new(Decisions::open(&run.decisions_path())?, &given.topology);
     let ended = engine::run(&mut engine, &mut testbed, &mut *policy, &mut journal);
     drop(journal);
-    let cost = testbed.into_launcher().close()?;
+    let cost = testbed.into_launcher().close();
     let outcomes = with_predictions(run, engine.outcomes())?;
     rows::write(&run.outcomes_path(), &outcomes)?;
     let exit = match &ended {
@@ -178,7 +178,7 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     };
     let has_not_ended = |row: &&Outcome| row.end_ns.is_none() && row.status == Status::Failed;
     let missing = outcomes.iter().filter(has_not_ended).map(|row| row.name.clone()).collect();
-    run::write_end(run, exit, missing, observed, cost)?;
+    run::write_end(run, exit, missing, observed, cost?)?;
     match ended {
         Ok(_) | Err(ClusterError::Interrupted) => Ok(Ended { outcomes, exit }),
         Err(error @ ClusterError::Stuck { .. }) => Err(Exit::SomeFailed.because(error.to_string())),
@@ -215,13 +215,13 @@ fn standing(
     Ok(Standing { at: said.max(decided).unwrap_or_default(), arrived, left: torn.fates })
 }
 
-fn part(manifest: &Manifest, turns: &[Turn], at: Nanos) -> Part {
+fn part(turns: &[Turn], at: Nanos) -> Part {
     Part {
         turns: turns.len() as u64,
         at_ns: at.0,
         mono_ns: Nanos::monotonic_now().0,
         began_utc: run::utc_now(),
-        boot_id: profiler::machine::boot_id().or_else(|| manifest.machine.boot_id.clone()),
+        boot_id: machine::boot_id(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Launches of a testbed on the rig of `profile`: what they are granted and told, and what they have answered.
 //!
-//! A launch is granted about a second of work at a time. To be held, paused or saved it is granted no more, and what it was
+//! A launch is granted about half a second of work at a time. To be held, paused or saved it is granted no more, and what it was
 //! granted it still does, which counts. Ranks answer a command each, and it is done when all have.
 
 mod launch;
@@ -31,7 +31,7 @@ use schema::{
     wire::{Command, Event},
 };
 
-use self::launch::{Launch, Order};
+use self::launch::{LOOK_EVERY, Launch, Order};
 use super::{
     checkpoints::Checkpoints,
     launcher::{Gone, Launcher, Start, Told},
@@ -324,6 +324,7 @@ impl Launcher for Rigged {
         let before = self.site.checkpoints.steps(start.job);
         let launch = Launch::new(start.job, &request.spec, before, self.steps_left(start.job));
         let member = self.site.rig.add(request);
+        self.site.rig.look_every(member, LOOK_EVERY);
         self.launches.insert(member, launch);
         Ok(member)
     }

@@ -1,6 +1,6 @@
 //! What is known of a launch: what it has done, what it was granted and told, and what of that it has answered.
 
-use std::{collections::VecDeque, fmt};
+use std::{collections::VecDeque, fmt, time::Duration};
 
 use profiler::pace::Pace;
 use schema::{
@@ -12,6 +12,12 @@ use schema::{
 
 use super::super::launcher::Gone;
 use crate::cluster::JobId;
+
+/// How long a launch works on what it was granted, and with it how long others may have to wait for it to come to rest.
+const GRANTED_AHEAD: Duration = Duration::from_millis(500);
+
+/// Its events are looked at so often: several times before it could run dry.
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 pub(super) struct Launch {
     pub(super) job: JobId,
@@ -79,7 +85,7 @@ impl Launch {
             before,
             left,
             done: vec![0; if is_command { 1 } else { ranks }],
-            pace: Pace::new(),
+            pace: Pace::ahead_by(GRANTED_AHEAD),
             ready: 0,
             is_let_go: false,
             is_held: false,
