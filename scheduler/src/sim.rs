@@ -14,11 +14,11 @@ use std::collections::BTreeMap;
 
 use anyhow::{bail, ensure};
 use model::{Subject, Throughput};
-use schema::{decision::Happened, sharing::Sharing, units::Nanos};
+use schema::{decision::Happened, plan::Plan, rows::ErrorKind, sharing::Sharing, units::Nanos};
 
 use self::{
     events::{Event, Queue},
-    launches::Launch,
+    launches::{Doing, Launch},
 };
 pub use self::{
     faults::Faults,
@@ -97,7 +97,7 @@ impl<'a> Sim<'a> {
     /// Jobs stand in order of arrival, as in [`crate::engine::Engine::new`].
     ///
     /// # Errors
-    /// A job whose number of steps is not known, or what it costs to start it.
+    /// A job whose number of steps is not known, or what it costs to start it; settings that cannot be.
     pub fn new(
         topology: &'a Topology,
         asked: &'a [Asked],
@@ -127,6 +127,11 @@ impl<'a> Sim<'a> {
     }
 
     fn check(&self) -> anyhow::Result<()> {
+        let Settings { noise, progress_every, checkpoint_every, .. } = &self.settings;
+        ensure!(noise.is_finite() && *noise >= 0.0, "a noise of {noise} is none; write 0 or more, as 0.02");
+        for (what, every) in [("progress", progress_every), ("a checkpoint", checkpoint_every)] {
+            ensure!(*every != Some(Nanos::ZERO), "{what} cannot come every 0 ns");
+        }
         for (asked, number) in self.asked.iter().zip(0..) {
             let name = &asked.name;
             ensure!(asked.id == JobId(number), "job '{name}': its number is {}, its place {number}", asked.id.0);
@@ -151,7 +156,7 @@ impl<'a> Sim<'a> {
     }
 
     /// A job as the model knows it, under this plan.
-    fn subject(&self, id: JobId, plan: Option<schema::plan::Plan>) -> Subject<'_> {
+    fn subject(&self, id: JobId, plan: Option<Plan>) -> Subject<'_> {
         let asked = &self.asked[id.0 as usize];
         let workload = match &asked.what {
             What::Training { workload, .. } => workload,
@@ -173,14 +178,19 @@ impl<'a> Sim<'a> {
         match event {
             Event::Finish(id, number) if self.has(id, number) => self.finish(id).map(Some),
             Event::Lose(id, number) if self.has(id, number) => {
-                self.fail(id, "a device that it ran on was lost").map(Some)
+                self.fail(id, ErrorKind::Killed, "a device that it ran on was lost").map(Some)
             }
             Event::Boundary(id, number) if self.has(id, number) => self.reach_boundary(id).map(|()| None),
             Event::Settle(id, number, to) if self.has(id, number) => self.settle(id, to).map(Some),
             Event::Crash(id, stint) if self.launch(id).stint == stint => {
-                self.fail(id, "it was drawn to crash").map(Some)
+                self.fail(id, ErrorKind::Crashed, "it was drawn to crash").map(Some)
             }
-            Event::Tell(id, stint) if self.launch(id).stint == stint => Ok(Some(self.tell(id))),
+            // One that is told to leave tells no more, though it trains to the end of its step.
+            Event::Tell(id, stint)
+                if self.launch(id).stint == stint && self.launch(id).doing == Doing::Training =>
+            {
+                Ok(Some(self.tell(id)))
+            }
             Event::Break(device) => Ok(self.break_down(device)),
             Event::Lost(device) => Ok(self.lose(device)),
             Event::Back(device) => Ok(Some(self.come_back(device))),

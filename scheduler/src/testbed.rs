@@ -302,9 +302,7 @@ impl<L: Launcher> Testbed<L> {
     /// The steps that are lost with a launch, where nobody has heard of them: they are progress first.
     fn unknown_loss(&mut self, happened: &Happened) -> Option<Happened> {
         let (job, kept) = match happened {
-            Happened::Failed { job, steps, .. } | Happened::Settled { job, now: Settled::Stopped, steps } => {
-                (*job, *steps)
-            }
+            Happened::Failed { job, steps, .. } => (*job, *steps),
             _ => return None,
         };
         let here = self.here.get_mut(&job)?;
@@ -367,16 +365,13 @@ impl<L: Launcher> Testbed<L> {
         }
     }
 
-    /// Hears all that the launcher has to tell of the instant of the first of it.
+    /// Hears the next that the launcher has to tell, at most until this time of its own; whether there was something.
     fn hear(&mut self, until: Option<Nanos>) -> Result<bool, ClusterError> {
-        let mut heard = self.launcher.next(until.map(|until| self.clock.of_launcher(until)))?;
-        let any = heard.is_some();
-        while let Some((launch, told)) = heard {
-            let now = self.launcher.now();
-            self.pending.push((self.clock.of_run(now), Fact::Told(launch, told)));
-            heard = self.launcher.next(Some(now))?;
-        }
-        Ok(any)
+        let heard = self.launcher.next(until)?;
+        let at = self.clock.of_run(self.launcher.now());
+        let was_something = heard.is_some();
+        self.pending.extend(heard.map(|(launch, told)| (at, Fact::Told(launch, told))));
+        Ok(was_something)
     }
 }
 
@@ -406,6 +401,8 @@ impl<L: Launcher> Cluster for Testbed<L> {
 
     fn next(&mut self, deadline: Option<Nanos>) -> Result<Happened, ClusterError> {
         loop {
+            // All of one instant is heard before any of it is told, and so is what the last actions brought about at once.
+            while self.hear(Some(self.launcher.now()))? {}
             if let Some(happened) = self.tell() {
                 return Ok(happened);
             }
@@ -418,7 +415,7 @@ impl<L: Launcher> Cluster for Testbed<L> {
             if until.is_none() && self.job_of.is_empty() {
                 return Err(ClusterError::Nothing);
             }
-            if !self.hear(until)? && until.is_none() {
+            if !self.hear(until.map(|until| self.clock.of_launcher(until)))? && until.is_none() {
                 return Err(anyhow::anyhow!("launches ended and nobody said how").into());
             }
         }

@@ -11,7 +11,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("profiler/fake-driver", &[]),
     ("colocate", &["schema", "statistics"]),
     ("scheduler/model", &["schema"]),
-    ("scheduler", &["model", "schema", "statistics"]),
+    ("scheduler", &["model", "profiler", "schema", "statistics", "synthetic"]),
     ("profiler", &["colocate", "schema", "statistics", "synthetic", "+fake-driver"]),
 ];
 

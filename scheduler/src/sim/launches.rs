@@ -11,7 +11,7 @@ use schema::{
 };
 
 use super::{
-    Cost, Sim,
+    Cost, Settings, Sim,
     chance::{Draw, normal, numbers},
     events::Event,
     stretches::whole,
@@ -46,10 +46,11 @@ pub(super) struct Launch {
 pub(super) enum Doing {
     #[default]
     Away,
-    /// Others are to leave first.
+    /// Others are to leave first, before it begins to start or to resume.
     Waiting {
         left: u32,
-        then: Cost,
+        takes: Nanos,
+        resumes: bool,
     },
     Switching {
         to: Settled,
@@ -86,25 +87,29 @@ impl Sim<'_> {
         }
         let launch = self.launch(id);
         (launch.devices, launch.cpus, launch.plan) = (devices.to_vec(), cpus, plan);
-        if let Err(error) = self.check_company(id) {
-            self.launch(id).devices.clear();
-            return Err(error);
-        }
+        let cost = if launch.saved.is_some() { Cost::Restart } else { Cost::Start };
+        let takes = match self.check_company(id).and_then(|()| self.cost(id, cost)) {
+            Ok(takes) => takes,
+            Err(error) => {
+                self.launch(id).devices.clear();
+                return Err(error);
+            }
+        };
         for device in devices {
             self.devices[device.0 as usize].has.push(id);
         }
-        let seed = self.settings.seed;
-        let noise = self.settings.noise;
+        let Settings { seed, noise, .. } = self.settings;
         let launch = self.launch(id);
         launch.speed = (noise * normal(&mut numbers(seed, Draw::Speed, id.0, launch.launches))).exp();
         launch.launches += 1;
         launch.began = None;
-        let cost = if launch.saved.is_some() { Cost::Restart } else { Cost::Start };
-        self.begin_after_others(id, cost)
+        self.begin_after_others(id, takes, false);
+        Ok(())
     }
 
     pub(super) fn pause(&mut self, id: JobId) -> anyhow::Result<()> {
         ensure!(self.launch(id).doing == Doing::Training, "it does not run");
+        self.check_costs(id, &[Cost::Pause, Cost::Resume])?;
         self.leave_at_boundary(id, Settled::Paused, false);
         Ok(())
     }
@@ -112,22 +117,24 @@ impl Sim<'_> {
     pub(super) fn resume(&mut self, id: JobId) -> anyhow::Result<()> {
         ensure!(self.launch(id).doing == Doing::Paused, "it is not paused");
         self.check_company(id)?;
-        self.begin_after_others(id, Cost::Resume)
+        let takes = self.cost(id, Cost::Resume)?;
+        self.begin_after_others(id, takes, true);
+        Ok(())
     }
 
     pub(super) fn stop(&mut self, id: JobId, checkpoint: bool) -> anyhow::Result<()> {
-        let launch = &self.launches[id.0 as usize];
-        match launch.doing {
+        self.check_costs(id, &[Cost::Checkpoint, Cost::Stop])?;
+        match self.launch(id).doing {
             Doing::Training => self.leave_at_boundary(id, Settled::Stopped, checkpoint),
             // Nothing of it is there yet.
-            Doing::Waiting { then: Cost::Start | Cost::Restart, .. } => {
+            Doing::Waiting { resumes: false, .. } => {
                 self.will_leave(id);
                 self.switch(id, Settled::Stopped, checkpoint, Nanos::ZERO);
             }
             Doing::Waiting { .. } | Doing::Switching { to: Settled::Running, .. } | Doing::Paused => {
-                let cost = self.cost_of_stopping(id, checkpoint)?;
+                let takes = self.cost_of_stopping(id, checkpoint)?;
                 self.will_leave(id);
-                self.switch(id, Settled::Stopped, checkpoint, cost);
+                self.switch(id, Settled::Stopped, checkpoint, takes);
             }
             Doing::Away | Doing::Leaving { .. } | Doing::Switching { .. } => bail!("it is leaving"),
         }
@@ -158,7 +165,7 @@ impl Sim<'_> {
                 let launch = self.launch(id);
                 launch.doing = Doing::Paused;
                 launch.number += 1;
-                self.has_left(id)?;
+                self.has_left(id);
             }
             Settled::Stopped => {
                 let launch = self.launch(id);
@@ -166,7 +173,7 @@ impl Sim<'_> {
                 if is_written && launch.has_more() {
                     launch.saved = Some(whole(launch.steps));
                 }
-                self.vacate(id)?;
+                self.vacate(id);
             }
         }
         Ok(Happened::Settled { job: id, now: to, steps: whole(self.launch(id).steps) })
@@ -176,39 +183,35 @@ impl Sim<'_> {
         self.cease_training(id)?;
         let steps = self.asked[id.0 as usize].steps.unwrap_or_default();
         self.launch(id).saved = Some(steps);
-        self.vacate(id)?;
+        self.vacate(id);
         Ok(Happened::Finished { job: id, steps })
     }
 
     /// The launch is gone, whatever it was doing.
-    pub(super) fn fail(&mut self, id: JobId, why: &str) -> anyhow::Result<Happened> {
+    pub(super) fn fail(&mut self, id: JobId, kind: ErrorKind, why: &str) -> anyhow::Result<Happened> {
         if matches!(self.launch(id).doing, Doing::Training | Doing::Leaving { .. }) {
             self.cease_training(id)?;
         }
-        self.vacate(id)?;
+        self.vacate(id);
         let steps = whole(self.launch(id).steps);
-        Ok(Happened::Failed { job: id, steps, kind: ErrorKind::Killed, detail: why.into() })
+        Ok(Happened::Failed { job: id, steps, kind, detail: why.into() })
     }
 
     /// Begins at once, or as soon as all have left that are leaving its devices.
-    fn begin_after_others(&mut self, id: JobId, then: Cost) -> anyhow::Result<()> {
+    fn begin_after_others(&mut self, id: JobId, takes: Nanos, resumes: bool) {
         let devices = &self.launches[id.0 as usize].devices;
         let leave = devices.iter().flat_map(|device| &self.devices[device.0 as usize].leaves);
         let others: BTreeSet<JobId> = leave.copied().collect();
+        if others.is_empty() {
+            return self.switch(id, Settled::Running, false, takes);
+        }
         let launch = self.launch(id);
         launch.number += 1;
-        launch.doing = Doing::Waiting { left: others.len() as u32, then };
+        launch.doing = Doing::Waiting { left: others.len() as u32, takes, resumes };
         let number = launch.number;
-        for other in &others {
-            self.awaited.entry(*other).or_default().push((id, number));
+        for other in others {
+            self.awaited.entry(other).or_default().push((id, number));
         }
-        if others.is_empty() { self.begin(id, then) } else { Ok(()) }
-    }
-
-    fn begin(&mut self, id: JobId, cost: Cost) -> anyhow::Result<()> {
-        let takes = self.cost(id, cost)?;
-        self.switch(id, Settled::Running, false, takes);
-        Ok(())
     }
 
     fn switch(&mut self, id: JobId, to: Settled, checkpoint: bool, takes: Nanos) {
@@ -228,14 +231,24 @@ impl Sim<'_> {
         self.plan_goal(id);
     }
 
+    /// Draws what a switch takes.
     fn cost(&mut self, id: JobId, of: Cost) -> anyhow::Result<Nanos> {
         let launch = self.launch(id);
         launch.switches += 1;
-        let (plan, devices, nth) = (launch.plan, launch.devices.len() as u32, launch.switches);
-        let mut chance = numbers(self.settings.seed, Draw::Switch, id.0, nth);
-        let subject = self.subject(id, plan);
-        let cost = self.costs.cost(&subject, devices, of, &mut || normal(&mut chance));
-        cost.with_context(|| format!("what it costs of {} was not measured: {of:?}", subject.workload))
+        let mut chance = numbers(self.settings.seed, Draw::Switch, id.0, self.launches[id.0 as usize].switches);
+        self.known_cost(id, of, &mut || normal(&mut chance))
+    }
+
+    /// So that no job is told to do what nobody knows the time of.
+    fn check_costs(&self, id: JobId, costs: &[Cost]) -> anyhow::Result<()> {
+        costs.iter().try_for_each(|cost| self.known_cost(id, *cost, &mut || 0.0).map(drop))
+    }
+
+    fn known_cost(&self, id: JobId, of: Cost, luck: &mut dyn FnMut() -> f64) -> anyhow::Result<Nanos> {
+        let launch = &self.launches[id.0 as usize];
+        let subject = self.subject(id, launch.plan);
+        let cost = self.costs.cost(&subject, launch.devices.len() as u32, of, luck);
+        cost.with_context(|| format!("what {} costs {} was not measured", of.noun(), subject.workload))
     }
 
     /// Of one that holds no step since its last checkpoint, none is written.
@@ -252,32 +265,34 @@ impl Sim<'_> {
     }
 
     /// Lets those begin that waited for it.
-    fn has_left(&mut self, id: JobId) -> anyhow::Result<()> {
+    fn has_left(&mut self, id: JobId) {
         for device in &self.launches[id.0 as usize].devices {
             self.devices[device.0 as usize].leaves.retain(|other| *other != id);
         }
         for (other, number) in self.awaited.remove(&id).unwrap_or_default() {
             let launch = self.launch(other);
-            let (true, Doing::Waiting { left, then }) = (launch.number == number, launch.doing) else { continue };
-            launch.doing = Doing::Waiting { left: left - 1, then };
-            if left == 1 {
-                self.begin(other, then)?;
+            match launch.doing {
+                Doing::Waiting { left: 1, takes, .. } if launch.number == number => {
+                    self.switch(other, Settled::Running, false, takes);
+                }
+                Doing::Waiting { left, takes, resumes } if launch.number == number => {
+                    launch.doing = Doing::Waiting { left: left - 1, takes, resumes };
+                }
+                _ => {}
             }
         }
-        Ok(())
     }
 
     /// Nothing of it is left here but its last checkpoint.
-    fn vacate(&mut self, id: JobId) -> anyhow::Result<()> {
+    fn vacate(&mut self, id: JobId) {
         for device in &self.launches[id.0 as usize].devices {
             self.devices[device.0 as usize].has.retain(|other| *other != id);
         }
-        self.has_left(id)?;
+        self.has_left(id);
         let launch = self.launch(id);
         launch.devices.clear();
         launch.doing = Doing::Away;
         launch.number += 1;
         launch.steps = launch.saved.unwrap_or(0) as f64;
-        Ok(())
     }
 }

@@ -27,13 +27,13 @@ use crate::{
 };
 
 /// Asks for anything at all, possible or not; after so many turns it lets every job run to its end.
-struct Restless {
+pub(crate) struct Restless {
     rng: Rng,
     turns: u32,
 }
 
 impl Restless {
-    fn new(seed: u64) -> Restless {
+    pub(crate) fn new(seed: u64) -> Restless {
         Restless { rng: Rng::with_seed(seed), turns: 150 }
     }
 

@@ -4,9 +4,11 @@
 mod actions;
 mod admission;
 mod bench;
+mod conformance;
 mod invariants;
 mod queueing;
 mod replay;
+mod scripted;
 mod scripts;
 mod support;
 mod switches;

@@ -74,7 +74,7 @@ fn a_run_goes_on_from_where_its_journal_ends() {
             let (mut engine, mut policy) = (world.engine(), InOrder::default());
             replay(&mut engine, &mut policy, &turns[..torn]).unwrap();
             let retries: Vec<u32> = engine.outcomes().iter().map(|row| row.retries).collect();
-            let mut cluster = Prompt::after(&turns[..torn], &engine.view());
+            let mut cluster = Prompt::after(&turns[..torn], world.asked, &engine.view());
             let mut more = Vec::new();
             let outcomes = engine::run(&mut engine, &mut cluster, &mut policy, &mut more).unwrap();
             assert!(more.iter().map(|turn| turn.turn).eq(torn as u64..(torn + more.len()) as u64));
@@ -94,14 +94,14 @@ struct Prompt<'a> {
 }
 
 impl<'a> Prompt<'a> {
-    fn after(turns: &[Turn], view: &View<'a>) -> Prompt<'a> {
+    fn after(turns: &[Turn], asked: &'a [Asked], view: &View<'_>) -> Prompt<'a> {
         let is_placed = |id: &JobId| matches!(view.jobs[id.0 as usize].state, State::Placed(_));
         let gone = |job| Happened::Failed { job, steps: 0, kind: ErrorKind::Interrupted, detail: "the scheduler died".into() };
         let arrived = turns.iter().filter(|turn| matches!(turn.happened, Happened::Arrived { .. })).count();
         Prompt {
             now: turns.last().map_or(Nanos::ZERO, |turn| turn.at_ns),
-            events: view.asked.iter().map(|asked| asked.id).filter(is_placed).map(gone).collect(),
-            to_come: &view.asked[arrived..],
+            events: asked.iter().map(|asked| asked.id).filter(is_placed).map(gone).collect(),
+            to_come: &asked[arrived..],
         }
     }
 }

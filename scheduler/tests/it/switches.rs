@@ -1,15 +1,20 @@
 //! Known answers: what jobs do with their time where switches cost something and devices are shared.
 
+use std::path::Path;
+
 use model::Subject;
 use scheduler::{
     cluster::{Action, DeviceId, JobId, Settled},
+    job::{Asked, What},
     journal::Unrecorded,
-    sim::{self, Cost, SwitchCosts},
+    sim::{self, Cost, Sim, SwitchCosts},
     topology::Topology,
     view::{Change, View},
 };
 use schema::{
+    calibration::Calibration,
     decision::{Happened, Turn},
+    plan::Plan,
     rows::Status,
     units::Nanos,
 };
@@ -178,4 +183,71 @@ fn launches_differ_by_the_noise_that_was_asked_for_and_by_nothing_else() {
     assert_ne!(one, other);
     let deviation = (one.iter().map(|log| log * log).sum::<f64>() / 400.0).sqrt();
     assert!((0.045..0.055).contains(&deviation), "{deviation}");
+}
+
+/// What a checkpoint takes is spread over the steps between two: 4 s in 16 s make a step of 1 s one of 1.25 s.
+#[test]
+fn checkpoints_cost_their_time() {
+    let topology = Topology::uniform(1, 1, "GPU");
+    let jobs = [asked(0, 0, 1, 8, SECOND)];
+    let settings = sim::Settings { checkpoint_every: Some(Nanos(16 * SECOND)), ..Default::default() };
+    let world =
+        World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.0 }, costs: &Constants, settings };
+    let (_, outcomes, _) = scripts::turns(&world, &mut InOrder::default());
+    assert_eq!(outcomes[0].running_ns, Some(10 * SECOND));
+}
+
+#[test]
+fn a_launch_that_dies_leaves_the_steps_of_its_last_checkpoint() {
+    let topology = Topology::uniform(8, 8, "GPU");
+    let jobs: Vec<_> = (0..80).map(|id| asked(id, 0, 1, 20, SECOND)).collect();
+    let costs = sim::Named(Nanos::SECOND);
+    let faults = sim::Faults { launch_mean_ns: Some(20e9), ..Default::default() };
+    let every = Nanos(4 * SECOND);
+    let settings = sim::Settings { checkpoint_every: Some(every), faults, ..Default::default() };
+    let world = World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.0 }, costs: &costs, settings };
+    let (turns, outcomes, error) = scripts::turns(&world, &mut InOrder::default());
+    assert!(error.is_none(), "{error:?}");
+    let (mut began, mut failures) = (vec![(Nanos::ZERO, 0); jobs.len()], 0);
+    for turn in &turns {
+        match turn.happened {
+            Happened::Settled { job, now: Settled::Running, steps } => began[job.0 as usize] = (turn.at_ns, steps),
+            Happened::Failed { job, steps, .. } => {
+                let (since, before) = began[job.0 as usize];
+                let written = (turn.at_ns - since).0 / every.0;
+                assert_eq!(steps, before + 4 * written, "{job:?}, {} after it began", turn.at_ns - since);
+                failures += 1;
+            }
+            _ => {}
+        }
+    }
+    assert!(failures > 40, "{failures}");
+    assert!(outcomes.iter().any(|row| row.retries > 0 && row.status == Status::Ok));
+}
+
+/// What is measured of a machine is read from its file, and every switch of a measured workload has a cost.
+#[test]
+fn a_calibration_has_all_that_a_simulation_asks_for() {
+    let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reports/record/20261122-epyc/machine.toml");
+    let calibration = Calibration::read(&record).unwrap();
+    let costs = sim::Measured::new(&[calibration]).unwrap();
+    let job = Subject { workload: "lstm", global_batch: Some(20), plan: Some(Plan::default()), step_ns: None };
+    let ms = |of| costs.cost(&job, 1, of, &mut || 0.0).map(|cost| (cost.as_secs_f64() * 1e3).round());
+    // Start 175 ms and restore 4 ms; the first step takes 66 ms and another 32 ms.
+    let expected = [208.0, 213.0, 2.0, 0.0, 8.0, 52.0].map(Some);
+    assert_eq!(Cost::ALL.map(ms), expected);
+
+    let topology = Topology::uniform(1, 1, "GPU");
+    let mut jobs = [asked(0, 0, 1, 8, SECOND)];
+    jobs[0].what = What::Training { workload: "gpt2".into(), global_batch: None };
+    let refused = |jobs: &[Asked]| {
+        let truth = Box::new(Own { slowdown: 1.0 });
+        let sim = Sim::new(&topology, jobs, truth, &costs, sim::Settings::default());
+        sim.err().map(|error| error.to_string())
+    };
+    let message = "job 'job-0': what it costs to start or stop gpt2 was not measured; calibrate with it, or name a cost with --switch-cost";
+    assert_eq!(refused(&jobs).as_deref(), Some(message));
+    jobs[0].steps = None;
+    let message = "job 'job-0': how long it runs is not known; give its trace 'steps' and 'step_ns'";
+    assert_eq!(refused(&jobs).as_deref(), Some(message));
 }

@@ -1,0 +1,106 @@
+//! A simulated cluster and a testbed are the same to engine and policy: in front of either, every turn is the same.
+
+use fastrand::Rng;
+use model::{Prediction, Question, Subject, Throughput};
+use scheduler::{
+    cluster::Cluster,
+    engine::{self, Engine},
+    job::Asked,
+    policy::{self, Policy},
+    sim::{Cost, Settings, Sim, SwitchCosts},
+    testbed::{Standing, Testbed},
+    topology::Topology,
+};
+use schema::{decision::Turn, units::Nanos};
+
+use crate::{
+    invariants::Restless,
+    scripted::Scripted,
+    scripts::MS,
+    support::{SECOND, asked},
+};
+
+/// Two that share a device get a little more done than one after the other, and that is known well.
+struct Truth;
+
+impl Throughput for Truth {
+    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+        let step_ns = question.job.step_ns? as f64 * 1.37f64.powi(question.co_runners.len() as i32);
+        Some(Prediction { step_ns, step_ns_ci: Some((0.99 * step_ns, 1.01 * step_ns)) })
+    }
+}
+
+/// Each has a cost of its own, so that none can stand for another.
+struct Costs;
+
+impl SwitchCosts for Costs {
+    fn cost(&self, job: &Subject<'_>, devices: u32, of: Cost, _: &mut dyn FnMut() -> f64) -> Option<Nanos> {
+        let ms = match of {
+            Cost::Start => 3_100,
+            Cost::Restart => 4_700,
+            Cost::Pause => 210,
+            Cost::Resume => 330,
+            Cost::Checkpoint => 1_300,
+            Cost::Stop => 590,
+        };
+        Some(Nanos((ms + u64::from(devices)) * MS + job.step_ns? % MS))
+    }
+}
+
+fn jobs(random: &mut Rng) -> Vec<Asked> {
+    let mut arrivals: Vec<u64> = (0..random.u32(2..14)).map(|_| random.u64(..90 * SECOND)).collect();
+    // Some arrive at one instant.
+    arrivals.extend(arrivals.first().copied());
+    arrivals.sort_unstable();
+    let job = |(id, arrival)| {
+        let (devices, steps) = (random.u32(1..3), random.u64(1..60));
+        asked(id, arrival, devices, steps, random.u64(20 * MS..2 * SECOND))
+    };
+    (0..).zip(arrivals).map(job).collect()
+}
+
+fn turns(
+    topology: &Topology,
+    jobs: &[Asked],
+    policy: &mut dyn Policy,
+    cluster: &mut dyn Cluster,
+) -> (Vec<Turn>, Vec<schema::rows::Outcome>) {
+    let mut engine = Engine::new(topology, jobs, &Truth, engine::Settings::default());
+    let mut turns = Vec::new();
+    let outcomes = engine::run(&mut engine, cluster, policy, &mut turns);
+    (turns, outcomes.expect("every job ends"))
+}
+
+/// Runs a trace on both, and gives the actions that were taken.
+fn check(seed: u64, build: &dyn Fn() -> Box<dyn Policy>) -> usize {
+    let mut random = Rng::with_seed(seed);
+    let topology = Topology::uniform(random.u32(2..5), 2, "GPU");
+    let jobs = jobs(&mut random);
+    let progress_every = random.bool().then(|| Nanos(random.u64(500 * MS..9 * SECOND)));
+    let settings = Settings { seed, progress_every, ..Settings::default() };
+    let mut sim = Sim::new(&topology, &jobs, Box::new(Truth), &Costs, settings).expect("all is known");
+    let scripted = Scripted::new(&topology, &jobs, &Truth, &Costs);
+    let mut testbed = Testbed::new(scripted, &jobs, progress_every, Standing::default());
+    let simulated = turns(&topology, &jobs, &mut *build(), &mut sim);
+    let run = turns(&topology, &jobs, &mut *build(), &mut testbed);
+    for (simulated, run) in simulated.0.iter().zip(&run.0) {
+        assert_eq!(simulated, run, "seed {seed}");
+    }
+    assert_eq!(simulated, run, "seed {seed}");
+    run.0.iter().map(|turn| turn.actions.len()).sum()
+}
+
+#[test]
+fn every_policy_decides_the_same_on_a_testbed_as_on_a_simulated_cluster() {
+    for name in ["fifo", "fifo-backfill", "sjf", "srtf", "tiresias:10s", "tiresias:5s/30s:promote=2", "packing-fifo"] {
+        for seed in 0..200 {
+            check(seed, &|| policy::build(name).expect("there is such a policy"));
+        }
+    }
+}
+
+#[test]
+fn whatever_is_asked_for_is_the_same_on_a_testbed_as_on_a_simulated_cluster() {
+    let actions: usize = (0..200).map(|seed| check(seed, &|| Box::new(Restless::new(seed)))).sum();
+    assert!(actions > 2_000, "jobs are paused, resumed, stopped and packed: {actions}");
+}

@@ -1,0 +1,293 @@
+//! A launcher without processes: what its launches do, and when, is computed, on a clock that jumps.
+//!
+//! It knows nothing of arrivals, of who waits for whom, or of what is told: that is the testbed's part, and is held against the
+//! simulated cluster's.
+
+use std::collections::BTreeMap;
+
+use model::{Question, Subject, Throughput};
+use profiler::rig::Member;
+use scheduler::{
+    cluster::{ClusterError, DeviceId, JobId},
+    job::Asked,
+    sim::{Cost, SwitchCosts},
+    testbed::launcher::{Gone, Launcher, Start, Told},
+    topology::Topology,
+};
+use schema::{sharing::Sharing, units::Nanos};
+
+/// Sums of fractions of a step are this exact.
+const ROUNDING: f64 = 1e-6;
+
+pub(crate) struct Scripted<'a> {
+    pub(crate) topology: &'a Topology,
+    pub(crate) asked: &'a [Asked],
+    pub(crate) truth: &'a dyn Throughput,
+    pub(crate) costs: &'a dyn SwitchCosts,
+    now: Nanos,
+    launches: Vec<Launch>,
+    saved: BTreeMap<JobId, u64>,
+}
+
+struct Launch {
+    job: JobId,
+    devices: Vec<DeviceId>,
+    steps: f64,
+    since: Nanos,
+    step_ns: f64,
+    doing: Doing,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Doing {
+    /// Something that is over at that time.
+    Switches { until: Nanos, then: Then },
+    Trains,
+    /// To the end of a step, after so many.
+    Leaves { after: u64, then: Then },
+    Rests,
+    IsGone,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Then {
+    Run { again: bool },
+    Rest,
+    Go { checkpoint: bool },
+}
+
+fn whole(steps: f64) -> u64 {
+    (steps + ROUNDING) as u64
+}
+
+impl<'a> Scripted<'a> {
+    pub(crate) fn new(
+        topology: &'a Topology,
+        asked: &'a [Asked],
+        truth: &'a dyn Throughput,
+        costs: &'a dyn SwitchCosts,
+    ) -> Scripted<'a> {
+        let (now, launches, saved) = (Nanos::ZERO, Vec::new(), BTreeMap::new());
+        Scripted { topology, asked, truth, costs, now, launches, saved }
+    }
+
+    fn subject(&self, job: JobId) -> Subject<'_> {
+        let asked = &self.asked[job.0 as usize];
+        asked.subject(match &asked.what {
+            scheduler::job::What::Training { workload, .. } => workload,
+            scheduler::job::What::Command(_) => "",
+        })
+    }
+
+    fn cost(&self, job: JobId, of: Cost) -> Nanos {
+        let devices = self.asked[job.0 as usize].devices;
+        self.costs.cost(&self.subject(job), devices, of, &mut || 0.0).expect("all costs are known")
+    }
+
+    fn launch(&mut self, launch: Member) -> &mut Launch {
+        &mut self.launches[launch.0 as usize]
+    }
+
+    fn steps_at(&self, launch: &Launch) -> f64 {
+        match launch.doing {
+            Doing::Trains | Doing::Leaves { .. } => {
+                launch.steps + (self.now - launch.since).0 as f64 / launch.step_ns
+            }
+            _ => launch.steps,
+        }
+    }
+
+    /// When the launch comes to the end of what it does, where it does anything.
+    fn due(&self, launch: &Launch) -> Option<Nanos> {
+        let all = self.all(launch);
+        let goal = match launch.doing {
+            Doing::Switches { until, .. } => return Some(until),
+            Doing::Trains => all,
+            Doing::Leaves { after, .. } => after.min(all),
+            Doing::Rests | Doing::IsGone => return None,
+        };
+        let left_ns = ((goal as f64 - launch.steps) * launch.step_ns).max(0.0).ceil();
+        Some(launch.since + Nanos(left_ns as u64))
+    }
+
+    fn all(&self, launch: &Launch) -> u64 {
+        self.asked[launch.job.0 as usize].steps.expect("jobs here have steps")
+    }
+
+    /// Begins new stretches for all that train on these devices.
+    fn change_pace(&mut self, devices: &[DeviceId]) {
+        let trains = |launch: &Launch| matches!(launch.doing, Doing::Trains | Doing::Leaves { .. });
+        let shares = |launch: &Launch, devices: &[DeviceId]| {
+            launch.devices.iter().any(|device| devices.contains(device))
+        };
+        let among: Vec<usize> = (0..self.launches.len())
+            .filter(|place| trains(&self.launches[*place]) && shares(&self.launches[*place], devices))
+            .collect();
+        for place in among {
+            let launch = &self.launches[place];
+            let others = self.launches.iter().enumerate().filter(|(other, launch)| {
+                *other != place && trains(launch) && shares(launch, &self.launches[place].devices)
+            });
+            let co_runners: Vec<Subject<'_>> = others.map(|(_, launch)| self.subject(launch.job)).collect();
+            let step_ns = self.truth.predict(&Question {
+                job: self.subject(launch.job),
+                placement: &self.topology.placement(&launch.devices),
+                device_type: self.topology.type_of(launch.devices[0]),
+                cpus: None,
+                co_runners: &co_runners,
+                sharing: &Sharing::TimeSlice,
+            });
+            let (steps, now) = (self.steps_at(launch), self.now);
+            let launch = &mut self.launches[place];
+            (launch.steps, launch.since) = (steps, now);
+            launch.step_ns = step_ns.expect("all step times are known").step_ns;
+        }
+    }
+
+    fn switch(&mut self, launch: Member, takes: Nanos, then: Then) {
+        let until = self.now + takes;
+        self.launch(launch).doing = Doing::Switches { until, then };
+    }
+
+    /// Ends training at a boundary, with so many steps.
+    fn cease(&mut self, launch: Member, steps: u64) {
+        let of = self.launch(launch);
+        (of.steps, of.doing) = (steps as f64, Doing::Rests);
+        let devices = of.devices.clone();
+        self.change_pace(&devices);
+    }
+
+    fn has_more(&self, launch: &Launch) -> bool {
+        whole(launch.steps) > self.saved_steps(launch.job)
+    }
+
+    fn cost_of_going(&self, launch: &Launch, checkpoint: bool) -> Nanos {
+        let written = checkpoint && self.has_more(launch);
+        let written = if written { self.cost(launch.job, Cost::Checkpoint) } else { Nanos::ZERO };
+        written + self.cost(launch.job, Cost::Stop)
+    }
+
+    fn leave(&mut self, launch: Member, then: Then) {
+        let after = (self.steps_at(&self.launches[launch.0 as usize]) - ROUNDING).ceil() as u64;
+        self.launch(launch).doing = Doing::Leaves { after, then };
+    }
+
+    /// What a launch comes to whose time has come; nothing where nobody is to hear of it.
+    fn happens(&mut self, launch: Member) -> Option<Told> {
+        let of = &self.launches[launch.0 as usize];
+        let (job, all, now) = (of.job, self.all(of), self.now);
+        match of.doing {
+            Doing::Trains => {
+                self.cease(launch, all);
+                self.finish(launch)
+            }
+            Doing::Leaves { after, .. } if after >= all => {
+                self.cease(launch, all);
+                self.finish(launch)
+            }
+            Doing::Leaves { after, then } => {
+                self.cease(launch, after);
+                let of = &self.launches[launch.0 as usize];
+                let takes = match then {
+                    Then::Go { checkpoint } => self.cost_of_going(of, checkpoint),
+                    Then::Rest | Then::Run { .. } => self.cost(job, Cost::Pause),
+                };
+                self.switch(launch, takes, then);
+                None
+            }
+            Doing::Switches { then: Then::Run { again }, .. } => {
+                let of = self.launch(launch);
+                (of.doing, of.since) = (Doing::Trains, now);
+                let devices = of.devices.clone();
+                self.change_pace(&devices);
+                Some(if again { Told::Resumed } else { Told::Running })
+            }
+            Doing::Switches { then: Then::Rest, .. } => {
+                self.launch(launch).doing = Doing::Rests;
+                Some(Told::Paused)
+            }
+            Doing::Switches { then: Then::Go { checkpoint }, .. } => {
+                let steps = whole(of.steps);
+                if checkpoint && self.has_more(of) {
+                    self.saved.insert(job, steps);
+                }
+                self.launch(launch).doing = Doing::IsGone;
+                Some(Told::Gone(Gone::Stopped))
+            }
+            Doing::Rests | Doing::IsGone => None,
+        }
+    }
+
+    fn finish(&mut self, launch: Member) -> Option<Told> {
+        self.launch(launch).doing = Doing::IsGone;
+        Some(Told::Gone(Gone::Finished))
+    }
+}
+
+impl Launcher for Scripted<'_> {
+    fn now(&self) -> Nanos {
+        self.now
+    }
+
+    fn check(&self, _start: &Start) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn start(&mut self, start: &Start) -> Result<Member, String> {
+        let launch = Member(self.launches.len() as u32);
+        let of = if self.saved.contains_key(&start.job) { Cost::Restart } else { Cost::Start };
+        self.launches.push(Launch {
+            job: start.job,
+            devices: start.devices.clone(),
+            steps: self.saved_steps(start.job) as f64,
+            since: self.now,
+            step_ns: 1.0,
+            doing: Doing::Rests,
+        });
+        self.switch(launch, self.cost(start.job, of), Then::Run { again: false });
+        Ok(launch)
+    }
+
+    fn pause(&mut self, launch: Member) -> Result<(), String> {
+        self.leave(launch, Then::Rest);
+        Ok(())
+    }
+
+    fn resume(&mut self, launch: Member) {
+        let takes = self.cost(self.launches[launch.0 as usize].job, Cost::Resume);
+        self.switch(launch, takes, Then::Run { again: true });
+    }
+
+    fn stop(&mut self, launch: Member, checkpoint: bool) -> Result<(), String> {
+        let of = &self.launches[launch.0 as usize];
+        if of.doing == Doing::Trains {
+            self.leave(launch, Then::Go { checkpoint });
+        } else {
+            self.switch(launch, self.cost_of_going(of, checkpoint), Then::Go { checkpoint });
+        }
+        Ok(())
+    }
+
+    fn steps(&self, launch: Member) -> u64 {
+        whole(self.steps_at(&self.launches[launch.0 as usize]))
+    }
+
+    fn saved_steps(&self, job: JobId) -> u64 {
+        self.saved.get(&job).copied().unwrap_or(0)
+    }
+
+    fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<(Member, Told)>, ClusterError> {
+        loop {
+            let due = |(place, launch): (u32, &Launch)| Some((self.due(launch)?, launch.job, Member(place)));
+            let first = (0..).zip(&self.launches).filter_map(due).min();
+            let Some((at, _, launch)) = first.filter(|(at, ..)| deadline.is_none_or(|deadline| *at <= deadline)) else {
+                self.now = self.now.max(deadline.ok_or(ClusterError::Nothing)?);
+                return Ok(None);
+            };
+            self.now = self.now.max(at);
+            if let Some(told) = self.happens(launch) {
+                return Ok(Some((launch, told)));
+            }
+        }
+    }
+}
