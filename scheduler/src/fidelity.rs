@@ -8,6 +8,8 @@ use schema::rows::{
 };
 use statistics::median_in_place;
 
+use crate::totals::{average, quantile};
+
 /// How far a prediction is from what happened. Jobs are known by their names.
 ///
 /// # Errors
@@ -196,17 +198,6 @@ fn times(predicted_ns: u64, measured_ns: u64) -> Times {
 
 fn percent(predicted: u64, measured: u64) -> f64 {
     (predicted as f64 / measured as f64 - 1.0) * 100.0
-}
-
-fn average(values: &[u64]) -> u64 {
-    (values.iter().map(|value| u128::from(*value)).sum::<u128>() / values.len() as u128) as u64
-}
-
-/// The smallest that at least `part` of all do not exceed, of at least one.
-fn quantile<T: PartialOrd + Copy>(mut values: Vec<T>, part: f64) -> T {
-    values.sort_by(|a, b| a.partial_cmp(b).expect("errors and times are numbers"));
-    let rank = (part * values.len() as f64).ceil() as usize;
-    values[rank.clamp(1, values.len()) - 1]
 }
 
 #[cfg(test)]

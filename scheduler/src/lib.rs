@@ -18,4 +18,5 @@ pub mod replay;
 pub mod sim;
 pub mod testbed;
 pub mod topology;
+pub mod totals;
 pub mod view;

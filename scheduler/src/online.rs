@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use model::Table;
 use profiler::{
     cmd::Exit,
@@ -33,7 +33,7 @@ use schema::{
     units::Nanos,
 };
 
-pub use self::predict::predict;
+pub use self::predict::{costs, predict, simulate};
 use crate::{
     cluster::{ClusterError, Happened, JobId},
     engine::{self, Engine},
@@ -73,8 +73,13 @@ impl Given {
     /// Files that cannot be read or believed.
     pub fn new(manifest: Manifest, trace: &Path, tables: &[PathBuf]) -> anyhow::Result<Given> {
         let catalog = Catalog::open(&manifest.settings.catalogs)?;
-        let topology = topology(&manifest.devices);
-        let asked = inputs::jobs(&Trace::read(trace)?, &catalog, Purpose::Run, topology.devices())?;
+        let simulated = manifest.scheduling.as_ref().and_then(|of| of.simulated.as_ref());
+        let topology = match simulated {
+            Some(of) if !of.nodes.is_empty() => Topology::simulated(&of.nodes),
+            _ => topology(&manifest.devices),
+        };
+        let purpose = if simulated.is_some() { Purpose::Simulate } else { Purpose::Run };
+        let asked = inputs::jobs(&Trace::read(trace)?, &catalog, purpose, topology.most_of_a_type())?;
         Ok(Given { table: inputs::table(tables)?, manifest, catalog, topology, asked })
     }
 
@@ -110,9 +115,15 @@ impl Given {
 /// How a run is scheduled.
 ///
 /// # Errors
-/// What is no run of `sched run`.
+/// What is no run of `sched`.
 pub fn scheduling(manifest: &Manifest) -> anyhow::Result<&Scheduling> {
-    manifest.scheduling.as_ref().context("this is not a run of `sched run`")
+    manifest.scheduling.as_ref().context("this is not a run of `sched`")
+}
+
+/// Puts devices of one type together: they are a node.
+pub fn by_type(devices: &mut [DeviceFacts]) {
+    let types: Vec<String> = devices.iter().map(DeviceFacts::device_type).collect();
+    devices.sort_by_key(|facts| types.iter().position(|of| *of == facts.device_type()));
 }
 
 /// The devices of a machine. Those of one type are a node.
@@ -134,6 +145,7 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     let _lock = run::lock(run)?;
     let given = Given::read(run)?;
     let scheduling = scheduling(&given.manifest)?.clone();
+    ensure!(scheduling.simulated.is_none(), "{} was simulated; begin it again", run.path().display());
     let devices: Vec<Device> = given.manifest.devices.iter().map(|facts| facts.device.clone()).collect();
     backend(&Sharing::TimeSlice, &devices).probe().map_err(|why| Exit::MachineLacks.because(why))?;
 

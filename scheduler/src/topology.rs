@@ -1,7 +1,9 @@
 //! Which devices there are and on which nodes.
 
+use std::collections::BTreeMap;
+
 pub use schema::decision::DeviceId;
-use schema::device::Device;
+use schema::{device::Device, manifest::AlikeNodes};
 
 /// The place of a node in its [`Topology`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,6 +47,24 @@ impl Topology {
             (format!("n{number}"), device_type.to_owned(), (0..held).map(Device::Cuda).collect())
         };
         Topology::new((0..devices).step_by(per_node.max(1) as usize).enumerate().map(node))
+    }
+
+    /// A cluster of GPUs that is not there.
+    pub fn simulated(nodes: &[AlikeNodes]) -> Topology {
+        let alike = |of: &AlikeNodes| std::iter::repeat_n(of.clone(), of.nodes as usize);
+        let node = |(number, of): (usize, AlikeNodes)| {
+            (format!("n{number}"), of.device_type, (0..of.devices).map(Device::Cuda).collect())
+        };
+        Topology::new(nodes.iter().flat_map(alike).enumerate().map(node))
+    }
+
+    /// How many devices there are of the type of which there are most: what a job can be given at most.
+    pub fn most_of_a_type(&self) -> u32 {
+        let mut of_type = BTreeMap::<&str, u32>::new();
+        for node in &self.nodes {
+            *of_type.entry(&node.device_type).or_default() += node.devices.len() as u32;
+        }
+        of_type.values().copied().max().unwrap_or(0)
     }
 
     pub fn devices(&self) -> u32 {

@@ -64,7 +64,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         (false, _) => show(args, &found, again.as_ref(), bars.as_ref()),
     }
     for (which, fidelity) in [("", Some(&found)), ("again: ", again.as_ref())] {
-        let left_out = fidelity.map_or(&[][..], |fidelity| &fidelity.left_out);
+        let left_out = fidelity.map_or(&[][..], |fidelity| fidelity.left_out.as_slice());
         if !left_out.is_empty() {
             let names = left_out.join(", ");
             eprintln!("{which}left out, as they did not end well on both sides: {names}");

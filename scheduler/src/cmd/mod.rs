@@ -6,7 +6,7 @@ mod run;
 mod sim;
 mod trace;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use clap::{Parser, Subcommand};
 use profiler::cmd::Exit;
@@ -48,6 +48,15 @@ pub fn main() -> ExitCode {
         Exit::of(&error)
     });
     ExitCode::from(exit as u8)
+}
+
+/// A time that is an argument, and cannot be none.
+fn above_zero(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if !time.is_zero() => Ok(time),
+        Ok(_) => Err("a time above 0 is wanted".into()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 #[cfg(test)]

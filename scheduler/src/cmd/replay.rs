@@ -1,11 +1,48 @@
-//! later
+//! `sched replay`: every decision of a run, made again.
 
-/// Later.
+use std::path::PathBuf;
+
+use profiler::cmd::Exit;
+use schema::{decision, run_dir::RunDir};
+
+use crate::{
+    cluster::ClusterError,
+    online::{self, Given},
+    policy,
+    replay::{self, Difference},
+};
+
+/// Decide a run again, turn by turn, and compare.
 ///
-/// Example: `sched replay`
+/// What happened comes from decisions.jsonl of the run, whether it was simulated or not; what was done about it is decided anew, by the
+/// same policy with the same beliefs. The first turn that comes out otherwise is shown, and the command exits with 1. Nothing is
+/// started, but for a policy that is a program.
+///
+/// Example: `sched replay runs/tiresias`
 #[derive(clap::Args)]
-pub(super) struct Args {}
+pub(super) struct Args {
+    /// Directory of a run of `sched run`, or of `sched sim --out`.
+    run: PathBuf,
+}
 
-pub(super) fn run(_args: &Args) -> anyhow::Result<profiler::cmd::Exit> {
-    anyhow::bail!("not yet")
+pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let run = RunDir::open(&args.run)?;
+    let given = Given::read(&run)?;
+    let name = &online::scheduling(&given.manifest)?.policy;
+    let turns = decision::read(&run.decisions_path())?;
+    if turns.is_empty() {
+        return Err(Exit::NothingMatched.because(format!("{} has decided nothing yet", args.run.display())));
+    }
+    let mut policy = policy::build(name)?;
+    match replay::replay(&mut given.engine(), &mut *policy, &turns) {
+        Ok(()) => {
+            println!("{name}: {} turns, every decision as it was recorded", turns.len());
+            Ok(Exit::Ok)
+        }
+        Err(ClusterError::Other(error)) if error.is::<Difference>() => {
+            println!("{name}: {error}");
+            Ok(Exit::SomeFailed)
+        }
+        Err(error) => Err(error.into()),
+    }
 }

@@ -25,6 +25,7 @@ use schema::{
     units::{HumanBytes, Nanos},
 };
 
+use super::above_zero;
 use crate::{
     inputs::{self, Purpose},
     job::{Asked, What},
@@ -118,14 +119,6 @@ struct Asking {
     out: Option<PathBuf>,
 }
 
-fn above_zero(text: &str) -> Result<Duration, String> {
-    match humantime::parse_duration(text) {
-        Ok(time) if !time.is_zero() => Ok(time),
-        Ok(_) => Err("a time above 0 is wanted".into()),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let run = match (&args.resume, &args.trace, &args.policy) {
         (Some(path), ..) => RunDir::open(path)?,
@@ -184,9 +177,7 @@ fn manifest(trace: &Path, policy: &str, asked: &Asking) -> anyhow::Result<Manife
     let cells = jobs.iter().map(cell).collect::<anyhow::Result<_>>()?;
     let request = Request { cells, groups: Vec::new(), settings, seed: asked.seed };
     let mut manifest = run::manifest_on("sched", &pool, &catalog, request)?;
-    // Devices of one type are a node, and devices of a node stand together.
-    let types: Vec<String> = manifest.devices.iter().map(|facts| facts.device_type()).collect();
-    manifest.devices.sort_by_key(|facts| types.iter().position(|of| *of == facts.device_type()));
+    online::by_type(&mut manifest.devices);
     manifest.scheduling = Some(Scheduling {
         policy: policy.into(),
         tables: asked.table.len() as u32,
@@ -195,6 +186,7 @@ fn manifest(trace: &Path, policy: &str, asked: &Asking) -> anyhow::Result<Manife
         progress_every_s: Some(asked.progress_every.as_secs_f64()),
         jobs_per_device: asked.jobs_per_device,
         retries: asked.retries,
+        simulated: None,
     });
     Ok(manifest)
 }

@@ -21,6 +21,7 @@ use schema::{
     units::Nanos,
 };
 
+use super::above_zero;
 use crate::{
     inputs,
     make::{self, Arrivals, Length, Recipe},
@@ -63,7 +64,7 @@ struct MakeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     jobs: u32,
     /// Mean time between arrivals, which are a Poisson process.
-    #[arg(long, value_name = "TIME", value_parser = time, required_unless_present_any = ["arrivals", "load"])]
+    #[arg(long, value_name = "TIME", value_parser = above_zero, required_unless_present_any = ["arrivals", "load"])]
     every: Option<Duration>,
     /// A trace whose arrivals are taken, in order.
     #[arg(long, value_name = "TRACE", conflicts_with = "every")]
@@ -79,7 +80,7 @@ struct MakeArgs {
     device_type: Option<String>,
     /// Time of a step of all jobs, which is written into the trace: they can be simulated without a table, and need not be in the
     /// catalog.
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = above_zero)]
     step_time: Option<Duration>,
     /// Jobs may be given other devices and another plan than they ask for.
     #[arg(long)]
@@ -154,11 +155,6 @@ impl FromStr for Weighted {
 fn positive(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| *number > 0.0 && number.is_finite());
     number.ok_or_else(|| format!("'{text}' is not a number above 0"))
-}
-
-fn time(text: &str) -> Result<Duration, String> {
-    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
-    if time.is_zero() { Err("a time above 0 is wanted".into()) } else { Ok(time) }
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {

@@ -1,7 +1,5 @@
 //! Jobs that the cluster can never run, whatever a policy decides.
 
-use std::collections::BTreeMap;
-
 use crate::{
     cluster::JobId,
     job::{Asked, What},
@@ -13,11 +11,7 @@ pub(super) fn refused<'a>(
     topology: &Topology,
     asked: &'a [Asked],
 ) -> impl Iterator<Item = (JobId, String)> + use<'a> {
-    let mut of_type = BTreeMap::<&str, u32>::new();
-    for node in topology.nodes() {
-        *of_type.entry(&node.device_type).or_default() += node.devices.len() as u32;
-    }
-    let most = of_type.values().copied().max().unwrap_or(0);
+    let most = topology.most_of_a_type();
     asked.iter().filter_map(move |asked| Some((asked.id, why_never(asked, most)?)))
 }
 

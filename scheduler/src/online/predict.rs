@@ -1,16 +1,22 @@
-//! What is predicted of a run before it: the same trace and the same policy on a simulated cluster.
+//! A run in virtual time: what is predicted of one before it, with the same trace and the same policy.
 
 use std::path::Path;
 
 use anyhow::Context as _;
-use schema::{calibration::Calibration, rows::Prediction, sharing::Sharing, units::Nanos};
+use schema::{
+    calibration::Calibration,
+    rows::{Outcome, Prediction},
+    sharing::Sharing,
+    units::Nanos,
+};
 
 use super::{Given, scheduling};
 use crate::{
+    cluster::ClusterError,
     engine,
-    journal::Unrecorded,
+    journal::{Journal, Unrecorded},
     policy,
-    sim::{self, Measured, MeasuredElseNamed, Named, Sim, SwitchCosts},
+    sim::{self, Faults, Measured, MeasuredElseNamed, Named, Sim, SwitchCosts},
 };
 
 /// Simulates a run, with what `machine` says of switches. `None` where neither that nor the user tells what a switch costs.
@@ -18,28 +24,51 @@ use crate::{
 /// # Errors
 /// What keeps the trace from being simulated, as a step time that its tables do not have.
 pub fn predict(given: &Given, machine: Option<&Path>) -> anyhow::Result<Option<Vec<Prediction>>> {
-    let scheduling = scheduling(&given.manifest)?;
-    let Some(costs) = costs(machine, scheduling.switch_cost_s.map(Nanos::from_secs_f64))? else {
-        return Ok(None);
-    };
-    let every = |seconds: Option<f64>| seconds.map(Nanos::from_secs_f64);
-    let settings = sim::Settings {
-        seed: given.manifest.seed,
-        sharing: Sharing::TimeSlice,
-        progress_every: every(scheduling.progress_every_s),
-        checkpoint_every: every(scheduling.checkpoint_every_s),
-        ..sim::Settings::default()
-    };
+    let named = scheduling(&given.manifest)?.switch_cost_s.map(Nanos::from_secs_f64);
+    let Some(costs) = costs(machine, named)? else { return Ok(None) };
     let why = "the trace cannot be simulated, so nothing can be predicted of it; leave --machine and --switch-cost out to run it so";
-    let mut sim = Sim::new(&given.topology, &given.asked, Box::new(given.table.clone()), &*costs, settings)
-        .context(why)?;
-    let mut policy = policy::build(&scheduling.policy)?;
-    let outcomes = engine::run(&mut given.engine(), &mut sim, &mut *policy, &mut Unrecorded).context(why)?;
+    let (outcomes, ended) = simulate(given, &*costs, &mut Unrecorded).context(why)?;
+    ended.context(why)?;
     Ok(Some(outcomes.iter().map(Prediction::from).collect()))
 }
 
+/// Runs a trace on the cluster of a run in virtual time: how its jobs fared, and what ended it before all of them had ended.
+///
+/// # Errors
+/// What keeps it from being begun.
+pub fn simulate(
+    given: &Given,
+    costs: &dyn SwitchCosts,
+    journal: &mut dyn Journal,
+) -> anyhow::Result<(Vec<Outcome>, Result<(), ClusterError>)> {
+    let scheduling = scheduling(&given.manifest)?;
+    let simulated = scheduling.simulated.clone().unwrap_or_default();
+    let time = |seconds: Option<f64>| seconds.map(Nanos::from_secs_f64);
+    let mean_ns = |seconds: f64| seconds * 1e9;
+    let settings = sim::Settings {
+        seed: given.manifest.seed,
+        sharing: Sharing::TimeSlice,
+        noise: simulated.noise_percent / 100.0,
+        progress_every: time(scheduling.progress_every_s),
+        checkpoint_every: time(scheduling.checkpoint_every_s),
+        faults: Faults {
+            device_up_mean_ns: simulated.device_up_s.map(mean_ns),
+            device_down_mean_ns: simulated.device_down_s.map_or(0.0, mean_ns),
+            launch_mean_ns: simulated.launch_up_s.map(mean_ns),
+        },
+    };
+    let mut sim = Sim::new(&given.topology, &given.asked, Box::new(given.table.clone()), costs, settings)?;
+    let mut policy = policy::build(&scheduling.policy)?;
+    let mut engine = given.engine();
+    let ended = engine::run(&mut engine, &mut sim, &mut *policy, journal);
+    Ok((engine.outcomes(), ended.map(drop)))
+}
+
 /// What was measured of switches, and what was named for those of which nothing was; `None` where there is neither.
-fn costs(machine: Option<&Path>, named: Option<Nanos>) -> anyhow::Result<Option<Box<dyn SwitchCosts>>> {
+///
+/// # Errors
+/// A calibration that cannot be read.
+pub fn costs(machine: Option<&Path>, named: Option<Nanos>) -> anyhow::Result<Option<Box<dyn SwitchCosts>>> {
     let calibration = machine.map(Calibration::read).transpose()?;
     let measured = calibration.map(|calibration| Measured::new(&[calibration])).transpose()?;
     Ok(match (measured, named.map(Named)) {

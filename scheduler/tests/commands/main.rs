@@ -1,7 +1,6 @@
 //! Tests through the front door: the program itself, with no libtorch.
 
-mod background;
 mod door;
-mod kill;
-mod run;
+mod fidelity;
+mod sim;
 mod trace;

@@ -30,8 +30,8 @@ pub struct Manifest {
     /// cells again in reverse.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<Group>,
-    /// Where the run is one of `sched run`: then its cells are the jobs of a trace, in order of arrival and without devices, and the
-    /// number of a device is its place in `devices`.
+    /// Where the run is one of `sched`: then the number of a device is its place in `devices`, or in the nodes of a simulated cluster.
+    /// The cells of `sched run` are the jobs of a trace, in order of arrival and without devices; what is simulated has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduling: Option<Scheduling>,
 }
@@ -53,6 +53,34 @@ pub struct Scheduling {
     pub jobs_per_device: u32,
     /// How often a job that fails is started again.
     pub retries: u32,
+    /// Where the run took place in virtual time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulated: Option<Simulated>,
+}
+
+/// What was simulated, beside what `inputs/` hold.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Simulated {
+    /// Standard deviation of the step times of launches on the log scale, in percent.
+    pub noise_percent: f64,
+    /// Means of exponential times: until a device is lost, until it is back, and until a launch crashes.
+    pub device_up_s: Option<f64>,
+    pub device_down_s: Option<f64>,
+    pub launch_up_s: Option<f64>,
+    /// In order; none where the cluster was the `devices` of this machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<AlikeNodes>,
+}
+
+/// Nodes of a simulated cluster that stand together and are the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AlikeNodes {
+    pub nodes: u32,
+    /// Of each of them.
+    pub devices: u32,
+    pub device_type: String,
 }
 
 /// How each cell is measured.

@@ -380,7 +380,7 @@ mod tests {
         catalog::Catalog,
         device::Device,
         group::{Group, Turn},
-        manifest::{Cell, DeviceFacts, Machine, ObserverCost, Scheduling, Settings},
+        manifest::{AlikeNodes, Cell, DeviceFacts, Machine, ObserverCost, Scheduling, Settings, Simulated},
         rows::ErrorKind,
         sharing::Sharing,
         spec::{AllReduce, Collectives, Program, RankEnd, Seat, Training},
@@ -459,6 +459,11 @@ mod tests {
                 progress_every_s: Some(number),
                 jobs_per_device: 2,
                 retries: 3,
+                simulated: Some(Simulated {
+                    noise_percent: number,
+                    nodes: vec![AlikeNodes { nodes: 2, devices: 8, device_type: text.into() }],
+                    ..Simulated::default()
+                }),
             }),
         }
     }

@@ -62,6 +62,7 @@ fn manifest() -> Manifest {
             group(&["a@b8@dp1@on=cpu:0", "a@b8@dp1@on=cpu:0", "b@b8@dp1@on=cpu:0"]),
             group(&["a@b8@dp1@on=cpu:0", "b@b8@dp1@on=cpu:1"]),
         ],
+        scheduling: None,
     }
 }
 

@@ -17,6 +17,7 @@ mod split_key;
 mod summary;
 mod table;
 mod table_file;
+mod totals;
 
 pub use columns::{Column, ColumnRow, Columns, Kind, dictionary};
 pub use export::{Definition, ExportRow, ProgramKind};
@@ -39,6 +40,7 @@ pub(crate) use table::whole_lines_bytes;
 pub use table::{Appender, Row, RowError, Writer, read, read_appended, write};
 pub(crate) use table::{parse, row_error};
 pub use table_file::{TableFile, TableFormat};
+pub use totals::Totals;
 
 /// Rows as `--json` prints them.
 pub fn to_json<T: serde::Serialize>(rows: &T) -> String {

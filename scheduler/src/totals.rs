@@ -1,0 +1,59 @@
+//! All jobs of a run in a few numbers.
+
+use schema::rows::{Outcome, Status, Totals};
+use statistics::median;
+
+/// Of a run on so many devices.
+pub fn totals(policy: &str, outcomes: &[Outcome], devices: u32) -> Totals {
+    let done: Vec<&Outcome> = outcomes.iter().filter(|row| row.status == Status::Ok).collect();
+    let of = |time: fn(&Outcome) -> Option<u64>| done.iter().filter_map(|row| time(row)).collect::<Vec<u64>>();
+    let some_average = |times: Vec<u64>| (!times.is_empty()).then(|| average(&times));
+    let jct = of(|row| row.jct_ns);
+    let first = outcomes.iter().map(|row| row.submit_ns).min();
+    let makespan_ns = of(|row| row.end_ns).into_iter().max().zip(first).map(|(last, first)| last - first);
+    let device_time: u128 = outcomes.iter().filter_map(|row| row.device_time_ns).map(u128::from).sum();
+    let there = makespan_ns.map(|ns| u128::from(ns) * u128::from(devices)).filter(|ns| *ns > 0);
+    let count = |status| outcomes.iter().filter(|row| row.status == status).count() as u32;
+    Totals {
+        policy: policy.into(),
+        jobs: outcomes.len() as u32,
+        ok: done.len() as u32,
+        unsupported: count(Status::Unsupported),
+        failed: count(Status::Failed),
+        jct_ns_mean: some_average(jct.clone()),
+        jct_ns_median: median(&jct).map(|ns| ns.round() as u64),
+        jct_ns_p99: (!jct.is_empty()).then(|| quantile(jct, 0.99)),
+        queued_ns_mean: some_average(of(|row| row.queued_ns)),
+        switching_ns_mean: some_average(of(|row| row.switching_ns)),
+        makespan_ns,
+        util_percent: there.map(|there| device_time as f64 / there as f64 * 100.0),
+        starts: outcomes.iter().map(|row| u64::from(row.starts)).sum(),
+        pauses: outcomes.iter().map(|row| u64::from(row.pauses)).sum(),
+        steps_lost: outcomes.iter().map(|row| row.steps_lost).sum(),
+    }
+}
+
+/// Of at least one.
+pub(crate) fn average(values: &[u64]) -> u64 {
+    (values.iter().map(|value| u128::from(*value)).sum::<u128>() / values.len() as u128) as u64
+}
+
+/// The smallest that at least `part` of all do not exceed, of at least one.
+pub(crate) fn quantile<T: PartialOrd + Copy>(mut values: Vec<T>, part: f64) -> T {
+    values.sort_by(|a, b| a.partial_cmp(b).expect("errors and times are numbers"));
+    let rank = (part * values.len() as f64).ceil() as usize;
+    values[rank.clamp(1, values.len()) - 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_values_that_are_there() {
+        for (part, value) in [(0.0, 1), (0.5, 5), (0.9, 9), (0.91, 10), (1.0, 10)] {
+            assert_eq!(quantile((1..=10).rev().collect(), part), value, "{part}");
+        }
+        assert_eq!((quantile(vec![3.5], 0.99), average(&[1, 2, 6])), (3.5, 3));
+    }
+}

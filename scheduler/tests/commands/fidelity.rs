@@ -1,0 +1,75 @@
+//! Runs held against each other through the door.
+
+use std::fs;
+
+use schema::rows::{self, Fidelity, Outcome, Prediction};
+
+use crate::door::Door;
+
+/// Three runs of one trace, of which the second has noise and the third has more of it.
+fn runs(door: &Door) {
+    let make = "trace make any --jobs 40 --length exponential:60s --step-time 250ms --every 40s --out t.csv";
+    door.exits(0, make);
+    for (out, more) in [("calm", ""), ("noisy", "--noise 3"), ("wild", "--noise 60 --seed 3")] {
+        let sim = format!("sim t.csv --policy fifo --cluster 1x2 --switch-cost 5s --out {out} {more}");
+        door.exits(0, &sim);
+    }
+    // As `sched run` does it, which predicts before it runs.
+    for (predicted, run) in [("calm", "noisy"), ("wild", "calm")] {
+        let outcomes: Vec<Outcome> = rows::read(&door.path(predicted).join("outcomes.csv")).unwrap();
+        let predictions: Vec<Prediction> = outcomes.iter().map(Prediction::from).collect();
+        rows::write(&door.path(run).join("predictions.csv"), &predictions).unwrap();
+    }
+}
+
+fn json(door: &Door, code: i32, arguments: &str) -> Fidelity {
+    let said = door.exits(code, &format!("fidelity {arguments} --json"));
+    rows::from_json(&said.out).expect("it is a fidelity")
+}
+
+#[test]
+fn a_run_is_held_against_its_predictions_and_another_run_says_what_can_be_asked() {
+    let door = Door::new();
+    runs(&door);
+    let same = json(&door, 0, "calm/outcomes.csv calm");
+    assert_eq!((same.jobs, same.job_jct.max_percent, same.average_jct.error_percent), (40, 0.0, 0.0));
+
+    let found = json(&door, 0, "noisy");
+    let backwards = json(&door, 0, "noisy calm");
+    assert!(found.job_jct.median_percent > 0.0 && found.per_job.len() == 40);
+    assert_eq!(found.average_jct.predicted_ns, backwards.average_jct.measured_ns);
+    let parts = found.per_job.iter().map(|job| {
+        let arose = job.arose;
+        assert_eq!(arose.interference_ns, 0, "no two jobs share a device");
+        arose.step_time_ns + arose.interference_ns + arose.switch_cost_ns + arose.order_ns
+    });
+    let whole = found.per_job.iter().map(|job| job.jct.predicted_ns as i64 - job.jct.measured_ns as i64);
+    assert!(parts.eq(whole), "they add up");
+
+    // The same run again differs from itself by nothing, so that the bars are the least ones.
+    let said = door.exits(0, "fidelity noisy --again noisy --jobs");
+    assert!(said.out.contains("5.0 %: holds") && said.out.contains("where it arose"), "{}", said.out);
+    let said = door.exits(1, "fidelity calm --again calm");
+    assert!(said.out.contains("5.0 %: missed"), "{}", said.out);
+    let both = door.exits(0, "fidelity noisy --again calm --json");
+    let both: Vec<Fidelity> = rows::from_json(&both.out).unwrap();
+    assert_eq!((both.len(), &both[0]), (2, &found));
+}
+
+#[test]
+fn what_cannot_be_compared_is_told() {
+    let door = Door::new();
+    runs(&door);
+    let text = fs::read_to_string(door.path("calm/outcomes.csv")).unwrap();
+    let shorter: Vec<&str> = text.lines().take(40).collect();
+    door.write("short.csv", &format!("{}\n", shorter.join("\n")));
+    for (arguments, message) in [
+        ("wild", "wild made no predictions; name a second run"),
+        ("calm/outcomes.csv", "alone predicts nothing"),
+        ("short.csv calm", "was measured alone; compare runs of one trace"),
+        ("nowhere calm", "nowhere: "),
+    ] {
+        let said = door.exits(2, &format!("fidelity {arguments}"));
+        assert!(said.err.contains(message), "{arguments}: {}", said.err);
+    }
+}

@@ -1,0 +1,161 @@
+//! Simulated runs through the door, and their replay.
+
+use std::fs;
+
+use schema::{
+    FORMAT,
+    device::Device,
+    manifest::{DeviceFacts, Machine, Manifest, Settings},
+    rows::{self, Outcome, Status, Summary, Totals},
+    run_dir::RunDir,
+};
+
+use crate::door::Door;
+
+/// Jobs of 30, 20 and 10 s that arrive in this order, as good as at once.
+const THREE: &str = "name,submit_s,job,steps,step_ns\nlong,0,any,300,100000000\nmiddle,0,any,200,100000000\n\
+    short,0,any,100,100000000\n";
+
+fn totals(door: &Door, arguments: &str) -> Vec<Totals> {
+    rows::from_json(&door.exits(0, &format!("sim {arguments} --json")).out).expect("it is rows of totals")
+}
+
+/// 20,000 s of work for three devices in some 10,000 s, half of it in pairs of devices.
+fn busy_trace(door: &Door) {
+    let make = "trace make one=1 two@dp2=0.5 --jobs 60 --length exponential:60s --step-time 250ms --every 40s --out t.csv";
+    door.exits(0, make);
+}
+
+#[test]
+fn jobs_take_as_long_as_they_should_in_the_order_of_the_policy() {
+    let door = Door::new();
+    door.write("t.csv", THREE);
+    let found = totals(&door, "t.csv --policy fifo,sjf --cluster 1x1 --switch-cost 0s");
+    let [fifo, sjf] = &found[..] else { panic!("{found:?}") };
+    for (row, mean_s, median_s) in [(fifo, (30 + 50 + 60) as f64 / 3.0, 50.0), (sjf, (10 + 30 + 60) as f64 / 3.0, 30.0)] {
+        let near = |ns: Option<u64>, s: f64| assert!((ns.unwrap() as f64 / 1e9 - s).abs() < 1e-6, "{row:?}");
+        near(row.jct_ns_mean, mean_s);
+        near(row.jct_ns_median, median_s);
+        near(row.jct_ns_p99, 60.0);
+        near(row.makespan_ns, 60.0);
+        assert_eq!((row.jobs, row.ok, row.starts, row.pauses), (3, 3, 3, 0));
+        assert!((row.util_percent.unwrap() - 100.0).abs() < 1e-6);
+    }
+    let said = door.exits(0, "sim t.csv --policy fifo --cluster 1x2:H200 --switch-cost 0s");
+    assert!(said.out.contains("fifo") && said.out.contains("average JCT"), "{}", said.out);
+}
+
+#[test]
+fn a_simulated_run_is_the_same_twice_and_is_decided_again() {
+    let door = Door::new();
+    busy_trace(&door);
+    let arguments = "t.csv --policy srtf,tiresias:100s --cluster 1x2,1x1 --switch-cost 5s --noise 10 --seed 4 --retries 9 \
+        --device-up 5000s --device-down 100s --job-up 1h --progress-every 7s --checkpoint-every 20s";
+    for out in ["one", "two"] {
+        door.exits(0, &format!("sim {arguments} --out {out}"));
+    }
+    for policy in ["srtf", "tiresias-100s"] {
+        for file in ["outcomes.csv", "decisions.jsonl"] {
+            let read = |out: &str| fs::read_to_string(door.path(out).join(policy).join(file)).unwrap();
+            assert!(read("one") == read("two"), "{policy}/{file}");
+        }
+        let outcomes: Vec<Outcome> = rows::read(&door.path("one").join(policy).join("outcomes.csv")).unwrap();
+        assert!(outcomes.len() == 60 && outcomes.iter().all(|row| row.status == Status::Ok), "{policy}");
+        let said = door.exits(0, &format!("replay one/{policy}"));
+        assert!(said.out.contains("every decision as it was recorded"), "{}", said.out);
+        assert!(RunDir::open(&door.path("one").join(policy)).unwrap().end().unwrap().is_some());
+    }
+
+    // What nobody decided is found.
+    let journal = door.path("one/srtf/decisions.jsonl");
+    let text = fs::read_to_string(&journal).unwrap();
+    let started = text.find(r#""devices":[0]"#).expect("somebody was started on the first device");
+    fs::write(&journal, format!("{}{}", &text[..started], text[started..].replacen("[0]", "[2]", 1))).unwrap();
+    let said = door.exits(1, "replay one/srtf");
+    assert!(said.out.starts_with("srtf: turn ") && said.out.contains("was decided otherwise"), "{}", said.out);
+}
+
+#[test]
+fn a_trace_that_cannot_be_is_refused_by_line_and_column_before_anything_starts() {
+    let door = Door::new();
+    let header = "name,submit_s,job,steps,devices,step_ns\n";
+    for (rows, message) in [
+        ("a,0,nobody,5,,\n", "t.csv: line 2: column 'job': there is no workload 'nobody'"),
+        ("a,-1,lstm,5,,\n", "t.csv: line 2: column 'submit_s': -1 is no time"),
+        ("a,0,lstm,5,,7\na,1,lstm,5,,7\n", "t.csv: line 3: column 'name': 'a' stands in line 2 already"),
+        ("a,0,any,5,4,7\n", "t.csv: line 2: column 'devices': asks for 4 devices, and the cluster has 3"),
+        ("a,0,any,5,1,7\nb,1,an", "t.csv: line 3: column 'steps': the line ends after 3 of 6 columns"),
+    ] {
+        door.write("t.csv", &format!("{header}{rows}"));
+        let said = door.exits(2, "sim t.csv --policy fifo --cluster 1x3 --switch-cost 0s --out run");
+        assert!(said.err.contains(message) && said.out.is_empty(), "{}", said.err);
+        assert!(!door.path("run").exists(), "{message}");
+    }
+    door.write("t.csv", THREE);
+    for (arguments, message) in [
+        ("t.csv --policy fifo --cluster 1x1", "--machine"),
+        ("t.csv --policy lifo --cluster 1x1 --switch-cost 0s", "there is no policy 'lifo'"),
+        ("t.csv --policy fifo --cluster 1 --switch-cost 0s", "write NODESxDEVICES[:TYPE]"),
+        ("t.csv --policy fifo --switch-cost 0s", "--cluster"),
+        ("none.csv --policy fifo --cluster 1x1 --switch-cost 0s", "none.csv: "),
+        ("t.csv --policy fifo --cluster 1x1 --switch-cost 0s --table t.csv", "is no run"),
+    ] {
+        let said = door.exits(2, &format!("sim {arguments}"));
+        assert!(said.err.contains(message), "{arguments}: {}", said.err);
+    }
+}
+
+/// A run that measured `lstm@b8@dp1` alone on a core: ten batches a second.
+fn measured(door: &Door, name: &str) {
+    let facts = DeviceFacts {
+        device: Device::Cpu(vec![0]),
+        name: "CPU".into(),
+        memory_bytes: None,
+        peak_flops: Default::default(),
+        capabilities: Default::default(),
+        chip: Default::default(),
+        topology: Default::default(),
+    };
+    let run = RunDir::create(&door.path(name)).unwrap();
+    run.write_manifest(&Manifest {
+        format: FORMAT,
+        started_utc: "2026-11-22T00:00:00Z".into(),
+        command: vec!["profile".into()],
+        version: "0.1.0".into(),
+        git_revision: None,
+        seed: 1,
+        settings: Settings::default(),
+        machine: Machine::default(),
+        devices: vec![facts],
+        cells: Vec::new(),
+        groups: Vec::new(),
+        scheduling: None,
+    })
+    .unwrap();
+    let summary: Summary = rows::from_json(
+        r#"{"run": "r", "job": "lstm@b8@dp1", "workload": "lstm", "plan": "dp1", "device": "cpu:0", "threads": 1,
+        "sharing": "alone", "global_batch": 8, "repeats": 3, "repeats_failed": 0, "warnings": "",
+        "step_ns_median": 99000000, "samples_per_s": 80.0, "status": "ok"}"#,
+    )
+    .unwrap();
+    rows::write(&run.summary_path(), &[summary]).unwrap();
+}
+
+#[test]
+fn what_was_measured_says_how_long_jobs_take_and_what_was_not_is_told() {
+    let door = Door::new();
+    measured(&door, "alone");
+    door.write("t.csv", "name,submit_s,job,steps\na,0,lstm@b8@dp1,100\n");
+    let found = totals(&door, "t.csv --policy fifo --cluster 1x1 --switch-cost 0s --table alone");
+    let jct_s = found[0].jct_ns_mean.unwrap() as f64 / 1e9;
+    assert!((jct_s - 10.0).abs() < 1e-6, "{jct_s}: the mean of steps counts, and not their median");
+
+    // A length of 20 s is so many steps of it.
+    let made = door.exits(0, "trace make lstm@b8 --jobs 2 --every 1s --length fixed:20s --table alone");
+    assert_eq!(made.out.matches(",200,").count(), 2, "{}", made.out);
+
+    door.write("t.csv", "name,submit_s,job,steps\na,0,lstm@b16@dp1,100\n");
+    let arguments = "sim t.csv --policy fifo --cluster 1x1 --switch-cost 0s --table alone";
+    let output = door.command(arguments).output().unwrap();
+    assert_ne!(output.status.code(), Some(0), "nobody has measured a batch of 16");
+}
