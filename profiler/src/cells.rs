@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, str::FromStr};
 
-use anyhow::{bail, ensure};
+use anyhow::{Context as _, bail, ensure};
 use schema::{
     catalog::{Catalog, Workload},
     device::Device,

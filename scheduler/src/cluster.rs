@@ -20,7 +20,7 @@ pub trait Cluster {
     /// of one instant the one with the smaller [`Happened::rank`] comes first.
     ///
     /// # Errors
-    /// Without a deadline, where nothing is left that could happen; and whatever keeps the cluster from going on.
+    /// [`ClusterError::Nothing`] without a deadline where nothing is left that could happen; and whatever keeps the cluster from going on.
     fn next(&mut self, deadline: Option<Nanos>) -> Result<Happened, ClusterError>;
 }
 
@@ -37,6 +37,9 @@ pub enum ClusterError {
     /// Jobs wait, none runs, none will arrive, and the policy named no time: it would wait for ever.
     #[error("nothing can happen any more, and {waiting} jobs wait; the policy starts none of them")]
     Stuck { waiting: usize },
+    /// What a cluster says of itself; the engine knows who waits.
+    #[error("nothing is left that could happen")]
+    Nothing,
     #[error("interrupted")]
     Interrupted,
     #[error(transparent)]

@@ -1,6 +1,6 @@
 //! Jobs: what a trace asks for, and what has become of it. The engine alone writes the second.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt};
 
 use model::Subject;
 use schema::{job::command_name, plan::Plan, rows::ErrorKind, trace::Class, units::Nanos};
@@ -39,7 +39,7 @@ pub enum What {
 }
 
 impl What {
-    /// The workload as rows name it.
+    /// As rows name it: the workload of the catalog, or the name of a command.
     pub fn workload(&self) -> Cow<'_, str> {
         match self {
             What::Training { workload, .. } => Cow::Borrowed(workload),
@@ -76,6 +76,50 @@ pub struct Job {
     pub retries: u32,
 }
 
+impl Job {
+    /// Before anything became of it.
+    pub fn new(arrival: Nanos) -> Job {
+        Job {
+            state: State::Waiting { since: arrival },
+            steps: 0,
+            steps_at: arrival,
+            account: Account::default(),
+            retries: 0,
+        }
+    }
+
+    /// Where it is, if it has devices or is on its way off them.
+    pub fn placed(&self) -> Option<&Placed> {
+        match &self.state {
+            State::Placed(placed) => Some(placed),
+            State::Waiting { .. } | State::Ended { .. } => None,
+        }
+    }
+
+    /// What it did with its time up to `now`, which is not before its state began.
+    pub fn account_at(&self, now: Nanos) -> Account {
+        let mut account = self.account.clone();
+        match &self.state {
+            State::Waiting { since } => account.queued += now - *since,
+            State::Placed(placed) => {
+                let passed = now - placed.since;
+                match placed.phase {
+                    Phase::Running => {
+                        account.running += passed;
+                        account.device_time += Nanos(passed.0 * placed.devices.len() as u64);
+                    }
+                    Phase::Paused => account.paused += passed,
+                    Phase::Starting | Phase::Pausing | Phase::Resuming | Phase::Stopping => {
+                        account.switching += passed;
+                    }
+                }
+            }
+            State::Ended { .. } => {}
+        }
+        account
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// Wants devices and has none. `since` arrival, its last stop or its last failure.
@@ -87,32 +131,6 @@ pub enum State {
         at: Nanos,
         failed: Option<(ErrorKind, String)>,
     },
-}
-
-impl Job {
-    /// Where it is, if it has devices or is on its way off them.
-    pub fn placed(&self) -> Option<&Placed> {
-        match &self.state {
-            State::Placed(placed) => Some(placed),
-            State::Waiting { .. } | State::Ended { .. } => None,
-        }
-    }
-
-    /// Running time times devices up to now. The account holds all but the phase that the job is in.
-    pub fn device_time(&self, now: Nanos) -> Nanos {
-        let devices = self.placed().map_or(0, |placed| placed.devices.len() as u64);
-        Nanos(self.account.device_time.0 + self.in_phase(now).0 * devices)
-    }
-
-    /// Time in which it ran, up to now.
-    pub fn running(&self, now: Nanos) -> Nanos {
-        self.account.running + self.in_phase(now)
-    }
-
-    fn in_phase(&self, now: Nanos) -> Nanos {
-        let running = self.placed().filter(|placed| placed.phase == Phase::Running);
-        running.map_or(Nanos::ZERO, |placed| now.saturating_sub(placed.since))
-    }
 }
 
 /// Where a job is and what it does there.
@@ -136,6 +154,19 @@ pub enum Phase {
     Stopping,
 }
 
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Phase::Starting => "starting",
+            Phase::Running => "running",
+            Phase::Pausing => "pausing",
+            Phase::Paused => "paused",
+            Phase::Resuming => "resuming",
+            Phase::Stopping => "stopping",
+        })
+    }
+}
+
 impl Phase {
     /// Whether the job is on its way off its devices or has left them: whoever is started there now does not share them with it.
     pub fn has_left(self) -> bool {
@@ -143,7 +174,8 @@ impl Phase {
     }
 }
 
-/// Times add up to the time since arrival: `queued + switching + running + paused`.
+/// What a job did with its time, up to when its present state began; [`Job::account_at`] has the rest. Times add up to the time since
+/// arrival: `queued + switching + running + paused`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     pub first_start: Option<Nanos>,

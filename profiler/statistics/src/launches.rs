@@ -6,7 +6,7 @@
 //! or of a ratio, is then the mirror image or the difference of those of step times, whichever of
 //! them was computed first. At noise of a few percent the two scales agree.
 
-use crate::interval::{Interval, mean, t_half_width};
+use crate::interval::{Interval, mean, t_half_width, t_quantile};
 
 /// The geometric mean of launches' medians, with the t interval over launches.
 ///
@@ -18,6 +18,15 @@ use crate::interval::{Interval, mean, t_half_width};
 pub fn between_launches(launch_medians: &[f64]) -> Option<Interval> {
     let logs = logarithms(launch_medians.iter().copied())?;
     exponentiated_t_interval(&logs)
+}
+
+/// The standard deviation of launches on the log scale, from the interval that [`between_launches`] made of so many.
+///
+/// `None` for fewer than two launches, or an interval that is not one of positive numbers.
+pub fn log_deviation(lo: f64, hi: f64, launches: usize) -> Option<f64> {
+    let half_width = (hi / lo).ln() / 2.0;
+    let is_interval = lo > 0.0 && half_width >= 0.0 && half_width.is_finite() && launches > 1;
+    is_interval.then(|| half_width * (launches as f64).sqrt() / t_quantile(launches - 1))
 }
 
 /// How many times as long the second of each pair takes as the first, with its 95 % interval.
@@ -76,6 +85,11 @@ mod tests {
         assert_close(interval.lo.ln(), 3.0 - half_width);
         assert_close(interval.hi.ln(), 3.0 + half_width);
         assert_eq!(interval.n, 5);
+        let deviation = log_deviation(interval.lo, interval.hi, 5).expect("it is an interval");
+        assert_close(deviation, 2.5_f64.sqrt());
+        for (lo, hi, launches) in [(1.0, 2.0, 1), (2.0, 1.0, 5), (0.0, 1.0, 5), (-1.0, 1.0, 5)] {
+            assert_eq!(log_deviation(lo, hi, launches), None);
+        }
     }
 
     #[test]

@@ -1,7 +1,14 @@
 //! `decisions.jsonl`: what happened in a run of the scheduler, and what was done about it, one line a turn of the engine.
 
+mod chain;
+mod file;
+
 use serde::{Deserialize, Serialize};
 
+pub use self::{
+    chain::Chain,
+    file::{TurnWriter, read},
+};
 use crate::{plan::Plan, rows::ErrorKind, units::Nanos};
 
 /// One turn: an event, and what the policy made of it. Raw, and enough to decide everything again.
@@ -22,8 +29,8 @@ pub struct Turn {
     pub wake_at_ns: Option<Nanos>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Of all that happened and was done before this turn's actions: a chain, each from the one before. Two runs with the same hash
-    /// have shown their policies the same.
+    /// Of all that happened and was done before this turn's actions: a [`Chain`]. Two runs with the same hash have shown their policies
+    /// the same.
     pub view_hash: String,
 }
 

@@ -1,6 +1,6 @@
 //! Jobs as people write them, on the command line, in traces and in files.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, path::Path, str::FromStr};
 
 use serde::{Deserialize, Serialize, de};
 
@@ -88,9 +88,9 @@ impl FromStr for Job {
     }
 }
 
-/// `cmd-<program>-<hash6>`: what rows call a program of the user's, which is given with its arguments.
+/// What a program of the user's is called, by its arguments, program first: `cmd-python-0f3a9c`.
 pub fn command_name(argv: &[String]) -> String {
-    let program = argv.first().and_then(|program| std::path::Path::new(program).file_name());
+    let program = argv.first().and_then(|program| Path::new(program).file_name());
     let base = program.map_or_else(|| "program".into(), |name| name.to_string_lossy().to_lowercase());
     format!("cmd-{base}-{}", hash6(argv))
 }

@@ -153,6 +153,19 @@ impl RunDir {
         self.0.join("curves.csv")
     }
 
+    /// What happened in a run of the scheduler, and what was done about it.
+    pub fn decisions_path(&self) -> PathBuf {
+        self.0.join("decisions.jsonl")
+    }
+
+    pub fn predictions_path(&self) -> PathBuf {
+        self.0.join("predictions.csv")
+    }
+
+    pub fn outcomes_path(&self) -> PathBuf {
+        self.0.join("outcomes.csv")
+    }
+
     fn visits_path(&self) -> PathBuf {
         self.0.join("groups")
     }

@@ -7,6 +7,7 @@ mod interference;
 mod labels;
 mod listing;
 mod measurement;
+mod outcome;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod sample;
@@ -26,9 +27,11 @@ pub use listing::{
     VerifyRow,
 };
 pub use measurement::Measurement;
+pub use outcome::{Outcome, Prediction};
 pub use sample::{DeviceSample, HostSample, Tier};
 pub use split_key::split_key;
 pub use summary::Summary;
+pub(crate) use table::whole_lines_bytes;
 pub use table::{Appender, Row, RowError, Writer, read, read_appended, write};
 pub use table_file::{TableFile, TableFormat};
 

@@ -132,7 +132,7 @@ impl<T: Row> Appender<T> {
 }
 
 /// The length up to and with the last line break.
-fn whole_lines_bytes(bytes: &[u8]) -> usize {
+pub(crate) fn whole_lines_bytes(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|&b| b == b'\n').map_or(0, |last| last + 1)
 }
 
@@ -146,8 +146,8 @@ mod tests {
     use super::*;
     use crate::{
         rows::{
-            Curve, DeviceSample, ErrorKind, HostSample, Interference, Measurement, Side, Status, Summary,
-            Tier, Warning, Warnings,
+            Curve, DeviceSample, ErrorKind, HostSample, Interference, Measurement, Outcome, Prediction, Side,
+            Status, Summary, Tier, Warning, Warnings,
         },
         wire::Timing,
     };
@@ -213,6 +213,15 @@ mod tests {
         serde_json::from_value(nothing).unwrap()
     }
 
+    fn outcome() -> Outcome {
+        let nothing = serde_json::json!({
+            "job": 3, "name": "a, \"b\"", "workload": "a", "plan": "dp2", "devices": 2, "user": "", "vc": "v", "class": "best-effort",
+            "submit_ns": 5, "starts": 0, "pauses": 1, "retries": 2, "steps": 7, "steps_lost": 0, "status": "failed", "err": "hung",
+            "err_detail": "x",
+        });
+        serde_json::from_value(nothing).unwrap()
+    }
+
     proptest! {
         #[test]
         fn every_table_round_trips(values in prop::collection::vec(prop::option::of(0u32..1000), 80)) {
@@ -232,6 +241,9 @@ mod tests {
             check(vec![filled(&summary(), value), summary()]);
             check(vec![filled(&interference(), value), interference()]);
             check(vec![filled(&curve(), value), curve()]);
+            let outcomes = vec![filled(&outcome(), value), outcome()];
+            check::<Prediction>(outcomes.iter().map(Prediction::from).collect());
+            check(outcomes);
             check(vec![filled(&device_sample(), value), device_sample()]);
             check(vec![filled(&host_sample(), value), host_sample()]);
         }

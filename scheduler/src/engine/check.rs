@@ -1,0 +1,112 @@
+//! What must be true of an action before the cluster is told of it.
+
+use std::collections::BTreeSet;
+
+use schema::{plan::Plan, sharing::Sharing};
+
+use super::Engine;
+use crate::{
+    cluster::{Action, JobId},
+    job::{Phase, Placed, State, What},
+    topology::DeviceId,
+};
+
+impl Engine<'_> {
+    /// Why it is refused, in words that follow the name of the action.
+    pub(super) fn check(&self, action: &Action) -> Result<(), String> {
+        let id = action.job();
+        if id.0 as usize >= self.arrived {
+            return Err("it has not arrived".into());
+        }
+        match action {
+            Action::Start { devices, plan, .. } => self.check_start(id, devices, *plan),
+            Action::Pause { .. } => match self.placed(id)?.phase {
+                Phase::Running => Ok(()),
+                phase => Err(format!("it is {phase}, and only what runs is paused")),
+            },
+            Action::Resume { .. } => {
+                let placed = self.placed(id)?;
+                match placed.phase {
+                    Phase::Paused => self.check_room(id, &placed.devices),
+                    phase => Err(format!("it is {phase}, and only what is paused is resumed")),
+                }
+            }
+            Action::Stop { .. } => match self.placed(id)?.phase {
+                Phase::Starting | Phase::Running | Phase::Paused | Phase::Resuming => Ok(()),
+                phase => Err(format!("it is {phase} already")),
+            },
+        }
+    }
+
+    fn placed(&self, id: JobId) -> Result<&Placed, String> {
+        match &self.jobs[id.0 as usize].state {
+            State::Placed(placed) => Ok(placed),
+            State::Waiting { .. } => Err("it has no devices".into()),
+            State::Ended { .. } => Err("it has ended".into()),
+        }
+    }
+
+    fn check_start(&self, id: JobId, devices: &[DeviceId], plan: Option<Plan>) -> Result<(), String> {
+        if let Ok(placed) = self.placed(id) {
+            return Err(format!("it is {} already", placed.phase));
+        }
+        if !matches!(self.jobs[id.0 as usize].state, State::Waiting { .. }) {
+            return Err("it has ended".into());
+        }
+        let asked = &self.asked[id.0 as usize];
+        let count = devices.len() as u32;
+        let named = |plan: Option<Plan>| plan.map_or_else(|| "no plan".into(), |plan| plan.to_string());
+        if !asked.elastic && (plan != asked.plan || count != asked.devices) {
+            return Err(format!(
+                "it is rigid, asks for {} on {} devices, and would get {} on {count}",
+                named(asked.plan),
+                asked.devices,
+                named(plan)
+            ));
+        }
+        match (&asked.what, plan) {
+            (_, Some(plan)) if plan.ranks() != count => {
+                return Err(format!("{plan} takes {} devices, and would get {count}", plan.ranks()));
+            }
+            (What::Command(_), Some(_)) => return Err("it is a command, which brings its own plan".into()),
+            (What::Training { .. }, None) if asked.plan.is_some() => return Err("it is given no plan".into()),
+            _ => {}
+        }
+        if count == 0 {
+            return Err("it is given no device".into());
+        }
+        if let Some(unknown) = devices.iter().find(|device| device.0 >= self.topology.devices()) {
+            return Err(format!("there is no device {}", unknown.0));
+        }
+        if devices.iter().collect::<BTreeSet<_>>().len() < devices.len() {
+            return Err("a device is named twice".into());
+        }
+        let kind =
+            |device: &DeviceId| &self.topology.nodes()[self.topology.node_of(*device).0 as usize].device_type;
+        if let Some(other) = devices.iter().find(|device| kind(device) != kind(&devices[0])) {
+            return Err(format!("its devices are of two types: {} and {}", kind(&devices[0]), kind(other)));
+        }
+        self.check_room(id, devices)
+    }
+
+    /// Whether the job can have these devices, among those who keep them.
+    fn check_room(&self, id: JobId, devices: &[DeviceId]) -> Result<(), String> {
+        let name = |device: DeviceId| self.topology.name_of(device);
+        if let Some(lost) = devices.iter().find(|device| self.occupancy.is_lost(**device)) {
+            return Err(format!("{} is lost", name(*lost)));
+        }
+        let most = match self.settings.sharing {
+            Sharing::Alone => 1,
+            _ => self.settings.jobs_per_device as usize,
+        };
+        if let Some(full) = devices.iter().find(|device| self.occupancy.kept_by(**device).len() >= most) {
+            return Err(format!("{} has {most} jobs, and no more are packed on a device", name(*full)));
+        }
+        match self.others_there(id, devices).into_iter().find(|other| !self.fit(id, *other)) {
+            Some(other) => {
+                Err(format!("it did not fit on a device with {}", self.asked[other.0 as usize].name))
+            }
+            None => Ok(()),
+        }
+    }
+}

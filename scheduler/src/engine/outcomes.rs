@@ -1,0 +1,62 @@
+//! Rows of `outcomes.csv` out of the state of jobs.
+
+use schema::{
+    rows::{ErrorKind, Outcome, Status},
+    units::Nanos,
+};
+
+use crate::job::{Asked, Job, State};
+
+/// One row a job. Those from number `arrived` on have not arrived by `now`.
+pub(super) fn outcomes(asked: &[Asked], jobs: &[Job], now: Nanos, arrived: usize) -> Vec<Outcome> {
+    asked.iter().zip(jobs).enumerate().map(|(n, (asked, job))| outcome(asked, job, now, n < arrived)).collect()
+}
+
+fn outcome(asked: &Asked, job: &Job, now: Nanos, has_arrived: bool) -> Outcome {
+    let (end, err) = match &job.state {
+        State::Ended { at, failed: None } => (Some(*at), None),
+        State::Ended { at, failed: Some((kind, why)) } => (Some(*at), Some((*kind, why.clone()))),
+        _ => (None, Some((ErrorKind::Interrupted, "the run ended before the job did".into()))),
+    };
+    let status = match &err {
+        None => Status::Ok,
+        // Refused before it started, by the engine or by the worker.
+        Some((ErrorKind::Unsupported, _)) => Status::Unsupported,
+        Some(_) => Status::Failed,
+    };
+    let is_admitted = status != Status::Unsupported || job.account.starts > 0;
+    let has_account = is_admitted && has_arrived;
+    let account = if has_account { job.account_at(now) } else { job.account.clone() };
+    let known = |time: Nanos| has_account.then_some(time.0);
+    let (err, err_detail) = err.unzip();
+    Outcome {
+        job: asked.id,
+        name: asked.name.clone(),
+        workload: asked.what.workload().into_owned(),
+        global_batch: asked.what.global_batch(),
+        plan: asked.plan,
+        devices: asked.devices,
+        user: asked.user.clone(),
+        vc: asked.virtual_cluster.clone(),
+        class: asked.class,
+        submit_ns: asked.arrival.0,
+        start_ns: account.first_start.map(|at| at.0),
+        end_ns: end.filter(|_| is_admitted).map(|at| at.0),
+        jct_ns: end.filter(|_| status == Status::Ok).map(|at| (at - asked.arrival).0),
+        queued_ns: known(account.queued),
+        switching_ns: known(account.switching),
+        running_ns: known(account.running),
+        paused_ns: known(account.paused),
+        device_time_ns: known(account.device_time),
+        starts: account.starts,
+        pauses: account.pauses,
+        retries: job.retries,
+        steps: job.steps,
+        steps_asked: asked.steps,
+        steps_lost: account.steps_lost,
+        predicted_jct_ns: None,
+        status,
+        err,
+        err_detail,
+    }
+}

@@ -1,0 +1,68 @@
+//! Chance, from one seed. Every draw has a name, so that it is the same whatever else was drawn before: two policies meet the same luck.
+
+use fastrand::Rng;
+use statrs::distribution::{ContinuousCDF, Normal};
+
+/// What is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Draw {
+    /// How fast a launch is.
+    Speed,
+    /// What a switch takes.
+    Switch,
+    /// When a launch dies.
+    Crash,
+    /// When a device is lost, and for how long.
+    Device,
+}
+
+/// The numbers of one draw: the `nth` of its kind for a job or a device.
+pub(super) fn numbers(seed: u64, draw: Draw, of: u32, nth: u32) -> Rng {
+    let name = (draw as u64) << 62 ^ u64::from(of) << 31 ^ u64::from(nth);
+    // fastrand scrambles its seed, and the multiplier is odd: distinct names have distinct streams.
+    Rng::with_seed(seed ^ name.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+}
+
+/// From the standard normal distribution.
+pub(super) fn normal(rng: &mut Rng) -> f64 {
+    // Inside of 0 and 1, where the inverse is finite.
+    let uniform = (rng.u64(..1 << 53) as f64 + 0.5) / (1u64 << 53) as f64;
+    Normal::standard().inverse_cdf(uniform)
+}
+
+/// From the exponential distribution.
+pub(super) fn exponential(rng: &mut Rng, mean: f64) -> f64 {
+    -mean * (1.0 - rng.f64()).ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn draws_have_their_mean_and_deviation() {
+        let count = 20_000;
+        let moments = |values: Vec<f64>| {
+            let mean = values.iter().sum::<f64>() / f64::from(count);
+            let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / f64::from(count);
+            (mean, variance.sqrt())
+        };
+        let each = |draw: fn(&mut Rng) -> f64| (0..count).map(|n| draw(&mut numbers(1, Draw::Speed, n, 0))).collect();
+        let (mean, deviation) = moments(each(normal));
+        assert!(mean.abs() < 0.03 && (deviation - 1.0).abs() < 0.03, "{mean} {deviation}");
+        let (mean, deviation) = moments(each(|rng| exponential(rng, 5.0)));
+        assert!((mean - 5.0).abs() < 0.15 && (deviation - 5.0).abs() < 0.25, "{mean} {deviation}");
+    }
+
+    #[test]
+    fn every_draw_has_numbers_of_its_own() {
+        let mut seen = std::collections::BTreeSet::new();
+        for draw in [Draw::Speed, Draw::Switch, Draw::Crash, Draw::Device] {
+            for (of, nth) in (0..20).flat_map(|of| (0..20).map(move |nth| (of, nth))) {
+                let first = numbers(7, draw, of, nth).u64(..);
+                assert_eq!(first, numbers(7, draw, of, nth).u64(..));
+                assert!(seen.insert(first), "{draw:?} {of} {nth}");
+            }
+        }
+    }
+}

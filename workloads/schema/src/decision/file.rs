@@ -1,0 +1,193 @@
+//! Reads and writes `decisions.jsonl`, one turn a line.
+
+use std::{
+    fs::File,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use super::Turn;
+use crate::rows::{RowError, whole_lines_bytes};
+
+/// Appends turns; each is on file when `write` returns, so that it outlives whoever wrote it.
+pub struct TurnWriter {
+    file: File,
+    path: PathBuf,
+    line: Vec<u8>,
+}
+
+impl TurnWriter {
+    /// Opens the file at its end. A torn line that a killed writer left is cut off first.
+    ///
+    /// # Errors
+    /// A file that cannot be opened or read.
+    pub fn open(path: &Path) -> Result<TurnWriter, RowError> {
+        let io = |source| RowError::Io { file: path.into(), source };
+        let file = File::options().read(true).append(true).create(true).open(path).map_err(io)?;
+        let whole = whole_lines_bytes(&std::fs::read(path).map_err(io)?) as u64;
+        file.set_len(whole).map_err(io)?;
+        Ok(TurnWriter { file, path: path.into(), line: Vec::with_capacity(512) })
+    }
+
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn write(&mut self, turn: &Turn) -> Result<(), RowError> {
+        self.append(turn).map_err(|source| RowError::Io { file: self.path.clone(), source })
+    }
+
+    fn append(&mut self, turn: &Turn) -> io::Result<()> {
+        self.line.clear();
+        serde_json::to_writer(&mut self.line, turn)?;
+        self.line.push(b'\n');
+        // One write a line: a reader that comes meanwhile sees all of it or a tail that is not whole.
+        self.file.write_all(&self.line)
+    }
+}
+
+/// All turns up to the last whole line: what comes after it, a killed writer left.
+///
+/// # Errors
+/// A file that cannot be read, a line that is no turn, or turns that are missing between two lines.
+pub fn read(path: &Path) -> Result<Vec<Turn>, RowError> {
+    let mut bytes = std::fs::read(path).map_err(|source| RowError::Io { file: path.into(), source })?;
+    bytes.truncate(whole_lines_bytes(&bytes));
+    let lines = bytes.split_inclusive(|&byte| byte == b'\n');
+    lines.zip(0..).map(|(line, number)| turn(path, line, number)).collect()
+}
+
+fn turn(path: &Path, line: &[u8], number: u64) -> Result<Turn, RowError> {
+    let wrong = |message| RowError::Row { file: path.into(), line: number + 1, message };
+    let turn: Turn = serde_json::from_slice(line).map_err(|e| wrong(format!("not a turn: {e}")))?;
+    if turn.turn == number {
+        Ok(turn)
+    } else {
+        Err(wrong(format!("turns were lost: expected turn {number}, found {}", turn.turn)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        decision::{Action, DeviceId, Happened, JobId, Refused, Settled},
+        rows::ErrorKind,
+        units::Nanos,
+    };
+
+    fn any_action() -> impl Strategy<Value = Action> {
+        let job = || any::<u32>().prop_map(JobId);
+        let devices = prop::collection::vec(any::<u32>().prop_map(DeviceId), 0..4);
+        let plan = prop::option::of(crate::plan::tests::any_plan());
+        prop_oneof![
+            (job(), devices, prop::option::of(any::<u16>()), plan)
+                .prop_map(|(job, devices, cpus, plan)| Action::Start { job, devices, cpus, plan }),
+            job().prop_map(|job| Action::Pause { job }),
+            job().prop_map(|job| Action::Resume { job }),
+            (job(), any::<bool>()).prop_map(|(job, checkpoint)| Action::Stop { job, checkpoint }),
+        ]
+    }
+
+    fn any_event() -> impl Strategy<Value = Happened> {
+        let (job, device) = (any::<u32>().prop_map(JobId), any::<u32>().prop_map(DeviceId));
+        let kind = prop::sample::select(ErrorKind::ALL);
+        let settled = prop::sample::select(vec![Settled::Running, Settled::Paused, Settled::Stopped]);
+        (0..8u8, job, device, any::<u64>(), kind, settled, "\\PC{0,20}").prop_map(
+            |(which, job, device, steps, kind, now, detail)| match which {
+                0 => Happened::Finished { job, steps },
+                1 => Happened::Failed { job, steps, kind, detail },
+                2 => Happened::DeviceLost { device },
+                3 => Happened::DeviceBack { device },
+                4 => Happened::Settled { job, now, steps },
+                5 => Happened::Arrived { job },
+                6 => Happened::Progress { job, steps },
+                _ => Happened::Deadline,
+            },
+        )
+    }
+
+    fn any_turns() -> impl Strategy<Value = Vec<Turn>> {
+        let refused =
+            (any_action(), "\\PC{0,20}").prop_map(|(action, why): (Action, String)| Refused { action, why });
+        let turn = (
+            any::<u64>(),
+            any_event(),
+            prop::collection::vec(any_action(), 0..3),
+            prop::collection::vec(refused, 0..2),
+            prop::option::of(any::<u64>()),
+            "\\PC{0,20}",
+        );
+        let turn = turn.prop_map(|(at, happened, actions, refused, wake, reason)| Turn {
+            turn: 0,
+            at_ns: Nanos(at),
+            happened,
+            actions,
+            refused,
+            wake_at_ns: wake.map(Nanos),
+            reason,
+            view_hash: "0123456789abcdef".into(),
+        });
+        prop::collection::vec(turn, 0..6).prop_map(|mut turns| {
+            turns.iter_mut().zip(0..).for_each(|(turn, number)| turn.turn = number);
+            turns
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn every_journal_round_trips_and_bears_a_torn_line(turns in any_turns(), torn in 1usize..40) {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("decisions.jsonl");
+            for turn in &turns {
+                TurnWriter::open(&path).unwrap().write(turn).unwrap();
+            }
+            if turns.is_empty() {
+                drop(TurnWriter::open(&path).unwrap());
+            }
+            prop_assert_eq!(read(&path).unwrap(), turns.clone());
+            let whole = std::fs::read(&path).unwrap();
+            let line = serde_json::to_vec(turns.last().unwrap_or(&example(0))).unwrap();
+            std::fs::write(&path, [&whole[..], &line[..torn]].concat()).unwrap();
+            prop_assert_eq!(read(&path).unwrap(), turns);
+            drop(TurnWriter::open(&path).unwrap());
+            prop_assert_eq!(std::fs::read(&path).unwrap(), whole);
+        }
+    }
+
+    fn example(turn: u64) -> Turn {
+        Turn {
+            turn,
+            at_ns: Nanos(5),
+            happened: Happened::Arrived { job: JobId(0) },
+            actions: vec![Action::Pause { job: JobId(1) }],
+            refused: Vec::new(),
+            wake_at_ns: None,
+            reason: String::new(),
+            view_hash: "0123456789abcdef".into(),
+        }
+    }
+
+    /// What a file of today looks like: later programs read it.
+    #[test]
+    fn a_line_reads_as_it_is_written() {
+        let line = r#"{"turn":0,"at_ns":5,"happened":{"arrived":{"job":0}},"actions":[{"pause":{"job":1}}],"wake_at_ns":null,"view_hash":"0123456789abcdef"}"#;
+        assert_eq!(serde_json::to_string(&example(0)).unwrap(), line);
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("decisions.jsonl");
+        let first = serde_json::to_string(&example(0)).unwrap();
+        for (second, message) in [
+            (first.clone(), "decisions.jsonl: line 2: turns were lost: expected turn 1, found 0"),
+            ("{}".into(), "line 2: not a turn: missing field"),
+            (first.replace("arrived", "arised").replacen('0', "1", 1), "line 2: not a turn: unknown variant"),
+        ] {
+            std::fs::write(&path, format!("{first}\n{second}\n")).unwrap();
+            let error = read(&path).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+    }
+}
