@@ -77,8 +77,8 @@ pub struct Engine<'a> {
 /// Runs until every job has ended, and says how. Whatever ends it before, [`Engine::outcomes`] says how far all have come.
 ///
 /// # Errors
-/// That of the cluster; [`ClusterError::Stuck`] where jobs wait and nothing can happen any more; an event that cannot be true, or a
-/// policy that wants to be woken in the past.
+/// That of the cluster; [`ClusterError::Stuck`] where jobs wait and nothing can happen any more; an event that cannot be true; a
+/// policy that wants to be woken in the past, or that can decide nothing any more.
 pub fn run(
     engine: &mut Engine<'_>,
     cluster: &mut dyn Cluster,
@@ -90,6 +90,9 @@ pub fn run(
         let now = cluster.now();
         engine.hear(now, &happened).with_context(|| format!("the cluster told at {now}: {happened:?}"))?;
         let decision = policy.decide(&engine.view());
+        if let Some(failure) = policy.failure() {
+            return Err(failure.into());
+        }
         let turn = engine.act(happened, decision, cluster)?;
         journal.record(turn, &engine.view())?;
     }

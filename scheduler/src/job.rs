@@ -89,6 +89,14 @@ impl Job {
         }
     }
 
+    /// Where it is, if it has devices or is on its way off them.
+    pub fn placed(&self) -> Option<&Placed> {
+        match &self.state {
+            State::Placed(placed) => Some(placed),
+            State::Waiting { .. } | State::Ended { .. } => None,
+        }
+    }
+
     /// What it did with its time up to `now`, which is not before its state began.
     pub fn account_at(&self, now: Nanos) -> Account {
         let mut account = self.account.clone();
@@ -124,32 +132,6 @@ pub enum State {
         at: Nanos,
         failed: Option<(ErrorKind, String)>,
     },
-}
-
-impl Job {
-    /// Where it is, if it has devices or is on its way off them.
-    pub fn placed(&self) -> Option<&Placed> {
-        match &self.state {
-            State::Placed(placed) => Some(placed),
-            State::Waiting { .. } | State::Ended { .. } => None,
-        }
-    }
-
-    /// Running time times devices up to now. The account holds all but the phase that the job is in.
-    pub fn device_time(&self, now: Nanos) -> Nanos {
-        let devices = self.placed().map_or(0, |placed| placed.devices.len() as u64);
-        Nanos(self.account.device_time.0 + self.in_phase(now).0 * devices)
-    }
-
-    /// Time in which it ran, up to now.
-    pub fn running(&self, now: Nanos) -> Nanos {
-        self.account.running + self.in_phase(now)
-    }
-
-    fn in_phase(&self, now: Nanos) -> Nanos {
-        let running = self.placed().filter(|placed| placed.phase == Phase::Running);
-        running.map_or(Nanos::ZERO, |placed| now.saturating_sub(placed.since))
-    }
 }
 
 /// Where a job is and what it does there.

@@ -152,6 +152,7 @@ fn show_device(view: &View<'_>, device: DeviceId) -> ShownDevice {
 
 fn show_job(view: &View<'_>, id: JobId) -> ShownJob {
     let (asked, job) = (view.asked_by(id), view.job(id));
+    let account = job.account_at(view.now);
     let (state, since_ns) = match &job.state {
         State::Waiting { since } => (JobState::Waiting, *since),
         State::Ended { at, .. } => (JobState::Ended, *at),
@@ -180,10 +181,10 @@ fn show_job(view: &View<'_>, id: JobId) -> ShownJob {
         on: job.placed().map(|placed| placed.devices.clone()).unwrap_or_default(),
         steps_done: job.steps,
         steps_at_ns: job.steps_at,
-        first_start_ns: job.account.first_start,
-        running_ns: job.running(view.now),
-        device_time_ns: job.device_time(view.now),
-        starts: job.account.starts,
+        first_start_ns: account.first_start,
+        running_ns: account.running,
+        device_time_ns: account.device_time,
+        starts: account.starts,
         retries: job.retries,
         failed,
     }

@@ -56,27 +56,36 @@ impl<K> Default for Greedy<K> {
 }
 
 impl<K: Ord + Copy> Greedy<K> {
-    /// Looks at the job again at the next [`Greedy::refresh`], though nothing happened to it.
+    /// Looks at the job again at the next turn, though nothing happened to it.
     pub(super) fn watch(&mut self, job: JobId) {
         self.watch.add(job);
     }
 
-    /// Puts the jobs that something happened to where they belong.
-    pub(super) fn refresh(&mut self, view: &View<'_>, mut key: impl FnMut(JobId, Looks) -> K) {
-        for job in self.watch.due(view) {
+    /// Takes out the jobs that something happened to, and says which of them are to be [`Greedy::put`] back and as what. Those that
+    /// neither wait nor run are nothing.
+    pub(super) fn due(&mut self, view: &View<'_>) -> Vec<(JobId, Option<Looks>)> {
+        let due = self.watch.due(view);
+        let looks = |job: JobId| {
             self.waiting.remove(job);
             self.running.values_mut().for_each(|running| running.remove(job));
-            match &view.job(job).state {
-                State::Waiting { .. } => {
-                    self.waiting.put(job, view.asked_by(job).devices, key(job, Looks::Waiting));
+            let looks = match &view.job(job).state {
+                State::Waiting { .. } => Some(Looks::Waiting),
+                State::Placed(placed) => (placed.phase == Phase::Running).then_some(Looks::Running),
+                State::Ended { .. } => None,
+            };
+            (job, looks)
+        };
+        due.into_iter().map(looks).collect()
+    }
+
+    pub(super) fn put(&mut self, view: &View<'_>, job: JobId, looks: Looks, key: K) {
+        match looks {
+            Looks::Waiting => self.waiting.put(job, view.asked_by(job).devices, key),
+            Looks::Running => {
+                let device = view.job(job).placed().and_then(|placed| placed.devices.first());
+                if let Some(pool) = device.map(|device| view.occupancy.pool_of(*device)) {
+                    self.running.entry(pool).or_default().put(job, key);
                 }
-                State::Placed(placed) if placed.phase == Phase::Running => {
-                    if let Some(&device) = placed.devices.first() {
-                        let pool = view.occupancy.pool_of(device);
-                        self.running.entry(pool).or_default().put(job, key(job, Looks::Running));
-                    }
-                }
-                State::Placed(_) | State::Ended { .. } => {}
             }
         }
     }

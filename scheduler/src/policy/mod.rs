@@ -33,7 +33,7 @@ pub trait Policy {
     /// Called after each event. Actions are checked and applied in order; one that is refused is skipped, recorded, and told on stderr.
     fn decide(&mut self, view: &View<'_>) -> Decision;
 
-    /// Why it can decide nothing any more, told once: the run ends with it. To be asked after each decision. Only a policy that is
+    /// Why it can decide nothing any more, told once: the run ends with it. The engine asks after each decision. Only a policy that is
     /// another program has reasons.
     fn failure(&mut self) -> Option<anyhow::Error> {
         None

@@ -1,4 +1,4 @@
-//! First in, first out, with packing: what Gandiva (Xiao et al., OSDI 2018, section 3.3) does when a cluster is overloaded, in the
+//! First in, first out, with packing: what Gandiva (Xiao et al., OSDI 2018) does when a cluster is overloaded, in the
 //! smallest form that can be told from FIFO.
 //!
 //! Strict FIFO until the head of the queue does not fit. Then it is started beside a running job that has as many devices for itself, if

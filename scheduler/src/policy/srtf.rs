@@ -25,10 +25,16 @@ impl Srtf {
 
 impl Policy for Srtf {
     fn decide(&mut self, view: &View<'_>) -> Decision {
-        self.0.refresh(view, |job, looks| match looks {
-            Looks::Waiting => Length::left_of(view, job),
-            Looks::Running => Length::left_of(view, job).plus(view.job(job).steps_at),
-        });
+        for (job, looks) in self.0.due(view) {
+            let left = Length::left_of(view, job);
+            match looks {
+                Some(Looks::Waiting) => self.0.put(view, job, Looks::Waiting, left),
+                Some(Looks::Running) => {
+                    self.0.put(view, job, Looks::Running, left.plus(view.job(job).steps_at));
+                }
+                None => {}
+            }
+        }
         self.0.decide(view, |left| left.plus(view.now), "least left")
     }
 }

@@ -1,4 +1,4 @@
-//! Tiresias: discretised two-dimensional least attained service (Gu et al., NSDI 2019, section 3.2; 2D-LAS, also called Tiresias-L).
+//! Tiresias: discretised two-dimensional least attained service (Gu et al., NSDI 2019), in the variant that needs to know nothing: Tiresias-L.
 //!
 //! The attained service of a job is its running time times its devices. Jobs stand in queues by it: they enter the first, and whose
 //! service reaches the threshold between two queues is demoted to the next. Devices go to the queues in order, and within a queue to
@@ -15,11 +15,7 @@ use std::collections::HashMap;
 use anyhow::{Context as _, ensure};
 use schema::units::Nanos;
 
-use super::{
-    Decision, Policy,
-    greedy::{Greedy, Looks},
-    ranking::Order,
-};
+use super::{Decision, Policy, greedy::Greedy, ranking::Order};
 use crate::{cluster::JobId, job::State, view::View};
 
 pub(super) struct Tiresias {
@@ -88,59 +84,52 @@ impl Tiresias {
         })
     }
 
-    /// The key of a job, and when it will be another if nothing happens to it.
-    fn key(
-        settings: &Settings,
-        promoted: &mut HashMap<JobId, Promoted>,
-        view: &View<'_>,
-        job: JobId,
-    ) -> (Key, Option<Nanos>) {
-        let state = view.job(job);
-        let (device_time, running) = (state.device_time(view.now), state.running(view.now));
-        let since = promoted.get(&job).copied().unwrap_or_default();
-        let attained = device_time.saturating_sub(since.device_time);
-        let queue = settings.thresholds.iter().take_while(|threshold| attained >= **threshold).count();
-        let first_start = state.account.first_start.unwrap_or(NEVER_STARTED);
-        match &state.state {
-            State::Placed(placed) => {
-                let left = settings.thresholds.get(queue).map(|threshold| threshold.saturating_sub(attained));
-                let devices = placed.devices.len() as u64;
-                let demoted = left.map(|left| view.now + Nanos(left.0.div_ceil(devices.max(1))));
-                ((queue, first_start), demoted)
+    /// The key of a job that waits or runs, and when it will be another if nothing happens to the job.
+    fn key(&mut self, view: &View<'_>, job: JobId) -> (Key, Option<Nanos>) {
+        let account = view.job(job).account_at(view.now);
+        let (device_time, running) = (account.device_time, account.running);
+        let promoted = self.promoted.get(&job).copied().unwrap_or_default();
+        let attained = device_time.saturating_sub(promoted.device_time);
+        let thresholds = &self.settings.thresholds;
+        let queue = thresholds.iter().take_while(|threshold| attained >= **threshold).count();
+        let first_start = account.first_start.unwrap_or(NEVER_STARTED);
+        let changes_at = match &view.job(job).state {
+            State::Placed(placed) => thresholds.get(queue).map(|threshold| {
+                let left_ns = threshold.saturating_sub(attained).0;
+                view.now + Nanos(left_ns.div_ceil(placed.devices.len().max(1) as u64))
+            }),
+            State::Waiting { since } if queue > 0 => {
+                let ran = running.saturating_sub(promoted.running).as_secs_f64();
+                self.settings.promote.map(|factor| *since + Nanos::from_secs_f64(ran * factor))
             }
-            State::Waiting { since: waits } if queue > 0 => {
-                let ran = running.saturating_sub(since.running).as_secs_f64();
-                let at = settings.promote.map(|factor| *waits + Nanos::from_secs_f64(ran * factor));
-                if at.is_some_and(|at| at <= view.now) {
-                    promoted.insert(job, Promoted { device_time, running });
-                    ((0, first_start), None)
-                } else {
-                    ((queue, first_start), at)
-                }
-            }
-            State::Waiting { .. } | State::Ended { .. } => ((queue, first_start), None),
+            State::Waiting { .. } | State::Ended { .. } => None,
+        };
+        // Only a promotion can be due: the next threshold is one that was not reached.
+        if changes_at.is_some_and(|at| at <= view.now) {
+            self.promoted.insert(job, Promoted { device_time, running });
+            return ((0, first_start), None);
         }
+        ((queue, first_start), changes_at)
     }
 }
 
 impl Policy for Tiresias {
     fn decide(&mut self, view: &View<'_>) -> Decision {
-        let Tiresias { settings, jobs, changes_at, promoted } = self;
-        while let Some((_, job)) = changes_at.first().filter(|(at, _)| *at <= view.now) {
-            changes_at.remove(job);
-            jobs.watch(job);
+        while let Some((_, job)) = self.changes_at.first().filter(|(at, _)| *at <= view.now) {
+            self.changes_at.remove(job);
+            self.jobs.watch(job);
         }
-        jobs.refresh(view, |job, looks| {
-            let (key, at) = Tiresias::key(settings, promoted, view, job);
-            // A job that waits and one that runs change their queues for different reasons, but never both at once.
-            debug_assert_eq!(looks == Looks::Waiting, matches!(view.job(job).state, State::Waiting { .. }));
-            match at {
-                Some(at) => changes_at.put(job, at),
-                None => changes_at.remove(job),
+        for (job, looks) in self.jobs.due(view) {
+            self.changes_at.remove(job);
+            if let Some(looks) = looks {
+                let (key, changes_at) = self.key(view, job);
+                self.jobs.put(view, job, looks, key);
+                if let Some(at) = changes_at {
+                    self.changes_at.put(job, at);
+                }
             }
-            key
-        });
-        let decision = jobs.decide(view, |key| key, "least attained service");
-        Decision { wake_at: changes_at.first().map(|(at, _)| at), ..decision }
+        }
+        let decision = self.jobs.decide(view, |key| key, "least attained service");
+        Decision { wake_at: self.changes_at.first().map(|(at, _)| at), ..decision }
     }
 }

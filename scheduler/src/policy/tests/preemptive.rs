@@ -74,7 +74,7 @@ proptest! {
         let mut first_starts = vec![None; jobs.len()];
         world.run(&mut *policy, |world| {
             let key = |asked: &Asked, job: &Job| {
-                let attained = job.device_time(world.now);
+                let attained = job.account_at(world.now).device_time;
                 let queue = thresholds.iter().filter(|threshold| attained >= **threshold).count();
                 let first_start: Option<Nanos> = first_starts[asked.id.0 as usize];
                 (queue, first_start.is_none(), first_start, first_start.is_none().then_some(asked.id))

@@ -5,7 +5,7 @@ use schema::{sharing::Sharing, trace::Class, units::Nanos};
 
 use crate::{
     cluster::{Action, JobId},
-    job::{Account, Asked, Job, Phase, Placed, State, What},
+    job::{Asked, Job, Phase, Placed, State, What},
     occupancy::Occupancy,
     policy::{Decision, Policy},
     topology::{DeviceId, Topology},
@@ -62,20 +62,13 @@ impl World {
             class: Class::Guaranteed,
             step_ns: Some(Nanos::SECOND.0 / STEPS_PER_S),
         };
-        let wait = |&(arrival, ..): &(u64, u32, u64)| Job {
-            state: State::Waiting { since: s(arrival) },
-            steps: 0,
-            steps_at: s(arrival),
-            account: Account::default(),
-            retries: 0,
-        };
         World {
             now: Nanos::ZERO,
             occupancy: Occupancy::new(&topology),
             topology,
             sharing: Sharing::TimeSlice,
             asked: (0..).zip(jobs).map(ask).collect(),
-            jobs: jobs.iter().map(wait).collect(),
+            jobs: jobs.iter().map(|(arrival, ..)| Job::new(s(*arrival))).collect(),
             changes: Vec::new(),
             model: Box::new(AsAsked),
             arrived: 0,
@@ -156,6 +149,7 @@ impl World {
         let (now, state) = (self.now, &mut self.jobs[job.0 as usize]);
         assert!(matches!(state.state, State::Waiting { .. }), "{job:?} does not wait");
         assert_eq!(devices.len(), self.asked[job.0 as usize].devices as usize);
+        state.account = state.account_at(now);
         state.account.first_start.get_or_insert(now);
         state.steps_at = now;
         let (phase, kept) = (Phase::Running, devices.clone());
@@ -198,12 +192,11 @@ impl World {
 
     fn leave(&mut self, id: JobId) {
         let (now, job) = (self.now, &mut self.jobs[id.0 as usize]);
-        let (device_time, running) = (job.device_time(now), job.running(now));
+        job.account = job.account_at(now);
         let State::Placed(placed) = &job.state else { panic!("{id:?} has no devices") };
         let ran_ns = now.saturating_sub(placed.since).0;
         job.steps += ran_ns * STEPS_PER_S / Nanos::SECOND.0;
         job.steps_at = now;
-        (job.account.device_time, job.account.running) = (device_time, running);
         let devices = placed.devices.clone();
         self.occupancy.leave(id, &devices);
     }
