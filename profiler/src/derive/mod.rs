@@ -12,7 +12,7 @@ mod trace;
 
 use std::collections::BTreeSet;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use schema::{
     manifest::{Cell, Manifest},
     rows::{self, Curve, DeviceSample, ErrorKind, HostSample, Interference, Measurement, Status, Summary},
@@ -48,8 +48,14 @@ pub struct Derived {
 
 impl Derived {
     /// Derives all tables of a run from its raw files.
+    ///
+    /// # Errors
+    /// A run of the scheduler, in whose launches jobs change company and are measured by nobody; files that cannot be read.
     pub fn of(run: &RunDir) -> anyhow::Result<Derived> {
         let manifest = run.manifest()?;
+        if manifest.scheduling.is_some() {
+            bail!("{} is a run of the scheduler; `sched fidelity` says what there is of it", run.path().display());
+        }
         let mut measurements = unsupported_rows(run, &manifest);
         measurements.extend(interference::unsupported_rows(run, &manifest));
         let mut derived = Derived {

@@ -247,7 +247,8 @@ impl Rigged {
             eprintln!("warning: {error}");
         }
         launch.save_at = self.site.checkpoint_every.map(|every| Nanos::monotonic_now() + every);
-        if launch.is_leaving {
+        // One that was being saved when it was told to leave is saved twice.
+        if launch.is_leaving && launch.orders.is_empty() {
             self.site.rig.remove(member, Leave::AtBoundary);
         }
     }

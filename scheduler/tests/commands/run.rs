@@ -89,6 +89,8 @@ fn jobs_of_a_trace_run_and_stand_beside_what_was_predicted() {
     let before = std::fs::read_to_string(run.outcomes_path()).expect("it reads");
     door.exits(0, "run --resume r");
     assert_eq!(std::fs::read_to_string(run.outcomes_path()).expect("it reads"), before, "nothing was left to do");
+    let replayed = door.exits(0, "replay r");
+    assert!(replayed.out.contains("every decision as it was recorded"), "{}", replayed.out);
     let again = door.exits(2, &format!("run trace.csv --policy srtf {ON_TWO}"));
     assert!(again.err.contains("already holds a run"), "{}", again.err);
 }
