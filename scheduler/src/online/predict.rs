@@ -46,7 +46,7 @@ struct FirstRefusal(Option<String>);
 impl Journal for FirstRefusal {
     fn record(&mut self, turn: Turn, view: &View<'_>) -> anyhow::Result<()> {
         if let Some(refused) = turn.refused.first() {
-            let name = &view.asked_by(refused.action.job()).name;
+            let name = view.asked.get(refused.action.job().0 as usize).map_or("no job", |asked| &asked.name);
             self.0.get_or_insert_with(|| format!("{name}: {}", refused.why));
         }
         Ok(())
