@@ -285,13 +285,16 @@ impl<'a> Engine<'a> {
         self.packing.changed(id, &before, self.now, &self.jobs, &self.occupancy);
     }
 
-    /// Who else is on its devices, paused or not.
-    fn others_there(&self, id: JobId, devices: &[DeviceId]) -> BTreeSet<JobId> {
-        let there = |device: &DeviceId| {
+    /// Who is on these devices, paused or not; whoever is on several of them comes as often.
+    fn all_there(&self, devices: &[DeviceId]) -> impl Iterator<Item = JobId> {
+        devices.iter().flat_map(move |device| {
             let paused = self.paused_on.get(device).into_iter().flatten();
             self.occupancy.kept_by(*device).iter().chain(paused).copied()
-        };
-        devices.iter().flat_map(there).filter(|other| *other != id).collect()
+        })
+    }
+
+    fn others_there(&self, id: JobId, devices: &[DeviceId]) -> BTreeSet<JobId> {
+        self.all_there(devices).filter(|other| *other != id).collect()
     }
 
     fn fit(&self, one: JobId, other: JobId) -> bool {

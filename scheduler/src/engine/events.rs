@@ -53,8 +53,8 @@ impl Engine<'_> {
             Happened::DeviceLost { device } => {
                 ensure!(device.0 < self.topology.devices(), "there is no such device");
                 ensure!(!self.occupancy.is_lost(device), "it was lost before");
-                let kept_by = self.occupancy.kept_by(device);
-                ensure!(kept_by.is_empty(), "{kept_by:?} have not failed, which keep it");
+                let there: Vec<JobId> = self.all_there(&[device]).collect();
+                ensure!(there.is_empty(), "{there:?} have not failed, which are there");
                 self.occupancy.set_lost(device, true);
                 self.changes.push(Change::Lost(device));
             }
