@@ -1,0 +1,58 @@
+//! What a turn costs, by how many jobs wait: it may grow with the logarithm of the queue and no faster.
+//!
+//! All jobs arrive at once, so that the queue is as long as the run, and run on 64 devices. One element is one turn.
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use scheduler::{
+    journal::{Journal, Unrecorded},
+    policy,
+    sim::{Named, Settings},
+    topology::Topology,
+    view::View,
+};
+use schema::{decision::Turn, units::Nanos};
+
+#[path = "../tests/it/support.rs"]
+mod support;
+
+use support::{Own, SECOND, World, asked};
+
+/// Counts turns.
+struct Count(u64);
+
+impl Journal for Count {
+    fn record(&mut self, _turn: Turn, _view: &View<'_>) -> anyhow::Result<()> {
+        self.0 += 1;
+        Ok(())
+    }
+}
+
+fn turns(criterion: &mut Criterion) {
+    let topology = Topology::uniform(64, 8, "GPU");
+    let costs = Named(Nanos::ZERO);
+    let mut group = criterion.benchmark_group("turns");
+    group.sample_size(10);
+    for count in [1_000u32, 10_000, 100_000, 1_000_000] {
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut job = |id| asked(id, 0, 1 << random.u32(..4), 1, random.u64(SECOND..100 * SECOND));
+        let jobs: Vec<_> = (0..count).map(&mut job).collect();
+        let (truth, settings) = (Own { slowdown: 1.0 }, Settings::default());
+        let world = World { topology: &topology, asked: &jobs, truth, costs: &costs, settings };
+        for name in ["fifo", "srtf", "tiresias"] {
+            let run = |journal: &mut dyn Journal| {
+                let mut policy = policy::build(name).expect("it is in the list");
+                world.run(&mut *policy, journal).expect("every job ends")
+            };
+            let mut counted = Count(0);
+            run(&mut counted);
+            group.throughput(Throughput::Elements(counted.0));
+            group.bench_function(BenchmarkId::new(name, count), |bencher| {
+                bencher.iter(|| run(&mut Unrecorded));
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, turns);
+criterion_main!(benches);

@@ -32,7 +32,8 @@ pub struct Asked {
 pub enum What {
     Training {
         workload: String,
-        global_batch: u32,
+        /// Absent where only the trace knows the workload, and not this.
+        global_batch: Option<u32>,
     },
     /// Program and arguments.
     Command(Vec<String>),
@@ -49,7 +50,7 @@ impl What {
 
     pub fn global_batch(&self) -> Option<u32> {
         match self {
-            What::Training { global_batch, .. } => Some(*global_batch),
+            What::Training { global_batch, .. } => *global_batch,
             What::Command(_) => None,
         }
     }

@@ -60,6 +60,20 @@ impl Topology {
         self.node_of[device.0 as usize]
     }
 
+    /// What a device of this topology is.
+    pub fn type_of(&self, device: DeviceId) -> &str {
+        &self.nodes[self.node_of(device).0 as usize].device_type
+    }
+
+    /// How many of these devices each node has, the most first: `[4, 4]` are two nodes.
+    pub fn placement(&self, devices: &[DeviceId]) -> Vec<u32> {
+        let mut nodes: Vec<NodeId> = devices.iter().map(|device| self.node_of(*device)).collect();
+        nodes.sort_unstable();
+        let mut counts: Vec<u32> = nodes.chunk_by(|a, b| a == b).map(|same| same.len() as u32).collect();
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        counts
+    }
+
     /// `node/cuda:0`.
     pub fn name_of(&self, device: DeviceId) -> String {
         let node = &self.nodes[self.node_of(device).0 as usize];

@@ -10,6 +10,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("profiler/statistics", &[]),
     ("profiler/fake-driver", &[]),
     ("colocate", &["schema", "statistics"]),
+    ("scheduler/model", &["schema"]),
+    ("scheduler", &["model", "schema", "statistics"]),
     ("profiler", &["colocate", "schema", "statistics", "synthetic", "+fake-driver"]),
 ];
 

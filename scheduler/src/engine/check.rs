@@ -81,8 +81,7 @@ impl Engine<'_> {
         if devices.iter().collect::<BTreeSet<_>>().len() < devices.len() {
             return Err("a device is named twice".into());
         }
-        let kind =
-            |device: &DeviceId| &self.topology.nodes()[self.topology.node_of(*device).0 as usize].device_type;
+        let kind = |device: &DeviceId| self.topology.type_of(*device);
         if let Some(other) = devices.iter().find(|device| kind(device) != kind(&devices[0])) {
             return Err(format!("its devices are of two types: {} and {}", kind(&devices[0]), kind(other)));
         }

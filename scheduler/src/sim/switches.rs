@@ -38,6 +38,17 @@ impl Cost {
     pub const ALL: [Cost; 6] =
         [Cost::Start, Cost::Restart, Cost::Pause, Cost::Resume, Cost::Checkpoint, Cost::Stop];
 
+    pub(super) fn noun(self) -> &'static str {
+        match self {
+            Cost::Start => "a start",
+            Cost::Restart => "a start from a checkpoint",
+            Cost::Pause => "a pause",
+            Cost::Resume => "going on after a pause",
+            Cost::Checkpoint => "a checkpoint",
+            Cost::Stop => "a stop",
+        }
+    }
+
     /// The parts that a calibration has measured of it. What a first step takes longer is its time less that of another.
     fn parts(self) -> &'static [Switch] {
         match self {

@@ -17,9 +17,11 @@ impl Chain {
         self.link(&(at, happened));
     }
 
-    /// What was done about it, in order.
+    /// What was done about it, in order. Nothing is no link.
     pub fn done(&mut self, actions: &[Action]) {
-        self.link(&actions);
+        if !actions.is_empty() {
+            self.link(&actions);
+        }
     }
 
     fn link(&mut self, what: &impl Serialize) {

@@ -1,0 +1,79 @@
+//! What breaks on a simulated cluster.
+
+use schema::{
+    decision::{DeviceId, Happened, JobId},
+    units::Nanos,
+};
+
+use super::{
+    Sim,
+    chance::{Draw, exponential, numbers},
+    events::Event,
+};
+
+/// Lengths of time are exponential, in nanoseconds. Without a mean nothing breaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Faults {
+    /// From when a device is there to when it is lost.
+    pub device_up_mean_ns: Option<f64>,
+    /// From then to when it is back.
+    pub device_down_mean_ns: f64,
+    /// From when a job begins to train to when it crashes by itself.
+    pub launch_mean_ns: Option<f64>,
+}
+
+impl Sim<'_> {
+    pub(super) fn plan_faults(&mut self) {
+        for device in (0..self.topology.devices()).map(DeviceId) {
+            self.plan_to_break(device);
+        }
+    }
+
+    /// A device is down from now on. The launches that have it fail first, and then its loss is told.
+    pub(super) fn break_down(&mut self, device: DeviceId) -> Option<Happened> {
+        self.devices[device.0 as usize].is_down = true;
+        self.lose(device)
+    }
+
+    /// Tells the loss, as soon as nobody has the device.
+    pub(super) fn lose(&mut self, device: DeviceId) -> Option<Happened> {
+        let has = self.devices[device.0 as usize].has.clone();
+        if has.is_empty() {
+            let down = self.draw(device, self.settings.faults.device_down_mean_ns);
+            self.queue.plan(self.now + down, Event::Back(device));
+            return Some(Happened::DeviceLost { device });
+        }
+        // What the policy does between two of them may give one another number, so that this may take more than one round.
+        for job in has {
+            self.queue.plan(self.now, Event::Lose(job, self.number(job)));
+        }
+        self.queue.plan(self.now, Event::Lost(device));
+        None
+    }
+
+    pub(super) fn come_back(&mut self, device: DeviceId) -> Happened {
+        self.devices[device.0 as usize].is_down = false;
+        self.plan_to_break(device);
+        Happened::DeviceBack { device }
+    }
+
+    fn plan_to_break(&mut self, device: DeviceId) {
+        if let Some(mean) = self.settings.faults.device_up_mean_ns {
+            let up = self.draw(device, mean);
+            self.queue.plan(self.now + up, Event::Break(device));
+        }
+    }
+
+    /// The next length of time of a device.
+    fn draw(&mut self, device: DeviceId, mean_ns: f64) -> Nanos {
+        let faults = &mut self.devices[device.0 as usize].faults;
+        *faults += 1;
+        let mut chance = numbers(self.settings.seed, Draw::Device, device.0, *faults);
+        // Not at the same instant, so that what is lost is known to be before it is back.
+        Nanos(exponential(&mut chance, mean_ns) as u64 + 1)
+    }
+
+    fn number(&self, job: JobId) -> u32 {
+        self.launches[job.0 as usize].number
+    }
+}

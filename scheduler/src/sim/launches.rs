@@ -1,0 +1,298 @@
+//! What a job goes through on a simulated cluster: it starts, trains, leaves.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, bail, ensure};
+use schema::{
+    decision::{DeviceId, Happened, JobId, Settled},
+    plan::Plan,
+    rows::ErrorKind,
+    units::Nanos,
+};
+
+use super::{
+    Cost, Settings, Sim,
+    chance::{Draw, normal, numbers},
+    events::Event,
+    stretches::whole,
+};
+
+/// A job, and what has become of it here.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Launch {
+    pub(super) doing: Doing,
+    /// Counts what it was about to do: whatever was planned under another number does not happen.
+    pub(super) number: u32,
+    /// Counts the times that it began or ceased to train.
+    pub(super) stint: u32,
+    pub(super) devices: Vec<DeviceId>,
+    pub(super) plan: Option<Plan>,
+    pub(super) cpus: Option<u16>,
+    /// Steps done by `since`, and how long one has taken from then on.
+    pub(super) steps: f64,
+    pub(super) since: Nanos,
+    pub(super) step_ns: f64,
+    /// Times as long as the model says, by chance.
+    pub(super) speed: f64,
+    /// When its launch began to run.
+    pub(super) began: Option<Nanos>,
+    /// Steps that its last checkpoint holds, where it has one.
+    pub(super) saved: Option<u64>,
+    launches: u32,
+    switches: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) enum Doing {
+    #[default]
+    Away,
+    /// Others are to leave first, before it begins to start or to resume.
+    Waiting {
+        left: u32,
+        takes: Nanos,
+        resumes: bool,
+    },
+    Switching {
+        to: Settled,
+        checkpoint: bool,
+    },
+    Training,
+    /// Trains to the end of its step.
+    Leaving {
+        at: u64,
+        to: Settled,
+        checkpoint: bool,
+    },
+    Paused,
+}
+
+impl Launch {
+    /// Than its last checkpoint holds.
+    fn has_more(&self) -> bool {
+        whole(self.steps) > self.saved.unwrap_or(0)
+    }
+}
+
+impl Sim<'_> {
+    pub(super) fn start(
+        &mut self,
+        id: JobId,
+        devices: &[DeviceId],
+        cpus: Option<u16>,
+        plan: Option<Plan>,
+    ) -> anyhow::Result<()> {
+        ensure!(self.launch(id).doing == Doing::Away, "it is on devices already");
+        if let Some(down) = devices.iter().find(|device| self.devices[device.0 as usize].is_down) {
+            bail!("{} is lost", self.topology.name_of(*down));
+        }
+        let launch = self.launch(id);
+        (launch.devices, launch.cpus, launch.plan) = (devices.to_vec(), cpus, plan);
+        let cost = if launch.saved.is_some() { Cost::Restart } else { Cost::Start };
+        let takes = match self.check_company(id).and_then(|()| self.cost(id, cost)) {
+            Ok(takes) => takes,
+            Err(error) => {
+                self.launch(id).devices.clear();
+                return Err(error);
+            }
+        };
+        for device in devices {
+            self.devices[device.0 as usize].has.push(id);
+        }
+        let Settings { seed, noise, .. } = self.settings;
+        let launch = self.launch(id);
+        launch.speed = (noise * normal(&mut numbers(seed, Draw::Speed, id.0, launch.launches))).exp();
+        launch.launches += 1;
+        launch.began = None;
+        self.begin_after_others(id, takes, false);
+        Ok(())
+    }
+
+    pub(super) fn pause(&mut self, id: JobId) -> anyhow::Result<()> {
+        ensure!(self.launch(id).doing == Doing::Training, "it does not run");
+        self.check_costs(id, &[Cost::Pause, Cost::Resume])?;
+        self.leave_at_boundary(id, Settled::Paused, false);
+        Ok(())
+    }
+
+    pub(super) fn resume(&mut self, id: JobId) -> anyhow::Result<()> {
+        ensure!(self.launch(id).doing == Doing::Paused, "it is not paused");
+        self.check_company(id)?;
+        let takes = self.cost(id, Cost::Resume)?;
+        self.begin_after_others(id, takes, true);
+        Ok(())
+    }
+
+    pub(super) fn stop(&mut self, id: JobId, checkpoint: bool) -> anyhow::Result<()> {
+        self.check_costs(id, &[Cost::Checkpoint, Cost::Stop])?;
+        match self.launch(id).doing {
+            Doing::Training => self.leave_at_boundary(id, Settled::Stopped, checkpoint),
+            // Nothing of it is there yet.
+            Doing::Waiting { resumes: false, .. } => {
+                self.will_leave(id);
+                self.switch(id, Settled::Stopped, checkpoint, Nanos::ZERO);
+            }
+            Doing::Waiting { .. } | Doing::Switching { to: Settled::Running, .. } | Doing::Paused => {
+                let takes = self.cost_of_stopping(id, checkpoint)?;
+                self.will_leave(id);
+                self.switch(id, Settled::Stopped, checkpoint, takes);
+            }
+            Doing::Away | Doing::Leaving { .. } | Doing::Switching { .. } => bail!("it is leaving"),
+        }
+        Ok(())
+    }
+
+    /// The end of the step has come: the job leaves.
+    pub(super) fn reach_boundary(&mut self, id: JobId) -> anyhow::Result<()> {
+        let Doing::Leaving { at, to, checkpoint } = self.launch(id).doing else { return Ok(()) };
+        self.cease_training(id)?;
+        self.launch(id).steps = at as f64;
+        let cost = match to {
+            Settled::Paused => self.cost(id, Cost::Pause)?,
+            _ => self.cost_of_stopping(id, checkpoint)?,
+        };
+        self.switch(id, to, checkpoint, cost);
+        Ok(())
+    }
+
+    pub(super) fn settle(&mut self, id: JobId, to: Settled) -> anyhow::Result<Happened> {
+        match to {
+            Settled::Running => {
+                let now = self.now;
+                self.launch(id).began.get_or_insert(now);
+                self.train(id)?;
+            }
+            Settled::Paused => {
+                let launch = self.launch(id);
+                launch.doing = Doing::Paused;
+                launch.number += 1;
+                self.has_left(id);
+            }
+            Settled::Stopped => {
+                let launch = self.launch(id);
+                let is_written = matches!(launch.doing, Doing::Switching { checkpoint: true, .. });
+                if is_written && launch.has_more() {
+                    launch.saved = Some(whole(launch.steps));
+                }
+                self.vacate(id);
+            }
+        }
+        Ok(Happened::Settled { job: id, now: to, steps: whole(self.launch(id).steps) })
+    }
+
+    pub(super) fn finish(&mut self, id: JobId) -> anyhow::Result<Happened> {
+        self.cease_training(id)?;
+        let steps = self.asked[id.0 as usize].steps.unwrap_or_default();
+        self.launch(id).saved = Some(steps);
+        self.vacate(id);
+        Ok(Happened::Finished { job: id, steps })
+    }
+
+    /// The launch is gone, whatever it was doing.
+    pub(super) fn fail(&mut self, id: JobId, kind: ErrorKind, why: &str) -> anyhow::Result<Happened> {
+        if matches!(self.launch(id).doing, Doing::Training | Doing::Leaving { .. }) {
+            self.cease_training(id)?;
+        }
+        self.vacate(id);
+        let steps = whole(self.launch(id).steps);
+        Ok(Happened::Failed { job: id, steps, kind, detail: why.into() })
+    }
+
+    /// Begins at once, or as soon as all have left that are leaving its devices.
+    fn begin_after_others(&mut self, id: JobId, takes: Nanos, resumes: bool) {
+        let devices = &self.launches[id.0 as usize].devices;
+        let leave = devices.iter().flat_map(|device| &self.devices[device.0 as usize].leaves);
+        let others: BTreeSet<JobId> = leave.copied().collect();
+        if others.is_empty() {
+            return self.switch(id, Settled::Running, false, takes);
+        }
+        let launch = self.launch(id);
+        launch.number += 1;
+        launch.doing = Doing::Waiting { left: others.len() as u32, takes, resumes };
+        let number = launch.number;
+        for other in others {
+            self.awaited.entry(other).or_default().push((id, number));
+        }
+    }
+
+    fn switch(&mut self, id: JobId, to: Settled, checkpoint: bool, takes: Nanos) {
+        let at = self.now + takes;
+        let launch = self.launch(id);
+        launch.number += 1;
+        launch.doing = Doing::Switching { to, checkpoint };
+        let number = launch.number;
+        self.queue.plan(at, Event::Settle(id, number, to));
+    }
+
+    fn leave_at_boundary(&mut self, id: JobId, to: Settled, checkpoint: bool) {
+        self.will_leave(id);
+        let now = self.now;
+        let launch = self.launch(id);
+        launch.doing = Doing::Leaving { at: launch.boundary(now), to, checkpoint };
+        self.plan_goal(id);
+    }
+
+    /// Draws what a switch takes.
+    fn cost(&mut self, id: JobId, of: Cost) -> anyhow::Result<Nanos> {
+        let launch = self.launch(id);
+        launch.switches += 1;
+        let mut chance = numbers(self.settings.seed, Draw::Switch, id.0, self.launches[id.0 as usize].switches);
+        self.known_cost(id, of, &mut || normal(&mut chance))
+    }
+
+    /// So that no job is told to do what nobody knows the time of.
+    fn check_costs(&self, id: JobId, costs: &[Cost]) -> anyhow::Result<()> {
+        costs.iter().try_for_each(|cost| self.known_cost(id, *cost, &mut || 0.0).map(drop))
+    }
+
+    fn known_cost(&self, id: JobId, of: Cost, luck: &mut dyn FnMut() -> f64) -> anyhow::Result<Nanos> {
+        let launch = &self.launches[id.0 as usize];
+        let subject = self.subject(id, launch.plan);
+        let cost = self.costs.cost(&subject, launch.devices.len() as u32, of, luck);
+        cost.with_context(|| format!("what {} costs {} was not measured", of.noun(), subject.workload))
+    }
+
+    /// Of one that holds no step since its last checkpoint, none is written.
+    fn cost_of_stopping(&mut self, id: JobId, checkpoint: bool) -> anyhow::Result<Nanos> {
+        let launch = self.launch(id);
+        let written = if checkpoint && launch.has_more() { self.cost(id, Cost::Checkpoint)? } else { Nanos::ZERO };
+        Ok(written + self.cost(id, Cost::Stop)?)
+    }
+
+    fn will_leave(&mut self, id: JobId) {
+        for device in &self.launches[id.0 as usize].devices {
+            self.devices[device.0 as usize].leaves.push(id);
+        }
+    }
+
+    /// Lets those begin that waited for it.
+    fn has_left(&mut self, id: JobId) {
+        for device in &self.launches[id.0 as usize].devices {
+            self.devices[device.0 as usize].leaves.retain(|other| *other != id);
+        }
+        for (other, number) in self.awaited.remove(&id).unwrap_or_default() {
+            let launch = self.launch(other);
+            match launch.doing {
+                Doing::Waiting { left: 1, takes, .. } if launch.number == number => {
+                    self.switch(other, Settled::Running, false, takes);
+                }
+                Doing::Waiting { left, takes, resumes } if launch.number == number => {
+                    launch.doing = Doing::Waiting { left: left - 1, takes, resumes };
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Nothing of it is left here but its last checkpoint.
+    fn vacate(&mut self, id: JobId) {
+        for device in &self.launches[id.0 as usize].devices {
+            self.devices[device.0 as usize].has.retain(|other| *other != id);
+        }
+        self.has_left(id);
+        let launch = self.launch(id);
+        launch.devices.clear();
+        launch.doing = Doing::Away;
+        launch.number += 1;
+        launch.steps = launch.saved.unwrap_or(0) as f64;
+    }
+}

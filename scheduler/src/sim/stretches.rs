@@ -1,0 +1,196 @@
+//! Stretches: as long as a job's co-runners stay the same, so does the time of its steps. When they change, what is left of it is
+//! planned anew.
+
+use std::collections::BTreeSet;
+
+use anyhow::Context as _;
+use model::Question;
+use schema::{
+    decision::{Happened, JobId, Settled},
+    units::Nanos,
+};
+
+use super::{
+    Cost, Sim,
+    chance::{Draw, exponential, numbers},
+    events::Event,
+    launches::{Doing, Launch},
+};
+
+/// Steps are counted in numbers with a fraction, whose sums are this exact.
+const ROUNDING: f64 = 1e-6;
+
+/// Those that are done.
+pub(super) fn whole(steps: f64) -> u64 {
+    (steps + ROUNDING) as u64
+}
+
+impl Launch {
+    fn steps_at(&self, now: Nanos) -> f64 {
+        self.steps + (now - self.since).0 as f64 / self.step_ns
+    }
+
+    /// The number of steps done at the end of the present one.
+    pub(super) fn boundary(&self, now: Nanos) -> u64 {
+        (self.steps_at(now) - ROUNDING).ceil() as u64
+    }
+}
+
+impl Sim<'_> {
+    /// Begins a stretch of training, and new ones of whoever trains on the same devices.
+    pub(super) fn train(&mut self, id: JobId) -> anyhow::Result<()> {
+        let now = self.now;
+        let launch = self.launch(id);
+        launch.doing = Doing::Training;
+        launch.since = now;
+        launch.stint += 1;
+        for device in &self.launches[id.0 as usize].devices {
+            self.devices[device.0 as usize].trains.push(id);
+        }
+        self.set_pace(id)?;
+        self.change_pace(&self.company(id))?;
+        self.plan_to_tell(id);
+        self.plan_to_crash(id);
+        Ok(())
+    }
+
+    /// Ends the stretch, with its steps as of now.
+    pub(super) fn cease_training(&mut self, id: JobId) -> anyhow::Result<()> {
+        self.end_stretch(id);
+        let company = self.company(id);
+        let launch = &mut self.launches[id.0 as usize];
+        launch.stint += 1;
+        for device in &launch.devices {
+            self.devices[device.0 as usize].trains.retain(|other| *other != id);
+        }
+        self.change_pace(&company)
+    }
+
+    pub(super) fn tell(&mut self, id: JobId) -> Happened {
+        self.plan_to_tell(id);
+        Happened::Progress { job: id, steps: whole(self.launches[id.0 as usize].steps_at(self.now)) }
+    }
+
+    /// Plans the end of the steps that are left, or the boundary at which it leaves.
+    pub(super) fn plan_goal(&mut self, id: JobId) {
+        let all = self.asked[id.0 as usize].steps.unwrap_or_default();
+        let now = self.now;
+        let launch = self.launch(id);
+        launch.number += 1;
+        let goal = match launch.doing {
+            Doing::Leaving { at, .. } => at.min(all),
+            _ => all,
+        };
+        let left_ns = ((goal as f64 - launch.steps) * launch.step_ns).max(0.0).ceil();
+        let at = now.max(launch.since + Nanos(left_ns as u64));
+        let event = if goal == all { Event::Finish } else { Event::Boundary };
+        let planned = event(id, launch.number);
+        self.queue.plan(at, planned);
+    }
+
+    /// Whether the model knows how fast the job would be among those who are there to stay, and they beside it.
+    pub(super) fn check_company(&self, id: JobId) -> anyhow::Result<()> {
+        let stays = |other: &JobId| {
+            matches!(
+                self.launches[other.0 as usize].doing,
+                Doing::Waiting { .. } | Doing::Training | Doing::Switching { to: Settled::Running, .. }
+            )
+        };
+        let there = |of: JobId| -> BTreeSet<JobId> {
+            let devices = &self.launches[of.0 as usize].devices;
+            let has = devices.iter().flat_map(|device| &self.devices[device.0 as usize].has);
+            has.copied().filter(|other| *other != of && stays(other)).collect()
+        };
+        let others = there(id);
+        self.step_ns(id, &others)?;
+        for other in others {
+            let mut company = there(other);
+            company.insert(id);
+            self.step_ns(other, &company)?;
+        }
+        Ok(())
+    }
+
+    /// Who else trains on its devices.
+    fn company(&self, id: JobId) -> BTreeSet<JobId> {
+        let devices = &self.launches[id.0 as usize].devices;
+        let trains = devices.iter().flat_map(|device| &self.devices[device.0 as usize].trains);
+        trains.copied().filter(|other| *other != id).collect()
+    }
+
+    fn change_pace(&mut self, jobs: &BTreeSet<JobId>) -> anyhow::Result<()> {
+        jobs.iter().try_for_each(|job| {
+            self.end_stretch(*job);
+            self.set_pace(*job)
+        })
+    }
+
+    fn set_pace(&mut self, id: JobId) -> anyhow::Result<()> {
+        let step_ns = self.step_ns(id, &self.company(id))?;
+        let launch = self.launch(id);
+        launch.step_ns = step_ns * launch.speed;
+        self.plan_goal(id);
+        Ok(())
+    }
+
+    /// Counts the steps of the stretch that ends now, and what of them is in a checkpoint.
+    fn end_stretch(&mut self, id: JobId) {
+        let (now, every) = (self.now, self.settings.checkpoint_every);
+        let launch = self.launch(id);
+        if let (Some(every), Some(began)) = (every, launch.began) {
+            let last = Nanos((now - began).0 / every.0 * every.0) + began;
+            if last > began && last >= launch.since {
+                launch.saved = launch.saved.max(Some(whole(launch.steps_at(last))));
+            }
+        }
+        launch.steps = launch.steps_at(now);
+        launch.since = now;
+    }
+
+    /// Time of a step by the model, with what checkpoints take.
+    fn step_ns(&self, id: JobId, company: &BTreeSet<JobId>) -> anyhow::Result<f64> {
+        let launch = &self.launches[id.0 as usize];
+        let co_runners: Vec<_> =
+            company.iter().map(|other| self.subject(*other, self.launches[other.0 as usize].plan)).collect();
+        let question = Question {
+            job: self.subject(id, launch.plan),
+            placement: &self.topology.placement(&launch.devices),
+            device_type: self.topology.type_of(launch.devices[0]),
+            cpus: launch.cpus,
+            co_runners: &co_runners,
+            sharing: &self.settings.sharing,
+        };
+        let predicted = self.truth.predict(&question).with_context(|| {
+            let beside: Vec<&str> = co_runners.iter().map(|other| other.workload).collect();
+            let beside = if beside.is_empty() { "alone".into() } else { format!("beside {}", beside.join(", ")) };
+            format!("the time of a step of {} {beside} is not known", question.job.workload)
+        })?;
+        let checkpoints = match self.settings.checkpoint_every {
+            Some(every) => {
+                let devices = launch.devices.len() as u32;
+                let takes = self.costs.cost(&question.job, devices, Cost::Checkpoint, &mut || 0.0);
+                takes.context("what a checkpoint costs was not measured")?.0 as f64 / every.0 as f64
+            }
+            None => 0.0,
+        };
+        Ok(predicted.step_ns * (1.0 + checkpoints))
+    }
+
+    fn plan_to_tell(&mut self, id: JobId) {
+        let launch = &self.launches[id.0 as usize];
+        if let (Some(every), Some(began)) = (self.settings.progress_every, launch.began) {
+            let told = (self.now - began).0 / every.0;
+            let at = began + Nanos((told + 1) * every.0);
+            self.queue.plan(at, Event::Tell(id, launch.stint));
+        }
+    }
+
+    fn plan_to_crash(&mut self, id: JobId) {
+        let launch = &self.launches[id.0 as usize];
+        if let Some(mean) = self.settings.faults.launch_mean_ns {
+            let mut chance = numbers(self.settings.seed, Draw::Crash, id.0, launch.stint);
+            let at = self.now + Nanos(exponential(&mut chance, mean) as u64);
+            self.queue.plan(at, Event::Crash(id, launch.stint));
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! What the engine refuses of a policy, and what it makes of failures. A scripted cluster says what happens.
+
+use std::collections::VecDeque;
+
+use scheduler::{
+    cluster::{Action, ActionError, Cluster, ClusterError, DeviceId, JobId, Settled},
+    engine::{self, Engine, Settings},
+    job::{Asked, What},
+    topology::Topology,
+    view::{Change, View},
+};
+use schema::{
+    decision::{Happened, Turn},
+    rows::{ErrorKind, Outcome, Status},
+    units::Nanos,
+};
+
+use crate::{
+    scripts::{FromView, Script},
+    support::{Own, SECOND, asked},
+};
+
+/// Tells what is written, one thing a second, and does whatever it is told.
+pub(crate) struct Scripted {
+    pub(crate) now: Nanos,
+    pub(crate) events: VecDeque<Happened>,
+}
+
+impl Cluster for Scripted {
+    fn now(&self) -> Nanos {
+        self.now
+    }
+
+    fn apply(&mut self, _action: &Action) -> Result<(), ActionError> {
+        Ok(())
+    }
+
+    fn next(&mut self, _deadline: Option<Nanos>) -> Result<Happened, ClusterError> {
+        self.now += Nanos::SECOND;
+        self.events.pop_front().ok_or(ClusterError::Nothing)
+    }
+}
+
+fn start(job: u32, devices: &[u32]) -> Action {
+    let devices = devices.iter().map(|device| DeviceId(*device)).collect();
+    Action::Start { job: JobId(job), devices, cpus: None, plan: None }
+}
+
+pub(crate) fn arrived(job: u32) -> Happened {
+    Happened::Arrived { job: JobId(job) }
+}
+
+pub(crate) fn settled(job: u32, now: Settled) -> Happened {
+    Happened::Settled { job: JobId(job), now, steps: 0 }
+}
+
+pub(crate) fn failed(job: u32, kind: ErrorKind) -> Happened {
+    Happened::Failed { job: JobId(job), steps: 0, kind, detail: "last words".into() }
+}
+
+/// Two nodes, of two devices and one; the third device is of another type. Each step is what happens, and what is asked for then.
+fn run(
+    jobs: &[Asked],
+    script: Vec<(Happened, Vec<Action>)>,
+) -> (Vec<Turn>, Vec<Outcome>, Result<(), ClusterError>) {
+    let node = |name: &str, kind: &str, devices| {
+        (name.to_owned(), kind.to_owned(), vec![schema::device::Device::Cuda(0); devices])
+    };
+    let topology = Topology::new([node("a", "large", 2), node("b", "small", 1)]);
+    let (events, actions) = script.into_iter().unzip();
+    let mut cluster = Scripted { now: Nanos::ZERO, events };
+    let model = Own { slowdown: 1.0 };
+    let mut engine = Engine::new(&topology, jobs, &model, Settings::default());
+    let mut turns = Vec::new();
+    let ended = engine::run(&mut engine, &mut cluster, &mut Script(actions), &mut turns);
+    (turns, engine.outcomes(), ended.map(drop))
+}
+
+#[test]
+fn an_action_that_cannot_be_is_refused_with_the_reason() {
+    let plan = |spelling: &str| Some(spelling.parse().unwrap());
+    let with_plan = |job: u32, devices: &[u32], spelling: &str| {
+        let Action::Start { job, devices, cpus, .. } = start(job, devices) else { unreachable!() };
+        Action::Start { job, devices, cpus, plan: plan(spelling) }
+    };
+    // 0 runs on both devices of the first node, and 1 is paused on the first of them.
+    let mut jobs = [1, 1, 2, 1, 1].into_iter().zip(0..).map(|(devices, id)| asked(id, 0, devices, 9, 1)).collect::<Vec<_>>();
+    (jobs[0].devices, jobs[2].plan, jobs[2].elastic) = (2, plan("dp2"), true);
+    jobs[3].what = What::Command(vec!["train".into()]);
+    let (one, two) = (JobId(0), JobId(1));
+    let nothing = Vec::new;
+    let cases = [
+        (start(4, &[2]), "it has not arrived"),
+        (start(9, &[2]), "it has not arrived"),
+        (Action::Pause { job: JobId(2) }, "it has no devices"),
+        (Action::Pause { job: two }, "it is paused, and only what runs is paused"),
+        (Action::Resume { job: one }, "it is running, and only what is paused is resumed"),
+        (start(0, &[0, 1]), "it is running already"),
+        (start(3, &[0, 1]), "it is rigid, asks for no plan on 1 devices, and would get no plan on 2"),
+        (with_plan(3, &[2], "dp1"), "it is rigid, asks for no plan on 1 devices, and would get dp1 on 1"),
+        (with_plan(2, &[0], "dp2"), "dp2 takes 2 devices, and would get 1"),
+        (start(2, &[0]), "it is given no plan"),
+        (start(3, &[7]), "there is no device 7"),
+        (with_plan(2, &[1, 1], "dp2"), "a device is named twice"),
+        (with_plan(2, &[1, 2], "dp2"), "its devices are of two types: large and small"),
+    ];
+    let actions = cases.iter().map(|(action, _)| action.clone()).collect();
+    let (turns, ..) = run(
+        &jobs,
+        vec![
+            (arrived(0), nothing()),
+            (arrived(1), vec![start(1, &[0])]),
+            (settled(1, Settled::Running), vec![Action::Pause { job: two }]),
+            (settled(1, Settled::Paused), vec![start(0, &[0, 1])]),
+            (settled(0, Settled::Running), nothing()),
+            (arrived(2), nothing()),
+            (arrived(3), actions),
+        ],
+    );
+    assert!(turns[..6].iter().all(|turn| turn.refused.is_empty()), "{turns:?}");
+    let refused = &turns[6].refused;
+    assert_eq!(turns[6].actions, []);
+    for (refused, (action, why)) in refused.iter().zip(&cases) {
+        assert_eq!((&refused.action, refused.why.as_str()), (action, *why));
+    }
+    assert_eq!(refused.len(), cases.len());
+}
+
+/// Each action is checked as if those before it in the same decision had been done.
+#[test]
+fn no_more_jobs_are_packed_on_a_device_than_the_settings_say() {
+    let jobs: Vec<_> = (0..3).map(|id| asked(id, 0, 1, 9, 1)).collect();
+    let all = (0..3).map(|id| start(id, &[0])).collect();
+    let (turns, ..) = run(&jobs, vec![(arrived(0), vec![]), (arrived(1), vec![]), (arrived(2), all)]);
+    assert_eq!(turns[2].actions.len(), 2);
+    assert_eq!(turns[2].refused[0].why, "a/cuda:0 has 2 jobs, and no more are packed on a device");
+}
+
+#[test]
+fn a_paused_job_comes_back_only_where_there_is_room() {
+    let jobs: Vec<_> = (0..3).map(|id| asked(id, 0, 1, 9, 1)).collect();
+    let one = JobId(0);
+    let (turns, ..) = run(
+        &jobs,
+        vec![
+            (arrived(0), vec![start(0, &[0])]),
+            (settled(0, Settled::Running), vec![Action::Pause { job: one }]),
+            (settled(0, Settled::Paused), vec![]),
+            (arrived(1), vec![start(1, &[0])]),
+            (arrived(2), vec![start(2, &[0]), Action::Resume { job: one }]),
+            (settled(1, Settled::Running), vec![Action::Stop { job: JobId(1), checkpoint: true }, Action::Resume { job: one }]),
+        ],
+    );
+    assert_eq!(turns[4].refused[0].why, "a/cuda:0 has 2 jobs, and no more are packed on a device");
+    assert_eq!((turns[5].actions.len(), turns[5].refused.len()), (2, 0), "{:?}", turns[5]);
+}
+
+#[test]
+fn a_failed_job_has_two_more_chances_and_then_its_last_words_stand_in_its_row() {
+    for (kind, chances) in [
+        (ErrorKind::Killed, 2),
+        (ErrorKind::Hung, 2),
+        (ErrorKind::Internal, 2),
+        (ErrorKind::OutOfMemory, 0),
+        (ErrorKind::Unsupported, 0),
+    ] {
+        let jobs = [asked(0, 0, 1, 9, 1)];
+        let mut script = vec![(arrived(0), vec![start(0, &[0])])];
+        script.extend((0..3).map(|_| (failed(0, kind), vec![start(0, &[0])])));
+        let (turns, outcomes, ended) = run(&jobs, script);
+        assert!(ended.is_ok(), "{ended:?}");
+        assert_eq!(turns.len(), 2 + chances, "{kind}");
+        let row = &outcomes[0];
+        assert_eq!((row.err, row.err_detail.as_deref()), (Some(kind), Some("last words")));
+        assert_eq!((row.retries, row.starts), (chances as u32, chances as u32 + 1));
+        assert_eq!((row.jct_ns, row.end_ns), (None, Some((chances as u64 + 2) * SECOND)));
+    }
+    // The user's doing costs no chance.
+    let jobs = [asked(0, 0, 1, 9, 1)];
+    let again = || (failed(0, ErrorKind::Interrupted), vec![start(0, &[0])]);
+    let script = vec![(arrived(0), vec![start(0, &[0])]), again(), again(), again(), again()];
+    let (turns, outcomes, ended) = run(&jobs, script);
+    assert!(matches!(ended, Err(ClusterError::Stuck { waiting: 1 })), "{ended:?}");
+    assert_eq!((turns.len(), outcomes[0].retries, outcomes[0].starts), (5, 0, 5));
+}
+
+/// Out of memory beside another is nobody's fault, and does not happen twice.
+#[test]
+fn jobs_that_did_not_fit_together_are_not_packed_again() {
+    let jobs: Vec<_> = (0..2).map(|id| asked(id, 0, 1, 9, 1)).collect();
+    let (turns, outcomes, _) = run(
+        &jobs,
+        vec![
+            (arrived(0), vec![start(0, &[0])]),
+            (arrived(1), vec![start(1, &[0])]),
+            (failed(1, ErrorKind::OutOfMemory), vec![start(1, &[0]), start(1, &[1])]),
+        ],
+    );
+    assert_eq!(turns[2].refused[0].why, "it did not fit on a device with job-0");
+    assert_eq!(turns[2].actions, [start(1, &[1])]);
+    assert_eq!((outcomes[1].retries, outcomes[1].status), (0, Status::Failed));
+}
+
+#[test]
+fn a_policy_is_told_all_that_changed() {
+    let topology = Topology::uniform(2, 2, "GPU");
+    let jobs = [asked(0, 0, 1, 9, 1)];
+    let id = JobId(0);
+    let steps = 3;
+    let events = [
+        arrived(0),
+        settled(0, Settled::Running),
+        Happened::Progress { job: id, steps },
+        Happened::DeviceLost { device: DeviceId(1) },
+        Happened::DeviceBack { device: DeviceId(1) },
+        Happened::Finished { job: id, steps: 9 },
+    ];
+    let mut cluster = Scripted { now: Nanos::ZERO, events: events.into() };
+    let model = Own { slowdown: 1.0 };
+    let mut heard = Vec::new();
+    let mut listener = FromView(|view: &View<'_>| {
+        heard.push(view.changes.to_vec());
+        if heard.len() == 1 { vec![start(0, &[0])] } else { vec![] }
+    });
+    let mut engine = Engine::new(&topology, &jobs, &model, Settings::default());
+    engine::run(&mut engine, &mut cluster, &mut listener, &mut scheduler::journal::Unrecorded).unwrap();
+    let expected = [
+        vec![Change::Waits(id)],
+        vec![Change::Placed(id), Change::Settled(id)],
+        vec![Change::Progressed(id)],
+        vec![Change::Lost(DeviceId(1))],
+        vec![Change::Back(DeviceId(1))],
+        vec![Change::Ended(id)],
+    ];
+    assert_eq!(heard, expected);
+}
+
+/// A cluster that tells what cannot be is not believed.
+#[test]
+fn an_event_that_cannot_follow_ends_the_run() {
+    let cases = [
+        (arrived(1), "0 jobs have arrived before it"),
+        (Happened::Finished { job: JobId(0), steps: 9 }, "the job has no devices"),
+        (Happened::Deadline, "nobody wanted to be woken"),
+        (Happened::DeviceBack { device: DeviceId(0) }, "it was not lost"),
+        (Happened::DeviceLost { device: DeviceId(3) }, "there is no such device"),
+        (settled(7, Settled::Running), "there is no such job"),
+    ];
+    for (event, message) in cases {
+        let jobs = [asked(0, 0, 1, 9, 1), asked(1, 0, 1, 9, 1)];
+        let (.., ended) = run(&jobs, vec![(event.clone(), vec![])]);
+        let error = format!("{:#}", anyhow::Error::from(ended.unwrap_err()));
+        assert!(error.contains("the cluster told") && error.contains(message), "{error}");
+    }
+    let jobs = [asked(0, 0, 1, 9, 1)];
+    for event in [settled(0, Settled::Paused), settled(0, Settled::Stopped), Happened::DeviceLost { device: DeviceId(0) }] {
+        let (.., ended) = run(&jobs, vec![(arrived(0), vec![start(0, &[0])]), (event.clone(), vec![])]);
+        assert!(matches!(ended, Err(ClusterError::Other(_))), "{event:?}");
+    }
+}
+
+#[test]
+fn a_run_in_which_nothing_can_happen_any_more_ends_and_says_who_waits() {
+    let jobs: Vec<_> = (0..3).map(|id| asked(id, 0, 1, 9, 1)).collect();
+    let (turns, outcomes, ended) = run(&jobs, (0..3).map(|id| (arrived(id), vec![])).collect());
+    assert_eq!(turns.len(), 3);
+    let error = ended.unwrap_err();
+    assert_eq!(error.to_string(), "nothing can happen any more, and 3 jobs wait; the policy starts none of them");
+    assert!(outcomes.iter().all(|row| row.err == Some(ErrorKind::Interrupted)));
+}

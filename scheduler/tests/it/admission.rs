@@ -1,0 +1,74 @@
+//! What can never run is not in the queue, and its row says why.
+
+use model::Throughput;
+use scheduler::{
+    engine::{Engine, Settings},
+    job::{Asked, What},
+    sim::Named,
+    topology::Topology,
+};
+use schema::{
+    device::Device,
+    rows::{ErrorKind, Status},
+    units::Nanos,
+};
+
+use crate::{
+    scripts::turns,
+    support::{Own, SECOND, World, asked, in_order},
+};
+
+fn job(devices: u32) -> Asked {
+    asked(0, 0, devices, 1, SECOND)
+}
+
+#[test]
+fn what_can_never_run_is_refused_with_the_reason() {
+    let node = |name: &str, kind: &str, devices| (name.to_owned(), kind.to_owned(), vec![Device::Cuda(0); devices]);
+    let topology = Topology::new([node("a", "large", 4), node("b", "large", 2), node("c", "small", 3)]);
+    let plan = |spelling: &str| Some(spelling.parse().unwrap());
+    let command = || What::Command(vec!["train".into()]);
+    let cases = [
+        (job(6), None),
+        (job(7), Some("asks for 7 devices, and the cluster has 6 of one type")),
+        (Asked { elastic: true, ..job(7) }, None),
+        (job(0), Some("asks for no device")),
+        (Asked { plan: plan("dp2"), ..job(4) }, Some("asks for 4 devices, and its plan takes 2")),
+        (Asked { plan: plan("dp2-tp2"), ..job(4) }, None),
+        (Asked { what: command(), ..job(2) }, None),
+        (
+            Asked { what: command(), plan: plan("dp2"), ..job(2) },
+            Some("is a command, which brings its own plan, and asks for dp2"),
+        ),
+    ];
+    let model: &dyn Throughput = &Own { slowdown: 1.0 };
+    for (job, why) in cases {
+        let jobs = [job];
+        let outcome = &Engine::new(&topology, &jobs, model, Settings::default()).outcomes()[0];
+        assert_eq!(outcome.status == Status::Unsupported, why.is_some(), "{:?}", jobs[0]);
+        if why.is_some() {
+            assert_eq!((outcome.err, outcome.err_detail.as_deref()), (Some(ErrorKind::Unsupported), why));
+            assert_eq!((outcome.start_ns, outcome.end_ns, outcome.jct_ns, outcome.queued_ns), (None, None, None, None));
+        }
+    }
+}
+
+/// Those behind it in the queue do not wait for it.
+#[test]
+fn the_others_run_as_if_it_were_not_there() {
+    let topology = Topology::uniform(2, 2, "GPU");
+    let jobs = [asked(0, 0, 3, 1, SECOND), asked(1, 5, 2, 1, SECOND)];
+    let costs = Named(Nanos::ZERO);
+    let settings = scheduler::sim::Settings::default();
+    let world = World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.0 }, costs: &costs, settings };
+    let (told, outcomes, error) = turns(&world, &mut *in_order());
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(outcomes.iter().map(|row| row.status).collect::<Vec<_>>(), [Status::Unsupported, Status::Ok]);
+    assert_eq!((outcomes[1].jct_ns, outcomes[1].queued_ns), (Some(SECOND), Some(0)));
+    assert_eq!(told.len(), 4, "two arrive; one starts, settles and finishes");
+
+    let mut engine = world.engine();
+    engine.refuse(scheduler::cluster::JobId(1), "its estimate of memory is 90 GiB".into());
+    let row = &engine.outcomes()[1];
+    assert_eq!(row.err_detail.as_deref(), Some("its estimate of memory is 90 GiB"));
+}

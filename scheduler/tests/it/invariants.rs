@@ -1,0 +1,229 @@
+//! What holds whatever a policy asks for and whatever breaks: no device is over-used, no job is lost or run twice, service only grows,
+//! every account adds up, and every job ends or waits.
+
+use std::collections::BTreeMap;
+
+use fastrand::Rng;
+use proptest::prelude::*;
+use scheduler::{
+    cluster::{Action, DeviceId, JobId},
+    job::{Account, Asked, Phase, Placed, State},
+    journal::Journal,
+    policy::{Decision, Policy},
+    replay::replay,
+    sim::{Faults, Named, Settings},
+    topology::Topology,
+    view::View,
+};
+use schema::{
+    decision::{Happened, Settled, Turn},
+    rows::Status,
+    units::Nanos,
+};
+
+use crate::{
+    scripts::MS,
+    support::{Own, SECOND, World, asked},
+};
+
+/// Asks for anything at all, possible or not; after so many turns it lets every job run to its end.
+struct Restless {
+    rng: Rng,
+    turns: u32,
+}
+
+impl Restless {
+    fn new(seed: u64) -> Restless {
+        Restless { rng: Rng::with_seed(seed), turns: 150 }
+    }
+
+    fn anything(&mut self, view: &View<'_>) -> Action {
+        let job = JobId(self.rng.u32(..view.asked.len() as u32));
+        match self.rng.u8(..8) {
+            0 => Action::Pause { job },
+            1 => Action::Resume { job },
+            2 => Action::Stop { job, checkpoint: self.rng.bool() },
+            // Mostly as many as it wants, and sometimes the same twice or one that is not there.
+            _ => {
+                let count = view.asked[job.0 as usize].devices;
+                let devices = (0..count).map(|_| DeviceId(self.rng.u32(..view.topology.devices() + 1))).collect();
+                Action::Start { job, devices, cpus: None, plan: None }
+            }
+        }
+    }
+
+    /// One job at a time is given what it wants, the first that can have it.
+    fn something(view: &View<'_>) -> Option<Action> {
+        (0..view.asked.len()).find_map(|place| {
+            let job = JobId(place as u32);
+            match &view.jobs[place].state {
+                State::Waiting { .. } if view.asked[place].arrival <= view.now => {
+                    let devices = view.occupancy.consolidated(view.asked[place].devices)?;
+                    Some(Action::Start { job, devices, cpus: None, plan: None })
+                }
+                State::Placed(Placed { phase: Phase::Paused, devices, .. }) => {
+                    let has_room = |device: &DeviceId| view.occupancy.kept_by(*device).is_empty();
+                    devices.iter().all(has_room).then_some(Action::Resume { job })
+                }
+                _ => None,
+            }
+        })
+    }
+}
+
+impl Policy for Restless {
+    fn decide(&mut self, view: &View<'_>) -> Decision {
+        if self.turns == 0 {
+            // A device may be down that nobody has been told of yet, so it asks again.
+            let wake_at = Some(view.now + Nanos(7 * SECOND));
+            return Decision { actions: Self::something(view).into_iter().collect(), wake_at, ..Decision::default() };
+        }
+        self.turns -= 1;
+        let actions = (0..self.rng.u8(..5)).map(|_| self.anything(view)).collect();
+        let wake_at = Some(view.now + Nanos(self.rng.u64(1..5 * SECOND)));
+        Decision { actions, wake_at, reason: String::new() }
+    }
+}
+
+/// Looks at everything after every turn.
+#[derive(Default)]
+struct Watch {
+    turns: Vec<Turn>,
+    ended: BTreeMap<JobId, State>,
+    accounts: Vec<Account>,
+    steps: Vec<u64>,
+    arrived: usize,
+}
+
+impl Journal for Watch {
+    fn record(&mut self, turn: Turn, view: &View<'_>) -> anyhow::Result<()> {
+        self.arrived += usize::from(matches!(turn.happened, Happened::Arrived { .. }));
+        self.check_devices(view);
+        self.accounts.resize(view.jobs.len(), Account::default());
+        self.steps.resize(view.jobs.len(), 0);
+        for place in 0..self.arrived {
+            self.check_job(JobId(place as u32), &turn, view);
+        }
+        self.turns.push(turn);
+        Ok(())
+    }
+}
+
+impl Watch {
+    fn check_devices(&self, view: &View<'_>) {
+        let mut kept = vec![Vec::new(); view.topology.devices() as usize];
+        for (job, place) in view.jobs.iter().zip(0..) {
+            if let State::Placed(placed) = &job.state {
+                for device in placed.devices.iter().filter(|_| !placed.phase.has_left()) {
+                    kept[device.0 as usize].push(JobId(place));
+                }
+            }
+        }
+        let mut free = 0;
+        for (place, mut expected) in (0..).zip(kept) {
+            let device = DeviceId(place);
+            let mut found = view.occupancy.kept_by(device).to_vec();
+            found.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(found, expected, "device {place}");
+            assert!(found.len() <= 2 && found.windows(2).all(|pair| pair[0] != pair[1]), "device {place}: {found:?}");
+            assert!(!view.occupancy.is_lost(device) || found.is_empty(), "device {place} is lost");
+            free += u32::from(found.is_empty() && !view.occupancy.is_lost(device));
+        }
+        assert_eq!(view.occupancy.free(), free);
+    }
+
+    fn check_job(&mut self, id: JobId, turn: &Turn, view: &View<'_>) {
+        let place = id.0 as usize;
+        let (asked, job) = (&view.asked[place], &view.jobs[place]);
+        if let Some(state) = self.ended.get(&id) {
+            assert_eq!(state, &job.state, "what has ended stays so");
+            return;
+        }
+        let until = match job.state {
+            State::Ended { at, .. } => at,
+            _ => view.now,
+        };
+        let account = job.account_at(until);
+        let sum = account.queued + account.switching + account.running + account.paused;
+        assert_eq!(sum, until - asked.arrival, "{id:?}: {account:?}");
+        let before = std::mem::replace(&mut self.accounts[place], account.clone());
+        let grows = |time: fn(&Account) -> Nanos| time(&before) <= time(&account);
+        assert!(grows(|a| a.device_time) && grows(|a| a.running) && grows(|a| a.queued) && grows(|a| a.paused));
+        assert!(before.starts <= account.starts && before.steps_lost <= account.steps_lost);
+        let falls_back = match &turn.happened {
+            Happened::Failed { job, .. } | Happened::Settled { job, now: Settled::Stopped, .. } => *job == id,
+            _ => false,
+        };
+        assert!(job.steps >= self.steps[place] || falls_back, "{id:?} lost steps at {:?}", turn.happened);
+        assert!(Some(job.steps) <= asked.steps);
+        self.steps[place] = job.steps;
+        if matches!(job.state, State::Ended { .. }) {
+            self.ended.insert(id, job.state.clone());
+        }
+    }
+}
+
+fn jobs() -> impl Strategy<Value = Vec<Asked>> {
+    let job = (0..20_000 * MS, 1..4u32, 1..40u64, 1..2_000 * MS);
+    prop::collection::vec(job, 1..12).prop_map(|mut jobs| {
+        jobs.sort_by_key(|(arrival, ..)| *arrival);
+        let job = |(id, (arrival, devices, steps, step_ns))| asked(id, arrival, devices, steps, step_ns);
+        (0..).zip(jobs).map(job).collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn no_policy_and_no_fault_breaks_what_must_hold(
+        jobs in jobs(),
+        seed in any::<u64>(),
+        has_faults in any::<bool>(),
+        progress_ms in prop::option::of(100..5_000u64),
+        checkpoint_ms in prop::option::of(500..5_000u64),
+    ) {
+        let topology = Topology::uniform(4, 3, "GPU");
+        let costs = Named(Nanos(300 * MS));
+        let faults = Faults { device_up_mean_ns: Some(60e9), device_down_mean_ns: 5e9, launch_mean_ns: Some(60e9) };
+        let settings = Settings {
+            seed,
+            noise: 0.1,
+            progress_every: progress_ms.map(|ms| Nanos(ms * MS)),
+            checkpoint_every: checkpoint_ms.map(|ms| Nanos(ms * MS)),
+            faults: if has_faults { faults } else { Faults::default() },
+            ..Settings::default()
+        };
+        let world = World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.7 }, costs: &costs, settings };
+        let mut watch = Watch::default();
+        let outcomes = world.run(&mut Restless::new(seed), &mut watch).expect("every job ends");
+
+        for (row, job) in outcomes.iter().zip(&jobs) {
+            prop_assert_eq!(row.job, job.id);
+            match row.status {
+                Status::Ok => prop_assert_eq!(Some(row.steps), job.steps),
+                _ => prop_assert!(has_faults && row.retries == 2 && row.err.is_some(), "{:?}", row),
+            }
+            prop_assert!(row.starts <= 1 + row.retries + stops(&watch.turns, job.id), "{:?}", row);
+        }
+        let ends = |turn: &&Turn| matches!(turn.happened, Happened::Finished { .. });
+        let well = outcomes.iter().filter(|row| row.status == Status::Ok).count();
+        prop_assert_eq!(watch.turns.iter().filter(ends).count(), well, "each finishes once");
+
+        // The same again, to the byte; and once more from the journal.
+        let mut again = Vec::new();
+        let twice = world.run(&mut Restless::new(seed), &mut again).expect("every job ends");
+        prop_assert_eq!(&twice, &outcomes);
+        prop_assert_eq!(&again, &watch.turns);
+        let mut engine = world.engine();
+        replay(&mut engine, &mut Restless::new(seed), &again).expect("it is decided as before");
+        prop_assert_eq!(engine.outcomes(), outcomes);
+    }
+}
+
+/// How often a job was stopped, as the policy wanted.
+fn stops(turns: &[Turn], id: JobId) -> u32 {
+    let stopped = |turn: &&Turn| matches!(turn.happened, Happened::Settled { job, now: Settled::Stopped, .. } if job == id);
+    turns.iter().filter(stopped).count() as u32
+}

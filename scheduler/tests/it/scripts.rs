@@ -1,0 +1,42 @@
+//! Policies that are written down, and what comes of them.
+
+use scheduler::{
+    cluster::{Action, ClusterError},
+    engine,
+    policy::{Decision, Policy},
+    view::View,
+};
+use schema::{decision::Turn, rows::Outcome};
+
+use crate::support::World;
+
+pub(crate) const MS: u64 = 1_000_000;
+
+/// Asks for what it was told to ask for, turn by turn.
+pub(crate) struct Script(pub(crate) Vec<Vec<Action>>);
+
+impl Policy for Script {
+    fn decide(&mut self, _view: &View<'_>) -> Decision {
+        let actions = if self.0.is_empty() { Vec::new() } else { self.0.remove(0) };
+        Decision { actions, ..Decision::default() }
+    }
+}
+
+/// Asks for what a function makes of the view.
+pub(crate) struct FromView<F>(pub(crate) F);
+
+impl<F: FnMut(&View<'_>) -> Vec<Action>> Policy for FromView<F> {
+    fn decide(&mut self, view: &View<'_>) -> Decision {
+        Decision { actions: (self.0)(view), ..Decision::default() }
+    }
+}
+
+/// The turns of a run, its outcomes as far as it came, and why it came no further.
+pub(crate) fn turns(
+    world: &World<'_>,
+    policy: &mut dyn Policy,
+) -> (Vec<Turn>, Vec<Outcome>, Option<ClusterError>) {
+    let (mut engine, mut turns) = (world.engine(), Vec::new());
+    let error = engine::run(&mut engine, &mut world.sim(), policy, &mut turns).err();
+    (turns, engine.outcomes(), error)
+}

@@ -1,0 +1,80 @@
+//! Jobs, a truth, and a policy for tests.
+
+use model::{Prediction, Question, Throughput};
+use scheduler::{
+    cluster::{ClusterError, JobId},
+    engine::{self, Engine},
+    job::{Asked, What},
+    journal::Journal,
+    policy::{self, Policy},
+    sim::{self, Sim, SwitchCosts},
+    topology::Topology,
+};
+use schema::{rows::Outcome, trace::Class, units::Nanos};
+
+pub(crate) const SECOND: u64 = 1_000_000_000;
+
+/// A rigid job of `steps` steps of `step_ns` on as many devices.
+pub(crate) fn asked(id: u32, arrival: u64, devices: u32, steps: u64, step_ns: u64) -> Asked {
+    Asked {
+        id: JobId(id),
+        name: format!("job-{id}"),
+        arrival: Nanos(arrival),
+        what: What::Training { workload: "lstm".into(), global_batch: Some(20) },
+        plan: None,
+        devices,
+        elastic: false,
+        steps: Some(steps),
+        user: String::new(),
+        virtual_cluster: String::new(),
+        class: Class::Guaranteed,
+        step_ns: Some(step_ns),
+    }
+}
+
+/// Steps take as long as the trace says, and so many times as long beside each other job.
+#[derive(Clone, Copy)]
+pub(crate) struct Own {
+    pub(crate) slowdown: f64,
+}
+
+impl Throughput for Own {
+    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+        let others = question.co_runners.len() as i32;
+        let step_ns = question.job.step_ns? as f64 * self.slowdown.powi(others);
+        Some(Prediction { step_ns, step_ns_ci: None })
+    }
+}
+
+/// First in, first out, strictly.
+pub(crate) fn in_order() -> Box<dyn Policy> {
+    policy::build("fifo").expect("it is in the list")
+}
+
+/// A whole run on a simulated cluster.
+pub(crate) struct World<'a> {
+    pub(crate) topology: &'a Topology,
+    pub(crate) asked: &'a [Asked],
+    pub(crate) truth: Own,
+    pub(crate) costs: &'a dyn SwitchCosts,
+    pub(crate) settings: sim::Settings,
+}
+
+impl<'a> World<'a> {
+    pub(crate) fn engine(&'a self) -> Engine<'a> {
+        Engine::new(self.topology, self.asked, &self.truth, engine::Settings::default())
+    }
+
+    pub(crate) fn sim(&'a self) -> Sim<'a> {
+        let truth = Box::new(self.truth);
+        Sim::new(self.topology, self.asked, truth, self.costs, self.settings.clone()).expect("all is known")
+    }
+
+    pub(crate) fn run(
+        &self,
+        policy: &mut dyn Policy,
+        journal: &mut dyn Journal,
+    ) -> Result<Vec<Outcome>, ClusterError> {
+        engine::run(&mut self.engine(), &mut self.sim(), policy, journal)
+    }
+}

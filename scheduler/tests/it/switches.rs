@@ -1,0 +1,253 @@
+//! Known answers: what jobs do with their time where switches cost something and devices are shared.
+
+use std::path::Path;
+
+use model::Subject;
+use scheduler::{
+    cluster::{Action, DeviceId, JobId, Settled},
+    job::{Asked, What},
+    journal::Unrecorded,
+    sim::{self, Cost, Sim, SwitchCosts},
+    topology::Topology,
+    view::{Change, View},
+};
+use schema::{
+    calibration::Calibration,
+    decision::{Happened, Turn},
+    plan::Plan,
+    rows::Status,
+    units::Nanos,
+};
+
+use crate::{
+    scripts::{self, FromView, MS, Script},
+    support::{Own, SECOND, World, asked, in_order},
+};
+
+/// 10 s to start, 20 s from a checkpoint, 1 s to pause, 2 s to resume, 4 s for a checkpoint, 5 s to leave.
+struct Constants;
+
+impl SwitchCosts for Constants {
+    fn cost(&self, _: &Subject<'_>, _: u32, of: Cost, _: &mut dyn FnMut() -> f64) -> Option<Nanos> {
+        let seconds = match of {
+            Cost::Start => 10,
+            Cost::Restart => 20,
+            Cost::Pause => 1,
+            Cost::Resume => 2,
+            Cost::Checkpoint => 4,
+            Cost::Stop => 5,
+        };
+        Some(Nanos(seconds * SECOND))
+    }
+}
+
+fn start(job: u32, device: u32) -> Action {
+    Action::Start { job: JobId(job), devices: vec![DeviceId(device)], cpus: None, plan: None }
+}
+
+/// Seconds at which something happened, and what.
+fn story(turns: &[Turn]) -> Vec<(f64, Happened)> {
+    turns.iter().map(|turn| (turn.at_ns.as_secs_f64(), turn.happened.clone())).collect()
+}
+
+fn settled(job: u32, now: Settled, steps: u64) -> Happened {
+    Happened::Settled { job: JobId(job), now, steps }
+}
+
+fn arrived(job: u32) -> Happened {
+    Happened::Arrived { job: JobId(job) }
+}
+
+fn finished(job: u32, steps: u64) -> Happened {
+    Happened::Finished { job: JobId(job), steps }
+}
+
+#[test]
+fn a_job_is_paused_at_a_boundary_and_resumed_where_it_was() {
+    let topology = Topology::uniform(1, 1, "GPU");
+    // Steps of 1 s; the second job arrives 2.5 steps after the first began to run.
+    let jobs = [asked(0, 0, 1, 10, SECOND), asked(1, 12_500 * MS, 1, 3, SECOND)];
+    let settings = sim::Settings::default();
+    let world =
+        World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.0 }, costs: &Constants, settings };
+    let (one, two) = (JobId(0), JobId(1));
+    let mut script = Script(vec![
+        vec![start(0, 0)],
+        vec![],
+        vec![Action::Pause { job: one }, start(1, 0)],
+        vec![],
+        vec![],
+        vec![Action::Stop { job: two, checkpoint: true }, Action::Resume { job: one }],
+    ]);
+    let (turns, outcomes, error) = scripts::turns(&world, &mut script);
+    let expected = [
+        (0.0, arrived(0)),
+        (10.0, settled(0, Settled::Running, 0)),
+        (12.5, arrived(1)),
+        // At the end of its third step, and 1 s to pause. Only then does the other begin.
+        (14.0, settled(0, Settled::Paused, 3)),
+        (24.0, settled(1, Settled::Running, 0)),
+        (27.0, finished(1, 3)),
+        (29.0, settled(0, Settled::Running, 3)),
+        (36.0, finished(0, 10)),
+    ];
+    assert_eq!(story(&turns), expected);
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(turns[5].refused.len(), 1, "the second had finished: {:?}", turns[5].refused);
+    let row = &outcomes[0];
+    assert_eq!(row.jct_ns, Some(36 * SECOND));
+    let times = [row.queued_ns, row.switching_ns, row.running_ns, row.paused_ns];
+    // 10 s to start, 1.5 s to the boundary and off, 2 s back.
+    assert_eq!(times, [0, 13_500, 9_500, 13_000].map(|ms| Some(ms * MS)));
+    assert_eq!((row.starts, row.pauses, row.steps_lost), (1, 1, 0));
+}
+
+#[test]
+fn a_stopped_job_goes_on_from_its_checkpoint_or_loses_its_steps() {
+    for (checkpoint, left_at, started_again, ended, lost) in
+        [(true, 22.0, 42.0, 49.0, 0), (false, 18.0, 28.0, 38.0, 2)]
+    {
+        let topology = Topology::uniform(2, 1, "GPU");
+        let jobs = [asked(0, 0, 1, 10, SECOND), asked(1, 12_500 * MS, 1, 1, SECOND)];
+        // Two steps have been told when the order to stop comes, and no more are known to be lost.
+        let settings = sim::Settings { progress_every: Some(Nanos(SECOND)), ..Default::default() };
+        let world =
+            World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.0 }, costs: &Constants, settings };
+        let mut has_stopped = false;
+        let mut policy = FromView(|view: &View<'_>| {
+            let waits = |change: &Change| *change == Change::Waits(JobId(0));
+            if view.now == Nanos(12_500 * MS) {
+                has_stopped = true;
+                return vec![Action::Stop { job: JobId(0), checkpoint }, start(1, 0)];
+            }
+            if view.changes.iter().any(waits) { vec![start(0, u32::from(has_stopped))] } else { vec![] }
+        });
+        let (turns, outcomes, error) = scripts::turns(&world, &mut policy);
+        assert!(error.is_none(), "{error:?}");
+        let mut story = story(&turns);
+        story.retain(|(_, happened)| !matches!(happened, Happened::Progress { .. } | Happened::Arrived { .. }));
+        let steps = if checkpoint { 3 } else { 0 };
+        assert_eq!(story[1], (left_at, settled(0, Settled::Stopped, steps)));
+        assert!(story.contains(&(started_again, settled(0, Settled::Running, steps))), "{story:?}");
+        assert!(story.contains(&(ended, finished(0, 10))), "{story:?}");
+        // The other waited until the device was left.
+        assert!(story.contains(&(left_at + 10.0, settled(1, Settled::Running, 0))), "{story:?}");
+        assert_eq!((outcomes[0].steps_lost, outcomes[0].starts), (lost, 2));
+        assert_eq!(outcomes[0].status, Status::Ok);
+    }
+}
+
+/// Two jobs on one device go at half their speed, and at full speed when one has left.
+#[test]
+fn what_is_left_is_planned_anew_when_company_changes() {
+    let topology = Topology::uniform(1, 1, "GPU");
+    let jobs = [asked(0, 0, 1, 10, SECOND), asked(1, 4 * SECOND, 1, 5, SECOND)];
+    let costs = sim::Named(Nanos::ZERO);
+    let settings = sim::Settings { progress_every: Some(Nanos(4 * SECOND)), ..Default::default() };
+    let world =
+        World { topology: &topology, asked: &jobs, truth: Own { slowdown: 2.0 }, costs: &costs, settings };
+    let mut script = Script(vec![vec![start(0, 0)], vec![], vec![start(1, 0)]]);
+    let (turns, outcomes, _) = scripts::turns(&world, &mut script);
+    let progress = |job, steps| Happened::Progress { job: JobId(job), steps };
+    let expected = [
+        (0.0, arrived(0)),
+        (0.0, settled(0, Settled::Running, 0)),
+        (4.0, arrived(1)),
+        (4.0, settled(1, Settled::Running, 0)),
+        (4.0, progress(0, 4)),
+        (8.0, progress(0, 6)),
+        (8.0, progress(1, 2)),
+        (12.0, progress(0, 8)),
+        (12.0, progress(1, 4)),
+        // Both have done 5 steps together, and one has one left.
+        (14.0, finished(1, 5)),
+        (15.0, finished(0, 10)),
+    ];
+    assert_eq!(story(&turns), expected);
+    assert_eq!(outcomes[0].device_time_ns, Some(15 * SECOND));
+}
+
+#[test]
+fn launches_differ_by_the_noise_that_was_asked_for_and_by_nothing_else() {
+    let topology = Topology::uniform(1, 1, "GPU");
+    let jobs: Vec<_> = (0..400).map(|id| asked(id, u64::from(id) * 1_000 * SECOND, 1, 1_000, 10 * MS)).collect();
+    let costs = sim::Named(Nanos::ZERO);
+    let logs = |noise, seed| -> Vec<f64> {
+        let settings = sim::Settings { noise, seed, ..Default::default() };
+        let world = World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.0 }, costs: &costs, settings };
+        let rows = world.run(&mut *in_order(), &mut Unrecorded).unwrap();
+        rows.iter().map(|row| (row.jct_ns.unwrap() as f64 / 10e9).ln()).collect()
+    };
+    assert!(logs(0.0, 1).iter().all(|log| *log == 0.0));
+    let (one, other) = (logs(0.05, 1), logs(0.05, 2));
+    assert_ne!(one, other);
+    let deviation = (one.iter().map(|log| log * log).sum::<f64>() / 400.0).sqrt();
+    assert!((0.045..0.055).contains(&deviation), "{deviation}");
+}
+
+/// What a checkpoint takes is spread over the steps between two: 4 s in 16 s make a step of 1 s one of 1.25 s.
+#[test]
+fn checkpoints_cost_their_time() {
+    let topology = Topology::uniform(1, 1, "GPU");
+    let jobs = [asked(0, 0, 1, 8, SECOND)];
+    let settings = sim::Settings { checkpoint_every: Some(Nanos(16 * SECOND)), ..Default::default() };
+    let world =
+        World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.0 }, costs: &Constants, settings };
+    let (_, outcomes, _) = scripts::turns(&world, &mut *in_order());
+    assert_eq!(outcomes[0].running_ns, Some(10 * SECOND));
+}
+
+#[test]
+fn a_launch_that_dies_leaves_the_steps_of_its_last_checkpoint() {
+    let topology = Topology::uniform(8, 8, "GPU");
+    let jobs: Vec<_> = (0..80).map(|id| asked(id, 0, 1, 20, SECOND)).collect();
+    let costs = sim::Named(Nanos::SECOND);
+    let faults = sim::Faults { launch_mean_ns: Some(20e9), ..Default::default() };
+    let every = Nanos(4 * SECOND);
+    let settings = sim::Settings { checkpoint_every: Some(every), faults, ..Default::default() };
+    let world = World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.0 }, costs: &costs, settings };
+    let (turns, outcomes, error) = scripts::turns(&world, &mut *in_order());
+    assert!(error.is_none(), "{error:?}");
+    let (mut began, mut failures) = (vec![(Nanos::ZERO, 0); jobs.len()], 0);
+    for turn in &turns {
+        match turn.happened {
+            Happened::Settled { job, now: Settled::Running, steps } => began[job.0 as usize] = (turn.at_ns, steps),
+            Happened::Failed { job, steps, .. } => {
+                let (since, before) = began[job.0 as usize];
+                let written = (turn.at_ns - since).0 / every.0;
+                assert_eq!(steps, before + 4 * written, "{job:?}, {} after it began", turn.at_ns - since);
+                failures += 1;
+            }
+            _ => {}
+        }
+    }
+    assert!(failures > 40, "{failures}");
+    assert!(outcomes.iter().any(|row| row.retries > 0 && row.status == Status::Ok));
+}
+
+/// What is measured of a machine is read from its file, and every switch of a measured workload has a cost.
+#[test]
+fn a_calibration_has_all_that_a_simulation_asks_for() {
+    let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reports/record/20261122-epyc/machine.toml");
+    let calibration = Calibration::read(&record).unwrap();
+    let costs = sim::Measured::new(&[calibration]).unwrap();
+    let job = Subject { workload: "lstm", global_batch: Some(20), plan: Some(Plan::default()), step_ns: None };
+    let ms = |of| costs.cost(&job, 1, of, &mut || 0.0).map(|cost| (cost.as_secs_f64() * 1e3).round());
+    // Start 175 ms and restore 4 ms; the first step takes 66 ms and another 32 ms.
+    let expected = [208.0, 213.0, 2.0, 0.0, 8.0, 52.0].map(Some);
+    assert_eq!(Cost::ALL.map(ms), expected);
+
+    let topology = Topology::uniform(1, 1, "GPU");
+    let mut jobs = [asked(0, 0, 1, 8, SECOND)];
+    jobs[0].what = What::Training { workload: "gpt2".into(), global_batch: None };
+    let refused = |jobs: &[Asked]| {
+        let truth = Box::new(Own { slowdown: 1.0 });
+        let sim = Sim::new(&topology, jobs, truth, &costs, sim::Settings::default());
+        sim.err().map(|error| error.to_string())
+    };
+    let message = "job 'job-0': what it costs to start or stop gpt2 was not measured; calibrate with it, or name a cost with --switch-cost";
+    assert_eq!(refused(&jobs).as_deref(), Some(message));
+    jobs[0].steps = None;
+    let message = "job 'job-0': how long it runs is not known; give its trace 'steps' and 'step_ns'";
+    assert_eq!(refused(&jobs).as_deref(), Some(message));
+}
