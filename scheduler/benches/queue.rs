@@ -5,7 +5,6 @@
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use scheduler::{
     journal::{Journal, Unrecorded},
-    policy,
     sim::{Named, Settings},
     topology::Topology,
     view::View,
@@ -15,7 +14,7 @@ use schema::{decision::Turn, units::Nanos};
 #[path = "../tests/it/support.rs"]
 mod support;
 
-use support::{Own, SECOND, World, asked};
+use support::{Own, SECOND, World, asked, built};
 
 /// Counts turns.
 struct Count(u64);
@@ -40,8 +39,7 @@ fn turns(criterion: &mut Criterion) {
         let world = World { topology: &topology, asked: &jobs, truth, costs: &costs, settings };
         for name in ["fifo", "srtf", "tiresias"] {
             let run = |journal: &mut dyn Journal| {
-                let mut policy = policy::build(name).expect("it is in the list");
-                world.run(&mut *policy, journal).expect("every job ends")
+                world.run(&mut *built(name), journal).expect("every job ends")
             };
             let mut counted = Count(0);
             run(&mut counted);

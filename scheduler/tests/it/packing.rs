@@ -4,7 +4,7 @@ use model::{Prediction, Question, Throughput};
 use scheduler::{
     cluster::{Action, JobId, Settled},
     engine::{self, Engine},
-    policy,
+    journal::Unrecorded,
     sim::{Named, Settings, Sim},
     topology::Topology,
 };
@@ -18,7 +18,7 @@ use crate::{
     actions::{Scripted, arrived, failed, settled},
     policies::jobs,
     scripts::MS,
-    support::{Own, SECOND},
+    support::{Own, SECOND, built},
 };
 
 /// Alone a step takes as long as the trace says, beside another `slowdown` times that; each is known to `interval` of it.
@@ -44,9 +44,8 @@ fn run(devices: u32, asked: &[(u64, u32, u64)], model: &Packs, slowdown: f64) ->
     let truth = Box::new(Own { slowdown });
     let mut sim = Sim::new(&topology, &jobs, truth, &costs, settings).expect("all is known");
     let mut engine = Engine::new(&topology, &jobs, model, engine::Settings::default());
-    let mut policy = policy::build("packing-fifo").expect("it is in the list");
     let mut turns = Vec::new();
-    let outcomes = engine::run(&mut engine, &mut sim, &mut *policy, &mut turns).expect("every job ends");
+    let outcomes = engine::run(&mut engine, &mut sim, &mut *built("packing-fifo"), &mut turns).expect("every job ends");
     assert!(turns.iter().all(|turn| turn.refused.is_empty()));
     (turns, outcomes)
 }
@@ -80,8 +79,7 @@ fn a_pack_must_gain_by_more_than_is_unknown() {
     let costs = Named(Nanos::ZERO);
     let mut sim = Sim::new(&topology, &jobs, Box::new(model), &costs, Settings::default()).expect("all is known");
     let mut engine = Engine::new(&topology, &jobs, &model, engine::Settings::default());
-    let mut policy = policy::build("packing-fifo").expect("it is in the list");
-    let outcomes = engine::run(&mut engine, &mut sim, &mut *policy, &mut Vec::new()).expect("every job ends");
+    let outcomes = engine::run(&mut engine, &mut sim, &mut *built("packing-fifo"), &mut Unrecorded).expect("every job ends");
     assert_eq!(outcomes[1].start_ns, outcomes[0].end_ns);
 }
 
@@ -132,9 +130,8 @@ fn jobs_that_did_not_fit_together_stay_apart() {
     let mut cluster = Scripted { now: Nanos::ZERO, events: events.into() };
     let model = Packs { slowdown: Some(1.2), interval: 0.01 };
     let mut engine = Engine::new(&topology, &jobs, &model, engine::Settings::default());
-    let mut policy = policy::build("packing-fifo").expect("it is in the list");
     let mut turns = Vec::new();
-    let ended = engine::run(&mut engine, &mut cluster, &mut *policy, &mut turns);
+    let ended = engine::run(&mut engine, &mut cluster, &mut *built("packing-fifo"), &mut turns);
     assert!(ended.is_err(), "the script ends before the jobs");
     assert_eq!(starts(&turns), [(0, vec![0]), (1, vec![0])]);
     assert!(turns.iter().all(|turn| turn.refused.is_empty()), "it is not even asked for");

@@ -20,7 +20,7 @@ use schema::{
 
 use crate::{
     scripts,
-    support::{Own, SECOND, World, asked, in_order},
+    support::{Own, SECOND, World, asked, built},
 };
 
 fn with_world(check: impl FnOnce(&World<'_>)) {
@@ -39,11 +39,11 @@ fn every_decision_is_derived_again() {
     with_world(|world| {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("decisions.jsonl");
-        let outcomes = world.run(&mut *in_order(), &mut Decisions::open(&path).unwrap()).unwrap();
+        let outcomes = world.run(&mut *built("fifo"), &mut Decisions::open(&path).unwrap()).unwrap();
         assert!(outcomes.iter().any(|row| row.retries > 0));
         let turns = decision::read(&path).unwrap();
         let mut engine = world.engine();
-        replay(&mut engine, &mut *in_order(), &turns).unwrap();
+        replay(&mut engine, &mut *built("fifo"), &turns).unwrap();
         assert_eq!(engine.outcomes(), outcomes);
     });
 }
@@ -51,11 +51,11 @@ fn every_decision_is_derived_again() {
 #[test]
 fn the_first_turn_that_is_decided_otherwise_is_shown_beside_the_recorded_one() {
     with_world(|world| {
-        let (mut turns, ..) = scripts::turns(world, &mut *in_order());
+        let (mut turns, ..) = scripts::turns(world, &mut *built("fifo"));
         let place = turns.iter().position(|turn| turn.turn > 20 && !turn.actions.is_empty()).unwrap();
         let Action::Start { devices, .. } = &mut turns[place].actions[0] else { panic!("all are started") };
         devices[0].0 ^= 1;
-        let error = replay(&mut world.engine(), &mut *in_order(), &turns).unwrap_err();
+        let error = replay(&mut world.engine(), &mut *built("fifo"), &turns).unwrap_err();
         let ClusterError::Other(error) = error else { panic!("{error}") };
         let difference: Difference = error.downcast().unwrap();
         assert_eq!(*difference.recorded, turns[place]);
@@ -69,9 +69,9 @@ fn the_first_turn_that_is_decided_otherwise_is_shown_beside_the_recorded_one() {
 #[test]
 fn a_run_goes_on_from_where_its_journal_ends() {
     with_world(|world| {
-        let (turns, ..) = scripts::turns(world, &mut *in_order());
+        let (turns, ..) = scripts::turns(world, &mut *built("fifo"));
         for torn in [0, 1, 17, turns.len() / 2, turns.len() - 1, turns.len()] {
-            let (mut engine, mut policy) = (world.engine(), in_order());
+            let (mut engine, mut policy) = (world.engine(), built("fifo"));
             replay(&mut engine, &mut *policy, &turns[..torn]).unwrap();
             let retries: Vec<u32> = engine.outcomes().iter().map(|row| row.retries).collect();
             let mut cluster = Prompt::after(&turns[..torn], world.asked, &engine.view());

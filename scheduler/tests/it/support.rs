@@ -46,9 +46,9 @@ impl Throughput for Own {
     }
 }
 
-/// First in, first out, strictly.
-pub(crate) fn in_order() -> Box<dyn Policy> {
-    policy::build("fifo").expect("it is in the list")
+/// A policy by its name.
+pub(crate) fn built(name: &str) -> Box<dyn Policy> {
+    policy::build(name).unwrap_or_else(|error| panic!("{error:#}"))
 }
 
 /// A whole run on a simulated cluster.
