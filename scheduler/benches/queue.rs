@@ -1,22 +1,30 @@
-//! What an event costs the engine, by how many jobs wait: it may grow with the logarithm of the queue and no faster.
+//! What a turn costs, by how many jobs wait: it may grow with the logarithm of the queue and no faster.
 //!
-//! All jobs arrive at once, so that the queue is as long as the run, and are run in order on 64 devices. One element is one turn.
+//! All jobs arrive at once, so that the queue is as long as the run, and run on 64 devices. One element is one turn.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use scheduler::{
-    journal::Unrecorded,
+    journal::{Journal, Unrecorded},
     sim::{Named, Settings},
     topology::Topology,
+    view::View,
 };
-use schema::units::Nanos;
+use schema::{decision::Turn, units::Nanos};
 
 #[path = "../tests/it/support.rs"]
 mod support;
 
-use support::{InOrder, Own, SECOND, World, asked};
+use support::{Own, SECOND, World, asked, built};
 
-/// Each arrives, starts and finishes.
-const TURNS_PER_JOB: u64 = 3;
+/// Counts turns.
+struct Count(u64);
+
+impl Journal for Count {
+    fn record(&mut self, _turn: Turn, _view: &View<'_>) -> anyhow::Result<()> {
+        self.0 += 1;
+        Ok(())
+    }
+}
 
 fn turns(criterion: &mut Criterion) {
     let topology = Topology::uniform(64, 8, "GPU");
@@ -27,12 +35,19 @@ fn turns(criterion: &mut Criterion) {
         let mut random = fastrand::Rng::with_seed(1);
         let mut job = |id| asked(id, 0, 1 << random.u32(..4), 1, random.u64(SECOND..100 * SECOND));
         let jobs: Vec<_> = (0..count).map(&mut job).collect();
-        group.throughput(Throughput::Elements(u64::from(count) * TURNS_PER_JOB));
-        group.bench_with_input(BenchmarkId::new("in-order", count), &jobs, |bencher, jobs| {
-            let (truth, settings) = (Own { slowdown: 1.0 }, Settings::default());
-            let world = World { topology: &topology, asked: jobs, truth, costs: &costs, settings };
-            bencher.iter(|| world.run(&mut InOrder::default(), &mut Unrecorded).expect("every job ends"));
-        });
+        let (truth, settings) = (Own { slowdown: 1.0 }, Settings::default());
+        let world = World { topology: &topology, asked: &jobs, truth, costs: &costs, settings };
+        for name in ["fifo", "srtf", "tiresias"] {
+            let run = |journal: &mut dyn Journal| {
+                world.run(&mut *built(name), journal).expect("every job ends")
+            };
+            let mut counted = Count(0);
+            run(&mut counted);
+            group.throughput(Throughput::Elements(counted.0));
+            group.bench_function(BenchmarkId::new(name, count), |bencher| {
+                bencher.iter(|| run(&mut Unrecorded));
+            });
+        }
     }
     group.finish();
 }

@@ -38,13 +38,9 @@ pub(super) struct Exec {
 impl Exec {
     /// Starts the program; a command is split as a shell would.
     pub(super) fn start(command: &str) -> anyhow::Result<Exec> {
-        Exec::start_answering_within(command, ANSWERS_WITHIN)
-    }
-
-    fn start_answering_within(command: &str, limit: Duration) -> anyhow::Result<Exec> {
         let argv =
             shlex::split(command).context("a quote or a backslash in it is not followed by what it wants")?;
-        let program = Program::start(&argv, limit)?;
+        let program = Program::start(&argv, ANSWERS_WITHIN)?;
         Ok(Exec {
             program,
             watch: Watch::default(),
@@ -198,73 +194,5 @@ fn show_phase(phase: Phase) -> JobState {
         Phase::Paused => JobState::Paused,
         Phase::Resuming => JobState::Resuming,
         Phase::Stopping => JobState::Stopping,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::policy::tests::world::World;
-
-    /// A program that does not do its part ends the run with what it said last, and nothing is decided in its stead.
-    #[test]
-    fn what_a_program_does_wrong_is_told_once() {
-        let short = Duration::from_millis(300);
-        for (script, limit, message) in [
-            (
-                "echo bad news >&2; exit 3",
-                ANSWERS_WITHIN,
-                "turn 0: it ended (exit status: 3); its last words: bad news",
-            ),
-            (
-                "read line; echo hello",
-                ANSWERS_WITHIN,
-                "turn 0: answered 'hello': expected value at line 1 column 1",
-            ),
-            (
-                "read line; echo thinking >&2; sleep 60",
-                short,
-                "turn 0: no answer for 300ms; its last words: thinking",
-            ),
-        ] {
-            let command = format!("sh -c '{script}'");
-            let mut policy = Exec::start_answering_within(&command, limit).expect("there is a shell");
-            let mut world = World::new(1, &[(0, 1, 5)]);
-            world.arrive();
-            assert_eq!(policy.decide(&world.view()), Decision::default());
-            let failure = policy.failure().map(|error| format!("{error:#}")).expect("it failed");
-            assert_eq!(failure, format!("policy 'sh': {message}"));
-            assert!(policy.decide(&world.view()).actions.is_empty() && policy.failure().is_none());
-        }
-    }
-
-    #[test]
-    fn only_what_changed_is_shown() {
-        let mut exec = Exec::start("cat").expect("there is a cat");
-        let mut world = World::new(3, &[(0, 2, 5), (0, 1, 5)]);
-        world.arrive();
-        let first = exec.show(&world.view());
-        assert_eq!((first.jobs.len(), first.devices.len()), (2, 3));
-        assert_eq!(first.begin.map(|begin| begin.nodes[0].devices.len()), Some(3));
-
-        world.start(JobId(0), &[0, 1]);
-        let shown = exec.show(&world.view());
-        assert_eq!((shown.turn, shown.begin), (1, None));
-        let [job] = &*shown.jobs else { panic!("{:?}", shown.jobs) };
-        assert_eq!(
-            (job.job, job.state, &*job.on),
-            (JobId(0), JobState::Running, &[DeviceId(0), DeviceId(1)][..])
-        );
-        let kept: Vec<_> = shown.devices.iter().map(|device| (device.device.0, &*device.kept_by)).collect();
-        assert_eq!(kept, [(0, &[JobId(0)][..]), (1, &[JobId(0)])]);
-
-        world.stop(JobId(0));
-        let shown = exec.show(&world.view());
-        assert_eq!(
-            (shown.jobs[0].state, shown.devices.len()),
-            (JobState::Waiting, 2),
-            "the devices that it had"
-        );
-        assert!(shown.devices.iter().all(|device| device.kept_by.is_empty()));
     }
 }

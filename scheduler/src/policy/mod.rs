@@ -14,9 +14,6 @@ mod sjf;
 mod srtf;
 mod tiresias;
 
-#[cfg(test)]
-mod tests;
-
 use std::collections::BTreeSet;
 
 pub use list::{build, names};

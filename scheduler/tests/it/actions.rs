@@ -21,9 +21,9 @@ use crate::{
 };
 
 /// Tells what is written, one thing a second, and does whatever it is told.
-struct Scripted {
-    now: Nanos,
-    events: VecDeque<Happened>,
+pub(crate) struct Scripted {
+    pub(crate) now: Nanos,
+    pub(crate) events: VecDeque<Happened>,
 }
 
 impl Cluster for Scripted {
@@ -46,15 +46,15 @@ fn start(job: u32, devices: &[u32]) -> Action {
     Action::Start { job: JobId(job), devices, cpus: None, plan: None }
 }
 
-fn arrived(job: u32) -> Happened {
+pub(crate) fn arrived(job: u32) -> Happened {
     Happened::Arrived { job: JobId(job) }
 }
 
-fn settled(job: u32, now: Settled) -> Happened {
+pub(crate) fn settled(job: u32, now: Settled) -> Happened {
     Happened::Settled { job: JobId(job), now, steps: 0 }
 }
 
-fn failed(job: u32, kind: ErrorKind) -> Happened {
+pub(crate) fn failed(job: u32, kind: ErrorKind) -> Happened {
     Happened::Failed { job: JobId(job), steps: 0, kind, detail: "last words".into() }
 }
 

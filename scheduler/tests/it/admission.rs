@@ -15,7 +15,7 @@ use schema::{
 
 use crate::{
     scripts::turns,
-    support::{InOrder, Own, SECOND, World, asked},
+    support::{Own, SECOND, World, asked, built},
 };
 
 fn job(devices: u32) -> Asked {
@@ -61,7 +61,7 @@ fn the_others_run_as_if_it_were_not_there() {
     let costs = Named(Nanos::ZERO);
     let settings = scheduler::sim::Settings::default();
     let world = World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.0 }, costs: &costs, settings };
-    let (told, outcomes, error) = turns(&world, &mut InOrder::default());
+    let (told, outcomes, error) = turns(&world, &mut *built("fifo"));
     assert!(error.is_none(), "{error:?}");
     assert_eq!(outcomes.iter().map(|row| row.status).collect::<Vec<_>>(), [Status::Unsupported, Status::Ok]);
     assert_eq!((outcomes[1].jct_ns, outcomes[1].queued_ns), (Some(SECOND), Some(0)));

@@ -14,7 +14,7 @@ use schema::{
 
 use crate::{
     scripts,
-    support::{InOrder, Own, SECOND, World, asked},
+    support::{Own, SECOND, World, asked, built},
 };
 
 /// Mean service time.
@@ -45,7 +45,7 @@ fn run(jobs: &[Asked], devices: u32) -> (Vec<Turn>, Vec<Outcome>) {
     let costs = Named(Nanos::ZERO);
     let settings = Settings::default();
     let world = World { topology: &topology, asked: jobs, truth: Own { slowdown: 1.0 }, costs: &costs, settings };
-    let (turns, outcomes, error) = scripts::turns(&world, &mut InOrder::default());
+    let (turns, outcomes, error) = scripts::turns(&world, &mut *built("fifo"));
     assert!(error.is_none(), "{error:?}");
     (turns, outcomes)
 }

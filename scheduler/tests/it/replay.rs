@@ -20,7 +20,7 @@ use schema::{
 
 use crate::{
     scripts,
-    support::{InOrder, Own, SECOND, World, asked},
+    support::{Own, SECOND, World, asked, built},
 };
 
 fn with_world(check: impl FnOnce(&World<'_>)) {
@@ -39,11 +39,11 @@ fn every_decision_is_derived_again() {
     with_world(|world| {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("decisions.jsonl");
-        let outcomes = world.run(&mut InOrder::default(), &mut Decisions::open(&path).unwrap()).unwrap();
+        let outcomes = world.run(&mut *built("fifo"), &mut Decisions::open(&path).unwrap()).unwrap();
         assert!(outcomes.iter().any(|row| row.retries > 0));
         let turns = decision::read(&path).unwrap();
         let mut engine = world.engine();
-        replay(&mut engine, &mut InOrder::default(), &turns).unwrap();
+        replay(&mut engine, &mut *built("fifo"), &turns).unwrap();
         assert_eq!(engine.outcomes(), outcomes);
     });
 }
@@ -51,11 +51,11 @@ fn every_decision_is_derived_again() {
 #[test]
 fn the_first_turn_that_is_decided_otherwise_is_shown_beside_the_recorded_one() {
     with_world(|world| {
-        let (mut turns, ..) = scripts::turns(world, &mut InOrder::default());
+        let (mut turns, ..) = scripts::turns(world, &mut *built("fifo"));
         let place = turns.iter().position(|turn| turn.turn > 20 && !turn.actions.is_empty()).unwrap();
         let Action::Start { devices, .. } = &mut turns[place].actions[0] else { panic!("all are started") };
         devices[0].0 ^= 1;
-        let error = replay(&mut world.engine(), &mut InOrder::default(), &turns).unwrap_err();
+        let error = replay(&mut world.engine(), &mut *built("fifo"), &turns).unwrap_err();
         let ClusterError::Other(error) = error else { panic!("{error}") };
         let difference: Difference = error.downcast().unwrap();
         assert_eq!(*difference.recorded, turns[place]);
@@ -69,14 +69,14 @@ fn the_first_turn_that_is_decided_otherwise_is_shown_beside_the_recorded_one() {
 #[test]
 fn a_run_goes_on_from_where_its_journal_ends() {
     with_world(|world| {
-        let (turns, ..) = scripts::turns(world, &mut InOrder::default());
+        let (turns, ..) = scripts::turns(world, &mut *built("fifo"));
         for torn in [0, 1, 17, turns.len() / 2, turns.len() - 1, turns.len()] {
-            let (mut engine, mut policy) = (world.engine(), InOrder::default());
-            replay(&mut engine, &mut policy, &turns[..torn]).unwrap();
+            let (mut engine, mut policy) = (world.engine(), built("fifo"));
+            replay(&mut engine, &mut *policy, &turns[..torn]).unwrap();
             let retries: Vec<u32> = engine.outcomes().iter().map(|row| row.retries).collect();
             let mut cluster = Prompt::after(&turns[..torn], world.asked, &engine.view());
             let mut more = Vec::new();
-            let outcomes = engine::run(&mut engine, &mut cluster, &mut policy, &mut more).unwrap();
+            let outcomes = engine::run(&mut engine, &mut cluster, &mut *policy, &mut more).unwrap();
             assert!(more.iter().map(|turn| turn.turn).eq(torn as u64..(torn + more.len()) as u64));
             for (row, retries) in outcomes.iter().zip(retries) {
                 assert_eq!(row.retries, retries, "{}", row.name);

@@ -1,17 +1,14 @@
 //! Jobs, a truth, and a policy for tests.
 
-use std::collections::BTreeSet;
-
 use model::{Prediction, Question, Throughput};
 use scheduler::{
-    cluster::{Action, ClusterError, DeviceId, JobId},
+    cluster::{ClusterError, JobId},
     engine::{self, Engine},
     job::{Asked, What},
     journal::Journal,
-    policy::{Decision, Policy},
+    policy::{self, Policy},
     sim::{self, Sim, SwitchCosts},
     topology::Topology,
-    view::{Change, View},
 };
 use schema::{rows::Outcome, trace::Class, units::Nanos};
 
@@ -49,48 +46,9 @@ impl Throughput for Own {
     }
 }
 
-/// First in, first out, strictly: whoever came first is started as soon as its devices are free, and nobody before it.
-#[derive(Default)]
-pub(crate) struct InOrder {
-    waiting: BTreeSet<JobId>,
-}
-
-impl Policy for InOrder {
-    fn decide(&mut self, view: &View<'_>) -> Decision {
-        for change in view.changes {
-            match change {
-                Change::Waits(job) => {
-                    self.waiting.insert(*job);
-                }
-                // What was asked for may have been refused, and is asked for again then.
-                Change::Placed(job) | Change::Ended(job) => {
-                    self.waiting.remove(job);
-                }
-                _ => {}
-            }
-        }
-        let mut decision = Decision::default();
-        let mut given = BTreeSet::new();
-        for &job in &self.waiting {
-            let asked = &view.asked[job.0 as usize];
-            if asked.devices as usize + given.len() > view.occupancy.free() as usize {
-                break;
-            }
-            let is_free = |device: &DeviceId| {
-                view.occupancy.kept_by(*device).is_empty()
-                    && !view.occupancy.is_lost(*device)
-                    && !given.contains(device)
-            };
-            let devices: Vec<DeviceId> = (0..view.topology.devices())
-                .map(DeviceId)
-                .filter(is_free)
-                .take(asked.devices as usize)
-                .collect();
-            given.extend(&devices);
-            decision.actions.push(Action::Start { job, devices, cpus: None, plan: asked.plan });
-        }
-        decision
-    }
+/// A policy by its name.
+pub(crate) fn built(name: &str) -> Box<dyn Policy> {
+    policy::build(name).unwrap_or_else(|error| panic!("{error:#}"))
 }
 
 /// A whole run on a simulated cluster.

@@ -21,7 +21,7 @@ use schema::{
 
 use crate::{
     scripts::{self, FromView, MS, Script},
-    support::{InOrder, Own, SECOND, World, asked},
+    support::{Own, SECOND, World, asked, built},
 };
 
 /// 10 s to start, 20 s from a checkpoint, 1 s to pause, 2 s to resume, 4 s for a checkpoint, 5 s to leave.
@@ -175,7 +175,7 @@ fn launches_differ_by_the_noise_that_was_asked_for_and_by_nothing_else() {
     let logs = |noise, seed| -> Vec<f64> {
         let settings = sim::Settings { noise, seed, ..Default::default() };
         let world = World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.0 }, costs: &costs, settings };
-        let rows = world.run(&mut InOrder::default(), &mut Unrecorded).unwrap();
+        let rows = world.run(&mut *built("fifo"), &mut Unrecorded).unwrap();
         rows.iter().map(|row| (row.jct_ns.unwrap() as f64 / 10e9).ln()).collect()
     };
     assert!(logs(0.0, 1).iter().all(|log| *log == 0.0));
@@ -193,7 +193,7 @@ fn checkpoints_cost_their_time() {
     let settings = sim::Settings { checkpoint_every: Some(Nanos(16 * SECOND)), ..Default::default() };
     let world =
         World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.0 }, costs: &Constants, settings };
-    let (_, outcomes, _) = scripts::turns(&world, &mut InOrder::default());
+    let (_, outcomes, _) = scripts::turns(&world, &mut *built("fifo"));
     assert_eq!(outcomes[0].running_ns, Some(10 * SECOND));
 }
 
@@ -206,7 +206,7 @@ fn a_launch_that_dies_leaves_the_steps_of_its_last_checkpoint() {
     let every = Nanos(4 * SECOND);
     let settings = sim::Settings { checkpoint_every: Some(every), faults, ..Default::default() };
     let world = World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.0 }, costs: &costs, settings };
-    let (turns, outcomes, error) = scripts::turns(&world, &mut InOrder::default());
+    let (turns, outcomes, error) = scripts::turns(&world, &mut *built("fifo"));
     assert!(error.is_none(), "{error:?}");
     let (mut began, mut failures) = (vec![(Nanos::ZERO, 0); jobs.len()], 0);
     for turn in &turns {

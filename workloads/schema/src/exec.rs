@@ -136,6 +136,12 @@ impl Shown {
         line.push('\n');
         line
     }
+
+    /// # Errors
+    /// Says what of the line is not as it should be, and where in it.
+    pub fn from_line(line: &str) -> Result<Shown, String> {
+        serde_json::from_str(line).map_err(|error| error.to_string())
+    }
 }
 
 impl Answer {
@@ -163,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_shown_is_spelled_as_written_down() {
-        let shown: Shown = serde_json::from_str(LINE).unwrap();
+        let shown: Shown = Shown::from_line(LINE).unwrap();
         assert_eq!(shown.to_line(), LINE);
         assert_eq!((shown.jobs[0].job, shown.jobs[0].plan), (JobId(3), "dp2".parse().ok()));
     }

@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader, Write},
+    os::unix::process::CommandExt as _,
     process::{Child, Command, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     thread,
@@ -11,7 +12,7 @@ use std::{
 use anyhow::{Context as _, bail};
 
 /// How long a program may take to leave once its input has ended.
-const LEAVES_WITHIN: Duration = Duration::from_secs(2);
+const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 
 /// Runs until its input ends, which is also what it sees when the scheduler is killed. Its stderr is passed on.
 pub(super) struct Program {
@@ -30,7 +31,8 @@ impl Program {
     pub(super) fn start(argv: &[String], limit: Duration) -> anyhow::Result<Program> {
         let [name, arguments @ ..] = argv else { bail!("no program is named") };
         let mut command = Command::new(name);
-        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Ctrl-C is for the scheduler, which ends its runs in order.
+        command.args(arguments).process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("'{name}' cannot be started"))?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (questions, asked) = channel::<String>();
@@ -116,6 +118,33 @@ impl Drop for Program {
             // It has ended meanwhile, or cannot be ended by us; there is nobody to tell.
             let _ = self.child.kill();
             let _ = self.child.wait();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_does_wrong_is_told_with_its_last_words() {
+        let (long, short) = (Duration::from_secs(60), Duration::from_millis(300));
+        for (script, limit, error) in [
+            ("echo bad news >&2; exit 3", long, "it ended (exit status: 3); its last words: bad news"),
+            ("kill -9 $$", long, "it ended (signal: 9 (SIGKILL))"),
+            ("echo thinking >&2; exec sleep 60", short, "no answer for 300ms; its last words: thinking"),
+        ] {
+            let argv = ["sh", "-c", script].map(str::to_owned);
+            let mut program = Program::start(&argv, limit).expect("there is a shell");
+            assert_eq!(program.ask("?\n".into()).map_err(|error| error.to_string()), Err(error.into()), "{script}");
+        }
+    }
+
+    #[test]
+    fn a_line_for_a_line() {
+        let mut program = Program::start(&["cat".into()], Duration::from_secs(60)).expect("there is a cat");
+        for line in ["one", "two"] {
+            assert_eq!(program.ask(format!("{line}\n")).ok().as_deref(), Some(line));
         }
     }
 }

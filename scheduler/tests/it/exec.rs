@@ -1,0 +1,173 @@
+//! Policies that are programs: the one of the documentation, what it is shown, and what becomes of a run whose policy fails.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use scheduler::{
+    engine::{self, Engine},
+    job::What,
+    sim::{Named, Settings, Sim},
+    topology::Topology,
+};
+use schema::{
+    decision::{Action, Turn},
+    exec::{JobState, Shown},
+    units::Nanos,
+};
+use tempfile::TempDir;
+
+use crate::{
+    policies::{NoCommands, jobs, run},
+    support::{Own, built},
+};
+
+const README: &str = include_str!("../../README.md");
+
+/// The program of the documentation in a folder, and how it is named; `None`, which is said, without Python.
+fn shortest_job_first() -> Option<(TempDir, PathBuf)> {
+    let python = Command::new("python3").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !python.is_ok_and(|status| status.success()) {
+        println!("skipped: there is no python3");
+        return None;
+    }
+    let (_, program) = README.split_once("```python\n").expect("it has an example");
+    let (program, _) = program.split_once("```").expect("the example ends");
+    assert!(program.lines().count() <= 30, "it is meant to be short");
+    let folder = tempfile::tempdir().expect("there is a place for files");
+    let path = folder.path().join("sjf.py");
+    std::fs::write(&path, program).expect("it can be written");
+    Some((folder, path))
+}
+
+/// Jobs of all sizes, some of which nothing is known of.
+fn trace(seed: u64) -> Vec<(u64, u32, u64)> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut trace: Vec<_> = (0..40).map(|_| (random.u64(..60), random.u32(1..9), random.u64(1..30))).collect();
+    trace.sort_by_key(|job| job.0);
+    trace
+}
+
+fn turns(policy: &str, topology: &Topology, seed: u64) -> Vec<Turn> {
+    let mut jobs = jobs(&trace(seed));
+    for job in jobs.iter_mut().filter(|job| job.id.0 % 7 == 0) {
+        job.what = What::Command(vec!["train".into()]);
+    }
+    let mut turns = Vec::new();
+    let slow = (Settings::default(), Nanos::SECOND);
+    run(&mut *built(policy), &NoCommands, topology, &jobs, slow, &mut turns);
+    turns
+}
+
+#[test]
+fn the_shortest_job_first_of_the_documentation_decides_as_ours_does() {
+    let Some((_folder, program)) = shortest_job_first() else { return };
+    let topology = Topology::uniform(14, 4, "GPU");
+    for seed in 0..5 {
+        let ours = turns("sjf", &topology, seed);
+        let theirs = turns(&format!("exec:python3 {}", program.display()), &topology, seed);
+        for (ours, theirs) in ours.iter().zip(&theirs) {
+            let but_for_the_reason = Turn { reason: ours.reason.clone(), ..theirs.clone() };
+            assert_eq!(*ours, but_for_the_reason, "seed {seed}");
+        }
+        assert_eq!(ours.len(), theirs.len());
+    }
+}
+
+/// What a program was shown in a run, by a copy that was kept of it.
+fn shown(folder: &Path, program: &Path, topology: &Topology) -> (Vec<Shown>, Vec<Turn>) {
+    let copy = folder.join("shown.jsonl");
+    let command = format!("exec:sh -c 'tee {} | python3 {}'", copy.display(), program.display());
+    let turns = turns(&command, topology, 3);
+    let lines = std::fs::read_to_string(copy).expect("it was kept");
+    (lines.lines().map(|line| Shown::from_line(line).expect("a line a turn")).collect(), turns)
+}
+
+/// Whoever keeps what was shown last of each job and device knows all of them.
+#[test]
+fn what_is_shown_is_what_changed_and_adds_up_to_all_there_is() {
+    let Some((folder, program)) = shortest_job_first() else { return };
+    let topology = Topology::uniform(14, 4, "GPU");
+    let (lines, turns) = shown(folder.path(), &program, &topology);
+    assert_eq!(lines.len(), turns.len());
+    let begin = lines[0].begin.as_ref().expect("it stands in the first line");
+    assert_eq!(begin.nodes.iter().map(|node| node.devices.len()).collect::<Vec<_>>(), [4, 4, 4, 2]);
+    assert_eq!(lines[0].devices.len(), 14);
+
+    let (mut jobs, mut devices) = (BTreeMap::new(), BTreeMap::new());
+    for (number, line) in (0..).zip(&lines) {
+        assert_eq!((line.turn, line.begin.is_some()), (number, number == 0));
+        assert_eq!(line.now_ns, turns[number as usize].at_ns);
+        // One event, and what the last answer named.
+        let named = if number == 0 { 0 } else { turns[number as usize - 1].actions.len() };
+        assert!(line.jobs.len() <= named + 1, "turn {number}: {} jobs, {named} named", line.jobs.len());
+        jobs.extend(line.jobs.iter().map(|job| (job.job, job)));
+        devices.extend(line.devices.iter().map(|device| (device.device, device)));
+        for (id, job) in &jobs {
+            for device in &job.on {
+                assert!(devices[device].kept_by.contains(id), "turn {number}");
+            }
+        }
+        let kept: usize = devices.values().map(|device| device.kept_by.len()).sum();
+        assert_eq!(kept, jobs.values().map(|job| job.on.len()).sum::<usize>(), "turn {number}");
+    }
+    assert!(jobs.values().all(|job| job.state == JobState::Ended) && jobs.len() == 40);
+    assert!(jobs.values().all(|job| job.step_ns.is_none() == (job.job.0 % 7 == 0)));
+}
+
+#[test]
+fn a_program_that_fails_ends_the_run_with_what_it_said_last() {
+    let (topology, jobs) = (Topology::uniform(2, 2, "GPU"), jobs(&[(0, 1, 5), (1, 1, 5)]));
+    for (script, message) in [
+        ("read line; echo no idea >&2; exit 3", "policy 'sh': turn 0: it ended (exit status: 3); its last words: no idea"),
+        ("read line; echo hello", "policy 'sh': turn 0: answered 'hello': expected value at line 1 column 1"),
+        (
+            r#"read line; echo "{\"actions\":[]}"; read line; echo "{\"action\":[]}""#,
+            r#"policy 'sh': turn 1: answered '{"action":[]}': unknown field `action`, expected one of"#,
+        ),
+    ] {
+        let costs = Named(Nanos::ZERO);
+        let truth = Own { slowdown: 1.0 };
+        let mut sim = Sim::new(&topology, &jobs, Box::new(truth), &costs, Settings::default()).expect("all is known");
+        let mut engine = Engine::new(&topology, &jobs, &truth, engine::Settings::default());
+        let mut policy = built(&format!("exec:sh -c '{script}'"));
+        let mut turns: Vec<Turn> = Vec::new();
+        let error = engine::run(&mut engine, &mut sim, &mut *policy, &mut turns).expect_err(script);
+        let error = format!("{:#}", anyhow::Error::from(error));
+        assert!(error.starts_with(message), "{error}");
+    }
+}
+
+/// An answer that names what is not there is refused action by action, and what it was wrong about is shown again.
+#[test]
+fn what_a_program_may_not_ask_for_is_refused() {
+    let folder = tempfile::tempdir().expect("there is a place for files");
+    let copy = folder.path().join("shown.jsonl");
+    let wrong = [
+        r#"{"start": {"job": 0, "devices": [7]}}"#,
+        r#"{"start": {"job": 0, "devices": [0, 1]}}"#,
+        r#"{"stop": {"job": 1, "checkpoint": true}}"#,
+        r#"{"pause": {"job": 99}}"#,
+    ];
+    let answers = format!("{{\\\"actions\\\": [{}]}}", wrong.join(", ").replace('"', "\\\""));
+    let command = format!("exec:sh -c 'tee {} | while read line; do echo \"{answers}\"; done'", copy.display());
+    let (topology, jobs) = (Topology::uniform(2, 2, "GPU"), jobs(&[(0, 1, 5), (1, 1, 5)]));
+    let costs = Named(Nanos::ZERO);
+    let truth = Own { slowdown: 1.0 };
+    let mut sim = Sim::new(&topology, &jobs, Box::new(truth), &costs, Settings::default()).expect("all is known");
+    let mut engine = Engine::new(&topology, &jobs, &truth, engine::Settings::default());
+    let mut policy = built(&command);
+    let mut turns: Vec<Turn> = Vec::new();
+    let error = engine::run(&mut engine, &mut sim, &mut *policy, &mut turns).expect_err("nobody is started");
+    assert_eq!(error.to_string(), "nothing can happen any more, and 2 jobs wait; the policy starts none of them");
+    let refused = |turn: &Turn| turn.refused.iter().map(|refused| refused.action.job().0).collect::<Vec<_>>();
+    assert_eq!(turns.iter().map(refused).collect::<Vec<_>>(), [[0, 0, 1, 99], [0, 0, 1, 99]]);
+    assert!(matches!(turns[0].refused[3].action, Action::Pause { .. }));
+    drop(policy);
+    let lines = std::fs::read_to_string(copy).expect("it was kept");
+    let second = Shown::from_line(lines.lines().nth(1).expect("two turns")).expect("a line a turn");
+    assert_eq!(second.jobs.iter().map(|job| job.job.0).collect::<Vec<_>>(), [0, 1], "one is wrong, one arrived");
+    assert_eq!(second.devices.iter().map(|device| device.device.0).collect::<Vec<_>>(), [0, 1]);
+}

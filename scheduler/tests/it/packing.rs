@@ -1,0 +1,138 @@
+//! Packing: what it asks of a model, what it makes of what is measured.
+
+use model::{Prediction, Question, Throughput};
+use scheduler::{
+    cluster::{Action, JobId, Settled},
+    engine::{self, Engine},
+    journal::Unrecorded,
+    sim::{Named, Settings, Sim},
+    topology::Topology,
+};
+use schema::{
+    decision::{Happened, Turn},
+    rows::{ErrorKind, Outcome},
+    units::Nanos,
+};
+
+use crate::{
+    actions::{Scripted, arrived, failed, settled},
+    policies::jobs,
+    scripts::MS,
+    support::{Own, SECOND, built},
+};
+
+/// Alone a step takes as long as the trace says, beside another `slowdown` times that; each is known to `interval` of it.
+pub(crate) struct Packs {
+    pub(crate) slowdown: Option<f64>,
+    pub(crate) interval: f64,
+}
+
+impl Throughput for Packs {
+    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+        let slowdown = if question.co_runners.is_empty() { 1.0 } else { self.slowdown? };
+        let step_ns = question.job.step_ns? as f64 * slowdown;
+        let step_ns_ci = Some((step_ns * (1.0 - self.interval), step_ns * (1.0 + self.interval)));
+        Some(Prediction { step_ns, step_ns_ci })
+    }
+}
+
+/// Jobs that are really `slowdown` times as slow together, on one node where switches take no time.
+fn run(devices: u32, asked: &[(u64, u32, u64)], model: &Packs, slowdown: f64) -> (Vec<Turn>, Vec<Outcome>) {
+    let (topology, jobs) = (Topology::uniform(devices, devices, "GPU"), jobs(asked));
+    let costs = Named(Nanos::ZERO);
+    let settings = Settings { progress_every: Some(Nanos::SECOND), ..Settings::default() };
+    let truth = Box::new(Own { slowdown });
+    let mut sim = Sim::new(&topology, &jobs, truth, &costs, settings).expect("all is known");
+    let mut engine = Engine::new(&topology, &jobs, model, engine::Settings::default());
+    let mut turns = Vec::new();
+    let outcomes = engine::run(&mut engine, &mut sim, &mut *built("packing-fifo"), &mut turns).expect("every job ends");
+    assert!(turns.iter().all(|turn| turn.refused.is_empty()));
+    (turns, outcomes)
+}
+
+/// `(job, its devices)` of each start, in order.
+fn starts(turns: &[Turn]) -> Vec<(u32, Vec<u32>)> {
+    let start = |action: &Action| match action {
+        Action::Start { job, devices, .. } => Some((job.0, devices.iter().map(|device| device.0).collect())),
+        _ => None,
+    };
+    turns.iter().flat_map(|turn| &turn.actions).filter_map(start).collect()
+}
+
+#[test]
+fn a_pack_must_gain_by_more_than_is_unknown() {
+    // The sum is 2 over the slowdown, and known to as much of it as each of the four numbers that it is made of.
+    for (slowdown, interval, packed) in [
+        (Some(1.5), 0.01, true),
+        (Some(1.97), 0.01, true),
+        (Some(1.99), 0.01, false),
+        (Some(2.5), 0.01, false),
+        (Some(1.5), 0.3, false),
+        (None, 0.01, false),
+    ] {
+        let (_, outcomes) = run(1, &[(0, 1, 60), (0, 1, 60)], &Packs { slowdown, interval }, 1.2);
+        assert_eq!(outcomes[1].start_ns < outcomes[0].end_ns, packed, "{slowdown:?} {interval}");
+    }
+    // A prediction without an interval is none.
+    let (topology, jobs) = (Topology::uniform(1, 1, "GPU"), jobs(&[(0, 1, 60), (0, 1, 60)]));
+    let model = Own { slowdown: 1.2 };
+    let costs = Named(Nanos::ZERO);
+    let mut sim = Sim::new(&topology, &jobs, Box::new(model), &costs, Settings::default()).expect("all is known");
+    let mut engine = Engine::new(&topology, &jobs, &model, engine::Settings::default());
+    let outcomes = engine::run(&mut engine, &mut sim, &mut *built("packing-fifo"), &mut Unrecorded).expect("every job ends");
+    assert_eq!(outcomes[1].start_ns, outcomes[0].end_ns);
+}
+
+#[test]
+fn a_free_device_comes_first_and_no_device_has_three_jobs() {
+    let model = Packs { slowdown: Some(1.2), interval: 0.01 };
+    let trace = [(0, 1, 60), (0, 1, 60), (0, 1, 60), (0, 2, 60), (0, 1, 60)];
+    let (turns, outcomes) = run(2, &trace, &model, 1.2);
+    // The fourth wants two devices and holds up the fifth, which then has not as many as the fourth.
+    let expected = [(0, vec![0]), (1, vec![1]), (2, vec![0]), (3, vec![0, 1]), (4, vec![0])];
+    assert_eq!(starts(&turns), expected);
+    let ends: Vec<_> = outcomes.iter().filter_map(|row| row.end_ns).map(|end| end.div_ceil(SECOND)).collect();
+    assert_eq!(ends, [72, 60, 72, 132, 192]);
+    let packed = turns.iter().find(|turn| starts(std::slice::from_ref(turn)) == [(2, vec![0])]);
+    let reason = packed.map(|turn| turn.reason.as_str());
+    assert_eq!(reason, Some("job-2 beside job-0: 1.667 ± 0.017 times taking turns"));
+}
+
+#[test]
+fn what_is_measured_undoes_a_pack_and_is_remembered() {
+    let model = Packs { slowdown: Some(1.2), interval: 0.01 };
+    let trace = [(0, 1, 100), (0, 1, 100), (0, 1, 100)];
+    let (turns, outcomes) = run(1, &trace, &model, 2.5);
+    let stops: Vec<_> = turns.iter().filter(|turn| turn.actions.iter().any(|a| matches!(a, Action::Stop { .. }))).collect();
+    let [stop] = *stops else { panic!("{stops:?}") };
+    // Told after one second and after two: 400 steps of a millisecond each, and one more that may be almost done.
+    assert_eq!((stop.at_ns, &*stop.actions), (Nanos(2 * SECOND), &[Action::Stop { job: JobId(1), checkpoint: true }][..]));
+    assert_eq!(stop.reason, "job-1 no longer beside job-0: measured 0.802 at most");
+    // All three are alike: none is packed again.
+    assert_eq!(starts(&turns).iter().map(|(job, _)| *job).collect::<Vec<_>>(), [0, 1, 1, 2]);
+    let ends: Vec<_> = outcomes.iter().filter_map(|row| row.end_ns).map(|end| end / (100 * MS)).collect();
+    assert_eq!(ends, [1_012, 2_004, 3_004]);
+
+    let (turns, _) = run(1, &trace, &model, 1.9);
+    assert!(!turns.iter().any(|turn| turn.actions.iter().any(|a| matches!(a, Action::Stop { .. }))), "it still gains");
+}
+
+#[test]
+fn jobs_that_did_not_fit_together_stay_apart() {
+    let (topology, jobs) = (Topology::uniform(1, 1, "GPU"), jobs(&[(0, 1, 60), (0, 1, 60)]));
+    let events = [
+        arrived(0),
+        settled(0, Settled::Running),
+        arrived(1),
+        failed(1, ErrorKind::OutOfMemory),
+        Happened::Progress { job: JobId(0), steps: 9 },
+    ];
+    let mut cluster = Scripted { now: Nanos::ZERO, events: events.into() };
+    let model = Packs { slowdown: Some(1.2), interval: 0.01 };
+    let mut engine = Engine::new(&topology, &jobs, &model, engine::Settings::default());
+    let mut turns = Vec::new();
+    let ended = engine::run(&mut engine, &mut cluster, &mut *built("packing-fifo"), &mut turns);
+    assert!(ended.is_err(), "the script ends before the jobs");
+    assert_eq!(starts(&turns), [(0, vec![0]), (1, vec![0])]);
+    assert!(turns.iter().all(|turn| turn.refused.is_empty()), "it is not even asked for");
+}

@@ -1,0 +1,262 @@
+//! Policies on a simulated cluster: schedules that are known, the walk that is not made, the best there is, and that nothing they ask
+//! for is refused.
+
+use model::{Prediction, Question, Throughput};
+use proptest::prelude::*;
+use scheduler::{
+    cluster::JobId,
+    engine::{self, Engine},
+    job::{Asked, Job, Phase, State, What},
+    journal::Journal,
+    policy::Policy,
+    sim::{Faults, Named, Settings, Sim},
+    topology::Topology,
+    view::View,
+};
+use schema::{
+    decision::{Happened, Turn},
+    rows::{Outcome, Status},
+    units::Nanos,
+};
+
+use crate::{
+    packing::Packs,
+    scripts::MS,
+    support::{Own, SECOND, asked, built},
+};
+
+/// Jobs as `(arrival, devices, length)`, in seconds; a step is a millisecond.
+pub(crate) fn jobs(jobs: &[(u64, u32, u64)]) -> Vec<Asked> {
+    let job = |(id, &(arrival, devices, length)): (u32, &(u64, u32, u64))| {
+        asked(id, arrival * SECOND, devices, length * 1_000, MS)
+    };
+    (0..).zip(jobs).map(job).collect()
+}
+
+/// Runs jobs at their own speed, beside others as if alone.
+pub(crate) fn run(
+    policy: &mut dyn Policy,
+    model: &dyn Throughput,
+    topology: &Topology,
+    jobs: &[Asked],
+    (settings, switch_cost): (Settings, Nanos),
+    journal: &mut dyn Journal,
+) -> Vec<Outcome> {
+    let costs = Named(switch_cost);
+    let truth = Box::new(Own { slowdown: 1.0 });
+    let mut sim = Sim::new(topology, jobs, truth, &costs, settings).expect("all is known");
+    let mut engine = Engine::new(topology, jobs, model, engine::Settings::default());
+    engine::run(&mut engine, &mut sim, policy, journal).expect("every job ends")
+}
+
+/// The same on one node, where switches take no time: the turns, and the seconds in which jobs ended.
+fn turns_and_ends(policy: &str, devices: u32, asked: &[Asked], model: &dyn Throughput) -> (Vec<Turn>, Vec<u64>) {
+    let topology = Topology::uniform(devices, devices, "GPU");
+    let mut turns = Vec::new();
+    let free = (Settings::default(), Nanos::ZERO);
+    let outcomes = run(&mut *built(policy), model, &topology, asked, free, &mut turns);
+    let end = |row: &Outcome| row.end_ns.map(|end_ns| end_ns.div_ceil(SECOND));
+    (turns, outcomes.iter().filter_map(end).collect())
+}
+
+fn ends(policy: &str, devices: u32, asked: &[(u64, u32, u64)]) -> Vec<u64> {
+    turns_and_ends(policy, devices, &jobs(asked), &Own { slowdown: 1.0 }).1
+}
+
+#[test]
+fn schedules_that_are_known() {
+    // The second job wants both devices and waits for the first; the third fits beside the first.
+    let blocked = &[(0, 1, 10), (1, 2, 5), (2, 1, 4)];
+    // All wait for the first; the shortest is neither the first nor the last of them.
+    let lengths = &[(0, 1, 10), (1, 1, 8), (2, 1, 3), (3, 1, 8)];
+    // Small ones that keep coming.
+    let stream = &[(0, 1, 4), (1, 1, 2), (2, 1, 2), (3, 1, 2), (4, 1, 2), (5, 1, 2)];
+    for (policy, devices, jobs, expected) in [
+        ("fifo", 2, &blocked[..], vec![10, 15, 19]),
+        ("fifo-backfill", 2, blocked, vec![10, 15, 6]),
+        ("sjf", 2, blocked, vec![10, 15, 6]),
+        ("fifo", 1, lengths, vec![10, 18, 21, 29]),
+        ("fifo-backfill", 1, lengths, vec![10, 18, 21, 29]),
+        ("sjf", 1, lengths, vec![10, 21, 13, 29]),
+        // The short one goes before the long one, which then has less left than the third.
+        ("srtf", 1, &[(0, 1, 10), (2, 1, 3), (4, 1, 9)], vec![13, 5, 22]),
+        // Two small ones make way for a wide one that is shorter than both.
+        ("srtf", 2, &[(0, 1, 10), (0, 1, 12), (1, 2, 2)], vec![12, 14, 3]),
+        // A wide one that is longer waits for both; a small one, longer still, passes it until it fits.
+        ("srtf", 2, &[(0, 1, 3), (0, 1, 6), (1, 2, 20), (1, 1, 30)], vec![3, 6, 26, 53]),
+        // The first is demoted at 10 s; the second and the third are done before it goes on.
+        ("tiresias:10s", 1, &[(0, 1, 30), (2, 1, 5), (12, 1, 8)], vec![43, 15, 23]),
+        // Service is time times devices: on two devices, 10 s of it are over after 5.
+        ("tiresias:10s", 2, &[(0, 2, 20), (1, 1, 4)], vec![24, 9]),
+        // Both are demoted; the one that came first was started last, and makes way.
+        ("tiresias:4s", 2, &[(0, 1, 4), (1, 2, 6), (2, 1, 9)], vec![4, 17, 13]),
+        // The first, demoted, waits until none comes any more, or until it has waited twice as long as it ran.
+        ("tiresias:2s", 1, stream, vec![14, 4, 6, 8, 10, 12]),
+        ("tiresias:2s:promote=2", 1, stream, vec![8, 4, 6, 10, 12, 14]),
+    ] {
+        assert_eq!(ends(policy, devices, jobs), expected, "{policy} {jobs:?}");
+    }
+}
+
+/// With backfill a job that wants all devices waits as long as others keep coming.
+#[test]
+fn backfill_makes_no_reservation() {
+    let mut jobs: Vec<(u64, u32, u64)> = (0..20).map(|at| (at, 1, 2)).collect();
+    jobs.insert(1, (0, 2, 1));
+    assert_eq!(ends("fifo-backfill", 2, &jobs)[1], 22);
+    assert_eq!(ends("fifo", 2, &jobs)[1], 3);
+}
+
+/// Knows how long jobs take, and not how long commands do.
+pub(crate) struct NoCommands;
+
+impl Throughput for NoCommands {
+    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+        let is_command = question.job.workload.starts_with("cmd-");
+        (!is_command).then(|| Own { slowdown: 1.0 }.predict(question)).flatten()
+    }
+}
+
+#[test]
+fn a_job_of_unknown_length_comes_last() {
+    let mut jobs = jobs(&[(0, 1, 3), (1, 1, 2), (1, 1, 9), (4, 1, 5)]);
+    jobs[1].what = What::Command(vec!["train".into()]);
+    assert_eq!(turns_and_ends("sjf", 1, &jobs, &Own { slowdown: 1.0 }).1, [3, 5, 19, 10]);
+    assert_eq!(turns_and_ends("sjf", 1, &jobs, &NoCommands).1, [3, 19, 12, 17]);
+    assert_eq!(turns_and_ends("srtf", 1, &jobs, &NoCommands).1, [3, 19, 17, 9]);
+}
+
+fn any_jobs(most_devices: u32) -> impl Strategy<Value = Vec<(u64, u32, u64)>> {
+    let devices = prop_oneof![4 => 1u32..3, 1 => 3..most_devices + 1];
+    prop::collection::vec((0u64..30, devices, 1u64..15), 1..25).prop_map(|mut jobs| {
+        jobs.sort_by_key(|job| job.0);
+        jobs
+    })
+}
+
+/// Whenever a policy had nothing to change, holds those that run against who would if devices went to all jobs in order of a key, each
+/// that fits in what is left. Of equals, those that run come first, then those that arrived first.
+struct Walk<F> {
+    key: F,
+    arrived: usize,
+    compared: usize,
+}
+
+impl<K: Ord, F: Fn(&View<'_>, &Asked, &Job) -> K> Journal for Walk<F> {
+    fn record(&mut self, turn: Turn, view: &View<'_>) -> anyhow::Result<()> {
+        assert!(turn.refused.is_empty());
+        self.arrived += usize::from(matches!(turn.happened, Happened::Arrived { .. }));
+        let placed = || view.jobs.iter().filter_map(Job::placed);
+        if !turn.actions.is_empty() || placed().any(|placed| placed.phase != Phase::Running) {
+            return Ok(());
+        }
+        let arrived = view.asked.iter().zip(view.jobs).take(self.arrived);
+        let wants = arrived.filter(|(_, job)| !matches!(job.state, State::Ended { .. }));
+        let place = |(asked, job): (&Asked, &Job)| ((self.key)(view, asked, job), job.placed().is_none(), asked.id);
+        let mut order: Vec<_> = wants.map(place).collect();
+        order.sort();
+        let mut left = view.topology.devices();
+        let granted = order.iter().filter(|(.., job)| {
+            let fits = view.asked_by(*job).devices <= left;
+            left -= if fits { view.asked_by(*job).devices } else { 0 };
+            fits
+        });
+        let mut granted: Vec<JobId> = granted.map(|(.., job)| *job).collect();
+        granted.sort();
+        let running = view.asked.iter().filter(|asked| view.job(asked.id).placed().is_some());
+        assert_eq!(running.map(|asked| asked.id).collect::<Vec<_>>(), granted, "at {}", view.now);
+        self.compared += 1;
+        Ok(())
+    }
+}
+
+/// At least once for every job.
+fn compare<K: Ord>(
+    policy: &str,
+    topology: &Topology,
+    asked: &[(u64, u32, u64)],
+    key: impl Fn(&View<'_>, &Asked, &Job) -> K,
+) {
+    let mut walk = Walk { key, arrived: 0, compared: 0 };
+    let free = (Settings::default(), Nanos::ZERO);
+    run(&mut *built(policy), &Own { slowdown: 1.0 }, topology, &jobs(asked), free, &mut walk);
+    assert!(walk.compared >= asked.len(), "{} of {}", walk.compared, asked.len());
+}
+
+proptest! {
+    #[test]
+    fn srtf_runs_who_the_walk_would(jobs in any_jobs(8), per_node in 2u32..9) {
+        compare("srtf", &Topology::uniform(8, per_node, "GPU"), &jobs, |view, asked, job| {
+            let ran = job.placed().map_or(Nanos::ZERO, |_| view.now - job.steps_at);
+            asked.steps.expect("all have some") * MS - job.steps * MS - ran.0
+        });
+    }
+
+    #[test]
+    fn tiresias_runs_who_the_walk_would(jobs in any_jobs(8), threshold in 1u64..60) {
+        let name = format!("tiresias:{threshold}s/60s");
+        compare(&name, &Topology::uniform(8, 4, "GPU"), &jobs, |view, _, job| {
+            let attained = job.account_at(view.now).device_time.0;
+            let queue = [threshold, 60].into_iter().filter(|threshold| attained >= threshold * SECOND).count();
+            (queue, job.account.first_start.is_none(), job.account.first_start)
+        });
+    }
+}
+
+/// The smallest sum of completion times on one device, by trying every job in every second.
+fn best_sum(now: u64, left: &mut [u64], arrivals: &[u64]) -> u64 {
+    if left.iter().all(|left| *left == 0) {
+        return 0;
+    }
+    let mut best = u64::MAX;
+    for job in 0..left.len() {
+        if left[job] > 0 && arrivals[job] <= now {
+            left[job] -= 1;
+            let ended = if left[job] == 0 { now + 1 } else { 0 };
+            best = best.min(ended + best_sum(now + 1, left, arrivals));
+            left[job] += 1;
+        }
+    }
+    if best == u64::MAX { best_sum(now + 1, left, arrivals) } else { best }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn srtf_has_the_least_mean_completion_time_on_one_device(
+        mut jobs in prop::collection::vec((0u64..5, Just(1u32), 1u64..4), 1..5),
+    ) {
+        jobs.sort_by_key(|job| job.0);
+        let (arrivals, mut left): (Vec<u64>, Vec<u64>) = jobs.iter().map(|job| (job.0, job.2)).unzip();
+        let sum: u64 = ends("srtf", 1, &jobs).iter().sum();
+        prop_assert_eq!(sum, best_sum(0, &mut left, &arrivals));
+        prop_assert!(ends("sjf", 1, &jobs).iter().sum::<u64>() >= sum);
+    }
+}
+
+/// Two types of device, switches that take time, launches that crash: all that a policy asks for can be done, and every job ends.
+#[test]
+fn nothing_that_a_policy_asks_for_is_refused() {
+    let (large, small) = (Topology::uniform(8, 4, "large"), Topology::uniform(3, 2, "small"));
+    let nodes = large.nodes().iter().chain(small.nodes()).cloned();
+    let topology = Topology::new(nodes.map(|node| (node.name, node.device_type, node.devices)));
+    let mut starts = 0;
+    for policy in ["fifo", "fifo-backfill", "sjf", "srtf", "tiresias:20s:promote=3", "packing-fifo"] {
+        for seed in 0..30 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut job = || (random.u64(..60), 1 << random.u32(..4), random.u64(1..30));
+            let mut trace: Vec<_> = (0..40).map(|_| job()).collect();
+            trace.sort_by_key(|job| job.0);
+            let faults = Faults { launch_mean_ns: Some(60e9), ..Faults::default() };
+            let settings = Settings { seed, noise: 0.1, progress_every: Some(Nanos::SECOND), faults, ..Settings::default() };
+            let mut turns: Vec<Turn> = Vec::new();
+            let switch_cost = Nanos(1_500 * MS);
+            let model = Packs { slowdown: Some(1.2), interval: 0.01 };
+            let outcomes = run(&mut *built(policy), &model, &topology, &jobs(&trace), (settings, switch_cost), &mut turns);
+            assert!(turns.iter().all(|turn| turn.refused.is_empty()), "{policy} {seed}");
+            assert!(outcomes.iter().all(|row| row.status == Status::Ok || row.retries == 2), "{policy} {seed}");
+            starts += outcomes.iter().map(|row| row.starts).sum::<u32>();
+        }
+    }
+    assert!(starts > 6 * 30 * 40 * 6 / 5, "{starts}: hardly a job was started twice");
+}
