@@ -26,6 +26,8 @@ class Run:
     every_pair: bool
     """Each beside itself, too; otherwise the two of them alone."""
 
+    modes: tuple[str, ...] = tuple(MODES)
+
     @property
     def pairs(self) -> int:
         return len(self.jobs) * (len(self.jobs) + 1) // 2 if self.every_pair else 1
@@ -45,7 +47,8 @@ ON_CORE = [
     Run("light-heavy", {"light": "synthetic-sleep", "heavy": "lstm"}, every_pair=True),
     Run("bound", {"memory-bound": "stress-memory", "compute-bound": "stress-compute"}, every_pair=False),
 ]
-QUICK = [Run("light-heavy", {"light": "synthetic-sleep", "heavy": "synthetic-spin"}, every_pair=False)]
+QUICK = [Run("heavy", {"heavy": "synthetic-spin"}, every_pair=True, modes=("time-slice",))]
+"""A visit in turns would take as long again."""
 
 
 class Law(NamedTuple):
@@ -111,8 +114,9 @@ def law(pairs: list[dict]) -> Law:
     points = sorted((round(util), round(gain)) for util, gain in known if util is not None and gain is not None)
     over, notes = count(len(points)), of_doubtful(pairs)
     if len({util for util, _ in points}) < 2:
-        why = f"it takes two pairs of different utilisation, and utilisation and gain are both known of {over}"
-        return Law("is not to be judged", f"Gandiva's law is not to be judged here: {why}.{notes}")
+        found = f"and all {over} have {points[0][0]} %" if len(points) > 1 else f"and both numbers are known of {over}"
+        text = f"Gandiva's law is not to be judged here: it takes pairs of different utilisation alone, {found}."
+        return Law("is not to be judged", text + notes)
     utils, gains = zip(*points)
     if len(set(gains)) < 2:
         text = f"Gandiva's law does not show: the gain of all {over} is {gains[0]:+d} %."

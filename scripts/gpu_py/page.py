@@ -58,10 +58,10 @@ COLUMNS = {
 }
 """Of wide tables. The others are in the file."""
 
-PACKING = """Utilisation is the part of the time in which any kernel ran on the device, in the launches of a job alone:
-`device_util_percent_mean` of `colocate-measurements.csv`, and Gandiva's measure. `norm_throughput` is the sum of what both
-members get through, each over what it does alone: all at once (`time-slice`, Gandiva's packing), and in turns that end at a
-step (`step-gate`, its time-slicing). `gain_percent` is the first over the second, less one."""
+PACKING = """Utilisation is `device_util_percent_mean` of the launches alone in `colocate-measurements.csv`: on a GPU the part
+of the time in which any kernel ran, which is Gandiva's measure. `norm_throughput` is the sum of what both members get
+through, each over what it does alone: all at once (`time-slice`, Gandiva's packing), and in turns that end at a step
+(`step-gate`, its time-slicing). `gain_percent` is the first over the second, less one."""
 
 
 def describe(place: Workplace, outcomes: list[Outcome]) -> str:

@@ -5,6 +5,7 @@ import io
 import sys
 import tempfile
 import time
+import tomllib
 import unittest
 from pathlib import Path
 
@@ -79,6 +80,7 @@ class PackingTest(unittest.TestCase):
                 self.assertEqual(packing.law([pair(*point) for point in points]).shows, shows)
         self.assertEqual(packing.law([pair(10, 0.2), pair(90, -0.3)]).shows, "does not show")
         self.assertEqual(packing.law([]).shows, "is not to be judged")
+        self.assertIn("and all 2 pairs have 99 %.", packing.law([pair(99, 1), pair(99.4, 40)]).text)
 
     def test_four_points_are_called_few(self):
         law = packing.law([pair(10, 80), pair(50, 40), pair(70, 5), pair(90, -10, warnings="foreign")])
@@ -95,18 +97,22 @@ class PackingTest(unittest.TestCase):
         self.assertEqual(packing.ranks((5.0, 1.0, 5.0, 9.0)), [2.5, 1, 2.5, 4])
         self.assertAlmostEqual(packing.rank_correlation((1, 2, 3, 4), (2, 1, 4, 3)), 0.6)
 
-    def test_four_pairs_are_measured_on_a_gpu(self):
+    def test_four_pairs_of_the_catalog_are_measured_on_a_gpu(self):
         self.assertEqual([run.pairs for run in packing.ON_GPU], [3, 1])
+        files = (HERE.parents[2] / "workloads" / "catalog").glob("*.toml")
+        workloads = {workload["name"] for file in files for workload in tomllib.loads(file.read_text())["workload"]}
         for runs in (packing.ON_GPU, packing.ON_CORE, packing.QUICK):
             for run in runs:
                 kinds = [run.kind_of(job.partition("@")[0]) for job in run.jobs.values()]
                 self.assertEqual(kinds, list(run.jobs), "each workload is of one kind")
+                self.assertLessEqual({job.partition("@")[0] for job in run.jobs.values()}, workloads)
 
 
 PROFILE = """#!/bin/sh
 # Stands in for bin/profile: takes its tables from the folder it was told of, as a run leaves them.
 while [ "$1" != --out ]; do shift; done
 mkdir -p "$2" && cp -- "$(dirname -- "$0")"/tables/* "$2/"
+sleep "$(cat -- "$(dirname -- "$0")/takes_s")"
 echo 'error: it said why' >&2
 exit "$(cat -- "$(dirname -- "$0")/code")"
 """
@@ -132,23 +138,24 @@ class PartTest(unittest.TestCase):
     def leave(self, name: str, head: str, *rows: str) -> None:
         (self.tables / name).write_text("\n".join([head, *rows]) + "\n")
 
-    def measure(self, code: int, left_s: float = 60) -> str | None:
+    def measure(self, code: int, left_s: float = 60, takes_s: int = 0) -> str | None:
+        (self.place.bundle / "bin" / "takes_s").write_text(str(takes_s))
         (self.place.bundle / "bin" / "code").write_text(str(code))
         self.place.begin("colocate", time.monotonic() + left_s)
         return parts.colocate(self.place)
 
     def leave_tables(self, status: str = "ok", detail: str = "") -> None:
         head = "group,sharing,seat,workload,job,blocks,group_norm_throughput,valid,warnings,status,err_detail"
-        seats = enumerate(("synthetic-sleep", "synthetic-spin"))
+        spin = "synthetic-spin,synthetic-spin@b32@dp1"
+        modes = (("time-slice", "1.08"), ("step-gate:250ms", "0.96"))
         rows = [
-            f"sleep+spin,{mode},{seat},{workload},{workload}@b32@dp1,1,{throughput},true,,{status},{detail}"
-            for seat, workload in seats
-            for mode, throughput in (("time-slice", "1.8"), ("step-gate:250ms", "0.9"))
+            f"spin+spin,{mode},{seat},{spin},1,{throughput},true,,{status},{detail}"
+            for mode, throughput in modes
+            for seat in (0, 1)
         ]
         self.leave("interference.csv", head, *rows)
         head = "job,group,status,device_util_percent_mean,sm_util_percent,dram_util_percent"
-        alone = [f"synthetic-{name}@b32@dp1,,ok,{util},," for name, util in (("sleep", 20), ("spin", 90))]
-        self.leave("measurements.csv", head, *alone)
+        self.leave("measurements.csv", head, *(f"synthetic-spin@b32@dp1,,ok,{util},," for util in (88, 92)))
         self.leave("summary.csv", "job", "x")
         self.leave("manifest.toml", "format = 1")
 
@@ -157,24 +164,24 @@ class PartTest(unittest.TestCase):
         self.assertEqual(self.measure(0), "1 pair; Gandiva's law is not to be judged")
         names = {path.name for path in self.place.record.iterdir()}
         tables = {f"{name}.csv" for name in ("interference", "packing", "colocate-summary", "colocate-measurements")}
-        self.assertEqual(names, tables | {"colocate-light-heavy-manifest.toml"})
+        self.assertEqual(names, tables | {"colocate-heavy-manifest.toml"})
         [pair] = read_csv(self.place.record / "packing.csv")
-        self.assertEqual((pair["pair"], pair["gain_percent"], pair["valid"]), ("light + heavy", "100.0", "true"))
-        self.assertEqual((pair["device_util_percent_alone_mean"], pair["sm_util_percent_alone_seat0"]), ("55.0", ""))
+        self.assertEqual((pair["pair"], pair["gain_percent"], pair["valid"]), ("heavy + heavy", "12.5", "true"))
+        self.assertEqual((pair["device_util_percent_alone_mean"], pair["sm_util_percent_alone_seat0"]), ("90.0", ""))
         self.place.bundle.joinpath("manifest.json").write_text('{"version": "0.1.0", "revision": "abc"}')
         text = page.describe(self.place, [])
-        self.assertIn("Gandiva's law is not to be judged here: it takes two pairs of different utilisation", text)
-        self.assertIn("| light + heavy | sleep+spin | 20 | 90 | 55 | 1.8 | 0.9 | 100 | 1 | true |", text)
+        self.assertIn("Gandiva's law is not to be judged here: it takes pairs of different utilisation alone", text)
+        self.assertIn("| heavy + heavy | spin+spin | 90 | 90 | 90 | 1.08 | 0.96 | 12.5 | 1 | true |", text)
 
     def test_what_is_missing_fails_the_part_with_its_reason(self):
-        with self.assertRaisesRegex(Failed, "0 of 1 pair: its time was up before the block was complete"):
-            self.measure(1)
         with self.assertRaisesRegex(Failed, "0 of 1 pair: exit code 3: error: it said why"):
             self.measure(3)
+        with self.assertRaisesRegex(Failed, "heavy has 0 of 1 pair: its time was up before the block was complete"):
+            self.measure(0, left_s=4, takes_s=30)
         with self.assertRaisesRegex(Failed, "0 of 1 pair: the time of this part was used up"):
             self.measure(0, left_s=2)
         self.leave_tables("failed", "contaminated: out of memory")
-        with self.assertRaisesRegex(Failed, "sleep\\+spin: contaminated: out of memory; and 3 more"):
+        with self.assertRaisesRegex(Failed, "spin\\+spin: contaminated: out of memory; and 3 more"):
             self.measure(1)
 
 
