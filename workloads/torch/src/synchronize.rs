@@ -153,7 +153,15 @@ impl State {
         let gradient = |place| Gradient { place, is_made: false, additions: 0, additions_expected: None };
         let gradients = places.into_iter().map(gradient).collect();
         let parameters = parameters.iter().map(Tensor::shallow_clone).collect();
-        Ok(Self { ranks, parameters, gradients, portions, in_last_pass: false, begun: Vec::new(), failure: None })
+        Ok(Self {
+            ranks,
+            parameters,
+            gradients,
+            portions,
+            in_last_pass: false,
+            begun: Vec::new(),
+            failure: None,
+        })
     }
 
     /// A backward pass has added to the gradient of `parameter`.
