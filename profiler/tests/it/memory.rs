@@ -168,7 +168,7 @@ fn out_of_bounds(bin: &Path, workload: &str, batches: &str, pool: &str) -> Vec<S
         let optimizer = &catalog.get(workload).expect("it ran").optimizer;
         let states = memory::states_bytes(footprint.parameters, optimizer, &plan, Place::Cpu);
         let buffers = footprint.model_bytes - 4 * footprint.parameters;
-        let formula = states + buffers + footprint.data_bytes;
+        let formula = states + memory::bucket_bytes(footprint, &plan) + buffers + footprint.data_bytes;
         let events = events::read(&run.events_path(&row.launch, 0), 0).expect("events read");
         let held = events.iter().rev().find_map(|line| match &line.event {
             Event::Memory(memory) => Some(memory.allocated_bytes),

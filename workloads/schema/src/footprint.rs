@@ -33,6 +33,10 @@ pub struct Footprint {
 pub struct UpdateFootprint {
     /// Its gradients, when all of them are there.
     pub gradient_bytes: u64,
+    /// The small ones among them, which ranks that share their gradients keep in buckets from the start. `None` in a run of
+    /// the time when all of them were kept there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bucket_bytes: Option<u64>,
     /// What the first forward pass leaves behind for its backward pass, at either micro-batch.
     pub forward_bytes: [u64; 2],
     /// Peak of a micro-step that begins without gradients, beyond what is persistent.
@@ -100,6 +104,7 @@ mod tests {
     fn answers_round_trip() {
         let update = UpdateFootprint {
             gradient_bytes: 8,
+            bucket_bytes: Some(4),
             forward_bytes: [3, 6],
             first: vec![[9, 18], [12, 12]],
             ..UpdateFootprint::default()
@@ -111,7 +116,7 @@ mod tests {
             data_bytes: 1 << 40,
             persistent_bytes: u64::MAX,
             building_bytes: 0,
-            updates: vec![update],
+            updates: vec![update, UpdateFootprint::default()],
         });
         let failed = Answer::Failed { kind: FailureKind::OutOfMemory, error: "a\nb".into() };
         for answer in [measured, failed] {

@@ -34,4 +34,15 @@ int tw_gradient_line(const at::Tensor* parameter, at::Tensor** line) {
   });
 }
 
+// The same where there is a gradient, and in its own memory, which is other memory if it was laid out otherwise.
+int tw_gradient_as_line(const at::Tensor* parameter, at::Tensor** line) {
+  return shim::guarded([&] {
+    at::NoGradGuard no_grad;
+    at::Tensor& gradient = parameter->mutable_grad();
+    TORCH_CHECK(gradient.defined(), "a parameter has no gradient");
+    gradient = shim::laid_out_as(*parameter, gradient);
+    *line = new at::Tensor(shim::in_memory_order(gradient));
+  });
+}
+
 }  // extern "C"

@@ -23,6 +23,7 @@ use crate::{
     launch::{Built, Launch},
     shim::{memory::tensor_memory, memory_trace},
     step::Trainer,
+    synchronize::bucket_bytes,
 };
 
 /// The first micro-step of a step finds no gradients and every later one does: two are enough.
@@ -59,8 +60,10 @@ fn measure(launch: &Launch) -> Result<Footprint, Failure> {
     }
     let persistent_bytes = tensor_memory(device)?.allocated_bytes;
     let (small, large) = steps.split_at(STEPS);
-    let gradient_bytes =
-        trainer.optimizers().map(|optimizer| optimizer.parameters().iter().map(bytes).sum::<u64>());
+    let gradients = trainer.optimizers().map(|optimizer| {
+        let parameters = optimizer.parameters();
+        (parameters.iter().map(bytes).sum::<u64>(), bucket_bytes(parameters))
+    });
     let parameters = trainer.workload().parameters();
     Ok(Footprint {
         micro_batches: micro_batches.map(|samples| u32::try_from(samples).unwrap_or(u32::MAX)),
@@ -69,7 +72,7 @@ fn measure(launch: &Launch) -> Result<Footprint, Failure> {
         data_bytes: trainer.data().tensors().iter().copied().map(bytes).sum(),
         persistent_bytes,
         building_bytes,
-        updates: updates(persistent_bytes, gradient_bytes, small, large),
+        updates: updates(persistent_bytes, gradients, small, large),
     })
 }
 
@@ -88,17 +91,22 @@ fn record(trainer: &mut Trainer, device: Device, laps: &Laps) -> Result<Vec<Upda
     Ok(laps::split(&laps.take(), before, &events))
 }
 
-/// Joins steps at the small micro-batch with those at the large one, one to one. `gradient_bytes` has an entry for each
-/// update: the size of its parameters, and not what is held behind a backward pass, which may be more. What an update
-/// leaves there for the next one, as a GAN's images with their graph, grows with the micro-batch and belongs to the peaks.
+/// Joins steps at the small micro-batch with those at the large one, one to one. `gradients` has for each update how many
+/// bytes they are, and how many of these would lie in buckets: the size of its parameters, and not what is held behind a
+/// backward pass, which may be more. What an update leaves there for the next one, as a GAN's images with their graph, grows
+/// with the micro-batch and belongs to the peaks.
 fn updates(
     persistent_bytes: u64,
-    gradient_bytes: impl Iterator<Item = u64>,
+    gradients: impl Iterator<Item = (u64, u64)>,
     small: &[Vec<UpdateTrace>],
     large: &[Vec<UpdateTrace>],
 ) -> Vec<UpdateFootprint> {
-    let empty = |gradient_bytes| UpdateFootprint { gradient_bytes, ..UpdateFootprint::default() };
-    let mut updates: Vec<UpdateFootprint> = gradient_bytes.map(empty).collect();
+    let empty = |(gradient_bytes, bucket_bytes)| UpdateFootprint {
+        gradient_bytes,
+        bucket_bytes: Some(bucket_bytes),
+        ..UpdateFootprint::default()
+    };
+    let mut updates: Vec<UpdateFootprint> = gradients.map(empty).collect();
     for (small, large) in small.iter().zip(large) {
         // A step that leaves an update out has fewer.
         for (update, (small, large)) in updates.iter_mut().zip(small.iter().zip(large)) {
@@ -149,9 +157,10 @@ mod tests {
     #[test]
     fn what_an_update_leaves_to_the_next_one_grows_with_the_batch_and_is_no_gradient() {
         let steps = |samples| [vec![trace(samples), trace(samples)], vec![trace(samples)]];
-        let gradients = [10; 2].into_iter();
+        let gradients = [(10, 4); 2].into_iter();
         let expected = UpdateFootprint {
             gradient_bytes: 10,
+            bucket_bytes: Some(4),
             forward_bytes: [20, 40],
             first: vec![[30, 50]],
             later: vec![[20, 40]],
