@@ -13,8 +13,10 @@
 //! | the pool of synthetic samples | as counted |
 //!
 //! Within a step activations and gradients come and go. How many bytes that is depends on the model and is measured, by a
-//! few steps at two small micro-batches ([`Footprint`]); it grows with the micro-batch by straight lines. Which part of it a
-//! plan sees is this. Without `ga` and `dp` a step begins without gradients, and they come while activations go. With `ga`
+//! few steps at two small micro-batches `m` and `2 m` ([`Footprint`]). What is held at one moment of a step is a line over
+//! the micro-batch, and the peak of `x` samples is the highest of all moments: the maximum of `l + (h - l) (x - m) / m`
+//! where `l` and `h` bytes were held at the two. That a moment is the same in both is told by the operation that it lies
+//! in, as libraries take memory of their own at some sizes alone. Which part of it a plan sees is this. Without `ga` and `dp` a step begins without gradients, and they come while activations go. With `ga`
 //! the first micro-step is like that and all later ones have the gradients beside them. With `dp` they are there always. The
 //! optimizer has them always. Peaks are of one update at a time: where a step makes several, as a GAN's, each has gradients
 //! of its own.
