@@ -13,11 +13,14 @@
 //! | the pool of synthetic samples | as counted |
 //!
 //! Within a step activations and gradients come and go. How many bytes that is depends on the model and is measured, by a
-//! few steps at two small micro-batches ([`Footprint`]); it grows with the micro-batch by straight lines. Which part of it a
-//! plan sees is this. A step begins without gradients, and they come while activations go; with `ga` that is the first
-//! micro-step, and all later ones have the gradients beside them. The optimizer has them always. With `dp` those that lie in
-//! buckets are there always, and others come and go as they do without. Peaks are of one update at a time: where a step
-//! makes several, as a GAN's, each has gradients of its own.
+//! few steps at two small micro-batches `m` and `2 m` ([`Footprint`]). What is held at one moment of a step is a line over
+//! the micro-batch, and the peak of `x` samples is the highest of all moments: the maximum of `l + (h - l) (x - m) / m`
+//! where `l` and `h` bytes were held at the two. That a moment is the same in both is told by the operation that it lies
+//! in, as libraries take memory of their own at some sizes alone. Which part of it a plan sees is this. A step begins
+//! without gradients, and they come while activations go; with `ga` that is the first micro-step, and all later ones have
+//! the gradients beside them. The optimizer has them always. With `dp` those that lie in buckets are there always, and
+//! others come and go as they do without. Peaks are of one update at a time: where a step makes several, as a GAN's, each
+//! has gradients of its own.
 
 use schema::{
     catalog::Optimizer,

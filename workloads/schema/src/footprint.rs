@@ -37,7 +37,10 @@ pub struct UpdateFootprint {
     /// the time when all of them were kept there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bucket_bytes: Option<u64>,
-    /// What the first forward pass leaves behind for its backward pass, at either micro-batch.
+    /// What is held when the first forward pass is done, beyond what is persistent, at either micro-batch: the micro-batch,
+    /// and what the pass leaves behind for its backward pass. Where a step makes several updates, also what another one
+    /// uses: in a GAN's first update, the graph of the images that the second one learns through; in its second, the
+    /// micro-batches that are still to come.
     pub forward_bytes: [u64; 2],
     /// Peak of a micro-step that begins without gradients, beyond what is persistent.
     pub first: Envelope,

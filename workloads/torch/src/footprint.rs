@@ -1,12 +1,14 @@
 //! What a job takes in memory, found by a few steps at two small micro-batches.
 //!
-//! Everything that is allocated and given back within a step is recorded, in order. At a larger micro-batch a step does the
-//! same in the same order, so each event of one recording has its partner in the other, and what is held at one moment of a
-//! step is a straight line over the micro-batch. The peak is the highest of these lines. Two measured peaks alone would not
-//! tell it: at a small micro-batch the peak may be at another moment than at a large one.
+//! Everything that is allocated and given back within a step is recorded, in order, with the operations that it happens in.
+//! At a larger micro-batch a step makes the same operations in the same order, so each moment of one recording has its
+//! partner in the other ([`Segment::lines`]), and what is held at one moment of a step is a straight line over the
+//! micro-batch. The peak is the highest of these lines. Two measured peaks alone would not tell it: at a small micro-batch
+//! the peak may be at another moment than at a large one, and what is drawn through two moments is too low beyond them.
 
 mod envelope;
 mod laps;
+mod segment;
 
 use std::path::Path;
 
@@ -15,7 +17,8 @@ use tch::{Device, Tensor};
 
 use self::{
     envelope::envelope,
-    laps::{LapClock, Laps, Segment, UpdateTrace},
+    laps::{LapClock, Laps, UpdateTrace},
+    segment::Segment,
 };
 use crate::{
     clock,
@@ -124,12 +127,7 @@ fn updates(
 /// Raises a peak to what one segment takes beyond `base`, at either micro-batch.
 fn raise(peak: &mut Envelope, [small, large]: [&Segment; 2], base: u64) {
     let over = |levels: [u64; 2]| levels.map(|level| level.saturating_sub(base));
-    if small.is_like(large) {
-        peak.extend(small.levels().zip(large.levels()).map(|(small, large)| over([small, large])));
-    } else {
-        // Another algorithm was taken for the larger micro-batch. Nothing is known then but the two peaks.
-        peak.push(over([small.peak(), large.peak()]));
-    }
+    peak.extend(small.lines(large).into_iter().map(over));
     *peak = envelope(peak);
 }
 
@@ -137,20 +135,16 @@ fn raise(peak: &mut Envelope, [small, large]: [&Segment; 2], base: u64) {
 mod tests {
     use super::*;
 
-    fn segment(before: u64, events: &[i64]) -> Segment {
-        Segment { before, events: events.to_vec() }
-    }
-
     /// An update on so many samples, of which each leaves 4 bytes to the next update and 6 to the backward pass; this makes
     /// 10 bytes of gradients.
     fn trace(samples: i64) -> UpdateTrace {
         let (kept, activations) = (4 * samples, 6 * samples);
         let behind = (100 + 10 + kept) as u64;
         UpdateTrace {
-            first: segment(100, &[kept, activations, 10, -activations]),
+            first: Segment::of_bytes(100, &[kept, activations, 10, -activations]),
             forward_bytes: (100 + kept + activations) as u64,
-            later: segment(behind, &[-kept, kept, activations, -activations]),
-            optimizer: segment(behind, &[3, -3]),
+            later: Segment::of_bytes(behind, &[-kept, kept, activations, -activations]),
+            optimizer: Segment::of_bytes(behind, &[3, -3]),
         }
     }
 
@@ -167,12 +161,5 @@ mod tests {
             optimizer: vec![[8 + 3, 16 + 3]],
         };
         assert_eq!(updates(100, gradients, &steps(2), &steps(4)), [expected.clone(), expected]);
-    }
-
-    #[test]
-    fn of_steps_that_do_not_take_the_same_in_the_same_order_peaks_alone_are_known() {
-        let mut peak = vec![[5, 5]];
-        raise(&mut peak, [&segment(100, &[7, -7, 2]), &segment(100, &[9, 8])], 100);
-        assert_eq!(peak, [[5, 5], [7, 17]]);
     }
 }
