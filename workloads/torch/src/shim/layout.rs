@@ -99,4 +99,18 @@ mod tests {
             assert_eq!((weight.grad(), weight.grad().stride()), (expected, weight.stride()));
         }
     }
+
+    #[test]
+    fn a_dimension_of_one_number_has_no_layout() {
+        let numbers = Tensor::arange(6, (Kind::Float, Device::Cpu)).view([2, 3, 1, 1]);
+        let weight = channels_last(&numbers).unwrap().set_requires_grad(true);
+        backward(&(&weight * &numbers).sum(None), &[]).unwrap();
+        // As the kernels of convolutions make them.
+        weight.grad().set_data(&numbers.as_strided([2, 3, 1, 1], [3, 1, 3, 3], 0));
+        assert_ne!(weight.grad().stride(), weight.stride());
+        let left = weight.grad().data_ptr();
+        assert_eq!(gradient_line(&weight).unwrap().data_ptr(), left);
+        assert_eq!(gradient_as_line(&weight).unwrap().data_ptr(), left);
+        assert_eq!(gradient_line(&weight).unwrap(), line(&weight).unwrap());
+    }
 }
