@@ -119,6 +119,26 @@ fn every_pair_and_every_mode_is_a_group() {
 }
 
 #[test]
+fn a_group_of_one_is_refused_before_anything_is_estimated() {
+    let door = Door::new();
+    for (jobs, words) in [
+        ("lstm", "a group takes two jobs at least; name one twice to run it beside itself"),
+        ("lstmm", "did you mean 'lstm'?"),
+    ] {
+        let mut command = door.command_with_stand_in(&format!("colocate {jobs} --device cpu:0 --out r"));
+        let output = command.output().expect("profile starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(words) && !said.contains("memory of"), "{jobs}: {said}");
+        assert!(!door.path("r").exists(), "{jobs}");
+    }
+    // A set is as many jobs as it has workloads, and a program is one beside a job.
+    for more in ["set:stress", "synthetic-sleep --cmd true"] {
+        door.exits(0, &format!("colocate {more} --device cpu:0 --seconds 1 --dry-run"));
+    }
+}
+
+#[test]
 fn what_does_not_fit_together_is_a_row_and_is_not_started() {
     let door = Door::new();
     door.catalog("big.toml", "big", "step_us = 2000, busy_percent = 5, memory_bytes = 40000000");
