@@ -9,7 +9,6 @@ use schema::{
     footprint::{Answer, Footprint, Footprints},
     manifest::{DeviceFacts, Settings},
     plan::Plan,
-    sharing::Sharing,
     spec::{LaunchSpec, Program},
     units::HumanBytes,
 };
@@ -197,22 +196,13 @@ impl Estimates {
         self.footprints.of(&class, |micro_batch| {
             let training = blocks::training(settings, workload, micro_batch, class.plan);
             let job = format!("{}@b{micro_batch}@{}", class.workload, class.plan);
+            let program = Program::Training(Box::new(training));
             LaunchSpec {
-                format: FORMAT,
-                launch: "0001-footprint".into(),
-                cell: job.clone(),
-                job,
-                block: 0,
-                program: Program::Training(Box::new(training)),
-                steps_regex: None,
-                devices: vec![class.device.clone()],
-                sharing: Sharing::Alone,
-                seat: None,
                 threads: class.threads,
-                threads_named: false,
                 // To find out that something does not fit must not take the machine's memory.
                 memory_bytes: capacity,
                 seed,
+                ..LaunchSpec::new("0001-footprint", job, program, vec![class.device.clone()])
             }
         })
     }

@@ -9,13 +9,11 @@ use std::{
 };
 
 use schema::{
-    FORMAT,
     catalog::{Catalog, Workload},
     device::Device,
     events::{self, EventReader},
     grant::Grant,
     plan::Plan,
-    sharing::Sharing,
     spec::{LaunchSpec, Program, Training},
     wire::{self, Event, EventLine, FailureKind, Step},
 };
@@ -32,34 +30,11 @@ pub(crate) fn launch(workload: &str, global_batch: u32, plan: &str, steps: Optio
 
 /// As [`launch`], of any workload.
 pub(crate) fn launch_of(workload: Workload, global_batch: u32, plan: Plan, steps: Option<u64>) -> LaunchSpec {
-    LaunchSpec {
-        format: FORMAT,
-        launch: format!("0001-{}", workload.name),
-        job: format!("{}@b{global_batch}@{plan}", workload.name),
-        cell: "cell".into(),
-        block: 0,
-        program: Program::Training(Box::new(Training {
-            workload,
-            global_batch,
-            plan,
-            steps,
-            data: None,
-            loaders: 0,
-            restore: None,
-            offload_threads: None,
-            collectives: None,
-            exact: false,
-            rendezvous: None,
-        })),
-        steps_regex: None,
-        devices: vec![Device::Cpu(vec![0])],
-        sharing: Sharing::Alone,
-        seat: None,
-        threads: 1,
-        threads_named: false,
-        memory_bytes: None,
-        seed: 11,
-    }
+    let (name, job) =
+        (format!("0001-{}", workload.name), format!("{}@b{global_batch}@{plan}", workload.name));
+    let training = Training { steps, ..Training::new(workload, global_batch, plan) };
+    let program = Program::Training(Box::new(training));
+    LaunchSpec { seed: 11, ..LaunchSpec::new(name, job, program, cores(1)) }
 }
 
 /// A launch of `workload` with a rank on each of so many CPU devices.
