@@ -16,7 +16,7 @@ use synthetic::stress;
 
 use super::{
     footprint::{self, Class, KnownFootprints, Unmeasured},
-    memory::{CUDA_CONTEXT_BYTES, Place, peak_bytes, states_bytes},
+    memory::{CUDA_CONTEXT_BYTES, Numbers, Place, peak_bytes, states_bytes},
 };
 use crate::{blocks, device};
 
@@ -24,6 +24,8 @@ use crate::{blocks, device};
 pub struct Estimates {
     settings: Settings,
     seed: u64,
+    /// Of launches whose plans are held to each other.
+    is_exact: bool,
     footprints: KnownFootprints,
     /// Of each device that was asked about, those that are not there included.
     devices: BTreeMap<Device, Option<DeviceFacts>>,
@@ -60,6 +62,11 @@ impl Estimates {
         Estimates::with(settings, seed, footprint::measure)
     }
 
+    /// The same of launches that are made exact ([`schema::spec::Training::make_exact`]).
+    pub fn of_exact(settings: &Settings, seed: u64) -> Estimates {
+        Estimates { is_exact: true, ..Estimates::new(settings, seed) }
+    }
+
     fn with(
         settings: &Settings,
         seed: u64,
@@ -68,6 +75,7 @@ impl Estimates {
         Estimates {
             settings: settings.clone(),
             seed,
+            is_exact: false,
             footprints: KnownFootprints::new(measure),
             devices: BTreeMap::new(),
         }
@@ -102,9 +110,10 @@ impl Estimates {
                 HumanBytes(capacity)
             ))
         };
+        let numbers = if self.is_exact { Numbers::Fp64 } else { Numbers::Fp32 };
         // What needs no measuring comes first, as it is known of models that no machine at hand can build.
-        let states =
-            workload.parameters.map(|parameters| states_bytes(parameters, &workload.optimizer, plan, place));
+        let of_parameters = |parameters| states_bytes(parameters, &workload.optimizer, plan, place, numbers);
+        let states = workload.parameters.map(of_parameters);
         judgement.refusal = states.and_then(|bytes| outgrown(bytes, " besides activations"));
         if judgement.refusal.is_some() {
             return judgement;
@@ -127,7 +136,7 @@ impl Estimates {
         let micro_batch = global_batch / plan.batch_divisor();
         match self.footprint(workload, plan, first) {
             Ok(footprint) => {
-                let bytes = peak_bytes(footprint, plan, micro_batch);
+                let bytes = peak_bytes(footprint, plan, micro_batch, numbers);
                 judgement.memory_bytes = Some(bytes);
                 judgement.refusal = outgrown(bytes, "");
             }
@@ -192,9 +201,12 @@ impl Estimates {
             threads: self.threads(std::slice::from_ref(device)),
         };
         let capacity = self.capacity(device);
-        let (settings, seed) = (&self.settings, self.seed);
+        let (settings, seed, is_exact) = (&self.settings, self.seed, self.is_exact);
         self.footprints.of(&class, |micro_batch| {
-            let training = blocks::training(settings, workload, micro_batch, class.plan);
+            let mut training = blocks::training(settings, workload, micro_batch, class.plan);
+            if is_exact {
+                training.make_exact();
+            }
             let job = format!("{}@b{micro_batch}@{}", class.workload, class.plan);
             let program = Program::Training(Box::new(training));
             LaunchSpec {

@@ -1,7 +1,8 @@
 //! How much memory a rank takes under a plan, told before it is started.
 //!
 //! Between two steps a rank holds its model states, as Rajbhandari et al. count them (ZeRO, SC 2020, section 3.1; theirs are
-//! in mixed precision, ours in fp32 under every plan). With `P` parameters of 4 bytes:
+//! in mixed precision, ours in fp32 under every plan, and in fp64 where plans are held to each other). With `P` parameters
+//! of 4 bytes:
 //!
 //! | what | bytes |
 //! | --- | --- |
@@ -25,9 +26,6 @@ use schema::{
     plan::Plan,
 };
 
-/// Of fp32, in which parameters, gradients and optimizer state are kept under every plan.
-const BYTES_PER_NUMBER: u64 = 4;
-
 /// What CUDA's context and the code of its kernels take of a GPU beside all tensors.
 pub const CUDA_CONTEXT_BYTES: u64 = 1 << 30;
 
@@ -40,24 +38,47 @@ pub enum Place {
     Gpu,
 }
 
+/// What parameters, gradients and optimizer state are kept in, whatever the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numbers {
+    Fp32,
+    /// Of launches that are held to each other ([`schema::spec::Training::exact`]).
+    Fp64,
+}
+
+impl Numbers {
+    fn bytes(self) -> u64 {
+        match self {
+            Numbers::Fp32 => 4,
+            Numbers::Fp64 => 8,
+        }
+    }
+}
+
 /// The model states of a rank between two steps: all but buffers and samples.
-pub fn states_bytes(parameters: u64, optimizer: &Optimizer, plan: &Plan, place: Place) -> u64 {
+pub fn states_bytes(
+    parameters: u64,
+    optimizer: &Optimizer,
+    plan: &Plan,
+    place: Place,
+    numbers: Numbers,
+) -> u64 {
     let of_optimizer = optimizer.state_per_parameter();
     let state = match (plan.offload, place) {
         (false, _) => of_optimizer,
         (true, Place::Cpu) => of_optimizer + 1,
         (true, Place::Gpu) => 0,
     };
-    BYTES_PER_NUMBER * parameters * (1 + state) + bucket_bytes(parameters, plan)
+    numbers.bytes() * parameters * (1 + state) + bucket_bytes(parameters, plan, numbers)
 }
 
-fn bucket_bytes(parameters: u64, plan: &Plan) -> u64 {
-    if plan.dp > 1 { BYTES_PER_NUMBER * parameters } else { 0 }
+fn bucket_bytes(parameters: u64, plan: &Plan, numbers: Numbers) -> u64 {
+    if plan.dp > 1 { numbers.bytes() * parameters } else { 0 }
 }
 
 /// The most that the tensors of a rank take under `plan`, from the start of the job on, where each of its micro-steps works
-/// on `micro_batch` samples. `footprint` is that of the plan with one rank and one micro-batch.
-pub fn peak_bytes(footprint: &Footprint, plan: &Plan, micro_batch: u32) -> u64 {
+/// on `micro_batch` samples. `footprint` is that of the plan with one rank and one micro-batch, in such numbers.
+pub fn peak_bytes(footprint: &Footprint, plan: &Plan, micro_batch: u32, numbers: Numbers) -> u64 {
     let in_step = footprint.updates.iter().map(|update| {
         let at = |envelope: &Envelope| height(envelope, footprint.micro_batches, micro_batch);
         // Under `dp` they lie in the buckets, which are counted below.
@@ -67,7 +88,7 @@ pub fn peak_bytes(footprint: &Footprint, plan: &Plan, micro_batch: u32) -> u64 {
         if plan.dp > 1 { with_gradients } else { with_gradients.max(at(&update.first)) }
     });
     let trained = footprint.persistent_bytes + in_step.max().unwrap_or(0);
-    trained.max(footprint.building_bytes) + bucket_bytes(footprint.parameters, plan)
+    trained.max(footprint.building_bytes) + bucket_bytes(footprint.parameters, plan, numbers)
 }
 
 /// Whether a backward pass adds to gradients that are there.
@@ -115,8 +136,14 @@ mod tests {
             (ADAM, "offload", Place::Gpu, 1),
             (ADAM, "dp2-offload", Place::Gpu, 2),
         ] {
-            let bytes = states_bytes(MB, &optimizer, &plan(spelling), place);
-            assert_eq!(bytes, 4 * MB * numbers, "{spelling} {place:?} {optimizer:?}");
+            for (kept_in, bytes_each) in [(Numbers::Fp32, 4), (Numbers::Fp64, 8)] {
+                let bytes = states_bytes(MB, &optimizer, &plan(spelling), place, kept_in);
+                assert_eq!(
+                    bytes,
+                    bytes_each * MB * numbers,
+                    "{spelling} {place:?} {kept_in:?} {optimizer:?}"
+                );
+            }
         }
     }
 
@@ -156,9 +183,18 @@ mod tests {
             ("ga2", 1, 12 + 4 + 5),
         ] {
             assert_eq!(
-                peak_bytes(&footprint(), &plan(spelling), micro_batch),
+                peak_bytes(&footprint(), &plan(spelling), micro_batch, Numbers::Fp32),
                 bytes * MB,
                 "{spelling} {micro_batch}"
+            );
+        }
+        // A footprint is of numbers that are as wide; buckets are added to it.
+        let wide = [("ga2", 12 + 4 + 194), ("dp2", 12 + 8 + 194)];
+        for (spelling, bytes) in wide {
+            assert_eq!(
+                peak_bytes(&footprint(), &plan(spelling), 64, Numbers::Fp64),
+                bytes * MB,
+                "{spelling}"
             );
         }
     }
@@ -167,16 +203,13 @@ mod tests {
     fn building_and_the_optimizer_may_be_the_peak() {
         let mut large = footprint();
         large.building_bytes = 100 * MB;
-        assert_eq!(peak_bytes(&large, &plan("dp1"), 2), 100 * MB);
-        assert_eq!(
-            peak_bytes(&large, &plan("dp2"), 2),
-            104 * MB,
-            "buckets are allocated when the job is built"
-        );
+        let peak = |footprint: &Footprint, spelling| peak_bytes(footprint, &plan(spelling), 2, Numbers::Fp32);
+        assert_eq!(peak(&large, "dp1"), 100 * MB);
+        assert_eq!(peak(&large, "dp2"), 104 * MB, "buckets are allocated when the job is built");
         let mut large = footprint();
         large.updates[0].optimizer = vec![[50 * MB, 50 * MB]];
-        assert_eq!(peak_bytes(&large, &plan("dp1"), 2), (12 + 4 + 50) * MB);
-        assert_eq!(peak_bytes(&large, &plan("dp2"), 2), (12 + 4 + 50) * MB);
+        assert_eq!(peak(&large, "dp1"), (12 + 4 + 50) * MB);
+        assert_eq!(peak(&large, "dp2"), (12 + 4 + 50) * MB);
     }
 
     #[test]
@@ -187,8 +220,9 @@ mod tests {
             optimizer: vec![[MB, MB]],
             ..gan.updates[0].clone()
         });
-        assert_eq!(peak_bytes(&gan, &plan("ga2"), 2), (12 + 9 + 8) * MB);
+        assert_eq!(peak_bytes(&gan, &plan("ga2"), 2, Numbers::Fp32), (12 + 9 + 8) * MB);
         gan.updates.clear();
-        assert_eq!(peak_bytes(&gan, &plan("dp1"), 2), 15 * MB, "nothing is known but how it is built");
+        let built = peak_bytes(&gan, &plan("dp1"), 2, Numbers::Fp32);
+        assert_eq!(built, 15 * MB, "nothing is known but how it is built");
     }
 }

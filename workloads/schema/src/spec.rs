@@ -169,6 +169,12 @@ impl Training {
         }
     }
 
+    /// Makes it [`exact`](Training::exact) and leaves dropout out, so that its losses are those of any other plan.
+    pub fn make_exact(&mut self) {
+        self.exact = true;
+        self.workload.model = self.workload.model.without_dropout();
+    }
+
     /// Samples that one rank works on in one micro-step.
     pub fn micro_batch(&self) -> u32 {
         self.global_batch / self.plan.batch_divisor()
