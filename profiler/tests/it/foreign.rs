@@ -285,6 +285,38 @@ fn whatever_a_program_does_is_a_row_and_nothing_is_left_of_it() {
     }
 }
 
+/// Truncates the page that its steps are granted in, in two ways, before its first step and after some, and trains on.
+const TRUNCATES: &str = r#"
+refused = 0
+def truncate():
+    global refused
+    page = os.environ["WORKER_CONTROL"]
+    for attempt in (lambda: os.truncate(page, 0), lambda: open(page, "wb")):
+        try:
+            attempt()
+        except OSError:
+            refused += 1
+truncate()
+train(20)
+truncate()
+print(refused, flush=True)
+train()
+"#;
+
+#[test]
+fn a_program_that_truncates_its_grant_page_harms_nobody() {
+    let Some(door) = with_program(TRUNCATES) else { return };
+    exits(0, &door, "single --device cpu:0 --repeats 1 --steps 60 --out r --", &["python3", "train.py"]);
+    let row = row(&door);
+    assert_eq!((row.status, row.timing), (Status::Ok, Some(Timing::Hook)));
+    assert!(row.steps_used >= 60, "its steps were granted all along: {row:?}");
+    let printed = fs::read_to_string(door.run("r").stdout_path(&row.launch, 0)).expect("its output is kept");
+    assert_eq!(printed, "4\n");
+    assert!(matches!(events_of(&door, &row.launch, 0).last(), Some(Event::Held { .. })));
+    assert_eq!(found(&door.path("r"), ".control"), Vec::<PathBuf>::new());
+    assert_eq!(door.leftovers(), Vec::<String>::new());
+}
+
 #[test]
 fn ranks_are_known_when_they_speak() {
     let meet = "rank = torch.distributed.rank = int(os.environ['RANK'])

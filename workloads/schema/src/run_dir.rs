@@ -94,7 +94,7 @@ impl RunDir {
         self.0.join("log").join(format!("{launch}.{rank}.err"))
     }
 
-    /// The grant page of a launch; it goes when the launch has ended.
+    /// Where the grant page of a launch can be opened; it goes when the launch has ended.
     pub fn control_path(&self, launch: &str) -> PathBuf {
         self.0.join("jobs").join(format!("{launch}.control"))
     }

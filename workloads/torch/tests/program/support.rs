@@ -62,23 +62,27 @@ pub(crate) fn program() -> Command {
 }
 
 /// The files of a launch, which go with its last rank.
-struct Files(TempDir);
+struct Files {
+    folder: TempDir,
+    /// Its path leads nowhere without it.
+    _grant: Grant,
+}
 
 impl Files {
     /// Several ranks are told to meet in a file of the folder unless they are told otherwise.
     fn new(spec: &LaunchSpec) -> Rc<Self> {
-        let files = Self(tempfile::tempdir().unwrap());
+        let folder = tempfile::tempdir().unwrap();
         let mut spec = spec.clone();
         if let Some(rendezvous) = spec.program.rendezvous().filter(|_| spec.devices.len() > 1) {
-            rendezvous.get_or_insert(files.path("rendezvous"));
+            rendezvous.get_or_insert(folder.path().join("rendezvous"));
         }
-        fs::write(files.path("spec.json"), serde_json::to_vec(&spec).unwrap()).unwrap();
-        Grant::create(&files.path("control")).unwrap();
-        Rc::new(files)
+        fs::write(folder.path().join("spec.json"), serde_json::to_vec(&spec).unwrap()).unwrap();
+        let _grant = Grant::create(&folder.path().join("control")).unwrap();
+        Rc::new(Self { folder, _grant })
     }
 
     fn path(&self, name: impl AsRef<Path>) -> PathBuf {
-        self.0.path().join(name)
+        self.folder.path().join(name)
     }
 }
 
