@@ -9,7 +9,7 @@ use std::{
 use rustix::process::Signal;
 use schema::{
     events,
-    rows::{ErrorKind, Measurement, Status, Warning},
+    rows::{self, ErrorKind, ExportStep, Measurement, Status, Warning},
     wire::{Event, Timing},
 };
 
@@ -103,6 +103,9 @@ fn a_program_that_takes_the_hook_is_measured_like_a_job_and_ended_at_a_boundary(
     }
     let summary = &door.summaries("r")[0];
     assert!(summary.step_ns_median.is_some() && summary.wall_ns.is_none(), "{summary:?}");
+    door.exits(0, "export r --steps --out steps.csv");
+    let steps: Vec<ExportStep> = rows::read(&door.path("steps.csv")).expect("it reads back");
+    assert!(!steps.is_empty() && steps.iter().all(|step| step.samples.is_none()), "not known is not zero");
     for name in ["__pycache__", ".hook", ".control"] {
         assert_eq!(found(&door.path("r"), name), Vec::<PathBuf>::new());
     }
