@@ -1,7 +1,8 @@
 //! How much memory a rank takes under a plan, told before it is started.
 //!
 //! Between two steps a rank holds its model states, as Rajbhandari et al. count them (ZeRO, SC 2020, section 3.1; theirs are
-//! in mixed precision, ours in fp32 under every plan). With `P` parameters of 4 bytes:
+//! in mixed precision, ours in fp32 under every plan, and in fp64 where plans are held to each other). With `P` parameters
+//! of 4 bytes:
 //!
 //! | what | bytes |
 //! | --- | --- |
@@ -28,9 +29,6 @@ use schema::{
     plan::Plan,
 };
 
-/// Of fp32, in which parameters, gradients and optimizer state are kept under every plan.
-const BYTES_PER_NUMBER: u64 = 4;
-
 /// What CUDA's context and the code of its kernels take of a GPU beside all tensors.
 pub const CUDA_CONTEXT_BYTES: u64 = 1 << 30;
 
@@ -43,15 +41,38 @@ pub enum Place {
     Gpu,
 }
 
+/// What parameters, gradients and optimizer state are kept in, whatever the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numbers {
+    Fp32,
+    /// Of launches that are held to each other ([`schema::spec::Training::exact`]).
+    Fp64,
+}
+
+impl Numbers {
+    fn bytes(self) -> u64 {
+        match self {
+            Numbers::Fp32 => 4,
+            Numbers::Fp64 => 8,
+        }
+    }
+}
+
 /// The model states of a rank between two steps: all but buffers, samples and [`bucket_bytes`].
-pub fn states_bytes(parameters: u64, optimizer: &Optimizer, plan: &Plan, place: Place) -> u64 {
+pub fn states_bytes(
+    parameters: u64,
+    optimizer: &Optimizer,
+    plan: &Plan,
+    place: Place,
+    numbers: Numbers,
+) -> u64 {
     let of_optimizer = optimizer.state_per_parameter();
     let state = match (plan.offload, place) {
         (false, _) => of_optimizer,
         (true, Place::Cpu) => of_optimizer + 1,
         (true, Place::Gpu) => 0,
     };
-    BYTES_PER_NUMBER * parameters * (1 + state)
+    numbers.bytes() * parameters * (1 + state)
 }
 
 /// What ranks that share their gradients keep for the small ones of all updates.
@@ -121,8 +142,14 @@ mod tests {
             (ADAM, "offload", Place::Gpu, 1),
             (ADAM, "dp2-offload", Place::Gpu, 1),
         ] {
-            let bytes = states_bytes(MB, &optimizer, &plan(spelling), place);
-            assert_eq!(bytes, 4 * MB * numbers, "{spelling} {place:?} {optimizer:?}");
+            for (kept_in, bytes_each) in [(Numbers::Fp32, 4), (Numbers::Fp64, 8)] {
+                let bytes = states_bytes(MB, &optimizer, &plan(spelling), place, kept_in);
+                assert_eq!(
+                    bytes,
+                    bytes_each * MB * numbers,
+                    "{spelling} {place:?} {kept_in:?} {optimizer:?}"
+                );
+            }
         }
     }
 
@@ -177,16 +204,13 @@ mod tests {
     fn building_and_the_optimizer_may_be_the_peak() {
         let mut large = footprint();
         large.building_bytes = 100 * MB;
-        assert_eq!(peak_bytes(&large, &plan("dp1"), 2), 100 * MB);
-        assert_eq!(
-            peak_bytes(&large, &plan("dp2"), 2),
-            101 * MB,
-            "buckets are allocated when the job is built"
-        );
+        let peak = |footprint: &Footprint, spelling| peak_bytes(footprint, &plan(spelling), 2);
+        assert_eq!(peak(&large, "dp1"), 100 * MB);
+        assert_eq!(peak(&large, "dp2"), 101 * MB, "buckets are allocated when the job is built");
         let mut large = footprint();
         large.updates[0].optimizer = vec![[50 * MB, 50 * MB]];
-        assert_eq!(peak_bytes(&large, &plan("dp1"), 2), (12 + 4 + 50) * MB);
-        assert_eq!(peak_bytes(&large, &plan("dp2"), 2), (12 + 4 + 50) * MB);
+        assert_eq!(peak(&large, "dp1"), (12 + 4 + 50) * MB);
+        assert_eq!(peak(&large, "dp2"), (12 + 4 + 50) * MB);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use profiler::plans::memory::{self, Place};
+use profiler::plans::memory::{self, Numbers, Place};
 use schema::{
     catalog::Catalog,
     events,
@@ -166,7 +166,7 @@ fn out_of_bounds(bin: &Path, workload: &str, batches: &str, pool: &str) -> Vec<S
         let footprint = &of_class.footprint;
         let catalog = Catalog::embedded();
         let optimizer = &catalog.get(workload).expect("it ran").optimizer;
-        let states = memory::states_bytes(footprint.parameters, optimizer, &plan, Place::Cpu);
+        let states = memory::states_bytes(footprint.parameters, optimizer, &plan, Place::Cpu, Numbers::Fp32);
         let buffers = footprint.model_bytes - 4 * footprint.parameters;
         let formula = states + memory::bucket_bytes(footprint, &plan) + buffers + footprint.data_bytes;
         let events = events::read(&run.events_path(&row.launch, 0), 0).expect("events read");
