@@ -4,7 +4,10 @@ use schema::{catalog::Catalog, units::Nanos};
 use tch::{Device, TchError, Tensor};
 use torch_worker::{
     data, models,
-    shim::{memory::count_cpu_tensors, memory_trace},
+    shim::{
+        memory::count_cpu_tensors,
+        memory_trace::{self, Event},
+    },
     step::{Execution, Trainer},
     synchronize::{Ranks, Sum},
 };
@@ -45,7 +48,11 @@ fn large_pieces(trainer: &mut Trainer) -> Vec<i64> {
     trainer.issue().unwrap();
     let events = memory_trace::end(Device::Cpu).unwrap();
     trainer.completed(0).unwrap().expect("the step is complete");
-    events.into_iter().filter(|bytes| *bytes >= LARGE_BYTES).collect()
+    let large = |event| match event {
+        Event::Bytes(bytes) if bytes >= LARGE_BYTES => Some(bytes),
+        _ => None,
+    };
+    events.into_iter().filter_map(large).collect()
 }
 
 #[test]
