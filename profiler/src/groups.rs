@@ -9,6 +9,7 @@ use schema::{
 
 use crate::{
     cells::{self, CommandLine, Grid},
+    named,
     plans::{CUDA_CONTEXT_BYTES, Effort, Estimates},
     sharing,
 };
@@ -33,6 +34,15 @@ pub struct Asked<'a> {
     pub pool: &'a [Device],
 }
 
+impl Asked<'_> {
+    /// How many jobs and programs were named, in which a set counts as all of its workloads.
+    fn members(&self, catalog: &Catalog) -> anyhow::Result<usize> {
+        let of_job = |job: &Job| named::workloads(catalog, &job.workload).map(|found| found.len());
+        let of_jobs: usize = self.jobs.iter().map(of_job).sum::<anyhow::Result<_>>()?;
+        Ok(of_jobs + self.commands.len())
+    }
+}
+
 /// The cells of all members, each once however often its job was named, and the groups of them, one per company and mode.
 ///
 /// What cannot run is kept with its reason: a plan, weights for another number of members, members that no device holds
@@ -42,6 +52,10 @@ pub fn of(
     asked: &Asked,
     estimates: &mut Estimates,
 ) -> anyhow::Result<(Vec<Cell>, Vec<Group>)> {
+    // Before any memory is estimated, which may take minutes.
+    if asked.company == Company::All && asked.members(catalog)? < 2 {
+        bail!("a group takes two jobs at least; name one twice to run it beside itself");
+    }
     let mut cells = Vec::new();
     let mut members = Vec::new();
     for job in asked.jobs {
@@ -51,9 +65,6 @@ pub fn of(
         members.extend(add(&mut cells, vec![cells::command(argv, &asked.pool[0])?]));
     }
     let companies: Vec<Vec<usize>> = match &asked.company {
-        Company::All if members.len() < 2 => {
-            bail!("a group takes two jobs at least; name one twice to run it beside itself")
-        }
         Company::All => vec![members],
         Company::Every(size) => {
             let kinds = distinct(&members);

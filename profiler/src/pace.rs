@@ -28,7 +28,7 @@ pub struct Pace {
 
 impl Pace {
     /// Of a launch that was granted nothing yet.
-    pub fn new() -> Pace {
+    pub(crate) fn new() -> Pace {
         Pace::ahead_by(GRANTED_AHEAD)
     }
 
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     fn step(ns: u64, timing: Timing) -> Step {
-        let (samples, loss, phases, sent_bytes) = (1, None, None, None);
+        let (samples, loss, phases, sent_bytes) = (Some(1), None, None, None);
         Step { index: 0, dur_ns: Nanos(ns), samples, loss, phases, sent_bytes, timing }
     }
 

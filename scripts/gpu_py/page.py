@@ -1,6 +1,5 @@
 """The README.md of a record: which machine, which versions, every table, what is missing, and how it was made."""
 
-import csv
 import json
 import re
 import shlex
@@ -8,11 +7,14 @@ import sys
 import tomllib
 from pathlib import Path
 
-from workplace import Outcome, Workplace
+import packing
+from workplace import Outcome, Workplace, read_csv
 
 TABLES = {
     "doctor": "What the machine offers",
     "summary": "Jobs alone on the device",
+    "packing": "What pairs of jobs get through at once and in turns",
+    "interference": "What the jobs of a pair cost each other",
     "parity": "torch-worker beside Python PyTorch",
     "overhead": "What being watched costs",
     "transfers": "Copies between host and device",
@@ -20,20 +22,46 @@ TABLES = {
     "verify": "Small workloads of every family for a few steps",
 }
 
-SUMMARY_COLUMNS = (
-    "job",
-    "repeats",
-    "repeats_failed",
-    "step_ns_median",
-    "step_ns_median_ci_lo",
-    "step_ns_median_ci_hi",
-    "samples_per_s",
-    "peak_memory_bytes",
-    "warnings",
-    "status",
-    "err",
-)
-"""The others are in the file."""
+COLUMNS = {
+    "summary": (
+        "job",
+        "repeats",
+        "repeats_failed",
+        "step_ns_median",
+        "step_ns_median_ci_lo",
+        "step_ns_median_ci_hi",
+        "samples_per_s",
+        "peak_memory_bytes",
+        "warnings",
+        "status",
+        "err",
+    ),
+    "interference": (
+        "group",
+        "sharing",
+        "seat",
+        "job",
+        "blocks",
+        "step_ns_alone",
+        "step_ns_together",
+        "slowdown",
+        "slowdown_ci_lo",
+        "slowdown_ci_hi",
+        "slowdown_p99",
+        "group_norm_throughput",
+        "valid",
+        "warnings",
+        "status",
+        "err",
+        "err_detail",
+    ),
+}
+"""Of wide tables. The others are in the file."""
+
+PACKING = """Utilisation is `device_util_percent_mean` of the launches alone in `colocate-measurements.csv`: on a GPU the part
+of the time in which any kernel ran, which is Gandiva's measure. `norm_throughput` is the sum of what both members get
+through, each over what it does alone: all at once (`time-slice`, Gandiva's packing), and in turns that end at a step
+(`step-gate`, its time-slicing). `gain_percent` is the first over the second, less one."""
 
 
 def describe(place: Workplace, outcomes: list[Outcome]) -> str:
@@ -47,7 +75,8 @@ def describe(place: Workplace, outcomes: list[Outcome]) -> str:
     for name, title in TABLES.items():
         path = place.record / f"{name}.csv"
         if path.exists():
-            sections.append(section(f"{title} (`{path.name}`)", of_csv(path)))
+            said = f"{packing.law(read_csv(path)).text}\n\n{PACKING}\n\n" if name == "packing" else ""
+            sections.append(section(f"{title} (`{path.name}`)", said + of_csv(path)))
     if (place.record / "probes.json").exists():
         sections.append(section("Probes (`probes.json`)", probes(place.record / "probes.json")))
     typed = "\n".join([as_typed(), *(f"  {line}" for line in place.commands)])
@@ -95,11 +124,10 @@ def parts(outcomes: list[Outcome]) -> str:
 
 def of_csv(path: Path) -> str:
     """Columns in which no row has anything are left out."""
-    with open(path, newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(path)
     if not rows:
         return "It has no rows."
-    wanted = SUMMARY_COLUMNS if path.stem == "summary" else list(rows[0])
+    wanted = COLUMNS.get(path.stem, list(rows[0]))
     columns = [name for name in wanted if any(row.get(name) for row in rows)]
     return table(columns, [[short(row[name]) for name in columns] for row in rows])
 

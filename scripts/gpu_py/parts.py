@@ -6,12 +6,14 @@ import re
 import shutil
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Callable
 
 import libtorch
+import packing
 from gemm import visible
 from probes import PROBES, answers_of
-from workplace import Failed, Ran, Skipped, Workplace, say
+from workplace import Failed, Ran, Skipped, Workplace, read_csv, say
 
 
 QUICK_JOB = ["--job", "synthetic-spin"]
@@ -124,20 +126,17 @@ def single(place: Workplace) -> str | None:
         settings = ["--repeats", "3", "--seconds", "1"]
     # A launch of the largest model ends within 15 s. What is more than the grid needs is left to the parts after it. The
     # memory of jobs that name a plan is estimated first, which the budget counts in.
-    budget_s = place.left_s() - 4 if place.quick else min(150, place.left_s() - 15)
+    budget_s = place.left_s() - 4 if place.quick else min(100, place.left_s() - 15)
     settings += ["--budget", f"{max(1, round(budget_s))}s"]
     out = place.relative("single")
     ran = place.profile("single", *jobs, "--device", place.device, *settings, "--out", out)
-    run = place.record.parent / out
     for name in ("manifest.toml", "end.toml", "measurements.csv", "summary.csv"):
-        if (run / name).exists():
-            shutil.copyfile(run / name, place.record / name)
+        keep(place, out, name)
     if ran.torn:
         raise Failed("its time was up; what was complete is there")
     if not (place.record / "summary.csv").exists():
         raise Failed(f"exit code {ran.code}: {ran.last_line}")
-    with open(place.record / "summary.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(place.record / "summary.csv")
     if not rows:
         raise Failed(f"no job was measured: {ran.last_line}")
     # Launches that the budget left out are no failure of those that were made.
@@ -146,6 +145,47 @@ def single(place: Workplace) -> str | None:
         raise Failed(some_of(failed))
     fewest = min(int(row["repeats"]) for row in rows)
     return f"{len(rows)} jobs, {fewest} launches or more of each"
+
+
+def colocate(place: Workplace) -> str | None:
+    """Pairs of light and heavy jobs, at once and in turns, in one block: a second would take as long again."""
+    tables: dict[str, list[dict]] = {"interference": [], "summary": [], "measurements": []}
+    pairs, missing = [], []
+    for run in packing.QUICK if place.quick else packing.ON_GPU if place.is_gpu else packing.ON_CORE:
+        folder, why = run_of_pairs(place, run)
+        more = {name: read_csv(folder / f"{name}.csv") for name in tables}
+        for name, rows in more.items():
+            tables[name] += rows
+            if tables[name]:
+                write_csv(place, name if name == "interference" else f"colocate-{name}", tables[name])
+        of_run = packing.of_run(run, more["interference"], more["measurements"])
+        pairs += of_run
+        if pairs:
+            write_csv(place, "packing", pairs)
+        if len(of_run) < run.pairs:
+            missing.append(f"{run.name} has {len(of_run)} of {packing.count(run.pairs)}: {why}")
+    failed = [f"{row['group']}: {row['err_detail']}" for row in tables["interference"] if row["status"] != "ok"]
+    if missing or failed:
+        raise Failed(some_of(missing + failed))
+    return f"{packing.count(len(pairs))}; Gandiva's law {packing.law(pairs).shows}"
+
+
+def run_of_pairs(place: Workplace, run: packing.Run) -> tuple[Path, str]:
+    """Where one run of `profile colocate` lies, and what is the reason if pairs are missing in it."""
+    out = place.relative(f"colocate-{run.name}")
+    folder = place.record.parent / out
+    if place.left_s() - place.grace_s < 1:
+        return folder, "the time of this part was used up"
+    jobs = [*run.jobs.values(), *(["--all-pairs"] if run.every_pair else [])]
+    settings = ["--sharing", ",".join(packing.MODES[mode] for mode in run.modes), "--device", place.device]
+    # Utilisation is a mean over up to a second before a reading, of which the steady time has to be longer.
+    settings += ["--repeats", "1", "--seconds", "0.2" if place.quick else "1.5"]
+    ran = place.profile("colocate", *jobs, *settings, "--out", out)
+    for name in ("manifest.toml", "end.toml"):
+        keep(place, out, name, f"colocate-{run.name}-{name}")
+    # What is measured last are the jobs alone, without which a block has no slowdowns.
+    why = "its time was up before the block was complete" if ran.torn else f"exit code {ran.code}: {ran.last_line}"
+    return folder, why
 
 
 def parity(place: Workplace) -> str | None:
@@ -190,6 +230,13 @@ def some_of(reasons: list[str]) -> str:
     return reasons[0] + more
 
 
+def keep(place: Workplace, run: str, name: str, named: str | None = None) -> None:
+    """Takes a file of a run into the record, where the run has it."""
+    path = place.record.parent / run / name
+    if path.exists():
+        shutil.copyfile(path, place.record / (named or name))
+
+
 def write_csv(place: Workplace, name: str, rows: list[dict]) -> None:
     """Absent values are empty cells, as in every table of a run."""
     if not rows:
@@ -203,14 +250,15 @@ def write_csv(place: Workplace, name: str, rows: list[dict]) -> None:
 
 
 PARTS = [
-    Part("doctor", 25, 10, doctor),
-    Part("transfers", 20, 1, transfers),
-    Part("worker", 25, 5, worker),
-    Part("readings", 35, 13, readings),
-    Part("probes", 100, 10, probes),
-    Part("overhead", 60, 12, overhead),
-    Part("single", 105, 7, single),
-    Part("parity", 80, 8, parity),
-    Part("verify", 25, 4, verify),
+    Part("doctor", 20, 5, doctor),
+    Part("transfers", 15, 1, transfers),
+    Part("worker", 20, 3, worker),
+    Part("readings", 30, 11, readings),
+    Part("probes", 80, 9, probes),
+    Part("overhead", 55, 15, overhead),
+    Part("single", 75, 4, single),
+    Part("colocate", 105, 10, colocate),
+    Part("parity", 50, 9, parity),
+    Part("verify", 25, 3, verify),
 ]
 """With the five seconds in which the record is written they end within 480, and 75 where they are quick."""

@@ -1,5 +1,6 @@
 """Where one check works: what it measures, the folder it writes, and the commands it runs within their time."""
 
+import csv
 import datetime
 import json
 import os
@@ -205,6 +206,14 @@ def slug(device_name: str) -> str:
     words = [word for word in re.findall(r"[a-z0-9]+", text)]
     plain = [word for word in words if word not in ("nvidia", "amd", "intel", "cpu", "processor", "core", "with")]
     return "-".join(plain[:3]) or "cpu"
+
+
+def read_csv(path: Path) -> list[dict]:
+    """No rows where there is no such file."""
+    if not path.exists():
+        return []
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def say(sentence: str) -> None:

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use schema::{
-    FORMAT,
     catalog::{Catalog, Workload},
     device::Device,
     manifest::{Cell, Manifest, Settings},
@@ -46,22 +45,18 @@ pub fn request(
             }))
         }
     };
+    let launch = launch_name(next_number(run)?, cell);
     let spec = LaunchSpec {
-        format: FORMAT,
-        launch: launch_name(next_number(run)?, cell),
-        job: cell.job.clone(),
         cell: cell.name.clone(),
         block,
-        program,
         steps_regex: settings.steps_regex.clone().filter(|_| cell.command.is_some()),
-        devices: cell.devices.clone(),
         sharing: cell.sharing.clone(),
-        seat: None,
         threads: settings.threads.unwrap_or_else(|| threads(&cell.devices)),
         threads_named: settings.threads.is_some(),
         memory_bytes: settings.memory_bytes,
         // Repeats differ in chance as they differ in everything else that is not controlled.
         seed: manifest.seed.wrapping_add(u64::from(block)),
+        ..LaunchSpec::new(launch, &cell.job, program, cell.devices.clone())
     };
     let heartbeat = settings.heartbeat_s.map_or(Patience::ENDLESS, Duration::from_secs_f64);
     let patience = Patience { heartbeat, ..Patience::default() };
@@ -81,17 +76,11 @@ pub fn launch_name(number: usize, cell: &Cell) -> String {
 /// A job that trains with the settings of a run until it is told to leave.
 pub(crate) fn training(settings: &Settings, workload: &Workload, global_batch: u32, plan: Plan) -> Training {
     Training {
-        workload: workload.clone(),
-        global_batch,
-        plan,
-        steps: None,
         data: settings.data.clone(),
         loaders: settings.loaders,
-        restore: None,
         offload_threads: settings.offload_threads,
         collectives: settings.collectives,
-        exact: false,
-        rendezvous: None,
+        ..Training::new(workload.clone(), global_batch, plan)
     }
 }
 

@@ -40,6 +40,10 @@ use crate::{
 /// Moved by each copy over a link: long beside the time it takes to begin one.
 const COPY_BYTES: u64 = 1 << 30;
 
+/// Why a pool has no all-reduces.
+pub const NO_PAIR: &str =
+    "it takes two devices of a kind, and the pool has none; name more with --device A,B";
+
 const NO_TIME: &str = "the budget was spent before; give it more with --budget";
 
 /// A part of a calibration.
@@ -82,9 +86,7 @@ impl Calibrator<'_> {
                 Part::Memory => self.memory(&limits, &mut found)?,
                 Part::Copy => self.copies(&limits, &mut found)?,
                 Part::AllReduce if self.manifest.cells.iter().all(|cell| cell.all_reduce_bytes.is_none()) => {
-                    let reason =
-                        "it takes two devices of a kind, and the pool has none; name more with --device A,B";
-                    found.not_measured.push(not_measured("all-reduce", Status::Unsupported, reason));
+                    found.not_measured.push(not_measured("all-reduce", Status::Unsupported, NO_PAIR));
                 }
                 Part::AllReduce | Part::Restart => {}
             }
@@ -98,6 +100,14 @@ impl Calibrator<'_> {
             self.launches(&limits, &mut found)?;
         }
         Ok(found)
+    }
+
+    /// What a command ends with that has found this. A part that nobody named and that the pool has no devices for is said
+    /// and is no failure; a cell that cannot run is one, as of any run.
+    pub fn exit(&self, found: &Calibration) -> Exit {
+        let failed = found.not_measured.iter().any(|row| row.status == Status::Failed);
+        let refused = self.manifest.cells.iter().any(|cell| cell.unsupported.is_some());
+        if failed || refused { Exit::SomeFailed } else { Exit::Ok }
     }
 
     fn blank(&self) -> Calibration {
@@ -259,16 +269,10 @@ impl Calibrator<'_> {
         drop(rig);
         let cost = sampler.stop()?;
         Derived::of(&run)?.write()?;
-        let exit = if limits.interrupt.asked() { Exit::Interrupted } else { exit(found) };
+        let exit = if limits.interrupt.asked() { Exit::Interrupted } else { self.exit(found) };
         run::write_end(&run, exit, missing, observed, cost)?;
         limits.check()
     }
-}
-
-/// What a command ends with that has found this.
-pub fn exit(found: &Calibration) -> Exit {
-    let failed = found.not_measured.iter().any(|row| row.status == Status::Failed);
-    if failed { Exit::SomeFailed } else { Exit::Ok }
 }
 
 /// How long it may go on.

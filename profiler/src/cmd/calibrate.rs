@@ -118,7 +118,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         eprintln!("run: {}", run.display());
     }
     eprintln!("calibration: {}", args.out.display());
-    Ok(calibrate::exit(&found))
+    Ok(calibrator.exit(&found))
 }
 
 /// Each part that is wanted once, in the order in which they are measured.
@@ -161,6 +161,13 @@ fn manifest(args: &Args, catalog: &Catalog, pool: &[Device], parts: &[Part]) -> 
         let sizes: BTreeSet<u64> = kib.iter().map(|kib| kib << 10).collect();
         let sizes: Vec<u64> = sizes.into_iter().collect();
         cells = calibrate::all_reduces(&facts, &sizes);
+        if cells.is_empty() && !args.parts.is_empty() {
+            bail!("--parts all-reduce: {}", calibrate::NO_PAIR);
+        }
+        if args.kib.is_empty() {
+            // Nobody named those that no memory is there for.
+            cells.retain(|cell| cell.unsupported.is_none());
+        }
     }
     cells.extend(jobs);
     let settings = Settings {

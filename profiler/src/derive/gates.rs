@@ -37,7 +37,7 @@ pub(super) fn of_steps(steps: &[JobStep], used: usize, is_steady: bool) -> Vec<F
         found.push((Warning::Buffered, text));
     }
     // A step without samples trains nothing, and has no loss to say.
-    let without_loss = steps.iter().filter(|step| step.samples > 0 && step.loss.is_none()).count();
+    let without_loss = steps.iter().filter(|step| step.samples != Some(0) && step.loss.is_none()).count();
     // A worker of ours always reads its loss; a hook in another program may not.
     let is_ours = |step: &JobStep| matches!(step.timing, Timing::Host | Timing::DeviceEvent);
     if without_loss > 0 && (without_loss < steps.len() || steps.first().is_some_and(is_ours)) {
@@ -180,7 +180,7 @@ mod tests {
             end: Nanos(i as u64),
             dur_ns: 1,
             phases: Phases::default(),
-            samples: 1,
+            samples: Some(1),
             sent_bytes: None,
             loss,
             timing,

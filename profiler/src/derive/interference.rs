@@ -7,7 +7,8 @@ use schema::{
     rows::{Curve, ErrorKind, Interference, Measurement, Status, Warning},
     run_dir::RunDir,
     sharing::Sharing,
-    wire::Timing,
+    spec::LaunchSpec,
+    wire::{Event, Timing},
 };
 
 use super::{launch, rows_of};
@@ -63,7 +64,7 @@ pub(super) fn refused_by(
         if known.iter().any(has_rows) {
             continue;
         }
-        let ranks = run.ranks(&run.spec(&row.launch)?);
+        let ranks = ranks_of(run, &run.spec(&row.launch)?);
         let reason = match (obeys_no_grant(row), ranks) {
             (true, _) => format!("{} obeys no grant, so it cannot take turns with others", cell.job),
             (false, 2..) => {
@@ -74,6 +75,20 @@ pub(super) fn refused_by(
         rows.extend(rows_of_refused(run, manifest, group, &reason));
     }
     Ok(rows)
+}
+
+/// Ranks of a program: those that spoke, or more where one of them says that there are. Turns are told by what one rank says,
+/// and the others may be within a step when that one rests.
+fn ranks_of(run: &RunDir, spec: &LaunchSpec) -> u32 {
+    let spoke = run.ranks(spec);
+    let said = |rank| {
+        let lines = launch::read_what_can_be_read(&run.events_path(&spec.launch, rank), rank);
+        lines.into_iter().find_map(|line| match line.event {
+            Event::Hello(hello) => hello.ranks,
+            _ => None,
+        })
+    };
+    (0..spoke).filter_map(said).fold(spoke, u32::max)
 }
 
 /// Whether a launch alone showed that its program does not speak the worker protocol.

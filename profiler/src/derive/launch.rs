@@ -171,7 +171,7 @@ pub(super) fn fill_from_events(row: &mut Measurement, ranks: &[Vec<EventLine>]) 
         for line in rank {
             match &line.event {
                 Event::Ready(ready) => {
-                    row.parameters = row.parameters.max(Some(ready.parameters));
+                    row.parameters = row.parameters.max(ready.parameters);
                     row.startup_ns = row.startup_ns.max(Some(ready.startup_ns.0));
                     row.statistics = ready.statistics;
                     peak = peak.max(ready.peak_bytes);
@@ -236,8 +236,10 @@ impl Launch<'_> {
         row.step_ns_p90 = Some(summary.tail.p90);
         row.step_ns_p99 = Some(summary.tail.p99);
         let busy_s = used.iter().map(|step| Nanos(step.dur_ns)).sum::<Nanos>().as_secs_f64();
-        let samples: u64 = used.iter().map(|step| step.samples).sum();
-        row.samples_per_s = (busy_s > 0.0 && samples > 0).then(|| rounded(samples as f64 / busy_s, 3));
+        let samples: Option<u64> = used.iter().map(|step| step.samples).sum();
+        row.samples_per_s = samples
+            .filter(|samples| busy_s > 0.0 && *samples > 0)
+            .map(|samples| rounded(samples as f64 / busy_s, 3));
         row.sent_bytes = used.iter().map(|step| step.sent_bytes).sum();
         fill_phases(row, used);
         row.mfu_percent = self.mfu_percent(row);

@@ -16,10 +16,11 @@ pub struct JobStep {
     pub dur_ns: u64,
     /// Of the slowest rank.
     pub phases: Phases,
-    /// Of all ranks together.
-    pub samples: u64,
+    /// Of all ranks together; absent where one of them does not know.
+    pub samples: Option<u64>,
     pub sent_bytes: Option<u64>,
-    /// The mean over the samples of all ranks; absent where one of them has none, or nothing was trained on.
+    /// The mean over the samples of all ranks; absent where one of them says none, or of several does not know its samples,
+    /// and where nothing was trained on.
     pub loss: Option<f64>,
     pub timing: Timing,
 }
@@ -60,18 +61,25 @@ fn steps_of(events: &[EventLine]) -> Vec<(Nanos, &Step)> {
 fn job_step(ranks: &[(Nanos, &Step)]) -> JobStep {
     let (_, first) = ranks[0];
     let slowest = ranks.iter().map(|(_, step)| *step).max_by_key(|step| step.dur_ns).unwrap_or(first);
-    let samples = ranks.iter().map(|(_, step)| step.samples).sum();
-    let losses: Option<f64> = ranks.iter().map(|(_, step)| Some(step.loss? * step.samples as f64)).sum();
     JobStep {
         index: first.index,
         end: ranks.iter().map(|(end, _)| *end).max().unwrap_or_default(),
         dur_ns: slowest.dur_ns.0,
         phases: slowest.phases.clone().unwrap_or_default(),
-        samples,
+        samples: ranks.iter().map(|(_, step)| step.samples).sum(),
         sent_bytes: ranks.iter().map(|(_, step)| step.sent_bytes).sum(),
-        loss: losses.filter(|_| samples > 0).map(|sum| sum / samples as f64),
+        loss: loss(ranks),
         timing: first.timing,
     }
+}
+
+fn loss(ranks: &[(Nanos, &Step)]) -> Option<f64> {
+    if let [(_, only)] = ranks {
+        return only.loss.filter(|_| only.samples != Some(0));
+    }
+    let samples: u64 = ranks.iter().map(|(_, step)| step.samples).sum::<Option<u64>>()?;
+    let losses: Option<f64> = ranks.iter().map(|(_, step)| Some(step.loss? * step.samples? as f64)).sum();
+    losses.filter(|_| samples > 0).map(|sum| sum / samples as f64)
 }
 
 #[cfg(test)]
@@ -84,7 +92,7 @@ mod tests {
         let step = Step {
             index,
             dur_ns: Nanos(dur),
-            samples: 4,
+            samples: Some(4),
             loss: Some(f64::from(rank)),
             phases: Some(Phases { forward_ns: Some(Nanos(dur / 2)), ..Phases::default() }),
             sent_bytes: sent,
@@ -100,7 +108,7 @@ mod tests {
         let steps = job_steps(&[zero, one]);
         let [only] = &steps[..] else { panic!("what one rank did not complete is no step") };
         assert_eq!((only.end, only.dur_ns, only.start()), (Nanos(105), 14, Nanos(91)));
-        assert_eq!((only.samples, only.sent_bytes, only.loss), (8, Some(7), Some(0.5)));
+        assert_eq!((only.samples, only.sent_bytes, only.loss), (Some(8), Some(7), Some(0.5)));
         assert_eq!(only.phases.forward_ns, Some(Nanos(7)));
     }
 
@@ -126,5 +134,29 @@ mod tests {
         let steps = job_steps(&[vec![step(0, 0, 1, 1, Some(3))], vec![step(1, 0, 1, 1, None)]]);
         assert_eq!(steps[0].sent_bytes, None);
         assert!(job_steps(&[]).is_empty());
+    }
+
+    #[test]
+    fn samples_that_one_rank_does_not_know_are_absent_and_so_is_a_mean_over_them() {
+        let of = |rank, samples| {
+            let mut line = step(rank, 0, 1, 1, None);
+            if let Event::Step(step) = &mut line.event {
+                step.samples = samples;
+            }
+            vec![line]
+        };
+        for (samples, expected) in [
+            // The loss of rank 1 is 1, that of rank 0 is 0.
+            ([Some(1), Some(3)], (Some(4), Some(0.75))),
+            ([Some(1), None], (None, None)),
+            ([None, None], (None, None)),
+            ([Some(0), Some(0)], (Some(0), None)),
+        ] {
+            let steps = job_steps(&[of(0, samples[0]), of(1, samples[1])]);
+            assert_eq!((steps[0].samples, steps[0].loss), expected, "{samples:?}");
+        }
+        for (samples, loss) in [(Some(4), Some(1.0)), (None, Some(1.0)), (Some(0), None)] {
+            assert_eq!(job_steps(&[of(1, samples)])[0].loss, loss, "of one rank: {samples:?}");
+        }
     }
 }

@@ -49,7 +49,7 @@ fn arguments(step: &Step) -> [(&'static str, Option<f64>); 6] {
     let phases = step.phases.clone().unwrap_or_default();
     let ns = |phase: Option<Nanos>| phase.map(|ns| ns.0 as f64);
     [
-        ("samples", Some(step.samples as f64)),
+        ("samples", step.samples.map(|samples| samples as f64)),
         ("loss", step.loss),
         ("data_ns", ns(phases.data_ns)),
         ("forward_ns", ns(phases.forward_ns)),

@@ -216,13 +216,14 @@ mod tests {
 
     fn hello() -> Event {
         let (worker, version) = ("w".into(), "1".into());
-        Event::Hello(Hello { protocol: PROTOCOL, worker, version, libtorch: None, cuda: None, pid: 1 })
+        let (libtorch, cuda, ranks) = (None, None, None);
+        Event::Hello(Hello { protocol: PROTOCOL, worker, version, libtorch, cuda, ranks, pid: 1 })
     }
 
     fn ready() -> Event {
-        let (peak_bytes, statistics, restore_ns) = (None, None, None);
-        let startup_ns = Nanos(1);
-        Event::Ready(Ready { parameters: 0, model_bytes: 0, peak_bytes, statistics, startup_ns, restore_ns })
+        let (parameters, model_bytes, peak_bytes) = (Some(0), Some(0), None);
+        let (statistics, startup_ns, restore_ns) = (None, Nanos(1), None);
+        Event::Ready(Ready { parameters, model_bytes, peak_bytes, statistics, startup_ns, restore_ns })
     }
 
     /// A rank that has said these things, what of it was believed, and what was not.
@@ -244,7 +245,7 @@ mod tests {
 
     #[test]
     fn the_order_of_the_protocol_is_enforced() {
-        let finished = Event::Finished { steps: 0, samples: 0, loss: None };
+        let finished = Event::Finished { steps: 0, samples: None, loss: None };
         let held = Event::Held { index: 0 };
         let cases = [
             (vec![hello(), ready(), held.clone(), finished.clone()], 4, None),
@@ -266,7 +267,7 @@ mod tests {
         let step = Step {
             index: 0,
             dur_ns: Nanos(5),
-            samples: 1,
+            samples: Some(1),
             loss: None,
             phases: None,
             sent_bytes: None,

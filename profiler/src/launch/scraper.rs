@@ -114,8 +114,8 @@ impl Scraper {
     fn say(&mut self, ended: u64, seen: Nanos) -> io::Result<()> {
         let Some(begun) = self.boundary.replace(seen) else {
             let (worker, version) = (WORKER.into(), env!("CARGO_PKG_VERSION").into());
-            let hello =
-                Hello { protocol: PROTOCOL, worker, version, libtorch: None, cuda: None, pid: self.pid };
+            let (libtorch, cuda, ranks) = (None, None, None);
+            let hello = Hello { protocol: PROTOCOL, worker, version, libtorch, cuda, ranks, pid: self.pid };
             return self.events.say_at(seen, Event::Hello(hello));
         };
         let spent_ns = u128::from((seen - begun).0);
@@ -124,7 +124,7 @@ impl Scraper {
             let step = Step {
                 index: self.steps,
                 dur_ns: Nanos(share(step + 1) - share(step)),
-                samples: 0,
+                samples: None,
                 loss: None,
                 phases: None,
                 sent_bytes: None,

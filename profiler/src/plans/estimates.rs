@@ -9,7 +9,6 @@ use schema::{
     footprint::{Answer, Footprint, Footprints},
     manifest::{DeviceFacts, Settings},
     plan::Plan,
-    sharing::Sharing,
     spec::{LaunchSpec, Program},
     units::HumanBytes,
 };
@@ -17,7 +16,7 @@ use synthetic::stress;
 
 use super::{
     footprint::{self, Class, KnownFootprints, Unmeasured},
-    memory::{CUDA_CONTEXT_BYTES, Place, peak_bytes, states_bytes},
+    memory::{CUDA_CONTEXT_BYTES, Numbers, Place, peak_bytes, states_bytes},
 };
 use crate::{blocks, device};
 
@@ -25,6 +24,8 @@ use crate::{blocks, device};
 pub struct Estimates {
     settings: Settings,
     seed: u64,
+    /// Of launches whose plans are held to each other.
+    is_exact: bool,
     footprints: KnownFootprints,
     /// Of each device that was asked about, those that are not there included.
     devices: BTreeMap<Device, Option<DeviceFacts>>,
@@ -61,6 +62,11 @@ impl Estimates {
         Estimates::with(settings, seed, footprint::measure)
     }
 
+    /// The same of launches that are made exact ([`schema::spec::Training::make_exact`]).
+    pub fn of_exact(settings: &Settings, seed: u64) -> Estimates {
+        Estimates { is_exact: true, ..Estimates::new(settings, seed) }
+    }
+
     fn with(
         settings: &Settings,
         seed: u64,
@@ -69,6 +75,7 @@ impl Estimates {
         Estimates {
             settings: settings.clone(),
             seed,
+            is_exact: false,
             footprints: KnownFootprints::new(measure),
             devices: BTreeMap::new(),
         }
@@ -103,9 +110,10 @@ impl Estimates {
                 HumanBytes(capacity)
             ))
         };
+        let numbers = if self.is_exact { Numbers::Fp64 } else { Numbers::Fp32 };
         // What needs no measuring comes first, as it is known of models that no machine at hand can build.
-        let states =
-            workload.parameters.map(|parameters| states_bytes(parameters, &workload.optimizer, plan, place));
+        let of_parameters = |parameters| states_bytes(parameters, &workload.optimizer, plan, place, numbers);
+        let states = workload.parameters.map(of_parameters);
         judgement.refusal = states.and_then(|bytes| outgrown(bytes, " besides activations"));
         if judgement.refusal.is_some() {
             return judgement;
@@ -193,26 +201,20 @@ impl Estimates {
             threads: self.threads(std::slice::from_ref(device)),
         };
         let capacity = self.capacity(device);
-        let (settings, seed) = (&self.settings, self.seed);
+        let (settings, seed, is_exact) = (&self.settings, self.seed, self.is_exact);
         self.footprints.of(&class, |micro_batch| {
-            let training = blocks::training(settings, workload, micro_batch, class.plan);
+            let mut training = blocks::training(settings, workload, micro_batch, class.plan);
+            if is_exact {
+                training.make_exact();
+            }
             let job = format!("{}@b{micro_batch}@{}", class.workload, class.plan);
+            let program = Program::Training(Box::new(training));
             LaunchSpec {
-                format: FORMAT,
-                launch: "0001-footprint".into(),
-                cell: job.clone(),
-                job,
-                block: 0,
-                program: Program::Training(Box::new(training)),
-                steps_regex: None,
-                devices: vec![class.device.clone()],
-                sharing: Sharing::Alone,
-                seat: None,
                 threads: class.threads,
-                threads_named: false,
                 // To find out that something does not fit must not take the machine's memory.
                 memory_bytes: capacity,
                 seed,
+                ..LaunchSpec::new("0001-footprint", job, program, vec![class.device.clone()])
             }
         })
     }

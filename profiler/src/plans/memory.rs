@@ -1,32 +1,33 @@
 //! How much memory a rank takes under a plan, told before it is started.
 //!
 //! Between two steps a rank holds its model states, as Rajbhandari et al. count them (ZeRO, SC 2020, section 3.1; theirs are
-//! in mixed precision, ours in fp32 under every plan). With `P` parameters of 4 bytes:
+//! in mixed precision, ours in fp32 under every plan, and in fp64 where plans are held to each other). With `P` parameters
+//! of 4 bytes:
 //!
 //! | what | bytes |
 //! | --- | --- |
 //! | parameters, and buffers as those of batch norm | 4 P + buffers |
 //! | optimizer state: momentum of SGD, or both means of Adam | 4 P or 8 P |
-//! | `dp` above 1: flat buckets that gradients lie in from the start | 4 P |
+//! | `dp` above 1: flat buckets that gradients below 1 MiB lie in from the start | 4 for each number of these |
 //! | `offload` on a CPU device, whose memory is the host's: the copy that is updated | 4 P |
 //! | `offload` on a GPU: copy and optimizer state are in host memory | minus the optimizer state |
 //! | the pool of synthetic samples | as counted |
 //!
 //! Within a step activations and gradients come and go. How many bytes that is depends on the model and is measured, by a
-//! few steps at two small micro-batches ([`Footprint`]); it grows with the micro-batch by straight lines. Which part of it a
-//! plan sees is this. Without `ga` and `dp` a step begins without gradients, and they come while activations go. With `ga`
-//! the first micro-step is like that and all later ones have the gradients beside them. With `dp` they are there always. The
-//! optimizer has them always. Peaks are of one update at a time: where a step makes several, as a GAN's, each has gradients
-//! of its own.
+//! few steps at two small micro-batches `m` and `2 m` ([`Footprint`]). What is held at one moment of a step is a line over
+//! the micro-batch, and the peak of `x` samples is the highest of all moments: the maximum of `l + (h - l) (x - m) / m`
+//! where `l` and `h` bytes were held at the two. That a moment is the same in both is told by the operation that it lies
+//! in, as libraries take memory of their own at some sizes alone. Which part of it a plan sees is this. A step begins
+//! without gradients, and they come while activations go; with `ga` that is the first micro-step, and all later ones have
+//! the gradients beside them. The optimizer has them always. With `dp` those that lie in buckets are there always, and
+//! others come and go as they do without. Peaks are of one update at a time: where a step makes several, as a GAN's, each
+//! has gradients of its own.
 
 use schema::{
     catalog::Optimizer,
-    footprint::{Envelope, Footprint},
+    footprint::{Envelope, Footprint, UpdateFootprint},
     plan::Plan,
 };
-
-/// Of fp32, in which parameters, gradients and optimizer state are kept under every plan.
-const BYTES_PER_NUMBER: u64 = 4;
 
 /// What CUDA's context and the code of its kernels take of a GPU beside all tensors.
 pub const CUDA_CONTEXT_BYTES: u64 = 1 << 30;
@@ -40,19 +41,47 @@ pub enum Place {
     Gpu,
 }
 
-/// The model states of a rank between two steps: all but buffers and samples.
-pub fn states_bytes(parameters: u64, optimizer: &Optimizer, plan: &Plan, place: Place) -> u64 {
+/// What parameters, gradients and optimizer state are kept in, whatever the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numbers {
+    Fp32,
+    /// Of launches that are held to each other ([`schema::spec::Training::exact`]).
+    Fp64,
+}
+
+impl Numbers {
+    fn bytes(self) -> u64 {
+        match self {
+            Numbers::Fp32 => 4,
+            Numbers::Fp64 => 8,
+        }
+    }
+}
+
+/// The model states of a rank between two steps: all but buffers, samples and [`bucket_bytes`].
+pub fn states_bytes(
+    parameters: u64,
+    optimizer: &Optimizer,
+    plan: &Plan,
+    place: Place,
+    numbers: Numbers,
+) -> u64 {
     let of_optimizer = optimizer.state_per_parameter();
     let state = match (plan.offload, place) {
         (false, _) => of_optimizer,
         (true, Place::Cpu) => of_optimizer + 1,
         (true, Place::Gpu) => 0,
     };
-    BYTES_PER_NUMBER * parameters * (1 + state) + bucket_bytes(parameters, plan)
+    numbers.bytes() * parameters * (1 + state)
 }
 
-fn bucket_bytes(parameters: u64, plan: &Plan) -> u64 {
-    if plan.dp > 1 { BYTES_PER_NUMBER * parameters } else { 0 }
+/// What ranks that share their gradients keep for the small ones of all updates.
+pub fn bucket_bytes(footprint: &Footprint, plan: &Plan) -> u64 {
+    footprint.updates.iter().map(|update| in_buckets(update, plan)).sum()
+}
+
+fn in_buckets(update: &UpdateFootprint, plan: &Plan) -> u64 {
+    if plan.dp > 1 { update.bucket_bytes.unwrap_or(update.gradient_bytes) } else { 0 }
 }
 
 /// The most that the tensors of a rank take under `plan`, from the start of the job on, where each of its micro-steps works
@@ -60,19 +89,17 @@ fn bucket_bytes(parameters: u64, plan: &Plan) -> u64 {
 pub fn peak_bytes(footprint: &Footprint, plan: &Plan, micro_batch: u32) -> u64 {
     let in_step = footprint.updates.iter().map(|update| {
         let at = |envelope: &Envelope| height(envelope, footprint.micro_batches, micro_batch);
-        // Under `dp` they lie in the buckets, which are counted below.
-        let gradients = if plan.dp > 1 { 0 } else { update.gradient_bytes };
-        let with_gradients =
-            gradients + at(&update.optimizer).max(if accumulates(plan) { at(&update.later) } else { 0 });
-        if plan.dp > 1 { with_gradients } else { with_gradients.max(at(&update.first)) }
+        // Buckets are counted below.
+        let gradients = update.gradient_bytes - in_buckets(update, plan);
+        let (first, later) = (at(&update.first), gradients + at(&update.later));
+        // A small gradient leaves autograd's memory for its bucket at once, and `first` has all that came so far. So has
+        // `later` none of them, but all large ones from the beginning: what is taken is below both.
+        let first = if plan.dp > 1 { first.min(later) } else { first };
+        let accumulated = if plan.ga > 1 { later } else { 0 };
+        first.max(accumulated).max(gradients + at(&update.optimizer))
     });
     let trained = footprint.persistent_bytes + in_step.max().unwrap_or(0);
-    trained.max(footprint.building_bytes) + bucket_bytes(footprint.parameters, plan)
-}
-
-/// Whether a backward pass adds to gradients that are there.
-fn accumulates(plan: &Plan) -> bool {
-    plan.ga > 1 || plan.dp > 1
+    trained.max(footprint.building_bytes) + bucket_bytes(footprint, plan)
 }
 
 /// The highest of the lines at so many samples; 0 where there is none.
@@ -109,18 +136,25 @@ mod tests {
             (sgd(0.9), "dp1", Place::Cpu, 2),
             (ADAM, "dp1", Place::Gpu, 3),
             (ADAM, "ga4-gc-bf16", Place::Cpu, 3),
-            (ADAM, "dp2", Place::Cpu, 4),
-            (sgd(0.9), "dp8-ga2", Place::Gpu, 3),
+            (ADAM, "dp2", Place::Cpu, 3),
+            (sgd(0.9), "dp8-ga2", Place::Gpu, 2),
             (ADAM, "offload", Place::Cpu, 4),
             (ADAM, "offload", Place::Gpu, 1),
-            (ADAM, "dp2-offload", Place::Gpu, 2),
+            (ADAM, "dp2-offload", Place::Gpu, 1),
         ] {
-            let bytes = states_bytes(MB, &optimizer, &plan(spelling), place);
-            assert_eq!(bytes, 4 * MB * numbers, "{spelling} {place:?} {optimizer:?}");
+            for (kept_in, bytes_each) in [(Numbers::Fp32, 4), (Numbers::Fp64, 8)] {
+                let bytes = states_bytes(MB, &optimizer, &plan(spelling), place, kept_in);
+                assert_eq!(
+                    bytes,
+                    bytes_each * MB * numbers,
+                    "{spelling} {place:?} {kept_in:?} {optimizer:?}"
+                );
+            }
         }
     }
 
-    /// A million parameters with Adam. A sample leaves 3 MB behind; gradients are freed of what their layers held.
+    /// A million parameters with Adam, a quarter of them in small tensors. A sample leaves 3 MB behind; gradients are freed
+    /// of what their layers held.
     fn footprint() -> Footprint {
         Footprint {
             micro_batches: [2, 4],
@@ -131,6 +165,7 @@ mod tests {
             building_bytes: 15 * MB,
             updates: vec![UpdateFootprint {
                 gradient_bytes: 4 * MB,
+                bucket_bytes: Some(MB),
                 forward_bytes: [6 * MB, 12 * MB],
                 // The end of the backward pass, with all gradients and hardly an activation, and its beginning.
                 first: vec![[7 * MB, 8 * MB], [6 * MB, 12 * MB]],
@@ -150,8 +185,10 @@ mod tests {
             ("dp1", 64, 12 + 192),
             // Gradients beside all activations.
             ("ga2", 64, 12 + 4 + 194),
-            ("dp2", 64, 12 + 4 + 194),
             ("dp2-ga4", 64, 12 + 4 + 194),
+            // Large ones come while activations go, and buckets are there.
+            ("dp2", 2, 12 + 1 + 7),
+            ("dp2", 64, 12 + 1 + 192),
             // Below the micro-batches that were tried.
             ("ga2", 1, 12 + 4 + 5),
         ] {
@@ -167,16 +204,34 @@ mod tests {
     fn building_and_the_optimizer_may_be_the_peak() {
         let mut large = footprint();
         large.building_bytes = 100 * MB;
-        assert_eq!(peak_bytes(&large, &plan("dp1"), 2), 100 * MB);
-        assert_eq!(
-            peak_bytes(&large, &plan("dp2"), 2),
-            104 * MB,
-            "buckets are allocated when the job is built"
-        );
+        let peak = |footprint: &Footprint, spelling| peak_bytes(footprint, &plan(spelling), 2);
+        assert_eq!(peak(&large, "dp1"), 100 * MB);
+        assert_eq!(peak(&large, "dp2"), 101 * MB, "buckets are allocated when the job is built");
         let mut large = footprint();
         large.updates[0].optimizer = vec![[50 * MB, 50 * MB]];
-        assert_eq!(peak_bytes(&large, &plan("dp1"), 2), (12 + 4 + 50) * MB);
-        assert_eq!(peak_bytes(&large, &plan("dp2"), 2), (12 + 4 + 50) * MB);
+        assert_eq!(peak(&large, "dp1"), (12 + 4 + 50) * MB);
+        assert_eq!(peak(&large, "dp2"), (12 + 4 + 50) * MB);
+    }
+
+    #[test]
+    fn of_small_gradients_nothing_but_their_buckets_is_left() {
+        let mut small = footprint();
+        let mut check = |gradients: u64, in_buckets: Option<u64>, first: u64, later: u64, bytes: u64| {
+            small.updates[0] = UpdateFootprint {
+                gradient_bytes: gradients * MB,
+                bucket_bytes: in_buckets.map(|bytes| bytes * MB),
+                first: vec![[first * MB; 2]],
+                later: vec![[later * MB; 2]],
+                ..UpdateFootprint::default()
+            };
+            assert_eq!(peak_bytes(&small, &plan("dp2"), 2), (12 + bytes) * MB);
+            small.updates[0].bucket_bytes.map(|_| bucket_bytes(&small, &plan("dp2")))
+        };
+        assert_eq!(check(10, Some(10), 11, 3, 10 + 3), Some(10 * MB), "they came and went");
+        assert_eq!(check(10, Some(9), 11, 3, 9 + 1 + 3), Some(9 * MB));
+        assert_eq!(check(10, Some(9), 20, 30, 9 + 20), Some(9 * MB));
+        assert_eq!(check(10, None, 11, 3, 10 + 3), None, "all of them were kept in buckets once");
+        assert_eq!(bucket_bytes(&small, &plan("ga2")), 0);
     }
 
     #[test]
@@ -184,10 +239,12 @@ mod tests {
         let mut gan = footprint();
         gan.updates.push(UpdateFootprint {
             gradient_bytes: 9 * MB,
+            bucket_bytes: Some(2 * MB),
             optimizer: vec![[MB, MB]],
             ..gan.updates[0].clone()
         });
         assert_eq!(peak_bytes(&gan, &plan("ga2"), 2), (12 + 9 + 8) * MB);
+        assert_eq!(peak_bytes(&gan, &plan("dp2-ga2"), 2), (12 + 9 + 8 + 1) * MB, "but buckets are kept");
         gan.updates.clear();
         assert_eq!(peak_bytes(&gan, &plan("dp1"), 2), 15 * MB, "nothing is known but how it is built");
     }

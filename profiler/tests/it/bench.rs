@@ -7,11 +7,9 @@ use profiler::{
     sharing::Joins,
 };
 use schema::{
-    FORMAT,
     catalog::{Catalog, Fault, Model, Synthetic, Workload},
     device::Device,
     run_dir::RunDir,
-    sharing::Sharing,
     spec::{LaunchEnd, LaunchSpec, Program, Training},
     units::Nanos,
     wire::Event,
@@ -146,22 +144,8 @@ pub(crate) fn training(fault: Option<Fault>, ranks: usize, steps: Option<u64>) -
 
 /// What launch number `launch` of a run is told.
 pub(crate) fn spec(launch: u32, program: Program, devices: Vec<Device>) -> LaunchSpec {
-    LaunchSpec {
-        format: FORMAT,
-        launch: format!("{launch:04}-test"),
-        job: "test@b32@dp1".into(),
-        cell: "test".into(),
-        block: 0,
-        program,
-        steps_regex: None,
-        devices,
-        sharing: Sharing::Alone,
-        seat: None,
-        threads: 1,
-        threads_named: false,
-        memory_bytes: None,
-        seed: 7,
-    }
+    let launch = format!("{launch:04}-test");
+    LaunchSpec { seed: 7, ..LaunchSpec::new(launch, "test@b32@dp1", program, devices) }
 }
 
 /// A synthetic job whose steps sleep for so long.
@@ -181,19 +165,9 @@ pub(crate) fn training_of(step: Duration, fault: Option<Fault>, ranks: usize, st
 pub(crate) fn synthetic(model: Synthetic, ranks: usize, steps: Option<u64>) -> Program {
     let catalog = Catalog::embedded();
     let workload = catalog.get("synthetic-sleep").unwrap();
-    Program::Training(Box::new(Training {
-        workload: Workload { model: Model::Synthetic(model), ..workload.clone() },
-        global_batch: 32,
-        plan: format!("dp{ranks}").parse().unwrap(),
-        steps,
-        data: None,
-        loaders: 0,
-        restore: None,
-        offload_threads: None,
-        collectives: None,
-        exact: false,
-        rendezvous: None,
-    }))
+    let workload = Workload { model: Model::Synthetic(model), ..workload.clone() };
+    let plan = format!("dp{ranks}").parse().unwrap();
+    Program::Training(Box::new(Training { steps, ..Training::new(workload, 32, plan) }))
 }
 
 pub(crate) fn step_indices(events: &[&Event]) -> Vec<u64> {

@@ -123,7 +123,7 @@ fn a_restart_is_done_for_real_and_has_all_its_parts() {
     let jobs = "synthetic-sleep synthetic-sleep@dp2 synthetic-sleep@b32@gc";
     let arguments =
         format!("calibrate {jobs} --parts restart --device cpu:0,cpu:1 --repeats 3 --run r --out m.toml");
-    door.exits(0, &arguments);
+    let said = door.exits(1, &arguments);
     let found = calibration(&door, "m.toml");
     each_lies_in_its_interval(&found);
     for (job, ranks) in [("synthetic-sleep@b32@dp1", 1), ("synthetic-sleep@b32@dp2", 2)] {
@@ -138,9 +138,11 @@ fn a_restart_is_done_for_real_and_has_all_its_parts() {
         assert_eq!(of(Switch::Checkpoint).bytes, Some("step = 4\n".len() as u64));
         assert_eq!((of(Switch::Pause).bytes, of(Switch::Total).bytes), (Some(0), None));
     }
-    // What cannot run has its reason, and does not fail the others.
+    // What cannot run has its reason, and does not keep the others from being measured.
     let [refused] = &found.not_measured[..] else { panic!("{found:?}") };
     assert!(refused.what.contains("@gc@") && refused.reason.contains("runs no plans with gc"), "{refused:?}");
+    assert_eq!(refused.status, Status::Unsupported);
+    assert!(said.err.contains(": unsupported: synthetic-sleep runs no plans with gc"), "{}", said.err);
 
     let run = door.run("r");
     let launches = run.launches().expect("there are launches");
@@ -151,7 +153,7 @@ fn a_restart_is_done_for_real_and_has_all_its_parts() {
     };
     assert_eq!(launches.iter().filter(|launch| restored(launch)).count(), 6);
     assert_eq!(fs::read_dir(door.path("r/checkpoints")).expect("the folder stays").count(), 0);
-    assert_eq!(run.end().expect("end.toml reads").expect("it ended").exit_code, 0);
+    assert_eq!(run.end().expect("end.toml reads").expect("it ended").exit_code, 1);
 }
 
 #[test]
@@ -240,6 +242,11 @@ fn slips_are_usage_errors_that_say_what_to_do() {
         (2, "--device cpu:0,cpu:0", "names cpu:0 twice"),
         (2, "--out no/such/machine.toml --device cpu:0", "there is no folder no/such"),
         (2, "--parts restart --device cpu:0", "name a job to restart"),
+        (
+            2,
+            "--parts memory,all-reduce --device cpu:0",
+            "it takes two devices of a kind, and the pool has none",
+        ),
         (2, "lstm --parts memory --device cpu:0", "add restart or drop the job"),
         (2, "--parts memory --kib 1 --device cpu:0", "--parts leaves them out; add all-reduce"),
         (2, "--parts memory --seconds 1 --device cpu:0", "--parts leaves them out; add all-reduce"),

@@ -119,6 +119,26 @@ fn every_pair_and_every_mode_is_a_group() {
 }
 
 #[test]
+fn a_group_of_one_is_refused_before_anything_is_estimated() {
+    let door = Door::new();
+    for (jobs, words) in [
+        ("lstm", "a group takes two jobs at least; name one twice to run it beside itself"),
+        ("lstmm", "did you mean 'lstm'?"),
+    ] {
+        let mut command = door.command_with_stand_in(&format!("colocate {jobs} --device cpu:0 --out r"));
+        let output = command.output().expect("profile starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(words) && !said.contains("memory of"), "{jobs}: {said}");
+        assert!(!door.path("r").exists(), "{jobs}");
+    }
+    // A set is as many jobs as it has workloads, and a program is one beside a job.
+    for more in ["set:stress", "synthetic-sleep --cmd true"] {
+        door.exits(0, &format!("colocate {more} --device cpu:0 --seconds 1 --dry-run"));
+    }
+}
+
+#[test]
 fn what_does_not_fit_together_is_a_row_and_is_not_started() {
     let door = Door::new();
     door.catalog("big.toml", "big", "step_us = 2000, busy_percent = 5, memory_bytes = 40000000");
@@ -284,6 +304,47 @@ fn a_program_with_the_step_hook_takes_turns_as_a_job_does() {
     let texts = visits().map(|visit| std::fs::read_to_string(visit.path()).expect("it reads"));
     assert_eq!(texts.filter(|text| text.contains("turns")).count(), 1, "one of the modes has turns");
     assert_eq!(door.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn a_program_of_several_ranks_takes_no_turns() {
+    let Some(door) = with_program("train()") else { return };
+    let options = catalogs(&door);
+    // As torchrun starts them, and one that alone has the hook.
+    for (script, ranks, modes, groups) in [
+        (
+            "export WORLD_SIZE=2; RANK=0 python3 train.py & RANK=1 python3 train.py; wait",
+            2,
+            "time-slice,step-gate:100ms,sequential",
+            [1, 2],
+        ),
+        ("RANK=0 WORLD_SIZE=4 exec python3 train.py", 4, "step-gate", [0, 1]),
+    ] {
+        let arguments =
+            format!("colocate light {options} --sharing {modes} --seconds 0.5 --repeats 1 --out r --cmd");
+        let output =
+            profile(&door, &arguments, &[&format!("sh -c '{script}'")]).output().expect("profile starts");
+        assert_eq!(output.status.code(), Some(1), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+        let found = door.interference("r");
+        let (turns, at_once): (Vec<_>, Vec<_>) = found.iter().partition(|row| row.sharing.takes_turns());
+        assert_eq!([at_once.len(), turns.len()], groups.map(|groups| 2 * groups), "{script}");
+        assert!(at_once.iter().all(|row| row.status == Status::Ok), "{script}: {at_once:?}");
+        let reason = format!("has {ranks} ranks, and a program takes turns with one alone");
+        for row in turns {
+            assert_eq!(
+                (row.status, row.err),
+                (Status::Unsupported, Some(ErrorKind::Unsupported)),
+                "{script}"
+            );
+            assert!(row.err_detail.as_deref().is_some_and(|detail| detail.contains(&reason)), "{row:?}");
+        }
+        let run = door.run("r");
+        let launches = run.launches().expect("jobs/ is there");
+        let took_turns = |launch: &&String| run.spec(launch).expect("it was told").sharing.takes_turns();
+        assert_eq!(launches.iter().filter(took_turns).count(), 0, "{script}: nothing was started for it");
+        assert_eq!(door.leftovers(), Vec::<String>::new(), "{script}");
+        std::fs::remove_dir_all(door.path("r")).expect("it is ours");
+    }
 }
 
 #[test]

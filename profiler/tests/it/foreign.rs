@@ -9,7 +9,7 @@ use std::{
 use rustix::process::Signal;
 use schema::{
     events,
-    rows::{ErrorKind, Measurement, Status, Warning},
+    rows::{self, ErrorKind, ExportStep, Measurement, Status, Warning},
     wire::{Event, Timing},
 };
 
@@ -103,6 +103,9 @@ fn a_program_that_takes_the_hook_is_measured_like_a_job_and_ended_at_a_boundary(
     }
     let summary = &door.summaries("r")[0];
     assert!(summary.step_ns_median.is_some() && summary.wall_ns.is_none(), "{summary:?}");
+    door.exits(0, "export r --steps --out steps.csv");
+    let steps: Vec<ExportStep> = rows::read(&door.path("steps.csv")).expect("it reads back");
+    assert!(!steps.is_empty() && steps.iter().all(|step| step.samples.is_none()), "not known is not zero");
     for name in ["__pycache__", ".hook", ".control"] {
         assert_eq!(found(&door.path("r"), name), Vec::<PathBuf>::new());
     }
@@ -283,6 +286,38 @@ fn whatever_a_program_does_is_a_row_and_nothing_is_left_of_it() {
         assert!(kind.is_some() || row.timing == Some(timing), "{rest}: {row:?}");
         assert_eq!(door.leftovers(), Vec::<String>::new(), "{rest}");
     }
+}
+
+/// Truncates the page that its steps are granted in, in two ways, before its first step and after some, and trains on.
+const TRUNCATES: &str = r#"
+refused = 0
+def truncate():
+    global refused
+    page = os.environ["WORKER_CONTROL"]
+    for attempt in (lambda: os.truncate(page, 0), lambda: open(page, "wb")):
+        try:
+            attempt()
+        except OSError:
+            refused += 1
+truncate()
+train(20)
+truncate()
+print(refused, flush=True)
+train()
+"#;
+
+#[test]
+fn a_program_that_truncates_its_grant_page_harms_nobody() {
+    let Some(door) = with_program(TRUNCATES) else { return };
+    exits(0, &door, "single --device cpu:0 --repeats 1 --steps 60 --out r --", &["python3", "train.py"]);
+    let row = row(&door);
+    assert_eq!((row.status, row.timing), (Status::Ok, Some(Timing::Hook)));
+    assert!(row.steps_used >= 60, "its steps were granted all along: {row:?}");
+    let printed = fs::read_to_string(door.run("r").stdout_path(&row.launch, 0)).expect("its output is kept");
+    assert_eq!(printed, "4\n");
+    assert!(matches!(events_of(&door, &row.launch, 0).last(), Some(Event::Held { .. })));
+    assert_eq!(found(&door.path("r"), ".control"), Vec::<PathBuf>::new());
+    assert_eq!(door.leftovers(), Vec::<String>::new());
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn a_job_does_the_steps_it_is_granted_and_leaves_at_a_boundary() {
     assert_eq!(step_indices(&bench.said(job)), (0..7).collect::<Vec<_>>());
     assert!(matches!(
         bench.said(job).last(),
-        Some(Event::Finished { steps: 7, samples: 224, loss: Some(_) })
+        Some(Event::Finished { steps: 7, samples: Some(224), loss: Some(_) })
     ));
     assert_eq!((end.err, end.err_detail), (None, None));
     assert_eq!(end.ranks[0].exit_code, Some(0));

@@ -2,7 +2,7 @@
 
 use schema::{
     catalog::Model,
-    rows::{self, VerifyPlanRow},
+    rows::{self, Status, VerifyPlanRow},
     spec::{Program, Training},
 };
 
@@ -51,6 +51,55 @@ fn a_plan_that_does_not_come_through_is_not_verified() {
     let reason = rows[2].reason.as_deref().expect("it says why");
     assert!(reason.contains("rank 1 was killed by SIGKILL"), "{reason}");
     assert_eq!(rows[2].loss_difference, None);
+}
+
+#[test]
+fn what_no_memory_holds_is_unsupported_and_not_started() {
+    let door = Door::new();
+    door.catalog("a.toml", "large", "step_us = 100, busy_percent = 0, memory_bytes = 3000000");
+    door.catalog("b.toml", "small", "step_us = 100, busy_percent = 0, memory_bytes = 1000");
+    let options = "--catalog a.toml --catalog b.toml --memory 2MiB";
+    let reason = "needs 2.86 MiB and cpu:0 has 2.00 MiB";
+    let alone = door.exits(2, &format!("verify large@b2 --plans --device cpu:0,cpu:1 {options} --out v"));
+    assert!(alone.err.contains(&format!("large@b2@dp1@on=cpu:0 cannot run here: {reason}")), "{}", alone.err);
+    assert!(!door.path("v").exists(), "nothing was begun");
+
+    let rows = rows_of(&door, 1, &format!("large@b2 small@b2 {options}"));
+    let (refused, ran): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.job == "large@b2");
+    assert_eq!((refused.len(), ran.len()), (3, 3));
+    assert!(ran.iter().all(|row| (row.status, row.verified) == (Status::Ok, true)), "{ran:?}");
+    for row in &refused {
+        assert_eq!((row.status, row.verified, row.steps), (Status::Unsupported, false, 0), "{row:?}");
+        assert!(row.reason.as_deref().is_some_and(|said| said.starts_with("needs 2.86 MiB and ")), "{row:?}");
+    }
+    let started = door.run("v").launches().expect("the run was begun");
+    assert!(started.iter().all(|launch| launch.ends_with("-small")), "{started:?}");
+    std::fs::remove_dir_all(door.path("v")).expect("it is ours");
+    let said = door.exits(1, &format!("verify large@b2 small@b2 --plans --device cpu:0 {options} --out v"));
+    assert!(said.out.contains(&format!("unsupported: {reason}")), "{}", said.out);
+}
+
+#[test]
+fn a_job_without_a_valid_plan_is_refused_with_its_reason() {
+    let door = Door::new();
+    let said = door.exits(2, "verify stress-compute@b101 --plans --device cpu:0 --out v");
+    assert!(said.err.contains("its dial in percent, and 101 is more than 100"), "{}", said.err);
+    assert!(!door.path("v").exists(), "nothing was begun");
+}
+
+/// A worker that takes a second to say that it knows no footprint stands in for the one that trains: what is known without
+/// it is not asked of it.
+#[test]
+fn the_states_of_an_exact_launch_are_counted_in_fp64() {
+    let door = Door::new();
+    // 12 bytes for each of 124,439,808 parameters are 1.39 GiB, and 24 are 2.78 GiB.
+    let mut command =
+        door.command_with_stand_in("verify gpt2@b1 --plans --device cpu:0 --memory 2GiB --out v");
+    let output = command.output().expect("profile starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("needs 2.78 GiB besides activations and cpu:0 has 2.00 GiB"), "{said}");
+    assert!(!said.contains("some steps of") && !door.path("v").exists(), "{said}");
 }
 
 #[test]

@@ -33,9 +33,25 @@ class ProtocolTest(unittest.TestCase):
             (_, hello), (_, ready), *_, (_, finished) = launch.events()
             self.assertEqual((hello["protocol"], hello["worker"], hello["libtorch"]), (1, "python-hook", "2.11.0+fake"))
             self.assertNotIn("cuda", hello)
-            self.assertEqual((ready["parameters"], ready["model_bytes"]), (1024, 4096))
+            self.assertEqual(ready["parameters"], 1024)
             self.assertTrue(0 < ready["startup_ns"] < 60e9)
-            self.assertEqual(finished, {"steps": 4, "samples": 0})
+            self.assertEqual(finished, {"steps": 4})
+
+    def test_what_the_hook_cannot_know_is_absent(self):
+        nobody_trained = """
+import torch
+for _ in range(4): torch.optim.SGD().step()
+"""
+        for program, parameters in ((TRAINING, {"parameters": 1024}), (nobody_trained, {})):
+            with Launch() as launch:
+                launch.run(program)
+                (_, hello), (_, ready), *steps, (_, finished) = launch.events()
+                self.assertNotIn("ranks", hello)
+                del ready["startup_ns"]
+                self.assertEqual(ready, parameters)
+                for _, step in steps:
+                    self.assertEqual(set(step), {"index", "dur_ns", "timing"})
+                self.assertEqual(set(finished), {"steps"})
 
     def test_steps_lie_from_boundary_to_boundary(self):
         with Launch() as launch:

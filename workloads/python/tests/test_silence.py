@@ -139,17 +139,20 @@ if __name__ == "__main__":
 
 class RankTest(unittest.TestCase):
     def test_each_rank_has_its_file(self):
-        joined = "import torch.distributed\ntorch.distributed.rank = 3\n"
-        for program, variables, rank in (
-            (TRAINING, {}, 0),
-            (TRAINING, {"RANK": 0, "WORLD_SIZE": 2}, 0),
-            (TRAINING, {"RANK": 12, "LOCAL_RANK": 4, "WORLD_SIZE": 16}, 12),
-            (joined + TRAINING, {}, 3),
-            (joined + TRAINING, {"RANK": 1}, 3),
+        joined = "import torch.distributed\ntorch.distributed.rank, torch.distributed.world_size = 3, 4\n"
+        for program, variables, rank, ranks in (
+            (TRAINING, {}, 0, None),
+            (TRAINING, {"RANK": 0, "WORLD_SIZE": 2}, 0, 2),
+            (TRAINING, {"RANK": 12, "LOCAL_RANK": 4, "WORLD_SIZE": 16}, 12, 16),
+            (TRAINING, {"WORLD_SIZE": "many"}, 0, None),
+            (joined + TRAINING, {}, 3, 4),
+            (joined + TRAINING, {"RANK": 1, "WORLD_SIZE": 2}, 3, 4),
         ):
             with self.subTest(variables), Launch() as launch:
                 launch.run(program, **variables)
                 self.assertEqual(launch.names(rank), SAID)
+                (_, hello), *_ = launch.events(rank)
+                self.assertEqual(hello.get("ranks"), ranks)
                 self.assertEqual(len(list(launch.folder.glob("*.jsonl"))), 1 + (rank > 0))
 
     def test_ranks_rest_at_the_same_step(self):

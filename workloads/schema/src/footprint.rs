@@ -33,7 +33,14 @@ pub struct Footprint {
 pub struct UpdateFootprint {
     /// Its gradients, when all of them are there.
     pub gradient_bytes: u64,
-    /// What the first forward pass leaves behind for its backward pass, at either micro-batch.
+    /// The small ones among them, which ranks that share their gradients keep in buckets from the start. `None` in a run of
+    /// the time when all of them were kept there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bucket_bytes: Option<u64>,
+    /// What is held when the first forward pass is done, beyond what is persistent, at either micro-batch: the micro-batch,
+    /// and what the pass leaves behind for its backward pass. Where a step makes several updates, also what another one
+    /// uses: in a GAN's first update, the graph of the images that the second one learns through; in its second, the
+    /// micro-batches that are still to come.
     pub forward_bytes: [u64; 2],
     /// Peak of a micro-step that begins without gradients, beyond what is persistent.
     pub first: Envelope,
@@ -100,6 +107,7 @@ mod tests {
     fn answers_round_trip() {
         let update = UpdateFootprint {
             gradient_bytes: 8,
+            bucket_bytes: Some(4),
             forward_bytes: [3, 6],
             first: vec![[9, 18], [12, 12]],
             ..UpdateFootprint::default()
@@ -111,7 +119,7 @@ mod tests {
             data_bytes: 1 << 40,
             persistent_bytes: u64::MAX,
             building_bytes: 0,
-            updates: vec![update],
+            updates: vec![update, UpdateFootprint::default()],
         });
         let failed = Answer::Failed { kind: FailureKind::OutOfMemory, error: "a\nb".into() };
         for answer in [measured, failed] {

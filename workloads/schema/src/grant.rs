@@ -3,17 +3,24 @@
 //! The number only grows. Ranks that read it at different moments therefore stop at the same
 //! step, so a job can be held between any two steps without a message and without a deadlock.
 //! A waiting rank sleeps in the kernel (futex); reading an open grant costs one load.
+//!
+//! Whoever maps a file that another process makes shorter is killed by SIGBUS at its next look, and programs of the user's
+//! have the path of this one. So the page is memory that the kernel lets nobody make shorter (a sealed memfd), and the path is
+//! a link to it.
 
 use std::{
     fs::File,
     io,
+    os::{fd::AsRawFd as _, unix::fs::symlink},
     path::Path,
+    process,
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
     time::Duration,
 };
 
 use memmap2::MmapMut;
 use rustix::{
+    fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create},
     io::Errno,
     thread::futex::{self, Flags, Timespec},
 };
@@ -23,14 +30,21 @@ const PAGE_BYTES: usize = 4096;
 
 pub struct Grant {
     page: MmapMut,
+    /// The path leads here for as long as it is open in the harness.
+    _memory: File,
 }
 
 impl Grant {
-    /// Makes the page of a new launch with nothing granted.
+    /// Makes the page of a new launch with nothing granted. Others can open it at `path` for as long as this value lives.
+    ///
+    /// # Errors
+    /// Where something is at `path`, or its folder cannot be written.
     pub fn create(path: &Path) -> io::Result<Grant> {
-        let file = File::options().read(true).write(true).create_new(true).open(path)?;
-        file.set_len(PAGE_BYTES as u64)?;
-        Grant::map(&file)
+        let memory = File::from(memfd_create("grant", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+        memory.set_len(PAGE_BYTES as u64)?;
+        fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        symlink(format!("/proc/{}/fd/{}", process::id(), memory.as_raw_fd()), path)?;
+        Grant::map(memory)
     }
 
     /// Opens the page that the harness made.
@@ -40,15 +54,15 @@ impl Grant {
             let message = format!("{} is no grant page: it is not {PAGE_BYTES} bytes long", path.display());
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
-        Grant::map(&file)
+        Grant::map(file)
     }
 
     #[expect(unsafe_code, reason = "a mapped file is shared memory, which Rust cannot check")]
-    fn map(file: &File) -> io::Result<Grant> {
-        // SAFETY: the file is ours, keeps its length for as long as the launch lives, and is only
-        // ever accessed through the atomics below.
-        let page = unsafe { memmap2::MmapOptions::new().len(PAGE_BYTES).map_mut(file)? };
-        Ok(Grant { page })
+    fn map(memory: File) -> io::Result<Grant> {
+        // SAFETY: nobody can make the page that the harness made any shorter, as it is sealed, and it is only ever
+        // accessed through the atomics below.
+        let page = unsafe { memmap2::MmapOptions::new().len(PAGE_BYTES).map_mut(&memory)? };
+        Ok(Grant { page, _memory: memory })
     }
 
     #[expect(unsafe_code, reason = "the first eight bytes of the page are an atomic number")]
@@ -130,6 +144,26 @@ mod tests {
         assert!(waiting.join().unwrap());
         // Woken by the grant, not by the time-out.
         assert!(before.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn nobody_makes_the_page_shorter() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control");
+        let harness = Grant::create(&path).unwrap();
+        harness.extend_to(7);
+        let truncated = File::options().write(true).truncate(true).open(&path);
+        assert_eq!(truncated.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        let writable = File::options().write(true).open(&path).unwrap();
+        for bytes in [0, 1, PAGE_BYTES as u64 + 1] {
+            assert_eq!(
+                writable.set_len(bytes).unwrap_err().kind(),
+                io::ErrorKind::PermissionDenied,
+                "{bytes}"
+            );
+        }
+        harness.extend_to(8);
+        assert_eq!((harness.get(), Grant::open(&path).unwrap().get()), (8, 8));
     }
 
     #[test]

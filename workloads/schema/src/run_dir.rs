@@ -96,7 +96,7 @@ impl RunDir {
         self.0.join("log").join(format!("{launch}.{rank}.err"))
     }
 
-    /// The grant page of a launch; it goes when the launch has ended.
+    /// Where the grant page of a launch can be opened; it goes when the launch has ended.
     pub fn control_path(&self, launch: &str) -> PathBuf {
         self.0.join("jobs").join(format!("{launch}.control"))
     }
@@ -496,17 +496,9 @@ mod tests {
             let (_dir, run) = run();
             let workload = Catalog::embedded().iter().next().unwrap().clone();
             let training = Training {
-                workload,
-                global_batch: 8,
-                plan: "dp2".parse().unwrap(),
                 steps,
-                data: None,
-                loaders: 0,
-                restore: None,
-                offload_threads: None,
-                collectives: None,
-                exact: false,
                 rendezvous: Some(text.clone().into()),
+                ..Training::new(workload, 8, "dp2".parse().unwrap())
             };
             let all_reduce = AllReduce { bytes: seed, collectives: Some(Collectives::Nccl), rendezvous: None };
             for program in [
@@ -514,21 +506,16 @@ mod tests {
                 Program::Training(Box::new(training)),
                 Program::AllReduce(all_reduce),
             ] {
+                let devices = vec![Device::Cpu(vec![0]), Device::Cpu(vec![1])];
                 let spec = LaunchSpec {
-                    format: FORMAT,
-                    launch: "0001-a".into(),
-                    job: text.clone(),
-                    cell: text.clone(),
                     block: 3,
-                    program,
                     steps_regex: Some(text.clone()),
-                    devices: vec![Device::Cpu(vec![0]), Device::Cpu(vec![1])],
                     sharing: Sharing::TimeSlice,
                     seat: Some(Seat { group: text.clone(), visit: "0003".into(), number: 1 }),
-                    threads: 1,
                     threads_named: true,
                     memory_bytes: steps,
                     seed,
+                    ..LaunchSpec::new("0001-a", &text, program, devices)
                 };
                 run.write_spec(&spec).unwrap();
                 prop_assert_eq!(run.spec("0001-a").unwrap(), spec);

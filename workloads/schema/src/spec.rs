@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{catalog::Workload, device::Device, plan::Plan, rows::words, sharing::Sharing};
+use crate::{FORMAT, catalog::Workload, device::Device, plan::Plan, rows::words, sharing::Sharing};
 
 /// One start of a job. Everything that decides what the worker computes is in here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,6 +38,34 @@ pub struct LaunchSpec {
     #[serde(default)]
     pub memory_bytes: Option<u64>,
     pub seed: u64,
+}
+
+impl LaunchSpec {
+    /// The first launch of a job that is alone on its devices, one a rank, with one thread each.
+    pub fn new(
+        launch: impl Into<String>,
+        job: impl Into<String>,
+        program: Program,
+        devices: Vec<Device>,
+    ) -> LaunchSpec {
+        let job = job.into();
+        LaunchSpec {
+            format: FORMAT,
+            launch: launch.into(),
+            cell: job.clone(),
+            job,
+            block: 0,
+            program,
+            steps_regex: None,
+            devices,
+            sharing: Sharing::Alone,
+            seat: None,
+            threads: 1,
+            threads_named: false,
+            memory_bytes: None,
+            seed: 0,
+        }
+    }
 }
 
 /// What runs: one of our workloads, a part of one that is measured by itself, or any program at all.
@@ -123,6 +151,30 @@ words! {
 }
 
 impl Training {
+    /// Training from the seed on, over the synthetic stream, with one thread for each thing that may have several, until it
+    /// is told to stop.
+    pub fn new(workload: Workload, global_batch: u32, plan: Plan) -> Training {
+        Training {
+            workload,
+            global_batch,
+            plan,
+            steps: None,
+            data: None,
+            loaders: 0,
+            restore: None,
+            offload_threads: None,
+            collectives: None,
+            exact: false,
+            rendezvous: None,
+        }
+    }
+
+    /// Makes it [`exact`](Training::exact) and leaves dropout out, so that its losses are those of any other plan.
+    pub fn make_exact(&mut self) {
+        self.exact = true;
+        self.workload.model = self.workload.model.without_dropout();
+    }
+
     /// Samples that one rank works on in one micro-step.
     pub fn micro_batch(&self) -> u32 {
         self.global_batch / self.plan.batch_divisor()

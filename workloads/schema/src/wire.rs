@@ -64,7 +64,9 @@ pub enum Event {
     /// Last, on success.
     Finished {
         steps: u64,
-        samples: u64,
+        /// Absent where nobody knows, as in a step.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        samples: Option<u64>,
         #[serde(skip_serializing_if = "Option::is_none")]
         loss: Option<f64>,
     },
@@ -86,16 +88,21 @@ pub struct Hello {
     pub libtorch: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cuda: Option<String>,
+    /// Ranks of the job, where a program of the user's knows; of a worker of ours the harness does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<u32>,
     pub pid: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ready {
-    /// Trainable parameters of this rank, counted in numbers.
-    pub parameters: u64,
-    /// Parameters and buffers.
-    pub model_bytes: u64,
+    /// Trainable parameters of this rank, counted in numbers; absent where nobody knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<u64>,
+    /// Parameters and buffers; absent where nobody knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_bytes: Option<u64>,
     /// Peak of tensor memory while building, where the worker can tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak_bytes: Option<u64>,
@@ -126,8 +133,9 @@ pub struct Step {
     pub index: u64,
     /// Boundary to boundary, time held left out.
     pub dur_ns: Nanos,
-    /// Samples this rank worked on.
-    pub samples: u64,
+    /// Samples this rank worked on; absent where nobody knows, as in a program of the user's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples: Option<u64>,
     /// Absent where it was not read, and where it is not finite.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<f64>,

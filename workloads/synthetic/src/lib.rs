@@ -131,6 +131,7 @@ impl Worker {
             version: env!("CARGO_PKG_VERSION").into(),
             libtorch: None,
             cuda: None,
+            ranks: None,
             pid: std::process::id(),
         }))?;
         if let Some(error) = self.refusal() {
@@ -151,8 +152,8 @@ impl Worker {
         };
         self.before = restored.unwrap_or(0);
         self.events.say(Event::Ready(Ready {
-            parameters: 0,
-            model_bytes: self.peak_bytes,
+            parameters: Some(0),
+            model_bytes: Some(self.peak_bytes),
             peak_bytes: Some(self.peak_bytes),
             statistics: None,
             startup_ns: Nanos::monotonic_now() - started,
@@ -173,7 +174,7 @@ impl Worker {
             }
             boundary = self.step(boundary)?;
         }
-        let samples = self.done * self.task.samples_per_step;
+        let samples = Some(self.done * self.task.samples_per_step);
         self.events.say(Event::Finished { steps: self.done, samples, loss: self.loss })?;
         Ok(ExitCode::SUCCESS)
     }
@@ -195,7 +196,7 @@ impl Worker {
         let step = Step {
             index: self.done,
             dur_ns: end - boundary,
-            samples: self.task.samples_per_step,
+            samples: Some(self.task.samples_per_step),
             loss: self.loss,
             phases: Some(phases),
             sent_bytes: self.task.sent_bytes,

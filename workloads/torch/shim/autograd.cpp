@@ -37,6 +37,14 @@ class GradientHook final : public torch::autograd::PostAccumulateGradHook {
   Drop drop_;
 };
 
+// Whether somebody else can reach the numbers of `gradient`. An operation that ends in a view, as a product that is then
+// transposed, gives a view of what it has made, and that view alone holds it.
+bool is_shared(const at::Tensor& gradient) {
+  size_t holders = gradient.storage().use_count();
+  if (gradient.is_view() && gradient._base().use_count() == 1) holders--;
+  return holders > 1;
+}
+
 }  // namespace
 
 extern "C" {
@@ -69,6 +77,23 @@ int tw_gradient_hook_set(at::Tensor* parameter, void* closure, GradientHook::Cal
 
 int tw_gradient_hook_clear(at::Tensor* parameter) {
   return shim::guarded([&] { torch::autograd::impl::set_post_acc_grad_hooks(*parameter, nullptr); });
+}
+
+// Has autograd copy what it would leave at the leaf `parameter` as its gradient where others can reach that, too. By itself
+// it looks at handles alone, and takes a view of what other operations have still to read. `position` is for
+// `tw_gradient_share`.
+int tw_gradient_unshare(const at::Tensor* parameter, unsigned* position) {
+  return shim::guarded([&] {
+    *position = parameter->register_hook([](const at::Tensor& gradient) {
+      // One with gaps, or with numbers that stand for several, is copied by autograd itself.
+      const bool is_left = !gradient.defined() || !gradient.is_non_overlapping_and_dense() || !is_shared(gradient);
+      return is_left ? at::Tensor() : gradient.clone();
+    });
+  });
+}
+
+int tw_gradient_share(const at::Tensor* parameter, unsigned position) {
+  return shim::guarded([&] { parameter->remove_hook(position); });
 }
 
 // Makes `place` the gradient of `parameter`, with the numbers of the gradient that it has, if any. From then on autograd

@@ -6,6 +6,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/as_strided.h>
 #include <ATen/ops/empty_like.h>
+#include <torch/csrc/autograd/utils/grad_layout_contract.h>
 
 at::Tensor shim::in_memory_order(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.is_non_overlapping_and_dense(), "a tensor has gaps in memory");
@@ -13,7 +14,8 @@ at::Tensor shim::in_memory_order(const at::Tensor& tensor) {
 }
 
 at::Tensor shim::laid_out_as(const at::Tensor& parameter, const at::Tensor& gradient) {
-  if (gradient.strides() == parameter.strides()) return gradient;
+  // A dimension of one number has a stride that says nothing, and gradients of 1x1 convolutions come with another one.
+  if (torch::autograd::utils::obeys_layout_contract(gradient, parameter)) return gradient;
   return at::empty_like(parameter).copy_(gradient);
 }
 
@@ -31,6 +33,17 @@ int tw_gradient_line(const at::Tensor* parameter, at::Tensor** line) {
     const at::Tensor& gradient = parameter->grad();
     *line = gradient.defined() ? new at::Tensor(shim::in_memory_order(shim::laid_out_as(*parameter, gradient)))
                                : new at::Tensor();
+  });
+}
+
+// The same where there is a gradient, and in its own memory, which is other memory if it was laid out otherwise.
+int tw_gradient_as_line(const at::Tensor* parameter, at::Tensor** line) {
+  return shim::guarded([&] {
+    at::NoGradGuard no_grad;
+    at::Tensor& gradient = parameter->mutable_grad();
+    TORCH_CHECK(gradient.defined(), "a parameter has no gradient");
+    gradient = shim::laid_out_as(*parameter, gradient);
+    *line = new at::Tensor(shim::in_memory_order(gradient));
   });
 }
 

@@ -1,11 +1,14 @@
-// Every allocation and every release of one device's tensor memory, in order, while somebody records them.
+// Every allocation and every release of one device's tensor memory, and the operations that they belong to, in order, while
+// somebody records them.
 //
 // On the CPU our own allocator reports them. On CUDA the caching allocator does, to what PyTorch's memory profiler would
-// put in the same place of the thread; autograd hands that place on to its own threads.
+// put in the same place of the thread; autograd hands that place on to its own threads. Where operations begin and end is
+// told by the callbacks that PyTorch's profiler lives on, which autograd hands on as well.
 #include "memory_trace.h"
 
 #include "shim.h"
 
+#include <ATen/record_function.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
@@ -17,18 +20,33 @@
 
 namespace {
 
+// Bytes that were taken, negative where they were given back; 0 where an operation begins or ends.
+struct Event {
+  int64_t bytes;
+  // 1 where an operation begins, -1 where it ends, 0 for bytes.
+  int64_t nesting;
+};
+
 std::atomic<bool> recording_cpu{false};
 std::mutex events_lock;
-std::vector<int64_t> events;
+std::vector<Event> events;
+at::CallbackHandle callback = at::INVALID_CALLBACK_HANDLE;
 
-void note(int64_t bytes) {
+void note(Event event) {
   const std::lock_guard<std::mutex> held(events_lock);
-  events.push_back(bytes);
+  events.push_back(event);
 }
+
+std::unique_ptr<at::ObserverContext> note_begin(const at::RecordFunction&) {
+  note({0, 1});
+  return nullptr;
+}
+
+void note_end(const at::RecordFunction&, at::ObserverContext*) { note({0, -1}); }
 
 struct CudaReports final : c10::MemoryReportingInfoBase {
   void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device device) override {
-    if (device.is_cuda()) note(bytes);
+    if (device.is_cuda()) note({bytes, 0});
   }
   bool memoryProfilingEnabled() const override { return true; }
 };
@@ -36,7 +54,7 @@ struct CudaReports final : c10::MemoryReportingInfoBase {
 }  // namespace
 
 void shim::note_cpu_memory(int64_t bytes) noexcept {
-  if (recording_cpu.load(std::memory_order_relaxed)) note(bytes);
+  if (recording_cpu.load(std::memory_order_relaxed)) note({bytes, 0});
 }
 
 extern "C" {
@@ -53,6 +71,7 @@ int tw_memory_trace_begin(int cuda) {
     } else {
       recording_cpu = true;
     }
+    callback = at::addThreadLocalCallback(at::RecordFunctionCallback(note_begin, note_end));
   });
 }
 
@@ -65,12 +84,13 @@ size_t tw_memory_trace_length() {
 int tw_memory_trace_end(int cuda) {
   return shim::guarded([&] {
     recording_cpu = false;
+    at::removeCallback(callback);
     if (cuda) c10::ThreadLocalDebugInfo::_pop(c10::DebugInfoKind::PROFILER_STATE);
   });
 }
 
 // Copies the first `count` events, of which there are at least so many.
-void tw_memory_trace_read(int64_t* into, size_t count) {
+void tw_memory_trace_read(Event* into, size_t count) {
   const std::lock_guard<std::mutex> held(events_lock);
   std::copy_n(events.begin(), count, into);
 }

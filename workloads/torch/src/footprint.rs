@@ -1,12 +1,14 @@
 //! What a job takes in memory, found by a few steps at two small micro-batches.
 //!
-//! Everything that is allocated and given back within a step is recorded, in order. At a larger micro-batch a step does the
-//! same in the same order, so each event of one recording has its partner in the other, and what is held at one moment of a
-//! step is a straight line over the micro-batch. The peak is the highest of these lines. Two measured peaks alone would not
-//! tell it: at a small micro-batch the peak may be at another moment than at a large one.
+//! Everything that is allocated and given back within a step is recorded, in order, with the operations that it happens in.
+//! At a larger micro-batch a step makes the same operations in the same order, so each moment of one recording has its
+//! partner in the other ([`Segment::lines`]), and what is held at one moment of a step is a straight line over the
+//! micro-batch. The peak is the highest of these lines. Two measured peaks alone would not tell it: at a small micro-batch
+//! the peak may be at another moment than at a large one, and what is drawn through two moments is too low beyond them.
 
 mod envelope;
 mod laps;
+mod segment;
 
 use std::path::Path;
 
@@ -15,7 +17,8 @@ use tch::{Device, Tensor};
 
 use self::{
     envelope::envelope,
-    laps::{LapClock, Laps, Segment, UpdateTrace},
+    laps::{LapClock, Laps, UpdateTrace},
+    segment::Segment,
 };
 use crate::{
     clock,
@@ -23,6 +26,7 @@ use crate::{
     launch::{Built, Launch},
     shim::{memory::tensor_memory, memory_trace},
     step::Trainer,
+    synchronize::bucket_bytes,
 };
 
 /// The first micro-step of a step finds no gradients and every later one does: two are enough.
@@ -59,8 +63,10 @@ fn measure(launch: &Launch) -> Result<Footprint, Failure> {
     }
     let persistent_bytes = tensor_memory(device)?.allocated_bytes;
     let (small, large) = steps.split_at(STEPS);
-    let gradient_bytes =
-        trainer.optimizers().map(|optimizer| optimizer.parameters().iter().map(bytes).sum::<u64>());
+    let gradients = trainer.optimizers().map(|optimizer| {
+        let parameters = optimizer.parameters();
+        (parameters.iter().map(bytes).sum::<u64>(), bucket_bytes(parameters))
+    });
     let parameters = trainer.workload().parameters();
     Ok(Footprint {
         micro_batches: micro_batches.map(|samples| u32::try_from(samples).unwrap_or(u32::MAX)),
@@ -69,7 +75,7 @@ fn measure(launch: &Launch) -> Result<Footprint, Failure> {
         data_bytes: trainer.data().tensors().iter().copied().map(bytes).sum(),
         persistent_bytes,
         building_bytes,
-        updates: updates(persistent_bytes, gradient_bytes, small, large),
+        updates: updates(persistent_bytes, gradients, small, large),
     })
 }
 
@@ -88,17 +94,22 @@ fn record(trainer: &mut Trainer, device: Device, laps: &Laps) -> Result<Vec<Upda
     Ok(laps::split(&laps.take(), before, &events))
 }
 
-/// Joins steps at the small micro-batch with those at the large one, one to one. `gradient_bytes` has an entry for each
-/// update: the size of its parameters, and not what is held behind a backward pass, which may be more. What an update
-/// leaves there for the next one, as a GAN's images with their graph, grows with the micro-batch and belongs to the peaks.
+/// Joins steps at the small micro-batch with those at the large one, one to one. `gradients` has for each update how many
+/// bytes they are, and how many of these would lie in buckets: the size of its parameters, and not what is held behind a
+/// backward pass, which may be more. What an update leaves there for the next one, as a GAN's images with their graph, grows
+/// with the micro-batch and belongs to the peaks.
 fn updates(
     persistent_bytes: u64,
-    gradient_bytes: impl Iterator<Item = u64>,
+    gradients: impl Iterator<Item = (u64, u64)>,
     small: &[Vec<UpdateTrace>],
     large: &[Vec<UpdateTrace>],
 ) -> Vec<UpdateFootprint> {
-    let empty = |gradient_bytes| UpdateFootprint { gradient_bytes, ..UpdateFootprint::default() };
-    let mut updates: Vec<UpdateFootprint> = gradient_bytes.map(empty).collect();
+    let empty = |(gradient_bytes, bucket_bytes)| UpdateFootprint {
+        gradient_bytes,
+        bucket_bytes: Some(bucket_bytes),
+        ..UpdateFootprint::default()
+    };
+    let mut updates: Vec<UpdateFootprint> = gradients.map(empty).collect();
     for (small, large) in small.iter().zip(large) {
         // A step that leaves an update out has fewer.
         for (update, (small, large)) in updates.iter_mut().zip(small.iter().zip(large)) {
@@ -116,12 +127,7 @@ fn updates(
 /// Raises a peak to what one segment takes beyond `base`, at either micro-batch.
 fn raise(peak: &mut Envelope, [small, large]: [&Segment; 2], base: u64) {
     let over = |levels: [u64; 2]| levels.map(|level| level.saturating_sub(base));
-    if small.is_like(large) {
-        peak.extend(small.levels().zip(large.levels()).map(|(small, large)| over([small, large])));
-    } else {
-        // Another algorithm was taken for the larger micro-batch. Nothing is known then but the two peaks.
-        peak.push(over([small.peak(), large.peak()]));
-    }
+    peak.extend(small.lines(large).into_iter().map(over));
     *peak = envelope(peak);
 }
 
@@ -129,41 +135,31 @@ fn raise(peak: &mut Envelope, [small, large]: [&Segment; 2], base: u64) {
 mod tests {
     use super::*;
 
-    fn segment(before: u64, events: &[i64]) -> Segment {
-        Segment { before, events: events.to_vec() }
-    }
-
     /// An update on so many samples, of which each leaves 4 bytes to the next update and 6 to the backward pass; this makes
     /// 10 bytes of gradients.
     fn trace(samples: i64) -> UpdateTrace {
         let (kept, activations) = (4 * samples, 6 * samples);
         let behind = (100 + 10 + kept) as u64;
         UpdateTrace {
-            first: segment(100, &[kept, activations, 10, -activations]),
+            first: Segment::of_bytes(100, &[kept, activations, 10, -activations]),
             forward_bytes: (100 + kept + activations) as u64,
-            later: segment(behind, &[-kept, kept, activations, -activations]),
-            optimizer: segment(behind, &[3, -3]),
+            later: Segment::of_bytes(behind, &[-kept, kept, activations, -activations]),
+            optimizer: Segment::of_bytes(behind, &[3, -3]),
         }
     }
 
     #[test]
     fn what_an_update_leaves_to_the_next_one_grows_with_the_batch_and_is_no_gradient() {
         let steps = |samples| [vec![trace(samples), trace(samples)], vec![trace(samples)]];
-        let gradients = [10; 2].into_iter();
+        let gradients = [(10, 4); 2].into_iter();
         let expected = UpdateFootprint {
             gradient_bytes: 10,
+            bucket_bytes: Some(4),
             forward_bytes: [20, 40],
             first: vec![[30, 50]],
             later: vec![[20, 40]],
             optimizer: vec![[8 + 3, 16 + 3]],
         };
         assert_eq!(updates(100, gradients, &steps(2), &steps(4)), [expected.clone(), expected]);
-    }
-
-    #[test]
-    fn of_steps_that_do_not_take_the_same_in_the_same_order_peaks_alone_are_known() {
-        let mut peak = vec![[5, 5]];
-        raise(&mut peak, [&segment(100, &[7, -7, 2]), &segment(100, &[9, 8])], 100);
-        assert_eq!(peak, [[5, 5], [7, 17]]);
     }
 }

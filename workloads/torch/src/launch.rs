@@ -282,18 +282,7 @@ pub(crate) mod tests {
 
     /// To train a workload of the catalog, and nothing that has to be said beside.
     pub(crate) fn training(workload: &str, global_batch: u32, plan: &str) -> Training {
-        Training {
-            workload: Catalog::embedded().get(workload).expect("a workload of the catalog").clone(),
-            global_batch,
-            plan: plan.parse().expect("a canonical plan"),
-            steps: None,
-            data: None,
-            loaders: 0,
-            restore: None,
-            offload_threads: None,
-            collectives: None,
-            exact: false,
-            rendezvous: None,
-        }
+        let workload = Catalog::embedded().get(workload).expect("a workload of the catalog").clone();
+        Training::new(workload, global_batch, plan.parse().expect("a canonical plan"))
     }
 }

@@ -101,6 +101,7 @@ pub fn run() -> anyhow::Result<Infallible> {
         version: env!("CARGO_PKG_VERSION").into(),
         libtorch: Some(capabilities.libtorch),
         cuda: capabilities.cuda,
+        ranks: None,
         pid: process::id(),
     }))?;
 
@@ -129,7 +130,7 @@ pub fn run() -> anyhow::Result<Infallible> {
         .unwrap_or_else(|payload| Err(Failure::classify(FailureKind::Internal, words_of(&*payload))));
     let code = match outcome {
         Ok(Progress { steps, samples, loss, dur: _ }) => {
-            events.say(Event::Finished { steps, samples, loss })?;
+            events.say(Event::Finished { steps, samples: Some(samples), loss })?;
             SUCCESS
         }
         Err(Failure { kind, message }) => {
@@ -183,8 +184,8 @@ impl<'a> Job<'a> {
 
     fn say_ready_without_parameters(&mut self, bytes: u64) -> Result<(), Failure> {
         self.say(Event::Ready(Ready {
-            parameters: 0,
-            model_bytes: bytes,
+            parameters: Some(0),
+            model_bytes: Some(bytes),
             peak_bytes: Some(tensor_memory(self.device)?.peak_bytes),
             statistics: None,
             startup_ns: process_age()?,
@@ -197,8 +198,8 @@ impl<'a> Job<'a> {
         let Training { plan, exact, .. } = training;
         let local = plan.batch_divisor() > 1 && !exact && parameters.has_batch_norm();
         self.say(Event::Ready(Ready {
-            parameters: parameters.count(),
-            model_bytes: parameters.bytes(),
+            parameters: Some(parameters.count()),
+            model_bytes: Some(parameters.bytes()),
             peak_bytes: Some(tensor_memory(self.device)?.peak_bytes),
             statistics: local.then_some(Statistics::Local),
             startup_ns: process_age()?,
@@ -263,7 +264,7 @@ impl<'a> Job<'a> {
             let step = Step {
                 index: progress.steps,
                 dur_ns: dur,
-                samples,
+                samples: Some(samples),
                 loss,
                 phases: Some(phases),
                 sent_bytes,

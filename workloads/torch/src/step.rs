@@ -181,7 +181,7 @@ impl Trainer {
         self.updaters.iter().map(|updater| &updater.optimizer)
     }
 
-    /// Frees the memory in which gradients are summed over ranks. No step can be issued before the next [`Trainer::join`].
+    /// Frees the memory in which small gradients are summed over ranks. No step can be issued before the next [`Trainer::join`].
     pub(crate) fn drop_buckets(&mut self) {
         for updater in &mut self.updaters {
             updater.sync = None;

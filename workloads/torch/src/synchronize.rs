@@ -1,8 +1,8 @@
 //! Gradients of the whole batch: each rank has those of its own samples, and all get the sum.
 //!
-//! Gradients lie in a few flat tensors, the buckets, so that a few large collectives move them and nothing is packed or
-//! unpacked. Autograd tells when it has added to a gradient; when those of a bucket are complete its sum begins, while
-//! the backward pass goes on with the layers before it (Li et al., "PyTorch Distributed", VLDB 2020).
+//! A large gradient is summed where autograd left it. Small ones lie in a few flat tensors, the buckets, so that a few large
+//! collectives move them. Autograd tells when it has added to a gradient; when all that a sum moves is complete it begins,
+//! while the backward pass goes on with the layers before it (Li et al., "PyTorch Distributed", VLDB 2020).
 
 mod buckets;
 #[cfg(test)]
@@ -13,10 +13,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use schema::units::Nanos;
 use tch::{TchError, Tensor};
 
-use self::buckets::{Bucket, Place, lay_out};
+pub(crate) use self::buckets::bucket_bytes;
+use self::buckets::{Numbers, Place, Portion, lay_out};
 use crate::{
     group::{Group, Work},
-    shim::autograd::{GradientHook, keep_gradient_in},
+    shim::{
+        autograd::{GradientHook, UnsharedGradient, keep_gradient_in},
+        layout::gradient_as_line,
+    },
 };
 
 /// What gradients need of the group that a rank belongs to.
@@ -74,10 +78,11 @@ pub struct Synchronized {
 /// tied weight gets one addition for all its uses, and several where some of them are recomputed, each in a pass of its
 /// own. So the sums of the first step begin when its backward pass has ended, and those of later ones while it goes on.
 pub struct GradientSync {
-    parameters: Vec<Tensor>,
     state: Arc<Mutex<State>>,
     /// Autograd forgets the state when these go.
     _hooks: Vec<GradientHook>,
+    /// Those that are summed where autograd left them.
+    _unshared: Vec<UnsharedGradient>,
 }
 
 impl GradientSync {
@@ -93,8 +98,12 @@ impl GradientSync {
             GradientHook::new(parameter, move |parameter| lock(&state).added(index, parameter))
         };
         let hooks = parameters.iter().enumerate().map(hook).collect::<Result<_, _>>()?;
-        let parameters = parameters.iter().map(Tensor::shallow_clone).collect();
-        Ok(Self { parameters, state, _hooks: hooks })
+        let left = |portion: &Portion| match portion.numbers {
+            Numbers::Left { parameter } => Some(UnsharedGradient::new(&parameters[parameter])),
+            Numbers::Bucket(_) => None,
+        };
+        let unshared = lock(&state).portions.iter().filter_map(left).collect::<Result<_, _>>()?;
+        Ok(Self { state, _hooks: hooks, _unshared: unshared })
     }
 
     /// To be called before each backward pass of the update. `is_last` says that gradients will be complete after it;
@@ -110,18 +119,19 @@ impl GradientSync {
     /// # Errors
     /// When another rank has gone, or does not come in time.
     pub fn finish(&mut self) -> Result<Synchronized, TchError> {
-        lock(&self.state).finish(&self.parameters)
+        lock(&self.state).finish()
     }
 }
 
 /// What the hooks of all parameters share.
 struct State {
     ranks: Box<dyn Ranks>,
-    buckets: Vec<Bucket>,
+    parameters: Vec<Tensor>,
     /// One for each parameter.
     gradients: Vec<Gradient>,
+    portions: Vec<Portion>,
     in_last_pass: bool,
-    /// The sums of the first buckets, in order, each with the moment at which it began.
+    /// The sums of the first portions, in order, each with the moment at which it began.
     begun: Vec<(Nanos, Box<dyn Sum>)>,
     /// Why there will be no more: kept for the end of the backward pass, which is none of its business.
     failure: Option<TchError>,
@@ -129,8 +139,8 @@ struct State {
 
 struct Gradient {
     place: Place,
-    /// Whether it is in its place: it is once a backward pass of this update has made it.
-    is_placed: bool,
+    /// Whether a backward pass of this update has made it. It is in its place then.
+    is_made: bool,
     /// How often the last backward pass of this update has added to it.
     additions: u32,
     /// How often that of the first step did: 0 for a parameter that takes no part. `None` in the first step.
@@ -139,19 +149,30 @@ struct Gradient {
 
 impl State {
     fn new(parameters: &[Tensor], ranks: Box<dyn Ranks>) -> Result<Self, TchError> {
-        let (buckets, places) = lay_out(parameters)?;
-        let gradient = |place| Gradient { place, is_placed: false, additions: 0, additions_expected: None };
+        let (portions, places) = lay_out(parameters)?;
+        let gradient = |place| Gradient { place, is_made: false, additions: 0, additions_expected: None };
         let gradients = places.into_iter().map(gradient).collect();
-        Ok(Self { ranks, buckets, gradients, in_last_pass: false, begun: Vec::new(), failure: None })
+        let parameters = parameters.iter().map(Tensor::shallow_clone).collect();
+        Ok(Self {
+            ranks,
+            parameters,
+            gradients,
+            portions,
+            in_last_pass: false,
+            begun: Vec::new(),
+            failure: None,
+        })
     }
 
     /// A backward pass has added to the gradient of `parameter`.
     fn added(&mut self, index: usize, parameter: &Tensor) -> Result<(), TchError> {
         let gradient = &mut self.gradients[index];
-        // The first addition is not one: autograd hands over what it has computed, which is cheaper to copy into its
-        // place than to add to zeros there. Those that follow are made in the place.
-        keep_gradient_in(parameter, &gradient.place.view)?;
-        gradient.is_placed = true;
+        // The first addition is not one: autograd hands over what it has computed. A large gradient stays there; a small
+        // one is cheaper to copy into its bucket than to add to zeros there. Additions that follow are made in the place.
+        if let Some(view) = &gradient.place.view {
+            keep_gradient_in(parameter, view)?;
+        }
+        gradient.is_made = true;
         if !self.in_last_pass {
             return Ok(());
         }
@@ -166,7 +187,7 @@ impl State {
             )));
         }
         if gradient.additions == expected {
-            self.buckets[gradient.place.bucket].incomplete -= 1;
+            self.portions[gradient.place.portion].incomplete -= 1;
             while self.failure.is_none() && self.next_is_complete() {
                 self.failure = self.begin_next().err();
             }
@@ -175,30 +196,37 @@ impl State {
     }
 
     fn next_is_complete(&self) -> bool {
-        self.buckets.get(self.begun.len()).is_some_and(|bucket| bucket.incomplete == 0)
+        self.portions.get(self.begun.len()).is_some_and(|portion| portion.incomplete == 0)
     }
 
-    /// Sums begin in the order of the buckets, so that it is the same on all ranks.
+    /// Sums begin in the order of the portions, so that it is the same on all ranks.
     fn begin_next(&mut self) -> Result<(), TchError> {
+        let flat = match &self.portions[self.begun.len()].numbers {
+            Numbers::Bucket(bucket) => bucket.shallow_clone(),
+            Numbers::Left { parameter } => flat_gradient(&self.parameters[*parameter])?,
+        };
         let now = Nanos::monotonic_now();
-        let sum = self.ranks.begin_sum(&self.buckets[self.begun.len()].flat)?;
+        let sum = self.ranks.begin_sum(&flat)?;
         self.begun.push((now, sum));
         Ok(())
     }
 
-    fn finish(&mut self, parameters: &[Tensor]) -> Result<Synchronized, TchError> {
+    fn finish(&mut self) -> Result<Synchronized, TchError> {
         self.in_last_pass = false;
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
-        for (gradient, parameter) in self.gradients.iter_mut().zip(parameters) {
+        for (gradient, parameter) in self.gradients.iter().zip(&self.parameters) {
             // It takes part in other steps, and perhaps in this one on other ranks: this rank adds nothing to it.
-            if gradient.additions_expected > Some(0) && !gradient.is_placed {
-                let _ = gradient.place.view.f_zero_()?;
-                keep_gradient_in(parameter, &gradient.place.view)?;
+            if gradient.additions_expected > Some(0) && !gradient.is_made {
+                let nothing = match &gradient.place.view {
+                    Some(view) => view.shallow_clone().f_zero_()?,
+                    None => parameter.f_zeros_like()?,
+                };
+                keep_gradient_in(parameter, &nothing)?;
             }
         }
-        while self.begun.len() < self.buckets.len() {
+        while self.begun.len() < self.portions.len() {
             self.begin_next()?;
         }
         let times = self
@@ -207,21 +235,31 @@ impl State {
             .map(|(begin, sum)| Ok((begin, sum.wait()?)))
             .collect::<Result<Vec<_>, TchError>>()?;
         self.prepare();
-        let sent_bytes = self.buckets.iter().map(Bucket::bytes).sum();
+        let sent_bytes = self.portions.iter().map(|portion| portion.bytes).sum();
         Ok(Synchronized { total: time_under_way(&times), sent_bytes })
     }
 
     /// Makes ready for the next update, with what this one has shown if it was the first.
     fn prepare(&mut self) {
-        for bucket in &mut self.buckets {
-            bucket.incomplete = 0;
+        for portion in &mut self.portions {
+            portion.incomplete = 0;
         }
         for gradient in &mut self.gradients {
             let expected = *gradient.additions_expected.get_or_insert(gradient.additions);
-            self.buckets[gradient.place.bucket].incomplete += usize::from(expected > 0);
+            self.portions[gradient.place.portion].incomplete += usize::from(expected > 0);
             gradient.additions = 0;
-            gradient.is_placed = false;
+            gradient.is_made = false;
         }
+    }
+}
+
+/// The gradient of `parameter` where it lies. One that takes part in nothing has none; other ranks cannot know that, so zeros
+/// stand for it, and what becomes of them is nobody's.
+fn flat_gradient(parameter: &Tensor) -> Result<Tensor, TchError> {
+    if parameter.f_grad()?.defined() {
+        gradient_as_line(parameter)
+    } else {
+        Tensor::f_zeros([parameter.numel() as i64], (parameter.f_kind()?, parameter.device()))
     }
 }
 

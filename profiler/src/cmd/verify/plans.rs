@@ -1,24 +1,27 @@
 //! `profile verify --plans`: does every plan of a job compute the same thing.
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use schema::{
-    catalog::Catalog,
+    catalog::{Catalog, Workload},
     device::Device,
     events,
     job::Job,
-    manifest::Cell,
+    manifest::{Cell, Settings},
     plan::Plan,
-    rows::VerifyPlanRow,
+    rows::{Status, VerifyPlanRow},
     run_dir::RunDir,
     spec::{Collectives, LaunchEnd, Program},
 };
 
-use super::bench::Bench;
+use super::{SEED, bench::Bench};
 use crate::{
     blocks,
     cells::{self, Grid, Plans},
+    cmd::Exit,
     derive::job_steps,
-    named, plans, pool,
+    named,
+    plans::{self, Effort, Estimates},
+    pool,
     sampler::SamplerCost,
     table::{self, or_dash},
 };
@@ -48,9 +51,11 @@ pub(super) fn cells(
         for workload in named::workloads(catalog, &job.workload)? {
             let global_batch = job.global_batch.unwrap_or(workload.global_batch);
             let enumerated = plans::enumerate(workload, global_batch, &pool).into_iter();
-            let valid = enumerated
-                .map(|candidate| candidate.plan)
-                .filter(|plan| plans::refusal(workload, global_batch, plan, &pool).is_none());
+            // That of `dp1` is a row where it is refused: a job that was asked for must not vanish.
+            let is_kept = |plan: &Plan| {
+                *plan == Plan::default() || plans::refusal(workload, global_batch, plan, &pool).is_none()
+            };
+            let valid = enumerated.map(|candidate| candidate.plan).filter(is_kept);
             let grid =
                 Grid { batches: vec![global_batch], plans: Plans::Named(valid.collect()), ..Grid::default() };
             let job = Job { workload: workload.name.clone(), global_batch: None, ..job.clone() };
@@ -60,20 +65,62 @@ pub(super) fn cells(
     Ok(all)
 }
 
+/// Refuses plans that their devices cannot hold, in the numbers that they are verified in; and where `dp1` is refused all
+/// plans of its job, which would have nothing to be held to.
+///
+/// # Errors
+/// Where there is one job and none of its plans can run.
+pub(super) fn refuse_outgrown(
+    catalog: &Catalog,
+    cells: &mut [Cell],
+    settings: &Settings,
+) -> anyhow::Result<()> {
+    let mut estimates = Estimates::of_exact(settings, SEED);
+    let mut of_dp1 = None;
+    for cell in cells.iter_mut() {
+        let (workload, global_batch, plan) = job_of(catalog, cell)?;
+        if cell.unsupported.is_none() {
+            let judgement = estimates.judge(workload, global_batch, &plan, &cell.devices, Effort::WhereTight);
+            cell.unsupported = judgement.refusal;
+        }
+        if plan == Plan::default() {
+            of_dp1 = cell.unsupported.as_ref().map(|reason| format!("it is held to dp1, which {reason}"));
+        } else if cell.unsupported.is_none() {
+            cell.unsupported.clone_from(&of_dp1);
+        }
+    }
+    let jobs = cells.iter().filter(|cell| cell.plan == Some(Plan::default())).count();
+    if let ([dp1, ..], 1) = (&*cells, jobs)
+        && let Some(reason) = &dp1.unsupported
+    {
+        return Err(Exit::Usage.because(format!("{} cannot run here: {reason}", dp1.name)));
+    }
+    Ok(())
+}
+
+fn job_of<'a>(catalog: &'a Catalog, cell: &Cell) -> anyhow::Result<(&'a Workload, u32, Plan)> {
+    let global_batch = cell.global_batch.context("a cell with a workload has a batch")?;
+    let plan = cell.plan.context("a cell with a workload has a plan")?;
+    Ok((named::workload(catalog, &cell.workload)?, global_batch, plan))
+}
+
 /// Trains under each plan and holds its losses to those of `dp1`, which comes before it.
 pub(super) fn verify(bench: &Bench<'_>) -> anyhow::Result<(Vec<VerifyPlanRow>, SamplerCost)> {
     let &Bench { run, manifest, catalog } = bench;
     let line = |row: &VerifyPlanRow| format!("{}@{}: {}", row.job, row.plan, verdict(row));
     let mut expected = Vec::new();
     bench.each_cell(line, |cell, launcher| {
+        let (workload, global_batch, plan) = job_of(catalog, cell)?;
+        let job = format!("{}@b{global_batch}", workload.name);
+        if let Some(reason) = &cell.unsupported {
+            return Ok(Some(unsupported(job, plan, reason)));
+        }
         let mut request = blocks::request(run, manifest, catalog, cell, 0, Some(STEPS))?;
         let Program::Training(training) = &mut request.spec.program else {
             unreachable!("a cell of a workload is no command")
         };
-        training.exact = true;
-        training.workload.model = training.workload.model.without_dropout();
-        let (plan, launch) = (training.plan, request.spec.launch.clone());
-        let job = format!("{}@b{}", cell.workload, training.global_batch);
+        training.make_exact();
+        let launch = request.spec.launch.clone();
         let Some(end) = launcher.launch(request) else { return Ok(None) };
         let losses = losses(run, &launch, plan.ranks());
         if plan == Plan::default() {
@@ -88,6 +135,20 @@ fn losses(run: &RunDir, launch: &str, ranks: u32) -> Vec<Option<f64>> {
     let of_rank = |rank| events::read(&run.events_path(launch, rank), rank).unwrap_or_default();
     let events: Vec<_> = (0..ranks).map(of_rank).collect();
     job_steps(&events).into_iter().map(|step| step.loss).collect()
+}
+
+/// A plan that was not started.
+fn unsupported(job: String, plan: Plan, reason: &str) -> VerifyPlanRow {
+    VerifyPlanRow {
+        job,
+        plan,
+        devices: plan.ranks(),
+        steps: 0,
+        loss_difference: None,
+        status: Status::Unsupported,
+        verified: false,
+        reason: Some(reason.into()),
+    }
 }
 
 fn judge(
@@ -119,13 +180,18 @@ fn judge(
         devices: plan.ranks(),
         steps: losses.len() as u64,
         loss_difference,
+        status: if reason.is_none() { Status::Ok } else { Status::Failed },
         verified: reason.is_none(),
         reason,
     }
 }
 
-fn verdict(row: &VerifyPlanRow) -> &str {
-    row.reason.as_deref().unwrap_or("verified")
+fn verdict(row: &VerifyPlanRow) -> String {
+    match (&row.reason, row.status) {
+        (None, _) => "verified".into(),
+        (Some(reason), Status::Unsupported) => format!("unsupported: {reason}"),
+        (Some(reason), _) => reason.clone(),
+    }
 }
 
 pub(super) fn show(rows: &[VerifyPlanRow]) {
@@ -137,7 +203,7 @@ pub(super) fn show(rows: &[VerifyPlanRow]) {
             row.devices.to_string(),
             row.steps.to_string(),
             or_dash(row.loss_difference.map(|difference| format!("{difference:.1e}"))),
-            verdict(row).into(),
+            verdict(row),
         ]);
     }
     for words in [1, 5] {
@@ -185,7 +251,8 @@ mod tests {
         let plan: Plan = "dp2-gc".parse().expect("canonical");
         for (losses, expected, ended, reason) in cases {
             let row = judge("a@b8".into(), plan, &losses, expected, &end(ended));
-            assert_eq!((row.reason.as_deref(), row.verified), (reason, reason.is_none()));
+            let status = if reason.is_none() { Status::Ok } else { Status::Failed };
+            assert_eq!((row.reason.as_deref(), row.verified, row.status), (reason, reason.is_none(), status));
             assert_eq!((row.devices, row.steps), (2, losses.len() as u64));
         }
         let row = judge("a@b8".into(), plan, &changed(1.0 - 1e-8), &of_dp1, &end(None));

@@ -138,7 +138,7 @@ fn judge(workload: &Workload, events: &[EventLine], end: &LaunchEnd) -> VerifyRo
     let mut losses = Vec::new();
     for line in events {
         match &line.event {
-            Event::Ready(ready) => parameters = Some(ready.parameters),
+            Event::Ready(ready) => parameters = ready.parameters,
             Event::Step(step) => losses.push(step.loss),
             _ => {}
         }
@@ -207,8 +207,8 @@ mod tests {
 
     fn events(parameters: u64, losses: &[Option<f64>]) -> Vec<EventLine> {
         let ready = Event::Ready(Ready {
-            parameters,
-            model_bytes: 4,
+            parameters: Some(parameters),
+            model_bytes: Some(4),
             peak_bytes: None,
             statistics: None,
             startup_ns: Nanos(1),
@@ -220,7 +220,7 @@ mod tests {
             Event::Step(Step {
                 index,
                 dur_ns,
-                samples: 1,
+                samples: Some(1),
                 loss: *loss,
                 phases: None,
                 sent_bytes: None,

@@ -132,6 +132,9 @@ class Job:
         hello = {"protocol": PROTOCOL, "worker": "python-hook", "version": VERSION, "libtorch": str(torch.__version__)}
         if torch.version.cuda:
             hello["cuda"] = str(torch.version.cuda)
+        known = ranks()
+        if known is not None:
+            hello["ranks"] = known
         hello["pid"] = os.getpid()
         self._say("hello", hello)
 
@@ -146,10 +149,8 @@ class Job:
             for parameter in group["params"]
             if parameter.requires_grad
         }
-        ready = {
-            "parameters": sum(parameter.numel() for parameter in trained.values()),
-            "model_bytes": sum(parameter.numel() * parameter.element_size() for parameter in trained.values()),
-        }
+        # What stands in the model beside them, as buffers, no optimizer knows.
+        ready = {"parameters": sum(parameter.numel() for parameter in trained.values())} if trained else {}
         if self._device is not None:
             ready["peak_bytes"] = self._memory()["peak_bytes"]
         ready["startup_ns"] = process_age_ns()
@@ -159,7 +160,7 @@ class Job:
     def _say_completed(self) -> None:
         for end_ns, dur_ns in self._clock.completed():
             step = (self._said, dur_ns, self._clock.timing)
-            self._events.say(end_ns, b'{"step":{"index":%d,"dur_ns":%d,"samples":0,"timing":"%b"}}' % step)
+            self._events.say(end_ns, b'{"step":{"index":%d,"dur_ns":%d,"timing":"%b"}}' % step)
             self._said += 1
             if self._device is not None and end_ns >= self._memory_due_ns and self._said >= FIRST_MEMORY_STEP:
                 self._memory_due_ns = end_ns + MEMORY_PERIOD_NS
@@ -185,7 +186,7 @@ class Job:
         except Exception as of_device:
             error = error or of_device
         if error is None:
-            finished = json.dumps({"finished": {"steps": self._said, "samples": 0}})
+            finished = json.dumps({"finished": {"steps": self._said}})
             self._events.say_last(time.monotonic_ns(), finished.encode())
         else:
             self._say_failed(ending.kind_of(error), ending.words_of(error))
@@ -209,10 +210,24 @@ class Job:
 
 def rank() -> int:
     """Of this process, as PyTorch's process group has it; else as torchrun told it; else it is the only one."""
+    group = process_group()
+    return group.get_rank() if group else int(os.environ.get("RANK") or 0)
+
+
+def ranks():
+    """How many there are, by the same; None where neither says so."""
+    group = process_group()
+    if group:
+        return group.get_world_size()
+    size = os.environ.get("WORLD_SIZE", "")
+    return int(size) if size.isdecimal() else None
+
+
+def process_group():
+    """`torch.distributed`, where the program is in a process group."""
     distributed = getattr(sys.modules["torch"], "distributed", None)
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank()
-    return int(os.environ.get("RANK") or 0)
+    is_in_one = distributed is not None and distributed.is_available() and distributed.is_initialized()
+    return distributed if is_in_one else None
 
 
 def device_of(optimizer):

@@ -28,9 +28,10 @@ trait Family {
     }
 }
 
-/// Lists the families once: modules, definitions, the type of all models, and what all of them answer.
+/// Lists the families once: modules, definitions, the type of all models, and what all of them answer. `drops` names the
+/// shares of numbers, or of samples, that training drops.
 macro_rules! families {
-    ($($module:ident: $name:ident, $doc:literal;)+) => {
+    ($($module:ident: $name:ident $(drops($($share:ident),+))?, $doc:literal;)+) => {
         $(mod $module;)+
         $(pub use $module::$name;)+
 
@@ -53,33 +54,41 @@ macro_rules! families {
                     $(Model::$name(model) => model,)+
                 }
             }
+
+            /// The same model, of which training drops nothing: then what it computes does not depend on chance.
+            #[must_use]
+            pub fn without_dropout(&self) -> Model {
+                match self {
+                    $(Model::$name(model) => Model::$name($name { $($($share: 0.0,)+)? ..model.clone() }),)+
+                }
+            }
         }
     };
 }
 
 families! {
-    bert: Bert, "Devlin et al., NAACL 2019: post-norm encoder of pairs of sentences.";
+    bert: Bert drops(dropout), "Devlin et al., NAACL 2019: post-norm encoder of pairs of sentences.";
     dcgan: Dcgan, "Radford et al., ICLR 2016; a step is one update of each network.";
     deepspeech: Deepspeech, "Amodei et al., ICML 2016: convolutions and bidirectional LSTM layers under a CTC loss.";
-    efficientnet: Efficientnet, "Tan and Le, ICML 2019.";
+    efficientnet: Efficientnet drops(dropout, stochastic_depth), "Tan and Le, ICML 2019.";
     espcn: Espcn, "Shi et al., CVPR 2016: super-resolution by sub-pixel convolution.";
     gpt2: Gpt2, "Radford et al., 2019: pre-norm decoder, learned positions, tied embedding.";
     llama: Llama, "Touvron et al., 2023: pre-norm decoder, rotary positions, gated feed-forward network, no biases.";
-    lstm_lm: LstmLm, "Zaremba et al., 2014: stacked LSTM with an untied output layer.";
-    mobilenet_v2: MobilenetV2, "Sandler et al., CVPR 2018.";
-    mobilenet_v3: MobilenetV3, "Howard et al., ICCV 2019.";
+    lstm_lm: LstmLm drops(dropout), "Zaremba et al., 2014: stacked LSTM with an untied output layer.";
+    mobilenet_v2: MobilenetV2 drops(dropout), "Sandler et al., CVPR 2018.";
+    mobilenet_v3: MobilenetV3 drops(dropout), "Howard et al., ICCV 2019.";
     neumf: Neumf, "He et al., WWW 2017: generalised matrix factorisation beside an MLP.";
-    pointnet: Pointnet, "Qi et al., CVPR 2017: a network on sets of points.";
+    pointnet: Pointnet drops(dropout), "Qi et al., CVPR 2017: a network on sets of points.";
     ppo: Ppo, "Schulman et al., 2017: proximal policy optimisation; acts in CartPole-v1.";
     resnet: Resnet, "He et al., CVPR 2016; with groups Xie et al., CVPR 2017.";
-    roberta: Roberta, "Liu et al., 2019: BERT's encoder over masked tokens alone.";
+    roberta: Roberta drops(dropout), "Liu et al., 2019: BERT's encoder over masked tokens alone.";
     stress: Stress, "No training either: a process that presses on one resource of a machine.";
     synthetic: Synthetic, "No training at all: a process that keeps the protocol, for tests of the harness.";
-    t5: T5, "Raffel et al., JMLR 2020: encoder and decoder with relative positions.";
+    t5: T5 drops(dropout), "Raffel et al., JMLR 2020: encoder and decoder with relative positions.";
     td3: Td3, "Fujimoto et al., ICML 2018: twin delayed DDPG; acts in Pendulum-v1.";
-    transformer: Transformer, "Vaswani et al., NeurIPS 2017: encoder and decoder for translation.";
+    transformer: Transformer drops(dropout), "Vaswani et al., NeurIPS 2017: encoder and decoder for translation.";
     vae: Vae, "Kingma and Welling, ICLR 2014: a variational autoencoder of two layers each.";
-    vgg: Vgg, "Simonyan and Zisserman, ICLR 2015.";
+    vgg: Vgg drops(dropout), "Simonyan and Zisserman, ICLR 2015.";
     vit: Vit, "Dosovitskiy et al., ICLR 2021: a transformer encoder on patches of an image.";
 }
 
@@ -181,21 +190,6 @@ impl Model {
         tagged.into_iter().next().expect("the key is the family's name")
     }
 
-    /// The same model, of which training drops nothing: then what it computes does not depend on chance.
-    #[must_use]
-    pub fn without_dropout(&self) -> Model {
-        let mut tagged = serde_json::to_value(self).expect("its keys are strings");
-        let families = tagged.as_object_mut().expect("an enum of structs is an object");
-        for sizes in families.values_mut() {
-            for name in DROPPED_SHARES {
-                if let Some(share) = sizes.get_mut(name) {
-                    *share = 0.0.into();
-                }
-            }
-        }
-        serde_json::from_value(tagged).expect("0 is a share like any other")
-    }
-
     /// Why it cannot be run at this global batch, whatever the plan.
     pub(super) fn refuses_batch(&self, global_batch: u32) -> Option<String> {
         self.family().refuses_batch(global_batch)
@@ -226,9 +220,6 @@ impl Model {
         Some(format!("model.{family}: {problem}"))
     }
 }
-
-/// What families call the shares of numbers, or of samples, that training drops.
-const DROPPED_SHARES: [&str; 2] = ["dropout", "stochastic_depth"];
 
 /// Why `share` cannot be the share of numbers, or of samples, that training drops.
 fn share_problem(name: &str, share: f64) -> Option<String> {

@@ -39,17 +39,18 @@ fn any_event() -> impl Strategy<Value = Event> {
         FailureKind::Internal,
     ]);
     prop_oneof![
-        (any::<u32>(), text, text, prop::option::of(text), prop::option::of(text), any::<u32>()).prop_map(
-            |(protocol, worker, version, libtorch, cuda, pid)| Event::Hello(Hello {
-                protocol,
-                worker,
-                version,
-                libtorch,
-                cuda,
-                pid
-            })
-        ),
-        any::<(u64, u64, Option<u64>, bool, u64)>().prop_map(
+        (
+            any::<u32>(),
+            text,
+            text,
+            prop::option::of(text),
+            prop::option::of(text),
+            any::<(Option<u32>, u32)>()
+        )
+            .prop_map(|(protocol, worker, version, libtorch, cuda, (ranks, pid))| Event::Hello(
+                Hello { protocol, worker, version, libtorch, cuda, ranks, pid }
+            )),
+        any::<(Option<u64>, Option<u64>, Option<u64>, bool, u64)>().prop_map(
             |(parameters, model_bytes, peak_bytes, local, ns)| {
                 let statistics = local.then_some(Statistics::Local);
                 let (startup_ns, restore_ns) = (Nanos(ns), peak_bytes.map(Nanos));
@@ -63,7 +64,13 @@ fn any_event() -> impl Strategy<Value = Event> {
                 })
             }
         ),
-        (any::<(u64, u64, u64)>(), any_loss(), prop::option::of(any_phases()), any::<Option<u64>>(), timing)
+        (
+            any::<(u64, u64, Option<u64>)>(),
+            any_loss(),
+            prop::option::of(any_phases()),
+            any::<Option<u64>>(),
+            timing
+        )
             .prop_map(|((index, ns, samples), loss, phases, sent_bytes, timing)| Event::Step(Step {
                 index,
                 dur_ns: Nanos(ns),
@@ -86,7 +93,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         any::<(u64, u64)>().prop_map(|(ns, b)| Event::Paused { dur_ns: Nanos(ns), bytes_freed: b }),
         any::<u64>().prop_map(|ns| Event::Resumed { dur_ns: Nanos(ns) }),
         any::<(u64, u64)>().prop_map(|(ns, bytes)| Event::Checkpointed { bytes, dur_ns: Nanos(ns) }),
-        (any::<(u64, u64)>(), any_loss()).prop_map(|((steps, samples), loss)| Event::Finished {
+        (any::<(u64, Option<u64>)>(), any_loss()).prop_map(|((steps, samples), loss)| Event::Finished {
             steps,
             samples,
             loss

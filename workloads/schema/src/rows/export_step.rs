@@ -39,8 +39,8 @@ columns! {
         dur_ns: u64 ["ns"],
         /// Whether it is one of those that the launch's numbers are of; empty where that is not known.
         in_window: Option<bool>,
-        /// Samples that all ranks worked on.
-        samples: u64,
+        /// Samples that all ranks worked on; empty where nobody knows, as of a program of the user's.
+        samples: Option<u64>,
         /// Mean over them; empty where it was not read, and where it is not finite.
         loss: Option<f64>,
         /// Phase: waiting for its batch; of the slowest rank, as the other phases.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::labels::words;
+use super::labels::{Status, words};
 use crate::plan::Plan;
 
 /// `profile list --plans`: one row per plan.
@@ -65,6 +65,8 @@ pub struct VerifyPlanRow {
     pub steps: u64,
     /// The largest difference of a step's loss from that of `dp1`, relative to it. All are computed in fp64.
     pub loss_difference: Option<f64>,
+    /// `unsupported` where it was not started, as no memory holds it.
+    pub status: Status,
     pub verified: bool,
     pub reason: Option<String>,
 }
@@ -183,6 +185,7 @@ mod tests {
             devices: 2,
             steps: 20,
             loss_difference: Some(1.5e-15),
+            status: Status::Ok,
             verified: true,
             reason,
         });

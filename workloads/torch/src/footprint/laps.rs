@@ -4,9 +4,10 @@ use std::{cell::RefCell, rc::Rc};
 
 use tch::TchError;
 
+use super::segment::Segment;
 use crate::{
     clock::{Clock, Phase, StepTime},
-    shim::memory_trace,
+    shim::memory_trace::{self, Event},
 };
 
 /// The laps of a step as they come: what was done, and how many events of memory there were by then.
@@ -68,43 +69,9 @@ pub(super) struct UpdateTrace {
     pub(super) optimizer: Segment,
 }
 
-/// A part of a step.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct Segment {
-    /// Bytes that were allocated when it began.
-    pub(super) before: u64,
-    /// Bytes that were taken, and negative those that were given back, in order.
-    pub(super) events: Vec<i64>,
-}
-
-impl Segment {
-    /// Bytes that were allocated when it began and after each event.
-    pub(super) fn levels(&self) -> impl Iterator<Item = u64> {
-        let after = self.events.iter().scan(self.before, |level, &bytes| {
-            *level = level.saturating_add_signed(bytes);
-            Some(*level)
-        });
-        std::iter::once(self.before).chain(after)
-    }
-
-    pub(super) fn peak(&self) -> u64 {
-        self.levels().max().unwrap_or(self.before)
-    }
-
-    fn end(&self) -> u64 {
-        self.levels().last().unwrap_or(self.before)
-    }
-
-    /// Whether the other takes and gives back at the same moments, whatever the sizes.
-    pub(super) fn is_like(&self, other: &Segment) -> bool {
-        let signs = |segment: &Segment| segment.events.iter().map(|bytes| bytes.signum()).collect::<Vec<_>>();
-        signs(self) == signs(other)
-    }
-}
-
 /// Splits the events of a step, before which `before` bytes were allocated, at its laps. An update begins with data that does
 /// not come right after a backward pass.
-pub(super) fn split(laps: &[(Phase, usize)], before: u64, events: &[i64]) -> Vec<UpdateTrace> {
+pub(super) fn split(laps: &[(Phase, usize)], before: u64, events: &[Event]) -> Vec<UpdateTrace> {
     let mut updates = Vec::new();
     let (mut level, mut begin) = (before, 0);
     let mut cut = |until: usize| {
@@ -124,7 +91,8 @@ pub(super) fn split(laps: &[(Phase, usize)], before: u64, events: &[i64]) -> Vec
         };
         let backward_events = first - ends(Phase::Forward).next().unwrap_or(first);
         let first = cut(first);
-        let forward_bytes = first.levels().nth(first.events.len() - backward_events).unwrap_or(first.before);
+        let forward = first.events.len() - backward_events;
+        let forward_bytes = Segment { before: first.before, events: first.events[..forward].to_vec() }.end();
         updates.push(UpdateTrace { first, forward_bytes, later: cut(last), optimizer: cut(end) });
     }
     updates
@@ -150,31 +118,20 @@ mod tests {
             (Phase::Backward, 10),
             (Phase::Optimizer, 10),
         ];
-        let events = [10, 5, 3, -10, 7, -7, 1, -9, 20, -20];
+        let events = [10, 5, 3, -10, 7, -7, 1, -9, 20, -20].map(Event::Bytes);
         let updates = split(&laps, 100, &events);
-        let segment = |before, events: &[i64]| Segment { before, events: events.to_vec() };
         let first = UpdateTrace {
-            first: segment(100, &[10, 5, 3, -10]),
+            first: Segment::of_bytes(100, &[10, 5, 3, -10]),
             forward_bytes: 115,
-            later: segment(108, &[7, -7]),
-            optimizer: segment(108, &[1, -9]),
+            later: Segment::of_bytes(108, &[7, -7]),
+            optimizer: Segment::of_bytes(108, &[1, -9]),
         };
         let second = UpdateTrace {
-            first: segment(100, &[20, -20]),
+            first: Segment::of_bytes(100, &[20, -20]),
             forward_bytes: 120,
-            later: segment(100, &[]),
-            optimizer: segment(100, &[]),
+            later: Segment::of_bytes(100, &[]),
+            optimizer: Segment::of_bytes(100, &[]),
         };
         assert_eq!(updates, [first, second]);
-        let levels: Vec<u64> = updates[0].first.levels().collect();
-        assert_eq!((levels, updates[0].first.peak()), (vec![100, 110, 115, 118, 108], 118));
-    }
-
-    #[test]
-    fn segments_are_alike_by_their_order_alone() {
-        let segment = |events: &[i64]| Segment { before: 0, events: events.to_vec() };
-        assert!(segment(&[1, 2, -1]).is_like(&segment(&[2, 4, -2])));
-        assert!(!segment(&[1, 2, -1]).is_like(&segment(&[2, -2, 4])));
-        assert!(!segment(&[1, 2]).is_like(&segment(&[1, 2, 3])));
     }
 }

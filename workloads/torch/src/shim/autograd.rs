@@ -1,7 +1,7 @@
 //! Gradients and autocast.
 
 use std::{
-    ffi::{c_int, c_void},
+    ffi::{c_int, c_uint, c_void},
     mem::ManuallyDrop,
 };
 
@@ -20,6 +20,8 @@ unsafe extern "C" {
         drop: unsafe extern "C" fn(*mut c_void),
     ) -> c_int;
     fn tw_gradient_hook_clear(parameter: *const C_tensor) -> c_int;
+    fn tw_gradient_unshare(parameter: *const C_tensor, position: *mut c_uint) -> c_int;
+    fn tw_gradient_share(parameter: *const C_tensor, position: c_uint) -> c_int;
     fn tw_keep_gradient_in(parameter: *const C_tensor, place: *const C_tensor) -> c_int;
     fn tw_autocast_bf16_enter(is_cuda: c_int, previous: *mut i64) -> c_int;
     fn tw_autocast_bf16_leave(is_cuda: c_int, previous: i64) -> c_int;
@@ -116,6 +118,39 @@ impl Drop for GradientHook {
     }
 }
 
+/// While it lives, nobody but a parameter has the memory in which a backward pass leaves its gradient, so that it can be
+/// written while the pass goes on.
+///
+/// Without it autograd makes a gradient of any tensor that nobody else has a handle on, even if that is a view of what
+/// others have still to read: an operation that adds a parameter, seen in another shape, to activations has one gradient for
+/// both. Such a gradient is copied now, and no other one is.
+#[must_use = "memory may be shared again when the guard is dropped"]
+pub struct UnsharedGradient {
+    parameter: Tensor,
+    position: c_uint,
+}
+
+impl UnsharedGradient {
+    /// For `parameter`, a leaf that requires a gradient.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn new(parameter: &Tensor) -> Result<Self, TchError> {
+        let mut position = 0;
+        // SAFETY: the handle is borrowed for the length of the call and the pointer is that of a local number.
+        check(unsafe { tw_gradient_unshare(parameter.as_ptr(), &mut position) })?;
+        Ok(Self { parameter: parameter.shallow_clone(), position })
+    }
+}
+
+impl Drop for UnsharedGradient {
+    fn drop(&mut self) {
+        // SAFETY: the handle is borrowed for the length of the call, and the position is what `new` was given.
+        let shared = check(unsafe { tw_gradient_share(self.parameter.as_ptr(), self.position) });
+        debug_assert!(shared.is_ok(), "a hook could not be taken back: {shared:?}");
+    }
+}
+
 /// While it lives, operations of this thread on `device` that gain from it run in bfloat16, as PyTorch's autocast decides.
 ///
 /// The bf16 copies of weights are kept until the guard goes, so one guard spans one forward pass.
@@ -202,6 +237,21 @@ mod tests {
             "Internal torch error: the link is gone"
         );
         assert_eq!(words(|_| panic!("lost")), "Internal torch error: lost");
+    }
+
+    #[test]
+    fn what_others_have_still_to_read_is_not_left_as_a_gradient() {
+        let (taken, other) = (leaf(), leaf());
+        let _unshared = UnsharedGradient::new(&taken).unwrap();
+        // Whoever gets the gradient first writes over it.
+        let _hook = GradientHook::new(&taken, |taken| taken.grad().f_fill_(7.0).map(drop)).unwrap();
+        // In this order the backward pass comes to `taken` first. The sum has one gradient for both.
+        let tripled = (&other * 3.0).view([1, 2]);
+        let loss = (tripled + taken.view([1, 2])).square().sum(tch::Kind::Float);
+        backward(&loss, &[]).unwrap();
+        let numbers = |tensor: Tensor| Vec::<f32>::try_from(tensor).unwrap();
+        assert_eq!(numbers(taken.grad()), [7.0, 7.0]);
+        assert_eq!(numbers(other.grad()), [24.0, 48.0], "three times twice the sums, which are 4 and 8");
     }
 
     #[test]

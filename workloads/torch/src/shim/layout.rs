@@ -10,6 +10,7 @@ use super::check;
 unsafe extern "C" {
     fn tw_line(tensor: *const C_tensor, line: *mut *mut C_tensor) -> c_int;
     fn tw_gradient_line(parameter: *const C_tensor, line: *mut *mut C_tensor) -> c_int;
+    fn tw_gradient_as_line(parameter: *const C_tensor, line: *mut *mut C_tensor) -> c_int;
 }
 
 /// The numbers of `tensor`, `[numbers]`, in its own memory and outside of autograd.
@@ -33,6 +34,19 @@ pub fn gradient_line(parameter: &Tensor) -> Result<Tensor, TchError> {
     let mut line = std::ptr::null_mut();
     // SAFETY: the handle is borrowed for the length of the call and the pointer is that of a local variable.
     check(unsafe { tw_gradient_line(parameter.as_ptr(), &mut line) })?;
+    // SAFETY: on success it is a handle that nobody else has, as tch's own functions return them.
+    Ok(unsafe { Tensor::from_ptr(line) })
+}
+
+/// The gradient of `parameter`, which has one, `[numbers]`, in the order of the parameter's line and in the gradient's own
+/// memory: who writes to it writes the gradient. One that is laid out otherwise gets other memory first.
+///
+/// # Errors
+/// Out of memory.
+pub fn gradient_as_line(parameter: &Tensor) -> Result<Tensor, TchError> {
+    let mut line = std::ptr::null_mut();
+    // SAFETY: the handle is borrowed for the length of the call and the pointer is that of a local variable.
+    check(unsafe { tw_gradient_as_line(parameter.as_ptr(), &mut line) })?;
     // SAFETY: on success it is a handle that nobody else has, as tch's own functions return them.
     Ok(unsafe { Tensor::from_ptr(line) })
 }
@@ -67,6 +81,36 @@ mod tests {
         assert_eq!((&shared, shared.data_ptr()), (&line(&weight).unwrap(), weight.grad().data_ptr()));
         // One that is laid out otherwise, as an operation may hand over.
         weight.grad().set_data(&numbered());
+        assert_eq!(gradient_line(&weight).unwrap(), line(&weight).unwrap());
+    }
+
+    #[test]
+    fn who_writes_to_a_gradient_as_a_line_writes_the_gradient_however_it_was_laid_out() {
+        let weight = channels_last(&numbered()).unwrap().set_requires_grad(true);
+        assert!(gradient_as_line(&weight).is_err(), "there is none");
+        backward(&(&weight * numbered()).sum(None), &[]).unwrap();
+        let left = weight.grad().data_ptr();
+        assert_eq!(gradient_as_line(&weight).unwrap().data_ptr(), left);
+        let expanded = Tensor::from(3.0f32).expand([2, 3, 2, 2], false);
+        for otherwise in [numbered(), numbered().repeat([1, 1, 1, 2]).narrow(3, 0, 2), expanded] {
+            weight.grad().set_data(&otherwise);
+            let (mut line, expected) = (gradient_as_line(&weight).unwrap(), &otherwise + 1.0);
+            let _ = line.f_add_scalar_(1.0).unwrap();
+            assert_eq!((weight.grad(), weight.grad().stride()), (expected, weight.stride()));
+        }
+    }
+
+    #[test]
+    fn a_dimension_of_one_number_has_no_layout() {
+        let numbers = Tensor::arange(6, (Kind::Float, Device::Cpu)).view([2, 3, 1, 1]);
+        let weight = channels_last(&numbers).unwrap().set_requires_grad(true);
+        backward(&(&weight * &numbers).sum(None), &[]).unwrap();
+        // As the kernels of convolutions make them.
+        weight.grad().set_data(&numbers.as_strided([2, 3, 1, 1], [3, 1, 3, 3], 0));
+        assert_ne!(weight.grad().stride(), weight.stride());
+        let left = weight.grad().data_ptr();
+        assert_eq!(gradient_line(&weight).unwrap().data_ptr(), left);
+        assert_eq!(gradient_as_line(&weight).unwrap().data_ptr(), left);
         assert_eq!(gradient_line(&weight).unwrap(), line(&weight).unwrap());
     }
 }

@@ -1,4 +1,4 @@
-//! Every allocation and every release of a device's tensor memory, in order.
+//! Every allocation and every release of a device's tensor memory, and the operations that they belong to, in order.
 
 use std::ffi::c_int;
 
@@ -10,7 +10,36 @@ unsafe extern "C" {
     fn tw_memory_trace_begin(cuda: c_int) -> c_int;
     fn tw_memory_trace_length() -> usize;
     fn tw_memory_trace_end(cuda: c_int) -> c_int;
-    fn tw_memory_trace_read(into: *mut i64, count: usize);
+    fn tw_memory_trace_read(into: *mut RawEvent, count: usize);
+}
+
+/// The `Event` of shim/memory_trace.cpp.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct RawEvent {
+    bytes: i64,
+    nesting: i64,
+}
+
+/// What is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// So many bytes were taken, or given back where negative.
+    Bytes(i64),
+    /// An operation of libtorch begins, or a node of a backward pass. One may lie in another.
+    Begin,
+    /// The one that began last ends.
+    End,
+}
+
+impl From<RawEvent> for Event {
+    fn from(RawEvent { bytes, nesting }: RawEvent) -> Event {
+        match nesting {
+            0 => Event::Bytes(bytes),
+            1.. => Event::Begin,
+            _ => Event::End,
+        }
+    }
 }
 
 /// Records from here on what the tensors of `device` take and give back. One recording at a time is made in a process, and
@@ -29,15 +58,15 @@ pub fn length() -> usize {
     unsafe { tw_memory_trace_length() }
 }
 
-/// Ends the recording. Gives the bytes of each event: those that were taken, and negative those that were given back.
+/// Ends the recording and gives its events.
 ///
 /// # Errors
 /// Where another thread began it.
-pub fn end(device: Device) -> Result<Vec<i64>, TchError> {
+pub fn end(device: Device) -> Result<Vec<Event>, TchError> {
     // SAFETY: takes a plain number.
     check(unsafe { tw_memory_trace_end(c_int::from(device.is_cuda())) })?;
-    let mut events = vec![0; length()];
+    let mut events = vec![RawEvent { bytes: 0, nesting: 0 }; length()];
     // SAFETY: there is room for as many events as are asked for, and nothing is added after the end.
     unsafe { tw_memory_trace_read(events.as_mut_ptr(), events.len()) };
-    Ok(events)
+    Ok(events.into_iter().map(Event::from).collect())
 }

@@ -1,78 +1,112 @@
-//! Which gradients are moved together, and where each of them lies.
-
-use std::ops::Range;
+//! Which gradients one sum moves, and where each of them lies.
 
 use tch::{TchError, Tensor};
 
-/// The first bucket is closed when it holds so much, and each later one. Small ones begin early, large ones use the link
-/// better; these are the sizes of PyTorch's DistributedDataParallel (`kDefaultFirstBucketBytes` and
-/// `kDefaultBucketBytesCap` in torch/csrc/distributed/c10d/reducer.hpp).
+/// A gradient of so many bytes is summed on its own, where autograd left it; smaller ones share buckets.
+///
+/// On its own a gradient is not copied, and costs what every collective costs however little it moves. With Gloo, between
+/// the two cores that this was tried on, that is 55 us (`profile calibrate`), and to copy a MiB 200 us.
+const LARGE_BYTES: u64 = 1 << 20;
+
+/// The first bucket is closed when it holds so much, unless a large gradient goes before it, and each later one. Small ones
+/// begin early, large ones use the link better; these are the sizes of PyTorch's DistributedDataParallel
+/// (`kDefaultFirstBucketBytes` and `kDefaultBucketBytesCap` in torch/csrc/distributed/c10d/reducer.hpp).
 const FIRST_BYTES: u64 = 1 << 20;
 const LATER_BYTES: u64 = 25 << 20;
 
-/// Gradients that are moved together.
-pub(super) struct Bucket {
-    /// Their numbers, one gradient after the other in the order of the parameters, without gaps.
-    pub(super) flat: Tensor,
+/// Gradients that one sum moves.
+pub(super) struct Portion {
+    pub(super) numbers: Numbers,
+    pub(super) bytes: u64,
     /// How many of them the backward pass under way has still to add to.
     pub(super) incomplete: usize,
 }
 
-impl Bucket {
-    pub(super) fn bytes(&self) -> u64 {
-        (self.flat.numel() * self.flat.kind().elt_size_in_bytes()) as u64
-    }
+/// Where the numbers of a portion are.
+pub(super) enum Numbers {
+    /// In memory of ours, one small gradient after the other without gaps.
+    Bucket(Tensor),
+    /// Wherever autograd leaves the gradient of the parameter with this number.
+    Left { parameter: usize },
 }
 
 /// Where the gradient of one parameter lies.
 pub(super) struct Place {
-    /// With the parameter's shape and strides.
-    pub(super) view: Tensor,
-    /// The bucket's number.
-    pub(super) bucket: usize,
+    /// The portion's number.
+    pub(super) portion: usize,
+    /// In its bucket, with the parameter's shape and strides. `None` where autograd's own place will do.
+    pub(super) view: Option<Tensor>,
 }
 
-/// Buckets for the gradients of `parameters`, all zeros, and a place for each of them.
+/// What the buckets for the gradients of `parameters` take of memory.
+pub(crate) fn bucket_bytes(parameters: &[Tensor]) -> u64 {
+    parameters.iter().map(bytes_of).filter(|bytes| *bytes < LARGE_BYTES).sum()
+}
+
+/// Portions of the gradients of `parameters` in the order in which they are summed, buckets with all zeros, and a place for
+/// each gradient.
 ///
 /// A parameter is one block of memory, as the weights of convolutions are in channels-last layout, too; so its gradient
-/// takes no more numbers of the bucket than it has.
+/// takes no more numbers of a bucket than it has.
 ///
 /// # Errors
 /// Out of memory.
-pub(super) fn lay_out(parameters: &[Tensor]) -> Result<(Vec<Bucket>, Vec<Place>), TchError> {
-    let bytes = |parameter: &Tensor| (parameter.numel() * parameter.kind().elt_size_in_bytes()) as u64;
-    let ranges = in_buckets(&parameters.iter().map(bytes).collect::<Vec<_>>());
-    let (mut buckets, mut places) = (Vec::new(), Vec::new());
-    for (bucket, range) in ranges.into_iter().enumerate().rev() {
-        let members = &parameters[range];
-        let numbers = members.iter().map(|member| member.numel() as i64).sum::<i64>();
-        let flat = Tensor::f_zeros([numbers], (members[0].kind(), members[0].device()))?;
-        let mut offset = 0;
-        for member in members {
-            places.push(Place { view: flat.f_as_strided(member.size(), member.stride(), offset)?, bucket });
-            offset += member.numel() as i64;
-        }
-        buckets.push(Bucket { flat, incomplete: 0 });
+pub(super) fn lay_out(parameters: &[Tensor]) -> Result<(Vec<Portion>, Vec<Place>), TchError> {
+    let bytes: Vec<u64> = parameters.iter().map(bytes_of).collect();
+    let (mut portions, mut places) = (Vec::new(), Vec::new());
+    for members in divide(&bytes) {
+        let portion = portions.len();
+        let numbers = match members[..] {
+            [parameter] if bytes[parameter] >= LARGE_BYTES => {
+                places.push((parameter, Place { portion, view: None }));
+                Numbers::Left { parameter }
+            }
+            _ => {
+                let numbers = members.iter().map(|member| parameters[*member].numel() as i64).sum::<i64>();
+                let like = &parameters[members[0]];
+                let bucket = Tensor::f_zeros([numbers], (like.f_kind()?, like.device()))?;
+                let mut offset = 0;
+                for &member in &members {
+                    let parameter = &parameters[member];
+                    let view = bucket.f_as_strided(parameter.size(), parameter.stride(), offset)?;
+                    places.push((member, Place { portion, view: Some(view) }));
+                    offset += parameter.numel() as i64;
+                }
+                Numbers::Bucket(bucket)
+            }
+        };
+        let bytes = members.iter().map(|member| bytes[*member]).sum();
+        portions.push(Portion { numbers, bytes, incomplete: 0 });
     }
-    // The first parameters lie in the last bucket.
-    buckets.reverse();
-    Ok((buckets, places))
+    places.sort_by_key(|(parameter, _)| *parameter);
+    Ok((portions, places.into_iter().map(|(_, place)| place).collect()))
 }
 
-/// Which parameters, of so many bytes each, share a bucket: from the last one to the first, as a backward pass comes to
-/// the last layers first.
-fn in_buckets(bytes: &[u64]) -> Vec<Range<usize>> {
-    let mut buckets = Vec::new();
-    let (mut end, mut held) = (bytes.len(), 0);
-    for (index, bytes) in bytes.iter().enumerate().rev() {
+/// Which parameters, whose gradients have so many bytes each, share a portion: from the last one to the first, as a backward
+/// pass comes to the last layers first. Sizes alone decide, so that all ranks have the same portions in the same order.
+fn divide(bytes: &[u64]) -> Vec<Vec<usize>> {
+    let (mut portions, mut bucket, mut held) = (Vec::new(), Vec::new(), 0);
+    for (index, &bytes) in bytes.iter().enumerate().rev() {
+        if bytes >= LARGE_BYTES {
+            portions.push(vec![index]);
+            continue;
+        }
+        bucket.push(index);
         held += bytes;
-        let limit = if buckets.is_empty() { FIRST_BYTES } else { LATER_BYTES };
-        if held >= limit || index == 0 {
-            buckets.push(index..end);
-            (end, held) = (index, 0);
+        let limit = if portions.is_empty() { FIRST_BYTES } else { LATER_BYTES };
+        if held >= limit {
+            portions.push(std::mem::take(&mut bucket));
+            held = 0;
         }
     }
-    buckets
+    if !bucket.is_empty() {
+        portions.push(bucket);
+    }
+    portions
+}
+
+fn bytes_of(parameter: &Tensor) -> u64 {
+    (parameter.numel() * parameter.kind().elt_size_in_bytes()) as u64
 }
 
 #[cfg(test)]
@@ -83,42 +117,49 @@ mod tests {
     use crate::nn::channels_last;
 
     #[test]
-    fn buckets_are_filled_from_the_last_parameter_on() {
+    fn large_gradients_go_alone_and_buckets_are_filled_from_the_last_parameter_on() {
         const MIB: u64 = 1 << 20;
-        for (bytes, buckets) in [
-            (vec![4], vec![(0, 1)]),
-            (vec![4, 8, 12], vec![(0, 3)]),
-            // The first one is closed by what makes it a MiB, however much more that is.
-            (vec![4, 8, MIB], vec![(2, 3), (0, 2)]),
-            (vec![8, 9 * MIB, MIB - 4, 2], vec![(1, 4), (0, 1)]),
-            (vec![4, 20 * MIB, 10 * MIB, 24 * MIB, 2 * MIB], vec![(4, 5), (2, 4), (0, 2)]),
-            (vec![40 * MIB, 40 * MIB], vec![(1, 2), (0, 1)]),
+        let (first, second) = ((2..28).rev().collect(), vec![1, 0]);
+        for (bytes, portions) in [
+            (vec![], vec![]),
+            (vec![4], vec![vec![0]]),
+            (vec![4, 8, 12], vec![vec![2, 1, 0]]),
+            (vec![4, 8, MIB], vec![vec![2], vec![1, 0]]),
+            (vec![40 * MIB, 4, 8], vec![vec![0], vec![2, 1]]),
+            (vec![40 * MIB, MIB], vec![vec![1], vec![0]]),
+            // The first bucket is closed by what makes it a MiB, however much more that is.
+            (vec![4, MIB - 1, 2], vec![vec![2, 1], vec![0]]),
+            (vec![4, MIB - 1, MIB - 1], vec![vec![2, 1], vec![0]]),
+            // Where a large gradient begins early, buckets need not.
+            (vec![8, 9 * MIB, MIB - 4, 2], vec![vec![1], vec![3, 2, 0]]),
+            (vec![4, MIB, 8, 20 * MIB, 12], vec![vec![3], vec![1], vec![4, 2, 0]]),
+            // Later buckets have room for 25 MiB: 26 gradients that are a byte short of one.
+            (vec![MIB - 1; 30], vec![vec![29, 28], first, second]),
         ] {
-            let made: Vec<_> = in_buckets(&bytes).into_iter().map(|range| (range.start, range.end)).collect();
-            assert_eq!(made, buckets, "{bytes:?}");
+            assert_eq!(divide(&bytes), portions, "{bytes:?}");
         }
     }
 
     #[test]
-    fn every_number_of_a_gradient_has_one_place_with_the_strides_of_its_parameter() {
+    fn every_number_of_a_small_gradient_has_one_place_with_the_strides_of_its_parameter() {
         let numbers = |shape: &[i64]| Tensor::zeros(shape, (Kind::Float, Device::Cpu));
         let convolution = channels_last(&numbers(&[4, 3, 2, 2])).unwrap();
         let transposed = numbers(&[5, 7]).transpose(0, 1);
-        let parameters = [numbers(&[300, 1000]), convolution, numbers(&[]), transposed, numbers(&[512, 512])];
+        let parameters = [numbers(&[200, 1000]), convolution, numbers(&[]), transposed, numbers(&[512, 512])];
 
-        let (buckets, places) = lay_out(&parameters).unwrap();
-        assert_eq!(
-            buckets.iter().map(Bucket::bytes).collect::<Vec<_>>(),
-            [1 << 20, 4 * (300_000 + 48 + 1 + 35)]
-        );
-        assert_eq!(places.iter().map(|place| place.bucket).collect::<Vec<_>>(), [1, 1, 1, 1, 0]);
-        for (Place { view, .. }, parameter) in places.iter().zip(&parameters) {
+        let (portions, places) = lay_out(&parameters).unwrap();
+        let small = 4 * (200_000 + 48 + 1 + 35);
+        assert_eq!(portions.iter().map(|portion| portion.bytes).collect::<Vec<_>>(), [1 << 20, small]);
+        assert_eq!(bucket_bytes(&parameters), small);
+        assert_eq!(places.iter().map(|place| place.portion).collect::<Vec<_>>(), [1, 1, 1, 1, 0]);
+        assert!(places[4].view.is_none() && matches!(portions[0].numbers, Numbers::Left { parameter: 4 }));
+        for (place, parameter) in places.iter().zip(&parameters).take(4) {
+            let mut view = place.view.as_ref().unwrap().shallow_clone();
             assert_eq!((view.size(), view.stride()), (parameter.size(), parameter.stride()));
             // A number that lay in two places would be counted twice.
-            let _sum = view.shallow_clone().f_add_scalar_(1.0).unwrap();
+            let _sum = view.f_add_scalar_(1.0).unwrap();
         }
-        for Bucket { flat, .. } in &buckets {
-            assert_eq!((flat.min().double_value(&[]), flat.max().double_value(&[])), (1.0, 1.0));
-        }
+        let Numbers::Bucket(bucket) = &portions[1].numbers else { panic!("they share a bucket") };
+        assert_eq!((bucket.min().double_value(&[]), bucket.max().double_value(&[])), (1.0, 1.0));
     }
 }

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     failure::Failure,
-    nn::{init::Init, parameters::Parameters},
+    nn::{channels_last, init::Init, parameters::Parameters},
     shim::autograd::{backward, clear_gradients},
     step::{Execution, StepError, Trainer},
     workload::{Batch, DataStream, Share, Update, Workload},
@@ -33,7 +33,7 @@ const SAMPLES: usize = 12;
 const STEPS: usize = 3;
 /// Numbers of a sample.
 const WIDTH: i64 = 48;
-/// Numbers between the layers: the square weight that the models end with fills the first bucket.
+/// Numbers between the layers: the square weight that the models end with is large enough to be summed on its own.
 const HIDDEN: i64 = 512;
 
 /// What is hard about a model.
@@ -42,10 +42,14 @@ enum Difficulty {
     Nothing,
     /// The first layer's weight is the last one's, too.
     Tied,
-    /// Two weights take part in nothing.
+    /// Three weights take part in nothing, a large one among them.
     Unused,
     /// The first layer is a convolution, whose weight is kept channels-last.
     ChannelsLast,
+    /// And that weight is large.
+    LargeChannelsLast,
+    /// The last layer's weight is the sum of two: to autograd the gradient of one is what that of the other is made from.
+    Shared,
     /// Two updates, of a part of the weights each.
     TwoUpdates,
 }
@@ -56,6 +60,8 @@ struct Model {
     parameters: Parameters,
     first: Tensor,
     last: Tensor,
+    /// Half of `last` is added to it.
+    added: Option<Tensor>,
     updates: Vec<Update>,
     passes: Arc<AtomicUsize>,
 }
@@ -75,12 +81,18 @@ impl Model {
             weight
         };
         let is = |other| difficulty == other;
-        let shape: &[i64] = if is(Difficulty::ChannelsLast) { &[32, 3, 3, 3] } else { &[WIDTH, HIDDEN] };
+        let shape: &[i64] = match difficulty {
+            Difficulty::ChannelsLast => &[32, 3, 3, 3],
+            Difficulty::LargeChannelsLast => &[HIDDEN, WIDTH, 5, 5],
+            _ => &[WIDTH, HIDDEN],
+        };
         let first = parameter("first", shape, 0.7);
         if is(Difficulty::Unused) {
             let _ = parameter("unused", &[7], 1.1);
+            let _ = parameter("unused-large", &[HIDDEN, HIDDEN], 1.7);
         }
         let last = parameter("last", &[HIDDEN, HIDDEN], 0.3);
+        let added = is(Difficulty::Shared).then(|| parameter("added", &[HIDDEN, HIDDEN], 0.9));
         if is(Difficulty::Unused) {
             let _ = parameter("unused-too", &[5], 1.3);
         }
@@ -91,7 +103,7 @@ impl Model {
         } else {
             vec![update("")]
         };
-        Self { difficulty, parameters, first, last, updates, passes: Arc::default() }
+        Self { difficulty, parameters, first, last, added, updates, passes: Arc::default() }
     }
 
     fn numbers(&self) -> u64 {
@@ -111,13 +123,23 @@ impl Workload for Model {
     fn loss(&self, update: usize, batch: &Batch) -> Result<Tensor, TchError> {
         self.passes.fetch_add(1, Ordering::Relaxed);
         let samples = batch.inputs.size()[0];
-        let hidden = if self.difficulty == Difficulty::ChannelsLast {
-            let images = batch.inputs.f_view([samples, 3, 4, 4])?;
-            images.f_conv2d::<Tensor>(&self.first, None, 1, 1, 1, 1)?.f_reshape([samples, HIDDEN])?
-        } else {
-            batch.inputs.f_matmul(&self.first)?
+        let convolved = |channels: i64, side: i64, padding: i64| {
+            let images = batch.inputs.f_view([samples, channels, side, side])?;
+            images.f_conv2d::<Tensor>(&self.first, None, 1, padding, 1, 1)?.f_reshape([samples, HIDDEN])
         };
-        let output = hidden.f_tanh()?.f_matmul(&self.last)?.f_tanh()?;
+        let hidden = match self.difficulty {
+            Difficulty::ChannelsLast => convolved(3, 4, 1)?,
+            Difficulty::LargeChannelsLast => convolved(WIDTH, 1, 2)?,
+            _ => batch.inputs.f_matmul(&self.first)?,
+        };
+        let last = match &self.added {
+            Some(added) => {
+                let half = self.last.f_mul_scalar(0.5)?.f_view([1, HIDDEN, HIDDEN])?;
+                half.f_add(&added.f_view([1, HIDDEN, HIDDEN])?)?.f_view([HIDDEN, HIDDEN])?
+            }
+            None => self.last.shallow_clone(),
+        };
+        let output = hidden.f_tanh()?.f_matmul(&last)?.f_tanh()?;
         let output = match self.difficulty {
             Difficulty::Tied => output.f_matmul(&self.first.f_transpose(0, 1)?)?,
             _ => output.f_narrow(1, 0, WIDTH)?,
@@ -211,8 +233,8 @@ fn assert_computed(whole: &(Vec<f64>, Vec<Tensor>), ranks: &[(Vec<f64>, Vec<Tens
 
 #[test]
 fn ranks_and_micro_batches_compute_what_one_rank_computes_of_the_whole_batch() {
-    use Difficulty::{ChannelsLast, Nothing, Tied, TwoUpdates, Unused};
-    for difficulty in [Nothing, Tied, Unused, ChannelsLast, TwoUpdates] {
+    use Difficulty::{ChannelsLast, LargeChannelsLast, Nothing, Shared, Tied, TwoUpdates, Unused};
+    for difficulty in [Nothing, Tied, Unused, ChannelsLast, LargeChannelsLast, Shared, TwoUpdates] {
         let whole = train(trainer(Model::new(difficulty), 1, Share::ALL), None);
         for (ranks, micro_batches) in [(2, 1), (3, 1), (4, 1), (2, 2), (2, 3), (3, 2), (4, 3)] {
             let trained = train_together(Thread::group(ranks), difficulty, micro_batches);
@@ -224,9 +246,13 @@ fn ranks_and_micro_batches_compute_what_one_rank_computes_of_the_whole_batch() {
 
 #[test]
 fn ranks_that_meet_through_gloo_compute_it_too() {
-    for (difficulty, ranks, micro_batches) in
-        [(Difficulty::Tied, 2, 1), (Difficulty::ChannelsLast, 3, 2), (Difficulty::TwoUpdates, 2, 2)]
-    {
+    for (difficulty, ranks, micro_batches) in [
+        (Difficulty::Tied, 2, 1),
+        (Difficulty::ChannelsLast, 3, 2),
+        (Difficulty::LargeChannelsLast, 2, 1),
+        (Difficulty::Shared, 2, 2),
+        (Difficulty::TwoUpdates, 2, 2),
+    ] {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("rendezvous");
         let meet = &|rank| {
@@ -259,7 +285,7 @@ fn a_parameter_that_takes_part_in_nothing_stays_as_it_is() {
 }
 
 #[test]
-fn sums_begin_in_the_order_of_the_buckets_and_not_before_the_last_micro_batch() {
+fn sums_begin_in_the_order_of_the_portions_and_not_before_the_last_micro_batch() {
     let model = Model::new(Difficulty::Nothing);
     let (passes, bytes) = (Arc::clone(&model.passes), 4 * model.numbers());
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -303,35 +329,122 @@ fn the_first_sum_begins_before_the_backward_pass_has_ended() {
     assert_eq!(*seen.lock().unwrap(), [[true, true], later, later].concat(), "the first step learns");
 }
 
-/// A leaf, and its synchronisation in a group of one.
-fn leaf(shape: &[i64]) -> (Tensor, GradientSync) {
-    let leaf = wave(shape, 0.7).set_requires_grad(true);
-    let sync = GradientSync::new(&[leaf.shallow_clone()], Box::new(Thread::group(1).remove(0))).unwrap();
-    (leaf, sync)
+/// The synchronisation of leaves in a group of one, which makes three times as much of what it is to sum as soon as it is
+/// asked to: whoever has still to read it sees that. And where each sum was made.
+fn tripled(leaves: &[Tensor]) -> (GradientSync, Arc<Mutex<Vec<usize>>>) {
+    let places = Arc::new(Mutex::new(Vec::new()));
+    let group = Alone::new({
+        let places = Arc::clone(&places);
+        move |flat: &Tensor| {
+            assert_eq!((flat.dim(), flat.is_contiguous()), (1, true));
+            places.lock().unwrap().push(flat.data_ptr() as usize);
+            let _ = flat.shallow_clone().f_mul_scalar_(3.0)?;
+            Ok(Ok(None))
+        }
+    });
+    (GradientSync::new(leaves, Box::new(group)).unwrap(), places)
+}
+
+fn leaf(shape: &[i64]) -> Tensor {
+    wave(shape, 0.7).set_requires_grad(true)
 }
 
 #[test]
-fn gradients_lie_in_their_bucket_and_grow_there() {
-    let (weight, mut sync) = leaf(&[4, 3, 2, 2]);
-    for _ in 0..2 {
-        let mut places = Vec::new();
-        for (pass, is_last) in [(1.0, false), (2.0, false), (3.0, true)] {
-            sync.before_backward(is_last);
-            backward(&weight.sum(Kind::Float), &[]).unwrap();
-            let gradient = weight.grad();
-            assert_eq!(gradient, gradient.full_like(pass), "pass {pass}");
-            assert_eq!(gradient.stride(), weight.stride());
-            places.push(gradient.data_ptr());
+fn gradients_are_summed_where_they_lie_and_grow_there() {
+    const LARGE: [i64; 4] = [64, 64, 8, 8];
+    for shape in [[4, 3, 2, 2], LARGE] {
+        for channels_first in [true, false] {
+            let mut weight = leaf(&shape).detach();
+            if !channels_first {
+                weight = channels_last(&weight).unwrap();
+            }
+            let weight = weight.set_requires_grad(true);
+            let factors = wave(&shape, 0.3);
+            let (mut sync, summed) = tripled(&[weight.shallow_clone()]);
+            for step in 0..2 {
+                let mut lay = Vec::new();
+                for is_last in [false, false, true] {
+                    sync.before_backward(is_last);
+                    backward(&(&weight * &factors).sum(Kind::Float), &[]).unwrap();
+                    let gradient = weight.grad();
+                    assert_eq!(gradient.stride(), weight.stride());
+                    lay.push(gradient.data_ptr() as usize);
+                }
+                assert_eq!(sync.finish().unwrap().sent_bytes, 4 * weight.numel() as u64);
+                lay.push(summed.lock().unwrap()[step]);
+                assert_eq!(lay, [lay[0]; 4], "{shape:?}, step {step}");
+                let error = (weight.grad() - &factors * 9.0).abs().max().double_value(&[]);
+                assert!(error < 1e-5, "{shape:?}, step {step}: {error}");
+                let in_a_bucket = match &lock(&sync.state).portions[0].numbers {
+                    Numbers::Bucket(bucket) => Some(bucket.data_ptr() as usize),
+                    Numbers::Left { .. } => None,
+                };
+                assert_eq!(in_a_bucket, (shape != LARGE).then_some(lay[0]));
+                clear_gradients(&[weight.shallow_clone()]).unwrap();
+                assert!(!weight.grad().defined());
+            }
         }
-        assert_eq!(places, [lock(&sync.state).buckets[0].flat.data_ptr(); 3]);
-        assert_eq!(sync.finish().unwrap().sent_bytes, 4 * 48);
+    }
+}
+
+#[test]
+fn a_large_gradient_may_come_in_any_layout() {
+    const SHAPE: [i64; 2] = [512, 600];
+    let weight = leaf(&SHAPE);
+    let (mut sync, summed) = tripled(&[weight.shallow_clone()]);
+    let mut step = |factors: &Tensor, loss: &dyn Fn() -> Tensor| {
+        sync.before_backward(true);
+        backward(&loss(), &[]).unwrap();
+        sync.finish().unwrap();
+        let gradient = weight.grad();
+        assert_eq!((gradient.stride(), &gradient), (weight.stride(), &(factors * 3.0)));
+        assert_eq!(summed.lock().unwrap().last(), Some(&(gradient.data_ptr() as usize)));
         clear_gradients(&[weight.shallow_clone()]).unwrap();
+    };
+    let factors = wave(&SHAPE, 0.3);
+    let ones = factors.ones_like();
+    // In its own, as one number that stands for all, transposed, and as a part of something larger.
+    for _ in 0..2 {
+        step(&factors, &|| (&weight * &factors).sum(Kind::Float));
+        step(&ones, &|| weight.sum(Kind::Float));
+        let turned = factors.transpose(0, 1).contiguous();
+        step(&factors, &|| (weight.transpose(0, 1) * &turned).sum(Kind::Float));
+        let wider = Tensor::cat(&[&factors, &ones], 1);
+        step(&factors, &|| (Tensor::cat(&[&weight, &ones], 1) * &wider).sum(Kind::Float));
+    }
+}
+
+#[test]
+fn what_a_large_gradient_is_made_from_is_not_summed_with_it() {
+    const SHAPE: [i64; 2] = [512, 512];
+    let (first, second) = (leaf(&SHAPE), leaf(&SHAPE));
+    // The second one's sum comes first.
+    let (mut sync, _) = tripled(&[first.shallow_clone(), second.shallow_clone()]);
+    let factors = wave(&SHAPE, 0.3);
+    for step in 0..2 {
+        sync.before_backward(true);
+        let line = |tensor: Tensor| tensor.view([-1]);
+        let both = line(&first * 2.0) + line(second.shallow_clone());
+        backward(&(both * line(factors.shallow_clone())).sum(Kind::Float), &[]).unwrap();
+        sync.finish().unwrap();
+        for (leaf, times) in [(&first, 6.0), (&second, 3.0)] {
+            let error = (leaf.grad() - &factors * times).abs().max().double_value(&[]);
+            assert!(error < 1e-5, "step {step}: {error}");
+        }
+        clear_gradients(&[first.shallow_clone(), second.shallow_clone()]).unwrap();
     }
 }
 
 #[test]
 fn a_gradient_may_grow_several_times_in_a_pass_if_it_always_does() {
-    let (weight, mut sync) = leaf(&[3]);
+    for numbers in [3, 512 * 512] {
+        assert_additions_are_those_of_the_first_step(&leaf(&[numbers]));
+    }
+}
+
+fn assert_additions_are_those_of_the_first_step(weight: &Tensor) {
+    let group = Box::new(Thread::group(1).remove(0));
+    let mut sync = GradientSync::new(&[weight.shallow_clone()], group).unwrap();
     let mut pass = |additions: usize| {
         sync.before_backward(true);
         // A part of the pass that is a pass of its own adds on its own, as one that recomputes does.

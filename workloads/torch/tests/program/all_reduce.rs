@@ -26,17 +26,20 @@ fn a_step_is_an_all_reduce_and_commands_find_nothing_to_keep() {
             let (said, status) = worker.finish();
             assert!(status.success(), "{said:#?}");
             let Event::Ready(ready) = &said[1].event else { panic!("ready is not second: {said:#?}") };
-            assert_eq!((ready.parameters, ready.model_bytes, ready.restore_ns), (0, 1 << 20, None));
+            assert_eq!(
+                (ready.parameters, ready.model_bytes, ready.restore_ns),
+                (Some(0), Some(1 << 20), None)
+            );
             let steps = steps(&said);
             assert_eq!(steps.len(), 40);
             for step in steps {
-                assert_eq!((step.samples, step.loss, step.sent_bytes), (0, None, Some(1 << 20)));
+                assert_eq!((step.samples, step.loss, step.sent_bytes), (Some(0), None, Some(1 << 20)));
                 let phases = step.phases.as_ref().expect("it has one");
                 assert_eq!((step.timing, phases.forward_ns), (Timing::Host, None));
                 assert!(phases.sync_exposed_ns.is_some_and(|sync| sync <= step.dur_ns), "{step:?}");
             }
             let last = &said.last().expect("it said something").event;
-            assert_eq!(*last, Event::Finished { steps: 40, samples: 0, loss: None });
+            assert_eq!(*last, Event::Finished { steps: 40, samples: Some(0), loss: None });
         }
     }
 }

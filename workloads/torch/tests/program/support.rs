@@ -9,13 +9,11 @@ use std::{
 };
 
 use schema::{
-    FORMAT,
     catalog::{Catalog, Workload},
     device::Device,
     events::{self, EventReader},
     grant::Grant,
     plan::Plan,
-    sharing::Sharing,
     spec::{LaunchSpec, Program, Training},
     wire::{self, Event, EventLine, FailureKind, Step},
 };
@@ -32,34 +30,11 @@ pub(crate) fn launch(workload: &str, global_batch: u32, plan: &str, steps: Optio
 
 /// As [`launch`], of any workload.
 pub(crate) fn launch_of(workload: Workload, global_batch: u32, plan: Plan, steps: Option<u64>) -> LaunchSpec {
-    LaunchSpec {
-        format: FORMAT,
-        launch: format!("0001-{}", workload.name),
-        job: format!("{}@b{global_batch}@{plan}", workload.name),
-        cell: "cell".into(),
-        block: 0,
-        program: Program::Training(Box::new(Training {
-            workload,
-            global_batch,
-            plan,
-            steps,
-            data: None,
-            loaders: 0,
-            restore: None,
-            offload_threads: None,
-            collectives: None,
-            exact: false,
-            rendezvous: None,
-        })),
-        steps_regex: None,
-        devices: vec![Device::Cpu(vec![0])],
-        sharing: Sharing::Alone,
-        seat: None,
-        threads: 1,
-        threads_named: false,
-        memory_bytes: None,
-        seed: 11,
-    }
+    let (name, job) =
+        (format!("0001-{}", workload.name), format!("{}@b{global_batch}@{plan}", workload.name));
+    let training = Training { steps, ..Training::new(workload, global_batch, plan) };
+    let program = Program::Training(Box::new(training));
+    LaunchSpec { seed: 11, ..LaunchSpec::new(name, job, program, cores(1)) }
 }
 
 /// A launch of `workload` with a rank on each of so many CPU devices.
@@ -87,23 +62,27 @@ pub(crate) fn program() -> Command {
 }
 
 /// The files of a launch, which go with its last rank.
-struct Files(TempDir);
+struct Files {
+    folder: TempDir,
+    /// Its path leads nowhere without it.
+    _grant: Grant,
+}
 
 impl Files {
     /// Several ranks are told to meet in a file of the folder unless they are told otherwise.
     fn new(spec: &LaunchSpec) -> Rc<Self> {
-        let files = Self(tempfile::tempdir().unwrap());
+        let folder = tempfile::tempdir().unwrap();
         let mut spec = spec.clone();
         if let Some(rendezvous) = spec.program.rendezvous().filter(|_| spec.devices.len() > 1) {
-            rendezvous.get_or_insert(files.path("rendezvous"));
+            rendezvous.get_or_insert(folder.path().join("rendezvous"));
         }
-        fs::write(files.path("spec.json"), serde_json::to_vec(&spec).unwrap()).unwrap();
-        Grant::create(&files.path("control")).unwrap();
-        Rc::new(files)
+        fs::write(folder.path().join("spec.json"), serde_json::to_vec(&spec).unwrap()).unwrap();
+        let _grant = Grant::create(&folder.path().join("control")).unwrap();
+        Rc::new(Self { folder, _grant })
     }
 
     fn path(&self, name: impl AsRef<Path>) -> PathBuf {
-        self.0.path().join(name)
+        self.folder.path().join(name)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Family, Features, Samples};
+use super::{Family, Features, Samples, share_problem};
 
 /// A classifier of point clouds at the paper's widths.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,8 +28,7 @@ impl Family for Pointnet {
     }
 
     fn problem(&self) -> Option<String> {
-        let dropout = self.dropout;
-        (!(0.0..1.0).contains(&dropout)).then(|| format!("dropout {dropout}: use a number from 0 to below 1"))
+        share_problem("dropout", self.dropout)
     }
 }
 

@@ -1,6 +1,7 @@
 """A process group of which a program may say that this process has some rank in it."""
 
 rank = None
+world_size = 1
 
 
 def is_available() -> bool:
@@ -13,6 +14,10 @@ def is_initialized() -> bool:
 
 def get_rank() -> int:
     return rank
+
+
+def get_world_size() -> int:
+    return world_size
 
 
 class DistError(RuntimeError):

@@ -1,0 +1,181 @@
+"""Whether packing pays: what pairs of jobs get through at once, over what they do in turns, beside how busy each keeps
+the device alone.
+
+Gandiva (Xiao et al., OSDI 2018, Table 1) packed jobs on a P40 by plain time-sharing. A job that used the device for 8.7 %
+of the time alone gained 412 %, those that used it for 87 % and more lost 11 to 16 %. That the gain falls with the
+utilisation alone is the law looked for here.
+"""
+
+import itertools
+import statistics
+from dataclasses import dataclass
+from typing import NamedTuple
+
+MODES = {"time-slice": "time-slice", "step-gate": "step-gate:250ms"}
+"""Packing as Gandiva has it, and its time-slicing with turns short enough for a short visit."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of `profile colocate`."""
+
+    name: str
+    jobs: dict[str, str]
+    """What each is to the device, and how it is spelled; no two are of one workload."""
+
+    every_pair: bool
+    """Each beside itself, too; otherwise the two of them alone."""
+
+    modes: tuple[str, ...] = tuple(MODES)
+
+    @property
+    def pairs(self) -> int:
+        return len(self.jobs) * (len(self.jobs) + 1) // 2 if self.every_pair else 1
+
+    def kind_of(self, workload: str) -> str:
+        return next(kind for kind, job in self.jobs.items() if job.partition("@")[0] == workload)
+
+
+ON_GPU = [
+    Run("light-heavy", {"light": "vae@b128", "heavy": "resnet50@b64"}, every_pair=True),
+    Run("bound", {"memory-bound": "mobilenet-v2@b64", "compute-bound": "gpt2@b4@bf16"}, every_pair=False),
+]
+"""`vae` is the lightest of Gandiva's table. MobileNetV2 spends its time in layers that do little with each byte they read,
+and GPT-2 in products of matrices."""
+
+ON_CORE = [
+    Run("light-heavy", {"light": "synthetic-sleep", "heavy": "lstm"}, every_pair=True),
+    Run("bound", {"memory-bound": "stress-memory", "compute-bound": "stress-compute"}, every_pair=False),
+]
+QUICK = [Run("heavy", {"heavy": "synthetic-spin"}, every_pair=True, modes=("time-slice",))]
+"""A visit in turns would take as long again."""
+
+
+class Law(NamedTuple):
+    shows: str
+    """In a few words."""
+
+    text: str
+
+
+def of_run(run: Run, interference: list[dict], measurements: list[dict]) -> list[dict]:
+    """A row for each pair of one run that has rows in `interference.csv`, in their order."""
+    pairs: dict[str, list[dict]] = {}
+    for row in interference:
+        pairs.setdefault(row["group"], []).append(row)
+    alone = [row for row in measurements if not row["group"] and row["status"] == "ok"]
+    return [of_pair(run, seats, alone) for seats in pairs.values()]
+
+
+def of_pair(run: Run, seats: list[dict], alone: list[dict]) -> dict:
+    """Utilisations are means over the launches alone. What is not known is absent, and `missing` says why."""
+    members = sorted({row["seat"]: row for row in seats}.values(), key=lambda row: int(row["seat"]))
+    missing = []
+
+    def of_members(column: str) -> list[float | None]:
+        return [mean(row[column] for row in alone if row["job"] == member["job"]) for member in members]
+
+    utils = of_members("device_util_percent_mean")
+    unknown = dict.fromkeys(member["job"] for member, util in zip(members, utils) if util is None)
+    missing += [f"no utilisation of {job} alone" for job in unknown]
+    throughput = {}
+    for mode in MODES:
+        rows = [row for row in seats if row["sharing"].partition(":")[0] == mode]
+        throughput[mode] = number(rows[0]["group_norm_throughput"]) if rows else None
+        if throughput[mode] is None:
+            reasons = [row["err_detail"] for row in rows if row["err_detail"]]
+            missing.append(f"{mode}: {reasons[0] if reasons else 'not measured'}")
+    packed, in_turns = throughput.values()
+    gain = packed / in_turns - 1 if packed is not None and in_turns else None
+    warnings = dict.fromkeys(word for row in seats for word in row["warnings"].split(";") if word)
+    return {
+        "pair": " + ".join(run.kind_of(member["workload"]) for member in members),
+        "group": members[0]["group"],
+        **by_seat("device_util_percent_alone", utils),
+        "device_util_percent_alone_mean": None if None in utils else rounded(statistics.mean(utils), 2),
+        **by_seat("sm_util_percent_alone", of_members("sm_util_percent")),
+        **by_seat("dram_util_percent_alone", of_members("dram_util_percent")),
+        "norm_throughput_time_slice": packed,
+        "norm_throughput_step_gate": in_turns,
+        "gain_percent": None if gain is None else rounded(100 * gain, 2),
+        "blocks": min(int(row["blocks"]) for row in seats),
+        "valid": all(row["valid"] == "true" for row in seats),
+        "warnings": ";".join(warnings),
+        "missing": "; ".join(missing),
+    }
+
+
+def law(pairs: list[dict]) -> Law:
+    """Whether the gain falls as the utilisation alone rises, over the pairs of which both are known.
+
+    Both in whole percents: NVML tells no smaller ones, and of a gain they would be noise.
+    """
+    known = [(number(pair["device_util_percent_alone_mean"]), number(pair["gain_percent"])) for pair in pairs]
+    points = sorted((round(util), round(gain)) for util, gain in known if util is not None and gain is not None)
+    over, notes = count(len(points)), of_doubtful(pairs)
+    if len({util for util, _ in points}) < 2:
+        found = f"and all {over} have {points[0][0]} %" if len(points) > 1 else f"and both numbers are known of {over}"
+        text = f"Gandiva's law is not to be judged here: it takes pairs of different utilisation alone, {found}."
+        return Law("is not to be judged", text + notes)
+    utils, gains = zip(*points)
+    if len(set(gains)) < 2:
+        text = f"Gandiva's law does not show: the gain of all {over} is {gains[0]:+d} %."
+        return Law("does not show", text + notes)
+    correlation = rank_correlation(utils, gains)
+    rises = any(a[0] < b[0] and a[1] < b[1] for a, b in itertools.combinations(points, 2))
+    if correlation >= 0:
+        shows, how = "does not show", "the gain does not fall with the utilisation alone"
+    elif rises:
+        shows, how = "shows on the whole only", "the gain falls with the utilisation alone, though not at each rise of it"
+    else:
+        shows, how = "shows", "the gain falls with the utilisation alone, and rises nowhere"
+    orders = [rank_correlation(utils, order) for order in itertools.permutations(gains)]
+    as_clear = sum(other <= correlation + 1e-9 for other in orders)
+    (first_util, first_gain), (last_util, last_gain) = points[0], points[-1]
+    text = (
+        f"Gandiva's law {shows}: over {over} {how}, from {first_gain:+d} % at {first_util} % to {last_gain:+d} % "
+        f"at {last_util} %. The rank correlation is {correlation:+.2f}; of the {len(orders)} orders that these gains "
+        f"can have, {as_clear} fall{'s' if as_clear == 1 else ''} as clearly or more so. "
+        f"So few points are a sign and no proof.{notes}"
+    )
+    return Law(shows, text)
+
+
+def of_doubtful(pairs: list[dict]) -> str:
+    """Pairs that the law says nothing of, or only with the warnings they have."""
+    left_out = [f"{pair['pair']} ({pair['missing']})" for pair in pairs if pair["missing"]]
+    doubtful = [f"{pair['pair']} ({pair['warnings']})" for pair in pairs if pair["warnings"]]
+    said = f" Left out: {', '.join(left_out)}." if left_out else ""
+    return said + (f" With warnings: {', '.join(doubtful)}." if doubtful else "")
+
+
+def count(pairs: int) -> str:
+    return f"{pairs or 'no'} pair{'' if pairs == 1 else 's'}"
+
+
+def rank_correlation(xs: tuple, ys: tuple) -> float:
+    """Spearman's: that of the ranks, where equal values share the mean of theirs. Neither may be constant."""
+    return statistics.correlation(ranks(xs), ranks(ys))
+
+
+def ranks(values: tuple) -> list[float]:
+    return [sum(other < value for other in values) + (values.count(value) + 1) / 2 for value in values]
+
+
+def mean(cells) -> float | None:
+    values = [value for cell in cells if (value := number(cell)) is not None]
+    return rounded(statistics.mean(values), 2) if values else None
+
+
+def number(cell) -> float | None:
+    """Of a cell of a table, or what it was made from."""
+    return None if cell is None or cell == "" else float(cell)
+
+
+def rounded(value: float, digits: int) -> float:
+    """Without the minus of a zero."""
+    return round(value, digits) + 0.0
+
+
+def by_seat(name: str, values: list) -> dict:
+    return {f"{name}_seat{seat}": value for seat, value in enumerate(values)}

@@ -1,0 +1,189 @@
+"""What a record says of packing: from the tables of runs to a row a pair and a sentence about Gandiva's law."""
+
+import contextlib
+import io
+import sys
+import tempfile
+import time
+import tomllib
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent)]
+import packing  # noqa: E402
+import page  # noqa: E402
+import parts  # noqa: E402
+from workplace import Failed, Workplace, read_csv  # noqa: E402
+
+LIGHT_HEAVY, BOUND = packing.ON_GPU
+JOBS = {"vae": "vae@b128@dp1", "resnet50": "resnet50@b64@dp1"}
+
+
+def seats(workloads: tuple[str, ...], mode: str, throughput: str, **more: str) -> list[dict]:
+    """Rows of `interference.csv`, as far as they are read."""
+    row = {"group": "+".join(JOBS[workload] for workload in workloads), "sharing": packing.MODES[mode], "blocks": "1"}
+    row |= {"group_norm_throughput": throughput, "valid": "true", "warnings": "", "err_detail": "", **more}
+    return [
+        {**row, "seat": str(seat), "workload": workload, "job": JOBS[workload]} for seat, workload in enumerate(workloads)
+    ]
+
+
+def launch(workload: str, util: str, group: str = "", status: str = "ok") -> dict:
+    """A row of `measurements.csv`, as far as it is read."""
+    row = {"job": JOBS[workload], "group": group, "status": status, "device_util_percent_mean": util}
+    return row | {"sm_util_percent": "", "dram_util_percent": "12.5"}
+
+
+def pair(util: float | None, gain: float | None, **more: str) -> dict:
+    row = {"pair": "light + heavy", "device_util_percent_alone_mean": util, "gain_percent": gain}
+    return row | {"missing": "", "warnings": "", **more}
+
+
+class PackingTest(unittest.TestCase):
+    def test_a_gain_is_what_packing_gets_through_over_what_turns_do(self):
+        both = ("vae", "resnet50")
+        interference = seats(both, "time-slice", "1.32", warnings="foreign") + seats(both, "step-gate", "0.96")
+        interference += seats(("resnet50", "resnet50"), "time-slice", "0.95", valid="false", warnings="foreign;few-steps")
+        measurements = [launch("vae", "30"), launch("vae", "34"), launch("resnet50", "98")]
+        # What a job shows beside another or as it fails is not how busy it keeps the device alone.
+        measurements += [launch("vae", "90", group="x"), launch("vae", "1", status="failed")]
+        mixed, heavy = packing.of_run(LIGHT_HEAVY, interference, measurements)
+        self.assertEqual(mixed["pair"], "light + heavy")
+        self.assertEqual([mixed[f"device_util_percent_alone_{of}"] for of in ("seat0", "seat1", "mean")], [32, 98, 65])
+        self.assertEqual((mixed["sm_util_percent_alone_seat0"], mixed["dram_util_percent_alone_seat0"]), (None, 12.5))
+        self.assertEqual((mixed["gain_percent"], mixed["valid"], mixed["warnings"]), (37.5, True, "foreign"))
+        self.assertEqual((heavy["pair"], heavy["norm_throughput_time_slice"]), ("heavy + heavy", 0.95))
+        self.assertEqual((heavy["norm_throughput_step_gate"], heavy["gain_percent"], heavy["valid"]), (None, None, False))
+        self.assertEqual((heavy["missing"], heavy["warnings"]), ("step-gate: not measured", "foreign;few-steps"))
+
+    def test_what_is_not_known_is_said_and_not_zero(self):
+        both = ("vae", "vae")
+        interference = seats(both, "time-slice", "", err_detail="an MPS server is there")
+        [row] = packing.of_run(LIGHT_HEAVY, interference + seats(both, "step-gate", "0.97"), [launch("vae", "")])
+        self.assertEqual(row["pair"], "light + light")
+        self.assertIsNone(row["device_util_percent_alone_mean"])
+        self.assertIsNone(row["gain_percent"])
+        missing = "no utilisation of vae@b128@dp1 alone; time-slice: an MPS server is there"
+        self.assertEqual(row["missing"], missing)
+        self.assertIn(f"Left out: light + light ({missing}).", packing.law([row, pair(50, 2), pair(90, 1)]).text)
+
+    def test_whether_the_law_shows(self):
+        cases = {
+            "shows": [(90, -10), (10, 80), (50, 40), (70, 5)],
+            "shows on the whole only": [(10, 80), (50, 5), (70, 40), (90, -10)],
+            "does not show": [(10, 1), (50, 40), (70, 20), (90, 30)],
+            "is not to be judged": [(99, 1), (99.4, 40), (None, 20), (90, None)],
+        }
+        for shows, points in cases.items():
+            with self.subTest(shows):
+                self.assertEqual(packing.law([pair(*point) for point in points]).shows, shows)
+        self.assertEqual(packing.law([pair(10, 0.2), pair(90, -0.3)]).shows, "does not show")
+        self.assertEqual(packing.law([]).shows, "is not to be judged")
+        self.assertIn("and all 2 pairs have 99 %.", packing.law([pair(99, 1), pair(99.4, 40)]).text)
+
+    def test_four_points_are_called_few(self):
+        law = packing.law([pair(10, 80), pair(50, 40), pair(70, 5), pair(90, -10, warnings="foreign")])
+        self.assertIn("over 4 pairs the gain falls", law.text)
+        self.assertIn("from +80 % at 10 % to -10 % at 90 %. The rank correlation is -1.00", law.text)
+        self.assertIn("of the 24 orders that these gains can have, 1 falls as clearly or more so.", law.text)
+        self.assertIn("So few points are a sign and no proof. With warnings: light + heavy (foreign).", law.text)
+        # Two saturate the device, and nobody can tell which of them more.
+        tied = packing.law([pair(35, 80), pair(67, 40), pair(99.6, -1), pair(100, 2)])
+        self.assertEqual(tied.shows, "shows")
+        self.assertIn("correlation is -0.95; of the 24 orders that these gains can have, 2 fall as clearly", tied.text)
+
+    def test_equal_values_share_a_rank(self):
+        self.assertEqual(packing.ranks((5.0, 1.0, 5.0, 9.0)), [2.5, 1, 2.5, 4])
+        self.assertAlmostEqual(packing.rank_correlation((1, 2, 3, 4), (2, 1, 4, 3)), 0.6)
+
+    def test_four_pairs_of_the_catalog_are_measured_on_a_gpu(self):
+        self.assertEqual([run.pairs for run in packing.ON_GPU], [3, 1])
+        files = (HERE.parents[2] / "workloads" / "catalog").glob("*.toml")
+        workloads = {workload["name"] for file in files for workload in tomllib.loads(file.read_text())["workload"]}
+        for runs in (packing.ON_GPU, packing.ON_CORE, packing.QUICK):
+            for run in runs:
+                kinds = [run.kind_of(job.partition("@")[0]) for job in run.jobs.values()]
+                self.assertEqual(kinds, list(run.jobs), "each workload is of one kind")
+                self.assertLessEqual({job.partition("@")[0] for job in run.jobs.values()}, workloads)
+
+
+PROFILE = """#!/bin/sh
+# Stands in for bin/profile: takes its tables from the folder it was told of, as a run leaves them.
+while [ "$1" != --out ]; do shift; done
+mkdir -p "$2" && cp -- "$(dirname -- "$0")"/tables/* "$2/"
+sleep "$(cat -- "$(dirname -- "$0")/takes_s")"
+echo 'error: it said why' >&2
+exit "$(cat -- "$(dirname -- "$0")/code")"
+"""
+
+
+class PartTest(unittest.TestCase):
+    """The part of a check, with a program in the place of `profile`."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.place = Workplace(Path(folder.name) / "dist", "cuda:0", "NVIDIA H200", True, Path(folder.name) / "record")
+        self.tables = self.place.bundle / "bin" / "tables"
+        for path in (self.place.record, self.place.work, self.tables):
+            path.mkdir(parents=True)
+        program = self.place.bundle / "bin" / "profile"
+        program.write_text(PROFILE)
+        program.chmod(0o755)
+        quiet = contextlib.redirect_stderr(io.StringIO())
+        quiet.__enter__()
+        self.addCleanup(quiet.__exit__, None, None, None)
+
+    def leave(self, name: str, head: str, *rows: str) -> None:
+        (self.tables / name).write_text("\n".join([head, *rows]) + "\n")
+
+    def measure(self, code: int, left_s: float = 60, takes_s: int = 0) -> str | None:
+        (self.place.bundle / "bin" / "takes_s").write_text(str(takes_s))
+        (self.place.bundle / "bin" / "code").write_text(str(code))
+        self.place.begin("colocate", time.monotonic() + left_s)
+        return parts.colocate(self.place)
+
+    def leave_tables(self, status: str = "ok", detail: str = "") -> None:
+        head = "group,sharing,seat,workload,job,blocks,group_norm_throughput,valid,warnings,status,err_detail"
+        spin = "synthetic-spin,synthetic-spin@b32@dp1"
+        modes = (("time-slice", "1.08"), ("step-gate:250ms", "0.96"))
+        rows = [
+            f"spin+spin,{mode},{seat},{spin},1,{throughput},true,,{status},{detail}"
+            for mode, throughput in modes
+            for seat in (0, 1)
+        ]
+        self.leave("interference.csv", head, *rows)
+        head = "job,group,status,device_util_percent_mean,sm_util_percent,dram_util_percent"
+        self.leave("measurements.csv", head, *(f"synthetic-spin@b32@dp1,,ok,{util},," for util in (88, 92)))
+        self.leave("summary.csv", "job", "x")
+        self.leave("manifest.toml", "format = 1")
+
+    def test_the_record_has_the_tables_and_says_what_they_show(self):
+        self.leave_tables()
+        self.assertEqual(self.measure(0), "1 pair; Gandiva's law is not to be judged")
+        names = {path.name for path in self.place.record.iterdir()}
+        tables = {f"{name}.csv" for name in ("interference", "packing", "colocate-summary", "colocate-measurements")}
+        self.assertEqual(names, tables | {"colocate-heavy-manifest.toml"})
+        [pair] = read_csv(self.place.record / "packing.csv")
+        self.assertEqual((pair["pair"], pair["gain_percent"], pair["valid"]), ("heavy + heavy", "12.5", "true"))
+        self.assertEqual((pair["device_util_percent_alone_mean"], pair["sm_util_percent_alone_seat0"]), ("90.0", ""))
+        self.place.bundle.joinpath("manifest.json").write_text('{"version": "0.1.0", "revision": "abc"}')
+        text = page.describe(self.place, [])
+        self.assertIn("Gandiva's law is not to be judged here: it takes pairs of different utilisation alone", text)
+        self.assertIn("| heavy + heavy | spin+spin | 90 | 90 | 90 | 1.08 | 0.96 | 12.5 | 1 | true |", text)
+
+    def test_what_is_missing_fails_the_part_with_its_reason(self):
+        with self.assertRaisesRegex(Failed, "0 of 1 pair: exit code 3: error: it said why"):
+            self.measure(3)
+        with self.assertRaisesRegex(Failed, "heavy has 0 of 1 pair: its time was up before the block was complete"):
+            self.measure(0, left_s=4, takes_s=30)
+        with self.assertRaisesRegex(Failed, "0 of 1 pair: the time of this part was used up"):
+            self.measure(0, left_s=2)
+        self.leave_tables("failed", "contaminated: out of memory")
+        with self.assertRaisesRegex(Failed, "spin\\+spin: contaminated: out of memory; and 3 more"):
+            self.measure(1)
+
+
+if __name__ == "__main__":
+    unittest.main()
