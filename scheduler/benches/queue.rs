@@ -38,9 +38,8 @@ fn turns(criterion: &mut Criterion) {
         let (truth, settings) = (Own { slowdown: 1.0 }, Settings::default());
         let world = World { topology: &topology, asked: &jobs, truth, costs: &costs, settings };
         for name in ["fifo", "srtf", "tiresias"] {
-            let run = |journal: &mut dyn Journal| {
-                world.run(&mut *built(name), journal).expect("every job ends")
-            };
+            let run =
+                |journal: &mut dyn Journal| world.run(&mut *built(name), journal).expect("every job ends");
             let mut counted = Count(0);
             run(&mut counted);
             group.throughput(Throughput::Elements(counted.0));

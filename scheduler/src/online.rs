@@ -128,10 +128,11 @@ pub fn by_type(devices: &mut [DeviceFacts]) {
 
 /// The devices of a machine. Those of one type are a node.
 pub fn topology(devices: &[DeviceFacts]) -> Topology {
-    let nodes = devices.chunk_by(|a, b| a.device_type() == b.device_type()).enumerate().map(|(number, same)| {
-        let devices = same.iter().map(|facts| facts.device.clone()).collect();
-        (format!("n{number}"), same[0].device_type(), devices)
-    });
+    let nodes =
+        devices.chunk_by(|a, b| a.device_type() == b.device_type()).enumerate().map(|(number, same)| {
+            let devices = same.iter().map(|facts| facts.device.clone()).collect();
+            (format!("n{number}"), same[0].device_type(), devices)
+        });
     Topology::new(nodes)
 }
 
@@ -219,9 +220,10 @@ fn standing(
         path if path.is_file() => rows::read_appended(&path)?,
         _ => Vec::new(),
     };
-    let said = parts.last().zip(torn.last_word_mono_ns).map(|(part, word)| {
-        Nanos(part.at_ns) + word.saturating_sub(Nanos(part.mono_ns))
-    });
+    let said = parts
+        .last()
+        .zip(torn.last_word_mono_ns)
+        .map(|(part, word)| Nanos(part.at_ns) + word.saturating_sub(Nanos(part.mono_ns)));
     let decided = turns.last().map(|turn| turn.at_ns);
     let arrived = turns.iter().filter(|turn| matches!(turn.happened, Happened::Arrived { .. })).count();
     Ok(Standing { at: said.max(decided).unwrap_or_default(), arrived, left: torn.fates })
@@ -261,7 +263,9 @@ pub fn keep_inputs(
     machine: Option<&Path>,
 ) -> anyhow::Result<()> {
     let copy = |from: &Path, to: &Path| {
-        fs::copy(from, to).map(drop).with_context(|| format!("{} cannot be copied to {}", from.display(), to.display()))
+        fs::copy(from, to)
+            .map(drop)
+            .with_context(|| format!("{} cannot be copied to {}", from.display(), to.display()))
     };
     let folder = run.inputs_path();
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;

@@ -134,7 +134,11 @@ impl<'a> Sim<'a> {
         }
         for (asked, number) in self.asked.iter().zip(0..) {
             let name = &asked.name;
-            ensure!(asked.id == JobId(number), "job '{name}': its number is {}, its place {number}", asked.id.0);
+            ensure!(
+                asked.id == JobId(number),
+                "job '{name}': its number is {}, its place {number}",
+                asked.id.0
+            );
             let before = self.asked[..number as usize].last();
             let in_order = before.is_none_or(|before| before.arrival <= asked.arrival);
             ensure!(in_order, "job '{name}': it arrives before the one before it");
@@ -224,7 +228,8 @@ impl Cluster for Sim<'_> {
             let arrives = |asked: &Asked| (asked.arrival, Happened::Arrived { job: asked.id }.rank());
             let arrival = self.asked.get(self.arrived).map(arrives);
             let first = [arrival, self.queue.first()].into_iter().flatten().min();
-            let Some((at, _)) = first.filter(|(at, _)| deadline.is_none_or(|deadline| *at <= deadline)) else {
+            let Some((at, _)) = first.filter(|(at, _)| deadline.is_none_or(|deadline| *at <= deadline))
+            else {
                 self.now = self.now.max(deadline.ok_or(ClusterError::Nothing)?);
                 return Ok(Happened::Deadline);
             };

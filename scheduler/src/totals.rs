@@ -6,7 +6,8 @@ use statistics::median;
 /// Of a run on so many devices.
 pub fn totals(policy: &str, outcomes: &[Outcome], devices: u32) -> Totals {
     let done: Vec<&Outcome> = outcomes.iter().filter(|row| row.status == Status::Ok).collect();
-    let of = |time: fn(&Outcome) -> Option<u64>| done.iter().filter_map(|row| time(row)).collect::<Vec<u64>>();
+    let of =
+        |time: fn(&Outcome) -> Option<u64>| done.iter().filter_map(|row| time(row)).collect::<Vec<u64>>();
     let some_average = |times: Vec<u64>| (!times.is_empty()).then(|| average(&times));
     let jct = of(|row| row.jct_ns);
     let first = outcomes.iter().map(|row| row.submit_ns).min();

@@ -54,7 +54,10 @@ impl Derived {
     pub fn of(run: &RunDir) -> anyhow::Result<Derived> {
         let manifest = run.manifest()?;
         if manifest.scheduling.is_some() {
-            bail!("{} is a run of the scheduler; `sched fidelity` says what there is of it", run.path().display());
+            bail!(
+                "{} is a run of the scheduler; `sched fidelity` says what there is of it",
+                run.path().display()
+            );
         }
         let mut measurements = unsupported_rows(run, &manifest);
         measurements.extend(interference::unsupported_rows(run, &manifest));

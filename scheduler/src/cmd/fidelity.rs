@@ -128,12 +128,32 @@ fn show(args: &Args, found: &Fidelity, again: Option<&Fidelity>, bars: Option<&B
     let nothing = || ["-".to_owned(), "-".to_owned()];
     let bar = |of: fn(&Bars) -> f64| bars.map(of);
     let busy = [found.busy_devices.predicted, found.busy_devices.measured].map(|busy| format!("{busy:.2}"));
-    line("average JCT", times(found.average_jct), Error::Signed(|of| of.average_jct.error_percent), bar(|of| of.average_jct_percent));
+    line(
+        "average JCT",
+        times(found.average_jct),
+        Error::Signed(|of| of.average_jct.error_percent),
+        bar(|of| of.average_jct_percent),
+    );
     line("p99 JCT", times(found.p99_jct), Error::Signed(|of| of.p99_jct.error_percent), None);
-    line("makespan", times(found.makespan), Error::Signed(|of| of.makespan.error_percent), bar(|of| of.makespan_percent));
+    line(
+        "makespan",
+        times(found.makespan),
+        Error::Signed(|of| of.makespan.error_percent),
+        bar(|of| of.makespan_percent),
+    );
     line("utilisation: devices busy", busy, Error::Signed(|of| of.busy_devices.error_percent), None);
-    line("JCT of a job, median", nothing(), Error::OfJobs(|of| of.job_jct.median_percent), bar(|of| of.job_median_percent));
-    line("JCT of a job, p90", nothing(), Error::OfJobs(|of| of.job_jct.p90_percent), bar(|of| of.job_p90_percent));
+    line(
+        "JCT of a job, median",
+        nothing(),
+        Error::OfJobs(|of| of.job_jct.median_percent),
+        bar(|of| of.job_median_percent),
+    );
+    line(
+        "JCT of a job, p90",
+        nothing(),
+        Error::OfJobs(|of| of.job_jct.p90_percent),
+        bar(|of| of.job_p90_percent),
+    );
     line("JCT of a job, most", nothing(), Error::OfJobs(|of| of.job_jct.max_percent), None);
     table::print(&lines);
 
@@ -147,7 +167,14 @@ fn show(args: &Args, found: &Fidelity, again: Option<&Fidelity>, bars: Option<&B
     if args.jobs {
         println!();
         let mut jobs = table::new(&[
-            "job", sides[0], sides[1], "error", "step time", "interference", "switch cost", "order",
+            "job",
+            sides[0],
+            sides[1],
+            "error",
+            "step time",
+            "interference",
+            "switch cost",
+            "order",
         ]);
         for job in &found.per_job {
             let mut cells = vec![job.name.clone()];

@@ -152,7 +152,9 @@ fn begin(trace: &Path, policy: &str, asked: &Asking) -> anyhow::Result<RunDir> {
     online::keep_inputs(&run, trace, &asked.table, asked.machine.as_deref())?;
     match predictions {
         Some(predictions) => rows::write(&run.predictions_path(), &predictions)?,
-        None => eprintln!("nothing is predicted: nobody has said what switches cost; --machine or --switch-cost do"),
+        None => eprintln!(
+            "nothing is predicted: nobody has said what switches cost; --machine or --switch-cost do"
+        ),
     }
     // Last, so that what has one is whole, and can be gone on with.
     run.write_manifest(&given.manifest)?;
@@ -192,10 +194,17 @@ fn manifest(trace: &Path, policy: &str, asked: &Asking) -> anyhow::Result<Manife
 }
 
 /// A job as the manifest has it; one that can never run here with the reason.
-fn cell(asked: &Asked, catalog: &Catalog, pool: &[Device], estimates: &mut Estimates) -> anyhow::Result<Cell> {
+fn cell(
+    asked: &Asked,
+    catalog: &Catalog,
+    pool: &[Device],
+    estimates: &mut Estimates,
+) -> anyhow::Result<Cell> {
     let first = pool.first().context("there is no device")?;
     let (workload, global_batch) = match &asked.what {
-        What::Training { workload, global_batch } => (workload, global_batch.context("the catalog has a batch")?),
+        What::Training { workload, global_batch } => {
+            (workload, global_batch.context("the catalog has a batch")?)
+        }
         What::Command(argv) => {
             let takes_one = "we start one process of a command, and it asks for more devices";
             let unsupported = (asked.devices > 1).then(|| takes_one.to_owned());
@@ -228,11 +237,21 @@ fn cell(asked: &Asked, catalog: &Catalog, pool: &[Device], estimates: &mut Estim
 
 /// What became of the jobs, one line each, and of all of them together.
 fn show(outcomes: &[Outcome]) {
-    let mut lines =
-        table::new(&["job", "workload", "JCT", "predicted", "queued", "switching", "running", "paused", "notes"]);
+    let mut lines = table::new(&[
+        "job",
+        "workload",
+        "JCT",
+        "predicted",
+        "queued",
+        "switching",
+        "running",
+        "paused",
+        "notes",
+    ]);
     for row in outcomes {
         let time = |ns: Option<u64>| table::or_dash(ns.map(Nanos));
-        let mut notes: Vec<String> = row.err_detail.iter().map(|why| format!("{}: {why}", row.status)).collect();
+        let mut notes: Vec<String> =
+            row.err_detail.iter().map(|why| format!("{}: {why}", row.status)).collect();
         for (count, what) in [(u64::from(row.retries), "retries"), (row.steps_lost, "steps lost")] {
             notes.extend((count > 0).then(|| format!("{count} {what}")));
         }

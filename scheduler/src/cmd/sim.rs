@@ -128,7 +128,8 @@ impl FromStr for Nodes {
             Some((numbers, device_type)) => (numbers, Some(device_type.to_owned())),
             None => (text, None),
         };
-        let number = |digits: &str| digits.parse::<u32>().ok().filter(|number| (1..=1 << 20).contains(number));
+        let number =
+            |digits: &str| digits.parse::<u32>().ok().filter(|number| (1..=1 << 20).contains(number));
         let (nodes, devices) = numbers.split_once('x').ok_or_else(wrong)?;
         Ok(Nodes {
             nodes: number(nodes).ok_or_else(wrong)?,
@@ -161,8 +162,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             1 => out.clone(),
             _ => out.join(folder(name)),
         });
-        let (outcomes, is_whole) = simulate(args, &given, &*costs, out.as_deref())
-            .with_context(|| format!("policy {name}"))?;
+        let (outcomes, is_whole) =
+            simulate(args, &given, &*costs, out.as_deref()).with_context(|| format!("policy {name}"))?;
         if !is_whole || outcomes.iter().any(|row| row.status != Status::Ok) {
             exit = Exit::SomeFailed;
         }
@@ -187,7 +188,9 @@ fn policies(typed: &[String]) -> anyhow::Result<Vec<String>> {
     let mut folders = BTreeSet::new();
     for name in &names {
         if !folders.insert(folder(name)) {
-            bail!("policy '{name}' is asked for twice, or is named as another but for its signs; leave one out");
+            bail!(
+                "policy '{name}' is asked for twice, or is named as another but for its signs; leave one out"
+            );
         }
         policy::build(name)?;
     }
@@ -279,7 +282,8 @@ fn simulate(
     };
     if let Some(run) = run {
         rows::write(&run.outcomes_path(), &outcomes)?;
-        let failed: Vec<String> = outcomes.iter().filter(|row| row.end_ns.is_none()).map(|row| row.name.clone()).collect();
+        let failed: Vec<String> =
+            outcomes.iter().filter(|row| row.end_ns.is_none()).map(|row| row.name.clone()).collect();
         let exit = if is_whole { Exit::Ok } else { Exit::SomeFailed };
         run::write_end(&run, exit, failed, observed, SamplerCost::default())?;
         eprintln!("run: {}", run.path().display());
@@ -289,8 +293,18 @@ fn simulate(
 
 fn show(all: &[Totals]) {
     let mut lines = table::new(&[
-        "policy", "jobs", "average JCT", "median", "p99", "queued", "switching", "makespan", "utilisation", "starts",
-        "pauses", "notes",
+        "policy",
+        "jobs",
+        "average JCT",
+        "median",
+        "p99",
+        "queued",
+        "switching",
+        "makespan",
+        "utilisation",
+        "starts",
+        "pauses",
+        "notes",
     ]);
     for row in all {
         let time = |ns: Option<u64>| table::or_dash(ns.map(Nanos));
@@ -334,7 +348,8 @@ mod tests {
             let error = text.parse::<Nodes>().unwrap_err();
             assert!(error.contains("write NODESxDEVICES[:TYPE]"), "{text}: {error}");
         }
-        let read = |typed: &[&str]| policies(&typed.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
+        let read =
+            |typed: &[&str]| policies(&typed.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
         assert_eq!(read(&["fifo,srtf", "tiresias:1h"]).unwrap(), ["fifo", "srtf", "tiresias:1h"]);
         assert_eq!(folder("tiresias:1h/2h"), "tiresias-1h-2h");
         for (typed, message) in [

@@ -47,7 +47,9 @@ mod tests {
             let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / f64::from(count);
             (mean, variance.sqrt())
         };
-        let each = |draw: fn(&mut Rng) -> f64| (0..count).map(|n| draw(&mut numbers(1, Draw::Speed, n, 0))).collect();
+        let each = |draw: fn(&mut Rng) -> f64| {
+            (0..count).map(|n| draw(&mut numbers(1, Draw::Speed, n, 0))).collect()
+        };
         let (mean, deviation) = moments(each(normal));
         assert!(mean.abs() < 0.03 && (deviation - 1.0).abs() < 0.03, "{mean} {deviation}");
         let (mean, deviation) = moments(each(|rng| exponential(rng, 5.0)));

@@ -235,7 +235,8 @@ impl Sim<'_> {
     fn cost(&mut self, id: JobId, of: Cost) -> anyhow::Result<Nanos> {
         let launch = self.launch(id);
         launch.switches += 1;
-        let mut chance = numbers(self.settings.seed, Draw::Switch, id.0, self.launches[id.0 as usize].switches);
+        let mut chance =
+            numbers(self.settings.seed, Draw::Switch, id.0, self.launches[id.0 as usize].switches);
         self.known_cost(id, of, &mut || normal(&mut chance))
     }
 
@@ -254,7 +255,8 @@ impl Sim<'_> {
     /// Of one that holds no step since its last checkpoint, none is written.
     fn cost_of_stopping(&mut self, id: JobId, checkpoint: bool) -> anyhow::Result<Nanos> {
         let launch = self.launch(id);
-        let written = if checkpoint && launch.has_more() { self.cost(id, Cost::Checkpoint)? } else { Nanos::ZERO };
+        let written =
+            if checkpoint && launch.has_more() { self.cost(id, Cost::Checkpoint)? } else { Nanos::ZERO };
         Ok(written + self.cost(id, Cost::Stop)?)
     }
 

@@ -162,7 +162,8 @@ impl Sim<'_> {
         };
         let predicted = self.truth.predict(&question).with_context(|| {
             let beside: Vec<&str> = co_runners.iter().map(|other| other.workload).collect();
-            let beside = if beside.is_empty() { "alone".into() } else { format!("beside {}", beside.join(", ")) };
+            let beside =
+                if beside.is_empty() { "alone".into() } else { format!("beside {}", beside.join(", ")) };
             format!("the time of a step of {} {beside} is not known", question.job.workload)
         })?;
         let checkpoints = match self.settings.checkpoint_every {

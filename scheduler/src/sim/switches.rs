@@ -16,7 +16,8 @@ use statistics::launches::log_deviation;
 pub trait SwitchCosts {
     /// How long a job on so many devices takes for it; `None` where that is unknown. `luck` gives numbers of the standard normal
     /// distribution, one for each part that is drawn; where it gives 0, the cost is the middle one.
-    fn cost(&self, job: &Subject<'_>, devices: u32, of: Cost, luck: &mut dyn FnMut() -> f64) -> Option<Nanos>;
+    fn cost(&self, job: &Subject<'_>, devices: u32, of: Cost, luck: &mut dyn FnMut() -> f64)
+    -> Option<Nanos>;
 }
 
 /// What a job may be made to do.
@@ -122,7 +123,13 @@ impl Measured {
 }
 
 impl SwitchCosts for Measured {
-    fn cost(&self, job: &Subject<'_>, devices: u32, of: Cost, luck: &mut dyn FnMut() -> f64) -> Option<Nanos> {
+    fn cost(
+        &self,
+        job: &Subject<'_>,
+        devices: u32,
+        of: Cost,
+        luck: &mut dyn FnMut() -> f64,
+    ) -> Option<Nanos> {
         let measured = &self.closest(job, devices)?.parts;
         let mut ns = 0.0;
         for part in of.parts() {
@@ -155,7 +162,13 @@ impl SwitchCosts for Named {
 pub struct MeasuredElseNamed(pub Measured, pub Named);
 
 impl SwitchCosts for MeasuredElseNamed {
-    fn cost(&self, job: &Subject<'_>, devices: u32, of: Cost, luck: &mut dyn FnMut() -> f64) -> Option<Nanos> {
+    fn cost(
+        &self,
+        job: &Subject<'_>,
+        devices: u32,
+        of: Cost,
+        luck: &mut dyn FnMut() -> f64,
+    ) -> Option<Nanos> {
         self.0.cost(job, devices, of, luck).or_else(|| self.1.cost(job, devices, of, luck))
     }
 }

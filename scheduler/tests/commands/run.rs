@@ -68,7 +68,11 @@ fn jobs_of_a_trace_run_and_stand_beside_what_was_predicted() {
     let door = door(TRACE);
     let said = door.exits(0, &format!("run trace.csv --policy srtf --switch-cost 50ms {ON_TWO}"));
     assert!(said.out.contains("6 of 6 jobs done; average JCT"), "{}", said.out);
-    assert!(said.err.contains("long runs from step 0"), "plain lines where there is no terminal: {}", said.err);
+    assert!(
+        said.err.contains("long runs from step 0"),
+        "plain lines where there is no terminal: {}",
+        said.err
+    );
     let (outcomes, run) = (outcomes(&door), run(&door));
     let asked = [700, 500, 120, 60, 200, 150];
     for (row, steps) in outcomes.iter().zip(asked) {
@@ -77,7 +81,8 @@ fn jobs_of_a_trace_run_and_stand_beside_what_was_predicted() {
         assert_eq!(parts.iter().flatten().sum::<u64>(), row.jct_ns.expect("it is done"), "{row:?}");
         assert!(row.predicted_jct_ns.is_some(), "{row:?}");
     }
-    let predictions: Vec<Prediction> = rows::read(&run.predictions_path()).expect("predictions.csv reads back");
+    let predictions: Vec<Prediction> =
+        rows::read(&run.predictions_path()).expect("predictions.csv reads back");
     assert_eq!(predictions.len(), 6);
     let turns = decision::read(&run.decisions_path()).expect("decisions.jsonl reads back");
     let stops = turns.iter().flat_map(|turn| &turn.actions).filter(|act| matches!(act, Action::Stop { .. }));
@@ -88,7 +93,11 @@ fn jobs_of_a_trace_run_and_stand_beside_what_was_predicted() {
 
     let before = std::fs::read_to_string(run.outcomes_path()).expect("it reads");
     door.exits(0, "run --resume r");
-    assert_eq!(std::fs::read_to_string(run.outcomes_path()).expect("it reads"), before, "nothing was left to do");
+    assert_eq!(
+        std::fs::read_to_string(run.outcomes_path()).expect("it reads"),
+        before,
+        "nothing was left to do"
+    );
     let replayed = door.exits(0, "replay r");
     assert!(replayed.out.contains("every decision as it was recorded"), "{}", replayed.out);
     let again = door.exits(2, &format!("run trace.csv --policy srtf {ON_TWO}"));
@@ -97,7 +106,9 @@ fn jobs_of_a_trace_run_and_stand_beside_what_was_predicted() {
 
 #[test]
 fn a_job_that_fails_is_tried_again_and_then_a_row_with_its_last_words() {
-    let door = door("name,submit_s,job,command,steps\nbad,0,dies,,50\ngood,0,short,,50\nmine,0.2,,sh -c 'exit 0',\n");
+    let door = door(
+        "name,submit_s,job,command,steps\nbad,0,dies,,50\ngood,0,short,,50\nmine,0.2,,sh -c 'exit 0',\n",
+    );
     door.exits(1, &format!("run trace.csv --policy fifo {ON_TWO}"));
     let [bad, good, mine] = &outcomes(&door)[..] else { panic!("three rows") };
     assert_eq!((good.status, mine.status, bad.status), (Status::Ok, Status::Ok, Status::Failed));
@@ -110,7 +121,11 @@ fn a_job_that_fails_is_tried_again_and_then_a_row_with_its_last_words() {
 fn what_is_wrong_is_said_before_anything_starts() {
     let header = "name,submit_s,job,command,steps,devices";
     for (row, options, message) in [
-        ("a,0,shrot,,5,", "--policy fifo", "line 2: column 'job': there is no workload 'shrot'; did you mean 'short'"),
+        (
+            "a,0,shrot,,5,",
+            "--policy fifo",
+            "line 2: column 'job': there is no workload 'shrot'; did you mean 'short'",
+        ),
         ("a,-1,short,,5,", "--policy fifo", "line 2: column 'submit_s'"),
         ("a,0,short@dp4,,5,", "--policy fifo", "line 2: column 'job': asks for 4 devices"),
         ("a,0,short,,5,\na,1,short,,5,", "--policy fifo", "line 3: column 'name'"),

@@ -32,7 +32,9 @@ fn jobs_take_as_long_as_they_should_in_the_order_of_the_policy() {
     door.write("t.csv", THREE);
     let found = totals(&door, "t.csv --policy fifo,sjf --cluster 1x1 --switch-cost 0s");
     let [fifo, sjf] = &found[..] else { panic!("{found:?}") };
-    for (row, mean_s, median_s) in [(fifo, (30 + 50 + 60) as f64 / 3.0, 50.0), (sjf, (10 + 30 + 60) as f64 / 3.0, 30.0)] {
+    for (row, mean_s, median_s) in
+        [(fifo, (30 + 50 + 60) as f64 / 3.0, 50.0), (sjf, (10 + 30 + 60) as f64 / 3.0, 30.0)]
+    {
         let near = |ns: Option<u64>, s: f64| assert!((ns.unwrap() as f64 / 1e9 - s).abs() < 1e-6, "{row:?}");
         near(row.jct_ns_mean, mean_s);
         near(row.jct_ns_median, median_s);
@@ -70,9 +72,14 @@ fn a_simulated_run_is_the_same_twice_and_is_decided_again() {
     let journal = door.path("one/srtf/decisions.jsonl");
     let text = fs::read_to_string(&journal).unwrap();
     let started = text.find(r#""devices":[0]"#).expect("somebody was started on the first device");
-    fs::write(&journal, format!("{}{}", &text[..started], text[started..].replacen("[0]", "[2]", 1))).unwrap();
+    fs::write(&journal, format!("{}{}", &text[..started], text[started..].replacen("[0]", "[2]", 1)))
+        .unwrap();
     let said = door.exits(1, "replay one/srtf");
-    assert!(said.out.starts_with("srtf: turn ") && said.out.contains("was decided otherwise"), "{}", said.out);
+    assert!(
+        said.out.starts_with("srtf: turn ") && said.out.contains("was decided otherwise"),
+        "{}",
+        said.out
+    );
 }
 
 #[test]

@@ -84,7 +84,11 @@ fn an_action_that_cannot_be_is_refused_with_the_reason() {
         Action::Start { job, devices, cpus, plan: plan(spelling) }
     };
     // 0 runs on both devices of the first node, and 1 is paused on the first of them.
-    let mut jobs = [1, 1, 2, 1, 1].into_iter().zip(0..).map(|(devices, id)| asked(id, 0, devices, 9, 1)).collect::<Vec<_>>();
+    let mut jobs = [1, 1, 2, 1, 1]
+        .into_iter()
+        .zip(0..)
+        .map(|(devices, id)| asked(id, 0, devices, 9, 1))
+        .collect::<Vec<_>>();
     (jobs[0].devices, jobs[2].plan, jobs[2].elastic) = (2, plan("dp2"), true);
     jobs[3].what = What::Command(vec!["train".into()]);
     let (one, two) = (JobId(0), JobId(1));
@@ -148,7 +152,10 @@ fn a_paused_job_comes_back_only_where_there_is_room() {
             (settled(0, Settled::Paused), vec![]),
             (arrived(1), vec![start(1, &[0])]),
             (arrived(2), vec![start(2, &[0]), Action::Resume { job: one }]),
-            (settled(1, Settled::Running), vec![Action::Stop { job: JobId(1), checkpoint: true }, Action::Resume { job: one }]),
+            (
+                settled(1, Settled::Running),
+                vec![Action::Stop { job: JobId(1), checkpoint: true }, Action::Resume { job: one }],
+            ),
         ],
     );
     assert_eq!(turns[4].refused[0].why, "a/cuda:0 has 2 jobs, and no more are packed on a device");
@@ -253,7 +260,11 @@ fn an_event_that_cannot_follow_ends_the_run() {
         assert!(error.contains("the cluster told") && error.contains(message), "{error}");
     }
     let jobs = [asked(0, 0, 1, 9, 1)];
-    for event in [settled(0, Settled::Paused), settled(0, Settled::Stopped), Happened::DeviceLost { device: DeviceId(0) }] {
+    for event in [
+        settled(0, Settled::Paused),
+        settled(0, Settled::Stopped),
+        Happened::DeviceLost { device: DeviceId(0) },
+    ] {
         let (.., ended) = run(&jobs, vec![(arrived(0), vec![start(0, &[0])]), (event.clone(), vec![])]);
         assert!(matches!(ended, Err(ClusterError::Other(_))), "{event:?}");
     }
@@ -265,6 +276,9 @@ fn a_run_in_which_nothing_can_happen_any_more_ends_and_says_who_waits() {
     let (turns, outcomes, ended) = run(&jobs, (0..3).map(|id| (arrived(id), vec![])).collect());
     assert_eq!(turns.len(), 3);
     let error = ended.unwrap_err();
-    assert_eq!(error.to_string(), "nothing can happen any more, and 3 jobs wait; the policy starts none of them");
+    assert_eq!(
+        error.to_string(),
+        "nothing can happen any more, and 3 jobs wait; the policy starts none of them"
+    );
     assert!(outcomes.iter().all(|row| row.err == Some(ErrorKind::Interrupted)));
 }

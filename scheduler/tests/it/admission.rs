@@ -24,7 +24,8 @@ fn job(devices: u32) -> Asked {
 
 #[test]
 fn what_can_never_run_is_refused_with_the_reason() {
-    let node = |name: &str, kind: &str, devices| (name.to_owned(), kind.to_owned(), vec![Device::Cuda(0); devices]);
+    let node =
+        |name: &str, kind: &str, devices| (name.to_owned(), kind.to_owned(), vec![Device::Cuda(0); devices]);
     let topology = Topology::new([node("a", "large", 4), node("b", "large", 2), node("c", "small", 3)]);
     let plan = |spelling: &str| Some(spelling.parse().unwrap());
     let command = || What::Command(vec!["train".into()]);
@@ -48,7 +49,10 @@ fn what_can_never_run_is_refused_with_the_reason() {
         assert_eq!(outcome.status == Status::Unsupported, why.is_some(), "{:?}", jobs[0]);
         if why.is_some() {
             assert_eq!((outcome.err, outcome.err_detail.as_deref()), (Some(ErrorKind::Unsupported), why));
-            assert_eq!((outcome.start_ns, outcome.end_ns, outcome.jct_ns, outcome.queued_ns), (None, None, None, None));
+            assert_eq!(
+                (outcome.start_ns, outcome.end_ns, outcome.jct_ns, outcome.queued_ns),
+                (None, None, None, None)
+            );
         }
     }
 }
@@ -60,7 +64,8 @@ fn the_others_run_as_if_it_were_not_there() {
     let jobs = [asked(0, 0, 3, 1, SECOND), asked(1, 5, 2, 1, SECOND)];
     let costs = Named(Nanos::ZERO);
     let settings = scheduler::sim::Settings::default();
-    let world = World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.0 }, costs: &costs, settings };
+    let world =
+        World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.0 }, costs: &costs, settings };
     let (told, outcomes, error) = turns(&world, &mut *built("fifo"));
     assert!(error.is_none(), "{error:?}");
     assert_eq!(outcomes.iter().map(|row| row.status).collect::<Vec<_>>(), [Status::Unsupported, Status::Ok]);

@@ -92,7 +92,9 @@ fn check(seed: u64, build: &dyn Fn() -> Box<dyn Policy>) -> usize {
 
 #[test]
 fn every_policy_decides_the_same_on_a_testbed_as_on_a_simulated_cluster() {
-    for name in ["fifo", "fifo-backfill", "sjf", "srtf", "tiresias:10s", "tiresias:5s/30s:promote=2", "packing-fifo"] {
+    for name in
+        ["fifo", "fifo-backfill", "sjf", "srtf", "tiresias:10s", "tiresias:5s/30s:promote=2", "packing-fifo"]
+    {
         for seed in 0..200 {
             check(seed, &|| policy::build(name).expect("there is such a policy"));
         }

@@ -45,7 +45,8 @@ fn shortest_job_first() -> Option<(TempDir, PathBuf)> {
 /// Jobs of all sizes, some of which nothing is known of.
 fn trace(seed: u64) -> Vec<(u64, u32, u64)> {
     let mut random = fastrand::Rng::with_seed(seed);
-    let mut trace: Vec<_> = (0..40).map(|_| (random.u64(..60), random.u32(1..9), random.u64(1..30))).collect();
+    let mut trace: Vec<_> =
+        (0..40).map(|_| (random.u64(..60), random.u32(1..9), random.u64(1..30))).collect();
     trace.sort_by_key(|job| job.0);
     trace
 }
@@ -121,7 +122,10 @@ fn what_is_shown_is_what_changed_and_adds_up_to_all_there_is() {
 fn a_program_that_fails_ends_the_run_with_what_it_said_last() {
     let (topology, jobs) = (Topology::uniform(2, 2, "GPU"), jobs(&[(0, 1, 5), (1, 1, 5)]));
     for (script, message) in [
-        ("read line; echo no idea >&2; exit 3", "policy 'sh': turn 0: it ended (exit status: 3); its last words: no idea"),
+        (
+            "read line; echo no idea >&2; exit 3",
+            "policy 'sh': turn 0: it ended (exit status: 3); its last words: no idea",
+        ),
         ("read line; echo hello", "policy 'sh': turn 0: answered 'hello': expected value at line 1 column 1"),
         (
             r#"read line; echo "{\"actions\":[]}"; read line; echo "{\"action\":[]}""#,
@@ -130,7 +134,8 @@ fn a_program_that_fails_ends_the_run_with_what_it_said_last() {
     ] {
         let costs = Named(Nanos::ZERO);
         let truth = Own { slowdown: 1.0 };
-        let mut sim = Sim::new(&topology, &jobs, Box::new(truth), &costs, Settings::default()).expect("all is known");
+        let mut sim =
+            Sim::new(&topology, &jobs, Box::new(truth), &costs, Settings::default()).expect("all is known");
         let mut engine = Engine::new(&topology, &jobs, &truth, engine::Settings::default());
         let mut policy = built(&format!("exec:sh -c '{script}'"));
         let mut turns: Vec<Turn> = Vec::new();
@@ -152,22 +157,31 @@ fn what_a_program_may_not_ask_for_is_refused() {
         r#"{"pause": {"job": 99}}"#,
     ];
     let answers = format!("{{\\\"actions\\\": [{}]}}", wrong.join(", ").replace('"', "\\\""));
-    let command = format!("exec:sh -c 'tee {} | while read line; do echo \"{answers}\"; done'", copy.display());
+    let command =
+        format!("exec:sh -c 'tee {} | while read line; do echo \"{answers}\"; done'", copy.display());
     let (topology, jobs) = (Topology::uniform(2, 2, "GPU"), jobs(&[(0, 1, 5), (1, 1, 5)]));
     let costs = Named(Nanos::ZERO);
     let truth = Own { slowdown: 1.0 };
-    let mut sim = Sim::new(&topology, &jobs, Box::new(truth), &costs, Settings::default()).expect("all is known");
+    let mut sim =
+        Sim::new(&topology, &jobs, Box::new(truth), &costs, Settings::default()).expect("all is known");
     let mut engine = Engine::new(&topology, &jobs, &truth, engine::Settings::default());
     let mut policy = built(&command);
     let mut turns: Vec<Turn> = Vec::new();
     let error = engine::run(&mut engine, &mut sim, &mut *policy, &mut turns).expect_err("nobody is started");
-    assert_eq!(error.to_string(), "nothing can happen any more, and 2 jobs wait; the policy starts none of them");
+    assert_eq!(
+        error.to_string(),
+        "nothing can happen any more, and 2 jobs wait; the policy starts none of them"
+    );
     let refused = |turn: &Turn| turn.refused.iter().map(|refused| refused.action.job().0).collect::<Vec<_>>();
     assert_eq!(turns.iter().map(refused).collect::<Vec<_>>(), [[0, 0, 1, 99], [0, 0, 1, 99]]);
     assert!(matches!(turns[0].refused[3].action, Action::Pause { .. }));
     drop(policy);
     let lines = std::fs::read_to_string(copy).expect("it was kept");
     let second = Shown::from_line(lines.lines().nth(1).expect("two turns")).expect("a line a turn");
-    assert_eq!(second.jobs.iter().map(|job| job.job.0).collect::<Vec<_>>(), [0, 1], "one is wrong, one arrived");
+    assert_eq!(
+        second.jobs.iter().map(|job| job.job.0).collect::<Vec<_>>(),
+        [0, 1],
+        "one is wrong, one arrived"
+    );
     assert_eq!(second.devices.iter().map(|device| device.device.0).collect::<Vec<_>>(), [0, 1]);
 }

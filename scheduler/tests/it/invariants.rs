@@ -46,7 +46,8 @@ impl Restless {
             // Mostly as many as it wants, and sometimes the same twice or one that is not there.
             _ => {
                 let count = view.asked[job.0 as usize].devices;
-                let devices = (0..count).map(|_| DeviceId(self.rng.u32(..view.topology.devices() + 1))).collect();
+                let devices =
+                    (0..count).map(|_| DeviceId(self.rng.u32(..view.topology.devices() + 1))).collect();
                 Action::Start { job, devices, cpus: None, plan: None }
             }
         }
@@ -76,7 +77,11 @@ impl Policy for Restless {
         if self.turns == 0 {
             // A device may be down that nobody has been told of yet, so it asks again.
             let wake_at = Some(view.now + Nanos(7 * SECOND));
-            return Decision { actions: Self::something(view).into_iter().collect(), wake_at, ..Decision::default() };
+            return Decision {
+                actions: Self::something(view).into_iter().collect(),
+                wake_at,
+                ..Decision::default()
+            };
         }
         self.turns -= 1;
         let actions = (0..self.rng.u8(..5)).map(|_| self.anything(view)).collect();
@@ -126,7 +131,10 @@ impl Watch {
             found.sort_unstable();
             expected.sort_unstable();
             assert_eq!(found, expected, "device {place}");
-            assert!(found.len() <= 2 && found.windows(2).all(|pair| pair[0] != pair[1]), "device {place}: {found:?}");
+            assert!(
+                found.len() <= 2 && found.windows(2).all(|pair| pair[0] != pair[1]),
+                "device {place}: {found:?}"
+            );
             assert!(!view.occupancy.is_lost(device) || found.is_empty(), "device {place} is lost");
             free += u32::from(found.is_empty() && !view.occupancy.is_lost(device));
         }
@@ -149,7 +157,9 @@ impl Watch {
         assert_eq!(sum, until - asked.arrival, "{id:?}: {account:?}");
         let before = std::mem::replace(&mut self.accounts[place], account.clone());
         let grows = |time: fn(&Account) -> Nanos| time(&before) <= time(&account);
-        assert!(grows(|a| a.device_time) && grows(|a| a.running) && grows(|a| a.queued) && grows(|a| a.paused));
+        assert!(
+            grows(|a| a.device_time) && grows(|a| a.running) && grows(|a| a.queued) && grows(|a| a.paused)
+        );
         assert!(before.starts <= account.starts && before.steps_lost <= account.steps_lost);
         let falls_back = match &turn.happened {
             Happened::Failed { job, .. } | Happened::Settled { job, now: Settled::Stopped, .. } => *job == id,

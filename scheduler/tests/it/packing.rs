@@ -45,7 +45,8 @@ fn run(devices: u32, asked: &[(u64, u32, u64)], model: &Packs, slowdown: f64) ->
     let mut sim = Sim::new(&topology, &jobs, truth, &costs, settings).expect("all is known");
     let mut engine = Engine::new(&topology, &jobs, model, engine::Settings::default());
     let mut turns = Vec::new();
-    let outcomes = engine::run(&mut engine, &mut sim, &mut *built("packing-fifo"), &mut turns).expect("every job ends");
+    let outcomes =
+        engine::run(&mut engine, &mut sim, &mut *built("packing-fifo"), &mut turns).expect("every job ends");
     assert!(turns.iter().all(|turn| turn.refused.is_empty()));
     (turns, outcomes)
 }
@@ -77,9 +78,11 @@ fn a_pack_must_gain_by_more_than_is_unknown() {
     let (topology, jobs) = (Topology::uniform(1, 1, "GPU"), jobs(&[(0, 1, 60), (0, 1, 60)]));
     let model = Own { slowdown: 1.2 };
     let costs = Named(Nanos::ZERO);
-    let mut sim = Sim::new(&topology, &jobs, Box::new(model), &costs, Settings::default()).expect("all is known");
+    let mut sim =
+        Sim::new(&topology, &jobs, Box::new(model), &costs, Settings::default()).expect("all is known");
     let mut engine = Engine::new(&topology, &jobs, &model, engine::Settings::default());
-    let outcomes = engine::run(&mut engine, &mut sim, &mut *built("packing-fifo"), &mut Unrecorded).expect("every job ends");
+    let outcomes = engine::run(&mut engine, &mut sim, &mut *built("packing-fifo"), &mut Unrecorded)
+        .expect("every job ends");
     assert_eq!(outcomes[1].start_ns, outcomes[0].end_ns);
 }
 
@@ -103,10 +106,14 @@ fn what_is_measured_undoes_a_pack_and_is_remembered() {
     let model = Packs { slowdown: Some(1.2), interval: 0.01 };
     let trace = [(0, 1, 100), (0, 1, 100), (0, 1, 100)];
     let (turns, outcomes) = run(1, &trace, &model, 2.5);
-    let stops: Vec<_> = turns.iter().filter(|turn| turn.actions.iter().any(|a| matches!(a, Action::Stop { .. }))).collect();
+    let stops: Vec<_> =
+        turns.iter().filter(|turn| turn.actions.iter().any(|a| matches!(a, Action::Stop { .. }))).collect();
     let [stop] = *stops else { panic!("{stops:?}") };
     // Told after one second and after two: 400 steps of a millisecond each, and one more that may be almost done.
-    assert_eq!((stop.at_ns, &*stop.actions), (Nanos(2 * SECOND), &[Action::Stop { job: JobId(1), checkpoint: true }][..]));
+    assert_eq!(
+        (stop.at_ns, &*stop.actions),
+        (Nanos(2 * SECOND), &[Action::Stop { job: JobId(1), checkpoint: true }][..])
+    );
     assert_eq!(stop.reason, "job-1 no longer beside job-0: measured 0.802 at most");
     // All three are alike: none is packed again.
     assert_eq!(starts(&turns).iter().map(|(job, _)| *job).collect::<Vec<_>>(), [0, 1, 1, 2]);
@@ -114,7 +121,10 @@ fn what_is_measured_undoes_a_pack_and_is_remembered() {
     assert_eq!(ends, [1_012, 2_004, 3_004]);
 
     let (turns, _) = run(1, &trace, &model, 1.9);
-    assert!(!turns.iter().any(|turn| turn.actions.iter().any(|a| matches!(a, Action::Stop { .. }))), "it still gains");
+    assert!(
+        !turns.iter().any(|turn| turn.actions.iter().any(|a| matches!(a, Action::Stop { .. }))),
+        "it still gains"
+    );
 }
 
 #[test]

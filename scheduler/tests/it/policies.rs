@@ -50,7 +50,12 @@ pub(crate) fn run(
 }
 
 /// The same on one node, where switches take no time: the turns, and the seconds in which jobs ended.
-fn turns_and_ends(policy: &str, devices: u32, asked: &[Asked], model: &dyn Throughput) -> (Vec<Turn>, Vec<u64>) {
+fn turns_and_ends(
+    policy: &str,
+    devices: u32,
+    asked: &[Asked],
+    model: &dyn Throughput,
+) -> (Vec<Turn>, Vec<u64>) {
     let topology = Topology::uniform(devices, devices, "GPU");
     let mut turns = Vec::new();
     let free = (Settings::default(), Nanos::ZERO);
@@ -152,7 +157,8 @@ impl<K: Ord, F: Fn(&View<'_>, &Asked, &Job) -> K> Journal for Walk<F> {
         }
         let arrived = view.asked.iter().zip(view.jobs).take(self.arrived);
         let wants = arrived.filter(|(_, job)| !matches!(job.state, State::Ended { .. }));
-        let place = |(asked, job): (&Asked, &Job)| ((self.key)(view, asked, job), job.placed().is_none(), asked.id);
+        let place =
+            |(asked, job): (&Asked, &Job)| ((self.key)(view, asked, job), job.placed().is_none(), asked.id);
         let mut order: Vec<_> = wants.map(place).collect();
         order.sort();
         let mut left = view.topology.devices();
@@ -248,13 +254,29 @@ fn nothing_that_a_policy_asks_for_is_refused() {
             let mut trace: Vec<_> = (0..40).map(|_| job()).collect();
             trace.sort_by_key(|job| job.0);
             let faults = Faults { launch_mean_ns: Some(60e9), ..Faults::default() };
-            let settings = Settings { seed, noise: 0.1, progress_every: Some(Nanos::SECOND), faults, ..Settings::default() };
+            let settings = Settings {
+                seed,
+                noise: 0.1,
+                progress_every: Some(Nanos::SECOND),
+                faults,
+                ..Settings::default()
+            };
             let mut turns: Vec<Turn> = Vec::new();
             let switch_cost = Nanos(1_500 * MS);
             let model = Packs { slowdown: Some(1.2), interval: 0.01 };
-            let outcomes = run(&mut *built(policy), &model, &topology, &jobs(&trace), (settings, switch_cost), &mut turns);
+            let outcomes = run(
+                &mut *built(policy),
+                &model,
+                &topology,
+                &jobs(&trace),
+                (settings, switch_cost),
+                &mut turns,
+            );
             assert!(turns.iter().all(|turn| turn.refused.is_empty()), "{policy} {seed}");
-            assert!(outcomes.iter().all(|row| row.status == Status::Ok || row.retries == 2), "{policy} {seed}");
+            assert!(
+                outcomes.iter().all(|row| row.status == Status::Ok || row.retries == 2),
+                "{policy} {seed}"
+            );
             starts += outcomes.iter().map(|row| row.starts).sum::<u32>();
         }
     }

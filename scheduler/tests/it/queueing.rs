@@ -44,7 +44,8 @@ fn run(jobs: &[Asked], devices: u32) -> (Vec<Turn>, Vec<Outcome>) {
     let topology = Topology::uniform(devices, devices, "GPU");
     let costs = Named(Nanos::ZERO);
     let settings = Settings::default();
-    let world = World { topology: &topology, asked: jobs, truth: Own { slowdown: 1.0 }, costs: &costs, settings };
+    let world =
+        World { topology: &topology, asked: jobs, truth: Own { slowdown: 1.0 }, costs: &costs, settings };
     let (turns, outcomes, error) = scripts::turns(&world, &mut *built("fifo"));
     assert!(error.is_none(), "{error:?}");
     (turns, outcomes)

@@ -31,7 +31,13 @@ fn with_world(check: impl FnOnce(&World<'_>)) {
     // A launch in two fails, so that jobs are started again.
     let faults = Faults { launch_mean_ns: Some(20e9), ..Faults::default() };
     let settings = Settings { seed: 3, faults, ..Settings::default() };
-    check(&World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.0 }, costs: &costs, settings });
+    check(&World {
+        topology: &topology,
+        asked: &jobs,
+        truth: Own { slowdown: 1.0 },
+        costs: &costs,
+        settings,
+    });
 }
 
 #[test]
@@ -61,7 +67,9 @@ fn the_first_turn_that_is_decided_otherwise_is_shown_beside_the_recorded_one() {
         assert_eq!(*difference.recorded, turns[place]);
         assert_eq!(difference.decided.turn, turns[place].turn);
         assert_ne!(difference.decided.actions, turns[place].actions);
-        assert!(difference.to_string().starts_with(&format!("turn {place} was decided otherwise\nrecorded: ")));
+        assert!(
+            difference.to_string().starts_with(&format!("turn {place} was decided otherwise\nrecorded: "))
+        );
     });
 }
 
@@ -80,7 +88,10 @@ fn a_run_goes_on_from_where_its_journal_ends() {
             assert!(more.iter().map(|turn| turn.turn).eq(torn as u64..(torn + more.len()) as u64));
             for (row, retries) in outcomes.iter().zip(retries) {
                 assert_eq!(row.retries, retries, "{}", row.name);
-                assert!(row.status == Status::Ok && Some(row.steps) == row.steps_asked || row.retries == 2, "{row:?}");
+                assert!(
+                    row.status == Status::Ok && Some(row.steps) == row.steps_asked || row.retries == 2,
+                    "{row:?}"
+                );
             }
         }
     });
@@ -96,7 +107,12 @@ struct Prompt<'a> {
 impl<'a> Prompt<'a> {
     fn after(turns: &[Turn], asked: &'a [Asked], view: &View<'_>) -> Prompt<'a> {
         let is_placed = |id: &JobId| matches!(view.jobs[id.0 as usize].state, State::Placed(_));
-        let gone = |job| Happened::Failed { job, steps: 0, kind: ErrorKind::Interrupted, detail: "the scheduler died".into() };
+        let gone = |job| Happened::Failed {
+            job,
+            steps: 0,
+            kind: ErrorKind::Interrupted,
+            detail: "the scheduler died".into(),
+        };
         let arrived = turns.iter().filter(|turn| matches!(turn.happened, Happened::Arrived { .. })).count();
         Prompt {
             now: turns.last().map_or(Nanos::ZERO, |turn| turn.at_ns),

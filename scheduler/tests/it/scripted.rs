@@ -41,10 +41,16 @@ struct Launch {
 #[derive(Clone, Copy, PartialEq)]
 enum Doing {
     /// Something that is over at that time.
-    Switches { until: Nanos, then: Then },
+    Switches {
+        until: Nanos,
+        then: Then,
+    },
     Trains,
     /// To the end of a step, after so many.
-    Leaves { after: u64, then: Then },
+    Leaves {
+        after: u64,
+        then: Then,
+    },
     Rests,
     IsGone,
 }
@@ -280,7 +286,9 @@ impl Launcher for Scripted<'_> {
         loop {
             let due = |(place, launch): (u32, &Launch)| Some((self.due(launch)?, launch.job, Member(place)));
             let first = (0..).zip(&self.launches).filter_map(due).min();
-            let Some((at, _, launch)) = first.filter(|(at, ..)| deadline.is_none_or(|deadline| *at <= deadline)) else {
+            let Some((at, _, launch)) =
+                first.filter(|(at, ..)| deadline.is_none_or(|deadline| *at <= deadline))
+            else {
                 self.now = self.now.max(deadline.ok_or(ClusterError::Nothing)?);
                 return Ok(None);
             };

@@ -68,8 +68,13 @@ fn a_job_is_paused_at_a_boundary_and_resumed_where_it_was() {
     // Steps of 1 s; the second job arrives 2.5 steps after the first began to run.
     let jobs = [asked(0, 0, 1, 10, SECOND), asked(1, 12_500 * MS, 1, 3, SECOND)];
     let settings = sim::Settings::default();
-    let world =
-        World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.0 }, costs: &Constants, settings };
+    let world = World {
+        topology: &topology,
+        asked: &jobs,
+        truth: Own { slowdown: 1.0 },
+        costs: &Constants,
+        settings,
+    };
     let (one, two) = (JobId(0), JobId(1));
     let mut script = Script(vec![
         vec![start(0, 0)],
@@ -111,8 +116,13 @@ fn a_stopped_job_goes_on_from_its_checkpoint_or_loses_its_steps() {
         let jobs = [asked(0, 0, 1, 10, SECOND), asked(1, 12_500 * MS, 1, 1, SECOND)];
         // Two steps have been told when the order to stop comes, and no more are known to be lost.
         let settings = sim::Settings { progress_every: Some(Nanos(SECOND)), ..Default::default() };
-        let world =
-            World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.0 }, costs: &Constants, settings };
+        let world = World {
+            topology: &topology,
+            asked: &jobs,
+            truth: Own { slowdown: 1.0 },
+            costs: &Constants,
+            settings,
+        };
         let mut has_stopped = false;
         let mut policy = FromView(|view: &View<'_>| {
             let waits = |change: &Change| *change == Change::Waits(JobId(0));
@@ -125,7 +135,9 @@ fn a_stopped_job_goes_on_from_its_checkpoint_or_loses_its_steps() {
         let (turns, outcomes, error) = scripts::turns(&world, &mut policy);
         assert!(error.is_none(), "{error:?}");
         let mut story = story(&turns);
-        story.retain(|(_, happened)| !matches!(happened, Happened::Progress { .. } | Happened::Arrived { .. }));
+        story.retain(|(_, happened)| {
+            !matches!(happened, Happened::Progress { .. } | Happened::Arrived { .. })
+        });
         let steps = if checkpoint { 3 } else { 0 };
         assert_eq!(story[1], (left_at, settled(0, Settled::Stopped, steps)));
         assert!(story.contains(&(started_again, settled(0, Settled::Running, steps))), "{story:?}");
@@ -170,11 +182,18 @@ fn what_is_left_is_planned_anew_when_company_changes() {
 #[test]
 fn launches_differ_by_the_noise_that_was_asked_for_and_by_nothing_else() {
     let topology = Topology::uniform(1, 1, "GPU");
-    let jobs: Vec<_> = (0..400).map(|id| asked(id, u64::from(id) * 1_000 * SECOND, 1, 1_000, 10 * MS)).collect();
+    let jobs: Vec<_> =
+        (0..400).map(|id| asked(id, u64::from(id) * 1_000 * SECOND, 1, 1_000, 10 * MS)).collect();
     let costs = sim::Named(Nanos::ZERO);
     let logs = |noise, seed| -> Vec<f64> {
         let settings = sim::Settings { noise, seed, ..Default::default() };
-        let world = World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.0 }, costs: &costs, settings };
+        let world = World {
+            topology: &topology,
+            asked: &jobs,
+            truth: Own { slowdown: 1.0 },
+            costs: &costs,
+            settings,
+        };
         let rows = world.run(&mut *built("fifo"), &mut Unrecorded).unwrap();
         rows.iter().map(|row| (row.jct_ns.unwrap() as f64 / 10e9).ln()).collect()
     };
@@ -191,8 +210,13 @@ fn checkpoints_cost_their_time() {
     let topology = Topology::uniform(1, 1, "GPU");
     let jobs = [asked(0, 0, 1, 8, SECOND)];
     let settings = sim::Settings { checkpoint_every: Some(Nanos(16 * SECOND)), ..Default::default() };
-    let world =
-        World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.0 }, costs: &Constants, settings };
+    let world = World {
+        topology: &topology,
+        asked: &jobs,
+        truth: Own { slowdown: 1.0 },
+        costs: &Constants,
+        settings,
+    };
     let (_, outcomes, _) = scripts::turns(&world, &mut *built("fifo"));
     assert_eq!(outcomes[0].running_ns, Some(10 * SECOND));
 }
@@ -205,13 +229,16 @@ fn a_launch_that_dies_leaves_the_steps_of_its_last_checkpoint() {
     let faults = sim::Faults { launch_mean_ns: Some(20e9), ..Default::default() };
     let every = Nanos(4 * SECOND);
     let settings = sim::Settings { checkpoint_every: Some(every), faults, ..Default::default() };
-    let world = World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.0 }, costs: &costs, settings };
+    let world =
+        World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.0 }, costs: &costs, settings };
     let (turns, outcomes, error) = scripts::turns(&world, &mut *built("fifo"));
     assert!(error.is_none(), "{error:?}");
     let (mut began, mut failures) = (vec![(Nanos::ZERO, 0); jobs.len()], 0);
     for turn in &turns {
         match turn.happened {
-            Happened::Settled { job, now: Settled::Running, steps } => began[job.0 as usize] = (turn.at_ns, steps),
+            Happened::Settled { job, now: Settled::Running, steps } => {
+                began[job.0 as usize] = (turn.at_ns, steps)
+            }
             Happened::Failed { job, steps, .. } => {
                 let (since, before) = began[job.0 as usize];
                 let written = (turn.at_ns - since).0 / every.0;
@@ -231,7 +258,8 @@ fn a_calibration_has_all_that_a_simulation_asks_for() {
     let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reports/record/20261122-epyc/machine.toml");
     let calibration = Calibration::read(&record).unwrap();
     let costs = sim::Measured::new(&[calibration]).unwrap();
-    let job = Subject { workload: "lstm", global_batch: Some(20), plan: Some(Plan::default()), step_ns: None };
+    let job =
+        Subject { workload: "lstm", global_batch: Some(20), plan: Some(Plan::default()), step_ns: None };
     let ms = |of| costs.cost(&job, 1, of, &mut || 0.0).map(|cost| (cost.as_secs_f64() * 1e3).round());
     // Start 175 ms and restore 4 ms; the first step takes 66 ms and another 32 ms.
     let expected = [208.0, 213.0, 2.0, 0.0, 8.0, 52.0].map(Some);

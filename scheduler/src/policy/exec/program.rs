@@ -32,7 +32,12 @@ impl Program {
         let [name, arguments @ ..] = argv else { bail!("no program is named") };
         let mut command = Command::new(name);
         // Ctrl-C is for the scheduler, which ends its runs in order.
-        command.args(arguments).process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(arguments)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("'{name}' cannot be started"))?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (questions, asked) = channel::<String>();
@@ -136,7 +141,11 @@ mod tests {
         ] {
             let argv = ["sh", "-c", script].map(str::to_owned);
             let mut program = Program::start(&argv, limit).expect("there is a shell");
-            assert_eq!(program.ask("?\n".into()).map_err(|error| error.to_string()), Err(error.into()), "{script}");
+            assert_eq!(
+                program.ask("?\n".into()).map_err(|error| error.to_string()),
+                Err(error.into()),
+                "{script}"
+            );
         }
     }
 
