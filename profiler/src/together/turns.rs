@@ -9,6 +9,9 @@ use schema::{
 use super::{Group, Stop, seat::SHORTEST_LOOK};
 use crate::{launch::POLL_TRAINING, measure::Looks};
 
+/// The first part of a turn: long enough to tell the pace, and short enough that what is left can make up for a wrong one.
+const FIRST_PART: f64 = 0.75;
+
 impl Group<'_> {
     /// Round after round, each member has a turn as long as its weight says. The visit ends with a round, so that
     /// nobody has had a turn too many.
@@ -28,7 +31,7 @@ impl Group<'_> {
                 };
                 let steps = account.next_turn(quantum, weights.of(seat), launched.pace.step_ns());
                 if steps > 0 {
-                    account.spend(self.turn(seat, steps)?);
+                    self.turn(seat, quantum, steps, account)?;
                 }
             }
             if self.has_enough(&mut looks, 0..self.seats.len(), barrier, &self.visit.turns) {
@@ -62,15 +65,34 @@ impl Group<'_> {
         Ok(())
     }
 
-    /// Lets a member take so many steps; gives the time they took. A turn ends early where the member does.
-    fn turn(&mut self, seat: usize, steps: u64) -> Result<u64, Stop> {
-        let launch = self.seats[seat].launches.len() - 1;
-        let worked_ns = self.seats[seat].launches[launch].worked_ns;
+    /// Lets a member take about so many steps. A turn ends early where the member does.
+    ///
+    /// The pace they were counted by is that of its last turn, and a host or a clock may have changed its speed since. So
+    /// a turn that is asked for in time has two parts, and the second is as long as the pace of the first says.
+    fn turn(&mut self, seat: usize, quantum: Quantum, steps: u64, account: &mut Account) -> Result<(), Stop> {
+        let launches = self.seats[seat].launches.len();
         let start_mono_ns = Nanos::monotonic_now();
-        self.grant(seat, steps);
-        self.until_rest(seat)?;
+        let first = match quantum {
+            Quantum::Steps(_) => steps,
+            Quantum::Time(_) => (FIRST_PART * steps as f64).ceil() as u64,
+        };
+        let took_ns = self.part_of_turn(seat, first)?;
+        account.spend(took_ns);
+        let rest = if first < steps { account.steps_at(took_ns as f64 / first as f64) } else { 0 };
+        if rest > 0 && self.seats[seat].alive().is_some() && self.seats[seat].launches.len() == launches {
+            account.spend(self.part_of_turn(seat, rest)?);
+        }
         let end_mono_ns = Nanos::monotonic_now();
         self.visit.turns.push(Turn { seat: seat as u32, start_mono_ns, end_mono_ns });
+        Ok(())
+    }
+
+    /// Gives the time that these steps took.
+    fn part_of_turn(&mut self, seat: usize, steps: u64) -> Result<u64, Stop> {
+        let launch = self.seats[seat].launches.len() - 1;
+        let worked_ns = self.seats[seat].launches[launch].worked_ns;
+        self.grant(seat, steps);
+        self.until_rest(seat)?;
         Ok(self.seats[seat].launches[launch].worked_ns - worked_ns)
     }
 
@@ -127,9 +149,14 @@ impl Account {
             Quantum::Steps(steps) => u64::from(steps) * u64::from(weight),
             Quantum::Time(time) => {
                 self.owed_ns += time.as_nanos() as f64 * f64::from(weight);
-                step_ns.map_or(1, |step_ns| (self.owed_ns / step_ns).round().max(0.0) as u64)
+                step_ns.map_or(1, |step_ns| self.steps_at(step_ns))
             }
         }
+    }
+
+    /// The steps that take what is owed, at this pace.
+    fn steps_at(&self, step_ns: f64) -> u64 {
+        (self.owed_ns / step_ns).round().max(0.0) as u64
     }
 
     fn spend(&mut self, ns: u64) {
@@ -182,6 +209,17 @@ mod tests {
             let far = found.iter().zip(expected).any(|(found, expected)| (found - expected).abs() > 0.01);
             assert!(!far, "{mode} {step_ms:?}: {found:?}");
         }
+    }
+
+    #[test]
+    fn what_a_first_part_took_decides_how_long_the_second_is() {
+        let mut account = Account::default();
+        assert_eq!(account.next_turn(Quantum::Time(Duration::from_secs(1)), 1, Some(10.0 * MS)), 100);
+        // 75 of the 100 steps took a fifth more than was expected.
+        account.spend(900_000_000);
+        assert_eq!(account.steps_at(12.0 * MS), 8);
+        account.spend(300_000_000);
+        assert_eq!(account.steps_at(12.0 * MS), 0, "it has had more than it was owed");
     }
 
     #[test]
