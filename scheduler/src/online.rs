@@ -47,7 +47,7 @@ use crate::{
         Standing, Testbed,
         checkpoints::Checkpoints,
         rigged::{Rigged, Site},
-        torn::Torn,
+        torn::{Torn, WasPlaced},
     },
     topology::Topology,
 };
@@ -209,11 +209,14 @@ fn standing(
     turns: &[Turn],
 ) -> anyhow::Result<Standing> {
     let view = engine.view();
-    let is_placed = |id: &JobId| matches!(view.jobs[id.0 as usize].state, State::Placed(_));
-    let placed: Vec<_> = (0..given.asked.len() as u32)
-        .map(JobId)
-        .filter(is_placed)
-        .map(|id| (id, given.asked[id.0 as usize].steps))
+    let started = || (0..).map(JobId).zip(view.jobs).filter(|(_, job)| job.account.starts > 0);
+    let placed: Vec<_> = started()
+        .filter(|(_, job)| matches!(job.state, State::Placed(_)))
+        .map(|(id, job)| WasPlaced {
+            job: id,
+            asked: given.asked[id.0 as usize].steps,
+            start: job.account.starts - 1,
+        })
         .collect();
     let torn = Torn::read(run, &given.manifest, checkpoints, &placed)?;
     let parts: Vec<Part> = match run.parts_path() {
@@ -226,7 +229,12 @@ fn standing(
         .map(|(part, word)| Nanos(part.at_ns) + word.saturating_sub(Nanos(part.mono_ns)));
     let decided = turns.last().map(|turn| turn.at_ns);
     let arrived = turns.iter().filter(|turn| matches!(turn.happened, Happened::Arrived { .. })).count();
-    Ok(Standing { at: said.max(decided).unwrap_or_default(), arrived, left: torn.fates })
+    Ok(Standing {
+        at: said.max(decided).unwrap_or_default(),
+        arrived,
+        starts: started().map(|(id, job)| (id, job.account.starts)).collect(),
+        left: torn.fates,
+    })
 }
 
 fn part(turns: &[Turn], at: Nanos) -> Part {

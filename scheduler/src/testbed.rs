@@ -26,6 +26,8 @@ pub struct Testbed<L> {
     arrivals: VecDeque<(Nanos, JobId)>,
     progress_every: Option<Nanos>,
     here: BTreeMap<JobId, Here>,
+    /// How often each job was started.
+    starts: BTreeMap<JobId, u32>,
     job_of: HashMap<Member, JobId>,
     /// Has happened and was not told yet: when, and what.
     pending: Vec<(Nanos, Fact)>,
@@ -38,6 +40,8 @@ pub struct Standing {
     pub at: Nanos,
     /// Jobs that have arrived, which are the first of the trace.
     pub arrived: usize,
+    /// How often each job was started, where it was.
+    pub starts: BTreeMap<JobId, u32>,
     /// What became of those that were on devices, in the order in which it is to be told.
     pub left: Vec<Happened>,
 }
@@ -105,7 +109,7 @@ impl<L: Launcher> Testbed<L> {
         progress_every: Option<Nanos>,
         standing: Standing,
     ) -> Testbed<L> {
-        let Standing { at, arrived, left } = standing;
+        let Standing { at, arrived, starts, left } = standing;
         // Each a moment after the one before, so that they are told in this order.
         let left = (0..).map(|index| at + Nanos(index)).zip(left.into_iter().map(Fact::Left));
         Testbed {
@@ -115,6 +119,7 @@ impl<L: Launcher> Testbed<L> {
             arrivals: asked.iter().skip(arrived).map(|job| (job.arrival, job.id)).collect(),
             progress_every,
             here: BTreeMap::new(),
+            starts,
             job_of: HashMap::new(),
             pending: left.collect(),
         }
@@ -142,6 +147,7 @@ impl<L: Launcher> Testbed<L> {
             job,
             Here { start, launch: None, doing, behind, told_steps, began: None, next_progress: None },
         );
+        *self.starts.entry(job).or_default() += 1;
         self.let_in(job);
         Ok(())
     }
@@ -389,9 +395,13 @@ impl<L: Launcher> Cluster for Testbed<L> {
 
     fn apply(&mut self, action: &Action) -> Result<(), ActionError> {
         let outcome = match action {
-            Action::Start { job, devices, cpus, plan } => {
-                self.start(Start { job: *job, devices: devices.clone(), cpus: *cpus, plan: *plan })
-            }
+            Action::Start { job, devices, cpus, plan } => self.start(Start {
+                job: *job,
+                number: self.starts.get(job).copied().unwrap_or(0),
+                devices: devices.clone(),
+                cpus: *cpus,
+                plan: *plan,
+            }),
             Action::Pause { job } => self.pause(*job),
             Action::Resume { job } => self.resume(*job),
             Action::Stop { job, checkpoint } => self.stop(*job, *checkpoint),

@@ -54,6 +54,8 @@ pub trait Launcher {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
     pub job: JobId,
+    /// How often the job was started before. A start that waited for devices in vain counts, too.
+    pub number: u32,
     /// In the order of ranks.
     pub devices: Vec<DeviceId>,
     /// Cores of the host for each rank, where somebody cares.

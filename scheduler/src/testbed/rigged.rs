@@ -111,6 +111,7 @@ impl Rigged {
         let mut request =
             blocks::request(run, manifest, catalog, &cell, start.job.0, self.steps_left(start.job))?;
         let spec = &mut request.spec;
+        spec.block = start.number;
         spec.launch = blocks::launch_name(self.next_number, &cell);
         spec.sharing = Sharing::TimeSlice;
         if let Some(cpus) = start.cpus {

@@ -13,6 +13,16 @@ use schema::{
 use super::checkpoints::Checkpoints;
 use crate::cluster::{Happened, JobId};
 
+/// A job that was on devices, or waited for those that it was started on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WasPlaced {
+    pub job: JobId,
+    /// Steps that it asks for.
+    pub asked: Option<u64>,
+    /// How often it was started before that.
+    pub start: u32,
+}
+
 /// How the jobs were left that were on devices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Torn {
@@ -24,7 +34,7 @@ pub struct Torn {
 }
 
 impl Torn {
-    /// Reads what is on file of jobs that were on devices, given with the steps that they ask for.
+    /// Reads what is on file of jobs that were on devices.
     ///
     /// # Errors
     /// Where files of the run cannot be read.
@@ -32,14 +42,16 @@ impl Torn {
         run: &RunDir,
         manifest: &Manifest,
         checkpoints: &Checkpoints,
-        placed: &[(JobId, Option<u64>)],
+        placed: &[WasPlaced],
     ) -> anyhow::Result<Torn> {
         let last = last_launches(run)?;
         let mut torn = Torn::default();
-        for &(job, asked) in placed {
+        for &WasPlaced { job, asked, start } in placed {
             let cell = manifest.cells.get(job.0 as usize);
             let cell = cell.context("a decision names a job that is not in the trace")?;
-            let traces = last.get(&cell.name).map(|launch| Traces::read(run, launch)).transpose()?;
+            // One that was not launched yet has left nothing: its last launch is one of an earlier start, and was told of.
+            let launch = last.get(&cell.name).filter(|launch| launch.start == start);
+            let traces = launch.map(|launch| Traces::read(run, &launch.name)).transpose()?;
             torn.last_word_mono_ns =
                 torn.last_word_mono_ns.max(traces.as_ref().and_then(|traces| traces.last_mono_ns));
             let (done, has_ended) = done(checkpoints.last(job), traces.as_ref());
@@ -99,11 +111,20 @@ fn done(saved: Option<&Saved>, traces: Option<&Traces>) -> (u64, bool) {
     (before + since, traces.has_ended)
 }
 
+struct LastLaunch {
+    name: String,
+    /// How often its job was started before.
+    start: u32,
+}
+
 /// The last launch of each job, by the name of its cell.
-fn last_launches(run: &RunDir) -> anyhow::Result<BTreeMap<String, String>> {
+fn last_launches(run: &RunDir) -> anyhow::Result<BTreeMap<String, LastLaunch>> {
+    let launch = |name: String| {
+        let spec = run.spec(&name)?;
+        Ok((spec.cell, LastLaunch { name, start: spec.block }))
+    };
     // In the order in which they were started, so that a later one replaces those before.
-    let spec = |launch: String| Ok((run.spec(&launch)?.cell, launch));
-    run.launches()?.into_iter().map(spec).collect()
+    run.launches()?.into_iter().map(launch).collect()
 }
 
 #[cfg(test)]

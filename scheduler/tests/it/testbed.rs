@@ -5,7 +5,10 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use scheduler::{
     cluster::{Action, Happened, JobId, Settled},
-    testbed::{checkpoints::Checkpoints, torn::Torn},
+    testbed::{
+        checkpoints::Checkpoints,
+        torn::{Torn, WasPlaced},
+    },
 };
 use schema::{
     events::EventReader,
@@ -202,7 +205,8 @@ fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
     drop(testbed);
 
     let checkpoints = Checkpoints::open(&run, 3).unwrap();
-    let placed = [(JobId(0), Some(100_000)), (JobId(1), Some(40)), (JobId(2), Some(40))];
+    let was_placed = |(id, steps)| WasPlaced { job: JobId(id), asked: Some(steps), start: 0 };
+    let placed = [(0, 100_000), (1, 40), (2, 40)].map(was_placed);
     let torn = Torn::read(&run, &manifest, &checkpoints, &placed).unwrap();
     let mut lines = Vec::new();
     EventReader::open(&run.events_path("0001-short", 0), 0).unwrap().poll(&mut lines).unwrap();
@@ -224,4 +228,9 @@ fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
     ];
     assert_eq!(torn.fates, expected);
     assert_eq!(torn.last_word_mono_ns, lines.last().map(|line| line.mono_ns));
+
+    // Started once more, and not launched: what its launch before that had lost is not lost again.
+    let again = WasPlaced { start: 1, ..placed[0] };
+    let torn = Torn::read(&run, &manifest, &checkpoints, &[again]).unwrap();
+    assert_eq!((torn.fates, torn.last_word_mono_ns), (vec![gone(JobId(0), kept)], None));
 }

@@ -15,7 +15,8 @@ pub struct LaunchSpec {
     pub launch: String,
     /// The job in full spelling, every default filled in.
     pub job: String,
-    /// Which cell of the run, and which block, this launch belongs to. Blocks count from 0.
+    /// Which cell of the run, and which block, this launch belongs to. Blocks count from 0. In a run of the scheduler it is which
+    /// start of its job this is.
     pub cell: String,
     pub block: u32,
     pub program: Program,
