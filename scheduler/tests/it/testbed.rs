@@ -105,7 +105,8 @@ fn a_job_that_is_stopped_goes_on_under_another_plan_on_other_devices() {
 
 #[test]
 fn a_job_that_is_killed_goes_on_from_its_last_checkpoint() {
-    let every = Duration::from_millis(300);
+    // Long enough that the next one is not being written when the job is ended.
+    let every = Duration::from_secs(1);
     let mut bench = Bench::new(&[Wanted::Training("short", 3_000)], Some(every));
     bench.start(0, &[0], "dp1");
     bench.until_settled(0, Settled::Running);
@@ -113,7 +114,7 @@ fn a_job_that_is_killed_goes_on_from_its_last_checkpoint() {
     while bench.run.saved(JobId(0)).unwrap().is_none() {
         bench.wait(Duration::from_millis(50));
     }
-    bench.wait(Duration::from_millis(500));
+    bench.wait(Duration::from_millis(300));
     let Event::Hello(hello) = &said(&bench, "0001-short", 0)[0].event else { panic!() };
     kill_process(Pid::from_raw(hello.pid as i32).unwrap(), Signal::KILL).unwrap();
     let Happened::Progress { steps: done, .. } = bench.next() else { panic!("{:?}", bench.told) };
@@ -187,7 +188,7 @@ fn what_cannot_be_is_refused_before_anything_starts() {
 
 #[test]
 fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
-    let every = Duration::from_millis(300);
+    let every = Duration::from_secs(1);
     let jobs =
         [Wanted::Training("short", 100_000), Wanted::Training("short", 40), Wanted::Training("short", 40)];
     let mut bench = Bench::new(&jobs, Some(every));
