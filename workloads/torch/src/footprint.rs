@@ -2,7 +2,7 @@
 //!
 //! Everything that is allocated and given back within a step is recorded, in order, with the operations that it happens in.
 //! At a larger micro-batch a step makes the same operations in the same order, so each moment of one recording has its
-//! partner in the other ([`Segment::lines`]), and what is held at one moment of a step is a straight line over the
+//! partner in the other (`Segment::lines`), and what is held at one moment of a step is a straight line over the
 //! micro-batch. The peak is the highest of these lines. Two measured peaks alone would not tell it: at a small micro-batch
 //! the peak may be at another moment than at a large one, and what is drawn through two moments is too low beyond them.
 
