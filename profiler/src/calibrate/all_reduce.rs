@@ -11,7 +11,7 @@ use schema::{
 };
 
 use super::{NO_TIME, failed};
-use crate::cells::joined;
+use crate::{cells::joined, derive::whole};
 
 /// A rank holds the tensor, what it sends and what it receives of it, and some room is to be left.
 const TENSORS_HELD: u64 = 4;
@@ -102,7 +102,7 @@ fn row(cell: &Cell, summary: &Summary, collectives: Option<Collectives>) -> Opti
 fn bandwidths(bytes: u64, ranks: u32, time_ns: u64) -> (u64, u64) {
     let algorithm = bytes as f64 / Nanos(time_ns.max(1)).as_secs_f64();
     let bus = 2.0 * f64::from(ranks - 1) / f64::from(ranks) * algorithm;
-    (algorithm.round() as u64, bus.round() as u64)
+    (whole(algorithm), whole(bus))
 }
 
 #[cfg(test)]

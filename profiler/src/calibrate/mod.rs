@@ -28,7 +28,7 @@ use crate::{
     blocks::Blocks,
     cells::joined,
     cmd::Exit,
-    derive::Derived,
+    derive::{Derived, whole},
     interrupt::Interrupt,
     programs,
     progress::Progress,
@@ -221,7 +221,7 @@ impl Calibrator<'_> {
                     device: device.clone(),
                     direction: row.direction,
                     bytes: row.bytes,
-                    bytes_per_s: whole(row.bytes_per_s, lo, hi),
+                    bytes_per_s: measured(row.bytes_per_s, lo, hi),
                     repeats: row.copies,
                 });
             }
@@ -322,13 +322,26 @@ fn not_measured(what: &str, status: Status, reason: &str) -> NotMeasured {
 }
 
 /// A number of bytes or nanoseconds with the ends of its interval, in whole numbers.
-fn whole(value: f64, ci_lo: f64, ci_hi: f64) -> Measured<u64> {
-    let [value, ci_lo, ci_hi] = [value, ci_lo, ci_hi].map(|number| number.round() as u64);
+fn measured(value: f64, ci_lo: f64, ci_hi: f64) -> Measured<u64> {
+    let [value, ci_lo, ci_hi] = [value, ci_lo, ci_hi].map(whole);
     Measured { value, ci_lo, ci_hi }
 }
 
 /// The same of repeats that were each measured by itself; `None` of fewer than two.
 fn over_repeats(values: &[f64]) -> Option<Measured<u64>> {
     let interval = between_launches(values)?;
-    Some(whole(interval.estimate, interval.lo, interval.hi))
+    Some(measured(interval.estimate, interval.lo, interval.hi))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeats_a_thousandfold_apart_have_an_interval_that_machine_toml_can_hold() {
+        let found = over_repeats(&[1e5, 1e8]).expect("two repeats");
+        assert_eq!((found.ci_lo, found.ci_hi), (0, i64::MAX as u64));
+        assert_eq!(found.value, 3_162_278, "the geometric mean");
+        assert_eq!(over_repeats(&[1e5]), None);
+    }
 }

@@ -15,7 +15,7 @@ use schema::{
 };
 use statistics::{LaunchSummary, median};
 
-use super::{JobStep, Samples, devices, gates, job_steps, rounded};
+use super::{JobStep, Samples, devices, gates, job_steps, rounded, whole};
 use crate::{cells, warnings::Finding, window::Window};
 
 /// A row and what is doubtful about it.
@@ -225,7 +225,7 @@ impl Launch<'_> {
 
     /// The numbers of the steps that count, of which there is at least one.
     pub(super) fn fill_from_used(&self, row: &mut Measurement, used: &[JobStep], summary: &LaunchSummary) {
-        let ns = |value: f64| Some(value.round() as u64);
+        let ns = |value: f64| Some(whole(value));
         row.steps_used = used.len() as u64;
         row.steady = Some(summary.steady.is_steady());
         row.timing = used.first().map(|step| step.timing);
@@ -357,7 +357,7 @@ fn fill_phases(row: &mut Measurement, used: &[JobStep]) {
     let of = |phase: fn(&Phases) -> Option<Nanos>| -> Option<u64> {
         let all: Vec<u64> = used.iter().filter_map(|step| phase(&step.phases).map(|ns| ns.0)).collect();
         // A phase that only some steps report would mix two things under one name.
-        (all.len() == used.len()).then(|| median(&all)).flatten().map(|ns| ns.round() as u64)
+        (all.len() == used.len()).then(|| median(&all)).flatten().map(whole)
     };
     row.data_ns_median = of(|p| p.data_ns);
     row.forward_ns_median = of(|p| p.forward_ns);

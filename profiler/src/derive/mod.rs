@@ -209,6 +209,12 @@ fn unsupported_rows(run: &RunDir, manifest: &Manifest) -> Vec<Measurement> {
     manifest.cells.iter().filter_map(refused).collect()
 }
 
+/// A measured number in whole units. The largest is `i64::MAX`, which every format that is written here
+/// can hold: the interval of two repeats that differ a hundredfold has ends beyond it.
+pub(crate) fn whole(value: f64) -> u64 {
+    (value.round() as u64).min(i64::MAX as u64)
+}
+
 /// Keeps so many decimals: more would be digits that nothing measured.
 pub(crate) fn rounded(value: f64, decimals: i32) -> f64 {
     let scale = 10f64.powi(decimals);

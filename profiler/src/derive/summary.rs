@@ -13,7 +13,7 @@ use statistics::{
     stop::MIN_REPEATS,
 };
 
-use super::{interference::seat_name, rounded};
+use super::{interference::seat_name, rounded, whole};
 use crate::{cells, warnings::Finding};
 
 /// One row per cell and one per member of a group, in the order of the manifest, and what is doubtful about its launches
@@ -105,15 +105,15 @@ fn summary(
         repeats_failed: (rows.len() - ok.len()) as u32,
         statistics: ok.iter().find_map(|row| row.statistics),
         step_ns_median: centre_of(interval, &medians),
-        step_ns_median_ci_lo: interval.map(|interval| interval.lo.round() as u64),
-        step_ns_median_ci_hi: interval.map(|interval| interval.hi.round() as u64),
+        step_ns_median_ci_lo: interval.map(|interval| whole(interval.lo)),
+        step_ns_median_ci_hi: interval.map(|interval| whole(interval.hi)),
         half_width_percent: half_width,
         step_ns_p90: of(|row| row.step_ns_p90),
         step_ns_p99: of(|row| row.step_ns_p99),
         samples_per_s: mean(|row| row.samples_per_s, 3),
         wall_ns: centre_of(wall, &walls),
-        wall_ns_ci_lo: wall.map(|interval| interval.lo.round() as u64),
-        wall_ns_ci_hi: wall.map(|interval| interval.hi.round() as u64),
+        wall_ns_ci_lo: wall.map(|interval| whole(interval.lo)),
+        wall_ns_ci_hi: wall.map(|interval| whole(interval.hi)),
         startup_ns: of(|row| row.startup_ns),
         parameters: of(|row| row.parameters),
         flops_per_step: first.flops_per_step,
@@ -164,9 +164,9 @@ fn between(manifest: &Manifest, values: &[(u64, f64)], half_width: Option<f64>) 
 /// What is published: the centre of the interval, or the only value there is.
 fn centre_of(interval: Option<Interval>, values: &[f64]) -> Option<u64> {
     let centre = interval.map(|interval| interval.estimate).or_else(|| values.first().copied());
-    centre.map(|value| value.round() as u64)
+    centre.map(whole)
 }
 
 fn centre(values: impl Iterator<Item = u64>) -> Option<u64> {
-    median(&values.collect::<Vec<_>>()).map(|value| value.round() as u64)
+    median(&values.collect::<Vec<_>>()).map(whole)
 }

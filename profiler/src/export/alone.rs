@@ -41,7 +41,7 @@ impl<'a> Alone<'a> {
     }
 }
 
-/// Time of a step, held or not; how long a program runs whose steps are not known.
+/// Time of a step, in a group with the time in which the job was held; how long a program runs whose steps are not known.
 fn step_ns(row: &Measurement) -> Option<f64> {
     let time = match row.timing? {
         schema::wire::Timing::Outside => row.wall_ns? as f64,

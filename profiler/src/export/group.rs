@@ -10,7 +10,7 @@ use schema::{
 };
 
 use super::{Source, Subject, alone::Alone};
-use crate::cells;
+use crate::{cells, derive::whole};
 
 /// The cells of a group, this row's own among them; the only one of a job alone.
 pub(super) struct Members<'a> {
@@ -90,7 +90,7 @@ pub(super) fn fill(row: &mut ExportRow, source: &Source, subject: &Subject) {
 
     let of = |cell: &Cell| Alone::of(&source.measurements, cell);
     let alone = of(own);
-    row.step_ns_alone = alone.step_ns_in(row.repeat).map(|ns| ns.round() as u64);
+    row.step_ns_alone = alone.step_ns_in(row.repeat).map(whole);
     row.slowdown_in_block = alone.slowdown_of(subject.measurement);
     row.alone_device_util_percent = alone.mean(|row| row.device_util_percent_mean);
     row.alone_sm_util_percent = alone.mean(|row| row.sm_util_percent);

@@ -25,7 +25,8 @@ pub struct Interference {
     pub blocks: u32,
     /// How steps were found: whose times these are.
     pub timing: Option<Timing>,
-    /// Time of a step: length of the window over the steps in it, held or not. The geometric mean over blocks.
+    /// Time of a step: length of the window over the steps in it. The geometric mean over blocks. In a group the time in
+    /// which the job was held counts; alone it is held before its pace is known, and that does not.
     pub step_ns_alone: Option<u64>,
     pub step_ns_together: Option<u64>,
     /// The second over the first; below 1 where the job is faster in the group.
