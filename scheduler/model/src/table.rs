@@ -15,7 +15,8 @@ use crate::{Prediction, Question, Subject, Throughput};
 /// Step times out of `summary.csv`, of jobs alone, and `interference.csv`, of jobs together.
 ///
 /// A question is answered by a row of just that job, batch, plan, number of devices, type of device, sharing mode and co-runners,
-/// or not at all. All rows are of devices of one node. What a trace says of the step time of its own job is believed where no row
+/// or not at all; several rows, of several runs or of devices of one type, answer together, so that no single hour decides. All rows
+/// are of devices of one node. What a trace says of the step time of its own job is believed where no row
 /// is of that job alone, wherever it is put.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
@@ -47,7 +48,7 @@ struct Beside {
 type Member = (String, Option<u32>, Option<Plan>);
 
 impl Table {
-    /// Adds what a run measured. Of two rows for one question the one that was there first answers.
+    /// Adds what a run measured.
     pub fn add(&mut self, manifest: &Manifest, summaries: &[Summary], interference: &[Interference]) {
         for summary in summaries.iter().filter(|row| row.group.is_none()) {
             let Some(prediction) = alone(summary) else { continue };
@@ -103,7 +104,11 @@ impl Table {
 impl Throughput for Table {
     fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
         let of_workload = self.rows.get(question.job.workload).into_iter().flatten();
-        let measured = of_workload.filter(|row| row.answers(question)).map(|row| row.prediction).next();
+        let answers: Vec<&Row> = of_workload.filter(|row| row.answers(question)).collect();
+        // Where any number of threads will do, those of the first row.
+        let threads = answers.first().and_then(|first| first.threads);
+        let alike = answers.iter().filter(|row| row.threads == threads);
+        let measured = pooled(&alike.map(|row| row.prediction).collect::<Vec<_>>());
         let told = || question.job.step_ns.filter(|_| question.co_runners.is_empty());
         measured.or_else(|| told().map(|ns| Prediction { step_ns: ns as f64, step_ns_ci: None }))
     }
@@ -161,6 +166,19 @@ fn alone(row: &Summary) -> Option<Prediction> {
         step_ns,
         step_ns_ci: interval(row.step_ns_median_ci_lo, row.step_ns_median_ci_hi, scale),
     })
+}
+
+/// What several rows say of one question: the geometric mean, and all that lies in the interval of any. Rows of different
+/// hours differ by more than their own intervals know.
+fn pooled(rows: &[Prediction]) -> Option<Prediction> {
+    let (first, rest) = rows.split_first()?;
+    let logs: f64 = rows.iter().map(|row| row.step_ns.ln()).sum();
+    let around = |found: Option<(f64, f64)>, row: &Prediction| {
+        let ((lo, hi), (row_lo, row_hi)) = found.zip(row.step_ns_ci)?;
+        Some((lo.min(row_lo), hi.max(row_hi)))
+    };
+    let step_ns_ci = rest.iter().fold(first.step_ns_ci, around);
+    Some(Prediction { step_ns: (logs / rows.len() as f64).exp(), step_ns_ci })
 }
 
 fn interval(lo: Option<u64>, hi: Option<u64>, scale: f64) -> Option<(f64, f64)> {
