@@ -80,7 +80,7 @@ mod tests {
     fn what_can_run_nowhere_keeps_its_reason() {
         let (a, b, c) = (cell("a", None), cell("b", None), cell("c", Some("runs no plans with tp")));
         let reason = |members: &[&Cell], mode: &str| group(members, &mode.parse().unwrap()).unsupported;
-        assert_eq!(group(&[&b, &a, &b], &Sharing::TimeSlice).name, "b+a+b");
+        assert_eq!(group(&[&b, &a, &b], &Sharing::TIME_SLICE).name, "b+a+b");
         for mode in ["time-slice", "sequential", "step-gate", "step-gate:2/1", "cpu-shares:2/1"] {
             assert_eq!(reason(&[&a, &b], mode), None, "{mode}");
         }

@@ -44,7 +44,7 @@ use rustix::{
 };
 use schema::{device::Device, spec::RankEnd, units::Nanos};
 
-use crate::processes::descendants;
+use crate::{processes::descendants, sharing::slices};
 pub(crate) use handle::{LeashHandle, News, RankCommand};
 
 /// Names the leash of a process to whoever looks for its strays; holds the leash's process id.
@@ -66,8 +66,11 @@ const KILL_ROUND: Duration = Duration::from_millis(5);
 /// Before the others, where the program belongs in a cgroup: its directory follows.
 const CGROUP: &str = "--cgroup";
 
-/// `leash [--cgroup DIRECTORY] STDOUT DEVICE PROGRAM ARGUMENT...`: runs a program until it ends or the harness
-/// does.
+/// Then, where the program asks for slices of a length: nanoseconds follow.
+const SLICE: &str = "--slice-ns";
+
+/// `leash [--cgroup DIRECTORY] [--slice-ns NS] STDOUT DEVICE PROGRAM ARGUMENT...`: runs a program until it ends or
+/// the harness does.
 ///
 /// File descriptors: 0 becomes the program's stdin, 1 is the socket to the harness, 2 becomes the
 /// program's stderr. `STDOUT` is the file for its stdout. `DEVICE` binds it to cores if it is a set of cores.
@@ -86,9 +89,16 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
         [option, directory, rest @ ..] if option == CGROUP => (Some(Path::new(directory)), rest),
         _ => (None, arguments),
     };
+    let (slice, arguments) = match arguments {
+        [option, ns, rest @ ..] if option == SLICE => {
+            (Some(ns.to_str().context("a slice is no text")?.parse().context("a slice in ns")?), rest)
+        }
+        _ => (None, arguments),
+    };
     let [stdout, device, program, arguments @ ..] = arguments else {
         anyhow::bail!(
-            "usage: leash [{CGROUP} DIRECTORY] STDOUT DEVICE PROGRAM ARGUMENT...; the harness starts this"
+            "usage: leash [{CGROUP} DIRECTORY] [{SLICE} NS] STDOUT DEVICE PROGRAM ARGUMENT...; the harness starts \
+             this"
         )
     };
     // Killing all programs of the harness's name then spares those who clean up after it.
@@ -98,8 +108,10 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
     set_child_subreaper(Some(getpid())).context("set_child_subreaper")?;
     let mut harness = UnixStream::from(io::stdout().as_fd().try_clone_to_owned()?);
     let began = Nanos::monotonic_now();
-    let started =
-        cgroup.map_or(Ok(()), join).and_then(|()| start(stdout.as_ref(), device, program, arguments));
+    let started = cgroup
+        .map_or(Ok(()), join)
+        .and_then(|()| slice.map_or(Ok(()), |ns| slices::take(Duration::from_nanos(ns))))
+        .and_then(|()| start(stdout.as_ref(), device, program, arguments));
     let child = match started {
         Ok(child) => child,
         Err(error) => return Ok(writeln!(harness, "{REFUSED} {error:#}")?),

@@ -139,7 +139,9 @@ impl Group<'_> {
         self.visit.barrier_mono_ns = Some(barrier);
         outside.into_iter().for_each(|(seat, request)| self.start(seat, request));
         match sharing {
-            Sharing::Alone | Sharing::TimeSlice | Sharing::CpuShares { .. } => self.at_once(barrier)?,
+            Sharing::Alone | Sharing::TimeSlice { .. } | Sharing::CpuShares { .. } => {
+                self.at_once(barrier)?
+            }
             Sharing::StepGate { quantum, weights } => self.in_turns(barrier, *quantum, weights)?,
             Sharing::Sequential => self.one_after_another()?,
         }

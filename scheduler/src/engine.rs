@@ -42,7 +42,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { sharing: Sharing::TimeSlice, jobs_per_device: 2, retries: 2 }
+        Settings { sharing: Sharing::TIME_SLICE, jobs_per_device: 2, retries: 2 }
     }
 }
 

@@ -265,7 +265,7 @@ mod tests {
         let view = View {
             now: Nanos(5 * Nanos::SECOND.0),
             topology: &topology,
-            sharing: &Sharing::TimeSlice,
+            sharing: &Sharing::TIME_SLICE,
             asked: &all,
             jobs: &jobs,
             occupancy: &occupancy,

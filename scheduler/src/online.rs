@@ -96,7 +96,7 @@ impl Given {
     pub fn engine(&self) -> Engine<'_> {
         let settings = match &self.manifest.scheduling {
             Some(of) => engine::Settings {
-                sharing: Sharing::TimeSlice,
+                sharing: Sharing::TIME_SLICE,
                 jobs_per_device: of.jobs_per_device,
                 retries: of.retries,
             },
@@ -148,7 +148,7 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     let scheduling = scheduling(&given.manifest)?.clone();
     ensure!(scheduling.simulated.is_none(), "{} was simulated; begin it again", run.path().display());
     let devices: Vec<Device> = given.manifest.devices.iter().map(|facts| facts.device.clone()).collect();
-    backend(&Sharing::TimeSlice, &devices).probe().map_err(|why| Exit::MachineLacks.because(why))?;
+    backend(&Sharing::TIME_SLICE, &devices).probe().map_err(|why| Exit::MachineLacks.because(why))?;
 
     let mut engine = given.engine();
     let mut policy = policy::build(&scheduling.policy)?;

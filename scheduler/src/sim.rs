@@ -51,7 +51,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             seed: 0,
-            sharing: Sharing::TimeSlice,
+            sharing: Sharing::TIME_SLICE,
             noise: 0.0,
             progress_every: None,
             checkpoint_every: None,

@@ -52,7 +52,8 @@ pub(super) struct Args {
     jobs: Vec<Job>,
     /// How a group shares its devices; each mode is measured [default: time-slice].
     ///
-    /// time-slice: all at once, as the device or the kernel shares it out. step-gate[:QUANTUM][:WEIGHTS]: one at a time, in
+    /// time-slice[:SLICE]: all at once, as the device or the kernel shares it out; on cores, slices may be so long as 20ms,
+    /// up to 100ms, where the kernel's own are some milliseconds. step-gate[:QUANTUM][:WEIGHTS]: one at a time, in
     /// turns that end at a step, so long as 8 (steps), 250ms or 2s (default 1s), times a member's weight, as in 2/1.
     /// cpu-shares:WEIGHTS: all at once, CPU time by weight. sequential: one after the other, each for as long as it is
     /// measured: what sharing has to beat.
@@ -145,7 +146,7 @@ fn modes(args: &Args) -> anyhow::Result<Vec<Sharing>> {
         modes.push(mode.clone());
     }
     if modes.is_empty() {
-        modes.push(Sharing::TimeSlice);
+        modes.push(Sharing::TIME_SLICE);
     }
     Ok(modes)
 }

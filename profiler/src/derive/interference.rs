@@ -122,7 +122,7 @@ mod tests {
     fn who_is_faster_together_is_named_with_the_interval() {
         let row = |warnings: Warnings| Interference {
             group: "a+a".into(),
-            sharing: Sharing::TimeSlice,
+            sharing: Sharing::TIME_SLICE,
             seat: 1,
             slowdown: Some(0.9),
             slowdown_ci_lo: Some(0.8501),

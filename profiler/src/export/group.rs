@@ -113,11 +113,14 @@ pub(super) fn fill(row: &mut ExportRow, source: &Source, subject: &Subject) {
 fn fill_sharing(row: &mut ExportRow, members: &Members) {
     let mode = row.sharing.to_string();
     row.sharing_mode = mode.split(':').next().unwrap_or_default().into();
-    if let Sharing::StepGate { quantum, .. } = &row.sharing {
-        match quantum {
-            Quantum::Steps(steps) => row.quantum_steps = Some(u64::from(*steps)),
-            Quantum::Time(time) => row.quantum_ns = Some(time.as_nanos() as u64),
+    match &row.sharing {
+        Sharing::StepGate { quantum: Quantum::Steps(steps), .. } => {
+            row.quantum_steps = Some(u64::from(*steps))
         }
+        Sharing::StepGate { quantum: Quantum::Time(time), .. } | Sharing::TimeSlice { slice: Some(time) } => {
+            row.quantum_ns = Some(time.as_nanos() as u64)
+        }
+        _ => {}
     }
     row.weight_share = row.sharing.weights().map(|weights| {
         let all: u32 = (0..members.len()).map(|seat| weights.of(seat)).sum();

@@ -18,7 +18,7 @@ use tokio::{
     process::{Child, Command},
 };
 
-use super::{CGROUP, KILL, KILL_ROUND, MARK, REFUSED, STARTED, TERMINATE};
+use super::{CGROUP, KILL, KILL_ROUND, MARK, REFUSED, SLICE, STARTED, TERMINATE};
 use crate::{processes::strays, sharing::Joins};
 
 /// What one rank runs, and with what.
@@ -78,6 +78,9 @@ impl LeashHandle {
         command.arg("leash");
         if let Some(cgroup) = &joins.cgroup {
             command.arg(CGROUP).arg(cgroup);
+        }
+        if let Some(slice) = joins.slice {
+            command.arg(SLICE).arg(slice.as_nanos().to_string());
         }
         command
             .arg(&rank.stdout)

@@ -2,12 +2,12 @@
 
 use std::fs;
 
-use procfs::process::Process;
 use schema::{device::Device, sharing::Weights};
 
 use super::{
     Backend, Joins,
     cgroup::{Groups, LARGEST},
+    runs,
 };
 
 pub(super) struct CpuShares {
@@ -45,7 +45,7 @@ impl Backend for CpuShares {
     }
 
     fn joins(&self, seat: usize) -> Joins {
-        Joins { cgroup: self.made.as_ref().and_then(|made| made.seat(seat)) }
+        Joins { cgroup: self.made.as_ref().and_then(|made| made.seat(seat)), slice: None }
     }
 
     fn verify(&self, seat: usize, pids: &[u32]) -> Result<(), String> {
@@ -62,11 +62,6 @@ impl Backend for CpuShares {
     fn tear_down(&mut self) -> anyhow::Result<()> {
         self.made.take().map_or(Ok(()), |made| made.remove())
     }
-}
-
-fn runs(pid: u32) -> bool {
-    let stat = Process::new(pid as i32).and_then(|process| process.stat());
-    stat.is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X'))
 }
 
 #[cfg(test)]

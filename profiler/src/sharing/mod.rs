@@ -9,12 +9,14 @@
 mod cgroup;
 mod cpu_shares;
 mod plain;
+pub(crate) mod slices;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
+use procfs::process::Process;
 use schema::{device::Device, sharing::Sharing};
 
-use self::{cpu_shares::CpuShares, plain::Plain};
+use self::{cpu_shares::CpuShares, plain::Plain, slices::Slices};
 
 /// What a mode needs of the machine. Dropping it takes down what was set up.
 pub trait Backend {
@@ -40,14 +42,24 @@ pub trait Backend {
 pub struct Joins {
     /// The directory of a cgroup.
     pub cgroup: Option<PathBuf>,
+    /// The slices of the kernel's scheduler that it asks for.
+    pub slice: Option<Duration>,
 }
 
 /// What `sharing` needs for jobs on these devices.
 pub fn backend(sharing: &Sharing, devices: &[Device]) -> Box<dyn Backend> {
     match sharing {
-        Sharing::Alone | Sharing::TimeSlice | Sharing::StepGate { .. } | Sharing::Sequential => {
-            Box::new(Plain::on(devices))
-        }
+        Sharing::Alone
+        | Sharing::TimeSlice { slice: None }
+        | Sharing::StepGate { .. }
+        | Sharing::Sequential => Box::new(Plain::on(devices)),
+        Sharing::TimeSlice { slice: Some(slice) } => Box::new(Slices::new(*slice, devices)),
         Sharing::CpuShares { weights } => Box::new(CpuShares::new(weights.clone(), devices)),
     }
+}
+
+/// Whether a process is there and has not ended.
+fn runs(pid: u32) -> bool {
+    let stat = Process::new(pid as i32).and_then(|process| process.stat());
+    stat.is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X'))
 }

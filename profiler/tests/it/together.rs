@@ -197,6 +197,20 @@ fn two_saturating_jobs_get_half_a_core_each() {
 }
 
 #[test]
+fn slices_that_were_chosen_are_as_fair() {
+    let mode = "time-slice:20ms";
+    if let Err(reason) = backend(&mode.parse().unwrap(), &[core()]).probe() {
+        return eprintln!("skipped: {reason}");
+    }
+    let mut visits = Visits::new();
+    let visit = visits.visit(mode, &[SPIN, SPIN], Enough::Seconds(3.0));
+    visits.assert_all_ended_well(&visit);
+    let [a, b] = [0, 1].map(|seat| visits.cpu_ns(&visit, seat, shared(&visit)));
+    let share = a / (a + b);
+    assert!((share - 0.5).abs() <= 0.02, "{share}");
+}
+
+#[test]
 fn a_job_that_sleeps_half_its_time_gets_a_third_beside_one_that_never_does() {
     let mut visits = Visits::new();
     // Awake it shares the core with the other and so takes twice as long: 50 ms of 50 + 100.

@@ -222,7 +222,7 @@ fn cell(
     };
     Ok(Cell {
         name: asked.name.clone(),
-        sharing: Sharing::TimeSlice,
+        sharing: Sharing::TIME_SLICE,
         job: format!("{}@b{global_batch}@{plan}", workload.name),
         workload: workload.name.clone(),
         command: None,

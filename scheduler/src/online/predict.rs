@@ -68,7 +68,7 @@ pub fn simulate(
     let mean_ns = |seconds: f64| seconds * 1e9;
     let settings = sim::Settings {
         seed: given.manifest.seed,
-        sharing: Sharing::TimeSlice,
+        sharing: Sharing::TIME_SLICE,
         noise: simulated.noise_percent / 100.0,
         progress_every: time(scheduling.progress_every_s),
         checkpoint_every: time(scheduling.checkpoint_every_s),

@@ -113,7 +113,7 @@ impl Rigged {
         let spec = &mut request.spec;
         spec.block = start.number;
         spec.launch = blocks::launch_name(self.next_number, &cell);
-        spec.sharing = Sharing::TimeSlice;
+        spec.sharing = Sharing::TIME_SLICE;
         if let Some(cpus) = start.cpus {
             (spec.threads, spec.threads_named) = (cpus.into(), true);
         }

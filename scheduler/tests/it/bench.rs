@@ -211,7 +211,7 @@ fn manifest(jobs: &[Wanted]) -> Manifest {
         let is_training = command.is_none();
         Cell {
             name: format!("j{id}"),
-            sharing: Sharing::TimeSlice,
+            sharing: Sharing::TIME_SLICE,
             job: workload.clone(),
             workload,
             command,

@@ -141,7 +141,7 @@ impl<'a> Scripted<'a> {
                 device_type: self.topology.type_of(launch.devices[0]),
                 cpus: None,
                 co_runners: &co_runners,
-                sharing: &Sharing::TimeSlice,
+                sharing: &Sharing::TIME_SLICE,
             });
             let (steps, now) = (self.steps_at(launch), self.now);
             let launch = &mut self.launches[place];

@@ -510,7 +510,7 @@ mod tests {
                 let spec = LaunchSpec {
                     block: 3,
                     steps_regex: Some(text.clone()),
-                    sharing: Sharing::TimeSlice,
+                    sharing: Sharing::TIME_SLICE,
                     seat: Some(Seat { group: text.clone(), visit: "0003".into(), number: 1 }),
                     threads_named: true,
                     memory_bytes: steps,

@@ -6,15 +6,17 @@ use serde::{Deserialize, Serialize, de};
 
 /// How the jobs of a group share what they run on.
 ///
-/// `alone`, `time-slice`, `step-gate[:QUANTUM][:WEIGHTS]`, `cpu-shares:WEIGHTS`, `sequential`: a quantum is a number of
-/// steps, or a time as `250ms` or `2s`; weights are one whole number a member, as `2/1`. Only this spelling parses.
+/// `alone`, `time-slice[:SLICE]`, `step-gate[:QUANTUM][:WEIGHTS]`, `cpu-shares:WEIGHTS`, `sequential`: a slice is a time
+/// as `20ms`; a quantum is a number of steps, or a time as `250ms` or `2s`; weights are one whole number a member, as
+/// `2/1`. Only this spelling parses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Sharing {
     /// One job has the device to itself.
     #[default]
     Alone,
-    /// All run at once, and the device or the kernel's scheduler takes turns as it sees fit.
-    TimeSlice,
+    /// All run at once, and the device or the kernel's scheduler takes turns: as it sees fit, or on cores in slices of
+    /// whole milliseconds, at most 100, which is as long as Linux makes them.
+    TimeSlice { slice: Option<Duration> },
     /// One member runs at a time and the others are held; they take turns at boundaries of steps. This is Gandiva's
     /// time-slicing (Xiao et al., OSDI 2018, section 3.1).
     StepGate { quantum: Quantum, weights: Weights },
@@ -23,6 +25,9 @@ pub enum Sharing {
     /// One member after the other, each for as long as it is measured, all of them loaded: what sharing has to beat.
     Sequential,
 }
+
+/// Linux makes no slice longer, whoever asks.
+const MAX_SLICE_MS: u64 = 100;
 
 /// How long a turn is, for a member of weight 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -39,10 +44,12 @@ pub struct Weights(Vec<u32>);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SharingError {
     #[error(
-        "'{mode}' is no sharing mode; write alone, time-slice, step-gate[:QUANTUM][:WEIGHTS], cpu-shares:WEIGHTS or \
-         sequential"
+        "'{mode}' is no sharing mode; write alone, time-slice[:SLICE], step-gate[:QUANTUM][:WEIGHTS], \
+         cpu-shares:WEIGHTS or sequential"
     )]
     Mode { mode: String },
+    #[error("sharing mode '{mode}': '{part}' is no slice; write a time from 1ms to 100ms")]
+    Slice { mode: String, part: String },
     #[error("sharing mode '{mode}': '{part}' is no quantum; write steps as 8, or a time as 250ms or 2s")]
     Quantum { mode: String, part: String },
     #[error("sharing mode '{mode}': '{part}' is no weights; write one whole number above 0 a member, as 2/1")]
@@ -106,11 +113,14 @@ impl fmt::Display for Weights {
 }
 
 impl Sharing {
+    /// As the device or the kernel's scheduler sees fit.
+    pub const TIME_SLICE: Sharing = Sharing::TimeSlice { slice: None };
+
     /// Those of its members, where it has any.
     pub fn weights(&self) -> Option<&Weights> {
         match self {
             Sharing::StepGate { weights, .. } | Sharing::CpuShares { weights } => Some(weights),
-            Sharing::Alone | Sharing::TimeSlice | Sharing::Sequential => None,
+            Sharing::Alone | Sharing::TimeSlice { .. } | Sharing::Sequential => None,
         }
     }
 
@@ -124,7 +134,8 @@ impl fmt::Display for Sharing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
             Sharing::Alone => "alone".into(),
-            Sharing::TimeSlice => "time-slice".into(),
+            Sharing::TimeSlice { slice: None } => "time-slice".into(),
+            Sharing::TimeSlice { slice: Some(slice) } => format!("time-slice:{}ms", slice.as_millis()),
             Sharing::Sequential => "sequential".into(),
             Sharing::CpuShares { weights } => format!("cpu-shares:{weights}"),
             Sharing::StepGate { quantum, weights } => match (*quantum == Quantum::DEFAULT, weights.count()) {
@@ -148,10 +159,17 @@ impl FromStr for Sharing {
         let quantum = |part: &str| {
             Quantum::parse(part).ok_or_else(|| SharingError::Quantum { mode: mode.into(), part: part.into() })
         };
+        let slice = |part: &str| {
+            let ms = part.strip_suffix("ms").and_then(|digits| digits.parse().ok());
+            let ms = ms.filter(|ms| (1..=MAX_SLICE_MS).contains(ms));
+            let error = || SharingError::Slice { mode: mode.into(), part: part.into() };
+            ms.map(Duration::from_millis).ok_or_else(error)
+        };
         let gate = |quantum, weights| Sharing::StepGate { quantum, weights };
         let sharing = match *mode.split(':').collect::<Vec<_>>() {
             ["alone"] => Sharing::Alone,
-            ["time-slice"] => Sharing::TimeSlice,
+            ["time-slice"] => Sharing::TIME_SLICE,
+            ["time-slice", part] => Sharing::TimeSlice { slice: Some(slice(part)?) },
             ["sequential"] => Sharing::Sequential,
             ["cpu-shares", part] => Sharing::CpuShares { weights: weights(part)? },
             ["step-gate"] => gate(Quantum::DEFAULT, Weights::default()),
@@ -196,7 +214,8 @@ mod tests {
         let perhaps = prop_oneof![Just(Weights::default()), weights()];
         prop_oneof![
             Just(Sharing::Alone),
-            Just(Sharing::TimeSlice),
+            Just(Sharing::TIME_SLICE),
+            (1..=MAX_SLICE_MS).prop_map(|ms| Sharing::TimeSlice { slice: Some(Duration::from_millis(ms)) }),
             Just(Sharing::Sequential),
             weights().prop_map(|weights| Sharing::CpuShares { weights }),
             (quantum, perhaps).prop_map(|(quantum, weights)| Sharing::StepGate { quantum, weights }),
@@ -221,6 +240,12 @@ mod tests {
             ("mps", "'mps' is no sharing mode; write alone, "),
             ("cpu-shares", "'cpu-shares' is no sharing mode"),
             ("step-gate:0", "sharing mode 'step-gate:0': '0' is no quantum; write steps as 8"),
+            (
+                "time-slice:0ms",
+                "sharing mode 'time-slice:0ms': '0ms' is no slice; write a time from 1ms to 100ms",
+            ),
+            ("time-slice:101ms", "sharing mode 'time-slice:101ms': '101ms' is no slice"),
+            ("time-slice:020ms", "sharing mode 'time-slice:020ms' is spelled 'time-slice:20ms'"),
             ("cpu-shares:2/0", "sharing mode 'cpu-shares:2/0': '2/0' is no weights"),
             ("step-gate:1000ms", "sharing mode 'step-gate:1000ms' is spelled 'step-gate'"),
             ("step-gate:08", "sharing mode 'step-gate:08' is spelled 'step-gate:8'"),

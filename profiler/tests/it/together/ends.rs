@@ -11,8 +11,8 @@ use super::{Job, SLEEP, SPIN, Visits, request};
 fn a_rank_that_cannot_join_what_it_should_is_not_started() {
     let mut visits = Visits::new();
     let request = LaunchRequest {
-        joins: Joins { cgroup: Some("/no/such/cgroup".into()) },
-        ..request(&visits.bench.run, 1, 0, SPIN.program(), &Sharing::TimeSlice)
+        joins: Joins { cgroup: Some("/no/such/cgroup".into()), ..Joins::default() },
+        ..request(&visits.bench.run, 1, 0, SPIN.program(), &Sharing::TIME_SLICE)
     };
     visits.bench.rig.add(request);
     while visits.bench.rig.next(None).is_some() {}

@@ -38,7 +38,7 @@ fn manifest() -> Manifest {
     };
     let group = |members: &[&str]| Group {
         name: members.join("+"),
-        sharing: Sharing::TimeSlice,
+        sharing: Sharing::TIME_SLICE,
         members: members.iter().map(|name| (*name).to_owned()).collect(),
         unsupported: None,
     };
@@ -122,7 +122,7 @@ fn subject(workload: &'static str, plan: &str) -> Subject<'static> {
 }
 
 fn ask(job: Subject<'_>, placement: &[u32], device_type: &str) -> Option<f64> {
-    let sharing = Sharing::TimeSlice;
+    let sharing = Sharing::TIME_SLICE;
     let question = Question { job, placement, device_type, cpus: None, co_runners: &[], sharing: &sharing };
     table().predict(&question).map(|prediction| prediction.step_ns)
 }
@@ -156,7 +156,7 @@ fn what_was_measured_is_known_and_nothing_else() {
 
 #[test]
 fn threads_count_where_they_are_asked_for_and_intervals_follow_the_mean() {
-    let (job, sharing) = (subject("a", "dp1"), Sharing::TimeSlice);
+    let (job, sharing) = (subject("a", "dp1"), Sharing::TIME_SLICE);
     let ask = |cpus| {
         let question =
             Question { job, placement: &[1], device_type: "GPU", cpus, co_runners: &[], sharing: &sharing };
@@ -197,7 +197,7 @@ fn co_runners_are_known_in_whatever_order_and_neighbours_are_none() {
 
 #[test]
 fn rows_of_several_runs_answer_together() {
-    let (job, sharing) = (subject("a", "dp2"), Sharing::TimeSlice);
+    let (job, sharing) = (subject("a", "dp2"), Sharing::TIME_SLICE);
     let mut table = table();
     table.add(&manifest(), &[summary("a", "dp2", "cpu:0,cpu:1", 1, 32.0)], &[]);
     let question =

@@ -228,11 +228,11 @@ columns! {
         co_runner_workloads: Option<String>,
         /// How many of them have a device in common with this one.
         co_runners_on_device: Option<u32>,
-        /// Sharing mode without its quantum and weights.
+        /// Sharing mode without its slice, quantum and weights.
         sharing_mode: String,
         /// Turns of so many steps, for a member of weight 1.
         quantum_steps: Option<u64>,
-        /// Turns of so long, for a member of weight 1.
+        /// Turns of so long, for a member of weight 1; slices of so long, where the kernel was asked for them.
         quantum_ns: Option<u64> ["ns"],
         /// Weight of this member over those of all; empty where the sharing mode has none.
         weight_share: Option<f64>,

@@ -1,0 +1,136 @@
+//! Slices of a length that was asked for, from the kernel's fair scheduler.
+//!
+//! By itself Linux takes a core from a job after a millisecond or some, so many times within a step, and each time what lay in
+//! caches and predictors is lost. Since 6.12 a thread may ask for slices of its own (`sched_setattr(2)`, where `sched_runtime`
+//! is that of a normal thread), as NVIDIA's `nvidia-smi compute-policy` sets those of a GPU. What it starts inherits them.
+
+use std::{io, mem, thread, time::Duration};
+
+use anyhow::Context as _;
+use nix::libc::{SYS_sched_getattr, SYS_sched_setattr, sched_attr, syscall};
+use schema::device::Device;
+
+use super::{Backend, Joins, runs};
+
+pub(super) struct Slices {
+    slice: Duration,
+    devices: Vec<Device>,
+}
+
+impl Slices {
+    pub(super) fn new(slice: Duration, devices: &[Device]) -> Slices {
+        Slices { slice, devices: devices.to_vec() }
+    }
+}
+
+impl Backend for Slices {
+    fn probe(&self) -> Result<(), String> {
+        if let Some(gpu) = self.devices.iter().find(|device| matches!(device, Device::Cuda(_))) {
+            return Err(format!("slices of so long are those of cores, and {gpu} is none; write time-slice"));
+        }
+        let slice = self.slice;
+        // On a thread that ends with the slices it took.
+        let tried = thread::spawn(move || take(slice)).join().expect("it does not panic");
+        tried.map_err(|error| format!("{error:#}"))
+    }
+
+    fn set_up(&mut self, _seats: usize) -> anyhow::Result<()> {
+        self.probe().map_err(anyhow::Error::msg)
+    }
+
+    fn joins(&self, _seat: usize) -> Joins {
+        Joins { slice: Some(self.slice), ..Joins::default() }
+    }
+
+    fn verify(&self, _seat: usize, pids: &[u32]) -> Result<(), String> {
+        for &pid in pids.iter().filter(|pid| runs(**pid)) {
+            let found = of(pid).map_err(|error| format!("slices of process {pid}: {error}"))?;
+            if found != self.slice {
+                return Err(format!("process {pid} has slices of {found:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn tear_down(&mut self) -> anyhow::Result<()> {
+        Ok(())
+    }
+}
+
+/// Asks for slices of so long for this thread and all that it starts from now on.
+///
+/// # Errors
+/// The kernel gives others: one before 6.12 gives its own.
+pub(crate) fn take(slice: Duration) -> anyhow::Result<()> {
+    let asked = sched_attr { sched_runtime: slice.as_nanos() as u64, ..attributes(0)? };
+    #[expect(unsafe_code, reason = "no safe wrapper sets the slices of a thread")]
+    // SAFETY: the kernel reads as many bytes as the structure says it has; 0 is this thread.
+    let code = unsafe { syscall(SYS_sched_setattr, 0, &raw const asked, 0) };
+    if code != 0 {
+        return Err(io::Error::last_os_error()).context("sched_setattr");
+    }
+    let given = of(0)?;
+    anyhow::ensure!(
+        given == slice,
+        "this kernel gives slices of {given:?}; it takes Linux 6.12 to choose them"
+    );
+    Ok(())
+}
+
+/// The slices of a thread; 0 is this one.
+fn of(thread: u32) -> io::Result<Duration> {
+    Ok(Duration::from_nanos(attributes(thread)?.sched_runtime))
+}
+
+fn attributes(thread: u32) -> io::Result<sched_attr> {
+    let size = mem::size_of::<sched_attr>() as u32;
+    let mut found = sched_attr {
+        size,
+        sched_policy: 0,
+        sched_flags: 0,
+        sched_nice: 0,
+        sched_priority: 0,
+        sched_runtime: 0,
+        sched_deadline: 0,
+        sched_period: 0,
+    };
+    #[expect(unsafe_code, reason = "no safe wrapper asks for the slices of a thread")]
+    // SAFETY: the kernel writes at most `size` bytes, which is what the structure has.
+    let code = unsafe { syscall(SYS_sched_getattr, thread, &raw mut found, size, 0) };
+    if code == 0 { Ok(found) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    const SLICE: Duration = Duration::from_millis(20);
+
+    #[test]
+    fn gpus_are_refused() {
+        let devices = ["cpu:0", "cuda:1"].map(|device| device.parse().unwrap());
+        let reason = Slices::new(SLICE, &devices).probe().unwrap_err();
+        assert_eq!(reason, "slices of so long are those of cores, and cuda:1 is none; write time-slice");
+    }
+
+    #[test]
+    fn a_process_inherits_the_slices_of_the_thread_that_starts_it() {
+        let slices = Slices::new(SLICE, &["cpu:0".parse().unwrap()]);
+        if let Err(reason) = slices.probe() {
+            return eprintln!("skipped: {reason}");
+        }
+        let sleeper = || Command::new("sleep").arg("1000").spawn().unwrap();
+        let mut with = thread::spawn(move || take(SLICE).map(|()| sleeper())).join().unwrap().unwrap();
+        let mut without = sleeper();
+        assert_eq!(slices.verify(0, &[with.id()]), Ok(()));
+        let message = slices.verify(1, &[with.id(), without.id()]).unwrap_err();
+        assert!(message.starts_with(&format!("process {} has slices of ", without.id())), "{message}");
+        for child in [&mut with, &mut without] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert_eq!(slices.verify(1, &[without.id()]), Ok(()), "it has ended");
+    }
+}
