@@ -60,6 +60,8 @@ pub struct Engine<'a> {
     packing: Packing,
     /// Pairs of jobs, the smaller first, that did not fit on a device together.
     do_not_fit: BTreeSet<(JobId, JobId)>,
+    /// Jobs on devices, beside which another ran out of memory since they were started.
+    crowded: BTreeSet<JobId>,
     /// Since the policy was last asked.
     changes: Vec<Change>,
     now: Nanos,
@@ -118,6 +120,7 @@ impl<'a> Engine<'a> {
             paused_on: BTreeMap::new(),
             packing: Packing::new(asked.len()),
             do_not_fit: BTreeSet::new(),
+            crowded: BTreeSet::new(),
             changes: Vec::new(),
             now: Nanos::ZERO,
             wake_at: None,
@@ -261,6 +264,9 @@ impl<'a> Engine<'a> {
         let after = &job.state;
         self.busy = self.busy + usize::from(is_busy(after)) - usize::from(is_busy(&before));
         self.left -= usize::from(matches!(after, State::Ended { .. }));
+        if !matches!(after, State::Placed(_)) {
+            self.crowded.remove(&id);
+        }
         // A job that keeps what it kept stays in its place among those that came.
         match (kept(&before), kept(after)) {
             (Some(devices), None) => self.occupancy.leave(id, devices),

@@ -55,7 +55,9 @@ impl Torn {
             torn.last_word_mono_ns =
                 torn.last_word_mono_ns.max(traces.as_ref().and_then(|traces| traces.last_mono_ns));
             let (done, has_ended) = done(checkpoints.last(job), traces.as_ref());
-            if asked.map_or(has_ended, |asked| done >= asked) {
+            // A worker that leaves before its time has failed; a command decides that for itself.
+            let is_over = has_ended && cell.command.is_some();
+            if is_over || asked.is_some_and(|asked| done >= asked) {
                 torn.fates.push(Happened::Finished { job, steps: done });
                 continue;
             }

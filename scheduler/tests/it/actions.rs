@@ -208,6 +208,29 @@ fn jobs_that_did_not_fit_together_are_not_packed_again() {
     assert_eq!((outcomes[1].retries, outcomes[1].status), (0, Status::Failed));
 }
 
+/// Two that do not fit together may both run out of memory before either has left: neither is to blame.
+#[test]
+fn both_of_two_that_ran_out_of_memory_together_have_another_chance() {
+    let jobs: Vec<_> = (0..2).map(|id| asked(id, 0, 1, 9, 1)).collect();
+    let out_of_memory = |job| failed(job, ErrorKind::OutOfMemory);
+    let (turns, outcomes, _) = run(
+        &jobs,
+        vec![
+            (arrived(0), vec![start(0, &[0])]),
+            (arrived(1), vec![start(1, &[0])]),
+            (out_of_memory(0), vec![]),
+            (out_of_memory(1), vec![start(0, &[0]), start(1, &[1])]),
+            // From now on each has a device for itself, and no excuse.
+            (out_of_memory(0), vec![start(0, &[0])]),
+            (settled(1, Settled::Running), vec![]),
+        ],
+    );
+    assert_eq!(turns[3].actions, [start(0, &[0]), start(1, &[1])]);
+    assert_eq!(turns[4].refused[0].why, "it has ended");
+    assert_eq!((outcomes[0].err, outcomes[0].retries), (Some(ErrorKind::OutOfMemory), 0));
+    assert_eq!((outcomes[1].err, outcomes[1].retries), (Some(ErrorKind::Interrupted), 0), "it runs");
+}
+
 #[test]
 fn a_policy_is_told_all_that_changed() {
     let topology = Topology::uniform(2, 2, "GPU");

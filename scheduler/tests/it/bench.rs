@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use profiler::{
+    device::DeviceReader,
     interrupt::Interrupt,
     rig::{Programs, Rig},
     sampler::Sampler,
@@ -83,6 +84,16 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new(jobs: &[Wanted], checkpoint_every: Option<Duration>) -> Bench {
+        Bench::watched(jobs, checkpoint_every, vec![Device::AllCores; 2], Vec::new())
+    }
+
+    /// On these devices, read by these.
+    pub(crate) fn watched(
+        jobs: &[Wanted],
+        checkpoint_every: Option<Duration>,
+        devices: Vec<Device>,
+        readers: Vec<Box<dyn DeviceReader>>,
+    ) -> Bench {
         let folder = tempfile::tempdir().unwrap();
         let mut catalog = Catalog::embedded();
         catalog.add("tests.toml", CATALOG).unwrap();
@@ -90,7 +101,7 @@ impl Bench {
         let manifest = manifest(jobs);
         run.write_manifest(&manifest).unwrap();
         let sampler = Sampler::start(
-            Vec::new(),
+            readers,
             Appender::open(&run.devices_path()).unwrap(),
             Appender::open(&run.host_path()).unwrap(),
         );
@@ -99,7 +110,7 @@ impl Bench {
             run: run.clone(),
             manifest: manifest.clone(),
             catalog,
-            devices: vec![Device::AllCores; 2],
+            devices,
             steps: jobs.iter().map(Wanted::steps).collect(),
             checkpoint_every: checkpoint_every.map(Nanos::from),
             checkpoints: Checkpoints::open(&run, jobs.len() as u32).unwrap(),

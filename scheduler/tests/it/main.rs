@@ -7,6 +7,7 @@ mod bench;
 mod conformance;
 mod exec;
 mod invariants;
+mod losses;
 mod packing;
 mod policies;
 mod queueing;

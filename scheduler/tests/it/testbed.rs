@@ -99,8 +99,15 @@ fn a_job_that_is_stopped_goes_on_under_another_plan_on_other_devices() {
     let done: u64 = of_launches.iter().map(|(launch, rank)| steps_said(&bench, launch, *rank)).sum();
     assert_eq!(done, 1_500, "no step is done twice");
     assert_eq!(bench.run.spec("0002-short").unwrap().job, "short@b8@dp2");
-    let left = std::fs::read_dir(bench.run.checkpoints_path()).unwrap().count();
-    assert_eq!(left, 0, "nobody goes on from them any more");
+    let left = |bench: &Bench| std::fs::read_dir(bench.run.checkpoints_path()).unwrap().count();
+    // A scheduler that dies before it has written that down must know it by what is left.
+    let checkpoints = Checkpoints::open(&bench.run, 1).unwrap();
+    let placed = WasPlaced { job: JobId(0), asked: Some(1_500), start: 2 };
+    let torn = Torn::read(&bench.run, &bench.manifest, &checkpoints, &[placed]).unwrap();
+    assert_eq!(torn.fates, [Happened::Finished { job: JobId(0), steps: 1_500 }]);
+    assert_eq!(left(&bench), 2, "the checkpoint, and that it is the last one");
+    bench.testbed.all_is_written();
+    assert_eq!(left(&bench), 0, "nobody goes on from them any more");
 }
 
 #[test]
@@ -146,6 +153,24 @@ fn what_a_launch_breaks_by_is_told() {
     }
 }
 
+/// A disk that takes no checkpoint costs a rest each time that one is due, and no more.
+#[test]
+fn a_checkpoint_that_is_refused_is_tried_again_when_the_next_is_due() {
+    let every = Duration::from_millis(700);
+    let mut bench = Bench::new(&[Wanted::Training("short", 1_500)], Some(every));
+    std::fs::remove_dir(bench.run.checkpoints_path()).unwrap();
+    bench.start(0, &[0], "dp1");
+    assert_eq!(bench.until_finished(0), 1_500);
+    let refused: Vec<Nanos> = said(&bench, "0001-short", 0)
+        .iter()
+        .filter(|line| matches!(line.event, Event::Refused { .. }))
+        .map(|line| line.mono_ns)
+        .collect();
+    assert!(refused.len() > 1, "it trains for longer than that");
+    // It rests for the next one after that time, and what it had been granted comes before.
+    assert!(refused.windows(2).all(|pair| pair[1] - pair[0] >= every.into()), "{refused:?}");
+}
+
 #[test]
 fn a_program_of_the_users_runs_and_cannot_be_held() {
     let mut bench =
@@ -189,13 +214,15 @@ fn what_cannot_be_is_refused_before_anything_starts() {
 #[test]
 fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
     let every = Duration::from_secs(1);
-    let jobs =
-        [Wanted::Training("short", 100_000), Wanted::Training("short", 40), Wanted::Training("short", 40)];
+    let short = |steps| Wanted::Training("short", steps);
+    let jobs = [short(100_000), short(40), short(40), Wanted::Command(&["true"])];
     let mut bench = Bench::new(&jobs, Some(every));
     bench.start(0, &[0], "dp1");
     bench.until_settled(0, Settled::Running);
     bench.start(1, &[1], "dp1");
     assert_eq!(bench.until_finished(1), 40);
+    bench.start(3, &[1], "");
+    assert_eq!(bench.until_finished(3), 0);
     while bench.run.saved(JobId(0)).unwrap().is_none() {
         bench.wait(Duration::from_millis(50));
     }
@@ -205,9 +232,9 @@ fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
     let Bench { testbed, _folder, .. } = bench;
     drop(testbed);
 
-    let checkpoints = Checkpoints::open(&run, 3).unwrap();
+    let checkpoints = Checkpoints::open(&run, 4).unwrap();
     let was_placed = |(id, steps)| WasPlaced { job: JobId(id), asked: Some(steps), start: 0 };
-    let placed = [(0, 100_000), (1, 40), (2, 40)].map(was_placed);
+    let placed = [(0, 100_000), (1, 40), (2, 40), (3, 7)].map(was_placed);
     let torn = Torn::read(&run, &manifest, &checkpoints, &placed).unwrap();
     let mut lines = Vec::new();
     EventReader::open(&run.events_path("0001-short", 0), 0).unwrap().poll(&mut lines).unwrap();
@@ -226,6 +253,8 @@ fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
         // All its steps are on file, whether or not somebody had heard of its end.
         Happened::Finished { job: JobId(1), steps: 40 },
         gone(JobId(2), 0),
+        // A program that ended in peace is done, whatever was asked for.
+        Happened::Finished { job: JobId(3), steps: 0 },
     ];
     assert_eq!(torn.fates, expected);
     assert_eq!(torn.last_word_mono_ns, lines.last().map(|line| line.mono_ns));

@@ -10,8 +10,8 @@ use schema::{
     wire::Step,
 };
 
-use super::super::launcher::Gone;
-use crate::cluster::JobId;
+use super::super::launcher::{Gone, Start};
+use crate::cluster::{DeviceId, JobId};
 
 /// How long a launch works on what it was granted, and with it how long others may have to wait for it to come to rest.
 const GRANTED_AHEAD: Duration = Duration::from_millis(500);
@@ -22,6 +22,7 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
 pub(super) struct Launch {
     pub(super) job: JobId,
     pub(super) name: String,
+    pub(super) devices: Vec<DeviceId>,
     pub(super) is_command: bool,
     /// Processes that we start for it.
     pub(super) ranks: usize,
@@ -39,6 +40,8 @@ pub(super) struct Launch {
     pub(super) is_held: bool,
     pub(super) is_leaving: bool,
     pub(super) is_over: bool,
+    /// And its job is done.
+    pub(super) has_finished: bool,
     /// What it was told and not all ranks have answered. They are answered in this order.
     pub(super) orders: VecDeque<Order>,
     answers: usize,
@@ -49,7 +52,7 @@ pub(super) struct Launch {
     pub(super) save_at: Option<Nanos>,
     saves: u32,
     /// Why we end it.
-    pub(super) failure: Option<String>,
+    pub(super) failure: Option<(ErrorKind, String)>,
 }
 
 /// What a launch is told while it rests.
@@ -74,12 +77,13 @@ impl fmt::Display for Order {
 }
 
 impl Launch {
-    pub(super) fn new(job: JobId, spec: &LaunchSpec, before: u64, left: Option<u64>) -> Launch {
+    pub(super) fn new(start: &Start, spec: &LaunchSpec, before: u64, left: Option<u64>) -> Launch {
         let is_command = !spec.program.speaks();
         let ranks = spec.devices.len();
         Launch {
-            job,
+            job: start.job,
             name: spec.launch.clone(),
+            devices: start.devices.clone(),
             is_command,
             ranks,
             before,
@@ -91,6 +95,7 @@ impl Launch {
             is_held: false,
             is_leaving: false,
             is_over: false,
+            has_finished: false,
             orders: VecDeque::new(),
             answers: 0,
             refused: None,
@@ -166,8 +171,9 @@ impl Launch {
     pub(super) fn gone(&self, end: &LaunchEnd) -> Gone {
         let detail = || end.err_detail.clone().unwrap_or_default();
         match (&self.failure, end.err) {
-            (Some(why), _) => Gone::Failed(ErrorKind::Internal, format!("{} {why}", self.name)),
-            (None, None) if self.has_done_all() => Gone::Finished,
+            // Whatever we ended it for came too late.
+            (_, None | Some(ErrorKind::Interrupted)) if self.has_done_all() => Gone::Finished,
+            (Some((kind, why)), _) => Gone::Failed(*kind, format!("{} {why}", self.name)),
             (None, None | Some(ErrorKind::Interrupted)) if self.is_leaving => Gone::Stopped,
             (None, None) if self.is_command => Gone::Finished,
             (None, None) => {
