@@ -166,7 +166,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Jobs that have arrived and have not ended.
-    pub fn waiting(&self) -> usize {
+    fn waiting(&self) -> usize {
         let ended = |job: &&Job| matches!(job.state, State::Ended { .. });
         self.arrived - self.jobs[..self.arrived].iter().filter(ended).count()
     }
@@ -201,14 +201,23 @@ impl<'a> Engine<'a> {
         self.changes.clear();
         let view_hash = self.chain.to_string();
         let (mut applied, mut refused) = (Vec::new(), Vec::new());
+        // Who was to leave a device and does not.
+        let mut stays = BTreeMap::new();
         for action in actions {
-            let checked = self.check(&action);
+            let checked = self.check(&action).and_then(|()| self.check_left(&action, &stays));
             match checked.and_then(|()| cluster.apply(&action).map_err(|error| error.why)) {
                 Ok(()) => {
                     self.done(&action);
                     applied.push(action);
                 }
-                Err(why) => refused.push(Refused { action, why }),
+                Err(why) => {
+                    if let Action::Pause { job } | Action::Stop { job, .. } = action {
+                        let state = self.jobs.get(job.0 as usize).map(|job| &job.state);
+                        let devices = state.and_then(kept).unwrap_or_default();
+                        stays.extend(devices.iter().map(|device| (*device, job)));
+                    }
+                    refused.push(Refused { action, why });
+                }
             }
         }
         self.chain.done(&applied);

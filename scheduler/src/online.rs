@@ -225,14 +225,12 @@ fn standing(
         .map(|(id, job)| WasPlaced {
             job: id,
             asked: given.asked[id.0 as usize].steps,
+            told: job.steps,
             start: job.account.starts - 1,
         })
         .collect();
     let torn = Torn::read(run, &given.manifest, checkpoints, &placed)?;
-    let parts: Vec<Part> = match run.parts_path() {
-        path if path.is_file() => rows::read_appended(&path)?,
-        _ => Vec::new(),
-    };
+    let parts: Vec<Part> = rows::read_appended(&run.parts_path())?;
     let said = parts
         .last()
         .zip(torn.last_word_mono_ns)

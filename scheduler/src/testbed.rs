@@ -109,10 +109,6 @@ impl<L: Launcher> Testbed<L> {
         }
     }
 
-    pub fn launcher(&self) -> &L {
-        &self.launcher
-    }
-
     /// Launches that are left, and who started them.
     pub fn into_launcher(self) -> L {
         self.launcher

@@ -118,8 +118,10 @@ impl<L: Launcher> Testbed<L> {
 
     /// The steps that are lost with a launch, where nobody has heard of them: they are progress first.
     fn unknown_loss(&mut self, happened: &Happened) -> Option<Happened> {
-        let (job, kept) = match happened {
-            Happened::Failed { job, steps, .. } => (*job, *steps),
+        let (job, kept) = match *happened {
+            Happened::Failed { job, steps, .. } | Happened::Settled { job, now: Settled::Stopped, steps } => {
+                (job, steps)
+            }
             _ => return None,
         };
         let here = self.here.get_mut(&job)?;
@@ -131,9 +133,11 @@ impl<L: Launcher> Testbed<L> {
         })
     }
 
-    /// Arrivals and reports of progress whose time has come.
+    /// The next arrival and reports of progress whose time has come.
     fn fall_due(&mut self) {
-        while let Some(&(at, job)) = self.arrivals.front().filter(|(at, _)| *at <= self.now) {
+        // They are told in order, so that one is enough, however many arrive at once.
+        let has_arrival = self.pending.iter().any(|(_, fact)| matches!(fact, Fact::Arrived(_)));
+        if !has_arrival && let Some(&(at, job)) = self.arrivals.front().filter(|(at, _)| *at <= self.now) {
             self.arrivals.pop_front();
             self.pending.push((at, Fact::Arrived(job)));
         }

@@ -97,9 +97,7 @@ impl Rigged {
         drop(rig);
         sampler.stop()
     }
-}
 
-impl Rigged {
     fn tell(&mut self, launch: Member, told: Told) {
         self.news.push_back(News::Launch(launch, told));
     }
@@ -168,12 +166,8 @@ impl Launcher for Rigged {
     fn stop(&mut self, launch: Member, checkpoint: bool) -> Result<(), String> {
         let Some(of) = self.launches.get(&launch) else { return Err("there is no such launch".into()) };
         let is_worth_it = checkpoint && of.is_let_go;
-        if is_worth_it {
-            if of.is_command {
-                return Err("it is a program of the user's, which takes no checkpoint".into());
-            }
-            let refuses = self.workload(of.job).and_then(|workload| workload.model.refuses_checkpoint());
-            refuses.map_or(Ok(()), |why| Err(why.to_owned()))?;
+        if let Some(why) = self.takes_no_checkpoint(of.job).filter(|_| is_worth_it) {
+            return Err(why.to_owned());
         }
         let Some(of) = self.launches.get_mut(&launch) else { return Ok(()) };
         of.is_leaving = true;

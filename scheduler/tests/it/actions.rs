@@ -140,6 +140,38 @@ fn no_more_jobs_are_packed_on_a_device_than_the_settings_say() {
     assert_eq!(turns[2].refused[0].why, "a/cuda:0 has 2 jobs, and no more are packed on a device");
 }
 
+/// A policy that makes room for a job does not ask for it to be packed where that fails.
+#[test]
+fn nobody_takes_the_place_of_a_job_that_stays() {
+    let mut jobs: Vec<_> = (0..3).map(|id| asked(id, 0, 1, 9, 1)).collect();
+    jobs[0].what = What::Command(vec!["train".into()]);
+    let stop = |job, checkpoint| Action::Stop { job: JobId(job), checkpoint };
+    let (turns, ..) = run(
+        &jobs,
+        vec![
+            (arrived(0), vec![start(0, &[0])]),
+            (arrived(1), vec![start(1, &[1])]),
+            (arrived(2), vec![Action::Pause { job: JobId(0) }, start(2, &[0])]),
+            (settled(0, Settled::Running), vec![stop(0, true), stop(1, true), start(2, &[0])]),
+            (settled(1, Settled::Stopped), vec![stop(0, true), start(1, &[1]), start(2, &[1])]),
+            (settled(1, Settled::Running), vec![stop(0, false), start(2, &[0])]),
+        ],
+    );
+    let refused = |turn: usize| turns[turn].refused.iter().map(|it| it.why.as_str()).collect::<Vec<_>>();
+    let stays = "job-0 was to leave a/cuda:0 before, and stays";
+    assert_eq!(refused(2), ["it is starting, and only what runs is paused", stays]);
+    assert_eq!(refused(3), ["it is a command, which takes no checkpoint", stays]);
+    assert_eq!(turns[3].actions, [stop(1, true)]);
+    assert_eq!(refused(4), ["it is a command, which takes no checkpoint"]);
+    assert_eq!(
+        turns[4].actions,
+        [start(1, &[1]), start(2, &[1])],
+        "where nobody was to leave, jobs are packed"
+    );
+    assert_eq!(refused(5), ["it is starting already"]);
+    assert_eq!(turns[5].actions, [stop(0, false)]);
+}
+
 #[test]
 fn a_paused_job_comes_back_only_where_there_is_room() {
     let jobs: Vec<_> = (0..3).map(|id| asked(id, 0, 1, 9, 1)).collect();

@@ -40,8 +40,18 @@ pub(crate) enum Wanted {
     Command(&'static [&'static str]),
 }
 
-/// Steps of 2 ms, of which some break.
+/// Steps of 2 ms, of which some break; and steady ones of 20 ms.
 const CATALOG: &str = r#"
+[[workload]]
+name = "steady"
+about = "for tests"
+source = "a test"
+global_batch = 8
+axes = ["dp"]
+verify = { global_batch = 8, steps = 4 }
+optimizer.sgd = { learning_rate = 0.1, momentum = 0.0, weight_decay = 0.0 }
+model.synthetic = { step_us = 20000, busy_percent = 0 }
+
 [[workload]]
 name = "short"
 about = "for tests"
@@ -82,18 +92,22 @@ pub(crate) struct Bench {
     pub(crate) _folder: TempDir,
 }
 
-impl Bench {
-    pub(crate) fn new(jobs: &[Wanted], checkpoint_every: Option<Duration>) -> Bench {
-        Bench::watched(jobs, checkpoint_every, vec![Device::AllCores; 2], Vec::new())
-    }
+/// Who launches the jobs of a test, and the run that it does so in, which is gone with the folder.
+pub(crate) struct Stage {
+    pub(crate) run: RunDir,
+    pub(crate) manifest: Manifest,
+    pub(crate) rigged: Rigged,
+    pub(crate) folder: TempDir,
+}
 
+impl Stage {
     /// On these devices, read by these.
-    pub(crate) fn watched(
+    pub(crate) fn new(
         jobs: &[Wanted],
         checkpoint_every: Option<Duration>,
         devices: Vec<Device>,
         readers: Vec<Box<dyn DeviceReader>>,
-    ) -> Bench {
+    ) -> Stage {
         let folder = tempfile::tempdir().unwrap();
         let mut catalog = Catalog::embedded();
         catalog.add("tests.toml", CATALOG).unwrap();
@@ -118,9 +132,25 @@ impl Bench {
             sampler: sampler.unwrap(),
             interrupt: Interrupt::default(),
         };
-        let rigged = Rigged::new(site).unwrap();
-        let testbed =
-            Testbed::new(rigged, &asked(jobs), None, Standing { arrived: jobs.len(), ..Standing::default() });
+        Stage { run, manifest, rigged: Rigged::new(site).unwrap(), folder }
+    }
+}
+
+impl Bench {
+    pub(crate) fn new(jobs: &[Wanted], checkpoint_every: Option<Duration>) -> Bench {
+        Bench::watched(jobs, checkpoint_every, vec![Device::AllCores; 2], Vec::new())
+    }
+
+    /// As [`Stage::new`].
+    pub(crate) fn watched(
+        jobs: &[Wanted],
+        checkpoint_every: Option<Duration>,
+        devices: Vec<Device>,
+        readers: Vec<Box<dyn DeviceReader>>,
+    ) -> Bench {
+        let Stage { run, manifest, rigged, folder } = Stage::new(jobs, checkpoint_every, devices, readers);
+        let standing = Standing { arrived: jobs.len(), ..Standing::default() };
+        let testbed = Testbed::new(rigged, &asked(jobs), None, standing);
         Bench { run, manifest, testbed, told: Vec::new(), _folder: folder }
     }
 

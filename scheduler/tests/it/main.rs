@@ -14,6 +14,7 @@ mod queueing;
 mod replay;
 mod scripted;
 mod scripts;
+mod slow;
 mod support;
 mod switches;
 mod testbed;

@@ -5,19 +5,30 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use scheduler::{
     cluster::{Action, Happened, JobId, Settled},
+    engine::{self, Engine},
+    job::{Asked, What},
     testbed::{
+        Standing, Testbed,
         checkpoints::Checkpoints,
         torn::{Torn, WasPlaced},
     },
+    topology::Topology,
 };
 use schema::{
+    decision::Turn,
+    device::Device,
     events::EventReader,
-    rows::ErrorKind,
+    rows::{ErrorKind, Status},
     units::Nanos,
     wire::{Event, EventLine},
 };
 
-use crate::bench::{Bench, Wanted};
+use crate::{
+    bench::{Bench, Stage, Wanted},
+    packing::Packs,
+    scripts::MS,
+    support::{asked, built},
+};
 
 /// What a rank of a launch has said.
 fn said(bench: &Bench, launch: &str, rank: u32) -> Vec<EventLine> {
@@ -102,7 +113,7 @@ fn a_job_that_is_stopped_goes_on_under_another_plan_on_other_devices() {
     let left = |bench: &Bench| std::fs::read_dir(bench.run.checkpoints_path()).unwrap().count();
     // A scheduler that dies before it has written that down must know it by what is left.
     let checkpoints = Checkpoints::open(&bench.run, 1).unwrap();
-    let placed = WasPlaced { job: JobId(0), asked: Some(1_500), start: 2 };
+    let placed = WasPlaced { job: JobId(0), asked: Some(1_500), told: 0, start: 2 };
     let torn = Torn::read(&bench.run, &bench.manifest, &checkpoints, &[placed]).unwrap();
     assert_eq!(torn.fates, [Happened::Finished { job: JobId(0), steps: 1_500 }]);
     assert_eq!(left(&bench), 2, "the checkpoint, and that it is the last one");
@@ -151,6 +162,33 @@ fn what_a_launch_breaks_by_is_told() {
         };
         assert_eq!(found, (0, expected), "{:?}", bench.told);
     }
+}
+
+#[test]
+fn a_job_that_ran_out_of_memory_beside_another_runs_after_it() {
+    let of = |workload: &str| What::Training { workload: workload.into(), global_batch: Some(8) };
+    let plan = Some("dp1".parse().unwrap());
+    let jobs = [
+        Asked { what: of("steady"), plan, ..asked(0, 0, 1, 150, 20 * MS) },
+        Asked { what: of("too-large"), plan, ..asked(1, 500 * MS, 1, 50, 2 * MS) },
+    ];
+    let wanted = [Wanted::Training("steady", 150), Wanted::Training("too-large", 50)];
+    let Stage { rigged, folder: _folder, .. } = Stage::new(&wanted, None, vec![Device::AllCores], Vec::new());
+    let mut testbed = Testbed::new(rigged, &jobs, None, Standing::default());
+    let topology = Topology::uniform(1, 1, "CPU");
+    let model = Packs { slowdown: Some(1.2), interval: 0.01 };
+    let mut engine = Engine::new(&topology, &jobs, &model, engine::Settings::default());
+    let mut turns = Vec::new();
+    let outcomes = engine::run(&mut engine, &mut testbed, &mut *built("packing-fifo"), &mut turns).unwrap();
+    let starts_it = |turn: &&Turn| {
+        turn.actions.iter().any(|it| matches!(it, Action::Start { job, .. } if *job == JobId(1)))
+    };
+    let started_at: Vec<&Happened> = turns.iter().filter(starts_it).map(|turn| &turn.happened).collect();
+    // Packed when it arrived; and alone it is too large as well.
+    let expected = [&Happened::Arrived { job: JobId(1) }, &Happened::Finished { job: JobId(0), steps: 150 }];
+    assert_eq!(started_at, expected);
+    assert_eq!((outcomes[0].status, outcomes[0].starts), (Status::Ok, 1));
+    assert_eq!((outcomes[1].err, outcomes[1].retries), (Some(ErrorKind::OutOfMemory), 0));
 }
 
 /// A disk that takes no checkpoint costs a rest each time that one is due, and no more.
@@ -233,7 +271,7 @@ fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
     drop(testbed);
 
     let checkpoints = Checkpoints::open(&run, 4).unwrap();
-    let was_placed = |(id, steps)| WasPlaced { job: JobId(id), asked: Some(steps), start: 0 };
+    let was_placed = |(id, steps)| WasPlaced { job: JobId(id), asked: Some(steps), told: 0, start: 0 };
     let placed = [(0, 100_000), (1, 40), (2, 40), (3, 7)].map(was_placed);
     let torn = Torn::read(&run, &manifest, &checkpoints, &placed).unwrap();
     let mut lines = Vec::new();
@@ -263,4 +301,8 @@ fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
     let again = WasPlaced { start: 1, ..placed[0] };
     let torn = Torn::read(&run, &manifest, &checkpoints, &[again]).unwrap();
     assert_eq!((torn.fates, torn.last_word_mono_ns), (vec![gone(JobId(0), kept)], None));
+    // What was told stays told, whatever the files have lost.
+    let told = WasPlaced { told: done + 5, ..placed[0] };
+    let torn = Torn::read(&run, &manifest, &checkpoints, &[told]).unwrap();
+    assert_eq!(torn.fates[0], Happened::Progress { job: JobId(0), steps: done + 5 });
 }

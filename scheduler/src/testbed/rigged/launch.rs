@@ -30,8 +30,10 @@ pub(super) struct Launch {
     before: u64,
     /// Steps that are left to it; absent for a command that runs until it ends.
     left: Option<u64>,
+    /// Steps that all ranks have done.
+    done: u64,
     /// Done by each rank. Those of a command are known when they are heard of.
-    done: Vec<u64>,
+    of_ranks: Vec<u64>,
     pace: Pace,
     /// Ranks that have said so. A command that is ready obeys a grant.
     pub(super) ready: usize,
@@ -88,7 +90,8 @@ impl Launch {
             ranks,
             before,
             left,
-            done: vec![0; if is_command { 1 } else { ranks }],
+            done: 0,
+            of_ranks: vec![0; if is_command { 1 } else { ranks }],
             pace: Pace::ahead_by(GRANTED_AHEAD),
             ready: 0,
             is_let_go: false,
@@ -108,7 +111,7 @@ impl Launch {
 
     /// Steps that all ranks have done in this launch.
     pub(super) fn done(&self) -> u64 {
-        self.done.iter().copied().min().unwrap_or(0)
+        self.done
     }
 
     /// Steps of its job.
@@ -127,10 +130,12 @@ impl Launch {
 
     pub(super) fn count(&mut self, rank: u32, step: &Step) {
         let rank = rank as usize;
-        if rank >= self.done.len() {
-            self.done.resize(rank + 1, 0);
+        if rank >= self.of_ranks.len() {
+            self.of_ranks.resize(rank + 1, 0);
         }
-        self.done[rank] += 1;
+        self.of_ranks[rank] += 1;
+        // A rank that is first heard of when others have told of steps takes back none of them.
+        self.done = self.done.max(self.of_ranks.iter().copied().min().unwrap_or(0));
         if rank == 0 {
             self.pace.count(step);
         }
@@ -182,5 +187,28 @@ impl Launch {
             }
             (None, Some(kind)) => Gone::Failed(kind, detail()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::{device::Device, spec::Program, wire::Timing};
+
+    use super::*;
+
+    #[test]
+    fn a_rank_that_is_heard_of_late_takes_no_steps_back() {
+        let (samples, loss, phases, sent_bytes) = (None, None, None, None);
+        let (dur_ns, timing) = (Nanos(1_000_000), Timing::Hook);
+        let step = Step { index: 0, dur_ns, samples, loss, phases, sent_bytes, timing };
+        let command = Program::Command(vec!["torchrun".into()]);
+        let spec = LaunchSpec::new("0001-cmd".into(), "cmd", command, vec![Device::AllCores]);
+        let start = Start { job: JobId(0), number: 0, devices: vec![DeviceId(0)], cpus: None, plan: None };
+        let mut launch = Launch::new(&start, &spec, 10, None);
+        let steps = [0, 0, 1, 1, 0, 1, 1].map(|rank| {
+            launch.count(rank, &step);
+            launch.steps()
+        });
+        assert_eq!(steps, [11, 12, 12, 12, 12, 13, 13]);
     }
 }

@@ -28,19 +28,27 @@ impl Rigged {
     /// Saves the launches whose time for that has come, and that have done something since.
     pub(super) fn save_what_is_due(&mut self) {
         let now = Nanos::monotonic_now();
-        let due = |launch: &&Launch| launch.save_at.is_some_and(|at| at <= now) && launch.trains();
-        let due: Vec<JobId> = self.launches.values().filter(due).map(|launch| launch.job).collect();
-        for job in due {
-            let refuses =
-                self.workload(job).is_some_and(|workload| workload.model.refuses_checkpoint().is_some());
-            let of_job = |(_, launch): &(&Member, &mut Launch)| launch.job == job && !launch.is_over;
-            let Some((&member, launch)) = self.launches.iter_mut().find(of_job) else { continue };
-            if refuses || launch.is_command {
+        let is_due = |launch: &Launch| launch.save_at.is_some_and(|at| at <= now) && launch.trains();
+        let due = self.launches.iter().filter(|(_, launch)| is_due(launch));
+        let due: Vec<(Member, JobId)> = due.map(|(member, launch)| (*member, launch.job)).collect();
+        for (member, job) in due {
+            let saved_steps = self.site.checkpoints.steps(job);
+            let takes_none = self.takes_no_checkpoint(job).is_some();
+            let Some(launch) = self.launches.get_mut(&member) else { continue };
+            if takes_none {
                 launch.save_at = None;
-            } else if launch.steps() > self.site.checkpoints.steps(job) {
+            } else if launch.steps() > saved_steps {
                 let name = launch.next_checkpoint();
                 self.order(member, Order::Checkpoint { name });
             }
+        }
+    }
+
+    /// Why a job cannot be saved.
+    pub(super) fn takes_no_checkpoint(&self, job: JobId) -> Option<&'static str> {
+        match self.workload(job) {
+            Some(workload) => workload.model.refuses_checkpoint(),
+            None => Some("it is a program of the user's, which takes no checkpoint"),
         }
     }
 
