@@ -202,7 +202,7 @@ mod tests {
         let (dur_ns, timing) = (Nanos(1_000_000), Timing::Hook);
         let step = Step { index: 0, dur_ns, samples, loss, phases, sent_bytes, timing };
         let command = Program::Command(vec!["torchrun".into()]);
-        let spec = LaunchSpec::new("0001-cmd".into(), "cmd", command, vec![Device::AllCores]);
+        let spec = LaunchSpec::new("0001-cmd", "cmd", command, vec![Device::AllCores]);
         let start = Start { job: JobId(0), number: 0, devices: vec![DeviceId(0)], cpus: None, plan: None };
         let mut launch = Launch::new(&start, &spec, 10, None);
         let steps = [0, 0, 1, 1, 0, 1, 1].map(|rank| {
