@@ -1,8 +1,11 @@
 //! What a turn costs, by how many jobs wait: it may grow with the logarithm of the queue and no faster.
 //!
-//! All jobs arrive at once, so that the queue is as long as the run, and run on 64 devices. One element is one turn.
+//! All jobs arrive at once, so that the queue is as long as the run, and run on 64 devices. One element is one turn. With a million jobs
+//! one run takes several seconds, and there are twelve for each policy: some minutes in all.
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use std::time::Duration;
+
+use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use scheduler::{
     journal::{Journal, Unrecorded},
     sim::{Named, Settings},
@@ -30,7 +33,9 @@ fn turns(criterion: &mut Criterion) {
     let topology = Topology::uniform(64, 8, "GPU");
     let costs = Named(Nanos::ZERO);
     let mut group = criterion.benchmark_group("turns");
-    group.sample_size(10);
+    // The fewest that criterion takes, of as few runs as can be.
+    group.sample_size(10).sampling_mode(SamplingMode::Flat);
+    group.warm_up_time(Duration::from_millis(100)).measurement_time(Duration::from_secs(1));
     for count in [1_000u32, 10_000, 100_000, 1_000_000] {
         let mut random = fastrand::Rng::with_seed(1);
         let mut job = |id| asked(id, 0, 1 << random.u32(..4), 1, random.u64(SECOND..100 * SECOND));

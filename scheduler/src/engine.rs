@@ -60,6 +60,8 @@ pub struct Engine<'a> {
     packing: Packing,
     /// Pairs of jobs, the smaller first, that did not fit on a device together.
     do_not_fit: BTreeSet<(JobId, JobId)>,
+    /// Jobs on devices, beside which another ran out of memory since they were started.
+    crowded: BTreeSet<JobId>,
     /// Since the policy was last asked.
     changes: Vec<Change>,
     now: Nanos,
@@ -118,6 +120,7 @@ impl<'a> Engine<'a> {
             paused_on: BTreeMap::new(),
             packing: Packing::new(asked.len()),
             do_not_fit: BTreeSet::new(),
+            crowded: BTreeSet::new(),
             changes: Vec::new(),
             now: Nanos::ZERO,
             wake_at: None,
@@ -163,7 +166,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Jobs that have arrived and have not ended.
-    pub fn waiting(&self) -> usize {
+    fn waiting(&self) -> usize {
         let ended = |job: &&Job| matches!(job.state, State::Ended { .. });
         self.arrived - self.jobs[..self.arrived].iter().filter(ended).count()
     }
@@ -198,14 +201,23 @@ impl<'a> Engine<'a> {
         self.changes.clear();
         let view_hash = self.chain.to_string();
         let (mut applied, mut refused) = (Vec::new(), Vec::new());
+        // Who was to leave a device and does not.
+        let mut stays = BTreeMap::new();
         for action in actions {
-            let checked = self.check(&action);
+            let checked = self.check(&action).and_then(|()| self.check_left(&action, &stays));
             match checked.and_then(|()| cluster.apply(&action).map_err(|error| error.why)) {
                 Ok(()) => {
                     self.done(&action);
                     applied.push(action);
                 }
-                Err(why) => refused.push(Refused { action, why }),
+                Err(why) => {
+                    if let Action::Pause { job } | Action::Stop { job, .. } = action {
+                        let state = self.jobs.get(job.0 as usize).map(|job| &job.state);
+                        let devices = state.and_then(kept).unwrap_or_default();
+                        stays.extend(devices.iter().map(|device| (*device, job)));
+                    }
+                    refused.push(Refused { action, why });
+                }
             }
         }
         self.chain.done(&applied);
@@ -261,6 +273,9 @@ impl<'a> Engine<'a> {
         let after = &job.state;
         self.busy = self.busy + usize::from(is_busy(after)) - usize::from(is_busy(&before));
         self.left -= usize::from(matches!(after, State::Ended { .. }));
+        if !matches!(after, State::Placed(_)) {
+            self.crowded.remove(&id);
+        }
         // A job that keeps what it kept stays in its place among those that came.
         match (kept(&before), kept(after)) {
             (Some(devices), None) => self.occupancy.leave(id, devices),

@@ -107,7 +107,8 @@ impl Job {
                 match placed.phase {
                     Phase::Running => {
                         account.running += passed;
-                        account.device_time += Nanos(passed.0 * placed.devices.len() as u64);
+                        let device_time = passed.0.saturating_mul(placed.devices.len() as u64);
+                        account.device_time = Nanos(account.device_time.0.saturating_add(device_time));
                     }
                     Phase::Paused => account.paused += passed,
                     Phase::Starting | Phase::Pausing | Phase::Resuming | Phase::Stopping => {

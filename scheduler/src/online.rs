@@ -35,7 +35,7 @@ use schema::{
 
 pub use self::predict::{costs, predict, simulate};
 use crate::{
-    cluster::{ClusterError, Happened, JobId},
+    cluster::{ClusterError, DeviceId, Happened, JobId},
     engine::{self, Engine},
     inputs::{self, Purpose},
     job::{Asked, State},
@@ -157,7 +157,13 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
         _ => Vec::new(),
     };
     replay(&mut engine, &mut *policy, &turns).context("the run cannot go on as it began")?;
-    let checkpoints = Checkpoints::open(run, given.asked.len() as u32)?;
+    let mut checkpoints = Checkpoints::open(run, given.asked.len() as u32)?;
+    // Of a scheduler that died before it came to that.
+    for (id, job) in (0..).map(JobId).zip(engine.view().jobs) {
+        if matches!(job.state, State::Ended { failed: None, .. }) {
+            checkpoints.forget(id);
+        }
+    }
     let standing = standing(run, &given, &engine, &checkpoints, &turns)?;
 
     let every = |seconds: Option<f64>| seconds.map(Nanos::from_secs_f64);
@@ -181,6 +187,9 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     let mut journal = Live::new(Decisions::open(&run.decisions_path())?, &given.topology);
     let ended = engine::run(&mut engine, &mut testbed, &mut *policy, &mut journal);
     drop(journal);
+    if ended.is_ok() {
+        testbed.all_is_written();
+    }
     let cost = testbed.into_launcher().close();
     let outcomes = with_predictions(run, engine.outcomes())?;
     rows::write(&run.outcomes_path(), &outcomes)?;
@@ -200,7 +209,8 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     }
 }
 
-/// Where the run stands after these turns: at its last sign of life, with those gone that were on devices.
+/// Where the run stands after these turns: at its last sign of life, with those gone that were on devices. Devices that were lost
+/// are back, as all of them have been opened.
 fn standing(
     run: &RunDir,
     given: &Given,
@@ -215,25 +225,25 @@ fn standing(
         .map(|(id, job)| WasPlaced {
             job: id,
             asked: given.asked[id.0 as usize].steps,
+            told: job.steps,
             start: job.account.starts - 1,
         })
         .collect();
     let torn = Torn::read(run, &given.manifest, checkpoints, &placed)?;
-    let parts: Vec<Part> = match run.parts_path() {
-        path if path.is_file() => rows::read_appended(&path)?,
-        _ => Vec::new(),
-    };
+    let parts: Vec<Part> = rows::read_appended(&run.parts_path())?;
     let said = parts
         .last()
         .zip(torn.last_word_mono_ns)
         .map(|(part, word)| Nanos(part.at_ns) + word.saturating_sub(Nanos(part.mono_ns)));
     let decided = turns.last().map(|turn| turn.at_ns);
+    let devices = (0..given.topology.devices()).map(DeviceId);
+    let back = devices.filter(|device| view.occupancy.is_lost(*device));
     let arrived = turns.iter().filter(|turn| matches!(turn.happened, Happened::Arrived { .. })).count();
     Ok(Standing {
         at: said.max(decided).unwrap_or_default(),
         arrived,
         starts: started().map(|(id, job)| (id, job.account.starts)).collect(),
-        left: torn.fates,
+        left: torn.fates.into_iter().chain(back.map(|device| Happened::DeviceBack { device })).collect(),
     })
 }
 

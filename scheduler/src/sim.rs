@@ -12,7 +12,7 @@ mod switches;
 
 use std::collections::BTreeMap;
 
-use anyhow::{bail, ensure};
+use anyhow::{anyhow, bail, ensure};
 use model::{Subject, Throughput};
 use schema::{decision::Happened, plan::Plan, rows::ErrorKind, sharing::Sharing, units::Nanos};
 
@@ -29,6 +29,9 @@ use crate::{
     job::{Asked, What},
     topology::Topology,
 };
+
+/// 100 years: no run is simulated for longer, and no length of time is taken for longer, so that sums of a few of them can be counted.
+const LONGEST: Nanos = Nanos(100 * 366 * 24 * 3_600 * Nanos::SECOND.0);
 
 /// What holds for a whole simulation.
 #[derive(Clone, Debug, PartialEq)]
@@ -169,6 +172,11 @@ impl<'a> Sim<'a> {
         Subject { workload, global_batch: asked.what.global_batch(), plan, step_ns: asked.step_ns }
     }
 
+    /// The instant so long from now.
+    fn after(&self, time: Nanos) -> Nanos {
+        self.now + time.min(LONGEST)
+    }
+
     fn launch(&mut self, id: JobId) -> &mut Launch {
         &mut self.launches[id.0 as usize]
     }
@@ -179,6 +187,9 @@ impl<'a> Sim<'a> {
 
     /// Lets a planned event happen; `None` where it was overtaken, or nobody is to hear of it.
     fn meet(&mut self, event: Event) -> anyhow::Result<Option<Happened>> {
+        if let Some(progress) = self.unknown_loss(event) {
+            return Ok(Some(progress));
+        }
         match event {
             Event::Finish(id, number) if self.has(id, number) => self.finish(id).map(Some),
             Event::Lose(id, number) if self.has(id, number) => {
@@ -233,6 +244,9 @@ impl Cluster for Sim<'_> {
                 self.now = self.now.max(deadline.ok_or(ClusterError::Nothing)?);
                 return Ok(Happened::Deadline);
             };
+            if at >= LONGEST {
+                return Err(anyhow!("100 years have passed, and jobs are still to end").into());
+            }
             self.now = self.now.max(at);
             if first == arrival {
                 self.arrived += 1;

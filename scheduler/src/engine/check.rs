@@ -1,6 +1,6 @@
 //! What must be true of an action before the cluster is told of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{plan::Plan, sharing::Sharing};
 
@@ -31,10 +31,38 @@ impl Engine<'_> {
                     phase => Err(format!("it is {phase}, and only what is paused is resumed")),
                 }
             }
+            // Before it runs, nothing of it is to be saved.
+            Action::Stop { checkpoint: true, .. }
+                if matches!(self.asked[id.0 as usize].what, What::Command(_))
+                    && matches!(self.placed(id)?.phase, Phase::Running | Phase::Paused | Phase::Resuming) =>
+            {
+                Err("it is a command, which takes no checkpoint".into())
+            }
             Action::Stop { .. } => match self.placed(id)?.phase {
                 Phase::Starting | Phase::Running | Phase::Paused | Phase::Resuming => Ok(()),
                 phase => Err(format!("it is {phase} already")),
             },
+        }
+    }
+
+    /// Whoever was to take the place of a job is not put beside it where that job stays; `stays` says who does, of those that an earlier
+    /// action of the same decision was to take off a device.
+    pub(super) fn check_left(
+        &self,
+        action: &Action,
+        stays: &BTreeMap<DeviceId, JobId>,
+    ) -> Result<(), String> {
+        let devices = match action {
+            Action::Start { devices, .. } => devices,
+            Action::Resume { job } => &self.placed(*job)?.devices,
+            Action::Pause { .. } | Action::Stop { .. } => return Ok(()),
+        };
+        match devices.iter().find_map(|device| Some((device, stays.get(device)?))) {
+            Some((device, stays)) => {
+                let (job, device) = (&self.asked[stays.0 as usize].name, self.topology.name_of(*device));
+                Err(format!("{job} was to leave {device} before, and stays"))
+            }
+            None => Ok(()),
         }
     }
 

@@ -99,8 +99,9 @@ impl Engine<'_> {
     fn failed(&mut self, id: JobId, devices: &[DeviceId], kind: ErrorKind, detail: &str) {
         let others = self.others_there(id, devices);
         let has_chance = match kind {
-            // It had the device to itself, or will never run here.
-            ErrorKind::OutOfMemory => !others.is_empty(),
+            // Of two that did not fit together, both may have run out, and the one that is heard of last is alone by then.
+            ErrorKind::OutOfMemory => !others.is_empty() || self.crowded.contains(&id),
+            // It will never run here.
             ErrorKind::Unsupported => false,
             // The user's doing, and none of the job's.
             ErrorKind::Interrupted => true,
@@ -121,6 +122,7 @@ impl Engine<'_> {
         if kind == ErrorKind::OutOfMemory {
             for other in others {
                 self.do_not_fit.insert((id.min(other), id.max(other)));
+                self.crowded.insert(other);
                 self.changes.push(Change::DoNotFit(id, other));
             }
         }

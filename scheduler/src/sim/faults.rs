@@ -40,7 +40,7 @@ impl Sim<'_> {
         let has = self.devices[device.0 as usize].has.clone();
         if has.is_empty() {
             let down = self.draw(device, self.settings.faults.device_down_mean_ns);
-            self.queue.plan(self.now + down, Event::Back(device));
+            self.queue.plan(self.after(down), Event::Back(device));
             return Some(Happened::DeviceLost { device });
         }
         // What the policy does between two of them may give one another number, so that this may take more than one round.
@@ -60,7 +60,7 @@ impl Sim<'_> {
     fn plan_to_break(&mut self, device: DeviceId) {
         if let Some(mean) = self.settings.faults.device_up_mean_ns {
             let up = self.draw(device, mean);
-            self.queue.plan(self.now + up, Event::Break(device));
+            self.queue.plan(self.after(up), Event::Break(device));
         }
     }
 
@@ -70,7 +70,7 @@ impl Sim<'_> {
         *faults += 1;
         let mut chance = numbers(self.settings.seed, Draw::Device, device.0, *faults);
         // Not at the same instant, so that what is lost is known to be before it is back.
-        Nanos(exponential(&mut chance, mean_ns) as u64 + 1)
+        Nanos((exponential(&mut chance, mean_ns) as u64).saturating_add(1))
     }
 
     fn number(&self, job: JobId) -> u32 {

@@ -38,6 +38,8 @@ pub(super) struct Launch {
     pub(super) began: Option<Nanos>,
     /// Steps that its last checkpoint holds, where it has one.
     pub(super) saved: Option<u64>,
+    /// The most that was told of its steps since it was started.
+    pub(super) told: u64,
     launches: u32,
     switches: u32,
 }
@@ -103,6 +105,7 @@ impl Sim<'_> {
         launch.speed = (noise * normal(&mut numbers(seed, Draw::Speed, id.0, launch.launches))).exp();
         launch.launches += 1;
         launch.began = None;
+        launch.told = launch.saved.unwrap_or(0);
         self.begin_after_others(id, takes, false);
         Ok(())
     }
@@ -176,7 +179,9 @@ impl Sim<'_> {
                 self.vacate(id);
             }
         }
-        Ok(Happened::Settled { job: id, now: to, steps: whole(self.launch(id).steps) })
+        let launch = self.launch(id);
+        launch.told = whole(launch.steps);
+        Ok(Happened::Settled { job: id, now: to, steps: launch.told })
     }
 
     pub(super) fn finish(&mut self, id: JobId) -> anyhow::Result<Happened> {
@@ -185,6 +190,34 @@ impl Sim<'_> {
         self.launch(id).saved = Some(steps);
         self.vacate(id);
         Ok(Happened::Finished { job: id, steps })
+    }
+
+    /// Steps that this event loses and that nobody has heard of. They are progress first, and then the event is met again.
+    pub(super) fn unknown_loss(&mut self, event: Event) -> Option<Happened> {
+        let id = match event {
+            Event::Lose(id, number) | Event::Settle(id, number, Settled::Stopped) if self.has(id, number) => {
+                id
+            }
+            Event::Crash(id, stint) if self.launch(id).stint == stint => id,
+            _ => return None,
+        };
+        let is_written = match (event, self.launch(id).doing) {
+            (Event::Settle(..), Doing::Switching { checkpoint, .. }) => checkpoint,
+            (_, Doing::Training | Doing::Leaving { .. }) => {
+                self.end_stretch(id);
+                false
+            }
+            _ => false,
+        };
+        let now = self.now;
+        let launch = self.launch(id);
+        let steps = whole(launch.steps);
+        if is_written || steps <= launch.told.max(launch.saved.unwrap_or(0)) {
+            return None;
+        }
+        launch.told = steps;
+        self.queue.plan(now, event);
+        Some(Happened::Progress { job: id, steps })
     }
 
     /// The launch is gone, whatever it was doing.
@@ -215,7 +248,7 @@ impl Sim<'_> {
     }
 
     fn switch(&mut self, id: JobId, to: Settled, checkpoint: bool, takes: Nanos) {
-        let at = self.now + takes;
+        let at = self.after(takes);
         let launch = self.launch(id);
         launch.number += 1;
         launch.doing = Doing::Switching { to, checkpoint };

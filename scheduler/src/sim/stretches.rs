@@ -11,7 +11,7 @@ use schema::{
 };
 
 use super::{
-    Cost, Sim,
+    Cost, LONGEST, Sim,
     chance::{Draw, exponential, numbers},
     events::Event,
     launches::{Doing, Launch},
@@ -68,7 +68,10 @@ impl Sim<'_> {
 
     pub(super) fn tell(&mut self, id: JobId) -> Happened {
         self.plan_to_tell(id);
-        Happened::Progress { job: id, steps: whole(self.launches[id.0 as usize].steps_at(self.now)) }
+        let now = self.now;
+        let launch = self.launch(id);
+        launch.told = whole(launch.steps_at(now));
+        Happened::Progress { job: id, steps: launch.told }
     }
 
     /// Plans the end of the steps that are left, or the boundary at which it leaves.
@@ -82,7 +85,7 @@ impl Sim<'_> {
             _ => all,
         };
         let left_ns = ((goal as f64 - launch.steps) * launch.step_ns).max(0.0).ceil();
-        let at = now.max(launch.since + Nanos(left_ns as u64));
+        let at = now.max(launch.since + Nanos(left_ns as u64).min(LONGEST));
         let event = if goal == all { Event::Finish } else { Event::Boundary };
         let planned = event(id, launch.number);
         self.queue.plan(at, planned);
@@ -134,7 +137,7 @@ impl Sim<'_> {
     }
 
     /// Counts the steps of the stretch that ends now, and what of them is in a checkpoint.
-    fn end_stretch(&mut self, id: JobId) {
+    pub(super) fn end_stretch(&mut self, id: JobId) {
         let (now, every) = (self.now, self.settings.checkpoint_every);
         let launch = self.launch(id);
         if let (Some(every), Some(began)) = (every, launch.began) {
@@ -190,7 +193,7 @@ impl Sim<'_> {
         let launch = &self.launches[id.0 as usize];
         if let Some(mean) = self.settings.faults.launch_mean_ns {
             let mut chance = numbers(self.settings.seed, Draw::Crash, id.0, launch.stint);
-            let at = self.now + Nanos(exponential(&mut chance, mean) as u64);
+            let at = self.after(Nanos(exponential(&mut chance, mean) as u64));
             self.queue.plan(at, Event::Crash(id, launch.stint));
         }
     }

@@ -47,7 +47,10 @@ pub trait Launcher {
     ///
     /// # Errors
     /// Where the user wants to stop, and where nothing can be told any more.
-    fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<(Member, Told)>, ClusterError>;
+    fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<News>, ClusterError>;
+
+    /// The end of a launch is written down: it is not asked for any more, nor is the checkpoint of a job that has finished.
+    fn forget(&mut self, launch: Member);
 }
 
 /// One start of a job on devices of the testbed.
@@ -61,6 +64,14 @@ pub struct Start {
     /// Cores of the host for each rank, where somebody cares.
     pub cpus: Option<u16>,
     pub plan: Option<Plan>,
+}
+
+/// What a launcher has to tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    Launch(Member, Told),
+    /// The device has stopped answering. Launches that have it are being ended, which is told of each of them.
+    Lost(DeviceId),
 }
 
 /// What becomes of a launch.

@@ -19,6 +19,8 @@ pub struct WasPlaced {
     pub job: JobId,
     /// Steps that it asks for.
     pub asked: Option<u64>,
+    /// And that were told of.
+    pub told: u64,
     /// How often it was started before that.
     pub start: u32,
 }
@@ -46,7 +48,7 @@ impl Torn {
     ) -> anyhow::Result<Torn> {
         let last = last_launches(run)?;
         let mut torn = Torn::default();
-        for &WasPlaced { job, asked, start } in placed {
+        for &WasPlaced { job, asked, told, start } in placed {
             let cell = manifest.cells.get(job.0 as usize);
             let cell = cell.context("a decision names a job that is not in the trace")?;
             // One that was not launched yet has left nothing: its last launch is one of an earlier start, and was told of.
@@ -55,7 +57,11 @@ impl Torn {
             torn.last_word_mono_ns =
                 torn.last_word_mono_ns.max(traces.as_ref().and_then(|traces| traces.last_mono_ns));
             let (done, has_ended) = done(checkpoints.last(job), traces.as_ref());
-            if asked.map_or(has_ended, |asked| done >= asked) {
+            // A file may have lost its end with the machine, and nothing is taken back.
+            let done = done.max(told);
+            // A worker that leaves before its time has failed; a command decides that for itself.
+            let is_over = has_ended && cell.command.is_some();
+            if is_over || asked.is_some_and(|asked| done >= asked) {
                 torn.fates.push(Happened::Finished { job, steps: done });
                 continue;
             }

@@ -140,6 +140,38 @@ fn no_more_jobs_are_packed_on_a_device_than_the_settings_say() {
     assert_eq!(turns[2].refused[0].why, "a/cuda:0 has 2 jobs, and no more are packed on a device");
 }
 
+/// A policy that makes room for a job does not ask for it to be packed where that fails.
+#[test]
+fn nobody_takes_the_place_of_a_job_that_stays() {
+    let mut jobs: Vec<_> = (0..3).map(|id| asked(id, 0, 1, 9, 1)).collect();
+    jobs[0].what = What::Command(vec!["train".into()]);
+    let stop = |job, checkpoint| Action::Stop { job: JobId(job), checkpoint };
+    let (turns, ..) = run(
+        &jobs,
+        vec![
+            (arrived(0), vec![start(0, &[0])]),
+            (arrived(1), vec![start(1, &[1])]),
+            (arrived(2), vec![Action::Pause { job: JobId(0) }, start(2, &[0])]),
+            (settled(0, Settled::Running), vec![stop(0, true), stop(1, true), start(2, &[0])]),
+            (settled(1, Settled::Stopped), vec![stop(0, true), start(1, &[1]), start(2, &[1])]),
+            (settled(1, Settled::Running), vec![stop(0, false), start(2, &[0])]),
+        ],
+    );
+    let refused = |turn: usize| turns[turn].refused.iter().map(|it| it.why.as_str()).collect::<Vec<_>>();
+    let stays = "job-0 was to leave a/cuda:0 before, and stays";
+    assert_eq!(refused(2), ["it is starting, and only what runs is paused", stays]);
+    assert_eq!(refused(3), ["it is a command, which takes no checkpoint", stays]);
+    assert_eq!(turns[3].actions, [stop(1, true)]);
+    assert_eq!(refused(4), ["it is a command, which takes no checkpoint"]);
+    assert_eq!(
+        turns[4].actions,
+        [start(1, &[1]), start(2, &[1])],
+        "where nobody was to leave, jobs are packed"
+    );
+    assert_eq!(refused(5), ["it is starting already"]);
+    assert_eq!(turns[5].actions, [stop(0, false)]);
+}
+
 #[test]
 fn a_paused_job_comes_back_only_where_there_is_room() {
     let jobs: Vec<_> = (0..3).map(|id| asked(id, 0, 1, 9, 1)).collect();
@@ -206,6 +238,29 @@ fn jobs_that_did_not_fit_together_are_not_packed_again() {
     assert_eq!(turns[2].refused[0].why, "it did not fit on a device with job-0");
     assert_eq!(turns[2].actions, [start(1, &[1])]);
     assert_eq!((outcomes[1].retries, outcomes[1].status), (0, Status::Failed));
+}
+
+/// Two that do not fit together may both run out of memory before either has left: neither is to blame.
+#[test]
+fn both_of_two_that_ran_out_of_memory_together_have_another_chance() {
+    let jobs: Vec<_> = (0..2).map(|id| asked(id, 0, 1, 9, 1)).collect();
+    let out_of_memory = |job| failed(job, ErrorKind::OutOfMemory);
+    let (turns, outcomes, _) = run(
+        &jobs,
+        vec![
+            (arrived(0), vec![start(0, &[0])]),
+            (arrived(1), vec![start(1, &[0])]),
+            (out_of_memory(0), vec![]),
+            (out_of_memory(1), vec![start(0, &[0]), start(1, &[1])]),
+            // From now on each has a device for itself, and no excuse.
+            (out_of_memory(0), vec![start(0, &[0])]),
+            (settled(1, Settled::Running), vec![]),
+        ],
+    );
+    assert_eq!(turns[3].actions, [start(0, &[0]), start(1, &[1])]);
+    assert_eq!(turns[4].refused[0].why, "it has ended");
+    assert_eq!((outcomes[0].err, outcomes[0].retries), (Some(ErrorKind::OutOfMemory), 0));
+    assert_eq!((outcomes[1].err, outcomes[1].retries), (Some(ErrorKind::Interrupted), 0), "it runs");
 }
 
 #[test]

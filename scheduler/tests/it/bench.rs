@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use profiler::{
+    device::DeviceReader,
     interrupt::Interrupt,
     rig::{Programs, Rig},
     sampler::Sampler,
@@ -39,8 +40,18 @@ pub(crate) enum Wanted {
     Command(&'static [&'static str]),
 }
 
-/// Steps of 2 ms, of which some break.
+/// Steps of 2 ms, of which some break; and steady ones of 20 ms.
 const CATALOG: &str = r#"
+[[workload]]
+name = "steady"
+about = "for tests"
+source = "a test"
+global_batch = 8
+axes = ["dp"]
+verify = { global_batch = 8, steps = 4 }
+optimizer.sgd = { learning_rate = 0.1, momentum = 0.0, weight_decay = 0.0 }
+model.synthetic = { step_us = 20000, busy_percent = 0 }
+
 [[workload]]
 name = "short"
 about = "for tests"
@@ -81,8 +92,22 @@ pub(crate) struct Bench {
     pub(crate) _folder: TempDir,
 }
 
-impl Bench {
-    pub(crate) fn new(jobs: &[Wanted], checkpoint_every: Option<Duration>) -> Bench {
+/// Who launches the jobs of a test, and the run that it does so in, which is gone with the folder.
+pub(crate) struct Stage {
+    pub(crate) run: RunDir,
+    pub(crate) manifest: Manifest,
+    pub(crate) rigged: Rigged,
+    pub(crate) folder: TempDir,
+}
+
+impl Stage {
+    /// On these devices, read by these.
+    pub(crate) fn new(
+        jobs: &[Wanted],
+        checkpoint_every: Option<Duration>,
+        devices: Vec<Device>,
+        readers: Vec<Box<dyn DeviceReader>>,
+    ) -> Stage {
         let folder = tempfile::tempdir().unwrap();
         let mut catalog = Catalog::embedded();
         catalog.add("tests.toml", CATALOG).unwrap();
@@ -90,7 +115,7 @@ impl Bench {
         let manifest = manifest(jobs);
         run.write_manifest(&manifest).unwrap();
         let sampler = Sampler::start(
-            Vec::new(),
+            readers,
             Appender::open(&run.devices_path()).unwrap(),
             Appender::open(&run.host_path()).unwrap(),
         );
@@ -99,7 +124,7 @@ impl Bench {
             run: run.clone(),
             manifest: manifest.clone(),
             catalog,
-            devices: vec![Device::AllCores; 2],
+            devices,
             steps: jobs.iter().map(Wanted::steps).collect(),
             checkpoint_every: checkpoint_every.map(Nanos::from),
             checkpoints: Checkpoints::open(&run, jobs.len() as u32).unwrap(),
@@ -107,9 +132,25 @@ impl Bench {
             sampler: sampler.unwrap(),
             interrupt: Interrupt::default(),
         };
-        let rigged = Rigged::new(site).unwrap();
-        let testbed =
-            Testbed::new(rigged, &asked(jobs), None, Standing { arrived: jobs.len(), ..Standing::default() });
+        Stage { run, manifest, rigged: Rigged::new(site).unwrap(), folder }
+    }
+}
+
+impl Bench {
+    pub(crate) fn new(jobs: &[Wanted], checkpoint_every: Option<Duration>) -> Bench {
+        Bench::watched(jobs, checkpoint_every, vec![Device::AllCores; 2], Vec::new())
+    }
+
+    /// As [`Stage::new`].
+    pub(crate) fn watched(
+        jobs: &[Wanted],
+        checkpoint_every: Option<Duration>,
+        devices: Vec<Device>,
+        readers: Vec<Box<dyn DeviceReader>>,
+    ) -> Bench {
+        let Stage { run, manifest, rigged, folder } = Stage::new(jobs, checkpoint_every, devices, readers);
+        let standing = Standing { arrived: jobs.len(), ..Standing::default() };
+        let testbed = Testbed::new(rigged, &asked(jobs), None, standing);
         Bench { run, manifest, testbed, told: Vec::new(), _folder: folder }
     }
 

@@ -3,7 +3,7 @@
 //! It knows nothing of arrivals, of who waits for whom, or of what is told: that is the testbed's part, and is held against the
 //! simulated cluster's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use model::{Question, Subject, Throughput};
 use profiler::rig::Member;
@@ -11,10 +11,10 @@ use scheduler::{
     cluster::{ClusterError, DeviceId, JobId},
     job::Asked,
     sim::{Cost, SwitchCosts},
-    testbed::launcher::{Gone, Launcher, Start, Told},
+    testbed::launcher::{Gone, Launcher, News, Start, Told},
     topology::Topology,
 };
-use schema::{sharing::Sharing, units::Nanos};
+use schema::{rows::ErrorKind, sharing::Sharing, units::Nanos};
 
 /// Sums of fractions of a step are this exact.
 const ROUNDING: f64 = 1e-6;
@@ -27,6 +27,10 @@ pub(crate) struct Scripted<'a> {
     now: Nanos,
     launches: Vec<Launch>,
     saved: BTreeMap<JobId, u64>,
+    /// Devices that are lost, and when, the first to be lost first.
+    pub(crate) losses: VecDeque<(Nanos, DeviceId)>,
+    /// Launches that go with a device, and are to be told of.
+    fall: VecDeque<Member>,
 }
 
 struct Launch {
@@ -74,7 +78,8 @@ impl<'a> Scripted<'a> {
         costs: &'a dyn SwitchCosts,
     ) -> Scripted<'a> {
         let (now, launches, saved) = (Nanos::ZERO, Vec::new(), BTreeMap::new());
-        Scripted { topology, asked, truth, costs, now, launches, saved }
+        let (losses, fall) = (VecDeque::new(), VecDeque::new());
+        Scripted { topology, asked, truth, costs, now, launches, saved, losses, fall }
     }
 
     fn subject(&self, job: JobId) -> Subject<'_> {
@@ -282,20 +287,38 @@ impl Launcher for Scripted<'_> {
         self.saved.get(&job).copied().unwrap_or(0)
     }
 
-    fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<(Member, Told)>, ClusterError> {
+    fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<News>, ClusterError> {
         loop {
+            if let Some(launch) = self.fall.pop_front() {
+                let steps = whole(self.steps_at(&self.launches[launch.0 as usize]));
+                self.cease(launch, steps);
+                self.launch(launch).doing = Doing::IsGone;
+                let gone = Gone::Failed(ErrorKind::Killed, "lost its device".into());
+                return Ok(Some(News::Launch(launch, Told::Gone(gone))));
+            }
             let due = |(place, launch): (u32, &Launch)| Some((self.due(launch)?, launch.job, Member(place)));
             let first = (0..).zip(&self.launches).filter_map(due).min();
-            let Some((at, _, launch)) =
-                first.filter(|(at, ..)| deadline.is_none_or(|deadline| *at <= deadline))
-            else {
+            let is_within = |at: Nanos| deadline.is_none_or(|deadline| at <= deadline);
+            let loss = self.losses.front().filter(|(at, _)| first.is_none_or(|(first, ..)| *at < first));
+            if let Some(&(at, device)) = loss.filter(|(at, _)| is_within(*at)) {
+                self.now = self.now.max(at);
+                self.losses.pop_front();
+                let is_there =
+                    |launch: &Launch| launch.doing != Doing::IsGone && launch.devices.contains(&device);
+                let there = (0..).zip(&self.launches).filter(|(_, launch)| is_there(launch));
+                self.fall = there.map(|(place, _)| Member(place)).collect();
+                return Ok(Some(News::Lost(device)));
+            }
+            let Some((at, _, launch)) = first.filter(|(at, ..)| is_within(*at)) else {
                 self.now = self.now.max(deadline.ok_or(ClusterError::Nothing)?);
                 return Ok(None);
             };
             self.now = self.now.max(at);
             if let Some(told) = self.happens(launch) {
-                return Ok(Some((launch, told)));
+                return Ok(Some(News::Launch(launch, told)));
             }
         }
     }
+
+    fn forget(&mut self, _launch: Member) {}
 }

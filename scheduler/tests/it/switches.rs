@@ -110,11 +110,11 @@ fn a_job_is_paused_at_a_boundary_and_resumed_where_it_was() {
 #[test]
 fn a_stopped_job_goes_on_from_its_checkpoint_or_loses_its_steps() {
     for (checkpoint, left_at, started_again, ended, lost) in
-        [(true, 22.0, 42.0, 49.0, 0), (false, 18.0, 28.0, 38.0, 2)]
+        [(true, 22.0, 42.0, 49.0, 0), (false, 18.0, 28.0, 38.0, 3)]
     {
         let topology = Topology::uniform(2, 1, "GPU");
         let jobs = [asked(0, 0, 1, 10, SECOND), asked(1, 12_500 * MS, 1, 1, SECOND)];
-        // Two steps have been told when the order to stop comes, and no more are known to be lost.
+        // Two steps have been told when the order to stop comes, and it does the third to its end.
         let settings = sim::Settings { progress_every: Some(Nanos(SECOND)), ..Default::default() };
         let world = World {
             topology: &topology,
@@ -234,12 +234,17 @@ fn a_launch_that_dies_leaves_the_steps_of_its_last_checkpoint() {
     let (turns, outcomes, error) = scripts::turns(&world, &mut *built("fifo"));
     assert!(error.is_none(), "{error:?}");
     let (mut began, mut failures) = (vec![(Nanos::ZERO, 0); jobs.len()], 0);
+    let (mut done, mut lost) = (vec![0u64; jobs.len()], 0);
     for turn in &turns {
         match turn.happened {
             Happened::Settled { job, now: Settled::Running, steps } => {
-                began[job.0 as usize] = (turn.at_ns, steps)
+                began[job.0 as usize] = (turn.at_ns, steps);
+                done[job.0 as usize] = steps;
             }
+            // No other progress is told here than that of steps that are about to be lost.
+            Happened::Progress { job, steps } => done[job.0 as usize] = steps,
             Happened::Failed { job, steps, .. } => {
+                lost += done[job.0 as usize].saturating_sub(steps);
                 let (since, before) = began[job.0 as usize];
                 let written = (turn.at_ns - since).0 / every.0;
                 assert_eq!(steps, before + 4 * written, "{job:?}, {} after it began", turn.at_ns - since);
@@ -249,7 +254,31 @@ fn a_launch_that_dies_leaves_the_steps_of_its_last_checkpoint() {
         }
     }
     assert!(failures > 40, "{failures}");
+    assert!(lost > failures, "some two of four steps each: {lost}");
+    assert_eq!(outcomes.iter().map(|row| row.steps_lost).sum::<u64>(), lost);
     assert!(outcomes.iter().any(|row| row.retries > 0 && row.status == Status::Ok));
+}
+
+/// Numbers that no job has are told, not counted until they overflow.
+#[test]
+fn a_simulation_ends_when_jobs_would_outlive_everybody() {
+    let topology = Topology::uniform(8, 8, "GPU");
+    let costs = sim::Named(Nanos::ZERO);
+    for (steps, step_ns) in [(u64::MAX, SECOND), (1 << 40, u64::MAX), (1, u64::MAX)] {
+        let jobs = [asked(0, 0, 8, steps, step_ns), asked(1, SECOND, 1, 1, SECOND)];
+        let faults = sim::Faults {
+            device_up_mean_ns: Some(1e30),
+            device_down_mean_ns: 1e30,
+            launch_mean_ns: Some(1e30),
+        };
+        let settings = sim::Settings { faults, ..Default::default() };
+        let truth = Own { slowdown: 1.0 };
+        let world = World { topology: &topology, asked: &jobs, truth, costs: &costs, settings };
+        let (_, outcomes, error) = scripts::turns(&world, &mut *built("fifo"));
+        let error = error.expect("it does not end").to_string();
+        assert_eq!(error, "100 years have passed, and jobs are still to end");
+        assert!(outcomes.iter().all(|row| row.status == Status::Failed));
+    }
 }
 
 /// What is measured of a machine is read from its file, and every switch of a measured workload has a cost.

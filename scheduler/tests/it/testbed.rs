@@ -5,19 +5,30 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use scheduler::{
     cluster::{Action, Happened, JobId, Settled},
+    engine::{self, Engine},
+    job::{Asked, What},
     testbed::{
+        Standing, Testbed,
         checkpoints::Checkpoints,
         torn::{Torn, WasPlaced},
     },
+    topology::Topology,
 };
 use schema::{
+    decision::Turn,
+    device::Device,
     events::EventReader,
-    rows::ErrorKind,
+    rows::{ErrorKind, Status},
     units::Nanos,
     wire::{Event, EventLine},
 };
 
-use crate::bench::{Bench, Wanted};
+use crate::{
+    bench::{Bench, Stage, Wanted},
+    packing::Packs,
+    scripts::MS,
+    support::{asked, built},
+};
 
 /// What a rank of a launch has said.
 fn said(bench: &Bench, launch: &str, rank: u32) -> Vec<EventLine> {
@@ -99,8 +110,15 @@ fn a_job_that_is_stopped_goes_on_under_another_plan_on_other_devices() {
     let done: u64 = of_launches.iter().map(|(launch, rank)| steps_said(&bench, launch, *rank)).sum();
     assert_eq!(done, 1_500, "no step is done twice");
     assert_eq!(bench.run.spec("0002-short").unwrap().job, "short@b8@dp2");
-    let left = std::fs::read_dir(bench.run.checkpoints_path()).unwrap().count();
-    assert_eq!(left, 0, "nobody goes on from them any more");
+    let left = |bench: &Bench| std::fs::read_dir(bench.run.checkpoints_path()).unwrap().count();
+    // A scheduler that dies before it has written that down must know it by what is left.
+    let checkpoints = Checkpoints::open(&bench.run, 1).unwrap();
+    let placed = WasPlaced { job: JobId(0), asked: Some(1_500), told: 0, start: 2 };
+    let torn = Torn::read(&bench.run, &bench.manifest, &checkpoints, &[placed]).unwrap();
+    assert_eq!(torn.fates, [Happened::Finished { job: JobId(0), steps: 1_500 }]);
+    assert_eq!(left(&bench), 2, "the checkpoint, and that it is the last one");
+    bench.testbed.all_is_written();
+    assert_eq!(left(&bench), 0, "nobody goes on from them any more");
 }
 
 #[test]
@@ -147,6 +165,51 @@ fn what_a_launch_breaks_by_is_told() {
 }
 
 #[test]
+fn a_job_that_ran_out_of_memory_beside_another_runs_after_it() {
+    let of = |workload: &str| What::Training { workload: workload.into(), global_batch: Some(8) };
+    let plan = Some("dp1".parse().unwrap());
+    let jobs = [
+        Asked { what: of("steady"), plan, ..asked(0, 0, 1, 150, 20 * MS) },
+        Asked { what: of("too-large"), plan, ..asked(1, 500 * MS, 1, 50, 2 * MS) },
+    ];
+    let wanted = [Wanted::Training("steady", 150), Wanted::Training("too-large", 50)];
+    let Stage { rigged, folder: _folder, .. } = Stage::new(&wanted, None, vec![Device::AllCores], Vec::new());
+    let mut testbed = Testbed::new(rigged, &jobs, None, Standing::default());
+    let topology = Topology::uniform(1, 1, "CPU");
+    let model = Packs { slowdown: Some(1.2), interval: 0.01 };
+    let mut engine = Engine::new(&topology, &jobs, &model, engine::Settings::default());
+    let mut turns = Vec::new();
+    let outcomes = engine::run(&mut engine, &mut testbed, &mut *built("packing-fifo"), &mut turns).unwrap();
+    let starts_it = |turn: &&Turn| {
+        turn.actions.iter().any(|it| matches!(it, Action::Start { job, .. } if *job == JobId(1)))
+    };
+    let started_at: Vec<&Happened> = turns.iter().filter(starts_it).map(|turn| &turn.happened).collect();
+    // Packed when it arrived; and alone it is too large as well.
+    let expected = [&Happened::Arrived { job: JobId(1) }, &Happened::Finished { job: JobId(0), steps: 150 }];
+    assert_eq!(started_at, expected);
+    assert_eq!((outcomes[0].status, outcomes[0].starts), (Status::Ok, 1));
+    assert_eq!((outcomes[1].err, outcomes[1].retries), (Some(ErrorKind::OutOfMemory), 0));
+}
+
+/// A disk that takes no checkpoint costs a rest each time that one is due, and no more.
+#[test]
+fn a_checkpoint_that_is_refused_is_tried_again_when_the_next_is_due() {
+    let every = Duration::from_millis(700);
+    let mut bench = Bench::new(&[Wanted::Training("short", 1_500)], Some(every));
+    std::fs::remove_dir(bench.run.checkpoints_path()).unwrap();
+    bench.start(0, &[0], "dp1");
+    assert_eq!(bench.until_finished(0), 1_500);
+    let refused: Vec<Nanos> = said(&bench, "0001-short", 0)
+        .iter()
+        .filter(|line| matches!(line.event, Event::Refused { .. }))
+        .map(|line| line.mono_ns)
+        .collect();
+    assert!(refused.len() > 1, "it trains for longer than that");
+    // It rests for the next one after that time, and what it had been granted comes before.
+    assert!(refused.windows(2).all(|pair| pair[1] - pair[0] >= every.into()), "{refused:?}");
+}
+
+#[test]
 fn a_program_of_the_users_runs_and_cannot_be_held() {
     let mut bench =
         Bench::new(&[Wanted::Command(&["sleep", "1"]), Wanted::Command(&["sleep", "1000"])], None);
@@ -189,13 +252,15 @@ fn what_cannot_be_is_refused_before_anything_starts() {
 #[test]
 fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
     let every = Duration::from_secs(1);
-    let jobs =
-        [Wanted::Training("short", 100_000), Wanted::Training("short", 40), Wanted::Training("short", 40)];
+    let short = |steps| Wanted::Training("short", steps);
+    let jobs = [short(100_000), short(40), short(40), Wanted::Command(&["true"])];
     let mut bench = Bench::new(&jobs, Some(every));
     bench.start(0, &[0], "dp1");
     bench.until_settled(0, Settled::Running);
     bench.start(1, &[1], "dp1");
     assert_eq!(bench.until_finished(1), 40);
+    bench.start(3, &[1], "");
+    assert_eq!(bench.until_finished(3), 0);
     while bench.run.saved(JobId(0)).unwrap().is_none() {
         bench.wait(Duration::from_millis(50));
     }
@@ -205,9 +270,9 @@ fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
     let Bench { testbed, _folder, .. } = bench;
     drop(testbed);
 
-    let checkpoints = Checkpoints::open(&run, 3).unwrap();
-    let was_placed = |(id, steps)| WasPlaced { job: JobId(id), asked: Some(steps), start: 0 };
-    let placed = [(0, 100_000), (1, 40), (2, 40)].map(was_placed);
+    let checkpoints = Checkpoints::open(&run, 4).unwrap();
+    let was_placed = |(id, steps)| WasPlaced { job: JobId(id), asked: Some(steps), told: 0, start: 0 };
+    let placed = [(0, 100_000), (1, 40), (2, 40), (3, 7)].map(was_placed);
     let torn = Torn::read(&run, &manifest, &checkpoints, &placed).unwrap();
     let mut lines = Vec::new();
     EventReader::open(&run.events_path("0001-short", 0), 0).unwrap().poll(&mut lines).unwrap();
@@ -226,6 +291,8 @@ fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
         // All its steps are on file, whether or not somebody had heard of its end.
         Happened::Finished { job: JobId(1), steps: 40 },
         gone(JobId(2), 0),
+        // A program that ended in peace is done, whatever was asked for.
+        Happened::Finished { job: JobId(3), steps: 0 },
     ];
     assert_eq!(torn.fates, expected);
     assert_eq!(torn.last_word_mono_ns, lines.last().map(|line| line.mono_ns));
@@ -234,4 +301,8 @@ fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
     let again = WasPlaced { start: 1, ..placed[0] };
     let torn = Torn::read(&run, &manifest, &checkpoints, &[again]).unwrap();
     assert_eq!((torn.fates, torn.last_word_mono_ns), (vec![gone(JobId(0), kept)], None));
+    // What was told stays told, whatever the files have lost.
+    let told = WasPlaced { told: done + 5, ..placed[0] };
+    let torn = Torn::read(&run, &manifest, &checkpoints, &[told]).unwrap();
+    assert_eq!(torn.fates[0], Happened::Progress { job: JobId(0), steps: done + 5 });
 }

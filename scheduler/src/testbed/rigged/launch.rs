@@ -10,8 +10,8 @@ use schema::{
     wire::Step,
 };
 
-use super::super::launcher::Gone;
-use crate::cluster::JobId;
+use super::super::launcher::{Gone, Start};
+use crate::cluster::{DeviceId, JobId};
 
 /// How long a launch works on what it was granted, and with it how long others may have to wait for it to come to rest.
 const GRANTED_AHEAD: Duration = Duration::from_millis(500);
@@ -22,6 +22,7 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
 pub(super) struct Launch {
     pub(super) job: JobId,
     pub(super) name: String,
+    pub(super) devices: Vec<DeviceId>,
     pub(super) is_command: bool,
     /// Processes that we start for it.
     pub(super) ranks: usize,
@@ -29,8 +30,10 @@ pub(super) struct Launch {
     before: u64,
     /// Steps that are left to it; absent for a command that runs until it ends.
     left: Option<u64>,
+    /// Steps that all ranks have done.
+    done: u64,
     /// Done by each rank. Those of a command are known when they are heard of.
-    done: Vec<u64>,
+    of_ranks: Vec<u64>,
     pace: Pace,
     /// Ranks that have said so. A command that is ready obeys a grant.
     pub(super) ready: usize,
@@ -39,6 +42,8 @@ pub(super) struct Launch {
     pub(super) is_held: bool,
     pub(super) is_leaving: bool,
     pub(super) is_over: bool,
+    /// And its job is done.
+    pub(super) has_finished: bool,
     /// What it was told and not all ranks have answered. They are answered in this order.
     pub(super) orders: VecDeque<Order>,
     answers: usize,
@@ -49,7 +54,7 @@ pub(super) struct Launch {
     pub(super) save_at: Option<Nanos>,
     saves: u32,
     /// Why we end it.
-    pub(super) failure: Option<String>,
+    pub(super) failure: Option<(ErrorKind, String)>,
 }
 
 /// What a launch is told while it rests.
@@ -74,23 +79,26 @@ impl fmt::Display for Order {
 }
 
 impl Launch {
-    pub(super) fn new(job: JobId, spec: &LaunchSpec, before: u64, left: Option<u64>) -> Launch {
+    pub(super) fn new(start: &Start, spec: &LaunchSpec, before: u64, left: Option<u64>) -> Launch {
         let is_command = !spec.program.speaks();
         let ranks = spec.devices.len();
         Launch {
-            job,
+            job: start.job,
             name: spec.launch.clone(),
+            devices: start.devices.clone(),
             is_command,
             ranks,
             before,
             left,
-            done: vec![0; if is_command { 1 } else { ranks }],
+            done: 0,
+            of_ranks: vec![0; if is_command { 1 } else { ranks }],
             pace: Pace::ahead_by(GRANTED_AHEAD),
             ready: 0,
             is_let_go: false,
             is_held: false,
             is_leaving: false,
             is_over: false,
+            has_finished: false,
             orders: VecDeque::new(),
             answers: 0,
             refused: None,
@@ -103,7 +111,7 @@ impl Launch {
 
     /// Steps that all ranks have done in this launch.
     pub(super) fn done(&self) -> u64 {
-        self.done.iter().copied().min().unwrap_or(0)
+        self.done
     }
 
     /// Steps of its job.
@@ -122,10 +130,12 @@ impl Launch {
 
     pub(super) fn count(&mut self, rank: u32, step: &Step) {
         let rank = rank as usize;
-        if rank >= self.done.len() {
-            self.done.resize(rank + 1, 0);
+        if rank >= self.of_ranks.len() {
+            self.of_ranks.resize(rank + 1, 0);
         }
-        self.done[rank] += 1;
+        self.of_ranks[rank] += 1;
+        // A rank that is first heard of when others have told of steps takes back none of them.
+        self.done = self.done.max(self.of_ranks.iter().copied().min().unwrap_or(0));
         if rank == 0 {
             self.pace.count(step);
         }
@@ -166,8 +176,9 @@ impl Launch {
     pub(super) fn gone(&self, end: &LaunchEnd) -> Gone {
         let detail = || end.err_detail.clone().unwrap_or_default();
         match (&self.failure, end.err) {
-            (Some(why), _) => Gone::Failed(ErrorKind::Internal, format!("{} {why}", self.name)),
-            (None, None) if self.has_done_all() => Gone::Finished,
+            // Whatever we ended it for came too late.
+            (_, None | Some(ErrorKind::Interrupted)) if self.has_done_all() => Gone::Finished,
+            (Some((kind, why)), _) => Gone::Failed(*kind, format!("{} {why}", self.name)),
             (None, None | Some(ErrorKind::Interrupted)) if self.is_leaving => Gone::Stopped,
             (None, None) if self.is_command => Gone::Finished,
             (None, None) => {
@@ -176,5 +187,28 @@ impl Launch {
             }
             (None, Some(kind)) => Gone::Failed(kind, detail()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::{device::Device, spec::Program, wire::Timing};
+
+    use super::*;
+
+    #[test]
+    fn a_rank_that_is_heard_of_late_takes_no_steps_back() {
+        let (samples, loss, phases, sent_bytes) = (None, None, None, None);
+        let (dur_ns, timing) = (Nanos(1_000_000), Timing::Hook);
+        let step = Step { index: 0, dur_ns, samples, loss, phases, sent_bytes, timing };
+        let command = Program::Command(vec!["torchrun".into()]);
+        let spec = LaunchSpec::new("0001-cmd", "cmd", command, vec![Device::AllCores]);
+        let start = Start { job: JobId(0), number: 0, devices: vec![DeviceId(0)], cpus: None, plan: None };
+        let mut launch = Launch::new(&start, &spec, 10, None);
+        let steps = [0, 0, 1, 1, 0, 1, 1].map(|rank| {
+            launch.count(rank, &step);
+            launch.steps()
+        });
+        assert_eq!(steps, [11, 12, 12, 12, 12, 13, 13]);
     }
 }

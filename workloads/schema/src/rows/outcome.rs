@@ -44,7 +44,7 @@ pub struct Outcome {
     /// That count, and those it was to do.
     pub steps: u64,
     pub steps_asked: Option<u64>,
-    /// Steps done, as far as they had been told, that a failure or a stop without a checkpoint has lost.
+    /// Steps done that a failure or a stop without a checkpoint has lost.
     pub steps_lost: u64,
     pub predicted_jct_ns: Option<u64>,
     pub status: Status,

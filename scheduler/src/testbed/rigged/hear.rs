@@ -1,0 +1,88 @@
+//! What launches say, and what comes of it.
+
+use profiler::rig::{Leave, Member, RigEvent};
+use schema::{spec::LaunchEnd, units::Nanos, wire::Event};
+
+use super::{
+    super::launcher::{Gone, Told},
+    Rigged,
+};
+
+impl Rigged {
+    pub(super) fn hear(&mut self, event: RigEvent) {
+        match event {
+            RigEvent::Started { member, rank, pid } => {
+                let Some(launch) = self.launches.get_mut(&member) else { return };
+                self.site.sampler.watch(&launch.name, rank, pid);
+                // Nobody can say of a command when it is ready.
+                if launch.is_command && rank == 0 {
+                    self.let_go(member);
+                }
+            }
+            RigEvent::Said { member, rank, event, .. } => self.hear_said(member, rank, event),
+            RigEvent::Ended { member, end } => self.hear_end(member, &end),
+        }
+    }
+
+    fn hear_said(&mut self, member: Member, rank: u32, event: Event) {
+        let Some(launch) = self.launches.get_mut(&member) else { return };
+        match event {
+            Event::Ready(_) => {
+                launch.ready += 1;
+                if !launch.is_command && launch.ready == launch.ranks {
+                    self.let_go(member);
+                }
+            }
+            Event::Step(step) => {
+                launch.count(rank, &step);
+                if launch.is_command && launch.has_done_all() && !launch.is_leaving {
+                    launch.is_leaving = true;
+                    self.site.rig.remove(member, Leave::AtBoundary);
+                }
+                self.supply(member);
+            }
+            Event::Held { index } if launch.is_command && rank == 0 => {
+                launch.held_at = Some(index);
+                if launch.rests_as_asked() {
+                    self.tell(member, Told::Paused);
+                }
+                self.supply(member);
+            }
+            Event::Paused { .. } | Event::Resumed { .. } | Event::Checkpointed { .. } => {
+                self.hear_answer(member, None)
+            }
+            Event::Refused { error } => self.hear_answer(member, Some(error)),
+            Event::Hello(_)
+            | Event::Held { .. }
+            | Event::Memory(_)
+            | Event::Finished { .. }
+            | Event::Failed { .. } => {}
+        }
+    }
+
+    /// A launch is ready: it trains, unless it was told to leave meanwhile.
+    fn let_go(&mut self, member: Member) {
+        let Some(launch) = self.launches.get_mut(&member) else { return };
+        launch.is_let_go = true;
+        launch.save_at = self.site.checkpoint_every.map(|every| Nanos::monotonic_now() + every);
+        self.tell(member, Told::Running);
+        self.supply(member);
+    }
+
+    /// Grants a launch so much that it does not wait for us, where nothing else was asked of it.
+    pub(super) fn supply(&mut self, member: Member) {
+        let Some(launch) = self.launches.get_mut(&member) else { return };
+        if let Some(steps) = launch.grant() {
+            self.site.rig.extend(member, steps);
+        }
+    }
+
+    fn hear_end(&mut self, member: Member, end: &LaunchEnd) {
+        let Some(launch) = self.launches.get_mut(&member) else { return };
+        launch.is_over = true;
+        self.site.sampler.unwatch(&launch.name);
+        let gone = launch.gone(end);
+        launch.has_finished = gone == Gone::Finished;
+        self.tell(member, Told::Gone(gone));
+    }
+}

@@ -1,0 +1,43 @@
+//! Devices that are lost.
+//!
+//! A device is lost when its driver says so to the sampler, which reads it all the time. That is all that is seen: a device that
+//! still answers and breaks whatever runs on it shows as jobs that fail, which are tried again as others that fail are, and cores
+//! are never lost. A device stays lost for as long as the scheduler lives. Whoever goes on with the run opens it anew, and does
+//! not begin where it does not answer.
+
+use profiler::rig::{Leave, Member};
+use schema::rows::ErrorKind;
+
+use super::{super::launcher::News, Rigged};
+use crate::cluster::DeviceId;
+
+impl Rigged {
+    /// Ends what runs on devices that were lost since the last time; whether there are such.
+    pub(super) fn notice_losses(&mut self) -> bool {
+        let lost = self.site.sampler.lost_devices();
+        let numbered = (0..).map(DeviceId).zip(&self.site.devices);
+        let new: Vec<DeviceId> = numbered
+            .filter(|(id, device)| lost.contains(device) && !self.lost.contains(id))
+            .map(|(id, _)| id)
+            .collect();
+        for &device in &new {
+            self.lost.insert(device);
+            self.news.push_back(News::Lost(device));
+            self.end_all_on(device);
+        }
+        !new.is_empty()
+    }
+
+    fn end_all_on(&mut self, device: DeviceId) {
+        let why = format!("lost its device {}", self.site.devices[device.0 as usize]);
+        let there = |launch: &super::Launch| !launch.is_over && launch.devices.contains(&device);
+        let of_device = self.launches.iter_mut().filter(|(_, launch)| there(launch));
+        let ended: Vec<Member> = of_device
+            .map(|(member, launch)| {
+                launch.failure.get_or_insert_with(|| (ErrorKind::Killed, why.clone()));
+                *member
+            })
+            .collect();
+        ended.into_iter().for_each(|member| self.site.rig.remove(member, Leave::Now));
+    }
+}

@@ -1,0 +1,95 @@
+//! What launches are ordered to do while they rest, and what they have answered.
+
+use profiler::rig::{Leave, Member};
+use schema::{FORMAT, checkpoint::Saved, rows::ErrorKind, units::Nanos, wire::Command};
+
+use super::{
+    super::launcher::Told,
+    Rigged,
+    launch::{Launch, Order},
+};
+use crate::cluster::JobId;
+
+impl Rigged {
+    pub(super) fn order(&mut self, member: Member, order: Order) {
+        let Some(launch) = self.launches.get_mut(&member) else { return };
+        let command = match &order {
+            Order::Pause => Command::Pause {},
+            Order::Resume => Command::Resume {},
+            Order::Checkpoint { name } => {
+                let path = self.site.run.checkpoint_path(name);
+                Command::Checkpoint { path: path.to_string_lossy().into_owned() }
+            }
+        };
+        launch.orders.push_back(order);
+        self.site.rig.command(member, command);
+    }
+
+    /// Saves the launches whose time for that has come, and that have done something since.
+    pub(super) fn save_what_is_due(&mut self) {
+        let now = Nanos::monotonic_now();
+        let is_due = |launch: &Launch| launch.save_at.is_some_and(|at| at <= now) && launch.trains();
+        let due = self.launches.iter().filter(|(_, launch)| is_due(launch));
+        let due: Vec<(Member, JobId)> = due.map(|(member, launch)| (*member, launch.job)).collect();
+        for (member, job) in due {
+            let saved_steps = self.site.checkpoints.steps(job);
+            let takes_none = self.takes_no_checkpoint(job).is_some();
+            let Some(launch) = self.launches.get_mut(&member) else { continue };
+            if takes_none {
+                launch.save_at = None;
+            } else if launch.steps() > saved_steps {
+                let name = launch.next_checkpoint();
+                self.order(member, Order::Checkpoint { name });
+            }
+        }
+    }
+
+    /// Why a job cannot be saved.
+    pub(super) fn takes_no_checkpoint(&self, job: JobId) -> Option<&'static str> {
+        match self.workload(job) {
+            Some(workload) => workload.model.refuses_checkpoint(),
+            None => Some("it is a program of the user's, which takes no checkpoint"),
+        }
+    }
+
+    /// A rank has answered the first order of its launch.
+    pub(super) fn hear_answer(&mut self, member: Member, refused: Option<String>) {
+        let Some(launch) = self.launches.get_mut(&member) else { return };
+        let Some((order, refused)) = launch.answered(refused) else { return };
+        match (order, refused) {
+            (Order::Pause, None) => self.tell(member, Told::Paused),
+            (Order::Resume, None) => {
+                launch.is_held = false;
+                self.tell(member, Told::Resumed);
+            }
+            (Order::Checkpoint { name }, None) => self.saved(member, name),
+            (Order::Checkpoint { .. }, Some(why)) if !launch.is_leaving => {
+                // Not at once again: it has to rest for each attempt.
+                launch.save_at = self.site.checkpoint_every.map(|every| Nanos::monotonic_now() + every);
+                eprintln!("warning: {}: no checkpoint was written: {why}", launch.name);
+            }
+            // It is off its devices as far as others know, so it cannot stay.
+            (order, Some(why)) => {
+                launch.failure = Some((ErrorKind::Internal, format!("did not {order}: {why}")));
+                self.site.rig.remove(member, Leave::Now);
+                return;
+            }
+        }
+        self.supply(member);
+    }
+
+    /// All ranks have said that the disk has a checkpoint, and rest.
+    fn saved(&mut self, member: Member, name: String) {
+        let Some(launch) = self.launches.get_mut(&member) else { return };
+        let (launch_steps, steps) = (launch.done(), launch.steps());
+        let saved = Saved { format: FORMAT, name, launch: launch.name.clone(), launch_steps, steps };
+        if let Err(error) = self.site.checkpoints.keep(launch.job, saved) {
+            eprintln!("warning: {error}");
+        }
+        launch.save_at = self.site.checkpoint_every.map(|every| Nanos::monotonic_now() + every);
+        // One that was being saved when it was told to leave is saved twice.
+        if launch.is_leaving && launch.orders.is_empty() {
+            self.site.rig.remove(member, Leave::AtBoundary);
+        }
+    }
+}

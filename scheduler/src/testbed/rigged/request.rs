@@ -1,0 +1,56 @@
+//! What a launch of a job is told.
+
+use anyhow::Context as _;
+use profiler::{blocks, rig::LaunchRequest};
+use schema::{catalog::Workload, manifest::Cell, sharing::Sharing, spec::Program};
+
+use super::{super::launcher::Start, Rigged, Site};
+use crate::cluster::{DeviceId, JobId};
+
+impl Rigged {
+    /// Of a job, from its last checkpoint.
+    pub(super) fn request(&self, start: &Start) -> anyhow::Result<LaunchRequest> {
+        let Site { run, manifest, catalog, .. } = &self.site;
+        let cell = self.cell(start)?;
+        // The stream of data belongs to the seed: all launches of a job have the same, and no two jobs.
+        let mut request =
+            blocks::request(run, manifest, catalog, &cell, start.job.0, self.steps_left(start.job))?;
+        let spec = &mut request.spec;
+        spec.block = start.number;
+        spec.launch = blocks::launch_name(self.next_number, &cell);
+        spec.sharing = Sharing::TIME_SLICE;
+        if let Some(cpus) = start.cpus {
+            (spec.threads, spec.threads_named) = (cpus.into(), true);
+        }
+        if let Program::Training(training) = &mut spec.program {
+            training.restore = self.site.checkpoints.place(start.job);
+        }
+        Ok(request)
+    }
+
+    /// The job of a start under its plan, on its devices.
+    pub(super) fn cell(&self, start: &Start) -> anyhow::Result<Cell> {
+        let cell = self.site.manifest.cells.get(start.job.0 as usize).context("there is no such job")?;
+        let device = |id: &DeviceId| self.site.devices.get(id.0 as usize).cloned();
+        let devices =
+            start.devices.iter().map(device).collect::<Option<_>>().context("there is no such device")?;
+        let plan = start.plan.or(cell.plan);
+        let job = match (plan, cell.global_batch) {
+            (Some(plan), Some(batch)) => format!("{}@b{batch}@{plan}", cell.workload),
+            _ => cell.job.clone(),
+        };
+        Ok(Cell { devices, plan, job, ..cell.clone() })
+    }
+
+    /// That a job trains; none for a command.
+    pub(super) fn workload(&self, job: JobId) -> Option<&Workload> {
+        let cell = self.site.manifest.cells.get(job.0 as usize)?;
+        self.site.catalog.get(&cell.workload).filter(|_| cell.command.is_none())
+    }
+
+    /// Steps that a job has not saved; absent where it runs until it ends.
+    pub(super) fn steps_left(&self, job: JobId) -> Option<u64> {
+        let asked = self.site.steps.get(job.0 as usize).copied().flatten();
+        asked.map(|steps| steps.saturating_sub(self.site.checkpoints.steps(job)))
+    }
+}

@@ -1,0 +1,133 @@
+//! Devices that are lost on a testbed.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use profiler::device::{CpuReader, DeviceReader, Processes, allowed_cores};
+use scheduler::{
+    cluster::{Action, DeviceId, Happened, JobId, Settled},
+    engine::{self, Engine},
+    sim::Named,
+    testbed::{Standing, Testbed},
+    topology::Topology,
+};
+use schema::{
+    device::Device,
+    manifest::DeviceFacts,
+    rows::{DeviceSample, ErrorKind, Status, Tier},
+    units::Nanos,
+};
+
+use crate::{
+    bench::{Bench, Wanted},
+    scripted::Scripted,
+    support::{Own, SECOND, asked, built},
+};
+
+fn lost(device: u32) -> Happened {
+    Happened::DeviceLost { device: DeviceId(device) }
+}
+
+/// Who runs there fails before the loss is told, and goes on elsewhere; who wants the device is refused.
+#[test]
+fn jobs_of_a_lost_device_go_on_elsewhere() {
+    let topology = Topology::uniform(2, 2, "GPU");
+    let (truth, costs) = (Own { slowdown: 1.0 }, Named(Nanos::ZERO));
+    let jobs: Vec<_> = (0..3).map(|id| asked(id, 0, 1, 10, SECOND)).collect();
+    let mut scripted = Scripted::new(&topology, &jobs, &truth, &costs);
+    scripted.losses.push_back((Nanos(4 * SECOND + SECOND / 2), DeviceId(1)));
+    let mut testbed = Testbed::new(scripted, &jobs, None, Standing::default());
+    let mut engine = Engine::new(&topology, &jobs, &truth, engine::Settings::default());
+    let mut turns = Vec::new();
+    let outcomes =
+        engine::run(&mut engine, &mut testbed, &mut *built("fifo"), &mut turns).expect("every job ends");
+    let at_loss: Vec<_> = turns
+        .iter()
+        .filter(|turn| turn.at_ns == Nanos(4 * SECOND + SECOND / 2))
+        .map(|turn| (turn.happened.clone(), turn.actions.len(), turn.refused.first()))
+        .collect();
+    let [(Happened::Progress { steps: 4, .. }, 0, None), (failed, 0, Some(refused)), (told, 0, None)] =
+        &at_loss[..]
+    else {
+        panic!("{at_loss:?}")
+    };
+    let detail = "lost its device".to_owned();
+    assert_eq!(*failed, Happened::Failed { job: JobId(1), steps: 0, kind: ErrorKind::Killed, detail });
+    assert_eq!(refused.why, "device 1 is lost", "the first in the queue was to have it");
+    assert_eq!(*told, lost(1));
+    let ends: Vec<_> = outcomes.iter().map(|row| (row.status, row.end_ns.map(|end| end / SECOND))).collect();
+    assert_eq!(ends, [10, 20, 30].map(|end| (Status::Ok, Some(end))));
+    assert_eq!((outcomes[1].retries, outcomes[1].steps_lost), (1, 4));
+}
+
+/// A device that is there until it is told otherwise.
+struct Fragile {
+    reader: CpuReader,
+    is_lost: Arc<AtomicBool>,
+}
+
+impl DeviceReader for Fragile {
+    fn device(&self) -> &Device {
+        self.reader.device()
+    }
+
+    fn facts(&self) -> &DeviceFacts {
+        self.reader.facts()
+    }
+
+    fn period(&self, tier: Tier) -> Option<std::time::Duration> {
+        self.reader.period(tier)
+    }
+
+    fn sample(&mut self, tier: Tier) -> DeviceSample {
+        self.reader.sample(tier)
+    }
+
+    fn processes(&mut self) -> Option<Processes> {
+        None
+    }
+
+    fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Relaxed)
+    }
+}
+
+/// One job trains on it, one is paused there, one waits for the two others to leave it, and one is elsewhere.
+#[test]
+fn a_device_that_stops_answering_takes_its_jobs_with_it() {
+    let is_lost = Arc::new(AtomicBool::new(false));
+    let reader = CpuReader::open(&allowed_cores().unwrap()).unwrap();
+    let devices = vec![Device::AllCores, reader.device().clone()];
+    let readers: Vec<Box<dyn DeviceReader>> = vec![Box::new(Fragile { reader, is_lost: is_lost.clone() })];
+    let job = |steps| Wanted::Training("short", steps);
+    let mut bench = Bench::watched(&[job(100_000), job(100_000), job(100)], None, devices, readers);
+    bench.start(0, &[1], "dp1");
+    bench.until_settled(0, Settled::Running);
+    bench.pause(0);
+    bench.until_settled(0, Settled::Paused);
+    bench.start(1, &[1], "dp1");
+    bench.until_settled(1, Settled::Running);
+    bench.start(2, &[0], "dp1");
+    bench.until_settled(2, Settled::Running);
+    is_lost.store(true, Ordering::Relaxed);
+    let told_from = bench.told.len();
+    while bench.told.last() != Some(&lost(1)) {
+        bench.next();
+    }
+    let failed = |job: u32| {
+        bench.told[told_from..].iter().any(|happened| match happened {
+            Happened::Failed { job: of, steps: 0, kind: ErrorKind::Killed, detail } => {
+                *of == JobId(job) && detail.contains("lost its device")
+            }
+            _ => false,
+        })
+    };
+    assert!(failed(0) && failed(1) && !failed(2), "{:?}", bench.told);
+    let start = Action::Start { job: JobId(0), devices: vec![DeviceId(1)], cpus: None, plan: None };
+    assert_eq!(bench.apply(start), Err("device 1 is lost".into()));
+    if !bench.told.iter().any(|told| matches!(told, Happened::Finished { .. })) {
+        assert_eq!(bench.until_finished(2), 100);
+    }
+}
