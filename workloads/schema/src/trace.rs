@@ -128,7 +128,7 @@ impl Trace {
     /// The first line that cannot be read or believed, with its column and what to do about it. Nothing of a trace is used where
     /// one line is wrong.
     pub fn read(path: &Path) -> Result<Trace, RowError> {
-        let text = std::fs::read(path).map_err(|source| RowError::Io { file: path.into(), source })?;
+        let text = std::fs::read(path).map_err(|cause| RowError::Io { file: path.into(), cause })?;
         Trace::parse(path, &text)
     }
 
