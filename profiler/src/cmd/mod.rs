@@ -1,5 +1,8 @@
 //! The doors: one file a command.
 
+// Whoever reads what is printed may be gone: `output` bears that, and the macros do not.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod asked;
 mod calibrate;
 mod colocate;
@@ -13,6 +16,8 @@ mod verify;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use crate::output;
 
 /// Measures deep-learning training jobs on the devices of this machine.
 ///
@@ -86,7 +91,7 @@ pub fn main() -> ExitCode {
         Command::Export(args) => export::run(&args),
     };
     let exit = outcome.unwrap_or_else(|error| {
-        eprintln!("error: {error:#}");
+        output::note(format_args!("error: {error:#}"));
         Exit::of(&error)
     });
     ExitCode::from(exit as u8)
