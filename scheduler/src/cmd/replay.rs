@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use profiler::cmd::Exit;
+use profiler::{cmd::Exit, output};
 use schema::{decision, run_dir::RunDir};
 
+use super::busy;
 use crate::{
     cluster::ClusterError,
     online::{self, Given},
@@ -34,13 +35,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         return Err(Exit::NothingMatched.because(format!("{} has decided nothing yet", args.run.display())));
     }
     let mut policy = policy::build(name)?;
-    match replay::replay(&mut given.engine(), &mut *policy, &turns) {
+    let busy = busy(format!("deciding {} turns again", turns.len()));
+    let compared = replay::replay(&mut given.engine(), &mut *policy, &turns);
+    drop(busy);
+    match compared {
         Ok(()) => {
-            println!("{name}: {} turns, every decision as it was recorded", turns.len());
+            output::print(format_args!("{name}: {} turns, every decision as it was recorded", turns.len()))?;
             Ok(Exit::Ok)
         }
         Err(ClusterError::Other(error)) if error.is::<Difference>() => {
-            println!("{name}: {error}");
+            output::print(format_args!("{name}: {error}"))?;
             Ok(Exit::SomeFailed)
         }
         Err(error) => Err(error.into()),

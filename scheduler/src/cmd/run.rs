@@ -9,6 +9,7 @@ use anyhow::{Context as _, bail};
 use profiler::{
     cells,
     cmd::Exit,
+    output,
     plans::{self, Effort, Estimates},
     pool,
     run::{self, Request},
@@ -25,7 +26,7 @@ use schema::{
     units::{HumanBytes, Nanos},
 };
 
-use super::above_zero;
+use super::{above_zero, busy, some_jobs};
 use crate::{
     inputs::{self, Purpose},
     job::{Asked, What},
@@ -127,13 +128,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     };
     let ended = online::conduct(&run)?;
     if args.json {
-        println!("{}", rows::to_json(&ended.outcomes));
+        output::print(rows::to_json(&ended.outcomes))?;
     } else {
-        show(&ended.outcomes);
+        show(&ended.outcomes)?;
     }
-    eprintln!("run: {}", run.path().display());
+    output::note(format_args!("run: {}", run.path().display()));
     if ended.exit == Exit::Interrupted {
-        eprintln!("go on with: sched run --resume {}", run.path().display());
+        output::note(format_args!("go on with: sched run --resume {}", run.path().display()));
     }
     Ok(ended.exit)
 }
@@ -146,15 +147,18 @@ fn begin(trace: &Path, policy: &str, asked: &Asking) -> anyhow::Result<RunDir> {
         bail!("--data {}: there is no such folder; leave it out for synthetic data", data.display());
     }
     let given = Given::new(manifest(trace, policy, asked)?, trace, &asked.table)?;
+    some_jobs(&given, trace)?;
+    let busy = busy("simulating the trace first".into());
     let predictions = online::predict(&given, asked.machine.as_deref())?;
+    drop(busy);
     let path = asked.out.clone().unwrap_or_else(|| run::directory("sched", &given.manifest));
     let run = RunDir::create(&path)?;
     online::keep_inputs(&run, trace, &asked.table, asked.machine.as_deref())?;
     match predictions {
         Some(predictions) => rows::write(&run.predictions_path(), &predictions)?,
-        None => eprintln!(
+        None => output::note(format_args!(
             "nothing is predicted: nobody has said what switches cost; --machine or --switch-cost do"
-        ),
+        )),
     }
     // Last, so that what has one is whole, and can be gone on with.
     run.write_manifest(&given.manifest)?;
@@ -236,7 +240,7 @@ fn cell(
 }
 
 /// What became of the jobs, one line each, and of all of them together.
-fn show(outcomes: &[Outcome]) {
+fn show(outcomes: &[Outcome]) -> anyhow::Result<()> {
     let mut lines = table::new(&[
         "job",
         "workload",
@@ -267,18 +271,18 @@ fn show(outcomes: &[Outcome]) {
             notes.join("; "),
         ]);
     }
-    table::print(&lines);
+    table::print(&lines)?;
     let done: Vec<&Outcome> = outcomes.iter().filter(|row| row.status == Status::Ok).collect();
     let mean = |of: fn(&Outcome) -> Option<u64>| {
         let known: Vec<u64> = done.iter().filter_map(|row| of(row)).collect();
         (!known.is_empty()).then(|| Nanos(known.iter().sum::<u64>() / known.len() as u64))
     };
-    println!(
+    output::print(format_args!(
         "{} of {} jobs done; average JCT {}, predicted {}; makespan {}",
         done.len(),
         outcomes.len(),
         table::or_dash(mean(|row| row.jct_ns)),
         table::or_dash(mean(|row| row.predicted_jct_ns)),
         table::or_dash(outcomes.iter().filter_map(|row| row.end_ns).max().map(Nanos)),
-    );
+    ))
 }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use profiler::output;
 
 /// How long a program may take to leave once its input has ended.
 const LEAVES_WITHIN: Duration = Duration::from_secs(1);
@@ -56,7 +57,7 @@ impl Program {
         thread::spawn(move || {
             let lines = stderr.into_iter().flat_map(|stderr| BufReader::new(stderr).lines());
             for line in lines.map_while(Result::ok) {
-                eprintln!("{prefix}: {line}");
+                output::note(format_args!("{prefix}: {line}"));
                 // It goes on being passed on where nobody asks for it any more.
                 let _ = say.send(line);
             }
