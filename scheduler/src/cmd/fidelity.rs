@@ -26,7 +26,7 @@ use crate::fidelity::{self, Bars};
 ///
 /// Example: `sched fidelity runs/fifo --again runs/fifo-again`
 ///
-/// Example: `sched fidelity mine/outcomes.csv theirs/outcomes.csv --jobs`
+/// Example: `sched fidelity runs/sim/fifo runs/sim/srtf/outcomes.csv --jobs`
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Directory of a run, or an outcomes.csv.
@@ -76,10 +76,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     })
 }
 
+/// # Errors
+/// What is neither a run that has ended nor a file of outcomes.
 fn outcomes(path: &Path) -> anyhow::Result<Vec<Outcome>> {
+    let file = match path.is_dir() {
+        true => RunDir::open(path)?.outcomes_path(),
+        false => path.to_path_buf(),
+    };
     match path.is_dir() {
-        true => Ok(rows::read(&RunDir::open(path)?.outcomes_path())?),
-        false => Ok(rows::read(path)?),
+        _ if file.is_file() => Ok(rows::read(&file)?),
+        true => anyhow::bail!("{} has no outcomes; `sched run --resume` goes on with a run", path.display()),
+        false => anyhow::bail!("{}: there is no such run, and no such file", path.display()),
     }
 }
 

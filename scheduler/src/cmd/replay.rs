@@ -19,7 +19,7 @@ use crate::{
 /// same policy with the same beliefs. The first turn that comes out otherwise is shown, and the command exits with 1. Nothing is
 /// started, but for a policy that is a program.
 ///
-/// Example: `sched replay runs/tiresias`
+/// Example: `sched replay runs/sim/srtf`
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Directory of a run of `sched run`, or of `sched sim --out`.

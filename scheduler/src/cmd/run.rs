@@ -32,6 +32,7 @@ use crate::{
     job::{Asked, What},
     online::{self, Given},
     policy,
+    totals::{average, makespan_ns},
 };
 
 /// Run the jobs of a trace on devices of this machine, as a policy decides.
@@ -275,7 +276,7 @@ fn show(outcomes: &[Outcome]) -> anyhow::Result<()> {
     let done: Vec<&Outcome> = outcomes.iter().filter(|row| row.status == Status::Ok).collect();
     let mean = |of: fn(&Outcome) -> Option<u64>| {
         let known: Vec<u64> = done.iter().filter_map(|row| of(row)).collect();
-        (!known.is_empty()).then(|| Nanos(known.iter().sum::<u64>() / known.len() as u64))
+        (!known.is_empty()).then(|| Nanos(average(&known)))
     };
     output::print(format_args!(
         "{} of {} jobs done; average JCT {}, predicted {}; makespan {}",
@@ -283,6 +284,6 @@ fn show(outcomes: &[Outcome]) -> anyhow::Result<()> {
         outcomes.len(),
         table::or_dash(mean(|row| row.jct_ns)),
         table::or_dash(mean(|row| row.predicted_jct_ns)),
-        table::or_dash(outcomes.iter().filter_map(|row| row.end_ns).max().map(Nanos)),
+        table::or_dash(makespan_ns(outcomes).map(Nanos)),
     ))
 }

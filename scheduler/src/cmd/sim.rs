@@ -49,7 +49,9 @@ use crate::{
 ///
 /// With --out, each policy leaves a run: outcomes.csv with a row a job, and decisions.jsonl, which `sched replay` decides again.
 ///
-/// Example: `sched sim trace.csv --policy fifo,srtf --device cpu:0,cpu:1 --table runs/pairs --machine machine.toml --out runs/sim`
+/// Example: `sched sim trace.csv --policy fifo,srtf,tiresias:60s --cluster 1x4 --switch-cost 5s --out runs/sim`
+///
+/// Example: `sched sim trace.csv --policy packing-fifo --device cpu:0,cpu:1 --table runs/pairs --machine machine.toml`
 ///
 /// Example: `sched sim philly-trace.csv --policy tiresias --cluster 311x8,1x2 --switch-cost 62s`
 #[derive(clap::Args)]

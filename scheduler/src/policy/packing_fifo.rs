@@ -257,13 +257,14 @@ fn is_alone(view: &View<'_>, job: JobId) -> bool {
     runs(view.job(job)) && devices.all(|device| view.occupancy.kept_by(*device) == [job])
 }
 
-/// What two jobs gain together, the intervals of their four predictions taken as independent.
+/// What a job gains with another on the devices that the first has, the intervals of their four predictions taken as independent.
 fn gain(view: &View<'_>, jobs: [JobId; SEATS]) -> Option<Gain> {
     let [one, other] = jobs;
+    let devices = &view.job(one).placed()?.devices;
     let mut gain = Gain { sum: 0.0, half_width: 0.0, alone_ns: [0.0; SEATS] };
     for (seat, (job, beside)) in [(one, other), (other, one)].into_iter().enumerate() {
-        let alone = belief::step(view, job, None)?;
-        let together = belief::step(view, job, Some(beside))?;
+        let alone = belief::step_on(view, job, devices, None)?;
+        let together = belief::step_on(view, job, devices, Some(beside))?;
         let throughput = alone.step_ns / together.step_ns;
         let relative = relative_half_width(&alone)?.hypot(relative_half_width(&together)?);
         gain.sum += throughput;
