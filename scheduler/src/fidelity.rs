@@ -197,7 +197,8 @@ fn times(predicted_ns: u64, measured_ns: u64) -> Times {
 }
 
 fn percent(predicted: u64, measured: u64) -> f64 {
-    (predicted as f64 / measured as f64 - 1.0) * 100.0
+    // Two times of nothing are alike, which a ratio does not know.
+    if predicted == measured { 0.0 } else { (predicted as f64 / measured as f64 - 1.0) * 100.0 }
 }
 
 #[cfg(test)]

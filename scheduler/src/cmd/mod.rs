@@ -15,7 +15,7 @@ use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressFinish};
 use profiler::{cmd::Exit, output};
 
-use crate::online::Given;
+use crate::{online::Given, policy};
 
 /// Schedules training jobs, simulated and on the devices of this machine.
 ///
@@ -54,6 +54,11 @@ pub fn main() -> ExitCode {
         Exit::of(&error)
     });
     ExitCode::from(exit as u8)
+}
+
+/// How `--policy` is explained: after `this`, what there is.
+fn policies(this: &str) -> String {
+    format!("{this}: {}", policy::names().collect::<Vec<_>>().join(", "))
 }
 
 /// # Errors

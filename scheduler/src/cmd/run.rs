@@ -26,7 +26,7 @@ use schema::{
     units::{HumanBytes, Nanos},
 };
 
-use super::{above_zero, busy, some_jobs};
+use super::{above_zero, busy, policies, some_jobs};
 use crate::{
     inputs::{self, Purpose},
     job::{Asked, What},
@@ -54,8 +54,7 @@ pub(super) struct Args {
     /// Which jobs arrive when: a CSV file, as `sched trace` makes them.
     #[arg(value_name = "TRACE", required_unless_present = "resume")]
     trace: Option<PathBuf>,
-    /// Who decides: a name, with its settings after a colon; `exec:COMMAND` is a program of yours.
-    #[arg(long, value_name = "POLICY", required_unless_present = "resume")]
+    #[arg(long, value_name = "POLICY", required_unless_present = "resume", help = policies("Who decides"))]
     policy: Option<String>,
     #[command(flatten)]
     asked: Asking,

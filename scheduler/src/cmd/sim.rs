@@ -60,9 +60,9 @@ use crate::{
 pub(super) struct Args {
     /// Which jobs arrive when: a CSV file, as `sched trace` makes them.
     trace: PathBuf,
-    /// Who decides: a name, with its settings after a colon. Several are joined by commas; `exec:COMMAND`, a program of yours, is
-    /// given by an option of its own.
-    #[arg(long, value_name = "POLICY,..", required = true)]
+    #[arg(long, value_name = "POLICY,..", required = true, help = super::policies(
+        "Who decides; several are joined by commas, and a program of yours is given by an option of its own"
+    ))]
     policy: Vec<String>,
     /// Nodes of the cluster, as NODESxDEVICES[:TYPE] [default TYPE: the only one that the tables have, or else GPU].
     #[arg(long, value_name = "NODES,..", value_delimiter = ',')]
