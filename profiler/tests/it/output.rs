@@ -11,7 +11,8 @@ fn a_reader_that_is_gone_ends_nothing() {
     let single = "single light --catalog mine.toml --device cpu:0 --steps 20 --repeats 2 --json --out r";
     for arguments in ["list", "list --json", single] {
         let mut command = door.command(arguments);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("profile starts");
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("profile starts");
         drop((child.stdout.take(), child.stderr.take()));
         assert_eq!(child.wait().expect("it is ours").code(), Some(0), "{arguments}");
     }

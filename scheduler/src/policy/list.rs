@@ -12,7 +12,9 @@ const POLICIES: &[Entry] = &[
     ("fifo-backfill", "", |_| Ok(Box::new(fifo::Fifo::backfill()))),
     ("sjf", "", |_| Ok(Box::new(sjf::Sjf::new()))),
     ("srtf", "", |_| Ok(Box::new(srtf::Srtf::new()))),
-    ("tiresias", "[:THRESHOLD[/THRESHOLD..]][:promote=FACTOR]", |text| Ok(Box::new(tiresias::Tiresias::new(text)?))),
+    ("tiresias", "[:THRESHOLD[/THRESHOLD..]][:promote=FACTOR]", |text| {
+        Ok(Box::new(tiresias::Tiresias::new(text)?))
+    }),
     ("packing-fifo", "", |_| Ok(Box::new(packing_fifo::PackingFifo::default()))),
     ("exec", ":COMMAND", |command| Ok(Box::new(exec::Exec::start(command)?))),
 ];

@@ -57,9 +57,7 @@ fn what_cannot_be_believed_is_refused_with_line_and_column() {
         let error = parse(text).unwrap_err().to_string();
         assert!(error.contains(message), "{error}");
     }
-    assert!(
-        Trace::read(Path::new("/nowhere.csv")).unwrap_err().to_string().starts_with("/nowhere.csv: ")
-    );
+    assert!(Trace::read(Path::new("/nowhere.csv")).unwrap_err().to_string().starts_with("/nowhere.csv: "));
 }
 
 fn any_row() -> impl Strategy<Value = TraceRow> {
