@@ -5,6 +5,7 @@
 
 mod fidelity;
 mod replay;
+mod rules;
 mod run;
 mod sim;
 mod trace;
@@ -13,7 +14,7 @@ use std::{path::Path, process::ExitCode, time::Duration};
 
 use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressFinish};
-use profiler::{cmd::Exit, output};
+use profiler::cmd::Exit;
 
 use crate::{online::Given, policy};
 
@@ -49,11 +50,7 @@ pub fn main() -> ExitCode {
         Command::Fidelity(args) => fidelity::run(&args),
         Command::Trace(args) => trace::run(&args),
     };
-    let exit = outcome.unwrap_or_else(|error| {
-        output::note(format_args!("error: {error:#}"));
-        Exit::of(&error)
-    });
-    ExitCode::from(exit as u8)
+    Exit::after(outcome)
 }
 
 /// How `--policy` is explained: after `this`, what there is.

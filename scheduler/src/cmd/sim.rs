@@ -28,7 +28,7 @@ use schema::{
 };
 
 use self::{nodes::Nodes, progress::Progress};
-use super::{above_zero, some_jobs};
+use super::{above_zero, rules::Rules, some_jobs};
 use crate::{
     cluster::ClusterError,
     inputs,
@@ -70,15 +70,8 @@ pub(super) struct Args {
     /// Devices of this machine as the cluster.
     #[arg(long, value_name = "POOL", value_delimiter = ',')]
     device: Vec<Device>,
-    /// A run of `profile` that measured the jobs, alone or together; repeatable. Of two that answer the same the first counts.
-    #[arg(long, value_name = "RUN")]
-    table: Vec<PathBuf>,
-    /// What switches cost, as `profile calibrate` has measured it.
-    #[arg(long, value_name = "FILE")]
-    machine: Option<PathBuf>,
-    /// What it costs to go on after a stop or a pause, for jobs of which that was not measured.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
-    switch_cost: Option<Duration>,
+    #[command(flatten)]
+    rules: Rules,
     /// Make each launch faster or slower by chance: the standard deviation of its step time, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
     noise: f64,
@@ -91,24 +84,12 @@ pub(super) struct Args {
     /// Jobs crash by chance, after they have run for so long on average.
     #[arg(long, value_name = "TIME", value_parser = above_zero)]
     job_up: Option<Duration>,
-    /// Jobs are saved so often while they run [default: never, but where they are stopped].
-    #[arg(long, value_name = "TIME", value_parser = above_zero)]
-    checkpoint_every: Option<Duration>,
     /// Tell policies so often how far each job has come [default: where a switch is over].
     #[arg(long, value_name = "TIME", value_parser = above_zero)]
     progress_every: Option<Duration>,
-    /// How many jobs a policy may put on a device at once.
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
-    jobs_per_device: u32,
-    /// How often a job that fails is started again.
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    retries: u32,
     /// Decides all that happens by chance.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// A file of further workloads.
-    #[arg(long, value_name = "FILE")]
-    catalog: Vec<PathBuf>,
     /// Directory for the run; of several policies each has one below it, named after it.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -119,9 +100,9 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let names = policies::named(&args.policy)?;
-    let costs = online::costs(args.machine.as_deref(), args.switch_cost.map(Nanos::from))?;
+    let costs = online::costs(args.rules.machine.as_deref(), args.rules.switch_cost.map(Nanos::from))?;
     let costs = costs.context("name --machine or --switch-cost")?;
-    let mut given = Given::new(manifest(args, &names[0])?, &args.trace, &args.table)?;
+    let mut given = Given::new(manifest(args, &names[0])?, &args.trace, &args.rules.table)?;
     some_jobs(&given, &args.trace)?;
     // What is wrong with the trace is said before there is a directory.
     let truth = Box::new(given.table.clone());
@@ -152,31 +133,26 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 fn manifest(args: &Args, policy: &str) -> anyhow::Result<Manifest> {
-    let catalog = Catalog::open(&args.catalog)?;
+    let catalog = Catalog::open(&args.rules.catalog)?;
     let pool = match args.device.is_empty() {
         true => Vec::new(),
         false => pool::resolve(&args.device, None)?,
     };
-    let settings = Settings { catalogs: args.catalog.clone(), heartbeat_s: None, ..Settings::default() };
+    let settings =
+        Settings { catalogs: args.rules.catalog.clone(), heartbeat_s: None, ..Settings::default() };
     let request = Request { cells: Vec::new(), groups: Vec::new(), settings, seed: args.seed };
     let mut manifest = run::manifest_on("sched", &pool, &catalog, request)?;
     online::by_type(&mut manifest.devices);
     let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
     manifest.scheduling = Some(Scheduling {
-        policy: policy.into(),
-        tables: args.table.len() as u32,
-        switch_cost_s: seconds(args.switch_cost),
-        checkpoint_every_s: seconds(args.checkpoint_every),
-        progress_every_s: seconds(args.progress_every),
-        jobs_per_device: args.jobs_per_device,
-        retries: args.retries,
         simulated: Some(Simulated {
             noise_percent: args.noise,
             device_up_s: seconds(args.device_up),
             device_down_s: seconds(args.device_down),
             launch_up_s: seconds(args.job_up),
-            nodes: nodes::typed(&args.cluster, &inputs::table(&args.table)?)?,
+            nodes: nodes::typed(&args.cluster, &inputs::table(&args.rules.table)?)?,
         }),
+        ..args.rules.scheduling(policy, args.progress_every)
     });
     Ok(manifest)
 }
@@ -193,7 +169,7 @@ fn simulate(
     let mut journal: Box<dyn Journal> = match &run {
         None => Box::new(Unrecorded),
         Some(run) => {
-            online::keep_inputs(run, &args.trace, &args.table, args.machine.as_deref())?;
+            online::keep_inputs(run, &args.trace, &args.rules.table, args.rules.machine.as_deref())?;
             run.write_manifest(&given.manifest)?;
             Box::new(Decisions::open(&run.decisions_path())?)
         }
