@@ -18,7 +18,7 @@ pub fn print(text: impl Display) -> anyhow::Result<()> {
 /// Prints data on stdout through whoever writes it.
 ///
 /// # Errors
-/// As of [`print`].
+/// As of [`print()`].
 pub fn print_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     match write(&mut stdout).and_then(|()| stdout.flush()) {
