@@ -41,7 +41,7 @@ use self::{
     start::Rank,
     verdict::Evidence,
 };
-use crate::{leash::News, sharing::Joins};
+use crate::{leash::News, output, sharing::Joins};
 
 /// How often event files are looked at while the job trains. Waking up beside it is what costs, by
 /// far: some 0.05 ms of CPU time each, against 0.001 ms for an event.
@@ -347,7 +347,7 @@ impl Launch {
         };
         if let Err(error) = self.run.write_launch_end(launch, &end) {
             // Without this file the launch counts as torn off, which is what a full disk does to it.
-            eprintln!("warning: {error}");
+            output::note(format_args!("warning: {error}"));
         }
         end
     }

@@ -153,29 +153,35 @@ fn start(stdout: &Path, device: &OsStr, program: &OsStr, arguments: &[OsString])
         sched_setaffinity(None, &set)
             .with_context(|| format!("cannot run on {device}; `profile doctor` lists the cores there are"))?;
     }
-    let leash = getpid();
     let mut command = Command::new(program);
     command
         .args(arguments)
         .stdin(Stdio::inherit())
         .stdout(stdout)
         .stderr(Stdio::inherit())
-        .env(MARK, leash.as_raw_nonzero().to_string())
+        .env(MARK, getpid().as_raw_nonzero().to_string())
         .process_group(0);
-    let die_with_leash = move || {
-        set_parent_process_death_signal(Some(Signal::KILL))?;
-        // A leash that died before the line above would never be missed.
-        if getppid() == Some(leash) { Ok(()) } else { Err(rustix::io::Errno::SRCH.into()) }
-    };
-    #[expect(unsafe_code, reason = "the signal must be set between fork and exec")]
-    // SAFETY: two system calls, both safe in a signal handler, and no allocation.
-    unsafe {
-        command.pre_exec(die_with_leash);
-    }
+    die_with_us(&mut command);
     let child = command.spawn().with_context(|| format!("cannot start {}", Path::new(program).display()))?;
     // The end of its stdin is between the harness and the program.
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     Ok(child)
+}
+
+/// Has what the command starts killed when the thread that starts it ends, which is also when all of this process does. What that
+/// program starts in turn is not: it takes a leash to hold a tree.
+pub fn die_with_us(command: &mut Command) {
+    let us = getpid();
+    let tie = move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // Who died before the line above would never be missed.
+        if getppid() == Some(us) { Ok(()) } else { Err(rustix::io::Errno::SRCH.into()) }
+    };
+    #[expect(unsafe_code, reason = "the signal must be set between fork and exec")]
+    // SAFETY: two system calls, both safe in a signal handler, and no allocation.
+    unsafe {
+        command.pre_exec(tie);
+    }
 }
 
 /// Does what the harness asks for until there is no more harness; never returns.

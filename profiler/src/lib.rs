@@ -17,6 +17,7 @@ pub mod machine;
 pub mod measure;
 pub mod named;
 pub mod order;
+pub mod output;
 pub mod overhead;
 pub mod pace;
 pub mod plans;

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use schema::units::Nanos;
 
+use crate::output;
+
 /// The progress of a run in launches.
 pub struct Progress {
     bar: ProgressBar,
@@ -42,7 +44,7 @@ impl Progress {
 
     /// Prints a line without tearing the bar.
     pub fn say(&self, line: &str) {
-        self.bar.suspend(|| eprintln!("{line}"));
+        self.bar.suspend(|| output::note(line));
     }
 
     pub fn finish(&self) {

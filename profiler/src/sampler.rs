@@ -23,7 +23,7 @@ use schema::{
     units::Nanos,
 };
 
-use crate::device::DeviceReader;
+use crate::{device::DeviceReader, output};
 
 /// How long to wait for the thread's answer. It is asleep or in a call that takes milliseconds, unless
 /// a driver hangs.
@@ -151,7 +151,7 @@ impl Sampler {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            eprintln!("warning: the sampler ended before its time");
+            output::note("warning: the sampler ended before its time");
         }
     }
 }

@@ -8,6 +8,8 @@ use schema::{
     units::{HumanBytes, Nanos},
 };
 
+use crate::output;
+
 /// A table of plain columns; the first is text, the others align to the right.
 pub fn new(header: &[&str]) -> Table {
     let mut table = Table::new();
@@ -20,8 +22,11 @@ pub fn new(header: &[&str]) -> Table {
 }
 
 /// Prints a table without the blanks that would fill its last column.
-pub fn print(table: &Table) {
-    println!("{}", table.trim_fmt());
+///
+/// # Errors
+/// As of [`output::print`].
+pub fn print(table: &Table) -> anyhow::Result<()> {
+    output::print(table.trim_fmt())
 }
 
 /// What a run measured, one line a job.

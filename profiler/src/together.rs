@@ -27,6 +27,7 @@ use self::seat::{Launched, Seat};
 use crate::{
     interrupt::Interrupt,
     measure::{Amount, Enough, LOOK, Looks},
+    output,
     rig::{LaunchRequest, Leave, Member, Rig, RigEvent},
     sampler::Sampler,
     sharing::{Backend, backend},
@@ -86,7 +87,7 @@ pub fn together(
     let outcome = group.dismiss(outcome);
     if let Err(error) = group.backend.tear_down() {
         // The group was measured all the same, and the next sweeps up what is left.
-        eprintln!("warning: {error:#}");
+        output::note(format_args!("warning: {error:#}"));
     }
     match outcome {
         Ok(()) | Err(Stop::Failed { .. }) => Ok(Some(group.visit)),

@@ -145,7 +145,8 @@ fn difference(predicted: u64, measured: u64) -> i64 {
 fn fidelity(pairs: &[Pair], left_out: Vec<String>) -> Fidelity {
     let sides = |side: fn(&Pair) -> u64| pairs.iter().map(side).collect::<Vec<u64>>();
     let (predicted, measured) = (sides(|pair| pair.predicted.jct), sides(|pair| pair.measured.jct));
-    let mut errors: Vec<f64> = predicted.iter().zip(&measured).map(|(p, m)| percent(*p, *m).abs()).collect();
+    let mut errors: Vec<f64> =
+        predicted.iter().zip(&measured).map(|(p, m)| percent(*p as f64, *m as f64).abs()).collect();
     let per_job: Vec<JobFidelity> = pairs
         .iter()
         .map(|pair| JobFidelity {
@@ -175,7 +176,7 @@ fn fidelity(pairs: &[Pair], left_out: Vec<String>) -> Fidelity {
         busy_devices: BusyDevices {
             predicted: predicted_busy,
             measured: measured_busy,
-            error_percent: (predicted_busy / measured_busy - 1.0) * 100.0,
+            error_percent: percent(predicted_busy, measured_busy),
         },
         job_jct: JobErrors {
             median_percent: median_in_place(&mut errors),
@@ -193,11 +194,12 @@ fn fidelity(pairs: &[Pair], left_out: Vec<String>) -> Fidelity {
 }
 
 fn times(predicted_ns: u64, measured_ns: u64) -> Times {
-    Times { predicted_ns, measured_ns, error_percent: percent(predicted_ns, measured_ns) }
+    Times { predicted_ns, measured_ns, error_percent: percent(predicted_ns as f64, measured_ns as f64) }
 }
 
-fn percent(predicted: u64, measured: u64) -> f64 {
-    (predicted as f64 / measured as f64 - 1.0) * 100.0
+fn percent(predicted: f64, measured: f64) -> f64 {
+    // Nothing and nothing are alike, which a ratio does not know.
+    if predicted == measured { 0.0 } else { (predicted / measured - 1.0) * 100.0 }
 }
 
 #[cfg(test)]

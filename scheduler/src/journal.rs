@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use profiler::output;
 use schema::{
-    decision::{Turn, TurnWriter},
+    decision::{Refused, Turn, TurnWriter},
     rows::RowError,
 };
 
@@ -34,11 +35,45 @@ impl Decisions {
 impl Journal for Decisions {
     fn record(&mut self, turn: Turn, view: &View<'_>) -> anyhow::Result<()> {
         for refused in &turn.refused {
-            let name = &view.asked.get(refused.action.job().0 as usize).map_or("no job", |asked| &asked.name);
-            eprintln!("warning: turn {}: refused {:?} of {name}: {}", turn.turn, refused.action, refused.why);
+            let (action, name) = (&refused.action, name(refused, view));
+            output::note(format_args!(
+                "warning: turn {}: refused {action:?} of {name}: {}",
+                turn.turn, refused.why
+            ));
         }
         Ok(self.0.write(&turn)?)
     }
+}
+
+/// Keeps in mind what was refused first, and hands every turn on. Where nothing goes on any more, that says why.
+pub struct FirstRefusal<'a> {
+    journal: &'a mut dyn Journal,
+    first: Option<String>,
+}
+
+impl<'a> FirstRefusal<'a> {
+    pub fn new(journal: &'a mut dyn Journal) -> FirstRefusal<'a> {
+        FirstRefusal { journal, first: None }
+    }
+
+    /// `; JOB: WHY`, or nothing where nothing was refused.
+    pub fn told(&self) -> String {
+        self.first.as_ref().map(|first| format!("; {first}")).unwrap_or_default()
+    }
+}
+
+impl Journal for FirstRefusal<'_> {
+    fn record(&mut self, turn: Turn, view: &View<'_>) -> anyhow::Result<()> {
+        if let Some(refused) = turn.refused.first() {
+            self.first.get_or_insert_with(|| format!("{}: {}", name(refused, view), refused.why));
+        }
+        self.journal.record(turn, view)
+    }
+}
+
+/// The job that a refused action is of; a policy may name one that is not there.
+fn name<'a>(refused: &Refused, view: &View<'a>) -> &'a str {
+    view.asked.get(refused.action.job().0 as usize).map_or("no job", |asked| &asked.name)
 }
 
 /// Keeps all turns.

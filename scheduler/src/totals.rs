@@ -10,8 +10,7 @@ pub fn totals(policy: &str, outcomes: &[Outcome], devices: u32) -> Totals {
         |time: fn(&Outcome) -> Option<u64>| done.iter().filter_map(|row| time(row)).collect::<Vec<u64>>();
     let some_average = |times: Vec<u64>| (!times.is_empty()).then(|| average(&times));
     let jct = of(|row| row.jct_ns);
-    let first = outcomes.iter().map(|row| row.submit_ns).min();
-    let makespan_ns = of(|row| row.end_ns).into_iter().max().zip(first).map(|(last, first)| last - first);
+    let makespan_ns = makespan_ns(outcomes);
     let device_time: u128 = outcomes.iter().filter_map(|row| row.device_time_ns).map(u128::from).sum();
     let there = makespan_ns.map(|ns| u128::from(ns) * u128::from(devices)).filter(|ns| *ns > 0);
     let count = |status| outcomes.iter().filter(|row| row.status == status).count() as u32;
@@ -32,6 +31,13 @@ pub fn totals(policy: &str, outcomes: &[Outcome], devices: u32) -> Totals {
         pauses: outcomes.iter().map(|row| u64::from(row.pauses)).sum(),
         steps_lost: outcomes.iter().map(|row| row.steps_lost).sum(),
     }
+}
+
+/// From the first arrival to the last end of jobs that ended well.
+pub(crate) fn makespan_ns(outcomes: &[Outcome]) -> Option<u64> {
+    let ends = outcomes.iter().filter(|row| row.status == Status::Ok).filter_map(|row| row.end_ns);
+    let first = outcomes.iter().map(|row| row.submit_ns).min();
+    ends.max().zip(first).map(|(last, first)| last - first)
 }
 
 /// Of at least one.

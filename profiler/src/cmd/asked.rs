@@ -20,7 +20,7 @@ use schema::{
 };
 
 use super::Exit;
-use crate::{cells::CommandLine, derive::Derived, pool, run, table};
+use crate::{cells::CommandLine, derive::Derived, output, pool, run, table};
 
 /// How long a job may say nothing where no other time is named.
 const HEARTBEAT: Duration = Duration::from_secs(120);
@@ -236,11 +236,11 @@ fn measure(
     let outcome = run::measure(run, manifest, &catalog, began)?;
     show(run, &outcome.derived, json)?;
     if !outcome.missing.launches.is_empty() {
-        eprintln!("not measured:");
+        output::note("not measured:");
         for launch in &outcome.missing.launches {
-            eprintln!("  {launch}");
+            output::note(format_args!("  {launch}"));
         }
-        eprintln!("go on with: profile {command} --resume {}", run.path().display());
+        output::note(format_args!("go on with: profile {command} --resume {}", run.path().display()));
     }
     Ok(outcome.exit)
 }
@@ -249,15 +249,15 @@ fn measure(
 pub(super) fn show(run: &RunDir, derived: &Derived, json: bool) -> anyhow::Result<Exit> {
     let has_groups = derived.measurements.iter().any(|row| row.group.is_some());
     match (json, has_groups) {
-        (true, true) => println!("{}", rows::to_json(&derived.interference)),
-        (true, false) => println!("{}", rows::to_json(&derived.summaries)),
-        (false, true) => table::print(&table::of_interference(&derived.interference)),
-        (false, false) => table::print(&table::of_summaries(&derived.summaries)),
+        (true, true) => output::print(rows::to_json(&derived.interference))?,
+        (true, false) => output::print(rows::to_json(&derived.summaries))?,
+        (false, true) => table::print(&table::of_interference(&derived.interference))?,
+        (false, false) => table::print(&table::of_summaries(&derived.summaries))?,
     }
     for finding in &derived.findings {
-        eprintln!("warning: {finding}");
+        output::note(format_args!("warning: {finding}"));
     }
-    eprintln!("run: {}", run.path().display());
+    output::note(format_args!("run: {}", run.path().display()));
     let failed = derived.measurements.iter().any(|row| row.status != Status::Ok);
     Ok(if failed { Exit::SomeFailed } else { Exit::Ok })
 }

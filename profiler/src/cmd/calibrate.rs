@@ -23,7 +23,7 @@ use super::{Exit, asked::seconds};
 use crate::{
     calibrate::{self, Calibrator, Part},
     cells::{self, Grid, joined},
-    device, pool,
+    device, output, pool,
     run::{self, Request},
     table,
 };
@@ -107,17 +107,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let found = calibrator.measure()?;
     found.write(&args.out)?;
     if args.json {
-        println!("{}", rows::to_json(&found));
+        output::print(rows::to_json(&found))?;
     } else {
-        show(&found);
+        show(&found)?;
     }
     for row in &found.not_measured {
-        eprintln!("not measured: {}: {}: {}", row.what, row.status, row.reason);
+        output::note(format_args!("not measured: {}: {}: {}", row.what, row.status, row.reason));
     }
     if found.run.is_some() {
-        eprintln!("run: {}", run.display());
+        output::note(format_args!("run: {}", run.display()));
     }
-    eprintln!("calibration: {}", args.out.display());
+    output::note(format_args!("calibration: {}", args.out.display()));
     Ok(calibrator.exit(&found))
 }
 
@@ -181,7 +181,7 @@ fn manifest(args: &Args, catalog: &Catalog, pool: &[Device], parts: &[Part]) -> 
     run::manifest(catalog, Request { cells, groups: Vec::new(), settings, seed: args.seed })
 }
 
-fn show(found: &Calibration) {
+fn show(found: &Calibration) -> anyhow::Result<()> {
     let mut table = table::new(&["what", "devices", "size", "measured", "95 % interval", "repeats", "more"]);
     let mut line =
         |what: String, devices: &[Device], bytes: Option<u64>, number: [String; 2], repeats: u32, more| {
@@ -227,7 +227,7 @@ fn show(found: &Calibration) {
             column.set_cell_alignment(comfy_table::CellAlignment::Left);
         }
     }
-    table::print(&table);
+    table::print(&table)
 }
 
 /// A number and its interval, in the words of `spell`.

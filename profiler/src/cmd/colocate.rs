@@ -15,6 +15,7 @@ use super::{
 use crate::{
     blocks,
     groups::{self, Company},
+    output,
     plans::Estimates,
     run::{self, Request},
     table,
@@ -95,7 +96,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let (manifest, footprints) = prepare(args)?;
     if args.asked.dry_run {
-        return Ok(dry_run(&manifest, args.anew.json));
+        return dry_run(&manifest, args.anew.json);
     }
     asked::begin(("colocate", began), &args.asked, &manifest, &footprints, args.anew.json)
 }
@@ -168,17 +169,17 @@ fn stressors(catalog: &Catalog, dial: &[u32]) -> anyhow::Result<(Vec<String>, Ve
     Ok((names, jobs))
 }
 
-fn dry_run(manifest: &Manifest, json: bool) -> Exit {
+fn dry_run(manifest: &Manifest, json: bool) -> anyhow::Result<Exit> {
     if json {
-        println!("{}", rows::to_json(&manifest.groups));
-        return Exit::Ok;
+        output::print(rows::to_json(&manifest.groups))?;
+        return Ok(Exit::Ok);
     }
     let repeats = manifest.settings.repeats;
-    table::print(&table::of_cells("alone", &manifest.cells, 2 * repeats));
-    table::print(&table::of_groups(&manifest.groups, repeats));
+    table::print(&table::of_cells("alone", &manifest.cells, 2 * repeats))?;
+    table::print(&table::of_groups(&manifest.groups, repeats))?;
     match blocks::estimate(manifest) {
-        Some(time) => println!("about {time} in all"),
-        None => println!("how long it takes depends on the steps or the program"),
+        Some(time) => output::print(format_args!("about {time} in all"))?,
+        None => output::print("how long it takes depends on the steps or the program")?,
     }
-    Exit::Ok
+    Ok(Exit::Ok)
 }

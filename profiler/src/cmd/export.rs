@@ -13,7 +13,10 @@ use schema::{
 };
 
 use super::Exit;
-use crate::export::{self, Source};
+use crate::{
+    export::{self, Source},
+    output,
+};
 
 /// Join runs into one tidy table to train performance models on.
 ///
@@ -155,8 +158,8 @@ fn write<T: Row + Columns>(
         let mut dictionary = out.as_os_str().to_owned();
         dictionary.push(".columns.csv");
         rows::write(Path::new(&dictionary), &rows::dictionary::<T>())?;
-        eprintln!("export: {}: {written} rows of {of}", out.display());
-        eprintln!("columns: {}", Path::new(&dictionary).display());
+        output::note(format_args!("export: {}: {written} rows of {of}", out.display()));
+        output::note(format_args!("columns: {}", Path::new(&dictionary).display()));
     }
     Ok(written)
 }

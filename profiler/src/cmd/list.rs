@@ -14,7 +14,7 @@ use schema::{
 
 use super::Exit;
 use crate::{
-    named,
+    named, output,
     plans::{self, Candidate, Effort, Estimates, Judgement},
     pool,
     table::{self, grouped, or_dash},
@@ -75,7 +75,7 @@ fn list_workloads(catalog: &Catalog, pattern: &str, json: bool) -> anyhow::Resul
         return Err(Exit::NothingMatched.because(format!("no workload has '{pattern}' in its name")));
     }
     if json {
-        println!("{}", rows::to_json(&found));
+        output::print(rows::to_json(&found))?;
         return Ok(Exit::Ok);
     }
     let mut table = table::new(&["workload", "parameters", "batch", "GFLOP/sample", "sets", "about"]);
@@ -94,7 +94,7 @@ fn list_workloads(catalog: &Catalog, pattern: &str, json: bool) -> anyhow::Resul
             column.set_cell_alignment(comfy_table::CellAlignment::Left);
         }
     }
-    table::print(&table);
+    table::print(&table)?;
     Ok(Exit::Ok)
 }
 
@@ -130,7 +130,7 @@ fn list_plans(catalog: &Catalog, job: &Job, args: &Args) -> anyhow::Result<Exit>
     };
     let rows: Vec<PlanRow> = candidates.into_iter().map(row).collect();
     if args.json {
-        println!("{}", rows::to_json(&rows));
+        output::print(rows::to_json(&rows))?;
         return Ok(Exit::Ok);
     }
     let mut table = table::new(&["plan", "devices", "micro-batch", "memory", "capacity", "here"]);
@@ -147,6 +147,6 @@ fn list_plans(catalog: &Catalog, job: &Job, args: &Args) -> anyhow::Result<Exit>
     if let Some(here) = table.column_mut(5) {
         here.set_cell_alignment(comfy_table::CellAlignment::Left);
     }
-    table::print(&table);
+    table::print(&table)?;
     Ok(Exit::Ok)
 }

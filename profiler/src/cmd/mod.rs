@@ -1,5 +1,8 @@
 //! The doors: one file a command.
 
+// Whoever reads what is printed may be gone: `output` bears that, and the macros do not.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod asked;
 mod calibrate;
 mod colocate;
@@ -13,6 +16,8 @@ mod verify;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use crate::output;
 
 /// Measures deep-learning training jobs on the devices of this machine.
 ///
@@ -67,9 +72,13 @@ impl Exit {
         anyhow::Error::new(Refusal { exit: self, message: message.into() })
     }
 
-    /// What a program ends with that this error ends.
-    pub fn of(error: &anyhow::Error) -> Exit {
-        error.downcast_ref::<Refusal>().map_or(Exit::Usage, |refusal| refusal.exit)
+    /// What a program ends with after a command, whose error it tells.
+    pub fn after(outcome: anyhow::Result<Exit>) -> ExitCode {
+        let exit = outcome.unwrap_or_else(|error| {
+            output::note(format_args!("error: {error:#}"));
+            error.downcast_ref::<Refusal>().map_or(Exit::Usage, |refusal| refusal.exit)
+        });
+        ExitCode::from(exit as u8)
     }
 }
 
@@ -85,11 +94,7 @@ pub fn main() -> ExitCode {
         Command::Derive(args) => derive::run(&args),
         Command::Export(args) => export::run(&args),
     };
-    let exit = outcome.unwrap_or_else(|error| {
-        eprintln!("error: {error:#}");
-        Exit::of(&error)
-    });
-    ExitCode::from(exit as u8)
+    Exit::after(outcome)
 }
 
 #[cfg(test)]

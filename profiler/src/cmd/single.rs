@@ -19,6 +19,7 @@ use super::{
 use crate::{
     blocks,
     cells::{self, CommandLine, Grid, Plans},
+    output,
     plans::Estimates,
     run::{self, Request},
     table,
@@ -112,7 +113,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let (manifest, footprints) = prepare(args)?;
     if args.asked.dry_run {
-        return Ok(dry_run(&manifest, args.anew.json));
+        return dry_run(&manifest, args.anew.json);
     }
     asked::begin(("single", began), &args.asked, &manifest, &footprints, args.anew.json)
 }
@@ -166,17 +167,19 @@ fn grid(args: &Args) -> anyhow::Result<Grid> {
     Ok(Grid { batches: args.batch.clone(), plans, ..Grid::default() })
 }
 
-fn dry_run(manifest: &Manifest, json: bool) -> Exit {
+fn dry_run(manifest: &Manifest, json: bool) -> anyhow::Result<Exit> {
     if json {
-        println!("{}", rows::to_json(&manifest.cells));
-        return Exit::Ok;
+        output::print(rows::to_json(&manifest.cells))?;
+        return Ok(Exit::Ok);
     }
     let fewest = blocks::fewest_launches(&manifest.settings);
-    table::print(&table::of_cells("cell", &manifest.cells, fewest));
+    table::print(&table::of_cells("cell", &manifest.cells, fewest))?;
     match (blocks::estimate(manifest), manifest.settings.ci_percent) {
-        (Some(time), None) => println!("about {time} in all"),
-        (Some(time), Some(_)) => println!("at least {time}, and until the interval is reached"),
-        (None, _) => println!("how long it takes depends on the steps or the program"),
+        (Some(time), None) => output::print(format_args!("about {time} in all"))?,
+        (Some(time), Some(_)) => {
+            output::print(format_args!("at least {time}, and until the interval is reached"))?
+        }
+        (None, _) => output::print("how long it takes depends on the steps or the program")?,
     }
-    Exit::Ok
+    Ok(Exit::Ok)
 }

@@ -14,7 +14,7 @@ use schema::{
 use self::bench::Bench;
 use super::Exit;
 use crate::{
-    pool,
+    output, pool,
     run::{self, Observed, Request},
     sampler::SamplerCost,
 };
@@ -95,14 +95,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let observed = Observed::from_now();
     let (verdicts, cost): (Vec<bool>, SamplerCost) = if args.plans {
         let (rows, cost) = plans::verify(&bench)?;
-        print(args.json, || rows::to_json(&rows), || plans::show(&rows));
+        print(args.json, || rows::to_json(&rows), || plans::show(&rows))?;
         (rows.iter().map(|row| row.verified).collect(), cost)
     } else {
         let (rows, cost) = workloads::verify(&bench)?;
-        print(args.json, || rows::to_json(&rows), || workloads::show(&rows));
+        print(args.json, || rows::to_json(&rows), || workloads::show(&rows))?;
         (rows.iter().map(|row| row.verified).collect(), cost)
     };
-    eprintln!("run: {}", run.path().display());
+    output::note(format_args!("run: {}", run.path().display()));
     let missing: Vec<String> =
         manifest.cells.iter().skip(verdicts.len()).map(|cell| cell.name.clone()).collect();
     let exit = match (missing.is_empty(), verdicts.into_iter().all(|verified| verified)) {
@@ -114,10 +114,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-fn print(as_json: bool, json: impl FnOnce() -> String, show: impl FnOnce()) {
-    if as_json {
-        println!("{}", json());
-    } else {
-        show();
-    }
+fn print(
+    as_json: bool,
+    json: impl FnOnce() -> String,
+    show: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    if as_json { output::print(json()) } else { show() }
 }

@@ -57,7 +57,7 @@ struct Busy {
 /// The cores that this process may run on, ascending.
 pub fn allowed_cores() -> Result<Vec<u16>, DeviceError> {
     let set = rustix::thread::sched_getaffinity(None)
-        .map_err(|e| DeviceError::Io { file: "sched_getaffinity".into(), source: e.into() })?;
+        .map_err(|e| DeviceError::Io { file: "sched_getaffinity".into(), cause: e.into() })?;
     let cores = (0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| set.is_set(core));
     Ok(cores.map(|core| u16::try_from(core).expect("MAX_CPU is 1024")).collect())
 }
@@ -74,7 +74,7 @@ impl CpuReader {
     }
 
     fn open_at(cores: &[u16], path: &Path) -> Result<CpuReader, DeviceError> {
-        let io = |source| DeviceError::Io { file: path.into(), source };
+        let io = |cause| DeviceError::Io { file: path.into(), cause };
         let device = Device::Cpu(cores.to_vec());
         let mut reader = CpuReader {
             facts: facts(&device, cores),

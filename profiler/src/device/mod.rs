@@ -106,8 +106,8 @@ pub enum DeviceError {
     Mig { device: Device },
     #[error("CUDA_VISIBLE_DEVICES: '{entry}' is neither an index nor the uuid of a whole device; unset it")]
     Visible { entry: String },
-    #[error("{}: {source}", file.display())]
-    Io { file: PathBuf, source: io::Error },
+    #[error("{}: {cause}", file.display())]
+    Io { file: PathBuf, cause: io::Error },
 }
 
 fn found(devices: &[Device]) -> String {

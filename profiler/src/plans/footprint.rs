@@ -15,7 +15,7 @@ use schema::{
 use crate::{
     launch::{environment, removed_from_environment},
     leash::{LeashHandle, News, RankCommand},
-    programs,
+    output, programs,
     sharing::Joins,
 };
 
@@ -96,12 +96,12 @@ impl KnownFootprints {
     fn find_out(&mut self, class: &Class, spec: impl Fn(u32) -> LaunchSpec) -> Result<Footprint, Unmeasured> {
         let mut why = Unmeasured { too_large: None };
         for micro_batch in SMALL_MICRO_BATCHES {
-            eprintln!(
+            output::note(format_args!(
                 "memory of {} under {}: some steps of {micro_batch} and of {} samples",
                 class.workload,
                 class.plan,
                 2 * micro_batch
-            );
+            ));
             let error = match (self.measure)(&spec(micro_batch)) {
                 Ok(Answer::Measured(footprint)) => return Ok(footprint),
                 Ok(Answer::Failed { kind: FailureKind::OutOfMemory, .. }) => {
@@ -112,7 +112,10 @@ impl KnownFootprints {
                 Ok(Answer::Failed { error, .. }) => error,
                 Err(error) => format!("{error:#}"),
             };
-            eprintln!("warning: the memory of {} under {} is not known: {error}", class.workload, class.plan);
+            output::note(format_args!(
+                "warning: the memory of {} under {} is not known: {error}",
+                class.workload, class.plan
+            ));
             break;
         }
         Err(why)

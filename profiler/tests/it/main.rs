@@ -14,6 +14,7 @@ mod gpu;
 mod leash;
 mod leftovers;
 mod memory;
+mod output;
 mod outside;
 mod ranks;
 mod resume;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use profiler::{cmd::Exit, table};
+use profiler::{cmd::Exit, output, table};
 use schema::{
     rows::{self, Arose, Fidelity, Outcome, Prediction, RowError, Times},
     run_dir::RunDir,
@@ -26,7 +26,7 @@ use crate::fidelity::{self, Bars};
 ///
 /// Example: `sched fidelity runs/fifo --again runs/fifo-again`
 ///
-/// Example: `sched fidelity mine/outcomes.csv theirs/outcomes.csv --jobs`
+/// Example: `sched fidelity runs/sim/fifo runs/sim/srtf/outcomes.csv --jobs`
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Directory of a run, or an outcomes.csv.
@@ -59,15 +59,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         .transpose()?;
     let bars = again.as_ref().map(Bars::of);
     match (args.json, &again) {
-        (true, None) => println!("{}", rows::to_json(&found)),
-        (true, Some(again)) => println!("{}", rows::to_json(&[&found, again])),
-        (false, _) => show(args, &found, again.as_ref(), bars.as_ref()),
+        (true, None) => output::print(rows::to_json(&found))?,
+        (true, Some(again)) => output::print(rows::to_json(&[&found, again]))?,
+        (false, _) => show(args, &found, again.as_ref(), bars.as_ref())?,
     }
     for (which, fidelity) in [("", Some(&found)), ("again: ", again.as_ref())] {
         let left_out = fidelity.map_or(&[][..], |fidelity| fidelity.left_out.as_slice());
         if !left_out.is_empty() {
             let names = left_out.join(", ");
-            eprintln!("{which}left out, as they did not end well on both sides: {names}");
+            output::note(format_args!("{which}left out, as they did not end well on both sides: {names}"));
         }
     }
     Ok(match bars.is_none_or(|bars| bars.hold(&found)) {
@@ -76,10 +76,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     })
 }
 
+/// # Errors
+/// What is neither a run that has ended nor a file of outcomes.
 fn outcomes(path: &Path) -> anyhow::Result<Vec<Outcome>> {
+    let file = match path.is_dir() {
+        true => RunDir::open(path)?.outcomes_path(),
+        false => path.to_path_buf(),
+    };
     match path.is_dir() {
-        true => Ok(rows::read(&RunDir::open(path)?.outcomes_path())?),
-        false => Ok(rows::read(path)?),
+        _ if file.is_file() => Ok(rows::read(&file)?),
+        true => anyhow::bail!("{} has no outcomes; `sched run --resume` goes on with a run", path.display()),
+        false => anyhow::bail!("{}: there is no such run, and no such file", path.display()),
     }
 }
 
@@ -102,7 +109,7 @@ fn as_prediction(outcomes: &[Outcome]) -> Vec<Prediction> {
     outcomes.iter().map(Prediction::from).collect()
 }
 
-fn show(args: &Args, found: &Fidelity, again: Option<&Fidelity>, bars: Option<&Bars>) {
+fn show(args: &Args, found: &Fidelity, again: Option<&Fidelity>, bars: Option<&Bars>) -> anyhow::Result<()> {
     let mut header = vec![format!("of {} jobs", found.jobs)];
     let sides = if args.second.is_some() { ["first", "second"] } else { ["predicted", "measured"] };
     header.extend(sides.map(str::to_owned));
@@ -155,17 +162,17 @@ fn show(args: &Args, found: &Fidelity, again: Option<&Fidelity>, bars: Option<&B
         bar(|of| of.job_p90_percent),
     );
     line("JCT of a job, most", nothing(), Error::OfJobs(|of| of.job_jct.max_percent), None);
-    table::print(&lines);
+    table::print(&lines)?;
 
-    println!();
+    output::print("")?;
     let mut parts = table::new(&["where it arose", "of the average JCT", ""]);
     let average = found.average_jct.measured_ns as f64;
     for (name, ns) in named(&found.arose) {
         parts.add_row([name.to_owned(), signed(ns), percent(ns as f64 / average * 100.0)]);
     }
-    table::print(&parts);
+    table::print(&parts)?;
     if args.jobs {
-        println!();
+        output::print("")?;
         let mut jobs = table::new(&[
             "job",
             sides[0],
@@ -183,8 +190,9 @@ fn show(args: &Args, found: &Fidelity, again: Option<&Fidelity>, bars: Option<&B
             cells.extend(named(&job.arose).map(|(_, ns)| signed(ns)));
             jobs.add_row(cells);
         }
-        table::print(&jobs);
+        table::print(&jobs)?;
     }
+    Ok(())
 }
 
 /// An error in percent, and how it is told.

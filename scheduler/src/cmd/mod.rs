@@ -1,15 +1,22 @@
 //! The doors: one file a command.
 
+// Whoever reads what is printed may be gone: `output` bears that, and the macros do not.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod fidelity;
 mod replay;
+mod rules;
 mod run;
 mod sim;
 mod trace;
 
-use std::{process::ExitCode, time::Duration};
+use std::{path::Path, process::ExitCode, time::Duration};
 
 use clap::{Parser, Subcommand};
+use indicatif::{ProgressBar, ProgressFinish};
 use profiler::cmd::Exit;
+
+use crate::{online::Given, policy};
 
 /// Schedules training jobs, simulated and on the devices of this machine.
 ///
@@ -43,11 +50,28 @@ pub fn main() -> ExitCode {
         Command::Fidelity(args) => fidelity::run(&args),
         Command::Trace(args) => trace::run(&args),
     };
-    let exit = outcome.unwrap_or_else(|error| {
-        eprintln!("error: {error:#}");
-        Exit::of(&error)
-    });
-    ExitCode::from(exit as u8)
+    Exit::after(outcome)
+}
+
+/// How `--policy` is explained: after `this`, what there is.
+fn policies(this: &str) -> String {
+    format!("{this}: {}", policy::names().collect::<Vec<_>>().join(", "))
+}
+
+/// # Errors
+/// A trace without jobs, of which nothing can be told.
+fn some_jobs(given: &Given, trace: &Path) -> anyhow::Result<()> {
+    match given.asked.is_empty() {
+        true => Err(Exit::NothingMatched.because(format!("{} has no jobs", trace.display()))),
+        false => Ok(()),
+    }
+}
+
+/// Shows on a terminal that something takes its time, until it is dropped.
+fn busy(with: String) -> ProgressBar {
+    let spinner = ProgressBar::new_spinner().with_message(with).with_finish(ProgressFinish::AndClear);
+    spinner.enable_steady_tick(Duration::from_millis(500));
+    spinner
 }
 
 /// A time that is an argument, and cannot be none.

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use profiler::cmd::Exit;
+use profiler::{cmd::Exit, output};
 use schema::{decision, run_dir::RunDir};
 
+use super::busy;
 use crate::{
     cluster::ClusterError,
     online::{self, Given},
@@ -18,7 +19,7 @@ use crate::{
 /// same policy with the same beliefs. The first turn that comes out otherwise is shown, and the command exits with 1. Nothing is
 /// started, but for a policy that is a program.
 ///
-/// Example: `sched replay runs/tiresias`
+/// Example: `sched replay runs/sim/srtf`
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Directory of a run of `sched run`, or of `sched sim --out`.
@@ -34,13 +35,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         return Err(Exit::NothingMatched.because(format!("{} has decided nothing yet", args.run.display())));
     }
     let mut policy = policy::build(name)?;
-    match replay::replay(&mut given.engine(), &mut *policy, &turns) {
+    let busy = busy(format!("deciding {} turns again", turns.len()));
+    let compared = replay::replay(&mut given.engine(), &mut *policy, &turns);
+    drop(busy);
+    match compared {
         Ok(()) => {
-            println!("{name}: {} turns, every decision as it was recorded", turns.len());
+            output::print(format_args!("{name}: {} turns, every decision as it was recorded", turns.len()))?;
             Ok(Exit::Ok)
         }
         Err(ClusterError::Other(error)) if error.is::<Difference>() => {
-            println!("{name}: {error}");
+            output::print(format_args!("{name}: {error}"))?;
             Ok(Exit::SomeFailed)
         }
         Err(error) => Err(error.into()),

@@ -9,6 +9,7 @@ use anyhow::{Context as _, bail};
 use profiler::{
     cells,
     cmd::Exit,
+    output,
     plans::{self, Effort, Estimates},
     pool,
     run::{self, Request},
@@ -17,7 +18,7 @@ use profiler::{
 use schema::{
     catalog::Catalog,
     device::Device,
-    manifest::{Cell, Manifest, Scheduling, Settings},
+    manifest::{Cell, Manifest, Settings},
     rows::{self, Outcome, Status},
     run_dir::RunDir,
     sharing::Sharing,
@@ -25,12 +26,13 @@ use schema::{
     units::{HumanBytes, Nanos},
 };
 
-use super::above_zero;
+use super::{above_zero, busy, policies, rules::Rules, some_jobs};
 use crate::{
     inputs::{self, Purpose},
     job::{Asked, What},
     online::{self, Given},
     policy,
+    totals::{average, makespan_ns},
 };
 
 /// Run the jobs of a trace on devices of this machine, as a policy decides.
@@ -52,15 +54,14 @@ pub(super) struct Args {
     /// Which jobs arrive when: a CSV file, as `sched trace` makes them.
     #[arg(value_name = "TRACE", required_unless_present = "resume")]
     trace: Option<PathBuf>,
-    /// Who decides: a name, with its settings after a colon; `exec:COMMAND` is a program of yours.
-    #[arg(long, value_name = "POLICY", required_unless_present = "resume")]
+    #[arg(long, value_name = "POLICY", required_unless_present = "resume", help = policies("Who decides"))]
     policy: Option<String>,
     #[command(flatten)]
     asked: Asking,
     /// Go on with a run whose scheduler was ended or has died.
     ///
     /// --data and --catalog are taken from the same place as at first; trace, tables and calibration were copied into the run.
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["trace", "policy", "Asking"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["trace", "policy", "Asking", "Rules"])]
     resume: Option<PathBuf>,
     /// Print the outcomes as JSON.
     #[arg(long)]
@@ -73,29 +74,11 @@ struct Asking {
     /// Devices that the jobs share. Without it, the best that is present.
     #[arg(long, value_name = "POOL", value_delimiter = ',')]
     device: Vec<Device>,
-    /// A run of `profile` that measured the jobs, alone or together: what the policy believes, and what is predicted from. Repeatable.
-    #[arg(long, value_name = "RUN")]
-    table: Vec<PathBuf>,
-    /// What switches cost here, as `profile calibrate` has measured it.
-    #[arg(long, value_name = "FILE")]
-    machine: Option<PathBuf>,
-    /// What it costs to go on after a stop or a pause, for jobs of which that was not measured.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
-    switch_cost: Option<Duration>,
-    /// Save each job that trains so often [default: never, but where it is stopped].
-    ///
-    /// A job that fails goes on from there, and so does a run that is resumed.
-    #[arg(long, value_name = "TIME", value_parser = above_zero)]
-    checkpoint_every: Option<Duration>,
+    #[command(flatten)]
+    rules: Rules,
     /// Tell the policy so often how far each job has come.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = above_zero)]
     progress_every: Duration,
-    /// How many jobs a policy may put on a device at once.
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
-    jobs_per_device: u32,
-    /// How often a job that fails is started again.
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    retries: u32,
     /// A job that says nothing for so long is ended as hung.
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = above_zero)]
     heartbeat: Duration,
@@ -108,9 +91,6 @@ struct Asking {
     /// Folder with real data, instead of the seeded synthetic stream.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// A file of further workloads.
-    #[arg(long, value_name = "FILE")]
-    catalog: Vec<PathBuf>,
     /// Decides initial weights and data.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -127,13 +107,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     };
     let ended = online::conduct(&run)?;
     if args.json {
-        println!("{}", rows::to_json(&ended.outcomes));
+        output::print(rows::to_json(&ended.outcomes))?;
     } else {
-        show(&ended.outcomes);
+        show(&ended.outcomes)?;
     }
-    eprintln!("run: {}", run.path().display());
+    output::note(format_args!("run: {}", run.path().display()));
     if ended.exit == Exit::Interrupted {
-        eprintln!("go on with: sched run --resume {}", run.path().display());
+        output::note(format_args!("go on with: sched run --resume {}", run.path().display()));
     }
     Ok(ended.exit)
 }
@@ -145,16 +125,19 @@ fn begin(trace: &Path, policy: &str, asked: &Asking) -> anyhow::Result<RunDir> {
     if let Some(data) = asked.data.as_ref().filter(|data| !data.is_dir()) {
         bail!("--data {}: there is no such folder; leave it out for synthetic data", data.display());
     }
-    let given = Given::new(manifest(trace, policy, asked)?, trace, &asked.table)?;
-    let predictions = online::predict(&given, asked.machine.as_deref())?;
+    let given = Given::new(manifest(trace, policy, asked)?, trace, &asked.rules.table)?;
+    some_jobs(&given, trace)?;
+    let busy = busy("simulating the trace first".into());
+    let predictions = online::predict(&given, asked.rules.machine.as_deref())?;
+    drop(busy);
     let path = asked.out.clone().unwrap_or_else(|| run::directory("sched", &given.manifest));
     let run = RunDir::create(&path)?;
-    online::keep_inputs(&run, trace, &asked.table, asked.machine.as_deref())?;
+    online::keep_inputs(&run, trace, &asked.rules.table, asked.rules.machine.as_deref())?;
     match predictions {
         Some(predictions) => rows::write(&run.predictions_path(), &predictions)?,
-        None => eprintln!(
+        None => output::note(format_args!(
             "nothing is predicted: nobody has said what switches cost; --machine or --switch-cost do"
-        ),
+        )),
     }
     // Last, so that what has one is whole, and can be gone on with.
     run.write_manifest(&given.manifest)?;
@@ -162,7 +145,7 @@ fn begin(trace: &Path, policy: &str, asked: &Asking) -> anyhow::Result<RunDir> {
 }
 
 fn manifest(trace: &Path, policy: &str, asked: &Asking) -> anyhow::Result<Manifest> {
-    let catalog = Catalog::open(&asked.catalog)?;
+    let catalog = Catalog::open(&asked.rules.catalog)?;
     let pool = pool::resolve(&asked.device, None)?;
     pool::check_memory(asked.memory, pool.iter())?;
     let jobs = inputs::jobs(&Trace::read(trace)?, &catalog, Purpose::Run, pool.len() as u32)?;
@@ -171,7 +154,7 @@ fn manifest(trace: &Path, policy: &str, asked: &Asking) -> anyhow::Result<Manife
         threads: asked.threads,
         data: asked.data.clone(),
         memory_bytes: asked.memory.map(|HumanBytes(bytes)| bytes),
-        catalogs: asked.catalog.clone(),
+        catalogs: asked.rules.catalog.clone(),
         ..Settings::default()
     };
     let mut estimates = Estimates::new(&settings, asked.seed);
@@ -180,16 +163,7 @@ fn manifest(trace: &Path, policy: &str, asked: &Asking) -> anyhow::Result<Manife
     let request = Request { cells, groups: Vec::new(), settings, seed: asked.seed };
     let mut manifest = run::manifest_on("sched", &pool, &catalog, request)?;
     online::by_type(&mut manifest.devices);
-    manifest.scheduling = Some(Scheduling {
-        policy: policy.into(),
-        tables: asked.table.len() as u32,
-        switch_cost_s: asked.switch_cost.map(|cost| cost.as_secs_f64()),
-        checkpoint_every_s: asked.checkpoint_every.map(|every| every.as_secs_f64()),
-        progress_every_s: Some(asked.progress_every.as_secs_f64()),
-        jobs_per_device: asked.jobs_per_device,
-        retries: asked.retries,
-        simulated: None,
-    });
+    manifest.scheduling = Some(asked.rules.scheduling(policy, Some(asked.progress_every)));
     Ok(manifest)
 }
 
@@ -236,7 +210,7 @@ fn cell(
 }
 
 /// What became of the jobs, one line each, and of all of them together.
-fn show(outcomes: &[Outcome]) {
+fn show(outcomes: &[Outcome]) -> anyhow::Result<()> {
     let mut lines = table::new(&[
         "job",
         "workload",
@@ -267,18 +241,18 @@ fn show(outcomes: &[Outcome]) {
             notes.join("; "),
         ]);
     }
-    table::print(&lines);
+    table::print(&lines)?;
     let done: Vec<&Outcome> = outcomes.iter().filter(|row| row.status == Status::Ok).collect();
     let mean = |of: fn(&Outcome) -> Option<u64>| {
         let known: Vec<u64> = done.iter().filter_map(|row| of(row)).collect();
-        (!known.is_empty()).then(|| Nanos(known.iter().sum::<u64>() / known.len() as u64))
+        (!known.is_empty()).then(|| Nanos(average(&known)))
     };
-    println!(
+    output::print(format_args!(
         "{} of {} jobs done; average JCT {}, predicted {}; makespan {}",
         done.len(),
         outcomes.len(),
         table::or_dash(mean(|row| row.jct_ns)),
         table::or_dash(mean(|row| row.predicted_jct_ns)),
-        table::or_dash(outcomes.iter().filter_map(|row| row.end_ns).max().map(Nanos)),
-    );
+        table::or_dash(makespan_ns(outcomes).map(Nanos)),
+    ))
 }

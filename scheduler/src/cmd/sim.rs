@@ -1,16 +1,19 @@
 //! `sched sim`: a trace on a cluster that is not there, under one policy or several.
 
+mod nodes;
+mod policies;
+mod progress;
+
 use std::{
-    collections::BTreeSet,
     path::{Path, PathBuf},
-    str::FromStr,
     time::Duration,
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
+use clap::ArgGroup;
 use profiler::{
     cmd::Exit,
-    pool,
+    output, pool,
     run::{self, Observed, Request},
     sampler::SamplerCost,
     table,
@@ -18,20 +21,20 @@ use profiler::{
 use schema::{
     catalog::Catalog,
     device::Device,
-    manifest::{AlikeNodes, Manifest, Scheduling, Settings, Simulated},
+    manifest::{Manifest, Scheduling, Settings, Simulated},
     rows::{self, Outcome, Status, Totals},
     run_dir::RunDir,
     units::Nanos,
 };
 
-use super::above_zero;
+use self::{nodes::Nodes, progress::Progress};
+use super::{above_zero, rules::Rules, some_jobs};
 use crate::{
     cluster::ClusterError,
     inputs,
-    journal::{Decisions, Journal, Unrecorded},
+    journal::{Decisions, FirstRefusal, Journal, Unrecorded},
     online::{self, Given},
-    policy,
-    sim::SwitchCosts,
+    sim::{self, Sim, SwitchCosts},
     totals::totals,
 };
 
@@ -46,32 +49,29 @@ use crate::{
 ///
 /// With --out, each policy leaves a run: outcomes.csv with a row a job, and decisions.jsonl, which `sched replay` decides again.
 ///
-/// Example: `sched sim trace.csv --policy fifo,srtf --device cpu:0,cpu:1 --table runs/pairs --machine machine.toml --out runs/sim`
+/// Example: `sched sim trace.csv --policy fifo,srtf,tiresias:60s --cluster 1x4 --switch-cost 5s --out runs/sim`
+///
+/// Example: `sched sim trace.csv --policy packing-fifo --device cpu:0,cpu:1 --table runs/pairs --machine machine.toml`
 ///
 /// Example: `sched sim philly-trace.csv --policy tiresias --cluster 311x8,1x2 --switch-cost 62s`
 #[derive(clap::Args)]
+#[command(group(ArgGroup::new("devices").args(["cluster", "device"]).required(true)))]
+#[command(group(ArgGroup::new("costs").args(["machine", "switch_cost"]).required(true).multiple(true)))]
 pub(super) struct Args {
     /// Which jobs arrive when: a CSV file, as `sched trace` makes them.
     trace: PathBuf,
-    /// Who decides: a name, with its settings after a colon. Several are joined by commas; `exec:COMMAND`, a program of yours, is
-    /// given by an option of its own.
-    #[arg(long, value_name = "POLICY,..", required = true)]
+    #[arg(long, value_name = "POLICY,..", required = true, help = super::policies(
+        "Who decides; several are joined by commas, and a program of yours is given by an option of its own"
+    ))]
     policy: Vec<String>,
     /// Nodes of the cluster, as NODESxDEVICES[:TYPE] [default TYPE: the only one that the tables have, or else GPU].
-    #[arg(long, value_name = "NODES,..", value_delimiter = ',', required_unless_present = "device")]
+    #[arg(long, value_name = "NODES,..", value_delimiter = ',')]
     cluster: Vec<Nodes>,
     /// Devices of this machine as the cluster.
-    #[arg(long, value_name = "POOL", value_delimiter = ',', conflicts_with = "cluster")]
+    #[arg(long, value_name = "POOL", value_delimiter = ',')]
     device: Vec<Device>,
-    /// A run of `profile` that measured the jobs, alone or together; repeatable. Of two that answer the same the first counts.
-    #[arg(long, value_name = "RUN")]
-    table: Vec<PathBuf>,
-    /// What switches cost, as `profile calibrate` has measured it.
-    #[arg(long, value_name = "FILE", required_unless_present = "switch_cost")]
-    machine: Option<PathBuf>,
-    /// What it costs to go on after a stop or a pause, for jobs of which that was not measured.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
-    switch_cost: Option<Duration>,
+    #[command(flatten)]
+    rules: Rules,
     /// Make each launch faster or slower by chance: the standard deviation of its step time, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
     noise: f64,
@@ -84,24 +84,12 @@ pub(super) struct Args {
     /// Jobs crash by chance, after they have run for so long on average.
     #[arg(long, value_name = "TIME", value_parser = above_zero)]
     job_up: Option<Duration>,
-    /// Jobs are saved so often while they run [default: never, but where they are stopped].
-    #[arg(long, value_name = "TIME", value_parser = above_zero)]
-    checkpoint_every: Option<Duration>,
     /// Tell policies so often how far each job has come [default: where a switch is over].
     #[arg(long, value_name = "TIME", value_parser = above_zero)]
     progress_every: Option<Duration>,
-    /// How many jobs a policy may put on a device at once.
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
-    jobs_per_device: u32,
-    /// How often a job that fails is started again.
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    retries: u32,
     /// Decides all that happens by chance.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// A file of further workloads.
-    #[arg(long, value_name = "FILE")]
-    catalog: Vec<PathBuf>,
     /// Directory for the run; of several policies each has one below it, named after it.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -110,48 +98,15 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Nodes as they are typed: `311x8`, `2x4:NVIDIA H200`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Nodes {
-    nodes: u32,
-    devices: u32,
-    device_type: Option<String>,
-}
-
-impl FromStr for Nodes {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Nodes, String> {
-        let wrong = || format!("'{text}' is no nodes; write NODESxDEVICES[:TYPE], as 311x8");
-        let (numbers, device_type) = match text.split_once(':') {
-            Some((_, "")) => return Err(wrong()),
-            Some((numbers, device_type)) => (numbers, Some(device_type.to_owned())),
-            None => (text, None),
-        };
-        let number =
-            |digits: &str| digits.parse::<u32>().ok().filter(|number| (1..=1 << 20).contains(number));
-        let (nodes, devices) = numbers.split_once('x').ok_or_else(wrong)?;
-        Ok(Nodes {
-            nodes: number(nodes).ok_or_else(wrong)?,
-            devices: number(devices).ok_or_else(wrong)?,
-            device_type,
-        })
-    }
-}
-
-fn percent(text: &str) -> Result<f64, String> {
-    let number = text.parse::<f64>().ok().filter(|number| (0.0..=100.0).contains(number));
-    number.ok_or_else(|| format!("'{text}' is not a number from 0 to 100"))
-}
-
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let names = policies(&args.policy)?;
-    let costs = online::costs(args.machine.as_deref(), args.switch_cost.map(Nanos::from))?;
+    let names = policies::named(&args.policy)?;
+    let costs = online::costs(args.rules.machine.as_deref(), args.rules.switch_cost.map(Nanos::from))?;
     let costs = costs.context("name --machine or --switch-cost")?;
-    let mut given = Given::new(manifest(args, &names[0])?, &args.trace, &args.table)?;
-    if given.asked.is_empty() {
-        return Err(Exit::NothingMatched.because(format!("{} has no jobs", args.trace.display())));
-    }
+    let mut given = Given::new(manifest(args, &names[0])?, &args.trace, &args.rules.table)?;
+    some_jobs(&given, &args.trace)?;
+    // What is wrong with the trace is said before there is a directory.
+    let truth = Box::new(given.table.clone());
+    drop(Sim::new(&given.topology, &given.asked, truth, &*costs, sim::Settings::default())?);
     let mut all = Vec::new();
     let mut exit = Exit::Ok;
     for name in &names {
@@ -160,7 +115,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         }
         let out = args.out.as_ref().map(|out| match names.len() {
             1 => out.clone(),
-            _ => out.join(folder(name)),
+            _ => out.join(policies::folder(name)),
         });
         let (outcomes, is_whole) =
             simulate(args, &given, &*costs, out.as_deref()).with_context(|| format!("policy {name}"))?;
@@ -170,88 +125,36 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         all.push(totals(name, &outcomes, given.topology.devices()));
     }
     if args.json {
-        println!("{}", rows::to_json(&all));
+        output::print(rows::to_json(&all))?
     } else {
-        show(&all);
+        show(&all)?
     }
     Ok(exit)
 }
 
-/// One policy a name, in the order in which they were typed. Each can be built.
-fn policies(typed: &[String]) -> anyhow::Result<Vec<String>> {
-    let split = |text: &String| match text.starts_with("exec:") {
-        // A command may hold commas.
-        true => vec![text.clone()],
-        false => text.split(',').map(str::to_owned).collect(),
-    };
-    let names: Vec<String> = typed.iter().flat_map(split).collect();
-    let mut folders = BTreeSet::new();
-    for name in &names {
-        if !folders.insert(folder(name)) {
-            bail!(
-                "policy '{name}' is asked for twice, or is named as another but for its signs; leave one out"
-            );
-        }
-        policy::build(name)?;
-    }
-    Ok(names)
-}
-
-/// A name for a folder: letters, digits and hyphens of the policy's.
-fn folder(policy: &str) -> String {
-    let parts = policy.split(|sign: char| !sign.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
-    parts.collect::<Vec<_>>().join("-")
-}
-
 fn manifest(args: &Args, policy: &str) -> anyhow::Result<Manifest> {
-    let catalog = Catalog::open(&args.catalog)?;
+    let catalog = Catalog::open(&args.rules.catalog)?;
     let pool = match args.device.is_empty() {
         true => Vec::new(),
         false => pool::resolve(&args.device, None)?,
     };
-    let settings = Settings { catalogs: args.catalog.clone(), heartbeat_s: None, ..Settings::default() };
+    let settings =
+        Settings { catalogs: args.rules.catalog.clone(), heartbeat_s: None, ..Settings::default() };
     let request = Request { cells: Vec::new(), groups: Vec::new(), settings, seed: args.seed };
     let mut manifest = run::manifest_on("sched", &pool, &catalog, request)?;
     online::by_type(&mut manifest.devices);
     let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
     manifest.scheduling = Some(Scheduling {
-        policy: policy.into(),
-        tables: args.table.len() as u32,
-        switch_cost_s: seconds(args.switch_cost),
-        checkpoint_every_s: seconds(args.checkpoint_every),
-        progress_every_s: seconds(args.progress_every),
-        jobs_per_device: args.jobs_per_device,
-        retries: args.retries,
         simulated: Some(Simulated {
             noise_percent: args.noise,
             device_up_s: seconds(args.device_up),
             device_down_s: seconds(args.device_down),
             launch_up_s: seconds(args.job_up),
-            nodes: nodes(args)?,
+            nodes: nodes::typed(&args.cluster, &inputs::table(&args.rules.table)?)?,
         }),
+        ..args.rules.scheduling(policy, args.progress_every)
     });
     Ok(manifest)
-}
-
-/// The nodes that were named, each with its type.
-fn nodes(args: &Args) -> anyhow::Result<Vec<AlikeNodes>> {
-    let table = inputs::table(&args.table)?;
-    let types: Vec<&str> = table.device_types().collect();
-    let of = |nodes: &Nodes| {
-        let device_type = match (&nodes.device_type, &types[..]) {
-            (Some(named), _) => named.as_str(),
-            (None, []) => "GPU",
-            (None, [only]) => only,
-            (None, several) => bail!(
-                "the tables are of {}; say which with --cluster {}x{}:TYPE",
-                several.join(" and "),
-                nodes.nodes,
-                nodes.devices
-            ),
-        };
-        Ok(AlikeNodes { nodes: nodes.nodes, devices: nodes.devices, device_type: device_type.into() })
-    };
-    args.cluster.iter().map(of).collect()
 }
 
 /// Simulates under the policy of the manifest: the outcomes, and whether all jobs came to an end.
@@ -266,16 +169,18 @@ fn simulate(
     let mut journal: Box<dyn Journal> = match &run {
         None => Box::new(Unrecorded),
         Some(run) => {
-            online::keep_inputs(run, &args.trace, &args.table, args.machine.as_deref())?;
+            online::keep_inputs(run, &args.trace, &args.rules.table, args.rules.machine.as_deref())?;
             run.write_manifest(&given.manifest)?;
             Box::new(Decisions::open(&run.decisions_path())?)
         }
     };
-    let (outcomes, ended) = online::simulate(given, costs, &mut *journal)?;
+    let mut progress = Progress::new(&mut *journal, given);
+    let mut refusal = FirstRefusal::new(&mut progress);
+    let (outcomes, ended) = online::simulate(given, costs, &mut refusal)?;
     let is_whole = match ended {
         Ok(()) => true,
         Err(error @ ClusterError::Stuck { .. }) => {
-            eprintln!("error: {error}");
+            output::note(format_args!("error: {error}{}", refusal.told()));
             false
         }
         Err(error) => return Err(error.into()),
@@ -286,12 +191,12 @@ fn simulate(
             outcomes.iter().filter(|row| row.end_ns.is_none()).map(|row| row.name.clone()).collect();
         let exit = if is_whole { Exit::Ok } else { Exit::SomeFailed };
         run::write_end(&run, exit, failed, observed, SamplerCost::default())?;
-        eprintln!("run: {}", run.path().display());
+        output::note(format_args!("run: {}", run.path().display()));
     }
     Ok((outcomes, is_whole))
 }
 
-fn show(all: &[Totals]) {
+fn show(all: &[Totals]) -> anyhow::Result<()> {
     let mut lines = table::new(&[
         "policy",
         "jobs",
@@ -328,37 +233,10 @@ fn show(all: &[Totals]) {
             notes.join("; "),
         ]);
     }
-    table::print(&lines);
+    table::print(&lines)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nodes_and_policies_are_read_as_they_are_typed() {
-        let nodes = |nodes, devices, device_type: Option<&str>| Nodes {
-            nodes,
-            devices,
-            device_type: device_type.map(str::to_owned),
-        };
-        assert_eq!("311x8".parse(), Ok(nodes(311, 8, None)));
-        assert_eq!("2x4:NVIDIA H200".parse(), Ok(nodes(2, 4, Some("NVIDIA H200"))));
-        for text in ["8", "0x8", "2x0", "2x4:", "ax8", "2x-1", ""] {
-            let error = text.parse::<Nodes>().unwrap_err();
-            assert!(error.contains("write NODESxDEVICES[:TYPE]"), "{text}: {error}");
-        }
-        let read =
-            |typed: &[&str]| policies(&typed.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
-        assert_eq!(read(&["fifo,srtf", "tiresias:1h"]).unwrap(), ["fifo", "srtf", "tiresias:1h"]);
-        assert_eq!(folder("tiresias:1h/2h"), "tiresias-1h-2h");
-        for (typed, message) in [
-            (&["fifo", "fifo"][..], "'fifo' is asked for twice"),
-            (&["fifo,lifo"], "there is no policy 'lifo'"),
-            (&["fifo,"], "there is no policy ''"),
-        ] {
-            let error = read(typed).unwrap_err().to_string();
-            assert!(error.contains(message), "{error}");
-        }
-    }
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| (0.0..=100.0).contains(number));
+    number.ok_or_else(|| format!("'{text}' is not a number from 0 to 100"))
 }

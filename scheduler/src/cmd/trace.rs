@@ -1,38 +1,25 @@
 //! `sched trace`: traces made to order, and those of others.
 
-use std::{
-    io::Read as _,
-    path::{Path, PathBuf},
-    str::FromStr,
-    time::Duration,
-};
+mod import;
+mod make;
 
-use anyhow::{Context as _, bail, ensure};
+use std::path::{Path, PathBuf};
+
 use clap::Subcommand;
-use model::{Question, Subject, Table, Throughput as _};
-use profiler::{cmd::Exit, named};
+use profiler::{cmd::Exit, output};
 use schema::{
-    catalog::Catalog,
-    import::{self, TraceFormat},
-    job::Job,
     rows,
-    sharing::Sharing,
-    trace::{self, Class, Trace, TraceRow},
-    units::Nanos,
+    trace::{self, Trace, TraceRow},
 };
 
-use super::above_zero;
-use crate::{
-    inputs,
-    make::{self, Arrivals, Length, Recipe},
-};
+use crate::make::{scale_time, set_load};
 
 /// Make a trace, or import one that others have published.
 ///
 /// A trace is a CSV file with a line a job: name, submit_s, job or command, steps, and what else is known of it. Either command
 /// prints it, or writes it to --out.
 ///
-/// Example: `sched trace make lstm gpt2-mini@b8@dp2=0.5 --jobs 40 --every 20s --length exponential:2m --table runs/alone`
+/// Example: `sched trace make lstm gpt2-mini=0.5 --jobs 40 --every 20s --length exponential:500 --out trace.csv`
 ///
 /// Example: `zcat philly.csv.gz | sched trace import --format philly - --out philly-trace.csv`
 #[derive(clap::Args)]
@@ -43,73 +30,8 @@ pub(super) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    Make(MakeArgs),
-    Import(ImportArgs),
-}
-
-/// Draw jobs, their arrivals and their lengths.
-///
-/// Chance comes from --seed alone. Arrivals, jobs and lengths are drawn apart, so that the same jobs arrive at other times where only
-/// those are changed.
-///
-/// Lengths that are times are those of a job alone on what it asks for. How many steps that is follows from --table or --step-time.
-///
-/// Example: `sched trace make set:quick --jobs 200 --load 0.9 --devices 2 --length log-normal:60s:1.2 --table runs/alone`
-#[derive(clap::Args)]
-struct MakeArgs {
-    /// Jobs to draw from: `WORKLOAD[@bN][@PLAN][=WEIGHT]`, or `set:NAME[=WEIGHT]`, whose members share the weight.
-    #[arg(required = true, value_name = "JOB")]
-    mix: Vec<Weighted>,
-    /// How many jobs.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    jobs: u32,
-    /// Mean time between arrivals, which are a Poisson process.
-    #[arg(long, value_name = "TIME", value_parser = above_zero, required_unless_present_any = ["arrivals", "load"])]
-    every: Option<Duration>,
-    /// A trace whose arrivals are taken, in order.
-    #[arg(long, value_name = "TRACE", conflicts_with = "every")]
-    arrivals: Option<PathBuf>,
-    /// How much each job has to do: fixed:L, exponential:MEAN or log-normal:MEDIAN:SIGMA, with times as 30s or steps as 1000.
-    #[arg(long, value_name = "DISTRIBUTION")]
-    length: Length,
-    /// A run that measured the jobs alone; repeatable.
-    #[arg(long, value_name = "RUN", conflicts_with = "step_time")]
-    table: Vec<PathBuf>,
-    /// The type of device that times are of, as the table names it [default: the only one it has].
-    #[arg(long, value_name = "TYPE", requires = "table")]
-    device_type: Option<String>,
-    /// Time of a step of all jobs, which is written into the trace: they can be simulated without a table, and need not be in the
-    /// catalog.
-    #[arg(long, value_name = "TIME", value_parser = above_zero)]
-    step_time: Option<Duration>,
-    /// Jobs may be given other devices and another plan than they ask for.
-    #[arg(long)]
-    elastic: bool,
-    #[command(flatten)]
-    shaped: Shaped,
-    /// Decides what is drawn.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// A file of further workloads.
-    #[arg(long, value_name = "FILE")]
-    catalog: Vec<PathBuf>,
-}
-
-/// Bring a published trace into our own form.
-///
-/// philly: 82,247 jobs of Microsoft's cluster, of which arrival, GPUs and duration are known; they can be simulated, not run.
-/// rubick: the 406 jobs of seven models of Rubick's artifact, with their plans.
-///
-/// Example: `sched trace import --format rubick workload-mt.csv --time-scale 0.01 --out mt.csv`
-#[derive(clap::Args)]
-struct ImportArgs {
-    /// The file, or - for what stands on standard input.
-    file: PathBuf,
-    /// Whose form it has: philly or rubick.
-    #[arg(long)]
-    format: TraceFormat,
-    #[command(flatten)]
-    shaped: Shaped,
+    Make(make::Args),
+    Import(import::Args),
 }
 
 /// What can be done to any trace.
@@ -129,72 +51,11 @@ struct Shaped {
     out: Option<PathBuf>,
 }
 
-/// A job or a set of the catalog, and how often it is drawn beside others.
-#[derive(Clone, Debug)]
-struct Weighted {
-    job: Job,
-    weight: f64,
-}
-
-impl FromStr for Weighted {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Weighted, String> {
-        let (job, weight) = match text.rsplit_once('=') {
-            Some((job, weight)) if !job.ends_with("@on") => (job, positive(weight)?),
-            _ => (text, 1.0),
-        };
-        let job: Job = job.parse().map_err(|error| format!("{error}"))?;
-        match &job.device {
-            Some(device) => Err(format!("a policy chooses devices, and it names {device}; drop @on=")),
-            None => Ok(Weighted { job, weight }),
-        }
-    }
-}
-
-fn positive(text: &str) -> Result<f64, String> {
-    let number = text.parse::<f64>().ok().filter(|number| *number > 0.0 && number.is_finite());
-    number.ok_or_else(|| format!("'{text}' is not a number above 0"))
-}
-
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     match &args.command {
-        Command::Make(args) => make(args),
-        Command::Import(args) => import(args),
+        Command::Make(args) => make::run(args),
+        Command::Import(args) => import::run(args),
     }
-}
-
-fn make(args: &MakeArgs) -> anyhow::Result<Exit> {
-    let catalog = Catalog::open(&args.catalog)?;
-    let lengths = Lengths::of(args)?;
-    let arrivals = match &args.arrivals {
-        Some(path) => Arrivals::Replayed(Trace::read(path)?.rows.iter().map(|row| row.submit_s).collect()),
-        // Where a load is set, it moves whatever is drawn here.
-        None => Arrivals::Poisson { mean_gap_s: args.every.unwrap_or(Duration::from_secs(1)).as_secs_f64() },
-    };
-    let recipe = Recipe {
-        mix: mix(args, &catalog)?,
-        jobs: args.jobs as usize,
-        arrivals,
-        length: args.length,
-        seed: args.seed,
-    };
-    let rows = make::make(&recipe, |row| lengths.step_ns(row))?;
-    args.shaped.finish(rows, |row| lengths.step_ns(row))
-}
-
-fn import(args: &ImportArgs) -> anyhow::Result<Exit> {
-    let mut text = Vec::new();
-    if args.file == Path::new("-") {
-        std::io::stdin().read_to_end(&mut text).context("standard input")?;
-    } else {
-        text = std::fs::read(&args.file).with_context(|| args.file.display().to_string())?;
-    }
-    let rows = import::read(args.format, &args.file, &text)?;
-    if rows.is_empty() {
-        return Err(Exit::NothingMatched.because(format!("{} has no jobs", args.file.display())));
-    }
-    args.shaped.finish(rows, |row| row.step_ns.map(|ns| ns as f64).context("its step time is not known"))
 }
 
 impl Shaped {
@@ -205,108 +66,27 @@ impl Shaped {
         step_ns: impl Fn(&TraceRow) -> anyhow::Result<f64>,
     ) -> anyhow::Result<Exit> {
         if let Some(factor) = self.time_scale {
-            make::scale_time(&mut rows, factor)?;
+            scale_time(&mut rows, factor)?;
         }
         if let Some((load, devices)) = self.load.zip(self.devices) {
-            make::set_load(&mut rows, load, devices, step_ns)?;
+            set_load(&mut rows, load, devices, step_ns)?;
         }
+        let mut text = Vec::new();
+        trace::write(&mut text, &rows)?;
+        // What others wrote may hold what no trace of ours does.
+        Trace::parse(self.out.as_deref().unwrap_or(Path::new("the trace")), &text)?;
         match &self.out {
             Some(path) => {
                 rows::write(path, &rows)?;
-                // What others wrote may hold what no trace of ours does.
-                Trace::read(path)?;
-                eprintln!("trace: {}: {} jobs", path.display(), rows.len());
+                output::note(format_args!("trace: {}: {} jobs", path.display(), rows.len()));
             }
-            None => trace::write(std::io::stdout().lock(), &rows).context("standard output")?,
+            None => output::print_with(|stdout| stdout.write_all(&text))?,
         }
         Ok(Exit::Ok)
     }
 }
 
-/// A line for each job that can be drawn, spelled in full where the catalog knows it.
-fn mix(args: &MakeArgs, catalog: &Catalog) -> anyhow::Result<Vec<(TraceRow, f64)>> {
-    let step_ns = args.step_time.map(|time| Nanos::from(time).0);
-    let line = |job: Job| TraceRow {
-        name: String::new(),
-        submit_s: 0.0,
-        job: Some(job),
-        command: None,
-        steps: None,
-        devices: None,
-        elastic: args.elastic,
-        class: Class::Guaranteed,
-        user: String::new(),
-        vc: String::new(),
-        step_ns,
-    };
-    let mut mix = Vec::new();
-    for Weighted { job, weight } in &args.mix {
-        if step_ns.is_some() && catalog.get(&job.workload).is_none() && !named::is_set(&job.workload) {
-            mix.push((line(job.clone()), *weight));
-            continue;
-        }
-        let workloads = named::workloads(catalog, &job.workload)?;
-        let weight = weight / workloads.len() as f64;
-        for workload in workloads {
-            let global_batch = job.global_batch.unwrap_or(workload.global_batch);
-            let plan = job.plan.unwrap_or(workload.plan);
-            if let Some(reason) = workload.refuses(&plan, global_batch) {
-                bail!("job '{job}': {reason}");
-            }
-            let workload = workload.name.clone();
-            let job = Job { workload, global_batch: Some(global_batch), plan: Some(plan), device: None };
-            mix.push((line(job), weight));
-        }
-    }
-    Ok(mix)
-}
-
-/// How long steps take, as far as the user has said.
-struct Lengths {
-    table: Table,
-    device_type: String,
-}
-
-impl Lengths {
-    fn of(args: &MakeArgs) -> anyhow::Result<Lengths> {
-        let table = inputs::table(&args.table)?;
-        let types: Vec<&str> = table.device_types().collect();
-        let device_type = match (&args.device_type, &types[..]) {
-            (Some(named), _) => {
-                ensure!(
-                    types.contains(&named.as_str()),
-                    "--device-type {named}: the table has {}",
-                    types.join(" and ")
-                );
-                named.clone()
-            }
-            (None, []) => String::new(),
-            (None, [only]) => (*only).to_owned(),
-            (None, several) => {
-                bail!("the table is of {}; say which with --device-type", several.join(" and "))
-            }
-        };
-        Ok(Lengths { table, device_type })
-    }
-
-    fn step_ns(&self, row: &TraceRow) -> anyhow::Result<f64> {
-        let job = row.job.as_ref().context("a command has no step time")?;
-        let question = Question {
-            job: Subject {
-                workload: &job.workload,
-                global_batch: job.global_batch,
-                plan: job.plan,
-                step_ns: row.step_ns,
-            },
-            placement: &[row.devices()],
-            device_type: &self.device_type,
-            cpus: None,
-            co_runners: &[],
-            sharing: &Sharing::Alone,
-        };
-        let known = self.table.predict(&question).map(|prediction| prediction.step_ns);
-        known.with_context(|| {
-            format!("how long a step of {job} takes is not known; measure it with `profile single {job}`, and name the run with --table")
-        })
-    }
+fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| *number > 0.0 && number.is_finite());
+    number.ok_or_else(|| format!("'{text}' is not a number above 0"))
 }

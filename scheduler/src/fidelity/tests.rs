@@ -54,6 +54,9 @@ fn a_run_is_itself() {
     // Ends of a at 37 s and of b at 19 s; 39 s of running.
     assert_eq!(same.makespan.measured_ns, 37_000_000_000);
     assert!((same.busy_devices.measured - 39.0 / 37.0).abs() < 1e-12);
+    let nothing = [outcome("a", 0, [0; 4], [1, 0], 0)];
+    let same = compared(&nothing, &nothing);
+    assert_eq!((same.job_jct.max_percent, same.busy_devices.error_percent), (0.0, 0.0));
 }
 
 #[test]

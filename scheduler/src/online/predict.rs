@@ -5,7 +5,6 @@ use std::path::Path;
 use anyhow::Context as _;
 use schema::{
     calibration::Calibration,
-    decision::Turn,
     rows::{Outcome, Prediction},
     sharing::Sharing,
     units::Nanos,
@@ -15,10 +14,9 @@ use super::{Given, scheduling};
 use crate::{
     cluster::ClusterError,
     engine,
-    journal::Journal,
+    journal::{FirstRefusal, Journal, Unrecorded},
     policy,
     sim::{self, Faults, Measured, MeasuredElseNamed, Named, Sim, SwitchCosts},
-    view::View,
 };
 
 /// Simulates a run, with what `machine` says of switches. `None` where neither that nor the user tells what a switch costs.
@@ -29,28 +27,13 @@ pub fn predict(given: &Given, machine: Option<&Path>) -> anyhow::Result<Option<V
     let named = scheduling(&given.manifest)?.switch_cost_s.map(Nanos::from_secs_f64);
     let Some(costs) = costs(machine, named)? else { return Ok(None) };
     let why = "the trace cannot be simulated, so nothing can be predicted of it; leave --machine and --switch-cost out to run it so";
-    let mut refusal = FirstRefusal::default();
+    let mut unrecorded = Unrecorded;
+    let mut refusal = FirstRefusal::new(&mut unrecorded);
     let (outcomes, ended) = simulate(given, &*costs, &mut refusal).context(why)?;
-    // Where nothing goes on any more, what was refused says why.
     if let Err(error) = ended {
-        let refused = refusal.0.map(|refused| format!("; {refused}")).unwrap_or_default();
-        return Err(anyhow::Error::new(error).context(format!("{why}{refused}")));
+        return Err(anyhow::Error::new(error).context(format!("{why}{}", refusal.told())));
     }
     Ok(Some(outcomes.iter().map(Prediction::from).collect()))
-}
-
-/// The first action that was refused: of which job, and why.
-#[derive(Default)]
-struct FirstRefusal(Option<String>);
-
-impl Journal for FirstRefusal {
-    fn record(&mut self, turn: Turn, view: &View<'_>) -> anyhow::Result<()> {
-        if let Some(refused) = turn.refused.first() {
-            let name = view.asked.get(refused.action.job().0 as usize).map_or("no job", |asked| &asked.name);
-            self.0.get_or_insert_with(|| format!("{name}: {}", refused.why));
-        }
-        Ok(())
-    }
 }
 
 /// Runs a trace on the cluster of a run in virtual time: how its jobs fared, and what ended it before all of them had ended.

@@ -3,7 +3,11 @@
 use model::{Prediction, Question};
 use schema::units::Nanos;
 
-use crate::{cluster::JobId, topology::Topology, view::View};
+use crate::{
+    cluster::JobId,
+    topology::{DeviceId, Topology},
+    view::View,
+};
 
 /// How long a job takes, or has left; one of which that is not known comes after all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,15 +32,37 @@ impl Length {
     }
 
     fn after(view: &View<'_>, job: JobId, done: u64) -> Length {
-        let length = view.asked_by(job).steps.zip(step(view, job, None)).map(|(steps, step)| {
+        let length = view.asked_by(job).steps.zip(step(view, job)).map(|(steps, step)| {
             Length(Nanos((steps.saturating_sub(done) as f64 * step.step_ns).round() as u64))
         });
         length.unwrap_or(Length::UNKNOWN)
     }
 }
 
-/// Time of a step of a job on devices as it asks for them, on as few nodes as can be; alone, or beside a job that shares them all.
-pub(super) fn step(view: &View<'_>, job: JobId, beside: Option<JobId>) -> Option<Prediction> {
+/// Time of a step of a job alone, on devices as it asks for them: of the first node's type, on as few nodes as can be.
+pub(super) fn step(view: &View<'_>, job: JobId) -> Option<Prediction> {
+    let device_type = view.topology.nodes().first().map_or("", |node| &node.device_type);
+    ask(view, job, &on_few_nodes(view.topology, view.asked_by(job).devices), device_type, None)
+}
+
+/// The same on just these devices, alone or beside a job that shares them all.
+pub(super) fn step_on(
+    view: &View<'_>,
+    job: JobId,
+    devices: &[DeviceId],
+    beside: Option<JobId>,
+) -> Option<Prediction> {
+    let device_type = view.topology.type_of(*devices.first()?);
+    ask(view, job, &view.topology.placement(devices), device_type, beside)
+}
+
+fn ask(
+    view: &View<'_>,
+    job: JobId,
+    placement: &[u32],
+    device_type: &str,
+    beside: Option<JobId>,
+) -> Option<Prediction> {
     let asked = view.asked_by(job);
     let workload = asked.what.workload();
     let other = beside.map(|other| view.asked_by(other));
@@ -44,8 +70,8 @@ pub(super) fn step(view: &View<'_>, job: JobId, beside: Option<JobId>) -> Option
     let co_runner = other.zip(others_workload.as_deref()).map(|(other, workload)| other.subject(workload));
     view.model.predict(&Question {
         job: asked.subject(&workload),
-        placement: &on_few_nodes(view.topology, asked.devices),
-        device_type: view.topology.nodes().first().map_or("", |node| &node.device_type),
+        placement,
+        device_type,
         cpus: None,
         co_runners: co_runner.as_slice(),
         sharing: view.sharing,

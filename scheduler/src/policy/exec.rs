@@ -171,7 +171,7 @@ fn show_job(view: &View<'_>, id: JobId) -> ShownJob {
         user: asked.user.clone(),
         vc: asked.virtual_cluster.clone(),
         class: asked.class,
-        step_ns: belief::step(view, id, None).map(|step| step.step_ns),
+        step_ns: belief::step(view, id).map(|step| step.step_ns),
         state,
         since_ns,
         on: job.placed().map(|placed| placed.devices.clone()).unwrap_or_default(),

@@ -2,21 +2,21 @@
 
 use anyhow::{Context as _, bail, ensure};
 
-use super::{
-    Policy, exec::Exec, fifo::Fifo, packing_fifo::PackingFifo, sjf::Sjf, srtf::Srtf, tiresias::Tiresias,
-};
+use super::{Policy, exec, fifo, packing_fifo, sjf, srtf, tiresias};
 
 /// A name, what may follow it after a colon, and how the policy is built from that.
 type Entry = (&'static str, &'static str, fn(&str) -> anyhow::Result<Box<dyn Policy>>);
 
 const POLICIES: &[Entry] = &[
-    ("fifo", "", |_| Ok(Box::new(Fifo::strict()))),
-    ("fifo-backfill", "", |_| Ok(Box::new(Fifo::backfill()))),
-    ("sjf", "", |_| Ok(Box::new(Sjf::new()))),
-    ("srtf", "", |_| Ok(Box::new(Srtf::new()))),
-    ("tiresias", "[:THRESHOLD[/THRESHOLD..]][:promote=FACTOR]", |text| Ok(Box::new(Tiresias::new(text)?))),
-    ("packing-fifo", "", |_| Ok(Box::new(PackingFifo::default()))),
-    ("exec", ":COMMAND", |command| Ok(Box::new(Exec::start(command)?))),
+    ("fifo", "", |_| Ok(Box::new(fifo::Fifo::strict()))),
+    ("fifo-backfill", "", |_| Ok(Box::new(fifo::Fifo::backfill()))),
+    ("sjf", "", |_| Ok(Box::new(sjf::Sjf::new()))),
+    ("srtf", "", |_| Ok(Box::new(srtf::Srtf::new()))),
+    ("tiresias", "[:THRESHOLD[/THRESHOLD..]][:promote=FACTOR]", |text| {
+        Ok(Box::new(tiresias::Tiresias::new(text)?))
+    }),
+    ("packing-fifo", "", |_| Ok(Box::new(packing_fifo::PackingFifo::default()))),
+    ("exec", ":COMMAND", |command| Ok(Box::new(exec::Exec::start(command)?))),
 ];
 
 /// The policy of that name: `srtf`, `tiresias:3600s`, `exec:python3 my_policy.py`. A program is started at once.

@@ -1,6 +1,7 @@
 //! Policies: functions of the view they are given, without I/O, clock or chance of their own.
 //!
-//! A new one is a file that implements [`Policy`] and a line in `list.rs`.
+//! A new one is a file that implements [`Policy`], whose module is named below, and a line in `list.rs`. Nothing else knows which there
+//! are.
 
 mod belief;
 mod exec;

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     cluster::{Action, JobId},
     job::{Job, Phase, What},
-    occupancy::Draft,
+    occupancy::{Draft, PoolId},
     view::{Change, View},
 };
 
@@ -36,7 +36,8 @@ pub(super) struct PackingFifo {
     queue: Queue<()>,
     kinds: HashMap<Alike, Kind>,
     /// Jobs that run and have their devices for themselves.
-    alone: BTreeMap<Kind, BTreeSet<JobId>>,
+    alone: BTreeMap<Place, BTreeSet<JobId>>,
+    place_of: HashMap<JobId, Place>,
     packs: Vec<Pack>,
     /// Kinds that lose by it, or do not fit; the smaller first.
     apart: BTreeSet<(Kind, Kind)>,
@@ -53,6 +54,15 @@ struct Alike {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind(usize);
+
+/// What jobs have in common of which one gains in a pack what the other does.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    kind: Kind,
+    pool: PoolId,
+    /// Devices on each node.
+    placement: Vec<u32>,
+}
 
 /// Two jobs on the same devices, the one that was there first.
 #[derive(Clone, Debug)]
@@ -82,6 +92,7 @@ impl Default for PackingFifo {
             queue: Queue::new(Misfit::Blocks),
             kinds: HashMap::new(),
             alone: BTreeMap::new(),
+            place_of: HashMap::new(),
             packs: Vec::new(),
             apart: BTreeSet::new(),
         }
@@ -131,15 +142,21 @@ impl PackingFifo {
         self.packs = packs;
         let freed = over.iter().flat_map(|pack: &Pack| pack.members.iter().map(|member| member.job));
         for job in freed.chain(due) {
-            let kind = self.kind(view, job);
-            let alone = self.alone.entry(kind).or_default();
-            if is_alone(view, job) {
-                alone.insert(job)
-            } else {
-                alone.remove(&job)
-            };
+            self.not_alone(job);
+            if let Some((pool, placement)) = alone_on(view, job) {
+                let place = Place { kind: self.kind(view, job), pool, placement };
+                self.alone.entry(place.clone()).or_default().insert(job);
+                self.place_of.insert(job, place);
+            }
+        }
+    }
+
+    fn not_alone(&mut self, job: JobId) {
+        let Some(place) = self.place_of.remove(&job) else { return };
+        if let Some(alone) = self.alone.get_mut(&place) {
+            alone.remove(&job);
             if alone.is_empty() {
-                self.alone.remove(&kind);
+                self.alone.remove(&place);
             }
         }
     }
@@ -172,10 +189,10 @@ impl PackingFifo {
     /// The job that gains most with this one, if any does.
     fn partner(&mut self, view: &View<'_>, head: JobId) -> Option<(JobId, Gain)> {
         let kind = self.kind(view, head);
-        let with = |(other, jobs): (&Kind, &BTreeSet<JobId>)| {
+        let with = |(other, jobs): (&Place, &BTreeSet<JobId>)| {
             let job = *jobs.first()?;
             let alike = view.asked_by(job).devices == view.asked_by(head).devices;
-            if !alike || self.apart.contains(&pair(kind, *other)) {
+            if !alike || self.apart.contains(&pair(kind, other.kind)) {
                 return None;
             }
             let gain = gain(view, [job, head])?;
@@ -190,10 +207,7 @@ impl PackingFifo {
     fn pack(&mut self, jobs: [JobId; SEATS], gain: Gain) {
         for job in jobs {
             self.queue.watch(job);
-            self.alone.retain(|_, alone| {
-                alone.remove(&job);
-                !alone.is_empty()
-            });
+            self.not_alone(job);
         }
         let member = |seat: usize| Member { job: jobs[seat], alone_ns: gain.alone_ns[seat], told: None };
         self.packs.push(Pack { members: [member(0), member(1)] });
@@ -252,18 +266,22 @@ fn runs(job: &Job) -> bool {
     job.placed().is_some_and(|placed| placed.phase == Phase::Running)
 }
 
-fn is_alone(view: &View<'_>, job: JobId) -> bool {
-    let mut devices = view.job(job).placed().into_iter().flat_map(|placed| &placed.devices);
-    runs(view.job(job)) && devices.all(|device| view.occupancy.kept_by(*device) == [job])
+/// Where a job runs, if it has its devices for itself.
+fn alone_on(view: &View<'_>, job: JobId) -> Option<(PoolId, Vec<u32>)> {
+    let devices = &view.job(job).placed()?.devices;
+    let is_alone = devices.iter().all(|device| view.occupancy.kept_by(*device) == [job]);
+    let pool = view.occupancy.pool_of(*devices.first()?);
+    (is_alone && runs(view.job(job))).then(|| (pool, view.topology.placement(devices)))
 }
 
-/// What two jobs gain together, the intervals of their four predictions taken as independent.
+/// What a job gains with another on the devices that the first has, the intervals of their four predictions taken as independent.
 fn gain(view: &View<'_>, jobs: [JobId; SEATS]) -> Option<Gain> {
     let [one, other] = jobs;
+    let devices = &view.job(one).placed()?.devices;
     let mut gain = Gain { sum: 0.0, half_width: 0.0, alone_ns: [0.0; SEATS] };
     for (seat, (job, beside)) in [(one, other), (other, one)].into_iter().enumerate() {
-        let alone = belief::step(view, job, None)?;
-        let together = belief::step(view, job, Some(beside))?;
+        let alone = belief::step_on(view, job, devices, None)?;
+        let together = belief::step_on(view, job, devices, Some(beside))?;
         let throughput = alone.step_ns / together.step_ns;
         let relative = relative_half_width(&alone)?.hypot(relative_half_width(&together)?);
         gain.sum += throughput;

@@ -19,7 +19,10 @@ pub(crate) struct Background(Child);
 
 impl Background {
     pub(crate) fn start(door: &Door, arguments: &str) -> Background {
-        let mut command: Command = door.command(arguments);
+        Background::spawn(door, door.command(arguments))
+    }
+
+    pub(crate) fn spawn(door: &Door, mut command: Command) -> Background {
         command.env(MARK, door.path("")).stdout(Stdio::null()).stderr(Stdio::piped());
         Background(command.spawn().expect("sched starts"))
     }

@@ -67,7 +67,7 @@ fn what_cannot_be_compared_is_told() {
         ("wild", "wild made no predictions; name a second run"),
         ("calm/outcomes.csv", "alone predicts nothing"),
         ("short.csv calm", "was measured alone; compare runs of one trace"),
-        ("nowhere calm", "nowhere: "),
+        ("nowhere calm", "nowhere: there is no such run, and no such file"),
     ] {
         let said = door.exits(2, &format!("fidelity {arguments}"));
         assert!(said.err.contains(message), "{arguments}: {}", said.err);

@@ -58,6 +58,21 @@ fn every_job_ends_once_with_all_its_steps_whenever_the_scheduler_is_killed() {
     }
 }
 
+#[test]
+fn a_policy_that_hangs_does_not_outlive_the_scheduler() {
+    let door = Door::new();
+    door.write("t.csv", "name,submit_s,job,steps,step_ns\na,0,any,5,7\n");
+    // Takes no notice of the end of its input.
+    door.write("hang", "read line && touch asked\nexec sleep 600\n");
+    let mut command = door.command("sim t.csv --cluster 1x1 --switch-cost 0s --policy");
+    command.arg("exec:sh hang");
+    let mut sched = Background::spawn(&door, command);
+    wait_until("the policy is asked", || door.path("asked").exists());
+    sched.send(Signal::KILL);
+    sched.wait();
+    until_nothing_is_left(&door);
+}
+
 /// Every job has ended once, with all its steps; and those that were done again are counted.
 fn check(door: &Door) {
     let run = run(door);

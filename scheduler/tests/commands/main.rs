@@ -3,7 +3,9 @@
 mod background;
 mod door;
 mod fidelity;
+mod help;
 mod kill;
+mod output;
 mod run;
 mod sim;
 mod trace;

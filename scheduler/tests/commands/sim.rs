@@ -110,7 +110,22 @@ fn a_trace_that_cannot_be_is_refused_by_line_and_column_before_anything_starts()
     ] {
         let said = door.exits(2, &format!("sim {arguments}"));
         assert!(said.err.contains(message), "{arguments}: {}", said.err);
+        assert_eq!(
+            said.err.matches("No such file").count(),
+            usize::from(message == "none.csv: "),
+            "{}",
+            said.err
+        );
     }
+    door.write("empty.csv", "name,submit_s,job,steps\n");
+    for command in [
+        "sim empty.csv --policy fifo --cluster 1x1 --switch-cost 0s",
+        "run empty.csv --policy fifo --device cpu:0",
+    ] {
+        let said = door.exits(4, command);
+        assert!(said.err.contains("empty.csv has no jobs"), "{}", said.err);
+    }
+    assert!(!door.path("runs").exists(), "nothing was begun");
 }
 
 /// A run that measured `lstm@b8@dp1` alone on a core: ten batches a second.
@@ -164,6 +179,8 @@ fn what_was_measured_says_how_long_jobs_take_and_what_was_not_is_told() {
 
     door.write("t.csv", "name,submit_s,job,steps\na,0,lstm@b16@dp1,100\n");
     let arguments = "sim t.csv --policy fifo --cluster 1x1 --switch-cost 0s --table alone";
-    let output = door.command(arguments).output().unwrap();
-    assert_ne!(output.status.code(), Some(0), "nobody has measured a batch of 16");
+    let said = door.exits(1, arguments);
+    let lacks =
+        "1 jobs wait; the policy starts none of them; a: the time of a step of lstm alone is not known";
+    assert!(said.err.contains(lacks), "nobody has measured a batch of 16: {}", said.err);
 }

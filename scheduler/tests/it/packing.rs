@@ -10,6 +10,7 @@ use scheduler::{
 };
 use schema::{
     decision::{Happened, Turn},
+    device::Device,
     rows::{ErrorKind, Outcome},
     units::Nanos,
 };
@@ -38,12 +39,21 @@ impl Throughput for Packs {
 
 /// Jobs that are really `slowdown` times as slow together, on one node where switches take no time.
 fn run(devices: u32, asked: &[(u64, u32, u64)], model: &Packs, slowdown: f64) -> (Vec<Turn>, Vec<Outcome>) {
-    let (topology, jobs) = (Topology::uniform(devices, devices, "GPU"), jobs(asked));
+    run_on(&Topology::uniform(devices, devices, "GPU"), asked, model, slowdown)
+}
+
+fn run_on(
+    topology: &Topology,
+    asked: &[(u64, u32, u64)],
+    model: &dyn Throughput,
+    slowdown: f64,
+) -> (Vec<Turn>, Vec<Outcome>) {
+    let jobs = jobs(asked);
     let costs = Named(Nanos::ZERO);
     let settings = Settings { progress_every: Some(Nanos::SECOND), ..Settings::default() };
     let truth = Box::new(Own { slowdown });
-    let mut sim = Sim::new(&topology, &jobs, truth, &costs, settings).expect("all is known");
-    let mut engine = Engine::new(&topology, &jobs, model, engine::Settings::default());
+    let mut sim = Sim::new(topology, &jobs, truth, &costs, settings).expect("all is known");
+    let mut engine = Engine::new(topology, &jobs, model, engine::Settings::default());
     let mut turns = Vec::new();
     let outcomes =
         engine::run(&mut engine, &mut sim, &mut *built("packing-fifo"), &mut turns).expect("every job ends");
@@ -99,6 +109,25 @@ fn a_free_device_comes_first_and_no_device_has_three_jobs() {
     let packed = turns.iter().find(|turn| starts(std::slice::from_ref(turn)) == [(2, vec![0])]);
     let reason = packed.map(|turn| turn.reason.as_str());
     assert_eq!(reason, Some("job-2 beside job-0: 1.667 ± 0.017 times taking turns"));
+}
+
+/// Knows of packs on devices of one type alone.
+struct OnLarge(Packs);
+
+impl Throughput for OnLarge {
+    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+        let is_known = question.co_runners.is_empty() || question.device_type == "large";
+        is_known.then(|| self.0.predict(question)).flatten()
+    }
+}
+
+#[test]
+fn what_a_pack_gains_is_asked_of_the_devices_that_it_would_have() {
+    let node = |device_type: &str| (device_type.to_owned(), device_type.to_owned(), vec![Device::Cuda(0)]);
+    let topology = Topology::new(["small", "large"].map(node));
+    let model = OnLarge(Packs { slowdown: Some(1.2), interval: 0.01 });
+    let (turns, _) = run_on(&topology, &[(0, 1, 60), (0, 1, 60), (0, 1, 60)], &model, 1.2);
+    assert_eq!(starts(&turns)[..3], [(0, vec![0]), (1, vec![1]), (2, vec![1])]);
 }
 
 #[test]

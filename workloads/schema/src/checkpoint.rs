@@ -120,7 +120,7 @@ impl Checkpoint {
     /// Where it is missing, or is not what was written.
     pub fn read_file(dir: &Path, file: &CheckpointFile) -> Result<Vec<u8>, CheckpointError> {
         let path = dir.join(&file.name);
-        let io = |source| RunError::Io { file: path.clone(), source };
+        let io = |cause| RunError::Io { file: path.clone(), cause };
         let found = fs::metadata(&path).map_err(io)?.len();
         if found != file.bytes {
             return Err(CheckpointError::Length { file: path, expected: file.bytes, found });
@@ -163,7 +163,7 @@ impl Draft {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => fs::create_dir_all(&self.unfinished),
         };
-        Ok(made.map_err(|source| RunError::Io { file: self.unfinished.clone(), source })?)
+        Ok(made.map_err(|cause| RunError::Io { file: self.unfinished.clone(), cause })?)
     }
 
     /// Writes a file, and returns when the disk has it.
@@ -192,7 +192,7 @@ impl Draft {
         rank: u32,
     ) -> Result<CheckpointFile, CheckpointError> {
         let path = self.unfinished.join(&name);
-        let bytes = fs::read(&path).map_err(|source| RunError::Io { file: path, source })?;
+        let bytes = fs::read(&path).map_err(|cause| RunError::Io { file: path, cause })?;
         Ok(CheckpointFile {
             name,
             content,
@@ -211,7 +211,7 @@ impl Draft {
         let rest = to_toml(&self.unfinished.join(MANIFEST), checkpoint)?;
         let text = format!("{}\n{rest}", seal(&rest));
         self.write_through(MANIFEST, text.as_bytes())?;
-        let io = |source| RunError::Io { file: self.place.clone(), source };
+        let io = |cause| RunError::Io { file: self.place.clone(), cause };
         sync_folder(&self.unfinished).map_err(io)?;
         fs::rename(&self.unfinished, &self.place).map_err(io)?;
         // A name without folders lies in the one that the program runs in.
@@ -233,7 +233,7 @@ impl Draft {
             file.write_all(bytes)?;
             file.sync_all()
         };
-        write().map_err(|source| RunError::Io { file: path.clone(), source })
+        write().map_err(|cause| RunError::Io { file: path.clone(), cause })
     }
 }
 

@@ -66,8 +66,8 @@ pub enum EventError {
     Rank { file: PathBuf, line: u64, expected: u32, found: u32 },
     #[error("{}: line {line}: torn: the file ends within a line: {text:?}", file.display())]
     Torn { file: PathBuf, line: u64, text: String },
-    #[error("{}: {source}", file.display())]
-    Io { file: PathBuf, source: io::Error },
+    #[error("{}: {cause}", file.display())]
+    Io { file: PathBuf, cause: io::Error },
 }
 
 /// Follows a growing event file and checks every line of it.
@@ -81,7 +81,7 @@ pub struct EventReader {
 
 impl EventReader {
     pub fn open(path: &Path, rank: u32) -> Result<EventReader, EventError> {
-        let file = File::open(path).map_err(|source| EventError::Io { file: path.into(), source })?;
+        let file = File::open(path).map_err(|cause| EventError::Io { file: path.into(), cause })?;
         Ok(EventReader { file, path: path.into(), rank, unread: Vec::new(), next_seq: 0 })
     }
 
@@ -89,7 +89,7 @@ impl EventReader {
     pub fn poll(&mut self, out: &mut Vec<EventLine>) -> Result<(), EventError> {
         loop {
             let read = (&mut self.file).take(CHUNK_BYTES).read_to_end(&mut self.unread);
-            let read = read.map_err(|source| EventError::Io { file: self.path.clone(), source })?;
+            let read = read.map_err(|cause| EventError::Io { file: self.path.clone(), cause })?;
             self.parse_whole_lines(out)?;
             if self.unread.len() > LONGEST_LINE_BYTES {
                 return Err(self.garbled("longer than any event", &self.unread));

@@ -22,10 +22,10 @@ pub struct Job {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobError {
-    #[error("job '{job}': {source}")]
-    Plan { job: String, source: PlanError },
-    #[error("job '{job}': {source}")]
-    Device { job: String, source: DeviceError },
+    #[error("job '{job}': {cause}")]
+    Plan { job: String, cause: PlanError },
+    #[error("job '{job}': {cause}")]
+    Device { job: String, cause: DeviceError },
     #[error("job '{job}': '{part}' is no batch; write b1 or more, as in resnet50@b64")]
     Batch { job: String, part: String },
     #[error("job '{job}': '{part}' stands twice or out of order; write WORKLOAD@bN@PLAN@on=DEVICE")]
@@ -66,7 +66,7 @@ impl FromStr for Job {
                 if parsed.device.is_some() {
                     return Err(out_of_order());
                 }
-                let device = name.parse().map_err(|source| JobError::Device { job: job.into(), source })?;
+                let device = name.parse().map_err(|cause| JobError::Device { job: job.into(), cause })?;
                 parsed.device = Some(device);
             } else if part.starts_with('b') && !part.starts_with("bf") {
                 if parsed.global_batch.is_some() || parsed.plan.is_some() || parsed.device.is_some() {
@@ -80,7 +80,7 @@ impl FromStr for Job {
                 if parsed.plan.is_some() || parsed.device.is_some() {
                     return Err(out_of_order());
                 }
-                let plan = part.parse().map_err(|source| JobError::Plan { job: job.into(), source })?;
+                let plan = part.parse().map_err(|cause| JobError::Plan { job: job.into(), cause })?;
                 parsed.plan = Some(plan);
             }
         }

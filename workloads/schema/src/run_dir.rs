@@ -24,8 +24,8 @@ pub struct RunDir(PathBuf);
 /// A file of a run that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    #[error("{}: {source}", file.display())]
-    Io { file: PathBuf, source: io::Error },
+    #[error("{}: {cause}", file.display())]
+    Io { file: PathBuf, cause: io::Error },
     #[error("{} is no run: it has no manifest.toml", dir.display())]
     NoRun { dir: PathBuf },
     #[error("{} already holds a run; name another directory, or continue it with --resume", dir.display())]
@@ -45,7 +45,7 @@ impl RunDir {
         }
         for folder in ["jobs", "events", "log"] {
             let folder = path.join(folder);
-            fs::create_dir_all(&folder).map_err(|source| RunError::Io { file: folder, source })?;
+            fs::create_dir_all(&folder).map_err(|cause| RunError::Io { file: folder, cause })?;
         }
         Ok(dir)
     }
@@ -136,7 +136,7 @@ impl RunDir {
     /// Replaces the one before.
     pub fn write_saved(&self, job: JobId, saved: &Saved) -> Result<(), RunError> {
         let folder = self.checkpoints_path();
-        fs::create_dir_all(&folder).map_err(|source| RunError::Io { file: folder, source })?;
+        fs::create_dir_all(&folder).map_err(|cause| RunError::Io { file: folder, cause })?;
         write_json(&self.saved_path(job), saved)
     }
 
@@ -225,7 +225,7 @@ impl RunDir {
 
     pub fn write_visit(&self, name: &str, visit: &Visit) -> Result<(), RunError> {
         let folder = self.visits_path();
-        fs::create_dir_all(&folder).map_err(|source| RunError::Io { file: folder, source })?;
+        fs::create_dir_all(&folder).map_err(|cause| RunError::Io { file: folder, cause })?;
         write_json(&self.visit_path(name), visit)
     }
 
@@ -293,7 +293,7 @@ impl RunDir {
     /// Names of all launches, in the order they were started.
     pub fn launches(&self) -> Result<Vec<String>, RunError> {
         let folder = self.0.join("jobs");
-        let io = |source| RunError::Io { file: folder.clone(), source };
+        let io = |cause| RunError::Io { file: folder.clone(), cause };
         let mut launches = Vec::new();
         for entry in fs::read_dir(&folder).map_err(io)? {
             let name = entry.map_err(io)?.file_name().to_string_lossy().into_owned();
@@ -313,7 +313,7 @@ pub fn read_spec(path: &Path) -> Result<LaunchSpec, RunError> {
 
 /// Replaces a file whole: a reader finds the old one or the new one, also after a kill.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), RunError> {
-    let io = |source| RunError::Io { file: path.into(), source };
+    let io = |cause| RunError::Io { file: path.into(), cause };
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(".new");
     fs::write(&unfinished, text).map_err(io)?;
@@ -321,7 +321,7 @@ pub(crate) fn replace(path: &Path, text: &str) -> Result<(), RunError> {
 }
 
 pub(crate) fn read(path: &Path) -> Result<String, RunError> {
-    fs::read_to_string(path).map_err(|source| RunError::Io { file: path.into(), source })
+    fs::read_to_string(path).map_err(|cause| RunError::Io { file: path.into(), cause })
 }
 
 /// Refuses a newer format by name before any other difference can confuse the reader.

@@ -13,7 +13,7 @@ use schema::{
 };
 
 use super::Exit;
-use crate::{device, machine, programs, spin, table};
+use crate::{device, machine, output, programs, spin, table};
 
 /// Show what this machine offers and lacks.
 ///
@@ -98,7 +98,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let rows = examine()?;
     if args.json {
-        println!("{}", rows::to_json(&rows));
+        output::print(rows::to_json(&rows))?;
     } else {
         let mut table = table::new(&["about", "health", "found"]);
         for row in &rows {
@@ -107,7 +107,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         for column in table.column_iter_mut() {
             column.set_cell_alignment(comfy_table::CellAlignment::Left);
         }
-        table::print(&table);
+        table::print(&table)?;
     }
     // Without a worker no workload can be trained; all other lacks narrow what can be measured.
     let trains = rows.iter().any(|row| row.about == WORKER && row.health == Health::Ok);

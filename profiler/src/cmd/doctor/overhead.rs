@@ -7,6 +7,7 @@ use schema::rows;
 use super::{super::Exit, Args, trial};
 use crate::{
     interrupt::Interrupt,
+    output,
     overhead::{self, Plan},
     programs,
     rig::Rig,
@@ -27,9 +28,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     drop(rig);
     run::write_end(&trial.run, Exit::Ok, Vec::new(), observed, sampler.stop()?)?;
     if args.json {
-        println!("{}", rows::to_json(&row));
+        output::print(rows::to_json(&row))?;
     } else {
-        println!(
+        output::print(format_args!(
             "{} on {}, read {} times a second: watched / not watched {:.4} ({:.4} to {:.4}, 95 %, {} blocks); \
              the harness uses {:.2} ms of CPU time a second",
             row.job,
@@ -40,8 +41,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             row.step_ratio_ci_hi,
             row.blocks,
             row.harness_cpu_us_per_s as f64 / 1e3,
-        );
+        ))?;
     }
-    eprintln!("run: {}", trial.run.path().display());
+    output::note(format_args!("run: {}", trial.run.path().display()));
     Ok(Exit::Ok)
 }

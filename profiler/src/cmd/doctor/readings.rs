@@ -10,7 +10,7 @@ use crate::{
     device,
     follow::{Follower, WARM_UP},
     interrupt::Interrupt,
-    programs,
+    output, programs,
     readings::Readings,
     rig::Rig,
     run::{self, Observed},
@@ -45,15 +45,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         order.iter().position(|(device, reading)| (device, reading) == (&row.device, &row.reading))
     });
     if args.json {
-        println!("{}", rows::to_json(&rows));
+        output::print(rows::to_json(&rows))?;
     } else {
-        show(&rows);
+        show(&rows)?;
     }
-    eprintln!("run: {}", trial.run.path().display());
+    output::note(format_args!("run: {}", trial.run.path().display()));
     Ok(Exit::Ok)
 }
 
-fn show(rows: &[ReadingRow]) {
+fn show(rows: &[ReadingRow]) -> anyhow::Result<()> {
     let mut table =
         table::new(&["reading", "device", "load", "calls", "failed", "p50", "p99", "longest", "found"]);
     for row in rows {
@@ -74,5 +74,5 @@ fn show(rows: &[ReadingRow]) {
         let column = table.column_mut(text).expect("the header has nine columns");
         column.set_cell_alignment(comfy_table::CellAlignment::Left);
     }
-    table::print(&table);
+    table::print(&table)
 }

@@ -8,7 +8,7 @@ use schema::{
 
 use super::{super::Exit, Args};
 use crate::{
-    table,
+    output, table,
     transfers::{self, verdict},
 };
 
@@ -22,7 +22,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     };
     let rows = transfers::measure(index, args.mib << 20, args.copies)?;
     if args.json {
-        println!("{}", rows::to_json(&rows));
+        output::print(rows::to_json(&rows))?;
         return Ok(Exit::Ok);
     }
     let mut table = table::new(&["device", "direction", "each copy", "copies", "speed", "95 % interval"]);
@@ -37,20 +37,20 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             interval.map_or("-".into(), |(lo, hi)| format!("{:.2} to {:.2}", lo / 1e9, hi / 1e9)),
         ]);
     }
-    table::print(&table);
+    table::print(&table)?;
     for row in &rows {
         let way = match row.direction {
             Direction::HostToDevice => "received",
             Direction::DeviceToHost => "transmitted",
         };
-        println!(
+        output::print(format_args!(
             "bytes {way}, by the PCIe counters: {}",
             verdict(row.counter_ratio, row.counter_ratio_ci_lo.zip(row.counter_ratio_ci_hi))
-        );
-        println!(
+        ))?;
+        output::print(format_args!(
             "bytes {way}, by the rates of GPM: {}",
             verdict(row.gpm_ratio, row.gpm_ratio_ci_lo.zip(row.gpm_ratio_ci_hi))
-        );
+        ))?;
     }
     Ok(Exit::Ok)
 }

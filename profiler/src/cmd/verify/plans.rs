@@ -194,7 +194,7 @@ fn verdict(row: &VerifyPlanRow) -> String {
     }
 }
 
-pub(super) fn show(rows: &[VerifyPlanRow]) {
+pub(super) fn show(rows: &[VerifyPlanRow]) -> anyhow::Result<()> {
     let mut table = table::new(&["job", "plan", "devices", "steps", "difference", "verdict"]);
     for row in rows {
         table.add_row([
@@ -211,7 +211,7 @@ pub(super) fn show(rows: &[VerifyPlanRow]) {
             column.set_cell_alignment(comfy_table::CellAlignment::Left);
         }
     }
-    table::print(&table);
+    table::print(&table)
 }
 
 #[cfg(test)]

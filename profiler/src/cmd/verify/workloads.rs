@@ -183,7 +183,7 @@ fn verdict(row: &VerifyRow) -> String {
     }
 }
 
-pub(super) fn show(rows: &[VerifyRow]) {
+pub(super) fn show(rows: &[VerifyRow]) -> anyhow::Result<()> {
     let mut table = table::new(&["workload", "parameters", "steps", "first loss", "last loss", "verdict"]);
     for row in rows {
         let loss = |loss: Option<f64>| or_dash(loss.map(|loss| format!("{loss:.4}")));
@@ -196,7 +196,7 @@ pub(super) fn show(rows: &[VerifyRow]) {
             verdict(row),
         ]);
     }
-    table::print(&table);
+    table::print(&table)
 }
 
 #[cfg(test)]

@@ -10,11 +10,14 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use profiler::{leash::die_with_us, output, processes::descendants};
+use rustix::process::{Pid, Signal};
 
 /// How long a program may take to leave once its input has ended.
 const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 
-/// Runs until its input ends, which is also what it sees when the scheduler is killed. Its stderr is passed on.
+/// Runs until its input ends. When the scheduler dies it is killed, and what it has started sees the end of its input; until then it
+/// belongs to the thread that started it. Its stderr is passed on.
 pub(super) struct Program {
     name: String,
     child: Child,
@@ -38,6 +41,7 @@ impl Program {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        die_with_us(&mut command);
         let mut child = command.spawn().with_context(|| format!("'{name}' cannot be started"))?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (questions, asked) = channel::<String>();
@@ -56,7 +60,7 @@ impl Program {
         thread::spawn(move || {
             let lines = stderr.into_iter().flat_map(|stderr| BufReader::new(stderr).lines());
             for line in lines.map_while(Result::ok) {
-                eprintln!("{prefix}: {line}");
+                output::note(format_args!("{prefix}: {line}"));
                 // It goes on being passed on where nobody asks for it any more.
                 let _ = say.send(line);
             }
@@ -120,9 +124,12 @@ impl Drop for Program {
     fn drop(&mut self) {
         self.questions = None;
         if self.leave().is_none() {
+            // What a shell has started goes with it.
+            let below = descendants(Pid::from_child(&self.child).as_raw_nonzero().get());
             // It has ended meanwhile, or cannot be ended by us; there is nobody to tell.
             let _ = self.child.kill();
             let _ = self.child.wait();
+            below.into_iter().for_each(|process| process.signal(Signal::KILL));
         }
     }
 }

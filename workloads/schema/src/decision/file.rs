@@ -22,7 +22,7 @@ impl TurnWriter {
     /// # Errors
     /// A file that cannot be opened or read.
     pub fn open(path: &Path) -> Result<TurnWriter, RowError> {
-        let io = |source| RowError::Io { file: path.into(), source };
+        let io = |cause| RowError::Io { file: path.into(), cause };
         let file = File::options().read(true).append(true).create(true).open(path).map_err(io)?;
         let whole = whole_lines_bytes(&std::fs::read(path).map_err(io)?) as u64;
         file.set_len(whole).map_err(io)?;
@@ -32,7 +32,7 @@ impl TurnWriter {
     /// # Errors
     /// A file that cannot be written.
     pub fn write(&mut self, turn: &Turn) -> Result<(), RowError> {
-        self.append(turn).map_err(|source| RowError::Io { file: self.path.clone(), source })
+        self.append(turn).map_err(|cause| RowError::Io { file: self.path.clone(), cause })
     }
 
     fn append(&mut self, turn: &Turn) -> io::Result<()> {
@@ -49,7 +49,7 @@ impl TurnWriter {
 /// # Errors
 /// A file that cannot be read, a line that is no turn, or turns that are missing between two lines.
 pub fn read(path: &Path) -> Result<Vec<Turn>, RowError> {
-    let mut bytes = std::fs::read(path).map_err(|source| RowError::Io { file: path.into(), source })?;
+    let mut bytes = std::fs::read(path).map_err(|cause| RowError::Io { file: path.into(), cause })?;
     bytes.truncate(whole_lines_bytes(&bytes));
     let lines = bytes.split_inclusive(|&byte| byte == b'\n');
     lines.zip(0..).map(|(line, number)| turn(path, line, number)).collect()

@@ -24,7 +24,7 @@ struct PhillyRow {
 }
 
 /// Jobs of a workload that no catalog has, with steps of about a second that add up to what each took. Jobs have no names in the
-/// file: they are called after their lines.
+/// file: they are called after their lines. As published it has 82,247 of them; who counts 82,248 counts the empty line at its end.
 pub(super) fn read(file: &Path, text: &[u8]) -> Result<Vec<TraceRow>, RowError> {
     let mut rows = rows_of(file, text, row)?;
     let first = rows.iter().map(|row| row.submit_s).fold(f64::INFINITY, f64::min);

@@ -8,11 +8,12 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 
-/// A table that cannot be read or written. Lines count from 1, the header included.
+/// A table that cannot be read or written. Lines count from 1, the header included. A cause stands in the message, and is no `source`:
+/// whoever prints a chain of errors would tell it twice.
 #[derive(Debug, thiserror::Error)]
 pub enum RowError {
-    #[error("{}: {source}", file.display())]
-    Io { file: PathBuf, source: io::Error },
+    #[error("{}: {cause}", file.display())]
+    Io { file: PathBuf, cause: io::Error },
     #[error("{}: line {line}: column '{column}': {message}", file.display())]
     Field { file: PathBuf, line: u64, column: String, message: String },
     #[error("{}: line {line}: {message}", file.display())]
@@ -40,7 +41,7 @@ pub struct Writer<T> {
 
 impl<T: Row> Writer<T> {
     pub fn create(path: &Path) -> Result<Writer<T>, RowError> {
-        let io = |source| RowError::Io { file: path.into(), source };
+        let io = |cause| RowError::Io { file: path.into(), cause };
         let writer = csv::Writer::from_path(unfinished(path)).map_err(|e| io(e.into()))?;
         Ok(Writer { writer, path: path.into(), row: std::marker::PhantomData })
     }
@@ -49,13 +50,13 @@ impl<T: Row> Writer<T> {
         for row in rows {
             self.writer
                 .serialize(row)
-                .map_err(|e| RowError::Io { file: self.path.clone(), source: e.into() })?;
+                .map_err(|e| RowError::Io { file: self.path.clone(), cause: e.into() })?;
         }
         Ok(())
     }
 
     pub fn finish(mut self) -> Result<(), RowError> {
-        let io = |source| RowError::Io { file: self.path.clone(), source };
+        let io = |cause| RowError::Io { file: self.path.clone(), cause };
         self.writer.flush().map_err(io)?;
         std::fs::rename(unfinished(&self.path), &self.path).map_err(io)
     }
@@ -71,14 +72,14 @@ pub(super) fn unfinished(path: &Path) -> PathBuf {
 /// Reads a whole table. A torn last line, which a killed writer leaves, is an error like any other.
 pub fn read<T: Row>(path: &Path) -> Result<Vec<T>, RowError> {
     let reader =
-        csv::Reader::from_path(path).map_err(|e| RowError::Io { file: path.into(), source: e.into() })?;
+        csv::Reader::from_path(path).map_err(|e| RowError::Io { file: path.into(), cause: e.into() })?;
     parse(path, reader)
 }
 
 /// Reads a raw table up to its last whole line: what comes after it, a killed writer left. A table
 /// that was never begun is empty.
 pub fn read_appended<T: Row>(path: &Path) -> Result<Vec<T>, RowError> {
-    let io = |source| RowError::Io { file: path.into(), source };
+    let io = |cause| RowError::Io { file: path.into(), cause };
     if !path.exists() {
         return Ok(Vec::new());
     }
@@ -120,7 +121,7 @@ pub struct Appender<T> {
 impl<T: Row> Appender<T> {
     /// Opens the table at its end. A torn line that a killed writer left is cut off first.
     pub fn open(path: &Path) -> Result<Appender<T>, RowError> {
-        let io = |source| RowError::Io { file: path.into(), source };
+        let io = |cause| RowError::Io { file: path.into(), cause };
         let file = File::options().read(true).append(true).create(true).open(path).map_err(io)?;
         let whole = whole_lines_bytes(&std::fs::read(path).map_err(io)?) as u64;
         file.set_len(whole).map_err(io)?;
@@ -129,7 +130,7 @@ impl<T: Row> Appender<T> {
     }
 
     pub fn push(&mut self, rows: &[T]) -> Result<(), RowError> {
-        let io = |source| RowError::Io { file: self.path.clone(), source };
+        let io = |cause| RowError::Io { file: self.path.clone(), cause };
         for row in rows {
             self.writer.serialize(row).map_err(|e| io(e.into()))?;
         }

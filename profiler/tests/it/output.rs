@@ -1,0 +1,20 @@
+//! Readers that are gone before all is printed.
+
+use std::process::Stdio;
+
+use crate::door::Door;
+
+#[test]
+fn a_reader_that_is_gone_ends_nothing() {
+    let door = Door::new();
+    door.catalog("mine.toml", "light", "step_us = 1000, busy_percent = 1");
+    let single = "single light --catalog mine.toml --device cpu:0 --steps 20 --repeats 2 --json --out r";
+    for arguments in ["list", "list --json", single] {
+        let mut command = door.command(arguments);
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("profile starts");
+        drop((child.stdout.take(), child.stderr.take()));
+        assert_eq!(child.wait().expect("it is ours").code(), Some(0), "{arguments}");
+    }
+    assert_eq!(door.summaries("r").len(), 1, "files are for others than who reads what is printed");
+}

@@ -1,0 +1,79 @@
+//! The nodes of a cluster that is not there, as they are typed.
+
+use std::str::FromStr;
+
+use anyhow::bail;
+use model::Table;
+use schema::manifest::AlikeNodes;
+
+/// Nodes that are alike: `311x8`, `2x4:NVIDIA H200`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Nodes {
+    nodes: u32,
+    devices: u32,
+    device_type: Option<String>,
+}
+
+/// The nodes that were named, each with its type: the only one of the table where none was named.
+///
+/// # Errors
+/// A table of several types, of which one must be named.
+pub(super) fn typed(cluster: &[Nodes], table: &Table) -> anyhow::Result<Vec<AlikeNodes>> {
+    let types: Vec<&str> = table.device_types().collect();
+    let of = |nodes: &Nodes| {
+        let device_type = match (&nodes.device_type, &types[..]) {
+            (Some(named), _) => named.as_str(),
+            (None, []) => "GPU",
+            (None, [only]) => only,
+            (None, several) => bail!(
+                "the tables are of {}; say which with --cluster {}x{}:TYPE",
+                several.join(" and "),
+                nodes.nodes,
+                nodes.devices
+            ),
+        };
+        Ok(AlikeNodes { nodes: nodes.nodes, devices: nodes.devices, device_type: device_type.into() })
+    };
+    cluster.iter().map(of).collect()
+}
+
+impl FromStr for Nodes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Nodes, String> {
+        let wrong = || format!("'{text}' is no nodes; write NODESxDEVICES[:TYPE], as 311x8");
+        let (numbers, device_type) = match text.split_once(':') {
+            Some((_, "")) => return Err(wrong()),
+            Some((numbers, device_type)) => (numbers, Some(device_type.to_owned())),
+            None => (text, None),
+        };
+        let number =
+            |digits: &str| digits.parse::<u32>().ok().filter(|number| (1..=1 << 20).contains(number));
+        let (nodes, devices) = numbers.split_once('x').ok_or_else(wrong)?;
+        Ok(Nodes {
+            nodes: number(nodes).ok_or_else(wrong)?,
+            devices: number(devices).ok_or_else(wrong)?,
+            device_type,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_read_as_they_are_typed() {
+        let nodes = |nodes, devices, device_type: Option<&str>| Nodes {
+            nodes,
+            devices,
+            device_type: device_type.map(str::to_owned),
+        };
+        assert_eq!("311x8".parse(), Ok(nodes(311, 8, None)));
+        assert_eq!("2x4:NVIDIA H200".parse(), Ok(nodes(2, 4, Some("NVIDIA H200"))));
+        for text in ["8", "0x8", "2x0", "2x4:", "ax8", "2x-1", ""] {
+            let error = text.parse::<Nodes>().unwrap_err();
+            assert!(error.contains("write NODESxDEVICES[:TYPE]"), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! How far a simulation has come, on a terminal.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
+use schema::decision::{Happened, Turn};
+
+use crate::{job::State, journal::Journal, online::Given, view::View};
+
+/// Counts the jobs that have ended, and hands every turn on. The bar is gone when this is.
+pub(super) struct Progress<'a> {
+    journal: &'a mut dyn Journal,
+    bar: ProgressBar,
+}
+
+impl<'a> Progress<'a> {
+    /// Of a simulation of these jobs, under the policy of the manifest.
+    pub(super) fn new(journal: &'a mut dyn Journal, given: &Given) -> Progress<'a> {
+        let bar = ProgressBar::with_draw_target(Some(given.asked.len() as u64), ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{bar:24} {pos}/{len} jobs under {msg} ({elapsed} so far)");
+        let bar = bar.with_style(style.expect("the template is well formed"));
+        let policy = given.manifest.scheduling.as_ref().map(|of| of.policy.clone()).unwrap_or_default();
+        let bar = bar.with_message(policy).with_finish(ProgressFinish::AndClear);
+        Progress { journal, bar }
+    }
+}
+
+impl Journal for Progress<'_> {
+    fn record(&mut self, turn: Turn, view: &View<'_>) -> anyhow::Result<()> {
+        // One that is not admitted has ended when it arrives.
+        if let Happened::Finished { job, .. } | Happened::Failed { job, .. } | Happened::Arrived { job } =
+            turn.happened
+            && let State::Ended { .. } = view.job(job).state
+        {
+            self.bar.inc(1);
+        }
+        self.journal.record(turn, view)
+    }
+}

@@ -1,0 +1,46 @@
+//! `sched trace import`: traces that others have published.
+
+use std::{
+    fs::File,
+    io::Read as _,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use profiler::cmd::Exit;
+use schema::import::{self, TraceFormat};
+
+use super::Shaped;
+
+/// Bring a published trace into our own form.
+///
+/// philly: 82,247 jobs of Microsoft's cluster, of which arrival, GPUs and duration are known; they can be simulated, not run.
+/// rubick: the 406 jobs of seven models of Rubick's artifact, with their plans.
+///
+/// Example: `sched trace import --format rubick workload-mt.csv --time-scale 0.01 --out mt.csv`
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The file, or - for what stands on standard input.
+    file: PathBuf,
+    /// Whose form it has: philly or rubick.
+    #[arg(long)]
+    format: TraceFormat,
+    #[command(flatten)]
+    shaped: Shaped,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let is_stdin = args.file == Path::new("-");
+    let file = if is_stdin { Path::new("standard input") } else { &args.file };
+    let mut text = Vec::new();
+    let read = match is_stdin {
+        true => std::io::stdin().read_to_end(&mut text),
+        false => File::open(file).and_then(|mut file| file.read_to_end(&mut text)),
+    };
+    read.with_context(|| file.display().to_string())?;
+    let rows = import::read(args.format, file, &text)?;
+    if rows.is_empty() {
+        return Err(Exit::NothingMatched.because(format!("{} has no jobs", file.display())));
+    }
+    args.shaped.finish(rows, |row| row.step_ns.map(|ns| ns as f64).context("its step time is not known"))
+}

@@ -1,0 +1,53 @@
+//! What a turn brought, in words.
+
+use schema::decision::{Action, Happened, Settled, Turn};
+
+use crate::{cluster::JobId, job::State, topology::DeviceId, view::View};
+
+/// A line for the event and one for each action. Progress and deadlines alone are no news.
+pub(super) fn news(turn: &Turn, view: &View<'_>) -> Vec<String> {
+    let name = |job: JobId| &view.asked[job.0 as usize].name;
+    let event = match &turn.happened {
+        Happened::Arrived { job } => Some(format!("{} arrived", name(*job))),
+        Happened::Settled { job, now: Settled::Running, steps } => {
+            Some(format!("{} runs from step {steps}", name(*job)))
+        }
+        Happened::Settled { job, now: Settled::Paused, steps } => {
+            Some(format!("{} paused at step {steps}", name(*job)))
+        }
+        Happened::Settled { job, now: Settled::Stopped, steps } => {
+            Some(format!("{} stopped at step {steps}", name(*job)))
+        }
+        Happened::Finished { job, .. } => {
+            let arrival = view.asked[job.0 as usize].arrival;
+            let ended = view.jobs.iter().filter(|job| matches!(job.state, State::Ended { .. })).count();
+            let after = turn.at_ns.saturating_sub(arrival);
+            Some(format!("{} finished after {after}; {ended} of {} have ended", name(*job), view.asked.len()))
+        }
+        Happened::Failed { job, detail, .. } => Some(match &view.jobs[job.0 as usize].state {
+            State::Ended { .. } => format!("{} failed: {detail}", name(*job)),
+            _ => format!("{} failed and is tried again: {detail}", name(*job)),
+        }),
+        Happened::DeviceLost { device } => Some(format!("{} is lost", view.topology.name_of(*device))),
+        Happened::DeviceBack { device } => Some(format!("{} is back", view.topology.name_of(*device))),
+        Happened::Progress { .. } | Happened::Deadline => None,
+    };
+    let action = |action: &Action| match action {
+        Action::Start { job, devices, plan, .. } => {
+            let plan = plan.map(|plan| format!(" under {plan}")).unwrap_or_default();
+            format!("start {} on {}{plan}", name(*job), devices_named(view, devices))
+        }
+        Action::Pause { job } => format!("pause {}", name(*job)),
+        Action::Resume { job } => format!("resume {}", name(*job)),
+        Action::Stop { job, checkpoint: true } => format!("save and stop {}", name(*job)),
+        Action::Stop { job, checkpoint: false } => format!("stop {}", name(*job)),
+    };
+    let because = if turn.reason.is_empty() { String::new() } else { format!(" ({})", turn.reason) };
+    let actions = turn.actions.iter().map(|done| format!("{}{because}", action(done)));
+    let at = turn.at_ns;
+    event.into_iter().chain(actions).map(|line| format!("[{at}] {line}")).collect()
+}
+
+fn devices_named(view: &View<'_>, devices: &[DeviceId]) -> String {
+    devices.iter().map(|device| view.topology.name_of(*device)).collect::<Vec<_>>().join(",")
+}

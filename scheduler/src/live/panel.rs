@@ -1,0 +1,65 @@
+//! Where a run stands, in words.
+
+use schema::units::Nanos;
+
+use crate::{
+    job::{Phase, Placed, State},
+    topology::DeviceId,
+    view::View,
+};
+
+/// Names of jobs that wait, before the rest are only counted.
+const NAMED_IN_QUEUE: usize = 6;
+
+/// The run in a line, each device in one, and the queue.
+pub(super) fn panel(view: &View<'_>) -> Vec<String> {
+    let mut ended: Vec<Nanos> = Vec::new();
+    let (mut failed, mut queue) = (0, Vec::new());
+    for (asked, job) in view.asked.iter().zip(view.jobs) {
+        match &job.state {
+            State::Ended { at, failed: None } => ended.push(at.saturating_sub(asked.arrival)),
+            State::Ended { failed: Some(_), .. } => failed += 1,
+            State::Waiting { .. } if asked.arrival <= view.now => queue.push(asked.name.as_str()),
+            State::Waiting { .. } | State::Placed(_) => {}
+        }
+    }
+    let mean = || Nanos(ended.iter().map(|jct| jct.0).sum::<u64>() / ended.len() as u64);
+    let so_far = if ended.is_empty() { String::new() } else { format!(", mean JCT {}", mean()) };
+    let failures = if failed == 0 { String::new() } else { format!(", {failed} failed") };
+    let mut lines = vec![format!("{} of {} jobs done{failures}{so_far}", ended.len(), view.asked.len())];
+    let devices = (0..view.topology.devices()).map(DeviceId);
+    lines.extend(
+        devices.map(|device| format!("{:12} {}", view.topology.name_of(device), on_device(view, device))),
+    );
+    let more = queue.len().saturating_sub(NAMED_IN_QUEUE);
+    let rest = if more == 0 { String::new() } else { format!(" and {more} more") };
+    queue.truncate(NAMED_IN_QUEUE);
+    lines.push(format!(
+        "{:12} {}{rest}",
+        "waiting",
+        if queue.is_empty() { "none".into() } else { queue.join(", ") }
+    ));
+    lines
+}
+
+/// The jobs on a device, paused ones too.
+fn on_device(view: &View<'_>, device: DeviceId) -> String {
+    if view.occupancy.is_lost(device) {
+        return "lost".into();
+    }
+    let there = view.asked.iter().zip(view.jobs).filter_map(|(asked, job)| match &job.state {
+        State::Placed(Placed { devices, phase, .. }) if devices.contains(&device) => {
+            let doing = match phase {
+                Phase::Running => String::new(),
+                other => format!(" {other}"),
+            };
+            let percent = asked.steps.filter(|steps| *steps > 0).map(|steps| 100 * job.steps / steps);
+            let of = asked.steps.map(|steps| format!("/{steps}")).unwrap_or_default();
+            let share = percent.map(|percent| format!(" ({percent} %)")).unwrap_or_default();
+            Some(format!("{}{doing} {}{of}{share}", asked.name, job.steps))
+        }
+        _ => None,
+    });
+    let there: Vec<String> = there.collect();
+    if there.is_empty() { "free".into() } else { there.join(" + ") }
+}

@@ -1,0 +1,132 @@
+use model::{Prediction, Question, Throughput};
+use schema::{
+    decision::{Action, Happened, Turn},
+    rows::ErrorKind,
+    sharing::Sharing,
+    trace::Class,
+    units::Nanos,
+};
+
+use super::{news::news, panel::panel};
+use crate::{
+    cluster::JobId,
+    job::{Asked, Job, Phase, Placed, State, What},
+    occupancy::Occupancy,
+    topology::{DeviceId, Topology},
+    view::View,
+};
+
+struct Unknown;
+
+impl Throughput for Unknown {
+    fn predict(&self, _question: &Question<'_>) -> Option<Prediction> {
+        None
+    }
+}
+
+fn asked(id: u32, steps: Option<u64>) -> Asked {
+    Asked {
+        id: JobId(id),
+        name: format!("j{id}"),
+        arrival: Nanos(u64::from(id) * Nanos::SECOND.0),
+        what: What::Command(vec!["true".into()]),
+        plan: None,
+        devices: 1,
+        elastic: false,
+        steps,
+        user: String::new(),
+        virtual_cluster: String::new(),
+        class: Class::Guaranteed,
+        step_ns: None,
+    }
+}
+
+fn job(state: State, steps: u64) -> Job {
+    Job { state, steps, ..Job::new(Nanos::ZERO) }
+}
+
+fn placed(device: u32, phase: Phase) -> State {
+    State::Placed(Placed { devices: vec![DeviceId(device)], plan: None, phase, since: Nanos::ZERO })
+}
+
+fn turn(happened: Happened, actions: Vec<Action>, reason: &str) -> Turn {
+    Turn {
+        turn: 3,
+        at_ns: Nanos(5 * Nanos::SECOND.0),
+        happened,
+        actions,
+        refused: Vec::new(),
+        wake_at_ns: None,
+        reason: reason.into(),
+        view_hash: String::new(),
+    }
+}
+
+#[test]
+fn a_view_says_where_all_jobs_are_and_a_turn_what_changed() {
+    let topology = Topology::uniform(3, 3, "GPU");
+    let all: Vec<Asked> = (0..7).map(|id| asked(id, (id != 1).then_some(200))).collect();
+    let ended = |failed| State::Ended { at: Nanos(4 * Nanos::SECOND.0), failed };
+    let waiting = || State::Waiting { since: Nanos::ZERO };
+    let jobs = [
+        job(placed(0, Phase::Running), 50),
+        job(placed(0, Phase::Paused), 7),
+        job(ended(None), 200),
+        job(ended(Some((ErrorKind::Hung, "said nothing".into()))), 0),
+        job(waiting(), 0),
+        job(waiting(), 0),
+        job(waiting(), 0),
+    ];
+    let mut occupancy = Occupancy::new(&topology);
+    occupancy.set_lost(DeviceId(2), true);
+    let view = View {
+        now: Nanos(5 * Nanos::SECOND.0),
+        topology: &topology,
+        sharing: &Sharing::TIME_SLICE,
+        asked: &all,
+        jobs: &jobs,
+        occupancy: &occupancy,
+        changes: &[],
+        model: &Unknown,
+    };
+    let expected = [
+        "1 of 7 jobs done, 1 failed, mean JCT 2.00 s",
+        "n0/cuda:0    j0 50/200 (25 %) + j1 paused 7",
+        "n0/cuda:1    free",
+        "n0/cuda:2    lost",
+        // The last one has not arrived.
+        "waiting      j4, j5",
+    ];
+    assert_eq!(panel(&view), expected);
+
+    let start = Action::Start { job: JobId(4), devices: vec![DeviceId(1)], cpus: None, plan: None };
+    for (turn, lines) in [
+        (
+            turn(Happened::Finished { job: JobId(2), steps: 200 }, vec![start], "j4 is next"),
+            vec![
+                "[5.00 s] j2 finished after 3.00 s; 2 of 7 have ended",
+                "[5.00 s] start j4 on n0/cuda:1 (j4 is next)",
+            ],
+        ),
+        (
+            turn(Happened::Progress { job: JobId(0), steps: 50 }, vec![Action::Pause { job: JobId(0) }], ""),
+            vec!["[5.00 s] pause j0"],
+        ),
+        (turn(Happened::Deadline, Vec::new(), ""), Vec::new()),
+        (
+            turn(
+                Happened::Failed {
+                    job: JobId(3),
+                    steps: 0,
+                    kind: ErrorKind::Hung,
+                    detail: "said nothing".into(),
+                },
+                Vec::new(),
+                "",
+            ),
+            vec!["[5.00 s] j3 failed: said nothing"],
+        ),
+    ] {
+        assert_eq!(news(&turn, &view), lines);
+    }
+}

@@ -1,0 +1,95 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::plan::tests::any_plan;
+
+fn parse(text: &str) -> Result<Trace, RowError> {
+    Trace::parse(Path::new("jobs.csv"), text.as_bytes())
+}
+
+#[test]
+fn a_trace_of_few_columns_has_defaults_for_the_others() {
+    let trace = parse("name,submit_s,job,steps\na,0,lstm@b8@dp2,10\n\nb,1.5,resnet18-mini,20\n").unwrap();
+    let [a, b] = &trace.rows[..] else { panic!("{trace:?}") };
+    assert_eq!((a.devices(), b.devices(), b.submit_s), (2, 1, 1.5));
+    assert_eq!((a.class, a.elastic, a.user.as_str(), a.step_ns), (Class::Guaranteed, false, "", None));
+    let error = trace.refuse(1, "job", "there is no workload 'resnet18-mini'").to_string();
+    assert_eq!(error, "jobs.csv: line 4: column 'job': there is no workload 'resnet18-mini'");
+    let empty = "name,submit_s,command,elastic,class\nc,0,\"python train.py --x 'a b'\",,\n";
+    let row = &parse(empty).unwrap().rows[0];
+    assert_eq!((row.elastic, row.class, row.steps), (false, Class::Guaranteed, None));
+}
+
+#[test]
+fn what_cannot_be_believed_is_refused_with_line_and_column() {
+    let header = "name,submit_s,job,command,steps,devices,step_ns\n";
+    for (rows, message) in [
+        ("a,-1,lstm,,5,,\n", "line 2: column 'submit_s': -1 is no time"),
+        ("a,NaN,lstm,,5,,\n", "line 2: column 'submit_s': NaN is no time"),
+        ("a,1e12,lstm,,5,,\n", "line 2: column 'submit_s': 1000000000000 is no time"),
+        ("a,0,lstm,,5000000000,,7000000000\n", "line 2: column 'step_ns': makes the job more than"),
+        ("a,soon,lstm,,5,,\n", "line 2: column 'submit_s': invalid float"),
+        ("a,0,lstm,,5,,\na,1,lstm,,5,,\n", "line 3: column 'name': 'a' stands in line 2 already"),
+        ("a,2,lstm,,5,,\nb,1,lstm,,5,,\n", "line 3: column 'submit_s': 1 is before 2"),
+        (",0,lstm,,5,,\n", "line 2: column 'name': is empty"),
+        ("a,0,lstm@b0,,5,,\n", "line 2: column 'job': job 'lstm@b0': 'b0' is no batch"),
+        ("a,0,lstm@on=cpu:0,,5,,\n", "line 2: column 'job': names a device"),
+        ("a,0,lstm,x,5,,\n", "line 2: column 'command': stands beside a job"),
+        ("a,0,,,5,,\n", "line 2: column 'job': is empty, and so is command"),
+        ("a,0,lstm,,,,\n", "line 2: column 'steps': is empty"),
+        ("a,0,lstm,,-5,,\n", "line 2: column 'steps': invalid digit"),
+        ("a,0,lstm,,0,,\n", "line 2: column 'steps': is 0"),
+        ("a,0,lstm,,5,0,\n", "line 2: column 'devices': is 0"),
+        ("a,0,lstm@dp2,,5,4,\n", "line 2: column 'devices': is 4, and the plan of lstm@dp2 takes 2"),
+        ("a,0,,x,,,7\n", "line 2: column 'step_ns': says something of steps"),
+        ("a,0,lstm,,5,,\nb,1,lst", "line 3: column 'command': the line ends after 3 of 7 columns"),
+        ("a,0,lstm,,5,,\nb,1,lstm,,5,,1", "line 3: column 'step_ns': the file ends within this line"),
+        ("a,0,lstm,,5,,,\n", "line 2: "),
+    ] {
+        let error = parse(&format!("{header}{rows}")).unwrap_err().to_string();
+        assert!(error.starts_with("jobs.csv: ") && error.contains(message), "{rows:?}: {error}");
+    }
+    for (text, message) in [
+        ("name,submit_s,jib,steps\na,0,lstm,5\n", "unknown field `jib`"),
+        ("name,job,steps\na,lstm,5\n", "missing field `submit_s`"),
+        ("", "line 1: there is no header"),
+    ] {
+        let error = parse(text).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+    }
+    assert!(Trace::read(Path::new("/nowhere.csv")).unwrap_err().to_string().starts_with("/nowhere.csv: "));
+}
+
+fn any_row() -> impl Strategy<Value = TraceRow> {
+    let job = ("[a-z][a-z0-9-]{0,9}", prop::option::of(1u32..999), prop::option::of(any_plan()))
+        .prop_map(|(workload, global_batch, plan)| Job { workload, global_batch, plan, device: None });
+    let told = (prop::option::of(1..3_000_000_000u64), any::<bool>(), prop::sample::select(Class::ALL));
+    (job, prop::option::of("\\PC{1,20}"), 1..1_000_000_000u64, 0.0..1e9f64, told, "\\PC{0,9}").prop_map(
+        |(job, command, steps, submit_s, (step_ns, elastic, class), user)| TraceRow {
+            name: String::new(),
+            submit_s,
+            devices: command.is_some().then_some(3),
+            job: command.is_none().then_some(job),
+            command,
+            steps: Some(steps),
+            elastic,
+            class,
+            vc: user.clone(),
+            user,
+            step_ns,
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn every_trace_round_trips(mut rows in prop::collection::vec(any_row(), 1..9)) {
+        rows.sort_by(|a, b| a.submit_s.total_cmp(&b.submit_s));
+        for (number, row) in rows.iter_mut().enumerate() {
+            row.name = format!("job \"{number}\",");
+        }
+        let mut text = Vec::new();
+        write(&mut text, &rows).unwrap();
+        prop_assert_eq!(Trace::parse(Path::new("t"), &text).unwrap().rows, rows);
+    }
+}
