@@ -19,9 +19,6 @@ use crate::{
     job::{Asked, What},
 };
 
-/// 100 years: whoever waits longer has given another unit, and a few of them are too long to be counted.
-const LONGEST_S: f64 = 100.0 * 366.0 * 24.0 * 3_600.0;
-
 /// What is to become of the jobs of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
@@ -43,10 +40,6 @@ pub fn jobs(
 ) -> Result<Vec<Asked>, RowError> {
     let asked = |(number, row): (usize, &TraceRow)| {
         let refuse = |(column, message): (&str, String)| trace.refuse(number, column, message);
-        if row.submit_s > LONGEST_S {
-            let message = format!("{} is more than 100 years; it is in seconds", row.submit_s);
-            return Err(refuse(("submit_s", message)));
-        }
         let (what, plan) = what(row, catalog, purpose).map_err(refuse)?;
         let devices = row.devices.or(plan.map(|plan| plan.ranks())).unwrap_or(1);
         if devices > most_devices && !row.elastic {
@@ -170,11 +163,6 @@ mod tests {
             ("a,0,lstm,,5,2,,\n", Purpose::Run, "column 'devices': is 2, and dp1, the plan of lstm, takes 1"),
             ("a,0,lstm@b7@dp2,,5,,,\n", Purpose::Run, "column 'job': a batch of 7 cannot be cut into 2"),
             ("a,0,,'x,,,,\n", Purpose::Run, "column 'command': a quote"),
-            (
-                "a,1e30,lstm,,5,,,\n",
-                Purpose::Run,
-                "column 'submit_s': 1000000000000000000000000000000 is more",
-            ),
         ] {
             let error = read(row, purpose, 2).unwrap_err().to_string();
             assert!(error.starts_with("t.csv: line 2: ") && error.contains(message), "{error}");
