@@ -20,13 +20,13 @@ use super::{
 };
 use crate::{
     cluster::{Action, JobId},
-    job::{Phase, State},
+    job::{Phase, State, What},
     occupancy::{Draft, PoolId},
     view::View,
 };
 
 /// Jobs by a key: the smaller is the first to be given devices. A job that is being started or is on its way off its devices is left
-/// alone until that is over.
+/// alone until that is over, and so is one that takes no checkpoint and would lose all it has done: a command.
 pub(super) struct Greedy<K> {
     watch: Watch,
     waiting: Ranking<K>,
@@ -70,7 +70,9 @@ impl<K: Ord + Copy> Greedy<K> {
             self.running.values_mut().for_each(|running| running.remove(job));
             let looks = match &view.job(job).state {
                 State::Waiting { .. } => Some(Looks::Waiting),
-                State::Placed(placed) => (placed.phase == Phase::Running).then_some(Looks::Running),
+                State::Placed(placed) => (placed.phase == Phase::Running
+                    && !matches!(view.asked_by(job).what, What::Command(_)))
+                .then_some(Looks::Running),
                 State::Ended { .. } => None,
             };
             (job, looks)

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use profiler::output::note;
 use schema::{
     checkpoint::Saved,
     run_dir::{RunDir, RunError},
@@ -84,7 +85,7 @@ fn remove(path: &Path) {
     let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            eprintln!("warning: {}: {error}", path.display());
+            note(format_args!("warning: {}: {error}", path.display()));
         }
         _ => {}
     }

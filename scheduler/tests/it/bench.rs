@@ -40,48 +40,30 @@ pub(crate) enum Wanted {
     Command(&'static [&'static str]),
 }
 
-/// Steps of 2 ms, of which some break; and steady ones of 20 ms.
-const CATALOG: &str = r#"
-[[workload]]
-name = "steady"
-about = "for tests"
-source = "a test"
-global_batch = 8
-axes = ["dp"]
-verify = { global_batch = 8, steps = 4 }
-optimizer.sgd = { learning_rate = 0.1, momentum = 0.0, weight_decay = 0.0 }
-model.synthetic = { step_us = 20000, busy_percent = 0 }
+/// What jobs of tests are, by name: steps of 2 ms, of which some break, and steady ones of 20 ms.
+const WORKLOADS: [(&str, &str); 4] = [
+    ("short", "step_us = 2000, busy_percent = 0"),
+    ("steady", "step_us = 20000, busy_percent = 0"),
+    ("hangs", "step_us = 2000, busy_percent = 0, fault.hang = { after_steps = 5 }"),
+    ("too-large", "step_us = 2000, busy_percent = 0, fault.out-of-memory = { after_steps = 5 }"),
+];
 
+/// As a file of the catalog.
+fn definition((name, model): (&str, &str)) -> String {
+    format!(
+        r#"
 [[workload]]
-name = "short"
+name = "{name}"
 about = "for tests"
 source = "a test"
 global_batch = 8
 axes = ["dp", "ga"]
-verify = { global_batch = 8, steps = 4 }
-optimizer.sgd = { learning_rate = 0.1, momentum = 0.0, weight_decay = 0.0 }
-model.synthetic = { step_us = 2000, busy_percent = 0 }
-
-[[workload]]
-name = "hangs"
-about = "for tests"
-source = "a test"
-global_batch = 8
-axes = ["dp", "ga"]
-verify = { global_batch = 8, steps = 4 }
-optimizer.sgd = { learning_rate = 0.1, momentum = 0.0, weight_decay = 0.0 }
-model.synthetic = { step_us = 2000, busy_percent = 0, fault.hang = { after_steps = 5 } }
-
-[[workload]]
-name = "too-large"
-about = "for tests"
-source = "a test"
-global_batch = 8
-axes = ["dp", "ga"]
-verify = { global_batch = 8, steps = 4 }
-optimizer.sgd = { learning_rate = 0.1, momentum = 0.0, weight_decay = 0.0 }
-model.synthetic = { step_us = 2000, busy_percent = 0, fault.out-of-memory = { after_steps = 5 } }
-"#;
+verify = {{ global_batch = 8, steps = 4 }}
+optimizer.sgd = {{ learning_rate = 0.1, momentum = 0.0, weight_decay = 0.0 }}
+model.synthetic = {{ {model} }}
+"#
+    )
+}
 
 /// Two devices, and the jobs of a test, none of which arrives by itself. Gone with the test.
 pub(crate) struct Bench {
@@ -110,7 +92,8 @@ impl Stage {
     ) -> Stage {
         let folder = tempfile::tempdir().unwrap();
         let mut catalog = Catalog::embedded();
-        catalog.add("tests.toml", CATALOG).unwrap();
+        let definitions: String = WORKLOADS.into_iter().map(definition).collect();
+        catalog.add("tests.toml", &definitions).unwrap();
         let run = RunDir::create(&folder.path().join("run")).unwrap();
         let manifest = manifest(jobs);
         run.write_manifest(&manifest).unwrap();

@@ -103,6 +103,18 @@ fn schedules_that_are_known() {
     }
 }
 
+/// A command takes no checkpoint, and would lose all that it has done.
+#[test]
+fn commands_are_not_preempted() {
+    for policy in ["srtf", "tiresias:10s"] {
+        let mut asked = jobs(&[(0, 1, 30), (2, 1, 5), (12, 1, 8)]);
+        asked[0].what = What::Command(vec!["train".into()]);
+        let (turns, ends) = turns_and_ends(policy, 1, &asked, &Own { slowdown: 1.0 });
+        assert_eq!(ends, [30, 35, 43], "{policy}");
+        assert!(turns.iter().all(|turn| turn.refused.is_empty()), "{policy}: {turns:?}");
+    }
+}
+
 /// With backfill a job that wants all devices waits as long as others keep coming.
 #[test]
 fn backfill_makes_no_reservation() {

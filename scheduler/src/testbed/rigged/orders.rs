@@ -1,6 +1,9 @@
 //! What launches are ordered to do while they rest, and what they have answered.
 
-use profiler::rig::{Leave, Member};
+use profiler::{
+    output::note,
+    rig::{Leave, Member},
+};
 use schema::{FORMAT, checkpoint::Saved, rows::ErrorKind, units::Nanos, wire::Command};
 
 use super::{
@@ -66,7 +69,7 @@ impl Rigged {
             (Order::Checkpoint { .. }, Some(why)) if !launch.is_leaving => {
                 // Not at once again: it has to rest for each attempt.
                 launch.save_at = self.site.checkpoint_every.map(|every| Nanos::monotonic_now() + every);
-                eprintln!("warning: {}: no checkpoint was written: {why}", launch.name);
+                note(format_args!("warning: {}: no checkpoint was written: {why}", launch.name));
             }
             // It is off its devices as far as others know, so it cannot stay.
             (order, Some(why)) => {
@@ -84,7 +87,7 @@ impl Rigged {
         let (launch_steps, steps) = (launch.done(), launch.steps());
         let saved = Saved { format: FORMAT, name, launch: launch.name.clone(), launch_steps, steps };
         if let Err(error) = self.site.checkpoints.keep(launch.job, saved) {
-            eprintln!("warning: {error}");
+            note(format_args!("warning: {error}"));
         }
         launch.save_at = self.site.checkpoint_every.map(|every| Nanos::monotonic_now() + every);
         // One that was being saved when it was told to leave is saved twice.
