@@ -54,7 +54,7 @@ pub(super) struct Args {
     /// How a group shares its devices; each mode is measured [default: time-slice].
     ///
     /// time-slice[:SLICE]: all at once, as the device or the kernel shares it out; on cores, slices may be so long as 20ms,
-    /// up to 100ms, where the kernel's own are some milliseconds. step-gate[:QUANTUM][:WEIGHTS]: one at a time, in
+    /// up to 100ms, where the kernel's own are shorter. step-gate[:QUANTUM][:WEIGHTS]: one at a time, in
     /// turns that end at a step, so long as 8 (steps), 250ms or 2s (default 1s), times a member's weight, as in 2/1.
     /// cpu-shares:WEIGHTS: all at once, CPU time by weight. sequential: one after the other, each for as long as it is
     /// measured: what sharing has to beat.

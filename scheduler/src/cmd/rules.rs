@@ -10,7 +10,7 @@ use super::above_zero;
 #[derive(clap::Args)]
 pub(super) struct Rules {
     /// A run of `profile` that measured the jobs, alone or together: what the policy believes, and what is predicted from. Repeatable;
-    /// of two that answer the same the first counts.
+    /// those that answer the same answer together, by their geometric mean.
     #[arg(long, value_name = "RUN")]
     pub(super) table: Vec<PathBuf>,
     /// What switches cost, as `profile calibrate` has measured it.
