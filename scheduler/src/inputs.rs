@@ -103,7 +103,7 @@ fn what(
     }
 }
 
-/// What runs of `profile` measured, in one table. Of two that answer the same the one named first counts.
+/// What runs of `profile` measured, in one table. Those that answer the same answer together.
 ///
 /// # Errors
 /// What is no run, and files of one that cannot be read.
