@@ -35,7 +35,7 @@ pub struct ActionError {
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     /// Jobs wait, none runs, none will arrive, and the policy named no time: it would wait for ever.
-    #[error("nothing can happen any more, and {waiting} jobs wait; the policy starts none of them")]
+    #[error("nothing can happen any more, jobs wait ({waiting}), and the policy starts none of them")]
     Stuck { waiting: usize },
     /// What a cluster says of itself; the engine knows who waits.
     #[error("nothing is left that could happen")]

@@ -48,6 +48,7 @@ pub fn jobs(
                 format!("asks for {devices} devices, and the cluster has {most_devices} of one type");
             return Err(refuse((column, message)));
         }
+        let takes_no_checkpoint = takes_no_checkpoint(&what, catalog);
         Ok(Asked {
             id: JobId(number as u32),
             name: row.name.clone(),
@@ -57,6 +58,7 @@ pub fn jobs(
             devices,
             elastic: row.elastic,
             steps: row.steps,
+            takes_no_checkpoint,
             user: row.user.clone(),
             virtual_cluster: row.vc.clone(),
             class: row.class,
@@ -100,6 +102,13 @@ fn what(
     match workload.refuses(&plan, global_batch).filter(|_| !is_told) {
         Some(reason) => Err(("job", reason)),
         None => Ok((training(Some(global_batch)), Some(plan))),
+    }
+}
+
+fn takes_no_checkpoint(what: &What, catalog: &Catalog) -> Option<&'static str> {
+    match what {
+        What::Command(_) => Some("it is a command"),
+        What::Training { workload, .. } => catalog.get(workload)?.model.refuses_checkpoint(),
     }
 }
 
@@ -147,6 +156,9 @@ mod tests {
         assert_eq!((b.devices, b.steps), (2, None));
         assert_eq!(c.what, What::Training { workload: "nobody".into(), global_batch: None });
         assert_eq!((c.plan, c.devices, c.step_ns), (None, 8, Some(100)));
+        assert_eq!([a, b, c].map(|asked| asked.takes_no_checkpoint), [None, Some("it is a command"), None]);
+        let acts = read("a,0,ppo-cartpole,,10,,,\n", Purpose::Run, 1).unwrap()[0].takes_no_checkpoint;
+        assert!(acts.is_some_and(|why| why.contains("environment")), "{acts:?}");
     }
 
     #[test]

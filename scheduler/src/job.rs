@@ -21,6 +21,8 @@ pub struct Asked {
     pub elastic: bool,
     /// Absent for a command that runs until it ends.
     pub steps: Option<u64>,
+    /// Why it takes no checkpoint, and loses all that it has done where it is stopped; `None` for one that takes them.
+    pub takes_no_checkpoint: Option<&'static str>,
     pub user: String,
     pub virtual_cluster: String,
     pub class: Class,

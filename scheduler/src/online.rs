@@ -108,6 +108,17 @@ impl Given {
                 engine.refuse(JobId(id), why.clone());
             }
         }
+        let policy = self.manifest.scheduling.as_ref().map(|of| &*of.policy);
+        if let Some(policy) = policy.filter(|policy| !policy::resizes(policy)) {
+            let most = self.topology.most_of_a_type();
+            for asked in self.asked.iter().filter(|asked| asked.devices > most) {
+                let devices = asked.devices;
+                let why = format!(
+                    "asks for {devices} devices, the cluster has {most} of one type, and policy '{policy}' gives no other number"
+                );
+                engine.refuse(asked.id, why);
+            }
+        }
         engine
     }
 }
@@ -172,7 +183,7 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
         manifest: given.manifest.clone(),
         catalog: given.catalog.clone(),
         devices,
-        steps: given.asked.iter().map(|asked| asked.steps).collect(),
+        asked: given.asked.clone(),
         checkpoint_every: every(scheduling.checkpoint_every_s),
         checkpoints,
         rig: Rig::new(programs::all()?)?,

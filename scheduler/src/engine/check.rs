@@ -32,16 +32,16 @@ impl Engine<'_> {
                 }
             }
             // Before it runs, nothing of it is to be saved.
-            Action::Stop { checkpoint: true, .. }
-                if matches!(self.asked[id.0 as usize].what, What::Command(_))
-                    && matches!(self.placed(id)?.phase, Phase::Running | Phase::Paused | Phase::Resuming) =>
-            {
-                Err("it is a command, which takes no checkpoint".into())
+            Action::Stop { checkpoint, .. } => {
+                let why = self.asked[id.0 as usize].takes_no_checkpoint.filter(|_| *checkpoint);
+                match (self.placed(id)?.phase, why) {
+                    (Phase::Running | Phase::Paused | Phase::Resuming, Some(why)) => {
+                        Err(format!("it takes no checkpoint: {why}"))
+                    }
+                    (Phase::Starting | Phase::Running | Phase::Paused | Phase::Resuming, _) => Ok(()),
+                    (phase, _) => Err(format!("it is {phase} already")),
+                }
             }
-            Action::Stop { .. } => match self.placed(id)?.phase {
-                Phase::Starting | Phase::Running | Phase::Paused | Phase::Resuming => Ok(()),
-                phase => Err(format!("it is {phase} already")),
-            },
         }
     }
 

@@ -168,6 +168,7 @@ fn show_job(view: &View<'_>, id: JobId) -> ShownJob {
         devices: asked.devices,
         elastic: asked.elastic,
         steps: asked.steps,
+        takes_checkpoints: asked.takes_no_checkpoint.is_none(),
         user: asked.user.clone(),
         vc: asked.virtual_cluster.clone(),
         class: asked.class,

@@ -20,13 +20,13 @@ use super::{
 };
 use crate::{
     cluster::{Action, JobId},
-    job::{Phase, State, What},
+    job::{Phase, State},
     occupancy::{Draft, PoolId},
     view::View,
 };
 
 /// Jobs by a key: the smaller is the first to be given devices. A job that is being started or is on its way off its devices is left
-/// alone until that is over, and so is one that takes no checkpoint and would lose all it has done: a command.
+/// alone until that is over, and so is one that takes no checkpoint and would lose all it has done.
 pub(super) struct Greedy<K> {
     watch: Watch,
     waiting: Ranking<K>,
@@ -71,7 +71,7 @@ impl<K: Ord + Copy> Greedy<K> {
             let looks = match &view.job(job).state {
                 State::Waiting { .. } => Some(Looks::Waiting),
                 State::Placed(placed) => (placed.phase == Phase::Running
-                    && !matches!(view.asked_by(job).what, What::Command(_)))
+                    && view.asked_by(job).takes_no_checkpoint.is_none())
                 .then_some(Looks::Running),
                 State::Ended { .. } => None,
             };

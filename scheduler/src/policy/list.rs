@@ -4,19 +4,37 @@ use anyhow::{Context as _, bail, ensure};
 
 use super::{Policy, exec, fifo, packing_fifo, sjf, srtf, tiresias};
 
-/// A name, what may follow it after a colon, and how the policy is built from that.
-type Entry = (&'static str, &'static str, fn(&str) -> anyhow::Result<Box<dyn Policy>>);
+struct Entry {
+    name: &'static str,
+    /// What may follow the name after a colon.
+    usage: &'static str,
+    /// Whether it may give elastic jobs other numbers of devices than they ask for.
+    resizes: bool,
+    /// From what followed the name.
+    build: fn(&str) -> anyhow::Result<Box<dyn Policy>>,
+}
+
+impl Entry {
+    const fn new(name: &'static str, build: fn(&str) -> anyhow::Result<Box<dyn Policy>>) -> Entry {
+        Entry { name, usage: "", resizes: false, build }
+    }
+}
 
 const POLICIES: &[Entry] = &[
-    ("fifo", "", |_| Ok(Box::new(fifo::Fifo::strict()))),
-    ("fifo-backfill", "", |_| Ok(Box::new(fifo::Fifo::backfill()))),
-    ("sjf", "", |_| Ok(Box::new(sjf::Sjf::new()))),
-    ("srtf", "", |_| Ok(Box::new(srtf::Srtf::new()))),
-    ("tiresias", "[:THRESHOLD[/THRESHOLD..]][:promote=FACTOR]", |text| {
-        Ok(Box::new(tiresias::Tiresias::new(text)?))
-    }),
-    ("packing-fifo", "", |_| Ok(Box::new(packing_fifo::PackingFifo::default()))),
-    ("exec", ":COMMAND", |command| Ok(Box::new(exec::Exec::start(command)?))),
+    Entry::new("fifo", |_| Ok(Box::new(fifo::Fifo::strict()))),
+    Entry::new("fifo-backfill", |_| Ok(Box::new(fifo::Fifo::backfill()))),
+    Entry::new("sjf", |_| Ok(Box::new(sjf::Sjf::new()))),
+    Entry::new("srtf", |_| Ok(Box::new(srtf::Srtf::new()))),
+    Entry {
+        usage: "[:THRESHOLD[/THRESHOLD..]][:promote=FACTOR]",
+        ..Entry::new("tiresias", |text| Ok(Box::new(tiresias::Tiresias::new(text)?)))
+    },
+    Entry::new("packing-fifo", |_| Ok(Box::new(packing_fifo::PackingFifo::default()))),
+    Entry {
+        usage: ":COMMAND",
+        resizes: true,
+        ..Entry::new("exec", |command| Ok(Box::new(exec::Exec::start(command)?)))
+    },
 ];
 
 /// The policy of that name: `srtf`, `tiresias:3600s`, `exec:python3 my_policy.py`. A program is started at once.
@@ -24,8 +42,8 @@ const POLICIES: &[Entry] = &[
 /// # Errors
 /// No policy has the name, its settings cannot be read, or its program cannot be started.
 pub fn build(name: &str) -> anyhow::Result<Box<dyn Policy>> {
-    let (kind, settings) = name.split_once(':').unwrap_or((name, ""));
-    let Some((_, usage, build)) = POLICIES.iter().find(|(known, ..)| *known == kind) else {
+    let (kind, settings) = split(name);
+    let Some(Entry { usage, build, .. }) = entry(kind) else {
         bail!("there is no policy '{kind}'; there are {}", names().collect::<Vec<_>>().join(", "));
     };
     ensure!(
@@ -35,9 +53,23 @@ pub fn build(name: &str) -> anyhow::Result<Box<dyn Policy>> {
     build(settings).with_context(|| format!("policy '{name}'; write {kind}{usage}"))
 }
 
+/// Whether the policy of that name may give elastic jobs other numbers of devices than they ask for.
+pub fn resizes(name: &str) -> bool {
+    entry(split(name).0).is_some_and(|entry| entry.resizes)
+}
+
 /// How each is written.
 pub fn names() -> impl Iterator<Item = String> {
-    POLICIES.iter().map(|(name, usage, _)| format!("{name}{usage}"))
+    POLICIES.iter().map(|Entry { name, usage, .. }| format!("{name}{usage}"))
+}
+
+/// Its kind, and its settings.
+fn split(name: &str) -> (&str, &str) {
+    name.split_once(':').unwrap_or((name, ""))
+}
+
+fn entry(kind: &str) -> Option<&'static Entry> {
+    POLICIES.iter().find(|entry| entry.name == kind)
 }
 
 #[cfg(test)]

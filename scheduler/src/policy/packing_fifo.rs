@@ -9,8 +9,9 @@
 //!
 //! A pack is held against what is measured: over the steps that both are seen to do while both run, from the first progress told of
 //! each. Steps are told whole, so each may have done almost one more. Where even then the sum is not above 1, the later job is
-//! stopped with a checkpoint, and jobs like these two (workload, batch, plan, devices) are not packed again; nor are those that did not
-//! fit in memory. Gandiva profiles by trying; this asks the model first.
+//! stopped with a checkpoint, or the first where the later takes none, and jobs like these two (workload, batch, plan, devices) are not
+//! packed again; nor are those that did not fit in memory, and two of which neither takes a checkpoint. Gandiva profiles by trying; this
+//! asks the model first.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -170,18 +171,19 @@ impl PackingFifo {
         }
     }
 
-    /// Stops the later job of packs that lose by what was measured.
+    /// Stops one job of packs that lose by what was measured.
     fn unpack(&mut self, view: &View<'_>, reasons: &mut Vec<String>) -> Vec<Action> {
         let mut actions = Vec::new();
         let lose =
             |pack: &Pack| pack.measured_at_most().filter(|sum| *sum <= 1.0).map(|sum| (pack.jobs(), sum));
         for (jobs, sum) in self.packs.iter().filter_map(lose).collect::<Vec<_>>() {
             let [first, later] = jobs;
-            actions.push(Action::Stop { job: later, checkpoint: true });
-            let names = [first, later].map(|job| &view.asked_by(job).name);
-            reasons.push(format!("{} no longer beside {}: measured {sum:.3} at most", names[1], names[0]));
+            let [leaves, stays] = if can_leave(view, later) { [later, first] } else { jobs };
+            actions.push(Action::Stop { job: leaves, checkpoint: true });
+            let names = [leaves, stays].map(|job| &view.asked_by(job).name);
+            reasons.push(format!("{} no longer beside {}: measured {sum:.3} at most", names[0], names[1]));
             self.keep_apart(view, jobs);
-            self.queue.watch(later);
+            self.queue.watch(leaves);
         }
         actions
     }
@@ -192,7 +194,8 @@ impl PackingFifo {
         let with = |(other, jobs): (&Place, &BTreeSet<JobId>)| {
             let job = *jobs.first()?;
             let alike = view.asked_by(job).devices == view.asked_by(head).devices;
-            if !alike || self.apart.contains(&pair(kind, other.kind)) {
+            let can_end = can_leave(view, job) || can_leave(view, head);
+            if !alike || !can_end || self.apart.contains(&pair(kind, other.kind)) {
                 return None;
             }
             let gain = gain(view, [job, head])?;
@@ -264,6 +267,11 @@ fn pair(one: Kind, other: Kind) -> (Kind, Kind) {
 
 fn runs(job: &Job) -> bool {
     job.placed().is_some_and(|placed| placed.phase == Phase::Running)
+}
+
+/// Whether a pack can be undone by stopping this job.
+fn can_leave(view: &View<'_>, job: JobId) -> bool {
+    view.asked_by(job).takes_no_checkpoint.is_none()
 }
 
 /// Where a job runs, if it has its devices for itself.

@@ -2,9 +2,10 @@
 //!
 //! A launch is granted about half a second of work at a time. To be held, paused or saved it is granted no more, and what it was
 //! granted it still does, which counts. Ranks answer a command each, and it is done when all have. A policy that takes longer to
-//! decide than that half second holds launches up: nobody grants them more meanwhile. No heartbeat is late for it.
+//! decide than that half second holds launches up: nobody grants them more meanwhile, which is told. No heartbeat is late for it.
 
 mod hear;
+mod late;
 mod launch;
 mod losses;
 mod orders;
@@ -24,12 +25,18 @@ use profiler::{
 };
 use schema::{catalog::Catalog, device::Device, manifest::Manifest, run_dir::RunDir, units::Nanos};
 
-use self::launch::{LOOK_EVERY, Launch, Order};
+use self::{
+    late::Away,
+    launch::{LOOK_EVERY, Launch, Order},
+};
 use super::{
     checkpoints::Checkpoints,
     launcher::{Launcher, News, Start, Told},
 };
-use crate::cluster::{ClusterError, DeviceId, JobId};
+use crate::{
+    cluster::{ClusterError, DeviceId, JobId},
+    job::Asked,
+};
 
 /// A look at the interrupt flag, at what is to be saved and at lost devices, at least so often.
 const LOOK: Duration = Duration::from_millis(200);
@@ -42,8 +49,8 @@ pub struct Site {
     pub catalog: Catalog,
     /// By [`DeviceId`].
     pub devices: Vec<Device>,
-    /// Steps that each job asks for.
-    pub steps: Vec<Option<u64>>,
+    /// By [`JobId`].
+    pub asked: Vec<Asked>,
     /// A launch is saved so long after it began to run or was saved.
     pub checkpoint_every: Option<Nanos>,
     pub checkpoints: Checkpoints,
@@ -61,6 +68,7 @@ pub struct Rigged {
     news: VecDeque<News>,
     /// Launches count up in a run. One that was just asked for has no file yet, so they are counted here.
     next_number: usize,
+    away: Away,
 }
 
 impl Rigged {
@@ -72,7 +80,7 @@ impl Rigged {
         std::fs::create_dir_all(site.run.checkpoints_path())
             .with_context(|| site.run.checkpoints_path().display().to_string())?;
         let (launches, lost, news) = (BTreeMap::new(), BTreeSet::new(), VecDeque::new());
-        Ok(Rigged { site, launches, lost, news, next_number })
+        Ok(Rigged { site, launches, lost, news, next_number, away: Away::default() })
     }
 
     /// Ends what is left, saved where that can be, and what watched it; what watching has cost.
@@ -96,6 +104,29 @@ impl Rigged {
         let Site { rig, sampler, .. } = self.site;
         drop(rig);
         sampler.stop()
+    }
+
+    fn wait(&mut self, deadline: Option<Nanos>) -> Result<Option<News>, ClusterError> {
+        loop {
+            if let Some(news) = self.news.pop_front() {
+                return Ok(Some(news));
+            }
+            if self.site.interrupt.asked() {
+                return Err(ClusterError::Interrupted);
+            }
+            if self.notice_losses() {
+                continue;
+            }
+            self.save_what_is_due();
+            let look = Nanos::monotonic_now() + LOOK.into();
+            match self.site.rig.next(Some(deadline.map_or(look, |deadline| deadline.min(look)))) {
+                Some(event) => self.hear(event),
+                None if deadline.is_some_and(|deadline| deadline <= Nanos::monotonic_now()) => {
+                    return Ok(None);
+                }
+                None => {}
+            }
+        }
     }
 
     fn tell(&mut self, launch: Member, told: Told) {
@@ -167,7 +198,7 @@ impl Launcher for Rigged {
         let Some(of) = self.launches.get(&launch) else { return Err("there is no such launch".into()) };
         let is_worth_it = checkpoint && of.is_let_go;
         if let Some(why) = self.takes_no_checkpoint(of.job).filter(|_| is_worth_it) {
-            return Err(why.to_owned());
+            return Err(format!("it takes no checkpoint: {why}"));
         }
         let Some(of) = self.launches.get_mut(&launch) else { return Ok(()) };
         of.is_leaving = true;
@@ -191,26 +222,10 @@ impl Launcher for Rigged {
     }
 
     fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<News>, ClusterError> {
-        loop {
-            if let Some(news) = self.news.pop_front() {
-                return Ok(Some(news));
-            }
-            if self.site.interrupt.asked() {
-                return Err(ClusterError::Interrupted);
-            }
-            if self.notice_losses() {
-                continue;
-            }
-            self.save_what_is_due();
-            let look = Nanos::monotonic_now() + LOOK.into();
-            match self.site.rig.next(Some(deadline.map_or(look, |deadline| deadline.min(look)))) {
-                Some(event) => self.hear(event),
-                None if deadline.is_some_and(|deadline| deadline <= Nanos::monotonic_now()) => {
-                    return Ok(None);
-                }
-                None => {}
-            }
-        }
+        self.comes_back();
+        let news = self.wait(deadline);
+        self.goes_away();
+        news
     }
 
     fn forget(&mut self, launch: Member) {

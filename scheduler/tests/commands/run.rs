@@ -9,7 +9,7 @@ use schema::{
 
 use crate::{
     background::{Background, until_nothing_is_left, wait_until},
-    door::Door,
+    door::{Door, Said},
 };
 
 /// Steps of 5 ms; and jobs whose rank is killed in its sixth.
@@ -115,6 +115,22 @@ fn a_job_that_fails_is_tried_again_and_then_a_row_with_its_last_words() {
     assert_eq!((bad.err, bad.retries, bad.starts), (Some(ErrorKind::Killed), 2, 3));
     assert_eq!((bad.steps, bad.steps_lost), (0, 15), "five steps, three times");
     assert!(bad.err_detail.as_deref().unwrap_or_default().contains("was killed by SIGKILL"), "{bad:?}");
+}
+
+/// Nobody grants jobs more steps while the policy thinks.
+#[test]
+fn a_policy_that_takes_too_long_is_told_of() {
+    let door = door("name,submit_s,job,steps\na,0,short,100\n");
+    let starts_all = "import json, sys, time\nfor line in sys.stdin:\n    time.sleep(0.4)\n    \
+        waiting = [job for job in json.loads(line)['jobs'] if job['state'] == 'waiting']\n    \
+        start = [{'start': {'job': job['job'], 'devices': [0], 'plan': job['plan']}} for job in waiting]\n    \
+        print(json.dumps({'actions': start}), flush=True)\n";
+    door.write("slow.py", starts_all);
+    let mut sched = door.command(&format!("run trace.csv {ON_TWO}"));
+    let output = sched.args(["--policy", "exec:python3 slow.py"]).output().expect("sched starts");
+    let said = Said::of(&output);
+    assert!(output.status.success(), "{}", said.err);
+    assert_eq!(said.err.matches("warning: a decision took ").count(), 1, "{}", said.err);
 }
 
 #[test]

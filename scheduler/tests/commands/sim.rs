@@ -83,6 +83,21 @@ fn a_simulated_run_is_the_same_twice_and_is_decided_again() {
     );
 }
 
+/// Elastic jobs may ask for more than there is, where somebody gives them less.
+#[test]
+fn an_elastic_job_that_would_wait_for_ever_is_not_admitted() {
+    let door = Door::new();
+    door.write("t.csv", "name,submit_s,job,steps,devices,elastic,step_ns\nlarge,0,any,5,4,true,100\nsmall,1,any,5,1,false,100\n");
+    let arguments = "t.csv --policy fifo --cluster 1x2 --switch-cost 0s --out r";
+    door.exits(1, &format!("sim {arguments}"));
+    let outcomes: Vec<Outcome> = rows::read(&door.path("r/outcomes.csv")).unwrap();
+    assert_eq!(outcomes.iter().map(|row| row.status).collect::<Vec<_>>(), [Status::Unsupported, Status::Ok]);
+    assert_eq!(
+        outcomes[0].err_detail.as_deref(),
+        Some("asks for 4 devices, the cluster has 2 of one type, and policy 'fifo' gives no other number")
+    );
+}
+
 #[test]
 fn a_trace_that_cannot_be_is_refused_by_line_and_column_before_anything_starts() {
     let door = Door::new();
@@ -181,6 +196,6 @@ fn what_was_measured_says_how_long_jobs_take_and_what_was_not_is_told() {
     let arguments = "sim t.csv --policy fifo --cluster 1x1 --switch-cost 0s --table alone";
     let said = door.exits(1, arguments);
     let lacks =
-        "1 jobs wait; the policy starts none of them; a: the time of a step of lstm alone is not known";
+        "jobs wait (1), and the policy starts none of them; a: the time of a step of lstm alone is not known";
     assert!(said.err.contains(lacks), "nobody has measured a batch of 16: {}", said.err);
 }

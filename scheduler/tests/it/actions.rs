@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use scheduler::{
     cluster::{Action, ActionError, Cluster, ClusterError, DeviceId, JobId, Settled},
     engine::{self, Engine, Settings},
-    job::{Asked, What},
+    job::Asked,
     topology::Topology,
     view::{Change, View},
 };
@@ -17,7 +17,7 @@ use schema::{
 
 use crate::{
     scripts::{FromView, Script},
-    support::{Own, SECOND, asked},
+    support::{Own, SECOND, asked, becomes_command},
 };
 
 /// Tells what is written, one thing a second, and does whatever it is told.
@@ -90,7 +90,7 @@ fn an_action_that_cannot_be_is_refused_with_the_reason() {
         .map(|(devices, id)| asked(id, 0, devices, 9, 1))
         .collect::<Vec<_>>();
     (jobs[0].devices, jobs[2].plan, jobs[2].elastic) = (2, plan("dp2"), true);
-    jobs[3].what = What::Command(vec!["train".into()]);
+    becomes_command(&mut jobs[3]);
     let (one, two) = (JobId(0), JobId(1));
     let nothing = Vec::new;
     let cases = [
@@ -144,7 +144,7 @@ fn no_more_jobs_are_packed_on_a_device_than_the_settings_say() {
 #[test]
 fn nobody_takes_the_place_of_a_job_that_stays() {
     let mut jobs: Vec<_> = (0..3).map(|id| asked(id, 0, 1, 9, 1)).collect();
-    jobs[0].what = What::Command(vec!["train".into()]);
+    becomes_command(&mut jobs[0]);
     let stop = |job, checkpoint| Action::Stop { job: JobId(job), checkpoint };
     let (turns, ..) = run(
         &jobs,
@@ -160,9 +160,9 @@ fn nobody_takes_the_place_of_a_job_that_stays() {
     let refused = |turn: usize| turns[turn].refused.iter().map(|it| it.why.as_str()).collect::<Vec<_>>();
     let stays = "job-0 was to leave a/cuda:0 before, and stays";
     assert_eq!(refused(2), ["it is starting, and only what runs is paused", stays]);
-    assert_eq!(refused(3), ["it is a command, which takes no checkpoint", stays]);
+    assert_eq!(refused(3), ["it takes no checkpoint: it is a command", stays]);
     assert_eq!(turns[3].actions, [stop(1, true)]);
-    assert_eq!(refused(4), ["it is a command, which takes no checkpoint"]);
+    assert_eq!(refused(4), ["it takes no checkpoint: it is a command"]);
     assert_eq!(
         turns[4].actions,
         [start(1, &[1]), start(2, &[1])],
@@ -333,7 +333,7 @@ fn a_run_in_which_nothing_can_happen_any_more_ends_and_says_who_waits() {
     let error = ended.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "nothing can happen any more, and 3 jobs wait; the policy starts none of them"
+        "nothing can happen any more, jobs wait (3), and the policy starts none of them"
     );
     assert!(outcomes.iter().all(|row| row.err == Some(ErrorKind::Interrupted)));
 }

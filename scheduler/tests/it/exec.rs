@@ -8,7 +8,6 @@ use std::{
 
 use scheduler::{
     engine::{self, Engine},
-    job::What,
     sim::{Named, Settings, Sim},
     topology::Topology,
 };
@@ -21,7 +20,7 @@ use tempfile::TempDir;
 
 use crate::{
     policies::{NoCommands, jobs, run},
-    support::{Own, built},
+    support::{Own, becomes_command, built},
 };
 
 const README: &str = include_str!("../../README.md");
@@ -54,7 +53,7 @@ fn trace(seed: u64) -> Vec<(u64, u32, u64)> {
 fn turns(policy: &str, topology: &Topology, seed: u64) -> Vec<Turn> {
     let mut jobs = jobs(&trace(seed));
     for job in jobs.iter_mut().filter(|job| job.id.0 % 7 == 0) {
-        job.what = What::Command(vec!["train".into()]);
+        becomes_command(job);
     }
     let mut turns = Vec::new();
     let slow = (Settings::default(), Nanos::SECOND);
@@ -170,7 +169,7 @@ fn what_a_program_may_not_ask_for_is_refused() {
     let error = engine::run(&mut engine, &mut sim, &mut *policy, &mut turns).expect_err("nobody is started");
     assert_eq!(
         error.to_string(),
-        "nothing can happen any more, and 2 jobs wait; the policy starts none of them"
+        "nothing can happen any more, jobs wait (2), and the policy starts none of them"
     );
     let refused = |turn: &Turn| turn.refused.iter().map(|refused| refused.action.job().0).collect::<Vec<_>>();
     assert_eq!(turns.iter().map(refused).collect::<Vec<_>>(), [[0, 0, 1, 99], [0, 0, 1, 99]]);

@@ -4,6 +4,7 @@ use model::{Prediction, Question, Throughput};
 use scheduler::{
     cluster::{Action, JobId, Settled},
     engine::{self, Engine},
+    job::Asked,
     journal::Unrecorded,
     sim::{Named, Settings, Sim},
     topology::Topology,
@@ -19,7 +20,7 @@ use crate::{
     actions::{Scripted, arrived, failed, settled},
     policies::jobs,
     scripts::MS,
-    support::{Own, SECOND, built},
+    support::{Own, SECOND, becomes_command, built},
 };
 
 /// Alone a step takes as long as the trace says, beside another `slowdown` times that; each is known to `interval` of it.
@@ -39,21 +40,20 @@ impl Throughput for Packs {
 
 /// Jobs that are really `slowdown` times as slow together, on one node where switches take no time.
 fn run(devices: u32, asked: &[(u64, u32, u64)], model: &Packs, slowdown: f64) -> (Vec<Turn>, Vec<Outcome>) {
-    run_on(&Topology::uniform(devices, devices, "GPU"), asked, model, slowdown)
+    run_on(&Topology::uniform(devices, devices, "GPU"), &jobs(asked), model, slowdown)
 }
 
 fn run_on(
     topology: &Topology,
-    asked: &[(u64, u32, u64)],
+    jobs: &[Asked],
     model: &dyn Throughput,
     slowdown: f64,
 ) -> (Vec<Turn>, Vec<Outcome>) {
-    let jobs = jobs(asked);
     let costs = Named(Nanos::ZERO);
     let settings = Settings { progress_every: Some(Nanos::SECOND), ..Settings::default() };
     let truth = Box::new(Own { slowdown });
-    let mut sim = Sim::new(topology, &jobs, truth, &costs, settings).expect("all is known");
-    let mut engine = Engine::new(topology, &jobs, model, engine::Settings::default());
+    let mut sim = Sim::new(topology, jobs, truth, &costs, settings).expect("all is known");
+    let mut engine = Engine::new(topology, jobs, model, engine::Settings::default());
     let mut turns = Vec::new();
     let outcomes =
         engine::run(&mut engine, &mut sim, &mut *built("packing-fifo"), &mut turns).expect("every job ends");
@@ -126,8 +126,23 @@ fn what_a_pack_gains_is_asked_of_the_devices_that_it_would_have() {
     let node = |device_type: &str| (device_type.to_owned(), device_type.to_owned(), vec![Device::Cuda(0)]);
     let topology = Topology::new(["small", "large"].map(node));
     let model = OnLarge(Packs { slowdown: Some(1.2), interval: 0.01 });
-    let (turns, _) = run_on(&topology, &[(0, 1, 60), (0, 1, 60), (0, 1, 60)], &model, 1.2);
+    let (turns, _) = run_on(&topology, &jobs(&[(0, 1, 60), (0, 1, 60), (0, 1, 60)]), &model, 1.2);
     assert_eq!(starts(&turns)[..3], [(0, vec![0]), (1, vec![1]), (2, vec![1])]);
+}
+
+/// Without that, a pack that loses could not be undone but by losing what one of them has done.
+#[test]
+fn of_two_that_are_packed_one_takes_checkpoints_and_is_the_one_to_leave() {
+    let topology = Topology::uniform(1, 1, "GPU");
+    let model = Packs { slowdown: Some(1.2), interval: 0.01 };
+    let mut jobs = jobs(&[(0, 1, 100), (0, 1, 100)]);
+    becomes_command(&mut jobs[1]);
+    let (turns, _) = run_on(&topology, &jobs, &model, 2.5);
+    assert_eq!(starts(&turns).iter().map(|(job, _)| *job).collect::<Vec<_>>(), [0, 1, 0]);
+    assert!(turns.iter().any(|turn| turn.reason == "job-0 no longer beside job-1: measured 0.802 at most"));
+    becomes_command(&mut jobs[0]);
+    let (_, outcomes) = run_on(&topology, &jobs, &model, 2.5);
+    assert_eq!(outcomes[1].start_ns, outcomes[0].end_ns);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use scheduler::{
     cluster::JobId,
     engine::{self, Engine},
-    job::{Asked, Job, Phase, State, What},
+    job::{Asked, Job, Phase, State},
     journal::Journal,
     policy::Policy,
     sim::{Faults, Named, Settings, Sim},
@@ -22,7 +22,7 @@ use schema::{
 use crate::{
     packing::Packs,
     scripts::MS,
-    support::{Own, SECOND, asked, built},
+    support::{Own, SECOND, asked, becomes_command, built},
 };
 
 /// Jobs as `(arrival, devices, length)`, in seconds; a step is a millisecond.
@@ -103,12 +103,11 @@ fn schedules_that_are_known() {
     }
 }
 
-/// A command takes no checkpoint, and would lose all that it has done.
 #[test]
-fn commands_are_not_preempted() {
+fn a_job_that_takes_no_checkpoint_is_not_preempted() {
     for policy in ["srtf", "tiresias:10s"] {
         let mut asked = jobs(&[(0, 1, 30), (2, 1, 5), (12, 1, 8)]);
-        asked[0].what = What::Command(vec!["train".into()]);
+        becomes_command(&mut asked[0]);
         let (turns, ends) = turns_and_ends(policy, 1, &asked, &Own { slowdown: 1.0 });
         assert_eq!(ends, [30, 35, 43], "{policy}");
         assert!(turns.iter().all(|turn| turn.refused.is_empty()), "{policy}: {turns:?}");
@@ -137,7 +136,7 @@ impl Throughput for NoCommands {
 #[test]
 fn a_job_of_unknown_length_comes_last() {
     let mut jobs = jobs(&[(0, 1, 3), (1, 1, 2), (1, 1, 9), (4, 1, 5)]);
-    jobs[1].what = What::Command(vec!["train".into()]);
+    becomes_command(&mut jobs[1]);
     assert_eq!(turns_and_ends("sjf", 1, &jobs, &Own { slowdown: 1.0 }).1, [3, 5, 19, 10]);
     assert_eq!(turns_and_ends("sjf", 1, &jobs, &NoCommands).1, [3, 19, 12, 17]);
     assert_eq!(turns_and_ends("srtf", 1, &jobs, &NoCommands).1, [3, 19, 17, 9]);

@@ -79,6 +79,8 @@ pub struct ShownJob {
     pub elastic: bool,
     /// Absent for a command that runs until it ends.
     pub steps: Option<u64>,
+    /// One that does not loses all that it has done where it is stopped, and is not stopped with a checkpoint.
+    pub takes_checkpoints: bool,
     pub user: String,
     pub vc: String,
     pub class: Class,
@@ -160,7 +162,7 @@ mod tests {
     const LINE: &str = concat!(
         r#"{"turn":0,"now_ns":5,"begin":{"protocol":1,"sharing":"time-slice","nodes":[{"name":"n0","device_type":"GPU","#,
         r#""devices":[0,1]}]},"jobs":[{"job":3,"name":"a","arrival_ns":5,"workload":"gpt2","global_batch":8,"#,
-        r#""plan":"dp2","devices":2,"elastic":false,"steps":100,"user":"u","vc":"v","class":"guaranteed","#,
+        r#""plan":"dp2","devices":2,"elastic":false,"steps":100,"takes_checkpoints":true,"user":"u","vc":"v","class":"guaranteed","#,
         r#""step_ns":2500000.0,"state":"waiting","since_ns":5,"on":[],"steps_done":0,"steps_at_ns":5,"#,
         r#""first_start_ns":null,"running_ns":0,"device_time_ns":0,"starts":0,"retries":0,"failed":null}],"#,
         r#""devices":[{"device":0,"kept_by":[],"lost":false}],"do_not_fit":[[1,2]]}"#,

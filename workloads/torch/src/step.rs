@@ -115,8 +115,8 @@ pub struct Completed {
 pub enum StepError {
     #[error("reading a batch: {0:#}")]
     Data(anyhow::Error),
-    #[error("update '{update}': {source}")]
-    Update { update: &'static str, source: TchError },
+    #[error("update '{update}': {why}")]
+    Update { update: &'static str, why: TchError },
     #[error("waiting for the device: {0}")]
     Device(TchError),
     /// Another rank has gone, or did not come in time.
@@ -255,7 +255,7 @@ impl Trainer {
         let Updater { optimizer, sync } = &mut updaters[index];
         let Issued { losses, synchronized } = issued.back_mut().expect("`issue` pushed it");
         let (updates, name) = (workload.updates(), workload.updates()[index].name);
-        let failed = |source| StepError::Update { update: name, source };
+        let failed = |why| StepError::Update { update: name, why };
 
         for micro_step in 1..=micro_batches {
             let batch = if index == 0 {

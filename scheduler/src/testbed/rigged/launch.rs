@@ -14,7 +14,7 @@ use super::super::launcher::{Gone, Start};
 use crate::cluster::{DeviceId, JobId};
 
 /// How long a launch works on what it was granted, and with it how long others may have to wait for it to come to rest.
-const GRANTED_AHEAD: Duration = Duration::from_millis(500);
+pub(super) const GRANTED_AHEAD: Duration = Duration::from_millis(500);
 
 /// Its events are looked at so often: several times before it could run dry.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);

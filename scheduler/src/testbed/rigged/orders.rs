@@ -47,12 +47,8 @@ impl Rigged {
         }
     }
 
-    /// Why a job cannot be saved.
     pub(super) fn takes_no_checkpoint(&self, job: JobId) -> Option<&'static str> {
-        match self.workload(job) {
-            Some(workload) => workload.model.refuses_checkpoint(),
-            None => Some("it is a program of the user's, which takes no checkpoint"),
-        }
+        self.site.asked.get(job.0 as usize)?.takes_no_checkpoint
     }
 
     /// A rank has answered the first order of its launch.

@@ -50,7 +50,7 @@ impl Rigged {
 
     /// Steps that a job has not saved; absent where it runs until it ends.
     pub(super) fn steps_left(&self, job: JobId) -> Option<u64> {
-        let asked = self.site.steps.get(job.0 as usize).copied().flatten();
-        asked.map(|steps| steps.saturating_sub(self.site.checkpoints.steps(job)))
+        let steps = self.site.asked.get(job.0 as usize)?.steps?;
+        Some(steps.saturating_sub(self.site.checkpoints.steps(job)))
     }
 }
