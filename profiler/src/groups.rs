@@ -30,6 +30,8 @@ pub struct Asked<'a> {
     pub jobs: &'a [Job],
     pub commands: &'a [CommandLine],
     pub company: Company,
+    /// Each member on devices of its own, the next ones of the pool.
+    pub apart: bool,
     pub modes: &'a [Sharing],
     pub pool: &'a [Device],
 }
@@ -84,6 +86,11 @@ pub fn of(
             companies
         }
     };
+    let (cells, companies) = if asked.apart {
+        apart(catalog, &cells, &companies, asked.pool, estimates)?
+    } else {
+        (cells, companies)
+    };
     let mut all = Vec::new();
     for company in &companies {
         let members: Vec<&Cell> = company.iter().map(|&member| &cells[member]).collect();
@@ -101,6 +108,46 @@ fn of_job(
     // Whether members fit together is known from what each of them takes.
     let grid = Grid { effort: Effort::Measure, ..Grid::default() };
     cells::alone(catalog, std::slice::from_ref(job), &grid, pool, Some(estimates))
+}
+
+/// The same companies of cells that are on devices of their own, one after the other.
+fn apart(
+    catalog: &Catalog,
+    cells: &[Cell],
+    companies: &[Vec<usize>],
+    pool: &[Device],
+    estimates: &mut Estimates,
+) -> anyhow::Result<(Vec<Cell>, Vec<Vec<usize>>)> {
+    let mut placed = Vec::new();
+    let mut moved = Vec::new();
+    for company in companies {
+        let mut free = pool;
+        let mut members = Vec::new();
+        for &member in company {
+            let cell = &cells[member];
+            let Some((devices, rest)) = free.split_at_checked(cell.devices.len()) else {
+                let wanted: usize = company.iter().map(|&member| cells[member].devices.len()).sum();
+                bail!(
+                    "--apart: a group takes {wanted} devices, and there are {}; name more with --device",
+                    pool.len()
+                );
+            };
+            free = rest;
+            let on_devices = match &cell.command {
+                Some(argv) => vec![cells::command(argv, &devices[0])?],
+                None => of_job(catalog, &job(cell), devices, estimates)?,
+            };
+            members.extend(add(&mut placed, on_devices));
+        }
+        moved.push(members);
+    }
+    Ok((placed, moved))
+}
+
+/// What was asked for as this cell, on whatever device.
+fn job(cell: &Cell) -> Job {
+    let Cell { workload, global_batch, plan, .. } = cell;
+    Job { workload: workload.clone(), global_batch: *global_batch, plan: *plan, device: None }
 }
 
 /// Adds cells that are not there yet; returns where all of them are.
@@ -165,7 +212,7 @@ mod tests {
         let jobs: Vec<Job> = jobs.iter().map(|job| job.parse().expect("a job")).collect();
         let modes: Vec<Sharing> = modes.iter().map(|mode| mode.parse().expect("a mode")).collect();
         let pool = [Device::Cpu(vec![0]), Device::Cpu(vec![1])];
-        let asked = Asked { jobs: &jobs, commands: &[], company, modes: &modes, pool: &pool };
+        let asked = Asked { jobs: &jobs, commands: &[], company, apart: false, modes: &modes, pool: &pool };
         of(&Catalog::embedded(), &asked, &mut Estimates::new(&Settings::default(), 1))
     }
 

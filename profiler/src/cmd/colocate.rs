@@ -42,6 +42,8 @@ const STRESSORS: &str = "stress";
 ///
 /// Example: `profile colocate set:quick --all-pairs --seconds 5 --budget 8h`
 ///
+/// Example: `profile colocate set:quick --all-pairs --apart --device cuda:0,cuda:1`
+///
 /// Example: `profile colocate lstm --cmd "python3 train.py --epochs 1" --device cpu:0`
 ///
 /// Example: `profile colocate resnet18-mini --sensitivity --device cpu:0`
@@ -66,6 +68,9 @@ pub(super) struct Args {
     /// Measure every group of K of the jobs, in which each may be more than once.
     #[arg(long, value_name = "K", conflicts_with = "sensitivity", value_parser = clap::value_parser!(u8).range(2..=16))]
     size: Option<u8>,
+    /// Put the members of a group on devices of their own, the next ones of --device: what they cost each other as neighbours.
+    #[arg(long, conflicts_with = "sensitivity")]
+    apart: bool,
     /// Measure each job beside a stressor of each resource: curves.csv says what it bears, and what it does to them.
     #[arg(long)]
     sensitivity: bool,
@@ -82,7 +87,7 @@ pub(super) struct Args {
     ///
     /// The budget begins anew. --data and --catalog are taken from the same folder as at first.
     #[arg(long, value_name = "RUN", conflicts_with_all = [
-        "jobs", "sharing", "all_pairs", "size", "sensitivity", "dial", "repeats", "Asked",
+        "jobs", "sharing", "all_pairs", "size", "apart", "sensitivity", "dial", "repeats", "Asked",
     ])]
     resume: Option<PathBuf>,
     #[command(flatten)]
@@ -108,6 +113,9 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
         bail!("name two jobs, as in `profile colocate lstm vae`; `profile list` shows what there is");
     }
     args.asked.check_use(has_jobs, has_commands)?;
+    if let Some(job) = args.jobs.iter().find(|job| args.apart && job.device.is_some()) {
+        bail!("--apart chooses the device of each job, and job '{job}' names its own; drop one of them");
+    }
     let modes = modes(args)?;
     let mut settings = args.asked.settings(args.repeats, has_jobs);
     settings.budget_s = args.anew.budget.map(|budget| budget.as_secs_f64());
@@ -122,8 +130,14 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
         }
         _ => Company::All,
     };
-    let asked =
-        groups::Asked { jobs: &args.jobs, commands: &args.asked.cmd, company, modes: &modes, pool: &pool };
+    let asked = groups::Asked {
+        jobs: &args.jobs,
+        commands: &args.asked.cmd,
+        company,
+        apart: args.apart,
+        modes: &modes,
+        pool: &pool,
+    };
     let (cells, groups) = groups::of(&catalog, &asked, &mut estimates)?;
     if let [only] = &groups[..]
         && let Some(reason) = &only.unsupported
