@@ -85,6 +85,18 @@ impl Topology {
         &self.nodes[self.node_of(device).0 as usize].device_type
     }
 
+    /// The other devices of the nodes that these are on.
+    pub fn around(&self, devices: &[DeviceId]) -> impl Iterator<Item = DeviceId> {
+        let mut nodes: Vec<NodeId> = devices.iter().map(|device| self.node_of(*device)).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let of_node = |node: NodeId| {
+            let Node { first, devices, .. } = &self.nodes[node.0 as usize];
+            (first.0..first.0 + devices.len() as u32).map(DeviceId)
+        };
+        nodes.into_iter().flat_map(of_node).filter(|device| !devices.contains(device))
+    }
+
     /// How many of these devices each node has, the most first: `[4, 4]` are two nodes.
     pub fn placement(&self, devices: &[DeviceId]) -> Vec<u32> {
         let mut nodes: Vec<NodeId> = devices.iter().map(|device| self.node_of(*device)).collect();

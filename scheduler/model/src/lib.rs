@@ -10,6 +10,11 @@ pub use table::Table;
 pub trait Throughput {
     /// `None` where the model does not know, which is an answer.
     fn predict(&self, question: &Question<'_>) -> Option<Prediction>;
+
+    /// Whether any answer depends on neighbours. Where none does, nobody has to say who they are.
+    fn minds_neighbours(&self) -> bool {
+        false
+    }
 }
 
 /// A job somewhere, beside others.
@@ -24,6 +29,16 @@ pub struct Question<'a> {
     /// Who else is on its devices.
     pub co_runners: &'a [Subject<'a>],
     pub sharing: &'a Sharing,
+    /// Who is on other devices of its nodes, and on none of its own.
+    pub neighbours: &'a [Neighbour<'a>],
+}
+
+/// A job that takes of what devices of a node have in common, as of the bandwidth of its memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Neighbour<'a> {
+    pub job: Subject<'a>,
+    /// Part of the time in which it is its turn, in (0, 1]: below 1 where others are on its devices.
+    pub share: f64,
 }
 
 /// A job as rows name it.

@@ -75,6 +75,7 @@ fn ask(
         cpus: None,
         co_runners: co_runner.as_slice(),
         sharing: view.sharing,
+        neighbours: &[],
     })
 }
 

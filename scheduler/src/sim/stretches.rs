@@ -1,10 +1,10 @@
-//! Stretches: as long as a job's co-runners stay the same, so does the time of its steps. When they change, what is left of it is
-//! planned anew.
+//! Stretches: as long as a job's co-runners and neighbours stay the same, so does the time of its steps. When they change, what is
+//! left of it is planned anew.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context as _;
-use model::Question;
+use model::{Neighbour, Question};
 use schema::{
     decision::{Happened, JobId, Settled},
     units::Nanos,
@@ -37,7 +37,7 @@ impl Launch {
 }
 
 impl Sim<'_> {
-    /// Begins a stretch of training, and new ones of whoever trains on the same devices.
+    /// Begins a stretch of training, and new ones of all whom it slows down.
     pub(super) fn train(&mut self, id: JobId) -> anyhow::Result<()> {
         let now = self.now;
         let launch = self.launch(id);
@@ -48,7 +48,7 @@ impl Sim<'_> {
             self.devices[device.0 as usize].trains.push(id);
         }
         self.set_pace(id)?;
-        self.change_pace(&self.company(id))?;
+        self.change_pace(&self.disturbed(id))?;
         self.plan_to_tell(id);
         self.plan_to_crash(id);
         Ok(())
@@ -57,13 +57,13 @@ impl Sim<'_> {
     /// Ends the stretch, with its steps as of now.
     pub(super) fn cease_training(&mut self, id: JobId) -> anyhow::Result<()> {
         self.end_stretch(id);
-        let company = self.company(id);
+        let disturbed = self.disturbed(id);
         let launch = &mut self.launches[id.0 as usize];
         launch.stint += 1;
         for device in &launch.devices {
             self.devices[device.0 as usize].trains.retain(|other| *other != id);
         }
-        self.change_pace(&company)
+        self.change_pace(&disturbed)
     }
 
     pub(super) fn tell(&mut self, id: JobId) -> Happened {
@@ -105,11 +105,11 @@ impl Sim<'_> {
             has.copied().filter(|other| *other != of && stays(other)).collect()
         };
         let others = there(id);
-        self.step_ns(id, &others)?;
+        self.step_ns(id, &others, &[])?;
         for other in others {
             let mut company = there(other);
             company.insert(id);
-            self.step_ns(other, &company)?;
+            self.step_ns(other, &company, &[])?;
         }
         Ok(())
     }
@@ -121,6 +121,34 @@ impl Sim<'_> {
         trains.copied().filter(|other| *other != id).collect()
     }
 
+    /// Who trains on other devices of its nodes, and on none of its own, and how many take turns there; nobody where it makes no
+    /// difference.
+    fn neighbours(&self, id: JobId) -> BTreeMap<JobId, usize> {
+        let mut neighbours = BTreeMap::new();
+        if !self.truth.minds_neighbours() {
+            return neighbours;
+        }
+        let devices = &self.launches[id.0 as usize].devices;
+        for device in self.topology.around(devices) {
+            let trains = &self.devices[device.0 as usize].trains;
+            for other in trains {
+                let crowd: &mut usize = neighbours.entry(*other).or_default();
+                *crowd = trains.len().max(*crowd);
+            }
+        }
+        neighbours.retain(|other, _| {
+            self.launches[other.0 as usize].devices.iter().all(|device| !devices.contains(device))
+        });
+        neighbours
+    }
+
+    /// Whose steps take another time when it begins or ends to train.
+    fn disturbed(&self, id: JobId) -> BTreeSet<JobId> {
+        let mut disturbed = self.company(id);
+        disturbed.extend(self.neighbours(id).into_keys());
+        disturbed
+    }
+
     fn change_pace(&mut self, jobs: &BTreeSet<JobId>) -> anyhow::Result<()> {
         jobs.iter().try_for_each(|job| {
             self.end_stretch(*job);
@@ -129,7 +157,15 @@ impl Sim<'_> {
     }
 
     fn set_pace(&mut self, id: JobId) -> anyhow::Result<()> {
-        let step_ns = self.step_ns(id, &self.company(id))?;
+        let neighbours: Vec<Neighbour<'_>> = self
+            .neighbours(id)
+            .into_iter()
+            .map(|(other, crowd)| Neighbour {
+                job: self.subject(other, self.launches[other.0 as usize].plan),
+                share: 1.0 / crowd as f64,
+            })
+            .collect();
+        let step_ns = self.step_ns(id, &self.company(id), &neighbours)?;
         let launch = self.launch(id);
         launch.step_ns = step_ns * launch.speed;
         self.plan_goal(id);
@@ -151,7 +187,12 @@ impl Sim<'_> {
     }
 
     /// Time of a step by the model, with what checkpoints take.
-    fn step_ns(&self, id: JobId, company: &BTreeSet<JobId>) -> anyhow::Result<f64> {
+    fn step_ns(
+        &self,
+        id: JobId,
+        company: &BTreeSet<JobId>,
+        neighbours: &[Neighbour<'_>],
+    ) -> anyhow::Result<f64> {
         let launch = &self.launches[id.0 as usize];
         let co_runners: Vec<_> =
             company.iter().map(|other| self.subject(*other, self.launches[other.0 as usize].plan)).collect();
@@ -162,6 +203,7 @@ impl Sim<'_> {
             cpus: launch.cpus,
             co_runners: &co_runners,
             sharing: &self.settings.sharing,
+            neighbours,
         };
         let predicted = self.truth.predict(&question).with_context(|| {
             let beside: Vec<&str> = co_runners.iter().map(|other| other.workload).collect();

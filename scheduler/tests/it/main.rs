@@ -8,6 +8,7 @@ mod conformance;
 mod exec;
 mod invariants;
 mod losses;
+mod neighbours;
 mod packing;
 mod policies;
 mod queueing;

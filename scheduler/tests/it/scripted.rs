@@ -147,6 +147,7 @@ impl<'a> Scripted<'a> {
                 cpus: None,
                 co_runners: &co_runners,
                 sharing: &Sharing::TIME_SLICE,
+                neighbours: &[],
             });
             let (steps, now) = (self.steps_at(launch), self.now);
             let launch = &mut self.launches[place];

@@ -91,6 +91,7 @@ fn beside(workload: &str, group: &Group, seat: u32, slowdown: f64) -> Interferen
         seat,
         step_ns_alone: Some(100),
         step_ns_together: Some((100.0 * slowdown) as u64),
+        slowdown: Some(slowdown),
         slowdown_ci_lo: Some(slowdown - 0.1),
         slowdown_ci_hi: Some(slowdown + 0.1),
         ..Interference::default()
@@ -121,10 +122,10 @@ fn subject(workload: &'static str, plan: &str) -> Subject<'static> {
     Subject { workload, global_batch: Some(8), plan: Some(plan.parse().unwrap()), step_ns: None }
 }
 
-fn ask(job: Subject<'_>, placement: &[u32], device_type: &str) -> Option<f64> {
-    let sharing = Sharing::TIME_SLICE;
-    let question = Question { job, placement, device_type, cpus: None, co_runners: &[], sharing: &sharing };
-    table().predict(&question).map(|prediction| prediction.step_ns)
+/// A job alone on a node.
+fn alone_on<'a>(job: Subject<'a>, placement: &'a [u32], device_type: &'a str) -> Question<'a> {
+    let sharing = &Sharing::TIME_SLICE;
+    Question { job, placement, device_type, cpus: None, co_runners: &[], sharing, neighbours: &[] }
 }
 
 #[test]
@@ -144,7 +145,7 @@ fn what_was_measured_is_known_and_nothing_else() {
         (Subject { step_ns: Some(7), ..subject("d", "dp1") }, &[1, 1], "TPU", Some(7.0)),
         (Subject { step_ns: Some(7), ..subject("a", "dp1") }, &[1], "CPU", Some(1e9 / 70f64.sqrt())),
     ] {
-        let found = ask(job, placement, device_type);
+        let found = table().predict(&alone_on(job, placement, device_type)).map(|found| found.step_ns);
         let is_right = match (found, step_ns) {
             (Some(found), Some(expected)) => (found / expected - 1.0).abs() < 1e-9,
             (found, expected) => found == expected,
@@ -156,12 +157,8 @@ fn what_was_measured_is_known_and_nothing_else() {
 
 #[test]
 fn threads_count_where_they_are_asked_for_and_intervals_follow_the_mean() {
-    let (job, sharing) = (subject("a", "dp1"), Sharing::TIME_SLICE);
-    let ask = |cpus| {
-        let question =
-            Question { job, placement: &[1], device_type: "GPU", cpus, co_runners: &[], sharing: &sharing };
-        table().predict(&question)
-    };
+    let job = subject("a", "dp1");
+    let ask = |cpus| table().predict(&Question { cpus, ..alone_on(job, &[1], "GPU") });
     let found = ask(Some(1)).unwrap().step_ns;
     assert!((found / 2e7 - 1.0).abs() < 1e-9, "{found}");
     assert_eq!(ask(Some(2)), None);
@@ -170,7 +167,7 @@ fn threads_count_where_they_are_asked_for_and_intervals_follow_the_mean() {
 }
 
 #[test]
-fn co_runners_are_known_in_whatever_order_and_neighbours_are_none() {
+fn co_runners_are_known_in_whatever_order() {
     let (a, b) = (subject("a", "dp1"), subject("b", "dp1"));
     let with_time = Subject { step_ns: Some(5), ..b };
     for (job, co_runners, sharing, step_ns) in [
@@ -183,9 +180,8 @@ fn co_runners_are_known_in_whatever_order_and_neighbours_are_none() {
         (a, &[a, b], "step-gate", None),
         (with_time, &[a], "time-slice", None),
     ] {
-        let sharing = sharing.parse().unwrap();
-        let question =
-            Question { job, placement: &[1], device_type: "CPU", cpus: None, co_runners, sharing: &sharing };
+        let sharing = &sharing.parse().unwrap();
+        let question = Question { co_runners, sharing, ..alone_on(job, &[1], "CPU") };
         let found = table().predict(&question);
         let rounded = found.map(|found| found.step_ns.round());
         assert_eq!(rounded, step_ns, "{job:?} beside {co_runners:?}");
@@ -197,14 +193,57 @@ fn co_runners_are_known_in_whatever_order_and_neighbours_are_none() {
 
 #[test]
 fn rows_of_several_runs_answer_together() {
-    let (job, sharing) = (subject("a", "dp2"), Sharing::TIME_SLICE);
     let mut table = table();
     table.add(&manifest(), &[summary("a", "dp2", "cpu:0,cpu:1", 1, 32.0)], &[]);
-    let question =
-        Question { job, placement: &[2], device_type: "CPU", cpus: None, co_runners: &[], sharing: &sharing };
+    let question = alone_on(subject("a", "dp2"), &[2], "CPU");
     let Prediction { step_ns, step_ns_ci } = table.predict(&question).unwrap();
     let (lo, hi) = step_ns_ci.unwrap();
     for (found, expected) in [(step_ns, 1e9 / 24.0), (lo, 0.9e9 / 32.0), (hi, 1.1e9 / 18.0)] {
         assert!((found / expected - 1.0).abs() < 1e-6, "{found}, not {expected}");
     }
+}
+
+#[test]
+fn neighbours_slow_down_by_what_was_measured_of_two_while_it_is_their_turn() {
+    let (a, b) = (subject("a", "dp1"), subject("b", "dp1"));
+    let next = |job, share| Neighbour { job, share };
+    let elsewhere = Subject { plan: Some("ga2".parse().unwrap()), ..b };
+    let alone = alone_on(a, &[1], "CPU");
+    let co_runners = [a, b];
+    let packed = Question { co_runners: &co_runners, ..alone };
+    let told = alone_on(Subject { step_ns: Some(100), ..a }, &[2], "CPU");
+    for (question, neighbours, slowdown) in [
+        (alone, vec![next(b, 1.0)], 1.1),
+        (alone, vec![next(b, 0.5)], 1.05),
+        (alone, vec![next(b, 1.0), next(b, 0.5)], 1.1 * 1.05),
+        (alone, vec![next(a, 1.0), next(elsewhere, 1.0)], 1.0),
+        (packed, vec![next(b, 1.0)], 1.1),
+        (alone_on(a, &[1], "GPU"), vec![next(b, 1.0)], 1.0),
+        (told, vec![next(b, 1.0)], 1.0),
+    ] {
+        let found = table().predict(&Question { neighbours: &neighbours, ..question }).unwrap();
+        let undisturbed = table().predict(&question).unwrap();
+        let ratio = found.step_ns / undisturbed.step_ns;
+        assert!((ratio - slowdown).abs() < 1e-9, "{question:?} next to {neighbours:?}: {ratio}");
+    }
+    let disturbed = Question { neighbours: &[next(b, 1.0)], ..alone };
+    let [(lo, hi), (lo_alone, hi_alone)] =
+        [disturbed, alone].map(|question| table().predict(&question).unwrap().step_ns_ci.unwrap());
+    assert!((lo / lo_alone - 1.0).abs() < 1e-9 && (hi / hi_alone - 1.2).abs() < 1e-9, "{lo} {hi}");
+    assert!(table().minds_neighbours() && !Table::default().minds_neighbours());
+}
+
+/// Of a group of neighbours and co-runners at once, or of jobs that wait for their turn, nobody asks.
+#[test]
+fn only_one_neighbour_that_runs_all_the_time_is_known() {
+    let mut manifest = manifest();
+    let [_, two] = &manifest.groups[..] else { panic!("{:?}", manifest.groups) };
+    let in_turns = Group { sharing: Sharing::Sequential, ..two.clone() };
+    let members = [&two.members[..], &two.members[..1]].concat();
+    let three = Group { name: members.join("+"), members, ..two.clone() };
+    let rows = [beside("a", &in_turns, 0, 1.9), beside("a", &three, 0, 2.1)];
+    manifest.groups.extend([in_turns, three]);
+    let mut table = Table::default();
+    table.add(&manifest, &[], &rows);
+    assert!(!table.minds_neighbours() && table.rows.is_empty(), "{table:?}");
 }

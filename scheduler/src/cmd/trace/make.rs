@@ -193,6 +193,7 @@ impl Lengths {
             cpus: None,
             co_runners: &[],
             sharing: &Sharing::Alone,
+            neighbours: &[],
         };
         let known = self.table.predict(&question).map(|prediction| prediction.step_ns);
         known.with_context(|| {

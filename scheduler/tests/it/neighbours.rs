@@ -1,0 +1,60 @@
+//! What jobs on the other devices of a node cost in simulation.
+
+use model::{Prediction, Question, Throughput};
+use scheduler::{
+    engine::{self, Engine},
+    journal::Unrecorded,
+    sim::{Named, Settings, Sim},
+    topology::Topology,
+};
+use schema::units::Nanos;
+
+use crate::{
+    packing::Packs,
+    policies::jobs,
+    support::{SECOND, built},
+};
+
+/// A quarter more for each neighbour all of the time, and a fifth more beside a co-runner.
+struct Crowded;
+
+impl Throughput for Crowded {
+    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+        let shares: f64 = question.neighbours.iter().map(|neighbour| neighbour.share).sum();
+        let beside = if question.co_runners.is_empty() { 1.0 } else { 1.2 };
+        let step_ns = question.job.step_ns? as f64 * (1.0 + shares / 4.0) * beside;
+        Some(Prediction { step_ns, step_ns_ci: None })
+    }
+
+    fn minds_neighbours(&self) -> bool {
+        true
+    }
+}
+
+/// The seconds in which jobs end on nodes of two devices, where switches take no time.
+fn ends(policy: &str, devices: u32, asked: &[(u64, u32, u64)]) -> Vec<u64> {
+    let (topology, jobs, costs) = (Topology::uniform(devices, 2, "GPU"), jobs(asked), Named(Nanos::ZERO));
+    let mut sim = Sim::new(&topology, &jobs, Box::new(Crowded), &costs, Settings::default()).unwrap();
+    let model = Packs { slowdown: Some(1.2), interval: 0.01 };
+    let mut engine = Engine::new(&topology, &jobs, &model, engine::Settings::default());
+    let outcomes = engine::run(&mut engine, &mut sim, &mut *built(policy), &mut Unrecorded).unwrap();
+    outcomes.iter().filter_map(|row| row.end_ns).map(|end_ns| end_ns.div_ceil(SECOND)).collect()
+}
+
+#[test]
+fn a_neighbour_slows_down_while_both_train_and_no_other_node() {
+    // Four of the first job's ten seconds alone, four in five beside the second, and the last two alone.
+    assert_eq!(ends("fifo", 4, &[(0, 1, 10), (4, 1, 4), (5, 2, 3)]), [11, 9, 8]);
+}
+
+#[test]
+fn a_job_is_no_neighbour_of_itself_or_of_its_co_runners() {
+    assert_eq!(ends("fifo", 2, &[(0, 2, 10)]), [10]);
+    assert_eq!(ends("packing-fifo", 2, &[(0, 2, 10), (0, 2, 10)]), [12, 12]);
+}
+
+#[test]
+fn neighbours_that_share_a_device_are_one_neighbour_at_a_time() {
+    // The second is slowed down by a quarter to its end; the others then have 10 of their 60 s left.
+    assert_eq!(ends("packing-fifo", 2, &[(0, 1, 60), (0, 1, 60), (0, 1, 60)]), [87, 75, 87]);
+}
