@@ -209,10 +209,19 @@ mod tests {
     use super::*;
 
     fn found(jobs: &[&str], company: Company, modes: &[&str]) -> anyhow::Result<(Vec<Cell>, Vec<Group>)> {
+        placed(jobs, company, false, modes)
+    }
+
+    fn placed(
+        jobs: &[&str],
+        company: Company,
+        apart: bool,
+        modes: &[&str],
+    ) -> anyhow::Result<(Vec<Cell>, Vec<Group>)> {
         let jobs: Vec<Job> = jobs.iter().map(|job| job.parse().expect("a job")).collect();
         let modes: Vec<Sharing> = modes.iter().map(|mode| mode.parse().expect("a mode")).collect();
         let pool = [Device::Cpu(vec![0]), Device::Cpu(vec![1])];
-        let asked = Asked { jobs: &jobs, commands: &[], company, apart: false, modes: &modes, pool: &pool };
+        let asked = Asked { jobs: &jobs, commands: &[], company, apart, modes: &modes, pool: &pool };
         of(&Catalog::embedded(), &asked, &mut Estimates::new(&Settings::default(), 1))
     }
 
@@ -240,6 +249,17 @@ mod tests {
         let jobs = ["synthetic-spin", "synthetic-sleep", "synthetic-spin"];
         let (_, groups) = found(&jobs, Company::Every(2), &["time-slice"]).expect("groups");
         assert_eq!(names(&groups), ["spin+spin", "spin+sleep", "sleep+sleep"]);
+    }
+
+    #[test]
+    fn members_that_are_apart_take_the_next_devices_each() {
+        let jobs = ["synthetic-spin", "synthetic-sleep"];
+        let (cells, groups) = placed(&jobs, Company::Every(2), true, &["time-slice"]).expect("groups");
+        let expected = ["spin+spin@on=cpu:1", "spin+sleep@on=cpu:1", "sleep+sleep@on=cpu:1"];
+        assert_eq!((cells.len(), names(&groups)), (4, expected.map(str::to_owned).into()));
+        let error = placed(&["synthetic-spin@dp2", "synthetic-sleep"], Company::All, true, &["time-slice"]);
+        let error = error.expect_err("there are two devices").to_string();
+        assert_eq!(error, "--apart: a group takes 3 devices, and there are 2; name more with --device");
     }
 
     #[test]

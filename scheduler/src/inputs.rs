@@ -112,7 +112,7 @@ fn takes_no_checkpoint(what: &What, catalog: &Catalog) -> Option<&'static str> {
     }
 }
 
-/// What runs of `profile` measured, in one table. Those that answer the same answer together.
+/// What runs of `profile` measured, in one table.
 ///
 /// # Errors
 /// What is no run, and files of one that cannot be read.

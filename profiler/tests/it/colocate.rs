@@ -87,6 +87,16 @@ fn twins_are_two_seats_of_one_cell() {
 }
 
 #[test]
+fn members_that_are_apart_run_at_once_on_devices_of_their_own() {
+    let door = Door::new();
+    let options = format!("{},cpu:1 --apart --steps 30 --repeats 1", catalogs(&door));
+    door.exits(0, &format!("colocate light light {options} --out r"));
+    let found = door.interference("r");
+    assert_eq!(found.iter().map(|row| row.device.as_str()).collect::<Vec<_>>(), ["cpu:0", "cpu:1"]);
+    assert!(found.iter().all(|row| row.slowdown.is_some() && row.status == Status::Ok), "{found:?}");
+}
+
+#[test]
 fn every_pair_and_every_mode_is_a_group() {
     let door = Door::new();
     let options = catalogs(&door);
@@ -389,6 +399,9 @@ fn slips_are_usage_errors_that_say_what_to_do() {
         ("colocate synthetic-sleep --all-pairs --size 3", "cannot be used with"),
         ("colocate synthetic-sleep --size 1", "1 is not in 2..=16"),
         ("colocate synthetic-sleep --dial 20", "--sensitivity"),
+        ("colocate synthetic-sleep --sensitivity --apart", "cannot be used with"),
+        ("colocate synthetic-sleep@on=cpu:0 synthetic-spin --apart", "names its own; drop one of them"),
+        ("colocate synthetic-sleep synthetic-spin --apart --device cpu:0", "a group takes 2 devices"),
         ("colocate synthetic-sleep --sensitivity --dial 120", "120 is not in 1..=100"),
         ("colocate --cmd ' ", "is not followed by what it wants"),
         ("colocate --resume nowhere", "nowhere is no run"),

@@ -1,6 +1,9 @@
 //! A model that knows what was measured, and nothing else.
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::{Duration, SystemTime},
+};
 
 use schema::{
     device::Device,
@@ -12,37 +15,43 @@ use schema::{
 
 use crate::{Neighbour, Prediction, Question, Subject, Throughput};
 
-/// Step times out of `summary.csv`, of jobs alone, and `interference.csv`, of jobs together.
+/// Of runs that began within so long of the newest, rows of jobs alone count together.
+const AS_NEW: Duration = Duration::from_secs(15 * 60);
+
+/// Step times of jobs alone, out of `summary.csv`, and what others make of them, out of `interference.csv`.
 ///
-/// A question is answered by a row of just that job, batch, plan, number of devices, type of device, sharing mode and co-runners,
-/// or not at all; several rows, of several runs or of devices of one type, answer together, so that no single hour decides. All rows
-/// are of devices of one node. What a trace says of the step time of its own job is believed where no row
-/// is of that job alone, wherever it is put.
+/// A question is answered by rows of just that job, batch, plan, number of devices, type of device, sharing mode and co-runners,
+/// or not at all; several rows, of several runs or of devices of one type, answer together. All rows are of devices of one
+/// node. What a trace says of the step time of its own job is believed where no row is of that job alone, wherever it is put.
 ///
-/// A neighbour slows the job down by as much as it did alone on another device, and several by the product of that. One beside
-/// which the job was not measured is taken to cost nothing.
+/// The speed of a machine may change from one hour to the next, so of a job alone only the newest runs are asked. What others cost
+/// is a ratio of times of the same minutes, which changes less: there all runs are.
+///
+/// A neighbour slows the job down by as much as it did alone on another device, and several by the product of that. Where the
+/// interval has 1 in it, or the two were not measured, a neighbour is taken to cost nothing: as a rule it costs little.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     /// By workload, in the order in which runs were added.
-    rows: HashMap<String, Vec<Row>>,
+    alone: HashMap<String, Vec<Alone>>,
     /// By the workload that is slowed down.
     slowdowns: HashMap<String, Vec<Slowdown>>,
+    minds_neighbours: bool,
     device_types: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug)]
-struct Row {
+struct Alone {
     of: Measured,
-    /// `None` of a job alone.
-    beside: Option<Beside>,
+    /// When its run began.
+    began: Option<SystemTime>,
     step_ns: Estimate,
 }
 
-/// What a job takes beside one on another device, over what it takes without.
+/// What a job takes in company, over what it takes alone.
 #[derive(Clone, Debug)]
 struct Slowdown {
     of: Measured,
-    neighbour: Member,
+    company: Company,
     factor: Estimate,
 }
 
@@ -57,10 +66,13 @@ struct Measured {
     threads: Option<u32>,
 }
 
+/// The other members of a row's group.
 #[derive(Clone, Debug)]
-struct Beside {
-    co_runners: Vec<Member>,
-    sharing: Sharing,
+enum Company {
+    /// All of them share a device with it.
+    CoRunners(Vec<Member>, Sharing),
+    /// The only other one shares none with it, and both run all the time.
+    Neighbour(Member),
 }
 
 /// A number, and its interval where it has one.
@@ -72,15 +84,17 @@ type Member = (String, Option<u32>, Option<Plan>);
 impl Table {
     /// Adds what a run measured.
     pub fn add(&mut self, manifest: &Manifest, summaries: &[Summary], interference: &[Interference]) {
+        let began = manifest.started();
         for row in summaries.iter().filter(|row| row.group.is_none()) {
             let Some(step_ns) = alone(row) else { continue };
             let Some((devices, device_type)) = devices_of(manifest, &row.device) else { continue };
             let Summary { global_batch, plan, .. } = *row;
             let of = Measured { global_batch, plan, devices, device_type, threads: Some(row.threads) };
-            self.knows(&of);
-            self.rows.entry(row.workload.clone()).or_default().push(Row { of, beside: None, step_ns });
+            self.device_types.insert(of.device_type.clone());
+            self.alone.entry(row.workload.clone()).or_default().push(Alone { of, began, step_ns });
         }
         for row in interference.iter().filter(|row| row.status == Status::Ok) {
+            let Some(factor) = row.slowdown else { continue };
             let Some((devices, device_type)) = devices_of(manifest, &row.device) else { continue };
             let Some(company) = company(manifest, row) else { continue };
             let is_of_row = |summary: &&Summary| {
@@ -91,21 +105,11 @@ impl Table {
             let threads = summaries.iter().find(is_of_row).map(|summary| summary.threads);
             let Interference { global_batch, plan, .. } = *row;
             let of = Measured { global_batch, plan, devices, device_type, threads };
-            match company {
-                Company::OnItsDevices(co_runners) => {
-                    let Some(step_ns) = together(row) else { continue };
-                    self.knows(&of);
-                    let beside = Some(Beside { co_runners, sharing: row.sharing.clone() });
-                    self.rows.entry(row.workload.clone()).or_default().push(Row { of, beside, step_ns });
-                }
-                Company::Neighbour(neighbour) => {
-                    let Some(factor) = row.slowdown else { continue };
-                    self.knows(&of);
-                    let factor = (factor, row.slowdown_ci_lo.zip(row.slowdown_ci_hi));
-                    let slowdowns = self.slowdowns.entry(row.workload.clone()).or_default();
-                    slowdowns.push(Slowdown { of, neighbour, factor });
-                }
-            }
+            self.device_types.insert(of.device_type.clone());
+            self.minds_neighbours |= matches!(company, Company::Neighbour(_));
+            let factor = (factor, row.slowdown_ci_lo.zip(row.slowdown_ci_hi));
+            let slowdowns = self.slowdowns.entry(row.workload.clone()).or_default();
+            slowdowns.push(Slowdown { of, company, factor });
         }
     }
 
@@ -114,53 +118,70 @@ impl Table {
         self.device_types.iter().map(String::as_str)
     }
 
-    fn knows(&mut self, of: &Measured) {
-        self.device_types.insert(of.device_type.clone());
+    /// The time of a step alone, and the threads that it is of.
+    fn alone(&self, question: &Question<'_>) -> Option<(Estimate, Option<u32>)> {
+        let of_workload = self.alone.get(question.job.workload)?;
+        let rows: Vec<&Alone> = of_workload.iter().filter(|row| row.of.answers(question)).collect();
+        // Where any number of threads will do, those of the first row.
+        let threads = rows.first()?.of.threads;
+        let alike = || rows.iter().filter(|row| row.of.threads == threads);
+        let newest = alike().filter_map(|row| row.began).max();
+        let is_new = |row: &&&Alone| {
+            let age = newest.zip(row.began).map(|(newest, began)| newest.duration_since(began));
+            age.is_none_or(|age| age.is_ok_and(|age| age <= AS_NEW))
+        };
+        let step_ns: Vec<Estimate> = alike().filter(is_new).map(|row| row.step_ns).collect();
+        Some((pooled(&step_ns)?, threads))
     }
 
-    /// What this neighbour makes of a step time of so many threads; 1 where nobody has measured it.
-    fn slowdown(&self, question: &Question<'_>, threads: Option<u32>, neighbour: &Neighbour<'_>) -> Estimate {
-        let slowdowns = self.slowdowns.get(question.job.workload).into_iter().flatten();
-        let is_of_both = |slowdown: &&Slowdown| {
-            slowdown.of.answers(question)
-                && threads.zip(slowdown.of.threads).is_none_or(|(asked, measured)| asked == measured)
-                && is(&slowdown.neighbour, &neighbour.job)
-        };
-        let factors: Vec<Estimate> = slowdowns.filter(is_of_both).map(|slowdown| slowdown.factor).collect();
-        let (factor, interval) = pooled(&factors).unwrap_or((1.0, Some((1.0, 1.0))));
-        // While it is not its turn, it costs nothing.
-        let in_turn = |factor: f64| 1.0 + (factor - 1.0) * neighbour.share;
-        (in_turn(factor), interval.map(|(lo, hi)| (in_turn(lo), in_turn(hi))))
+    /// What a company makes of it, as measured with so many threads.
+    fn slowdown(
+        &self,
+        question: &Question<'_>,
+        threads: Option<u32>,
+        is_company: impl Fn(&Company) -> bool,
+    ) -> Option<Estimate> {
+        let slowdowns = self.slowdowns.get(question.job.workload)?.iter();
+        let with_threads = |of: &Measured| threads.zip(of.threads).is_none_or(|(asked, has)| asked == has);
+        let answers =
+            |row: &&Slowdown| row.of.answers(question) && with_threads(&row.of) && is_company(&row.company);
+        pooled(&slowdowns.filter(answers).map(|row| row.factor).collect::<Vec<_>>())
     }
 }
 
 impl Throughput for Table {
     fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
-        let of_workload = self.rows.get(question.job.workload).into_iter().flatten();
-        let answers: Vec<&Row> = of_workload.filter(|row| row.answers(question)).collect();
-        // Where any number of threads will do, those of the first row.
-        let threads = answers.first().and_then(|first| first.of.threads);
-        let alike = answers.iter().filter(|row| row.of.threads == threads);
-        let measured = pooled(&alike.map(|row| row.step_ns).collect::<Vec<_>>());
-        let told = || question.job.step_ns.filter(|_| question.co_runners.is_empty());
-        let undisturbed = measured.or_else(|| told().map(|ns| (ns as f64, None)))?;
-        let slowdowns = question.neighbours.iter().map(|next| self.slowdown(question, threads, next));
-        let (step_ns, step_ns_ci) = slowdowns.fold(undisturbed, times);
+        let Question { co_runners, sharing, .. } = question;
+        let told = || Some(((question.job.step_ns? as f64, None), None));
+        let (mut step_ns, threads) = self.alone(question).or_else(told)?;
+        if !co_runners.is_empty() {
+            let (factor, interval) = self.slowdown(question, threads, |company| match company {
+                Company::CoRunners(members, mode) => mode == *sharing && are(members, co_runners),
+                Company::Neighbour(_) => false,
+            })?;
+            // What the job takes alone is uncertain on both sides of a comparison with taking turns, and cancels there.
+            step_ns = times((step_ns.0, Some((step_ns.0, step_ns.0))), (factor, interval));
+        }
+        for Neighbour { job, share } in question.neighbours {
+            let slowdown = self.slowdown(
+                question,
+                threads,
+                |company| matches!(company, Company::Neighbour(neighbour) if is(neighbour, job)),
+            );
+            // While it is not its turn, it costs nothing.
+            let in_turn = |factor: f64| 1.0 + (factor - 1.0) * share;
+            if let Some((factor, Some((lo, hi)))) = slowdown
+                && (lo > 1.0 || hi < 1.0)
+            {
+                step_ns = times(step_ns, (in_turn(factor), Some((in_turn(lo), in_turn(hi)))));
+            }
+        }
+        let (step_ns, step_ns_ci) = step_ns;
         Some(Prediction { step_ns, step_ns_ci })
     }
 
     fn minds_neighbours(&self) -> bool {
-        !self.slowdowns.is_empty()
-    }
-}
-
-impl Row {
-    fn answers(&self, question: &Question<'_>) -> bool {
-        self.of.answers(question)
-            && match &self.beside {
-                None => question.co_runners.is_empty(),
-                Some(beside) => beside.sharing == *question.sharing && beside.are(question.co_runners),
-            }
+        self.minds_neighbours
     }
 }
 
@@ -175,15 +196,13 @@ impl Measured {
     }
 }
 
-impl Beside {
-    /// Whether these are the co-runners, in whatever order.
-    fn are(&self, co_runners: &[Subject<'_>]) -> bool {
-        let as_often = |subject: &Subject<'_>| {
-            self.co_runners.iter().filter(|member| is(member, subject)).count()
-                == co_runners.iter().filter(|other| same(other, subject)).count()
-        };
-        self.co_runners.len() == co_runners.len() && co_runners.iter().all(as_often)
-    }
+/// Whether members of a group are these co-runners, in whatever order.
+fn are(members: &[Member], co_runners: &[Subject<'_>]) -> bool {
+    let as_often = |subject: &Subject<'_>| {
+        members.iter().filter(|member| is(member, subject)).count()
+            == co_runners.iter().filter(|other| same(other, subject)).count()
+    };
+    members.len() == co_runners.len() && co_runners.iter().all(as_often)
 }
 
 fn is(member: &Member, subject: &Subject<'_>) -> bool {
@@ -211,7 +230,7 @@ fn alone(row: &Summary) -> Option<Estimate> {
 }
 
 /// What several rows say of one question: the geometric mean, and all that lies in the interval of any. Rows of different
-/// hours differ by more than their own intervals know.
+/// runs differ by more than their own intervals know.
 fn pooled(rows: &[Estimate]) -> Option<Estimate> {
     let (first, rest) = rows.split_first()?;
     let logs: f64 = rows.iter().map(|(value, _)| value.ln()).sum();
@@ -231,14 +250,6 @@ fn interval(lo: Option<u64>, hi: Option<u64>, scale: f64) -> Option<(f64, f64)> 
     lo.zip(hi).map(|(lo, hi)| (lo as f64 * scale, hi as f64 * scale))
 }
 
-/// The interval is that of the slowdown: what the job takes alone moves with the day, and the ratio does not.
-fn together(row: &Interference) -> Option<Estimate> {
-    let slowdown = row.slowdown_ci_lo.zip(row.slowdown_ci_hi);
-    let step_ns_ci =
-        row.step_ns_alone.zip(slowdown).map(|(alone, (lo, hi))| (alone as f64 * lo, alone as f64 * hi));
-    Some((row.step_ns_together? as f64, step_ns_ci))
-}
-
 /// How many devices a row names, and their type; `None` where they are of several.
 fn devices_of(manifest: &Manifest, devices: &str) -> Option<(u32, String)> {
     let types: Option<Vec<String>> = devices
@@ -253,15 +264,7 @@ fn devices_of(manifest: &Manifest, devices: &str) -> Option<(u32, String)> {
     types.iter().all(|other| other == first).then(|| (types.len() as u32, first.clone()))
 }
 
-/// The other members of a row's group.
-enum Company {
-    /// All of them share a device with it.
-    OnItsDevices(Vec<Member>),
-    /// The only other one shares none with it, and both run all the time.
-    Neighbour(Member),
-}
-
-/// `None` where it is of neither kind: of what several neighbours cost together, or neighbours and co-runners, nobody asks.
+/// The other members of a row's group. `None` where they are of neither kind: of what several neighbours cost together, or neighbours and co-runners, nobody asks.
 fn company(manifest: &Manifest, row: &Interference) -> Option<Company> {
     let mut groups = manifest.groups.iter();
     let group = groups.find(|group| group.name == row.group && group.sharing == row.sharing)?;
@@ -275,7 +278,7 @@ fn company(manifest: &Manifest, row: &Interference) -> Option<Company> {
     let member = |cell: &Cell| (cell.workload.clone(), cell.global_batch, cell.plan);
     let members: Vec<Member> = others().map(|(_, other)| member(other)).collect();
     if others().all(|(_, other)| shares(other)) {
-        return Some(Company::OnItsDevices(members));
+        return Some(Company::CoRunners(members, row.sharing.clone()));
     }
     let [neighbour] = &members[..] else { return None };
     matches!(row.sharing, Sharing::TimeSlice { .. }).then(|| Company::Neighbour(neighbour.clone()))

@@ -10,7 +10,7 @@ use super::above_zero;
 #[derive(clap::Args)]
 pub(super) struct Rules {
     /// A run of `profile` that measured the jobs, alone or together: what the policy believes, and what is predicted from. Repeatable;
-    /// those that answer the same answer together, by their geometric mean.
+    /// of a job alone those that began within 15 minutes of the newest answer, of jobs together all, by their geometric mean.
     #[arg(long, value_name = "RUN")]
     pub(super) table: Vec<PathBuf>,
     /// What switches cost, as `profile calibrate` has measured it.

@@ -40,9 +40,9 @@ use crate::{
 
 /// Simulate a trace under one policy or several.
 ///
-/// Jobs take as long as the tables of --table say, alone and packed; a job that the table does not know takes as long as its trace
-/// says, and cannot be packed. What is not known ends the simulation before it lies. The policies decide as they would for real
-/// jobs, and believe the same tables.
+/// Jobs take as long as the tables of --table say, alone, packed and next to each other on a node; a job that the table does not
+/// know takes as long as its trace says, and cannot be packed. What is not known ends the simulation before it lies. The policies
+/// decide as they would for real jobs, and believe the same tables.
 ///
 /// What it costs to take a job's devices away and to give it devices comes from --machine, drawn with the spread that was measured;
 /// --switch-cost says it for jobs of which nothing was measured. One of the two is needed.

@@ -5,9 +5,12 @@ use std::fs;
 use schema::{
     FORMAT,
     device::Device,
-    manifest::{DeviceFacts, Machine, Manifest, Settings},
-    rows::{self, Outcome, Status, Summary, Totals},
+    group::Group,
+    manifest::{Cell, DeviceFacts, Machine, Manifest, Settings},
+    plan::Plan,
+    rows::{self, Interference, Outcome, Status, Summary, Totals},
     run_dir::RunDir,
+    sharing::Sharing,
 };
 
 use crate::door::Door;
@@ -143,16 +146,56 @@ fn a_trace_that_cannot_be_is_refused_by_line_and_column_before_anything_starts()
     assert!(!door.path("runs").exists(), "nothing was begun");
 }
 
-/// A run that measured `lstm@b8@dp1` alone on a core: ten batches a second.
+fn core(number: u16) -> Device {
+    Device::Cpu(vec![number])
+}
+
+fn lstm_on(device: Device) -> Cell {
+    Cell {
+        name: format!("lstm@b8@dp1@on={device}"),
+        sharing: Sharing::Alone,
+        job: "lstm@b8@dp1".into(),
+        workload: "lstm".into(),
+        command: None,
+        all_reduce_bytes: None,
+        global_batch: Some(8),
+        plan: Some(Plan::default()),
+        devices: vec![device],
+        memory_estimate_bytes: None,
+        unsupported: None,
+    }
+}
+
+/// A run that measured `lstm@b8@dp1` alone on a core, ten batches a second, and a quarter slower next to another on the next core.
 fn measured(door: &Door, name: &str) {
-    let facts = DeviceFacts {
-        device: Device::Cpu(vec![0]),
+    let facts = |device| DeviceFacts {
+        device,
         name: "CPU".into(),
         memory_bytes: None,
         peak_flops: Default::default(),
         capabilities: Default::default(),
         chip: Default::default(),
         topology: Default::default(),
+    };
+    let members = [lstm_on(core(0)), lstm_on(core(1))];
+    let neighbours = Group {
+        name: "neighbours".into(),
+        sharing: Sharing::TIME_SLICE,
+        members: members.each_ref().map(|cell| cell.name.clone()).into(),
+        unsupported: None,
+    };
+    let beside = |seat: u32| Interference {
+        workload: "lstm".into(),
+        plan: Some(Plan::default()),
+        global_batch: Some(8),
+        device: format!("cpu:{seat}"),
+        sharing: Sharing::TIME_SLICE,
+        group: "neighbours".into(),
+        seat,
+        slowdown: Some(1.25),
+        slowdown_ci_lo: Some(1.2),
+        slowdown_ci_hi: Some(1.3),
+        ..Interference::default()
     };
     let run = RunDir::create(&door.path(name)).unwrap();
     run.write_manifest(&Manifest {
@@ -164,9 +207,9 @@ fn measured(door: &Door, name: &str) {
         seed: 1,
         settings: Settings::default(),
         machine: Machine::default(),
-        devices: vec![facts],
-        cells: Vec::new(),
-        groups: Vec::new(),
+        devices: [0, 1].map(core).map(facts).into(),
+        cells: members.into(),
+        groups: vec![neighbours],
         scheduling: None,
     })
     .unwrap();
@@ -177,6 +220,7 @@ fn measured(door: &Door, name: &str) {
     )
     .unwrap();
     rows::write(&run.summary_path(), &[summary]).unwrap();
+    rows::write(&run.interference_path(), &[0, 1].map(beside)).unwrap();
 }
 
 #[test]
@@ -187,6 +231,14 @@ fn what_was_measured_says_how_long_jobs_take_and_what_was_not_is_told() {
     let found = totals(&door, "t.csv --policy fifo --cluster 1x1 --switch-cost 0s --table alone");
     let jct_s = found[0].jct_ns_mean.unwrap() as f64 / 1e9;
     assert!((jct_s - 10.0).abs() < 1e-6, "{jct_s}: the mean of steps counts, and not their median");
+
+    // Next to each other both are slower to the end, and on nodes of their own none is.
+    door.write("t.csv", "name,submit_s,job,steps\na,0,lstm@b8@dp1,100\nb,0,lstm@b8@dp1,100\n");
+    for (nodes, expected) in [("1x2", 12.5), ("2x1", 10.0)] {
+        let arguments = format!("t.csv --policy fifo --cluster {nodes} --switch-cost 0s --table alone");
+        let jct_s = totals(&door, &arguments)[0].jct_ns_mean.unwrap() as f64 / 1e9;
+        assert!((jct_s - expected).abs() < 1e-6, "{nodes}: {jct_s}");
+    }
 
     // A length of 20 s is so many steps of it.
     let made = door.exits(0, "trace make lstm@b8 --jobs 2 --every 1s --length fixed:20s --table alone");

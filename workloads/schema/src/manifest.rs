@@ -1,6 +1,6 @@
 //! `manifest.toml`, written before anything starts, and `end.toml`, written last.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
 
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +34,13 @@ pub struct Manifest {
     /// The cells of `sched run` are the jobs of a trace, in order of arrival and without devices; what is simulated has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduling: Option<Scheduling>,
+}
+
+impl Manifest {
+    /// Start of the run; `None` where it is not written as it should be.
+    pub fn started(&self) -> Option<SystemTime> {
+        humantime::parse_rfc3339(&self.started_utc).ok()
+    }
 }
 
 /// How the jobs of a trace are scheduled. The trace, and what the policy believes, lie in `inputs/` of the run.

@@ -107,12 +107,17 @@ fn table() -> Table {
         summary("a", "dp1", "cpu:0-1", 2, 15.0),
         summary("a", "dp1", "cuda:0", 4, 100.0),
         summary("a", "dp1", "cuda:0", 1, 50.0),
-        Summary { status: Status::Failed, ..summary("b", "dp1", "cpu:0", 1, 9.0) },
+        summary("b", "dp1", "cpu:0", 1, 8.0),
+        Summary { status: Status::Failed, ..summary("c", "dp1", "cpu:0", 1, 9.0) },
         summary("c", "dp2", "cpu:0,cuda:0", 1, 9.0),
     ];
     let [three, neighbours] = &manifest.groups[..] else { panic!("{:?}", manifest.groups) };
-    let interference =
-        [beside("a", three, 0, 3.0), beside("b", three, 2, 2.0), beside("a", neighbours, 0, 1.1)];
+    let interference = [
+        beside("a", three, 0, 3.0),
+        beside("b", three, 2, 2.0),
+        beside("a", neighbours, 0, 1.2),
+        beside("b", neighbours, 1, 1.05),
+    ];
     let mut table = Table::default();
     table.add(&manifest, &summaries, &interference);
     table
@@ -139,7 +144,7 @@ fn what_was_measured_is_known_and_nothing_else() {
         (subject("a", "dp2"), &[2], "GPU", None),
         (subject("a", "ga2"), &[1], "CPU", None),
         (Subject { global_batch: Some(16), ..subject("a", "dp1") }, &[1], "CPU", None),
-        (subject("b", "dp1"), &[1], "CPU", None),
+        (subject("c", "dp1"), &[1], "CPU", None),
         (subject("c", "dp2"), &[2], "CPU", None),
         (subject("d", "dp1"), &[1], "CPU", None),
         (Subject { step_ns: Some(7), ..subject("d", "dp1") }, &[1, 1], "TPU", Some(7.0)),
@@ -167,13 +172,15 @@ fn threads_count_where_they_are_asked_for_and_intervals_follow_the_mean() {
 }
 
 #[test]
-fn co_runners_are_known_in_whatever_order() {
+fn co_runners_are_known_in_whatever_order_and_slow_down_what_the_job_takes_alone() {
     let (a, b) = (subject("a", "dp1"), subject("b", "dp1"));
     let with_time = Subject { step_ns: Some(5), ..b };
+    let (a_alone, b_alone) = (1e9 / 70f64.sqrt(), 1e9 / 8.0);
     for (job, co_runners, sharing, step_ns) in [
-        (a, &[a, b][..], "time-slice", Some(300.0)),
-        (a, &[with_time, a], "time-slice", Some(300.0)),
-        (b, &[a, a], "time-slice", Some(200.0)),
+        (a, &[a, b][..], "time-slice", Some((3.0, a_alone))),
+        (a, &[with_time, a], "time-slice", Some((3.0, a_alone))),
+        (b, &[a, a], "time-slice", Some((2.0, b_alone))),
+        (with_time, &[a, a], "time-slice", Some((2.0, b_alone))),
         (a, &[a, a], "time-slice", None),
         (a, &[a, b, b], "time-slice", None),
         (a, &[b], "time-slice", None),
@@ -183,24 +190,41 @@ fn co_runners_are_known_in_whatever_order() {
         let sharing = &sharing.parse().unwrap();
         let question = Question { co_runners, sharing, ..alone_on(job, &[1], "CPU") };
         let found = table().predict(&question);
-        let rounded = found.map(|found| found.step_ns.round());
-        assert_eq!(rounded, step_ns, "{job:?} beside {co_runners:?}");
-        if let Some(Prediction { step_ns, step_ns_ci: Some((lo, hi)) }) = found {
-            assert!((step_ns - lo - 10.0).abs() < 1e-9 && (hi - step_ns - 10.0).abs() < 1e-9);
+        assert_eq!(found.is_some(), step_ns.is_some(), "{job:?} beside {co_runners:?}");
+        if let (Some(Prediction { step_ns, step_ns_ci: Some((lo, hi)) }), Some((slowdown, alone))) =
+            (found, step_ns)
+        {
+            for (found, expected) in [(step_ns, slowdown), (lo, slowdown - 0.1), (hi, slowdown + 0.1)] {
+                assert!((found / (expected * alone) - 1.0).abs() < 1e-9, "{job:?}: {found}");
+            }
         }
     }
 }
 
-#[test]
-fn rows_of_several_runs_answer_together() {
-    let mut table = table();
-    table.add(&manifest(), &[summary("a", "dp2", "cpu:0,cpu:1", 1, 32.0)], &[]);
-    let question = alone_on(subject("a", "dp2"), &[2], "CPU");
-    let Prediction { step_ns, step_ns_ci } = table.predict(&question).unwrap();
-    let (lo, hi) = step_ns_ci.unwrap();
-    for (found, expected) in [(step_ns, 1e9 / 24.0), (lo, 0.9e9 / 32.0), (hi, 1.1e9 / 18.0)] {
-        assert!((found / expected - 1.0).abs() < 1e-6, "{found}, not {expected}");
+/// A job of batches of 8, alone in runs that began at these times.
+fn runs_at(runs: &[(&str, f64)]) -> Prediction {
+    let mut table = Table::default();
+    for (started_utc, batches_per_s) in runs {
+        let manifest = Manifest { started_utc: (*started_utc).into(), ..manifest() };
+        table.add(&manifest, &[summary("a", "dp1", "cpu:0", 1, *batches_per_s)], &[]);
     }
+    table.predict(&alone_on(subject("a", "dp1"), &[1], "CPU")).unwrap()
+}
+
+#[test]
+fn of_a_job_alone_the_newest_runs_answer_together() {
+    let (old, before, new) = ("2026-11-22T09:59:00Z", "2026-11-22T10:01:00Z", "2026-11-22T10:15:00Z");
+    for (runs, batches_per_s) in [
+        (&[(new, 32.0), (before, 18.0), (old, 7.0)][..], 24.0),
+        (&[(old, 7.0), (new, 32.0)], 32.0),
+        (&[("", 18.0), (new, 32.0), (old, 7.0)], 24.0),
+        (&[("", 18.0), ("yesterday", 32.0)], 24.0),
+    ] {
+        let found = runs_at(runs).step_ns;
+        assert!((found * batches_per_s / 1e9 - 1.0).abs() < 1e-9, "{runs:?}: {found}");
+    }
+    let (lo, hi) = runs_at(&[(new, 32.0), (before, 18.0)]).step_ns_ci.unwrap();
+    assert!((lo * 32.0 / 0.9e9 - 1.0).abs() < 1e-6 && (hi * 18.0 / 1.1e9 - 1.0).abs() < 1e-6, "{lo} {hi}");
 }
 
 #[test]
@@ -213,11 +237,13 @@ fn neighbours_slow_down_by_what_was_measured_of_two_while_it_is_their_turn() {
     let packed = Question { co_runners: &co_runners, ..alone };
     let told = alone_on(Subject { step_ns: Some(100), ..a }, &[2], "CPU");
     for (question, neighbours, slowdown) in [
-        (alone, vec![next(b, 1.0)], 1.1),
-        (alone, vec![next(b, 0.5)], 1.05),
-        (alone, vec![next(b, 1.0), next(b, 0.5)], 1.1 * 1.05),
+        (alone, vec![next(b, 1.0)], 1.2),
+        (alone, vec![next(b, 0.5)], 1.1),
+        (alone, vec![next(b, 1.0), next(b, 0.5)], 1.2 * 1.1),
+        // From 0.95 to 1.15, which is no difference that was shown.
+        (alone_on(b, &[1], "CPU"), vec![next(a, 1.0)], 1.0),
         (alone, vec![next(a, 1.0), next(elsewhere, 1.0)], 1.0),
-        (packed, vec![next(b, 1.0)], 1.1),
+        (packed, vec![next(b, 1.0)], 1.2),
         (alone_on(a, &[1], "GPU"), vec![next(b, 1.0)], 1.0),
         (told, vec![next(b, 1.0)], 1.0),
     ] {
@@ -229,7 +255,7 @@ fn neighbours_slow_down_by_what_was_measured_of_two_while_it_is_their_turn() {
     let disturbed = Question { neighbours: &[next(b, 1.0)], ..alone };
     let [(lo, hi), (lo_alone, hi_alone)] =
         [disturbed, alone].map(|question| table().predict(&question).unwrap().step_ns_ci.unwrap());
-    assert!((lo / lo_alone - 1.0).abs() < 1e-9 && (hi / hi_alone - 1.2).abs() < 1e-9, "{lo} {hi}");
+    assert!((lo / lo_alone - 1.1).abs() < 1e-9 && (hi / hi_alone - 1.3).abs() < 1e-9, "{lo} {hi}");
     assert!(table().minds_neighbours() && !Table::default().minds_neighbours());
 }
 
@@ -245,5 +271,5 @@ fn only_one_neighbour_that_runs_all_the_time_is_known() {
     manifest.groups.extend([in_turns, three]);
     let mut table = Table::default();
     table.add(&manifest, &[], &rows);
-    assert!(!table.minds_neighbours() && table.rows.is_empty(), "{table:?}");
+    assert!(!table.minds_neighbours() && table.slowdowns.is_empty(), "{table:?}");
 }
