@@ -16,8 +16,9 @@ use schema::{
 };
 
 use crate::{
+    policies::becomes_command,
     scripts::{FromView, Script},
-    support::{Own, SECOND, asked, becomes_command},
+    support::{Own, SECOND, asked},
 };
 
 /// Tells what is written, one thing a second, and does whatever it is told.

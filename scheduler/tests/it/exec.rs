@@ -19,8 +19,8 @@ use schema::{
 use tempfile::TempDir;
 
 use crate::{
-    policies::{NoCommands, jobs, run},
-    support::{Own, becomes_command, built},
+    policies::{NoCommands, becomes_command, jobs, run},
+    support::{Own, built},
 };
 
 const README: &str = include_str!("../../README.md");

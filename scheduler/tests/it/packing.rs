@@ -18,9 +18,9 @@ use schema::{
 
 use crate::{
     actions::{Scripted, arrived, failed, settled},
-    policies::jobs,
+    policies::{becomes_command, jobs},
     scripts::MS,
-    support::{Own, SECOND, becomes_command, built},
+    support::{Own, SECOND, built},
 };
 
 /// Alone a step takes as long as the trace says, beside another `slowdown` times that; each is known to `interval` of it.

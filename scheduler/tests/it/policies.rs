@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use scheduler::{
     cluster::JobId,
     engine::{self, Engine},
-    job::{Asked, Job, Phase, State},
+    job::{Asked, Job, Phase, State, What},
     journal::Journal,
     policy::Policy,
     sim::{Faults, Named, Settings, Sim},
@@ -22,7 +22,7 @@ use schema::{
 use crate::{
     packing::Packs,
     scripts::MS,
-    support::{Own, SECOND, asked, becomes_command, built},
+    support::{Own, SECOND, asked, built},
 };
 
 /// Jobs as `(arrival, devices, length)`, in seconds; a step is a millisecond.
@@ -31,6 +31,12 @@ pub(crate) fn jobs(jobs: &[(u64, u32, u64)]) -> Vec<Asked> {
         asked(id, arrival * SECOND, devices, length * 1_000, MS)
     };
     (0..).zip(jobs).map(job).collect()
+}
+
+/// A command runs as the job would, and loses all it has done where it is stopped.
+pub(crate) fn becomes_command(job: &mut Asked) {
+    job.what = What::Command(vec!["train".into()]);
+    job.takes_no_checkpoint = Some("it is a command");
 }
 
 /// Runs jobs at their own speed, beside others as if alone.

@@ -33,12 +33,6 @@ pub(crate) fn asked(id: u32, arrival: u64, devices: u32, steps: u64, step_ns: u6
     }
 }
 
-/// A command runs as the job would, and loses all it has done where it is stopped.
-pub(crate) fn becomes_command(job: &mut Asked) {
-    job.what = What::Command(vec!["train".into()]);
-    job.takes_no_checkpoint = Some("it is a command");
-}
-
 /// Steps take as long as the trace says, and so many times as long beside each other job.
 #[derive(Clone, Copy)]
 pub(crate) struct Own {
