@@ -125,8 +125,8 @@ fn apart(
         let mut members = Vec::new();
         for &member in company {
             let cell = &cells[member];
-            let Some((devices, rest)) = free.split_at_checked(cell.devices.len()) else {
-                let wanted: usize = company.iter().map(|&member| cells[member].devices.len()).sum();
+            let Some((devices, rest)) = free.split_at_checked(ranks(cell)) else {
+                let wanted: usize = company.iter().map(|&member| ranks(&cells[member])).sum();
                 bail!(
                     "--apart: a group takes {wanted} devices, and there are {}; name more with --device",
                     pool.len()
@@ -142,6 +142,11 @@ fn apart(
         moved.push(members);
     }
     Ok((placed, moved))
+}
+
+/// How many devices it takes, which may be more than it was given.
+fn ranks(cell: &Cell) -> usize {
+    cell.plan.as_ref().map_or(1, |plan| plan.ranks() as usize)
 }
 
 /// What was asked for as this cell, on whatever device.
@@ -257,9 +262,12 @@ mod tests {
         let (cells, groups) = placed(&jobs, Company::Every(2), true, &["time-slice"]).expect("groups");
         let expected = ["spin+spin@on=cpu:1", "spin+sleep@on=cpu:1", "sleep+sleep@on=cpu:1"];
         assert_eq!((cells.len(), names(&groups)), (4, expected.map(str::to_owned).into()));
-        let error = placed(&["synthetic-spin@dp2", "synthetic-sleep"], Company::All, true, &["time-slice"]);
-        let error = error.expect_err("there are two devices").to_string();
-        assert_eq!(error, "--apart: a group takes 3 devices, and there are 2; name more with --device");
+        for (first, devices) in [("synthetic-spin@dp2", 3), ("synthetic-spin@dp4", 5)] {
+            let error = placed(&[first, "synthetic-sleep"], Company::All, true, &["time-slice"]);
+            let message =
+                format!("--apart: a group takes {devices} devices, and there are 2; name more with --device");
+            assert_eq!(error.expect_err("there are two devices").to_string(), message);
+        }
     }
 
     #[test]
