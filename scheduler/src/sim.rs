@@ -200,7 +200,7 @@ impl<'a> Sim<'a> {
             Event::Crash(id, stint) if self.launch(id).stint == stint => {
                 self.fail(id, ErrorKind::Crashed, "it was drawn to crash").map(Some)
             }
-            // One that is told to leave tells no more, though it trains to the end of its step.
+            // One that is told to leave tells no more, though it trains for a while.
             Event::Tell(id, stint)
                 if self.launch(id).stint == stint && self.launch(id).doing == Doing::Training =>
             {

@@ -17,6 +17,7 @@ use crate::{
     journal::{FirstRefusal, Journal, Unrecorded},
     policy,
     sim::{self, Faults, Measured, MeasuredElseNamed, Named, Sim, SwitchCosts},
+    testbed::rigged::WORK_LEFT,
 };
 
 /// Simulates a run, with what `machine` says of switches. `None` where neither that nor the user tells what a switch costs.
@@ -74,7 +75,7 @@ pub fn simulate(
 /// A calibration that cannot be read.
 pub fn costs(machine: Option<&Path>, named: Option<Nanos>) -> anyhow::Result<Option<Box<dyn SwitchCosts>>> {
     let calibration = machine.map(Calibration::read).transpose()?;
-    let measured = calibration.map(|calibration| Measured::new(&[calibration])).transpose()?;
+    let measured = calibration.map(|calibration| Measured::new(&[calibration], WORK_LEFT)).transpose()?;
     Ok(match (measured, named.map(Named)) {
         (Some(measured), Some(named)) => Some(Box::new(MeasuredElseNamed(measured, named))),
         (Some(measured), None) => Some(Box::new(measured)),

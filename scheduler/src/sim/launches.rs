@@ -59,7 +59,7 @@ pub(super) enum Doing {
         checkpoint: bool,
     },
     Training,
-    /// Trains to the end of its step.
+    /// Trains until it has done so many steps.
     Leaving {
         at: u64,
         to: Settled,
@@ -144,7 +144,7 @@ impl Sim<'_> {
         Ok(())
     }
 
-    /// The end of the step has come: the job leaves.
+    /// The end of its last step here has come: the job leaves.
     pub(super) fn reach_boundary(&mut self, id: JobId) -> anyhow::Result<()> {
         let Doing::Leaving { at, to, checkpoint } = self.launch(id).doing else { return Ok(()) };
         self.cease_training(id)?;
@@ -258,9 +258,10 @@ impl Sim<'_> {
 
     fn leave_at_boundary(&mut self, id: JobId, to: Settled, checkpoint: bool) {
         self.will_leave(id);
-        let now = self.now;
-        let launch = self.launch(id);
-        launch.doing = Doing::Leaving { at: launch.boundary(now), to, checkpoint };
+        let launch = &self.launches[id.0 as usize];
+        let works_on = self.costs.works_on(&self.subject(id, launch.plan), launch.devices.len() as u32);
+        let at = launch.boundary(self.after(works_on));
+        self.launch(id).doing = Doing::Leaving { at, to, checkpoint };
         self.plan_goal(id);
     }
 

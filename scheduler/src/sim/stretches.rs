@@ -30,9 +30,9 @@ impl Launch {
         self.steps + (now - self.since).0 as f64 / self.step_ns
     }
 
-    /// The number of steps done at the end of the present one.
-    pub(super) fn boundary(&self, now: Nanos) -> u64 {
-        (self.steps_at(now) - ROUNDING).ceil() as u64
+    /// The number of steps done at the end of the one that it is in at that time.
+    pub(super) fn boundary(&self, at: Nanos) -> u64 {
+        (self.steps_at(at) - ROUNDING).ceil() as u64
     }
 }
 

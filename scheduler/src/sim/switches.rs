@@ -18,6 +18,11 @@ pub trait SwitchCosts {
     /// distribution, one for each part that is drawn; where it gives 0, the cost is the middle one.
     fn cost(&self, job: &Subject<'_>, devices: u32, of: Cost, luck: &mut dyn FnMut() -> f64)
     -> Option<Nanos>;
+
+    /// How long a job works on when it is told to leave or to pause, before the step ends that it is in then. That work counts.
+    fn works_on(&self, _job: &Subject<'_>, _devices: u32) -> Nanos {
+        Nanos::ZERO
+    }
 }
 
 /// What a job may be made to do.
@@ -67,6 +72,7 @@ impl Cost {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     of: BTreeMap<String, Vec<Restarts>>,
+    works_on: Nanos,
 }
 
 /// What was measured of one job.
@@ -86,10 +92,12 @@ struct Part {
 }
 
 impl Measured {
+    /// `works_on` is how long jobs do what they were granted, once they are told to leave: a calibration has them rest before.
+    ///
     /// # Errors
     /// A row that names no job.
-    pub fn new(calibrations: &[Calibration]) -> anyhow::Result<Measured> {
-        let mut measured = Measured::default();
+    pub fn new(calibrations: &[Calibration], works_on: Nanos) -> anyhow::Result<Measured> {
+        let mut measured = Measured { works_on, ..Measured::default() };
         for row in calibrations.iter().flat_map(|calibration| &calibration.restart) {
             measured.add(row).with_context(|| format!("restart of {}: {}", row.job, row.part))?;
         }
@@ -141,6 +149,10 @@ impl SwitchCosts for Measured {
         }
         Some(Nanos(ns.max(0.0).round() as u64))
     }
+
+    fn works_on(&self, job: &Subject<'_>, devices: u32) -> Nanos {
+        self.closest(job, devices).map_or(Nanos::ZERO, |_| self.works_on)
+    }
 }
 
 /// A constant that somebody named, for jobs of which nothing was measured: what a job takes to go on after it was stopped or paused.
@@ -171,6 +183,10 @@ impl SwitchCosts for MeasuredElseNamed {
     ) -> Option<Nanos> {
         self.0.cost(job, devices, of, luck).or_else(|| self.1.cost(job, devices, of, luck))
     }
+
+    fn works_on(&self, job: &Subject<'_>, devices: u32) -> Nanos {
+        self.0.works_on(job, devices)
+    }
 }
 
 #[cfg(test)]
@@ -192,7 +208,7 @@ mod tests {
     }
 
     fn measured() -> Measured {
-        let mut measured = Measured::default();
+        let mut measured = Measured::new(&[], Nanos(350_000_000)).unwrap();
         for (part, ms) in [
             (Switch::Start, [100, 50, 200]),
             (Switch::FirstStep, [60, 60, 60]),
@@ -241,5 +257,7 @@ mod tests {
         assert_eq!(cost("philly", Cost::Restart), Some(62_000_000_000));
         assert_eq!(cost("philly", Cost::Start), Some(0));
         assert_eq!(cost("lstm", Cost::Restart), Some(127_000_000));
+        let works_on = ["lstm", "philly"].map(|workload| both.works_on(&job(workload), 1).0);
+        assert_eq!(works_on, [350_000_000, 0], "what was not measured is no job of this testbed");
     }
 }

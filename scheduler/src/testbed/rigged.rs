@@ -25,9 +25,10 @@ use profiler::{
 };
 use schema::{catalog::Catalog, device::Device, manifest::Manifest, run_dir::RunDir, units::Nanos};
 
+pub use self::launch::WORK_LEFT;
 use self::{
     late::Away,
-    launch::{LOOK_EVERY, Launch, Order},
+    launch::{LOOK_AT_FIRST, LOOK_EVERY, Launch, Order},
 };
 use super::{
     checkpoints::Checkpoints,
@@ -161,7 +162,8 @@ impl Launcher for Rigged {
         let before = self.site.checkpoints.steps(start.job);
         let launch = Launch::new(start, &request.spec, before, self.steps_left(start.job));
         let member = self.site.rig.add(request);
-        self.site.rig.look_every(member, LOOK_EVERY);
+        // Of a command nobody knows whether it ever tells of a step.
+        self.site.rig.look_every(member, if launch.is_command { LOOK_EVERY } else { LOOK_AT_FIRST });
         self.launches.insert(member, launch);
         Ok(member)
     }

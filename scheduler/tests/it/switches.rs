@@ -149,6 +149,49 @@ fn a_stopped_job_goes_on_from_its_checkpoint_or_loses_its_steps() {
     }
 }
 
+/// The same, and jobs were granted work for this long when they are told to leave.
+struct Granted(Nanos);
+
+impl SwitchCosts for Granted {
+    fn cost(
+        &self,
+        job: &Subject<'_>,
+        devices: u32,
+        of: Cost,
+        luck: &mut dyn FnMut() -> f64,
+    ) -> Option<Nanos> {
+        Constants.cost(job, devices, of, luck)
+    }
+
+    fn works_on(&self, _: &Subject<'_>, _: u32) -> Nanos {
+        self.0
+    }
+}
+
+#[test]
+fn a_job_that_leaves_does_what_it_was_granted_before() {
+    // Steps of 1 s from the tenth second on, and after two and a half of them it is told to leave.
+    for (granted_ms, expected) in [
+        (0, (22.0, settled(0, Settled::Stopped, 3))),
+        (400, (22.0, settled(0, Settled::Stopped, 3))),
+        (1_200, (23.0, settled(0, Settled::Stopped, 4))),
+        (60_000, (20.0, finished(0, 10))),
+    ] {
+        let topology = Topology::uniform(1, 1, "GPU");
+        let jobs = [asked(0, 0, 1, 10, SECOND), asked(1, 12_500 * MS, 1, 1, SECOND)];
+        let (truth, settings) = (Own { slowdown: 1.0 }, sim::Settings::default());
+        let costs = Granted(Nanos(granted_ms * MS));
+        let world = World { topology: &topology, asked: &jobs, truth, costs: &costs, settings };
+        let stop = Action::Stop { job: JobId(0), checkpoint: true };
+        let mut script = Script(vec![vec![start(0, 0)], vec![], vec![stop, start(1, 0)]]);
+        let (turns, ..) = scripts::turns(&world, &mut script);
+        let story = story(&turns);
+        assert_eq!(story[3], expected, "{granted_ms} ms");
+        let goes = (expected.0 + 10.0, settled(1, Settled::Running, 0));
+        assert!(story.contains(&goes), "the other waits until the device was left: {story:?}");
+    }
+}
+
 /// Two jobs on one device go at half their speed, and at full speed when one has left.
 #[test]
 fn what_is_left_is_planned_anew_when_company_changes() {
@@ -286,7 +329,7 @@ fn a_simulation_ends_when_jobs_would_outlive_everybody() {
 fn a_calibration_has_all_that_a_simulation_asks_for() {
     let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reports/record/20261122-epyc/machine.toml");
     let calibration = Calibration::read(&record).unwrap();
-    let costs = sim::Measured::new(&[calibration]).unwrap();
+    let costs = sim::Measured::new(&[calibration], Nanos::ZERO).unwrap();
     let job =
         Subject { workload: "lstm", global_batch: Some(20), plan: Some(Plan::default()), step_ns: None };
     let ms = |of| costs.cost(&job, 1, of, &mut || 0.0).map(|cost| (cost.as_secs_f64() * 1e3).round());

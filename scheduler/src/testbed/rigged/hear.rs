@@ -6,6 +6,7 @@ use schema::{spec::LaunchEnd, units::Nanos, wire::Event};
 use super::{
     super::launcher::{Gone, Told},
     Rigged,
+    launch::LOOK_EVERY,
 };
 
 impl Rigged {
@@ -34,6 +35,9 @@ impl Rigged {
                 }
             }
             Event::Step(step) => {
+                if launch.done() == 0 {
+                    self.site.rig.look_every(member, LOOK_EVERY);
+                }
                 launch.count(rank, &step);
                 if launch.is_command && launch.has_done_all() && !launch.is_leaving {
                     launch.is_leaving = true;

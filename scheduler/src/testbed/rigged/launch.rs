@@ -19,6 +19,14 @@ pub(super) const GRANTED_AHEAD: Duration = Duration::from_millis(500);
 /// Its events are looked at so often: several times before it could run dry.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// The same until its first step tells its pace: it was granted little by then, and would wait for us.
+pub(super) const LOOK_AT_FIRST: Duration = Duration::from_millis(5);
+
+/// What a launch still works on, on average, when it is told to come to rest: it is granted more when half is used up, which is seen
+/// half a look later.
+pub const WORK_LEFT: Nanos =
+    Nanos(((GRANTED_AHEAD.as_nanos() * 3 / 2 - LOOK_EVERY.as_nanos() / 2) / 2) as u64);
+
 pub(super) struct Launch {
     pub(super) job: JobId,
     pub(super) name: String,
