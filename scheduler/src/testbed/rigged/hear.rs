@@ -35,6 +35,7 @@ impl Rigged {
                 }
             }
             Event::Step(step) => {
+                // Its pace is known from now on.
                 if launch.done() == 0 {
                     self.site.rig.look_every(member, LOOK_EVERY);
                 }
