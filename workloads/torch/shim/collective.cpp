@@ -18,6 +18,7 @@
 #include <atomic>
 #include <ctime>
 #include <memory>
+#include <mutex>
 
 namespace {
 
@@ -99,6 +100,17 @@ Work* follow(c10::intrusive_ptr<c10d::Work> work) {
   return followed.release();
 }
 
+// Starts a collective, one at a time in the whole process. PyTorch 2.11 notes those of all groups of a process in one map,
+// into which it looks before it locks it (pytorch/pytorch, pull request 179313).
+template <typename Start>
+int begin(Work** work, Start start) {
+  static std::mutex one_at_a_time;
+  return shim::guarded([&] {
+    const std::lock_guard lock(one_at_a_time);
+    *work = follow(start());
+  });
+}
+
 }  // namespace
 
 extern "C" {
@@ -126,64 +138,64 @@ int tw_group_meet(MakeNccl make_nccl, const char* file, int rank, int size, int6
 void tw_group_delete(Group* group) { delete group; }
 
 int tw_group_all_reduce_sum(Group* group, at::Tensor* tensor, Work** work) {
-  return shim::guarded([&] {
+  return begin(work, [&] {
     check_dense(*tensor);
     std::vector<at::Tensor> tensors{*tensor};
-    *work = follow(group->backend->allreduce(tensors));
+    return group->backend->allreduce(tensors);
   });
 }
 
 int tw_group_broadcast(Group* group, at::Tensor* tensor, int root, Work** work) {
-  return shim::guarded([&] {
+  return begin(work, [&] {
     check_dense(*tensor);
     std::vector<at::Tensor> tensors{*tensor};
     c10d::BroadcastOptions options;
     options.rootRank = root;
-    *work = follow(group->backend->broadcast(tensors, options));
+    return group->backend->broadcast(tensors, options);
   });
 }
 
 // `whole` gets the parts of all ranks, one after the other.
 int tw_group_all_gather(Group* group, at::Tensor* whole, at::Tensor* part, Work** work) {
-  return shim::guarded([&] {
+  return begin(work, [&] {
     check_dense(*whole);
     check_dense(*part);
-    *work = follow(group->backend->_allgather_base(*whole, *part));
+    return group->backend->_allgather_base(*whole, *part);
   });
 }
 
 // `part` gets this rank's part of the sum over all ranks of `whole`.
 int tw_group_reduce_scatter_sum(Group* group, at::Tensor* part, at::Tensor* whole, Work** work) {
-  return shim::guarded([&] {
+  return begin(work, [&] {
     check_dense(*whole);
     check_dense(*part);
-    *work = follow(group->backend->_reduce_scatter_base(*part, *whole));
+    return group->backend->_reduce_scatter_base(*part, *whole);
   });
 }
 
 int tw_group_send(Group* group, at::Tensor* tensor, int to, int tag, Work** work) {
-  return shim::guarded([&] {
+  return begin(work, [&] {
     check_dense(*tensor);
     std::vector<at::Tensor> tensors{*tensor};
-    *work = follow(group->backend->send(tensors, to, tag));
+    return group->backend->send(tensors, to, tag);
   });
 }
 
 int tw_group_recv(Group* group, at::Tensor* tensor, int from, int tag, Work** work) {
-  return shim::guarded([&] {
+  return begin(work, [&] {
     check_dense(*tensor);
     std::vector<at::Tensor> tensors{*tensor};
-    *work = follow(group->backend->recv(tensors, from, tag));
+    return group->backend->recv(tensors, from, tag);
   });
 }
 
 int tw_group_barrier(Group* group, Work** work) {
-  return shim::guarded([&] {
+  return begin(work, [&] {
     c10d::BarrierOptions options;
     // A rank sees one GPU, its own. Without being told, NCCL would take the rank's number for that of a GPU; Gloo does
     // not ask.
     options.device_ids = {0};
-    *work = follow(group->backend->barrier(options));
+    return group->backend->barrier(options);
   });
 }
 
