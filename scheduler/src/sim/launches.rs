@@ -260,6 +260,9 @@ impl Sim<'_> {
         self.will_leave(id);
         let launch = &self.launches[id.0 as usize];
         let works_on = self.costs.works_on(&self.subject(id, launch.plan), launch.devices.len() as u32);
+        // Who is granted work has the step after the present one always, however long it is.
+        let works_on =
+            if works_on == Nanos::ZERO { works_on } else { works_on.max(Nanos(launch.step_ns as u64)) };
         let at = launch.boundary(self.after(works_on));
         self.launch(id).doing = Doing::Leaving { at, to, checkpoint };
         self.plan_goal(id);

@@ -19,7 +19,8 @@ pub trait SwitchCosts {
     fn cost(&self, job: &Subject<'_>, devices: u32, of: Cost, luck: &mut dyn FnMut() -> f64)
     -> Option<Nanos>;
 
-    /// How long a job works on when it is told to leave or to pause, before the step ends that it is in then. That work counts.
+    /// How long a job works on when it is told to leave or to pause, and a step at least; then it ends the one that it is in. That
+    /// work counts. Zero where jobs are granted none ahead: they end the present step.
     fn works_on(&self, _job: &Subject<'_>, _devices: u32) -> Nanos {
         Nanos::ZERO
     }

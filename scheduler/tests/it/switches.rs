@@ -24,8 +24,9 @@ use crate::{
     support::{Own, SECOND, World, asked, built},
 };
 
-/// 10 s to start, 20 s from a checkpoint, 1 s to pause, 2 s to resume, 4 s for a checkpoint, 5 s to leave.
-struct Constants;
+/// 10 s to start, 20 s from a checkpoint, 1 s to pause, 2 s to resume, 4 s for a checkpoint, 5 s to leave; and jobs were granted work
+/// for this long when they are told to.
+struct Constants(Nanos);
 
 impl SwitchCosts for Constants {
     fn cost(&self, _: &Subject<'_>, _: u32, of: Cost, _: &mut dyn FnMut() -> f64) -> Option<Nanos> {
@@ -38,6 +39,10 @@ impl SwitchCosts for Constants {
             Cost::Stop => 5,
         };
         Some(Nanos(seconds * SECOND))
+    }
+
+    fn works_on(&self, _: &Subject<'_>, _: u32) -> Nanos {
+        self.0
     }
 }
 
@@ -72,7 +77,7 @@ fn a_job_is_paused_at_a_boundary_and_resumed_where_it_was() {
         topology: &topology,
         asked: &jobs,
         truth: Own { slowdown: 1.0 },
-        costs: &Constants,
+        costs: &Constants(Nanos::ZERO),
         settings,
     };
     let (one, two) = (JobId(0), JobId(1));
@@ -120,7 +125,7 @@ fn a_stopped_job_goes_on_from_its_checkpoint_or_loses_its_steps() {
             topology: &topology,
             asked: &jobs,
             truth: Own { slowdown: 1.0 },
-            costs: &Constants,
+            costs: &Constants(Nanos::ZERO),
             settings,
         };
         let mut has_stopped = false;
@@ -149,38 +154,21 @@ fn a_stopped_job_goes_on_from_its_checkpoint_or_loses_its_steps() {
     }
 }
 
-/// The same, and jobs were granted work for this long when they are told to leave.
-struct Granted(Nanos);
-
-impl SwitchCosts for Granted {
-    fn cost(
-        &self,
-        job: &Subject<'_>,
-        devices: u32,
-        of: Cost,
-        luck: &mut dyn FnMut() -> f64,
-    ) -> Option<Nanos> {
-        Constants.cost(job, devices, of, luck)
-    }
-
-    fn works_on(&self, _: &Subject<'_>, _: u32) -> Nanos {
-        self.0
-    }
-}
-
 #[test]
 fn a_job_that_leaves_does_what_it_was_granted_before() {
     // Steps of 1 s from the tenth second on, and after two and a half of them it is told to leave.
     for (granted_ms, expected) in [
         (0, (22.0, settled(0, Settled::Stopped, 3))),
-        (400, (22.0, settled(0, Settled::Stopped, 3))),
+        // The next step is granted always.
+        (400, (23.0, settled(0, Settled::Stopped, 4))),
         (1_200, (23.0, settled(0, Settled::Stopped, 4))),
+        (1_700, (24.0, settled(0, Settled::Stopped, 5))),
         (60_000, (20.0, finished(0, 10))),
     ] {
         let topology = Topology::uniform(1, 1, "GPU");
         let jobs = [asked(0, 0, 1, 10, SECOND), asked(1, 12_500 * MS, 1, 1, SECOND)];
         let (truth, settings) = (Own { slowdown: 1.0 }, sim::Settings::default());
-        let costs = Granted(Nanos(granted_ms * MS));
+        let costs = Constants(Nanos(granted_ms * MS));
         let world = World { topology: &topology, asked: &jobs, truth, costs: &costs, settings };
         let stop = Action::Stop { job: JobId(0), checkpoint: true };
         let mut script = Script(vec![vec![start(0, 0)], vec![], vec![stop, start(1, 0)]]);
@@ -257,7 +245,7 @@ fn checkpoints_cost_their_time() {
         topology: &topology,
         asked: &jobs,
         truth: Own { slowdown: 1.0 },
-        costs: &Constants,
+        costs: &Constants(Nanos::ZERO),
         settings,
     };
     let (_, outcomes, _) = scripts::turns(&world, &mut *built("fifo"));
