@@ -301,9 +301,14 @@ impl RunDir {
                 launches.push(launch.to_string());
             }
         }
-        launches.sort();
+        launches.sort_by_cached_key(|launch| (number_of(launch), launch.clone()));
         Ok(launches)
     }
+}
+
+/// The number that a launch's name begins with: `0007-lstm` comes before `10000-lstm`.
+fn number_of(launch: &str) -> Option<u64> {
+    launch.split('-').next()?.parse().ok()
 }
 
 /// Reads what a worker was told, from the file that `WORKER_SPEC` names.
