@@ -7,6 +7,7 @@ use std::{
 };
 
 use crate::{
+    line_file::LineFile,
     units::Nanos,
     wire::{Command, Event, EventLine},
 };
@@ -25,17 +26,15 @@ impl EventLine {
 
 /// Appends events; what it wrote is on file when `say` returns.
 pub struct EventWriter {
-    file: File,
+    file: LineFile,
     rank: u32,
-    next_seq: u64,
     line: Vec<u8>,
 }
 
 impl EventWriter {
     /// Opens the event file of one rank, which must be new or empty.
     pub fn create(path: &Path, rank: u32) -> io::Result<EventWriter> {
-        let file = File::options().append(true).create(true).open(path)?;
-        Ok(EventWriter { file, rank, next_seq: 0, line: Vec::with_capacity(512) })
+        Ok(EventWriter { file: LineFile::create(path)?, rank, line: Vec::with_capacity(512) })
     }
 
     /// Stamps the event with the present and appends it.
@@ -45,13 +44,12 @@ impl EventWriter {
 
     /// Appends an event that happened at `mono_ns`.
     pub fn say_at(&mut self, mono_ns: Nanos, event: Event) -> io::Result<()> {
-        let line = EventLine { seq: self.next_seq, rank: self.rank, mono_ns, event };
-        self.next_seq += 1;
+        let line = EventLine { seq: self.file.lines(), rank: self.rank, mono_ns, event };
         self.line.clear();
         serde_json::to_writer(&mut self.line, &line)?;
         self.line.push(b'\n');
         // One write a line: a reader that polls meanwhile sees all of it or a tail it waits for.
-        self.file.write_all(&self.line)
+        self.file.append(&self.line, &[self.line.len()])
     }
 }
 

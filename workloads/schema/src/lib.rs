@@ -14,6 +14,7 @@ pub mod grant;
 pub mod group;
 pub mod import;
 pub mod job;
+mod line_file;
 pub mod manifest;
 pub mod plan;
 pub mod rows;

@@ -1,17 +1,19 @@
 //! Reads and writes `decisions.jsonl`, one turn a line.
 
 use std::{
-    fs::File,
-    io::{self, Write},
+    io,
     path::{Path, PathBuf},
 };
 
 use super::Turn;
-use crate::rows::{RowError, whole_lines_bytes};
+use crate::{
+    line_file::{LineFile, whole_lines_bytes},
+    rows::RowError,
+};
 
 /// Appends turns; each is on file when `write` returns, so that it outlives whoever wrote it.
 pub struct TurnWriter {
-    file: File,
+    file: LineFile,
     path: PathBuf,
     line: Vec<u8>,
 }
@@ -22,10 +24,7 @@ impl TurnWriter {
     /// # Errors
     /// A file that cannot be opened or read.
     pub fn open(path: &Path) -> Result<TurnWriter, RowError> {
-        let io = |cause| RowError::Io { file: path.into(), cause };
-        let file = File::options().read(true).append(true).create(true).open(path).map_err(io)?;
-        let whole = whole_lines_bytes(&std::fs::read(path).map_err(io)?) as u64;
-        file.set_len(whole).map_err(io)?;
+        let (file, _) = LineFile::open(path).map_err(|cause| RowError::Io { file: path.into(), cause })?;
         Ok(TurnWriter { file, path: path.into(), line: Vec::with_capacity(512) })
     }
 
@@ -40,7 +39,7 @@ impl TurnWriter {
         serde_json::to_writer(&mut self.line, turn)?;
         self.line.push(b'\n');
         // One write a line: a reader that comes meanwhile sees all of it or a tail that is not whole.
-        self.file.write_all(&self.line)
+        self.file.append(&self.line, &[self.line.len()])
     }
 }
 

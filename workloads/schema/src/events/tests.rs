@@ -142,7 +142,8 @@ fn a_torn_line_waits_and_is_an_error_at_the_end() {
     let mut writer = EventWriter::create(&path, 0).unwrap();
     writer.say(Event::Held { index: 0 }).unwrap();
     let mut reader = EventReader::open(&path, 0).unwrap();
-    writer.file.write_all(br#"{"seq":1,"rank":0,"#).unwrap();
+    let mut file = File::options().append(true).open(&path).unwrap();
+    file.write_all(br#"{"seq":1,"rank":0,"#).unwrap();
     let mut lines = Vec::new();
     reader.poll(&mut lines).unwrap();
     assert_eq!(lines.len(), 1);
@@ -152,7 +153,7 @@ fn a_torn_line_waits_and_is_an_error_at_the_end() {
             r#"0001-x.0.jsonl: line 2: torn: the file ends within a line: "{\"seq\":1,\"rank\":0,""#
         )
     );
-    writer.file.write_all(b"\"mono_ns\":5,\"event\":{\"held\":{\"index\":1}}}\n").unwrap();
+    file.write_all(b"\"mono_ns\":5,\"event\":{\"held\":{\"index\":1}}}\n").unwrap();
     reader.poll(&mut lines).unwrap();
     reader.finish().unwrap();
     assert_eq!(lines.len(), 2);

@@ -1,5 +1,6 @@
 //! The tables of a run: one type a file, written and read here alone.
 
+mod appended;
 mod columns;
 mod export;
 mod export_step;
@@ -19,6 +20,7 @@ mod table;
 mod table_file;
 mod totals;
 
+pub use appended::{Appender, Follower, read_appended};
 pub use columns::{Column, ColumnRow, Columns, Kind, dictionary};
 pub use export::{Definition, ExportRow, ProgramKind};
 pub use export_step::ExportStep;
@@ -36,8 +38,7 @@ pub use part::Part;
 pub use sample::{DeviceSample, HostSample, Tier};
 pub use split_key::split_key;
 pub use summary::Summary;
-pub(crate) use table::whole_lines_bytes;
-pub use table::{Appender, Row, RowError, Writer, read, read_appended, write};
+pub use table::{Row, RowError, Writer, read, write};
 pub(crate) use table::{parse, row_error};
 pub use table_file::{TableFile, TableFormat};
 pub use totals::Totals;

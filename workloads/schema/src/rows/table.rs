@@ -20,6 +20,16 @@ pub enum RowError {
     Row { file: PathBuf, line: u64, message: String },
 }
 
+impl RowError {
+    /// The same of what stands so many lines below where it was found.
+    pub(super) fn further_down(mut self, lines: u64) -> RowError {
+        if let RowError::Field { line, .. } | RowError::Row { line, .. } = &mut self {
+            *line += lines;
+        }
+        self
+    }
+}
+
 /// What a table can hold.
 pub trait Row: Serialize + DeserializeOwned {}
 
@@ -76,18 +86,6 @@ pub fn read<T: Row>(path: &Path) -> Result<Vec<T>, RowError> {
     parse(path, reader)
 }
 
-/// Reads a raw table up to its last whole line: what comes after it, a killed writer left. A table
-/// that was never begun is empty.
-pub fn read_appended<T: Row>(path: &Path) -> Result<Vec<T>, RowError> {
-    let io = |cause| RowError::Io { file: path.into(), cause };
-    if !path.exists() {
-        return Ok(Vec::new());
-    }
-    let mut bytes = std::fs::read(path).map_err(io)?;
-    bytes.truncate(whole_lines_bytes(&bytes));
-    parse(path, csv::Reader::from_reader(&bytes[..]))
-}
-
 /// The rows of a table that was, or is called, `path`.
 pub(crate) fn parse<T: DeserializeOwned>(
     path: &Path,
@@ -111,50 +109,16 @@ pub(crate) fn row_error(path: &Path, header: Option<&csv::StringRecord>, e: &csv
     RowError::Row { file, line, message: e.to_string() }
 }
 
-/// Adds rows to a raw table as they come; each is on file when `push` returns.
-pub struct Appender<T> {
-    writer: csv::Writer<File>,
-    path: PathBuf,
-    row: std::marker::PhantomData<fn(&T)>,
-}
-
-impl<T: Row> Appender<T> {
-    /// Opens the table at its end. A torn line that a killed writer left is cut off first.
-    pub fn open(path: &Path) -> Result<Appender<T>, RowError> {
-        let io = |cause| RowError::Io { file: path.into(), cause };
-        let file = File::options().read(true).append(true).create(true).open(path).map_err(io)?;
-        let whole = whole_lines_bytes(&std::fs::read(path).map_err(io)?) as u64;
-        file.set_len(whole).map_err(io)?;
-        let writer = csv::WriterBuilder::new().has_headers(whole == 0).from_writer(file);
-        Ok(Appender { writer, path: path.into(), row: std::marker::PhantomData })
-    }
-
-    pub fn push(&mut self, rows: &[T]) -> Result<(), RowError> {
-        let io = |cause| RowError::Io { file: self.path.clone(), cause };
-        for row in rows {
-            self.writer.serialize(row).map_err(|e| io(e.into()))?;
-        }
-        self.writer.flush().map_err(io)
-    }
-}
-
-/// The length up to and with the last line break.
-pub(crate) fn whole_lines_bytes(bytes: &[u8]) -> usize {
-    bytes.iter().rposition(|&b| b == b'\n').map_or(0, |last| last + 1)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use proptest::prelude::*;
     use serde::Deserialize;
 
     use super::*;
     use crate::{
         rows::{
-            Curve, DeviceSample, ErrorKind, HostSample, Interference, Measurement, Outcome, Prediction, Side,
-            Status, Summary, Tier, Warning, Warnings,
+            Appender, Curve, DeviceSample, ErrorKind, HostSample, Interference, Measurement, Outcome,
+            Prediction, Side, Status, Summary, Tier, Warning, Warnings,
         },
         wire::Timing,
     };
@@ -293,19 +257,5 @@ mod tests {
             let error = read::<Pair>(&path).unwrap_err().to_string();
             assert!(error.contains(message), "{error}");
         }
-    }
-
-    #[test]
-    fn an_appender_cuts_off_a_torn_line_and_goes_on() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("rows.csv");
-        let row = |a| Pair { a, status: Status::Ok };
-        Appender::open(&path).unwrap().push(&[row(1)]).unwrap();
-        File::options().append(true).open(&path).unwrap().write_all(b"2,o").unwrap();
-        assert!(read::<Pair>(&path).is_err());
-        assert_eq!(read_appended::<Pair>(&path).unwrap(), [row(1)]);
-        Appender::open(&path).unwrap().push(&[row(3)]).unwrap();
-        assert_eq!(read::<Pair>(&path).unwrap(), [row(1), row(3)]);
-        assert_eq!(read_appended::<Pair>(&dir.path().join("none.csv")).unwrap(), []);
     }
 }

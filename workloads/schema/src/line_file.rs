@@ -1,0 +1,137 @@
+//! Files to whose end whole lines are added, also where a write fails in the midst of one.
+
+use std::{
+    fs::File,
+    io::{self, ErrorKind, Write},
+    path::Path,
+};
+
+/// Adds whole lines to a file. A full disk may take the first part of a line: the rest of it stands before all that is written
+/// later, so that no line is torn, and whoever follows the file never sees a byte change.
+pub(crate) struct LineFile<W = File> {
+    file: W,
+    /// The rest of a line that was begun.
+    unfinished: Vec<u8>,
+    /// Lines that were begun or written since the file was opened.
+    lines: u64,
+}
+
+impl LineFile {
+    /// Opens a file that is new or empty.
+    pub(crate) fn create(path: &Path) -> io::Result<LineFile> {
+        Ok(LineFile::at_end_of(File::options().append(true).create(true).open(path)?))
+    }
+
+    /// Opens a file at its end, and says whether it is empty. A torn line that a killed writer left is cut off first.
+    pub(crate) fn open(path: &Path) -> io::Result<(LineFile, bool)> {
+        let file = File::options().read(true).append(true).create(true).open(path)?;
+        let whole = whole_lines_bytes(&std::fs::read(path)?) as u64;
+        file.set_len(whole)?;
+        Ok((LineFile::at_end_of(file), whole == 0))
+    }
+}
+
+impl<W: Write> LineFile<W> {
+    fn at_end_of(file: W) -> LineFile<W> {
+        LineFile { file, unfinished: Vec::new(), lines: 0 }
+    }
+
+    pub(crate) fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    /// Adds lines, whose ends in `lines` are `ends`, with one write where the system takes them at once.
+    ///
+    /// # Errors
+    /// A write that failed. The line that it tore is finished by the next write, and those after it are given up.
+    pub(crate) fn append(&mut self, lines: &[u8], ends: &[usize]) -> io::Result<()> {
+        let (finished, outcome) = write(&mut self.file, &self.unfinished);
+        self.unfinished.drain(..finished);
+        outcome?;
+        let (written, outcome) = write(&mut self.file, lines);
+        let begun = ends.iter().take_while(|end| **end <= written).count();
+        let is_torn = written > begun.checked_sub(1).map_or(0, |last| ends[last]);
+        if is_torn {
+            self.unfinished.extend_from_slice(&lines[written..ends[begun]]);
+        }
+        self.lines += begun as u64 + u64::from(is_torn);
+        outcome
+    }
+}
+
+/// Writes as much as can be written, and says how much it was.
+fn write(file: &mut impl Write, bytes: &[u8]) -> (usize, io::Result<()>) {
+    let mut written = 0;
+    while written < bytes.len() {
+        match file.write(&bytes[written..]) {
+            Ok(0) => return (written, Err(ErrorKind::WriteZero.into())),
+            Ok(taken) => written += taken,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return (written, Err(error)),
+        }
+    }
+    (written, Ok(()))
+}
+
+/// The length up to and with the last line break.
+pub(crate) fn whole_lines_bytes(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|&b| b == b'\n').map_or(0, |last| last + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A disk with so much space, which somebody may make.
+    struct Disk {
+        bytes: Vec<u8>,
+        free: usize,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let taken = bytes.len().min(self.free);
+            if taken == 0 {
+                return Err(ErrorKind::StorageFull.into());
+            }
+            self.free -= taken;
+            self.bytes.extend_from_slice(&bytes[..taken]);
+            Ok(taken)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_is_torn_by_a_disk_that_is_full_for_a_while(
+            pushes in prop::collection::vec((prop::collection::vec(0usize..9, 0..4), 0usize..20), 1..12),
+        ) {
+            let mut file = LineFile::at_end_of(Disk { bytes: Vec::new(), free: 0 });
+            let mut number = 0;
+            for (widths, free) in pushes {
+                file.file.free = free;
+                let (mut lines, mut ends) = (Vec::new(), Vec::new());
+                for width in widths {
+                    number += 1;
+                    lines.extend_from_slice(format!("<{number}{}>\n", "x".repeat(width)).as_bytes());
+                    ends.push(lines.len());
+                }
+                let _ = file.append(&lines, &ends);
+            }
+            file.file.free = usize::MAX;
+            file.append(b"<end>\n", &[6]).unwrap();
+            let text = String::from_utf8(file.file.bytes).unwrap();
+            prop_assert!(text.ends_with("<end>\n"));
+            prop_assert_eq!(text.lines().count() as u64, file.lines);
+            let is_whole = |line: &str| {
+                line.starts_with('<') && line.ends_with('>') && line.matches(['<', '>']).count() == 2
+            };
+            prop_assert!(text.lines().all(is_whole), "{}", text);
+        }
+    }
+}
