@@ -1,6 +1,7 @@
 //! The course of a run: block after block over its cells and groups, until each is known well enough.
 
 mod estimate;
+mod ledger;
 mod request;
 mod visit;
 
@@ -16,14 +17,17 @@ use schema::{
 };
 use statistics::stop::{self, MIN_REPEATS, Verdict};
 
-pub(crate) use self::request::{threads, training};
 use self::visit::Seating;
 pub use self::{
     estimate::{estimate, fewest_launches},
-    request::{launch_name, request},
+    request::{launch_name, next_number, request},
+};
+pub(crate) use self::{
+    ledger::Ledger,
+    request::{threads, training},
 };
 use crate::{
-    derive::{self, Derived},
+    derive::Derived,
     interrupt::Interrupt,
     measure::{self, Enough},
     order::{self, Place},
@@ -34,9 +38,6 @@ use crate::{
     together::{Together, together},
     usage::{Scan, top_foreign},
 };
-
-/// Launches without a number after which a cell without any is given up; visits, of a group.
-const GIVE_UP_AFTER: usize = 2;
 
 /// A run that is going on.
 pub struct Blocks<'a> {
@@ -50,6 +51,9 @@ pub struct Blocks<'a> {
     pub sampler: &'a Sampler,
     pub interrupt: &'a Interrupt,
     pub derived: Derived,
+    pub(crate) ledger: Ledger,
+    /// Of the next launch.
+    pub(crate) next_number: usize,
     /// When the command began: since then the budget is spent.
     pub began: Nanos,
 }
@@ -65,7 +69,8 @@ pub struct Missing {
 impl Blocks<'_> {
     /// Measures what is missing, and returns what is missing still.
     pub fn measure(&mut self) -> anyhow::Result<Missing> {
-        let progress = Progress::new(self.launches_left());
+        self.note_rows();
+        let progress = Progress::new(self.launches_left_from(0));
         let mut stopped = None;
         for block in 0.. {
             let wanted = self.wanted(block);
@@ -76,7 +81,7 @@ impl Blocks<'_> {
             if stopped.is_some() {
                 break;
             }
-            progress.expect(self.launches_left());
+            progress.expect(self.launches_left_from(block + 1));
         }
         progress.finish();
         let launches = if stopped.is_some() { self.missing_launches() } else { Vec::new() };
@@ -123,31 +128,50 @@ impl Blocks<'_> {
 
     /// Starts a cell once and adds it to the tables.
     fn launch(&mut self, cell: &Cell, block: u32) -> anyhow::Result<()> {
-        let request = request(self.run, self.manifest, self.catalog, cell, block, None)?;
+        let request = request(self.run, self.manifest, self.catalog, cell, (self.next_number, block), None)?;
+        self.next_number += 1;
         let launch = request.spec.launch.clone();
         let enough = self.enough(cell.command.is_some())?;
         // What others cost a program without steps is how much later it comes to its end, alone and together.
         let to_its_end = !self.groups.is_empty();
         measure::alone(self.rig, self.sampler, request, enough, to_its_end, self.interrupt);
         self.sampler.flush()?;
-        self.derived.add(&launch)
+        self.add(&launch)
+    }
+
+    /// Adds a launch that has ended, or its visit, to the tables.
+    fn add(&mut self, launch: &str) -> anyhow::Result<()> {
+        self.derived.add(launch)?;
+        self.note_rows();
+        Ok(())
+    }
+
+    fn note_rows(&mut self) {
+        self.ledger.note(self.cells, self.groups, &self.derived.measurements);
     }
 
     /// Starts the members of a group once and adds them to the tables; returns their devices.
     fn visit(&mut self, group: &Group, block: u32) -> anyhow::Result<Vec<Device>> {
-        let mut seating = Seating::new(self.run, self.manifest, self.catalog, group, block)?;
-        let seats = seating.requests(&self.derived.measurements)?;
+        let (run, manifest, catalog) = (self.run, self.manifest, self.catalog);
+        let mut seating = Seating::new(run, manifest, catalog, group, (self.next_number, block))?;
+        let has_obeyed = |cell: &Cell| {
+            let of_cell = self.cells.iter().position(|other| other.name == cell.name);
+            of_cell.is_some_and(|place| self.ledger.cells[place].has_obeyed)
+        };
+        let seats = seating.requests(has_obeyed)?;
         let devices = seats.iter().flat_map(|seat| seat.request.spec.devices.clone()).collect();
         let first = seats.first().map(|seat| seat.request.spec.launch.clone());
         let enough = self.enough(seats.iter().all(|seat| seat.outside))?;
         let name = seating.visit.clone();
         let again = &mut |seat| seating.request(seat);
         let asked = Together { sharing: &group.sharing, seats, again, enough };
-        let visit = together(self.rig, self.sampler, asked, self.interrupt)?;
+        let visit = together(self.rig, self.sampler, asked, self.interrupt);
+        self.next_number = seating.next;
+        let visit = visit?;
         self.sampler.flush()?;
         if let Some((visit, launch)) = visit.zip(first) {
             self.run.write_visit(&name, &visit)?;
-            self.derived.add(&launch)?;
+            self.add(&launch)?;
         }
         Ok(devices)
     }
@@ -167,15 +191,15 @@ impl Blocks<'_> {
     /// Whether a block should come to this place.
     fn wants(&self, place: Place, block: u32) -> bool {
         match place {
-            Place::Cell { cell, pass } => self.wants_cell(&self.cells[cell], block, pass as usize),
-            Place::Group(group) => self.wants_group(&self.groups[group], block),
+            Place::Cell { cell, pass } => self.wants_cell(cell, block, pass as usize),
+            Place::Group(group) => self.wants_group(group, block),
         }
     }
 
-    fn wants_cell(&self, cell: &Cell, block: u32, pass: usize) -> bool {
-        let rows = self.rows(cell);
-        let done = rows.iter().filter(|row| row.repeat == block).count() > pass;
-        if cell.unsupported.is_some() || is_given_up(&rows, 1) || done {
+    fn wants_cell(&self, cell: usize, block: u32, pass: usize) -> bool {
+        let account = &self.ledger.cells[cell];
+        let done = account.rows_of_block(block) > pass;
+        if self.cells[cell].unsupported.is_some() || account.is_given_up(1) || done {
             return false;
         }
         match self.manifest.settings.ci_percent {
@@ -184,49 +208,48 @@ impl Blocks<'_> {
         }
     }
 
-    fn wants_group(&self, group: &Group, block: u32) -> bool {
-        let rows = derive::rows_of_group(group, &self.derived.measurements);
-        let refused = rows.iter().any(|row| row.status == Status::Unsupported);
-        let done = rows.iter().any(|row| row.repeat == block);
-        let given_up = is_given_up(&rows, group.members.len());
-        block < self.manifest.settings.repeats && !refused && !done && !given_up
+    fn wants_group(&self, group: usize, block: u32) -> bool {
+        let account = &self.ledger.groups[group];
+        let done = account.rows_of_block(block) > 0;
+        let given_up = account.is_given_up(self.groups[group].members.len());
+        block < self.manifest.settings.repeats && !account.refused && !done && !given_up
     }
 
     /// How many more launches the interval asked for is likely to take.
-    fn more_launches(&self, cell: &Cell) -> usize {
+    fn more_launches(&self, cell: usize) -> usize {
         let Some(target) = self.manifest.settings.ci_percent else { return 0 };
-        // Of a program without steps one number a launch is known: how long it ran.
-        let of_row =
-            |row: &&Measurement| row.step_ns_median.or(row.wall_ns.filter(|_| cell.command.is_some()));
-        let medians: Vec<f64> = self.rows(cell).iter().filter_map(of_row).map(|ns| ns as f64).collect();
         let repeats = (self.manifest.settings.repeats as usize).max(MIN_REPEATS);
-        match stop::verdict(&medians, target, repeats) {
+        match stop::verdict(&self.ledger.cells[cell].times_ns, target, repeats) {
             Verdict::Reached => 0,
             Verdict::Continue { estimated_more_launches } => estimated_more_launches,
         }
     }
 
-    fn rows(&self, cell: &Cell) -> Vec<&Measurement> {
-        derive::rows_of(cell, &self.derived.measurements)
-    }
-
-    /// How many launches and visits are still to come, as far as can be told.
-    fn launches_left(&self) -> u64 {
-        let blocks = 0..self.manifest.settings.repeats;
+    /// How many launches and visits are still to come, as far as can be told, when all blocks before this one are over.
+    fn launches_left_from(&self, block: u32) -> u64 {
+        let blocks = block..self.manifest.settings.repeats;
         match self.manifest.settings.ci_percent {
             Some(_) => self.unreached().map(|cell| self.more_launches(cell) as u64).sum(),
-            None => blocks.map(|block| self.wanted(block).len() as u64).sum(),
+            None => blocks.map(|block| self.places_wanted(block)).sum(),
         }
     }
 
+    /// How many places a block should come to.
+    fn places_wanted(&self, block: u32) -> u64 {
+        let passes = order::passes(self.groups.len()) as usize;
+        let of_cell = |cell| (0..passes).filter(|pass| self.wants_cell(cell, block, *pass)).count();
+        let groups = (0..self.groups.len()).filter(|group| self.wants_group(*group, block)).count();
+        (0..self.cells.len()).map(of_cell).sum::<usize>() as u64 + groups as u64
+    }
+
     /// Cells whose interval is not what was asked for.
-    fn unreached(&self) -> impl Iterator<Item = &Cell> {
-        self.cells.iter().filter(|cell| self.wants_cell(cell, u32::MAX, 0))
+    fn unreached(&self) -> impl Iterator<Item = usize> {
+        (0..self.cells.len()).filter(|cell| self.wants_cell(*cell, u32::MAX, 0))
     }
 
     fn missing_launches(&self) -> Vec<String> {
         if self.manifest.settings.ci_percent.is_some() {
-            let of_cell = |cell: &Cell| format!("{}, until its interval is reached", cell.name);
+            let of_cell = |cell: usize| format!("{}, until its interval is reached", self.cells[cell].name);
             return self.unreached().map(of_cell).collect();
         }
         let of_block = |block| {
@@ -249,12 +272,6 @@ impl Blocks<'_> {
         let spent = Nanos::monotonic_now().saturating_sub(self.began).as_secs_f64();
         self.manifest.settings.budget_s.is_some_and(|budget| spent >= budget)
     }
-}
-
-/// Whether nothing came of what was tried, `rows` at a time, so that it would not be otherwise another time.
-fn is_given_up(rows: &[&Measurement], at_a_time: usize) -> bool {
-    let failed = rows.iter().filter(|row| row.status == Status::Failed).count();
-    failed >= GIVE_UP_AFTER * at_a_time && failed == rows.len()
 }
 
 /// One line for people about what has just been measured: a launch, or all members of a group.

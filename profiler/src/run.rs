@@ -20,7 +20,7 @@ use schema::{
 };
 
 use crate::{
-    blocks::{Blocks, Missing},
+    blocks::{self, Blocks, Ledger, Missing},
     cmd::Exit,
     derive::Derived,
     device::{self, DeviceReader},
@@ -130,6 +130,8 @@ pub fn measure(
         sampler: &sampler,
         interrupt: &interrupt,
         derived: Derived::of(run)?,
+        ledger: Ledger::default(),
+        next_number: blocks::next_number(run)?,
         began,
     };
     let missing = blocks.measure()?;

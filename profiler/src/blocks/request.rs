@@ -18,7 +18,7 @@ use crate::{
     sharing::Joins,
 };
 
-/// What the next launch of a run is told, for a cell and a block.
+/// What the launch of that number is told, for a cell and a block.
 ///
 /// With `steps` a job leaves by itself after so many; otherwise when it is told to.
 pub fn request(
@@ -26,7 +26,7 @@ pub fn request(
     manifest: &Manifest,
     catalog: &Catalog,
     cell: &Cell,
-    block: u32,
+    (number, block): (usize, u32),
     steps: Option<u64>,
 ) -> anyhow::Result<LaunchRequest> {
     let settings = &manifest.settings;
@@ -45,7 +45,7 @@ pub fn request(
             }))
         }
     };
-    let launch = launch_name(next_number(run)?, cell);
+    let launch = launch_name(number, cell);
     let spec = LaunchSpec {
         cell: cell.name.clone(),
         block,
@@ -63,8 +63,8 @@ pub fn request(
     Ok(LaunchRequest { run: run.clone(), spec, patience, joins: Joins::default() })
 }
 
-/// Launches count up from 1.
-pub(super) fn next_number(run: &RunDir) -> anyhow::Result<usize> {
+/// Launches of a run count up from 1. Takes longer the more there are.
+pub fn next_number(run: &RunDir) -> anyhow::Result<usize> {
     Ok(run.launches()?.len() + 1)
 }
 

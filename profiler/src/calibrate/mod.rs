@@ -25,7 +25,7 @@ use statistics::launches::between_launches;
 pub use self::all_reduce::cells as all_reduces;
 use self::restart::Restarts;
 use crate::{
-    blocks::Blocks,
+    blocks::{self, Blocks, Ledger},
     cells::joined,
     cmd::Exit,
     derive::{Derived, whole},
@@ -251,10 +251,12 @@ impl Calibrator<'_> {
             sampler: &sampler,
             interrupt: &limits.interrupt,
             derived: Derived::of(&run)?,
+            ledger: Ledger::default(),
+            next_number: blocks::next_number(&run)?,
             began: limits.began,
         };
         let mut missing = blocks.measure()?.launches;
-        let summaries = blocks.derived.summaries;
+        let summaries = Derived::of(&run)?.summaries;
         let (rows, unmeasured) = all_reduce::rows(&all_reduces, &summaries, &self.manifest.settings);
         found.all_reduce = rows;
         found.not_measured.extend(unmeasured);

@@ -11,7 +11,7 @@ use schema::{
     wire::{Event, Timing},
 };
 
-use super::{launch, rows_of};
+use super::{is_of, is_of_group, launch};
 use crate::warnings::Finding;
 
 /// The tables of what jobs cost each other.
@@ -55,13 +55,11 @@ pub(super) fn refused_by(
     known: &[Measurement],
 ) -> anyhow::Result<Vec<Measurement>> {
     let mut rows = Vec::new();
-    let is_of = |cell: &&Cell| cell.command.is_some() && rows_of(cell, std::slice::from_ref(row)).len() == 1;
+    let is_of = |cell: &&Cell| cell.command.is_some() && is_of(cell, row);
     let Some(cell) = manifest.cells.iter().find(is_of) else { return Ok(rows) };
     let takes_turns = |group: &&Group| group.sharing.takes_turns() && group.members.contains(&cell.name);
     for group in manifest.groups.iter().filter(takes_turns) {
-        let has_rows =
-            |row: &Measurement| row.group.as_ref() == Some(&group.name) && row.sharing == group.sharing;
-        if known.iter().any(has_rows) {
+        if known.iter().any(|row| is_of_group(group, row)) {
             continue;
         }
         let ranks = ranks_of(run, &run.spec(&row.launch)?);

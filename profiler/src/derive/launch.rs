@@ -7,7 +7,7 @@ use schema::{
     device::Device,
     events::{self, EventError},
     manifest::{Cell, DeviceFacts, Manifest},
-    rows::{DeviceSample, ErrorKind, HostSample, Measurement, Status, Warning},
+    rows::{ErrorKind, HostSample, Measurement, Status, Warning},
     run_dir::RunDir,
     spec::{LaunchEnd, LaunchSpec, Program},
     units::Nanos,
@@ -15,7 +15,7 @@ use schema::{
 };
 use statistics::{LaunchSummary, median};
 
-use super::{JobStep, Samples, devices, gates, job_steps, rounded, whole};
+use super::{JobStep, devices, gates, job_steps, rounded, samples::Samples, whole};
 use crate::{cells, warnings::Finding, window::Window};
 
 /// A row and what is doubtful about it.
@@ -261,7 +261,7 @@ impl Launch<'_> {
     /// A program that took no steps: from its first reading to its end.
     fn fill_from_outside(&self, row: &mut Measurement, end: &LaunchEnd, findings: &mut Vec<Finding>) {
         row.timing = Some(Timing::Outside);
-        let Some(first) = self.host_rows().next() else { return };
+        let Some(first) = self.samples.of_launch(&self.spec.launch).first() else { return };
         let window = Window { start: first.mono_ns, end: end.mono_ns };
         self.fill_from_samples(row, &[(&self.spec.launch, window)], Some, findings);
         // What the kernel accounted for when it was reaped holds its last moments too.
@@ -280,10 +280,6 @@ impl Launch<'_> {
         self.manifest.devices.iter().filter(|facts| self.spec.devices.contains(&facts.device))
     }
 
-    fn host_rows(&self) -> impl Iterator<Item = &HostSample> {
-        self.samples.host.iter().filter(|row| row.launch == self.spec.launch)
-    }
-
     /// What was read in the windows that count, each of the launch of the job that it lies in.
     ///
     /// `known_cpu` turns CPU time of the job into that of all jobs of the run on its device, where that is known.
@@ -300,10 +296,7 @@ impl Launch<'_> {
         let mut read = Vec::new();
         for device in self.distinct_devices() {
             let name = device.to_string();
-            // Readings from after its end are on file only when a row is derived again, and must
-            // not make it another row.
-            let seen = |row: &&DeviceSample| row.device == name && row.mono_ns <= self.ended;
-            let rows: Vec<&DeviceSample> = self.samples.devices.iter().filter(seen).collect();
+            let rows = self.samples.of_device(&name, &windows, self.ended);
             // CPU time of a rank is known, and not which of its devices it was spent on.
             let own_cpu_ns = row.cpu_ns.filter(|_| self.spec.devices.len() == 1).and_then(&known_cpu);
             self.find(findings, gates::of_device(&name, &rows, own_cpu_ns, &windows));
@@ -319,8 +312,9 @@ impl Launch<'_> {
         };
         row.cpu_ns = grown(|row| row.cpu_ns);
         row.run_queue_wait_ns = grown(|row| row.run_queue_wait_ns);
-        let of_job = |row: &&HostSample| parts.iter().any(|(launch, _)| row.launch == *launch);
-        let host: Vec<&HostSample> = self.samples.host.iter().filter(of_job).collect();
+        let launches: BTreeSet<&str> = parts.iter().map(|(launch, _)| *launch).collect();
+        let host: Vec<&HostSample> =
+            launches.into_iter().flat_map(|launch| self.samples.of_launch(launch)).collect();
         row.device_memory_bytes = host.iter().filter_map(|row| row.device_memory_bytes).max();
         let devices = self.distinct_devices().len();
         row.job_util_percent_mean = devices::job_util_percent(&host, ranks, devices, windows);

@@ -5,6 +5,7 @@ mod devices;
 mod gates;
 mod interference;
 mod launch;
+mod samples;
 mod steps;
 mod summary;
 mod together;
@@ -15,25 +16,32 @@ use std::collections::BTreeSet;
 use anyhow::{Context as _, bail};
 use schema::{
     manifest::{Cell, Manifest},
-    rows::{self, Curve, DeviceSample, ErrorKind, HostSample, Interference, Measurement, Status, Summary},
+    rows::{self, Appender, Curve, ErrorKind, Interference, Measurement, Status, Summary},
     run_dir::RunDir,
     spec::LaunchEnd,
 };
 
-use crate::{
-    warnings::Finding,
-    window::{Window, growth},
-};
+use self::samples::Samples;
+use crate::warnings::Finding;
 
 pub use interference::obeys_no_grant;
 pub use steps::{JobStep, LaunchSteps, job_steps};
-pub use summary::{rows_of, rows_of_group};
+pub use summary::{is_of, is_of_group};
+
+/// While a run goes on, tables over all its launches are made again when their rows have become more by one in so many. So
+/// what they cost a launch does not grow with the run.
+const SUMMARISED_ONE_IN: usize = 8;
 
 /// The tables of a run, as far as its launches have ended.
 pub struct Derived {
     run: RunDir,
     manifest: Manifest,
+    samples: Samples,
+    /// The table of measurements, once it is added to.
+    on_file: Option<Appender<Measurement>>,
     pub measurements: Vec<Measurement>,
+    /// How many of them are in the tables over all launches.
+    summarised: usize,
     pub summaries: Vec<Summary>,
     /// Of a run of groups.
     pub interference: Vec<Interference>,
@@ -65,6 +73,9 @@ impl Derived {
             measurements,
             run: run.clone(),
             manifest,
+            samples: Samples::of(run),
+            on_file: None,
+            summarised: 0,
             summaries: Vec::new(),
             interference: Vec::new(),
             curves: Vec::new(),
@@ -72,30 +83,48 @@ impl Derived {
             launch_findings: Vec::new(),
             visits: BTreeSet::new(),
         };
-        let samples = Samples::read(run)?;
-        for launch in run.launches()? {
-            derived.measure(&launch, &samples)?;
+        derived.samples.read_on()?;
+        let launches = run.launches()?;
+        for launch in &launches {
+            derived.measure(launch)?;
         }
         derived.summarise();
         Ok(derived)
     }
 
-    /// Adds a launch that has ended since, or all of the visit of a group that it belongs to, and replaces the tables on file.
+    /// Adds a launch that has ended since, or all of the visit of a group that it belongs to, to the table of measurements on
+    /// file. The others follow now and then, and at last by [`Derived::write`].
+    ///
+    /// No launch may be on the rig that is not of this visit: readings from before its end are forgotten.
     pub fn add(&mut self, launch: &str) -> anyhow::Result<()> {
-        let samples = Samples::read(&self.run)?;
-        self.measure(launch, &samples)?;
-        self.summarise();
-        self.write_tables()
+        self.samples.read_on()?;
+        let known = self.measurements.len();
+        self.measure(launch)?;
+        if let Some(end) = self.run.launch_end(launch)? {
+            self.samples.forget_before(end.mono_ns);
+        }
+        match &mut self.on_file {
+            Some(table) => table.push(&self.measurements[known..])?,
+            None => {
+                rows::write(&self.run.measurements_path(), &self.measurements)?;
+                self.on_file = Some(Appender::open(&self.run.measurements_path())?);
+            }
+        }
+        if self.measurements.len() > self.summarised + self.summarised / SUMMARISED_ONE_IN {
+            self.summarise();
+            self.write_summaries()?;
+        }
+        Ok(())
     }
 
-    fn measure(&mut self, launch: &str, samples: &Samples) -> anyhow::Result<()> {
+    fn measure(&mut self, launch: &str) -> anyhow::Result<()> {
         if let Some(seat) = self.run.spec(launch)?.seat {
-            return self.measure_visit(seat.visit, samples);
+            return self.measure_visit(seat.visit);
         }
         // A launch without an end was torn off with the harness, and one that the user interrupted
         // was not measured: their cells are done again, and what they left stays as evidence.
         let Some(end) = self.run.launch_end(launch)?.filter(is_measurement) else { return Ok(()) };
-        let row = launch::measurement(&self.run, &self.manifest, samples, launch, &end)
+        let row = launch::measurement(&self.run, &self.manifest, &self.samples, launch, &end)
             .with_context(|| format!("launch {launch}"))?;
         self.launch_findings.extend(row.findings);
         let refused =
@@ -106,12 +135,12 @@ impl Derived {
     }
 
     /// A visit without a file is as a launch without an end.
-    fn measure_visit(&mut self, name: String, samples: &Samples) -> anyhow::Result<()> {
+    fn measure_visit(&mut self, name: String) -> anyhow::Result<()> {
         let Some(visit) = self.run.visit(&name)? else { return Ok(()) };
         if self.visits.contains(&name) {
             return Ok(());
         }
-        let rows = together::measurements(&self.run, &self.manifest, samples, &visit)
+        let rows = together::measurements(&self.run, &self.manifest, &self.samples, &visit)
             .with_context(|| format!("visit {name}"))?;
         self.visits.insert(name);
         for row in rows {
@@ -122,14 +151,14 @@ impl Derived {
     }
 
     fn summarise(&mut self) {
+        self.summarised = self.measurements.len();
         let (summaries, between) = summary::of_all(&self.manifest, &self.measurements);
         let (interference, curves, together) = interference::of_all(&self.manifest, &self.measurements);
         (self.summaries, self.interference, self.curves) = (summaries, interference, curves);
         self.findings = self.launch_findings.iter().cloned().chain(between).chain(together).collect();
     }
 
-    fn write_tables(&self) -> anyhow::Result<()> {
-        rows::write(&self.run.measurements_path(), &self.measurements)?;
+    fn write_summaries(&self) -> anyhow::Result<()> {
         rows::write(&self.run.summary_path(), &self.summaries)?;
         if !self.manifest.groups.is_empty() {
             rows::write(&self.run.interference_path(), &self.interference)?;
@@ -142,7 +171,8 @@ impl Derived {
 
     /// Replaces all derived files of the run.
     pub fn write(&self) -> anyhow::Result<()> {
-        self.write_tables()?;
+        rows::write(&self.run.measurements_path(), &self.measurements)?;
+        self.write_summaries()?;
         trace::write(&self.run).with_context(|| format!("{}", self.run.trace_path().display()))
     }
 }
@@ -165,36 +195,6 @@ pub fn steps_of(run: &RunDir, row: &Measurement) -> anyhow::Result<Vec<LaunchSte
 /// Whether a launch that ended so stands for a measurement, failed ones included.
 pub fn is_measurement(end: &LaunchEnd) -> bool {
     end.err != Some(ErrorKind::Interrupted)
-}
-
-/// All readings of a run.
-struct Samples {
-    devices: Vec<DeviceSample>,
-    host: Vec<HostSample>,
-}
-
-impl Samples {
-    fn read(run: &RunDir) -> anyhow::Result<Samples> {
-        Ok(Samples {
-            devices: rows::read_appended(&run.devices_path())?,
-            host: rows::read_appended(&run.host_path())?,
-        })
-    }
-
-    /// By how much a counter of all ranks of a launch grew; `None` where one of them was not seen.
-    fn grown(
-        &self,
-        launch: &str,
-        ranks: u32,
-        value: fn(&HostSample) -> Option<u64>,
-        window: Window,
-    ) -> Option<u64> {
-        let of_rank = |rank| {
-            let readings = self.host.iter().filter(|row| row.launch == launch && row.rank == rank);
-            growth(readings.filter_map(|row| Some((row.mono_ns, value(row)?))), window)
-        };
-        (0..ranks).map(of_rank).sum()
-    }
 }
 
 fn unsupported_rows(run: &RunDir, manifest: &Manifest) -> Vec<Measurement> {

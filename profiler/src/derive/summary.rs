@@ -41,18 +41,23 @@ pub(super) fn of_all(manifest: &Manifest, measurements: &[Measurement]) -> (Vec<
 }
 
 /// The rows of all members of a group, in the order of its visits.
-pub fn rows_of_group<'a>(group: &Group, measurements: &'a [Measurement]) -> Vec<&'a Measurement> {
-    let belongs =
-        |row: &&Measurement| row.group.as_ref() == Some(&group.name) && row.sharing == group.sharing;
-    measurements.iter().filter(belongs).collect()
+fn rows_of_group<'a>(group: &Group, measurements: &'a [Measurement]) -> Vec<&'a Measurement> {
+    measurements.iter().filter(|row| is_of_group(group, row)).collect()
+}
+
+/// Whether a row is of a member of this group.
+pub fn is_of_group(group: &Group, row: &Measurement) -> bool {
+    row.group.as_ref() == Some(&group.name) && row.sharing == group.sharing
 }
 
 /// The rows of one cell, in the order of its launches.
-pub fn rows_of<'a>(cell: &Cell, measurements: &'a [Measurement]) -> Vec<&'a Measurement> {
-    let device = cells::joined(&cell.devices);
-    let belongs =
-        |row: &&Measurement| row.job == cell.job && row.sharing == cell.sharing && row.device == device;
-    measurements.iter().filter(belongs).collect()
+fn rows_of<'a>(cell: &Cell, measurements: &'a [Measurement]) -> Vec<&'a Measurement> {
+    measurements.iter().filter(|row| is_of(cell, row)).collect()
+}
+
+/// Whether a row is of this cell, alone.
+pub fn is_of(cell: &Cell, row: &Measurement) -> bool {
+    row.job == cell.job && row.sharing == cell.sharing && row.device == cells::joined(&cell.devices)
 }
 
 fn summary(

@@ -17,8 +17,9 @@ use statistics::{
 };
 
 use super::{
-    JobStep, LaunchSteps, Samples, gates, job_steps,
+    JobStep, LaunchSteps, gates, job_steps,
     launch::{self, Launch, Row},
+    samples::Samples,
 };
 use crate::cells;
 

@@ -48,6 +48,6 @@ pub(super) fn begin(job: Option<&Job>, device: Option<&Device>, out: Option<&Pat
     )?;
     let run = RunDir::create(&out.map_or_else(|| run::directory("doctor", &manifest), Path::to_path_buf))?;
     run.write_manifest(&manifest)?;
-    let request = blocks::request(&run, &manifest, &catalog, &manifest.cells[0], 0, None)?;
+    let request = blocks::request(&run, &manifest, &catalog, &manifest.cells[0], (1, 0), None)?;
     Ok(Trial { run, manifest, request })
 }

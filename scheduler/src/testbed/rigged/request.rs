@@ -13,11 +13,11 @@ impl Rigged {
         let Site { run, manifest, catalog, .. } = &self.site;
         let cell = self.cell(start)?;
         // The stream of data belongs to the seed: all launches of a job have the same, and no two jobs.
+        let numbers = (self.next_number, start.job.0);
         let mut request =
-            blocks::request(run, manifest, catalog, &cell, start.job.0, self.steps_left(start.job))?;
+            blocks::request(run, manifest, catalog, &cell, numbers, self.steps_left(start.job))?;
         let spec = &mut request.spec;
         spec.block = start.number;
-        spec.launch = blocks::launch_name(self.next_number, &cell);
         spec.sharing = Sharing::TIME_SLICE;
         if let Some(cpus) = start.cpus {
             (spec.threads, spec.threads_named) = (cpus.into(), true);

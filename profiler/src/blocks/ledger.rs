@@ -1,0 +1,133 @@
+//! What a run has of each cell and group so far: it tells what is still wanted without going through all rows, of which there
+//! may be thousands.
+
+use std::collections::BTreeMap;
+
+use schema::{
+    group::Group,
+    manifest::Cell,
+    rows::{Measurement, Status},
+};
+
+use crate::derive;
+
+/// Launches without a number after which a cell without any is given up; visits, of a group.
+const GIVE_UP_AFTER: usize = 2;
+
+/// An account of each cell and of each group, in their orders.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    pub(super) cells: Vec<Account>,
+    pub(super) groups: Vec<Account>,
+    /// Rows that are in it.
+    noted: usize,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct Account {
+    rows: usize,
+    failed: usize,
+    /// It was found out that it cannot run.
+    pub(super) refused: bool,
+    /// It ran, and obeyed its grant.
+    pub(super) has_obeyed: bool,
+    of_block: BTreeMap<u32, usize>,
+    /// The number of each launch that an interval is made from: its step time, or of a program without steps how long it ran.
+    pub(super) times_ns: Vec<f64>,
+}
+
+impl Ledger {
+    /// Notes the rows that are new since the last time.
+    pub(super) fn note(&mut self, cells: &[Cell], groups: &[Group], rows: &[Measurement]) {
+        self.cells.resize(cells.len(), Account::default());
+        self.groups.resize(groups.len(), Account::default());
+        for row in &rows[self.noted..] {
+            let of_cell = cells.iter().zip(&mut self.cells).filter(|(cell, _)| derive::is_of(cell, row));
+            of_cell.for_each(|(cell, account)| account.note(row, cell.command.is_some()));
+            let of_group =
+                groups.iter().zip(&mut self.groups).filter(|(group, _)| derive::is_of_group(group, row));
+            of_group.for_each(|(_, account)| account.note(row, false));
+        }
+        self.noted = rows.len();
+    }
+}
+
+impl Account {
+    fn note(&mut self, row: &Measurement, is_program: bool) {
+        self.rows += 1;
+        self.failed += usize::from(row.status == Status::Failed);
+        self.refused |= row.status == Status::Unsupported;
+        self.has_obeyed |= row.status == Status::Ok && !derive::obeys_no_grant(row);
+        *self.of_block.entry(row.repeat).or_default() += 1;
+        let time_ns = row.step_ns_median.or(row.wall_ns.filter(|_| is_program));
+        self.times_ns.extend(time_ns.map(|ns| ns as f64));
+    }
+
+    pub(super) fn rows_of_block(&self, block: u32) -> usize {
+        self.of_block.get(&block).copied().unwrap_or(0)
+    }
+
+    /// Whether nothing came of what was tried, so many rows at a time, so that it would not be otherwise another time.
+    pub(super) fn is_given_up(&self, at_a_time: usize) -> bool {
+        self.failed >= GIVE_UP_AFTER * at_a_time && self.failed == self.rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::sharing::Sharing;
+
+    use super::*;
+
+    fn row(job: &str, repeat: u32, status: Status, step_ns: Option<u64>) -> Measurement {
+        Measurement {
+            job: job.into(),
+            device: "cpu:0".into(),
+            repeat,
+            status,
+            step_ns_median: step_ns,
+            ..Measurement::default()
+        }
+    }
+
+    #[test]
+    fn rows_are_noted_once_with_their_cells_and_groups() {
+        let cell = |job: &str| Cell {
+            name: job.into(),
+            sharing: Sharing::Alone,
+            job: job.into(),
+            workload: job.into(),
+            command: None,
+            all_reduce_bytes: None,
+            global_batch: None,
+            plan: None,
+            devices: vec!["cpu:0".parse().unwrap()],
+            memory_estimate_bytes: None,
+            unsupported: None,
+        };
+        let sharing = Sharing::TIME_SLICE;
+        let members = vec!["a".into(), "b".into()];
+        let group = Group { name: "a+b".into(), sharing: sharing.clone(), members, unsupported: None };
+        let together = |seat| Measurement {
+            group: Some(group.name.clone()),
+            seat: Some(seat),
+            sharing: sharing.clone(),
+            ..row("a", 1, Status::Failed, None)
+        };
+        let (cells, groups) = ([cell("a"), cell("b")], [group.clone()]);
+        let mut rows = vec![row("a", 0, Status::Ok, Some(7)), row("b", 0, Status::Failed, None)];
+        let mut ledger = Ledger::default();
+        ledger.note(&cells, &groups, &rows);
+        rows.extend([row("a", 0, Status::Ok, Some(9)), row("b", 1, Status::Failed, None)]);
+        rows.extend([together(0), together(1)]);
+        ledger.note(&cells, &groups, &rows);
+        ledger.note(&cells, &groups, &rows);
+
+        let [a, b] = &ledger.cells[..] else { panic!("two cells") };
+        assert_eq!((a.rows, a.rows_of_block(0), a.rows_of_block(1)), (2, 2, 0));
+        assert_eq!((&a.times_ns[..], a.is_given_up(1)), (&[7.0, 9.0][..], false));
+        assert_eq!((b.rows_of_block(1), b.is_given_up(1), b.refused), (1, true, false));
+        let [visited] = &ledger.groups[..] else { panic!("one group") };
+        assert_eq!((visited.rows_of_block(1), visited.is_given_up(2)), (2, false));
+    }
+}
