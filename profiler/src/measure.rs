@@ -130,6 +130,7 @@ struct Watch {
     member: Member,
     pace: Pace,
     looks: Looks,
+    /// Of its first rank: the others are within a step of it.
     step_ns: Vec<u64>,
     /// Time of all steps so far.
     spent_ns: u64,

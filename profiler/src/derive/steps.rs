@@ -7,14 +7,17 @@ use schema::{
     wire::{Event, EventLine, Phases, Step, Timing},
 };
 
-/// One step of a job: as long as its slowest rank took.
+/// One step of a job. It ends when its last rank's does, so that the lengths of steps between which no rank was held add up
+/// to the time in which they were done; the lengths of the slowest rank of each would add up to more.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobStep {
     pub index: u64,
     /// When the last rank was through.
     pub end: Nanos,
+    /// Of several ranks from the end of the step before, or from when the first rank began it where that is later: after time
+    /// held. One rank says itself how long it took, and may know that better than when it was through.
     pub dur_ns: u64,
-    /// Of the slowest rank.
+    /// Of the rank that took longest.
     pub phases: Phases,
     /// Of all ranks together; absent where one of them does not know.
     pub samples: Option<u64>,
@@ -44,7 +47,13 @@ impl JobStep {
 pub fn job_steps(ranks: &[Vec<EventLine>]) -> Vec<JobStep> {
     let steps: Vec<Vec<(Nanos, &Step)>> = ranks.iter().map(|events| steps_of(events)).collect();
     let complete = steps.iter().map(Vec::len).min().unwrap_or(0);
-    (0..complete).map(|i| job_step(&steps.iter().map(|rank| rank[i]).collect::<Vec<_>>())).collect()
+    let mut before = Nanos::ZERO;
+    let step = |i: usize| {
+        let step = job_step(&steps.iter().map(|rank| rank[i]).collect::<Vec<_>>(), before);
+        before = step.end;
+        step
+    };
+    (0..complete).map(step).collect()
 }
 
 fn steps_of(events: &[EventLine]) -> Vec<(Nanos, &Step)> {
@@ -57,14 +66,20 @@ fn steps_of(events: &[EventLine]) -> Vec<(Nanos, &Step)> {
         .collect()
 }
 
-/// One step out of those of all ranks, of which there is at least one.
-fn job_step(ranks: &[(Nanos, &Step)]) -> JobStep {
+/// One step out of those of all ranks, of which there is at least one; the step `before` it ended then.
+fn job_step(ranks: &[(Nanos, &Step)], before: Nanos) -> JobStep {
     let (_, first) = ranks[0];
     let slowest = ranks.iter().map(|(_, step)| *step).max_by_key(|step| step.dur_ns).unwrap_or(first);
+    let end = ranks.iter().map(|(end, _)| *end).max().unwrap_or_default();
+    let began = ranks.iter().map(|(end, step)| end.saturating_sub(step.dur_ns)).min().unwrap_or_default();
+    let dur_ns = match ranks {
+        [(_, only)] => only.dur_ns,
+        _ => end.saturating_sub(began.max(before)),
+    };
     JobStep {
         index: first.index,
-        end: ranks.iter().map(|(end, _)| *end).max().unwrap_or_default(),
-        dur_ns: slowest.dur_ns.0,
+        end,
+        dur_ns: dur_ns.0,
         phases: slowest.phases.clone().unwrap_or_default(),
         samples: ranks.iter().map(|(_, step)| step.samples).sum(),
         sent_bytes: ranks.iter().map(|(_, step)| step.sent_bytes).sum(),
@@ -84,6 +99,7 @@ fn loss(ranks: &[(Nanos, &Step)]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use schema::wire::Memory;
 
     use super::*;
@@ -102,14 +118,58 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_as_long_as_its_slowest_rank() {
+    fn a_step_is_of_all_ranks_together() {
         let zero = vec![step(0, 0, 100, 10, Some(3)), step(0, 1, 112, 12, Some(3))];
         let one = vec![step(1, 0, 105, 14, Some(4))];
         let steps = job_steps(&[zero, one]);
         let [only] = &steps[..] else { panic!("what one rank did not complete is no step") };
-        assert_eq!((only.end, only.dur_ns, only.start()), (Nanos(105), 14, Nanos(91)));
+        assert_eq!((only.end, only.dur_ns, only.start()), (Nanos(105), 15, Nanos(90)));
         assert_eq!((only.samples, only.sent_bytes, only.loss), (Some(8), Some(7), Some(0.5)));
         assert_eq!(only.phases.forward_ns, Some(Nanos(7)));
+    }
+
+    /// Two ranks that are slow in turn: the longest of each step add up to 36, and the three took 30. Before the last they
+    /// were held for 100.
+    #[test]
+    fn a_step_lasts_from_the_end_of_the_last_to_its_own() {
+        let ranks = [[(12, 12), (20, 8), (32, 12)], [(8, 8), (20, 12), (28, 8)]];
+        let held = [(142, 10), (144, 11)];
+        let rank = |rank: usize| {
+            let steps = ranks[rank].iter().chain([&held[rank]]).zip(0..);
+            steps.map(|(&(end, dur), index)| step(rank as u32, index, 100 + end, dur, None)).collect()
+        };
+        let steps = job_steps(&[rank(0), rank(1)]);
+        let lengths: Vec<u64> = steps.iter().map(|step| step.dur_ns).collect();
+        assert_eq!(lengths, [12, 8, 12, 12]);
+        let starts: Vec<Nanos> = steps.iter().map(JobStep::start).collect();
+        assert_eq!(starts, [100, 112, 120, 232].map(Nanos));
+    }
+
+    proptest! {
+        /// From boundary to boundary, as a rank tells its steps: each begins when its last one ended.
+        #[test]
+        fn lengths_of_unheld_steps_add_up_to_the_time_on_the_clock(
+            ranks in prop::collection::vec((0..500u64, prop::collection::vec(1..1_000u64, 1..40)), 1..6),
+        ) {
+            let events: Vec<Vec<EventLine>> = ranks
+                .iter()
+                .zip(0..)
+                .map(|((start, lengths), rank)| {
+                    let mut end = 1_000 + start;
+                    let told = lengths.iter().zip(0..).map(|(&length, index)| {
+                        end += length;
+                        step(rank, index, end, length, None)
+                    });
+                    told.collect()
+                })
+                .collect();
+            let steps = job_steps(&events);
+            let sum: u64 = steps.iter().map(|step| step.dur_ns).sum();
+            let first = ranks.iter().map(|(start, _)| 1_000 + start).min().expect("there is a rank");
+            let last = steps.last().expect("each rank has a step").end;
+            prop_assert_eq!(sum, last.0 - first);
+            prop_assert!(steps.windows(2).all(|pair| pair[1].start() == pair[0].end));
+        }
     }
 
     #[test]
@@ -127,6 +187,14 @@ mod tests {
             vec![step(0, 0, 100, 10, None), memory, step(0, 1, 112, 12, None), step(0, 2, 124, 12, None)];
         let ends: Vec<_> = job_steps(&[events]).iter().map(|step| (step.start(), step.end)).collect();
         assert_eq!(ends, [(90, 100), (100, 112), (112, 124)].map(|(start, end)| (Nanos(start), Nanos(end))));
+    }
+
+    /// Lines of output that were seen at one look end together, and share the time since the last look.
+    #[test]
+    fn steps_of_one_rank_are_as_long_as_it_says() {
+        let events = vec![step(0, 0, 100, 10, None), step(0, 1, 120, 10, None), step(0, 2, 120, 10, None)];
+        let lengths: Vec<u64> = job_steps(&[events]).iter().map(|step| step.dur_ns).collect();
+        assert_eq!(lengths, [10, 10, 10]);
     }
 
     #[test]

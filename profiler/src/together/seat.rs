@@ -34,7 +34,8 @@ pub(super) struct Launched {
     pub(super) member: Member,
     pub(super) pids: Vec<u32>,
     pub(super) pace: Pace,
-    /// Of its first rank, of the steps all ranks share.
+    /// Of its first rank, of the steps all ranks share: the other ranks are within a step of it, so that here, where it is only
+    /// seen to that there is enough, one will do.
     pub(super) steps: Vec<window::Step>,
     /// Their time, time held left out.
     pub(super) worked_ns: u64,
