@@ -104,7 +104,7 @@ impl<'a> Readings<'a> {
                 calls,
                 failures,
                 ns_p50: tail.map(|tail| tail.p50),
-                ns_p99: tail.map(|tail| tail.p99),
+                ns_p99: tail.and_then(|tail| tail.p99),
                 ns_max: tail.map(|tail| tail.max),
                 capability,
             }

@@ -34,7 +34,7 @@ pub fn of_summaries(summaries: &[Summary]) -> Table {
     let mut table = new(&[
         "job",
         "device",
-        "step",
+        "median step",
         "95 % interval",
         "p99",
         "samples/s",
@@ -72,7 +72,7 @@ pub fn of_interference(rows: &[Interference]) -> Table {
         "device",
         "beside",
         "sharing",
-        "step alone",
+        "mean step alone",
         "together",
         "slowdown",
         "95 % interval",
@@ -120,7 +120,7 @@ fn align_left(table: &mut Table, columns: &[usize]) {
     }
 }
 
-/// The step time, or how long a program without steps runs.
+/// The median of step times, or how long a program without steps runs.
 fn step_or_wall(row: &Summary) -> String {
     match (row.step_ns_median, row.wall_ns) {
         (None, Some(wall)) => format!("runs {}", Nanos(wall)),

@@ -205,9 +205,10 @@ impl Launch<'_> {
         };
         let window = Window { start: first.start(), end: last.end };
         row.warmup_steps = Some(summary.steady.start as u64);
-        self.fill_from_used(row, used, &summary);
         let launch = &*self.spec.launch;
         let parts: Vec<(&str, Window)> = self.unheld(used).map(|window| (launch, window)).collect();
+        let length: Nanos = parts.iter().map(|(_, window)| window.length()).sum();
+        self.fill_from_used(row, used, &summary, length);
         self.fill_from_samples(row, &parts, Some, findings);
 
         self.find(findings, gates::of_steps(steps, used.len(), summary.steady.is_steady()));
@@ -223,23 +224,30 @@ impl Launch<'_> {
             .filter_map(|stretch| Some(Window { start: stretch.first()?.start(), end: stretch.last()?.end }))
     }
 
-    /// The numbers of the steps that count, of which there is at least one.
-    pub(super) fn fill_from_used(&self, row: &mut Measurement, used: &[JobStep], summary: &LaunchSummary) {
+    /// The numbers of the steps that count, of which there is at least one. Rates are over the `window` in which they were
+    /// done: where a job was held between two of them or after the last, that time belongs to no step and to the window.
+    pub(super) fn fill_from_used(
+        &self,
+        row: &mut Measurement,
+        used: &[JobStep],
+        summary: &LaunchSummary,
+        window: Nanos,
+    ) {
         let ns = |value: f64| Some(whole(value));
+        row.window_ns = Some(window.0);
         row.steps_used = used.len() as u64;
         row.steady = Some(summary.steady.is_steady());
         row.timing = used.first().map(|step| step.timing);
         row.step_ns_median = ns(summary.step_ns_median);
         row.step_ns_median_ci_lo = summary.median_interval.and_then(|i| ns(i.lo));
         row.step_ns_median_ci_hi = summary.median_interval.and_then(|i| ns(i.hi));
-        row.step_ns_mean = ns(summary.step_ns_mean);
-        row.step_ns_p90 = Some(summary.tail.p90);
-        row.step_ns_p99 = Some(summary.tail.p99);
-        let busy_s = used.iter().map(|step| Nanos(step.dur_ns)).sum::<Nanos>().as_secs_f64();
+        row.step_ns_mean = ns(window.0 as f64 / used.len() as f64);
+        row.step_ns_p90 = summary.tail.p90;
+        row.step_ns_p99 = summary.tail.p99;
         let samples: Option<u64> = used.iter().map(|step| step.samples).sum();
         row.samples_per_s = samples
-            .filter(|samples| busy_s > 0.0 && *samples > 0)
-            .map(|samples| rounded(samples as f64 / busy_s, 3));
+            .filter(|samples| window > Nanos::ZERO && *samples > 0)
+            .map(|samples| rounded(samples as f64 / window.as_secs_f64(), 3));
         row.sent_bytes = used.iter().map(|step| step.sent_bytes).sum();
         fill_phases(row, used);
         row.mfu_percent = self.mfu_percent(row);
@@ -263,6 +271,7 @@ impl Launch<'_> {
         row.timing = Some(Timing::Outside);
         let Some(first) = self.samples.of_launch(&self.spec.launch).first() else { return };
         let window = Window { start: first.mono_ns, end: end.mono_ns };
+        row.window_ns = Some(window.length().0);
         self.fill_from_samples(row, &[(&self.spec.launch, window)], Some, findings);
         // What the kernel accounted for when it was reaped holds its last moments too.
         row.cpu_ns = sum_of_all(end.ranks.iter().map(|rank| rank.cpu_ns)).or(row.cpu_ns);
@@ -291,7 +300,6 @@ impl Launch<'_> {
         findings: &mut Vec<Finding>,
     ) {
         let windows: Vec<Window> = parts.iter().map(|(_, window)| *window).collect();
-        row.window_ns = Some(windows.iter().map(|window| window.length().0).sum());
         self.fill_from_host(row, parts, &windows);
         let mut read = Vec::new();
         for device in self.distinct_devices() {

@@ -76,6 +76,7 @@ fn summary(
     };
     let medians: Vec<f64> = ok.iter().filter_map(|row| row.step_ns_median).map(|ns| ns as f64).collect();
     let interval = between_launches(&medians);
+    let means: Vec<f64> = ok.iter().filter_map(|row| row.step_ns_mean).map(|ns| ns as f64).collect();
     // A program that was measured from outside has one number a launch: how long it ran.
     let walls: Vec<f64> = match medians.is_empty() {
         true => ok.iter().filter_map(|row| row.wall_ns).map(|ns| ns as f64).collect(),
@@ -113,6 +114,7 @@ fn summary(
         step_ns_median_ci_lo: interval.map(|interval| whole(interval.lo)),
         step_ns_median_ci_hi: interval.map(|interval| whole(interval.hi)),
         half_width_percent: half_width,
+        step_ns_mean: centre_of(between_launches(&means), &means),
         step_ns_p90: of(|row| row.step_ns_p90),
         step_ns_p99: of(|row| row.step_ns_p99),
         samples_per_s: mean(|row| row.samples_per_s, 3),

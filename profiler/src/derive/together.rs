@@ -207,13 +207,13 @@ impl Together<'_> {
             part.windows.iter().map(|(at, window)| (&*launches[*at].spec.launch, *window)).collect();
         let windows: Vec<Window> = part.windows.iter().map(|(_, window)| *window).collect();
         launch.fill_from_samples(row, &parts, |_| self.cpu_of_all(&first.spec.devices, &windows), findings);
-        row.window_ns = Some(part.window_ns);
         if launches.len() > 1 {
             let found = format!("it ended by itself, and was started again {} times", launches.len() - 1);
             launch.find(findings, [(Warning::Looped, found)]);
         }
         if first.is_outside() {
             row.timing = Some(Timing::Outside);
+            row.window_ns = Some(part.window_ns);
             row.wall_ns = self.wall_ns(launches);
             let beside = "it did not run to its end beside the others";
             return row.wall_ns.is_none().then(|| too_short(beside));
@@ -226,7 +226,12 @@ impl Together<'_> {
         let step_ns: Vec<u64> = used.iter().map(|step| step.dur_ns).collect();
         let class = if part.is_steady { Class::Flat } else { Class::NoSteadyState };
         let summary = LaunchSummary::within(&step_ns, Steady { class, start: 0, end: step_ns.len() })?;
-        launch.fill_from_used(row, &used, &summary);
+        launch.fill_from_used(row, &used, &summary, Nanos(part.window_ns));
+        if self.visit.sharing.takes_turns() {
+            // A step in whose middle the job was held is as long as a turn of the others: how many of a hundred are held is
+            // what the quantum makes of it, and says nothing of the job.
+            (row.step_ns_p90, row.step_ns_p99) = (None, None);
+        }
         row.warmup_steps = part.steps.first().map(|step| step.step as u64);
         let steps: Vec<JobStep> = launches.iter().flat_map(|told| told.steps.iter().cloned()).collect();
         launch.find(findings, gates::of_steps(&steps, used.len(), part.is_steady));

@@ -1,6 +1,6 @@
 //! From the step times of a launch to the numbers that are published of it.
 
-use crate::interval::{Interval, mean, within_launch_median};
+use crate::interval::{Interval, within_launch_median};
 use crate::order::median;
 use crate::quantile::Tail;
 use crate::steady::{self, Steady};
@@ -14,8 +14,6 @@ pub struct LaunchSummary {
     pub step_ns_median: f64,
     /// The interval around this launch's own median; absent if the window is too short for one.
     pub median_interval: Option<Interval>,
-    /// The mean step time.
-    pub step_ns_mean: f64,
     /// Quantiles of step time.
     pub tail: Tail,
 }
@@ -34,12 +32,10 @@ impl LaunchSummary {
     /// `None` of an empty window.
     pub fn within(step_ns: &[u64], steady: Steady) -> Option<Self> {
         let used = &step_ns[steady.start..steady.end];
-        let exact: Vec<f64> = used.iter().map(|&step| step as f64).collect();
         Some(Self {
             steady,
             step_ns_median: median(used)?,
             median_interval: within_launch_median(used),
-            step_ns_mean: mean(&exact),
             tail: Tail::of(used)?,
         })
     }

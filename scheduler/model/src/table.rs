@@ -214,8 +214,8 @@ fn same(a: &Subject<'_>, b: &Subject<'_>) -> bool {
     (a.workload, a.global_batch, a.plan) == (b.workload, b.global_batch, b.plan)
 }
 
-/// How long a job takes adds up from the mean of its steps; what is known of the interval is known of their median. A program
-/// without steps is one step as a whole.
+/// How long a job takes adds up from the mean of its steps; what is known of the interval is known of their median. Tables of
+/// versions before the mean had a column have the rate. A program without steps is one step as a whole.
 fn alone(row: &Summary) -> Option<Estimate> {
     if row.status != Status::Ok {
         return None;
@@ -223,8 +223,10 @@ fn alone(row: &Summary) -> Option<Estimate> {
     let Some(median) = row.step_ns_median else {
         return Some((row.wall_ns? as f64, interval(row.wall_ns_ci_lo, row.wall_ns_ci_hi, 1.0)));
     };
-    let mean = row.global_batch.zip(row.samples_per_s.filter(|rate| *rate > 0.0));
-    let step_ns = mean.map_or(median as f64, |(batch, samples_per_s)| f64::from(batch) * 1e9 / samples_per_s);
+    let rate = || row.global_batch.zip(row.samples_per_s.filter(|rate| *rate > 0.0));
+    let of_rate = || rate().map(|(batch, samples_per_s)| f64::from(batch) * 1e9 / samples_per_s);
+    let mean = row.step_ns_mean.map(|ns| ns as f64).or_else(of_rate);
+    let step_ns = mean.unwrap_or(median as f64);
     let scale = step_ns / median as f64;
     Some((step_ns, interval(row.step_ns_median_ci_lo, row.step_ns_median_ci_hi, scale)))
 }

@@ -79,11 +79,11 @@ columns! {
         step_ns_median_ci_lo: Option<u64> ["ns"],
         /// Upper end.
         step_ns_median_ci_hi: Option<u64> ["ns"],
-        /// Mean step time.
+        /// Length of the window over the steps in it; the samples of a step over it are samples_per_s.
         step_ns_mean: Option<u64> ["ns"],
-        /// 90th percentile of step times.
+        /// 90th percentile of single step times; empty of fewer than 20 steps, and where members of a group take turns.
         step_ns_p90: Option<u64> ["ns"],
-        /// 99th percentile of step times.
+        /// 99th percentile of single step times; empty of fewer than 200 steps, and where members of a group take turns.
         step_ns_p99: Option<u64> ["ns"],
         /// Samples of the window over its length, all ranks together.
         samples_per_s: Option<f64> ["1/s"],

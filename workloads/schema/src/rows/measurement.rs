@@ -38,10 +38,13 @@ pub struct Measurement {
     pub steady: Option<bool>,
     pub timing: Option<Timing>,
     pub statistics: Option<Statistics>,
+    /// Of single steps: in a group with the time in which the job was held, alone without it.
     pub step_ns_median: Option<u64>,
     pub step_ns_median_ci_lo: Option<u64>,
     pub step_ns_median_ci_hi: Option<u64>,
+    /// Length of the window over the steps in it: what a step costs, one with another.
     pub step_ns_mean: Option<u64>,
+    /// Of single steps, where there are 20 of them, and 200; absent in a group that takes turns.
     pub step_ns_p90: Option<u64>,
     pub step_ns_p99: Option<u64>,
     /// Samples of the window over its length, all ranks together.

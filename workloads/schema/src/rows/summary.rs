@@ -28,8 +28,12 @@ pub struct Summary {
     pub step_ns_median_ci_hi: Option<u64>,
     /// Half of the interval over the estimate.
     pub half_width_percent: Option<f64>,
+    /// The geometric mean of the launches' means: of window over steps.
+    pub step_ns_mean: Option<u64>,
+    /// The median of those launches that have steps enough for one.
     pub step_ns_p90: Option<u64>,
     pub step_ns_p99: Option<u64>,
+    /// The mean of the launches' rates.
     pub samples_per_s: Option<f64>,
     /// From start to end of a program without steps, with its 95 % interval over launches; then
     /// `half_width_percent` is of this.
