@@ -3,9 +3,9 @@
 //! Plain rows. A number stands with its interval, which is at 95 % and over the `repeats` of its row:
 //! [`Measured`]. What could not be measured has no row among the numbers and one in `not_measured`.
 
-use std::path::Path;
+use std::{fmt::Display, path::Path};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::{
     device::Device,
@@ -81,10 +81,40 @@ impl<T: Serialize> Serialize for Measured<T> {
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Measured<T> {
+/// What was measured is above 0 and finite, and lies in its interval.
+impl<'de, T: Deserialize<'de> + PartialOrd + Default + Display> Deserialize<'de> for Measured<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Measured<T>, D::Error> {
-        let [value, ci_lo, ci_hi] = <[T; 3]>::deserialize(deserializer)?;
-        Ok(Measured { value, ci_lo, ci_hi })
+        let numbers = Vec::deserialize(deserializer)?;
+        let count = numbers.len();
+        let [value, ci_lo, ci_hi] = <[T; 3]>::try_from(numbers).map_err(|_| {
+            let what = "what was measured, and the lower and the upper end of its interval";
+            D::Error::custom(format!("{count} numbers, where three belong: {what}"))
+        })?;
+        let wrong = |what: &str| {
+            let numbers = format!("[{value}, {ci_lo}, {ci_hi}]");
+            D::Error::custom(format!("{numbers}: {what}; calibrate again with `profile calibrate`"))
+        };
+        // What is no number is in no order to any.
+        if !(ci_lo >= T::default() && value > T::default()) {
+            return Err(wrong("what was measured is above 0, and no end of its interval below"));
+        }
+        if [&value, &ci_lo, &ci_hi].into_iter().any(|number| number.to_string() == "inf") {
+            return Err(wrong("a number is not finite"));
+        }
+        match ci_lo <= value && value <= ci_hi {
+            true => Ok(Measured { value, ci_lo, ci_hi }),
+            false => Err(wrong("the first number lies outside the interval that the other two are of")),
+        }
+    }
+}
+
+/// Numbers stand with how many repeats they are over, of which there is one at least.
+fn at_least_one<'de, D: Deserializer<'de>>(repeats: D) -> Result<u32, D::Error> {
+    match u32::deserialize(repeats)? {
+        0 => Err(D::Error::custom(
+            "0 repeats, and numbers that are over them; calibrate again with `profile calibrate`",
+        )),
+        repeats => Ok(repeats),
     }
 }
 
@@ -99,6 +129,7 @@ pub struct SpinRow {
     /// Time per turn of a spin loop on the first core while another spins on the second, over the time
     /// while the second is idle.
     pub ratio: Measured<f64>,
+    #[serde(deserialize_with = "at_least_one")]
     pub repeats: u32,
 }
 
@@ -115,6 +146,7 @@ pub struct MemoryRow {
     /// As STREAM counts: each element is read twice and written once. That most processors read a line
     /// before they write it is left out.
     pub bytes_per_s: Measured<u64>,
+    #[serde(deserialize_with = "at_least_one")]
     pub repeats: u32,
 }
 
@@ -127,6 +159,7 @@ pub struct CopyRow {
     /// Of one copy.
     pub bytes: u64,
     pub bytes_per_s: Measured<u64>,
+    #[serde(deserialize_with = "at_least_one")]
     pub repeats: u32,
 }
 
@@ -148,6 +181,7 @@ pub struct AllReduceRow {
     pub time_ns: Measured<u64>,
     pub algorithm_bytes_per_s: Measured<u64>,
     pub bus_bytes_per_s: Measured<u64>,
+    #[serde(deserialize_with = "at_least_one")]
     pub repeats: u32,
 }
 
@@ -189,6 +223,7 @@ pub struct RestartRow {
     pub ns: Measured<u64>,
     /// All ranks together: of the checkpoint, or freed by the pause; absent for what moves no bytes.
     pub bytes: Option<u64>,
+    #[serde(deserialize_with = "at_least_one")]
     pub repeats: u32,
 }
 
@@ -288,7 +323,25 @@ mod tests {
         for (from, to, message) in [
             ("format = 1", "format = 2\nunknown = 3", "format 2 is newer than this program"),
             ("seed = 1", "sead = 1", "unknown field `sead`"),
-            ("[1.01, 0.995, 1.025]", "[1.01, 0.995]", "expected an array of length 3"),
+            ("[1.01, 0.995, 1.025]", "[1.01, 0.995]", "line 20: 2 numbers, where three belong"),
+            ("[1.01, 0.995, 1.025]", "[1.01, 0.995, 1.025, 1.0]", "line 20: 4 numbers, where three belong"),
+            (
+                "[1.01, 0.995, 1.025]",
+                "[1.01, 1.025, 0.995]",
+                "line 20: [1.01, 1.025, 0.995]: the first number lies outside",
+            ),
+            (
+                "[1.01, 0.995, 1.025]",
+                "[1.01, 0.995, inf]",
+                "line 20: [1.01, 0.995, inf]: a number is not finite",
+            ),
+            (
+                "[1.01, 0.995, 1.025]",
+                "[nan, 0.995, 1.025]",
+                "line 20: [NaN, 0.995, 1.025]: what was measured is above 0",
+            ),
+            ("[1.01, 0.995, 1.025]", "[-1.01, -1.025, -0.995]", "what was measured is above 0"),
+            ("repeats = 8", "repeats = 0", "line 21: 0 repeats"),
             (
                 "part = \"checkpoint\"",
                 "part = \"restart\"",
@@ -314,8 +367,8 @@ mod tests {
             calibration.git_revision = Some(text.clone());
             calibration.command.push(text.clone());
             calibration.run = keep[0].then(|| text.clone());
-            calibration.spin[0].ratio.value = ratio;
-            calibration.memory[0].bytes_per_s.ci_hi = number;
+            calibration.spin[0].ratio = Measured { value: ratio, ci_lo: ratio / 2.0, ci_hi: ratio * 2.0 };
+            calibration.memory[0].bytes_per_s.ci_hi = calibration.memory[0].bytes_per_s.value.max(number);
             calibration.restart[0].part = part;
             calibration.restart[0].bytes = keep[1].then_some(number);
             calibration.not_measured[0].reason = text;

@@ -1,11 +1,14 @@
 //! Writes, follows and checks the files that [`crate::wire`] events live in.
 
+mod bounds;
+
 use std::{
     fs::File,
     io::{self, BufRead, Read, Write},
     path::{Path, PathBuf},
 };
 
+use self::bounds::Bounds;
 use crate::{
     line_file::LineFile,
     units::Nanos,
@@ -75,12 +78,20 @@ pub struct EventReader {
     rank: u32,
     unread: Vec<u8>,
     next_seq: u64,
+    bounds: Bounds,
 }
 
 impl EventReader {
     pub fn open(path: &Path, rank: u32) -> Result<EventReader, EventError> {
         let file = File::open(path).map_err(|cause| EventError::Io { file: path.into(), cause })?;
-        Ok(EventReader { file, path: path.into(), rank, unread: Vec::new(), next_seq: 0 })
+        Ok(EventReader {
+            file,
+            path: path.into(),
+            rank,
+            unread: Vec::new(),
+            next_seq: 0,
+            bounds: Bounds::default(),
+        })
     }
 
     /// Appends the whole lines that are new to `out`. Lines before a bad one are appended too.
@@ -99,10 +110,11 @@ impl EventReader {
     }
 
     fn parse_whole_lines(&mut self, out: &mut Vec<EventLine>) -> Result<(), EventError> {
+        let mut unread = std::mem::take(&mut self.unread);
         let mut start = 0;
         let mut outcome = Ok(());
-        while let Some(length) = self.unread[start..].iter().position(|&b| b == b'\n') {
-            match self.parse(&self.unread[start..start + length]) {
+        while let Some(length) = unread[start..].iter().position(|&b| b == b'\n') {
+            match self.parse(&unread[start..start + length]) {
                 Ok(line) => out.push(line),
                 Err(e) => {
                     outcome = Err(e);
@@ -112,7 +124,8 @@ impl EventReader {
             self.next_seq += 1;
             start += length + 1;
         }
-        self.unread.drain(..start);
+        unread.drain(..start);
+        self.unread = unread;
         outcome
     }
 
@@ -124,7 +137,7 @@ impl EventReader {
         Err(EventError::Torn { file: self.path.clone(), line: self.next_seq + 1, text: quote(&self.unread) })
     }
 
-    fn parse(&self, text: &[u8]) -> Result<EventLine, EventError> {
+    fn parse(&mut self, text: &[u8]) -> Result<EventLine, EventError> {
         let line = EventLine::from_line(text).map_err(|e| self.garbled(&e.to_string(), text))?;
         if line.rank != self.rank {
             return Err(EventError::Rank {
@@ -142,6 +155,7 @@ impl EventReader {
                 found: line.seq,
             });
         }
+        self.bounds.check(&line).map_err(|why| self.garbled(&why, text))?;
         Ok(line)
     }
 

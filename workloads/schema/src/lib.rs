@@ -15,6 +15,7 @@ pub mod group;
 pub mod import;
 pub mod job;
 mod line_file;
+pub mod lines;
 pub mod manifest;
 pub mod plan;
 pub mod rows;

@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
     job::Job,
+    lines,
     rows::{self, RowError, words},
 };
 
@@ -135,8 +136,7 @@ impl Trace {
     /// The first line that cannot be read or believed, with its column and what to do about it. Nothing of a trace is used where
     /// one line is wrong.
     pub fn read(path: &Path) -> Result<Trace, RowError> {
-        let text = std::fs::read(path).map_err(|cause| RowError::Io { file: path.into(), cause })?;
-        Trace::parse(path, &text)
+        Trace::parse(path, &lines::read(path)?)
     }
 
     /// Reads what is, or is going to be, in `file`.
@@ -156,6 +156,9 @@ impl Trace {
             let (start, line) = record.position().map_or((0, 1), |at| (at.byte() as usize, at.line()));
             let empty = text[start..].iter().take_while(|byte| b"\r\n".contains(byte));
             let line = line + empty.filter(|byte| **byte == b'\n').count() as u64;
+            if let Some((column, message)) = hexadecimal(&header, &record) {
+                return Err(RowError::Field { file: file.into(), line, column: column.into(), message });
+            }
             trace.rows.push(
                 record.deserialize(Some(&header)).map_err(|e| no_row(file, line, &header, &record, &e))?,
             );
@@ -203,6 +206,13 @@ impl Trace {
         }
         Ok(())
     }
+}
+
+/// The number of a record that is not written as people read it, and its column.
+fn hexadecimal<'a>(header: &'a csv::StringRecord, record: &csv::StringRecord) -> Option<(&'a str, String)> {
+    let numbers = ["submit_s", "steps", "devices", "step_ns"];
+    let mut cells = header.iter().zip(record).filter(|(column, _)| numbers.contains(column));
+    cells.find_map(|(column, cell)| Some((column, rows::hexadecimal(cell)?)))
 }
 
 /// A record whose cells are not what their columns hold.

@@ -8,6 +8,7 @@ use std::{
 use super::Turn;
 use crate::{
     line_file::{LineFile, whole_lines_bytes},
+    lines,
     rows::RowError,
 };
 
@@ -48,10 +49,10 @@ impl TurnWriter {
 /// # Errors
 /// A file that cannot be read, a line that is no turn, or turns that are missing between two lines.
 pub fn read(path: &Path) -> Result<Vec<Turn>, RowError> {
-    let mut bytes = std::fs::read(path).map_err(|cause| RowError::Io { file: path.into(), cause })?;
+    let mut bytes = lines::read(path)?;
     bytes.truncate(whole_lines_bytes(&bytes));
-    let lines = bytes.split_inclusive(|&byte| byte == b'\n');
-    lines.zip(0..).map(|(line, number)| turn(path, line, number)).collect()
+    let turns = bytes.split_inclusive(|&byte| byte == b'\n');
+    turns.zip(0..).map(|(line, number)| turn(path, line, number)).collect()
 }
 
 fn turn(path: &Path, line: &[u8], number: u64) -> Result<Turn, RowError> {

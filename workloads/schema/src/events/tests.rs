@@ -111,7 +111,11 @@ proptest! {
         for (i, event) in events.iter().enumerate() {
             writer.say_at(Nanos(i as u64), event.clone()).unwrap();
         }
-        let back = read(&path, rank).unwrap();
+        // What stands in them is any number, which the reader of a launch would not believe.
+        let back = std::fs::read(&path).unwrap();
+        let back = back.split_inclusive(|byte| *byte == b'\n').map(|line| EventLine::from_line(line).unwrap());
+        let back: Vec<EventLine> = back.collect();
+        prop_assert!(back.iter().all(|line| line.rank == rank));
         prop_assert_eq!(back.iter().map(|l| l.event.clone()).collect::<Vec<_>>(), events);
         prop_assert!(back.iter().enumerate().all(|(i, l)| l.seq == i as u64 && l.mono_ns == Nanos(i as u64)));
     }
@@ -192,4 +196,92 @@ fn a_file_longer_than_a_chunk_is_read_whole_and_endless_garbage_is_not() {
     let error = reader.poll(&mut Vec::new()).unwrap_err().to_string();
     assert!(error.contains("line 1: not an event: longer than any event"), "{error}");
     assert!(reader.unread.len() as u64 <= LONGEST_LINE_BYTES as u64 + CHUNK_BYTES);
+}
+
+/// Lines of a rank that steps every 10 ms, of which the third says something else.
+fn with_third(from: &str, to: &str) -> String {
+    let step = |index: u64, dur_ns: u64| {
+        format!(
+            r#"{{"step":{{"index":{index},"dur_ns":{dur_ns},"samples":8,"phases":{{"data_ns":5}},"sent_bytes":7,"timing":"host"}}}}"#
+        )
+    };
+    let memory = r#"{"memory":{"allocated_bytes":1,"peak_bytes":2}}"#.to_owned();
+    let events = [r#"{"held":{"index":0}}"#.to_owned(), step(0, 10_000_000), step(1, 10_000_000), memory];
+    let at = [5_000_000_000u64, 5_010_000_000, 5_020_000_000, 5_020_000_000];
+    let line = |(seq, (event, at)): (usize, (&String, u64))| {
+        format!("{{\"seq\":{seq},\"rank\":0,\"mono_ns\":{at},\"event\":{event}}}\n")
+    };
+    let mut lines: Vec<String> = events.iter().zip(at).enumerate().map(line).collect();
+    assert!(from.is_empty() || lines[2].contains(from), "{}", lines[2]);
+    lines[2] = lines[2].replacen(from, to, 1);
+    lines.concat()
+}
+
+#[test]
+fn what_a_step_cannot_say_is_refused_by_its_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("e.jsonl");
+    let dur = r#""dur_ns":10000000"#;
+    for (from, to, message) in [
+        (dur, r#""dur_ns":0"#, "dur_ns is 0, and no step takes no time"),
+        (
+            dur,
+            r#""dur_ns":1100000000"#,
+            "dur_ns is 1.10 s, and at most 1.01 s have passed since the step before it",
+        ),
+        (
+            dur,
+            r#""dur_ns":18446744073709551615"#,
+            "dur_ns is 18446744073709551615, which is more than a hundred years",
+        ),
+        (
+            r#""samples":8"#,
+            r#""samples":18446744073709551615"#,
+            "samples is 18446744073709551615, and no batch has more",
+        ),
+        (
+            r#""sent_bytes":7"#,
+            r#""sent_bytes":9223372036854775807"#,
+            "sent_bytes is 9223372036854775807, which is more",
+        ),
+        (
+            r#""data_ns":5"#,
+            r#""data_ns":9223372036854775807"#,
+            "data_ns is 9223372036854775807, which is more",
+        ),
+        (r#""index":1"#, r#""index":7"#, "index 7, where step 1 comes next"),
+        ("5020000000", "5009999999", "the step ends at 5009999999 ns, before the one before it"),
+    ] {
+        std::fs::write(&path, with_third(from, to)).unwrap();
+        let error = read(&path, 0).unwrap_err().to_string();
+        assert!(error.contains("e.jsonl: line 3: not an event: ") && error.contains(message), "{error}");
+    }
+    for (from, to) in [
+        ("", ""),
+        // Who had no core said so late.
+        (dur, r#""dur_ns":900000000"#),
+        (r#""dur_ns":10000000,"samples":8"#, r#""dur_ns":0"#),
+    ] {
+        let lines = with_third(from, to);
+        let lines = if to.contains("\":0") { lines.replace("host", "scraped") } else { lines };
+        std::fs::write(&path, lines).unwrap();
+        assert_eq!(read(&path, 0).unwrap().len(), 4, "{to}");
+    }
+}
+
+#[test]
+fn lengths_add_up_to_no_more_than_the_time_that_passed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("e.jsonl");
+    // Each of these could be true by itself: they are a tenth longer than the time between their ends.
+    let step = |index: u64| {
+        let at = 9_000_000_000 + index * 1_000_000_000;
+        format!(
+            "{{\"seq\":{index},\"rank\":0,\"mono_ns\":{at},\"event\":{{\"step\":{{\"index\":{index},\"dur_ns\":1100000000,\
+             \"timing\":\"device-event\"}}}}}}\n"
+        )
+    };
+    std::fs::write(&path, (0..40).map(step).collect::<String>()).unwrap();
+    let error = read(&path, 0).unwrap_err().to_string();
+    assert!(error.contains("not an event: dur_ns is 1.10 s, and at most"), "{error}");
 }

@@ -1,14 +1,15 @@
 //! Raw tables, which grow row by row: whoever adds to one, and whoever reads it meanwhile or after a kill.
 
 use std::{
-    fs::File,
-    io::{Read as _, Seek as _, SeekFrom},
     marker::PhantomData,
     path::{Path, PathBuf},
 };
 
-use super::table::{Row, RowError, parse};
-use crate::line_file::{LineFile, whole_lines_bytes};
+use super::table::{Row, RowError, believe};
+use crate::{
+    line_file::{LineFile, whole_lines_bytes},
+    lines,
+};
 
 /// Adds rows to a raw table as they come; each is on file when `push` returns.
 pub struct Appender<T> {
@@ -64,7 +65,7 @@ impl<T: Row> Follower<T> {
         let new = self.new_lines()?;
         let rows = if self.header.is_empty() { &new[..] } else { &[&self.header[..], &new[..]].concat() };
         let before = self.lines.saturating_sub(1);
-        let table = parse(&self.path, csv::Reader::from_reader(rows)).map_err(|e| e.further_down(before))?;
+        let table = believe(&self.path, rows).map_err(|e| e.further_down(before))?;
         if self.header.is_empty() {
             let end = new.iter().position(|&byte| byte == b'\n').map_or(0, |last| last + 1);
             self.header = new[..end].to_vec();
@@ -75,12 +76,9 @@ impl<T: Row> Follower<T> {
     }
 
     fn new_lines(&self) -> Result<Vec<u8>, RowError> {
-        let io = |cause| RowError::Io { file: self.path.clone(), cause };
         let mut bytes = Vec::new();
         if self.path.exists() {
-            let mut file = File::open(&self.path).map_err(io)?;
-            file.seek(SeekFrom::Start(self.bytes)).map_err(io)?;
-            file.read_to_end(&mut bytes).map_err(io)?;
+            bytes = lines::read_on(&self.path, self.bytes, self.lines)?;
             bytes.truncate(whole_lines_bytes(&bytes));
         }
         Ok(bytes)
@@ -95,7 +93,7 @@ pub fn read_appended<T: Row>(path: &Path) -> Result<Vec<T>, RowError> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
+    use std::{fs::File, io::Write as _};
 
     use serde::{Deserialize, Serialize};
 

@@ -13,6 +13,7 @@ mod outcome;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod part;
+mod rules;
 mod sample;
 mod split_key;
 mod summary;
@@ -35,6 +36,7 @@ pub use listing::{
 pub use measurement::Measurement;
 pub use outcome::{Outcome, Prediction};
 pub use part::Part;
+pub(crate) use rules::hexadecimal;
 pub use sample::{DeviceSample, HostSample, Tier};
 pub use split_key::split_key;
 pub use summary::Summary;

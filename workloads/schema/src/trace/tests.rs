@@ -39,6 +39,8 @@ fn what_cannot_be_believed_is_refused_with_line_and_column() {
         ("a,0,lstm,,,,\n", "line 2: column 'steps': is empty"),
         ("a,0,lstm,,-5,,\n", "line 2: column 'steps': invalid digit"),
         ("a,0,lstm,,0,,\n", "line 2: column 'steps': is 0"),
+        ("a,0,lstm,,0x10,,\n", "line 2: column 'steps': 0x10 is hexadecimal; write a decimal number"),
+        ("a,0,lstm,,5,,\n0x1,1,lstm,,5,,0X9\n", "line 3: column 'step_ns': 0X9 is hexadecimal"),
         ("a,0,lstm,,5,0,\n", "line 2: column 'devices': is 0"),
         ("a,0,lstm@dp2,,5,4,\n", "line 2: column 'devices': is 4, and the plan of lstm@dp2 takes 2"),
         ("a,0,,x,,,7\n", "line 2: column 'step_ns': says something of steps"),
@@ -57,6 +59,8 @@ fn what_cannot_be_believed_is_refused_with_line_and_column() {
         let error = parse(text).unwrap_err().to_string();
         assert!(error.contains(message), "{error}");
     }
+    let endless = Trace::read(Path::new("/dev/zero")).unwrap_err().to_string();
+    assert!(endless.starts_with("/dev/zero: line 1: the line is longer than 16.0 MiB"), "{endless}");
     assert!(Trace::read(Path::new("/nowhere.csv")).unwrap_err().to_string().starts_with("/nowhere.csv: "));
 }
 

@@ -1,0 +1,132 @@
+//! What an event cannot say, however well it is spelled.
+
+use crate::{
+    units::{HumanBytes, Nanos},
+    wire::{Event, EventLine, Memory, Ready, Step, Timing},
+};
+
+/// How long after its end a step may be stamped: who says so may have had no core.
+const STAMPED_WITHIN: Nanos = Nanos::SECOND;
+/// By this part of a step the clock of a device may run faster than the host's.
+const CLOCKS_DIFFER_ONE_IN: u64 = 64;
+/// Batches are counted in 32 bits.
+const MOST_SAMPLES: u64 = u32::MAX as u64;
+/// A pebibyte. Sums over the steps of a launch stay in range.
+const MOST_BYTES: u64 = 1 << 50;
+/// A hundred years.
+const LONGEST: Nanos = Nanos(100 * 366 * 24 * 3_600 * Nanos::SECOND.0);
+
+/// Holds the events of one rank against each other.
+#[derive(Debug, Default)]
+pub(super) struct Bounds {
+    /// No step that is still to be told began before this instant; absent before the first event.
+    free_from: Option<Nanos>,
+    steps: u64,
+    last_end: Nanos,
+}
+
+impl Bounds {
+    /// # Errors
+    /// Says what of the event cannot be true.
+    pub(super) fn check(&mut self, line: &EventLine) -> Result<(), String> {
+        let stamped_late = line.mono_ns.saturating_sub(STAMPED_WITHIN);
+        let free_from = *self.free_from.get_or_insert(stamped_late);
+        match &line.event {
+            Event::Step(step) => {
+                within(step)?;
+                self.follows(step, line.mono_ns, free_from)?;
+                let free_from = Nanos(free_from.0.saturating_add(surely(step.dur_ns).0)).max(stamped_late);
+                self.free_from = Some(free_from);
+                self.last_end = line.mono_ns;
+                self.steps += 1;
+                Ok(())
+            }
+            Event::Ready(Ready { model_bytes, peak_bytes, startup_ns, restore_ns, .. }) => {
+                bytes("model_bytes", *model_bytes)?;
+                bytes("peak_bytes", *peak_bytes)?;
+                time("startup_ns", Some(*startup_ns))?;
+                time("restore_ns", *restore_ns)
+            }
+            Event::Memory(Memory { allocated_bytes, reserved_bytes, peak_bytes, host_bytes, .. }) => {
+                bytes("allocated_bytes", Some(*allocated_bytes))?;
+                bytes("reserved_bytes", *reserved_bytes)?;
+                bytes("peak_bytes", Some(*peak_bytes))?;
+                bytes("host_bytes", *host_bytes)
+            }
+            Event::Paused { dur_ns, .. } | Event::Resumed { dur_ns } | Event::Checkpointed { dur_ns, .. } => {
+                time("dur_ns", Some(*dur_ns))
+            }
+            Event::Hello(_)
+            | Event::Held { .. }
+            | Event::Refused { .. }
+            | Event::Finished { .. }
+            | Event::Failed { .. } => Ok(()),
+        }
+    }
+
+    /// Whether the step can be the next one.
+    fn follows(&self, step: &Step, end: Nanos, free_from: Nanos) -> Result<(), String> {
+        if step.index != self.steps {
+            return Err(format!("index {}, where step {} comes next", step.index, self.steps));
+        }
+        if end < self.last_end {
+            return Err(format!("the step ends at {} ns, before the one before it", end.0));
+        }
+        let most = end.saturating_sub(free_from);
+        if surely(step.dur_ns) > most {
+            return Err(format!(
+                "dur_ns is {}, and at most {} have passed since the step before it",
+                step.dur_ns, most
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// How long a step took by the host's clock at least.
+fn surely(dur_ns: Nanos) -> Nanos {
+    Nanos(dur_ns.0 - dur_ns.0 / CLOCKS_DIFFER_ONE_IN)
+}
+
+/// What a step says of itself.
+fn within(step: &Step) -> Result<(), String> {
+    // A host's clock moves on between two readings. That of a GPU counts in half microseconds, between which two events in a program
+    // of the user's may come to lie; and lines of output that come together share the time since the last ones, which may be less
+    // than a nanosecond each.
+    let is_coarse = matches!(step.timing, Timing::HookDeviceEvent | Timing::Scraped);
+    if step.dur_ns == Nanos::ZERO && !is_coarse {
+        return Err("dur_ns is 0, and no step takes no time".into());
+    }
+    time("dur_ns", Some(step.dur_ns))?;
+    if let Some(samples) = step.samples.filter(|samples| *samples > MOST_SAMPLES) {
+        return Err(format!("samples is {samples}, and no batch has more than {MOST_SAMPLES}"));
+    }
+    bytes("sent_bytes", step.sent_bytes)?;
+    let phases = step.phases.clone().unwrap_or_default();
+    for (name, phase) in [
+        ("data_ns", phases.data_ns),
+        ("forward_ns", phases.forward_ns),
+        ("backward_ns", phases.backward_ns),
+        ("sync_total_ns", phases.sync_total_ns),
+        ("sync_exposed_ns", phases.sync_exposed_ns),
+        ("optimizer_ns", phases.optimizer_ns),
+        ("offload_ns", phases.offload_ns),
+    ] {
+        time(name, phase)?;
+    }
+    Ok(())
+}
+
+fn time(name: &str, value: Option<Nanos>) -> Result<(), String> {
+    match value.filter(|value| *value > LONGEST) {
+        Some(Nanos(value)) => Err(format!("{name} is {value}, which is more than a hundred years")),
+        None => Ok(()),
+    }
+}
+
+fn bytes(name: &str, value: Option<u64>) -> Result<(), String> {
+    match value.filter(|value| *value > MOST_BYTES) {
+        Some(value) => Err(format!("{name} is {value}, which is more than {}", HumanBytes(MOST_BYTES))),
+        None => Ok(()),
+    }
+}

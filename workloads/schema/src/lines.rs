@@ -1,0 +1,104 @@
+//! A line has a limit wherever lines are read, so that one without an end takes no memory without end.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, Read as _, Seek as _, SeekFrom},
+    path::Path,
+};
+
+use crate::{rows::RowError, units::HumanBytes};
+
+/// The longest line that is read: of a table, a trace, a journal, an answer of a policy. A turn that starts ten thousand jobs at once
+/// takes a tenth of it.
+pub const LONGEST_LINE_BYTES: usize = 16 << 20;
+/// Read at a time.
+const CHUNK_BYTES: u64 = 1 << 20;
+
+/// What is said of a line that is longer.
+pub fn too_long() -> String {
+    let limit = HumanBytes(LONGEST_LINE_BYTES as u64);
+    format!("the line is longer than {limit}, the longest that is read; it may lack its line breaks")
+}
+
+/// Reads the next line, without its end. `None` is the end of the input; what stands before it without a line break is a line, too.
+///
+/// # Errors
+/// That of the reader, and `InvalidData` for a line that is longer than [`LONGEST_LINE_BYTES`].
+pub fn next(from: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    let most = LONGEST_LINE_BYTES as u64 + 1;
+    if from.take(most).read_until(b'\n', &mut line)? == 0 {
+        return Ok(None);
+    }
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    } else if line.len() as u64 == most {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, too_long()));
+    }
+    Ok(Some(line))
+}
+
+/// Reads a file of lines whole.
+///
+/// # Errors
+/// A file that cannot be read, and the first line of it that is longer than [`LONGEST_LINE_BYTES`].
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, RowError> {
+    read_on(path, 0, 0)
+}
+
+/// Reads what stands in a file of lines after so many bytes, which are so many lines.
+///
+/// # Errors
+/// As of [`read`].
+pub(crate) fn read_on(path: &Path, bytes_before: u64, lines_before: u64) -> Result<Vec<u8>, RowError> {
+    let io = |cause| RowError::Io { file: path.into(), cause };
+    let mut file = File::open(path).map_err(io)?;
+    if bytes_before > 0 {
+        file.seek(SeekFrom::Start(bytes_before)).map_err(io)?;
+    }
+    let (mut bytes, mut line, mut line_start) = (Vec::new(), lines_before + 1, 0);
+    loop {
+        let from = bytes.len();
+        let read = (&mut file).take(CHUNK_BYTES).read_to_end(&mut bytes).map_err(io)?;
+        for (at, _) in bytes[from..].iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
+            line += 1;
+            line_start = from + at + 1;
+        }
+        if bytes.len() - line_start > LONGEST_LINE_BYTES {
+            return Err(RowError::Row { file: path.into(), line, message: too_long() });
+        }
+        if read == 0 {
+            return Ok(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_without_an_end_is_refused_with_its_number() {
+        let error = read(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert_eq!(error, format!("/dev/zero: line 1: {}", too_long()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.csv");
+        std::fs::write(&path, [b"a\nb\n".as_slice(), &vec![b'x'; LONGEST_LINE_BYTES + 1]].concat()).unwrap();
+        let error = read(&path).unwrap_err().to_string();
+        assert!(error.ends_with(&format!("rows.csv: line 3: {}", too_long())), "{error}");
+        std::fs::write(&path, "a\n\nb").unwrap();
+        assert_eq!(read(&path).unwrap(), b"a\n\nb");
+    }
+
+    #[test]
+    fn lines_of_a_pipe_are_given_one_by_one() {
+        let mut from: &[u8] = b"one\n\nlast";
+        let mut lines = Vec::new();
+        while let Some(line) = next(&mut from).unwrap() {
+            lines.push(String::from_utf8(line).unwrap());
+        }
+        assert_eq!(lines, ["one", "", "last"]);
+        let error = next(&mut io::BufReader::new(io::repeat(b'x'))).unwrap_err().to_string();
+        assert_eq!(error, too_long());
+    }
+}

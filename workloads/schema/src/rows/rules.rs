@@ -1,0 +1,186 @@
+//! What cannot stand in a table, whatever its rows are: a column says by its name what it holds, so that what is no such number is known
+//! without the type of the row.
+
+use std::ops::RangeInclusive;
+
+use csv::StringRecord;
+
+use super::RowError;
+
+/// Columns that hold what things are called, where anything can stand.
+const NAMES: [&str; 20] = [
+    "run",
+    "launch",
+    "step_launch",
+    "name",
+    "job",
+    "workload",
+    "command",
+    "plan",
+    "device",
+    "sharing",
+    "group",
+    "stressor",
+    "user",
+    "vc",
+    "began_utc",
+    "boot_id",
+    "unit",
+    "meaning",
+    "err",
+    "err_detail",
+];
+
+/// No job is a million times as fast or slow beside another as alone.
+const RATIOS: RangeInclusive<f64> = 1e-6..=1e6;
+
+/// What the cells of a column hold, where they hold anything.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Holds {
+    Name,
+    Rate,
+    Ratio,
+    StepTime,
+    /// The mean of a loss, which may be below 0.
+    Loss,
+    /// Any other number, and words.
+    Other,
+}
+
+impl Holds {
+    fn of(column: &str) -> Holds {
+        let is_end = column.ends_with("_ci_lo") || column.ends_with("_ci_hi");
+        match column {
+            _ if NAMES.contains(&column) => Holds::Name,
+            "loss" => Holds::Loss,
+            // Two repeats that differ much have an interval that reaches from next to nothing to beyond all bounds.
+            _ if is_end => Holds::Other,
+            _ if column.ends_with("_per_s") => Holds::Rate,
+            _ if column.starts_with("slowdown") || column.ends_with("norm_throughput") => Holds::Ratio,
+            _ if column.starts_with("step_ns") => Holds::StepTime,
+            _ => Holds::Other,
+        }
+    }
+
+    /// Why this cell cannot stand in such a column.
+    fn problem(self, cell: &str) -> Option<String> {
+        if self == Holds::Name || cell.is_empty() {
+            return None;
+        }
+        if let Some(problem) = hexadecimal(cell) {
+            return Some(problem);
+        }
+        let value: f64 = cell.parse().ok()?;
+        let empty = "leave the cell empty where nothing was measured";
+        let is_wrong = match self {
+            Holds::Name => false,
+            Holds::Loss => !value.is_finite(),
+            Holds::Rate => !(value.is_finite() && value > 0.0),
+            Holds::Ratio => !RATIOS.contains(&value),
+            Holds::StepTime => value <= 0.0,
+            Holds::Other => !(value.is_finite() && value >= 0.0),
+        };
+        is_wrong.then(|| match self {
+            Holds::Rate => format!("{cell} is no rate; a rate is finite and above 0; {empty}"),
+            Holds::Ratio => {
+                format!(
+                    "{cell} is no ratio of two speeds; it lies between a millionth and a million; {empty}"
+                )
+            }
+            Holds::StepTime => format!("{cell} is no time of a step; a step takes at least 1 ns; {empty}"),
+            _ if value < 0.0 => format!("{cell} is below 0; {empty}"),
+            _ => format!("{cell} is not finite; {empty}"),
+        })
+    }
+}
+
+/// Why this number cannot be read as people would: the reader of CSV takes 0x10 for 16.
+pub(crate) fn hexadecimal(cell: &str) -> Option<String> {
+    let digits = cell.trim_start_matches(['+', '-']);
+    (digits.starts_with("0x") || digits.starts_with("0X"))
+        .then(|| format!("{cell} is hexadecimal; write a decimal number"))
+}
+
+/// An estimate and the ends of its interval, as places in a record.
+#[derive(Debug)]
+struct Estimated {
+    value: usize,
+    lo: usize,
+    hi: usize,
+}
+
+/// What can stand in a table with this header.
+#[derive(Debug)]
+pub(super) struct Rules {
+    header: StringRecord,
+    holds: Vec<Holds>,
+    estimates: Vec<Estimated>,
+    /// Where the number of repeats stands that the estimates are over.
+    repeats: Option<usize>,
+}
+
+impl Rules {
+    pub(super) fn of(header: &StringRecord) -> Rules {
+        let place = |name: &str| header.iter().position(|column| column == name);
+        let estimated = |(lo, column): (usize, &str)| {
+            let of = column.strip_suffix("_ci_lo")?;
+            Some(Estimated { value: place(of)?, lo, hi: place(&format!("{of}_ci_hi"))? })
+        };
+        Rules {
+            holds: header.iter().map(Holds::of).collect(),
+            estimates: header.iter().enumerate().filter_map(estimated).collect(),
+            repeats: place("repeats").or_else(|| place("blocks")),
+            header: header.clone(),
+        }
+    }
+
+    /// # Errors
+    /// The first cell of the record that cannot be, with its column.
+    pub(super) fn check(&self, record: &StringRecord) -> Result<(), (String, String)> {
+        let of_cell = |(place, (holds, cell)): (usize, (&Holds, &str))| Some((place, holds.problem(cell)?));
+        let of_cells = || self.holds.iter().zip(record).enumerate().find_map(of_cell);
+        let of_estimates = || self.estimates.iter().find_map(|estimated| self.of_estimate(estimated, record));
+        match of_cells().or_else(of_estimates) {
+            Some((place, why)) => Err((self.header[place].to_owned(), why)),
+            None => Ok(()),
+        }
+    }
+
+    /// The cell of an estimate or of its interval that cannot be beside the others.
+    fn of_estimate(&self, places: &Estimated, record: &StringRecord) -> Option<(usize, String)> {
+        let number = |place: usize| record.get(place)?.parse::<f64>().ok();
+        let (cell, name) =
+            (|place: usize| record.get(place).unwrap_or_default(), |place: usize| &self.header[place]);
+        let &Estimated { value, lo, hi } = places;
+        let estimate = number(value);
+        if let Some(repeats) = self.repeats
+            && estimate.is_some()
+            && number(repeats) == Some(0.0)
+        {
+            let why = format!("is 0, and {} has a number of them; one of the two is wrong", name(value));
+            return Some((repeats, why));
+        }
+        let (from, to) = (number(lo)?, number(hi)?);
+        if from > to {
+            let why = format!("{} is above {}, {}; the lower end comes first", cell(lo), name(hi), cell(hi));
+            return Some((lo, why));
+        }
+        let outside = estimate.is_some_and(|estimate| !(from..=to).contains(&estimate));
+        outside.then(|| {
+            let why = format!(
+                "{} lies outside its own interval, {} to {}; derive the table again",
+                cell(value),
+                cell(lo),
+                cell(hi)
+            );
+            (value, why)
+        })
+    }
+}
+
+/// What is said of a table in which not even the names of columns stand.
+pub(super) fn nothing(path: &std::path::Path) -> RowError {
+    let message =
+        "the file is empty, and a table begins with the names of its columns; make it again, or leave it out";
+    RowError::Row { file: path.into(), line: 1, message: message.into() }
+}
