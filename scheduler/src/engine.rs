@@ -4,6 +4,7 @@
 mod admission;
 mod check;
 mod events;
+mod idle;
 mod outcomes;
 mod packing;
 
@@ -18,7 +19,7 @@ use schema::{
     units::Nanos,
 };
 
-use self::packing::Packing;
+use self::{idle::IdleWakes, packing::Packing};
 use crate::{
     cluster::{Action, Cluster, ClusterError, JobId},
     job::{Asked, Job, Phase, Placed, State},
@@ -66,6 +67,7 @@ pub struct Engine<'a> {
     changes: Vec<Change>,
     now: Nanos,
     wake_at: Option<Nanos>,
+    idle_wakes: IdleWakes,
     turns: u64,
     chain: Chain,
     /// How many jobs have arrived; they do so in order.
@@ -80,7 +82,7 @@ pub struct Engine<'a> {
 ///
 /// # Errors
 /// That of the cluster; [`ClusterError::Stuck`] where jobs wait and nothing can happen any more; an event that cannot be true; a
-/// policy that wants to be woken in the past, or that can decide nothing any more.
+/// policy that wants to be woken in the past, or over and over for nothing, or that can decide nothing any more.
 pub fn run(
     engine: &mut Engine<'_>,
     cluster: &mut dyn Cluster,
@@ -124,6 +126,7 @@ impl<'a> Engine<'a> {
             changes: Vec::new(),
             now: Nanos::ZERO,
             wake_at: None,
+            idle_wakes: IdleWakes::default(),
             turns: 0,
             chain: Chain::default(),
             arrived: 0,
@@ -220,6 +223,7 @@ impl<'a> Engine<'a> {
                 }
             }
         }
+        self.idle_wakes.count(self.now, happened == Happened::Deadline && applied.is_empty())?;
         self.chain.done(&applied);
         self.wake_at = wake_at;
         self.turns += 1;

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow, ensure};
 use schema::exec::{Answer, Begin, JobState, PROTOCOL, Shown, ShownDevice, ShownJob, ShownNode};
 
 use super::{Decision, Policy, Watch, belief};
@@ -18,7 +18,7 @@ use crate::{
     topology::{DeviceId, Node, Topology},
     view::{Change, View},
 };
-use program::Program;
+use program::{Program, beginning};
 
 /// A program that answers nothing for so long is taken for hung.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
@@ -56,8 +56,14 @@ impl Exec {
         let shown = self.show(view);
         let turn = shown.turn;
         let line = self.program.ask(shown.to_line()).with_context(|| format!("turn {turn}"))?;
-        Answer::from_line(&line)
-            .map_err(|error| anyhow::anyhow!("turn {turn}: answered '{}': {error}", line.trim_end()))
+        let answer = Answer::from_line(&line)
+            .map_err(|error| anyhow!("turn {turn}: answered '{}': {error}", beginning(&line)))?;
+        let theirs = answer.turn;
+        ensure!(
+            theirs == turn,
+            "turn {turn}: answered turn {theirs}; each line is answered once, with its own turn"
+        );
+        Ok(answer)
     }
 
     /// An answer may name what is not there; the engine refuses it, and what it was wrong about is shown again.
@@ -115,7 +121,7 @@ impl Policy for Exec {
             return Decision::default();
         }
         match self.ask(view) {
-            Ok(Answer { actions, wake_at_ns, reason }) => {
+            Ok(Answer { turn: _, actions, wake_at_ns, reason }) => {
                 self.remember(view, &actions);
                 Decision { actions, wake_at: wake_at_ns, reason }
             }

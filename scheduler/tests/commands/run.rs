@@ -121,10 +121,10 @@ fn a_job_that_fails_is_tried_again_and_then_a_row_with_its_last_words() {
 #[test]
 fn a_policy_that_takes_too_long_is_told_of() {
     let door = door("name,submit_s,job,steps\na,0,short,100\n");
-    let starts_all = "import json, sys, time\nfor line in sys.stdin:\n    time.sleep(0.4)\n    \
-        waiting = [job for job in json.loads(line)['jobs'] if job['state'] == 'waiting']\n    \
+    let starts_all = "import json, sys, time\nfor turn in map(json.loads, sys.stdin):\n    time.sleep(0.4)\n    \
+        waiting = [job for job in turn['jobs'] if job['state'] == 'waiting']\n    \
         start = [{'start': {'job': job['job'], 'devices': [0], 'plan': job['plan']}} for job in waiting]\n    \
-        print(json.dumps({'actions': start}), flush=True)\n";
+        print(json.dumps({'turn': turn['turn'], 'actions': start}), flush=True)\n";
     door.write("slow.py", starts_all);
     let mut sched = door.command(&format!("run trace.csv {ON_TWO}"));
     let output = sched.args(["--policy", "exec:python3 slow.py"]).output().expect("sched starts");

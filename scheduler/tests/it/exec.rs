@@ -127,8 +127,17 @@ fn a_program_that_fails_ends_the_run_with_what_it_said_last() {
         ),
         ("read line; echo hello", "policy 'sh': turn 0: answered 'hello': expected value at line 1 column 1"),
         (
-            r#"read line; echo "{\"actions\":[]}"; read line; echo "{\"action\":[]}""#,
-            r#"policy 'sh': turn 1: answered '{"action":[]}': unknown field `action`, expected one of"#,
+            r#"read line; echo "{\"turn\":0,\"actions\":[]}"; read line; echo "{\"turn\":1,\"action\":[]}""#,
+            r#"policy 'sh': turn 1: answered '{"turn":1,"action":[]}': unknown field `action`, expected one of"#,
+        ),
+        (
+            r#"read line; echo "{\"turn\":0,\"actions\":[]}"; read line; echo "{\"turn\":0,\"actions\":[]}""#,
+            "policy 'sh': turn 1: answered turn 0; each line is answered once, with its own turn",
+        ),
+        (
+            r#"read line; echo "{\"turn\":0,\"actions\":[],\"wake_at_ns\":1}"; n=1; while read line; do
+            echo "{\"turn\":$n,\"actions\":[],\"wake_at_ns\":$((n + 1))}"; n=$((n + 1)); done"#,
+            "the policy was woken 1000 times within 999 ns of the run and did nothing; it has to ask for a later",
         ),
     ] {
         let costs = Named(Nanos::ZERO);
@@ -155,9 +164,12 @@ fn what_a_program_may_not_ask_for_is_refused() {
         r#"{"stop": {"job": 1, "checkpoint": true}}"#,
         r#"{"pause": {"job": 99}}"#,
     ];
-    let answers = format!("{{\\\"actions\\\": [{}]}}", wrong.join(", ").replace('"', "\\\""));
-    let command =
-        format!("exec:sh -c 'tee {} | while read line; do echo \"{answers}\"; done'", copy.display());
+    let answers =
+        format!("{{\\\"turn\\\": $n, \\\"actions\\\": [{}]}}", wrong.join(", ").replace('"', "\\\""));
+    let command = format!(
+        "exec:sh -c 'n=0; tee {} | while read line; do echo \"{answers}\"; n=$((n + 1)); done'",
+        copy.display()
+    );
     let (topology, jobs) = (Topology::uniform(2, 2, "GPU"), jobs(&[(0, 1, 5), (1, 1, 5)]));
     let costs = Named(Nanos::ZERO);
     let truth = Own { slowdown: 1.0 };

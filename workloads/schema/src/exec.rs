@@ -12,8 +12,8 @@ use crate::{
     units::Nanos,
 };
 
-/// Stands in the first line.
-pub const PROTOCOL: u32 = 1;
+/// Stands in the first line. Since 2 an answer names its turn.
+pub const PROTOCOL: u32 = 2;
 
 /// A turn, as the program is shown it: what is new since the line before. The first line has everything there is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -118,10 +118,12 @@ words! {
     }
 }
 
-/// What the program wants done. Only `actions` must be there.
+/// What the program wants done. Only `turn` and `actions` must be there.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Answer {
+    /// That of the line which is answered, so that an answer too many is seen, and not taken for the next one.
+    pub turn: u64,
     pub actions: Vec<Action>,
     /// When to be asked again if nothing happens before, from the start of the run.
     #[serde(default)]
@@ -160,7 +162,7 @@ mod tests {
 
     /// Programs of users read this: what changes here breaks them.
     const LINE: &str = concat!(
-        r#"{"turn":0,"now_ns":5,"begin":{"protocol":1,"sharing":"time-slice","nodes":[{"name":"n0","device_type":"GPU","#,
+        r#"{"turn":0,"now_ns":5,"begin":{"protocol":2,"sharing":"time-slice","nodes":[{"name":"n0","device_type":"GPU","#,
         r#""devices":[0,1]}]},"jobs":[{"job":3,"name":"a","arrival_ns":5,"workload":"gpt2","global_batch":8,"#,
         r#""plan":"dp2","devices":2,"elastic":false,"steps":100,"takes_checkpoints":true,"user":"u","vc":"v","class":"guaranteed","#,
         r#""step_ns":2500000.0,"state":"waiting","since_ns":5,"on":[],"steps_done":0,"steps_at_ns":5,"#,
@@ -181,10 +183,15 @@ mod tests {
         let start = Action::Start { job: JobId(3), devices: vec![DeviceId(0)], cpus: None, plan: None };
         let stop = Action::Stop { job: JobId(1), checkpoint: true };
         for (line, answer) in [
-            (r#"{"actions":[]}"#, Answer::default()),
+            (r#"{"turn":0,"actions":[]}"#, Answer::default()),
             (
-                r#"{"actions":[{"stop":{"job":1,"checkpoint":true}},{"start":{"job":3,"devices":[0]}}],"wake_at_ns":9,"reason":"x"}"#,
-                Answer { actions: vec![stop, start], wake_at_ns: Some(Nanos(9)), reason: "x".into() },
+                r#"{"turn":7,"actions":[{"stop":{"job":1,"checkpoint":true}},{"start":{"job":3,"devices":[0]}}],"wake_at_ns":9,"reason":"x"}"#,
+                Answer {
+                    turn: 7,
+                    actions: vec![stop, start],
+                    wake_at_ns: Some(Nanos(9)),
+                    reason: "x".into(),
+                },
             ),
         ] {
             assert_eq!(Answer::from_line(line), Ok(answer.clone()));
@@ -193,13 +200,14 @@ mod tests {
         }
         for (line, error) in [
             ("", "EOF while parsing"),
-            ("{}", "missing field `actions`"),
+            ("{}", "missing field `turn`"),
+            (r#"{"turn":0}"#, "missing field `actions`"),
             (
-                r#"{"actions":[{"begin":{"job":1}}]}"#,
+                r#"{"turn":0,"actions":[{"begin":{"job":1}}]}"#,
                 "unknown variant `begin`, expected one of `start`, `pause`",
             ),
-            (r#"{"actions":[{"stop":{"job":1}}]}"#, "missing field `checkpoint`"),
-            (r#"{"actions":[],"wake_at":3}"#, "unknown field `wake_at`"),
+            (r#"{"turn":0,"actions":[{"stop":{"job":1}}]}"#, "missing field `checkpoint`"),
+            (r#"{"turn":0,"actions":[],"wake_at":3}"#, "unknown field `wake_at`"),
         ] {
             let found = Answer::from_line(line).unwrap_err();
             assert!(found.starts_with(error), "{found}");

@@ -1,7 +1,7 @@
 //! A program that is asked in lines and answers in lines.
 
 use std::{
-    io::{BufRead, BufReader, Write},
+    io::{self, BufReader, Write},
     os::unix::process::CommandExt as _,
     process::{Child, Command, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
@@ -12,6 +12,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use profiler::{leash::die_with_us, output, processes::descendants};
 use rustix::process::{Pid, Signal};
+use schema::lines;
 
 /// How long a program may take to leave once its input has ended.
 const LEAVES_WITHIN: Duration = Duration::from_secs(1);
@@ -23,7 +24,7 @@ pub(super) struct Program {
     child: Child,
     /// Dropped first, as that ends its input.
     questions: Option<Sender<String>>,
-    answers: Receiver<String>,
+    answers: Receiver<io::Result<String>>,
     /// Lines of its stderr.
     said: Receiver<String>,
     last_words: String,
@@ -53,17 +54,31 @@ impl Program {
             asked.iter().take_while(|line| stdin.write_all(line.as_bytes()).is_ok()).for_each(drop);
         });
         thread::spawn(move || {
-            let lines = stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).lines());
-            lines.map_while(Result::ok).take_while(|line| answer.send(line.clone()).is_ok()).for_each(drop);
+            let Some(mut stdout) = stdout.map(BufReader::new) else { return };
+            while let Some(line) = lines::next(&mut stdout).transpose() {
+                let is_over = line.is_err();
+                let line = line.map(|line| String::from_utf8_lossy(&line).into_owned());
+                if answer.send(line).is_err() || is_over {
+                    return;
+                }
+            }
         });
         let prefix = name.clone();
         thread::spawn(move || {
-            let lines = stderr.into_iter().flat_map(|stderr| BufReader::new(stderr).lines());
-            for line in lines.map_while(Result::ok) {
+            let Some(mut stderr) = stderr.map(BufReader::new) else { return };
+            while let Some(line) = lines::next(&mut stderr).transpose() {
+                let is_over = line.is_err();
+                let line =
+                    line.map_or_else(|error| error.to_string(), |line| String::from_utf8_lossy(&line).into());
                 output::note(format_args!("{prefix}: {line}"));
                 // It goes on being passed on where nobody asks for it any more.
                 let _ = say.send(line);
+                if is_over {
+                    break;
+                }
             }
+            // What cannot be passed on is still taken from it, so that it need not wait.
+            let _ = io::copy(&mut stderr, &mut io::sink());
         });
         let (name, questions, last_words) = (name.clone(), Some(questions), String::new());
         Ok(Program { name, child, questions, answers, said, last_words, limit })
@@ -74,14 +89,18 @@ impl Program {
     }
 
     /// # Errors
-    /// The program ended, or gave no answer in the time it has.
+    /// The program ended, gave no answer in the time it has or one without an end, or had said something before it was asked.
     pub(super) fn ask(&mut self, line: String) -> anyhow::Result<String> {
+        if let Ok(unasked) = self.answers.try_recv() {
+            let unasked = unasked.context("its answer")?;
+            bail!("it had answered already, with '{}'; each line is answered once", beginning(&unasked));
+        }
         // Nobody takes it where the program has ended; then no answer comes either.
         let _ = self.questions.as_ref().map(|questions| questions.send(line));
         let answer = self.answers.recv_timeout(self.limit);
         self.said.try_iter().for_each(|line| self.last_words = line);
         match answer {
-            Ok(answer) => Ok(answer),
+            Ok(answer) => answer.context("its answer"),
             Err(RecvTimeoutError::Timeout) => {
                 bail!("no answer for {}{}", humantime::format_duration(self.limit), self.last_words())
             }
@@ -134,6 +153,13 @@ impl Drop for Program {
     }
 }
 
+/// As much of an answer as says which one it is.
+pub(super) fn beginning(answer: &str) -> String {
+    const SHOWN: usize = 200;
+    let rest = if answer.chars().nth(SHOWN).is_some() { ".." } else { "" };
+    answer.trim_end().chars().take(SHOWN).chain(rest.chars()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,12 +170,17 @@ mod tests {
         for (script, limit, error) in [
             ("echo bad news >&2; exit 3", long, "it ended (exit status: 3); its last words: bad news"),
             ("kill -9 $$", long, "it ended (signal: 9 (SIGKILL))"),
+            (
+                "exec cat /dev/zero",
+                long,
+                "its answer: the line is longer than 16.0 MiB, the longest that is read; it may lack its line breaks",
+            ),
             ("echo thinking >&2; exec sleep 60", short, "no answer for 300ms; its last words: thinking"),
         ] {
             let argv = ["sh", "-c", script].map(str::to_owned);
             let mut program = Program::start(&argv, limit).expect("there is a shell");
             assert_eq!(
-                program.ask("?\n".into()).map_err(|error| error.to_string()),
+                program.ask("?\n".into()).map_err(|error| format!("{error:#}")),
                 Err(error.into()),
                 "{script}"
             );
@@ -162,5 +193,17 @@ mod tests {
         for line in ["one", "two"] {
             assert_eq!(program.ask(format!("{line}\n")).ok().as_deref(), Some(line));
         }
+    }
+
+    #[test]
+    fn an_answer_to_no_question_is_refused() {
+        let argv = ["sh", "-c", "echo early; read line; echo one"].map(str::to_owned);
+        let mut program = Program::start(&argv, Duration::from_secs(60)).expect("there is a shell");
+        let line = program.answers.recv();
+        let (answer, answers) = channel();
+        program.answers = answers;
+        answer.send(line.expect("it says something")).expect("it is listened to");
+        let error = program.ask("?\n".into()).expect_err("it was not asked").to_string();
+        assert_eq!(error, "it had answered already, with 'early'; each line is answered once");
     }
 }
