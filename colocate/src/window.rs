@@ -9,7 +9,10 @@ use schema::{
     group::Turn,
     units::{Nanos, Window},
 };
-use statistics::steady;
+use statistics::{
+    Steady,
+    steady::{self, Class},
+};
 
 /// What one launch of a member did.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,8 +39,8 @@ pub struct Part {
     pub windows: Vec<(usize, Window)>,
     /// How long these steps took with all time between them: over their number, the time of a step.
     pub window_ns: u64,
-    /// Whether a steady state was found in each launch that counts.
-    pub is_steady: bool,
+    /// How its launches that count came to their steady states: the most doubtful of them.
+    pub class: Class,
 }
 
 /// A step that counts.
@@ -66,7 +69,7 @@ pub fn common(members: &[Vec<Launch>], visit: Window, turns: &[Turn]) -> Option<
 
 /// A launch as far as it lies within the visit.
 enum Lane {
-    Steps { launch: usize, first: usize, steps: Vec<Span>, steady: steady::Steady },
+    Steps { launch: usize, first: usize, steps: Vec<Span>, steady: Steady },
     Outside { launch: usize, window: Window },
 }
 
@@ -112,10 +115,10 @@ impl Lane {
         }
     }
 
-    fn is_steady(&self) -> bool {
+    fn class(&self) -> Class {
         match self {
-            Lane::Outside { .. } => true,
-            Lane::Steps { steady, .. } => steady.is_steady(),
+            Lane::Outside { .. } => Class::Flat,
+            Lane::Steps { steady, .. } => steady.class,
         }
     }
 }
@@ -131,7 +134,7 @@ fn at_once(members: &[Vec<Lane>]) -> Vec<Part> {
 }
 
 fn part_at_once(lanes: &[Lane], common: &[Window]) -> Part {
-    let mut part = Part { is_steady: true, ..Part::default() };
+    let mut part = Part::default();
     for lane in lanes {
         for window in
             common.iter().filter(|w| lane.steady_window().is_some_and(|s| overlap(s, **w).is_some()))
@@ -153,7 +156,7 @@ fn part_at_once(lanes: &[Lane], common: &[Window]) -> Part {
             };
             part.window_ns += window.length().0;
             part.windows.push((launch, window));
-            part.is_steady &= lane.is_steady();
+            part.class = part.class.max(lane.class());
         }
     }
     part
@@ -200,7 +203,7 @@ fn settled_at(lanes: &[Lane]) -> Nanos {
 }
 
 fn part_in_turns(lanes: &[Lane], window: Window) -> Part {
-    let mut part = Part { window_ns: window.length().0, is_steady: true, ..Part::default() };
+    let mut part = Part { window_ns: window.length().0, ..Part::default() };
     let mut before = window.start;
     for lane in lanes {
         let Lane::Steps { launch, first, steps, .. } = lane else { return Part::default() };
@@ -216,7 +219,7 @@ fn part_in_turns(lanes: &[Lane], window: Window) -> Part {
             let (Some(head), Some(tail)) = (steps.first(), steps.last()) else { continue };
             let of_launch = Window { start: head.start.max(window.start), end: tail.end.min(window.end) };
             part.windows.push((*launch, of_launch));
-            part.is_steady &= lane.is_steady();
+            part.class = part.class.max(lane.class());
         }
     }
     // A single launch was there all the time, held or not.

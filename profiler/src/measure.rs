@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use schema::{spec::LaunchEnd, units::Nanos, wire::Event};
-use statistics::{interval::MIN_STEPS, steady};
+use statistics::{interval::MIN_STEPS, steady, warm_up};
 
 use crate::{
     first_step::FirstStep,
@@ -13,7 +13,7 @@ use crate::{
     sampler::Sampler,
 };
 
-/// A launch that does not become steady is let go after so many times what was asked for.
+/// A launch that does not become steady is let go after so many times what was asked for, once it is warm.
 const PATIENCE: f64 = 3.0;
 
 /// A look at the interrupt flag, at least so often.
@@ -42,11 +42,13 @@ pub(crate) struct Looks {
     enough: Enough,
     /// The next search is worth its cost when so much was seen.
     look_at: f64,
+    /// How much of what was seen is the warm-up, on which no patience is spent: of a few slow steps it is left out.
+    warm_up: Amount,
 }
 
 impl Looks {
     pub(crate) fn new(enough: Enough) -> Looks {
-        Looks { enough, look_at: 0.0 }
+        Looks { enough, look_at: 0.0, warm_up: Amount::default() }
     }
 
     /// Whether there is enough of it, or no more patience with it. `steady` finds how much of `seen` counts.
@@ -76,8 +78,11 @@ impl Looks {
     pub(crate) fn is_out_of_patience(&self, seen: Amount) -> bool {
         match self.enough {
             Enough::End => false,
-            Enough::Seconds(wanted) => seen.seconds >= PATIENCE * wanted,
-            Enough::Steps(wanted) => seen.steps as f64 >= PATIENCE * wanted.max(MIN_STEPS as u64) as f64,
+            Enough::Seconds(wanted) => seen.seconds - self.warm_up.seconds >= PATIENCE * wanted,
+            Enough::Steps(wanted) => {
+                let warm = seen.steps - self.warm_up.steps;
+                warm as f64 >= PATIENCE * wanted.max(MIN_STEPS as u64) as f64
+            }
         }
     }
 }
@@ -164,15 +169,23 @@ impl Watch {
     }
 
     fn count(&mut self, ns: u64) {
+        let was_warm = warm_up::is_over(self.step_ns.len(), self.spent_ns);
         self.step_ns.push(ns);
         self.spent_ns += ns;
+        if !was_warm {
+            self.looks.warm_up = self.seen();
+        }
+    }
+
+    fn seen(&self) -> Amount {
+        Amount { seconds: Nanos(self.spent_ns).as_secs_f64(), steps: self.step_ns.len() }
     }
 
     fn has_enough(&mut self) -> bool {
+        let seen = self.seen();
         let step_ns = &self.step_ns;
         let amount =
             |steps: &[u64]| Amount { seconds: Nanos(steps.iter().sum()).as_secs_f64(), steps: steps.len() };
-        let seen = Amount { seconds: Nanos(self.spent_ns).as_secs_f64(), steps: step_ns.len() };
         self.looks.enough(seen, || {
             // From the start of the steady state to now.
             let steady = steady::detect(step_ns);
@@ -216,15 +229,19 @@ mod tests {
     fn slow_steps_are_waited_for_with_patience_that_ends() {
         let second = 1_000_000_000;
         assert_eq!(steps_until_enough(Enough::Seconds(20.0), noisy(second)), 30);
-        assert_eq!(steps_until_enough(Enough::Seconds(4.0), noisy(second)), 12);
+        // Three to warm up, and three times what was asked for.
+        assert_eq!(steps_until_enough(Enough::Seconds(4.0), noisy(second)), 3 + 12);
+        let cold = [9 * second, 5 * second].into_iter().chain(noisy(2 * second));
+        assert_eq!(steps_until_enough(Enough::Seconds(2.0), cold), 3 + 3);
     }
 
     #[test]
     fn steps_are_counted_where_steps_were_asked_for() {
         assert_eq!(steps_until_enough(Enough::Steps(40), noisy(1_000)), 40);
-        let never_steady = (0..).map(|i: u64| 1_000 * (i + 1));
+        // Six to warm up.
+        let never_steady = (0..).map(|i: u64| 50_000_000 * (i + 1));
         let gave_up = steps_until_enough(Enough::Steps(40), never_steady);
-        assert!(gave_up <= PATIENCE as usize * 40 + 5, "{gave_up}");
+        assert!(gave_up <= 6 + PATIENCE as usize * 40, "{gave_up}");
     }
 
     #[test]

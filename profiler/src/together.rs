@@ -300,7 +300,7 @@ impl Group<'_> {
 fn common(seats: &[Seat], visit: Window, turns: &[Turn]) -> Amount {
     let lanes: Vec<Vec<window::Launch>> = seats.iter().map(|seat| seat.lanes(visit.end)).collect();
     let Some(parts) = window::common(&lanes, visit, turns) else { return Amount::default() };
-    if parts.iter().any(|part| !part.is_steady) {
+    if parts.iter().any(|part| !part.class.is_steady()) {
         return Amount::default();
     }
     let steps =

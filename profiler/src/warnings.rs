@@ -41,6 +41,10 @@ fn remedy(warning: Warning) -> &'static str {
         Warning::Foreign => "stop them, or take other cores with --device",
         Warning::FewSteps => "measure for longer with --seconds, or count with --steps",
         Warning::NotSteady => "measure for longer with --seconds; trace.json shows what the steps did",
+        Warning::SlowedDown => {
+            "look in trace.json for when it turned slow: a queue that filled up, a clock that went down or another program; \
+             measure for longer with --seconds to see whether it stays so"
+        }
         Warning::SamplerLate => "leave the harness some CPU time: take fewer cores with --device",
         Warning::Drift => "let the machine settle and run again; --ci repeats until the interval is narrow",
         Warning::Spread => {

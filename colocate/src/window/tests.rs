@@ -39,7 +39,7 @@ fn only_what_all_members_share_counts() {
     assert_eq!(indices(&parts[0]), (30..90).collect::<Vec<_>>());
     assert_eq!((parts[0].window_ns, parts[1].window_ns), (600 * MS, 600 * MS));
     assert_eq!(indices(&parts[1]), (0..30).collect::<Vec<_>>());
-    assert!(parts.iter().all(|part| part.is_steady));
+    assert!(parts.iter().all(|part| part.class.is_steady()));
 }
 
 #[test]
@@ -50,6 +50,16 @@ fn the_warm_up_of_one_member_counts_of_none() {
     // Where a level begins is known to the width of the filter that finds it.
     assert!((Nanos(300 * MS)..=Nanos(400 * MS)).contains(&start), "{start:?}");
     assert_eq!(parts[0].windows, [(0, Window { start, end: Nanos(900 * MS) })]);
+}
+
+#[test]
+fn a_member_that_turned_slow_is_known_by_its_class() {
+    let lengths = |first_ms| std::iter::repeat_n(first_ms, 20).chain(std::iter::repeat_n(20, 60));
+    for (first_ms, class) in [(20, Class::Flat), (30, Class::WarmUp), (10, Class::Slowdown)] {
+        let parts = common(&[vec![steps(0, lengths(first_ms))], vec![flat(0, 10, 200)]], VISIT, &[]);
+        let classes: Vec<Class> = parts.expect("they overlap").iter().map(|part| part.class).collect();
+        assert_eq!(classes, [class, Class::Flat], "{first_ms} ms");
+    }
 }
 
 #[test]

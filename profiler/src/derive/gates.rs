@@ -6,7 +6,7 @@ use schema::{
     units::Nanos,
     wire::{Event, EventLine, Timing},
 };
-use statistics::interval::MIN_STEPS;
+use statistics::{interval::MIN_STEPS, steady::Class};
 
 use super::JobStep;
 use crate::{
@@ -20,15 +20,28 @@ const BUFFERED_ONE_IN: usize = 20;
 /// What was found, in words and numbers.
 type Found = (Warning, String);
 
-/// The steps of a launch, of which the last `used` are taken for steady.
-pub(super) fn of_steps(steps: &[JobStep], used: usize, is_steady: bool) -> Vec<Found> {
+/// The steps of a launch, of which the last `used` count, and how they came to be those.
+pub(super) fn of_steps(steps: &[JobStep], used: usize, class: Class) -> Vec<Found> {
     let mut found = Vec::new();
     if used < MIN_STEPS {
         let text = format!("{used} steady steps, and an interval takes {MIN_STEPS}");
         found.push((Warning::FewSteps, text));
-    } else if !is_steady {
-        let text = format!("no level holds for the last half of {} steps", steps.len());
-        found.push((Warning::NotSteady, text));
+    }
+    let all = steps.len();
+    match class {
+        Class::Flat | Class::WarmUp => {}
+        Class::Slowdown => {
+            let text = format!("steps before the last {used} of {all} were faster for a while");
+            found.push((Warning::SlowedDown, text));
+        }
+        Class::NoSteadyState => {
+            let text = format!("no level holds for the last half of {all} steps");
+            found.push((Warning::NotSteady, text));
+        }
+        Class::TooShort => {
+            let text = format!("{all} steps are too few to find a steady state in");
+            found.push((Warning::NotSteady, text));
+        }
     }
     let together = steps.windows(2).filter(|pair| pair[0].end == pair[1].end).count();
     let is_scraped = steps.first().is_some_and(|step| step.timing == Timing::Scraped);
@@ -189,9 +202,28 @@ mod tests {
     }
 
     #[test]
+    fn each_thing_that_is_doubtful_of_a_window_is_said() {
+        use Warning::{FewSteps, NotSteady, SlowedDown};
+        for (used, class, expected) in [
+            (MIN_STEPS, Class::Flat, &[][..]),
+            (MIN_STEPS, Class::WarmUp, &[]),
+            (MIN_STEPS, Class::Slowdown, &[SlowedDown]),
+            (MIN_STEPS, Class::NoSteadyState, &[NotSteady]),
+            (MIN_STEPS - 1, Class::WarmUp, &[FewSteps]),
+            (MIN_STEPS - 1, Class::Slowdown, &[FewSteps, SlowedDown]),
+            (MIN_STEPS - 1, Class::NoSteadyState, &[FewSteps, NotSteady]),
+            (9, Class::TooShort, &[FewSteps, NotSteady]),
+        ] {
+            let found = of_steps(&steps(Timing::Host, &[Some(1.0); 40]), used, class);
+            let found: Vec<Warning> = found.into_iter().map(|(warning, _)| warning).collect();
+            assert_eq!(found, expected, "{used} steps, {class:?}");
+        }
+    }
+
+    #[test]
     fn a_worker_of_ours_that_has_no_loss_diverged_and_a_hook_may_just_not_read_it() {
         let warns = |timing, losses: &[Option<f64>]| {
-            let found = of_steps(&steps(timing, losses), MIN_STEPS, true);
+            let found = of_steps(&steps(timing, losses), MIN_STEPS, Class::Flat);
             found.iter().any(|(warning, _)| *warning == Warning::LossNotFinite)
         };
         for timing in [Timing::Host, Timing::DeviceEvent] {

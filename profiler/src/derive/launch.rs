@@ -211,7 +211,7 @@ impl Launch<'_> {
         self.fill_from_used(row, used, &summary, length);
         self.fill_from_samples(row, &parts, Some, findings);
 
-        self.find(findings, gates::of_steps(steps, used.len(), summary.steady.is_steady()));
+        self.find(findings, gates::of_steps(steps, used.len(), summary.steady.class));
         self.find(findings, gates::of_allocator(self.ranks, window));
     }
 

@@ -11,10 +11,7 @@ use schema::{
     units::{Nanos, Window},
     wire::{EventLine, Timing},
 };
-use statistics::{
-    LaunchSummary,
-    steady::{Class, Steady},
-};
+use statistics::{LaunchSummary, Steady};
 
 use super::{
     JobStep, LaunchSteps, gates, job_steps,
@@ -224,8 +221,8 @@ impl Together<'_> {
             .map(|step| JobStep { dur_ns: step.length_ns, ..launches[step.launch].steps[step.step].clone() })
             .collect();
         let step_ns: Vec<u64> = used.iter().map(|step| step.dur_ns).collect();
-        let class = if part.is_steady { Class::Flat } else { Class::NoSteadyState };
-        let summary = LaunchSummary::within(&step_ns, Steady { class, start: 0, end: step_ns.len() })?;
+        let steady = Steady { class: part.class, start: 0, end: step_ns.len() };
+        let summary = LaunchSummary::within(&step_ns, steady)?;
         launch.fill_from_used(row, &used, &summary, Nanos(part.window_ns));
         if self.visit.sharing.takes_turns() {
             // A step in whose middle the job was held is as long as a turn of the others: how many of a hundred are held is
@@ -234,7 +231,7 @@ impl Together<'_> {
         }
         row.warmup_steps = part.steps.first().map(|step| step.step as u64);
         let steps: Vec<JobStep> = launches.iter().flat_map(|told| told.steps.iter().cloned()).collect();
-        launch.find(findings, gates::of_steps(&steps, used.len(), part.is_steady));
+        launch.find(findings, gates::of_steps(&steps, used.len(), part.class));
         for window in &windows {
             launch.find(findings, gates::of_allocator(&first.ranks, *window));
         }

@@ -1,10 +1,9 @@
 //! How a member warms up before the barrier: alone, and then it is held.
 
-use super::{Group, Stop, seat::Seat};
+use statistics::warm_up;
 
-/// What a member does alone before it shares: at least so many steps, and at least for so long.
-const WARM_UP_STEPS: u64 = 3;
-const WARM_UP_NS: u64 = 1_000_000_000;
+use super::{Group, Stop, seat::Seat};
+use crate::pace::Pace;
 
 impl Group<'_> {
     /// Returns when the member of a seat has warmed up and rests.
@@ -16,7 +15,7 @@ impl Group<'_> {
                 // It has come to its end and was started again.
                 continue;
             }
-            let Some(steps) = steps_left(&self.seats[seat]) else { return Ok(()) };
+            let Some(steps) = left_to(&self.seats[seat]) else { return Ok(()) };
             self.grant(seat, steps);
         }
     }
@@ -35,13 +34,54 @@ impl Group<'_> {
 
 /// Steps to grant next; `None` where the member is warm. One that came to its end by then and was started again
 /// is as warm as it can be.
-fn steps_left(seat: &Seat) -> Option<u64> {
+fn left_to(seat: &Seat) -> Option<u64> {
     let [launched] = &seat.launches[..] else { return None };
-    let (done, left_ns) = (launched.pace.done(), WARM_UP_NS.saturating_sub(launched.worked_ns));
-    match launched.pace.step_ns() {
-        Some(step_ns) if done >= WARM_UP_STEPS => {
-            (left_ns > 0).then(|| (left_ns as f64 / step_ns).ceil().max(1.0) as u64)
+    steps_left(&launched.pace, launched.worked_ns)
+}
+
+/// What is left of a warm-up, at the pace of the steps so far.
+fn steps_left(pace: &Pace, worked_ns: u64) -> Option<u64> {
+    let done = pace.done() as usize;
+    if warm_up::is_over(done, worked_ns) {
+        return None;
+    }
+    let left_ns = warm_up::NS.saturating_sub(worked_ns);
+    match pace.step_ns() {
+        Some(step_ns) if done >= warm_up::STEPS => Some((left_ns as f64 / step_ns).ceil().max(1.0) as u64),
+        _ => Some((warm_up::STEPS - done) as u64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::{
+        units::Nanos,
+        wire::{Step, Timing},
+    };
+    use statistics::steady::{self, Class};
+
+    use super::*;
+
+    /// A job of 2 s a step, whose first steps take longer. What it does before it shares is what a launch alone leaves out.
+    #[test]
+    fn a_slow_job_counts_the_same_kind_of_steps_alone_and_in_a_group() {
+        let second = 1_000_000_000;
+        let of_step = |index| if index < 3 { 9 - 2 * index } else { 2 } * second;
+        let (mut pace, mut worked_ns) = (Pace::new(), 0);
+        while let Some(steps) = steps_left(&pace, worked_ns) {
+            for _ in 0..steps {
+                let (index, ns) = (pace.done(), of_step(pace.done()));
+                let (samples, loss, phases, sent_bytes) = (None, None, None, None);
+                let dur_ns = Nanos(ns);
+                pace.count(&Step { index, dur_ns, samples, loss, phases, sent_bytes, timing: Timing::Host });
+                worked_ns += ns;
+            }
         }
-        _ => Some(WARM_UP_STEPS - done),
+        let step_ns: Vec<u64> = (0..12).map(of_step).collect();
+        let alone = steady::of_launch(&step_ns);
+        assert_eq!((alone.class, alone.start, alone.end), (Class::TooShort, pace.done() as usize, 12));
+        // What is counted from the barrier on is warm, and none of it is left out once more.
+        assert_eq!(steady::detect(&step_ns[alone.start..]).start, 0);
+        assert!(step_ns[alone.start..].iter().all(|ns| *ns == 2 * second), "{step_ns:?}");
     }
 }

@@ -5,7 +5,7 @@
 //! "Rigorous Benchmarking in Reasonable Time", ISMM 2013). A number therefore goes through two
 //! stages:
 //!
-//! 1. within a launch, [`LaunchSummary::of`]: [`steady::detect`] finds the steps to measure, and
+//! 1. within a launch, [`LaunchSummary::of`]: [`steady::of_launch`] finds the steps to measure, and
 //!    [`interval::within_launch_median`] puts an interval around their median that is right although
 //!    consecutive steps resemble each other;
 //! 2. between launches, [`launches::between_launches`] puts an interval around the launches' medians.
@@ -19,6 +19,7 @@ pub mod launches;
 pub mod quantile;
 pub mod steady;
 pub mod stop;
+pub mod warm_up;
 
 mod noise;
 mod order;

@@ -8,6 +8,7 @@
 use crate::noise::{block_medians, long_run_variance, running_median};
 use crate::order::{median_in_place, robust_deviation};
 use crate::pelt;
+use crate::warm_up;
 
 /// Launches of fewer steps are not judged.
 pub const MIN_STEPS: usize = 20;
@@ -46,10 +47,11 @@ const MIN_VARIANCE: f64 = 1e-8;
 /// First steps farther than this many standard deviations from the level are cold-start steps.
 const COLD_DEVIATIONS: f64 = 5.0;
 
-/// How step time behaved over a launch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How step time behaved over a launch, from what is least doubtful to what is most.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// One level from the first step on.
+    #[default]
     Flat,
     /// The steady state is the fastest level of the launch, or as fast.
     WarmUp,
@@ -59,6 +61,13 @@ pub enum Class {
     NoSteadyState,
     /// Fewer than [`MIN_STEPS`] steps.
     TooShort,
+}
+
+impl Class {
+    /// Whether the window is a steady state, and not merely the best there was.
+    pub fn is_steady(self) -> bool {
+        matches!(self, Class::Flat | Class::WarmUp | Class::Slowdown)
+    }
 }
 
 /// The steps to measure: those from `start` up to, not including, `end`.
@@ -73,9 +82,9 @@ pub struct Steady {
 }
 
 impl Steady {
-    /// Whether the window is a steady state, and not merely the best there was.
+    /// [`Class::is_steady`] of its class.
     pub fn is_steady(&self) -> bool {
-        matches!(self.class, Class::Flat | Class::WarmUp | Class::Slowdown)
+        self.class.is_steady()
     }
 }
 
@@ -83,7 +92,7 @@ impl Steady {
 ///
 /// Without a steady state the window is the last half of the steps, the shortest that could have been one: a level that
 /// came later may as well be another program's moment as the state that is to come. For [`Class::TooShort`] it is every
-/// step.
+/// step; [`of_launch`] leaves out those that are cold.
 /// A pattern that repeats many times in a launch, such as a slow step in every ten, is part of
 /// its steady state: it widens the interval and does not move the window. A strongly correlated wander
 /// in a short launch cannot be told from a change: at an AR(1) coefficient of 0.9, 1 in 6 flat launches
@@ -114,6 +123,19 @@ pub fn detect(step_ns: &[u64]) -> Steady {
         Class::WarmUp
     };
     Steady { class, start, end: last.end }
+}
+
+/// The same of a job that has not warmed up before, as where it runs alone.
+///
+/// Of too few steps to judge, those of the [`warm_up`] are left out. A launch that ends before it is warm has its last half, as
+/// one without a steady state.
+pub fn of_launch(step_ns: &[u64]) -> Steady {
+    let found = detect(step_ns);
+    if found.class != Class::TooShort {
+        return found;
+    }
+    let warm = warm_up::steps(step_ns).filter(|&steps| steps < step_ns.len());
+    Steady { start: warm.unwrap_or(step_ns.len() / 2), ..found }
 }
 
 /// Consecutive steps of about the same time.

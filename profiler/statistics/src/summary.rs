@@ -22,9 +22,9 @@ impl LaunchSummary {
     /// Summarises the step times of one launch, warm-up included, in order of execution.
     ///
     /// `None` of a launch without steps. A launch without a steady state is summarised too, over
-    /// the window that [`steady::detect`] gives: it is the caller who says so beside the numbers.
+    /// the window that [`steady::of_launch`] gives: it is the caller who says so beside the numbers.
     pub fn of(step_ns: &[u64]) -> Option<Self> {
-        Self::within(step_ns, steady::detect(step_ns))
+        Self::within(step_ns, steady::of_launch(step_ns))
     }
 
     /// The same over a window that was found elsewhere, as where other jobs decide what of a launch counts.

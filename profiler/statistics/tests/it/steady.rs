@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use statistics::steady::{Class, detect};
+use statistics::steady::{Class, Steady, detect, of_launch};
 
 use crate::trace::{Noise, steps};
 
@@ -169,6 +169,22 @@ fn a_long_launch_is_searched_on_block_medians() {
 #[test]
 fn twenty_steps_are_judged_and_nineteen_are_not() {
     assert_eq!(detect(&[5; 19]).class, Class::TooShort);
+    let second = 1_000_000_000;
+    for (step_ns, start) in [
+        // Warm after three steps, after a second, and not yet: then the last half is the window.
+        (vec![2 * second; 12], 3),
+        (vec![second / 10; 19], 10),
+        (vec![second / 10; 9], 4),
+        (vec![2 * second; 3], 1),
+        (vec![2 * second; 1], 0),
+        (vec![], 0),
+    ] {
+        let found = of_launch(&step_ns);
+        let whole = Steady { class: Class::TooShort, start, end: step_ns.len() };
+        assert_eq!(found, whole, "{} steps", step_ns.len());
+    }
+    let long: Vec<u64> = vec![2 * second; 20];
+    assert_eq!(of_launch(&long), detect(&long));
     assert_eq!(detect(&[5; 20]).class, Class::Flat);
     let nothing = detect(&[]);
     assert_eq!((nothing.class, nothing.start, nothing.end), (Class::TooShort, 0, 0));

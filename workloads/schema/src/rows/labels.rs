@@ -107,6 +107,8 @@ words! {
         FewSteps = "few-steps",
         /// No steady state was found.
         NotSteady = "not-steady",
+        /// Steps before the steady state were faster than those in it.
+        SlowedDown = "slowed-down",
         /// The sampler came late or took too long.
         SamplerLate = "sampler-late",
         /// Repeats drift over the time of the run.

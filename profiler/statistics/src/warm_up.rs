@@ -1,0 +1,47 @@
+//! What a job does before any step of it counts, where its steps are too few to tell.
+//!
+//! Kernels are chosen, memory is taken and files are read in the first steps of a job. In a launch of many steps that is
+//! seen in their lengths; of a few slow ones nobody can say which are cold. Members of a group warm up so before they share,
+//! and a launch alone leaves out just as much, so that a slowdown is a ratio of the same kind of steps.
+
+/// A warm-up is at least so many steps.
+pub const STEPS: usize = 3;
+
+/// And it lasts at least so long.
+pub const NS: u64 = 1_000_000_000;
+
+/// Whether a job that has done so many steps, which took so long, has warmed up.
+pub fn is_over(steps: usize, ns: u64) -> bool {
+    steps >= STEPS && ns >= NS
+}
+
+/// How many of the first steps of a job are its warm-up; `None` where it is not over yet.
+pub fn steps(step_ns: &[u64]) -> Option<usize> {
+    let mut spent_ns: u64 = 0;
+    let is_last = |(index, &ns): (usize, &u64)| {
+        spent_ns = spent_ns.saturating_add(ns);
+        is_over(index + 1, spent_ns)
+    };
+    step_ns.iter().enumerate().position(is_last).map(|last| last + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warm_up_is_three_steps_and_a_second() {
+        let ms = 1_000_000;
+        for (step_ns, expected) in [
+            (&[][..], None),
+            (&[2_000 * ms, 2_000 * ms], None),
+            (&[9_000 * ms, 2_000 * ms, 2_000 * ms, 2_000 * ms], Some(3)),
+            (&[300 * ms; 10], Some(4)),
+            (&[100 * ms; 10], Some(10)),
+            (&[100 * ms; 9], None),
+            (&[u64::MAX; 3], Some(3)),
+        ] {
+            assert_eq!(steps(step_ns), expected, "{step_ns:?}");
+        }
+    }
+}
