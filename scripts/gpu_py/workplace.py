@@ -62,6 +62,9 @@ class Workplace:
 
     deadline_s: float = 0.0
 
+    grace_s = 6.0
+    """Between the request to end and the kill: for a run to complete its files, for MPS clients to finish."""
+
     @classmethod
     def open(cls, bundle: Path, device: str, quick: bool, out: Path | None) -> "Workplace":
         if not re.fullmatch(r"(cuda|cpu):\d+", device):
@@ -78,11 +81,6 @@ class Workplace:
     def work(self) -> Path:
         """Beside the record: the raw files of its runs, which are not part of it."""
         return self.record.with_name(f"{self.record.name}.work")
-
-    @property
-    def grace_s(self) -> float:
-        """Between the request to end and the kill: for a run to complete its files, for MPS clients to finish."""
-        return 2.0 if self.quick else 6.0
 
     @property
     def is_gpu(self) -> bool:

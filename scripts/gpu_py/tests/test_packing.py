@@ -177,7 +177,7 @@ class PartTest(unittest.TestCase):
         with self.assertRaisesRegex(Failed, "0 of 1 pair: exit code 3: error: it said why"):
             self.measure(3)
         with self.assertRaisesRegex(Failed, "heavy has 0 of 1 pair: its time was up before the block was complete"):
-            self.measure(0, left_s=4, takes_s=30)
+            self.measure(0, left_s=8, takes_s=30)
         with self.assertRaisesRegex(Failed, "0 of 1 pair: the time of this part was used up"):
             self.measure(0, left_s=2)
         self.leave_tables("failed", "contaminated: out of memory")
