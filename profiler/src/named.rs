@@ -1,7 +1,9 @@
 //! Workloads as a user names them: one by its name, those of a set by `set:` and the set's.
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use schema::catalog::{Catalog, Workload};
+
+use crate::cmd::Exit;
 
 /// Before the name of a set; no workload's name has a colon.
 const SET: &str = "set:";
@@ -20,7 +22,8 @@ pub fn workloads<'a>(catalog: &'a Catalog, name: &str) -> anyhow::Result<Vec<&'a
     let members: Vec<_> = catalog.set(set).collect();
     if members.is_empty() {
         let sets: Vec<_> = catalog.sets().into_iter().collect();
-        bail!("there is no set '{set}'; the catalog has {}", sets.join(", "));
+        let message = format!("there is no set '{set}'; the catalog has {}", sets.join(", "));
+        return Err(Exit::NothingMatched.because(message));
     }
     Ok(members)
 }

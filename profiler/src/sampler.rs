@@ -11,6 +11,7 @@ use std::{
     io,
     sync::{
         Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
         mpsc::{self, Sender},
     },
     thread::JoinHandle,
@@ -34,6 +35,8 @@ pub struct Sampler {
     commands: Sender<Command>,
     status: Arc<Mutex<Status>>,
     thread: Option<JoinHandle<()>>,
+    /// Whether it did not answer in time: then nobody waits for it again.
+    is_stuck: AtomicBool,
 }
 
 /// What watching has cost so far.
@@ -50,7 +53,7 @@ pub struct SamplerCost {
 
 #[derive(Debug, thiserror::Error)]
 pub enum SamplerError {
-    #[error("samples are lost: {0}")]
+    #[error("samples are lost")]
     Rows(#[from] RowError),
     #[error("the sampler has not answered for {} s; a device's driver may hang", PATIENCE.as_secs())]
     Stuck,
@@ -82,7 +85,7 @@ impl Sampler {
         let status = Arc::new(Mutex::new(Status::default()));
         let watcher = thread::Watcher::new(devices, device_rows, host_rows, status.clone());
         let thread = std::thread::Builder::new().name("sampler".into()).spawn(move || watcher.run(&inbox))?;
-        Ok(Sampler { commands, status, thread: Some(thread) })
+        Ok(Sampler { commands, status, thread: Some(thread), is_stuck: AtomicBool::new(false) })
     }
 
     /// Watches the processes of a rank: `root` and all below it, from now on.
@@ -111,7 +114,11 @@ impl Sampler {
     pub fn flush(&self) -> Result<(), SamplerError> {
         let (answer, answered) = mpsc::channel();
         self.send(Command::Flush(answer));
-        Ok(answered.recv_timeout(PATIENCE).map_err(|_| SamplerError::Stuck)??)
+        let answer = answered.recv_timeout(PATIENCE).map_err(|_| {
+            self.is_stuck.store(true, Ordering::Relaxed);
+            SamplerError::Stuck
+        });
+        Ok(answer??)
     }
 
     pub fn cost(&self) -> SamplerCost {
@@ -125,19 +132,9 @@ impl Sampler {
 
     /// Writes what is left and ends.
     pub fn stop(mut self) -> Result<SamplerCost, SamplerError> {
-        let flushed = self.flush();
-        match flushed {
-            Err(SamplerError::Stuck) => {
-                // Joining would wait for the driver too. The thread ends when the driver lets it go.
-                self.thread = None;
-                Err(SamplerError::Stuck)
-            }
-            Err(e) => Err(e),
-            Ok(()) => {
-                self.end();
-                Ok(self.cost())
-            }
-        }
+        self.flush()?;
+        self.end();
+        Ok(self.cost())
     }
 
     /// A thread that is no more takes no commands; `flush` is where that is noticed.
@@ -148,7 +145,9 @@ impl Sampler {
     fn end(&mut self) {
         // Without a sender the thread's inbox is closed, and that is its sign to leave.
         drop(std::mem::replace(&mut self.commands, mpsc::channel().0));
+        // Joining a thread that a driver holds would wait for the driver, and it ends when the driver lets it go.
         if let Some(thread) = self.thread.take()
+            && !self.is_stuck.load(Ordering::Relaxed)
             && thread.join().is_err()
         {
             output::note("warning: the sampler ended before its time");

@@ -207,6 +207,7 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     let exit = match &ended {
         Ok(_) if outcomes.iter().all(|row| row.status == Status::Ok) => Exit::Ok,
         Err(ClusterError::Interrupted) => Exit::Interrupted,
+        Err(ClusterError::Other(error)) => Exit::of(error),
         _ => Exit::SomeFailed,
     };
     let has_not_ended = |row: &&Outcome| row.end_ns.is_none() && row.status == Status::Failed;

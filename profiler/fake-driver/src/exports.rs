@@ -9,7 +9,7 @@ use std::{
 
 use nvml_wrapper_sys::bindings::{field_id::*, *};
 
-use crate::machine::{Machine, machine};
+use crate::machine::{HANGS, Machine, machine};
 
 pub(crate) const SUCCESS: nvmlReturn_t = nvmlReturn_enum_NVML_SUCCESS;
 pub(crate) const INVALID: nvmlReturn_t = nvmlReturn_enum_NVML_ERROR_INVALID_ARGUMENT;
@@ -26,10 +26,17 @@ pub(crate) fn index_of(device: nvmlDevice_t) -> usize {
 
 /// Runs a function's body on the machine, which exists only between init and shutdown.
 pub(crate) fn on_machine(body: impl FnOnce(&mut Machine) -> Result<(), nvmlReturn_t>) -> nvmlReturn_t {
-    match machine().as_mut() {
+    let code = match machine().as_mut() {
         None => nvmlReturn_enum_NVML_ERROR_UNINITIALIZED,
         Some(machine) => body(machine).err().unwrap_or(SUCCESS),
+    };
+    // Calls of other threads go on.
+    if code == HANGS {
+        loop {
+            std::thread::park();
+        }
     }
+    code
 }
 
 /// Answers one number of a device.

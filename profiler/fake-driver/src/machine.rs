@@ -158,6 +158,9 @@ impl Reading {
     }
 }
 
+/// No code of the driver's: the call that has it does not return.
+pub(crate) const HANGS: nvmlReturn_t = nvmlReturn_t::MAX;
+
 pub(crate) fn error_code(name: &str) -> Option<nvmlReturn_t> {
     match name {
         "not-supported" => Some(nvmlReturn_enum_NVML_ERROR_NOT_SUPPORTED),
@@ -165,6 +168,7 @@ pub(crate) fn error_code(name: &str) -> Option<nvmlReturn_t> {
         "timeout" => Some(nvmlReturn_enum_NVML_ERROR_TIMEOUT),
         "insufficient-size" => Some(nvmlReturn_enum_NVML_ERROR_INSUFFICIENT_SIZE),
         "unknown" => Some(nvmlReturn_enum_NVML_ERROR_UNKNOWN),
+        "hangs" => Some(HANGS),
         _ => None,
     }
 }

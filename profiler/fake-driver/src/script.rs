@@ -112,7 +112,8 @@ pub struct Reading {
     pub unit: Option<String>,
     /// The value is not a number (GPM only).
     pub is_nan: bool,
-    /// `not-supported`, `no-permission`, `timeout`, `insufficient-size` or `unknown`, instead of a value ...
+    /// `not-supported`, `no-permission`, `timeout`, `insufficient-size` or `unknown`, instead of a value; or `hangs`: the call
+    /// does not return (not of fields) ...
     pub error: Option<String>,
     /// ... from this call on ...
     pub error_after_calls: u64,

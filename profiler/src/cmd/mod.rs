@@ -8,6 +8,7 @@ mod calibrate;
 mod colocate;
 mod derive;
 mod doctor;
+mod exit;
 mod export;
 mod list;
 mod single;
@@ -17,16 +18,17 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::output;
+pub use self::exit::Exit;
 
 /// Measures deep-learning training jobs on the devices of this machine.
 ///
 /// Jobs are spelled `WORKLOAD[@bN][@PLAN][@on=DEVICE]`, as in `resnet50@b64@bf16@on=cuda:0`.
 /// A run leaves a directory under runs/ whose tables pandas reads as they are.
 ///
-/// Exit codes: 0 all rows ok; 1 some row failed; 2 usage, a bad definition, or a single job that
-/// cannot run here; 3 the machine lacks something (`profile doctor` says what); 4 nothing matched;
-/// 130 interrupted.
+/// Exit codes: 0 all rows are ok; 1 some row failed or is missing, as when --ci is not reached within
+/// the budget; 2 usage, a bad definition, or a single job that cannot run here; 3 the machine lacks
+/// something (`profile doctor` says what); 4 nothing matched; 5 a file cannot be written or read;
+/// 6 a device or its driver does not answer; 130 interrupted.
 #[derive(Parser)]
 #[command(name = "profile", version, max_term_width = 100)]
 pub struct Cli {
@@ -44,42 +46,6 @@ enum Command {
     Calibrate(calibrate::Args),
     Derive(derive::Args),
     Export(export::Args),
-}
-
-/// What a command ends with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Exit {
-    Ok = 0,
-    SomeFailed = 1,
-    Usage = 2,
-    MachineLacks = 3,
-    NothingMatched = 4,
-    Interrupted = 130,
-}
-
-/// An error that decides the exit code; any other error is [`Exit::Usage`].
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
-struct Refusal {
-    exit: Exit,
-    message: String,
-}
-
-impl Exit {
-    /// An error that ends the program with this code.
-    pub fn because(self, message: impl Into<String>) -> anyhow::Error {
-        anyhow::Error::new(Refusal { exit: self, message: message.into() })
-    }
-
-    /// What a program ends with after a command, whose error it tells.
-    pub fn after(outcome: anyhow::Result<Exit>) -> ExitCode {
-        let exit = outcome.unwrap_or_else(|error| {
-            output::note(format_args!("error: {error:#}"));
-            error.downcast_ref::<Refusal>().map_or(Exit::Usage, |refusal| refusal.exit)
-        });
-        ExitCode::from(exit as u8)
-    }
 }
 
 /// Parses the command line and runs the command.

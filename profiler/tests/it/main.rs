@@ -7,6 +7,7 @@ mod colocate;
 mod commands;
 mod doctor;
 mod door;
+mod exit_codes;
 mod export;
 mod faults;
 mod foreign;

@@ -145,9 +145,10 @@ fn an_interval_that_is_asked_for_is_reached_or_the_row_says_so() {
     let wide = &door.summaries("wide")[0];
     assert!(wide.repeats >= 3 && wide.half_width_percent <= Some(80.0), "{wide:?}");
 
-    door.exits(0, "single synthetic-sleep --device cpu:0 --steps 40 --ci 0.0001 --budget 3s --out narrow");
+    door.exits(1, "single synthetic-sleep --device cpu:0 --steps 40 --ci 0.0001 --budget 3s --out narrow");
     let narrow = &door.summaries("narrow")[0];
     assert!(narrow.warnings.iter().any(|w| w == Warning::Budget), "{narrow:?}");
+    assert_eq!(door.run("narrow").end().expect("it reads back").expect("it ended").exit_code, 1);
 }
 
 #[test]
@@ -179,10 +180,7 @@ fn slips_are_usage_errors_that_say_what_to_do() {
             "single stress-io@b50 --plan dp2 --device cpu:0,cpu:1",
             "stress-io runs no plans with dp; it runs dp1 alone",
         ),
-        ("single set:slow", "there is no set 'slow'; the catalog has quick"),
         ("single set:quick@b4", "write set:quick and use --batch"),
-        ("verify set:slow", "there is no set 'slow'; the catalog has quick"),
-        ("list set:slow", "there is no set 'slow'; the catalog has quick"),
         ("single synthetic-sleep --loaders 2", "--data <DIR>"),
         ("single synthetic-sleep --data . --loaders 65", "65 is not in 0..=64"),
         ("single --resume nowhere --loaders 2", "cannot be used with"),

@@ -36,6 +36,6 @@ fn a_full_disk_is_told() {
     let full = File::options().write(true).open("/dev/full").expect("Linux has it");
     let output = door.command(MAKE).stdout(full).output().expect("sched starts");
     let said = Said::of(&output);
-    assert_eq!(output.status.code(), Some(2), "{}", said.err);
+    assert_eq!(output.status.code(), Some(5), "{}", said.err);
     assert_eq!(said.err, "error: standard output: No space left on device (os error 28)\n");
 }

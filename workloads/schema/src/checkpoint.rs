@@ -163,7 +163,7 @@ impl Draft {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => fs::create_dir_all(&self.unfinished),
         };
-        Ok(made.map_err(|cause| RunError::Io { file: self.unfinished.clone(), cause })?)
+        Ok(made.map_err(|cause| RunError::Write { file: self.unfinished.clone(), cause })?)
     }
 
     /// Writes a file, and returns when the disk has it.
@@ -211,7 +211,7 @@ impl Draft {
         let rest = to_toml(&self.unfinished.join(MANIFEST), checkpoint)?;
         let text = format!("{}\n{rest}", seal(&rest));
         self.write_through(MANIFEST, text.as_bytes())?;
-        let io = |cause| RunError::Io { file: self.place.clone(), cause };
+        let io = |cause| RunError::Write { file: self.place.clone(), cause };
         sync_folder(&self.unfinished).map_err(io)?;
         fs::rename(&self.unfinished, &self.place).map_err(io)?;
         // A name without folders lies in the one that the program runs in.
@@ -233,7 +233,7 @@ impl Draft {
             file.write_all(bytes)?;
             file.sync_all()
         };
-        write().map_err(|cause| RunError::Io { file: path.clone(), cause })
+        write().map_err(|cause| RunError::Write { file: path.clone(), cause })
     }
 }
 

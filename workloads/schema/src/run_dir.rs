@@ -26,6 +26,8 @@ pub struct RunDir(PathBuf);
 pub enum RunError {
     #[error("{}: {cause}", file.display())]
     Io { file: PathBuf, cause: io::Error },
+    #[error("{} cannot be written: {cause}", file.display())]
+    Write { file: PathBuf, cause: io::Error },
     #[error("{} is no run: it has no manifest.toml", dir.display())]
     NoRun { dir: PathBuf },
     #[error("{} already holds a run; name another directory, or continue it with --resume", dir.display())]
@@ -45,7 +47,7 @@ impl RunDir {
         }
         for folder in ["jobs", "events", "log"] {
             let folder = path.join(folder);
-            fs::create_dir_all(&folder).map_err(|cause| RunError::Io { file: folder, cause })?;
+            fs::create_dir_all(&folder).map_err(|cause| RunError::Write { file: folder, cause })?;
         }
         Ok(dir)
     }
@@ -136,7 +138,7 @@ impl RunDir {
     /// Replaces the one before.
     pub fn write_saved(&self, job: JobId, saved: &Saved) -> Result<(), RunError> {
         let folder = self.checkpoints_path();
-        fs::create_dir_all(&folder).map_err(|cause| RunError::Io { file: folder, cause })?;
+        fs::create_dir_all(&folder).map_err(|cause| RunError::Write { file: folder, cause })?;
         write_json(&self.saved_path(job), saved)
     }
 
@@ -225,7 +227,7 @@ impl RunDir {
 
     pub fn write_visit(&self, name: &str, visit: &Visit) -> Result<(), RunError> {
         let folder = self.visits_path();
-        fs::create_dir_all(&folder).map_err(|cause| RunError::Io { file: folder, cause })?;
+        fs::create_dir_all(&folder).map_err(|cause| RunError::Write { file: folder, cause })?;
         write_json(&self.visit_path(name), visit)
     }
 
@@ -318,7 +320,7 @@ pub fn read_spec(path: &Path) -> Result<LaunchSpec, RunError> {
 
 /// Replaces a file whole: a reader finds the old one or the new one, also after a kill.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), RunError> {
-    let io = |cause| RunError::Io { file: path.into(), cause };
+    let io = |cause| RunError::Write { file: path.into(), cause };
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(".new");
     fs::write(&unfinished, text).map_err(io)?;

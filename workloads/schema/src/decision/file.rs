@@ -25,14 +25,14 @@ impl TurnWriter {
     /// # Errors
     /// A file that cannot be opened or read.
     pub fn open(path: &Path) -> Result<TurnWriter, RowError> {
-        let (file, _) = LineFile::open(path).map_err(|cause| RowError::Io { file: path.into(), cause })?;
+        let (file, _) = LineFile::open(path).map_err(|cause| RowError::Write { file: path.into(), cause })?;
         Ok(TurnWriter { file, path: path.into(), line: Vec::with_capacity(512) })
     }
 
     /// # Errors
     /// A file that cannot be written.
     pub fn write(&mut self, turn: &Turn) -> Result<(), RowError> {
-        self.append(turn).map_err(|cause| RowError::Io { file: self.path.clone(), cause })
+        self.append(turn).map_err(|cause| RowError::Write { file: self.path.clone(), cause })
     }
 
     fn append(&mut self, turn: &Turn) -> io::Result<()> {

@@ -24,14 +24,14 @@ impl<T: Row> Appender<T> {
     /// Opens the table at its end. A torn line that a killed writer left is cut off first.
     pub fn open(path: &Path) -> Result<Appender<T>, RowError> {
         let (file, is_empty) =
-            LineFile::open(path).map_err(|cause| RowError::Io { file: path.into(), cause })?;
+            LineFile::open(path).map_err(|cause| RowError::Write { file: path.into(), cause })?;
         Ok(Appender { file, is_empty, path: path.into(), row: PhantomData })
     }
 
     /// # Errors
     /// A file that cannot be written. Rows may be missing from it then, and none of them is torn.
     pub fn push(&mut self, rows: &[T]) -> Result<(), RowError> {
-        let io = |cause| RowError::Io { file: self.path.clone(), cause };
+        let io = |cause| RowError::Write { file: self.path.clone(), cause };
         let has_header = !self.is_empty || self.file.lines() > 0;
         let mut writer = csv::WriterBuilder::new().has_headers(!has_header).from_writer(Vec::new());
         let mut ends = Vec::with_capacity(rows.len());

@@ -38,7 +38,7 @@ pub struct ParquetWriter<T> {
 impl<T: Row + Columns> ParquetWriter<T> {
     pub fn create(path: &Path) -> Result<ParquetWriter<T>, RowError> {
         let file =
-            File::create(unfinished(path)).map_err(|cause| RowError::Io { file: path.into(), cause })?;
+            File::create(unfinished(path)).map_err(|cause| RowError::Write { file: path.into(), cause })?;
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
         let writer = schema::<T>()
             .and_then(|schema| SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties)))
@@ -66,7 +66,7 @@ impl<T: Row + Columns> ParquetWriter<T> {
         }
         self.writer.close().map_err(|e| io_error(&self.path, e))?;
         std::fs::rename(unfinished(&self.path), &self.path)
-            .map_err(|cause| RowError::Io { file: self.path.clone(), cause })
+            .map_err(|cause| RowError::Write { file: self.path.clone(), cause })
     }
 
     fn write_group(&mut self) -> Result<(), RowError> {
@@ -132,7 +132,7 @@ fn schema<T: Columns>() -> Result<Type, ParquetError> {
 }
 
 fn io_error(path: &Path, error: ParquetError) -> RowError {
-    RowError::Io { file: path.into(), cause: io::Error::other(error) }
+    RowError::Write { file: path.into(), cause: io::Error::other(error) }
 }
 
 #[cfg(test)]

@@ -17,6 +17,8 @@ use crate::lines;
 pub enum RowError {
     #[error("{}: {cause}", file.display())]
     Io { file: PathBuf, cause: io::Error },
+    #[error("{} cannot be written: {cause}", file.display())]
+    Write { file: PathBuf, cause: io::Error },
     #[error("{}: line {line}: column '{column}': {message}", file.display())]
     Field { file: PathBuf, line: u64, column: String, message: String },
     #[error("{}: line {line}: {message}", file.display())]
@@ -54,7 +56,7 @@ pub struct Writer<T> {
 
 impl<T: Row> Writer<T> {
     pub fn create(path: &Path) -> Result<Writer<T>, RowError> {
-        let io = |cause| RowError::Io { file: path.into(), cause };
+        let io = |cause| RowError::Write { file: path.into(), cause };
         let writer = csv::Writer::from_path(unfinished(path)).map_err(|e| io(e.into()))?;
         Ok(Writer { writer, path: path.into(), row: std::marker::PhantomData })
     }
@@ -63,13 +65,13 @@ impl<T: Row> Writer<T> {
         for row in rows {
             self.writer
                 .serialize(row)
-                .map_err(|e| RowError::Io { file: self.path.clone(), cause: e.into() })?;
+                .map_err(|e| RowError::Write { file: self.path.clone(), cause: e.into() })?;
         }
         Ok(())
     }
 
     pub fn finish(mut self) -> Result<(), RowError> {
-        let io = |cause| RowError::Io { file: self.path.clone(), cause };
+        let io = |cause| RowError::Write { file: self.path.clone(), cause };
         self.writer.flush().map_err(io)?;
         std::fs::rename(unfinished(&self.path), &self.path).map_err(io)
     }
