@@ -20,7 +20,7 @@ use statistics::stop::{self, MIN_REPEATS, Verdict};
 use self::visit::Seating;
 pub use self::{
     estimate::{estimate, fewest_launches},
-    request::{launch_name, next_number, request},
+    request::{launch_name, request},
 };
 pub(crate) use self::{
     ledger::Ledger,
@@ -136,12 +136,7 @@ impl Blocks<'_> {
         let to_its_end = !self.groups.is_empty();
         measure::alone(self.rig, self.sampler, request, enough, to_its_end, self.interrupt);
         self.sampler.flush()?;
-        self.add(&launch)
-    }
-
-    /// Adds a launch that has ended, or its visit, to the tables.
-    fn add(&mut self, launch: &str) -> anyhow::Result<()> {
-        self.derived.add(launch)?;
+        self.derived.add_launch(&launch)?;
         self.note_rows();
         Ok(())
     }
@@ -160,7 +155,6 @@ impl Blocks<'_> {
         };
         let seats = seating.requests(has_obeyed)?;
         let devices = seats.iter().flat_map(|seat| seat.request.spec.devices.clone()).collect();
-        let first = seats.first().map(|seat| seat.request.spec.launch.clone());
         let enough = self.enough(seats.iter().all(|seat| seat.outside))?;
         let name = seating.visit.clone();
         let again = &mut |seat| seating.request(seat);
@@ -169,9 +163,10 @@ impl Blocks<'_> {
         self.next_number = seating.next;
         let visit = visit?;
         self.sampler.flush()?;
-        if let Some((visit, launch)) = visit.zip(first) {
+        if let Some(visit) = visit {
             self.run.write_visit(&name, &visit)?;
-            self.add(&launch)?;
+            self.derived.add_visit(&name)?;
+            self.note_rows();
         }
         Ok(devices)
     }

@@ -20,7 +20,7 @@ use schema::{
 };
 
 use crate::{
-    blocks::{self, Blocks, Ledger, Missing},
+    blocks::{Blocks, Ledger, Missing},
     cmd::Exit,
     derive::Derived,
     device::{self, DeviceReader},
@@ -131,7 +131,7 @@ pub fn measure(
         interrupt: &interrupt,
         derived: Derived::of(run)?,
         ledger: Ledger::default(),
-        next_number: blocks::next_number(run)?,
+        next_number: run.next_number()?,
         began,
     };
     let missing = blocks.measure()?;

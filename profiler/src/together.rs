@@ -57,7 +57,7 @@ pub struct SeatRequest {
 /// Measures a group once. `None` where the user interrupted it. When it returns, nothing of its members is left.
 ///
 /// # Errors
-/// Where the sharing mode cannot be had, or was found not to be had meanwhile; where `again` fails.
+/// Where `again` fails. A sharing mode that cannot be had, or was found not to be kept, is said by the visit.
 pub fn together(
     rig: &mut Rig,
     sampler: &Sampler,
@@ -69,10 +69,9 @@ pub fn together(
     ensure!(all_obey || !sharing.takes_turns(), "{sharing} holds members, and one of them obeys no grant");
     let devices: Vec<_> = requests.iter().flat_map(|seat| seat.request.spec.devices.clone()).collect();
     let mut backend = backend(sharing, &devices);
-    backend.set_up(requests.len())?;
     let seats = requests.iter().map(|seat| Seat::new(seat.outside)).collect();
     let spec = requests.first().map(|seat| &seat.request.spec);
-    let visit = Visit {
+    let mut visit = Visit {
         format: FORMAT,
         group: spec.and_then(|spec| spec.seat.as_ref()).map(|seat| seat.group.clone()).unwrap_or_default(),
         sharing: sharing.clone(),
@@ -81,7 +80,12 @@ pub fn together(
         end_mono_ns: None,
         launches: vec![Vec::new(); requests.len()],
         turns: Vec::new(),
+        not_shared: None,
     };
+    if let Err(error) = backend.set_up(requests.len()) {
+        visit.not_shared = Some(format!("{sharing} could not be set up: {error:#}"));
+        return Ok(Some(visit));
+    }
     let mut group = Group { rig, sampler, interrupt, backend, again, enough, seats, visit };
     let outcome = group.run(sharing, requests);
     let outcome = group.dismiss(outcome);
@@ -91,6 +95,7 @@ pub fn together(
     }
     match outcome {
         Ok(()) | Err(Stop::Failed { .. }) => Ok(Some(group.visit)),
+        Err(Stop::NotShared(why)) => Ok(Some(Visit { not_shared: Some(why), ..group.visit })),
         Err(Stop::Interrupted) => Ok(None),
         Err(Stop::Error(error)) => Err(error),
     }
@@ -103,6 +108,8 @@ enum Stop {
     Failed {
         launch: String,
     },
+    /// Members were found not to share as asked.
+    NotShared(String),
     Error(anyhow::Error),
 }
 
@@ -257,8 +264,9 @@ impl Group<'_> {
         for (number, seat) in self.seats.iter().enumerate() {
             if let Some(launched) = seat.launches.last() {
                 let verified = self.backend.verify(number, &launched.pids);
-                verified
-                    .map_err(|why| anyhow::anyhow!("{} does not share as asked: {why}", launched.name))?;
+                verified.map_err(|why| {
+                    Stop::NotShared(format!("{} does not share as asked: {why}", launched.name))
+                })?;
             }
         }
         Ok(())
@@ -290,7 +298,9 @@ impl Group<'_> {
                     self.rig.remove(launched.member, Leave::AtBoundary);
                 }
                 Err(Stop::Failed { launch }) => self.rig.contaminate(launched.member, launch),
-                Err(Stop::Interrupted | Stop::Error(_)) => self.rig.remove(launched.member, Leave::Now),
+                Err(Stop::Interrupted | Stop::NotShared(_) | Stop::Error(_)) => {
+                    self.rig.remove(launched.member, Leave::Now)
+                }
             }
         }
     }

@@ -63,11 +63,6 @@ pub fn request(
     Ok(LaunchRequest { run: run.clone(), spec, patience, joins: Joins::default() })
 }
 
-/// Launches of a run count up from 1. Takes longer the more there are.
-pub fn next_number(run: &RunDir) -> anyhow::Result<usize> {
-    Ok(run.launches()?.len() + 1)
-}
-
 /// `0007-resnet50`.
 pub fn launch_name(number: usize, cell: &Cell) -> String {
     format!("{number:04}-{}", cell.workload)

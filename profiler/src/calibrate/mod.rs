@@ -25,7 +25,7 @@ use statistics::launches::between_launches;
 pub use self::all_reduce::cells as all_reduces;
 use self::restart::Restarts;
 use crate::{
-    blocks::{self, Blocks, Ledger},
+    blocks::{Blocks, Ledger},
     cells::joined,
     cmd::Exit,
     derive::{Derived, whole},
@@ -252,7 +252,7 @@ impl Calibrator<'_> {
             interrupt: &limits.interrupt,
             derived: Derived::of(&run)?,
             ledger: Ledger::default(),
-            next_number: blocks::next_number(&run)?,
+            next_number: run.next_number()?,
             began: limits.began,
         };
         let mut missing = blocks.measure()?.launches;

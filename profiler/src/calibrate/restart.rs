@@ -169,7 +169,7 @@ impl Restarts<'_> {
     /// Starts a launch and waits until it is ready.
     fn start(&mut self, cell: &Cell, block: u32, restore: Option<&Path>) -> Result<Running<'_>, Trouble> {
         let failed = |error: anyhow::Error| Trouble::Failed(format!("{error:#}"));
-        let number = blocks::next_number(self.run).map_err(failed)?;
+        let number = self.run.next_number().map_err(|error| failed(error.into()))?;
         let mut request = blocks::request(self.run, self.manifest, self.catalog, cell, (number, block), None)
             .map_err(failed)?;
         if let Program::Training(training) = &mut request.spec.program {

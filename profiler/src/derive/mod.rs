@@ -17,8 +17,9 @@ use anyhow::{Context as _, bail};
 use schema::{
     manifest::{Cell, Manifest},
     rows::{self, Appender, Curve, ErrorKind, Interference, Measurement, Status, Summary},
-    run_dir::RunDir,
+    run_dir::{self, RunDir},
     spec::LaunchEnd,
+    units::Nanos,
 };
 
 use self::samples::Samples;
@@ -84,25 +85,41 @@ impl Derived {
             visits: BTreeSet::new(),
         };
         derived.samples.read_on()?;
-        let launches = run.launches()?;
-        for launch in &launches {
-            derived.measure(launch)?;
+        // A visit whose members could not be made to share may have no launch.
+        let visits = run.visits()?;
+        let mut names = [run.launches()?, visits.clone()].concat();
+        run_dir::in_order(&mut names);
+        for name in &names {
+            if visits.contains(name) { derived.measure_visit(name)? } else { derived.measure(name)? }
         }
         derived.summarise();
         Ok(derived)
     }
 
-    /// Adds a launch that has ended since, or all of the visit of a group that it belongs to, to the table of measurements on
-    /// file. The others follow now and then, and at last by [`Derived::write`].
+    /// Adds a launch that has ended since to the table of measurements on file. The others follow now and then, and at last by
+    /// [`Derived::write`].
     ///
-    /// No launch may be on the rig that is not of this visit: readings from before its end are forgotten.
-    pub fn add(&mut self, launch: &str) -> anyhow::Result<()> {
-        self.samples.read_on()?;
+    /// Nothing else may be on the rig: readings from before its end are forgotten.
+    pub fn add_launch(&mut self, launch: &str) -> anyhow::Result<()> {
         let known = self.measurements.len();
+        self.samples.read_on()?;
         self.measure(launch)?;
-        if let Some(end) = self.run.launch_end(launch)? {
-            self.samples.forget_before(end.mono_ns);
-        }
+        let ended = self.run.launch_end(launch)?.map(|end| end.mono_ns);
+        self.put_on_file(known, ended)
+    }
+
+    /// The same of a visit of a group that is over.
+    pub fn add_visit(&mut self, name: &str) -> anyhow::Result<()> {
+        let known = self.measurements.len();
+        self.samples.read_on()?;
+        self.measure_visit(name)?;
+        let ended = self.run.visit(name)?.and_then(|visit| visit.end_mono_ns);
+        self.put_on_file(known, ended)
+    }
+
+    /// Rows from number `known` on, of what has ended then.
+    fn put_on_file(&mut self, known: usize, ended: Option<Nanos>) -> anyhow::Result<()> {
+        self.samples.forget_before(ended.unwrap_or_default());
         match &mut self.on_file {
             Some(table) => table.push(&self.measurements[known..])?,
             None => {
@@ -119,7 +136,7 @@ impl Derived {
 
     fn measure(&mut self, launch: &str) -> anyhow::Result<()> {
         if let Some(seat) = self.run.spec(launch)?.seat {
-            return self.measure_visit(seat.visit);
+            return self.measure_visit(&seat.visit);
         }
         // A launch without an end was torn off with the harness, and one that the user interrupted
         // was not measured: their cells are done again, and what they left stays as evidence.
@@ -135,14 +152,14 @@ impl Derived {
     }
 
     /// A visit without a file is as a launch without an end.
-    fn measure_visit(&mut self, name: String) -> anyhow::Result<()> {
-        let Some(visit) = self.run.visit(&name)? else { return Ok(()) };
-        if self.visits.contains(&name) {
+    fn measure_visit(&mut self, name: &str) -> anyhow::Result<()> {
+        let Some(visit) = self.run.visit(name)? else { return Ok(()) };
+        if self.visits.contains(name) {
             return Ok(());
         }
         let rows = together::measurements(&self.run, &self.manifest, &self.samples, &visit)
             .with_context(|| format!("visit {name}"))?;
-        self.visits.insert(name);
+        self.visits.insert(name.to_owned());
         for row in rows {
             self.launch_findings.extend(row.findings);
             self.measurements.push(row.measurement);

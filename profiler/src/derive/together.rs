@@ -132,8 +132,10 @@ struct Together<'a> {
 impl Together<'_> {
     fn row(&self, seat: usize, part: Option<&Part>, failed: Option<&Told>) -> Option<Row> {
         let launches = &self.seats[seat];
+        let not_shared = self.visit.not_shared.clone().map(|why| (ErrorKind::Sharing, Some(why)));
+        let of_group = not_shared.clone().or_else(|| failed.map(contaminated));
         let (Some(first), Some(last)) = (launches.first(), launches.last()) else {
-            let measurement = self.never_started(seat, failed?)?;
+            let measurement = self.never_started(seat, of_group?)?;
             return Some(Row { measurement, findings: Vec::new() });
         };
         let mut row = Measurement {
@@ -155,11 +157,10 @@ impl Together<'_> {
         row.wall_ns = Some(last.life().end.saturating_sub(first.life().start).0);
         let mut findings = Vec::new();
         let own = launches.iter().find_map(|told| told.failure.clone());
-        let failure = match (own, failed, part) {
-            (Some(own), _, _) => Some(own),
-            (None, Some(other), _) => Some(contaminated(other)),
-            (None, None, None) => Some(too_short("no time in which all members were steady")),
-            (None, None, Some(part)) => self.fill(&mut row, launches, part, &mut findings),
+        let failure = match (not_shared.or(own).or(of_group), part) {
+            (Some(failure), _) => Some(failure),
+            (None, None) => Some(too_short("no time in which all members were steady")),
+            (None, Some(part)) => self.fill(&mut row, launches, part, &mut findings),
         };
         if let Some((err, detail)) = failure {
             (row.status, row.err, row.err_detail) = (Status::Failed, Some(err), detail);
@@ -169,13 +170,12 @@ impl Together<'_> {
         Some(Row { measurement: row, findings })
     }
 
-    /// The row of a seat that nobody has taken, as another member failed before it was its turn to warm up.
-    fn never_started(&self, seat: usize, failed: &Told) -> Option<Measurement> {
+    /// The row of a seat whose member was not started: the visit failed before it was its turn to warm up.
+    fn never_started(&self, seat: usize, (err, err_detail): Failure) -> Option<Measurement> {
         let (visit, manifest) = (self.visit, self.manifest);
         let is_visited = |group: &&Group| group.name == visit.group && group.sharing == visit.sharing;
         let member = manifest.groups.iter().find(is_visited)?.members.get(seat)?;
         let cell = manifest.cells.iter().find(|cell| cell.name == *member)?;
-        let (err, err_detail) = contaminated(failed);
         Some(Measurement {
             repeat: visit.block,
             sharing: visit.sharing.clone(),

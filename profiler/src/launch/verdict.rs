@@ -122,6 +122,10 @@ fn advice(kind: ErrorKind) -> &'static str {
         ErrorKind::Killed => "find out who sent the signal, and run it again",
         ErrorKind::Crashed | ErrorKind::Internal | ErrorKind::NoFinish => "read the whole log",
         ErrorKind::Contaminated => "see why that one failed",
+        ErrorKind::Sharing => {
+            "see `profile doctor` for what this machine lacks, or name another mode with --sharing"
+        }
+        ErrorKind::DiskFull => "make space, and continue the run with --resume",
         ErrorKind::TooShort => "give it more time",
         ErrorKind::Interrupted => "continue the run with --resume",
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use schema::rows::{self, Measurement};
+use schema::rows::{self, ErrorKind, Measurement};
 
 use crate::door::{Door, Started, wait_until};
 
@@ -100,4 +100,28 @@ fn ctrl_c_finishes_the_files_and_exits_with_130() {
     door.exits(0, "single --resume r");
     let end = door.run("r").end().expect("end.toml reads").expect("it was written");
     assert_eq!((end.exit_code, end.missing.len()), (0, 0));
+}
+
+/// The kernel may take back what it gave when the run began. Weights that no kernel takes stand in for that.
+#[test]
+fn a_mode_that_cannot_be_set_up_is_a_row_and_the_run_comes_to_its_end() {
+    let door = Door::new();
+    door.exits(0, "colocate synthetic-sleep synthetic-sleep --device cpu:0 --steps 25 --repeats 1 --out r");
+    let path = door.run("r").manifest_path();
+    let manifest = std::fs::read_to_string(&path).expect("it is there");
+    std::fs::write(&path, manifest.replace("time-slice", "cpu-shares:10001/1")).expect("it is ours");
+    door.exits(1, "colocate --resume r");
+    let rows = door.measurements("r");
+    let refused: Vec<_> = rows.iter().filter(|row| row.err == Some(ErrorKind::Sharing)).collect();
+    assert_eq!(refused.iter().map(|row| row.seat).collect::<Vec<_>>(), [Some(0), Some(1)]);
+    for row in refused {
+        let detail = row.err_detail.as_deref().unwrap_or_default();
+        assert!(detail.starts_with("cpu-shares:10001/1 could not be set up: "), "{detail}");
+    }
+    let end = door.run("r").end().expect("end.toml reads").expect("it was written");
+    assert_eq!((end.exit_code, end.missing.len()), (1, 0));
+    let before = lines(&door, "r");
+    door.exits(1, "derive r");
+    assert_eq!(lines(&door, "r"), before, "it is derived from raw files");
+    assert_eq!(door.run("r").next_number().expect("it reads"), 6, "a visit without launches has a number");
 }

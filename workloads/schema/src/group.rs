@@ -34,6 +34,9 @@ pub struct Visit {
     /// Turns, where members take them: who could run, from when to when.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub turns: Vec<Turn>,
+    /// Why the members did not share as asked: the mode could not be set up, or was found not to be kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_shared: Option<String>,
 }
 
 /// One member runs and all others are held.

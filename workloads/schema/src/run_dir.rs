@@ -294,23 +294,43 @@ impl RunDir {
 
     /// Names of all launches, in the order they were started.
     pub fn launches(&self) -> Result<Vec<String>, RunError> {
-        let folder = self.0.join("jobs");
-        let io = |cause| RunError::Io { file: folder.clone(), cause };
-        let mut launches = Vec::new();
-        for entry in fs::read_dir(&folder).map_err(io)? {
-            let name = entry.map_err(io)?.file_name().to_string_lossy().into_owned();
-            if let Some(launch) = name.strip_suffix(".json").filter(|l| !l.ends_with(".end")) {
-                launches.push(launch.to_string());
-            }
-        }
-        launches.sort_by_cached_key(|launch| (number_of(launch), launch.clone()));
-        Ok(launches)
+        names_in(&self.0.join("jobs"))
+    }
+
+    /// Names of all visits of groups that are over, in their order.
+    pub fn visits(&self) -> Result<Vec<String>, RunError> {
+        let folder = self.visits_path();
+        if folder.is_dir() { names_in(&folder) } else { Ok(Vec::new()) }
+    }
+
+    /// The number of the next launch. They count up from 1, and none is given twice.
+    pub fn next_number(&self) -> Result<usize, RunError> {
+        let (launches, visits) = (self.launches()?, self.visits()?);
+        let last = [launches.last(), visits.last()].into_iter().flatten().filter_map(|name| number_of(name));
+        Ok(last.max().unwrap_or(0) as usize + 1)
     }
 }
 
-/// The number that a launch's name begins with: `0007-lstm` comes before `10000-lstm`.
-fn number_of(launch: &str) -> Option<u64> {
-    launch.split('-').next()?.parse().ok()
+/// What files of a folder are called, by number: `0007-lstm` comes before `10000-lstm`.
+fn names_in(folder: &Path) -> Result<Vec<String>, RunError> {
+    let io = |cause| RunError::Io { file: folder.into(), cause };
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(io)? {
+        let file = entry.map_err(io)?.file_name().to_string_lossy().into_owned();
+        let name = file.strip_suffix(".json").filter(|name| !name.ends_with(".end"));
+        names.extend(name.map(str::to_owned));
+    }
+    in_order(&mut names);
+    Ok(names)
+}
+
+/// Puts names of launches and visits in the order of their numbers.
+pub fn in_order(names: &mut [String]) {
+    names.sort_by_cached_key(|name| (number_of(name), name.clone()));
+}
+
+fn number_of(name: &str) -> Option<u64> {
+    name.split('-').next()?.parse().ok()
 }
 
 /// Reads what a worker was told, from the file that `WORKER_SPEC` names.
@@ -533,7 +553,7 @@ mod tests {
                 mono_ns: Nanos(seed),
                 enough_mono_ns: steps.map(Nanos),
                 err: Some(ErrorKind::Hung),
-                err_detail: Some(text),
+                err_detail: Some(text.clone()),
                 ranks: vec![RankEnd { signal: Some(9), ..RankEnd::default() }],
             };
             run.write_launch_end("0001-a", &end).unwrap();
@@ -549,9 +569,11 @@ mod tests {
                 end_mono_ns: None,
                 launches: vec![vec!["0001-a".into(), "0003-a".into()], vec!["0002-a".into()]],
                 turns: vec![Turn { seat: 1, start_mono_ns: Nanos(seed), end_mono_ns: Nanos(seed) }],
+                not_shared: Some(text),
             };
             run.write_visit("0003", &visit).unwrap();
             prop_assert_eq!(run.visit("0003").unwrap(), Some(visit));
+            prop_assert_eq!(run.visits().unwrap(), ["0003"]);
             prop_assert_eq!(run.saved(JobId(7)).unwrap(), None);
             let (name, launch) = ("0001-a-2".to_owned(), "0001-a".to_owned());
             let saved = Saved { format: FORMAT, name, launch, launch_steps: seed, steps: seed };

@@ -115,7 +115,7 @@ pub(super) fn verify(bench: &Bench<'_>) -> anyhow::Result<(Vec<VerifyPlanRow>, S
         if let Some(reason) = &cell.unsupported {
             return Ok(Some(unsupported(job, plan, reason)));
         }
-        let number = blocks::next_number(run)?;
+        let number = run.next_number()?;
         let mut request = blocks::request(run, manifest, catalog, cell, (number, 0), Some(STEPS))?;
         let Program::Training(training) = &mut request.spec.program else {
             unreachable!("a cell of a workload is no command")

@@ -57,7 +57,7 @@ pub(super) fn verify(bench: &Bench<'_>) -> anyhow::Result<(Vec<VerifyRow>, Sampl
         if let Some(reason) = &cell.unsupported {
             return Ok(Some(unverified(workload, reason)));
         }
-        let (number, steps) = (blocks::next_number(run)?, workload.verify.steps);
+        let (number, steps) = (run.next_number()?, workload.verify.steps);
         let request = blocks::request(run, manifest, catalog, cell, (number, 0), Some(steps))?;
         let launch = request.spec.launch.clone();
         if let Some(reason) = outgrown.get(&cell.name) {

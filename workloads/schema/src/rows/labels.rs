@@ -89,6 +89,10 @@ words! {
         TooShort = "too-short",
         /// Another member of its group ended before its time, so nothing was shared as it should have been.
         Contaminated = "contaminated",
+        /// The members of a group could not be made to share as asked.
+        Sharing = "sharing",
+        /// The disk was full, so that what it did is not on file.
+        DiskFull = "disk-full",
         /// The user interrupted the run.
         Interrupted = "interrupted",
     }
