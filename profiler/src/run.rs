@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use rustix::fs::FlockOperation;
+use rustix::{fs::FlockOperation, io::Errno};
 use schema::{
     FORMAT,
     catalog::Catalog,
@@ -184,15 +184,23 @@ pub fn write_end(
     Ok(run.write_end(&end)?)
 }
 
-/// Held while a run is measured: two harnesses that write one run would spoil it.
+/// Held while files of a run are written, derived ones too: two programs that write one run would spoil it. It ends with the
+/// program that holds it, whatever ends that one.
 ///
 /// # Errors
-/// Where another one has it.
+/// Where another one has it, which does not notice.
 pub fn lock(run: &RunDir) -> anyhow::Result<File> {
     let manifest = File::open(run.manifest_path())?;
-    rustix::fs::flock(&manifest, FlockOperation::NonBlockingLockExclusive)
-        .with_context(|| format!("another program is measuring in {}", run.path().display()))?;
-    Ok(manifest)
+    match rustix::fs::flock(&manifest, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(manifest),
+        Err(Errno::WOULDBLOCK) => {
+            bail!(
+                "another program is writing {}; wait until it has ended, or take a copy",
+                run.path().display()
+            )
+        }
+        Err(error) => Err(error).with_context(|| format!("{} cannot be locked", run.path().display())),
+    }
 }
 
 /// Begins to watch the devices of a run.

@@ -234,6 +234,7 @@ impl Calibrator<'_> {
         let observed = Observed::from_now();
         let run = RunDir::create(self.run)?;
         run.write_manifest(self.manifest)?;
+        let _lock = run::lock(&run)?;
         found.run = Some(run.name());
         let sampler = run::start_sampler(&run, self.manifest)?;
         let mut rig = Rig::new(programs::all()?)?;

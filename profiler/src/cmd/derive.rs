@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use schema::run_dir::RunDir;
 
 use super::{Exit, asked};
-use crate::derive::Derived;
+use crate::{derive::Derived, run};
 
 /// Rebuild the derived files of a run from its raw ones.
 ///
 /// Replaces measurements.csv, summary.csv and trace.json, of a run of groups interference.csv and curves.csv too, with the
-/// statistics of this version.
+/// statistics of this version. A run that a program is writing is left alone.
 ///
 /// Example: `profile derive runs/20261120T101340Z-single-1a2b3c`
 #[derive(clap::Args)]
@@ -24,6 +24,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let run = RunDir::open(&args.run)?;
+    let _lock = run::lock(&run)?;
     let derived = Derived::of(&run)?;
     derived.write()?;
     asked::show(&run, &derived, args.json)

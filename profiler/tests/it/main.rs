@@ -26,3 +26,4 @@ mod together;
 mod torch;
 mod transfers;
 mod verify_plans;
+mod writers;

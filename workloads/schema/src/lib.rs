@@ -25,6 +25,7 @@ pub mod sharing;
 pub mod spec;
 pub mod trace;
 pub mod trace_events;
+mod unfinished;
 pub mod units;
 pub mod wire;
 

@@ -1,10 +1,13 @@
 //! Files to whose end whole lines are added, also where a write fails in the midst of one.
 
 use std::{
-    fs::File,
+    fs::{File, OpenOptions},
     io::{self, ErrorKind, Write},
+    os::unix::fs::OpenOptionsExt as _,
     path::Path,
 };
+
+use rustix::fs::OFlags;
 
 /// Adds whole lines to a file. A full disk may take the first part of a line: the rest of it stands before all that is written
 /// later, so that no line is torn, and whoever follows the file never sees a byte change.
@@ -19,16 +22,23 @@ pub(crate) struct LineFile<W = File> {
 impl LineFile {
     /// Opens a file that is new or empty.
     pub(crate) fn create(path: &Path) -> io::Result<LineFile> {
-        Ok(LineFile::at_end_of(File::options().append(true).create(true).open(path)?))
+        Ok(LineFile::at_end_of(options().open(path)?))
     }
 
     /// Opens a file at its end, and says whether it is empty. A torn line that a killed writer left is cut off first.
     pub(crate) fn open(path: &Path) -> io::Result<(LineFile, bool)> {
-        let file = File::options().read(true).append(true).create(true).open(path)?;
+        let file = options().read(true).open(path)?;
         let whole = whole_lines_bytes(&std::fs::read(path)?) as u64;
         file.set_len(whole)?;
         Ok((LineFile::at_end_of(file), whole == 0))
     }
+}
+
+/// In a directory that somebody sent, what has the name of a raw file may be a link to a file of the reader's.
+fn options() -> OpenOptions {
+    let mut options = File::options();
+    options.append(true).create(true).custom_flags(OFlags::NOFOLLOW.bits() as i32);
+    options
 }
 
 impl<W: Write> LineFile<W> {

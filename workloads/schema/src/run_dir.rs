@@ -1,8 +1,9 @@
 //! A run is a directory: where it keeps what. The only place that spells a file name of a run.
 
 use std::{
-    fs, io,
-    path::{Path, PathBuf},
+    fs,
+    io::{self, ErrorKind, Write as _},
+    path::{Component, Path, PathBuf},
 };
 
 use serde::{Serialize, de::DeserializeOwned};
@@ -15,6 +16,7 @@ use crate::{
     group::Visit,
     manifest::{End, Manifest},
     spec::{LaunchEnd, LaunchSpec},
+    unfinished,
 };
 
 /// The directory of one run.
@@ -34,6 +36,8 @@ pub enum RunError {
     Exists { dir: PathBuf },
     #[error("{}: {message}", file.display())]
     Parse { file: PathBuf, message: String },
+    #[error("{}: {name:?} is no name of a file of the run; the run was changed, so take another copy of it", file.display())]
+    Name { file: PathBuf, name: String },
     #[error("{}: format {found} is newer than this program, which reads up to {FORMAT}; update Tandem", file.display())]
     Newer { file: PathBuf, found: u32 },
 }
@@ -145,7 +149,12 @@ impl RunDir {
     /// Absent where the job has no checkpoint.
     pub fn saved(&self, job: JobId) -> Result<Option<Saved>, RunError> {
         let path = self.saved_path(job);
-        path.exists().then(|| read_json(&path)).transpose()
+        let Some(saved) = path.exists().then(|| read_json::<Saved>(&path)).transpose()? else {
+            return Ok(None);
+        };
+        check_name(&path, &saved.name)?;
+        check_name(&path, &saved.launch)?;
+        Ok(Some(saved))
     }
 
     /// A message that names a file of the run, which may be moved and published, with the path of `file` given relative to it.
@@ -234,15 +243,25 @@ impl RunDir {
     /// Absent where the visit was not brought to its end.
     pub fn visit(&self, name: &str) -> Result<Option<Visit>, RunError> {
         let path = self.visit_path(name);
-        path.exists().then(|| read_json(&path)).transpose()
+        let Some(visit) = path.exists().then(|| read_json::<Visit>(&path)).transpose()? else {
+            return Ok(None);
+        };
+        visit.launches.iter().flatten().try_for_each(|launch| check_name(&path, launch))?;
+        Ok(Some(visit))
     }
 
     pub fn trace_path(&self) -> PathBuf {
         self.0.join("trace.json")
     }
 
+    /// Of a new run: of two that begin in one directory at the same time, one is refused.
     pub fn write_manifest(&self, manifest: &Manifest) -> Result<(), RunError> {
-        write_toml(&self.manifest_path(), manifest)
+        let path = self.manifest_path();
+        let text = to_toml(&path, manifest)?;
+        begin(&path, &text).and_then(|()| unfinished::put_new(&path)).map_err(|cause| match cause.kind() {
+            ErrorKind::AlreadyExists => RunError::Exists { dir: self.0.clone() },
+            _ => RunError::Write { file: path, cause },
+        })
     }
 
     pub fn manifest(&self) -> Result<Manifest, RunError> {
@@ -279,7 +298,11 @@ impl RunDir {
     }
 
     pub fn spec(&self, launch: &str) -> Result<LaunchSpec, RunError> {
-        read_json(&self.spec_path(launch))
+        let path = self.spec_path(launch);
+        let spec: LaunchSpec = read_json(&path)?;
+        check_name(&path, &spec.launch)?;
+        spec.seat.iter().try_for_each(|seat| check_name(&path, &seat.visit))?;
+        Ok(spec)
     }
 
     pub fn write_launch_end(&self, launch: &str, end: &LaunchEnd) -> Result<(), RunError> {
@@ -333,6 +356,15 @@ fn number_of(name: &str) -> Option<u64> {
     name.split('-').next()?.parse().ok()
 }
 
+/// Refuses what would lead out of the folder that it is a name in.
+fn check_name(file: &Path, name: &str) -> Result<(), RunError> {
+    let mut parts = Path::new(name).components();
+    match (parts.next(), parts.next()) {
+        (Some(Component::Normal(only)), None) if only == name => Ok(()),
+        _ => Err(RunError::Name { file: file.into(), name: name.into() }),
+    }
+}
+
 /// Reads what a worker was told, from the file that `WORKER_SPEC` names.
 pub fn read_spec(path: &Path) -> Result<LaunchSpec, RunError> {
     read_json(path)
@@ -341,10 +373,11 @@ pub fn read_spec(path: &Path) -> Result<LaunchSpec, RunError> {
 /// Replaces a file whole: a reader finds the old one or the new one, also after a kill.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), RunError> {
     let io = |cause| RunError::Write { file: path.into(), cause };
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(".new");
-    fs::write(&unfinished, text).map_err(io)?;
-    fs::rename(&unfinished, path).map_err(io)
+    begin(path, text).and_then(|()| unfinished::put(path)).map_err(io)
+}
+
+fn begin(path: &Path, text: &str) -> io::Result<()> {
+    unfinished::begin(path)?.write_all(text.as_bytes())
 }
 
 pub(crate) fn read(path: &Path) -> Result<String, RunError> {
@@ -599,5 +632,23 @@ mod tests {
             let error = run.manifest().unwrap_err().to_string();
             assert!(error.contains(message) && error.contains("manifest.toml"), "{error}");
         }
+    }
+
+    #[test]
+    fn names_that_lead_out_of_a_run_are_refused_by_the_file_that_has_them() {
+        let (_dir, run) = run();
+        let program = Program::Command(vec!["true".into()]);
+        for name in ["../0001-a", "/etc/0001-a", "a/b", "..", ".", "", "a/"] {
+            let mut spec = LaunchSpec::new(name, "a", program.clone(), Vec::new());
+            write_json(&run.spec_path("0001-a"), &spec).unwrap();
+            let error = run.spec("0001-a").unwrap_err().to_string();
+            assert!(error.contains("0001-a.json") && error.contains("no name of a file"), "{error}");
+            spec.launch = "0001-a".into();
+            spec.seat = Some(Seat { group: "a+b".into(), visit: name.into(), number: 0 });
+            write_json(&run.spec_path("0001-a"), &spec).unwrap();
+            assert!(matches!(run.spec("0001-a"), Err(RunError::Name { .. })), "{name}");
+        }
+        run.write_manifest(&manifest("x", 1.0, 0)).unwrap();
+        assert!(matches!(run.write_manifest(&manifest("x", 1.0, 0)), Err(RunError::Exists { .. })));
     }
 }

@@ -5,12 +5,12 @@ use std::{
     collections::BTreeMap,
     fs::File,
     io::{self, BufWriter, Write},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::Nanos;
+use crate::{unfinished, units::Nanos};
 
 /// One event. Times of the format are microseconds, with fractions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,6 +46,7 @@ enum Phase {
 /// Writes a trace event by event, so that a long run needs no memory.
 pub struct TraceWriter {
     out: BufWriter<File>,
+    path: PathBuf,
     origin: Nanos,
     first: bool,
 }
@@ -53,9 +54,9 @@ pub struct TraceWriter {
 impl TraceWriter {
     /// Times in the file count from `origin`.
     pub fn create(path: &Path, origin: Nanos) -> io::Result<TraceWriter> {
-        let mut out = BufWriter::new(File::create(path)?);
+        let mut out = BufWriter::new(unfinished::begin(path)?);
         out.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n")?;
-        Ok(TraceWriter { out, origin, first: true })
+        Ok(TraceWriter { out, path: path.into(), origin, first: true })
     }
 
     /// Names a track: a launch, a device.
@@ -81,10 +82,11 @@ impl TraceWriter {
         self.event(name.into(), Phase::C, (at, None), (pid, 0), args)
     }
 
-    /// Closes the document.
+    /// Closes the document, which takes its place.
     pub fn finish(mut self) -> io::Result<()> {
         self.out.write_all(b"\n]}\n")?;
-        self.out.flush()
+        self.out.flush()?;
+        unfinished::put(&self.path)
     }
 
     fn event(

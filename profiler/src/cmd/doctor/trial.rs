@@ -1,6 +1,6 @@
 //! A run of one job that the doctor trains in order to measure something else.
 
-use std::path::Path;
+use std::{fs::File, path::Path};
 
 use schema::{
     catalog::Catalog,
@@ -24,6 +24,8 @@ pub(super) struct Trial {
     pub(super) run: RunDir,
     pub(super) manifest: Manifest,
     pub(super) request: LaunchRequest,
+    /// Of the run.
+    _lock: File,
 }
 
 /// Begins a run of `job`, or of one that trains wherever it may, in `out` or a new directory.
@@ -48,6 +50,7 @@ pub(super) fn begin(job: Option<&Job>, device: Option<&Device>, out: Option<&Pat
     )?;
     let run = RunDir::create(&out.map_or_else(|| run::directory("doctor", &manifest), Path::to_path_buf))?;
     run.write_manifest(&manifest)?;
+    let lock = run::lock(&run)?;
     let request = blocks::request(&run, &manifest, &catalog, &manifest.cells[0], (1, 0), None)?;
-    Ok(Trial { run, manifest, request })
+    Ok(Trial { run, manifest, request, _lock: lock })
 }

@@ -39,6 +39,7 @@ impl Bench<'_> {
         line: impl Fn(&R) -> String,
         mut visit: impl FnMut(&Cell, &mut Launcher) -> anyhow::Result<Option<R>>,
     ) -> anyhow::Result<(Vec<R>, SamplerCost)> {
+        let _lock = run::lock(self.run)?;
         let mut launcher = Launcher {
             interrupt: Interrupt::listen()?,
             sampler: run::start_sampler(self.run, self.manifest)?,

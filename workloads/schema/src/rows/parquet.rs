@@ -21,8 +21,9 @@ use serde_json::{Map, Value};
 
 use super::{
     columns::{Column, Columns, Kind},
-    table::{Row, RowError, unfinished},
+    table::{Row, RowError},
 };
+use crate::unfinished;
 
 /// Rows that are compressed together. Of a long table that is some megabytes; a reader takes one such group at a time.
 const ROWS_IN_GROUP: usize = 1 << 16;
@@ -37,8 +38,7 @@ pub struct ParquetWriter<T> {
 
 impl<T: Row + Columns> ParquetWriter<T> {
     pub fn create(path: &Path) -> Result<ParquetWriter<T>, RowError> {
-        let file =
-            File::create(unfinished(path)).map_err(|cause| RowError::Write { file: path.into(), cause })?;
+        let file = unfinished::begin(path).map_err(|cause| RowError::Write { file: path.into(), cause })?;
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
         let writer = schema::<T>()
             .and_then(|schema| SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties)))
@@ -65,8 +65,7 @@ impl<T: Row + Columns> ParquetWriter<T> {
             self.write_group()?;
         }
         self.writer.close().map_err(|e| io_error(&self.path, e))?;
-        std::fs::rename(unfinished(&self.path), &self.path)
-            .map_err(|cause| RowError::Write { file: self.path.clone(), cause })
+        unfinished::put(&self.path).map_err(|cause| RowError::Write { file: self.path.clone(), cause })
     }
 
     fn write_group(&mut self) -> Result<(), RowError> {

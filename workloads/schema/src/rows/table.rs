@@ -9,7 +9,7 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::rules::{self, Rules};
-use crate::lines;
+use crate::{lines, unfinished};
 
 /// A table that cannot be read or written. Lines count from 1, the header included. A cause stands in the message, and is no `source`:
 /// whoever prints a chain of errors would tell it twice.
@@ -57,7 +57,7 @@ pub struct Writer<T> {
 impl<T: Row> Writer<T> {
     pub fn create(path: &Path) -> Result<Writer<T>, RowError> {
         let io = |cause| RowError::Write { file: path.into(), cause };
-        let writer = csv::Writer::from_path(unfinished(path)).map_err(|e| io(e.into()))?;
+        let writer = csv::Writer::from_writer(unfinished::begin(path).map_err(io)?);
         Ok(Writer { writer, path: path.into(), row: std::marker::PhantomData })
     }
 
@@ -73,15 +73,8 @@ impl<T: Row> Writer<T> {
     pub fn finish(mut self) -> Result<(), RowError> {
         let io = |cause| RowError::Write { file: self.path.clone(), cause };
         self.writer.flush().map_err(io)?;
-        std::fs::rename(unfinished(&self.path), &self.path).map_err(io)
+        unfinished::put(&self.path).map_err(io)
     }
-}
-
-/// Where a table is until it is whole.
-pub(super) fn unfinished(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    name.into()
 }
 
 /// Reads a whole table. A torn last line, which a killed writer leaves, is an error like any other, and so is a number that cannot be.

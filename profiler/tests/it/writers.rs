@@ -1,0 +1,93 @@
+//! Who may write the directory of a run, and what is written of one that somebody sent.
+
+use std::{fs, os::unix::fs::symlink, path::Path};
+
+use crate::door::{Door, Started, wait_until};
+
+/// Every file below a folder with what is in it.
+fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("it is there").map(|entry| entry.expect("it reads").path()) {
+        if entry.is_dir() {
+            found.extend(contents(&entry));
+        } else {
+            found.push((entry.display().to_string(), fs::read(&entry).expect("it reads")));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_run_that_is_being_measured_is_derived_by_nobody_else_and_does_not_notice() {
+    let door = Door::new();
+    for command in [
+        "single synthetic-sleep --device cpu:0 --steps 150 --repeats 1 --out r",
+        "calibrate synthetic-sleep --parts restart --repeats 2 --device cpu:0 --run r",
+    ] {
+        let mut live = Started::new(door.command(command));
+        wait_until("a launch runs", || door.path("r/events").read_dir().is_ok_and(|dir| dir.count() > 0));
+        let said = door.exits(2, "derive r");
+        assert!(said.err.contains("another program is writing r; wait until it has ended"), "{}", said.err);
+        assert!(!door.path("r/trace.json").exists(), "it wrote nothing");
+        let (code, err) = live.wait();
+        assert_eq!(code, Some(0), "{command}\n{err}");
+        door.exits(0, "derive r");
+        fs::remove_dir_all(door.path("r")).expect("it is ours");
+    }
+}
+
+#[test]
+fn what_goes_on_with_a_run_waits_for_no_other_writer() {
+    let door = Door::new();
+    door.exits(0, "single synthetic-sleep --device cpu:0 --steps 25 --repeats 1 --out alone");
+    door.exits(
+        0,
+        "colocate synthetic-sleep synthetic-sleep --device cpu:0 --steps 25 --repeats 1 --out pair",
+    );
+    for (command, name) in [
+        ("single --resume alone", "alone"),
+        ("colocate --resume pair", "pair"),
+        ("derive alone", "alone"),
+        ("derive pair", "pair"),
+    ] {
+        let before = contents(&door.path(name));
+        let held = profiler::run::lock(&door.run(name)).expect("nothing has it");
+        let said = door.exits(2, command);
+        assert!(said.err.contains("another program is writing"), "{command}: {}", said.err);
+        assert_eq!(contents(&door.path(name)), before, "{command}");
+        drop(held);
+        door.exits(0, command);
+    }
+}
+
+#[test]
+fn derive_writes_through_no_link_and_reads_nothing_outside_the_run() {
+    let door = Door::new();
+    door.exits(0, "single synthetic-sleep --device cpu:0 --steps 25 --repeats 1 --out r");
+    let tables = ["measurements.csv", "summary.csv", "trace.json"];
+    let derived = || tables.map(|name| fs::read(door.path("r").join(name)).expect("derived"));
+    let before = derived();
+    fs::write(door.path("victim"), "mine").expect("it is ours");
+    for name in tables {
+        let path = door.path("r").join(name);
+        fs::remove_file(&path).expect("derived files can go");
+        for link in [path.clone(), path.with_added_extension("new")] {
+            symlink(door.path("victim"), link).expect("it is ours");
+        }
+    }
+    door.exits(0, "derive r");
+    assert_eq!(derived(), before);
+    assert_eq!(fs::read_to_string(door.path("victim")).expect("it is there"), "mine");
+
+    let spec = door.run("r").spec_path("0001-synthetic-sleep");
+    let text = fs::read_to_string(&spec).expect("it is there");
+    let outside = r#""launch": "../../0001-synthetic-sleep""#;
+    fs::write(&spec, text.replace(r#""launch": "0001-synthetic-sleep""#, outside)).expect("it is ours");
+    let said = door.exits(2, "derive r");
+    assert!(
+        said.err.contains("0001-synthetic-sleep.json: \"../../0001-synthetic-sleep\" is no name of"),
+        "{}",
+        said.err
+    );
+}
