@@ -11,8 +11,9 @@ use schema::{
     device::Device,
     group::Group,
     manifest::{Cell, Manifest},
-    rows::{Measurement, Status, Warning},
+    rows::{ErrorKind, Measurement, Status, Warning},
     run_dir::RunDir,
+    spec::LaunchEnd,
     units::Nanos,
 };
 use statistics::stop::{self, MIN_REPEATS, Verdict};
@@ -28,9 +29,11 @@ pub(crate) use self::{
 };
 use crate::{
     derive::Derived,
+    disk,
     interrupt::Interrupt,
     measure::{self, Enough},
     order::{self, Place},
+    output,
     progress::Progress,
     rig::Rig,
     sampler::Sampler,
@@ -134,11 +137,28 @@ impl Blocks<'_> {
         let enough = self.enough(cell.command.is_some())?;
         // What others cost a program without steps is how much later it comes to its end, alone and together.
         let to_its_end = !self.groups.is_empty();
-        measure::alone(self.rig, self.sampler, request, enough, to_its_end, self.interrupt);
-        self.sampler.flush()?;
+        let end = measure::alone(self.rig, self.sampler, request, enough, to_its_end, self.interrupt);
+        let is_spoilt = end.err == Some(ErrorKind::DiskFull);
+        if let Err(error) = self.sampler.flush() {
+            let error = anyhow::Error::from(error);
+            self.without_samples(&launch, end, &format!("{error:#}"));
+            return Err(error);
+        }
         self.derived.add_launch(&launch)?;
         self.note_rows();
-        Ok(())
+        if is_spoilt { Err(disk::full(self.run, &launch)) } else { Ok(()) }
+    }
+
+    /// Corrects the end of a launch that would be good, had its samples not met a full disk.
+    fn without_samples(&self, launch: &str, end: LaunchEnd, error: &str) {
+        if end.err.is_none() && disk::is_full(error) {
+            let message = self.run.relative(error, &self.run.devices_path());
+            let message = self.run.relative(&message, &self.run.host_path());
+            let end = LaunchEnd { err: Some(ErrorKind::DiskFull), err_detail: Some(message), ..end };
+            if let Err(error) = self.run.write_launch_end(launch, &end) {
+                output::note(format_args!("warning: {error}"));
+            }
+        }
     }
 
     fn note_rows(&mut self) {
@@ -165,8 +185,13 @@ impl Blocks<'_> {
         self.sampler.flush()?;
         if let Some(visit) = visit {
             self.run.write_visit(&name, &visit)?;
+            let known = self.derived.measurements.len();
             self.derived.add_visit(&name)?;
             self.note_rows();
+            let is_spoilt = |row: &&Measurement| row.err == Some(ErrorKind::DiskFull);
+            if let Some(row) = self.derived.measurements[known..].iter().find(is_spoilt) {
+                return Err(disk::full(self.run, &row.launch));
+            }
         }
         Ok(devices)
     }
@@ -242,7 +267,7 @@ impl Blocks<'_> {
         (0..self.cells.len()).filter(|cell| self.wants_cell(*cell, u32::MAX, 0))
     }
 
-    fn missing_launches(&self) -> Vec<String> {
+    pub(crate) fn missing_launches(&self) -> Vec<String> {
         if self.manifest.settings.ci_percent.is_some() {
             let of_cell = |cell: usize| format!("{}, until its interval is reached", self.cells[cell].name);
             return self.unreached().map(of_cell).collect();

@@ -6,6 +6,7 @@ pub mod cells;
 pub mod cmd;
 pub mod derive;
 pub mod device;
+mod disk;
 pub mod export;
 mod first_step;
 pub mod follow;

@@ -25,7 +25,7 @@ use crate::{
     derive::Derived,
     device::{self, DeviceReader},
     interrupt::Interrupt,
-    machine, programs,
+    machine, output, programs,
     rig::Rig,
     sampler::{Sampler, SamplerCost},
 };
@@ -109,6 +109,10 @@ pub fn can_go_on(run: &RunDir, manifest: &Manifest, command: &str) -> anyhow::Re
 }
 
 /// Measures what the manifest asks for and the run does not have yet. Its budget is spent since `began`.
+///
+/// # Errors
+/// Before the first launch: what the machine lacks, and files that cannot be read. Later: files that cannot be written. The run
+/// has its last file then too, as far as that can be written.
 pub fn measure(
     run: &RunDir,
     manifest: &Manifest,
@@ -134,9 +138,32 @@ pub fn measure(
         next_number: run.next_number()?,
         began,
     };
-    let missing = blocks.measure()?;
+    let measured = blocks.measure();
+    let left = blocks.missing_launches();
     drop(rig);
-    let cost = sampler.stop()?;
+    let cost = sampler.cost();
+    let stopped = sampler.stop();
+    let cost = stopped.as_ref().copied().unwrap_or(cost);
+    match measured.and_then(|missing| Ok(stopped.map(|_| missing)?)).and_then(|missing| outcome(run, missing))
+    {
+        Ok(outcome) => {
+            write_end(run, outcome.exit, outcome.missing.launches.clone(), observed, cost)?;
+            Ok(outcome)
+        }
+        Err(error) => {
+            // What failed may be whole again by now, and where it is not, what it was is said by the error.
+            let tables = Derived::of(run).and_then(|derived| derived.write());
+            let end = write_end(run, Exit::of(&error), left, observed, cost);
+            if let Err(further) = tables.and(end) {
+                output::note(format_args!("warning: {further:#}"));
+            }
+            Err(error)
+        }
+    }
+}
+
+/// What came of a run of which this is missing.
+fn outcome(run: &RunDir, missing: Missing) -> anyhow::Result<Outcome> {
     let derived = Derived::of(run)?;
     derived.write()?;
     let failed = derived.measurements.iter().any(|row| row.status != Status::Ok);
@@ -147,7 +174,6 @@ pub fn measure(
         (false, false) if !missing.launches.is_empty() => Exit::SomeFailed,
         (false, false) => Exit::Ok,
     };
-    write_end(run, exit, missing.launches.clone(), observed, cost)?;
     Ok(Outcome { derived, missing, exit })
 }
 

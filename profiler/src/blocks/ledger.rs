@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use schema::{
     group::Group,
     manifest::Cell,
-    rows::{Measurement, Status},
+    rows::{ErrorKind, Measurement, Status},
 };
 
 use crate::derive;
@@ -41,7 +41,8 @@ impl Ledger {
     pub(super) fn note(&mut self, cells: &[Cell], groups: &[Group], rows: &[Measurement]) {
         self.cells.resize(cells.len(), Account::default());
         self.groups.resize(groups.len(), Account::default());
-        for row in &rows[self.noted..] {
+        // What a full disk kept from being written is measured again.
+        for row in rows[self.noted..].iter().filter(|row| row.err != Some(ErrorKind::DiskFull)) {
             let of_cell = cells.iter().zip(&mut self.cells).filter(|(cell, _)| derive::is_of(cell, row));
             of_cell.for_each(|(cell, account)| account.note(row, cell.command.is_some()));
             let of_group =
@@ -120,6 +121,7 @@ mod tests {
         ledger.note(&cells, &groups, &rows);
         rows.extend([row("a", 0, Status::Ok, Some(9)), row("b", 1, Status::Failed, None)]);
         rows.extend([together(0), together(1)]);
+        rows.push(Measurement { err: Some(ErrorKind::DiskFull), ..row("a", 1, Status::Failed, None) });
         ledger.note(&cells, &groups, &rows);
         ledger.note(&cells, &groups, &rows);
 

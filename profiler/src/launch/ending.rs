@@ -36,6 +36,7 @@ impl Launch {
         if self.dismissed {
             return;
         }
+        let fault = verdict::of_disk(&self.run, fault);
         if self.fault.as_ref().is_none_or(|(_, known)| verdict::explains(&fault, known)) {
             self.fault = Some((rank, fault));
         }

@@ -20,6 +20,7 @@ use schema::{
 };
 
 use super::listener::Fault;
+use crate::disk;
 
 /// No last line of a log is worth more, and a long one would hide the rest of the message.
 const LONGEST_QUOTE_CHARS: usize = 300;
@@ -59,6 +60,17 @@ pub(super) fn fault_of(evidence: &Evidence) -> Option<Fault> {
         (Some(0), None) => Some((ErrorKind::NoFinish, "exited in peace, but did not say finished".into())),
         (Some(code), None) => Some((kind(ErrorKind::Crashed), format!("exited with code {code}{when}"))),
         (None, None) => Some((ErrorKind::Killed, format!("lost its leash{when}: somebody killed it"))),
+    }
+}
+
+/// The fault as it is where the disk is full: then whatever a program says of itself, or leaves unsaid, comes of that.
+pub(super) fn of_disk(run: &RunDir, (kind, what): Fault) -> Fault {
+    use ErrorKind::{Crashed, Data, Garbled, Internal, NoFinish, NoHello, Start};
+    let may_be = matches!(kind, Crashed | Data | Garbled | Internal | NoFinish | NoHello | Start);
+    if may_be && (disk::is_full(&what) || disk::has_no_space(run)) {
+        (ErrorKind::DiskFull, format!("{what}, as the disk was full"))
+    } else {
+        (kind, what)
     }
 }
 
@@ -177,6 +189,21 @@ mod tests {
         for (end, greeted, said_last_word, memory_ran_out, kind) in cases {
             let evidence = Evidence { end: &end, speaks: true, greeted, said_last_word, memory_ran_out };
             assert_eq!(fault_of(&evidence).map(|(kind, _)| kind), kind, "{end:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_full_disk_does_to_a_program_is_told_as_that() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunDir::create(&dir.path().join("run")).unwrap();
+        let full = "failed: events: No space left on device (os error 28)";
+        for (kind, what, told) in [
+            (ErrorKind::Internal, full, ErrorKind::DiskFull),
+            (ErrorKind::Start, full, ErrorKind::DiskFull),
+            (ErrorKind::Internal, "failed: it is broken", ErrorKind::Internal),
+            (ErrorKind::Interrupted, full, ErrorKind::Interrupted),
+        ] {
+            assert_eq!(of_disk(&run, (kind, what.into())).0, told, "{kind}: {what}");
         }
     }
 

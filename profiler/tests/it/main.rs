@@ -5,6 +5,7 @@ mod bench;
 mod calibrate;
 mod colocate;
 mod commands;
+mod disk;
 mod doctor;
 mod door;
 mod exit_codes;

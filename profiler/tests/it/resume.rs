@@ -125,3 +125,19 @@ fn a_mode_that_cannot_be_set_up_is_a_row_and_the_run_comes_to_its_end() {
     assert_eq!(lines(&door, "r"), before, "it is derived from raw files");
     assert_eq!(door.run("r").next_number().expect("it reads"), 6, "a visit without launches has a number");
 }
+
+#[test]
+fn a_run_whose_files_go_away_ends_with_a_last_file_that_says_what_is_missing() {
+    let door = Door::new();
+    let mut profile = Started::new(door.command(&format!("{GRID} --out r")));
+    wait_until("a launch is measured", || door.path("r/measurements.csv").exists());
+    std::fs::rename(door.path("r/jobs"), door.path("r/gone")).expect("it is ours");
+    let (code, err) = profile.wait();
+    assert!(code.is_some_and(|code| code != 0) && err.contains("error: "), "{code:?}: {err}");
+    let end = door.run("r").end().expect("end.toml reads").expect("it was written");
+    assert_eq!(Some(i32::from(end.exit_code)), code);
+    assert!((1..=3).contains(&end.missing.len()), "{:?}", end.missing);
+    std::fs::rename(door.path("r/gone"), door.path("r/jobs")).expect("it is ours");
+    door.exits(0, "single --resume r");
+    assert_eq!(door.measurements("r").len(), 4);
+}

@@ -1,0 +1,42 @@
+//! A full disk: what tells of it, and what is said then.
+
+use schema::run_dir::RunDir;
+
+use crate::cmd::Exit;
+
+/// As the system says it, and all programs after it: a worker's error arrives as text alone.
+const WORDS: [&str; 2] = ["No space left on device", "Disk quota exceeded"];
+
+/// Whether a message tells of a disk that is full, or of a share of one that is used up.
+pub(crate) fn is_full(message: &str) -> bool {
+    WORDS.iter().any(|words| message.contains(words))
+}
+
+/// Whether nothing can be written beside the files of a run.
+pub(crate) fn has_no_space(run: &RunDir) -> bool {
+    rustix::fs::statvfs(run.path()).is_ok_and(|found| found.f_bavail == 0 && found.f_blocks > 0)
+}
+
+/// Why a run ends that has met a full disk.
+pub(crate) fn full(run: &RunDir, launch: &str) -> anyhow::Error {
+    Exit::InputOutput.because(format!(
+        "the disk was full while {launch} ran, so that its files are not whole; make space for {}, and go on with --resume",
+        run.path().display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_known_by_what_the_system_says() {
+        for (errno, full) in [(28, true), (122, true), (5, false), (13, false)] {
+            let error = anyhow::Error::new(io::Error::from_raw_os_error(errno)).context("devices.csv");
+            assert_eq!(is_full(&format!("{error:#}")), full, "{error:#}");
+        }
+        assert!(is_full("OSError: [Errno 28] No space left on device"), "what Python makes of it");
+    }
+}
