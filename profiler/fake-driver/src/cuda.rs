@@ -125,7 +125,7 @@ extern "C" fn cuDeviceGet(device: *mut CUdevice, number: c_int) -> CUresult {
 #[unsafe(no_mangle)]
 extern "C" fn cuDeviceGetUuid_v2(uuid: *mut CUuuid, device: CUdevice) -> CUresult {
     answer(|machine| {
-        let name = machine.devices[device as usize].script.uuid.as_deref().ok_or(INVALID)?;
+        let name = &machine.devices[device as usize].script.uuid;
         let digits: String = name.trim_start_matches("GPU-").chars().filter(|&c| c != '-').collect();
         let number = u128::from_str_radix(&digits, 16).map_err(|_| INVALID)?;
         // SAFETY: as in `cuDriverGetVersion`.

@@ -122,7 +122,10 @@ extern "C" fn nvmlDeviceGetName(device: nvmlDevice_t, name: *mut c_char, length:
 extern "C" fn nvmlDeviceGetUUID(device: nvmlDevice_t, uuid: *mut c_char, length: c_uint) -> nvmlReturn_t {
     on_machine(|machine| {
         let device = machine.devices.get(index_of(device)).ok_or(INVALID)?;
-        text(device.script.uuid.as_deref().ok_or(NOT_SUPPORTED)?, uuid, length)
+        match device.script.uuid.as_str() {
+            "" => Err(NOT_SUPPORTED),
+            told => text(told, uuid, length),
+        }
     })
 }
 

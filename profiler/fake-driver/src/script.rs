@@ -24,8 +24,9 @@ pub struct Script {
 #[serde(deny_unknown_fields)]
 pub struct DeviceScript {
     pub name: String,
-    #[serde(default)]
-    pub uuid: Option<String>,
+    /// Empty where the driver does not tell it.
+    #[serde(default = "a_uuid")]
+    pub uuid: String,
     pub memory_bytes: u64,
     /// What the driver keeps for itself; `memory_used_bytes` does not contain it.
     #[serde(default)]
@@ -149,6 +150,10 @@ fn cuda_13() -> i32 {
 
 fn always() -> u64 {
     u64::MAX
+}
+
+fn a_uuid() -> String {
+    "GPU-00000000-0000-0000-0000-000000000000".into()
 }
 
 fn hopper() -> [i32; 2] {

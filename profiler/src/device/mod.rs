@@ -114,6 +114,11 @@ fn found(devices: &[Device]) -> String {
     match devices {
         [] => "the driver lists no device, or CUDA_VISIBLE_DEVICES hides them all".into(),
         devices => {
+    #[error(
+        "{device}: the driver does not say its uuid, by which a job is shown this device and no other: {reason}; take \
+         another device"
+    )]
+    Uuid { device: Device, reason: String },
             let names: Vec<String> = devices.iter().map(Device::to_string).collect();
             format!("the driver lists {}", names.join(", "))
         }
@@ -121,6 +126,11 @@ fn found(devices: &[Device]) -> String {
 }
 
 /// A row that holds nothing yet. The reader fills in what it reads and, last, when it was done.
+    #[error(
+        "CUDA_VISIBLE_DEVICES: '{entry}' may be a device of which the driver does not say its uuid; name devices by \
+         their index, or unset it"
+    )]
+    Unnamed { entry: String },
 fn empty_sample(device: &Device, tier: Tier, begin: Nanos) -> DeviceSample {
     DeviceSample {
         mono_ns: begin,

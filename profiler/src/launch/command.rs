@@ -16,7 +16,10 @@ use schema::{
 };
 
 use super::hook;
-use crate::{device::uuid, leash::RankCommand};
+use crate::{
+    device::{DeviceError, uuid},
+    leash::RankCommand,
+};
 
 /// What a program of the user's must not inherit from a harness that is a worker itself, or runs under torchrun: it would take
 /// itself for one of several ranks and wait for the others.
@@ -67,7 +70,8 @@ pub(super) fn of_rank(
 ) -> io::Result<RankCommand> {
     let launch = &spec.launch;
     let device = spec.devices[rank as usize].clone();
-    let mut environment: Vec<(&'static str, OsString)> = visible(&device).into_iter().collect();
+    let mut environment: Vec<(&'static str, OsString)> =
+        visible(&device).map_err(io::Error::other)?.into_iter().collect();
     // Absolute, because a program may change its directory.
     let file = |path: &Path| absolute(path).map(OsString::from);
     let mut removed = removed_from_environment();
@@ -109,16 +113,20 @@ pub(super) fn of_rank(
 }
 
 /// What a worker of ours finds in its environment, whether it is a rank or is asked something.
-pub(crate) fn environment(device: &Device, count: u32) -> Vec<(&'static str, OsString)> {
-    visible(device).into_iter().chain(threads(count)).collect()
+///
+/// # Errors
+/// Where the driver does not say which device it is.
+pub(crate) fn environment(device: &Device, count: u32) -> Result<Vec<(&'static str, OsString)>, DeviceError> {
+    Ok(visible(device)?.into_iter().chain(threads(count)).collect())
 }
 
-/// Lets CUDA show the device and no other.
-fn visible(device: &Device) -> Option<(&'static str, OsString)> {
-    let Device::Cuda(index) = device else { return None };
-    // By its uuid: numbers mean another device where the user shows CUDA some devices only, and
-    // where CUDA counts the fastest first. Without a driver the launch fails by itself.
-    uuid(*index).ok().map(|uuid| ("CUDA_VISIBLE_DEVICES", uuid.into()))
+/// Lets CUDA show the device and no other. Without this a program would take whatever CUDA counts first, and its numbers
+/// would be filed under the wrong device: where the driver does not say how the device is called, nothing is started.
+fn visible(device: &Device) -> Result<Option<(&'static str, OsString)>, DeviceError> {
+    let Device::Cuda(index) = device else { return Ok(None) };
+    // By its uuid: numbers mean another device where the user shows CUDA some devices only, and where CUDA counts the
+    // fastest first.
+    Ok(Some(("CUDA_VISIBLE_DEVICES", uuid(*index)?.into())))
 }
 
 fn threads(count: u32) -> [(&'static str, OsString); 2] {
@@ -131,4 +139,19 @@ pub(crate) fn removed_from_environment() -> Vec<OsString> {
         .map(|(name, _)| name)
         .filter(|name| name.to_string_lossy().starts_with("CUDA_MPS_"))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_that_cannot_be_named_stops_the_launch() {
+        // No machine has so many, whether it has a driver or not.
+        let error = environment(&Device::Cuda(9_999), 1).unwrap_err().to_string();
+        assert!(error.contains("cuda:9999") || error.starts_with("no NVIDIA driver: "), "{error}");
+        let of_cores: Vec<&str> =
+            environment(&Device::AllCores, 3).unwrap().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(of_cores, ["OMP_NUM_THREADS", "MKL_NUM_THREADS"]);
+    }
 }

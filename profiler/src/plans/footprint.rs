@@ -135,7 +135,7 @@ pub(super) fn measure(spec: &LaunchSpec) -> anyhow::Result<Answer> {
     let command = RankCommand {
         program: programs::find("torch-worker")?,
         arguments: ["--footprint".into(), "--spec".into(), run.spec_path(&spec.launch).into()].into(),
-        environment: environment(device, spec.threads),
+        environment: environment(device, spec.threads)?,
         removed: removed_from_environment(),
         device: device.clone(),
         stdin: Stdio::null(),

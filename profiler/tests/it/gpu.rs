@@ -58,6 +58,22 @@ fn a_launch_is_shown_its_own_gpu_by_name() {
 }
 
 #[test]
+fn a_gpu_whose_name_the_driver_does_not_tell_is_refused_before_anything_starts() {
+    let door = Door::new();
+    let script = fake_driver::H200.replace("\"GPU-00000000-0000-0000-0000-000000000000\"", "\"\"");
+    let library = fake_driver::install(&door.path(""), &script).expect("the folder is writable");
+    let mut command = door.command("single synthetic-sleep --device cuda:0 --out r");
+    let output = command.env("TANDEM_NVML", &library).output().expect("profile starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(
+        said.contains("cuda:0: the driver does not say its uuid") && said.contains("take another device"),
+        "{said}"
+    );
+    assert!(!door.path("r").exists());
+}
+
+#[test]
 fn a_device_that_is_lost_is_a_warning_and_the_run_goes_on() {
     let door = Door::new();
     let script = fake_driver::H200.replacen("[[device]]", "[[device]]\nlost_after_calls = 400", 1);

@@ -61,31 +61,40 @@ pub(super) fn handle(nvml: &'static Nvml, index: u32) -> Result<Handle<'static>,
 
 /// The name by which CUDA can be shown this device and no other, whatever it is shown now.
 pub fn uuid(index: u32) -> Result<String, DeviceError> {
-    let device = Device::Cuda(index);
-    let error = |e: NvmlError| DeviceError::Driver { device, call: "uuid", reason: e.to_string() };
-    handle(library()?, index)?.uuid().map_err(error)
+    uuid_of(&Device::Cuda(index), &handle(library()?, index)?)
+}
+
+pub(super) fn uuid_of(device: &Device, handle: &Handle<'static>) -> Result<String, DeviceError> {
+    handle.uuid().map_err(|e| DeviceError::Uuid { device: device.clone(), reason: e.to_string() })
 }
 
 /// The driver's indices of the devices that CUDA shows, in CUDA's order.
 fn visible(nvml: &Nvml) -> Result<Vec<u32>, DeviceError> {
     let driver = |e: NvmlError| DeviceError::NoDriver { reason: e.to_string() };
     let count = nvml.device_count().map_err(driver)?;
-    let uuids: Vec<String> =
-        (0..count).map(|i| nvml.device_by_index(i).and_then(|d| d.uuid()).unwrap_or_default()).collect();
     let Some(list) = env::var_os("CUDA_VISIBLE_DEVICES") else { return Ok((0..count).collect()) };
-    select(&list.to_string_lossy(), &uuids).map_err(|entry| DeviceError::Visible { entry })
+    let uuids: Vec<Option<String>> =
+        (0..count).map(|i| nvml.device_by_index(i).and_then(|d| d.uuid()).ok()).collect();
+    select(&list.to_string_lossy(), &uuids)
 }
 
 /// Applies a list of indices and uuids as CUDA does: it ends at the first that names no device, and
-/// the beginning of a uuid will do. The error is an entry that cannot be followed.
-fn select(list: &str, uuids: &[String]) -> Result<Vec<u32>, String> {
+/// the beginning of a uuid will do. A device of which the driver does not say its uuid has none here.
+///
+/// # Errors
+/// An entry that cannot be followed, or that may be a device without a uuid.
+fn select(list: &str, uuids: &[Option<String>]) -> Result<Vec<u32>, DeviceError> {
     let mut selected = Vec::new();
     for entry in list.split(',').map(str::trim) {
+        let begins_so = |uuid: &Option<String>| uuid.as_ref().is_some_and(|uuid| uuid.starts_with(entry));
         let place = match entry.parse::<i64>() {
             Ok(index) => usize::try_from(index).ok().filter(|&i| i < uuids.len()),
             Err(_) if entry.is_empty() => None,
-            Err(_) if entry.starts_with("GPU-") => uuids.iter().position(|uuid| uuid.starts_with(entry)),
-            Err(_) => return Err(entry.into()),
+            Err(_) if entry.starts_with("GPU-") => match uuids.iter().position(begins_so) {
+                None if uuids.contains(&None) => return Err(DeviceError::Unnamed { entry: entry.into() }),
+                place => place,
+            },
+            Err(_) => return Err(DeviceError::Visible { entry: entry.into() }),
         };
         let Some(place) = place else { break };
         selected.push(place as u32);
@@ -151,18 +160,28 @@ mod tests {
 
     #[test]
     fn visible_devices_are_selected_as_cuda_does() {
-        let uuids = ["GPU-aa11", "GPU-aa22", "GPU-bb33"].map(String::from);
+        let uuids = ["GPU-aa11", "GPU-aa22", "GPU-bb33"].map(|uuid| Some(uuid.to_string()));
+        let selected_by = |list, uuids: &[Option<String>]| select(list, uuids).map_err(|e| e.to_string());
         for (list, selected) in [
-            ("0,1,2", Ok(vec![0, 1, 2])),
-            ("2, 0", Ok(vec![2, 0])),
-            ("GPU-bb", Ok(vec![2])),
-            ("1,7,0", Ok(vec![1])),
-            ("", Ok(vec![])),
-            ("-1", Ok(vec![])),
-            ("MIG-1234", Err("MIG-1234".into())),
+            ("0,1,2", vec![0, 1, 2]),
+            ("2, 0", vec![2, 0]),
+            ("GPU-bb", vec![2]),
+            ("GPU-cc,0", vec![]),
+            ("1,7,0", vec![1]),
+            ("", vec![]),
+            ("-1", vec![]),
         ] {
-            assert_eq!(select(list, &uuids), selected, "{list}");
+            assert_eq!(selected_by(list, &uuids), Ok(selected), "{list}");
         }
+        let error = selected_by("MIG-1234", &uuids).unwrap_err();
+        assert!(error.contains("'MIG-1234' is neither an index nor the uuid"), "{error}");
+        let some = [uuids[0].clone(), None];
+        assert_eq!((selected_by("GPU-aa,1", &some), selected_by("1", &some)), (Ok(vec![0, 1]), Ok(vec![1])));
+        let error = selected_by("GPU-bb33", &some).unwrap_err();
+        assert!(
+            error.contains("'GPU-bb33' may be a device of which the driver does not say its uuid"),
+            "{error}"
+        );
     }
 
     #[test]

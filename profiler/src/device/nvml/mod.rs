@@ -65,8 +65,8 @@ impl NvmlReader {
     /// what the device can be asked for. Changes no setting of it.
     ///
     /// # Errors
-    /// Where there is no such device, and where MIG has split it up: what the driver counts for the
-    /// chip is then not what a job on a part of it does.
+    /// Where there is no such device; where the driver does not say its uuid, without which no job could be shown it; and
+    /// where MIG has split it up: what the driver counts for the chip is then not what a job on a part of it does.
     pub fn open(nvml: &'static Nvml, index: u32) -> Result<NvmlReader, DeviceError> {
         let device = Device::Cuda(index);
         let handle = library::handle(nvml, index)?;
@@ -79,6 +79,8 @@ impl NvmlReader {
             call: "name",
             reason: e.to_string(),
         })?;
+        // Jobs are shown their device by it.
+        let uuid = library::uuid_of(&device, &handle)?;
         let mut reader = NvmlReader {
             facts: DeviceFacts {
                 device: device.clone(),
@@ -87,7 +89,7 @@ impl NvmlReader {
                 name,
                 capabilities: BTreeMap::new(),
                 // Without CUDA's library a device is still measured; `profile doctor` says what is missing.
-                chip: handle.uuid().ok().and_then(|uuid| cuda::chip(&uuid).ok()).unwrap_or_default(),
+                chip: cuda::chip(&uuid).unwrap_or_default(),
                 topology,
             },
             device,
