@@ -117,7 +117,8 @@ fn watched_copy(
         *ratio = account
             .total(direction)
             .zip(before)
-            .map(|(after, before)| (after - before) as f64 / bytes as f64);
+            // One that fell since has lost what was copied.
+            .and_then(|(after, before)| Some(after.checked_sub(before)? as f64 / bytes as f64));
     }
     Ok(Copied { bytes_per_s: bytes as f64 / seconds, ratios })
 }

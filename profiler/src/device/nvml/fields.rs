@@ -35,7 +35,7 @@ pub(super) fn fill(
     throttle: &mut Throttle,
     row: &mut DeviceSample,
 ) {
-    let asked: Vec<(&str, u32)> = FIELDS.into_iter().filter(|(name, _)| inquiry.wants(name)).collect();
+    let asked: Vec<(&str, u32)> = FIELDS.into_iter().filter(|(name, _)| inquiry.is_due(name)).collect();
     if asked.is_empty() {
         return;
     }
@@ -66,7 +66,7 @@ pub(super) fn fill(
             causes.push((name, raw, width));
             continue;
         }
-        let total = Some(counters.entry(name).or_default().read(raw, width));
+        let total = Some(add_up(inquiry, counters, name, raw, width));
         match name {
             "pcie_tx_bytes" => row.pcie_tx_bytes = total,
             "pcie_rx_bytes" => row.pcie_rx_bytes = total,
@@ -74,6 +74,21 @@ pub(super) fn fill(
         }
     }
     row.throttle_ns = throttle.read(now, &causes, silent);
+}
+
+/// Takes the reading of a counter and returns its total. That it fell is told in the row.
+pub(super) fn add_up(
+    inquiry: &mut Inquiry,
+    counters: &mut BTreeMap<&'static str, Counter>,
+    name: &'static str,
+    raw: u64,
+    width: Width,
+) -> u64 {
+    let counter = counters.entry(name).or_default();
+    if let Err(fell) = counter.grow(raw, width) {
+        inquiry.trouble(name, &fell);
+    }
+    counter.total()
 }
 
 /// A value and how wide the driver's type for it is.

@@ -62,7 +62,7 @@ impl Gpm {
         let seconds = now.saturating_sub(then).as_secs_f64();
         let rates = RATES.into_iter().filter(|(_, _, counter)| !inquiry.wants(counter));
         let mut asked: Vec<_> = SHARES.into_iter().chain(rates.map(|(name, id, _)| (name, id))).collect();
-        asked.retain(|(name, _)| inquiry.wants(name));
+        asked.retain(|(name, _)| inquiry.is_due(name));
         let ids: Vec<GpmMetricId> = asked.iter().map(|&(_, id)| id).collect();
         let answers = inquiry.ask("gpm_metrics", || gpm_metrics_get(nvml, &begin, &end, &ids));
         self.begin = Some((now, end));
@@ -85,6 +85,7 @@ impl Gpm {
             };
             match value {
                 Ok(unit) => inquiry.remark(name, || format!("in {unit}")),
+                Err(reason) if inquiry.is_understood(name) => inquiry.trouble(name, &reason),
                 Err(reason) => inquiry.refuse(name, reason),
             }
         }

@@ -9,8 +9,13 @@ use super::super::CallCost;
 /// So many durations are kept of each call: enough for a 99th percentile, and no more after hours.
 const RECENT: usize = 4096;
 
-/// Remembers the metrics that a device refused, so that they are not asked for again: a refusal costs
-/// as much as an answer, and would come again at every tick.
+/// How often a metric is passed over that the device did not permit, before it is asked for again: permission may be given
+/// while a run goes on, which takes 4 s of the fast tier to be seen.
+const PASSED_OVER: u32 = 100;
+
+/// Remembers the metrics that a device has refused from the start, so that they are not asked for again: a refusal costs
+/// as much as an answer, and would come again at every tick. A metric that has answered before is never given up: what
+/// it says then is a trouble of its row.
 #[derive(Debug, Default)]
 pub(super) struct Inquiry {
     metrics: BTreeMap<&'static str, Metric>,
@@ -21,8 +26,10 @@ pub(super) struct Inquiry {
 
 #[derive(Debug, Default)]
 struct Metric {
-    /// Why there will never be an answer.
-    refusal: Option<String>,
+    /// It has answered.
+    is_known: bool,
+    /// Why there is no answer, and how often it is passed over until it is asked for again; for good where absent.
+    refusal: Option<(String, Option<u32>)>,
     /// What an answer showed beside its value: its width or its unit.
     remark: Option<String>,
     cost: CallCost,
@@ -31,9 +38,29 @@ struct Metric {
 }
 
 impl Inquiry {
-    /// Whether asking makes sense.
+    /// Whether an answer is to be expected.
     pub(super) fn wants(&self, metric: &str) -> bool {
         self.lost.is_none() && self.metrics.get(metric).is_none_or(|known| known.refusal.is_none())
+    }
+
+    /// Whether there is an answer, or may be one later.
+    pub(super) fn may_answer(&self, metric: &str) -> bool {
+        let is_final = |known: &Metric| matches!(known.refusal, Some((_, None)));
+        self.lost.is_none() && !self.metrics.get(metric).is_some_and(is_final)
+    }
+
+    /// Whether to ask for a metric at this occasion: one that may answer, or one that may be permitted by now.
+    pub(super) fn is_due(&mut self, metric: &str) -> bool {
+        let Some(known) = self.metrics.get_mut(metric) else { return self.lost.is_none() };
+        let is_due = match &mut known.refusal {
+            None | Some((_, Some(0))) => true,
+            Some((_, Some(left))) => {
+                *left -= 1;
+                false
+            }
+            Some((_, None)) => false,
+        };
+        is_due && self.lost.is_none()
     }
 
     /// Asks for a metric, unless it is known that there is no answer.
@@ -42,7 +69,7 @@ impl Inquiry {
         metric: &'static str,
         call: impl FnOnce() -> Result<T, NvmlError>,
     ) -> Option<T> {
-        if !self.wants(metric) {
+        if !self.is_due(metric) {
             return None;
         }
         let begin = Instant::now();
@@ -69,17 +96,33 @@ impl Inquiry {
         known.cost.calls += 1;
         known.cost.failures += u64::from(answer.is_err());
         match answer {
-            Ok(answer) => return Some(answer),
+            Ok(answer) => {
+                (known.is_known, known.refusal) = (true, None);
+                return Some(answer);
+            }
             Err(e @ (NvmlError::GpuLost | NvmlError::ResetRequired)) => self.lost = Some(e.to_string()),
-            Err(e) if is_final(&e) => known.refusal = Some(e.to_string()),
-            Err(e) => self.troubles.push(format!("{metric}: {e}")),
+            Err(e @ NvmlError::NoPermission) if !known.is_known => {
+                known.refusal = Some((e.to_string(), Some(PASSED_OVER)));
+            }
+            Err(e) if is_final(&e) && !known.is_known => known.refusal = Some((e.to_string(), None)),
+            Err(e) => self.trouble(metric, &e),
         }
         None
     }
 
+    /// Notes what is wrong with a metric in the row that is being read.
+    pub(super) fn trouble(&mut self, metric: &str, what: &dyn std::fmt::Display) {
+        self.troubles.push(format!("{metric}: {what}"));
+    }
+
     /// Notes that a metric has no answer that could be used.
     pub(super) fn refuse(&mut self, metric: &'static str, reason: String) {
-        self.metrics.entry(metric).or_default().refusal = Some(reason);
+        self.metrics.entry(metric).or_default().refusal = Some((reason, None));
+    }
+
+    /// Whether there was an answer that could be used.
+    pub(super) fn is_understood(&self, metric: &str) -> bool {
+        self.metrics.get(metric).is_some_and(|known| known.remark.is_some())
     }
 
     /// Notes what an answer showed beside its value, the first time it does.
@@ -107,7 +150,7 @@ impl Inquiry {
     /// By metric: `ok`, with what an answer showed beside its value, or the reason of the refusal.
     pub(super) fn findings(&self) -> BTreeMap<String, String> {
         let state = |known: &Metric| match (&known.refusal, &known.remark) {
-            (Some(reason), _) => reason.clone(),
+            (Some((reason, _)), _) => reason.clone(),
             (None, Some(remark)) => format!("ok, {remark}"),
             (None, None) => "ok".into(),
         };
@@ -120,7 +163,6 @@ fn is_final(error: &NvmlError) -> bool {
     matches!(
         error,
         NvmlError::NotSupported
-            | NvmlError::NoPermission
             | NvmlError::InvalidArg
             | NvmlError::FunctionNotFound
             | NvmlError::FailedToLoadSymbol(_)

@@ -34,6 +34,7 @@ use super::{
     cuda,
     peak::peak_flops,
 };
+use fields::add_up;
 use gpm::Gpm;
 pub use gpm::SHORTEST_WINDOW as SHORTEST_GPM_WINDOW;
 use inquiry::Inquiry;
@@ -170,7 +171,8 @@ impl NvmlReader {
             ("nvlink_rx_bytes", field_id::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, &mut sample.nvlink_rx_bytes),
         ] {
             let kib = self.inquiry.ask(metric, || nvlink::all_links_kib(self.nvml, &self.handle, field));
-            *place = kib.map(|kib| self.counters.entry(metric).or_default().read(kib * 1024, Width::Bits64));
+            *place = kib
+                .map(|kib| add_up(&mut self.inquiry, &mut self.counters, metric, kib * 1024, Width::Bits64));
         }
         let handle = &self.handle;
         let inquiry = &mut self.inquiry;
@@ -180,8 +182,8 @@ impl NvmlReader {
         sample.pcie_link_width = width.map(u64::from);
         // It is 32 bits wide, but no link lives to see it wrap: one that falls was reset.
         let replays = inquiry.ask("pcie_replays", || handle.pcie_replay_counter()).map(u64::from);
-        let counter = self.counters.entry("pcie_replays").or_default();
-        sample.pcie_replays = replays.map(|replays| counter.read(replays, Width::Bits64));
+        sample.pcie_replays = replays
+            .map(|replays| add_up(inquiry, &mut self.counters, "pcie_replays", replays, Width::Bits64));
     }
 }
 
@@ -195,12 +197,13 @@ impl DeviceReader for NvmlReader {
     }
 
     fn period(&self, tier: Tier) -> Option<Duration> {
-        let has_counters = self.inquiry.wants("pcie_tx_bytes") || self.inquiry.wants("pcie_rx_bytes");
+        let has_counters =
+            ["pcie_tx_bytes", "pcie_rx_bytes"].iter().any(|metric| self.inquiry.may_answer(metric));
         match tier {
             Tier::Fast if has_counters => Some(Duration::from_millis(40)),
             // Without counters that wrap there is no hurry.
             Tier::Fast => Some(Duration::from_millis(100)),
-            Tier::Gpm => self.gpm.is_offered().then_some(Duration::from_millis(200)),
+            Tier::Gpm => self.inquiry.may_answer("gpm").then_some(Duration::from_millis(200)),
             Tier::Slow => Some(Duration::from_secs(1)),
         }
     }

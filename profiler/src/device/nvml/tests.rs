@@ -126,14 +126,61 @@ fn a_refusal_is_remembered_and_not_asked_for_again() {
     );
     assert!(capability(&reader, "energy_mj").contains("does not have permission"));
     assert_eq!(capability(&reader, "temperature_c"), "ok");
-    // The script would answer now. Nobody asks, and a refusal known from the start is no error of a row.
+    // The script would answer now. Nobody asks yet, and a refusal known from the start is no error of a row.
     for row in fast(&mut reader, 3) {
         assert_eq!((row.util_percent, row.energy_mj, row.err.as_deref()), (None, None, None));
         assert_eq!(row.power_mw, Some(300), "the average stands in for the instant");
     }
     assert_eq!(reader.period(Tier::Gpm), None);
     assert_eq!(reader.period(Tier::Fast), Some(Duration::from_millis(100)));
-    assert_eq!(reader.processes(), None);
+    assert_eq!(reader.lister().unwrap().list(), None);
+}
+
+#[test]
+fn a_metric_that_was_not_permitted_is_asked_for_again() {
+    let script = device(
+        "[device.metrics]
+        energy_mj = { start = 50, per_call = 1, error = 'no-permission', error_calls = 2 }
+        processes = { error = 'no-permission', error_calls = 1 }
+        mps_processes = { error = 'no-permission' }
+        temperature_c = { start = 40 }",
+    );
+    let mut reader = reader(&script);
+    let rows = fast(&mut reader, 250);
+    let first = rows.iter().position(|row| row.energy_mj.is_some());
+    // It was asked for when the device was opened, at the 101st reading, and at the 202nd.
+    assert_eq!(first, Some(201));
+    assert_eq!(rows.last().unwrap().energy_mj, Some(48), "from then on at each");
+    assert!(
+        rows.iter().all(|row| row.err.is_none()),
+        "the manifest says of the run that it was not permitted"
+    );
+    let mut lister = reader.lister().unwrap();
+    let lists: Vec<_> = (0..102).map(|_| lister.list()).collect();
+    assert!(lists[..100].iter().all(Option::is_none));
+    assert!(
+        lists[101].as_ref().is_some_and(|list| !list.memory_is_known),
+        "who is on the other list nothing tells"
+    );
+}
+
+#[test]
+fn a_metric_that_is_refused_after_it_answered_says_so_in_each_row_and_comes_back() {
+    let script = device(
+        "[device.metrics]
+        energy_mj = { start = 50, per_call = 1, error = 'no-permission', error_after_calls = 3, error_calls = 2 }
+        util_percent = { start = 50, error = 'not-supported', error_after_calls = 3, error_calls = 2 }",
+    );
+    let rows = fast(&mut reader(&script), 6);
+    let of = |row: &DeviceSample| (row.energy_mj, row.util_percent, row.err.is_some());
+    let there = |energy| (Some(energy), Some(50.0), false);
+    let gone = (None, None, true);
+    assert_eq!(rows.iter().map(of).collect::<Vec<_>>(), [there(1), there(2), gone, gone, there(5), there(6)]);
+    let told = rows[2].err.as_ref().unwrap();
+    assert!(
+        told.contains("energy_mj: ") && told.contains("permission") && told.contains("util_percent: "),
+        "{told}"
+    );
 }
 
 #[test]
@@ -161,7 +208,7 @@ fn a_lost_device_goes_on_giving_rows_that_say_so() {
     assert_eq!(last.err.as_deref().map(|err| err.starts_with(LOST)), Some(true), "{last:?}");
     assert_eq!((last.energy_mj, last.util_percent), (None, None));
     assert!(reader.is_lost());
-    assert_eq!(reader.processes(), None);
+    assert_eq!(reader.lister().unwrap().list(), None);
     for tier in [Tier::Gpm, Tier::Slow] {
         assert!(reader.sample(tier).err.unwrap().starts_with(LOST));
     }
@@ -177,8 +224,11 @@ fn a_counter_is_taken_for_as_wide_as_its_type() {
     let mut reader = reader(&script);
     let rows = fast(&mut reader, 3);
     assert_eq!(rows.iter().map(|row| row.pcie_tx_bytes.unwrap()).collect::<Vec<_>>(), [10, 20, 30]);
-    // What falls and is wide was reset, however small it is: 400, 300 and 200 were counted since.
-    assert_eq!(rows.iter().map(|row| row.pcie_rx_bytes.unwrap()).collect::<Vec<_>>(), [400, 700, 900]);
+    // What falls and is wide was reset, however small it is.
+    assert_eq!(rows.iter().map(|row| row.pcie_rx_bytes.unwrap()).collect::<Vec<_>>(), [0, 0, 0]);
+    let told =
+        "pcie_rx_bytes: the counter fell from 500 to 400, as when the device is reset, and is added up anew";
+    assert_eq!(rows[0].err.as_deref(), Some(told));
     assert_eq!(capability(&reader, "pcie_tx_bytes"), "ok, 32 bits");
     assert_eq!(capability(&reader, "pcie_rx_bytes"), "ok, 64 bits");
 }

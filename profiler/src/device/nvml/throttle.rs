@@ -20,7 +20,7 @@ pub(super) struct Throttle {
 }
 
 impl Throttle {
-    /// Takes the counters that could be read at `now`, and returns the total since the first row;
+    /// Takes the counters that could be read at `now`, and returns the total since the first row, or since one of them fell;
     /// `None` of none. `missing` says that a cause which usually answers did not.
     pub(super) fn read(
         &mut self,
@@ -31,15 +31,16 @@ impl Throttle {
         if causes.is_empty() {
             return None;
         }
-        let grown: u64 = causes
+        // All of them are read before one that fell ends the sum.
+        let steps: Vec<Option<u64>> = causes
             .iter()
-            .map(|&(cause, raw, width)| self.causes.entry(cause).or_default().grow(raw, width))
-            .sum();
+            .map(|&(cause, raw, width)| self.causes.entry(cause).or_default().grow(raw, width).ok())
+            .collect();
         let passed = self.read_at.replace(now).map_or(0, |then| now.saturating_sub(then).0);
         let most = passed + self.unheard_ns;
-        let grown = grown.min(most);
-        self.unheard_ns = if missing { most - grown } else { 0 };
-        self.total_ns += grown;
+        let grown = steps.into_iter().sum::<Option<u64>>().map(|grown| grown.min(most));
+        self.unheard_ns = if missing { most - grown.unwrap_or(0) } else { 0 };
+        self.total_ns = grown.map_or(0, |grown| self.total_ns + grown);
         Some(self.total_ns)
     }
 }
@@ -63,6 +64,15 @@ mod tests {
         assert_eq!(read(1_300, 180, 105), 130);
         // After a rest of the counters there is no debt: the next row counts in full.
         assert_eq!(read(1_400, 220, 105), 170);
+    }
+
+    #[test]
+    fn a_cause_that_fell_makes_the_total_start_anew() {
+        let mut throttle = Throttle::default();
+        let mut read =
+            |now, a, b| throttle.read(Nanos(now), &[(A, a, Width::Bits64), (B, b, Width::Bits64)], false);
+        assert_eq!([read(0, 70, 5), read(100, 90, 5), read(200, 0, 3)], [Some(0), Some(20), Some(0)]);
+        assert_eq!(read(300, 30, 4), Some(31), "both go on from where they are");
     }
 
     #[test]
