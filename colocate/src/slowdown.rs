@@ -57,7 +57,9 @@ fn of_group(group: &Group, rows: &[Measurement]) -> Vec<Interference> {
     let is_ok = |row: &&Measurement| row.status == Status::Ok;
     let is_valid = slowdowns.is_some()
         && members.iter().all(|member| member.together.iter().all(is_ok))
-        && table.iter().all(|row| row.warnings.iter().all(|warning| warning == Warning::Looped));
+        && table
+            .iter()
+            .all(|row| row.warnings.iter().all(|w| matches!(w, Warning::Looped | Warning::Unread)));
     let throughput = slowdowns.as_ref().map(|all| rounded(all.iter().map(|slowdown| 1.0 / slowdown).sum()));
     let worst = slowdowns.map(|all| rounded(all.into_iter().fold(0.0, f64::max)));
     let together = members.first().map(|first| &first.together[..]).unwrap_or_default();

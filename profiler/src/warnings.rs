@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use schema::rows::Warning;
+use schema::rows::{Tier, Warning};
 
 /// Time below the wanted clock, over the window.
 pub const THROTTLED_PERCENT: f64 = 0.5;
@@ -13,8 +13,16 @@ pub const STEAL_PERCENT: f64 = 1.0;
 /// CPU time of others on the cores of the set. The clock of `/proc/stat` ticks in 10 ms and kernel
 /// threads work for the job too, so that the one percent one would wish for would cry wolf.
 pub const FOREIGN_PERCENT: f64 = 2.0;
-/// Readings of a device further apart than this leave too much unseen.
-pub const LONGEST_GAP_S: f64 = 1.0;
+/// Readings of a tier that failed, of all that were taken in the window.
+pub const UNREAD_PERCENT: f64 = 1.0;
+
+/// Readings of a device further apart than this leave too much unseen. The slow tier is read once a second.
+pub fn longest_gap_s(tier: Tier) -> f64 {
+    match tier {
+        Tier::Fast | Tier::Gpm => 1.0,
+        Tier::Slow => 3.0,
+    }
+}
 
 /// One warning about one row, with the number behind it.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,6 +70,9 @@ fn remedy(warning: Warning) -> &'static str {
              slowed its launches alone; look at the steps in trace.json, and measure again with more --repeats"
         }
         Warning::Looped => "give it more steps, so that it lasts as long as the others",
+        Warning::Unread => {
+            "the column `err` of devices.csv says which readings failed; where they came too rarely, leave the harness a core of its own"
+        }
         Warning::AllocatorRetries => "the job barely fits: take a smaller batch, or another plan with --plan",
     }
 }

@@ -3,22 +3,60 @@
 use schema::units::Nanos;
 pub use schema::units::Window;
 
-/// The growth of a cumulative counter over the window, by straight lines between readings.
+/// The growth of a cumulative counter over windows that do not overlap, by straight lines between readings.
 ///
-/// `readings` are (time, value) in order of time. `None` where they do not reach around the window
-/// to within a tenth of its length on either side: then part of it was not seen.
-pub fn growth(readings: impl IntoIterator<Item = (Nanos, u64)>, window: Window) -> Option<u64> {
+/// `readings` are (time, value) in order of time; `own_period` is how often the device itself brings the counter up to date,
+/// where that is known. `None` where they cannot tell:
+/// - They do not reach around a window to within a tenth of its length on either side: part of it was not seen.
+/// - A window is shorter than a time between two readings that it touches, or than the counter's own period. What the
+///   counter did within that time is not known, and a straight line through it is no measurement. Where such windows make up
+///   less than a tenth of all, as the first steps of a job do between which it waits for grants, the rate in the others
+///   stands in for theirs.
+/// - The counter fell, as one does whose device was reset: what it had counted until then is lost.
+pub fn growth_in(
+    readings: impl IntoIterator<Item = (Nanos, u64)>,
+    own_period: Nanos,
+    windows: &[Window],
+) -> Option<u64> {
     let readings: Vec<(Nanos, u64)> = readings.into_iter().collect();
+    let mut known = (Nanos::ZERO, 0.0);
+    let mut short = Nanos::ZERO;
+    for window in windows {
+        let touched = touched_by(&readings, *window)?;
+        if touched.windows(2).any(|pair| pair[1].1 < pair[0].1) {
+            return None;
+        }
+        let apart = touched.windows(2).map(|pair| pair[1].0.saturating_sub(pair[0].0)).max()?;
+        if window.length() < apart.max(own_period) {
+            short += window.length();
+        } else {
+            known = (known.0 + window.length(), known.1 + grown(touched, *window));
+        }
+    }
+    let (length, grown) = known;
+    let all = length + short;
+    let is_enough = length > Nanos::ZERO && 10 * short.0 <= all.0;
+    is_enough.then(|| (grown * all.0 as f64 / length.0 as f64).round() as u64)
+}
+
+/// The readings within the window, with one on either side where there is one.
+fn touched_by(readings: &[(Nanos, u64)], window: Window) -> Option<&[(Nanos, u64)]> {
     let slack = window.length().0 / 10;
     let (first, last) = (readings.first()?.0, readings.last()?.0);
-    if first.0 > window.start.0 + slack || last.0 + slack < window.end.0 || readings.len() < 2 {
+    let (start, end) = (window.start.max(first), window.end.min(last));
+    if first.0 > window.start.0 + slack || last.0 + slack < window.end.0 || start >= end {
         return None;
     }
-    let (start, end) = (window.start.max(first), window.end.min(last));
-    let grown = value_at(&readings, end) - value_at(&readings, start);
-    // What the readings leave out at the edges is at most the slack; the rate fills it in.
-    let seen = end.saturating_sub(start).0;
-    (seen > 0).then(|| (grown * window.length().0 as f64 / seen as f64).round().max(0.0) as u64)
+    let before = readings.partition_point(|(t, _)| *t <= start) - 1;
+    let after = readings.partition_point(|(t, _)| *t < end);
+    Some(&readings[before..=after])
+}
+
+/// The growth over a window that these readings reach around, but for the slack at its edges: the rate fills that in.
+fn grown(touched: &[(Nanos, u64)], window: Window) -> f64 {
+    let (start, end) = (window.start.max(touched[0].0), window.end.min(touched[touched.len() - 1].0));
+    let seen = end.saturating_sub(start);
+    (value_at(touched, end) - value_at(touched, start)) * window.length().0 as f64 / seen.0 as f64
 }
 
 /// The value at `at`, which lies between the first and the last reading.
@@ -29,10 +67,20 @@ fn value_at(readings: &[(Nanos, u64)], at: Nanos) -> f64 {
     v0 as f64 + part * (v1 as f64 - v0 as f64)
 }
 
-/// The growth over several windows that do not overlap; `None` where one of them was not seen.
-pub fn growth_in(readings: impl IntoIterator<Item = (Nanos, u64)>, windows: &[Window]) -> Option<u64> {
-    let readings: Vec<(Nanos, u64)> = readings.into_iter().collect();
-    windows.iter().map(|window| growth(readings.iter().copied(), *window)).sum()
+/// The longest time without a reading of which a part lies in the window. `readings` are when each began and ended,
+/// in order of time; as a value may be of either moment, that time is from one's begin to the next one's end.
+pub fn longest_gap(readings: impl IntoIterator<Item = (Nanos, Nanos)>, window: Window) -> Nanos {
+    let mut longest = Nanos::ZERO;
+    let mut begin = None;
+    for (next, end) in readings {
+        // Before the first reading the window's own start is the last that is known.
+        let begin = begin.replace(next).unwrap_or(window.start.min(next));
+        if begin < window.end && end > window.start {
+            longest = longest.max(end.saturating_sub(begin));
+        }
+    }
+    let last = begin.unwrap_or(window.start);
+    longest.max(window.end.saturating_sub(last))
 }
 
 /// The mean of a gauge's readings in the windows.
@@ -47,6 +95,10 @@ mod tests {
     use super::*;
 
     const WINDOW: Window = Window { start: Nanos(1_000), end: Nanos(2_000) };
+
+    fn growth(readings: impl IntoIterator<Item = (Nanos, u64)>, window: Window) -> Option<u64> {
+        growth_in(readings, Nanos::ZERO, &[window])
+    }
 
     fn readings(points: &[(u64, u64)]) -> Vec<(Nanos, u64)> {
         points.iter().map(|(t, v)| (Nanos(*t), *v)).collect()
@@ -77,11 +129,73 @@ mod tests {
     }
 
     #[test]
+    fn a_window_shorter_than_the_time_between_its_readings_has_no_growth() {
+        let ms = |ms: u64| Nanos(ms * 1_000_000);
+        let of = |start, end, points: &[(u64, u64)]| {
+            let readings = points.iter().map(|&(at, value)| (ms(at), value));
+            growth(readings, Window { start: ms(start), end: ms(end) })
+        };
+        let every_100: Vec<(u64, u64)> = (0..=20).map(|i| (100 * i, 100 * i)).collect();
+        assert_eq!(of(230, 250, &every_100), None, "what happened in these 20 ms nothing tells");
+        assert_eq!(of(230, 329, &every_100), None);
+        assert_eq!(of(230, 330, &every_100), Some(100));
+        let every_second = [(0, 0), (1_000, 450), (2_000, 900), (3_000, 2_000)];
+        assert_eq!(of(400, 1_300, &every_second), None);
+        assert_eq!(of(400, 1_400, &every_second), Some(450));
+        // Frequent readings in most of a window do not make up for a long time without one.
+        let with_a_gap: Vec<(u64, u64)> =
+            [(0, 0)].into_iter().chain((50..100).map(|i| (40 * i, i))).collect();
+        assert_eq!(of(1_900, 2_300, &with_a_gap), None);
+        assert!(of(1_000, 3_900, &with_a_gap).is_some());
+    }
+
+    #[test]
+    fn a_few_short_windows_are_filled_in_by_the_others_and_many_are_not() {
+        let window = |start, end| Window { start: Nanos(start), end: Nanos(end) };
+        let of =
+            |windows: &[Window]| growth_in((0..200).map(|i| (Nanos(100 * i), 7 * i)), Nanos::ZERO, windows);
+        // Steps of 20 between which a job was held, and then a long stretch: 1,000 in all, of which 80 can not be told.
+        let held = [150, 240, 330, 420].map(|start| window(start, start + 20));
+        assert_eq!(of(&[&held[..], &[window(1_000, 1_920)]].concat()), Some(70));
+        assert_eq!(of(&[&held[..], &[window(1_000, 1_500)]].concat()), None);
+        assert_eq!(of(&held), None);
+        let of_slow =
+            |own_period| growth_in((0..200).map(|i| (Nanos(100 * i), i)), own_period, &[window(150, 950)]);
+        assert_eq!((of_slow(Nanos(800)), of_slow(Nanos(801))), (Some(8), None), "a period of its own");
+    }
+
+    #[test]
+    fn a_counter_that_fell_has_no_growth_where_it_did() {
+        let points = [(1_000, 500), (1_500, 900), (2_000, 0), (2_500, 700), (3_000, 800), (4_000, 900)];
+        let of = |start, end| growth(readings(&points), Window { start: Nanos(start), end: Nanos(end) });
+        assert_eq!((of(1_000, 2_000), of(1_800, 3_000), of(1_000, 3_000)), (None, None, None));
+        assert_eq!((of(1_000, 1_500), of(2_000, 3_000)), (Some(400), Some(800)));
+    }
+
+    #[test]
+    fn the_longest_gap_is_of_readings_that_the_window_touches() {
+        let of = |readings: &[(u64, u64)]| {
+            longest_gap(readings.iter().map(|&(begin, end)| (Nanos(begin), Nanos(end))), WINDOW).0
+        };
+        assert_eq!(of(&[(900, 910), (1_400, 1_410), (1_900, 1_905), (2_300, 2_310), (9_000, 9_001)]), 510);
+        assert_eq!(
+            of(&[(100, 110), (1_010, 1_020), (1_500, 1_510), (2_000, 2_010)]),
+            920,
+            "begun long before"
+        );
+        assert_eq!(of(&[(0, 5), (500, 505), (990, 1_000), (1_500, 1_500), (2_000, 2_000)]), 510);
+        // The window's own ends stand in where no reading is.
+        let lone = (of(&[(1_300, 1_310), (1_600, 1_610)]), of(&[(1_400, 1_401)]), of(&[]));
+        assert_eq!(lone, (400, 600, 1_000));
+    }
+
+    #[test]
     fn several_windows_add_up_and_one_that_was_not_seen_spoils_the_sum() {
         let window = |start, end| Window { start: Nanos(start), end: Nanos(end) };
         let readings = || readings(&[(1_000, 0), (2_000, 1_000), (3_000, 3_000)]);
-        assert_eq!(growth_in(readings(), &[window(1_000, 1_500), window(2_000, 3_000)]), Some(2_500));
-        assert_eq!(growth_in(readings(), &[window(1_000, 1_500), window(2_000, 9_000)]), None);
+        let of = |windows: &[Window]| growth_in(readings(), Nanos::ZERO, windows);
+        assert_eq!(of(&[window(1_000, 2_000), window(2_000, 3_000)]), Some(3_000));
+        assert_eq!(of(&[window(1_000, 2_000), window(2_000, 9_000)]), None);
         let gauge = [(1_000, 1.0), (1_700, 7.0), (2_500, 3.0)].map(|(t, v)| (Nanos(t), v));
         assert_eq!(mean(gauge, &[window(1_000, 1_500), window(2_000, 3_000)]), Some(2.0));
     }

@@ -1,24 +1,68 @@
 //! What devices showed in the windows that count.
 
-use schema::rows::{DeviceSample, HostSample, Measurement};
+use schema::{
+    rows::{DeviceSample, HostSample, Measurement, Tier},
+    units::Nanos,
+};
 
 use super::{launch::sum_of_all, rounded};
-use crate::window::{Window, growth_in, mean};
+use crate::{
+    device::WRAPS_BEYOND,
+    window::{Window, growth_in, longest_gap, mean},
+};
+
+/// Drivers bring the energy counter up to date about ten times a second: over a shorter window, what is missing at its ends
+/// may be a tenth of it and more.
+const PERIOD_OF_ENERGY: Nanos = Nanos::SECOND;
+
+/// A column of a device's readings.
+type Value = fn(&DeviceSample) -> Option<u64>;
+
+/// By how much a counter of one device grew in the windows.
+fn grown(rows: &[&DeviceSample], value: Value, own_period: Nanos, windows: &[Window]) -> Option<u64> {
+    growth_in(rows.iter().filter_map(|row| Some((row.mono_ns, value(row)?))), own_period, windows)
+}
+
+/// The same of bytes over PCIe. Those of the fast tier come from a counter that wraps; where a device has none, the
+/// performance monitors give rates, which do not.
+fn pcie_grown(rows: &[&DeviceSample], value: Value, windows: &[Window]) -> Option<u64> {
+    let counted = of_wrapping(rows, value);
+    match wrap_gap(&counted, windows) {
+        Some(_) => None,
+        None if counted.is_empty() => grown(rows, value, Nanos::ZERO, windows),
+        None => grown(&counted, value, Nanos::ZERO, windows),
+    }
+}
+
+/// For how long the PCIe counters of a device were not read, where they may have wrapped more than once in that time.
+pub(super) fn unread_pcie(rows: &[&DeviceSample], windows: &[Window]) -> Option<Nanos> {
+    let of = |value: Value| wrap_gap(&of_wrapping(rows, value), windows);
+    of(|row| row.pcie_rx_bytes).max(of(|row| row.pcie_tx_bytes))
+}
+
+/// The readings of a counter that wraps.
+fn of_wrapping<'a>(rows: &[&'a DeviceSample], value: Value) -> Vec<&'a DeviceSample> {
+    rows.iter().copied().filter(|row| row.tier == Tier::Fast && value(row).is_some()).collect()
+}
+
+fn wrap_gap(counted: &[&DeviceSample], windows: &[Window]) -> Option<Nanos> {
+    let times = || counted.iter().map(|row| (row.mono_ns, row.end_mono_ns));
+    let longest = windows.iter().map(|window| longest_gap(times(), *window)).max()?;
+    (!counted.is_empty() && longest > WRAPS_BEYOND).then_some(longest)
+}
 
 /// What the job's devices showed: counters add up over them, gauges are their mean. What one of them
 /// cannot tell is not known of the job.
 pub(super) fn fill(row: &mut Measurement, devices: &[Vec<&DeviceSample>], windows: &[Window]) {
-    let counter = |value: fn(&DeviceSample) -> Option<u64>| {
-        let grown = |rows: &Vec<&DeviceSample>| {
-            growth_in(rows.iter().filter_map(|row| Some((row.mono_ns, value(row)?))), windows)
-        };
-        sum_of_all(devices.iter().map(grown))
+    let counter = |value: Value, own_period| {
+        sum_of_all(devices.iter().map(|rows| grown(rows, value, own_period, windows)))
     };
-    row.pcie_rx_bytes = counter(|row| row.pcie_rx_bytes);
-    row.pcie_tx_bytes = counter(|row| row.pcie_tx_bytes);
-    row.nvlink_rx_bytes = counter(|row| row.nvlink_rx_bytes);
-    row.nvlink_tx_bytes = counter(|row| row.nvlink_tx_bytes);
-    row.energy_mj = counter(|row| row.energy_mj);
+    let pcie = |value: Value| sum_of_all(devices.iter().map(|rows| pcie_grown(rows, value, windows)));
+    row.pcie_rx_bytes = pcie(|row| row.pcie_rx_bytes);
+    row.pcie_tx_bytes = pcie(|row| row.pcie_tx_bytes);
+    row.nvlink_rx_bytes = counter(|row| row.nvlink_rx_bytes, Nanos::ZERO);
+    row.nvlink_tx_bytes = counter(|row| row.nvlink_tx_bytes, Nanos::ZERO);
+    row.energy_mj = counter(|row| row.energy_mj, PERIOD_OF_ENERGY);
     let gauge = |value: fn(&DeviceSample) -> Option<f64>| {
         let of_one = |rows: &Vec<&DeviceSample>| {
             mean(rows.iter().filter_map(|row| Some((row.mono_ns, value(row)?))), windows)
@@ -52,9 +96,80 @@ pub(super) fn job_util_percent(
 
 #[cfg(test)]
 mod tests {
-    use schema::units::Nanos;
-
     use super::*;
+    use crate::device;
+
+    const MS: u64 = 1_000_000;
+
+    fn read(tier: Tier, at_ms: u64) -> DeviceSample {
+        let (begin, end) = (Nanos(at_ms * MS), Nanos(at_ms * MS + MS));
+        DeviceSample {
+            end_mono_ns: end,
+            ..device::empty_sample(&schema::device::Device::Cuda(0), tier, begin)
+        }
+    }
+
+    /// A device whose link carries a megabyte and which takes a joule in a millisecond: read every 40 ms but for those left out,
+    /// and every second in the slow tier.
+    fn readings(left_out: &[u64]) -> Vec<DeviceSample> {
+        let fast = (0..100).map(|i| 40 * i).filter(|at| !left_out.contains(at)).map(|at| DeviceSample {
+            pcie_rx_bytes: Some(1_000_000 * at),
+            pcie_tx_bytes: Some(at),
+            energy_mj: Some(1_000 * at),
+            ..read(Tier::Fast, at)
+        });
+        let slow = (0..4)
+            .map(|s| DeviceSample { nvlink_rx_bytes: Some(7_000 * s), ..read(Tier::Slow, 1_000 * s + 18) });
+        let mut rows: Vec<DeviceSample> = fast.chain(slow).collect();
+        rows.sort_by_key(|row| row.mono_ns);
+        rows
+    }
+
+    fn measured(rows: &[DeviceSample], start_ms: u64, end_ms: u64) -> Measurement {
+        let window = Window { start: Nanos(start_ms * MS), end: Nanos(end_ms * MS) };
+        let mut row = Measurement::default();
+        fill(&mut row, &[rows.iter().collect()], &[window]);
+        row
+    }
+
+    #[test]
+    fn a_window_in_which_a_counter_may_have_wrapped_unseen_has_no_bytes() {
+        let rows = readings(&[2_000]);
+        let whole = measured(&readings(&[]), 1_000, 3_000);
+        assert_eq!((whole.pcie_rx_bytes, whole.pcie_tx_bytes), (Some(2_000_000_000), Some(2_000)));
+        let broken = measured(&rows, 1_000, 3_000);
+        assert_eq!(
+            (broken.pcie_rx_bytes, broken.pcie_tx_bytes),
+            (None, None),
+            "80 ms without a fast reading"
+        );
+        assert_eq!(
+            (broken.energy_mj, broken.nvlink_rx_bytes),
+            (Some(2_000_000), Some(14_000)),
+            "these do not wrap"
+        );
+        assert_eq!(measured(&rows, 1_000, 1_960).pcie_rx_bytes, Some(960_000_000));
+        assert_eq!(measured(&rows, 1_000, 1_970).pcie_rx_bytes, None, "its end lies in the gap");
+        assert_eq!(measured(&rows, 2_041, 3_001).pcie_rx_bytes, Some(960_000_000));
+        let windows = [Window { start: Nanos(1_000 * MS), end: Nanos(3_000 * MS) }];
+        assert_eq!(unread_pcie(&rows.iter().collect::<Vec<_>>(), &windows), Some(Nanos(81 * MS)));
+        assert_eq!(unread_pcie(&readings(&[]).iter().collect::<Vec<_>>(), &windows), None);
+    }
+
+    #[test]
+    fn rates_that_stand_in_for_a_counter_do_not_wrap() {
+        let gpm = |at: u64| DeviceSample { pcie_rx_bytes: Some(at), ..read(Tier::Gpm, at) };
+        let rows: Vec<DeviceSample> = (0..20).map(|i| gpm(200 * i)).collect();
+        assert_eq!(measured(&rows, 1_000, 3_000).pcie_rx_bytes, Some(2_000));
+        assert_eq!(unread_pcie(&rows.iter().collect::<Vec<_>>(), &[]), None);
+    }
+
+    #[test]
+    fn energy_over_less_than_a_second_is_not_known() {
+        let rows = readings(&[]);
+        assert_eq!(measured(&rows, 1_000, 1_999).energy_mj, None);
+        assert_eq!(measured(&rows, 1_000, 2_000).energy_mj, Some(1_000_000));
+    }
 
     fn host(rank: u32, at: u64, device_util_percent: Option<f64>) -> HostSample {
         HostSample {

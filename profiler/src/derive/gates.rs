@@ -2,16 +2,16 @@
 
 use schema::{
     device::Device,
-    rows::{DeviceSample, Warning},
+    rows::{DeviceSample, Tier, Warning},
     units::Nanos,
     wire::{Event, EventLine, Timing},
 };
 use statistics::{interval::MIN_STEPS, steady::Class};
 
-use super::JobStep;
+use super::{JobStep, devices};
 use crate::{
     device, warnings,
-    window::{Window, growth_in},
+    window::{Window, growth_in, longest_gap},
 };
 
 /// So many lines that come together are the chance of two looks and not a buffer's doing: one in twenty.
@@ -97,7 +97,8 @@ pub(super) fn of_device(
     let capacity_ns = length.0 as f64 * cores(name);
     let percent = |ns: f64| 100.0 * ns / capacity_ns.max(1.0);
     let grown = |value: fn(&DeviceSample) -> Option<u64>| -> Option<f64> {
-        growth_in(rows.iter().filter_map(|row| Some((row.mono_ns, value(row)?))), windows).map(|ns| ns as f64)
+        let readings = rows.iter().filter_map(|row| Some((row.mono_ns, value(row)?)));
+        growth_in(readings, Nanos::ZERO, windows).map(|ns| ns as f64)
     };
     let throttled = grown(|row| row.throttle_ns).map(percent);
     if let Some(throttled) = throttled.filter(|p| *p > warnings::THROTTLED_PERCENT) {
@@ -113,9 +114,12 @@ pub(super) fn of_device(
             found.push((Warning::Foreign, format!("other programs used {foreign:.1} % of {name}")));
         }
     }
-    let gap = windows.iter().map(|window| longest_gap_s(rows, *window)).fold(0.0, f64::max);
-    if gap > warnings::LONGEST_GAP_S {
-        found.push((Warning::SamplerLate, format!("{name} was not read for {gap:.1} s")));
+    found.extend(Tier::ALL.iter().filter_map(|&tier| of_tier(name, rows, tier, windows)));
+    if let Some(gap) = devices::unread_pcie(rows, windows) {
+        let text = format!(
+            "the PCIe counters of {name} were not read for {gap} and may have wrapped more than once, so their bytes are not known"
+        );
+        found.push((Warning::Unread, text));
     }
     let is_inside = |at: Nanos| windows.iter().any(|window| window.contains(at));
     let inside = || rows.iter().filter(|row| is_inside(row.mono_ns));
@@ -125,16 +129,35 @@ pub(super) fn of_device(
     let is_lost = |err: &&String| err.starts_with(device::LOST);
     if let Some(lost) = inside().filter_map(|row| row.err.as_ref()).find(is_lost) {
         found.push((Warning::DeviceLost, format!("{name}: {lost}")));
+    } else {
+        found.extend(Tier::ALL.iter().filter_map(|&tier| {
+            of_failures(name, tier, &inside().copied().filter(|row| row.tier == tier).collect::<Vec<_>>())
+        }));
     }
     found
 }
 
-/// The longest time between two readings, or between one and an end of the window.
-fn longest_gap_s(rows: &[&DeviceSample], window: Window) -> f64 {
-    let seen = rows.iter().map(|row| row.mono_ns).filter(|t| window.contains(*t));
-    let times: Vec<Nanos> = [window.start].into_iter().chain(seen).chain([window.end]).collect();
-    let gaps = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0]).as_secs_f64());
-    gaps.fold(0.0, f64::max)
+/// Whether a tier was read too rarely. Every device has a fast one; the others, only where it is ever read.
+fn of_tier(name: &str, rows: &[&DeviceSample], tier: Tier, windows: &[Window]) -> Option<Found> {
+    let of_it = || rows.iter().filter(|row| row.tier == tier).map(|row| (row.mono_ns, row.end_mono_ns));
+    let is_offered = tier == Tier::Fast || of_it().next().is_some();
+    let gap_s = windows.iter().map(|window| longest_gap(of_it(), *window)).max()?.as_secs_f64();
+    let text = || format!("the {tier} tier of {name} was not read for {gap_s:.1} s");
+    (is_offered && gap_s > warnings::longest_gap_s(tier)).then(|| (Warning::SamplerLate, text()))
+}
+
+/// Whether many of a tier's readings lack something.
+fn of_failures(name: &str, tier: Tier, rows: &[&DeviceSample]) -> Option<Found> {
+    let failed: Vec<&String> = rows.iter().filter_map(|row| row.err.as_ref()).collect();
+    let text = |last: &String| {
+        format!(
+            "{} of {} readings of the {tier} tier of {name} lack something, last: {last}",
+            failed.len(),
+            rows.len()
+        )
+    };
+    let share = 100.0 * failed.len() as f64 / rows.len().max(1) as f64;
+    failed.last().filter(|_| share > warnings::UNREAD_PERCENT).map(|last| (Warning::Unread, text(last)))
 }
 
 /// Cores that a device name stands for; one for a GPU, whose counters run once.
@@ -185,6 +208,50 @@ mod tests {
         assert!(counted(&[vec![memory(90, None), memory(150, None)], vec![]]).is_none());
         let two = [rank(&[(90, 0), (150, 1)]), rank(&[(90, 0), (150, 2)])];
         assert!(counted(&two).is_some_and(|text| text.contains("window: 3;")), "ranks add up");
+    }
+
+    /// A second of readings every `period_ms`, from `from_ms` on.
+    fn readings(tier: Tier, from_ms: u64, until_ms: u64, period_ms: u64) -> Vec<DeviceSample> {
+        let times = (from_ms..until_ms).step_by(period_ms as usize);
+        times.map(|at| device::empty_sample(&Device::Cuda(0), tier, Nanos(1_000_000 * at))).collect()
+    }
+
+    fn of_gpu(parts: &[Vec<DeviceSample>]) -> Vec<Found> {
+        let mut rows: Vec<&DeviceSample> = parts.iter().flatten().collect();
+        rows.sort_by_key(|row| row.mono_ns);
+        of_device("cuda:0", &rows, None, &[Window { start: Nanos(1_000_000_000), end: Nanos(9_000_000_000) }])
+    }
+
+    #[test]
+    fn each_tier_answers_for_its_own_readings() {
+        let whole = |tier, period_ms| readings(tier, 0, 10_000, period_ms);
+        assert_eq!(of_gpu(&[whole(Tier::Fast, 40), whole(Tier::Gpm, 200), whole(Tier::Slow, 1_000)]), []);
+        let broken = |tier, until, from, period_ms| {
+            [readings(tier, 0, until, period_ms), readings(tier, from, 10_000, period_ms)].concat()
+        };
+        let late = |tier: Tier, gap: &str| {
+            [(Warning::SamplerLate, format!("the {tier} tier of cuda:0 was not read for {gap} s"))]
+        };
+        // The other tiers are read all the time, which makes up for nothing.
+        let fast = broken(Tier::Fast, 4_000, 5_480, 40);
+        assert_eq!(of_gpu(&[fast, whole(Tier::Gpm, 200), whole(Tier::Slow, 200)]), late(Tier::Fast, "1.5"));
+        let slow = broken(Tier::Slow, 3_000, 7_000, 1_000);
+        assert_eq!(of_gpu(&[whole(Tier::Fast, 40), slow]), late(Tier::Slow, "5.0"));
+    }
+
+    #[test]
+    fn readings_that_lack_something_are_told_with_the_last_reason() {
+        let failing = |failures: usize| {
+            let mut fast = readings(Tier::Fast, 0, 10_000, 10);
+            for row in &mut fast[300..300 + failures] {
+                row.err = Some("energy_mj: not allowed".into());
+            }
+            of_gpu(&[fast, readings(Tier::Slow, 0, 10_000, 1_000)])
+        };
+        assert_eq!(failing(8), [], "a passing failure of one in a hundred");
+        let text =
+            "9 of 801 readings of the fast tier of cuda:0 lack something, last: energy_mj: not allowed";
+        assert_eq!(failing(9), [(Warning::Unread, text.into())]);
     }
 
     fn steps(timing: Timing, losses: &[Option<f64>]) -> Vec<JobStep> {

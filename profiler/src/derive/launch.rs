@@ -315,12 +315,16 @@ impl Launch<'_> {
 
     fn fill_from_host(&self, row: &mut Measurement, parts: &[(&str, Window)], windows: &[Window]) {
         let ranks = self.spec.devices.len() as u32;
+        let launches: BTreeSet<&str> = parts.iter().map(|(launch, _)| *launch).collect();
+        let windows_of = |launch: &str| -> Vec<Window> {
+            parts.iter().filter(|(of, _)| *of == launch).map(|(_, window)| *window).collect()
+        };
         let grown = |value: fn(&HostSample) -> Option<u64>| -> Option<u64> {
-            parts.iter().map(|(launch, window)| self.samples.grown(launch, ranks, value, *window)).sum()
+            let of_one = |launch: &&str| self.samples.grown(launch, ranks, value, &windows_of(launch));
+            launches.iter().map(of_one).sum()
         };
         row.cpu_ns = grown(|row| row.cpu_ns);
         row.run_queue_wait_ns = grown(|row| row.run_queue_wait_ns);
-        let launches: BTreeSet<&str> = parts.iter().map(|(launch, _)| *launch).collect();
         let host: Vec<&HostSample> =
             launches.into_iter().flat_map(|launch| self.samples.of_launch(launch)).collect();
         row.device_memory_bytes = host.iter().filter_map(|row| row.device_memory_bytes).max();

@@ -8,7 +8,7 @@ use schema::{
     units::Nanos,
 };
 
-use crate::window::{Window, growth};
+use crate::window::{Window, growth_in};
 
 /// A window is seen with the readings from so long before it: several of the rarest.
 const BEFORE: Nanos = Nanos(10 * Nanos::SECOND.0);
@@ -67,17 +67,17 @@ impl Samples {
         self.hosts.get(launch).map_or(&[], Vec::as_slice)
     }
 
-    /// By how much a counter of all ranks of a launch grew; `None` where one of them was not seen.
+    /// By how much a counter of all ranks of a launch grew in windows of it; `None` where one of them was not seen.
     pub(super) fn grown(
         &self,
         launch: &str,
         ranks: u32,
         value: fn(&HostSample) -> Option<u64>,
-        window: Window,
+        windows: &[Window],
     ) -> Option<u64> {
         let of_rank = |rank| {
             let readings = self.of_launch(launch).iter().filter(|row| row.rank == rank);
-            growth(readings.filter_map(|row| Some((row.mono_ns, value(row)?))), window)
+            growth_in(readings.filter_map(|row| Some((row.mono_ns, value(row)?))), Nanos::ZERO, windows)
         };
         (0..ranks).map(of_rank).sum()
     }

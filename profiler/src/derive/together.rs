@@ -263,9 +263,7 @@ impl Together<'_> {
                 continue;
             }
             let ranks = told.spec.devices.len() as u32;
-            for window in windows {
-                sum += self.samples.grown(&told.spec.launch, ranks, |row| row.cpu_ns, *window)?;
-            }
+            sum += self.samples.grown(&told.spec.launch, ranks, |row| row.cpu_ns, windows)?;
         }
         Some(sum)
     }

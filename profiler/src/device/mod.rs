@@ -15,6 +15,7 @@ use schema::{
     units::Nanos,
 };
 
+pub(crate) use counter::WRAPS_BEYOND;
 pub use cpu::{CpuReader, allowed_cores};
 #[cfg(test)]
 pub(crate) use nvml::library_at;
@@ -126,12 +127,7 @@ fn found(devices: &[Device]) -> String {
 }
 
 /// A row that holds nothing yet. The reader fills in what it reads and, last, when it was done.
-    #[error(
-        "CUDA_VISIBLE_DEVICES: '{entry}' may be a device of which the driver does not say its uuid; name devices by \
-         their index, or unset it"
-    )]
-    Unnamed { entry: String },
-fn empty_sample(device: &Device, tier: Tier, begin: Nanos) -> DeviceSample {
+pub(crate) fn empty_sample(device: &Device, tier: Tier, begin: Nanos) -> DeviceSample {
     DeviceSample {
         mono_ns: begin,
         end_mono_ns: begin,

@@ -12,17 +12,17 @@ fn a_gpu_s_counters_reach_the_row() {
         fake_driver::H200.replace("memory_used_bytes = { start = 20000000000 }", "memory_used_bytes = {}");
     let library = fake_driver::install(&door.path(""), &script).expect("the folder is writable");
     let mut command =
-        door.command("single synthetic-sleep --device cuda:0 --seconds 1.5 --repeats 1 --out r");
+        door.command("single synthetic-sleep --device cuda:0 --seconds 2.5 --repeats 1 --out r");
     let output = command.env("TANDEM_NVML", &library).output().expect("profile starts");
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let row = &door.measurements("r")[0];
     assert_eq!((row.device.as_str(), row.status), ("cuda:0", Status::Ok));
-    for (what, value) in [
-        ("pcie_rx_bytes", row.pcie_rx_bytes),
-        ("pcie_tx_bytes", row.pcie_tx_bytes),
-        ("energy_mj", row.energy_mj),
-    ] {
-        assert!(value > Some(0), "{what}: {value:?}");
+    assert!(row.energy_mj > Some(0), "{:?}", row.energy_mj);
+    // A machine under load may leave the sampler no time to read them before they wrap.
+    let was_late = row.warnings.iter().any(|warning| warning == Warning::Unread);
+    for (what, value) in [("pcie_rx_bytes", row.pcie_rx_bytes), ("pcie_tx_bytes", row.pcie_tx_bytes)] {
+        assert_eq!(value.is_none(), was_late, "{what}: {value:?}");
+        assert_ne!(value, Some(0), "{what}");
     }
     for (what, value) in [
         ("device_util_percent_mean", row.device_util_percent_mean),

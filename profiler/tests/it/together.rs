@@ -16,7 +16,7 @@ use profiler::{
     sampler::Sampler,
     sharing::{Joins, backend},
     together::{SeatRequest, Together, together},
-    window::growth,
+    window::growth_in,
 };
 use schema::{
     catalog::{Fault, Synthetic},
@@ -156,7 +156,7 @@ impl Visits {
         let rows: Vec<HostSample> = rows::read(&self.bench.run.host_path()).unwrap();
         let of_launch = rows.iter().filter(|row| row.launch == visit.launches[seat][0]);
         let readings = of_launch.filter_map(|row| Some((row.mono_ns, row.cpu_ns?)));
-        growth(readings, window).expect("it was watched all the time") as f64
+        growth_in(readings, Nanos::ZERO, &[window]).expect("it was watched all the time") as f64
     }
 }
 

@@ -135,6 +135,8 @@ words! {
         FasterTogether = "faster-together",
         /// A member of the group ended by itself and was started again.
         Looped = "looped",
+        /// Readings of a device failed or came too rarely for a counter that wraps: a column is empty, or of fewer readings.
+        Unread = "unread",
     }
 }
 
