@@ -10,7 +10,7 @@ use statistics::Tail;
 
 use crate::{
     cmd::Exit,
-    device::{DeviceReader, SHORTEST_GPM_WINDOW},
+    device::{DeviceReader, ProcessLister, SHORTEST_GPM_WINDOW},
     interrupt::Interrupt,
     progress::Progress,
 };
@@ -20,13 +20,16 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Reads devices a number of times.
 pub struct Readings<'a> {
-    devices: Vec<Box<dyn DeviceReader>>,
+    devices: Vec<Opened>,
     /// What was read, as evidence.
     rows: Appender<DeviceSample>,
     calls: u32,
     interrupt: &'a Interrupt,
     progress: Progress,
 }
+
+/// A device and what lists its processes, where that can be told.
+type Opened = (Box<dyn DeviceReader>, Option<Box<dyn ProcessLister>>);
 
 /// What the readings of one tier took.
 struct TierTimes {
@@ -44,7 +47,11 @@ impl<'a> Readings<'a> {
         interrupt: &'a Interrupt,
     ) -> Readings<'a> {
         let progress = Progress::new(2 * devices.len() as u64);
-        Readings { devices, rows, calls, interrupt, progress }
+        let devices = devices.into_iter().map(|mut device| {
+            let lister = device.lister();
+            (device, lister)
+        });
+        Readings { devices: devices.collect(), rows, calls, interrupt, progress }
     }
 
     /// Takes all readings under one load. `pause` lets the given time pass.
@@ -58,7 +65,7 @@ impl<'a> Readings<'a> {
     ) -> anyhow::Result<Vec<ReadingRow>> {
         let mut rows = Vec::new();
         for i in 0..self.devices.len() {
-            let name = self.devices[i].device().to_string();
+            let name = self.devices[i].0.device().to_string();
             self.progress.begin(&format!("{name}, {load}"));
             rows.extend(self.of_device(i, load, &mut pause)?);
             self.progress.end(&format!("{name}, {load}: {} readings of each tier", self.calls));
@@ -76,7 +83,7 @@ impl<'a> Readings<'a> {
         load: Load,
         pause: &mut impl FnMut(Duration) -> anyhow::Result<()>,
     ) -> anyhow::Result<Vec<ReadingRow>> {
-        let reader = &mut self.devices[index];
+        let (reader, lister) = &mut self.devices[index];
         let offered = Tier::ALL.iter().filter(|tier| reader.period(**tier).is_some());
         let mut tiers: Vec<TierTimes> =
             offered.map(|&tier| TierTimes { tier, ns: Vec::new(), failures: 0 }).collect();
@@ -85,6 +92,7 @@ impl<'a> Readings<'a> {
         let between = if has_gpm { SHORTEST_GPM_WINDOW } else { PAUSE };
         // What opening it took is not asked for.
         reader.take_costs();
+        lister.as_mut().map(|lister| lister.take_costs());
         for _ in 0..self.calls {
             if self.interrupt.asked() {
                 return Err(Exit::Interrupted.because("interrupted"));
@@ -92,6 +100,7 @@ impl<'a> Readings<'a> {
             pause(between)?;
             let samples: Vec<DeviceSample> =
                 tiers.iter_mut().map(|times| times.read(reader.as_mut())).collect();
+            lister.as_mut().and_then(|lister| lister.list());
             self.rows.push(&samples)?;
         }
         let device = reader.device().to_string();
@@ -113,7 +122,8 @@ impl<'a> Readings<'a> {
         for TierTimes { tier, ns, failures } in tiers {
             rows.push(row(format!("{tier} tier"), ns.len() as u64, failures, &ns, None));
         }
-        for cost in reader.take_costs() {
+        let of_lists = lister.as_mut().map(|lister| lister.take_costs()).unwrap_or_default();
+        for cost in reader.take_costs().into_iter().chain(of_lists) {
             let capability = reader.facts().capabilities.get(cost.metric).cloned();
             rows.push(row(cost.metric.into(), cost.calls, cost.failures, &cost.recent_ns, capability));
         }
@@ -126,9 +136,6 @@ impl TierTimes {
     fn read(&mut self, reader: &mut dyn DeviceReader) -> DeviceSample {
         let begin = Nanos::monotonic_now();
         let sample = reader.sample(self.tier);
-        if self.tier == Tier::Slow {
-            reader.processes();
-        }
         self.ns.push((Nanos::monotonic_now() - begin).0);
         self.failures += u64::from(sample.err.is_some());
         sample

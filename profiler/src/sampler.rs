@@ -1,16 +1,20 @@
-//! The one thread that watches: devices and the processes of launches, each at its own rate.
+//! What watches: devices and the processes of launches, each at its own rate.
 //!
-//! Ticks have absolute deadlines on the one clock, so a late tick does not shift those after it, and
-//! deadlines that passed are not made up for. Rows are kept in memory and written once a second: a
-//! slow disk must not come between two readings of a counter that wraps. Between ticks the thread
-//! sleeps; it never takes a lock that a launch could be waiting for.
+//! Two threads share the work. The watcher reads devices and hands its rows over; the keeper does what may take long: it
+//! walks `/proc`, has drivers list processes, and writes the files. Neither a slow disk nor a driver that takes its time over
+//! a list comes between two readings of a counter that wraps. Between ticks both sleep, and neither takes a lock that a
+//! launch could be waiting for.
 
-mod thread;
+mod keeper;
+mod schedule;
+mod users;
+mod watcher;
 
 use std::{
+    collections::BTreeMap,
     io,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
         mpsc::{self, Sender},
     },
@@ -24,31 +28,48 @@ use schema::{
     units::Nanos,
 };
 
+use self::keeper::Order;
 use crate::{device::DeviceReader, output};
 
-/// How long to wait for the thread's answer. It is asleep or in a call that takes milliseconds, unless
-/// a driver hangs.
+/// How long to wait for an answer of the threads. They are asleep or in calls that take milliseconds, unless a driver
+/// hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often readings of devices go from one thread to the other, and rows to their files.
+const HAND_OVER_PERIOD: Nanos = Nanos::SECOND;
 
 /// Watches from `start` to `stop`.
 pub struct Sampler {
     commands: Sender<Command>,
-    status: Arc<Mutex<Status>>,
-    thread: Option<JoinHandle<()>>,
-    /// Whether it did not answer in time: then nobody waits for it again.
+    orders: Sender<Order>,
+    status: SharedStatus,
+    /// The watcher, then the keeper, which ends when the watcher has.
+    threads: Vec<JoinHandle<()>>,
+    /// Whether they did not answer in time: then nobody waits for them again.
     is_stuck: AtomicBool,
 }
 
-/// What watching has cost so far.
+/// What watching has cost so far, both threads together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SamplerCost {
-    /// CPU time of the thread.
+    /// CPU time of the threads.
     pub cpu_ns: u64,
     pub ticks: u64,
     /// Ticks that began later than half their period after the deadline.
     pub late_ticks: u64,
     /// The longest time that one tick took.
     pub worst_tick_ns: u64,
+}
+
+impl SamplerCost {
+    fn and(self, other: SamplerCost) -> SamplerCost {
+        SamplerCost {
+            cpu_ns: self.cpu_ns + other.cpu_ns,
+            ticks: self.ticks + other.ticks,
+            late_ticks: self.late_ticks + other.late_ticks,
+            worst_tick_ns: self.worst_tick_ns.max(other.worst_tick_ns),
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -59,55 +80,77 @@ pub enum SamplerError {
     Stuck,
 }
 
-/// What others may know at any moment without waiting for the thread.
+/// What others may know at any moment without waiting for the threads.
 #[derive(Default)]
 struct Status {
-    cost: SamplerCost,
+    watcher: SamplerCost,
+    keeper: SamplerCost,
     lost: Vec<Device>,
 }
 
+type SharedStatus = Arc<Mutex<Status>>;
+
+fn locked(status: &SharedStatus) -> MutexGuard<'_, Status> {
+    status.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the watcher is told.
 enum Command {
-    Watch { launch: String, rank: u32, root: u32 },
-    Unwatch { launch: String },
     ReadFastEvery(Nanos),
     SetActive(bool),
+    /// Goes on to the keeper behind the rows that were read until then.
     Flush(Sender<Result<(), RowError>>),
 }
 
 impl Sampler {
     /// Starts watching the devices, at the rates each of them wants.
     pub fn start(
-        devices: Vec<Box<dyn DeviceReader>>,
+        mut devices: Vec<Box<dyn DeviceReader>>,
         device_rows: Appender<DeviceSample>,
         host_rows: Appender<HostSample>,
     ) -> io::Result<Sampler> {
-        let (commands, inbox) = mpsc::channel();
-        let status = Arc::new(Mutex::new(Status::default()));
-        let watcher = thread::Watcher::new(devices, device_rows, host_rows, status.clone());
-        let thread = std::thread::Builder::new().name("sampler".into()).spawn(move || watcher.run(&inbox))?;
-        Ok(Sampler { commands, status, thread: Some(thread), is_stuck: AtomicBool::new(false) })
+        let (commands, of_watcher) = mpsc::channel();
+        let (orders, of_keeper) = mpsc::channel();
+        let status = SharedStatus::default();
+        let listers: BTreeMap<_, _> = devices
+            .iter_mut()
+            .filter_map(|device| Some((device.device().to_string(), device.lister()?)))
+            .collect();
+        let keeper = keeper::Keeper::new(listers, device_rows, host_rows, status.clone());
+        let watcher = watcher::Watcher::new(devices, orders.clone(), status.clone());
+        let thread = |name: &str| std::thread::Builder::new().name(name.into());
+        let watcher = thread("sampler").spawn(move || watcher.run(&of_watcher))?;
+        let keeper = thread("sampler-keeper").spawn(move || keeper.run(&of_keeper))?;
+        Ok(Sampler {
+            commands,
+            orders,
+            status,
+            threads: vec![watcher, keeper],
+            is_stuck: AtomicBool::new(false),
+        })
     }
 
     /// Watches the processes of a rank: `root` and all below it, from now on.
     pub fn watch(&self, launch: &str, rank: u32, root: u32) {
-        self.send(Command::Watch { launch: launch.into(), rank, root });
+        self.order(Order::Watch { launch: launch.into(), rank, root });
     }
 
     /// Takes a last reading of each rank of a launch and forgets them.
     pub fn unwatch(&self, launch: &str) {
-        self.send(Command::Unwatch { launch: launch.into() });
+        self.order(Order::Unwatch { launch: launch.into() });
     }
 
     /// Reads the fast tier of all devices so often, instead of as often as each of them wants: for
-    /// measuring what watching costs. A counter of 32 bits loses wraps when it is read too rarely.
+    /// measuring what watching costs. A counter that wraps is not known while it is read too rarely.
     pub fn read_fast_every(&self, period: Duration) {
         self.send(Command::ReadFastEvery(period.into()));
     }
 
-    /// Sleeps while inactive: no reading at all, for measuring what watching costs. Counters go on where
-    /// they stood, but one of 32 bits that wraps more than once in between has lost its wraps.
+    /// Sleeps while inactive: no reading at all, for measuring what watching costs. Counters go on where they stood, but
+    /// for those that wrap, which are not known over that time.
     pub fn set_active(&self, active: bool) {
         self.send(Command::SetActive(active));
+        self.order(Order::SetActive(active));
     }
 
     /// Returns when every row taken until now is on file.
@@ -122,12 +165,13 @@ impl Sampler {
     }
 
     pub fn cost(&self) -> SamplerCost {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner).cost
+        let status = locked(&self.status);
+        status.watcher.and(status.keeper)
     }
 
     /// Devices that have stopped answering for good.
     pub fn lost_devices(&self) -> Vec<Device> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner).lost.clone()
+        locked(&self.status).lost.clone()
     }
 
     /// Writes what is left and ends.
@@ -142,15 +186,20 @@ impl Sampler {
         let _ = self.commands.send(command);
     }
 
+    fn order(&self, order: Order) {
+        let _ = self.orders.send(order);
+    }
+
     fn end(&mut self) {
-        // Without a sender the thread's inbox is closed, and that is its sign to leave.
-        drop(std::mem::replace(&mut self.commands, mpsc::channel().0));
-        // Joining a thread that a driver holds would wait for the driver, and it ends when the driver lets it go.
-        if let Some(thread) = self.thread.take()
-            && !self.is_stuck.load(Ordering::Relaxed)
-            && thread.join().is_err()
-        {
-            output::note("warning: the sampler ended before its time");
+        // Without a sender a thread's inbox is closed, and that is its sign to leave.
+        self.commands = mpsc::channel().0;
+        self.orders = mpsc::channel().0;
+        // Joining threads that a driver holds would wait for the driver, and they end when the driver lets them go.
+        let is_stuck = self.is_stuck.load(Ordering::Relaxed);
+        for thread in self.threads.drain(..).filter(|_| !is_stuck) {
+            if thread.join().is_err() {
+                output::note("warning: the sampler ended before its time");
+            }
         }
     }
 }

@@ -22,7 +22,7 @@ use schema::{
     units::Nanos,
 };
 
-use super::{DeviceError, DeviceReader, Processes};
+use super::{DeviceError, DeviceReader};
 use crate::usage;
 
 const PERIOD: Duration = Duration::from_millis(100);
@@ -144,10 +144,6 @@ impl DeviceReader for CpuReader {
         }
         sample.end_mono_ns = Nanos::monotonic_now();
         sample
-    }
-
-    fn processes(&mut self) -> Option<Processes> {
-        None
     }
 
     fn is_lost(&self) -> bool {

@@ -38,9 +38,10 @@ pub trait DeviceReader: Send {
     /// start at zero when the device is opened and never fall.
     fn sample(&mut self, tier: Tier) -> DeviceSample;
 
-    /// The processes that use the device, by the pids that the driver knows; `None` where the device
-    /// cannot tell.
-    fn processes(&mut self) -> Option<Processes>;
+    /// Gives out, once, what lists the processes that use the device; `None` where no processes are known of it.
+    fn lister(&mut self) -> Option<Box<dyn ProcessLister>> {
+        None
+    }
 
     /// What the calls to the driver have cost since this was last asked for. A device that is read
     /// without a driver has no such calls.
@@ -50,6 +51,19 @@ pub trait DeviceReader: Send {
 
     /// Whether the device has stopped answering for good.
     fn is_lost(&self) -> bool;
+}
+
+/// Lists who uses one device. It is apart from what reads the device, as a driver may take long to list processes, while
+/// counters wrap.
+pub trait ProcessLister: Send {
+    /// The processes that use the device, by the pids that the driver knows; `None` where the driver does not tell.
+    fn list(&mut self) -> Option<Processes>;
+
+    /// What failed in lists since this was last asked for.
+    fn take_trouble(&mut self) -> Option<String>;
+
+    /// As [`DeviceReader::take_costs`].
+    fn take_costs(&mut self) -> Vec<CallCost>;
 }
 
 /// Who uses a device.
@@ -101,12 +115,22 @@ pub enum DeviceError {
     #[error("{device}: {call}: {reason}")]
     Driver { device: Device, call: &'static str, reason: String },
     #[error(
+        "{device}: the driver does not say its uuid, by which a job is shown this device and no other: {reason}; take \
+         another device"
+    )]
+    Uuid { device: Device, reason: String },
+    #[error(
         "{device} is split up by MIG, and its readings would be those of the whole chip: take another device, \
          or ask its owner to turn MIG off"
     )]
     Mig { device: Device },
     #[error("CUDA_VISIBLE_DEVICES: '{entry}' is neither an index nor the uuid of a whole device; unset it")]
     Visible { entry: String },
+    #[error(
+        "CUDA_VISIBLE_DEVICES: '{entry}' may be a device of which the driver does not say its uuid; name devices by \
+         their index, or unset it"
+    )]
+    Unnamed { entry: String },
     #[error("{}: {cause}", file.display())]
     Io { file: PathBuf, cause: io::Error },
 }
@@ -115,11 +139,6 @@ fn found(devices: &[Device]) -> String {
     match devices {
         [] => "the driver lists no device, or CUDA_VISIBLE_DEVICES hides them all".into(),
         devices => {
-    #[error(
-        "{device}: the driver does not say its uuid, by which a job is shown this device and no other: {reason}; take \
-         another device"
-    )]
-    Uuid { device: Device, reason: String },
             let names: Vec<String> = devices.iter().map(Device::to_string).collect();
             format!("the driver lists {}", names.join(", "))
         }

@@ -3,6 +3,10 @@
 use std::{
     path::{Path, PathBuf},
     process::{Child, Command},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -13,7 +17,9 @@ use schema::{
 };
 
 use super::*;
-use crate::device::{CpuReader, LOST, NvmlReader, allowed_cores, library_at};
+use crate::device::{
+    CallCost, CpuReader, LOST, NvmlReader, ProcessLister, Processes, allowed_cores, library_at,
+};
 
 struct Watched {
     dir: tempfile::TempDir,
@@ -174,7 +180,7 @@ fn a_gpu_is_read_at_its_three_rates_and_its_memory_is_shared_out() {
     watched.sampler.watch("0001-a", 0, ours.0.id());
     watched.sampler.watch("0001-a", 1, idle.0.id());
     let is_slow = |row: &&DeviceSample| row.tier == Tier::Slow;
-    let (devices, hosts) = watched.rows_when(|devices, _| devices.iter().filter(is_slow).count() >= 2);
+    let (devices, hosts) = watched.rows_when(|devices, _| devices.iter().filter(is_slow).count() >= 3);
     let of = |tier| devices.iter().filter(|row| row.tier == tier).collect::<Vec<_>>();
     let (fast, gpm, slow) = (of(Tier::Fast), of(Tier::Gpm), of(Tier::Slow));
     assert!(
@@ -186,7 +192,7 @@ fn a_gpu_is_read_at_its_three_rates_and_its_memory_is_shared_out() {
     );
     assert!(fast.is_sorted_by_key(|row| (row.pcie_rx_bytes, row.energy_mj)));
     assert!(gpm.iter().any(|row| row.sm_util_percent == Some(88.0)));
-    // At the first slow tick the launch may not have been known yet.
+    // What the first rows say was listed when the launch may not have been known yet.
     let last = slow.last().unwrap();
     assert_eq!(last.foreign_processes, Some(1));
     assert!(last.nvlink_rx_bytes > slow[0].nvlink_rx_bytes && last.pcie_link_generation == Some(5));
@@ -216,7 +222,8 @@ fn while_the_driver_lists_strangers_nobody_is_known_to_use_nothing() {
     let (devices, hosts) = watched.rows_when(|_, hosts| uses_of(hosts, 0).len() >= 2);
     assert_eq!(uses_of(&hosts, 0)[0], (Some(19_000_000_000), Some(0.0)));
     assert_eq!(uses_of(&hosts, 1), []);
-    assert_eq!(devices.iter().filter_map(|row| row.foreign_processes).max(), Some(0));
+    // When the first list was made, the launch may not have been known yet.
+    assert_eq!(devices.iter().filter_map(|row| row.foreign_processes).next_back(), Some(0));
 }
 
 #[test]
@@ -256,12 +263,95 @@ impl DeviceReader for Slow {
         sleep(ms(18));
         self.0.sample(tier)
     }
-    fn processes(&mut self) -> Option<crate::device::Processes> {
-        None
+    fn is_lost(&self) -> bool {
+        false
+    }
+}
+
+/// A device that counts its readings, and whose list of processes comes when it has been read so often meanwhile.
+struct Listing {
+    reader: CpuReader,
+    readings: Arc<AtomicU64>,
+}
+
+const READ_MEANWHILE: u64 = 20;
+
+impl DeviceReader for Listing {
+    fn device(&self) -> &Device {
+        self.reader.device()
+    }
+    fn facts(&self) -> &schema::manifest::DeviceFacts {
+        self.reader.facts()
+    }
+    fn period(&self, tier: Tier) -> Option<Duration> {
+        match tier {
+            Tier::Fast => Some(ms(5)),
+            Tier::Gpm => None,
+            Tier::Slow => Some(ms(50)),
+        }
+    }
+    fn sample(&mut self, tier: Tier) -> DeviceSample {
+        let number = (tier == Tier::Fast).then(|| self.readings.fetch_add(1, Ordering::Relaxed));
+        DeviceSample { busy_ns: number, ..self.reader.sample(tier) }
+    }
+    fn lister(&mut self) -> Option<Box<dyn ProcessLister>> {
+        Some(Box::new(SlowList(self.readings.clone())))
     }
     fn is_lost(&self) -> bool {
         false
     }
+}
+
+struct SlowList(Arc<AtomicU64>);
+
+impl ProcessLister for SlowList {
+    fn list(&mut self) -> Option<Processes> {
+        let (begin, enough) = (Instant::now(), self.0.load(Ordering::Relaxed) + READ_MEANWHILE);
+        while self.0.load(Ordering::Relaxed) < enough {
+            // Nobody reads the device as long as this takes.
+            if begin.elapsed() > Duration::from_secs(5) {
+                return None;
+            }
+            sleep(ms(1));
+        }
+        Some(Processes { memory_is_known: true, util_is_known: true, listed: Vec::new() })
+    }
+    fn take_trouble(&mut self) -> Option<String> {
+        Some("it took its time".into())
+    }
+    fn take_costs(&mut self) -> Vec<CallCost> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn a_device_is_read_while_its_processes_are_listed() {
+    let reader = CpuReader::open(&allowed_cores().unwrap()).unwrap();
+    let watched = Watched::start(vec![Box::new(Listing { reader, readings: Arc::default() })]);
+    let told = |row: &DeviceSample| row.tier == Tier::Slow && row.foreign_processes.is_some();
+    let (rows, _) = watched.rows_when(|rows, _| rows.iter().filter(|row| told(row)).count() >= 3);
+    let numbers: Vec<u64> = rows.iter().filter_map(|row| row.busy_ns).collect();
+    assert!(numbers.iter().copied().eq(0..numbers.len() as u64), "{numbers:?}");
+    assert!(rows.is_sorted_by_key(|row| row.mono_ns));
+    let slow = || rows.iter().filter(|row| row.tier == Tier::Slow);
+    assert!(slow().all(|row| row.foreign_processes == Some(0)), "of the first there is a list, too");
+    let troubles: Vec<&String> = slow().filter_map(|row| row.err.as_ref()).collect();
+    assert_eq!(troubles[0], "it took its time");
+    assert!(troubles.len() < slow().count(), "what was wrong with a list is told once");
+}
+
+#[test]
+fn the_cost_is_that_of_both_threads() {
+    let watched = Watched::start(Vec::new());
+    let sleeper = Sleeper::start();
+    watched.sampler.watch("0001-a", 0, sleeper.0.id());
+    let (_, hosts) = watched.rows_when(|_, hosts| hosts.len() >= 5);
+    let cost = watched.sampler.stop().unwrap();
+    assert!(cost.ticks >= hosts.len() as u64, "{cost:?}");
+    let watcher = SamplerCost { cpu_ns: 5, ticks: 7, late_ticks: 1, worst_tick_ns: 90 };
+    let keeper = SamplerCost { cpu_ns: 50, ticks: 1, late_ticks: 0, worst_tick_ns: 900 };
+    let both = SamplerCost { cpu_ns: 55, ticks: 8, late_ticks: 1, worst_tick_ns: 900 };
+    assert_eq!(watcher.and(keeper), both);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use profiler::device::{CpuReader, DeviceReader, Processes, allowed_cores};
+use profiler::device::{CpuReader, DeviceReader, allowed_cores};
 use scheduler::{
     cluster::{Action, DeviceId, Happened, JobId, Settled},
     engine::{self, Engine},
@@ -83,10 +83,6 @@ impl DeviceReader for Fragile {
 
     fn sample(&mut self, tier: Tier) -> DeviceSample {
         self.reader.sample(tier)
-    }
-
-    fn processes(&mut self) -> Option<Processes> {
-        None
     }
 
     fn is_lost(&self) -> bool {

@@ -29,7 +29,7 @@ use schema::{
 };
 
 use super::{
-    CallCost, DeviceError, DeviceReader, LOST, Processes,
+    CallCost, DeviceError, DeviceReader, LOST, ProcessLister,
     counter::{Counter, Width},
     cuda,
     peak::peak_flops,
@@ -54,9 +54,8 @@ pub struct NvmlReader {
     inquiry: Inquiry,
     counters: BTreeMap<&'static str, Counter>,
     throttle: Throttle,
-    users: Users,
-    /// Given out to processes, when memory was last read.
-    in_use_bytes: Option<u64>,
+    /// Absent once it was given out.
+    users: Option<Users>,
     gpm: Gpm,
 }
 
@@ -99,8 +98,7 @@ impl NvmlReader {
             inquiry: Inquiry::default(),
             counters: BTreeMap::new(),
             throttle: Throttle::default(),
-            users: Users::default(),
-            in_use_bytes: None,
+            users: Some(Users::new(library::handle(nvml, index)?)),
             gpm: Gpm::default(),
         };
         reader.probe();
@@ -124,8 +122,11 @@ impl NvmlReader {
             std::thread::sleep(gpm::SHORTEST_WINDOW);
             self.sample(Tier::Gpm);
         }
-        self.processes();
         self.facts.capabilities = self.inquiry.findings();
+        if let Some(users) = &mut self.users {
+            users.list();
+            self.facts.capabilities.extend(users.findings());
+        }
         if let Ok(capability) = self.handle.cuda_compute_capability() {
             let version = format!("ok, compute capability {}.{}", capability.major, capability.minor);
             self.facts.capabilities.insert("cuda".into(), version);
@@ -149,9 +150,6 @@ impl NvmlReader {
         let util = inquiry.ask("util_percent", || handle.utilization_rates());
         sample.util_percent = util.map(|rates| f64::from(rates.gpu));
         let memory = inquiry.ask("memory_used_bytes", || handle.memory_info());
-        // Some drivers count what they reserve as used; this leaves it out either way.
-        self.in_use_bytes =
-            memory.as_ref().map(|m| m.total.saturating_sub(m.free).saturating_sub(m.reserved));
         sample.memory_used_bytes = memory.map(|m| m.used);
         sample.sm_clock_mhz = inquiry.ask("sm_clock_mhz", || handle.clock_info(Clock::SM)).map(u64::from);
         sample.memory_clock_mhz =
@@ -225,8 +223,8 @@ impl DeviceReader for NvmlReader {
         sample
     }
 
-    fn processes(&mut self) -> Option<Processes> {
-        self.users.read(&self.handle, &mut self.inquiry, self.in_use_bytes)
+    fn lister(&mut self) -> Option<Box<dyn ProcessLister>> {
+        Some(Box::new(self.users.take()?))
     }
 
     fn take_costs(&mut self) -> Vec<CallCost> {

@@ -8,7 +8,7 @@ use nvml_wrapper::{
 };
 
 use super::{
-    super::{ProcessUse, Processes},
+    super::{CallCost, LOST, ProcessLister, ProcessUse, Processes},
     Inquiry,
 };
 
@@ -22,31 +22,69 @@ const AHEAD_US: u64 = 2_000_000;
 /// So much of a device may be in use by nobody. A context of CUDA alone takes more.
 const NOBODYS_BYTES: u64 = 256 << 20;
 
-/// Remembers which samples it has seen.
-#[derive(Default)]
+/// Lists the processes of one device, with what the driver said of its own.
 pub(super) struct Users {
+    handle: Handle<'static>,
+    inquiry: Inquiry,
     /// The newest sample so far, by the wall clock in us, as the driver stamps them.
     seen_us: u64,
 }
 
 impl Users {
-    /// `in_use_bytes` is what the device has given out at about this time, where that is known. Seen from a
-    /// container, drivers leave out the processes of others, and some leave out all: memory that is in use and
-    /// that nobody on the lists holds tells that somebody is missing.
-    pub(super) fn read(
-        &mut self,
-        handle: &Handle<'static>,
-        inquiry: &mut Inquiry,
-        in_use_bytes: Option<u64>,
-    ) -> Option<Processes> {
+    pub(super) fn new(handle: Handle<'static>) -> Users {
+        Users { handle, inquiry: Inquiry::default(), seen_us: 0 }
+    }
+
+    /// What the driver can be asked for.
+    pub(super) fn findings(&self) -> BTreeMap<String, String> {
+        self.inquiry.findings()
+    }
+
+    /// The mean utilisation of each process over the samples that are new.
+    fn utils(&mut self) -> Option<BTreeMap<u32, f64>> {
+        let now_us = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_micros() as u64);
+        // After the wall clock was set back, what was seen last must not hide what comes.
+        self.seen_us = self.seen_us.min(now_us + AHEAD_US);
+        let since = self.seen_us;
+        let handle = &self.handle;
+        let samples = self.inquiry.ask("process_util", || {
+            match several_tries(|| handle.process_utilization_stats(since)) {
+                // The driver's word for an idle device.
+                Err(NvmlError::NotFound) => Ok(Vec::new()),
+                other => other,
+            }
+        })?;
+        let is_good = |sample: &&ProcessUtilizationSample| {
+            sample.timestamp > since && sample.timestamp <= now_us + AHEAD_US && sample.sm_util <= 100
+        };
+        let mut sums: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
+        for sample in samples.iter().filter(is_good) {
+            self.seen_us = self.seen_us.max(sample.timestamp);
+            let (sum, count) = sums.entry(sample.pid).or_default();
+            *sum += sample.sm_util;
+            *count += 1;
+        }
+        let mean = |(pid, (sum, count)): (u32, (u32, u32))| (pid, f64::from(sum) / f64::from(count));
+        Some(sums.into_iter().map(mean).collect())
+    }
+}
+
+impl ProcessLister for Users {
+    /// Seen from a container, drivers leave out the processes of others, and some leave out all: memory that is in use
+    /// and that nobody on the lists holds tells that somebody is missing.
+    fn list(&mut self) -> Option<Processes> {
+        let utils = self.utils();
+        let Users { handle, inquiry, .. } = self;
+        // Some drivers count what they reserve as used; this leaves it out either way.
+        let memory = inquiry.ask("memory_in_use", || handle.memory_info());
+        let in_use_bytes = memory.map(|m| m.total.saturating_sub(m.free).saturating_sub(m.reserved));
         let alone = inquiry.ask("processes", || handle.running_compute_processes());
         let mps = inquiry.ask("mps_processes", || several_tries(|| handle.mps_running_compute_processes()));
-        let utils = self.utils(handle, inquiry);
         if alone.is_none() && mps.is_none() && utils.is_none() {
             return None;
         }
-        // A list that was not given this once may have held anyone; one that never is holds nobody.
-        let are_listed = alone.is_some() && (mps.is_some() || !inquiry.wants("mps_processes"));
+        // A list that was not given may have held anyone; one that the driver does not keep holds nobody.
+        let are_listed = alone.is_some() && (mps.is_some() || !inquiry.may_answer("mps_processes"));
         let mut by_pid = BTreeMap::new();
         let alone = alone.into_iter().flatten().map(|process| (process, false));
         let clients = mps.into_iter().flatten().map(|process| (process, true));
@@ -86,31 +124,15 @@ impl Users {
         Some(Processes { listed: listed.into_values().collect(), memory_is_known, util_is_known })
     }
 
-    /// The mean utilisation of each process over the samples that are new.
-    fn utils(&mut self, handle: &Handle<'static>, inquiry: &mut Inquiry) -> Option<BTreeMap<u32, f64>> {
-        let now_us = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_micros() as u64);
-        // After the wall clock was set back, what was seen last must not hide what comes.
-        self.seen_us = self.seen_us.min(now_us + AHEAD_US);
-        let since = self.seen_us;
-        let samples = inquiry.ask("process_util", || {
-            match several_tries(|| handle.process_utilization_stats(since)) {
-                // The driver's word for an idle device.
-                Err(NvmlError::NotFound) => Ok(Vec::new()),
-                other => other,
-            }
-        })?;
-        let is_good = |sample: &&ProcessUtilizationSample| {
-            sample.timestamp > since && sample.timestamp <= now_us + AHEAD_US && sample.sm_util <= 100
-        };
-        let mut sums: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
-        for sample in samples.iter().filter(is_good) {
-            self.seen_us = self.seen_us.max(sample.timestamp);
-            let (sum, count) = sums.entry(sample.pid).or_default();
-            *sum += sample.sm_util;
-            *count += 1;
+    fn take_trouble(&mut self) -> Option<String> {
+        match self.inquiry.lost() {
+            Some(reason) => Some(format!("{LOST}: {reason}")),
+            None => self.inquiry.take_trouble(),
         }
-        let mean = |(pid, (sum, count)): (u32, (u32, u32))| (pid, f64::from(sum) / f64::from(count));
-        Some(sums.into_iter().map(mean).collect())
+    }
+
+    fn take_costs(&mut self) -> Vec<CallCost> {
+        self.inquiry.take_costs()
     }
 }
 

@@ -2,12 +2,14 @@
 
 use std::{thread::sleep, time::Duration};
 
-use schema::rows::Tier;
-
 use super::{
-    super::super::{ProcessUse, Processes},
+    super::super::{ProcessLister, ProcessUse, Processes},
     DeviceReader, capability, device, reader,
 };
+
+fn lister(script: &str) -> Box<dyn ProcessLister> {
+    reader(script).lister().unwrap()
+}
 
 fn listed(processes: &Processes) -> Vec<(u32, Option<u64>, Option<f64>)> {
     processes
@@ -27,12 +29,12 @@ fn processes_of_both_lists_are_listed_once() {
         [device.metrics]
         processes = {}
         mps_processes = { error = 'insufficient-size', error_after_calls = 2, error_calls = 8 }";
-    let mut reader = reader(script);
-    let processes = reader.processes().unwrap();
+    let mut lister = lister(script);
+    let processes = lister.list().unwrap();
     assert_eq!(listed(&processes), [(11, Some(500), None), (12, None, None)]);
     assert!(!processes.memory_is_known, "three tries were too few: a client may hold some");
     // Of the next three tries one fails.
-    let processes = reader.processes().unwrap();
+    let processes = lister.list().unwrap();
     assert_eq!(listed(&processes), [(11, Some(500), None), (12, None, None), (13, Some(7), None)]);
     assert!(processes.memory_is_known && !processes.util_is_known);
 }
@@ -41,7 +43,8 @@ fn processes_of_both_lists_are_listed_once() {
 fn an_idle_device_is_no_processes_and_not_unknown() {
     let mut reader = reader(&device("[device.metrics]\nprocesses = {}\nprocess_util = {}"));
     let nobody = Processes { listed: vec![], memory_is_known: true, util_is_known: true };
-    assert_eq!(reader.processes(), Some(nobody));
+    assert_eq!(reader.lister().unwrap().list(), Some(nobody));
+    assert!(reader.lister().is_none(), "it is given out once");
     assert_eq!(capability(&reader, "process_util"), "ok", "no samples are an answer too");
 }
 
@@ -64,20 +67,20 @@ fn utilisation_is_the_mean_over_the_samples_since_the_last_asking() {
         [device.metrics]
         processes = {}
         process_util = { error = 'timeout', error_after_calls = 3, error_calls = 1 }";
-    let mut reader = reader(script);
+    let mut lister = lister(script);
     sleep(Duration::from_micros(10));
-    let first = reader.processes().unwrap();
+    let first = lister.list().unwrap();
     // Who is not on the list any more holds nothing, and its kernels did run. Places that nobody has
     // written are no samples, and 77 may be another number of 12.
     let expected = [(11, Some(500), Some(50.0)), (12, Some(30), None), (77, Some(0), Some(8.0))];
     assert_eq!(listed(&first), expected);
     sleep(Duration::from_micros(10));
-    let second = reader.processes().unwrap();
+    let second = lister.list().unwrap();
     assert_eq!(listed(&second), [(11, Some(500), Some(0.0)), (12, Some(30), Some(20.0))]);
-    let third = reader.processes().unwrap();
+    let third = lister.list().unwrap();
     assert_eq!(listed(&third), [(11, Some(500), None), (12, Some(30), None)], "it failed: unknown, not zero");
     assert!(third.memory_is_known && !third.util_is_known);
-    let troubles = reader.sample(Tier::Slow).err.unwrap();
+    let troubles = lister.take_trouble().unwrap();
     assert!(troubles.contains("process_util: the provided timeout"), "{troubles}");
 }
 
@@ -92,7 +95,7 @@ fn a_process_that_samples_call_by_a_number_of_the_host_is_not_said_to_rest() {
         [device.metrics]
         processes = {}
         process_util = {}";
-    let processes = reader(script).processes().unwrap();
+    let processes = lister(script).list().unwrap();
     assert_eq!(listed(&processes), [(324, None, None), (645_400, Some(0), Some(13.0))]);
 }
 
@@ -112,7 +115,7 @@ fn memory_in_use_that_nobody_listed_holds_is_somebodys() {
         )
     };
     for (in_use, everyone_is_listed) in [(4_100_000_000, true), (5_000_000_000, false)] {
-        let processes = reader(&script(in_use)).processes().unwrap();
+        let processes = lister(&script(in_use)).list().unwrap();
         assert_eq!(listed(&processes), [(11, Some(4_000_000_000), Some(0.0))]);
         let known = (processes.memory_is_known, processes.util_is_known);
         assert_eq!(known, (everyone_is_listed, everyone_is_listed), "{in_use}");
@@ -131,7 +134,7 @@ fn a_client_of_mps_without_samples_is_not_said_to_rest() {
         processes = {}
         mps_processes = {}
         process_util = {}";
-    let processes = reader(script).processes().unwrap();
+    let processes = lister(script).list().unwrap();
     // Its kernels may have been put down to the server.
     let expected = [(10, Some(1), Some(0.0)), (11, Some(5), None), (12, Some(6), Some(30.0))];
     assert_eq!(listed(&processes), expected);

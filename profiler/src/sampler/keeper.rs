@@ -1,0 +1,213 @@
+//! The thread that may be kept waiting: it walks `/proc`, has drivers list processes, and writes the files.
+
+use std::{
+    collections::BTreeMap,
+    sync::mpsc::{Receiver, Sender},
+};
+
+use schema::{
+    rows::{Appender, DeviceSample, HostSample, RowError, Tier},
+    units::Nanos,
+};
+
+use super::{
+    HAND_OVER_PERIOD, SharedStatus, locked,
+    schedule::{Schedule, Woken},
+    users::Users,
+};
+use crate::{device::ProcessLister, usage::Tree};
+
+const HOST_PERIOD: Nanos = Nanos(100_000_000);
+/// How often processes are looked for, and devices asked who uses them.
+const LOOK_PERIOD: Nanos = Nanos::SECOND;
+
+pub(super) enum Order {
+    Watch {
+        launch: String,
+        rank: u32,
+        root: u32,
+    },
+    Unwatch {
+        launch: String,
+    },
+    SetActive(bool),
+    /// Readings of devices, in the order they were taken.
+    Keep(Vec<DeviceSample>),
+    Flush(Sender<Result<(), RowError>>),
+}
+
+pub(super) struct Keeper {
+    /// What lists the processes of each device, by its name.
+    listers: BTreeMap<String, Box<dyn ProcessLister>>,
+    listed: BTreeMap<String, Listed>,
+    trees: BTreeMap<(String, u32), Tree>,
+    /// Who uses the devices, since they were last asked; each host row takes its part once.
+    users: Option<Users>,
+    schedule: Schedule<What>,
+    device_file: Appender<DeviceSample>,
+    device_rows: Vec<DeviceSample>,
+    host_file: Appender<HostSample>,
+    host_rows: Vec<HostSample>,
+    failed: Option<RowError>,
+    status: SharedStatus,
+}
+
+/// What the slow rows of a device say of its processes.
+#[derive(Default)]
+struct Listed {
+    foreign: Option<u64>,
+    trouble: Option<String>,
+}
+
+#[derive(Clone, Copy)]
+enum What {
+    Look,
+    Hosts,
+    Write,
+}
+
+impl Keeper {
+    pub(super) fn new(
+        listers: BTreeMap<String, Box<dyn ProcessLister>>,
+        device_file: Appender<DeviceSample>,
+        host_file: Appender<HostSample>,
+        status: SharedStatus,
+    ) -> Keeper {
+        // Processes are looked for before devices say who uses them, and that before the rows that repeat it.
+        let works = [(LOOK_PERIOD, What::Look), (HOST_PERIOD, What::Hosts), (HAND_OVER_PERIOD, What::Write)];
+        Keeper {
+            listers,
+            listed: BTreeMap::new(),
+            trees: BTreeMap::new(),
+            users: None,
+            schedule: Schedule::new(works),
+            device_file,
+            device_rows: Vec::new(),
+            host_file,
+            host_rows: Vec::new(),
+            failed: None,
+            status,
+        }
+    }
+
+    /// Runs until no order can be sent any more.
+    pub(super) fn run(mut self, inbox: &Receiver<Order>) {
+        // The first rows of devices are to say who uses them, too.
+        self.tick();
+        loop {
+            match self.schedule.wait(inbox) {
+                Woken::By(order) => self.obey(order),
+                Woken::ToWork => self.tick(),
+                Woken::ToLeave => break,
+            }
+            self.publish();
+        }
+        self.write();
+        self.publish();
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Watch { launch, rank, root } => {
+                let mut tree = Tree::new(root);
+                if self.schedule.is_active() {
+                    let row = host_row(&launch, rank, &mut tree, None);
+                    self.host_rows.push(row);
+                }
+                self.trees.insert((launch, rank), tree);
+            }
+            Order::Unwatch { launch } => {
+                for ((launch, rank), mut tree) in self.trees.extract_if(.., |(of, _), _| *of == launch) {
+                    if self.schedule.is_active() {
+                        self.host_rows.push(host_row(&launch, rank, &mut tree, None));
+                    }
+                }
+            }
+            Order::SetActive(active) => self.schedule.set_active(active),
+            Order::Keep(rows) => self.keep(rows),
+            Order::Flush(answer) => {
+                self.write();
+                // Whoever asked may have run out of patience.
+                let _ = answer.send(self.failed.take().map_or(Ok(()), Err));
+            }
+        }
+    }
+
+    fn tick(&mut self) {
+        for place in 0..self.schedule.len() {
+            let Some((what, began)) = self.schedule.begin(place) else { continue };
+            match what {
+                What::Look => self.look(),
+                What::Hosts => {
+                    let users = self.users.take();
+                    for ((launch, rank), tree) in &mut self.trees {
+                        self.host_rows.push(host_row(launch, *rank, tree, users.as_ref()));
+                    }
+                }
+                What::Write => self.write(),
+            }
+            self.schedule.done(began);
+        }
+    }
+
+    /// Looks for new processes of launches, then asks each device who uses it.
+    fn look(&mut self) {
+        self.trees.values_mut().for_each(Tree::refresh);
+        self.users = None;
+        let trees = &self.trees;
+        let is_ours = |pid| pid == std::process::id() || trees.values().any(|tree| tree.has(pid));
+        for (device, lister) in &mut self.listers {
+            let processes = lister.list();
+            let foreign = processes.map(|all| self.users.get_or_insert_with(Users::nobody).add(all, is_ours));
+            self.listed.insert(device.clone(), Listed { foreign, trouble: lister.take_trouble() });
+        }
+    }
+
+    /// Takes rows of devices; a slow one says what was last heard of the device's processes.
+    fn keep(&mut self, rows: Vec<DeviceSample>) {
+        for mut row in rows {
+            if row.tier == Tier::Slow
+                && let Some(listed) = self.listed.get_mut(&row.device)
+            {
+                row.foreign_processes = listed.foreign;
+                // A trouble of the lists is told once.
+                let troubles: Vec<String> = row.err.take().into_iter().chain(listed.trouble.take()).collect();
+                row.err = (!troubles.is_empty()).then(|| troubles.join("; "));
+            }
+            self.device_rows.push(row);
+        }
+    }
+
+    fn write(&mut self) {
+        let devices = self.device_file.push(&self.device_rows);
+        let hosts = self.host_file.push(&self.host_rows);
+        self.device_rows.clear();
+        self.host_rows.clear();
+        // The first failure says most; rows that could not be written are given up.
+        self.failed = self.failed.take().or(devices.and(hosts).err());
+    }
+
+    fn publish(&self) {
+        locked(&self.status).keeper = self.schedule.cost();
+    }
+}
+
+fn host_row(launch: &str, rank: u32, tree: &mut Tree, users: Option<&Users>) -> HostSample {
+    let begin = Nanos::monotonic_now();
+    let reading = tree.read();
+    HostSample {
+        mono_ns: begin,
+        end_mono_ns: Nanos::monotonic_now(),
+        launch: launch.into(),
+        rank,
+        processes: Some(reading.processes),
+        cpu_ns: Some(reading.cpu_ns),
+        run_queue_wait_ns: reading.run_queue_wait_ns,
+        rss_bytes: Some(reading.rss_bytes),
+        read_bytes: reading.read_bytes,
+        write_bytes: reading.write_bytes,
+        device_memory_bytes: users.and_then(|users| users.bytes_of(tree)),
+        device_util_percent: users.and_then(|users| users.util_percent_of(tree)),
+        err: (!tree.was_found()).then(|| format!("there was no process {}", tree.root())),
+    }
+}

@@ -1,0 +1,96 @@
+//! The thread that reads counters, and does nothing else: a counter that wraps must be read again in time, whatever disks,
+//! `/proc` and the driver's lists are doing. What it reads it hands over once a second.
+
+use std::sync::mpsc::{Receiver, Sender};
+
+use schema::rows::{DeviceSample, Tier};
+
+use super::{
+    Command, HAND_OVER_PERIOD, SharedStatus,
+    keeper::Order,
+    locked,
+    schedule::{Schedule, Woken},
+};
+use crate::device::DeviceReader;
+
+pub(super) struct Watcher {
+    devices: Vec<Box<dyn DeviceReader>>,
+    schedule: Schedule<What>,
+    rows: Vec<DeviceSample>,
+    keeper: Sender<Order>,
+    status: SharedStatus,
+}
+
+#[derive(Clone, Copy)]
+enum What {
+    Read(usize, Tier),
+    HandOver,
+}
+
+impl Watcher {
+    pub(super) fn new(
+        devices: Vec<Box<dyn DeviceReader>>,
+        keeper: Sender<Order>,
+        status: SharedStatus,
+    ) -> Watcher {
+        let mut works = Vec::new();
+        for (i, device) in devices.iter().enumerate() {
+            for &tier in Tier::ALL {
+                works.extend(device.period(tier).map(|period| (period.into(), What::Read(i, tier))));
+            }
+        }
+        works.push((HAND_OVER_PERIOD, What::HandOver));
+        Watcher { devices, schedule: Schedule::new(works), rows: Vec::new(), keeper, status }
+    }
+
+    /// Runs until no command can be sent any more.
+    pub(super) fn run(mut self, inbox: &Receiver<Command>) {
+        loop {
+            match self.schedule.wait(inbox) {
+                Woken::By(command) => self.obey(command),
+                Woken::ToWork => self.tick(),
+                Woken::ToLeave => break,
+            }
+            self.publish();
+        }
+        self.hand_over();
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::ReadFastEvery(period) => {
+                self.schedule.set_period(period, |what| matches!(what, What::Read(_, Tier::Fast)));
+            }
+            Command::SetActive(active) => self.schedule.set_active(active),
+            Command::Flush(answer) => {
+                self.hand_over();
+                let _ = self.keeper.send(Order::Flush(answer));
+            }
+        }
+    }
+
+    fn tick(&mut self) {
+        for place in 0..self.schedule.len() {
+            let Some((what, began)) = self.schedule.begin(place) else { continue };
+            match what {
+                What::Read(device, tier) => self.rows.push(self.devices[device].sample(tier)),
+                What::HandOver => self.hand_over(),
+            }
+            self.schedule.done(began);
+        }
+    }
+
+    /// A keeper that is no more takes nothing; whoever flushes is where that is noticed.
+    fn hand_over(&mut self) {
+        let _ = self.keeper.send(Order::Keep(std::mem::take(&mut self.rows)));
+    }
+
+    fn publish(&self) {
+        let mut status = locked(&self.status);
+        status.watcher = self.schedule.cost();
+        let lost = self.devices.iter().filter(|device| device.is_lost());
+        if lost.clone().count() > status.lost.len() {
+            status.lost = lost.map(|device| device.device().clone()).collect();
+        }
+    }
+}
