@@ -93,7 +93,7 @@ mod tests {
     fn groups_of_the_kernel_come_and_go() {
         let mut shares = shares("cpu-shares:3/1", &["cpu:0"]);
         if let Err(reason) = shares.probe() {
-            return eprintln!("skipped: {reason}");
+            return schema::skips::skipped("cgroups", reason);
         }
         shares.set_up(2).unwrap();
         let groups = [0, 1].map(|seat| shares.joins(seat).cgroup.unwrap());

@@ -119,7 +119,7 @@ mod tests {
     fn a_process_inherits_the_slices_of_the_thread_that_starts_it() {
         let slices = Slices::new(SLICE, &["cpu:0".parse().unwrap()]);
         if let Err(reason) = slices.probe() {
-            return eprintln!("skipped: {reason}");
+            return schema::skips::skipped("slices", reason);
         }
         let sleeper = || Command::new("sleep").arg("1000").spawn().unwrap();
         let mut with = thread::spawn(move || take(SLICE).map(|()| sleeper())).join().unwrap().unwrap();

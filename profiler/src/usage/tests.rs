@@ -148,7 +148,7 @@ fn bytes_through_read_and_write_are_counted_once() {
     let mut tree = Tree::new(shell.child.id());
     let before = tree.read();
     let Some(read_before) = before.read_bytes else {
-        println!("skipped: this kernel counts no bytes");
+        schema::skips::skipped("kernel-accounting", "this kernel counts no bytes");
         return;
     };
     shell.run("dd if=/dev/zero of=/dev/null bs=1000000 count=3 2>/dev/null");
@@ -164,7 +164,7 @@ fn threads_that_fight_for_a_core_wait() {
     let mut shell = Shell::start();
     let mut tree = Tree::new(shell.child.id());
     let Some(before) = tree.read().run_queue_wait_ns else {
-        println!("skipped: this kernel does not account for waiting");
+        schema::skips::skipped("kernel-accounting", "this kernel does not account for waiting");
         return;
     };
     // More runners than cores: whoever loses waits.

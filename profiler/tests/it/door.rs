@@ -116,7 +116,7 @@ pub(crate) fn torch_bin() -> Option<PathBuf> {
     let bin = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../bin");
     let found = bin.join("torch-worker").is_file();
     if !found {
-        println!("skipped: there is no bin/torch-worker; scripts/setup builds it");
+        schema::skips::skipped("torch-worker", "there is no bin/torch-worker; scripts/setup builds it");
     }
     found.then_some(bin)
 }

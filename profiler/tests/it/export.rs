@@ -212,7 +212,7 @@ fn python_has(modules: &str) -> bool {
         Command::new("python3").args(["-c", &format!("import {modules}")]).stderr(Stdio::null()).status();
     let found = import.is_ok_and(|status| status.success());
     if !found {
-        println!("skipped: python3 has no {modules}");
+        schema::skips::skipped("pandas", format_args!("python3 has no {modules}"));
     }
     found
 }

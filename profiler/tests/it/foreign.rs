@@ -33,7 +33,7 @@ fn root() -> PathBuf {
 pub(crate) fn with_program(rest: &str) -> Option<Door> {
     let found = Command::new("python3").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !found.is_ok_and(|status| status.success()) {
-        println!("skipped: there is no python3");
+        schema::skips::skipped("python3", "there is no python3");
         return None;
     }
     let door = Door::new();
@@ -366,7 +366,10 @@ fn python_with_torch() -> Option<PathBuf> {
     let python = root().join(".venv-parity/bin/python");
     let found = python.is_file();
     if !found {
-        println!("skipped: there is no .venv-parity/bin/python with PyTorch; scripts/parity makes it");
+        schema::skips::skipped(
+            "pytorch",
+            "there is no .venv-parity/bin/python with PyTorch; scripts/parity makes it",
+        );
     }
     found.then_some(python)
 }

@@ -203,7 +203,7 @@ fn the_estimate_is_near_the_peak_under_every_plan_of_two_workloads() {
 #[test]
 fn the_estimate_is_near_the_peak_under_every_plan_of_seven_workloads() {
     if std::env::var_os("TANDEM_SLOW").is_none_or(|value| value != "1") {
-        return println!("skipped: set TANDEM_SLOW=1 to take the minutes that it takes");
+        return schema::skips::skipped("slow", "set TANDEM_SLOW=1 to take the minutes that it takes");
     }
     let Some(bin) = torch_bin() else { return };
     // CNN, GAN of two updates, language model, encoder and decoder, LSTM, one whose step is little but its parameters, and

@@ -200,7 +200,7 @@ fn two_saturating_jobs_get_half_a_core_each() {
 fn slices_that_were_chosen_are_as_fair() {
     let mode = "time-slice:20ms";
     if let Err(reason) = backend(&mode.parse().unwrap(), &[core()]).probe() {
-        return eprintln!("skipped: {reason}");
+        return schema::skips::skipped("slices", reason);
     }
     let mut visits = Visits::new();
     let visit = visits.visit(mode, &[SPIN, SPIN], Enough::Seconds(3.0));
@@ -232,7 +232,7 @@ fn a_job_that_sleeps_half_its_time_gets_a_third_beside_one_that_never_does() {
 fn weights_share_out_a_core() {
     let mode = "cpu-shares:3/1";
     if let Err(reason) = backend(&mode.parse().unwrap(), &[core()]).probe() {
-        return eprintln!("skipped: {reason}");
+        return schema::skips::skipped("cgroups", reason);
     }
     let mut visits = Visits::new();
     let visit = visits.visit(mode, &[SPIN, SPIN], Enough::Seconds(3.0));

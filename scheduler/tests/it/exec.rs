@@ -29,7 +29,7 @@ const README: &str = include_str!("../../README.md");
 fn shortest_job_first() -> Option<(TempDir, PathBuf)> {
     let python = Command::new("python3").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !python.is_ok_and(|status| status.success()) {
-        println!("skipped: there is no python3");
+        schema::skips::skipped("python3", "there is no python3");
         return None;
     }
     let (_, program) = README.split_once("```python\n").expect("it has an example");

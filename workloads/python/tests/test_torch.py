@@ -105,7 +105,7 @@ def train(rank, ranks, store):
 
 
 @unittest.skipUnless(os.environ.get("TANDEM_SLOW") == "1", "slow: set TANDEM_SLOW=1")
-@unittest.skipUnless(PYTHON, "there is no PyTorch: neither this Python nor .venv-parity has it")
+@unittest.skipUnless(PYTHON, "pytorch: neither this Python nor .venv-parity has it")
 class TorchTest(unittest.TestCase):
     def test_steps_are_what_they_are(self):
         for what, program in PROGRAMS.items():

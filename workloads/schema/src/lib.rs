@@ -22,6 +22,7 @@ pub mod rows;
 pub mod run_dir;
 pub mod shapes;
 pub mod sharing;
+pub mod skips;
 pub mod spec;
 pub mod trace;
 pub mod trace_events;

@@ -14,7 +14,7 @@ use schema::{
 fn published(name: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference").join(name);
     if !path.is_file() {
-        println!("skipped: there is no {}", path.display());
+        schema::skips::skipped("published-traces", format_args!("there is no {}", path.display()));
     }
     path.is_file().then_some(path)
 }

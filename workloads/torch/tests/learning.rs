@@ -46,11 +46,11 @@ fn losses_fall_within_the_steps_of_verify() {
     let catalog = Catalog::embedded();
     for workload in catalog.iter().filter(|workload| workload.model.worker() == "torch-worker") {
         if !all && !workload.sets.iter().any(|set| set == "quick") {
-            println!("skipped {}: set TANDEM_SLOW=1 to train it", workload.name);
+            schema::skips::skipped("slow", format_args!("set TANDEM_SLOW=1 to train {}", workload.name));
             continue;
         }
         if !fits(workload) {
-            println!("skipped {}: this machine has not the memory for it", workload.name);
+            schema::skips::skipped("memory", format_args!("this machine has not the memory to train {}", workload.name));
             continue;
         }
         let losses = losses(workload, 1, workload.verify.steps);

@@ -85,7 +85,7 @@ while True:
 #[test]
 fn a_program_with_the_hook_takes_its_turns() {
     if !Command::new("python3").arg("-V").output().is_ok_and(|output| output.status.success()) {
-        return println!("skipped: there is no python3");
+        return schema::skips::skipped("python3", "there is no python3");
     }
     let mut visits = Visits::new();
     let jobs = [SLEEP, Job { script: Some(HOOKED), ..SLEEP }];

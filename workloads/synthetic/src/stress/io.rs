@@ -102,7 +102,7 @@ mod tests {
     fn blocks_reach_the_disk_in_a_file_that_no_one_sees() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         if let Some(refusal) = refusal(folder.path()) {
-            println!("skipped: {refusal}");
+            schema::skips::skipped("disk", refusal);
             return;
         }
         let mut io = Io::new(folder.path()).expect("the folder is writable");
@@ -122,7 +122,7 @@ mod tests {
     fn a_file_system_in_memory_is_refused() {
         let kind = statfs("/dev/shm").map(|file_system| file_system.f_type as u64);
         if !kind.is_ok_and(|kind| kind == IN_MEMORY[0]) {
-            println!("skipped: /dev/shm is no tmpfs here");
+            schema::skips::skipped("tmpfs", "/dev/shm is no tmpfs here");
             return;
         }
         let reason = refusal(Path::new("/dev/shm")).expect("it is in memory");

@@ -9,14 +9,15 @@ use std::{
 /// program. `None`, said on stderr, where there is no such folder, or a driver that makes its answers other ones.
 pub(crate) fn whole_libtorch_without_driver() -> Option<PathBuf> {
     if Path::new("/dev/nvidiactl").exists() {
-        eprintln!("skipped: this machine has an NVIDIA driver");
+        schema::skips::skipped("no-gpu", "this machine has an NVIDIA driver");
         return None;
     }
     let found = env::var_os("TANDEM_CUDA_LIBTORCH").map(PathBuf::from).or_else(of_the_parity_scripts);
     let whole = found.filter(|folder| folder.join("libtorch_cuda.so").exists());
     if whole.is_none() {
-        eprintln!(
-            "skipped: no libtorch with CUDA; name its folder, as ../torch/lib, in TANDEM_CUDA_LIBTORCH"
+        schema::skips::skipped(
+            "cuda-libtorch",
+            "there is no libtorch with CUDA; name its folder, as ../torch/lib, in TANDEM_CUDA_LIBTORCH",
         );
     }
     whole

@@ -33,7 +33,7 @@ pub(crate) fn present() -> Present {
 pub(crate) fn there_is_a_device() -> bool {
     let there_is = present() == Present::Device;
     if !there_is {
-        eprintln!("skipped: no CUDA device");
+        schema::skips::skipped("gpu", "there is no CUDA device");
     }
     there_is
 }

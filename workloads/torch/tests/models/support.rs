@@ -47,7 +47,7 @@ pub(crate) fn take_step(trainer: &mut Trainer) {
 pub(crate) fn is_slow_run(purpose: &str) -> bool {
     let is_slow = std::env::var_os("TANDEM_SLOW").is_some_and(|value| value == "1");
     if !is_slow {
-        println!("skipped: set TANDEM_SLOW=1 to learn {purpose}");
+        schema::skips::skipped("slow", format_args!("set TANDEM_SLOW=1 to learn {purpose}"));
     }
     is_slow
 }
