@@ -11,6 +11,9 @@ use crate::interval::{Interval, mean, t_half_width, t_quantile};
 /// The geometric mean of launches' medians, with the t interval over launches.
 ///
 /// This is what a cell publishes: it holds for the next launch's median, on average over launches.
+/// It is about the minutes of its run: on a machine whose speed wanders by 10 % with a memory of fifty launches, as simulated,
+/// five launches in a row cover their own minutes in 99 runs of 100, and the machine's mean over hours in 21.
+///
 /// Percentile bootstraps need ten launches and more; the t interval is right from two on, and
 /// useful from three.
 ///
@@ -33,7 +36,9 @@ pub fn log_deviation(lo: f64, hi: f64, launches: usize) -> Option<f64> {
 ///
 /// A pair is `(baseline, treatment)`, measured close together in time, so that what changes
 /// between pairs cancels within them (L. Bulej et al., "Duet Benchmarking: Improving Measurement
-/// Accuracy in the Cloud", ICPE 2020, arXiv 2001.05811).
+/// Accuracy in the Cloud", ICPE 2020, arXiv 2001.05811). On the machine of [`between_launches`] each such interval covers 95
+/// times in 100; but rows that share their baselines miss together: over the pairs of six jobs the share of rows that miss
+/// varies between runs 1.8 times as much as it would if rows were independent.
 ///
 /// `None` for fewer than two pairs, or a value that is not a positive number.
 pub fn ratio_paired(pairs: &[(f64, f64)]) -> Option<Interval> {

@@ -12,7 +12,8 @@ pub struct LaunchSummary {
     pub steady: Steady,
     /// The median step time.
     pub step_ns_median: f64,
-    /// The interval around this launch's own median; absent if the window is too short for one.
+    /// The interval around this launch's own median; absent if the window is too short for one. Where the machine drifts by
+    /// 2 % meanwhile, as simulated, it covers the launch's own level in 86 launches of 100 that are called steady.
     pub median_interval: Option<Interval>,
     /// Quantiles of step time.
     pub tail: Tail,
