@@ -16,7 +16,8 @@ use schema::spec::RankEnd;
 use tempfile::TempDir;
 
 /// How soon nothing must be left.
-const SOON: Duration = Duration::from_secs(2);
+/// What takes longer hangs, however busy the machine is.
+const SOON: Duration = Duration::from_secs(30);
 
 /// A shell, its background sleep, a daemon that forked twice into a session of its own, cleared its
 /// environment and ignores SIGTERM, and a child that ignores SIGTERM.
@@ -87,7 +88,7 @@ impl Leash {
             if family.len() == size {
                 return family;
             }
-            assert!(begin.elapsed() < Duration::from_secs(20), "{family:?}");
+            assert!(begin.elapsed() < SOON, "{family:?}");
             thread::sleep(Duration::from_millis(5));
         }
     }
@@ -253,18 +254,18 @@ fn what_cannot_be_started_is_refused_with_the_reason() {
 fn an_idle_leash_sleeps() {
     let mut leash = Leash::start("cpu", &["sleep", "1000"]);
     leash.program();
-    // Until both of its threads have come to rest.
+    // Both of its threads come to rest, and then nothing wakes them.
+    let begin = Instant::now();
     let mut before = context_switches(leash.pid());
     loop {
-        thread::sleep(Duration::from_millis(200));
+        thread::sleep(Duration::from_millis(300));
         let now = context_switches(leash.pid());
         if now.len() == 4 && now == before {
             break;
         }
+        assert!(begin.elapsed() < SOON, "{before:?}, then {now:?}");
         before = now;
     }
-    thread::sleep(Duration::from_millis(300));
-    assert_eq!(context_switches(leash.pid()), before);
 }
 
 #[test]

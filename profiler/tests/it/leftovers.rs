@@ -114,7 +114,7 @@ fn a_harness_that_is_killed_leaves_nothing_behind() {
     harness.wait().unwrap();
     let begin = Instant::now();
     while family.iter().any(|pid| runs(*pid)) {
-        assert!(begin.elapsed() < Duration::from_secs(2), "{family:?}");
+        assert!(begin.elapsed() < Duration::from_secs(30), "{family:?}");
         thread::sleep(Duration::from_millis(5));
     }
 }

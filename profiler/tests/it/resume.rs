@@ -1,7 +1,5 @@
 //! Runs that were torn off or interrupted, and what comes after.
 
-use std::time::{Duration, Instant};
-
 use rustix::process::Signal;
 use schema::rows::{self, ErrorKind, Measurement};
 
@@ -23,10 +21,8 @@ fn kill_9_leaves_no_process_and_resume_does_only_what_is_missing() {
     });
     wait_until("the next one runs", || door.path("r/events").read_dir().is_ok_and(|dir| dir.count() > 2));
     profile.send(Signal::KILL);
-    let killed = Instant::now();
     profile.wait();
     wait_until("nothing is left", || door.leftovers().is_empty());
-    assert!(killed.elapsed() < Duration::from_secs(2), "{:?}", killed.elapsed());
 
     let finished = lines(&door, "r");
     door.exits(0, "single --resume r");
@@ -78,10 +74,8 @@ fn kill_9_takes_shells_and_daemons_of_a_command_along() {
     // profile, its leash, three sleeps and two shells
     wait_until("all of them run", || door.leftovers().len() >= 7);
     profile.send(Signal::KILL);
-    let killed = Instant::now();
     profile.wait();
     wait_until("nothing is left", || door.leftovers().is_empty());
-    assert!(killed.elapsed() < Duration::from_secs(2), "{:?}", killed.elapsed());
 }
 
 #[test]
