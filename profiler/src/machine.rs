@@ -4,15 +4,19 @@ use std::collections::BTreeMap;
 
 use schema::manifest::Machine;
 
+use crate::derive::mfu::{NVIDIA_OVERRIDE, TORCH_OVERRIDE};
+
 /// Variables that change how a worker computes.
 const ENVIRONMENT: &[&str] = &[
     "CUDA_VISIBLE_DEVICES",
     "MALLOC_ARENA_MAX",
     "MKL_NUM_THREADS",
+    NVIDIA_OVERRIDE,
     "OMP_NUM_THREADS",
     "OMP_WAIT_POLICY",
     "ONEDNN_DEFAULT_FPMATH_MODE",
     "PYTORCH_CUDA_ALLOC_CONF",
+    TORCH_OVERRIDE,
 ];
 
 /// Reads the host's facts; those that cannot be read are absent.

@@ -7,7 +7,7 @@ use schema::{
     device::Device,
     events::{self, EventError},
     manifest::{Cell, DeviceFacts, Manifest},
-    rows::{ErrorKind, HostSample, Measurement, Status, Warning},
+    rows::{Arithmetic, ErrorKind, HostSample, Measurement, Status, Warning},
     run_dir::RunDir,
     spec::{LaunchEnd, LaunchSpec, Program},
     units::Nanos,
@@ -15,7 +15,7 @@ use schema::{
 };
 use statistics::{LaunchSummary, median};
 
-use super::{JobStep, devices, gates, job_steps, rounded, samples::Samples, whole};
+use super::{JobStep, devices, gates, job_steps, mfu, rounded, samples::Samples, whole};
 use crate::{cells, warnings::Finding, window::Window};
 
 /// A row and what is doubtful about it.
@@ -250,7 +250,7 @@ impl Launch<'_> {
             .map(|samples| rounded(samples as f64 / window.as_secs_f64(), 3));
         row.sent_bytes = used.iter().map(|step| step.sent_bytes).sum();
         fill_phases(row, used);
-        row.mfu_percent = self.mfu_percent(row);
+        (row.mfu_arithmetic, row.mfu_percent) = self.mfu(row, window).unzip();
     }
 
     pub(super) fn find(
@@ -277,12 +277,13 @@ impl Launch<'_> {
         row.cpu_ns = sum_of_all(end.ranks.iter().map(|rank| rank.cpu_ns)).or(row.cpu_ns);
     }
 
-    fn mfu_percent(&self, row: &Measurement) -> Option<f64> {
-        let precision = row.plan?.precision.to_string();
-        let peak: f64 =
-            self.devices().map(|facts| facts.peak_flops.get(&precision).copied()).sum::<Option<f64>>()?;
-        let achieved = row.flops_per_step? as f64 / Nanos(row.step_ns_median?).as_secs_f64();
-        (peak > 0.0).then(|| rounded(100.0 * achieved / peak, 2))
+    fn mfu(&self, row: &Measurement, window: Nanos) -> Option<(Arithmetic, f64)> {
+        let Program::Training(training) = &self.spec.program else { return None };
+        let (precision, model) = (training.plan.precision, &training.workload.model);
+        let peaks = self.devices().map(|facts| mfu::peak(facts, &self.manifest.machine, precision, model));
+        let flops = row.flops_per_step? as f64 * row.steps_used as f64;
+        let (arithmetic, percent) = mfu::percent(peaks, flops / window.as_secs_f64())?;
+        percent.is_finite().then(|| (arithmetic, rounded(percent, 2)))
     }
 
     fn devices(&self) -> impl Iterator<Item = &DeviceFacts> {

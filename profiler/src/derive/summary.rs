@@ -125,6 +125,7 @@ fn summary(
         parameters: of(|row| row.parameters),
         flops_per_step: first.flops_per_step,
         mfu_percent: mean(|row| row.mfu_percent, 2),
+        mfu_arithmetic: ok.iter().find_map(|row| row.mfu_arithmetic),
         peak_memory_bytes: ok.iter().filter_map(|row| row.peak_memory_bytes).max(),
         memory_estimate_bytes: cell.memory_estimate_bytes,
         device_memory_bytes: ok.iter().filter_map(|row| row.device_memory_bytes).max(),

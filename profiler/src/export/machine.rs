@@ -23,8 +23,6 @@ pub(super) fn fill(row: &mut ExportRow, manifest: &Manifest, cell: &Cell) {
     let Some(facts) = manifest.devices.iter().find(|facts| Some(&facts.device) == first) else { return };
     row.device_name = Some(facts.name.clone());
     row.device_capacity_bytes = facts.memory_bytes;
-    let precision = row.plan.map(|plan| plan.precision.to_string());
-    row.device_peak_flops_per_s = precision.and_then(|precision| facts.peak_flops.get(&precision).copied());
     let chip = |name: &str| facts.chip.get(name).copied();
     row.device_multiprocessors = chip("multiprocessors");
     row.device_l2_cache_bytes = chip("l2_cache_bytes");

@@ -3,12 +3,14 @@
 use schema::{
     catalog::{Catalog, Optimizer, Workload},
     footprint::{Footprint, MeasuredFootprint},
+    manifest::DeviceFacts,
     plan::Plan,
     rows::{Definition, ExportRow},
     spec::{LaunchSpec, Program, Training},
 };
 
 use super::{Source, Subject};
+use crate::derive::mfu;
 
 pub(super) fn fill(row: &mut ExportRow, source: &Source, subject: &Subject, catalog: &Catalog) {
     let cell = subject.cell();
@@ -30,6 +32,11 @@ pub(super) fn fill(row: &mut ExportRow, source: &Source, subject: &Subject, cata
     if let Some((workload, definition)) = defined {
         row.definition = Some(definition);
         fill_definition(row, workload);
+        let is_first = |facts: &&DeviceFacts| Some(&facts.device) == cell.devices.first();
+        let facts = source.manifest.devices.iter().find(is_first);
+        let (machine, model) = (&source.manifest.machine, &workload.model);
+        let peak = facts.and_then(|facts| mfu::peak(facts, machine, plan.precision, model));
+        row.device_peak_flops_per_s = peak.map(|(_, flops_per_s)| flops_per_s);
     }
 
     let class = plan.of_micro_step();

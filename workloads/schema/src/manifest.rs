@@ -204,7 +204,7 @@ pub struct DeviceFacts {
     pub device: Device,
     pub name: String,
     pub memory_bytes: Option<u64>,
-    /// Vendor's dense peak for matrix work, FLOP/s, by precision of the plan.
+    /// Vendor's dense peak for matrix work, FLOP/s, by arithmetic: `fp32`, `tf32`, `bf16`.
     #[serde(default)]
     pub peak_flops: BTreeMap<String, f64>,
     /// What it can be asked for, and why not where it cannot.

@@ -23,6 +23,7 @@ fn word(column: &str) -> &'static str {
         "err" => "contaminated",
         "program" => "all-reduce",
         "definition" => "catalog",
+        "mfu_arithmetic" => "tf32",
         "precision" => "bf16",
         "collectives" => "gloo",
         _ => "said \"nothing\",\nfor 30 s",

@@ -160,6 +160,36 @@ impl Samples {
 }
 
 impl Model {
+    /// Whether it has convolutions or recurrent layers, which on a GPU are computed by another library than all other
+    /// products of matrices, and by default in another arithmetic.
+    pub fn convolves_or_recurs(&self) -> bool {
+        match self {
+            Model::Dcgan(_)
+            | Model::Deepspeech(_)
+            | Model::Efficientnet(_)
+            | Model::Espcn(_)
+            | Model::LstmLm(_)
+            | Model::MobilenetV2(_)
+            | Model::MobilenetV3(_)
+            | Model::Pointnet(_)
+            | Model::Resnet(_)
+            | Model::Vgg(_)
+            | Model::Vit(_) => true,
+            Model::Bert(_)
+            | Model::Gpt2(_)
+            | Model::Llama(_)
+            | Model::Neumf(_)
+            | Model::Ppo(_)
+            | Model::Roberta(_)
+            | Model::Stress(_)
+            | Model::Synthetic(_)
+            | Model::T5(_)
+            | Model::Td3(_)
+            | Model::Transformer(_)
+            | Model::Vae(_) => false,
+        }
+    }
+
     /// The program that can train it, found beside our own.
     pub fn worker(&self) -> &'static str {
         match self {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     export::{Definition, ProgramKind},
-    labels::{ErrorKind, Status, Warnings, words},
+    labels::{Arithmetic, ErrorKind, Status, Warnings, words},
 };
 use crate::{
     plan::{Plan, Precision},
@@ -78,7 +78,7 @@ macro_rules! cells {
 }
 
 cells! {
-    Text: String Plan Precision Sharing Timing Statistics Collectives Warnings Status ErrorKind ProgramKind Definition;
+    Text: String Plan Precision Sharing Timing Statistics Collectives Warnings Status ErrorKind Arithmetic ProgramKind Definition;
     Integer: u32 u64;
     Real: f64;
     Flag: bool;

@@ -2,7 +2,7 @@
 
 use super::{
     columns::columns,
-    labels::{ErrorKind, Status, Warnings, words},
+    labels::{Arithmetic, ErrorKind, Status, Warnings, words},
     measurement::Measurement,
 };
 use crate::{
@@ -111,8 +111,11 @@ columns! {
         parameters: Option<u64>,
         /// Operations of one step, all ranks together; recomputation is not counted.
         flops_per_step: Option<u64> ["FLOP"],
-        /// Model FLOPs utilisation: achieved over the peak that the vendor states for this precision.
+        /// Model FLOPs utilisation: achieved in the window over the peak that the vendor states for mfu_arithmetic.
         mfu_percent: Option<f64> ["percent"],
+        /// In which products of matrices are computed, the fastest where there are several: tf32 under fp32 on a GPU for a
+        /// model with convolutions or recurrent layers.
+        mfu_arithmetic: Option<Arithmetic>,
         /// Peak of tensor memory of the largest rank.
         peak_memory_bytes: Option<u64> ["bytes"],
         /// Peaks of tensor memory of all ranks, added up.
@@ -308,7 +311,7 @@ columns! {
         device_name: Option<String>,
         /// Its memory.
         device_capacity_bytes: Option<u64> ["bytes"],
-        /// What its vendor states for the plan's precision.
+        /// What its vendor states for the arithmetic in which the model is computed under the plan.
         device_peak_flops_per_s: Option<f64> ["FLOP/s"],
         /// Its multiprocessors.
         device_multiprocessors: Option<u64>,

@@ -60,6 +60,16 @@ words! {
 }
 
 words! {
+    /// In which numbers products of matrices are computed, from the slowest to the fastest.
+    Arithmetic {
+        Fp32 = "fp32",
+        /// Operands of fp32, of whose mantissa tensor cores read ten bits.
+        Tf32 = "tf32",
+        Bf16 = "bf16",
+    }
+}
+
+words! {
     /// Why a row has no numbers. The first five are a worker's own words.
     ErrorKind {
         OutOfMemory = "out-of-memory",

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::labels::{ErrorKind, Status, Warnings};
+use super::labels::{Arithmetic, ErrorKind, Status, Warnings};
 use crate::{
     plan::Plan,
     sharing::Sharing,
@@ -64,8 +64,10 @@ pub struct Measurement {
     pub startup_ns: Option<u64>,
     pub parameters: Option<u64>,
     pub flops_per_step: Option<u64>,
-    /// Model FLOPs utilisation: achieved over the peak the vendor states for this precision.
+    /// Model FLOPs utilisation: achieved in the window over the peak that the vendor states for this arithmetic, the fastest of
+    /// those that the model is computed in.
     pub mfu_percent: Option<f64>,
+    pub mfu_arithmetic: Option<Arithmetic>,
     /// Peak of tensor memory: of the largest rank, and of all ranks.
     pub peak_memory_bytes: Option<u64>,
     pub peak_memory_sum_bytes: Option<u64>,

@@ -28,7 +28,7 @@ pub use export_step::ExportStep;
 pub use fidelity::{Arose, BusyDevices, Fidelity, JobErrors, JobFidelity, Times};
 pub use interference::{Curve, Interference, Side};
 pub(crate) use labels::words;
-pub use labels::{ErrorKind, Status, Warning, Warnings};
+pub use labels::{Arithmetic, ErrorKind, Status, Warning, Warnings};
 pub use listing::{
     Direction, DoctorRow, Health, Load, OverheadRow, PlanRow, ReadingRow, TransferRow, VerifyPlanRow,
     VerifyRow,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::labels::{ErrorKind, Status, Warnings};
+use super::labels::{Arithmetic, ErrorKind, Status, Warnings};
 use crate::{plan::Plan, sharing::Sharing, wire::Statistics};
 
 /// What all launches of one job under the same conditions showed together.
@@ -44,6 +44,7 @@ pub struct Summary {
     pub parameters: Option<u64>,
     pub flops_per_step: Option<u64>,
     pub mfu_percent: Option<f64>,
+    pub mfu_arithmetic: Option<Arithmetic>,
     pub peak_memory_bytes: Option<u64>,
     /// What it was estimated to be before the run began.
     pub memory_estimate_bytes: Option<u64>,

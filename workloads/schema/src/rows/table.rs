@@ -163,7 +163,8 @@ mod tests {
         let nothing = serde_json::json!({
             "run": "r", "launch": "0001-a", "repeat": 1, "job": "a@b1@dp1", "workload": "a", "plan": "ga4",
             "device": "cpu:0", "threads": 1, "sharing": "alone", "group": "a+b", "steps_total": 3, "steps_used": 2,
-            "steady": true, "timing": "host", "statistics": "local", "warnings": "steal;foreign", "status": "failed", "err": "hung",
+            "steady": true, "timing": "host", "statistics": "local", "mfu_arithmetic": "tf32", "warnings": "steal;foreign",
+            "status": "failed", "err": "hung",
             "err_detail": "said \"nothing\",\nfor 30 s",
         });
         serde_json::from_value(nothing).unwrap()
@@ -172,7 +173,8 @@ mod tests {
     fn summary() -> Summary {
         let nothing = serde_json::json!({
             "run": "r", "job": "a", "workload": "a", "plan": "dp1", "device": "cpu:0", "threads": 1,
-            "sharing": "alone", "group": null, "repeats": 3, "repeats_failed": 0, "statistics": "local", "warnings": "", "status": "ok",
+            "sharing": "alone", "group": null, "repeats": 3, "repeats_failed": 0, "statistics": "local", "mfu_arithmetic": "bf16",
+            "warnings": "", "status": "ok",
             "err": "data", "err_detail": "x",
         });
         let mut row: Summary = serde_json::from_value(nothing).unwrap();
