@@ -32,7 +32,8 @@ fn readings_of_a_gpu_are_timed_at_rest_and_beside_a_job() {
         for reading in ["fast tier", "gpm tier", "slow tier", "field_values", "gpm_metrics", "process_util"] {
             let row = of(reading, load);
             assert_eq!((row.calls, row.failures, row.device.as_str()), (5, 0, "cuda:0"), "{row:?}");
-            assert!(row.ns_p50 > Some(0) && row.ns_p50 <= row.ns_p99 && row.ns_p99 <= row.ns_max, "{row:?}");
+            assert!(row.ns_p50 > Some(0) && row.ns_p50 <= row.ns_max, "{row:?}");
+            assert_eq!(row.ns_p99, None, "five calls have no 99th percentile");
         }
         // One call answers for them: each has the time that the driver names, or none.
         for (reading, ns, capability) in [

@@ -12,6 +12,8 @@ use schema::{
     rows::{self, DoctorRow, Health},
 };
 
+use statistics::Interval;
+
 use super::Exit;
 use crate::{device, machine, output, programs, spin, table};
 
@@ -61,7 +63,7 @@ pub(super) struct Args {
     /// How often a second the device is read while it is watched [default: what it wants, 10 or 25].
     #[arg(long, value_name = "N", requires = "overhead", value_parser = hertz)]
     fast_hz: Option<f64>,
-    /// Readings of each tier, at rest and again beside the job.
+    /// Readings of each tier, at rest and again beside the job; a 99th percentile takes 200.
     #[arg(long, value_name = "N", default_value_t = 200, requires = "readings", value_parser = clap::value_parser!(u32).range(1..))]
     calls: u32,
     /// How much each copy moves, in MiB.
@@ -218,12 +220,24 @@ fn siblings(say: &mut impl FnMut(&str, Health, String)) -> anyhow::Result<()> {
             "a spin loop takes {:.3} times as long beside another ({:.3} to {:.3})",
             ratio.estimate, ratio.lo, ratio.hi
         );
-        let apart = ratio.lo < 1.05;
-        let health = if apart { Health::Ok } else { Health::Note };
-        let advice = if apart { "" } else { "; they share a physical core, or the host is busy" };
+        let (health, advice) = cost_beside(ratio);
         say(&about, health, format!("{found}{advice}"));
     }
     Ok(())
+}
+
+/// A spin loop that takes so many times as long beside another costs it nothing to speak of.
+const APART: f64 = 1.05;
+
+/// What two spin loops cost each other, as far as it can be told.
+fn cost_beside(ratio: Interval) -> (Health, &'static str) {
+    if ratio.hi < APART {
+        (Health::Ok, "")
+    } else if ratio.lo >= APART {
+        (Health::Note, "; they share a physical core, or the host is busy")
+    } else {
+        (Health::Note, "; cannot tell whether they share a physical core: ask again when the host is idle")
+    }
 }
 
 /// What the leash promises and what it cannot.
@@ -231,4 +245,23 @@ fn supervision() -> &'static str {
     "kill -9 of any one process of ours leaves none behind; a program's own children outlive harness \
      and leash killed at the same instant, and a child that leaves both its session and its \
      environment outlives a killed leash"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_are_apart_together_or_it_cannot_be_told() {
+        for (lo, hi, health, advice) in [
+            (0.99, 1.02, Health::Ok, ""),
+            (1.3, 1.7, Health::Note, "; they share"),
+            (0.7, 1.9, Health::Note, "; cannot tell"),
+            (1.04, 1.06, Health::Note, "; cannot tell"),
+        ] {
+            let found = cost_beside(Interval { estimate: f64::midpoint(lo, hi), lo, hi, n: 8 });
+            assert!(found.0 == health && found.1.starts_with(advice), "{lo} to {hi}: {found:?}");
+            assert_eq!(found.1.is_empty(), advice.is_empty());
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use schema::rows;
+use schema::rows::{self, OverheadRow};
 
 use super::{super::Exit, Args, trial};
 use crate::{
@@ -31,7 +31,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         output::print(rows::to_json(&row))?;
     } else {
         output::print(format_args!(
-            "{} on {}, read {} times a second: watched / not watched {:.4} ({:.4} to {:.4}, 95 %, {} blocks); \
+            "{} on {}, read {} times a second: watched / not watched {:.4} ({:.4} to {:.4}, 95 %, {} blocks){}; \
              the harness uses {:.2} ms of CPU time a second",
             row.job,
             row.device,
@@ -40,9 +40,41 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             row.step_ratio_ci_lo,
             row.step_ratio_ci_hi,
             row.blocks,
+            finding(&row),
             row.harness_cpu_us_per_s as f64 / 1e3,
         ))?;
     }
     output::note(format_args!("run: {}", trial.run.path().display()));
     Ok(Exit::Ok)
+}
+
+/// What is to be said where being watched shows no cost.
+fn finding(row: &OverheadRow) -> &'static str {
+    let has_no_cost = row.step_ratio_ci_lo <= 1.0 && 1.0 <= row.step_ratio_ci_hi;
+    if has_no_cost { ": cannot tell a cost from none; more --blocks make the interval narrower" } else { "" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_with_1_in_it_tells_no_cost() {
+        for (lo, hi, can_tell) in
+            [(1.002, 1.01, true), (0.98, 0.99, true), (0.99, 1.02, false), (1.0, 1.1, false)]
+        {
+            let row = OverheadRow {
+                job: String::new(),
+                device: String::new(),
+                blocks: 20,
+                stretch_s: 1.0,
+                step_ratio: f64::midpoint(lo, hi),
+                step_ratio_ci_lo: lo,
+                step_ratio_ci_hi: hi,
+                fast_reads_per_s: 10.0,
+                harness_cpu_us_per_s: 0,
+            };
+            assert_eq!(finding(&row).is_empty(), can_tell, "{lo} to {hi}");
+        }
+    }
 }

@@ -107,6 +107,7 @@ pub struct ReadingRow {
     pub calls: u64,
     pub failures: u64,
     pub ns_p50: Option<u64>,
+    /// Of 200 calls or more.
     pub ns_p99: Option<u64>,
     pub ns_max: Option<u64>,
     /// What the device says of it: `ok` with its width or unit, or the reason of its refusal.
