@@ -35,7 +35,7 @@ pub trait DeviceReader: Send {
     fn period(&self, tier: Tier) -> Option<Duration>;
 
     /// Takes one reading. Never fails: what could not be read is empty, and `err` says why. Counters
-    /// start at zero when the device is opened and never fall.
+    /// start at zero when the device is opened, and again where what they count fell, as in a reset.
     fn sample(&mut self, tier: Tier) -> DeviceSample;
 
     /// Gives out, once, what lists the processes that use the device; `None` where no processes are known of it.

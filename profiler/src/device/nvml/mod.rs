@@ -2,7 +2,7 @@
 //!
 //! Fast rows hold what is cheap or must be read often (the PCIe counters wrap within 78 ms at full
 //! speed), GPM rows what the performance monitors say of the time since the row before, slow rows the
-//! NVLink counters and the state of the PCIe link. A metric that the device refuses once is not asked for again.
+//! NVLink counters and the state of the PCIe link. What a device refuses, `inquiry` remembers.
 
 mod fields;
 mod gpm;

@@ -1,7 +1,9 @@
 //! Raw samples: `devices.csv`, one row per device and tick, and `host.csv`, one per rank and tick.
 //!
 //! Counters are cumulative from the start of the sampler with wraps already undone, so that a
-//! window is a difference of two rows. Every tick is a row even if equal to the last, and a read
+//! window is a difference of two rows. One that falls from a row to the next was reset with its
+//! device, and no difference across that is a growth. PCIe bytes of the fast tier come from a counter
+//! of 32 bits: between rows more than 70 ms apart it may have wrapped more often than was undone. Every tick is a row even if equal to the last, and a read
 //! that failed is a row with `err`: a steady device and a dead one must not look alike.
 
 use serde::{Deserialize, Serialize};
@@ -54,7 +56,7 @@ pub struct DeviceSample {
     pub busy_ns: Option<u64>,
     /// Time the hypervisor gave to others while a core of the set wanted to run.
     pub steal_ns: Option<u64>,
-    /// Processes of no launch of ours that use the device (GPU).
+    /// Processes of no launch of ours that use the device (GPU), as its driver listed them in the second before.
     pub foreign_processes: Option<u64>,
     pub err: Option<String>,
 }
