@@ -1,9 +1,12 @@
-//! Ctrl-C: the first asks for an orderly end, a later one leaves at once.
+//! Ctrl-C: before there is a run it ends the program at once and in words; then the first asks for an orderly end, and a later one leaves
+//! at once.
 
 use std::{
-    io, process,
+    fs, io,
+    path::{Path, PathBuf},
+    process,
     sync::{
-        Arc,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -14,33 +17,40 @@ use signal_hook::{
     consts::{SIGINT, SIGTERM},
     iterator::Signals,
 };
+use tempfile::TempDir;
 
-use crate::cmd::Exit;
+use crate::{cmd::Exit, output};
 
 /// Programs that pass a signal on to a process and to its group send it twice at once; a person who
 /// means it twice takes longer.
 const ONE_AND_THE_SAME: Duration = Duration::from_secs(1);
+/// A process that was ended with us may still make a file in a folder that is being removed.
+const ATTEMPTS: usize = 20;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
 
 /// Whether the user wants to stop. One that does not listen is asked by whoever holds it.
 #[derive(Clone, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
+/// That of this process, once it listens.
+static OURS: OnceLock<Interrupt> = OnceLock::new();
+
+/// What a signal does as long as no run is there to be ended in order.
+static EARLY: Mutex<Early> = Mutex::new(Early { is_over: false, temporary: Vec::new() });
+
+struct Early {
+    is_over: bool,
+    /// Folders that go with the program.
+    temporary: Vec<PathBuf>,
+}
+
 impl Interrupt {
-    /// Listens for SIGINT and SIGTERM from now on.
+    /// Listens for SIGINT and SIGTERM, which ask for an orderly end from now on.
     pub fn listen() -> io::Result<Interrupt> {
-        let mut signals = Signals::new([SIGINT, SIGTERM])?;
-        let interrupt = Interrupt::default();
-        let listening = interrupt.clone();
-        thread::Builder::new().name("signals".into()).spawn(move || {
-            let mut first = None;
-            for _ in signals.forever() {
-                listening.ask();
-                if first.get_or_insert_with(Instant::now).elapsed() > ONE_AND_THE_SAME {
-                    process::exit(Exit::Interrupted as i32);
-                }
-            }
-        })?;
-        Ok(interrupt)
+        let interrupt = listen_early()?;
+        // Waits for ever where a signal has come, as that ends the program meanwhile.
+        early(|early| early.is_over = true);
+        Ok(interrupt.clone())
     }
 
     /// Asks for an orderly end, as the first signal does.
@@ -50,5 +60,64 @@ impl Interrupt {
 
     pub fn asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Listens for SIGINT and SIGTERM, which end the program at once until [`Interrupt::listen`] is called.
+pub fn listen_early() -> io::Result<&'static Interrupt> {
+    static STARTING: Mutex<()> = Mutex::new(());
+    let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(ours) = OURS.get() {
+        return Ok(ours);
+    }
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let interrupt = Interrupt::default();
+    let listening = interrupt.clone();
+    thread::Builder::new().name("signals".into()).spawn(move || {
+        let mut first = None;
+        for _ in signals.forever() {
+            early(leave_early);
+            listening.ask();
+            if first.get_or_insert_with(Instant::now).elapsed() > ONE_AND_THE_SAME {
+                process::exit(Exit::Interrupted as i32);
+            }
+        }
+    })?;
+    Ok(OURS.get_or_init(|| interrupt))
+}
+
+/// A folder for what is not of a run, which goes when it is dropped, and with the program where a signal ends that.
+///
+/// # Errors
+/// Where there is no place for temporary files.
+pub fn temporary_folder() -> io::Result<TempDir> {
+    let folder = tempfile::tempdir()?;
+    early(|early| {
+        early.temporary.retain(|path| path.exists());
+        early.temporary.push(folder.path().to_path_buf());
+    });
+    Ok(folder)
+}
+
+fn early(with: impl FnOnce(&mut Early)) {
+    with(&mut EARLY.lock().unwrap_or_else(PoisonError::into_inner));
+}
+
+/// Ends the program, unless a run is there. What it has started ends with it.
+fn leave_early(early: &mut Early) {
+    if early.is_over {
+        return;
+    }
+    early.temporary.iter().for_each(|folder| remove(folder));
+    output::note("interrupted; no job was started");
+    process::exit(Exit::Interrupted as i32);
+}
+
+fn remove(folder: &Path) {
+    for _ in 0..ATTEMPTS {
+        if fs::remove_dir_all(folder).is_ok() || !folder.exists() {
+            return;
+        }
+        thread::sleep(BETWEEN_ATTEMPTS);
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use anyhow::Context as _;
 use schema::{capabilities::Capabilities, shapes::Shapes};
 
-use crate::rig::Programs;
+use crate::{leash::die_with_us, rig::Programs};
 
 /// A folder to look for the other programs in, before the one this program lies in.
 pub const TANDEM_BIN: &str = "TANDEM_BIN";
@@ -47,7 +47,9 @@ pub fn torch_shapes(spec: &Path) -> anyhow::Result<Shapes> {
 /// What the worker prints for those who want to know.
 fn ask_torch_worker<const N: usize>(arguments: [&OsStr; N]) -> anyhow::Result<String> {
     let program = find("torch-worker")?;
-    let output = Command::new(&program).args(arguments).output().context("torch-worker cannot be started")?;
+    let mut command = Command::new(&program);
+    die_with_us(command.args(arguments));
+    let output = command.output().context("torch-worker cannot be started")?;
     let last_line =
         |bytes: &[u8]| String::from_utf8_lossy(bytes).lines().last().map(str::to_owned).unwrap_or_default();
     anyhow::ensure!(

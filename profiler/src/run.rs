@@ -1,8 +1,8 @@
 //! A run from its manifest to its last file.
 
 use std::{
-    fs::File,
-    path::PathBuf,
+    fs::{self, File},
+    path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
@@ -105,7 +105,19 @@ pub fn can_go_on(run: &RunDir, manifest: &Manifest, command: &str) -> anyhow::Re
     if manifest.machine.boot_id != machine::boot_id() {
         bail!("{path} was begun before this machine was started, or on another; begin a new run");
     }
-    Ok(())
+    check_data(manifest.settings.data.as_deref())
+}
+
+/// Whether the folder with real data is there, which launches read that come hours later.
+///
+/// # Errors
+/// Where it is not.
+pub fn check_data(data: Option<&Path>) -> anyhow::Result<()> {
+    let Some(data) = data else { return Ok(()) };
+    fs::read_dir(data).map(drop).with_context(|| {
+        let data = data.display();
+        format!("--data {data}: there is no such folder to read; leave it out for synthetic data, or bring back what the run began with")
+    })
 }
 
 /// Measures what the manifest asks for and the run does not have yet. Its budget is spent since `began`.

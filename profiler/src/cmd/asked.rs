@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use regex::bytes::Regex;
 use schema::{
     catalog::Catalog,
@@ -20,7 +20,7 @@ use schema::{
 };
 
 use super::Exit;
-use crate::{cells::CommandLine, derive::Derived, output, pool, run, table};
+use crate::{cells::CommandLine, derive::Derived, interrupt::Interrupt, output, pool, run, table};
 
 /// How long a job may say nothing where no other time is named.
 const HEARTBEAT: Duration = Duration::from_secs(120);
@@ -153,9 +153,7 @@ impl Asked {
     /// The catalog, and the devices of jobs that name none and of programs.
     pub(super) fn resolve(&self, jobs: &[Job], has_commands: bool) -> anyhow::Result<(Catalog, Vec<Device>)> {
         let catalog = Catalog::open(&self.catalog)?;
-        if let Some(data) = self.data.as_ref().filter(|data| !data.is_dir()) {
-            bail!("--data {}: there is no such folder; leave it out for synthetic data", data.display());
-        }
+        run::check_data(self.data.as_deref())?;
         let jobs_of_pool = if has_commands { &[] } else { jobs };
         let pool = pool::of_jobs(jobs_of_pool, &self.device, self.collectives)?;
         let own = jobs.iter().filter_map(|job| job.device.as_ref());
@@ -207,6 +205,8 @@ pub(super) fn begin(
     json: bool,
 ) -> anyhow::Result<Exit> {
     let path = asked.out.clone().unwrap_or_else(|| run::directory(command, manifest));
+    // From here on there is a run, which a signal ends in order.
+    let _interrupt = Interrupt::listen().context("signals cannot be listened to")?;
     let run = RunDir::create(&path)?;
     run.write_manifest(manifest)?;
     if !footprints.measured.is_empty() {

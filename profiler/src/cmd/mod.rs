@@ -19,6 +19,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 pub use self::exit::Exit;
+use crate::interrupt;
 
 /// Measures deep-learning training jobs on the devices of this machine.
 ///
@@ -50,7 +51,10 @@ enum Command {
 
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let command = Cli::parse().command;
+    // Without it a signal ends the program all the same, and without words.
+    let _ = interrupt::listen_early();
+    let outcome = match command {
         Command::Single(args) => single::run(&args),
         Command::Colocate(args) => colocate::run(&args),
         Command::List(args) => list::run(&args),

@@ -13,6 +13,7 @@ use schema::{
 };
 
 use crate::{
+    interrupt,
     launch::{environment, removed_from_environment},
     leash::{LeashHandle, News, RankCommand},
     output, programs,
@@ -127,7 +128,7 @@ impl KnownFootprints {
 /// # Errors
 /// Where there is no torch-worker, or it ends without an answer.
 pub(super) fn measure(spec: &LaunchSpec) -> anyhow::Result<Answer> {
-    let folder = tempfile::tempdir().context("there is no place for temporary files")?;
+    let folder = interrupt::temporary_folder().context("there is no place for temporary files")?;
     let run = RunDir::create(&folder.path().join("footprint"))?;
     run.write_spec(spec)?;
     let (stdout, stderr) = (run.stdout_path(&spec.launch, 0), run.stderr_path(&spec.launch, 0));

@@ -8,6 +8,7 @@ mod commands;
 mod disk;
 mod doctor;
 mod door;
+mod early;
 mod exit_codes;
 mod export;
 mod faults;

@@ -14,7 +14,7 @@ use std::{path::Path, process::ExitCode, time::Duration};
 
 use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressFinish};
-use profiler::cmd::Exit;
+use profiler::{cmd::Exit, interrupt};
 
 use crate::{online::Given, policy};
 
@@ -44,7 +44,10 @@ enum Command {
 
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let command = Cli::parse().command;
+    // Without it a signal ends the program all the same, and without words.
+    let _ = interrupt::listen_early();
+    let outcome = match command {
         Command::Run(args) => run::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Replay(args) => replay::run(&args),

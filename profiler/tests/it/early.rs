@@ -1,0 +1,39 @@
+//! Signals that come before there is a run.
+
+use std::{fs, path::Path};
+
+use rustix::process::Signal;
+
+use crate::door::{Door, Started, wait_until};
+
+/// A worker that never comes to say what a workload takes in memory.
+const THINKS_FOR_EVER: &str =
+    "#!/bin/sh\ncase $1 in --footprint) echo $$ > asked.new; mv asked.new asked; sleep 600 ;; esac\n";
+
+#[test]
+fn a_signal_during_estimates_ends_in_words_and_leaves_nothing() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let door = Door::new();
+        let mut command = door.command_with_stand_in("single resnet18-mini --device cpu:0 --memory 2GiB");
+        fs::write(door.path("bin/torch-worker"), THINKS_FOR_EVER).expect("it is ours");
+        fs::create_dir(door.path("tmp")).expect("the folder is writable");
+        command.env("TMPDIR", door.path("tmp"));
+        let mut profile = Started::new(command);
+        wait_until("the worker is asked", || door.path("asked").exists());
+        assert_eq!(
+            fs::read_dir(door.path("tmp")).expect("it is there").count(),
+            1,
+            "what is estimated lies there"
+        );
+        profile.send(signal);
+        let (code, said) = profile.wait();
+        assert_eq!(code, Some(130), "{said}");
+        assert!(said.ends_with("interrupted; no job was started\n"), "{said}");
+        let worker = fs::read_to_string(door.path("asked")).expect("it wrote its number");
+        let worker = Path::new("/proc").join(worker.trim());
+        wait_until("the worker is gone", || !worker.exists());
+        wait_until("nothing is left", || door.leftovers().is_empty());
+        assert_eq!(fs::read_dir(door.path("tmp")).expect("it is there").count(), 0);
+        assert!(!door.path("runs").exists(), "there is no run");
+    }
+}
