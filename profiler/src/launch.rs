@@ -210,7 +210,8 @@ impl Launch {
             }
             Order::Tell(command) if self.spec.program.speaks() => self.commands.push_back(command),
             Order::Tell(command) => {
-                let what = format!("cannot be told {command:?}: programs of the user's take no commands");
+                let name = command.name();
+                let what = format!("cannot be told to '{name}': programs of the user's take no commands");
                 self.fail(0, (ErrorKind::Unsupported, what));
             }
             Order::Leave(Leave::AtBoundary) => {

@@ -1,6 +1,7 @@
 //! What a program prints. Whoever reads it may have seen enough and be gone, as `head` is: that ends no run, whose files are for others.
 
 use std::{
+    borrow::Cow,
     fmt::Display,
     io::{self, ErrorKind, Write},
 };
@@ -12,7 +13,7 @@ use anyhow::Context as _;
 /// # Errors
 /// A stdout that takes nothing more, as one on a disk that is full. That nobody reads it any more is none.
 pub fn print(text: impl Display) -> anyhow::Result<()> {
-    print_with(|stdout| writeln!(stdout, "{text}"))
+    print_with(|stdout| writeln!(stdout, "{}", harmless(&text.to_string())))
 }
 
 /// Prints data on stdout through whoever writes it.
@@ -29,5 +30,49 @@ pub fn print_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyho
 
 /// Tells a line on stderr. What cannot be told there can be told nowhere.
 pub fn note(line: impl Display) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    let _ = writeln!(io::stderr().lock(), "{}", harmless(&line.to_string()));
+}
+
+/// Text in which nothing moves the cursor or turns letters round: names of jobs and files, and what programs have said, may hold that.
+///
+/// It is spelled as in JSON, in whose strings it means the same.
+pub fn harmless(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_harmful) {
+        return Cow::Borrowed(text);
+    }
+    let spelled = |letter: char| match is_harmful(letter) {
+        true => format!("\\u{:04x}", u32::from(letter)),
+        false => letter.to_string(),
+    };
+    Cow::Owned(text.chars().map(spelled).collect())
+}
+
+fn is_harmful(letter: char) -> bool {
+    let turns_round =
+        matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    turns_round || (letter.is_control() && !matches!(letter, '\n' | '\t'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_obeys_is_spelled_out() {
+        for (text, printed) in [
+            ("a job, b\u{e4}h \u{4e2d}\n\tthe next line", "a job, b\u{e4}h \u{4e2d}\n\tthe next line"),
+            ("\u{1b}[31mred\u{1b}[0m", "\\u001b[31mred\\u001b[0m"),
+            ("over\rwritten\u{8}\u{7f}\u{9b}", "over\\u000dwritten\\u0008\\u007f\\u009b"),
+            ("\u{202e}txt.exe", "\\u202etxt.exe"),
+        ] {
+            assert_eq!(harmless(text), printed);
+        }
+        let name = "\u{7f}\u{1b}";
+        let json = schema::rows::to_json(&name);
+        assert_eq!(
+            schema::rows::from_json::<String>(&harmless(&json)).unwrap(),
+            name,
+            "JSON stays what it was"
+        );
+    }
 }

@@ -24,7 +24,7 @@ impl Progress {
 
     /// A launch begins.
     pub fn begin(&self, what: &str) {
-        self.bar.set_message(what.to_string());
+        self.bar.set_message(output::harmless(what).into_owned());
         self.bar.set_prefix(self.left());
         self.bar.enable_steady_tick(Duration::from_millis(500));
     }

@@ -26,7 +26,7 @@ pub trait Cluster {
 
 /// An action that the engine or the cluster refused; the run goes on without it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{action:?} of {job:?}: {why}", job = action.job())]
+#[error("{action} of job {}: {why}", action.job().0)]
 pub struct ActionError {
     pub action: Action,
     pub why: String,

@@ -92,7 +92,7 @@ pub fn run(
     while engine.left > 0 {
         let happened = engine.next(cluster)?;
         let now = cluster.now();
-        engine.hear(now, &happened).with_context(|| format!("the cluster told at {now}: {happened:?}"))?;
+        engine.hear(now, &happened).with_context(|| format!("the cluster told at {now}: {happened}"))?;
         let decision = policy.decide(&engine.view());
         if let Some(failure) = policy.failure() {
             return Err(failure.into());

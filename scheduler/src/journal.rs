@@ -37,7 +37,7 @@ impl Journal for Decisions {
         for refused in &turn.refused {
             let (action, name) = (&refused.action, name(refused, view));
             output::note(format_args!(
-                "warning: turn {}: refused {action:?} of {name}: {}",
+                "warning: turn {}: refused '{action}' of {name}: {}",
                 turn.turn, refused.why
             ));
         }

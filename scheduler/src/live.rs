@@ -68,10 +68,10 @@ impl Screen {
     fn show(&self, turn: &Turn, view: &View<'_>) {
         for line in news(turn, view).into_iter().filter(|_| is_end(&turn.happened)) {
             // What keeps a line from being shown is no reason to end a run.
-            let _ = self.all.println(line);
+            let _ = self.all.println(&*output::harmless(&line));
         }
         for (line, text) in self.lines.iter().zip(panel(view)) {
-            line.set_message(text);
+            line.set_message(output::harmless(&text).into_owned());
         }
     }
 }

@@ -27,7 +27,7 @@ pub fn replay(engine: &mut Engine<'_>, policy: &mut dyn Policy, turns: &[Turn]) 
 
 /// A turn that was recorded, and what it would be now.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("turn {} was decided otherwise\nrecorded: {recorded:?}\nnow:      {decided:?}", recorded.turn)]
+#[error("turn {} was decided otherwise\nrecorded: {recorded}\nnow:      {decided}", recorded.turn)]
 pub struct Difference {
     pub recorded: Box<Turn>,
     pub decided: Box<Turn>,

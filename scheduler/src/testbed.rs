@@ -11,7 +11,10 @@ mod orders;
 pub mod rigged;
 pub mod torn;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    fmt,
+};
 
 use profiler::rig::Member;
 use schema::units::Nanos;
@@ -81,6 +84,21 @@ enum Doing {
     WaitsToResume,
     Resuming,
     Stopping,
+}
+
+impl fmt::Display for Doing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Doing::WaitsToStart => "waiting to start",
+            Doing::Starting => "starting",
+            Doing::Running => "running",
+            Doing::Pausing => "pausing",
+            Doing::Paused => "paused",
+            Doing::WaitsToResume => "waiting to resume",
+            Doing::Resuming => "resuming",
+            Doing::Stopping => "stopping",
+        })
+    }
 }
 
 impl<L: Launcher> Testbed<L> {

@@ -84,7 +84,7 @@ impl Listener {
 
     fn hear(&mut self, event: &Event) -> Result<(), Fault> {
         if self.said_last_word {
-            return Err((ErrorKind::Garbled, format!("went on after its last word with {event:?}")));
+            return Err((ErrorKind::Garbled, format!("went on after its last word with '{}'", event.name())));
         }
         match event {
             Event::Hello(hello) if !self.greeted => {
@@ -96,7 +96,10 @@ impl Listener {
                 }
             }
             _ if !self.greeted => {
-                return Err((ErrorKind::Protocol, format!("did not say hello first, but {event:?}")));
+                return Err((
+                    ErrorKind::Protocol,
+                    format!("did not say hello first, but '{}'", event.name()),
+                ));
             }
             Event::Hello(_) => return Err((ErrorKind::Protocol, "said hello twice".into())),
             Event::Ready(_) => {

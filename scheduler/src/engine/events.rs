@@ -54,7 +54,8 @@ impl Engine<'_> {
                 ensure!(device.0 < self.topology.devices(), "there is no such device");
                 ensure!(!self.occupancy.is_lost(device), "it was lost before");
                 let there: Vec<JobId> = self.all_there(&[device]).collect();
-                ensure!(there.is_empty(), "{there:?} have not failed, which are there");
+                let names: Vec<&str> = there.iter().map(|job| &*self.asked[job.0 as usize].name).collect();
+                ensure!(there.is_empty(), "jobs are there that have not failed: {}", names.join(", "));
                 self.occupancy.set_lost(device, true);
                 self.changes.push(Change::Lost(device));
             }

@@ -53,7 +53,7 @@ impl<L: Launcher> Testbed<L> {
     fn pause(&mut self, job: JobId) -> Result<(), String> {
         match self.on(job)? {
             (Doing::Running, Some(launch)) => self.launcher.pause(launch)?,
-            (doing, _) => return Err(format!("it is {doing:?} and cannot be paused")),
+            (doing, _) => return Err(format!("it is {doing} and cannot be paused")),
         }
         self.set(job, Doing::Pausing);
         Ok(())
@@ -62,7 +62,7 @@ impl<L: Launcher> Testbed<L> {
     fn resume(&mut self, job: JobId) -> Result<(), String> {
         match self.on(job)? {
             (Doing::Paused, _) => {}
-            (doing, _) => return Err(format!("it is {doing:?} and cannot be resumed")),
+            (doing, _) => return Err(format!("it is {doing} and cannot be resumed")),
         }
         let devices = self.here.get(&job).map(|here| here.start.devices.clone()).unwrap_or_default();
         let behind = self.leaving(&devices, job);

@@ -2,6 +2,7 @@
 
 mod chain;
 mod file;
+mod words;
 
 use serde::{Deserialize, Serialize};
 

@@ -77,6 +77,25 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// As it is spelled in a line.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Event::Hello(_) => "hello",
+            Event::Ready(_) => "ready",
+            Event::Step(_) => "step",
+            Event::Held { .. } => "held",
+            Event::Memory(_) => "memory",
+            Event::Paused { .. } => "paused",
+            Event::Resumed { .. } => "resumed",
+            Event::Checkpointed { .. } => "checkpointed",
+            Event::Refused { .. } => "refused",
+            Event::Finished { .. } => "finished",
+            Event::Failed { .. } => "failed",
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hello {
@@ -229,4 +248,16 @@ pub enum Command {
     },
     /// Leave: say `finished` and exit.
     Stop {},
+}
+
+impl Command {
+    /// As it is spelled in a line.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Command::Pause {} => "pause",
+            Command::Resume {} => "resume",
+            Command::Checkpoint { .. } => "checkpoint",
+            Command::Stop {} => "stop",
+        }
+    }
 }

@@ -1,0 +1,64 @@
+//! Turns and their parts as people are shown them.
+
+use std::fmt;
+
+use super::{Action, DeviceId, Happened, Turn};
+
+/// What is to be done, without the job: `start on devices 0, 1 under dp2`.
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Action::Start { devices, plan, .. } => {
+                let several = if devices.len() == 1 { "" } else { "s" };
+                let numbers: Vec<String> =
+                    devices.iter().map(|DeviceId(number)| number.to_string()).collect();
+                write!(f, "start on device{several} {}", numbers.join(", "))?;
+                plan.map_or(Ok(()), |plan| write!(f, " under {plan}"))
+            }
+            Action::Pause { .. } => f.write_str("pause"),
+            Action::Resume { .. } => f.write_str("resume"),
+            Action::Stop { checkpoint: true, .. } => f.write_str("stop with a checkpoint"),
+            Action::Stop { checkpoint: false, .. } => f.write_str("stop without a checkpoint"),
+        }
+    }
+}
+
+/// As it stands in `decisions.jsonl`.
+impl fmt::Display for Happened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
+    }
+}
+
+/// A line of `decisions.jsonl`.
+impl fmt::Display for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::JobId;
+
+    #[test]
+    fn actions_read_as_words() {
+        let start = |devices: &[u32], plan: Option<&str>| Action::Start {
+            job: JobId(7),
+            devices: devices.iter().copied().map(DeviceId).collect(),
+            cpus: None,
+            plan: plan.map(|plan| plan.parse().unwrap()),
+        };
+        for (action, words) in [
+            (start(&[3], None), "start on device 3"),
+            (start(&[0, 1], Some("dp2")), "start on devices 0, 1 under dp2"),
+            (Action::Pause { job: JobId(7) }, "pause"),
+            (Action::Stop { job: JobId(7), checkpoint: false }, "stop without a checkpoint"),
+        ] {
+            assert_eq!(action.to_string(), words);
+        }
+        let arrived = Happened::Arrived { job: JobId(7) };
+        assert_eq!(arrived.to_string(), r#"{"arrived":{"job":7}}"#);
+    }
+}
