@@ -22,6 +22,7 @@ use profiler::{
     sharing::backend,
 };
 use schema::{
+    calibration::Calibration,
     catalog::Catalog,
     decision::{self, Turn},
     device::Device,
@@ -158,15 +159,30 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     let given = Given::read(run)?;
     let scheduling = scheduling(&given.manifest)?.clone();
     ensure!(scheduling.simulated.is_none(), "{} was simulated; begin it again", run.path().display());
+    let (asked, cells) = (given.asked.len(), given.manifest.cells.len());
+    ensure!(
+        asked == cells,
+        "{}: it has {asked} jobs, and the run was begun with {cells}; put it back, or begin a new run",
+        run.arrivals_path().display()
+    );
     let devices: Vec<Device> = given.manifest.devices.iter().map(|facts| facts.device.clone()).collect();
     backend(&Sharing::TIME_SLICE, &devices).probe().map_err(|why| Exit::MachineLacks.because(why))?;
+
+    // What is needed at the end of the run, or when it is gone on with, is read now, and not after hours.
+    run::check_data(given.manifest.settings.data.as_deref())?;
+    let predicted = predicted(run)?;
+    if run.calibration_path().is_file() {
+        Calibration::read(&run.calibration_path())?;
+    }
 
     let mut engine = given.engine();
     let mut policy = policy::build(&scheduling.policy)?;
     let turns = match run.decisions_path() {
-        path if path.is_file() => decision::read(&path)?,
-        _ => Vec::new(),
+        path if path.is_file() => Some(decision::read(&path)?),
+        _ => None,
     };
+    ensure_whole(run, turns.as_deref())?;
+    let turns = turns.unwrap_or_default();
     replay(&mut engine, &mut *policy, &turns).context("the run cannot go on as it began")?;
     let mut checkpoints = Checkpoints::open(run, given.asked.len() as u32)?;
     // Of a scheduler that died before it came to that.
@@ -202,7 +218,7 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
         testbed.all_is_written();
     }
     let cost = testbed.into_launcher().close();
-    let outcomes = with_predictions(run, engine.outcomes())?;
+    let outcomes = with_predictions(&predicted, engine.outcomes());
     rows::write(&run.outcomes_path(), &outcomes)?;
     let exit = match &ended {
         Ok(_) if outcomes.iter().all(|row| row.status == Status::Ok) => Exit::Ok,
@@ -269,17 +285,47 @@ fn part(turns: &[Turn], at: Nanos) -> Part {
     }
 }
 
-/// Outcomes, each beside what had been predicted of it.
-fn with_predictions(run: &RunDir, mut outcomes: Vec<Outcome>) -> anyhow::Result<Vec<Outcome>> {
+/// # Errors
+/// A journal that does not hold all that was decided: who goes on from it trains again what is done, and replaces its outcomes.
+fn ensure_whole(run: &RunDir, turns: Option<&[Turn]>) -> anyhow::Result<()> {
+    let parts: Vec<Part> = rows::read_appended(&run.parts_path())?;
+    let decided = parts.iter().map(|part| part.turns).max().unwrap_or_default();
+    let journal = run.decisions_path();
+    let remedy = "put it back, or begin a new run";
+    if let Some(turns) = turns {
+        ensure!(
+            turns.len() as u64 >= decided,
+            "{}: it ends after {} turns, and parts.csv says that there were {decided}; {remedy}",
+            journal.display(),
+            turns.len()
+        );
+        return Ok(());
+    }
+    // It is made before the first launch.
+    let has_begun = decided > 0 || run.outcomes_path().is_file() || !run.launches()?.is_empty();
+    ensure!(
+        !has_begun,
+        "{}: it is not there, and jobs of this run were started; without it nothing is known of them, so {remedy}",
+        journal.display()
+    );
+    Ok(())
+}
+
+/// What was predicted of jobs, of each the time to its completion; none where nothing was.
+fn predicted(run: &RunDir) -> anyhow::Result<BTreeMap<JobId, Option<u64>>> {
     if !run.predictions_path().is_file() {
-        return Ok(outcomes);
+        return Ok(BTreeMap::new());
     }
     let predictions: Vec<Prediction> = rows::read(&run.predictions_path())?;
-    let of: BTreeMap<JobId, Option<u64>> = predictions.iter().map(|row| (row.job, row.jct_ns)).collect();
+    Ok(predictions.iter().map(|row| (row.job, row.jct_ns)).collect())
+}
+
+/// Outcomes, each beside what had been predicted of it.
+fn with_predictions(predicted: &BTreeMap<JobId, Option<u64>>, mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
     for outcome in &mut outcomes {
-        outcome.predicted_jct_ns = of.get(&outcome.job).copied().flatten();
+        outcome.predicted_jct_ns = predicted.get(&outcome.job).copied().flatten();
     }
-    Ok(outcomes)
+    outcomes
 }
 
 /// Copies into a run what it was given, so that it can be gone on with, and decided again, when the originals are gone.

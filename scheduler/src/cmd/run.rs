@@ -9,6 +9,7 @@ use anyhow::{Context as _, bail};
 use profiler::{
     cells,
     cmd::Exit,
+    interrupt::Interrupt,
     output,
     plans::{self, Effort, Estimates},
     pool,
@@ -122,15 +123,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 fn begin(trace: &Path, policy: &str, asked: &Asking) -> anyhow::Result<RunDir> {
     // Whatever is wrong is said before there is a directory. A policy that is a program is started for that, and once more to decide.
     drop(policy::build(policy)?);
-    if let Some(data) = asked.data.as_ref().filter(|data| !data.is_dir()) {
-        bail!("--data {}: there is no such folder; leave it out for synthetic data", data.display());
-    }
+    run::check_data(asked.data.as_deref())?;
     let given = Given::new(manifest(trace, policy, asked)?, trace, &asked.rules.table)?;
     some_jobs(&given, trace)?;
     let busy = busy("simulating the trace first".into());
     let predictions = online::predict(&given, asked.rules.machine.as_deref())?;
     drop(busy);
     let path = asked.out.clone().unwrap_or_else(|| run::directory("sched", &given.manifest));
+    // From here on there is a run, which a signal ends in order.
+    let _interrupt = Interrupt::listen().context("signals cannot be listened to")?;
     let run = RunDir::create(&path)?;
     online::keep_inputs(&run, trace, &asked.rules.table, asked.rules.machine.as_deref())?;
     match predictions {

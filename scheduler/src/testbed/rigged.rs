@@ -23,7 +23,13 @@ use profiler::{
     rig::{Leave, Member, Rig},
     sampler::{Sampler, SamplerCost, SamplerError},
 };
-use schema::{catalog::Catalog, device::Device, manifest::Manifest, run_dir::RunDir, units::Nanos};
+use schema::{
+    catalog::Catalog,
+    device::Device,
+    manifest::Manifest,
+    run_dir::{RunDir, RunError},
+    units::Nanos,
+};
 
 pub use self::launch::WORK_LEFT;
 use self::{
@@ -70,6 +76,8 @@ pub struct Rigged {
     /// Launches count up in a run. One that was just asked for has no file yet, so they are counted here.
     next_number: usize,
     away: Away,
+    /// Why files of the run cannot be written any more, which is no failure of a job.
+    broken: Option<RunError>,
 }
 
 impl Rigged {
@@ -81,7 +89,7 @@ impl Rigged {
         std::fs::create_dir_all(site.run.checkpoints_path())
             .with_context(|| site.run.checkpoints_path().display().to_string())?;
         let (launches, lost, news) = (BTreeMap::new(), BTreeSet::new(), VecDeque::new());
-        Ok(Rigged { site, launches, lost, news, next_number, away: Away::default() })
+        Ok(Rigged { site, launches, lost, news, next_number, away: Away::default(), broken: None })
     }
 
     /// Ends what is left, saved where that can be, and what watched it; what watching has cost.
@@ -109,6 +117,9 @@ impl Rigged {
 
     fn wait(&mut self, deadline: Option<Nanos>) -> Result<Option<News>, ClusterError> {
         loop {
+            if let Some(error) = self.broken.take() {
+                return Err(ClusterError::Other(error.into()));
+            }
             if let Some(news) = self.news.pop_front() {
                 return Ok(Some(news));
             }

@@ -5,6 +5,7 @@ mod door;
 mod fidelity;
 mod help;
 mod kill;
+mod lacking;
 mod output;
 mod run;
 mod sim;

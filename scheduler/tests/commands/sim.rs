@@ -192,6 +192,7 @@ fn measured(door: &Door, name: &str) {
         sharing: Sharing::TIME_SLICE,
         group: "neighbours".into(),
         seat,
+        blocks: 3,
         slowdown: Some(1.25),
         slowdown_ci_lo: Some(1.2),
         slowdown_ci_hi: Some(1.3),

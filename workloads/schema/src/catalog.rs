@@ -16,7 +16,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use crate::plan::{Axis, Plan};
+use crate::{
+    plan::{Axis, Plan},
+    run_dir::read_text,
+};
 pub use model::*;
 
 /// All workloads known to a program, by name.
@@ -166,7 +169,7 @@ impl Catalog {
     /// Adds a file of the user's own.
     pub fn add_file(&mut self, path: &Path) -> Result<(), CatalogError> {
         let file = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|e| CatalogError {
+        let text = read_text(path).map_err(|e| CatalogError {
             file: file.clone(),
             line: 1,
             message: format!("cannot be read: {e}"),

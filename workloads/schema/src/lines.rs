@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, BufRead, Read as _, Seek as _, SeekFrom},
+    io::{self, BufRead, Read, Seek as _, SeekFrom},
     path::Path,
 };
 
@@ -51,21 +51,34 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, RowError> {
 /// # Errors
 /// As of [`read`].
 pub(crate) fn read_on(path: &Path, bytes_before: u64, lines_before: u64) -> Result<Vec<u8>, RowError> {
-    let io = |cause| RowError::Io { file: path.into(), cause };
-    let mut file = File::open(path).map_err(io)?;
-    if bytes_before > 0 {
-        file.seek(SeekFrom::Start(bytes_before)).map_err(io)?;
-    }
+    let open = || {
+        let mut file = File::open(path)?;
+        // A pipe has no places to go to, and is read from its beginning.
+        if bytes_before > 0 {
+            file.seek(SeekFrom::Start(bytes_before))?;
+        }
+        Ok(file)
+    };
+    let file = open().map_err(|cause| RowError::Io { file: path.into(), cause })?;
+    read_to_end(path, file, lines_before)
+}
+
+/// Reads lines to their end, which are told to be of `file`, from behind so many others.
+///
+/// # Errors
+/// As of [`read`].
+pub fn read_to_end(file: &Path, mut from: impl Read, lines_before: u64) -> Result<Vec<u8>, RowError> {
     let (mut bytes, mut line, mut line_start) = (Vec::new(), lines_before + 1, 0);
     loop {
-        let from = bytes.len();
-        let read = (&mut file).take(CHUNK_BYTES).read_to_end(&mut bytes).map_err(io)?;
-        for (at, _) in bytes[from..].iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
+        let old = bytes.len();
+        let read = (&mut from).take(CHUNK_BYTES).read_to_end(&mut bytes);
+        let read = read.map_err(|cause| RowError::Io { file: file.into(), cause })?;
+        for (at, _) in bytes[old..].iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
             line += 1;
-            line_start = from + at + 1;
+            line_start = old + at + 1;
         }
         if bytes.len() - line_start > LONGEST_LINE_BYTES {
-            return Err(RowError::Row { file: path.into(), line, message: too_long() });
+            return Err(RowError::Row { file: file.into(), line, message: too_long() });
         }
         if read == 0 {
             return Ok(bytes);

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{self, ErrorKind, Write as _},
+    io::{self, ErrorKind, Read as _, Write as _},
     path::{Component, Path, PathBuf},
 };
 
@@ -17,6 +17,7 @@ use crate::{
     manifest::{End, Manifest},
     spec::{LaunchEnd, LaunchSpec},
     unfinished,
+    units::HumanBytes,
 };
 
 /// The directory of one run.
@@ -161,6 +162,18 @@ impl RunDir {
     pub fn relative(&self, message: &str, file: &Path) -> String {
         let relative = file.strip_prefix(&self.0).unwrap_or(file);
         message.replace(&file.display().to_string(), &relative.display().to_string())
+    }
+
+    /// Whether files of the run can be written: a launch that fails where they cannot has not failed by itself.
+    ///
+    /// # Errors
+    /// Why they cannot, as where the disk is full.
+    pub fn check_space(&self) -> Result<(), RunError> {
+        const BYTES: usize = 64 << 10;
+        let path = self.0.join("jobs").join("space.new");
+        let written = fs::write(&path, [0; BYTES]);
+        let removed = fs::remove_file(&path);
+        written.and(removed).map_err(|cause| RunError::Write { file: self.0.clone(), cause })
     }
 
     pub fn devices_path(&self) -> PathBuf {
@@ -381,7 +394,19 @@ fn begin(path: &Path, text: &str) -> io::Result<()> {
 }
 
 pub(crate) fn read(path: &Path) -> Result<String, RunError> {
-    fs::read_to_string(path).map_err(|cause| RunError::Io { file: path.into(), cause })
+    read_text(path).map_err(|cause| RunError::Io { file: path.into(), cause })
+}
+
+/// Reads a file that is no table whole, as far as one can be long.
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+    const LONGEST_BYTES: u64 = 256 << 20;
+    let mut text = String::new();
+    fs::File::open(path)?.take(LONGEST_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LONGEST_BYTES {
+        let why = format!("it is longer than {}, the longest that is read", HumanBytes(LONGEST_BYTES));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    Ok(text)
 }
 
 /// Refuses a newer format by name before any other difference can confuse the reader.

@@ -2,13 +2,15 @@
 
 use std::{
     fs::File,
-    io::Read as _,
     path::{Path, PathBuf},
 };
 
 use anyhow::Context as _;
 use profiler::cmd::Exit;
-use schema::import::{self, TraceFormat};
+use schema::{
+    import::{self, TraceFormat},
+    lines,
+};
 
 use super::Shaped;
 
@@ -32,12 +34,10 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let is_stdin = args.file == Path::new("-");
     let file = if is_stdin { Path::new("standard input") } else { &args.file };
-    let mut text = Vec::new();
-    let read = match is_stdin {
-        true => std::io::stdin().read_to_end(&mut text),
-        false => File::open(file).and_then(|mut file| file.read_to_end(&mut text)),
+    let text = match is_stdin {
+        true => lines::read_to_end(file, std::io::stdin(), 0)?,
+        false => lines::read_to_end(file, File::open(file).with_context(|| file.display().to_string())?, 0)?,
     };
-    read.with_context(|| file.display().to_string())?;
     let rows = import::read(args.format, file, &text)?;
     if rows.is_empty() {
         return Err(Exit::NothingMatched.because(format!("{} has no jobs", file.display())));

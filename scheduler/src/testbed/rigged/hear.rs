@@ -87,6 +87,13 @@ impl Rigged {
         launch.is_over = true;
         self.site.sampler.unwatch(&launch.name);
         let gone = launch.gone(end);
+        // What a job does on a disk that is full says nothing of the job, and costs it no retry.
+        if let Gone::Failed(..) = gone
+            && let Err(error) = self.site.run.check_space()
+        {
+            self.broken = Some(error);
+            return;
+        }
         launch.has_finished = gone == Gone::Finished;
         self.tell(member, Told::Gone(gone));
     }

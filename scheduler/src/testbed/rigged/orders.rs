@@ -83,7 +83,8 @@ impl Rigged {
         let (launch_steps, steps) = (launch.done(), launch.steps());
         let saved = Saved { format: FORMAT, name, launch: launch.name.clone(), launch_steps, steps };
         if let Err(error) = self.site.checkpoints.keep(launch.job, saved) {
-            note(format_args!("warning: {error}"));
+            // The job goes on from the one before, and the run not at all.
+            self.broken = Some(error);
         }
         launch.save_at = self.site.checkpoint_every.map(|every| Nanos::monotonic_now() + every);
         // One that was being saved when it was told to leave is saved twice.
