@@ -6,7 +6,8 @@
 use schema::rows::{Curve, Interference, Side};
 
 /// Two points for each pair of a job and a stressor: how much the one slows the other down. The dial is the stressor's
-/// global batch, in percent. `stressors` are names of workloads; groups without exactly one of them are no points.
+/// global batch, in percent. `stressors` are names of workloads; groups without exactly one of them are no
+/// points. Under `sequential` a member has no slowdown, nor has its point.
 pub fn curves(rows: &[Interference], stressors: &[String]) -> Vec<Curve> {
     let is_stressor = |row: &Interference| stressors.contains(&row.workload);
     let mut curves = Vec::new();
@@ -27,6 +28,7 @@ pub fn curves(rows: &[Interference], stressors: &[String]) -> Vec<Curve> {
                 dial_percent: stressor.global_batch.unwrap_or_default(),
                 side,
                 blocks: slowed.blocks,
+                blocks_failed: slowed.blocks_failed,
                 slowdown: slowed.slowdown,
                 slowdown_ci_lo: slowed.slowdown_ci_lo,
                 slowdown_ci_hi: slowed.slowdown_ci_hi,

@@ -4,16 +4,20 @@
 //! alone before all groups and after them; the time together is held against the geometric mean of these two, so that a
 //! drift by a constant factor cancels and no baseline is older than its block. Over blocks the ratios are averaged on the
 //! log scale, with the t interval.
+//!
+//! A run that is gone on with makes a torn block again, and only what one part of the run measured is compared: of the
+//! visits of a group in a block the last counts, and of the launches alone those of the same part.
 
 use schema::{
     device::Device,
     group::Group,
     rows::{ErrorKind, Interference, Measurement, Status, Warning, Warnings},
+    sharing::Sharing,
     wire::Timing,
 };
 use statistics::{
     Interval,
-    launches::{abba, ratio_paired},
+    launches::{abba, between_launches, ratio_paired},
 };
 
 /// One row per member of each group, in the order of the groups. A group whose first block is not complete has none yet.
@@ -21,7 +25,7 @@ pub fn interference(groups: &[Group], rows: &[Measurement]) -> Vec<Interference>
     groups.iter().flat_map(|group| of_group(group, rows)).collect()
 }
 
-/// One seat of a group: what was measured in it, and of the same job alone.
+/// One seat of a group: what was measured in it, once a block, and of the same job alone beside that.
 struct Member<'a> {
     together: Vec<&'a Measurement>,
     alone: Vec<&'a Measurement>,
@@ -53,33 +57,40 @@ fn of_group(group: &Group, rows: &[Measurement]) -> Vec<Interference> {
         .map(|(member, (ratio, failure))| member.row(group, ratio.as_ref(), failure))
         .collect();
 
-    let slowdowns: Option<Vec<f64>> = ratios.iter().map(|ratio| Some(ratio.as_ref()?.slowdown())).collect();
-    let is_ok = |row: &&Measurement| row.status == Status::Ok;
-    let is_valid = slowdowns.is_some()
-        && members.iter().all(|member| member.together.iter().all(is_ok))
+    let is_valid = ratios.iter().all(Option::is_some)
         && table
             .iter()
             .all(|row| row.warnings.iter().all(|w| matches!(w, Warning::Looped | Warning::Unread)));
-    let throughput = slowdowns.as_ref().map(|all| rounded(all.iter().map(|slowdown| 1.0 / slowdown).sum()));
-    let worst = slowdowns.map(|all| rounded(all.into_iter().fold(0.0, f64::max)));
+    let throughputs = norm_throughputs(&members);
+    let interval = between_launches(&throughputs);
+    let throughput = interval.map(|interval| interval.estimate).or_else(|| throughputs.first().copied());
     let together = members.first().map(|first| &first.together[..]).unwrap_or_default();
     let of_block = |block: u32| -> Option<u64> {
-        members
-            .iter()
-            .map(|member| memory_bytes(member.together.iter().find(|row| row.repeat == block)?))
-            .sum()
+        members.iter().map(|member| memory_bytes(member.in_block(block)?)).sum()
     };
     let group_memory = together.iter().filter_map(|row| of_block(row.repeat)).max();
     let peak_alone = |member: &Member| member.alone.iter().filter_map(|row| memory_bytes(row)).max();
     let alone_memory: Option<u64> = members.iter().map(peak_alone).sum();
     for row in &mut table {
-        row.group_norm_throughput = throughput;
-        row.worst_slowdown = worst;
+        row.group_norm_throughput = throughput.map(rounded);
+        row.group_norm_throughput_ci_lo = interval.map(|interval| rounded(interval.lo));
+        row.group_norm_throughput_ci_hi = interval.map(|interval| rounded(interval.hi));
         row.group_memory_bytes = group_memory;
         row.alone_memory_sum_bytes = alone_memory;
         row.valid = is_valid;
     }
     table
+}
+
+/// What the group got through of what its members would alone, in each block in which all of them have numbers: of each the
+/// rate over the whole window, in which it may have been held, over its rate alone.
+fn norm_throughputs(members: &[Member]) -> Vec<f64> {
+    let of_member = |member: &Member, block: u32| {
+        let (alone, together) = member.pair(member.in_block(block)?, step_ns)?;
+        Some(alone / together)
+    };
+    let of_block = |row: &&Measurement| members.iter().map(|member| of_member(member, row.repeat)).sum();
+    members.first().map(|first| first.together.iter().filter_map(of_block).collect()).unwrap_or_default()
 }
 
 /// Why a seat has no ratio.
@@ -95,30 +106,42 @@ impl<'a> Member<'a> {
         let sits_here = |row: &&Measurement| {
             row.group.as_ref() == Some(&group.name) && row.sharing == group.sharing && row.seat == Some(seat)
         };
-        let together: Vec<&Measurement> = rows.iter().filter(sits_here).collect();
+        let all: Vec<&Measurement> = rows.iter().filter(sits_here).collect();
+        let is_last =
+            |row: &&Measurement| !all.iter().any(|other| other.repeat == row.repeat && other.part > row.part);
+        let together: Vec<&Measurement> = all.iter().copied().filter(is_last).collect();
         let first = together.first()?;
-        let is_same_alone =
-            |row: &&Measurement| row.group.is_none() && row.job == first.job && row.device == first.device;
+        let is_beside = |row: &Measurement| {
+            together.iter().any(|seated| (seated.repeat, seated.part) == (row.repeat, row.part))
+        };
+        let is_same_alone = |row: &&Measurement| {
+            row.group.is_none() && row.job == first.job && row.device == first.device && is_beside(row)
+        };
         let alone = rows.iter().filter(is_same_alone).collect();
         Some(Member { together, alone })
     }
 
-    /// `(alone, together)` of each block that has all three.
-    fn pairs(&self, value: fn(&Measurement) -> Option<f64>) -> Vec<(f64, f64)> {
+    fn in_block(&self, block: u32) -> Option<&'a Measurement> {
+        self.together.iter().copied().find(|row| row.repeat == block)
+    }
+
+    /// The launches alone of the block of this row.
+    fn alone_of(&self, row: &Measurement) -> impl Iterator<Item = &'a Measurement> {
+        self.alone.iter().copied().filter(move |alone| alone.repeat == row.repeat)
+    }
+
+    /// `(alone, together)` of the block of this row, where it has all three.
+    fn pair(&self, row: &Measurement, value: fn(&Measurement) -> Option<f64>) -> Option<(f64, f64)> {
         let known = |row: &Measurement| value(row).filter(|value| row.status == Status::Ok && *value > 0.0);
-        let pair = |row: &&Measurement| {
-            let of_block = self.alone.iter().filter(|alone| alone.repeat == row.repeat);
-            let comparable = of_block.filter(|alone| has_steps(alone) == has_steps(row));
-            let alone: Vec<f64> = comparable.filter_map(|alone| known(alone)).collect();
-            let [before, after] = alone[..] else { return None };
-            let together = known(row)?;
-            Some(abba([before, together, together, after]))
-        };
-        self.together.iter().filter_map(pair).collect()
+        let comparable = self.alone_of(row).filter(|alone| has_steps(alone) == has_steps(row));
+        let alone: Vec<f64> = comparable.filter_map(known).collect();
+        let [before, after] = alone[..] else { return None };
+        let together = known(row)?;
+        Some(abba([before, together, together, after]))
     }
 
     fn ratio(&self, value: fn(&Measurement) -> Option<f64>) -> Option<Ratio> {
-        let pairs = self.pairs(value);
+        let pairs: Vec<(f64, f64)> = self.together.iter().filter_map(|row| self.pair(row, value)).collect();
         let mean = |of: fn(&(f64, f64)) -> f64| {
             (pairs.iter().map(|pair| of(pair).ln()).sum::<f64>() / pairs.len() as f64).exp()
         };
@@ -128,6 +151,16 @@ impl<'a> Member<'a> {
             blocks: pairs.len(),
             interval: ratio_paired(&pairs),
         })
+    }
+
+    /// Blocks that are over and gave no ratio. One that is under way, or was torn off, has not failed.
+    fn blocks_failed(&self) -> usize {
+        let has_failed = |row: &&&Measurement| {
+            let failed = |row: &Measurement| row.status == Status::Failed;
+            let is_whole = self.alone_of(row).count() == 2 && row.status == Status::Ok;
+            failed(row) || self.alone_of(row).any(failed) || (is_whole && self.pair(row, step_ns).is_none())
+        };
+        self.together.iter().filter(has_failed).count()
     }
 
     /// What went wrong together, or else alone.
@@ -155,12 +188,12 @@ impl<'a> Member<'a> {
 
     fn row(&self, group: &Group, ratio: Option<&Ratio>, failure: Option<Failure>) -> Interference {
         let first = self.together[0];
+        let blocks_failed = self.blocks_failed();
+        // Its share of the time is what the lengths of turns made it, and no property of the member.
+        let own = ratio.filter(|_| group.sharing != Sharing::Sequential);
         let p99 = self.ratio(|row| row.step_ns_p99.map(|ns| ns as f64));
-        let mut warnings: Warnings =
-            self.together.iter().chain(&self.alone).flat_map(|row| row.warnings.iter()).collect();
-        if ratio.and_then(|ratio| ratio.interval).is_some_and(|interval| interval.hi < 1.0) {
-            warnings.add(Warning::FasterTogether);
-        }
+        let p99 = p99.filter(|p99| own.is_some_and(|own| own.blocks == p99.blocks));
+        let p99 = p99.filter(|_| !group.sharing.takes_turns());
         let failure = failure.filter(|_| ratio.is_none());
         let ends = |ratio: Option<&Ratio>| ratio.and_then(|ratio| ratio.interval);
         Interference {
@@ -175,22 +208,40 @@ impl<'a> Member<'a> {
             group_size: group.members.len() as u32,
             seat: first.seat.unwrap_or_default(),
             blocks: ratio.map_or(0, |ratio| ratio.blocks as u32),
+            blocks_failed: blocks_failed as u32,
             timing: self.together.iter().find_map(|row| row.timing),
             step_ns_alone: ratio.map(|ratio| ratio.alone.round() as u64),
-            step_ns_together: ratio.map(|ratio| ratio.together.round() as u64),
-            slowdown: ratio.map(|ratio| rounded(ratio.slowdown())),
-            slowdown_ci_lo: ends(ratio).map(|interval| rounded(interval.lo)),
-            slowdown_ci_hi: ends(ratio).map(|interval| rounded(interval.hi)),
+            step_ns_together: own.map(|ratio| ratio.together.round() as u64),
+            slowdown: own.map(|ratio| rounded(ratio.slowdown())),
+            slowdown_ci_lo: ends(own).map(|interval| rounded(interval.lo)),
+            slowdown_ci_hi: ends(own).map(|interval| rounded(interval.hi)),
             slowdown_p99: p99.as_ref().map(|ratio| rounded(ratio.slowdown())),
             slowdown_p99_ci_lo: ends(p99.as_ref()).map(|interval| rounded(interval.lo)),
             slowdown_p99_ci_hi: ends(p99.as_ref()).map(|interval| rounded(interval.hi)),
-            norm_throughput: ratio.map(|ratio| rounded(1.0 / ratio.slowdown())),
-            warnings,
+            norm_throughput: own.map(|ratio| rounded(1.0 / ratio.slowdown())),
+            warnings: self.warnings(own, ratio.is_some() && blocks_failed > 0),
             status: failure.as_ref().map_or(Status::Ok, |failure| failure.status),
             err: failure.as_ref().and_then(|failure| failure.err),
             err_detail: failure.and_then(|failure| failure.detail),
             ..Interference::default()
         }
+    }
+
+    /// Those of all launches behind a row, and its own.
+    fn warnings(&self, own: Option<&Ratio>, some_failed: bool) -> Warnings {
+        let launches = || self.together.iter().chain(&self.alone);
+        let mut warnings: Warnings = launches().flat_map(|row| row.warnings.iter()).collect();
+        // One without a steady state may be a cold start: it stays in the ratio, which is doubtful then.
+        if launches().any(|row| row.steady == Some(false)) {
+            warnings.add(Warning::NotSteady);
+        }
+        if own.and_then(|ratio| ratio.interval).is_some_and(|interval| interval.hi < 1.0) {
+            warnings.add(Warning::FasterTogether);
+        }
+        if some_failed {
+            warnings.add(Warning::BlocksFailed);
+        }
+        warnings
     }
 }
 

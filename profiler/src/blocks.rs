@@ -4,6 +4,7 @@ mod estimate;
 mod ledger;
 mod request;
 mod visit;
+mod wanted;
 
 use anyhow::Context as _;
 use schema::{
@@ -16,9 +17,7 @@ use schema::{
     spec::LaunchEnd,
     units::Nanos,
 };
-use statistics::stop::{self, MIN_REPEATS, Verdict};
 
-use self::visit::Seating;
 pub use self::{
     estimate::{estimate, fewest_launches},
     request::{launch_name, request},
@@ -27,6 +26,7 @@ pub(crate) use self::{
     ledger::Ledger,
     request::{threads, training},
 };
+use self::{visit::Seating, wanted::Wanted};
 use crate::{
     derive::Derived,
     disk,
@@ -55,6 +55,8 @@ pub struct Blocks<'a> {
     pub interrupt: &'a Interrupt,
     pub derived: Derived,
     pub(crate) ledger: Ledger,
+    /// Which part of the run this is.
+    pub(crate) part: u32,
     /// Of the next launch.
     pub(crate) next_number: usize,
     /// When the command began: since then the budget is spent.
@@ -73,18 +75,18 @@ impl Blocks<'_> {
     /// Measures what is missing, and returns what is missing still.
     pub fn measure(&mut self) -> anyhow::Result<Missing> {
         self.note_rows();
-        let progress = Progress::new(self.launches_left_from(0));
+        let progress = Progress::new(self.wanted().launches_left_from(0));
         let mut stopped = None;
         for block in 0.. {
-            let wanted = self.wanted(block);
-            if wanted.is_empty() && block >= self.manifest.settings.repeats {
+            let places = self.places(block);
+            if places.is_empty() && block >= self.manifest.settings.repeats {
                 break;
             }
-            stopped = self.block(block, &wanted, &progress)?;
+            stopped = self.block(block, &places, &progress)?;
             if stopped.is_some() {
                 break;
             }
-            progress.expect(self.launches_left_from(block + 1));
+            progress.expect(self.wanted().launches_left_from(block + 1));
         }
         progress.finish();
         let launches = if stopped.is_some() { self.missing_launches() } else { Vec::new() };
@@ -105,7 +107,7 @@ impl Blocks<'_> {
                 return Ok(Some(Stopped::Budget));
             }
             // What was found in this block may have made another visit pointless.
-            if !self.wants(place, block) {
+            if !self.wanted().wants(place, block) {
                 continue;
             }
             progress.begin(&self.name(place));
@@ -131,7 +133,9 @@ impl Blocks<'_> {
 
     /// Starts a cell once and adds it to the tables.
     fn launch(&mut self, cell: &Cell, block: u32) -> anyhow::Result<()> {
-        let request = request(self.run, self.manifest, self.catalog, cell, (self.next_number, block), None)?;
+        let number = self.next_number;
+        let mut request = request(self.run, self.manifest, self.catalog, cell, (number, block), None)?;
+        request.spec.part = self.part;
         self.next_number += 1;
         let launch = request.spec.launch.clone();
         let enough = self.enough(cell.command.is_some())?;
@@ -168,7 +172,7 @@ impl Blocks<'_> {
     /// Starts the members of a group once and adds them to the tables; returns their devices.
     fn visit(&mut self, group: &Group, block: u32) -> anyhow::Result<Vec<Device>> {
         let (run, manifest, catalog) = (self.run, self.manifest, self.catalog);
-        let mut seating = Seating::new(run, manifest, catalog, group, (self.next_number, block))?;
+        let mut seating = Seating::new(run, manifest, catalog, group, (self.next_number, self.part, block))?;
         let has_obeyed = |cell: &Cell| {
             let of_cell = self.cells.iter().position(|other| other.name == cell.name);
             of_cell.is_some_and(|place| self.ledger.cells[place].has_obeyed)
@@ -203,78 +207,31 @@ impl Blocks<'_> {
         asked.or(to_its_end).context("the manifest names neither seconds nor steps")
     }
 
-    fn wanted(&self, block: u32) -> Vec<Place> {
+    fn wanted(&self) -> Wanted<'_> {
+        Wanted {
+            settings: &self.manifest.settings,
+            cells: self.cells,
+            groups: self.groups,
+            ledger: &self.ledger,
+            part: self.part,
+        }
+    }
+
+    /// What a block is still to come to, in order.
+    fn places(&self, block: u32) -> Vec<Place> {
         let places = order::of_block(self.cells.len(), self.groups.len(), self.manifest.seed, block);
-        places.into_iter().filter(|&place| self.wants(place, block)).collect()
-    }
-
-    /// Whether a block should come to this place.
-    fn wants(&self, place: Place, block: u32) -> bool {
-        match place {
-            Place::Cell { cell, pass } => self.wants_cell(cell, block, pass as usize),
-            Place::Group(group) => self.wants_group(group, block),
-        }
-    }
-
-    fn wants_cell(&self, cell: usize, block: u32, pass: usize) -> bool {
-        let account = &self.ledger.cells[cell];
-        let done = account.rows_of_block(block) > pass;
-        if self.cells[cell].unsupported.is_some() || account.is_given_up(1) || done {
-            return false;
-        }
-        match self.manifest.settings.ci_percent {
-            Some(_) => self.more_launches(cell) > 0,
-            None => block < self.manifest.settings.repeats,
-        }
-    }
-
-    fn wants_group(&self, group: usize, block: u32) -> bool {
-        let account = &self.ledger.groups[group];
-        let done = account.rows_of_block(block) > 0;
-        let given_up = account.is_given_up(self.groups[group].members.len());
-        block < self.manifest.settings.repeats && !account.refused && !done && !given_up
-    }
-
-    /// How many more launches the interval asked for is likely to take.
-    fn more_launches(&self, cell: usize) -> usize {
-        let Some(target) = self.manifest.settings.ci_percent else { return 0 };
-        let repeats = (self.manifest.settings.repeats as usize).max(MIN_REPEATS);
-        match stop::verdict(&self.ledger.cells[cell].times_ns, target, repeats) {
-            Verdict::Reached => 0,
-            Verdict::Continue { estimated_more_launches } => estimated_more_launches,
-        }
-    }
-
-    /// How many launches and visits are still to come, as far as can be told, when all blocks before this one are over.
-    fn launches_left_from(&self, block: u32) -> u64 {
-        let blocks = block..self.manifest.settings.repeats;
-        match self.manifest.settings.ci_percent {
-            Some(_) => self.unreached().map(|cell| self.more_launches(cell) as u64).sum(),
-            None => blocks.map(|block| self.places_wanted(block)).sum(),
-        }
-    }
-
-    /// How many places a block should come to.
-    fn places_wanted(&self, block: u32) -> u64 {
-        let passes = order::passes(self.groups.len()) as usize;
-        let of_cell = |cell| (0..passes).filter(|pass| self.wants_cell(cell, block, *pass)).count();
-        let groups = (0..self.groups.len()).filter(|group| self.wants_group(*group, block)).count();
-        (0..self.cells.len()).map(of_cell).sum::<usize>() as u64 + groups as u64
-    }
-
-    /// Cells whose interval is not what was asked for.
-    fn unreached(&self) -> impl Iterator<Item = usize> {
-        (0..self.cells.len()).filter(|cell| self.wants_cell(*cell, u32::MAX, 0))
+        let wanted = self.wanted();
+        places.into_iter().filter(|&place| wanted.wants(place, block)).collect()
     }
 
     pub(crate) fn missing_launches(&self) -> Vec<String> {
         if self.manifest.settings.ci_percent.is_some() {
             let of_cell = |cell: usize| format!("{}, until its interval is reached", self.cells[cell].name);
-            return self.unreached().map(of_cell).collect();
+            return self.wanted().unreached().map(of_cell).collect();
         }
         let of_block = |block| {
             let mut names: Vec<String> =
-                self.wanted(block).into_iter().map(|place| self.name(place)).collect();
+                self.places(block).into_iter().map(|place| self.name(place)).collect();
             names.sort();
             names.into_iter().map(move |name| format!("{name}, block {block}"))
         };

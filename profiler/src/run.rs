@@ -136,6 +136,7 @@ pub fn measure(
     let interrupt = Interrupt::listen().context("signals cannot be listened to")?;
     let sampler = start_sampler(run, manifest)?;
     let mut rig = Rig::new(programs::all()?)?;
+    let derived = Derived::of(run)?;
     let mut blocks = Blocks {
         run,
         manifest,
@@ -145,7 +146,8 @@ pub fn measure(
         rig: &mut rig,
         sampler: &sampler,
         interrupt: &interrupt,
-        derived: Derived::of(run)?,
+        part: derived.next_part(),
+        derived,
         ledger: Ledger::default(),
         next_number: run.next_number()?,
         began,

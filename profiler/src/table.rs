@@ -44,10 +44,6 @@ pub fn of_summaries(summaries: &[Summary]) -> Table {
         "notes",
     ]);
     for row in summaries {
-        let repeats = match row.repeats_failed {
-            0 => row.repeats.to_string(),
-            failed => format!("{} and {failed} failed", row.repeats),
-        };
         table.add_row([
             row.job.clone(),
             row.device.clone(),
@@ -57,7 +53,7 @@ pub fn of_summaries(summaries: &[Summary]) -> Table {
             row.samples_per_s.map_or("-".into(), |rate| format!("{rate:.1}")),
             or_dash(row.peak_memory_bytes.map(HumanBytes)),
             row.device_util_percent_mean.map_or("-".into(), |percent| format!("{percent:.0} %")),
-            repeats,
+            and_failed(row.repeats, row.repeats_failed),
             notes(row.status, row.err_detail.as_deref(), &row.warnings),
         ]);
     }
@@ -78,6 +74,7 @@ pub fn of_interference(rows: &[Interference]) -> Table {
         "95 % interval",
         "p99",
         "throughput of all",
+        "95 % interval",
         "blocks",
         "notes",
     ]);
@@ -91,7 +88,8 @@ pub fn of_interference(rows: &[Interference]) -> Table {
                 })
                 .collect();
             let ratio = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.3}"));
-            let interval = row.slowdown_ci_lo.zip(row.slowdown_ci_hi);
+            let interval =
+                |ends: Option<(f64, f64)>| ends.map_or("-".into(), |(lo, hi)| format!("{lo:.3} to {hi:.3}"));
             table.add_row([
                 row.job.clone(),
                 row.device.clone(),
@@ -100,15 +98,16 @@ pub fn of_interference(rows: &[Interference]) -> Table {
                 or_dash(row.step_ns_alone.map(Nanos)),
                 or_dash(row.step_ns_together.map(Nanos)),
                 ratio(row.slowdown),
-                interval.map_or("-".into(), |(lo, hi)| format!("{lo:.3} to {hi:.3}")),
+                interval(row.slowdown_ci_lo.zip(row.slowdown_ci_hi)),
                 ratio(row.slowdown_p99),
                 ratio(row.group_norm_throughput),
-                row.blocks.to_string(),
+                interval(row.group_norm_throughput_ci_lo.zip(row.group_norm_throughput_ci_hi)),
+                and_failed(row.blocks, row.blocks_failed),
                 notes(row.status, row.err_detail.as_deref(), &row.warnings),
             ]);
         }
     }
-    align_left(&mut table, &[1, 2, 3, 11]);
+    align_left(&mut table, &[1, 2, 3, 12]);
     table
 }
 
@@ -125,6 +124,14 @@ fn step_or_wall(row: &Summary) -> String {
     match (row.step_ns_median, row.wall_ns) {
         (None, Some(wall)) => format!("runs {}", Nanos(wall)),
         (step, _) => or_dash(step.map(Nanos)),
+    }
+}
+
+/// How often something was measured.
+fn and_failed(ok: u32, failed: u32) -> String {
+    match failed {
+        0 => ok.to_string(),
+        failed => format!("{ok} and {failed} failed"),
     }
 }
 

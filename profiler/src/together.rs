@@ -76,6 +76,7 @@ pub fn together(
         group: spec.and_then(|spec| spec.seat.as_ref()).map(|seat| seat.group.clone()).unwrap_or_default(),
         sharing: sharing.clone(),
         block: spec.map_or(0, |spec| spec.block),
+        part: spec.map_or(0, |spec| spec.part),
         barrier_mono_ns: None,
         end_mono_ns: None,
         launches: vec![Vec::new(); requests.len()],

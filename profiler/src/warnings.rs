@@ -69,6 +69,9 @@ fn remedy(warning: Warning) -> &'static str {
             "likely a clock that rises under load, what one reads and the others then have in their caches, or something that \
              slowed its launches alone; look at the steps in trace.json, and measure again with more --repeats"
         }
+        Warning::BlocksFailed => {
+            "measurements.csv says why each failed; measure again, with more --repeats where failures are rare"
+        }
         Warning::Looped => "give it more steps, so that it lasts as long as the others",
         Warning::Unread => {
             "the column `err` of devices.csv says which readings failed; where they came too rarely, leave the harness a core of its own"

@@ -1,6 +1,11 @@
 use proptest::prelude::*;
+use schema::{
+    group::Turn,
+    units::{Nanos, Window},
+};
 
 use super::*;
+use crate::window::{Launch, Part, Step, common};
 
 /// A row with steps of this length, in a window of a second and more.
 fn measured(job: &str, repeat: u32, step_ns: f64) -> Measurement {
@@ -92,7 +97,7 @@ fn a_drift_cancels_within_the_block() {
                 "{row:?}"
             );
             assert!(is_close(row.group_norm_throughput, 1.0 / 2.0 + 1.0 / 1.25), "{row:?}");
-            assert_eq!((row.worst_slowdown, row.blocks, row.group_size, row.valid), (Some(2.0), 3, 2, true));
+            assert_eq!((row.blocks, row.blocks_failed, row.group_size, row.valid), (3, 0, 2, true));
             assert_eq!((row.group_memory_bytes, row.alone_memory_sum_bytes), (Some(200), Some(200)));
         }
         // The geometric means over three blocks of five visits each are those in the middle of the run.
@@ -164,10 +169,11 @@ fn a_member_that_failed_leaves_no_number_of_the_others() {
     let found = table(&pair, &rows);
     for row in &found {
         assert_eq!(
-            (row.blocks, row.slowdown, row.status, row.valid),
-            (2, Some(2.0), Status::Ok, false),
+            (row.blocks, row.blocks_failed, row.slowdown, row.status, row.valid),
+            (2, 1, Some(2.0), Status::Ok, false),
             "{row:?}"
         );
+        assert!(row.warnings.iter().eq([Warning::BlocksFailed]), "{row:?}");
     }
     die(&mut rows, 0);
     die(&mut rows, 2);
@@ -176,7 +182,137 @@ fn a_member_that_failed_leaves_no_number_of_the_others() {
     let of = |err| (Status::Failed, Some(err), None);
     assert_eq!(kinds, [of(ErrorKind::Killed), of(ErrorKind::Contaminated)]);
     assert_eq!(found[1].err_detail.as_deref(), Some("contaminated!"));
-    assert_eq!((found[0].group_norm_throughput, found[0].worst_slowdown), (None, None));
+    assert_eq!((found[0].group_norm_throughput, found[0].blocks_failed), (None, 3));
+}
+
+#[test]
+fn a_failure_alone_costs_its_block_and_that_is_said() {
+    let (pair, mut rows) = blocks([1e7, 1e7], [2.0, 2.0], 1.0, 3);
+    let (before, after) = (0, rows.len() - 1);
+    for place in [before, after] {
+        rows[place] = failed(rows[place].clone(), ErrorKind::Crashed);
+    }
+    let found = table(&pair, &rows);
+    let counts: Vec<_> = found.iter().map(|row| (row.blocks, row.blocks_failed, row.slowdown)).collect();
+    assert_eq!(counts, [(1, 2, Some(2.0)), (3, 0, Some(2.0))]);
+    assert!(
+        found.iter().all(|row| !row.valid),
+        "the other one's numbers are of more blocks than the group's"
+    );
+    assert!(found[0].warnings.iter().eq([Warning::BlocksFailed]) && found[1].warnings.is_empty());
+    let throughput = (found[0].group_norm_throughput, found[0].group_norm_throughput_ci_lo);
+    assert_eq!(throughput, (Some(1.0), None), "of the one block in which both have numbers");
+}
+
+#[test]
+fn a_launch_that_is_not_steady_stays_in_the_ratio_and_is_labelled() {
+    let (pair, rows) = blocks([1e7, 1e7], [2.0, 2.0], 1.0, 3);
+    for place in [0, 2] {
+        let mut rows = rows.clone();
+        rows[place].steady = Some(false);
+        let found = table(&pair, &rows);
+        let labelled = [Warning::NotSteady];
+        assert!(found[0].warnings.iter().eq(labelled) && found[1].warnings.is_empty(), "{found:?}");
+        assert!(found.iter().all(|row| row.blocks == 3 && !row.valid), "{found:?}");
+    }
+}
+
+#[test]
+fn what_another_part_of_the_run_measured_is_no_baseline() {
+    let (pair, mut rows) = blocks([1e7, 1e7], [2.0, 2.0], 1.0, 2);
+    // Torn off after its group, and gone on with on a machine that is half as fast: the second block's own launches alone.
+    let torn = rows.split_off(rows.len() - 2);
+    let slower = |row: Measurement| Measurement { window_ns: row.window_ns.map(|ns| 2 * ns), part: 1, ..row };
+    let again: Vec<Measurement> = torn.into_iter().map(slower).collect();
+    rows.extend(again.clone());
+    for row in table(&pair, &rows) {
+        assert_eq!((row.blocks, row.blocks_failed, row.slowdown), (1, 0, Some(2.0)), "{row:?}");
+    }
+    // With the group and the launches before it measured again, the block is that of the later part alone.
+    let group: Vec<Measurement> =
+        rows.iter().filter(|row| row.repeat == 1 && row.group.is_some()).cloned().collect();
+    rows.extend(again.into_iter().chain(group.into_iter().map(slower)));
+    for row in table(&pair, &rows) {
+        assert_eq!((row.blocks, row.slowdown), (2, Some(2.0)), "{row:?}");
+        assert!(is_close(row.step_ns_alone.map(|ns| ns as f64), 2f64.sqrt() * 1e7), "{row:?}");
+    }
+}
+
+/// A visit in which members without loss have one turn each, of so many steps of 10 ms.
+fn in_turns(group: &Group, block: u32, steps: [u64; 2]) -> Vec<Measurement> {
+    const STEP: u64 = 10_000_000;
+    let first = Turn { seat: 0, start_mono_ns: Nanos(0), end_mono_ns: Nanos(steps[0] * STEP) };
+    let end = Nanos((steps[0] + steps[1]) * STEP);
+    let turns = [first, Turn { seat: 1, start_mono_ns: first.end_mono_ns, end_mono_ns: end }];
+    let lanes = turns.map(|turn| {
+        let step = |i| Step { end: turn.start_mono_ns + Nanos((i + 1) * STEP), dur_ns: STEP };
+        vec![Launch::Steps((0..steps[turn.seat as usize]).map(step).collect())]
+    });
+    let parts = common(&lanes, Window { start: Nanos(0), end }, &turns).expect("each has steps");
+    let row = |(seat, part): (usize, &Part)| {
+        let measured = measured(["a", "b"][seat], block, 1.0);
+        let (steps_used, window_ns) = (part.steps.len() as u64, Some(part.window_ns));
+        seated(Measurement { steps_used, window_ns, ..measured }, group, seat as u32)
+    };
+    parts.iter().enumerate().map(row).collect()
+}
+
+#[test]
+fn one_after_the_other_without_loss_is_1_however_long_the_turns() {
+    let sequential = Group { sharing: Sharing::Sequential, ..group(&["a", "b"]) };
+    let mut rows = Vec::new();
+    for (block, steps) in [[30, 70], [200, 100], [55, 45]].into_iter().enumerate() {
+        for job in ["a", "b"] {
+            rows.extend([(); 2].map(|()| measured(job, block as u32, 1e7)));
+        }
+        rows.extend(in_turns(&sequential, block as u32, steps));
+    }
+    for row in table(&sequential, &rows) {
+        let throughput =
+            [row.group_norm_throughput_ci_lo, row.group_norm_throughput, row.group_norm_throughput_ci_hi];
+        assert_eq!(throughput, [Some(1.0); 3], "{row:?}");
+        // How long its turns were is no property of a member.
+        assert_eq!((row.slowdown, row.slowdown_ci_lo, row.norm_throughput), (None, None, None), "{row:?}");
+        assert_eq!((row.step_ns_together, row.slowdown_p99), (None, None), "{row:?}");
+        assert_eq!(
+            (row.step_ns_alone, row.blocks, row.status, row.valid),
+            (Some(10_000_000), 3, Status::Ok, true)
+        );
+        assert!(row.warnings.is_empty(), "{row:?}");
+    }
+}
+
+/// Sums of 1 + 1, 1/2 + 1/2 and 1/4 + 1/4: logarithms ln 2, 0 and -ln 2, whose standard error is ln 2 / sqrt(3).
+#[test]
+fn the_throughput_of_the_group_has_the_t_interval_over_blocks() {
+    let (pair, mut rows) = blocks([1e7, 1e7], [1.0, 1.0], 1.0, 3);
+    for row in rows.iter_mut().filter(|row| row.group.is_some()) {
+        row.window_ns = row.window_ns.map(|ns| ns << row.repeat);
+    }
+    let half = 4.302_652_730 * 2f64.ln() / 3f64.sqrt();
+    let row = &table(&pair, &rows)[0];
+    assert!(is_close(row.group_norm_throughput, 1.0), "{row:?}");
+    assert!(is_close(row.group_norm_throughput_ci_lo, (-half).exp()), "{row:?}");
+    assert!(is_close(row.group_norm_throughput_ci_hi, half.exp()), "{row:?}");
+}
+
+#[test]
+fn a_tail_is_compared_where_every_block_has_both_sides_and_not_under_turns() {
+    let (pair, rows) = blocks([1e7, 1e7], [2.0, 2.0], 1.0, 3);
+    assert_eq!(table(&pair, &rows)[0].slowdown_p99, Some(2.0));
+    for place in [0, 2] {
+        let mut rows = rows.clone();
+        rows[place].step_ns_p99 = None;
+        assert_eq!(table(&pair, &rows)[0].slowdown_p99, None);
+        assert_eq!(table(&pair, &rows)[1].slowdown_p99, Some(2.0));
+    }
+    let gated = Group { sharing: "step-gate:250ms".parse().expect("a mode"), ..pair };
+    let seats = rows.into_iter().map(|row| match row.seat {
+        Some(seat) => seated(row, &gated, seat),
+        None => row,
+    });
+    let row = &table(&gated, &seats.collect::<Vec<_>>())[0];
+    assert_eq!((row.slowdown, row.slowdown_p99, row.slowdown_p99_ci_lo), (Some(2.0), None, None));
 }
 
 #[test]

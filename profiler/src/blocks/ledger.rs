@@ -11,7 +11,7 @@ use schema::{
 
 use crate::derive;
 
-/// Launches without a number after which a cell without any is given up; visits, of a group.
+/// Launches in a row without a number after which a cell is given up; visits, of a group.
 const GIVE_UP_AFTER: usize = 2;
 
 /// An account of each cell and of each group, in their orders.
@@ -25,13 +25,14 @@ pub(crate) struct Ledger {
 
 #[derive(Clone, Default)]
 pub(super) struct Account {
-    rows: usize,
-    failed: usize,
+    /// Those since the last that did not fail.
+    failed_in_a_row: usize,
     /// It was found out that it cannot run.
     pub(super) refused: bool,
     /// It ran, and obeyed its grant.
     pub(super) has_obeyed: bool,
-    of_block: BTreeMap<u32, usize>,
+    /// Rows by block and part of the run.
+    of_block: BTreeMap<(u32, u32), usize>,
     /// The number of each launch that an interval is made from: its step time, or of a program without steps how long it ran.
     pub(super) times_ns: Vec<f64>,
 }
@@ -55,22 +56,30 @@ impl Ledger {
 
 impl Account {
     fn note(&mut self, row: &Measurement, is_program: bool) {
-        self.rows += 1;
-        self.failed += usize::from(row.status == Status::Failed);
+        self.failed_in_a_row = if row.status == Status::Failed { self.failed_in_a_row + 1 } else { 0 };
         self.refused |= row.status == Status::Unsupported;
         self.has_obeyed |= row.status == Status::Ok && !derive::obeys_no_grant(row);
-        *self.of_block.entry(row.repeat).or_default() += 1;
+        *self.of_block.entry((row.repeat, row.part)).or_default() += 1;
         let time_ns = row.step_ns_median.or(row.wall_ns.filter(|_| is_program));
         self.times_ns.extend(time_ns.map(|ns| ns as f64));
     }
 
-    pub(super) fn rows_of_block(&self, block: u32) -> usize {
-        self.of_block.get(&block).copied().unwrap_or(0)
+    /// The parts of the run that have rows of a block, with how many.
+    pub(super) fn parts_of_block(&self, block: u32) -> impl Iterator<Item = (u32, usize)> {
+        self.of_block.range((block, 0)..=(block, u32::MAX)).map(|(&(_, part), &rows)| (part, rows))
     }
 
-    /// Whether nothing came of what was tried, so many rows at a time, so that it would not be otherwise another time.
+    pub(super) fn rows_of_block(&self, block: u32) -> usize {
+        self.parts_of_block(block).map(|(_, rows)| rows).sum()
+    }
+
+    pub(super) fn rows_of_part(&self, block: u32, part: u32) -> usize {
+        self.of_block.get(&(block, part)).copied().unwrap_or(0)
+    }
+
+    /// Whether nothing came of what was tried last, so many rows at a time, so that it would not be otherwise another time.
     pub(super) fn is_given_up(&self, at_a_time: usize) -> bool {
-        self.failed >= GIVE_UP_AFTER * at_a_time && self.failed == self.rows
+        self.failed_in_a_row >= GIVE_UP_AFTER * at_a_time
     }
 }
 
@@ -126,7 +135,7 @@ mod tests {
         ledger.note(&cells, &groups, &rows);
 
         let [a, b] = &ledger.cells[..] else { panic!("two cells") };
-        assert_eq!((a.rows, a.rows_of_block(0), a.rows_of_block(1)), (2, 2, 0));
+        assert_eq!((a.rows_of_block(0), a.rows_of_block(1)), (2, 0));
         assert_eq!((&a.times_ns[..], a.is_given_up(1)), (&[7.0, 9.0][..], false));
         assert_eq!((b.rows_of_block(1), b.is_given_up(1), b.refused), (1, true, false));
         let [visited] = &ledger.groups[..] else { panic!("one group") };

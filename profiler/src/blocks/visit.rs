@@ -18,6 +18,7 @@ pub(super) struct Seating<'a> {
     pub(super) manifest: &'a Manifest,
     pub(super) catalog: &'a Catalog,
     pub(super) group: &'a Group,
+    pub(super) part: u32,
     pub(super) block: u32,
     /// What the visit is called: the number of its first launch.
     pub(super) visit: String,
@@ -32,14 +33,14 @@ impl<'a> Seating<'a> {
         manifest: &'a Manifest,
         catalog: &'a Catalog,
         group: &'a Group,
-        (next, block): (usize, u32),
+        (next, part, block): (usize, u32, u32),
     ) -> anyhow::Result<Seating<'a>> {
         let cell = |name: &String| {
             let found = manifest.cells.iter().find(|cell| cell.name == *name);
             found.with_context(|| format!("group {}: there is no cell {name}", group.name))
         };
         let members = group.members.iter().map(cell).collect::<Result<_, _>>()?;
-        Ok(Seating { run, manifest, catalog, group, block, visit: format!("{next:04}"), members, next })
+        Ok(Seating { run, manifest, catalog, group, part, block, visit: format!("{next:04}"), members, next })
     }
 
     /// The first launch of each seat. A program that has not shown alone that it obeys a grant is taken not to: the barrier does
@@ -63,6 +64,7 @@ impl<'a> Seating<'a> {
         let mut request =
             request(self.run, self.manifest, self.catalog, cell, (self.next, self.block), None)?;
         self.next += 1;
+        request.spec.part = self.part;
         request.spec.sharing = self.group.sharing.clone();
         request.spec.seat =
             Some(Seat { group: self.group.name.clone(), visit: self.visit.clone(), number: seat });

@@ -253,6 +253,7 @@ impl Calibrator<'_> {
             interrupt: &limits.interrupt,
             derived: Derived::of(&run)?,
             ledger: Ledger::default(),
+            part: 0,
             next_number: run.next_number()?,
             began: limits.began,
         };

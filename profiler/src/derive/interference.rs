@@ -21,7 +21,8 @@ pub(super) fn of_all(
 ) -> (Vec<Interference>, Vec<Curve>, Vec<Finding>) {
     let rows = slowdown::interference(&manifest.groups, measurements);
     let curves = curves::curves(&rows, &manifest.settings.stressors);
-    let findings = rows.iter().filter_map(faster_together).collect();
+    let findings =
+        rows.iter().flat_map(|row| faster_together(row).into_iter().chain(blocks_failed(row))).collect();
     (rows, curves, findings)
 }
 
@@ -32,6 +33,12 @@ fn faster_together(row: &Interference) -> Option<Finding> {
         "its steps take {:.3} ({lo:.3} to {hi:.3}) of what they take alone",
         row.slowdown.unwrap_or_default()
     );
+    Some(Finding { subject: seat_name(&row.group, &row.sharing, row.seat), warning, found })
+}
+
+fn blocks_failed(row: &Interference) -> Option<Finding> {
+    let warning = row.warnings.iter().find(|warning| *warning == Warning::BlocksFailed)?;
+    let found = format!("{} of its {} blocks failed", row.blocks_failed, row.blocks + row.blocks_failed);
     Some(Finding { subject: seat_name(&row.group, &row.sharing, row.seat), warning, found })
 }
 

@@ -41,6 +41,7 @@ pub(super) fn measurement(
     let mut row = Measurement {
         launch: launch.into(),
         repeat: spec.block,
+        part: spec.part,
         job: spec.job.clone(),
         threads: spec.threads,
         steps_total: steps.len() as u64,

@@ -135,6 +135,17 @@ impl Derived {
         Ok(())
     }
 
+    /// Which part of the run comes next: no launch of it stands beside one of another part.
+    pub fn next_part(&self) -> u32 {
+        let launched = self.measurements.iter().filter(|row| !row.launch.is_empty());
+        launched.map(|row| row.part + 1).max().unwrap_or(0)
+    }
+
+    /// Whether the run is one of groups, also where none of them has a row.
+    pub fn is_of_groups(&self) -> bool {
+        !self.manifest.groups.is_empty()
+    }
+
     fn measure(&mut self, launch: &str) -> anyhow::Result<()> {
         if let Some(seat) = self.run.spec(launch)?.seat {
             return self.measure_visit(&seat.visit);
@@ -178,7 +189,7 @@ impl Derived {
 
     fn write_summaries(&self) -> anyhow::Result<()> {
         rows::write(&self.run.summary_path(), &self.summaries)?;
-        if !self.manifest.groups.is_empty() {
+        if self.is_of_groups() {
             rows::write(&self.run.interference_path(), &self.interference)?;
         }
         if !self.manifest.settings.stressors.is_empty() {

@@ -141,6 +141,7 @@ impl Together<'_> {
         let mut row = Measurement {
             launch: first.spec.launch.clone(),
             repeat: self.visit.block,
+            part: self.visit.part,
             job: first.spec.job.clone(),
             threads: first.spec.threads,
             sharing: self.visit.sharing.clone(),
@@ -178,6 +179,7 @@ impl Together<'_> {
         let cell = manifest.cells.iter().find(|cell| cell.name == *member)?;
         Some(Measurement {
             repeat: visit.block,
+            part: visit.part,
             sharing: visit.sharing.clone(),
             group: Some(visit.group.clone()),
             seat: Some(seat as u32),

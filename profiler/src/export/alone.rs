@@ -3,6 +3,7 @@
 use schema::{
     manifest::Cell,
     rows::{Measurement, Status},
+    sharing::Sharing,
 };
 
 use crate::{cells, derive::rounded};
@@ -28,16 +29,22 @@ impl<'a> Alone<'a> {
         self.0.iter().filter_map(|row| row.peak_memory_bytes).max()
     }
 
-    /// Time of a step in a block: the geometric mean of its launches, which begin and end the block.
-    pub(super) fn step_ns_in(&self, block: u32) -> Option<f64> {
-        let of_block = self.0.iter().filter(|row| row.repeat == block);
+    /// Time of a step in the block of a row: the geometric mean of its launches of the same part of the run, which begin and
+    /// end the block.
+    pub(super) fn step_ns_beside(&self, row: &Measurement) -> Option<f64> {
+        let beside = |alone: &&&Measurement| (alone.repeat, alone.part) == (row.repeat, row.part);
+        let of_block = self.0.iter().filter(beside);
         let logs: Vec<f64> = of_block.filter_map(|row| step_ns(row)).map(f64::ln).collect();
         (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
     }
 
-    /// How many times as long a step takes in a row of the job in a group as alone in the same block.
+    /// How many times as long a step takes in a row of the job in a group as alone in the same block. Not known under
+    /// `sequential`, as of `interference.csv`.
     pub(super) fn slowdown_of(&self, row: &Measurement) -> Option<f64> {
-        Some(rounded(step_ns(row)? / self.step_ns_in(row.repeat)?, 6))
+        if row.sharing == Sharing::Sequential {
+            return None;
+        }
+        Some(rounded(step_ns(row)? / self.step_ns_beside(row)?, 6))
     }
 }
 

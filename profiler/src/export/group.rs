@@ -90,7 +90,7 @@ pub(super) fn fill(row: &mut ExportRow, source: &Source, subject: &Subject) {
 
     let of = |cell: &Cell| Alone::of(&source.measurements, cell);
     let alone = of(own);
-    row.step_ns_alone = alone.step_ns_in(row.repeat).map(whole);
+    row.step_ns_alone = alone.step_ns_beside(subject.measurement).map(whole);
     row.slowdown_in_block = alone.slowdown_of(subject.measurement);
     row.alone_device_util_percent = alone.mean(|row| row.device_util_percent_mean);
     row.alone_sm_util_percent = alone.mean(|row| row.sm_util_percent);
@@ -142,6 +142,7 @@ fn is_of(found: &Interference, row: &ExportRow, seat: usize) -> bool {
 
 fn fill_interference(row: &mut ExportRow, found: &Interference) {
     row.blocks = Some(found.blocks);
+    row.blocks_failed = Some(found.blocks_failed);
     row.slowdown = found.slowdown;
     row.slowdown_ci_lo = found.slowdown_ci_lo;
     row.slowdown_ci_hi = found.slowdown_ci_hi;
@@ -149,6 +150,8 @@ fn fill_interference(row: &mut ExportRow, found: &Interference) {
     row.slowdown_p99_ci_lo = found.slowdown_p99_ci_lo;
     row.slowdown_p99_ci_hi = found.slowdown_p99_ci_hi;
     row.group_norm_throughput = found.group_norm_throughput;
+    row.group_norm_throughput_ci_lo = found.group_norm_throughput_ci_lo;
+    row.group_norm_throughput_ci_hi = found.group_norm_throughput_ci_hi;
     row.group_memory_bytes = found.group_memory_bytes;
     row.valid = Some(found.valid);
 }

@@ -25,6 +25,9 @@ pub struct Visit {
     pub group: String,
     pub sharing: Sharing,
     pub block: u32,
+    /// Which part of the run it was made in, as of its launches.
+    #[serde(default)]
+    pub part: u32,
     /// When all members that obey a grant had warmed up and were let go together.
     pub barrier_mono_ns: Option<Nanos>,
     /// When the first member was told to leave.

@@ -623,6 +623,7 @@ mod tests {
                 group: "a+a".into(),
                 sharing: Sharing::Sequential,
                 block: 3,
+                part: 1,
                 barrier_mono_ns: Some(Nanos(seed)),
                 end_mono_ns: None,
                 launches: vec![vec!["0001-a".into(), "0003-a".into()], vec!["0002-a".into()]],

@@ -19,6 +19,9 @@ pub struct LaunchSpec {
     /// start of its job this is.
     pub cell: String,
     pub block: u32,
+    /// Which part of the run it was started in: 0 as the run began, and one more each time it was gone on with.
+    #[serde(default)]
+    pub part: u32,
     pub program: Program,
     /// Matches the lines of a command's output that end a step, in the syntax of the crate `regex`. Where it is absent the
     /// step hook of Python is offered to the command, and one that does not take it is measured from outside.
@@ -56,6 +59,7 @@ impl LaunchSpec {
             cell: job.clone(),
             job,
             block: 0,
+            part: 0,
             program,
             steps_regex: None,
             devices,

@@ -41,6 +41,8 @@ columns! {
         launch: String,
         /// The block, from 0.
         repeat: u32,
+        /// Which part of the run it was measured in: 0 as the run began, and one more each time it was gone on with.
+        part: u32,
         /// In full spelling, every default filled in.
         job: String,
         /// Name in the catalog, or of a command.
@@ -243,7 +245,7 @@ columns! {
         /// Time of a step of this job alone, in the same block: length of the window over the steps in it, geometric mean
         /// of its launches; how long it runs where no steps are known.
         step_ns_alone: Option<u64> ["ns"],
-        /// The same of this row over that. Has no interval; the one over all blocks is slowdown.
+        /// The same of this row over that. Has no interval; the one over all blocks is slowdown. Empty under sequential.
         slowdown_in_block: Option<f64>,
         /// Of this job alone, mean over its launches in the run.
         alone_device_util_percent: Option<f64> ["percent"],
@@ -264,20 +266,27 @@ columns! {
 
         /// Blocks that the ratios below are over; they are those of `interference.csv`.
         blocks: Option<u32>,
-        /// Step time in the group over step time alone, paired within blocks; below 1 where faster in the group.
+        /// Blocks in which this member, or the job alone, failed: no ratio below is of them.
+        blocks_failed: Option<u32>,
+        /// Step time in the group over step time alone, paired within blocks; below 1 where faster in the group. Empty under
+        /// sequential, where a member's share of the time follows from how long turns took.
         slowdown: Option<f64>,
         /// Lower end of its 95 % interval, over blocks.
         slowdown_ci_lo: Option<f64>,
         /// Upper end.
         slowdown_ci_hi: Option<f64>,
-        /// The same ratio of the 99th percentiles of step times.
+        /// The same ratio of the 99th percentiles of step lengths. Empty where a block has none of either, and under turns.
         slowdown_p99: Option<f64>,
         /// Lower end of its 95 % interval, over blocks.
         slowdown_p99_ci_lo: Option<f64>,
         /// Upper end.
         slowdown_p99_ci_hi: Option<f64>,
-        /// Sum over the members of throughput in the group over throughput alone.
+        /// Sum over the members of throughput in the group over throughput alone; the geometric mean over blocks.
         group_norm_throughput: Option<f64>,
+        /// Lower end of its 95 % interval, over blocks.
+        group_norm_throughput_ci_lo: Option<f64>,
+        /// Upper end.
+        group_norm_throughput_ci_hi: Option<f64>,
         /// Peaks of the members in the group, added up: what the driver says of a GPU, resident memory on a CPU device.
         group_memory_bytes: Option<u64> ["bytes"],
         /// Whether all members have numbers that nothing makes doubtful.

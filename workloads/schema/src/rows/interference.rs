@@ -21,27 +21,37 @@ pub struct Interference {
     pub group_size: u32,
     /// Which of its members this is, from 0.
     pub seat: u32,
-    /// Blocks that have numbers of this group, and of the job alone.
+    /// Blocks that have numbers of this member, and of the job alone.
     pub blocks: u32,
+    /// Blocks in which the member, or the job alone, failed: no number below is of them.
+    #[serde(default)]
+    pub blocks_failed: u32,
     /// How steps were found: whose times these are.
     pub timing: Option<Timing>,
     /// Time of a step: length of the window over the steps in it. The geometric mean over blocks. In a group the time in
     /// which the job was held counts; alone it is held before its pace is known, and that does not.
     pub step_ns_alone: Option<u64>,
+    /// Empty under `sequential`, as all ratios of one member are: a turn ends there when it was long enough to be measured, so
+    /// that a member's share of the time follows from the lengths of turns and says nothing about what sharing costs it.
     pub step_ns_together: Option<u64>,
     /// The second over the first; below 1 where the job is faster in the group.
     pub slowdown: Option<f64>,
     pub slowdown_ci_lo: Option<f64>,
     pub slowdown_ci_hi: Option<f64>,
-    /// The same ratio of the 99th percentiles of step times.
+    /// The same ratio of the 99th percentiles of step lengths. Empty where a block has none of either, and under turns, where
+    /// it would be that of a step or of a turn, as more or fewer than one step in a hundred is held.
     pub slowdown_p99: Option<f64>,
     pub slowdown_p99_ci_lo: Option<f64>,
     pub slowdown_p99_ci_hi: Option<f64>,
     /// Throughput in the group over throughput alone: 1 over the slowdown.
     pub norm_throughput: Option<f64>,
-    /// Sum over the members: 1 is what taking turns without loss would give.
+    /// Sum of that over the members, of the blocks in which all of them have numbers; the geometric mean over these blocks, so
+    /// that it is not quite the sum of the rows' own. 1 is what taking turns without loss gives, however long they are.
     pub group_norm_throughput: Option<f64>,
-    pub worst_slowdown: Option<f64>,
+    #[serde(default)]
+    pub group_norm_throughput_ci_lo: Option<f64>,
+    #[serde(default)]
+    pub group_norm_throughput_ci_hi: Option<f64>,
     /// The members' peaks, added up, in the group and alone: what the driver says of a GPU, resident memory on a CPU device.
     pub group_memory_bytes: Option<u64>,
     pub alone_memory_sum_bytes: Option<u64>,
@@ -74,6 +84,8 @@ pub struct Curve {
     pub dial_percent: u32,
     pub side: Side,
     pub blocks: u32,
+    #[serde(default)]
+    pub blocks_failed: u32,
     pub slowdown: Option<f64>,
     pub slowdown_ci_lo: Option<f64>,
     pub slowdown_ci_hi: Option<f64>,

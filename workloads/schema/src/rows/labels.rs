@@ -147,6 +147,8 @@ words! {
         Looped = "looped",
         /// Readings of a device failed or came too rarely for a counter that wraps: a column is empty, or of fewer readings.
         Unread = "unread",
+        /// Some blocks failed, so that the numbers are of the others alone.
+        BlocksFailed = "blocks-failed",
     }
 }
 

@@ -17,6 +17,9 @@ pub struct Measurement {
     pub launch: String,
     /// The block this launch belongs to, from 0.
     pub repeat: u32,
+    /// Which part of the run it was measured in: 0 as the run began, and one more each time it was gone on with.
+    #[serde(default)]
+    pub part: u32,
     pub job: String,
     pub workload: String,
     pub plan: Option<Plan>,
