@@ -95,8 +95,8 @@ pub fn directory(what: &str, manifest: &Manifest) -> PathBuf {
 /// Whether a run that was begun can be continued here and now.
 ///
 /// # Errors
-/// Where its clock has begun anew since, so that old and new readings would stand on one time line; and
-/// where it is no run of `profile` and this command.
+/// Where its clock has begun anew since, so that old and new readings would stand on one time line; where it is no run of
+/// `profile` and this command; and where other programs would go on with it, as of [`is_measured_by_the_same`].
 pub fn can_go_on(run: &RunDir, manifest: &Manifest, command: &str) -> anyhow::Result<()> {
     let path = run.path().display();
     if manifest.command.get(1).map(String::as_str) != Some(command) {
@@ -105,6 +105,7 @@ pub fn can_go_on(run: &RunDir, manifest: &Manifest, command: &str) -> anyhow::Re
     if manifest.machine.boot_id != machine::boot_id() {
         bail!("{path} was begun before this machine was started, or on another; begin a new run");
     }
+    is_measured_by_the_same(run, manifest)?;
     check_data(manifest.settings.data.as_deref())
 }
 
@@ -118,6 +119,68 @@ pub fn check_data(data: Option<&Path>) -> anyhow::Result<()> {
         let data = data.display();
         format!("--data {data}: there is no such folder to read; leave it out for synthetic data, or bring back what the run began with")
     })
+}
+
+/// Whether what measured a run, and what its jobs run on, is here as it was: otherwise a difference between two of its rows
+/// could be one between two programs.
+///
+/// # Errors
+/// Another version of Tandem, of libtorch where a job of the run uses it, or of the driver where a device of it is a GPU.
+pub fn is_measured_by_the_same(run: &RunDir, manifest: &Manifest) -> anyhow::Result<()> {
+    let then = Software::of(manifest);
+    let now = Software {
+        version: env!("CARGO_PKG_VERSION").into(),
+        revision: option_env!("TANDEM_REVISION").map(str::to_owned),
+        libtorch: then.libtorch.is_some().then(torch).transpose()?,
+        driver: then.driver.is_some().then(device::driver_version).flatten(),
+    };
+    match then.differs_from(&now) {
+        Some(difference) => bail!("{}: {difference}; begin a new run", run.path().display()),
+        None => Ok(()),
+    }
+}
+
+/// What a run depends on and an update may change.
+#[derive(Clone, Debug, PartialEq)]
+struct Software {
+    version: String,
+    revision: Option<String>,
+    libtorch: Option<String>,
+    driver: Option<String>,
+}
+
+impl Software {
+    fn of(manifest: &Manifest) -> Software {
+        let has_gpu = manifest.devices.iter().any(|facts| matches!(facts.device, Device::Cuda(_)));
+        Software {
+            version: manifest.version.clone(),
+            revision: manifest.git_revision.clone(),
+            libtorch: manifest.machine.libtorch.clone(),
+            driver: manifest.machine.driver.clone().filter(|_| has_gpu),
+        }
+    }
+
+    /// The first difference, in words. A revision counts where both are known.
+    fn differs_from(&self, now: &Software) -> Option<String> {
+        let known = self.revision.is_some() && now.revision.is_some();
+        let some = |text: &str| Some(text.to_owned());
+        [
+            ("Tandem", some(&self.version), some(&now.version)),
+            (
+                "revision of Tandem",
+                self.revision.clone().filter(|_| known),
+                now.revision.clone().filter(|_| known),
+            ),
+            ("libtorch", self.libtorch.clone(), now.libtorch.clone()),
+            ("NVIDIA's driver", self.driver.clone(), now.driver.clone()),
+        ]
+        .into_iter()
+        .find(|(_, then, now)| then != now)
+        .map(|(what, then, now)| {
+            let said = |version: Option<String>| version.unwrap_or_else(|| "none that is known".into());
+            format!("it was begun with {what} {}, and here is {}", said(then), said(now))
+        })
+    }
 }
 
 /// Measures what the manifest asks for and the run does not have yet. Its budget is spent since `began`.
@@ -294,4 +357,38 @@ pub fn own_cpu() -> Duration {
 /// As `2026-11-20T10:13:40Z`.
 pub fn utc_now() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_goes_on_with_the_software_that_it_was_begun_with() {
+        let text = |text: &str| Some(text.to_owned());
+        let then = Software {
+            version: "0.1.0".into(),
+            revision: text("abc"),
+            libtorch: text("2.11.0"),
+            driver: text("580.1"),
+        };
+        assert_eq!(then.differs_from(&then), None);
+        assert_eq!(
+            then.differs_from(&Software { revision: None, ..then.clone() }),
+            None,
+            "not known of both"
+        );
+        for (now, words) in [
+            (Software { version: "0.2.0".into(), ..then.clone() }, "with Tandem 0.1.0, and here is 0.2.0"),
+            (Software { revision: text("def"), ..then.clone() }, "revision of Tandem abc, and here is def"),
+            (
+                Software { libtorch: text("2.12.0"), ..then.clone() },
+                "with libtorch 2.11.0, and here is 2.12.0",
+            ),
+            (Software { driver: None, ..then.clone() }, "driver 580.1, and here is none that is known"),
+        ] {
+            let said = then.differs_from(&now).expect("they differ");
+            assert!(said.ends_with(words), "{said}");
+        }
+    }
 }

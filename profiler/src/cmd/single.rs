@@ -78,7 +78,8 @@ pub(super) struct Args {
     asked: Asked,
     /// Go on with a run that was interrupted: measures only what is missing.
     ///
-    /// The budget begins anew. --data and --catalog are taken from the same folder as at first.
+    /// The budget begins anew. --data and --catalog are taken from the same folder as at first. Another version of Tandem, libtorch or
+    /// the driver of GPUs than the run was begun with is refused.
     #[arg(long, value_name = "RUN", conflicts_with_all = [
         "jobs", "command", "plan", "batch", "repeats", "ci", "Asked",
     ])]

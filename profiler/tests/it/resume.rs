@@ -117,7 +117,22 @@ fn a_mode_that_cannot_be_set_up_is_a_row_and_the_run_comes_to_its_end() {
     let before = lines(&door, "r");
     door.exits(1, "derive r");
     assert_eq!(lines(&door, "r"), before, "it is derived from raw files");
-    assert_eq!(door.run("r").next_number().expect("it reads"), 6, "a visit without launches has a number");
+    // The job is measured alone again around it, as a group is held against launches of the same part.
+    assert_eq!(door.run("r").next_number().expect("it reads"), 8, "a visit without launches has a number");
+}
+
+#[test]
+fn another_version_does_not_go_on_with_a_run() {
+    let door = Door::new();
+    door.exits(0, "single synthetic-sleep --device cpu:0 --steps 25 --repeats 1 --out r");
+    let manifest = door.run("r").manifest_path();
+    let text = std::fs::read_to_string(&manifest).expect("the run has a manifest");
+    let ours = concat!("version = \"", env!("CARGO_PKG_VERSION"), "\"");
+    std::fs::write(&manifest, text.replacen(ours, "version = \"0.0.9\"", 1)).expect("it is ours");
+    let said = door.exits(2, "single --resume r");
+    let words = concat!("it was begun with Tandem 0.0.9, and here is ", env!("CARGO_PKG_VERSION"));
+    assert!(said.err.contains(words), "{}", said.err);
+    door.exits(0, "derive r");
 }
 
 #[test]

@@ -62,6 +62,7 @@ pub(super) struct Args {
     /// Go on with a run whose scheduler was ended or has died.
     ///
     /// --data and --catalog are taken from the same place as at first; trace, tables and calibration were copied into the run.
+    /// Another version of Tandem, libtorch or the driver of GPUs than the run was begun with is refused.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["trace", "policy", "Asking", "Rules"])]
     resume: Option<PathBuf>,
     /// Print the outcomes as JSON.
@@ -102,7 +103,11 @@ struct Asking {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let run = match (&args.resume, &args.trace, &args.policy) {
-        (Some(path), ..) => RunDir::open(path)?,
+        (Some(path), ..) => {
+            let run = RunDir::open(path)?;
+            run::is_measured_by_the_same(&run, &run.manifest()?)?;
+            run
+        }
         (None, Some(trace), Some(policy)) => begin(trace, policy, &args.asked)?,
         (None, ..) => bail!("a trace and a policy are wanted"),
     };

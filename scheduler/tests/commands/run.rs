@@ -178,6 +178,14 @@ fn ctrl_c_saves_all_jobs_and_the_run_goes_on_without_a_step_lost() {
     let rows = outcomes(&door);
     assert!(rows.iter().all(|row| row.err == Some(ErrorKind::Interrupted)), "{rows:?}");
 
+    let manifest = run(&door).manifest_path();
+    let text = std::fs::read_to_string(&manifest).expect("the run has a manifest");
+    let ours = concat!("version = \"", env!("CARGO_PKG_VERSION"), "\"");
+    std::fs::write(&manifest, text.replacen(ours, "version = \"0.0.9\"", 1)).expect("it is ours");
+    let said = door.exits(2, "run --resume r");
+    assert!(said.err.contains("it was begun with Tandem 0.0.9, and here is"), "{}", said.err);
+    std::fs::write(&manifest, text).expect("it is ours");
+
     door.exits(0, "run --resume r");
     let rows = outcomes(&door);
     assert!(rows.iter().all(|row| row.status == Status::Ok && row.steps_lost == 0), "{rows:?}");
