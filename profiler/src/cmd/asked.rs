@@ -247,8 +247,7 @@ fn measure(
 
 /// Prints what a run shows, and where it lies.
 pub(super) fn show(run: &RunDir, derived: &Derived, json: bool) -> anyhow::Result<Exit> {
-    let has_groups = derived.measurements.iter().any(|row| row.group.is_some());
-    match (json, has_groups) {
+    match (json, derived.is_of_groups()) {
         (true, true) => output::print(rows::to_json(&derived.interference))?,
         (true, false) => output::print(rows::to_json(&derived.summaries))?,
         (false, true) => table::print(&table::of_interference(&derived.interference))?,

@@ -31,6 +31,8 @@ const STRESSORS: &str = "stress";
 /// another and begin together, one that ends early is started again, and only the time counts in which all are steady.
 /// A slowdown is the time of a step in the group over that alone in the same block, with an interval over blocks.
 ///
+/// A run that is gone on with in the middle of a block measures those groups again that lack launches alone, between new ones.
+///
 /// interference.csv has a row for each member of each group; measurements.csv and summary.csv have all launches, alone and
 /// together. A group whose members do not fit on a device together is not started, and its rows say so.
 ///
@@ -59,7 +61,7 @@ pub(super) struct Args {
     /// up to 100ms, where the kernel's own are shorter. step-gate[:QUANTUM][:WEIGHTS]: one at a time, in
     /// turns that end at a step, so long as 8 (steps), 250ms or 2s (default 1s), times a member's weight, as in 2/1.
     /// cpu-shares:WEIGHTS: all at once, CPU time by weight. sequential: one after the other, each for as long as it is
-    /// measured: what sharing has to beat.
+    /// measured: what sharing has to beat, in the throughput of the group; a member has no slowdown there.
     #[arg(long, value_name = "MODE,..", value_delimiter = ',')]
     sharing: Vec<Sharing>,
     /// Measure every pair of the jobs, each beside itself too.
@@ -85,7 +87,8 @@ pub(super) struct Args {
     asked: Asked,
     /// Go on with a run that was interrupted: measures only what is missing.
     ///
-    /// The budget begins anew. --data and --catalog are taken from the same folder as at first.
+    /// The budget begins anew. --data and --catalog are taken from the same folder as at first. Another version of Tandem, libtorch or
+    /// the driver of GPUs than the run was begun with is refused.
     #[arg(long, value_name = "RUN", conflicts_with_all = [
         "jobs", "sharing", "all_pairs", "size", "apart", "sensitivity", "dial", "repeats", "Asked",
     ])]
