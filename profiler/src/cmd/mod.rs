@@ -6,6 +6,7 @@
 mod asked;
 mod calibrate;
 mod colocate;
+mod compare;
 mod derive;
 mod doctor;
 mod exit;
@@ -41,6 +42,7 @@ pub struct Cli {
 enum Command {
     Single(single::Args),
     Colocate(colocate::Args),
+    Compare(compare::Args),
     List(list::Args),
     Doctor(doctor::Args),
     Verify(verify::Args),
@@ -57,6 +59,7 @@ pub fn main() -> ExitCode {
     let outcome = match command {
         Command::Single(args) => single::run(&args),
         Command::Colocate(args) => colocate::run(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::List(args) => list::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Verify(args) => verify::run(&args),

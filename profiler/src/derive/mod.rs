@@ -206,6 +206,13 @@ impl Derived {
     }
 }
 
+/// What runs are compared by, of the rows that a run is known by.
+pub fn compared(manifest: &Manifest, measurements: &[Measurement]) -> (Vec<Summary>, Vec<Interference>) {
+    let (summaries, _) = summary::of_all(manifest, measurements);
+    let (interference, ..) = interference::of_all(manifest, measurements);
+    (summaries, interference)
+}
+
 /// The steps behind a row of what was started: of its launch, or of all launches of its seat. What of them cannot be read is
 /// left out, as the row says why.
 pub fn steps_of(run: &RunDir, row: &Measurement) -> anyhow::Result<Vec<LaunchSteps>> {

@@ -10,13 +10,15 @@
 //!    consecutive steps resemble each other;
 //! 2. between launches, [`launches::between_launches`] puts an interval around the launches' medians.
 //!
-//! Two things are compared by [`launches::ratio_paired`], on the log scale and in pairs.
+//! Two things are compared by [`launches::ratio_paired`], on the log scale and in pairs; runs of the same things by
+//! [`runs::between_runs`].
 //! All intervals are at 95 %. Nothing here reads a file, a clock or a random number.
 
 pub mod drift;
 pub mod interval;
 pub mod launches;
 pub mod quantile;
+pub mod runs;
 pub mod steady;
 pub mod stop;
 pub mod warm_up;

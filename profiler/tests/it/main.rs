@@ -5,6 +5,7 @@ mod bench;
 mod calibrate;
 mod colocate;
 mod commands;
+mod compare;
 mod disk;
 mod doctor;
 mod door;

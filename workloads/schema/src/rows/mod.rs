@@ -2,6 +2,7 @@
 
 mod appended;
 mod columns;
+mod comparison;
 mod export;
 mod export_step;
 mod fidelity;
@@ -23,6 +24,7 @@ mod totals;
 
 pub use appended::{Appender, Follower, read_appended};
 pub use columns::{Column, ColumnRow, Columns, Kind, dictionary};
+pub use comparison::{Compared, Comparison, Quantity, Repeatability, RunRatio};
 pub use export::{Definition, ExportRow, ProgramKind};
 pub use export_step::ExportStep;
 pub use fidelity::{Arose, BusyDevices, Fidelity, JobErrors, JobFidelity, Times};
