@@ -1,6 +1,7 @@
 //! What every command that measures jobs is asked, and what it does with the answer: one home for options that mean the same.
 
 use std::{
+    io::{self, IsTerminal as _},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -101,6 +102,9 @@ pub(super) struct Asked {
 /// What can be asked of a run that goes on, too.
 #[derive(clap::Args)]
 pub(super) struct Anew {
+    /// With --resume: start the programs that the run names without asking.
+    #[arg(long)]
+    yes: bool,
     /// Start no launch after so long, in which estimates of memory count.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(super) budget: Option<Duration>,
@@ -220,10 +224,37 @@ pub(super) fn resume(command: &str, path: &Path, anew: &Anew, began: Nanos) -> a
     let run = RunDir::open(path)?;
     let mut manifest = run.manifest()?;
     run::can_go_on(&run, &manifest, command)?;
+    agree_to_programs(&manifest, anew.yes)?;
     if let Some(budget) = anew.budget {
         manifest.settings.budget_s = Some(budget.as_secs_f64());
     }
     measure((command, began), &run, &manifest, anew.json)
+}
+
+/// Says which programs a run will start, and asks: its directory may come from somebody else.
+///
+/// # Errors
+/// Where the answer is no, or where nobody is there to be asked.
+fn agree_to_programs(manifest: &Manifest, yes: bool) -> anyhow::Result<()> {
+    let programs: Vec<&Vec<String>> =
+        manifest.cells.iter().filter_map(|cell| cell.command.as_ref()).collect();
+    if programs.is_empty() || yes {
+        return Ok(());
+    }
+    output::note("the run starts these programs:");
+    for argv in &programs {
+        output::note(format_args!("  {}", argv.join(" ").escape_debug()));
+    }
+    if !io::stdin().is_terminal() {
+        bail!("the run starts programs; look at them, and go on with --resume and --yes");
+    }
+    output::note("start them? [y/N]");
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    match answer.trim() {
+        "y" | "yes" => Ok(()),
+        _ => bail!("the run was not gone on with"),
+    }
 }
 
 fn measure(

@@ -53,6 +53,11 @@ pub(super) struct Args {
     /// Give one for each machine that the runs are of. Rows of a machine without one have these columns empty.
     #[arg(long, value_name = "FILE", conflicts_with = "steps")]
     machine: Vec<PathBuf>,
+    /// Say in err_detail why launches failed, in which the last words of their programs stand.
+    ///
+    /// These may hold names and paths of whoever ran them, so the column is empty for what failed without this.
+    #[arg(long, conflicts_with = "steps")]
+    with_output: bool,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
@@ -72,7 +77,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let written = if args.steps {
         write_steps(&args.out, format, &sources)?
     } else {
-        write_rows(&args.out, format, &sources, &calibrations)?
+        write_rows(args, format, &sources, &calibrations)?
     };
     if written == 0 {
         return Err(
@@ -94,7 +99,7 @@ fn distinct(sources: &[Source]) -> anyhow::Result<()> {
 }
 
 fn write_rows(
-    out: &Path,
+    args: &Args,
     format: TableFormat,
     sources: &[Source],
     calibrations: &[(&Path, Calibration)],
@@ -114,10 +119,16 @@ fn write_rows(
         }
         rows.extend(source.rows(&catalog, calibration.map(|(_, calibration)| calibration))?);
     }
-    let of = |status| rows.iter().filter(|row: &&ExportRow| row.status == status).count();
+    // What could not run was refused in words of ours.
+    for row in
+        rows.iter_mut().filter(|row: &&mut ExportRow| row.status == Status::Failed && !args.with_output)
+    {
+        row.err_detail = None;
+    }
+    let of = |status| rows.iter().filter(|row| row.status == status).count();
     let (failed, unsupported) = (of(Status::Failed), of(Status::Unsupported));
     let of = format!("{}, {failed} failed, {unsupported} unsupported", runs(sources));
-    write(out, format, [Ok(rows)], &of)
+    write(&args.out, format, [Ok(rows)], &of)
 }
 
 fn write_steps(out: &Path, format: TableFormat, sources: &[Source]) -> anyhow::Result<usize> {

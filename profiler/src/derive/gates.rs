@@ -76,7 +76,7 @@ pub(super) fn of_allocator(ranks: &[Vec<EventLine>], window: Window) -> Option<F
         let (first, last) = (before.or_else(|| inside().next())?, inside().next_back()?);
         Some(last.1.saturating_sub(first.1))
     };
-    let retries: u64 = ranks.iter().filter_map(of_rank).sum();
+    let retries = ranks.iter().filter_map(of_rank).fold(0, u64::saturating_add);
     let text = || {
         format!(
             "refusals of device memory in the window: {retries}; each made the allocator give its cache back"

@@ -16,7 +16,11 @@ use schema::{
 use statistics::{LaunchSummary, median};
 
 use super::{JobStep, devices, gates, job_steps, mfu, rounded, samples::Samples, whole};
-use crate::{cells, warnings::Finding, window::Window};
+use crate::{
+    cells,
+    warnings::Finding,
+    window::{Window, total},
+};
 
 /// A row and what is doubtful about it.
 pub(super) struct Row {
@@ -134,7 +138,7 @@ pub(super) fn blank_of_spec(run: &RunDir, spec: &LaunchSpec) -> Measurement {
     let mut row = blank(run, &cell);
     if let Program::Training(training) = &spec.program {
         let per_sample = training.workload.flops_per_sample;
-        row.flops_per_step = per_sample.map(|flops| flops * u64::from(training.global_batch));
+        row.flops_per_step = per_sample.and_then(|flops| flops.checked_mul(training.global_batch.into()));
     }
     row
 }
@@ -245,11 +249,11 @@ impl Launch<'_> {
         row.step_ns_mean = ns(window.0 as f64 / used.len() as f64);
         row.step_ns_p90 = summary.tail.p90;
         row.step_ns_p99 = summary.tail.p99;
-        let samples: Option<u64> = used.iter().map(|step| step.samples).sum();
+        let samples = total(used.iter().map(|step| step.samples));
         row.samples_per_s = samples
             .filter(|samples| window > Nanos::ZERO && *samples > 0)
             .map(|samples| rounded(samples as f64 / window.as_secs_f64(), 3));
-        row.sent_bytes = used.iter().map(|step| step.sent_bytes).sum();
+        row.sent_bytes = total(used.iter().map(|step| step.sent_bytes));
         fill_phases(row, used);
         (row.mfu_arithmetic, row.mfu_percent) = self.mfu(row, window).unzip();
     }
@@ -323,7 +327,7 @@ impl Launch<'_> {
         };
         let grown = |value: fn(&HostSample) -> Option<u64>| -> Option<u64> {
             let of_one = |launch: &&str| self.samples.grown(launch, ranks, value, &windows_of(launch));
-            launches.iter().map(of_one).sum()
+            total(launches.iter().map(of_one))
         };
         row.cpu_ns = grown(|row| row.cpu_ns);
         row.run_queue_wait_ns = grown(|row| row.run_queue_wait_ns);
@@ -354,11 +358,11 @@ fn too_short(row: &mut Measurement, detail: String) {
     row.err_detail = Some(detail);
 }
 
-/// The sum where every part is known; of no parts nothing is known.
+/// The sum where every part is known, and where it is a number of the table; of no parts nothing is known.
 pub(super) fn sum_of_all(parts: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     let mut parts = parts.peekable();
     parts.peek()?;
-    parts.sum()
+    total(parts)
 }
 
 fn fill_phases(row: &mut Measurement, used: &[JobStep]) {

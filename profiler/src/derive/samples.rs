@@ -8,7 +8,7 @@ use schema::{
     units::Nanos,
 };
 
-use crate::window::{Window, growth_in};
+use crate::window::{Window, growth_in, total};
 
 /// A window is seen with the readings from so long before it: several of the rarest.
 const BEFORE: Nanos = Nanos(10 * Nanos::SECOND.0);
@@ -79,7 +79,7 @@ impl Samples {
             let readings = self.of_launch(launch).iter().filter(|row| row.rank == rank);
             growth_in(readings.filter_map(|row| Some((row.mono_ns, value(row)?))), Nanos::ZERO, windows)
         };
-        (0..ranks).map(of_rank).sum()
+        total((0..ranks).map(of_rank))
     }
 }
 

@@ -7,6 +7,8 @@ use schema::{
     wire::{Event, EventLine, Phases, Step, Timing},
 };
 
+use crate::window::total;
+
 /// One step of a job. It ends when its last rank's does, so that the lengths of steps between which no rank was held add up
 /// to the time in which they were done; the lengths of the slowest rank of each would add up to more.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,8 +83,8 @@ fn job_step(ranks: &[(Nanos, &Step)], before: Nanos) -> JobStep {
         end,
         dur_ns: dur_ns.0,
         phases: slowest.phases.clone().unwrap_or_default(),
-        samples: ranks.iter().map(|(_, step)| step.samples).sum(),
-        sent_bytes: ranks.iter().map(|(_, step)| step.sent_bytes).sum(),
+        samples: total(ranks.iter().map(|(_, step)| step.samples)),
+        sent_bytes: total(ranks.iter().map(|(_, step)| step.sent_bytes)),
         loss: loss(ranks),
         timing: first.timing,
     }
@@ -92,7 +94,7 @@ fn loss(ranks: &[(Nanos, &Step)]) -> Option<f64> {
     if let [(_, only)] = ranks {
         return only.loss.filter(|_| only.samples != Some(0));
     }
-    let samples: u64 = ranks.iter().map(|(_, step)| step.samples).sum::<Option<u64>>()?;
+    let samples = total(ranks.iter().map(|(_, step)| step.samples))?;
     let losses: Option<f64> = ranks.iter().map(|(_, step)| Some(step.loss? * step.samples? as f64)).sum();
     losses.filter(|_| samples > 0).map(|sum| sum / samples as f64)
 }

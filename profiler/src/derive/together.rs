@@ -18,7 +18,7 @@ use super::{
     launch::{self, Launch, Row},
     samples::Samples,
 };
-use crate::cells;
+use crate::{cells, window::total};
 
 /// The rows of a visit that is over, in the order of its seats.
 pub(super) fn measurements(
@@ -249,14 +249,15 @@ impl Together<'_> {
             .filter(|life| life.end < left)
             .map(|life| life.length().0)
             .collect();
-        (!whole.is_empty()).then(|| whole.iter().sum::<u64>() / whole.len() as u64)
+        let sum = total(whole.iter().copied().map(Some))?;
+        sum.checked_div(whole.len() as u64)
     }
 
     /// CPU time of all members on these cores. Not known where a member has other devices beside them, or was not there all
     /// the time.
     fn cpu_of_all(&self, devices: &[Device], windows: &[Window]) -> Option<u64> {
         let device = cells::joined(devices);
-        let mut sum = 0;
+        let mut sum: u64 = 0;
         for told in self.seats.iter().flatten() {
             if cells::joined(&told.spec.devices) != device {
                 if told.spec.devices.iter().any(|other| devices.iter().any(|own| other.shares_with(own))) {

@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use schema::rows::{self, ErrorKind, Measurement};
 
-use crate::door::{Door, Started, wait_until};
+use crate::door::{Door, Said, Started, wait_until};
 
 const GRID: &str = "single synthetic-sleep --plan dp1,ga2 --device cpu:0 --steps 60 --repeats 2";
 
@@ -76,6 +76,23 @@ fn kill_9_takes_shells_and_daemons_of_a_command_along() {
     profile.send(Signal::KILL);
     profile.wait();
     wait_until("nothing is left", || door.leftovers().is_empty());
+}
+
+#[test]
+fn programs_of_a_run_that_goes_on_are_named_and_agreed_to() {
+    let door = Door::new();
+    door.exits(0, "single --device cpu:0 --repeats 1 --out r -- touch started");
+    std::fs::remove_file(door.path("started")).expect("it ran");
+    let launch = door.measurements("r")[0].launch.clone();
+    std::fs::remove_file(door.run("r").launch_end_path(&launch)).expect("it has ended");
+    let mut command = door.command("single --resume r");
+    let output = command.stdin(std::process::Stdio::null()).output().expect("profile starts");
+    let said = Said::of(&output);
+    assert_eq!(output.status.code(), Some(2), "{}", said.err);
+    assert!(said.err.contains("  touch started") && said.err.contains("--yes"), "{}", said.err);
+    assert!(!door.path("started").exists());
+    door.exits(0, "single --resume r --yes");
+    assert!(door.path("started").exists(), "what was torn off is done again");
 }
 
 #[test]

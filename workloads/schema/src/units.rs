@@ -52,16 +52,17 @@ impl From<Duration> for Nanos {
     }
 }
 
+/// Ends at the largest instant there is: a sum of what a file says must not begin anew at zero.
 impl Add for Nanos {
     type Output = Nanos;
     fn add(self, other: Nanos) -> Nanos {
-        Nanos(self.0 + other.0)
+        Nanos(self.0.saturating_add(other.0))
     }
 }
 
 impl AddAssign for Nanos {
     fn add_assign(&mut self, other: Nanos) {
-        self.0 += other.0;
+        *self = *self + other;
     }
 }
 
@@ -183,6 +184,14 @@ mod tests {
         for text in ["2", "2GB", "GiB", "-1GiB", "nanGiB", "0B", "2 gib", "9e99TiB", ""] {
             assert!(read(text).is_err_and(|error| error.contains("as in 2GiB")), "{text}");
         }
+    }
+
+    #[test]
+    fn a_sum_does_not_begin_anew_at_zero() {
+        let most = Nanos(u64::MAX);
+        let mut sum = most + Nanos(1);
+        sum += Nanos(1);
+        assert_eq!((sum, [most, Nanos(7)].into_iter().sum()), (most, most));
     }
 
     #[test]

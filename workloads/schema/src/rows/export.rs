@@ -162,7 +162,7 @@ columns! {
         status: Status,
         /// Why there are no numbers.
         err: Option<ErrorKind>,
-        /// The same in words.
+        /// The same in words, which for what failed hold the last words of its program, and are given with --with-output alone.
         err_detail: Option<String>,
     } and {
         /// The same for all rows whose groups are of the same workloads, a job alone being a group of one: split by it
