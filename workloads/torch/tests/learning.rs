@@ -50,7 +50,10 @@ fn losses_fall_within_the_steps_of_verify() {
             continue;
         }
         if !fits(workload) {
-            schema::skips::skipped("memory", format_args!("this machine has not the memory to train {}", workload.name));
+            schema::skips::skipped(
+                "memory",
+                format_args!("this machine has not the memory to train {}", workload.name),
+            );
             continue;
         }
         let losses = losses(workload, 1, workload.verify.steps);
