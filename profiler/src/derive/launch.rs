@@ -15,7 +15,7 @@ use schema::{
 };
 use statistics::{LaunchSummary, median};
 
-use super::{JobStep, devices, gates, job_steps, mfu, rounded, samples::Samples, whole};
+use super::{JobStep, devices, gates, job_steps, memory, mfu, rounded, samples::Samples, whole};
 use crate::{
     cells,
     warnings::Finding,
@@ -63,7 +63,7 @@ pub(super) fn measurement(
     }
     fill_from_events(&mut row, &ranks);
     row.wall_ns = end.ranks.iter().map(|rank| rank.wall_ns).max().flatten();
-    row.host_rss_peak_bytes = sum_of_all(end.ranks.iter().map(|rank| rank.rss_peak_bytes));
+    row.host_rss_peak_bytes = memory::rss_peak_bytes(samples.of_launch(launch), end);
     let launch = Launch { spec: &spec, ranks: &ranks, samples, manifest, ended: end.mono_ns };
     let mut findings = Vec::new();
     // A job that failed has no numbers to publish, though its raw steps stay on file.

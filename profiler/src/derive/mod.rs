@@ -5,6 +5,7 @@ mod devices;
 mod gates;
 mod interference;
 mod launch;
+mod memory;
 pub(crate) mod mfu;
 mod samples;
 mod steps;

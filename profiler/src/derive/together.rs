@@ -16,6 +16,7 @@ use statistics::{LaunchSummary, Steady};
 use super::{
     JobStep, LaunchSteps, gates, job_steps,
     launch::{self, Launch, Row},
+    memory,
     samples::Samples,
 };
 use crate::{cells, window::total};
@@ -153,7 +154,7 @@ impl Together<'_> {
         };
         launch::fill_from_events(&mut row, &first.ranks);
         let resident =
-            |told: &Told| launch::sum_of_all(told.end.ranks.iter().map(|rank| rank.rss_peak_bytes));
+            |told: &Told| memory::rss_peak_bytes(self.samples.of_launch(&told.spec.launch), &told.end);
         row.host_rss_peak_bytes = launches.iter().filter_map(resident).max();
         row.wall_ns = Some(last.life().end.saturating_sub(first.life().start).0);
         let mut findings = Vec::new();

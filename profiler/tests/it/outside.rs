@@ -34,6 +34,22 @@ fn a_program_is_measured_until_it_ends() {
 }
 
 #[test]
+fn memory_is_that_of_all_processes_together() {
+    let door = Door::new();
+    let mut command = door.command("single --device cpu:0 --repeats 1 --out r --");
+    // Each has a buffer of 64 MiB, and waits with it for somebody to read.
+    let holds = "dd if=/dev/zero bs=64M count=1 2>/dev/null | sleep 2";
+    let script = format!("{holds} & {holds} & wait");
+    assert_eq!(command.args(["sh", "-c", &script]).status().expect("profile starts").code(), Some(0));
+    let row = &door.measurements("r")[0];
+    let end = door.run("r").launch_end(&row.launch).expect("it reads back").expect("it has ended");
+    let largest = end.ranks[0].rss_peak_bytes.expect("the kernel counts");
+    let both = row.host_rss_peak_bytes.expect("it was read");
+    assert!((64 << 20..96 << 20).contains(&largest), "{largest}");
+    assert!((128 << 20..192 << 20).contains(&both), "{both}");
+}
+
+#[test]
 fn a_program_that_fails_is_a_row_with_its_last_words() {
     let door = Door::new();
     let mut command = door.command("single --device cpu:0 --repeats 1 --out r --");

@@ -78,6 +78,8 @@ pub struct Measurement {
     pub memory_estimate_bytes: Option<u64>,
     /// Highest device memory of the job's processes as the driver sees it.
     pub device_memory_bytes: Option<u64>,
+    /// Largest sum of the resident sets of all processes of the job at one time, those included that its programs started. Read
+    /// ten times a second, and processes looked for once; at least that of the largest process. Shared pages count in each.
     pub host_rss_peak_bytes: Option<u64>,
     /// CPU time of the job's processes in the window.
     pub cpu_ns: Option<u64>,

@@ -1,0 +1,72 @@
+//! Memory of the host that all processes of a job have together.
+
+use std::collections::BTreeMap;
+
+use schema::{
+    rows::HostSample,
+    spec::{LaunchEnd, RankEnd},
+};
+
+/// The largest sum of resident sets that was read at one time, over all processes of all ranks; at least that of the largest
+/// single process, which the kernel knows to the byte.
+///
+/// A page that processes share counts in each of them, so the sum is an upper bound of what was read. A process that came and
+/// went between two looks is in it only as far as it was the largest.
+pub(super) fn rss_peak_bytes(readings: &[HostSample], end: &LaunchEnd) -> Option<u64> {
+    let mut of_rank = BTreeMap::new();
+    let until_the_end = readings.iter().filter(|row| row.mono_ns <= end.mono_ns);
+    let sum_of_ranks = |row: &HostSample| {
+        of_rank.insert(row.rank, row.rss_bytes?);
+        Some(of_rank.values().copied().fold(0, u64::saturating_add))
+    };
+    let read = until_the_end.filter_map(sum_of_ranks).max();
+    let of_largest = end.ranks.iter().filter_map(|rank: &RankEnd| rank.rss_peak_bytes).max();
+    read.max(of_largest)
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::{FORMAT, units::Nanos};
+
+    use super::*;
+
+    /// A reading of a rank: when, which, and how much.
+    fn reading((mono_ns, rank, rss_bytes): (u64, u32, Option<u64>)) -> HostSample {
+        let rss_bytes = rss_bytes.map_or("null".into(), |bytes| bytes.to_string());
+        let json = format!(
+            r#"{{"mono_ns": {mono_ns}, "end_mono_ns": {mono_ns}, "launch": "a", "rank": {rank}, "rss_bytes": {rss_bytes}}}"#
+        );
+        schema::rows::from_json(&json).unwrap()
+    }
+
+    #[test]
+    fn ranks_add_up_at_one_time_and_the_largest_process_is_the_least() {
+        for (readings, of_largest, expected) in [
+            // The peaks of two ranks at different times are no peak of the job.
+            (
+                &[(1, 0, Some(50)), (1, 1, Some(10)), (2, 0, Some(10)), (2, 1, Some(45))][..],
+                [None; 2],
+                Some(60),
+            ),
+            (&[(1, 0, Some(50)), (2, 0, Some(10)), (2, 1, Some(45))], [None; 2], Some(55)),
+            // Children are in the reading of their rank.
+            (&[(1, 0, Some(90))], [Some(30), Some(20)], Some(90)),
+            // A peak between two readings.
+            (&[(1, 0, Some(5)), (2, 0, None)], [Some(30), Some(20)], Some(30)),
+            (&[(11, 0, Some(90))], [None; 2], None),
+            (&[], [None; 2], None),
+        ] {
+            let rank_end = |rss_peak_bytes| RankEnd { rss_peak_bytes, ..RankEnd::default() };
+            let end = LaunchEnd {
+                format: FORMAT,
+                mono_ns: Nanos(10),
+                enough_mono_ns: None,
+                err: None,
+                err_detail: None,
+                ranks: of_largest.map(rank_end).into(),
+            };
+            let readings: Vec<HostSample> = readings.iter().copied().map(reading).collect();
+            assert_eq!(rss_peak_bytes(&readings, &end), expected, "{readings:?}");
+        }
+    }
+}
