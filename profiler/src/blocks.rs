@@ -2,6 +2,7 @@
 
 mod estimate;
 mod ledger;
+mod lost;
 mod request;
 mod visit;
 mod wanted;
@@ -24,6 +25,7 @@ pub use self::{
 };
 pub(crate) use self::{
     ledger::Ledger,
+    lost::Lost,
     request::{threads, training},
 };
 use self::{visit::Seating, wanted::Wanted};
@@ -57,6 +59,7 @@ pub struct Blocks<'a> {
     pub(crate) ledger: Ledger,
     /// Which part of the run this is.
     pub(crate) part: u32,
+    pub(crate) lost: Lost,
     /// Of the next launch.
     pub(crate) next_number: usize,
     /// When the command began: since then the budget is spent.
@@ -141,7 +144,11 @@ impl Blocks<'_> {
         let enough = self.enough(cell.command.is_some())?;
         // What others cost a program without steps is how much later it comes to its end, alone and together.
         let to_its_end = !self.groups.is_empty();
-        let end = measure::alone(self.rig, self.sampler, request, enough, to_its_end, self.interrupt);
+        let end = match self.lost.refusal(&cell.devices) {
+            Some(why) => lost::refuse(self.run, &request.spec, &why)?,
+            None => measure::alone(self.rig, self.sampler, request, enough, to_its_end, self.interrupt),
+        };
+        self.lost.note(&launch, &cell.devices, &end);
         let is_spoilt = end.err == Some(ErrorKind::DiskFull);
         if let Err(error) = self.sampler.flush() {
             let error = anyhow::Error::from(error);
@@ -178,14 +185,24 @@ impl Blocks<'_> {
             of_cell.is_some_and(|place| self.ledger.cells[place].has_obeyed)
         };
         let seats = seating.requests(has_obeyed)?;
-        let devices = seats.iter().flat_map(|seat| seat.request.spec.devices.clone()).collect();
+        let devices: Vec<Device> = seats.iter().flat_map(|seat| seat.request.spec.devices.clone()).collect();
         let enough = self.enough(seats.iter().all(|seat| seat.outside))?;
         let name = seating.visit.clone();
         let again = &mut |seat| seating.request(seat);
-        let asked = Together { sharing: &group.sharing, seats, again, enough };
-        let visit = together(self.rig, self.sampler, asked, self.interrupt);
+        let visit = match self.lost.refusal(&devices) {
+            Some(why) => lost::refuse_all(run, &seats, &why).map_err(anyhow::Error::from),
+            None => {
+                let asked = Together { sharing: &group.sharing, seats, again, enough };
+                together(self.rig, self.sampler, asked, self.interrupt)
+            }
+        };
         self.next_number = seating.next;
         let visit = visit?;
+        for launch in visit.iter().flat_map(|visit| visit.launches.iter().flatten()) {
+            if let Some(end) = run.launch_end(launch)? {
+                self.lost.note(launch, &run.spec(launch)?.devices, &end);
+            }
+        }
         self.sampler.flush()?;
         if let Some(visit) = visit {
             self.run.write_visit(&name, &visit)?;

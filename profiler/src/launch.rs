@@ -59,6 +59,9 @@ pub struct Patience {
     pub startup: Duration,
     /// Between SIGTERM and SIGKILL.
     pub grace: Duration,
+    /// What has not ended so long after SIGKILL waits for something in the kernel that may never come, as for a driver whose
+    /// device is gone, and is waited for no more.
+    pub death: Duration,
 }
 
 impl Patience {
@@ -72,6 +75,7 @@ impl Default for Patience {
             heartbeat: Duration::from_secs(60),
             startup: Duration::from_secs(300),
             grace: Duration::from_secs(10),
+            death: Duration::from_secs(30),
         }
     }
 }
@@ -185,6 +189,7 @@ pub(crate) async fn supervise(
         launch.listen();
         launch.let_go();
         launch.urge();
+        launch.give_up();
         launch.send_commands();
         if !launch.reports.is_empty() {
             send(std::mem::take(&mut launch.reports));
@@ -234,11 +239,19 @@ impl Launch {
 
     fn hear_of(&mut self, index: usize, news: News) {
         let rank = index as u32;
+        if self.ranks[index].end.is_some() {
+            // It was given up a moment ago.
+            return;
+        }
         let end = match news {
             News::Started { pid } => {
                 self.ranks[index].started = true;
                 self.scraper.iter_mut().for_each(|scraper| scraper.started(pid));
                 return self.reports.push(Report::Started { rank, pid });
+            }
+            News::Leaving => {
+                self.ranks[index].dying_since.get_or_insert_with(Nanos::monotonic_now);
+                return;
             }
             News::Refused { why } => {
                 self.fail(rank, (ErrorKind::Start, why));

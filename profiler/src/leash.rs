@@ -56,12 +56,19 @@ const KILL: u8 = b'k';
 
 /// First word of the first line a leash says: the program runs, its process id follows.
 const STARTED: &str = "started";
-/// Or it could not be started, the reason follows. The second line is the [`RankEnd`] as JSON.
+/// Or it could not be started, the reason follows.
 const REFUSED: &str = "refused";
+/// The program has ended and left processes behind, which are being killed. The last line is the [`RankEnd`] as JSON.
+const EXITED: &str = "exited";
 
 /// Pause between two rounds of killing. A process that forks as fast as it can loses: each round
 /// leaves only what was started within it.
 const KILL_ROUND: Duration = Duration::from_millis(5);
+
+/// So many rounds are enough for whatever can die. What is left waits in the kernel, and to look for it costs time: once in
+/// `SLOW_ROUND` from then on.
+const KILL_ROUNDS: u32 = 1000;
+const SLOW_ROUND: Duration = Duration::from_secs(1);
 
 /// Before the others, where the program belongs in a cgroup: its directory follows.
 const CGROUP: &str = "--cgroup";
@@ -121,7 +128,7 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
     thread::spawn(move || obey(orders));
     let mut end = wait_for(Pid::from_child(&child))?;
     end.wall_ns = Some((Nanos::monotonic_now() - began).0);
-    end_leftovers()?;
+    end_leftovers(&mut harness)?;
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let cpu_us = [usage.user_time(), usage.system_time()].map(|t| t.tv_sec() * 1_000_000 + t.tv_usec());
     end.cpu_ns = Some(cpu_us.iter().sum::<i64>() as u64 * 1_000);
@@ -195,11 +202,18 @@ fn obey(mut orders: UnixStream) {
             continue;
         }
         // Killed children free the main thread, which ends this process when none is left.
+        let mut round = 0;
         loop {
-            descendants(root).into_iter().for_each(|process| process.signal(Signal::KILL));
-            thread::sleep(KILL_ROUND);
+            kill_all_below(root, round);
+            round = round.saturating_add(1);
         }
     }
+}
+
+/// One round of killing, and the pause after it.
+fn kill_all_below(root: i32, round: u32) {
+    descendants(root).into_iter().for_each(|process| process.signal(Signal::KILL));
+    thread::sleep(if round < KILL_ROUNDS { KILL_ROUND } else { SLOW_ROUND });
 }
 
 /// Waits for the program. What it orphaned meanwhile is ours to reap.
@@ -218,15 +232,19 @@ fn rank_end(status: WaitStatus) -> RankEnd {
     RankEnd { exit_code: status.exit_status(), signal: status.terminating_signal(), ..RankEnd::default() }
 }
 
-/// Kills and reaps what the program left behind, daemons included.
-fn end_leftovers() -> io::Result<()> {
+/// Kills and reaps what the program left behind, daemons included, and says so where there is something.
+fn end_leftovers(harness: &mut UnixStream) -> io::Result<()> {
     let root = getpid().as_raw_nonzero().get();
+    let mut round = 0;
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
             Ok(None) => {
-                descendants(root).into_iter().for_each(|process| process.signal(Signal::KILL));
-                thread::sleep(KILL_ROUND);
+                if round == 0 {
+                    let _ = writeln!(harness, "{EXITED}");
+                }
+                kill_all_below(root, round);
+                round = round.saturating_add(1);
             }
             Err(rustix::io::Errno::CHILD) => return Ok(()),
             Err(error) => return Err(error.into()),

@@ -14,13 +14,13 @@ use schema::{
     device::Device,
     group::Group,
     manifest::{Cell, DeviceFacts, End, Manifest, ObserverCost, Settings},
-    rows::{Appender, Status},
+    rows::{Appender, ErrorKind, Status},
     run_dir::RunDir,
     units::Nanos,
 };
 
 use crate::{
-    blocks::{Blocks, Ledger, Missing},
+    blocks::{Blocks, Ledger, Lost, Missing},
     cmd::Exit,
     derive::Derived,
     device::{self, DeviceReader},
@@ -212,6 +212,7 @@ pub fn measure(
         part: derived.next_part(),
         derived,
         ledger: Ledger::default(),
+        lost: Lost::default(),
         next_number: run.next_number()?,
         began,
     };
@@ -243,9 +244,11 @@ pub fn measure(
 fn outcome(run: &RunDir, missing: Missing) -> anyhow::Result<Outcome> {
     let derived = Derived::of(run)?;
     derived.write()?;
-    let failed = derived.measurements.iter().any(|row| row.status != Status::Ok);
+    let rows = &derived.measurements;
+    let failed = rows.iter().any(|row| row.status != Status::Ok);
     let exit = match (missing.interrupted, failed) {
         (true, _) => Exit::Interrupted,
+        (false, true) if rows.iter().any(|row| row.err == Some(ErrorKind::Stuck)) => Exit::Stuck,
         (false, true) => Exit::SomeFailed,
         // What was asked for and is missing failed too: a row, or an interval that was not reached.
         (false, false) if !missing.launches.is_empty() => Exit::SomeFailed,

@@ -25,7 +25,7 @@ use statistics::launches::between_launches;
 pub use self::all_reduce::cells as all_reduces;
 use self::restart::Restarts;
 use crate::{
-    blocks::{Blocks, Ledger},
+    blocks::{Blocks, Ledger, Lost},
     cells::joined,
     cmd::Exit,
     derive::{Derived, whole},
@@ -254,6 +254,7 @@ impl Calibrator<'_> {
             derived: Derived::of(&run)?,
             ledger: Ledger::default(),
             part: 0,
+            lost: Lost::default(),
             next_number: run.next_number()?,
             began: limits.began,
         };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rustix::process::Signal;
-use schema::{spec::RankEnd, units::Nanos};
+use schema::{rows::ErrorKind, spec::RankEnd, units::Nanos};
 
 use super::{
     Launch, Patience,
@@ -33,7 +33,7 @@ impl Launch {
 
     /// Notes why the launch failed, and ends what is left of it.
     pub(super) fn fail(&mut self, rank: u32, fault: Fault) {
-        if self.dismissed {
+        if self.dismissed && fault.0 != ErrorKind::Stuck {
             return;
         }
         let fault = verdict::of_disk(&self.run, fault);
@@ -72,9 +72,8 @@ impl Launch {
                 let granted = self.granted();
                 let mut left = self.ranks.iter().enumerate().filter(|(_, rank)| rank.end.is_none());
                 let hung = left.find_map(|(index, rank)| {
-                    let mut overdue =
-                        rank.listeners.iter().filter_map(|l| l.overdue(granted, heartbeat, startup));
-                    Some((index as u32, overdue.next()?))
+                    let overdue = rank.listeners.iter().find_map(|l| l.overdue(granted, heartbeat, startup));
+                    Some((index as u32, overdue.or_else(|| rank.unstarted(startup))?))
                 });
                 if let Some((rank, fault)) = hung {
                     // What a program does between two steps may take long, and there are enough of them.
@@ -85,9 +84,31 @@ impl Launch {
             }
             Ending::Terminated { kill_at } if Nanos::monotonic_now() >= kill_at => {
                 self.ending = Ending::Killed;
-                self.ranks.iter().filter_map(|rank| rank.leash.as_ref()).for_each(LeashHandle::kill);
+                for rank in &mut self.ranks {
+                    rank.leash.iter().for_each(LeashHandle::kill);
+                    rank.dying_since.get_or_insert_with(Nanos::monotonic_now);
+                }
             }
             Ending::Terminated { .. } | Ending::Killed => {}
+        }
+    }
+
+    /// Waits no more for ranks that SIGKILL does not end: the launch ends without them.
+    pub(super) fn give_up(&mut self) {
+        let death = self.patience.death;
+        let last = Nanos::monotonic_now().saturating_sub(death.into());
+        for index in 0..self.ranks.len() {
+            let rank = &mut self.ranks[index];
+            if rank.end.is_some() || rank.dying_since.is_none_or(|since| since > last) {
+                continue;
+            }
+            rank.abandon();
+            let before = match &self.fault {
+                Some((rank, (_, what))) => format!(", after rank {rank} {what}"),
+                None => String::new(),
+            };
+            let what = format!("did not end within {} of SIGKILL{before}", Nanos::from(death));
+            self.fail(index as u32, (ErrorKind::Stuck, what));
         }
     }
 

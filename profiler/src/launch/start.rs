@@ -1,15 +1,15 @@
 //! How a launch comes into being: its files, and a leash for each rank.
 
-use std::{fs::File, io::PipeWriter, process::Stdio};
+use std::{fs::File, io::PipeWriter, process::Stdio, time::Duration};
 
-use schema::{grant::Grant, spec::RankEnd};
-use tokio::sync::mpsc::UnboundedSender;
+use schema::{grant::Grant, rows::ErrorKind, spec::RankEnd, units::Nanos};
+use tokio::{sync::mpsc::UnboundedSender, task::AbortHandle};
 
 use super::{
     Launch,
     command::{self, Programs},
     hook,
-    listener::{Listener, Speaker},
+    listener::{Fault, Listener, Speaker},
     scraper::Scraper,
 };
 use crate::leash::{LeashHandle, News};
@@ -24,12 +24,32 @@ pub(super) struct Rank {
     pub(super) listeners: Vec<Listener>,
     pub(super) stdin: Option<PipeWriter>,
     pub(super) end: Option<RankEnd>,
+    pub(super) asked_at: Nanos,
+    /// Since when nothing but SIGKILL is meant for it, or for what it has left behind.
+    pub(super) dying_since: Option<Nanos>,
+    /// What waits for the reports of the leash.
+    reports: AbortHandle,
 }
 
 impl Rank {
     /// Whether it is leaving by itself.
     pub(super) fn said_last_word(&self) -> bool {
         !self.listeners.is_empty() && self.listeners.iter().all(Listener::said_last_word)
+    }
+
+    /// Of a program that may be silent for as long as it likes, nothing else tells that it never came to run.
+    pub(super) fn unstarted(&self, limit: Duration) -> Option<Fault> {
+        let waited = Nanos::monotonic_now().saturating_sub(self.asked_at);
+        let is_late = !self.started && waited > limit.into();
+        is_late.then(|| (ErrorKind::Start, format!("was not started for {waited}")))
+    }
+
+    /// Waits for it no more, as if nothing of it were left.
+    pub(super) fn abandon(&mut self) {
+        self.reports.abort();
+        self.leash = None;
+        self.stdin = None;
+        self.end = Some(RankEnd::default());
     }
 }
 
@@ -75,23 +95,26 @@ impl Launch {
             }
             let command = command::of_rank(programs, &self.run, &self.spec, rank, stdin)?;
             let (leash, mut reports) = LeashHandle::start(&programs.own, &self.joins, command)?;
+            let tell = tell.clone();
+            let follow = tokio::spawn(async move {
+                loop {
+                    let news = reports.next().await;
+                    let last = news.is_last();
+                    // The launch stays until each of its ranks has told its last news.
+                    if tell.send((index, news)).is_err() || last {
+                        return;
+                    }
+                }
+            });
             self.ranks.push(Rank {
                 leash: Some(leash),
                 started: false,
                 listeners,
                 stdin: commands,
                 end: None,
-            });
-            let tell = tell.clone();
-            tokio::spawn(async move {
-                loop {
-                    let news = reports.next().await;
-                    let last = !matches!(news, News::Started { .. });
-                    // The launch stays until each of its ranks has told its last news.
-                    if tell.send((index, news)).is_err() || last {
-                        return;
-                    }
-                }
+                asked_at: Nanos::monotonic_now(),
+                dying_since: None,
+                reports: follow.abort_handle(),
             });
         }
         Ok(())

@@ -75,9 +75,10 @@ pub(super) fn of_disk(run: &RunDir, (kind, what): Fault) -> Fault {
 }
 
 /// Whether `fault` says why a launch failed, of which so far `known` is known. Collectives fail because another rank has
-/// left: why that one left is the better answer.
+/// left: why that one left is the better answer. That a process does not end concerns every launch after it, whatever came
+/// before.
 pub(super) fn explains(fault: &Fault, known: &Fault) -> bool {
-    known.0 == ErrorKind::Collective && fault.0 != ErrorKind::Collective
+    fault.0 == ErrorKind::Stuck || known.0 == ErrorKind::Collective && fault.0 != ErrorKind::Collective
 }
 
 fn name(signal: i32) -> String {
@@ -133,6 +134,9 @@ fn advice(kind: ErrorKind) -> &'static str {
         }
         ErrorKind::Killed => "find out who sent the signal, and run it again",
         ErrorKind::Crashed | ErrorKind::Internal | ErrorKind::NoFinish => "read the whole log",
+        ErrorKind::Stuck => {
+            "look at the kernel's log; its device needs a reset by its owner, or the machine a restart"
+        }
         ErrorKind::Contaminated => "see why that one failed",
         ErrorKind::Sharing => {
             "see `profile doctor` for what this machine lacks, or name another mode with --sharing"

@@ -18,7 +18,7 @@ use tokio::{
     process::{Child, Command},
 };
 
-use super::{CGROUP, KILL, KILL_ROUND, MARK, REFUSED, SLICE, STARTED, TERMINATE};
+use super::{CGROUP, EXITED, KILL, KILL_ROUND, MARK, REFUSED, SLICE, STARTED, TERMINATE};
 use crate::{processes::strays, sharing::Joins};
 
 /// What one rank runs, and with what.
@@ -34,14 +34,16 @@ pub(crate) struct RankCommand {
     pub(crate) stderr: PathBuf,
 }
 
-/// What a leash reports. `Started` comes at most once, one of the others comes last: then nothing
-/// of the rank is left.
+/// What a leash reports. `Started` and `Leaving` come at most once, one of the others comes last: then nothing of the rank is
+/// left.
 #[derive(Debug, PartialEq)]
 pub(crate) enum News {
     /// The process id is the program's own.
     Started {
         pid: u32,
     },
+    /// The program or its leash has ended, and what is left of it is being killed.
+    Leaving,
     /// The program could not be started.
     Refused {
         why: String,
@@ -49,6 +51,12 @@ pub(crate) enum News {
     Ended(RankEnd),
     /// Somebody killed the leash; what it held has been killed.
     Lost,
+}
+
+impl News {
+    pub(crate) fn is_last(&self) -> bool {
+        !matches!(self, News::Started { .. } | News::Leaving)
+    }
 }
 
 /// Held for as long as the rank may live: letting go of it kills the rank and all it started.
@@ -63,6 +71,8 @@ pub(crate) struct Reports {
     leash: Child,
     leash_pid: i32,
     program_pid: Option<i32>,
+    /// Somebody killed the leash.
+    is_lost: bool,
 }
 
 impl LeashHandle {
@@ -98,7 +108,7 @@ impl LeashHandle {
         let leash_pid = leash.id().expect("it was not waited for yet") as i32;
         let orders = ours.try_clone()?;
         let lines = BufReader::new(UnixStream::from_std(ours)?).lines();
-        Ok((LeashHandle { orders }, Reports { lines, leash, leash_pid, program_pid: None }))
+        Ok((LeashHandle { orders }, Reports { lines, leash, leash_pid, program_pid: None, is_lost: false }))
     }
 
     /// Asks for SIGTERM to everything the rank runs.
@@ -128,11 +138,20 @@ impl Drop for LeashHandle {
 impl Reports {
     /// Waits for the next report.
     pub(crate) async fn next(&mut self) -> News {
+        if self.is_lost {
+            let _ = self.leash.start_kill();
+            let _ = self.leash.wait().await;
+            self.kill_strays().await;
+            return News::Lost;
+        }
         let line = self.lines.next_line().await.ok().flatten();
         if let Some(line) = line {
             if let Some(pid) = line.strip_prefix(STARTED).and_then(|pid| pid.trim().parse().ok()) {
                 self.program_pid = Some(pid as i32);
                 return News::Started { pid };
+            }
+            if line == EXITED {
+                return News::Leaving;
             }
             let last = match line.strip_prefix(REFUSED) {
                 Some(why) => Some(News::Refused { why: why.trim().into() }),
@@ -144,10 +163,8 @@ impl Reports {
                 return last;
             }
         }
-        let _ = self.leash.start_kill();
-        let _ = self.leash.wait().await;
-        self.kill_strays().await;
-        News::Lost
+        self.is_lost = true;
+        News::Leaving
     }
 
     /// Does what the lost leash cannot do any more. As the harness is a subreaper, its orphans may

@@ -155,7 +155,7 @@ pub(super) fn measure(spec: &LaunchSpec) -> anyhow::Result<Answer> {
             None => bail!("torch-worker cannot tell: {}", last_line(&stderr)),
         },
         News::Refused { why } => bail!("torch-worker could not be started: {why}"),
-        News::Lost | News::Started { .. } => bail!("torch-worker was lost"),
+        News::Lost | News::Started { .. } | News::Leaving => bail!("torch-worker was lost"),
     }
 }
 
@@ -168,9 +168,9 @@ fn wait_for(command: RankCommand) -> anyhow::Result<News> {
         let (_leash, mut reports) = LeashHandle::start(&own, &Joins::default(), command)?;
         let last = async {
             loop {
-                match reports.next().await {
-                    News::Started { .. } => {}
-                    last => return last,
+                let news = reports.next().await;
+                if news.is_last() {
+                    return news;
                 }
             }
         };

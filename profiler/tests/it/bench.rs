@@ -21,6 +21,7 @@ pub(crate) const PATIENT: Patience = Patience {
     heartbeat: Duration::from_secs(60),
     startup: Duration::from_secs(60),
     grace: Duration::from_secs(60),
+    death: Duration::from_secs(60),
 };
 
 /// What is waited for in vain takes no longer than this.
@@ -40,9 +41,13 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new() -> Bench {
+        Bench::with_own(PathBuf::from(env!("CARGO_BIN_EXE_profile")))
+    }
+
+    /// With a program in place of `profile`, that is of its leashes.
+    pub(crate) fn with_own(own: PathBuf) -> Bench {
         let dir = tempfile::tempdir().unwrap();
         let run = RunDir::create(&dir.path().join("run")).unwrap();
-        let own = PathBuf::from(env!("CARGO_BIN_EXE_profile"));
         let rig = Rig::new(Programs { own, torch_worker: None }).unwrap();
         Bench { dir, run, rig, seen: Vec::new(), launches: 0 }
     }

@@ -71,7 +71,11 @@ impl Leash {
     }
 
     fn end(&mut self) -> RankEnd {
-        let end = RankEnd::from_line(&self.report()).unwrap();
+        let mut report = self.report();
+        if report == "exited" {
+            report = self.report();
+        }
+        let end = RankEnd::from_line(&report).unwrap();
         assert!(self.process.wait().unwrap().success());
         end
     }
@@ -137,6 +141,7 @@ fn what_a_program_leaves_behind_goes_with_it() {
     leash.program();
     let family = leash.family(3);
     leash.stdin.as_ref().unwrap().write_all(b"go\n").unwrap();
+    assert_eq!(leash.report(), "exited", "something is left to be killed");
     let end = leash.end();
     assert_eq!((end.exit_code, end.signal), (Some(7), None));
     assert!(family.iter().all(|process| !entry(process.pid).exists()));

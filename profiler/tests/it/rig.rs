@@ -1,7 +1,9 @@
 //! Launches on a rig, through real processes: what members may do, how they end, and who notices.
 
 use std::{
-    fs, thread,
+    fs,
+    os::unix::fs::PermissionsExt,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -10,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use schema::{
     catalog::Fault,
     rows::ErrorKind,
-    spec::Program,
+    spec::{Program, RankEnd},
     units::Nanos,
     wire::{Command, Event, PROTOCOL},
 };
@@ -218,6 +220,50 @@ fn a_stopped_job_is_hung_and_does_not_stay() {
     kill_process(Pid::from_raw(pid).unwrap(), Signal::STOP).unwrap();
     let end = bench.until_ended(job);
     assert_eq!((end.err, end.ranks[0].signal), (Some(ErrorKind::Hung), Some(Signal::KILL.as_raw())));
+}
+
+/// A process that waits in a driver cannot be had at will. What the harness sees of one is a leash that starts a program and
+/// never tells its end, so that is what it is given.
+#[test]
+fn a_process_that_sigkill_does_not_end_ends_its_launch_and_not_the_harness() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path().join("leash");
+    fs::write(
+        &own,
+        "#!/bin/sh\necho started $$\ncase $* in *leaves*) echo exited ;; esac\nexec sleep 1000\n",
+    )
+    .unwrap();
+    fs::set_permissions(&own, PermissionsExt::from_mode(0o755)).unwrap();
+    let mut bench = Bench::with_own(own);
+    let moment = Duration::from_millis(100);
+    let patience = Patience { heartbeat: moment, startup: moment, grace: moment, death: moment };
+    let jobs = [
+        bench.add_job(None, 1, patience),
+        bench.add_command(&["stays"], patience),
+        bench.add_command(&["leaves"], Patience { death: moment, ..PATIENT }),
+    ];
+    let pids = bench.until_all_started(jobs);
+    bench.rig.remove(jobs[1], Leave::Now);
+    let words = [
+        "rank 0 did not end within 100 ms of SIGKILL, after rank 0 did not say hello for ",
+        "rank 0 did not end within 100 ms of SIGKILL, after rank 0 was ended before it was done; ",
+        "rank 0 did not end within 100 ms of SIGKILL; ",
+    ];
+    while bench.seen.iter().filter(|event| matches!(event, RigEvent::Ended { .. })).count() < 3 {
+        bench.next();
+    }
+    for (launch, words) in ["0001-test", "0002-test", "0003-test"].into_iter().zip(words) {
+        let end = bench.run.launch_end(launch).unwrap().unwrap();
+        assert_eq!((end.err, &end.ranks[..]), (Some(ErrorKind::Stuck), &[RankEnd::default()][..]));
+        let detail = end.err_detail.unwrap();
+        assert!(detail.contains(words) && detail.contains("a reset by its owner"), "{detail}");
+    }
+    // The rig can go, though all are still there.
+    drop(bench);
+    for pid in pids {
+        assert!(runs(pid));
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    }
 }
 
 #[test]

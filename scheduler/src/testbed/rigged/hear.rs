@@ -1,7 +1,7 @@
 //! What launches say, and what comes of it.
 
 use profiler::rig::{Leave, Member, RigEvent};
-use schema::{spec::LaunchEnd, units::Nanos, wire::Event};
+use schema::{rows::ErrorKind, spec::LaunchEnd, units::Nanos, wire::Event};
 
 use super::{
     super::launcher::{Gone, Told},
@@ -85,6 +85,7 @@ impl Rigged {
     fn hear_end(&mut self, member: Member, end: &LaunchEnd) {
         let Some(launch) = self.launches.get_mut(&member) else { return };
         launch.is_over = true;
+        let stuck_on = if end.err == Some(ErrorKind::Stuck) { launch.devices.clone() } else { Vec::new() };
         self.site.sampler.unwatch(&launch.name);
         let gone = launch.gone(end);
         // What a job does on a disk that is full says nothing of the job, and costs it no retry.
@@ -95,6 +96,8 @@ impl Rigged {
             return;
         }
         launch.has_finished = gone == Gone::Finished;
+        // Before the policy hears that the job has failed, so that it does not start another there.
+        stuck_on.into_iter().for_each(|device| self.lose(device));
         self.tell(member, Told::Gone(gone));
     }
 }

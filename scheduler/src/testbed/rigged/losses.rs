@@ -1,8 +1,8 @@
 //! Devices that are lost.
 //!
-//! A device is lost when its driver says so to the sampler, which reads it all the time. That is all that is seen: a device that
-//! still answers and breaks whatever runs on it shows as jobs that fail, which are tried again as others that fail are, and cores
-//! are never lost. A device stays lost for as long as the scheduler lives. Whoever goes on with the run opens it anew, and does
+//! A device is lost when its driver says so to the sampler, which reads it all the time, and when a process on it does not end
+//! after SIGKILL. That is all that is seen: a device that still answers and breaks whatever runs on it shows as jobs that fail,
+//! which are tried again as others that fail are. A device stays lost for as long as the scheduler lives. Whoever goes on with the run opens it anew, and does
 //! not begin where it does not answer.
 
 use profiler::rig::{Leave, Member};
@@ -20,12 +20,16 @@ impl Rigged {
             .filter(|(id, device)| lost.contains(device) && !self.lost.contains(id))
             .map(|(id, _)| id)
             .collect();
-        for &device in &new {
-            self.lost.insert(device);
+        new.iter().for_each(|device| self.lose(*device));
+        !new.is_empty()
+    }
+
+    /// Takes a device for lost, and ends what runs there.
+    pub(super) fn lose(&mut self, device: DeviceId) {
+        if self.lost.insert(device) {
             self.news.push_back(News::Lost(device));
             self.end_all_on(device);
         }
-        !new.is_empty()
     }
 
     fn end_all_on(&mut self, device: DeviceId) {

@@ -103,6 +103,8 @@ words! {
         Sharing = "sharing",
         /// The disk was full, so that what it did is not on file.
         DiskFull = "disk-full",
+        /// It, or a launch before it on one of its devices, did not end after SIGKILL.
+        Stuck = "stuck",
         /// The user interrupted the run.
         Interrupted = "interrupted",
     }
