@@ -28,8 +28,9 @@ pub(crate) use self::{
     lost::Lost,
     request::{threads, training},
 };
-use self::{visit::Seating, wanted::Wanted};
+use self::{request::on_cores, visit::Seating, wanted::Wanted};
 use crate::{
+    cores::HostCores,
     derive::Derived,
     disk,
     interrupt::Interrupt,
@@ -55,6 +56,7 @@ pub struct Blocks<'a> {
     pub rig: &'a mut Rig,
     pub sampler: &'a Sampler,
     pub interrupt: &'a Interrupt,
+    pub host_cores: HostCores,
     pub derived: Derived,
     pub(crate) ledger: Ledger,
     /// Which part of the run this is.
@@ -139,6 +141,7 @@ impl Blocks<'_> {
         let number = self.next_number;
         let mut request = request(self.run, self.manifest, self.catalog, cell, (number, block), None)?;
         request.spec.part = self.part;
+        self.host_cores.of_jobs(&[cell]).into_iter().for_each(|cores| on_cores(&mut request.spec, cores));
         self.next_number += 1;
         let launch = request.spec.launch.clone();
         let enough = self.enough(cell.command.is_some())?;
@@ -179,7 +182,8 @@ impl Blocks<'_> {
     /// Starts the members of a group once and adds them to the tables; returns their devices.
     fn visit(&mut self, group: &Group, block: u32) -> anyhow::Result<Vec<Device>> {
         let (run, manifest, catalog) = (self.run, self.manifest, self.catalog);
-        let mut seating = Seating::new(run, manifest, catalog, group, (self.next_number, self.part, block))?;
+        let numbers = (self.next_number, self.part, block);
+        let mut seating = Seating::new(run, manifest, catalog, group, &self.host_cores, numbers)?;
         let has_obeyed = |cell: &Cell| {
             let of_cell = self.cells.iter().position(|other| other.name == cell.name);
             of_cell.is_some_and(|place| self.ledger.cells[place].has_obeyed)

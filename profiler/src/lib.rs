@@ -4,6 +4,7 @@ pub mod blocks;
 pub mod calibrate;
 pub mod cells;
 pub mod cmd;
+pub mod cores;
 pub mod derive;
 pub mod device;
 mod disk;

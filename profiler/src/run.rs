@@ -22,6 +22,7 @@ use schema::{
 use crate::{
     blocks::{Blocks, Ledger, Lost, Missing},
     cmd::Exit,
+    cores::HostCores,
     derive::Derived,
     device::{self, DeviceReader},
     interrupt::Interrupt,
@@ -200,6 +201,8 @@ pub fn measure(
     let sampler = start_sampler(run, manifest)?;
     let mut rig = Rig::new(programs::all()?)?;
     let derived = Derived::of(run)?;
+    let host_cores = HostCores::of(manifest)?;
+    host_cores.keep_off(manifest);
     let mut blocks = Blocks {
         run,
         manifest,
@@ -209,6 +212,7 @@ pub fn measure(
         rig: &mut rig,
         sampler: &sampler,
         interrupt: &interrupt,
+        host_cores,
         part: derived.next_part(),
         derived,
         ledger: Ledger::default(),

@@ -47,6 +47,10 @@ fn remedy(warning: Warning) -> &'static str {
         Warning::Throttled => "let the device cool down, or compare only runs that were throttled alike",
         Warning::Steal => "the host is overcommitted: measure at another time, or on another machine",
         Warning::Foreign => "stop them, or take other cores with --device",
+        Warning::CoresShared => {
+            "what they cost each other may be the host's doing: give each fewer cores with --cpus-per-job, or measure fewer of \
+             them together"
+        }
         Warning::FewSteps => "measure for longer with --seconds, or count with --steps",
         Warning::NotSteady => "measure for longer with --seconds; trace.json shows what the steps did",
         Warning::SlowedDown => {

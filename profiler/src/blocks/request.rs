@@ -63,6 +63,14 @@ pub fn request(
     Ok(LaunchRequest { run: run.clone(), spec, patience, joins: Joins::default() })
 }
 
+/// Binds each rank of a job on GPUs to cores of the host. It has a thread for each that its rank has, where the user names no
+/// number.
+pub(super) fn on_cores(spec: &mut LaunchSpec, cores: Vec<Device>) {
+    let fewest = cores.iter().map(|set| threads(std::slice::from_ref(set))).min();
+    spec.threads = fewest.filter(|_| !spec.threads_named).unwrap_or(spec.threads);
+    spec.host_cores = cores;
+}
+
 /// `0007-resnet50`.
 pub fn launch_name(number: usize, cell: &Cell) -> String {
     format!("{number:04}-{}", cell.workload)

@@ -3,14 +3,15 @@
 use anyhow::Context as _;
 use schema::{
     catalog::Catalog,
+    device::Device,
     group::Group,
     manifest::{Cell, Manifest},
     run_dir::RunDir,
     spec::Seat,
 };
 
-use super::request::request;
-use crate::{rig::LaunchRequest, together::SeatRequest};
+use super::request::{self, request};
+use crate::{cores::HostCores, rig::LaunchRequest, together::SeatRequest};
 
 /// The seats of a group in one block.
 pub(super) struct Seating<'a> {
@@ -23,6 +24,8 @@ pub(super) struct Seating<'a> {
     /// What the visit is called: the number of its first launch.
     pub(super) visit: String,
     members: Vec<&'a Cell>,
+    /// Of the host, for each seat.
+    cores: Vec<Vec<Device>>,
     /// Number of the next launch.
     pub(super) next: usize,
 }
@@ -33,14 +36,27 @@ impl<'a> Seating<'a> {
         manifest: &'a Manifest,
         catalog: &'a Catalog,
         group: &'a Group,
+        host: &HostCores,
         (next, part, block): (usize, u32, u32),
     ) -> anyhow::Result<Seating<'a>> {
         let cell = |name: &String| {
             let found = manifest.cells.iter().find(|cell| cell.name == *name);
             found.with_context(|| format!("group {}: there is no cell {name}", group.name))
         };
-        let members = group.members.iter().map(cell).collect::<Result<_, _>>()?;
-        Ok(Seating { run, manifest, catalog, group, part, block, visit: format!("{next:04}"), members, next })
+        let members: Vec<&Cell> = group.members.iter().map(cell).collect::<Result<_, _>>()?;
+        let cores = host.of_jobs(&members);
+        Ok(Seating {
+            run,
+            manifest,
+            catalog,
+            group,
+            part,
+            block,
+            visit: format!("{next:04}"),
+            members,
+            cores,
+            next,
+        })
     }
 
     /// The first launch of each seat. A program that has not shown alone that it obeys a grant is taken not to: the barrier does
@@ -65,6 +81,7 @@ impl<'a> Seating<'a> {
             request(self.run, self.manifest, self.catalog, cell, (self.next, self.block), None)?;
         self.next += 1;
         request.spec.part = self.part;
+        request::on_cores(&mut request.spec, self.cores[seat as usize].clone());
         request.spec.sharing = self.group.sharing.clone();
         request.spec.seat =
             Some(Seat { group: self.group.name.clone(), visit: self.visit.clone(), number: seat });

@@ -21,7 +21,7 @@ use schema::{
 };
 
 use super::Exit;
-use crate::{cells::CommandLine, derive::Derived, interrupt::Interrupt, output, pool, run, table};
+use crate::{cells::CommandLine, cores, derive::Derived, interrupt::Interrupt, output, pool, run, table};
 
 /// How long a job may say nothing where no other time is named.
 const HEARTBEAT: Duration = Duration::from_secs(120);
@@ -60,7 +60,14 @@ pub(super) struct Asked {
     /// Steady steps of each launch, instead of a time.
     #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = clap::value_parser!(u64).range(1..))]
     steps: Option<u64>,
-    /// Threads of each rank [default: the cores of its device; programs of your own are told of it only where it is given].
+    /// Cores of the host for each job on GPUs, all of its ranks together, near its GPUs.
+    ///
+    /// A core counts once with all its hyperthreads. Jobs that are measured together have cores of their own, and the harness
+    /// keeps off them; where there are too few, their rows say cores-shared. Without it each rank has as many as there are for
+    /// each of those that are measured together at most, alone too, and one is left to the harness.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    cpus_per_job: Option<u32>,
+    /// Threads of each rank [default: the cores that it has; programs of your own are told of it only where it is given].
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..))]
     threads: Option<u32>,
     /// Folder with real data, instead of the seeded synthetic stream.
@@ -179,6 +186,7 @@ impl Asked {
                 .or((!to_their_end).then_some(HEARTBEAT))
                 .map(|time| time.as_secs_f64()),
             threads: self.threads,
+            cpus_per_job: self.cpus_per_job,
             data: self.data.clone(),
             loaders: self.loaders,
             offload_threads: self.offload_threads,
@@ -196,8 +204,28 @@ impl Asked {
         if self.offload_threads.is_some() && !offloads {
             bail!("--offload-threads: no plan of this run has offload; name one, as in gpt2@offload");
         }
-        Ok(())
+        self.cpus_per_job.map_or(Ok(()), |cores| check_cpus_per_job(cores, cells))
     }
+}
+
+fn check_cpus_per_job(cores: u32, cells: &[Cell]) -> anyhow::Result<()> {
+    let on_gpus = |cell: &&Cell| cell.devices.iter().any(|device| matches!(device, Device::Cuda(_)));
+    let Some(largest) = cells.iter().filter(on_gpus).max_by_key(|cell| cell.devices.len()) else {
+        bail!(
+            "--cpus-per-job: a job on a CPU device has the cores of its device; name those with --device, or a GPU"
+        );
+    };
+    let (ranks, found) = (largest.devices.len(), cores::count()?);
+    if (cores as usize) < ranks {
+        bail!(
+            "--cpus-per-job {cores}: {} has {ranks} ranks, each of which takes a core; give it more",
+            largest.job
+        );
+    }
+    if cores as usize > found {
+        bail!("--cpus-per-job {cores}: this program may use {found} cores; give each job fewer");
+    }
+    Ok(())
 }
 
 /// Begins a run of a command, which began its work at that time, in its directory, and measures it.

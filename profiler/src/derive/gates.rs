@@ -3,6 +3,7 @@
 use schema::{
     device::Device,
     rows::{DeviceSample, Tier, Warning},
+    spec::LaunchSpec,
     units::Nanos,
     wire::{Event, EventLine, Timing},
 };
@@ -10,6 +11,7 @@ use statistics::{interval::MIN_STEPS, steady::Class};
 
 use super::{JobStep, devices};
 use crate::{
+    cells::joined,
     device, warnings,
     window::{Window, growth_in, longest_gap},
 };
@@ -19,6 +21,30 @@ const BUFFERED_ONE_IN: usize = 20;
 
 /// What was found, in words and numbers.
 type Found = (Warning, String);
+
+/// Cores of the host that a launch has in common with another that was measured with it, or its ranks with each other, where
+/// they are not the devices of both.
+pub(super) fn of_cores(own: &LaunchSpec, others: &[&LaunchSpec]) -> Option<Found> {
+    fn bound_to(spec: &LaunchSpec) -> &[Device] {
+        if spec.host_cores.is_empty() { &spec.devices } else { &spec.host_cores }
+    }
+    let are_devices = |other: &LaunchSpec| own.host_cores.is_empty() && other.host_cores.is_empty();
+    let shares = |set: &Device, others: &[Device]| others.iter().any(|other| other.shares_with(set));
+    let with = |other: &&&LaunchSpec| {
+        !are_devices(other) && bound_to(own).iter().any(|set| shares(set, bound_to(other)))
+    };
+    let sets = &own.host_cores;
+    let among_ranks = (1..sets.len()).any(|rank| shares(&sets[rank], &sets[..rank]));
+    let other = match others.iter().find(with) {
+        Some(other) => &*other.launch,
+        None if among_ranks => "another of its ranks",
+        None => return None,
+    };
+    Some((
+        Warning::CoresShared,
+        format!("{other} has some of its cores too, which are {}", joined(bound_to(own))),
+    ))
+}
 
 /// The steps of a launch, of which the last `used` count, and how they came to be those.
 pub(super) fn of_steps(steps: &[JobStep], used: usize, class: Class) -> Vec<Found> {
@@ -170,7 +196,10 @@ fn cores(device: &str) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use schema::wire::{Memory, Phases};
+    use schema::{
+        spec::Program,
+        wire::{Memory, Phases},
+    };
 
     use super::*;
 
@@ -252,6 +281,34 @@ mod tests {
         let text =
             "9 of 801 readings of the fast tier of cuda:0 lack something, last: energy_mj: not allowed";
         assert_eq!(failing(9), [(Warning::Unread, text.into())]);
+    }
+
+    #[test]
+    fn cores_of_the_host_are_told_of_where_two_have_them() {
+        let spec = |name: &str, devices: &[&str], host_cores: &[&str]| {
+            let parsed = |names: &[&str]| names.iter().map(|name| name.parse().unwrap()).collect();
+            let program = Program::Command(Vec::new());
+            let new = LaunchSpec::new(name, name, program, parsed(devices));
+            LaunchSpec { host_cores: parsed(host_cores), ..new }
+        };
+        let own = spec("own", &["cuda:0"], &["cpu:0-1"]);
+        let (apart, beside) =
+            (spec("apart", &["cuda:0"], &["cpu:2"]), spec("beside", &["cuda:0"], &["cpu:1-2"]));
+        let (two, on_core) =
+            (spec("two", &["cuda:0"; 2], &["cpu:0", "cpu:0"]), spec("core", &["cpu:1"], &[]));
+        let unbound = spec("unbound", &["cuda:1"], &[]);
+        for (own, others, expected) in [
+            (&own, &[][..], None),
+            (&own, &[&apart, &unbound], None),
+            (&own, &[&apart, &beside], Some("beside has some of its cores too, which are cpu:0-1")),
+            (&own, &[&on_core], Some("core has some of its cores too, which are cpu:0-1")),
+            (&on_core, &[&own], Some("own has some of its cores too, which are cpu:1")),
+            (&on_core, &[&on_core], None),
+            (&two, &[], Some("another of its ranks has some of its cores too, which are cpu:0,cpu:0")),
+        ] {
+            let found = of_cores(own, others).map(|(_, text)| text);
+            assert_eq!(found.as_deref(), expected, "{} beside {others:?}", own.launch);
+        }
     }
 
     fn steps(timing: Timing, losses: &[Option<f64>]) -> Vec<JobStep> {

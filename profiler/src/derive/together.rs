@@ -211,6 +211,9 @@ impl Together<'_> {
             let found = format!("it ended by itself, and was started again {} times", launches.len() - 1);
             launch.find(findings, [(Warning::Looped, found)]);
         }
+        let others = self.seats.iter().flatten().filter(|other| other.spec.seat != first.spec.seat);
+        let others: Vec<&LaunchSpec> = others.map(|other| &other.spec).collect();
+        launch.find(findings, gates::of_cores(&first.spec, &others));
         if first.is_outside() {
             row.timing = Some(Timing::Outside);
             row.window_ns = Some(part.window_ns);

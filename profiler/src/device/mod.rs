@@ -19,7 +19,7 @@ pub(crate) use counter::WRAPS_BEYOND;
 pub use cpu::{CpuReader, allowed_cores};
 #[cfg(test)]
 pub(crate) use nvml::library_at;
-pub use nvml::{LIBRARY_ENV, NvmlReader, SHORTEST_GPM_WINDOW, driver_version, library, uuid};
+pub use nvml::{LIBRARY_ENV, NvmlReader, SHORTEST_GPM_WINDOW, driver_version, library, pci_address, uuid};
 
 /// Begins the `err` of every row of a device that answered before and is gone.
 pub const LOST: &str = "device-lost";

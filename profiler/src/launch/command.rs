@@ -100,12 +100,13 @@ pub(super) fn of_rank(
         }
     }
     let (program, arguments) = programs.command(&spec.program);
+    let bound_to = spec.host_cores.get(rank as usize).cloned().unwrap_or(device);
     Ok(RankCommand {
         program,
         arguments,
         environment,
         removed,
-        device,
+        device: bound_to,
         stdin,
         stdout: run.stdout_path(launch, rank),
         stderr: run.stderr_path(launch, rank),

@@ -28,6 +28,7 @@ pub(crate) struct RankCommand {
     pub(crate) environment: Vec<(&'static str, OsString)>,
     /// Variables that the rank must not inherit; `environment` may set them anew.
     pub(crate) removed: Vec<OsString>,
+    /// That it runs on, or the cores of the host that it has beside a GPU.
     pub(crate) device: Device,
     pub(crate) stdin: Stdio,
     pub(crate) stdout: PathBuf,

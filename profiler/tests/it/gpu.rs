@@ -1,6 +1,9 @@
 //! The whole way of a GPU's readings into the tables, with a scripted NVML in place of a driver.
 
-use schema::rows::{self, DeviceSample, Status, Tier, Warning};
+use schema::{
+    device::Device,
+    rows::{self, DeviceSample, Measurement, Status, Tier, Warning},
+};
 
 use crate::door::Door;
 
@@ -71,6 +74,57 @@ fn a_gpu_whose_name_the_driver_does_not_tell_is_refused_before_anything_starts()
         "{said}"
     );
     assert!(!door.path("r").exists());
+}
+
+#[test]
+fn jobs_together_on_a_gpu_have_cores_of_their_own() {
+    let door = Door::new();
+    let library = fake_driver::install(&door.path(""), fake_driver::H200).expect("the folder is writable");
+    let mut command = door.command("colocate --device cuda:0 --repeats 1 --out r");
+    for seconds in ["0.2", "0.3"] {
+        command
+            .args(["--cmd", &format!("sh -c 'grep Cpus_allowed_list /proc/self/status; sleep {seconds}'")]);
+    }
+    let output = command.env("TANDEM_NVML", &library).output().expect("profile starts");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let run = door.run("r");
+    for launch in run.launches().expect("they are listed") {
+        let log = std::fs::read_to_string(run.stdout_path(&launch, 0)).expect("its output is kept");
+        // One that was told to leave may have had no time to print.
+        if let Some((_, list)) = log.trim().split_once(":\t") {
+            let bound_to: Device = format!("cpu:{}", list.replace(',', "+")).parse().expect("a set of cores");
+            assert_eq!(run.spec(&launch).expect("it reads back").host_cores, [bound_to], "{launch}");
+        }
+    }
+    let rows = door.measurements("r");
+    let cores = |row: &Measurement| match &run.spec(&row.launch).expect("it reads back").host_cores[..] {
+        [Device::Cpu(cores)] => cores.clone(),
+        other => panic!("{other:?}"),
+    };
+    let (together, alone): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.group.is_some());
+    let [one, other] = &together[..] else { panic!("two seats: {rows:?}") };
+    for row in alone.iter().chain(&together) {
+        assert_eq!((cores(row).len(), row.threads as usize), (cores(one).len(), cores(one).len()), "{row:?}");
+    }
+    let are_apart = !cores(one).iter().any(|core| cores(other).contains(core));
+    let has_cores = std::thread::available_parallelism().expect("it is known").get() > 1;
+    assert!(are_apart || !has_cores, "{:?} {:?}", cores(one), cores(other));
+    for row in [one, other] {
+        assert_eq!(row.warnings.iter().any(|word| word == Warning::CoresShared), !are_apart, "{row:?}");
+    }
+}
+
+#[test]
+fn cores_of_the_host_are_asked_for_where_there_is_a_gpu_and_as_many_as_there_are() {
+    let door = Door::new();
+    let said = door.exits(2, "single synthetic-sleep --device cpu:0 --cpus-per-job 1 --dry-run");
+    assert!(said.err.contains("a job on a CPU device has the cores of its device"), "{}", said.err);
+    let library = fake_driver::install(&door.path(""), fake_driver::H200).expect("the folder is writable");
+    let mut command = door.command("single synthetic-sleep --device cuda:0 --cpus-per-job 5000 --dry-run");
+    let output = command.env("TANDEM_NVML", &library).output().expect("profile starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("--cpus-per-job 5000: this program may use "), "{said}");
 }
 
 #[test]

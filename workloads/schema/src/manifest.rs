@@ -108,6 +108,9 @@ pub struct Settings {
     #[serde(default)]
     pub heartbeat_s: Option<f64>,
     pub threads: Option<u32>,
+    /// Cores of the host for all ranks of a job on GPUs; as many as there are for each of those measured together where absent.
+    #[serde(default)]
+    pub cpus_per_job: Option<u32>,
     pub data: Option<PathBuf>,
     /// Threads of each rank that make batches of `data` ahead of the training thread.
     #[serde(default)]
@@ -143,6 +146,7 @@ impl Default for Settings {
             budget_s: None,
             heartbeat_s: Some(120.0),
             threads: None,
+            cpus_per_job: None,
             data: None,
             loaders: 0,
             offload_threads: None,

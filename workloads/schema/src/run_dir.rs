@@ -494,6 +494,7 @@ mod tests {
                 budget_s: None,
                 heartbeat_s: Some(number),
                 threads: Some(1),
+                cpus_per_job: None,
                 data: Some(text.into()),
                 loaders: 3,
                 offload_threads: Some(2),

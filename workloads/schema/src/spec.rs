@@ -29,6 +29,10 @@ pub struct LaunchSpec {
     pub steps_regex: Option<String>,
     /// One for each rank, in order of ranks.
     pub devices: Vec<Device>,
+    /// Cores of the host that each rank of a job on GPUs is bound to, in order of ranks. None where it may use all of them, and
+    /// on CPU devices, which are cores themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub host_cores: Vec<Device>,
     pub sharing: Sharing,
     /// Absent where the job is alone.
     #[serde(default)]
@@ -63,6 +67,7 @@ impl LaunchSpec {
             program,
             steps_regex: None,
             devices,
+            host_cores: Vec::new(),
             sharing: Sharing::Alone,
             seat: None,
             threads: 1,

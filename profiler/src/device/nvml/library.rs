@@ -68,6 +68,20 @@ pub(super) fn uuid_of(device: &Device, handle: &Handle<'static>) -> Result<Strin
     handle.uuid().map_err(|e| DeviceError::Uuid { device: device.clone(), reason: e.to_string() })
 }
 
+/// Where a GPU hangs on the PCI bus, as the kernel names it; `None` where the driver does not tell.
+pub fn pci_address(device: &Device) -> Option<String> {
+    let Device::Cuda(index) = device else { return None };
+    let pci = handle(library().ok()?, *index).ok()?.pci_info().ok()?;
+    address_of(&pci.bus_id)
+}
+
+/// The driver writes the domain with eight digits, and the kernel with as many as it takes, four at least.
+fn address_of(bus_id: &str) -> Option<String> {
+    let (domain, rest) = bus_id.split_once(':')?;
+    let domain = u32::from_str_radix(domain, 16).ok()?;
+    Some(format!("{domain:04x}:{}", rest.to_ascii_lowercase()))
+}
+
 /// The driver's indices of the devices that CUDA shows, in CUDA's order.
 fn visible(nvml: &Nvml) -> Result<Vec<u32>, DeviceError> {
     let driver = |e: NvmlError| DeviceError::NoDriver { reason: e.to_string() };
@@ -182,6 +196,18 @@ mod tests {
             error.contains("'GPU-bb33' may be a device of which the driver does not say its uuid"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_place_on_the_bus_is_named_as_the_kernel_does() {
+        for (bus_id, address) in [
+            ("00000000:3B:00.0", Some("0000:3b:00.0")),
+            ("00010000:01:00.0", Some("10000:01:00.0")),
+            ("0000:af:00.0", Some("0000:af:00.0")),
+            ("nowhere", None),
+        ] {
+            assert_eq!(address_of(bus_id).as_deref(), address, "{bus_id}");
+        }
     }
 
     #[test]

@@ -41,7 +41,7 @@ use inquiry::Inquiry;
 pub(super) use library::devices;
 #[cfg(test)]
 pub(crate) use library::library_at;
-pub use library::{LIBRARY_ENV, driver_version, library, uuid};
+pub use library::{LIBRARY_ENV, driver_version, library, pci_address, uuid};
 use processes::Users;
 use throttle::Throttle;
 

@@ -119,6 +119,8 @@ words! {
         Steal = "steal",
         /// Others used the device.
         Foreign = "foreign",
+        /// Jobs that were measured together had cores of the host in common beside their GPUs.
+        CoresShared = "cores-shared",
         /// Steady steps were too few for an interval.
         FewSteps = "few-steps",
         /// No steady state was found.

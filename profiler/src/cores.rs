@@ -1,0 +1,197 @@
+//! Cores of the host for jobs on GPUs.
+//!
+//! A job on a GPU needs the host as well: it makes batches, issues kernels, and moves what is offloaded. Two that are measured
+//! together would share the host's cores too, and what that costs them would pass for what the GPU costs them. So each has
+//! cores of its own, near its GPU, and the harness keeps off them. Alone a job has as many as in its groups.
+
+mod assign;
+mod topology;
+
+use std::{collections::BTreeMap, path::Path};
+
+use rustix::{
+    process::Pid,
+    thread::{CpuSet, sched_setaffinity},
+};
+use schema::{
+    device::Device,
+    manifest::{Cell, Manifest},
+};
+
+use self::assign::{Core, Wish, assign};
+use crate::{
+    device::{DeviceError, allowed_cores, pci_address},
+    output,
+};
+
+const SYS: &str = "/sys";
+
+/// The cores of the host that jobs on GPUs have, and how many each of them is given.
+#[derive(Debug, Default)]
+pub struct HostCores {
+    /// The first is given last: the kernel has it serve most devices.
+    cores: Vec<Core>,
+    near: BTreeMap<Device, Vec<u16>>,
+    per_job: Option<u32>,
+    per_rank: usize,
+}
+
+impl HostCores {
+    /// Those for the jobs of a run, which are none where it uses no GPU.
+    ///
+    /// # Errors
+    /// Where the kernel does not say which cores this program may use.
+    pub fn of(manifest: &Manifest) -> Result<HostCores, DeviceError> {
+        let runnable: Vec<&Cell> = manifest.cells.iter().filter(|cell| cell.unsupported.is_none()).collect();
+        let devices = || runnable.iter().flat_map(|cell| &cell.devices);
+        if !devices().any(is_gpu) {
+            return Ok(HostCores::default());
+        }
+        let mut cores = free_of_cpu_devices(topology::cores(Path::new(SYS), &allowed_cores()?), devices());
+        let first = 1.min(cores.len());
+        cores.rotate_left(first);
+        let near = |device: &Device| {
+            let address = pci_address(device);
+            (
+                device.clone(),
+                address.map(|address| topology::near(Path::new(SYS), &address)).unwrap_or_default(),
+            )
+        };
+        let near = devices().filter(|device| is_gpu(device)).map(near).collect();
+        let per_rank = (cores.len().saturating_sub(1) / most_ranks(manifest, &runnable).max(1)).max(1);
+        Ok(HostCores { cores, near, per_job: manifest.settings.cpus_per_job, per_rank })
+    }
+
+    /// For each of the jobs that are measured together, a set for each of its ranks: none for jobs on CPU devices, which are
+    /// bound to those.
+    pub fn of_jobs(&self, jobs: &[&Cell]) -> Vec<Vec<Device>> {
+        let wishes: Vec<Vec<Wish>> = jobs.iter().map(|job| self.wishes(job)).collect();
+        let mut sets = assign(&self.cores, &wishes.concat()).into_iter().map(Device::Cpu);
+        wishes.iter().map(|ranks| sets.by_ref().take(ranks.len()).collect()).collect()
+    }
+
+    fn wishes(&self, job: &Cell) -> Vec<Wish> {
+        if self.cores.is_empty() || !job.devices.iter().all(is_gpu) {
+            return Vec::new();
+        }
+        let ranks = job.devices.len();
+        let cores = |rank: usize| match self.per_job {
+            Some(all) => (all as usize / ranks + usize::from(rank < all as usize % ranks)).max(1),
+            None => self.per_rank,
+        };
+        let wish = |(rank, device)| Wish {
+            near: self.near.get(device).cloned().unwrap_or_default(),
+            cores: cores(rank),
+        };
+        job.devices.iter().enumerate().map(wish).collect()
+    }
+
+    /// Moves this program off the cores that jobs of the run are given, where any are left for it. What it starts is bound
+    /// anew.
+    pub fn keep_off(&self, manifest: &Manifest) {
+        let cell = |name: &String| manifest.cells.iter().find(|cell| cell.name == *name);
+        let alone = manifest.cells.iter().map(|cell| vec![cell]);
+        let together = manifest.groups.iter().map(|group| group.members.iter().filter_map(cell).collect());
+        let given: Vec<Device> =
+            alone.chain(together).flat_map(|jobs| self.of_jobs(&jobs)).flatten().collect();
+        let is_left = |cpu: &u16| !given.iter().any(|set| set.shares_with(&Device::Cpu(vec![*cpu])));
+        let left: Vec<u16> =
+            self.cores.iter().flat_map(|core| core.0.iter().copied()).filter(is_left).collect();
+        if left.is_empty() {
+            return;
+        }
+        let mut set = CpuSet::new();
+        left.iter().for_each(|cpu| set.set(usize::from(*cpu)));
+        let threads = procfs::process::Process::myself().and_then(|own| own.tasks());
+        for thread in threads.into_iter().flatten().flatten() {
+            if let Err(error) = sched_setaffinity(Pid::from_raw(thread.tid), &set) {
+                output::note(format_args!(
+                    "warning: the harness does not keep off the cores of jobs: {error}"
+                ));
+                return;
+            }
+        }
+    }
+}
+
+/// How many cores this program may use.
+///
+/// # Errors
+/// Where the kernel does not say.
+pub fn count() -> Result<usize, DeviceError> {
+    Ok(topology::cores(Path::new(SYS), &allowed_cores()?).len())
+}
+
+fn is_gpu(device: &Device) -> bool {
+    matches!(device, Device::Cuda(_))
+}
+
+/// All cores where CPU devices leave none.
+fn free_of_cpu_devices<'a>(cores: Vec<Core>, devices: impl Iterator<Item = &'a Device>) -> Vec<Core> {
+    let taken: Vec<&Device> = devices.filter(|device| !is_gpu(device)).collect();
+    let is_free = |core: &&Core| !taken.iter().any(|device| device.shares_with(&Device::Cpu(core.0.clone())));
+    let free: Vec<Core> = cores.iter().filter(is_free).cloned().collect();
+    if free.is_empty() { cores } else { free }
+}
+
+/// How many ranks on GPUs are measured together at most.
+fn most_ranks(manifest: &Manifest, runnable: &[&Cell]) -> usize {
+    let ranks = |cell: &Cell| cell.devices.iter().filter(|device| is_gpu(device)).count();
+    let of_name =
+        |name: &String| runnable.iter().find(|cell| cell.name == *name).map_or(0, |cell| ranks(cell));
+    let runnable_groups = manifest.groups.iter().filter(|group| group.unsupported.is_none());
+    let of_groups = runnable_groups.map(|group| group.members.iter().map(of_name).sum());
+    runnable.iter().map(|cell| ranks(cell)).chain(of_groups).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::sharing::Sharing;
+
+    use super::*;
+
+    fn cell(devices: &[&str]) -> Cell {
+        Cell {
+            name: devices.join("+"),
+            sharing: Sharing::Alone,
+            job: "x".into(),
+            workload: "x".into(),
+            command: None,
+            all_reduce_bytes: None,
+            global_batch: None,
+            plan: None,
+            devices: devices.iter().map(|device| device.parse().unwrap()).collect(),
+            memory_estimate_bytes: None,
+            unsupported: None,
+        }
+    }
+
+    fn sets(hosts: &HostCores, jobs: &[&Cell]) -> String {
+        let of_job = |sets: Vec<Device>| sets.iter().map(Device::to_string).collect::<Vec<_>>().join(",");
+        hosts.of_jobs(jobs).into_iter().map(of_job).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_job_has_as_many_cores_alone_as_in_its_group() {
+        let cores: Vec<Core> = (0..8).map(|cpu| Core(vec![cpu])).collect();
+        let hosts = HostCores { cores, per_rank: 2, ..HostCores::default() };
+        let (one, two, cpu) = (cell(&["cuda:0"]), cell(&["cuda:0", "cuda:1"]), cell(&["cpu:0"]));
+        assert_eq!(sets(&hosts, &[&one]), "cpu:0-1");
+        assert_eq!(sets(&hosts, &[&two]), "cpu:0-1,cpu:2-3");
+        assert_eq!(sets(&hosts, &[&one, &two]), "cpu:0-1 cpu:2-3,cpu:4-5");
+        assert_eq!(sets(&hosts, &[&cpu, &one]), " cpu:0-1", "a CPU device is its cores");
+        // So many for all ranks of a job.
+        let hosts = HostCores { per_job: Some(3), ..hosts };
+        assert_eq!(sets(&hosts, &[&one, &two]), "cpu:0-2 cpu:3-4,cpu:5");
+        assert_eq!(sets(&HostCores::default(), &[&one]), "", "the run uses no GPU");
+    }
+
+    #[test]
+    fn cores_of_cpu_devices_are_left_to_them() {
+        let cores = || vec![Core(vec![0, 2]), Core(vec![1, 3])];
+        let free = |device: &str| free_of_cpu_devices(cores(), [device.parse().unwrap()].iter());
+        assert_eq!(free("cuda:0"), cores());
+        assert_eq!(free("cpu:3"), [Core(vec![0, 2])]);
+        assert_eq!(free("cpu:0-1"), cores(), "none would be left");
+    }
+}
