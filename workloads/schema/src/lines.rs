@@ -63,10 +63,10 @@ pub(crate) fn read_on(path: &Path, bytes_before: u64, lines_before: u64) -> Resu
     read_to_end(path, file, lines_before)
 }
 
-/// Reads lines to their end, which are told to be of `file`, from behind so many others.
+/// Reads the lines that follow `lines_before` others, to their end. Errors name `file`.
 ///
 /// # Errors
-/// As of [`read`].
+/// That of the reader, and a line that is longer than [`LONGEST_LINE_BYTES`].
 pub fn read_to_end(file: &Path, mut from: impl Read, lines_before: u64) -> Result<Vec<u8>, RowError> {
     let (mut bytes, mut line, mut line_start) = (Vec::new(), lines_before + 1, 0);
     loop {

@@ -1,0 +1,39 @@
+//! Names of launches and visits, which are names of files of a run.
+
+use std::{
+    fs,
+    path::{Component, Path},
+};
+
+use super::RunError;
+
+/// What files of a folder are called, by number: `0007-lstm` comes before `10000-lstm`.
+pub(super) fn names_in(folder: &Path) -> Result<Vec<String>, RunError> {
+    let io = |cause| RunError::Io { file: folder.into(), cause };
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(io)? {
+        let file = entry.map_err(io)?.file_name().to_string_lossy().into_owned();
+        let name = file.strip_suffix(".json").filter(|name| !name.ends_with(".end"));
+        names.extend(name.map(str::to_owned));
+    }
+    in_order(&mut names);
+    Ok(names)
+}
+
+/// Puts names of launches and visits in the order of their numbers.
+pub fn in_order(names: &mut [String]) {
+    names.sort_by_cached_key(|name| (number_of(name), name.clone()));
+}
+
+pub(super) fn number_of(name: &str) -> Option<u64> {
+    name.split('-').next()?.parse().ok()
+}
+
+/// Refuses what would lead out of the folder that it is a name in.
+pub(super) fn check_name(file: &Path, name: &str) -> Result<(), RunError> {
+    let mut parts = Path::new(name).components();
+    match (parts.next(), parts.next()) {
+        (Some(Component::Normal(only)), None) if only == name => Ok(()),
+        _ => Err(RunError::Name { file: file.into(), name: name.into() }),
+    }
+}

@@ -1,0 +1,85 @@
+//! Files of a run that are read and written whole: TOML and JSON, each with the number of its format.
+
+use std::{
+    fs,
+    io::{self, Read as _, Write as _},
+    path::Path,
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::RunError;
+use crate::{FORMAT, unfinished, units::HumanBytes};
+
+/// Replaces a file whole: a reader finds the old one or the new one, also after a kill.
+pub(crate) fn replace(path: &Path, text: &str) -> Result<(), RunError> {
+    let io = |cause| RunError::Write { file: path.into(), cause };
+    begin(path, text).and_then(|()| unfinished::put(path)).map_err(io)
+}
+
+pub(super) fn begin(path: &Path, text: &str) -> io::Result<()> {
+    unfinished::begin(path)?.write_all(text.as_bytes())
+}
+
+pub(crate) fn read(path: &Path) -> Result<String, RunError> {
+    read_text(path).map_err(|cause| RunError::Io { file: path.into(), cause })
+}
+
+/// Reads a file that is no table whole, as far as one can be long.
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+    const LONGEST_BYTES: u64 = 256 << 20;
+    let mut text = String::new();
+    fs::File::open(path)?.take(LONGEST_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LONGEST_BYTES {
+        let why = format!("it is longer than {}, the longest that is read", HumanBytes(LONGEST_BYTES));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    Ok(text)
+}
+
+/// Refuses a newer format by name before any other difference can confuse the reader.
+pub(crate) fn check_format(path: &Path, found: Option<u64>) -> Result<(), RunError> {
+    match found {
+        Some(found) if found > u64::from(FORMAT) => {
+            Err(RunError::Newer { file: path.into(), found: u32::try_from(found).unwrap_or(u32::MAX) })
+        }
+        Some(_) => Ok(()),
+        None => Err(RunError::Parse { file: path.into(), message: "has no 'format'".into() }),
+    }
+}
+
+pub(super) fn write_toml(path: &Path, value: &impl Serialize) -> Result<(), RunError> {
+    replace(path, &to_toml(path, value)?)
+}
+
+/// What is to stand in the file at `path`.
+pub(crate) fn to_toml(path: &Path, value: &impl Serialize) -> Result<String, RunError> {
+    toml::to_string(value).map_err(|e| RunError::Parse { file: path.into(), message: e.to_string() })
+}
+
+pub(crate) fn read_toml<T: DeserializeOwned>(path: &Path) -> Result<T, RunError> {
+    let text = read(path)?;
+    let parse = |e: toml::de::Error| {
+        let line = e.span().map_or(1, |s| text[..s.start.min(text.len())].matches('\n').count() + 1);
+        RunError::Parse { file: path.into(), message: format!("line {line}: {}", e.message()) }
+    };
+    let table: toml::Table = text.parse().map_err(parse)?;
+    check_format(path, table.get("format").and_then(toml::Value::as_integer).map(|n| n as u64))?;
+    toml::from_str(&text).map_err(parse)
+}
+
+pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), RunError> {
+    let mut text = serde_json::to_string_pretty(value)
+        .map_err(|e| RunError::Parse { file: path.into(), message: e.to_string() })?;
+    text.push('\n');
+    replace(path, &text)
+}
+
+pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, RunError> {
+    let text = read(path)?;
+    // serde_json's messages end in their line and column.
+    let parse = |e: serde_json::Error| RunError::Parse { file: path.into(), message: e.to_string() };
+    let value: serde_json::Value = serde_json::from_str(&text).map_err(parse)?;
+    check_format(path, value.get("format").and_then(serde_json::Value::as_u64))?;
+    serde_json::from_str(&text).map_err(parse)
+}
