@@ -67,7 +67,7 @@ pub(super) struct Asked {
     /// each of those that are measured together at most, alone too, and one is left to the harness.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     cpus_per_job: Option<u32>,
-    /// Threads of each rank [default: the cores that it has; programs of your own are told of it only where it is given].
+    /// Threads of each rank [default: the cores that it has; programs of your own get it only where it is given].
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..))]
     threads: Option<u32>,
     /// Folder with real data, instead of the seeded synthetic stream.
@@ -259,10 +259,23 @@ pub(super) fn resume(command: &str, path: &Path, anew: &Anew, began: Nanos) -> a
     measure((command, began), &run, &manifest, anew.json)
 }
 
+impl Anew {
+    /// Refuses what only a run that goes on can be asked.
+    ///
+    /// # Errors
+    /// `--yes`.
+    pub(super) fn check_new(&self) -> anyhow::Result<()> {
+        if self.yes {
+            bail!("--yes answers a question that only --resume asks; drop it");
+        }
+        Ok(())
+    }
+}
+
 /// Says which programs a run will start, and asks: its directory may come from somebody else.
 ///
 /// # Errors
-/// Where the answer is no, or where nobody is there to be asked.
+/// The answer is no, or there is no terminal to ask at.
 fn agree_to_programs(manifest: &Manifest, yes: bool) -> anyhow::Result<()> {
     let programs: Vec<&Vec<String>> =
         manifest.cells.iter().filter_map(|cell| cell.command.as_ref()).collect();

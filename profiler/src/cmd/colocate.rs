@@ -102,6 +102,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if let Some(path) = &args.resume {
         return asked::resume("colocate", path, &args.anew, began);
     }
+    args.anew.check_new()?;
     let (manifest, footprints) = prepare(args)?;
     if args.asked.dry_run {
         return dry_run(&manifest, args.anew.json);
@@ -157,6 +158,9 @@ fn modes(args: &Args) -> anyhow::Result<Vec<Sharing>> {
     for mode in &args.sharing {
         if *mode == Sharing::Alone {
             bail!("--sharing alone: every block measures each job alone anyhow; name another mode, or none");
+        }
+        if args.sensitivity && *mode == Sharing::Sequential {
+            bail!("--sensitivity needs slowdowns, which {mode} has none of; name another mode, or none");
         }
         if modes.contains(mode) {
             bail!("--sharing names {mode} twice; name each mode once");

@@ -117,6 +117,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if let Some(path) = &args.resume {
         return asked::resume("single", path, &args.anew, began);
     }
+    args.anew.check_new()?;
     let (manifest, footprints) = prepare(args)?;
     if args.asked.dry_run {
         return dry_run(&manifest, args.anew.json);

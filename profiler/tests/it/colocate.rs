@@ -457,6 +457,8 @@ fn slips_are_usage_errors_that_say_what_to_do() {
         ("colocate synthetic-sleep --size 1", "1 is not in 2..=16"),
         ("colocate synthetic-sleep --dial 20", "--sensitivity"),
         ("colocate synthetic-sleep --sensitivity --apart", "cannot be used with"),
+        ("colocate synthetic-sleep --sensitivity --sharing sequential", "--sensitivity needs slowdowns"),
+        ("colocate synthetic-sleep --yes", "--yes answers a question that only --resume asks; drop it"),
         ("colocate synthetic-sleep@on=cpu:0 synthetic-spin --apart", "names its own; drop one of them"),
         ("colocate synthetic-sleep synthetic-spin --apart --device cpu:0", "a group takes 2 devices"),
         ("colocate synthetic-sleep --sensitivity --dial 120", "120 is not in 1..=100"),
