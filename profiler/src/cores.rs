@@ -37,7 +37,7 @@ pub struct HostCores {
 }
 
 impl HostCores {
-    /// Those for the jobs of a run, which are none where it uses no GPU.
+    /// The cores for the jobs of a run; empty where the run uses no GPU.
     ///
     /// # Errors
     /// Where the kernel does not say which cores this program may use.
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(sets(&hosts, &[&two]), "cpu:0-1,cpu:2-3");
         assert_eq!(sets(&hosts, &[&one, &two]), "cpu:0-1 cpu:2-3,cpu:4-5");
         assert_eq!(sets(&hosts, &[&cpu, &one]), " cpu:0-1", "a CPU device is its cores");
-        // So many for all ranks of a job.
+        // The number is for all ranks of a job together.
         let hosts = HostCores { per_job: Some(3), ..hosts };
         assert_eq!(sets(&hosts, &[&one, &two]), "cpu:0-2 cpu:3-4,cpu:5");
         assert_eq!(sets(&HostCores::default(), &[&one]), "", "the run uses no GPU");

@@ -86,7 +86,7 @@ pub fn listen_early() -> io::Result<&'static Interrupt> {
     Ok(OURS.get_or_init(|| interrupt))
 }
 
-/// A folder for what is not of a run, which goes when it is dropped, and with the program where a signal ends that.
+/// A folder for files outside a run. It is removed when dropped, and also when a signal ends the program.
 ///
 /// # Errors
 /// Where there is no place for temporary files.

@@ -59,8 +59,8 @@ pub struct Patience {
     pub startup: Duration,
     /// Between SIGTERM and SIGKILL.
     pub grace: Duration,
-    /// What has not ended so long after SIGKILL waits for something in the kernel that may never come, as for a driver whose
-    /// device is gone, and is waited for no more.
+    /// The time after SIGKILL in which a process must end. One that has not waits for something in the kernel that may never come,
+    /// as for a driver whose device is gone, and the launch ends as `stuck`.
     pub death: Duration,
 }
 

@@ -65,8 +65,8 @@ const EXITED: &str = "exited";
 /// leaves only what was started within it.
 const KILL_ROUND: Duration = Duration::from_millis(5);
 
-/// So many rounds are enough for whatever can die. What is left waits in the kernel, and to look for it costs time: once in
-/// `SLOW_ROUND` from then on.
+/// The rounds after which every process that can die is dead. One that is left waits in the kernel, and looking for it costs time:
+/// from then on a round comes every `SLOW_ROUND`.
 const KILL_ROUNDS: u32 = 1000;
 const SLOW_ROUND: Duration = Duration::from_secs(1);
 

@@ -178,8 +178,9 @@ impl Software {
         .into_iter()
         .find(|(_, then, now)| then != now)
         .map(|(what, then, now)| {
-            let said = |version: Option<String>| version.unwrap_or_else(|| "none that is known".into());
-            format!("it was begun with {what} {}, and here is {}", said(then), said(now))
+            let unknown = || "an unknown version".into();
+            let (then, now) = (then.unwrap_or_else(unknown), now.unwrap_or_else(unknown));
+            format!("it was begun with {what} {then}, and here is {now}")
         })
     }
 }
@@ -392,7 +393,7 @@ mod tests {
                 Software { libtorch: text("2.12.0"), ..then.clone() },
                 "with libtorch 2.11.0, and here is 2.12.0",
             ),
-            (Software { driver: None, ..then.clone() }, "driver 580.1, and here is none that is known"),
+            (Software { driver: None, ..then.clone() }, "driver 580.1, and here is an unknown version"),
         ] {
             let said = then.differs_from(&now).expect("they differ");
             assert!(said.ends_with(words), "{said}");

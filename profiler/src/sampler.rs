@@ -45,7 +45,7 @@ pub struct Sampler {
     status: SharedStatus,
     /// The watcher, then the keeper, which ends when the watcher has.
     threads: Vec<JoinHandle<()>>,
-    /// Whether they did not answer in time: then nobody waits for them again.
+    /// Whether they did not answer in time; then they are not waited for again.
     is_stuck: AtomicBool,
 }
 
@@ -94,7 +94,7 @@ fn locked(status: &SharedStatus) -> MutexGuard<'_, Status> {
     status.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the watcher is told.
+/// A command to the watcher.
 enum Command {
     ReadFastEvery(Nanos),
     SetActive(bool),

@@ -1,7 +1,7 @@
 //! Devices on which no job is started any more, as a process on them does not end.
 //!
-//! It may hold memory of the device, and whatever was measured beside it would be no measurement. Whoever goes on with the run
-//! begins anew: the device may be back.
+//! The process may hold memory of the device, and what is measured beside it would be no measurement. `--resume` starts with no
+//! device lost: it may be back.
 
 use schema::{
     FORMAT,
@@ -22,7 +22,7 @@ pub(crate) struct Lost(Vec<(Device, String)>);
 impl Lost {
     /// Notes how a launch on these devices ended.
     pub(super) fn note(&mut self, launch: &str, devices: &[Device], end: &LaunchEnd) {
-        // A launch that was not started for it is none that is stuck there.
+        // A launch that was refused for a lost device is not itself stuck there.
         if end.err == Some(ErrorKind::Stuck) && !end.ranks.is_empty() {
             self.0.extend(devices.iter().map(|device| (device.clone(), launch.to_owned())));
         }

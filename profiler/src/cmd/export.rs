@@ -55,7 +55,7 @@ pub(super) struct Args {
     machine: Vec<PathBuf>,
     /// Say in err_detail why launches failed, in which the last words of their programs stand.
     ///
-    /// These may hold names and paths of whoever ran them, so the column is empty for what failed without this.
+    /// These may hold names and paths of the machine that ran them, so without this option the column is empty for failed launches.
     #[arg(long, conflicts_with = "steps")]
     with_output: bool,
 }

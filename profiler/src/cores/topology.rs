@@ -64,7 +64,7 @@ mod tests {
             |allowed: &[u16]| cores(sys.path(), allowed).into_iter().map(|core| core.0).collect::<Vec<_>>();
         assert_eq!(found(&[0, 1, 2, 3]), [vec![0, 2], vec![1, 3]]);
         assert_eq!(found(&[1, 2, 3]), [vec![1, 3], vec![2]], "what is not allowed is left out");
-        assert_eq!(found(&[7]), [vec![7]], "nothing is told of it");
+        assert_eq!(found(&[7]), [vec![7]], "the topology does not mention it");
 
         for (address, node, local) in [("0000:3b:00.0", "1\n", "1,3\n"), ("0000:af:00.0", "-1\n", "0-3\n")] {
             write(&format!("bus/pci/devices/{address}/numa_node"), node);

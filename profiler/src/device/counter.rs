@@ -40,7 +40,7 @@ impl Counter {
 
     /// Takes a reading and returns what was counted since the one before.
     ///
-    /// A counter of 32 bits that falls has wrapped, once: whoever reads a link must come back within [`WRAPS_BEYOND`]. A
+    /// A counter of 32 bits that falls has wrapped, once: a link must be read again within [`WRAPS_BEYOND`]. A
     /// wider one only falls when its device was reset. But a driver may hand out a narrow counter in a wide type: one that
     /// was never wider, and for which a wrap is a step that a link can carry between two readings, has wrapped.
     pub(crate) fn grow(&mut self, raw: u64, width: Width) -> Result<u64, Fell> {

@@ -127,7 +127,7 @@ impl Keeper {
             Order::Keep(rows) => self.keep(rows),
             Order::Flush(answer) => {
                 self.write();
-                // Whoever asked may have run out of patience.
+                // The caller may have stopped waiting.
                 let _ = answer.send(self.failed.take().map_or(Ok(()), Err));
             }
         }
@@ -170,7 +170,7 @@ impl Keeper {
                 && let Some(listed) = self.listed.get_mut(&row.device)
             {
                 row.foreign_processes = listed.foreign;
-                // A trouble of the lists is told once.
+                // A failure of the lists is reported in one row.
                 let troubles: Vec<String> = row.err.take().into_iter().chain(listed.trouble.take()).collect();
                 row.err = (!troubles.is_empty()).then(|| troubles.join("; "));
             }

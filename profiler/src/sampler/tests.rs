@@ -308,7 +308,7 @@ impl ProcessLister for SlowList {
     fn list(&mut self) -> Option<Processes> {
         let (begin, enough) = (Instant::now(), self.0.load(Ordering::Relaxed) + READ_MEANWHILE);
         while self.0.load(Ordering::Relaxed) < enough {
-            // Nobody reads the device as long as this takes.
+            // The device is not read while this runs.
             if begin.elapsed() > Duration::from_secs(5) {
                 return None;
             }
@@ -337,7 +337,7 @@ fn a_device_is_read_while_its_processes_are_listed() {
     assert!(slow().all(|row| row.foreign_processes == Some(0)), "of the first there is a list, too");
     let troubles: Vec<&String> = slow().filter_map(|row| row.err.as_ref()).collect();
     assert_eq!(troubles[0], "it took its time");
-    assert!(troubles.len() < slow().count(), "what was wrong with a list is told once");
+    assert!(troubles.len() < slow().count(), "the failure of a list is reported once");
 }
 
 #[test]

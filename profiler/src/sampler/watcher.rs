@@ -80,7 +80,7 @@ impl Watcher {
         }
     }
 
-    /// A keeper that is no more takes nothing; whoever flushes is where that is noticed.
+    /// Hands the rows to the keeper. If the keeper has ended, the next flush reports it.
     fn hand_over(&mut self) {
         let _ = self.keeper.send(Order::Keep(std::mem::take(&mut self.rows)));
     }

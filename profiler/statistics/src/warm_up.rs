@@ -1,16 +1,16 @@
 //! What a job does before any step of it counts, where its steps are too few to tell.
 //!
 //! Kernels are chosen, memory is taken and files are read in the first steps of a job. In a launch of many steps that is
-//! seen in their lengths; of a few slow ones nobody can say which are cold. Members of a group warm up so before they share,
-//! and a launch alone leaves out just as much, so that a slowdown is a ratio of the same kind of steps.
+//! seen in their lengths; of a few slow ones it cannot be said which are cold. Members of a group warm up by this rule before they
+//! share, and a launch alone leaves out just as much, so that a slowdown is a ratio of the same kind of steps.
 
-/// A warm-up is at least so many steps.
+/// The fewest steps of a warm-up.
 pub const STEPS: usize = 3;
 
-/// And it lasts at least so long.
+/// The shortest time of a warm-up, in ns.
 pub const NS: u64 = 1_000_000_000;
 
-/// Whether a job that has done so many steps, which took so long, has warmed up.
+/// Whether a job that has done `steps` steps in `ns` nanoseconds has warmed up.
 pub fn is_over(steps: usize, ns: u64) -> bool {
     steps >= STEPS && ns >= NS
 }

@@ -10,7 +10,7 @@ use schema::{
 
 use crate::door::{Door, Said};
 
-/// Measures on a file system of a megabyte, fills it once a step is on file, and gives the space back where it is told `again`.
+/// Measures on a file system of a megabyte, fills it once a step is on file, and gives the space back if the first argument is `again`.
 /// What came of it is copied to where the test can see it.
 const SCRIPT: &str = r#"
 mount -t tmpfs -o size=1m tmpfs small || exit 77

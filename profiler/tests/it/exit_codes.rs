@@ -1,4 +1,4 @@
-//! The number that a command ends with says whose turn it is: the user's, the machine's, or that of the disk.
+//! The exit code of a command says what must change before it is tried again: the command line, the machine, or the disk.
 
 use std::{
     fs::{self, File},
@@ -36,7 +36,7 @@ fn a_file_that_is_not_there_is_a_slip_and_one_that_cannot_be_read_is_not() {
     for slip in ["derive nowhere", "single --resume nowhere", "export nowhere --out t.csv"] {
         door.exits(2, slip);
     }
-    // Reading memory that is not mapped fails, whoever asks.
+    // Reading memory that is not mapped fails for every user.
     fs::create_dir(door.path("torn")).expect("the folder is writable");
     symlink("/proc/self/mem", door.path("torn/manifest.toml")).expect("the folder is writable");
     let said = door.exits(5, "derive torn");

@@ -94,7 +94,7 @@ impl<'de, T: Deserialize<'de> + PartialOrd + Default + Display> Deserialize<'de>
             let numbers = format!("[{value}, {ci_lo}, {ci_hi}]");
             D::Error::custom(format!("{numbers}: {what}; calibrate again with `profile calibrate`"))
         };
-        // What is no number is in no order to any.
+        // A NaN compares as neither.
         if !(ci_lo >= T::default() && value > T::default()) {
             return Err(wrong("what was measured is above 0, and no end of its interval below"));
         }

@@ -10,7 +10,7 @@ use std::{
 use rustix::fs::OFlags;
 
 /// Adds whole lines to a file. A full disk may take the first part of a line: the rest of it stands before all that is written
-/// later, so that no line is torn, and whoever follows the file never sees a byte change.
+/// later, so that no line is torn, and a reader that follows the file never sees a byte change.
 pub(crate) struct LineFile<W = File> {
     file: W,
     /// The rest of a line that was begun.

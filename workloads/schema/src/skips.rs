@@ -1,4 +1,4 @@
-//! Tests that this machine cannot run: each says so here by name, and `scripts/test` counts them at its end.
+//! Tests that this machine cannot run: each is reported here by name, and `scripts/test` counts them at its end.
 
 use std::{fmt::Display, fs::File, io::Write as _, path::Path};
 
@@ -17,8 +17,8 @@ pub fn skipped(lacks: &str, why: impl Display) {
     }
 }
 
-/// One write a line, as tests of several processes may write at once. A skip that cannot be counted is a test that was not
-/// run and that nobody hears of.
+/// One write a line, as tests of several processes may write at once. A skip that cannot be counted fails the test: otherwise
+/// it would pass without having run.
 fn note(file: &Path, test: &str, lacks: &str, why: &str) {
     let line = format!("{test}\t{lacks}\t{}\n", why.replace(['\t', '\n'], " "));
     let opened = File::options().append(true).create(true).open(file);

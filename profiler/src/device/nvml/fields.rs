@@ -76,7 +76,7 @@ pub(super) fn fill(
     row.throttle_ns = throttle.read(now, &causes, silent);
 }
 
-/// Takes the reading of a counter and returns its total. That it fell is told in the row.
+/// Takes the reading of a counter and returns its total. A fall stands in the row's `err`.
 pub(super) fn add_up(
     inquiry: &mut Inquiry,
     counters: &mut BTreeMap<&'static str, Counter>,

@@ -71,7 +71,7 @@ impl Users {
 
 impl ProcessLister for Users {
     /// Seen from a container, drivers leave out the processes of others, and some leave out all: memory that is in use
-    /// and that nobody on the lists holds tells that somebody is missing.
+    /// and held by no listed process shows that one is missing.
     fn list(&mut self) -> Option<Processes> {
         let utils = self.utils();
         let Users { handle, inquiry, .. } = self;
@@ -83,7 +83,7 @@ impl ProcessLister for Users {
         if alone.is_none() && mps.is_none() && utils.is_none() {
             return None;
         }
-        // A list that was not given may have held anyone; one that the driver does not keep holds nobody.
+        // A list that was refused may have held any process; one that the driver does not keep holds none.
         let are_listed = alone.is_some() && (mps.is_some() || !inquiry.may_answer("mps_processes"));
         let mut by_pid = BTreeMap::new();
         let alone = alone.into_iter().flatten().map(|process| (process, false));

@@ -126,7 +126,7 @@ fn a_refusal_is_remembered_and_not_asked_for_again() {
     );
     assert!(capability(&reader, "energy_mj").contains("does not have permission"));
     assert_eq!(capability(&reader, "temperature_c"), "ok");
-    // The script would answer now. Nobody asks yet, and a refusal known from the start is no error of a row.
+    // The script would answer now. The metric is not asked for yet, and a refusal known from the start is no error of a row.
     for row in fast(&mut reader, 3) {
         assert_eq!((row.util_percent, row.energy_mj, row.err.as_deref()), (None, None, None));
         assert_eq!(row.power_mw, Some(300), "the average stands in for the instant");

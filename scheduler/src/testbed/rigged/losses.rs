@@ -2,8 +2,8 @@
 //!
 //! A device is lost when its driver says so to the sampler, which reads it all the time, and when a process on it does not end
 //! after SIGKILL. That is all that is seen: a device that still answers and breaks whatever runs on it shows as jobs that fail,
-//! which are tried again as others that fail are. A device stays lost for as long as the scheduler lives. Whoever goes on with the run opens it anew, and does
-//! not begin where it does not answer.
+//! which are tried again as others that fail are. A device stays lost
+//! until the scheduler ends. `--resume` opens it anew, and refuses to start where it does not answer.
 
 use profiler::rig::{Leave, Member};
 use schema::rows::ErrorKind;

@@ -1,4 +1,4 @@
-//! Raw tables, which grow row by row: whoever adds to one, and whoever reads it meanwhile or after a kill.
+//! Raw tables, which grow row by row: the writer, and the reader of one that still grows or was cut off by a kill.
 
 use std::{
     marker::PhantomData,

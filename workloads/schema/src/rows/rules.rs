@@ -1,5 +1,5 @@
-//! What cannot stand in a table, whatever its rows are: a column says by its name what it holds, so that what is no such number is known
-//! without the type of the row.
+//! Values that no table can hold. The name of a column says what it holds, so a wrong number is known without the type of the
+//! row.
 
 use std::ops::RangeInclusive;
 
@@ -7,7 +7,7 @@ use csv::StringRecord;
 
 use super::RowError;
 
-/// Columns that hold what things are called, where anything can stand.
+/// Columns of names, which may hold any text.
 const NAMES: [&str; 20] = [
     "run",
     "launch",
