@@ -145,10 +145,10 @@ const PERSISTENT: f64 = 0.05;
 const LARGE: u64 = 10_000_000;
 
 /// Measures all plans of a job, and prints what was estimated beside what was measured; gives what is out of bounds.
-fn out_of_bounds(bin: &Path, workload: &str, batches: &str, pool: &str) -> Vec<String> {
+fn out_of_bounds(bin: &Path, workload: &str, batches: &str, plans: &str, pool: &str) -> Vec<String> {
     let door = Door::new();
     let arguments = format!(
-        "single {workload} --batch {batches} --plan all --device {pool} --steps 3 --repeats 1 --out r"
+        "single {workload} --batch {batches} --plan {plans} --device {pool} --steps 3 --repeats 1 --out r"
     );
     let output = door.command(&arguments).env("TANDEM_BIN", bin).output().expect("profile starts");
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
@@ -192,10 +192,14 @@ fn out_of_bounds(bin: &Path, workload: &str, batches: &str, pool: &str) -> Vec<S
 }
 
 #[test]
-fn the_estimate_is_near_the_peak_under_every_plan_of_two_workloads() {
+fn the_estimate_is_near_the_peak_under_plans_of_two_workloads() {
     let Some(bin) = torch_bin() else { return };
-    for (workload, batches) in [("resnet18-mini", "8"), ("gpt2-mini", "4")] {
-        let wrong = out_of_bounds(&bin, workload, batches, "cpu:0");
+    // A core without instructions for bf16 takes up to seconds for a step in it, so that one plan has it here.
+    for (workload, batches, plans) in [
+        ("resnet18-mini", "8", "dp1,ga4,ga8,gc,ga4-gc,bf16"),
+        ("gpt2-mini", "4", "dp1,ga2,ga4,gc,ga2-gc,ga4-gc"),
+    ] {
+        let wrong = out_of_bounds(&bin, workload, batches, plans, "cpu:0");
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 }
@@ -219,7 +223,7 @@ fn the_estimate_is_near_the_peak_under_every_plan_of_seven_workloads() {
     ];
     let wrong: Vec<String> = workloads
         .iter()
-        .flat_map(|(workload, batches)| out_of_bounds(&bin, workload, batches, "cpu:0,cpu:1"))
+        .flat_map(|(workload, batches)| out_of_bounds(&bin, workload, batches, "all", "cpu:0,cpu:1"))
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
