@@ -130,4 +130,16 @@ int tw_autocast_bf16_leave(int is_cuda, int64_t previous) {
   });
 }
 
+// Turns autocast of CPU operations off for this thread, and keeps the cached weights; `was_on` is what `resume` puts back.
+int tw_autocast_cpu_suspend(int* was_on) {
+  return shim::guarded([&] {
+    *was_on = at::autocast::is_autocast_enabled(at::kCPU);
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+  });
+}
+
+int tw_autocast_cpu_resume(int was_on) {
+  return shim::guarded([&] { at::autocast::set_autocast_enabled(at::kCPU, was_on != 0); });
+}
+
 }  // extern "C"

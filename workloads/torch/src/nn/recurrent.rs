@@ -1,9 +1,12 @@
 //! Recurrent layers.
 
-use tch::{Cuda, TchError, Tensor, no_grad};
+use tch::{Cuda, Device, Kind, TchError, Tensor, no_grad};
 
 use super::{flops, init::Init, parameters::Scope};
-use crate::{shim::meta::zeros_beside, workload::Block};
+use crate::{
+    shim::{autograd::SuspendedCpuAutocast, meta::zeros_beside},
+    workload::Block,
+};
 
 const BATCH_FIRST: bool = true;
 
@@ -102,6 +105,12 @@ impl Block for Lstm {
             let per_token: usize = self.weights.iter().filter(|w| w.dim() == 2).map(Tensor::numel).sum();
             samples * time * per_token as i64
         });
+        let in_fp32 = input.device() == Device::Cpu && !cpu_has_bf16_lstm();
+        let _suspended = in_fp32.then(SuspendedCpuAutocast::enter).transpose()?;
+        let input = match input.kind() {
+            Kind::BFloat16 if in_fp32 => &input.f_to_kind(Kind::Float)?,
+            _ => input,
+        };
         let states = self.layers * (1 + i64::from(self.bidirectional));
         let zeros = zeros_beside(input, &[states, samples, self.width])?;
         let (output, _hidden, _cell) = input.f_lstm(
@@ -116,4 +125,16 @@ impl Block for Lstm {
         )?;
         Ok(output)
     }
+}
+
+/// Whether oneDNN has an LSTM in bf16 for this processor. For x86 without AVX-512 it has none and the call fails, so that the
+/// LSTM runs in fp32 there, as autocast runs other operations that have no bf16 kernel.
+#[cfg(target_arch = "x86_64")]
+fn cpu_has_bf16_lstm() -> bool {
+    std::arch::is_x86_feature_detected!("avx512bw")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn cpu_has_bf16_lstm() -> bool {
+    true
 }

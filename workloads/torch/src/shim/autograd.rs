@@ -25,6 +25,8 @@ unsafe extern "C" {
     fn tw_keep_gradient_in(parameter: *const C_tensor, place: *const C_tensor) -> c_int;
     fn tw_autocast_bf16_enter(is_cuda: c_int, previous: *mut i64) -> c_int;
     fn tw_autocast_bf16_leave(is_cuda: c_int, previous: i64) -> c_int;
+    fn tw_autocast_cpu_suspend(was_on: *mut c_int) -> c_int;
+    fn tw_autocast_cpu_resume(was_on: c_int) -> c_int;
 }
 
 /// Adds the gradients of the scalar `output` to those of `inputs`, and frees the graph.
@@ -183,6 +185,31 @@ impl Drop for AutocastBf16 {
         // SAFETY: puts back what `enter` found; the two are always paired.
         let left = check(unsafe { tw_autocast_bf16_leave(self.is_cuda, self.previous) });
         debug_assert!(left.is_ok(), "autocast could not be left: {left:?}");
+    }
+}
+
+/// While it lives, operations of this thread on the CPU run in the type of their arguments, also within [`AutocastBf16`].
+#[must_use = "autocast comes back when the guard is dropped"]
+pub struct SuspendedCpuAutocast {
+    was_on: c_int,
+}
+
+impl SuspendedCpuAutocast {
+    /// # Errors
+    /// When libtorch refuses.
+    pub fn enter() -> Result<Self, TchError> {
+        let mut was_on = 0;
+        // SAFETY: the pointer is that of a local number, which outlives the call.
+        check(unsafe { tw_autocast_cpu_suspend(&mut was_on) })?;
+        Ok(Self { was_on })
+    }
+}
+
+impl Drop for SuspendedCpuAutocast {
+    fn drop(&mut self) {
+        // SAFETY: puts back what `enter` found; the two are always paired.
+        let resumed = check(unsafe { tw_autocast_cpu_resume(self.was_on) });
+        debug_assert!(resumed.is_ok(), "autocast could not be resumed: {resumed:?}");
     }
 }
 
