@@ -111,6 +111,6 @@ fn a_rank_that_cannot_write_keeps_all_from_saying_that_there_is_a_checkpoint() {
     });
     let words: Vec<_> = said.into_iter().map(|said| said.unwrap().unwrap_err().to_string()).collect();
     assert_eq!(words[0], "another rank cannot write its part");
-    assert!(words[1].contains("random-1.safetensors: File exists"), "{}", words[1]);
+    assert!(words[1].contains("random-1.safetensors cannot be written: File exists"), "{}", words[1]);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left");
 }

@@ -110,7 +110,7 @@ fn a_checkpoint_that_cannot_be_written_is_refused_and_the_job_goes_on() {
     for (place, words) in [
         (taken.clone(), "taken is there already"),
         (file.clone(), "file is there already"),
-        (file.join("below"), "below.unfinished: Not a directory"),
+        (file.join("below"), "below.unfinished cannot be written: Not a directory"),
         ("/".into(), "/ cannot be the name of a checkpoint"),
     ] {
         let path = place.to_str().unwrap().to_owned();
