@@ -18,7 +18,7 @@ use crate::{
     sharing::Joins,
 };
 
-/// What the launch of that number is told, for a cell and a block.
+/// The request of launch `number`, for a cell and a block.
 ///
 /// With `steps` a job leaves by itself after so many; otherwise when it is told to.
 pub fn request(

@@ -43,7 +43,7 @@ pub(crate) enum News {
     Started {
         pid: u32,
     },
-    /// The program or its leash has ended, and what is left of it is being killed.
+    /// The program or its leash has ended, and its remaining processes are being killed.
     Leaving,
     /// The program could not be started.
     Refused {

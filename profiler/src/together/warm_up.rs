@@ -39,7 +39,7 @@ fn left_to(seat: &Seat) -> Option<u64> {
     steps_left(&launched.pace, launched.worked_ns)
 }
 
-/// What is left of a warm-up, at the pace of the steps so far.
+/// The rest of a warm-up, at the pace of the steps so far.
 fn steps_left(pace: &Pace, worked_ns: u64) -> Option<u64> {
     let done = pace.done() as usize;
     if warm_up::is_over(done, worked_ns) {
