@@ -59,22 +59,31 @@ mod tests {
             compute::Compute,
             memory::{self, Memory},
         },
-        work::{burn, thread_cpu_time},
+        work::thread_cpu_time,
     };
-
-    /// Its units take CPU time, exactly, on whatever machine.
-    struct Exact;
 
     const UNIT: Duration = Duration::from_micros(50);
 
-    impl Stressor for Exact {
+    /// Its units take no time but by its own clock, and one of 64 as long as if the host had taken the core away meanwhile.
+    #[derive(Default)]
+    struct Disturbed {
+        units: u32,
+        spent: Duration,
+    }
+
+    impl Stressor for Disturbed {
         fn unit(&mut self) -> io::Result<()> {
-            burn(UNIT);
+            self.units += 1;
+            self.spent += if self.units.is_multiple_of(64) { 100 * UNIT } else { UNIT };
             Ok(())
         }
 
         fn memory_bytes(&self) -> u64 {
             0
+        }
+
+        fn clock(&self) -> Duration {
+            self.spent
         }
     }
 
@@ -88,18 +97,13 @@ mod tests {
     }
 
     #[test]
-    fn the_busy_share_of_a_period_is_the_dial() {
+    fn the_busy_share_of_a_period_is_the_dial_whatever_disturbs_the_trials() {
         const STEPS: u32 = 12;
-        // Interrupts count to the thread that they hit, and other programs slow it down: the best of these was disturbed least.
-        const TRIES: u32 = 50;
         for dial_percent in [5, 30, 50, 100] {
-            let off_by = || {
-                let mut pace = Pace::measure(&mut Exact).expect("it works");
-                let busy = busy(&mut Exact, &mut pace, dial_percent, STEPS);
-                let share_percent = 100.0 * busy.as_secs_f64() / (PERIOD * STEPS).as_secs_f64();
-                (share_percent - f64::from(dial_percent)).abs()
-            };
-            assert!((0..TRIES).any(|_| off_by() < 2.0), "{dial_percent}");
+            let mut pace = Pace::measure(&mut Disturbed::default()).expect("it works");
+            let units: u64 = (0..STEPS).map(|_| pace.units_of_step(dial_percent)).sum();
+            let (busy, asked) = (UNIT * units as u32, PERIOD * STEPS * dial_percent / 100);
+            assert!(busy.abs_diff(asked) <= UNIT, "{dial_percent}: {busy:?} of {asked:?}");
         }
     }
 
