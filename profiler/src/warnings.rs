@@ -76,6 +76,9 @@ fn remedy(warning: Warning) -> &'static str {
         Warning::BlocksFailed => {
             "measurements.csv says why each failed; measure again, with more --repeats where failures are rare"
         }
+        Warning::Fp32Layers => {
+            "its bf16 plans say nothing about bf16 on other devices: compare them with each other alone"
+        }
         Warning::Looped => "give it more steps, so that it lasts as long as the others",
         Warning::Unread => {
             "the column `err` of devices.csv says which readings failed; where they came too rarely, leave the harness a core of its own"

@@ -111,6 +111,16 @@ pub(super) fn of_allocator(ranks: &[Vec<EventLine>], window: Window) -> Option<F
     (retries > 0).then(|| (Warning::AllocatorRetries, text()))
 }
 
+/// Layers that did not compute in the arithmetic of the plan.
+pub(super) fn of_arithmetic(ranks: &[Vec<EventLine>]) -> Option<Found> {
+    let layers = ranks.iter().flatten().find_map(|line| match &line.event {
+        Event::Ready(ready) if !ready.fp32_layers.is_empty() => Some(&ready.fp32_layers),
+        _ => None,
+    })?;
+    let text = format!("in fp32 for lack of a kernel in bf16: {}", layers.join(", "));
+    Some((Warning::Fp32Layers, text))
+}
+
 /// The readings of one device. `own_cpu_ns` is the CPU time of all jobs of the run on it, where that is known.
 pub(super) fn of_device(
     name: &str,

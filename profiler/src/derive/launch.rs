@@ -79,6 +79,7 @@ pub(super) fn measurement(
             _ => launch.fill_from_steps(&mut row, asked_for(&steps, end), &mut findings),
         }
         launch.find(&mut findings, gates::of_cores(&spec, &[]));
+        launch.find(&mut findings, gates::of_arithmetic(&ranks));
     }
     row.warnings = findings.iter().map(|finding| finding.warning).collect();
     Ok(Row { measurement: row, findings })

@@ -214,6 +214,7 @@ impl Together<'_> {
         let others = self.seats.iter().flatten().filter(|other| other.spec.seat != first.spec.seat);
         let others: Vec<&LaunchSpec> = others.map(|other| &other.spec).collect();
         launch.find(findings, gates::of_cores(&first.spec, &others));
+        launch.find(findings, gates::of_arithmetic(&first.ranks));
         if first.is_outside() {
             row.timing = Some(Timing::Outside);
             row.window_ns = Some(part.window_ns);

@@ -225,8 +225,16 @@ mod tests {
 
     fn ready() -> Event {
         let (parameters, model_bytes, peak_bytes) = (Some(0), Some(0), None);
-        let (statistics, startup_ns, restore_ns) = (None, Nanos(1), None);
-        Event::Ready(Ready { parameters, model_bytes, peak_bytes, statistics, startup_ns, restore_ns })
+        let (statistics, fp32_layers, startup_ns, restore_ns) = (None, Vec::new(), Nanos(1), None);
+        Event::Ready(Ready {
+            parameters,
+            model_bytes,
+            peak_bytes,
+            statistics,
+            fp32_layers,
+            startup_ns,
+            restore_ns,
+        })
     }
 
     /// A rank that has said these things, what of it was believed, and what was not.

@@ -5,7 +5,7 @@ use std::path::Path;
 use profiler::derive::job_steps;
 use schema::{
     events::{self, EventWriter},
-    rows::Status,
+    rows::{Status, Warning},
     units::Nanos,
     wire::{Event, EventLine, Statistics},
 };
@@ -60,4 +60,20 @@ fn bytes_are_those_of_all_ranks_and_a_loss_is_their_mean() {
         let apart = step.loss.expect("both ranks said one") - (3.5 - index as f64 / 100.0);
         assert!(apart.abs() < 1e-12 && step.samples == Some(8), "{step:?}");
     }
+}
+
+#[test]
+fn layers_that_do_not_compute_in_the_arithmetic_of_the_plan_are_a_warning() {
+    let door = Door::new();
+    door.exits(0, "single synthetic-sleep --device cpu:0 --steps 30 --repeats 1 --out r");
+    let warns = || door.measurements("r")[0].warnings.iter().any(|warning| warning == Warning::Fp32Layers);
+    assert!(!warns());
+    say_otherwise(&door.run("r").events_path("0001-synthetic-sleep", 0), 0, |event| {
+        if let Event::Ready(ready) = event {
+            ready.fp32_layers = vec!["LSTM".into()];
+        }
+    });
+    let said = door.exits(0, "derive r");
+    assert!(said.err.contains("fp32-layers: in fp32 for lack of a kernel in bf16: LSTM; "), "{}", said.err);
+    assert!(warns());
 }

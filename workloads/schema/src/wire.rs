@@ -128,6 +128,9 @@ pub struct Ready {
     /// Present where batch norm sees less than the global batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub statistics: Option<Statistics>,
+    /// Kinds of layers that compute in fp32 although the plan is bf16, as the device has no kernel for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fp32_layers: Vec<String>,
     /// From the start of the process to this line.
     pub startup_ns: Nanos,
     /// The part of it in which a checkpoint was read; absent where the launch goes on from none.

@@ -156,6 +156,7 @@ impl Worker {
             model_bytes: Some(self.peak_bytes),
             peak_bytes: Some(self.peak_bytes),
             statistics: None,
+            fp32_layers: Vec::new(),
             startup_ns: Nanos::monotonic_now() - started,
             restore_ns: restored.map(|_| Nanos::monotonic_now() - begin),
         }))?;

@@ -20,6 +20,7 @@ use procfs::{Current, Uptime, process::Process};
 use schema::{
     events::EventWriter,
     grant::Grant,
+    plan::Precision,
     spec::{Program, Training},
     units::Nanos,
     wire::{self, Command, Event, FailureKind, Hello, Memory, Ready, Statistics, Step},
@@ -32,6 +33,7 @@ use crate::{
     failure::{Failure, words_of},
     group::Group,
     launch::{self, Built, Launch},
+    nn::recurrent,
     shim::{
         library,
         memory::{page_locked_bytes, reset_peak, tensor_memory},
@@ -188,6 +190,7 @@ impl<'a> Job<'a> {
             model_bytes: Some(bytes),
             peak_bytes: Some(tensor_memory(self.device)?.peak_bytes),
             statistics: None,
+            fp32_layers: Vec::new(),
             startup_ns: process_age()?,
             restore_ns: None,
         }))
@@ -197,11 +200,14 @@ impl<'a> Job<'a> {
         let parameters = built.trainer.workload().parameters();
         let Training { plan, exact, .. } = training;
         let local = plan.batch_divisor() > 1 && !exact && parameters.has_batch_norm();
+        let bf16 = plan.precision == Precision::Bf16;
+        let lstm_in_fp32 = bf16 && !recurrent::has_bf16_kernel(self.device) && parameters.has_lstm();
         self.say(Event::Ready(Ready {
             parameters: Some(parameters.count()),
             model_bytes: Some(parameters.bytes()),
             peak_bytes: Some(tensor_memory(self.device)?.peak_bytes),
             statistics: local.then_some(Statistics::Local),
+            fp32_layers: lstm_in_fp32.then(|| "LSTM".into()).into_iter().collect(),
             startup_ns: process_age()?,
             restore_ns: built.restored_in,
         }))

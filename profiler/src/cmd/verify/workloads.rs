@@ -212,6 +212,7 @@ mod tests {
             model_bytes: Some(4),
             peak_bytes: None,
             statistics: None,
+            fp32_layers: Vec::new(),
             startup_ns: Nanos(1),
             restore_ns: None,
         });

@@ -153,6 +153,8 @@ words! {
         Unread = "unread",
         /// Some blocks failed, so that the numbers are of the others alone.
         BlocksFailed = "blocks-failed",
+        /// Under bf16 some layers computed in fp32, as the device has no kernel for them.
+        Fp32Layers = "fp32-layers",
     }
 }
 

@@ -109,6 +109,16 @@ impl Parameters {
         self.entries.iter().any(|entry| !entry.trainable && entry.name.ends_with("running_mean"))
     }
 
+    /// Whether some layer is an LSTM. It alone has weights of what it gave for the sample before.
+    pub fn has_lstm(&self) -> bool {
+        self.trainable("").any(|(name, _)| name.contains("weight_hh_l"))
+    }
+
+    /// Whether some layer is a convolution. Its weights alone have dimensions beside inputs and outputs.
+    pub fn has_convolution(&self) -> bool {
+        self.trainable("").any(|(name, weight)| name.ends_with("weight") && weight.dim() > 2)
+    }
+
     /// Bytes of parameters and buffers together.
     pub fn bytes(&self) -> u64 {
         let bytes = |tensor: &Tensor| tensor.numel() * tensor.kind().elt_size_in_bytes();

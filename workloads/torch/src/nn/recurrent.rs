@@ -105,7 +105,7 @@ impl Block for Lstm {
             let per_token: usize = self.weights.iter().filter(|w| w.dim() == 2).map(Tensor::numel).sum();
             samples * time * per_token as i64
         });
-        let in_fp32 = input.device() == Device::Cpu && !cpu_has_bf16_lstm();
+        let in_fp32 = !has_bf16_kernel(input.device());
         let _suspended = in_fp32.then(SuspendedCpuAutocast::enter).transpose()?;
         let input = match input.kind() {
             Kind::BFloat16 if in_fp32 => &input.f_to_kind(Kind::Float)?,
@@ -127,14 +127,18 @@ impl Block for Lstm {
     }
 }
 
-/// Whether oneDNN has an LSTM in bf16 for this processor. For x86 without AVX-512 it has none and the call fails, so that the
-/// LSTM runs in fp32 there, as autocast runs other operations that have no bf16 kernel.
+/// Whether there is an LSTM in bf16 for a device. For x86 without AVX-512 oneDNN has none and the call fails, so that the LSTM
+/// computes in fp32 there, as autocast does with other operations that have no bf16 kernel.
+pub fn has_bf16_kernel(device: Device) -> bool {
+    device != Device::Cpu || cpu_has_bf16_kernel()
+}
+
 #[cfg(target_arch = "x86_64")]
-fn cpu_has_bf16_lstm() -> bool {
+fn cpu_has_bf16_kernel() -> bool {
     std::arch::is_x86_feature_detected!("avx512bw")
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn cpu_has_bf16_lstm() -> bool {
+fn cpu_has_bf16_kernel() -> bool {
     true
 }

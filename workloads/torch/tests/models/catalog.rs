@@ -24,6 +24,15 @@ fn parameters_and_operations_are_those_of_the_catalog() {
 }
 
 #[test]
+fn models_with_convolutions_or_recurrent_layers_are_those_of_the_catalog() {
+    for workload in Catalog::embedded().iter().filter(|w| w.model.worker() == "torch-worker") {
+        let model = models::build_shapes(workload).unwrap();
+        let built = model.parameters().has_convolution() || model.parameters().has_lstm();
+        assert_eq!(workload.model.convolves_or_recurs(), built, "{}", workload.name);
+    }
+}
+
+#[test]
 fn shapes_alone_count_what_a_model_with_values_holds_and_does() {
     for workload in Catalog::embedded().set("quick") {
         let (model, counted) = (build(workload), shapes::of(workload).unwrap());

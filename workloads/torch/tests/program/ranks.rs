@@ -137,6 +137,21 @@ fn batch_norm_over_a_part_of_the_batch_is_said() {
 }
 
 #[test]
+fn an_lstm_that_computes_in_fp32_under_bf16_is_said() {
+    #[cfg(target_arch = "x86_64")]
+    let has_kernel = std::arch::is_x86_feature_detected!("avx512bw");
+    #[cfg(not(target_arch = "x86_64"))]
+    let has_kernel = true;
+    let in_fp32: &[&str] = if has_kernel { &[] } else { &["LSTM"] };
+    for (workload, plan, layers) in
+        [("lstm", "dp1", &[][..]), ("lstm", "bf16", in_fp32), ("espcn-mini", "bf16", &[])]
+    {
+        let (said, _) = run_to_end(&launch(workload, 2, plan, Some(1)));
+        assert_eq!(ready(&said).fp32_layers, layers, "{workload}, {plan}");
+    }
+}
+
+#[test]
 fn ranks_that_were_told_nothing_of_use_about_where_to_meet_fail_in_words() {
     let folder = tempfile::tempdir().unwrap();
     let used = folder.path().join("used");
