@@ -2,17 +2,25 @@
 
 use std::{
     ffi::OsStr,
+    io,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Output, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
 };
 
 use anyhow::Context as _;
+use rustix::process::{Pid, Signal};
 use schema::{capabilities::Capabilities, shapes::Shapes};
 
-use crate::{leash::die_with_us, rig::Programs};
+use crate::{cmd::Exit, leash::die_with_us, rig::Programs};
 
 /// A folder to look for the other programs in, before the one this program lies in.
 pub const TANDEM_BIN: &str = "TANDEM_BIN";
+
+/// How long to wait for what torch-worker says of itself and of shapes. Loading libtorch from a cold disk takes seconds.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The program called `name`, or an error that says how to get it.
 pub fn find(name: &str) -> anyhow::Result<PathBuf> {
@@ -49,7 +57,11 @@ fn ask_torch_worker<const N: usize>(arguments: [&OsStr; N]) -> anyhow::Result<St
     let program = find("torch-worker")?;
     let mut command = Command::new(&program);
     die_with_us(command.args(arguments));
-    let output = command.output().context("torch-worker cannot be started")?;
+    let output = output_within(PATIENCE, command).context("torch-worker cannot be started")?;
+    let output = output.ok_or_else(|| {
+        let waited = PATIENCE.as_secs();
+        Exit::Stuck.because(format!("torch-worker has not answered for {waited} s; a device's driver may hang"))
+    })?;
     let last_line =
         |bytes: &[u8]| String::from_utf8_lossy(bytes).lines().last().map(str::to_owned).unwrap_or_default();
     anyhow::ensure!(
@@ -58,4 +70,39 @@ fn ask_torch_worker<const N: usize>(arguments: [&OsStr; N]) -> anyhow::Result<St
         last_line(&output.stderr)
     );
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Runs a program to its end, and kills one that takes longer, without waiting for what is left of it: what hangs in a driver
+/// does not end when it is killed.
+fn output_within(patience: Duration, mut command: Command) -> io::Result<Option<Output>> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn()?;
+    let pid = Pid::from_child(&child);
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || sender.send(child.wait_with_output()));
+    match receiver.recv_timeout(patience) {
+        Ok(output) => output.map(Some),
+        Err(_) => {
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
+            Ok(None)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_heard_to_its_end_and_one_that_hangs_is_not_waited_for() {
+        let mut echo = Command::new("echo");
+        echo.arg("said");
+        let output = output_within(PATIENCE, echo).unwrap().expect("it ends");
+        assert_eq!(output.stdout, b"said\n");
+
+        let mut hangs = Command::new("sleep");
+        hangs.arg("1000");
+        assert!(output_within(Duration::from_millis(10), hangs).unwrap().is_none());
+        assert!(output_within(PATIENCE, Command::new("/nonexistent")).is_err());
+    }
 }
