@@ -1,5 +1,6 @@
 //! Measures training jobs: starts them, watches them and their devices, and writes what it saw.
 
+pub mod agree;
 pub mod blocks;
 pub mod calibrate;
 pub mod cells;

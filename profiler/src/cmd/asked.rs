@@ -1,7 +1,6 @@
 //! What every command that measures jobs is asked, and what it does with the answer: one home for options that mean the same.
 
 use std::{
-    io::{self, IsTerminal as _},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -21,7 +20,7 @@ use schema::{
 };
 
 use super::Exit;
-use crate::{cells::CommandLine, cores, derive::Derived, interrupt::Interrupt, output, pool, run, table};
+use crate::{agree, cells::CommandLine, cores, derive::Derived, interrupt::Interrupt, output, pool, run, table};
 
 /// How long a job may say nothing where no other time is named.
 const HEARTBEAT: Duration = Duration::from_secs(120);
@@ -252,7 +251,7 @@ pub(super) fn resume(command: &str, path: &Path, anew: &Anew, began: Nanos) -> a
     let run = RunDir::open(path)?;
     let mut manifest = run.manifest()?;
     run::can_go_on(&run, &manifest, command)?;
-    agree_to_programs(&manifest, anew.yes)?;
+    agree::to_start(agree::programs_of(&manifest), anew.yes)?;
     if let Some(budget) = anew.budget {
         manifest.settings.budget_s = Some(budget.as_secs_f64());
     }
@@ -269,32 +268,6 @@ impl Anew {
             bail!("--yes answers a question that only --resume asks; drop it");
         }
         Ok(())
-    }
-}
-
-/// Says which programs a run will start, and asks: its directory may come from somebody else.
-///
-/// # Errors
-/// The answer is no, or there is no terminal to ask at.
-fn agree_to_programs(manifest: &Manifest, yes: bool) -> anyhow::Result<()> {
-    let programs: Vec<&Vec<String>> =
-        manifest.cells.iter().filter_map(|cell| cell.command.as_ref()).collect();
-    if programs.is_empty() || yes {
-        return Ok(());
-    }
-    output::note("the run starts these programs:");
-    for argv in &programs {
-        output::note(format_args!("  {}", argv.join(" ").escape_debug()));
-    }
-    if !io::stdin().is_terminal() {
-        bail!("the run starts programs; look at them, and go on with --resume and --yes");
-    }
-    output::note("start them? [y/N]");
-    let mut answer = String::new();
-    io::stdin().read_line(&mut answer)?;
-    match answer.trim() {
-        "y" | "yes" => Ok(()),
-        _ => bail!("the run was not gone on with"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use profiler::{cmd::Exit, output};
+use profiler::{agree, cmd::Exit, output};
 use schema::{decision, run_dir::RunDir};
 
 use super::busy;
@@ -24,6 +24,9 @@ use crate::{
 pub(super) struct Args {
     /// Directory of a run of `sched run`, or of `sched sim --out`.
     run: PathBuf,
+    /// Start the program that decides, where the policy is one, without asking.
+    #[arg(long)]
+    yes: bool,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
@@ -34,6 +37,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if turns.is_empty() {
         return Err(Exit::NothingMatched.because(format!("{} has decided nothing yet", args.run.display())));
     }
+    agree::to_start(policy::program(name).map(str::to_owned).into_iter(), args.yes)?;
     let mut policy = policy::build(name)?;
     let busy = busy(format!("deciding {} turns again", turns.len()));
     let compared = replay::replay(&mut given.engine(), &mut *policy, &turns);

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use profiler::{
-    cells,
+    agree, cells,
     cmd::Exit,
     interrupt::Interrupt,
     output,
@@ -65,6 +65,9 @@ pub(super) struct Args {
     /// Another version of Tandem, libtorch or the driver of GPUs than the run was begun with is refused.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["trace", "policy", "Asking", "Rules"])]
     resume: Option<PathBuf>,
+    /// With --resume: start the programs that the run names without asking.
+    #[arg(long, requires = "resume")]
+    yes: bool,
     /// Print the outcomes as JSON.
     #[arg(long)]
     json: bool,
@@ -105,7 +108,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let run = match (&args.resume, &args.trace, &args.policy) {
         (Some(path), ..) => {
             let run = RunDir::open(path)?;
-            run::is_measured_by_the_same(&run, &run.manifest()?)?;
+            let manifest = run.manifest()?;
+            run::is_measured_by_the_same(&run, &manifest)?;
+            let policy = policy::program(&online::scheduling(&manifest)?.policy).map(str::to_owned);
+            agree::to_start(policy.into_iter().chain(agree::programs_of(&manifest)), args.yes)?;
             run
         }
         (None, Some(trace), Some(policy)) => begin(trace, policy, &args.asked)?,

@@ -58,6 +58,11 @@ pub fn resizes(name: &str) -> bool {
     entry(split(name).0).is_some_and(|entry| entry.resizes)
 }
 
+/// The command of a policy that is a program.
+pub fn program(name: &str) -> Option<&str> {
+    name.strip_prefix("exec:")
+}
+
 /// How each is written.
 pub fn names() -> impl Iterator<Item = String> {
     POLICIES.iter().map(|Entry { name, usage, .. }| format!("{name}{usage}"))

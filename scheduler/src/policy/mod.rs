@@ -17,7 +17,7 @@ mod tiresias;
 
 use std::collections::BTreeSet;
 
-pub use list::{build, names, resizes};
+pub use list::{build, names, program, resizes};
 use schema::units::Nanos;
 
 use crate::{
