@@ -234,14 +234,25 @@ pub fn measure(
             Ok(outcome)
         }
         Err(error) => {
-            // What failed may be whole again by now, and where it is not, what it was is said by the error.
-            let tables = Derived::of(run).and_then(|derived| derived.write());
-            let end = write_end(run, Exit::of(&error), left, observed, cost);
-            if let Err(further) = tables.and(end) {
-                output::note(format_args!("warning: {further:#}"));
-            }
+            write_failed_end(run, &error, left, observed, cost);
             Err(error)
         }
+    }
+}
+
+/// Writes tables and the last file of a run that an error has ended, as far as they can be written.
+pub(crate) fn write_failed_end(
+    run: &RunDir,
+    error: &anyhow::Error,
+    left: Vec<String>,
+    observed: Observed,
+    cost: SamplerCost,
+) {
+    // What failed may be whole again by now, and where it is not, what it was is said by the error.
+    let tables = Derived::of(run).and_then(|derived| derived.write());
+    let end = write_end(run, Exit::of(error), left, observed, cost);
+    if let Err(further) = tables.and(end) {
+        output::note(format_args!("warning: {further:#}"));
     }
 }
 

@@ -217,20 +217,22 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     if ended.is_ok() {
         testbed.all_is_written();
     }
-    let cost = testbed.into_launcher().close();
+    let closed = testbed.into_launcher().close();
     let outcomes = with_predictions(&predicted, engine.outcomes());
-    rows::write(&run.outcomes_path(), &outcomes)?;
-    let exit = match &ended {
-        Ok(_) if outcomes.iter().all(|row| row.status == Status::Ok) => Exit::Ok,
-        Err(ClusterError::Interrupted) => Exit::Interrupted,
-        Err(ClusterError::Other(error)) => Exit::of(error),
+    let written = rows::write(&run.outcomes_path(), &outcomes).map_err(anyhow::Error::from);
+    let written = written.and_then(|()| Ok(closed?));
+    let exit = match (&ended, &written) {
+        (Err(ClusterError::Other(error)), _) | (_, Err(error)) => Exit::of(error),
+        (Err(ClusterError::Interrupted), _) => Exit::Interrupted,
+        (Ok(_), _) if outcomes.iter().all(|row| row.status == Status::Ok) => Exit::Ok,
         _ => Exit::SomeFailed,
     };
     let has_not_ended = |row: &&Outcome| row.end_ns.is_none() && row.status == Status::Failed;
     let missing = outcomes.iter().filter(has_not_ended).map(|row| row.name.clone()).collect();
-    run::write_end(run, exit, missing, observed, cost?)?;
+    let cost = written.as_ref().copied().unwrap_or_default();
+    run::write_end(run, exit, missing, observed, cost)?;
     match ended {
-        Ok(_) | Err(ClusterError::Interrupted) => Ok(Ended { outcomes, exit }),
+        Ok(_) | Err(ClusterError::Interrupted) => written.map(|_| Ended { outcomes, exit }),
         Err(error @ ClusterError::Stuck { .. }) => Err(Exit::SomeFailed.because(error.to_string())),
         Err(ClusterError::Other(error)) => Err(error),
         Err(error @ ClusterError::Nothing) => Err(error.into()),

@@ -35,6 +35,7 @@ use crate::{
     progress::Progress,
     rig::Rig,
     run::{self, Observed},
+    sampler::Sampler,
     spin, transfers,
 };
 
@@ -238,22 +239,53 @@ impl Calibrator<'_> {
         let _lock = run::lock(&run)?;
         found.run = Some(run.name());
         let sampler = run::start_sampler(&run, self.manifest)?;
+        let measured = self.launch_all(&run, &sampler, limits, found);
+        let cost = sampler.cost();
+        let stopped = sampler.stop();
+        let cost = stopped.as_ref().copied().unwrap_or(cost);
+        let written = measured.and_then(|missing| {
+            stopped?;
+            Derived::of(&run)?.write()?;
+            Ok(missing)
+        });
+        match written {
+            Ok(missing) => {
+                let exit = if limits.interrupt.asked() { Exit::Interrupted } else { self.exit(found) };
+                run::write_end(&run, exit, missing, observed, cost)?;
+                limits.check()
+            }
+            Err(error) => {
+                let left = self.manifest.cells.iter().map(|cell| cell.name.clone()).collect();
+                run::write_failed_end(&run, &error, left, observed, cost);
+                Err(error)
+            }
+        }
+    }
+
+    /// Measures what can run here, and returns what is missing.
+    fn launch_all(
+        &self,
+        run: &RunDir,
+        sampler: &Sampler,
+        limits: &Limits,
+        found: &mut Calibration,
+    ) -> anyhow::Result<Vec<String>> {
         let mut rig = Rig::new(programs::all()?)?;
         let runnable = self.manifest.cells.iter().filter(|cell| cell.unsupported.is_none()).cloned();
         let (all_reduces, jobs): (Vec<Cell>, Vec<Cell>) =
             runnable.partition(|cell| cell.all_reduce_bytes.is_some());
 
         let mut blocks = Blocks {
-            run: &run,
+            run,
             manifest: self.manifest,
             cells: &all_reduces,
             groups: &[],
             catalog: self.catalog,
             rig: &mut rig,
-            sampler: &sampler,
+            sampler,
             interrupt: &limits.interrupt,
             host_cores: HostCores::default(),
-            derived: Derived::of(&run)?,
+            derived: Derived::of(run)?,
             ledger: Ledger::default(),
             part: 0,
             lost: Lost::default(),
@@ -261,24 +293,18 @@ impl Calibrator<'_> {
             began: limits.began,
         };
         let mut missing = blocks.measure()?.launches;
-        let summaries = Derived::of(&run)?.summaries;
+        let summaries = Derived::of(run)?.summaries;
         let (rows, unmeasured) = all_reduce::rows(&all_reduces, &summaries, &self.manifest.settings);
         found.all_reduce = rows;
         found.not_measured.extend(unmeasured);
 
         let restarts =
-            Restarts { run: &run, manifest: self.manifest, catalog: self.catalog, rig: &mut rig, limits };
+            Restarts { run, manifest: self.manifest, catalog: self.catalog, rig: &mut rig, limits };
         let (rows, unmeasured) = restarts.measure(&jobs);
         missing.extend(unmeasured.iter().map(|row| row.what.clone()));
         found.restart = rows;
         found.not_measured.extend(unmeasured);
-
-        drop(rig);
-        let cost = sampler.stop()?;
-        Derived::of(&run)?.write()?;
-        let exit = if limits.interrupt.asked() { Exit::Interrupted } else { self.exit(found) };
-        run::write_end(&run, exit, missing, observed, cost)?;
-        limits.check()
+        Ok(missing)
     }
 }
 

@@ -209,6 +209,21 @@ fn kill_9_leaves_no_process_and_the_file_as_it_was() {
 }
 
 #[test]
+fn a_run_whose_tables_cannot_be_written_says_how_it_ended() {
+    let door = Door::new();
+    let arguments = "calibrate synthetic-sleep --parts restart --device cpu:0 --repeats 2 --run r";
+    let mut profile = Started::new(door.command(arguments));
+    wait_until("the run has begun", || door.path("r/manifest.toml").exists());
+    fs::create_dir(door.path("r/summary.csv")).expect("its place is free");
+    let (code, said) = profile.wait();
+    assert_eq!(code, Some(5), "{said}");
+    assert!(said.contains("summary.csv cannot be written"), "{said}");
+    let end = door.run("r").end().expect("end.toml reads").expect("it was written");
+    assert_eq!((end.exit_code, end.missing.len()), (5, 1));
+    assert!(!door.path("machine.toml").exists(), "no calibration was written");
+}
+
+#[test]
 fn a_gpu_s_link_is_calibrated() {
     let door = Door::new();
     let script = "

@@ -131,6 +131,30 @@ fn a_policy_that_takes_too_long_is_told_of() {
     let said = Said::of(&output);
     assert!(output.status.success(), "{}", said.err);
     assert_eq!(said.err.matches("warning: a decision took ").count(), 1, "{}", said.err);
+
+    // Its program is started again where the user agrees, and a test has no terminal to be asked at.
+    for command in ["run --resume r", "replay r"] {
+        let said = door.exits(2, command);
+        assert!(said.err.contains("  python3 slow.py\n") && said.err.contains("--yes"), "{}", said.err);
+        door.exits(0, &format!("{command} --yes"));
+    }
+}
+
+#[test]
+fn a_run_whose_outcomes_cannot_be_written_says_how_it_ended() {
+    let door = door(TRACE);
+    let mut sched = Background::start(&door, &format!("run trace.csv --policy srtf {ON_TWO}"));
+    wait_until("the run has begun", || door.path("r/decisions.jsonl").exists());
+    std::fs::create_dir(door.path("r/outcomes.csv")).expect("it is not there yet");
+    let (code, said) = sched.wait();
+    assert_eq!(code, Some(5), "{said}");
+    assert!(said.contains("outcomes.csv"), "{said}");
+    let end = run(&door).end().expect("end.toml reads").expect("it was written");
+    assert_eq!(end.exit_code, 5);
+
+    std::fs::remove_dir(door.path("r/outcomes.csv")).expect("it is ours");
+    door.exits(0, "run --resume r");
+    assert!(outcomes(&door).iter().all(|row| row.status == Status::Ok));
 }
 
 #[test]
