@@ -5,6 +5,11 @@ use std::{
     os::unix::fs::symlink,
 };
 
+use schema::{
+    rows::{ErrorKind, Status},
+    spec::LaunchEnd,
+};
+
 use crate::door::{Door, Said};
 
 const SHORT: &str = "--device cpu:0 --steps 20 --repeats 1";
@@ -76,4 +81,21 @@ fn a_driver_that_does_not_come_back_is_told_by_a_code_of_its_own() {
     let said = Said::of(&output);
     assert_eq!(output.status.code(), Some(6), "{}", said.err);
     assert!(said.err.contains("a device's driver may hang"), "{}", said.err);
+}
+
+/// No process can be made to outlive SIGKILL here, so that its end is written by hand.
+#[test]
+fn a_run_with_a_launch_that_did_not_end_after_sigkill_has_that_code_too() {
+    let door = Door::new();
+    door.exits(0, &format!("single synthetic-sleep {SHORT} --out r"));
+    let run = door.run("r");
+    let launch = run.launches().expect("it reads")[0].clone();
+    let end = run.launch_end(&launch).expect("it reads").expect("it has ended");
+    fs::remove_file(run.launch_end_path(&launch)).expect("it is ours");
+    run.write_launch_end(&launch, &LaunchEnd { err: Some(ErrorKind::Stuck), ..end }).expect("it is ours");
+    door.exits(6, "single --resume r");
+    let row = &door.measurements("r")[0];
+    assert_eq!((row.status, row.err), (Status::Failed, Some(ErrorKind::Stuck)));
+    let end = run.end().expect("end.toml reads").expect("it was written");
+    assert_eq!(end.exit_code, 6);
 }
