@@ -60,7 +60,8 @@ fn ask_torch_worker<const N: usize>(arguments: [&OsStr; N]) -> anyhow::Result<St
     let output = output_within(PATIENCE, command).context("torch-worker cannot be started")?;
     let output = output.ok_or_else(|| {
         let waited = PATIENCE.as_secs();
-        Exit::Stuck.because(format!("torch-worker has not answered for {waited} s; a device's driver may hang"))
+        Exit::Stuck
+            .because(format!("torch-worker has not answered for {waited} s; a device's driver may hang"))
     })?;
     let last_line =
         |bytes: &[u8]| String::from_utf8_lossy(bytes).lines().last().map(str::to_owned).unwrap_or_default();

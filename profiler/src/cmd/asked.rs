@@ -20,7 +20,9 @@ use schema::{
 };
 
 use super::Exit;
-use crate::{agree, cells::CommandLine, cores, derive::Derived, interrupt::Interrupt, output, pool, run, table};
+use crate::{
+    agree, cells::CommandLine, cores, derive::Derived, interrupt::Interrupt, output, pool, run, table,
+};
 
 /// How long a job may say nothing where no other time is named.
 const HEARTBEAT: Duration = Duration::from_secs(120);

@@ -3,13 +3,14 @@
 use proptest::prelude::*;
 use schema::{
     FORMAT,
-    calibration::{Calibration, CopyRow, Measured, MemoryRow, RestartRow, SpinRow, Switch},
+    calibration::{AllReduceRow, Calibration, CopyRow, Measured, MemoryRow, RestartRow, SpinRow, Switch},
     device::Device,
     footprint::{Footprint, UpdateFootprint},
     group::Group,
     manifest::{DeviceFacts, Machine, Settings},
     rows::{Definition, Direction, ErrorKind, Status},
     sharing::Sharing,
+    spec::Collectives,
     wire::Timing,
 };
 
@@ -257,6 +258,26 @@ fn activations_are_those_of_the_micro_step_that_was_measured() {
     }
 }
 
+fn no_calibration(source: &Source) -> Calibration {
+    Calibration {
+        format: FORMAT,
+        measured_utc: String::new(),
+        command: vec![],
+        version: String::new(),
+        git_revision: None,
+        seed: 1,
+        run: None,
+        pool: vec![core(0), core(1)],
+        machine: source.manifest.machine.clone(),
+        spin: vec![],
+        memory: vec![],
+        copy: vec![],
+        all_reduce: vec![],
+        restart: vec![],
+        not_measured: vec![],
+    }
+}
+
 #[test]
 fn a_calibration_is_of_the_devices_of_the_row() {
     let (here, there) = (cell("lstm", 0), cell("vae", 1));
@@ -284,28 +305,22 @@ fn a_calibration_is_of_the_devices_of_the_row() {
         bytes_per_s: Measured { value: 20, ci_lo: 19, ci_hi: 21 },
         repeats: 2,
     };
-    let spin = SpinRow {
-        devices: [core(0), core(1)],
+    let spin = |devices, ratio| SpinRow {
+        devices,
         cores: [0, 1],
-        ratio: Measured { value: 1.25, ci_lo: 1.0, ci_hi: 1.5 },
+        ratio: Measured { value: ratio, ci_lo: 1.0, ci_hi: 1.5 },
         repeats: 2,
     };
     let calibration = Calibration {
-        format: FORMAT,
-        measured_utc: String::new(),
-        command: vec![],
-        version: String::new(),
-        git_revision: None,
-        seed: 1,
-        run: None,
-        pool: vec![core(0), core(1)],
-        machine: source.manifest.machine.clone(),
-        spin: vec![spin],
+        spin: vec![
+            spin([core(0), core(1)], 1.25),
+            spin([core(1), core(0)], 1.125),
+            spin([core(1), core(2)], 2.0),
+        ],
         memory: vec![triad],
         copy: vec![copy(1, 9), copy(1 << 20, 2)],
-        all_reduce: vec![],
         restart: vec![restart(Switch::Start, 5), restart(Switch::Total, 6)],
-        not_measured: vec![],
+        ..no_calibration(&source)
     };
     assert!(is_of(&calibration, source.manifest()));
     let rows = source.rows(&Catalog::embedded(), Some(&calibration)).expect("the manifest names both");
@@ -317,6 +332,63 @@ fn a_calibration_is_of_the_devices_of_the_row() {
 
     let elsewhere = Machine { cores: Some(64), ..calibration.machine.clone() };
     assert!(!is_of(&Calibration { machine: elsewhere, ..calibration }, source.manifest()));
+}
+
+#[test]
+fn latency_is_of_the_smallest_all_reduce_between_the_devices_and_bandwidth_of_the_largest() {
+    let both = vec![core(0), core(1)];
+    let on_both =
+        Cell { plan: Some("dp2".parse().expect("canonical")), devices: both.clone(), ..cell("lstm", 0) };
+    let rows = vec![row(&on_both, 0, 100, 90.0)];
+    let mut source = source(vec![on_both], vec![], rows);
+    let all_reduce = |devices: &[Device], collectives, bytes, time_ns| AllReduceRow {
+        devices: devices.to_vec(),
+        collectives,
+        bytes,
+        time_ns: Measured { value: time_ns, ci_lo: time_ns - 1, ci_hi: time_ns + 1 },
+        algorithm_bytes_per_s: Measured { value: 1, ci_lo: 1, ci_hi: 1 },
+        bus_bytes_per_s: Measured { value: bytes * 10, ci_lo: bytes * 9, ci_hi: bytes * 11 },
+        repeats: 2,
+    };
+    let calibration = Calibration {
+        all_reduce: vec![
+            all_reduce(&both, Collectives::Gloo, 1 << 20, 900),
+            all_reduce(&both, Collectives::Gloo, 1 << 10, 30),
+            all_reduce(&both, Collectives::Nccl, 1 << 9, 20),
+            all_reduce(&both, Collectives::Nccl, 1 << 21, 200),
+            all_reduce(&[core(0), core(2)], Collectives::Gloo, 1, 1),
+        ],
+        ..no_calibration(&source)
+    };
+    for (named, latency_ns, bytes) in
+        [(None, 20, 1 << 21), (Some(Collectives::Gloo), 30, 1 << 20), (Some(Collectives::Nccl), 20, 1 << 21)]
+    {
+        source.manifest.settings.collectives = named;
+        let rows = source.rows(&Catalog::embedded(), Some(&calibration)).expect("the manifest names it");
+        let row = &rows[0];
+        assert_eq!(row.collectives, named);
+        assert_eq!(
+            (row.all_reduce_latency_ns, row.all_reduce_latency_ns_ci_hi),
+            (Some(latency_ns), Some(latency_ns + 1))
+        );
+        assert_eq!(
+            (row.all_reduce_bus_bytes_per_s, row.all_reduce_bus_bytes_per_s_ci_lo),
+            (Some(bytes * 10), Some(bytes * 9)),
+            "{named:?}"
+        );
+    }
+}
+
+#[test]
+fn threads_of_the_optimizer_on_the_host_are_those_of_plans_with_offload() {
+    for (spelling, threads) in [("dp1", None), ("offload", Some(3))] {
+        let cell = Cell { plan: Some(spelling.parse().expect("canonical")), ..cell("lstm", 0) };
+        let rows = vec![row(&cell, 0, 100, 90.0)];
+        let mut source = source(vec![cell], vec![], rows);
+        source.manifest.settings.offload_threads = Some(3);
+        let rows = source.rows(&Catalog::embedded(), None).expect("the manifest names it");
+        assert_eq!(rows[0].offload_threads, threads, "{spelling}");
+    }
 }
 
 proptest! {

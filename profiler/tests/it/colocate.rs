@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 
 use rustix::process::Signal;
 use schema::{
-    group::Group,
+    group::{Group, Visit},
     rows::{self, Curve, ErrorKind, Interference, Measurement, Side, Status, Warning},
+    run_dir::RunDir,
     sharing::Sharing,
     units::Nanos,
     wire::Timing,
 };
+use statistics::interval::MIN_STEPS;
 
 use crate::{
     door::{Door, Started, wait_until},
@@ -57,7 +59,8 @@ fn a_pair_is_measured_between_its_members_alone() {
     }
     for row in rows.iter().filter(|row| row.group.is_some()) {
         assert_eq!((row.group.as_deref(), row.sharing.to_string().as_str()), (Some(group), "time-slice"));
-        assert!(row.steps_used >= 60 && row.window_ns > Some(100_000_000), "{row:?}");
+        // On a machine that is busy with others patience may end a little before there are as many as were asked for.
+        assert!(row.steps_used >= MIN_STEPS as u64 && row.window_ns > Some(50_000_000), "{row:?}");
         // Each works through its own time, whoever else is there.
         assert!(row.cpu_ns.is_some_and(|cpu_ns| Some(cpu_ns) < row.window_ns), "{row:?}");
     }
@@ -475,4 +478,55 @@ fn slips_are_usage_errors_that_say_what_to_do() {
     let lacking = door.exits(3, "colocate synthetic-sleep synthetic-spin --device cpu:9999");
     assert!(lacking.err.contains("is not among the cores"), "{}", lacking.err);
     assert!(!door.path("runs").exists(), "nothing was begun");
+}
+
+/// Writes a visit of the run anew, as a change makes it.
+fn visit_otherwise(run: &RunDir, change: impl FnOnce(&mut Visit)) {
+    let name = run.visits().expect("they read")[0].clone();
+    let mut visit = run.visit(&name).expect("it reads").expect("it is over");
+    change(&mut visit);
+    std::fs::remove_file(run.visit_path(&name)).expect("it is ours");
+    run.write_visit(&name, &visit).expect("it is ours");
+}
+
+#[test]
+fn a_visit_without_time_in_which_all_were_steady_says_so_in_the_rows_of_all() {
+    let door = Door::new();
+    let options = catalogs(&door);
+    door.exits(0, &format!("colocate light lighter {options} --steps 30 --repeats 1 --out r"));
+    visit_otherwise(&door.run("r"), |visit| visit.end_mono_ns = visit.barrier_mono_ns);
+    door.exits(1, "derive r");
+    let rows = door.measurements("r");
+    let members: Vec<_> = rows.iter().filter(|row| row.group.is_some()).collect();
+    assert_eq!(members.len(), 2);
+    for row in members {
+        assert_eq!((row.status, row.err, row.steps_used), (Status::Failed, Some(ErrorKind::TooShort), 0));
+        let why = "no time in which all members were steady; give the group more with --seconds";
+        assert_eq!(row.err_detail.as_deref(), Some(why));
+    }
+    for row in door.interference("r") {
+        assert_eq!((row.slowdown, row.blocks, row.blocks_failed), (None, 0, 1), "{row:?}");
+    }
+}
+
+#[test]
+fn a_program_that_did_not_come_to_its_end_beside_the_others_has_no_time() {
+    let door = Door::new();
+    let options = catalogs(&door);
+    let mut command =
+        door.command(&format!("colocate light {options} --seconds 1 --repeats 1 --out r --cmd"));
+    assert_eq!(command.arg("sleep 1.5").status().expect("profile starts").code(), Some(0));
+    let run = door.run("r");
+    let ended = |rows: &[Measurement]| {
+        let row = rows.iter().find(|row| row.seat == Some(1)).expect("it is the second member");
+        (row.wall_ns.is_some(), row.err, row.err_detail.clone())
+    };
+    let rows = door.measurements("r");
+    assert_eq!(ended(&rows), (true, None, None));
+    let launch = &rows.iter().find(|row| row.seat == Some(1)).expect("it is the second member").launch;
+    let end = run.launch_end(launch).expect("it reads").expect("it has ended").mono_ns;
+    visit_otherwise(&run, |visit| visit.end_mono_ns = Some(Nanos(end.0 - 1)));
+    door.exits(1, "derive r");
+    let why = "it did not run to its end beside the others; give the group more with --seconds";
+    assert_eq!(ended(&door.measurements("r")), (false, Some(ErrorKind::TooShort), Some(why.into())));
 }

@@ -2,7 +2,7 @@
 
 use schema::{
     device::Device,
-    rows::{self, DeviceSample, Measurement, Status, Tier, Warning},
+    rows::{self, Arithmetic, DeviceSample, Measurement, Status, Tier, Warning},
 };
 
 use crate::door::Door;
@@ -46,6 +46,31 @@ fn a_gpu_s_counters_reach_the_row() {
     assert!(facts.name.contains("H200") && facts.memory_bytes > Some(100 << 30), "{facts:?}");
     assert_eq!((facts.topology["mig"].as_str(), facts.topology["ecc"].as_str()), ("disabled", "on"));
     assert!(!facts.peak_flops.is_empty() && manifest.machine.driver.is_some());
+}
+
+#[test]
+fn mfu_is_what_the_steps_of_the_row_make_of_the_peak_of_their_arithmetic() {
+    const FLOPS_PER_SAMPLE: u64 = 20_000_000_000;
+    let door = Door::new();
+    door.catalog("mine.toml", "mine", "step_us = 10000, busy_percent = 0");
+    let text = std::fs::read_to_string(door.path("mine.toml")).expect("it was written");
+    let with_flops = format!("flops_per_sample = {FLOPS_PER_SAMPLE}\n            model.synthetic");
+    std::fs::write(door.path("mine.toml"), text.replace("model.synthetic", &with_flops)).expect("it is ours");
+    let library = fake_driver::install(&door.path(""), fake_driver::H200).expect("the folder is writable");
+    let mut command =
+        door.command("single mine --catalog mine.toml --device cuda:0 --steps 40 --repeats 1 --out r");
+    let output = command.env("TANDEM_NVML", &library).output().expect("profile starts");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let row = &door.measurements("r")[0];
+    assert_eq!(row.flops_per_step, Some(8 * FLOPS_PER_SAMPLE));
+    // It has no convolutions, so that fp32 is fp32: 67 TFLOP/s.
+    let window_s = row.window_ns.expect("it has steps") as f64 / 1e9;
+    let expected = 100.0 * (8 * FLOPS_PER_SAMPLE * row.steps_used) as f64 / window_s / 67e12;
+    let mfu = row.mfu_percent.expect("the chip is known");
+    assert!((mfu - expected).abs() <= 0.005 && expected > 1.0, "{mfu} for {expected}");
+    assert_eq!(row.mfu_arithmetic, Some(Arithmetic::Fp32));
+    let summary = &door.summaries("r")[0];
+    assert_eq!((summary.mfu_percent, summary.mfu_arithmetic), (Some(mfu), Some(Arithmetic::Fp32)));
 }
 
 #[test]
