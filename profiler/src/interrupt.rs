@@ -1,5 +1,5 @@
-//! Ctrl-C: before there is a run it ends the program at once and in words; then the first asks for an orderly end, and a later one leaves
-//! at once.
+//! Ctrl-C, and a terminal that is closed: before there is a run it ends the program at once and in words; then the first asks for an
+//! orderly end, and a later one leaves at once.
 
 use std::{
     fs, io,
@@ -14,7 +14,7 @@ use std::{
 };
 
 use signal_hook::{
-    consts::{SIGINT, SIGTERM},
+    consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
 };
 use tempfile::TempDir;
@@ -32,6 +32,9 @@ const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
 #[derive(Clone, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
+/// Whether a terminal was closed, which ends a program with a code of its own.
+static HUNG_UP: AtomicBool = AtomicBool::new(false);
+
 /// That of this process, once it listens.
 static OURS: OnceLock<Interrupt> = OnceLock::new();
 
@@ -45,7 +48,7 @@ struct Early {
 }
 
 impl Interrupt {
-    /// Listens for SIGINT and SIGTERM, which ask for an orderly end from now on.
+    /// Listens for SIGINT, SIGTERM and SIGHUP, which ask for an orderly end from now on.
     pub fn listen() -> io::Result<Interrupt> {
         let interrupt = listen_early()?;
         // Waits for ever where a signal has come, as that ends the program meanwhile.
@@ -63,7 +66,13 @@ impl Interrupt {
     }
 }
 
-/// Listens for SIGINT and SIGTERM, which end the program at once until [`Interrupt::listen`] is called.
+/// Whether the program is to end because its terminal was closed.
+pub fn hung_up() -> bool {
+    HUNG_UP.load(Ordering::Relaxed)
+}
+
+/// Listens for SIGINT, SIGTERM and SIGHUP, which end the program at once until [`Interrupt::listen`] is called. A program that is
+/// to outlive its terminal, as one started by `nohup`, is not ended by SIGHUP.
 pub fn listen_early() -> io::Result<&'static Interrupt> {
     static STARTING: Mutex<()> = Mutex::new(());
     let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,19 +80,29 @@ pub fn listen_early() -> io::Result<&'static Interrupt> {
         return Ok(ours);
     }
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    if !ignores(SIGHUP) {
+        signals.add_signal(SIGHUP)?;
+    }
     let interrupt = Interrupt::default();
     let listening = interrupt.clone();
     thread::Builder::new().name("signals".into()).spawn(move || {
         let mut first = None;
-        for _ in signals.forever() {
+        for signal in signals.forever() {
+            HUNG_UP.fetch_or(signal == SIGHUP, Ordering::Relaxed);
             early(leave_early);
             listening.ask();
             if first.get_or_insert_with(Instant::now).elapsed() > ONE_AND_THE_SAME {
-                process::exit(Exit::Interrupted as i32);
+                process::exit(Exit::Interrupted.code().into());
             }
         }
     })?;
     Ok(OURS.get_or_init(|| interrupt))
+}
+
+/// Whether this process was started with a signal ignored.
+fn ignores(signal: i32) -> bool {
+    let status = procfs::process::Process::myself().and_then(|own| own.status());
+    status.is_ok_and(|status| status.sigign & (1 << (signal - 1)) != 0)
 }
 
 /// A folder for files outside a run. It is removed when dropped, and also when a signal ends the program.
@@ -110,7 +129,7 @@ fn leave_early(early: &mut Early) {
     }
     early.temporary.iter().for_each(|folder| remove(folder));
     output::note("interrupted; no job was started");
-    process::exit(Exit::Interrupted as i32);
+    process::exit(Exit::Interrupted.code().into());
 }
 
 fn remove(folder: &Path) {

@@ -8,6 +8,8 @@ use std::{
 
 use anyhow::Context as _;
 
+use crate::interrupt;
+
 /// Prints data on stdout, with a line break after it.
 ///
 /// # Errors
@@ -23,7 +25,7 @@ pub fn print(text: impl Display) -> anyhow::Result<()> {
 pub fn print_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     match write(&mut stdout).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe || interrupt::hung_up() => Ok(()),
         printed => printed.context("standard output"),
     }
 }

@@ -302,7 +302,7 @@ pub fn write_end(
         sampler_late_ticks: earlier.sampler_late_ticks + cost.late_ticks,
         sampler_worst_tick_ns: earlier.sampler_worst_tick_ns.max(cost.worst_tick_ns),
     };
-    let end = End { format: FORMAT, ended_utc: utc_now(), exit_code: exit as u8, missing, observer };
+    let end = End { format: FORMAT, ended_utc: utc_now(), exit_code: exit.code(), missing, observer };
     Ok(run.write_end(&end)?)
 }
 

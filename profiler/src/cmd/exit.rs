@@ -7,7 +7,7 @@ use std::{
 
 use schema::{rows::RowError, run_dir::RunError};
 
-use crate::{output, sampler::SamplerError};
+use crate::{interrupt, output, sampler::SamplerError};
 
 /// What a command ends with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,9 @@ pub enum Exit {
     Interrupted = 130,
 }
 
+/// Of a program whose terminal was closed, as a shell has it for one that SIGHUP has ended.
+const HUNG_UP: u8 = 129;
+
 /// An error that decides the exit code.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
@@ -39,13 +42,18 @@ impl Exit {
         anyhow::Error::new(Refusal { exit: self, message: message.into() })
     }
 
+    /// The number.
+    pub fn code(self) -> u8 {
+        if self == Exit::Interrupted && interrupt::hung_up() { HUNG_UP } else { self as u8 }
+    }
+
     /// What a program ends with after a command, whose error it tells.
     pub fn after(outcome: anyhow::Result<Exit>) -> ExitCode {
         let exit = outcome.unwrap_or_else(|error| {
             output::note(format_args!("error: {error:#}"));
             Exit::of(&error)
         });
-        ExitCode::from(exit as u8)
+        ExitCode::from(exit.code())
     }
 
     /// The code of an error: that of the first of its causes that has one. An error of which none has one is a mistake of the

@@ -96,21 +96,37 @@ fn programs_of_a_run_that_goes_on_are_named_and_agreed_to() {
 }
 
 #[test]
-fn ctrl_c_finishes_the_files_and_exits_with_130() {
+fn ctrl_c_and_a_closed_terminal_finish_the_files_and_exit_with_their_codes() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::HUP, 129)] {
+        let door = Door::new();
+        let mut profile = Started::new(door.command(&format!("{GRID} --out r")));
+        wait_until("a launch is measured", || door.path("r/measurements.csv").exists());
+        profile.send(signal);
+        let (ended_with, err) = profile.wait();
+        assert_eq!(ended_with, Some(code), "{err}");
+        assert!(err.contains("not measured") && err.contains("profile single --resume r"), "{err}");
+        let end = door.run("r").end().expect("end.toml reads").expect("it was written");
+        assert_eq!(i32::from(end.exit_code), code);
+        assert!(!end.missing.is_empty());
+        assert_eq!(door.leftovers(), Vec::<String>::new());
+        door.exits(0, "single --resume r");
+        let end = door.run("r").end().expect("end.toml reads").expect("it was written");
+        assert_eq!((end.exit_code, end.missing.len()), (0, 0));
+    }
+}
+
+#[test]
+fn a_program_that_is_to_outlive_its_terminal_does() {
     let door = Door::new();
-    let mut profile = Started::new(door.command(&format!("{GRID} --out r")));
+    let single = door.command("single synthetic-sleep --device cpu:0 --steps 30 --repeats 2 --out r");
+    let mut command = std::process::Command::new("nohup");
+    command.arg(single.get_program()).args(single.get_args()).current_dir(door.path(""));
+    command.envs(single.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut profile = Started::new(command);
     wait_until("a launch is measured", || door.path("r/measurements.csv").exists());
-    profile.send(Signal::INT);
+    profile.send(Signal::HUP);
     let (code, err) = profile.wait();
-    assert_eq!(code, Some(130), "{err}");
-    assert!(err.contains("not measured") && err.contains("profile single --resume r"), "{err}");
-    let end = door.run("r").end().expect("end.toml reads").expect("it was written");
-    assert_eq!(end.exit_code, 130);
-    assert!(!end.missing.is_empty());
-    assert_eq!(door.leftovers(), Vec::<String>::new());
-    door.exits(0, "single --resume r");
-    let end = door.run("r").end().expect("end.toml reads").expect("it was written");
-    assert_eq!((end.exit_code, end.missing.len()), (0, 0));
+    assert_eq!(code, Some(0), "{err}");
 }
 
 /// The kernel may take back what it gave when the run began. Weights that no kernel takes stand in for that.

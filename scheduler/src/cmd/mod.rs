@@ -25,7 +25,7 @@ use crate::{online::Given, policy};
 ///
 /// Exit codes: 0 all rows ok; 1 some row failed, or jobs wait for ever; 2 usage, or a bad trace; 3 the machine lacks something
 /// (`profile doctor` says what); 4 nothing matched; 5 a file cannot be written or read; 6 a device or its driver does not answer;
-/// 130 interrupted.
+/// 130 interrupted, 129 by a terminal that was closed.
 #[derive(Parser)]
 #[command(name = "sched", version, max_term_width = 100)]
 pub struct Cli {

@@ -141,6 +141,26 @@ fn a_policy_that_takes_too_long_is_told_of() {
 }
 
 #[test]
+fn a_closed_terminal_saves_all_jobs_too() {
+    let door = door(TRACE);
+    let mut sched = Background::start(&door, &format!("run trace.csv --policy srtf {ON_TWO}"));
+    wait_until("a job runs", || {
+        decision::read(&door.path("r/decisions.jsonl")).is_ok_and(|turns| {
+            turns.iter().any(|turn| matches!(turn.happened, Happened::Progress { steps: 1.., .. }))
+        })
+    });
+    sched.send(Signal::HUP);
+    let (code, said) = sched.wait();
+    assert_eq!(code, Some(129), "{said}");
+    assert!(said.contains("go on with: sched run --resume r"), "{said}");
+    let end = run(&door).end().expect("end.toml reads").expect("it was written");
+    assert_eq!((end.exit_code, end.missing.len()), (129, 6));
+    door.exits(0, "run --resume r");
+    let rows = outcomes(&door);
+    assert!(rows.iter().all(|row| row.status == Status::Ok && row.steps_lost == 0), "{rows:?}");
+}
+
+#[test]
 fn a_run_whose_outcomes_cannot_be_written_says_how_it_ended() {
     let door = door(TRACE);
     let mut sched = Background::start(&door, &format!("run trace.csv --policy srtf {ON_TWO}"));
