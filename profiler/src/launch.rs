@@ -9,6 +9,7 @@ mod command;
 mod ending;
 mod foreign;
 mod hook;
+mod life;
 mod listener;
 mod scraper;
 mod start;
@@ -36,6 +37,7 @@ pub use self::command::Programs;
 pub(crate) use self::command::{environment, removed_from_environment};
 use self::{
     ending::Ending,
+    life::Life,
     listener::{Fault, Listener},
     scraper::Scraper,
     start::Rank,
@@ -53,7 +55,7 @@ const POLL_WAITING: Duration = Duration::from_millis(20);
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
     /// A job that may run and says nothing for so long is hung. A program of the user's may say nothing at all, and is held to
-    /// it from its first step on.
+    /// it from its first step on; one that computes meanwhile is not hung.
     pub heartbeat: Duration,
     /// So is one that takes longer to be ready.
     pub startup: Duration,
@@ -141,6 +143,10 @@ struct Launch {
     look_every: Duration,
     /// The end was asked for and is good, however it comes.
     dismissed: bool,
+    /// The program of the first rank.
+    pid: Option<u32>,
+    /// Present while a program of the user's has been silent for too long, and may be at work all the same.
+    life: Option<Life>,
     /// The first fault of a rank, which explains those that follow.
     fault: Option<(u32, Fault)>,
     out_of_memory_kills: Option<i64>,
@@ -171,6 +177,8 @@ pub(crate) async fn supervise(
         ending: Ending::No,
         look_every: POLL_TRAINING,
         dismissed: false,
+        pid: None,
+        life: None,
         fault: None,
         out_of_memory_kills: out_of_memory_kills(),
     };
@@ -246,6 +254,7 @@ impl Launch {
         let end = match news {
             News::Started { pid } => {
                 self.ranks[index].started = true;
+                self.pid.get_or_insert(pid);
                 self.scraper.iter_mut().for_each(|scraper| scraper.started(pid));
                 return self.reports.push(Report::Started { rank, pid });
             }
@@ -273,8 +282,11 @@ impl Launch {
             greeted: self.ranks[index].listeners.iter().all(Listener::greeted),
             memory_ran_out,
         });
+        // What failed before it could be told to leave is no end that was asked for.
+        let left_too_early = self.dismissed && end.by_itself && fault.is_some();
+        self.dismissed &= !left_too_early;
         // A rank that was killed within a line is reported as killed, not as one that cannot write.
-        if let Some(fault) = fault.filter(|_| !self.is_our_doing(&end)).or(torn) {
+        if let Some(fault) = fault.filter(|_| left_too_early || !self.is_our_doing(&end)).or(torn) {
             self.fail(rank, fault);
         }
         self.ranks[index].end = Some(end);

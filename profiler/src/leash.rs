@@ -29,6 +29,10 @@ use std::{
     },
     path::Path,
     process::{Child, Command, ExitCode, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -125,8 +129,12 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
     };
     let _ = writeln!(harness, "{STARTED} {}", child.id());
     let orders = harness.try_clone()?;
-    thread::spawn(move || obey(orders));
-    let mut end = wait_for(Pid::from_child(&child))?;
+    let program = Pid::from_child(&child);
+    let was_told = Arc::new(AtomicBool::new(false));
+    let tells = was_told.clone();
+    thread::spawn(move || obey(orders, program, &tells));
+    let mut end = wait_for(program)?;
+    end.by_itself = end.exit_code.is_some() && !was_told.load(Ordering::SeqCst);
     end.wall_ns = Some((Nanos::monotonic_now() - began).0);
     end_leftovers(&mut harness)?;
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
@@ -191,14 +199,22 @@ pub fn die_with_us(command: &mut Command) {
     }
 }
 
-/// Does what the harness asks for until there is no more harness; never returns.
-fn obey(mut orders: UnixStream) {
+/// Does what the harness asks for until there is no more harness; never returns. Notes whether the program was told to end before
+/// it ended by itself.
+fn obey(mut orders: UnixStream, program: Pid, was_told: &AtomicBool) {
     let root = getpid().as_raw_nonzero().get();
     let mut order = [KILL];
     loop {
         let asked = orders.read(&mut order).unwrap_or(0);
         if asked == 1 && order[0] == TERMINATE {
-            descendants(root).into_iter().for_each(|process| process.signal(Signal::TERM));
+            let all = descendants(root);
+            let program = all.iter().find(|process| process.pid == program.as_raw_nonzero().get());
+            // Between a look at whether it has begun to exit and the signal it could begin: so it is stopped first.
+            if program.is_some_and(|program| program.stop()) {
+                was_told.store(true, Ordering::SeqCst);
+            }
+            all.iter().for_each(|process| process.signal(Signal::TERM));
+            program.iter().for_each(|program| program.signal(Signal::CONT));
             continue;
         }
         // Killed children free the main thread, which ends this process when none is left.

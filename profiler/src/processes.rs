@@ -3,7 +3,11 @@
 //! There is no list of a process's children to rely on (`/proc/<pid>/task/*/children` is an option
 //! of the kernel), so the tree is put together from the parent that every process names.
 
-use std::{collections::HashMap, fs};
+use std::{
+    collections::HashMap,
+    fs, thread,
+    time::{Duration, Instant},
+};
 
 use procfs::process::{Process, Stat, all_processes};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -31,7 +35,35 @@ impl ProcessId {
             let _ = pidfd_send_signal(handle, signal);
         }
     }
+
+    /// Stops the process by SIGSTOP. Whether it stands still: what has begun to exit does not stop any more.
+    ///
+    /// A process that waits in the kernel stops when that lets it go. It is not waited for longer than some time, and counts as
+    /// one that stands still, as it does nothing meanwhile.
+    pub fn stop(self) -> bool {
+        self.signal(Signal::STOP);
+        let began = Instant::now();
+        while began.elapsed() < STOPS_WITHIN {
+            let stat = Process::new(self.pid).and_then(|process| process.stat());
+            let Some(stat) = stat.ok().filter(|stat| ProcessId::of(stat) == self) else { return false };
+            // The first thread of a program may end before the others do.
+            let is_exiting = stat.flags & PF_EXITING != 0 && stat.num_threads <= 1;
+            match stat.state {
+                'T' | 't' => return true,
+                'X' => return false,
+                _ if is_exiting => return false,
+                _ => thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        true
+    }
 }
+
+/// In the flags of a process that has begun to exit, whatever may still be left to free (`include/linux/sched.h`).
+const PF_EXITING: u32 = 4;
+
+/// How long a process is waited for that is to stop.
+const STOPS_WITHIN: Duration = Duration::from_millis(500);
 
 /// All processes that are alive, zombies left out. Others may come and go while it looks.
 fn all_alive() -> Vec<Stat> {

@@ -93,7 +93,8 @@ pub(super) struct Asked {
     catalog: Vec<PathBuf>,
     /// A job that says nothing for so long is ended as hung [default: 2m; of programs that are measured until they end: none].
     ///
-    /// A program of your own is held to it from its first step on: it may test its model between two steps.
+    /// A program of your own is held to it from its first step on. Between two steps it may test its model: one that uses a
+    /// twentieth of a core or more is not ended.
     #[arg(long, value_name = "TIME", value_parser = heartbeat)]
     heartbeat: Option<Duration>,
     /// Decides the order of a block, the initial weights and the data.

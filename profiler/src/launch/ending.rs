@@ -7,6 +7,7 @@ use schema::{rows::ErrorKind, spec::RankEnd, units::Nanos};
 
 use super::{
     Launch, Patience,
+    life::Life,
     listener::{Fault, Listener},
     verdict,
 };
@@ -75,11 +76,17 @@ impl Launch {
                     let overdue = rank.listeners.iter().find_map(|l| l.overdue(granted, heartbeat, startup));
                     Some((index as u32, overdue.or_else(|| rank.unstarted(startup))?))
                 });
-                if let Some((rank, fault)) = hung {
+                match hung {
                     // What a program does between two steps may take long, and there are enough of them.
-                    if self.leaving { self.dismiss() } else { self.fail(rank, fault) }
-                } else if self.all_linger(heartbeat) {
-                    self.terminate();
+                    Some(_) if self.leaving => self.dismiss(),
+                    Some(_) if self.is_at_work() => {}
+                    Some((rank, fault)) => self.fail(rank, fault),
+                    None => {
+                        self.life = None;
+                        if self.all_linger(heartbeat) {
+                            self.terminate();
+                        }
+                    }
                 }
             }
             Ending::Terminated { kill_at } if Nanos::monotonic_now() >= kill_at => {
@@ -91,6 +98,20 @@ impl Launch {
             }
             Ending::Terminated { .. } | Ending::Killed => {}
         }
+    }
+
+    /// Whether a program of the user's that is silent computes, or may: then it has all the patience anew.
+    fn is_at_work(&mut self) -> bool {
+        let Some(pid) = self.pid.filter(|_| !self.spec.program.speaks()) else { return false };
+        let Some(computes) = self.life.get_or_insert_with(|| Life::look_at(pid)).sign() else { return true };
+        self.life = None;
+        if computes {
+            self.ranks
+                .iter_mut()
+                .flat_map(|rank| &mut rank.listeners)
+                .for_each(|listener| listener.told(None));
+        }
+        computes
     }
 
     /// Waits no more for ranks that SIGKILL does not end: the launch ends without them.

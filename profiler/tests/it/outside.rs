@@ -65,9 +65,30 @@ fn a_program_that_fails_is_a_row_with_its_last_words() {
 #[test]
 fn a_program_that_cannot_be_started_is_a_row() {
     let door = Door::new();
-    door.exits(1, "single --device cpu:0 --repeats 1 --out r -- no-such-program-anywhere");
+    std::fs::write(door.path("script"), "#!/no/such/interpreter\n").expect("the folder is writable");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(door.path("script"), mode).expect("it is ours");
+    door.exits(1, "single --device cpu:0 --repeats 1 --out r -- ./script");
     let row = &door.measurements("r")[0];
     assert_eq!(row.err, Some(ErrorKind::Start), "{row:?}");
+}
+
+#[test]
+fn a_program_that_is_not_there_is_missed_before_anything_starts() {
+    let door = Door::new();
+    for options in
+        ["--dry-run -- no-such-program-anywhere", "--cmd ./nowhere", "lstm --cmd no-such-program-anywhere"]
+    {
+        let said = door.exits(2, &format!("single --device cpu:0 --out r {options}"));
+        assert!(
+            said.err.contains("there is no program '") && !said.err.contains("scripts/setup"),
+            "{}",
+            said.err
+        );
+        assert!(!door.path("r").exists());
+    }
+    let said = door.exits(2, "single python3 train.py");
+    assert!(said.err.contains("`profile single -- python3 ..`"), "{}", said.err);
 }
 
 #[test]
@@ -79,4 +100,51 @@ fn a_time_limit_ends_a_program_and_all_it_started() {
     assert_eq!(status.code(), Some(0));
     assert_eq!(door.measurements("r")[0].status, Status::Ok);
     assert_eq!(door.leftovers(), Vec::<String>::new());
+}
+
+/// The program fails while its leash is stopped, and is told to leave when the leash goes on and finds both.
+#[test]
+fn a_program_that_has_failed_when_its_time_is_over_is_no_success() {
+    let door = Door::new();
+    let mut command = door.command("single --device cpu:0 --seconds 3 --repeats 1 --out r --");
+    let script = "sleep 0.5; kill -STOP $PPID; (sleep 4; kill -CONT $PPID) & echo no module >&2; exit 1";
+    let status = command.args(["sh", "-c", script]).status().expect("profile starts");
+    assert_eq!(status.code(), Some(1));
+    let row = &door.measurements("r")[0];
+    assert_eq!((row.status, row.err), (Status::Failed, Some(ErrorKind::Crashed)), "{row:?}");
+    let end = door.run("r").launch_end(&row.launch).expect("it reads back").expect("it has ended");
+    assert!(end.enough_mono_ns.is_some(), "it was to leave");
+    assert_eq!((end.ranks[0].exit_code, end.ranks[0].by_itself), (Some(1), true));
+}
+
+#[test]
+fn a_program_that_answers_the_signal_with_a_code_of_its_own_did_what_it_was_told() {
+    let door = Door::new();
+    let mut command = door.command("single --device cpu:0 --seconds 0.5 --repeats 1 --out r --");
+    let script = "trap 'exit 3' TERM; while :; do sleep 0.05; done";
+    assert_eq!(command.args(["sh", "-c", script]).status().expect("profile starts").code(), Some(0));
+    let row = &door.measurements("r")[0];
+    let end = door.run("r").launch_end(&row.launch).expect("it reads back").expect("it has ended");
+    assert_eq!((end.ranks[0].exit_code, end.ranks[0].by_itself), (Some(3), false));
+}
+
+#[test]
+fn a_program_that_computes_between_two_steps_is_not_hung_and_one_that_waits_is() {
+    let steps = "i=0; while [ $i -lt 20 ]; do echo step $i; sleep 0.02; i=$((i+1)); done";
+    let compute = "end=$(($(date +%s) + 5)); while [ $(date +%s) -lt $end ]; do :; done";
+    for (between, code, err) in [(compute, 0, None), ("sleep 60", 1, Some(ErrorKind::Hung))] {
+        let door = Door::new();
+        let options = "--device cpu:0 --steps 35 --repeats 1 --heartbeat 1s --steps-regex ^step";
+        let mut command = door.command(&format!("single {options} --out r --"));
+        let script = format!("{steps}; {between}; {steps}");
+        let status = command.args(["sh", "-c", &script]).status().expect("profile starts");
+        let row = &door.measurements("r")[0];
+        assert_eq!((status.code(), row.err), (Some(code), err), "{row:?}");
+        let detail = row.err_detail.as_deref().unwrap_or_default();
+        assert_eq!(
+            detail.contains("showed no end of a step for") && detail.contains("--heartbeat"),
+            err.is_some()
+        );
+        assert_eq!(row.steps_total >= 35, err.is_none(), "{row:?}");
+    }
 }

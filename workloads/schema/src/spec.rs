@@ -226,6 +226,9 @@ pub struct LaunchEnd {
 pub struct RankEnd {
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
+    /// It exited without having been told to, or before it was.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_itself: bool,
     /// From its start to its end.
     pub wall_ns: Option<u64>,
     /// Largest resident set of any one process of the rank.
