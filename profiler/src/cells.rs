@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, str::FromStr};
 
-use anyhow::{bail, ensure};
+use anyhow::{Context as _, bail, ensure};
 use schema::{
     catalog::{Catalog, Workload},
     device::Device,
@@ -15,7 +15,7 @@ use schema::{
 use crate::{
     named,
     plans::{self, Effort, Estimates, Judgement},
-    pool,
+    pool, programs,
 };
 
 /// The axes of a grid. An empty list means the job's own, or else the workload's default.
@@ -117,20 +117,36 @@ fn each_workload<'a>(catalog: &'a Catalog, jobs: &'a [Job]) -> anyhow::Result<Ve
 pub struct CommandLine(pub Vec<String>);
 
 impl FromStr for CommandLine {
-    type Err = &'static str;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<CommandLine, &'static str> {
-        match shlex::split(text) {
-            None => Err("a quote or a backslash in it is not followed by what it wants"),
-            Some(argv) if argv.is_empty() => Err("a program must be named"),
-            Some(argv) => Ok(CommandLine(argv)),
+    fn from_str(text: &str) -> Result<CommandLine, String> {
+        let argv =
+            shlex::split(text).ok_or("a quote or a backslash in it is not followed by what it wants")?;
+        let first = argv.first().ok_or("a program must be named")?;
+        if let Some((variable, _)) = first.split_once('=').filter(|(name, _)| is_variable(name)) {
+            return Err(format!("there is no shell to set {variable}; write env {text}"));
         }
+        let is_of_shell = |word: &&String| first == "cd" || OF_SHELL.contains(&word.as_str());
+        if let Some(word) = argv.iter().find(is_of_shell) {
+            let quoted = shlex::try_quote(text).map_err(|error| error.to_string())?;
+            return Err(format!("there is no shell that '{word}' means something to; write sh -c {quoted}"));
+        }
+        Ok(CommandLine(argv))
     }
+}
+
+/// Words that mean something to a shell alone, where they stand alone.
+const OF_SHELL: [&str; 11] = ["&&", "||", "|", ";", "&", ">", ">>", "<", "2>", "2>&1", "&>"];
+
+fn is_variable(name: &str) -> bool {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    !name.is_empty() && name.chars().all(is_word) && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
 /// The one cell of a program of the user's.
 pub fn command(argv: &[String], device: &Device) -> anyhow::Result<Cell> {
-    ensure!(!argv.is_empty(), "after -- a program must follow");
+    let program = argv.first().context("after -- a program must follow")?;
+    ensure!(programs::is_there(program), "there is no program '{program}'; check its name and the PATH");
     let name = command_name(argv);
     Ok(Cell {
         name: format!("{name}@on={device}"),
@@ -273,13 +289,25 @@ mod tests {
         for (text, argv) in [
             ("python3 train.py --epochs 1", &["python3", "train.py", "--epochs", "1"][..]),
             (r#"sh -c 'echo "$HOME"; exit' a\ b"#, &["sh", "-c", r#"echo "$HOME"; exit"#, "a b"]),
-            ("a && b | c > $d *", &["a", "&&", "b", "|", "c", ">", "$d", "*"]),
+            ("a $d * x=1", &["a", "$d", "*", "x=1"]),
+            ("a 'b && c'", &["a", "b && c"]),
             ("a ''", &["a", ""]),
         ] {
             assert_eq!(split(text).expect("a command"), argv, "{text}");
         }
-        for text in ["", "  ", "python3 'train.py", "a \\"] {
-            assert!(split(text).is_err(), "{text:?}");
+        for (text, why) in [
+            ("", "a program must be named"),
+            ("  ", "a program must be named"),
+            ("python3 'train.py", "a quote or a backslash in it is not followed by what it wants"),
+            ("a \\", "a quote or a backslash in it is not followed by what it wants"),
+            ("SEED=1 python3 a.py", "there is no shell to set SEED; write env SEED=1 python3 a.py"),
+            (
+                "cd x && python3 a.py",
+                "there is no shell that 'cd' means something to; write sh -c 'cd x && python3 a.py'",
+            ),
+            ("a > log", "there is no shell that '>' means something to; write sh -c 'a > log'"),
+        ] {
+            assert_eq!(split(text), Err(why.to_owned()), "{text:?}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use schema::catalog::{Catalog, Workload};
 
-use crate::cmd::Exit;
+use crate::{cmd::Exit, programs};
 
 /// Before the name of a set; no workload's name has a colon.
 const SET: &str = "set:";
@@ -37,6 +37,12 @@ pub fn workload<'a>(catalog: &'a Catalog, name: &str) -> anyhow::Result<&'a Work
 }
 
 fn unknown(catalog: &Catalog, name: &str) -> String {
+    if programs::is_there(name) {
+        return format!(
+            "there is no workload '{name}'; if the program is meant, write it after --, as in `profile single -- {name} ..`, \
+             or give it with --cmd"
+        );
+    }
     let likely = catalog.iter().map(|w| w.name.as_str()).min_by_key(|known| edit_distance(known, name));
     let hint = likely.map(|known| format!("did you mean '{known}'? ")).unwrap_or_default();
     format!("there is no workload '{name}'; {hint}`profile list` shows them all")

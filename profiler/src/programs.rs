@@ -11,7 +11,10 @@ use std::{
 };
 
 use anyhow::Context as _;
-use rustix::process::{Pid, Signal};
+use rustix::{
+    fs::{Access, access},
+    process::{Pid, Signal},
+};
 use schema::{capabilities::Capabilities, shapes::Shapes};
 
 use crate::{cmd::Exit, leash::die_with_us, rig::Programs};
@@ -32,6 +35,16 @@ pub fn find(name: &str) -> anyhow::Result<PathBuf> {
         .map(|folder| folder.join(name))
         .find(|path| path.is_file())
         .with_context(|| format!("{name} is not beside this program; run scripts/setup, which builds it"))
+}
+
+/// Whether a program of the user's can be started under that name: on the PATH, or where its path says.
+pub fn is_there(name: &str) -> bool {
+    let can_be_started = |path: &Path| path.is_file() && access(path, Access::EXEC_OK).is_ok();
+    if name.contains('/') {
+        return can_be_started(name.as_ref());
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders).any(|folder| can_be_started(&folder.join(name)))
 }
 
 /// All programs that a launch may need.

@@ -78,7 +78,7 @@ fn what(
         (Some(job), _) => job,
         (None, command) => {
             let command = command.as_deref().unwrap_or_default();
-            let CommandLine(argv) = command.parse().map_err(|why: &str| ("command", why.to_owned()))?;
+            let CommandLine(argv) = command.parse().map_err(|why| ("command", why))?;
             return Ok((What::Command(argv), None));
         }
     };

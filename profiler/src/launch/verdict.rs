@@ -24,7 +24,8 @@ use crate::disk;
 
 /// No last line of a log is worth more, and a long one would hide the rest of the message.
 const LONGEST_QUOTE_CHARS: usize = 300;
-const TAIL_BYTES: u64 = 4096;
+/// A traceback of many frames fits in.
+const TAIL_BYTES: u64 = 1 << 16;
 
 /// What is known about a rank that has ended.
 pub(super) struct Evidence<'a> {
@@ -52,6 +53,9 @@ pub(super) fn fault_of(evidence: &Evidence) -> Option<Fault> {
             ErrorKind::OutOfMemory,
             format!("was killed{when} by the kernel, which had run out of memory"),
         )),
+        (_, Some(signal)) if is_of_a_crash(*signal) => {
+            Some((kind(ErrorKind::Crashed), format!("crashed by {}{when}", name(*signal))))
+        }
         (_, Some(signal)) => {
             Some((kind(ErrorKind::Killed), format!("was killed by {}{when}", name(*signal))))
         }
@@ -79,6 +83,12 @@ pub(super) fn of_disk(run: &RunDir, (kind, what): Fault) -> Fault {
 /// before.
 pub(super) fn explains(fault: &Fault, known: &Fault) -> bool {
     fault.0 == ErrorKind::Stuck || known.0 == ErrorKind::Collective && fault.0 != ErrorKind::Collective
+}
+
+/// Whether it is a signal that the kernel sends for what a program does, and that nobody else is likely to send.
+fn is_of_a_crash(signal: i32) -> bool {
+    let crashes = [Signal::SEGV, Signal::ABORT, Signal::BUS, Signal::FPE, Signal::ILL, Signal::SYS];
+    crashes.iter().any(|crash| crash.as_raw() == signal)
 }
 
 fn name(signal: i32) -> String {
@@ -110,25 +120,27 @@ pub(super) fn detail(
 ) -> String {
     let (kind, what) = fault;
     let log = run.stderr_path(&spec.launch, rank);
-    let last_line = match last_line(&log) {
-        Ok(Some(line)) => format!("{} ends in {line:?}", log.display()),
+    let last_words = match last_words(&log) {
+        Ok(Some(line)) => format!("{} says {line:?}", log.display()),
         Ok(None) => format!("{} is empty", log.display()),
         Err(error) => format!("{}: {error}", log.display()),
     };
-    let message = format!("job '{}': rank {rank} {what}; {last_line}; {}", spec.job, advice(*kind));
+    let advice = advice(*kind, spec.program.speaks());
+    let message = format!("job '{}': rank {rank} {what}; {last_words}; {advice}", spec.job);
     files.chain([log]).fold(message, |message, file| run.relative(&message, &file))
 }
 
-fn advice(kind: ErrorKind) -> &'static str {
+fn advice(kind: ErrorKind, speaks: bool) -> &'static str {
     match kind {
         ErrorKind::OutOfMemory => "try a smaller batch, or a plan that needs less memory",
         ErrorKind::Unsupported => "see `profile list --plans` for what can run here",
         ErrorKind::Data => "check the folder given by --data",
         ErrorKind::Collective => "see the logs of the other ranks: one of them left first",
-        ErrorKind::Start => "run scripts/setup, which puts the programs side by side, or check the command",
+        ErrorKind::Start if !speaks => "check the command",
+        ErrorKind::Start => "run scripts/setup, which puts the programs side by side",
         ErrorKind::NoHello => "see `profile doctor` for what this machine lacks",
         ErrorKind::Protocol => "build all programs from the same sources with scripts/setup",
-        ErrorKind::Hung => "a job whose steps take that long needs a longer heartbeat",
+        ErrorKind::Hung => "where that may take so long, give it a longer --heartbeat",
         ErrorKind::Garbled | ErrorKind::Lost => {
             "check that the disk is not full and that nothing else writes to the file"
         }
@@ -147,16 +159,43 @@ fn advice(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// The last line of a log that is not blank.
-fn last_line(log: &Path) -> io::Result<Option<String>> {
+/// What a log says of the end: the exception that Python ended with, or else the last line with a word in it.
+fn last_words(log: &Path) -> io::Result<Option<String>> {
     let mut file = File::open(log)?;
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
     let mut tail = Vec::new();
     file.read_to_end(&mut tail)?;
     let tail = String::from_utf8_lossy(&tail);
-    let line = tail.lines().map(str::trim).rfind(|line| !line.is_empty());
+    let has_word = |line: &&str| line.contains(char::is_alphanumeric);
+    let line = exception(&tail).or_else(|| tail.lines().map(str::trim).rfind(has_word));
     Ok(line.map(|line| line.chars().take(LONGEST_QUOTE_CHARS).collect()))
+}
+
+/// The first line of the last exception for which there is a traceback. What launchers raise because a program of theirs has
+/// failed comes after the exception of that program, and says less.
+fn exception(log: &str) -> Option<&str> {
+    let (mut is_within, mut found) = (false, None);
+    for line in log.lines().map(without_rank) {
+        if line.starts_with("Traceback (most recent call last):") {
+            is_within = true;
+        } else if is_within && line.starts_with(|c: char| !c.is_whitespace()) {
+            is_within = false;
+            let is_launchers = LAUNCHERS.iter().any(|name| line.split(':').next() == Some(name));
+            found = found.filter(|_| is_launchers).or(Some(line.trim_end()));
+        }
+    }
+    found
+}
+
+/// Exceptions of torchrun and of `accelerate launch`.
+const LAUNCHERS: [&str; 2] =
+    ["torch.distributed.elastic.multiprocessing.errors.ChildFailedError", "subprocess.CalledProcessError"];
+
+/// PyTorch puts `[rank0]: ` before each line of a traceback where there are ranks.
+fn without_rank(line: &str) -> &str {
+    let rest = line.strip_prefix("[rank").map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+    rest.and_then(|rest| rest.strip_prefix("]: ")).unwrap_or(line)
 }
 
 #[cfg(test)]
@@ -181,13 +220,14 @@ mod tests {
             (exit(0), false, false, false, Some(ErrorKind::NoHello)),
             (exit(3), true, false, false, Some(ErrorKind::Crashed)),
             (exit(3), false, false, false, Some(ErrorKind::NoHello)),
-            (killed(11), true, false, false, Some(ErrorKind::Killed)),
+            (killed(11), true, false, false, Some(ErrorKind::Crashed)),
+            (killed(15), true, false, false, Some(ErrorKind::Killed)),
             (killed(11), false, false, false, Some(ErrorKind::NoHello)),
             (killed(9), true, false, false, Some(ErrorKind::Killed)),
             (killed(9), true, false, true, Some(ErrorKind::OutOfMemory)),
             (killed(9), false, false, true, Some(ErrorKind::OutOfMemory)),
             // Another process was what the kernel killed.
-            (killed(11), true, false, true, Some(ErrorKind::Killed)),
+            (killed(11), true, false, true, Some(ErrorKind::Crashed)),
             (RankEnd::default(), true, false, false, Some(ErrorKind::Killed)),
         ];
         for (end, greeted, said_last_word, memory_ran_out, kind) in cases {
@@ -240,16 +280,34 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_is_the_last_that_says_something() {
+    fn the_exception_is_quoted_or_else_the_last_line_with_a_word() {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("log");
-        for (text, line) in
-            [("", None), ("\n \n", None), ("one\ntwo\n\n", Some("two")), ("no newline", Some("no newline"))]
-        {
+        let raised = |prefix: &str, what: &str| {
+            let lines = ["Traceback (most recent call last):", "  File \"a.py\", line 1, in <module>", what];
+            lines.map(|line| format!("{prefix}{line}\n")).concat()
+        };
+        let own = raised("[rank12]: ", "RuntimeError: sizes differ\n[rank12]:  and more");
+        let launchers = raised("", "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ");
+        let table = "=====\na.py FAILED\n-----\nRoot Cause\n=====\n";
+        let chained = [raised("", "KeyError: 1"), raised("\n", "ValueError: no key")].join("\nDuring ..\n");
+        for (text, line) in [
+            ("", None),
+            ("\n \n=====\n", None),
+            ("one\ntwo\n\n-----\n", Some("two")),
+            ("no newline", Some("no newline")),
+            (&own, Some("RuntimeError: sizes differ")),
+            (&format!("{own}{launchers}{table}"), Some("RuntimeError: sizes differ")),
+            (
+                &format!("{launchers}{table}"),
+                Some("torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"),
+            ),
+            (&format!("{chained}terminate called\n"), Some("ValueError: no key")),
+        ] {
             std::fs::write(&log, text).unwrap();
-            assert_eq!(last_line(&log).unwrap().as_deref(), line);
+            assert_eq!(last_words(&log).unwrap().as_deref(), line, "{text}");
         }
-        std::fs::write(&log, "x".repeat(10_000)).unwrap();
-        assert_eq!(last_line(&log).unwrap().unwrap().len(), LONGEST_QUOTE_CHARS);
+        std::fs::write(&log, "x".repeat(100_000)).unwrap();
+        assert_eq!(last_words(&log).unwrap().unwrap().len(), LONGEST_QUOTE_CHARS);
     }
 }

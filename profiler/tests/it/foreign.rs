@@ -165,7 +165,7 @@ fn programs_stand_beside_jobs() {
         return;
     };
     let run = "single synthetic-sleep --device cpu:0 --repeats 1 --steps 30";
-    let programs = ["--cmd", "python3 train.py 'a  b' && $HOME", "--cmd", "sh -c 'echo seen from outside'"];
+    let programs = ["--cmd", "python3 train.py 'a  b' *.py $HOME", "--cmd", "sh -c 'echo seen from outside'"];
     exits(0, &door, &format!("{run} --out r"), &programs);
     let rows = door.measurements("r");
     let timings: Vec<_> = rows.iter().map(|row| row.timing).collect();
@@ -179,7 +179,7 @@ fn programs_stand_beside_jobs() {
     };
     assert_eq!(
         printed("r"),
-        "['a  b', '&&', '$HOME'] None\n",
+        "['a  b', '*.py', '$HOME'] None\n",
         "no shell reads it, and it has threads of its own"
     );
     let outside = rows.iter().find(|row| row.timing == Some(Timing::Outside)).expect("just seen");
@@ -245,7 +245,7 @@ fn whatever_a_program_does_is_a_row_and_nothing_is_left_of_it() {
             Some(ErrorKind::Collective),
             "DistBackendError: lost",
         ),
-        ("os.kill(os.getpid(), 11)", Some(ErrorKind::Killed), "was killed by SIGSEGV"),
+        ("os.kill(os.getpid(), 11)", Some(ErrorKind::Crashed), "crashed by SIGSEGV"),
         ("os._exit(0)", None, ""),
         // Its own events, in three ways.
         (

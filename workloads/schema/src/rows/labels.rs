@@ -89,7 +89,7 @@ words! {
         Garbled = "garbled",
         /// Its events have a gap.
         Lost = "lost",
-        /// It exited with an error, without a last word.
+        /// It exited with an error, or what it did made the kernel end it, without a last word.
         Crashed = "crashed",
         /// A signal that was not ours ended it.
         Killed = "killed",
