@@ -222,8 +222,8 @@ fn while_the_driver_lists_strangers_nobody_is_known_to_use_nothing() {
     watched.sampler.watch("0001-a", 1, idle.0.id());
     // When the first list was made, the launch may not have been known yet; a row of the device repeats the last list.
     let (_, hosts) = watched.rows_when(|devices, hosts| {
-        let foreign = devices.iter().filter_map(|row| row.foreign_processes);
-        uses_of(hosts, 0).len() >= 2 && foreign.last() == Some(0)
+        let mut foreign = devices.iter().filter_map(|row| row.foreign_processes);
+        uses_of(hosts, 0).len() >= 2 && foreign.next_back() == Some(0)
     });
     assert_eq!(uses_of(&hosts, 0)[0], (Some(19_000_000_000), Some(0.0)));
     assert_eq!(uses_of(&hosts, 1), []);
