@@ -140,8 +140,8 @@ fn a_policy_that_takes_too_long_is_told_of() {
     }
 }
 
-#[test]
-fn a_closed_terminal_saves_all_jobs_too() {
+/// Ends a run by a signal when a job has taken steps, and checks how it ended.
+fn interrupted(signal: Signal, code: u8) -> Door {
     let door = door(TRACE);
     let mut sched = Background::start(&door, &format!("run trace.csv --policy srtf {ON_TWO}"));
     wait_until("a job runs", || {
@@ -149,12 +149,19 @@ fn a_closed_terminal_saves_all_jobs_too() {
             turns.iter().any(|turn| matches!(turn.happened, Happened::Progress { steps: 1.., .. }))
         })
     });
-    sched.send(Signal::HUP);
-    let (code, said) = sched.wait();
-    assert_eq!(code, Some(129), "{said}");
+    sched.send(signal);
+    let (ended_with, said) = sched.wait();
+    assert_eq!(ended_with, Some(code.into()), "{said}");
     assert!(said.contains("go on with: sched run --resume r"), "{said}");
+    until_nothing_is_left(&door);
     let end = run(&door).end().expect("end.toml reads").expect("it was written");
-    assert_eq!((end.exit_code, end.missing.len()), (129, 6));
+    assert_eq!((end.exit_code, end.missing.len()), (code, 6));
+    door
+}
+
+#[test]
+fn a_closed_terminal_saves_all_jobs_too() {
+    let door = interrupted(Signal::HUP, 129);
     door.exits(0, "run --resume r");
     let rows = outcomes(&door);
     assert!(rows.iter().all(|row| row.status == Status::Ok && row.steps_lost == 0), "{rows:?}");
@@ -205,20 +212,7 @@ fn what_is_wrong_is_said_before_anything_starts() {
 
 #[test]
 fn ctrl_c_saves_all_jobs_and_the_run_goes_on_without_a_step_lost() {
-    let door = door(TRACE);
-    let mut sched = Background::start(&door, &format!("run trace.csv --policy srtf {ON_TWO}"));
-    wait_until("a job runs", || {
-        decision::read(&door.path("r/decisions.jsonl")).is_ok_and(|turns| {
-            turns.iter().any(|turn| matches!(turn.happened, Happened::Progress { steps: 1.., .. }))
-        })
-    });
-    sched.send(Signal::INT);
-    let (code, said) = sched.wait();
-    assert_eq!(code, Some(130), "{said}");
-    assert!(said.contains("go on with: sched run --resume r"), "{said}");
-    until_nothing_is_left(&door);
-    let end = run(&door).end().expect("end.toml reads").expect("it was written");
-    assert_eq!((end.exit_code, end.missing.len()), (130, 6));
+    let door = interrupted(Signal::INT, 130);
     let rows = outcomes(&door);
     assert!(rows.iter().all(|row| row.err == Some(ErrorKind::Interrupted)), "{rows:?}");
 
