@@ -140,7 +140,7 @@ fn advice(kind: ErrorKind, speaks: bool) -> &'static str {
         ErrorKind::Start => "run scripts/setup, which puts the programs side by side",
         ErrorKind::NoHello => "see `profile doctor` for what this machine lacks",
         ErrorKind::Protocol => "build all programs from the same sources with scripts/setup",
-        ErrorKind::Hung => "where that may take so long, give it a longer --heartbeat",
+        ErrorKind::Hung => "if a step may take that long, raise --heartbeat",
         ErrorKind::Garbled | ErrorKind::Lost => {
             "check that the disk is not full and that nothing else writes to the file"
         }
