@@ -113,15 +113,54 @@ def train(steps):
 train(4)
 train(6)
 """,
-        10,
+        9,
     ),
-    "a first training whose optimizer stays": (
+    "trainings one after the other whose optimizers stay": (
+        """
+for optimizer in [SGD() for _ in range(3)] * 2:
+    kept = globals().setdefault("kept", [])
+    kept.append(optimizer)
+    for _ in range(20): optimizer.step()
+""",
+        20 + 5 * 19,
+    ),
+    "a training of a few steps, of which nothing is known, before one of many": (
         """
 first, second = SGD(), SGD()
-for _ in range(5): first.step()
-for _ in range(128 + 5): second.step()
+for _ in range(3): first.step()
+for _ in range(128 + 8): second.step()
 """,
         10,
+    ),
+    "folds of a GAN, whose optimizers stay": (
+        """
+kept = [(SGD(), SGD()) for _ in range(2)]
+for generator, discriminator in kept:
+    for _ in range(20):
+        generator.step()
+        for _ in range(5): discriminator.step()
+""",
+        # The discriminator of the second is believed after twice five calls and four more.
+        20 + 100 - 15,
+    ),
+    "a generator that is trained alone, then both": (
+        """
+generator, discriminator = SGD(), SGD()
+for _ in range(10): generator.step()
+for _ in range(10):
+    for _ in range(5): discriminator.step()
+    generator.step()
+""",
+        10 + 49,
+    ),
+    "turns of two steps each": (
+        """
+one, other = SGD(), SGD()
+for _ in range(20):
+    for optimizer in (one, other):
+        for _ in range(2): optimizer.step()
+""",
+        40,
     ),
     "several threads, each with an optimizer": (
         """
@@ -132,7 +171,7 @@ optimizers = [SGD() for _ in range(4)]
 threads = [threading.Thread(target=train, args=[optimizer]) for optimizer in optimizers]
 for thread in threads: thread.start(); thread.join()
 """,
-        10,
+        10 + 3 * 9,
     ),
 }
 
@@ -145,6 +184,33 @@ class BoundaryTest(unittest.TestCase):
                 self.assertEqual(ended.stderr, "")
                 # Two are over when the job is ready.
                 self.assertEqual(launch.names(), ["hello", "ready"] + ["step"] * (steps - 2) + ["finished"])
+
+    def test_the_time_between_two_trainings_is_no_step(self):
+        for device in ("cpu", "cuda:0"):
+            program = """
+import time
+work = torch.cuda.work if DEVICE != "cpu" else time.sleep
+optimizers = [SGD([Parameter(1, DEVICE)]) for _ in range(3)]
+for optimizer in optimizers:
+    time.sleep(0.3)
+    for _ in range(10):
+        work(0.005)
+        optimizer.step()
+del optimizer, optimizers
+optimizer = SGD([Parameter(1, DEVICE)])
+time.sleep(0.3)
+for _ in range(10):
+    work(0.005)
+    optimizer.step()
+""".replace("DEVICE", repr(device))
+            with self.subTest(device), Launch() as launch:
+                self.assertEqual(launch.run(MODEL + program).stderr, "")
+                steps = launch.steps()
+                self.assertEqual(len(steps), 8 + 3 * 9)
+                self.assertEqual([step["index"] for step in steps], list(range(len(steps))))
+                for step in steps:
+                    self.assertLess(step["dur_ns"], 200_000_000)
+                    self.assertGreater(step["dur_ns"], 4_000_000)
 
     def test_the_parameters_of_all_optimizers_count_once(self):
         program = """

@@ -17,11 +17,11 @@ for _ in range(int(sys.argv[1]) if len(sys.argv) > 1 else 6):
 
 
 def fields_in_the_wire(name: str) -> dict:
-    """The fields that `wire.rs` gives an event, and whether each may be absent."""
+    """The fields that `wire.rs` gives an event, and whether each may be absent, as a list is that is empty."""
     wire = (ROOT / "workloads/schema/src/wire.rs").read_text()
     patterns = [pattern % name.capitalize() for pattern in (r"pub struct %s \{(.*?)\n\}", r"\n    %s \{(.*?)\n    \}")]
     body = next(filter(None, (re.search(pattern, wire, re.DOTALL) for pattern in patterns)))
-    return {field: bool(optional) for field, optional in re.findall(r"(?m)^ +(?:pub )?(\w+): (Option<)?", body[1])}
+    return {field: bool(optional) for field, optional in re.findall(r"(?m)^ +(?:pub )?(\w+): (Option<|Vec<)?", body[1])}
 
 
 class ProtocolTest(unittest.TestCase):

@@ -1,14 +1,22 @@
-"""Tells which calls of optimizers end a step, where a step has several.
+"""Tells which calls of optimizers end a step, where a program has several.
 
 A GAN has two optimizers; where the optimizer runs in the backward pass there is one for each parameter. Whatever their
-order, the first one that was called is called once a step, or nearly so, and steps are counted by it.
+order, the first one that was called is called once a step, or nearly so, and steps are counted by it. Trainings that follow
+each other have an optimizer each, and the first may stay alive: another one counts as soon as the first is not called any more.
 """
 
 import weakref
 
+NOTHING, STEP, BEGIN, MARK, ADOPT = range(5)
+"""What a call means: nothing; the end of a step; that a step begins with it; that a step ends with it if its optimizer turns
+out to be the one that counts; and that it has turned out so, for the marked calls before it as well."""
+
+KNOWN_CALLS = 4
+"""After so many calls of the optimizer that counts it is known how often others are called between two of them."""
+
 PATIENCE_CALLS = 128
-"""So often another optimizer is called between two calls of the one that counts, before it takes its place. Some GANs train
-their discriminator a hundred times for each time of the generator."""
+"""Before that is known, so often another one is called before it takes the place of the one that counts. Some GANs train their
+discriminator a hundred times for each time of the generator."""
 
 
 class Boundaries:
@@ -16,25 +24,50 @@ class Boundaries:
         self._counts = None
         """The id of the optimizer that counts. A reference would keep what it holds in memory."""
         self._alive = None
-        self._rival = None
-        self._rival_calls = 0
+        self._calls = 0
+        """Of the optimizer that counts."""
+        self._most = 0
+        """Calls of another one between two of these, at most so far."""
+        self._others = {}
+        """Calls of each of the others since its last one."""
+        self._marked = None
+        """The one of them whose calls are marked."""
 
-    def ends_step(self, optimizer) -> bool:
-        if id(optimizer) == self._counts:
-            self._rival = None
-            return True
-        if self._counts is None or self._is_overdue(optimizer):
-            self._counts, self._rival = id(optimizer), None
-            self._alive = weakref.ref(optimizer, self._forget)
-            return True
-        return False
+    def of(self, optimizer) -> int:
+        caller = id(optimizer)
+        if caller == self._counts:
+            self._calls += 1
+            self._most = max(self._most, *self._others.values()) if self._others else self._most
+            self._others.clear()
+            self._marked = None
+            return STEP
+        if self._counts is None:
+            is_first = self._alive is None
+            self._take(optimizer, 1)
+            # What lies between two trainings is no step.
+            return STEP if is_first else BEGIN
+        calls = self._others[caller] = self._others.get(caller, 0) + 1
+        if calls > self._patience():
+            was_marked = caller == self._marked
+            self._take(optimizer, calls)
+            return ADOPT if was_marked else BEGIN
+        if self._is_alone() and self._marked in (None, caller):
+            self._marked = caller
+            return MARK
+        return NOTHING
 
-    def _is_overdue(self, optimizer) -> bool:
-        """Of the others, the first that is called stands for all."""
-        if self._rival is None:
-            self._rival, self._rival_calls = id(optimizer), 0
-        self._rival_calls += id(optimizer) == self._rival
-        return self._rival_calls > PATIENCE_CALLS
+    def _is_alone(self) -> bool:
+        """Whether the optimizer that counts is known to be the only one of its training."""
+        return self._calls >= KNOWN_CALLS and self._most == 0
+
+    def _patience(self) -> int:
+        return 2 * self._most + KNOWN_CALLS if self._calls >= KNOWN_CALLS else PATIENCE_CALLS
+
+    def _take(self, optimizer, calls: int) -> None:
+        self._counts, self._calls, self._most = id(optimizer), calls, 0
+        self._alive = weakref.ref(optimizer, self._forget)
+        self._others.clear()
+        self._marked = None
 
     def _forget(self, alive) -> None:
         # Its id may be that of another one soon.

@@ -21,6 +21,21 @@ class HostClock:
         """A step begins now."""
         self._boundary_ns = time.monotonic_ns()
         self._ended = []
+        self._marks = []
+
+    def mark(self) -> None:
+        """A step may end now, or begin."""
+        self._marks.append(time.monotonic_ns())
+
+    def drop_marks(self) -> None:
+        self._marks.clear()
+
+    def adopt_marks(self) -> int:
+        """A step began at the first mark, and one ended at each of the others; returns how many."""
+        marks, self._marks = self._marks, []
+        self._ended += [(end_ns, end_ns - begin_ns) for begin_ns, end_ns in zip(marks, marks[1:])]
+        self._boundary_ns = marks[-1]
+        return len(marks) - 1
 
     def end_step(self) -> None:
         now_ns = time.monotonic_ns()
@@ -47,7 +62,7 @@ class DeviceClock:
         self._cuda, self._device = cuda, device
         self._pool = []
         self._queue = deque()
-        """Steps that the device may be working on, each as its last event and when that was put."""
+        """Boundaries that the device may not have come to: the event, when that was put, and whether a step ends there."""
         self.restart()
 
     def is_idle(self) -> bool:
@@ -58,14 +73,30 @@ class DeviceClock:
         """A step begins now. The device is idle and comes by at once."""
         self._end_ns = self._not_done_ns = time.monotonic_ns()
         self._boundary = self._put()
+        self._marks = []
+
+    def mark(self) -> None:
+        """A step may end now, or begin."""
+        put_ns = time.monotonic_ns()
+        self._marks.append((self._put(), put_ns))
+
+    def drop_marks(self) -> None:
+        self._pool.extend(event for event, _ in self._marks)
+        self._marks.clear()
+
+    def adopt_marks(self) -> int:
+        """A step began at the first mark, and one ended at each of the others; returns how many."""
+        marks, self._marks = self._marks, []
+        self._queue.extend((event, put_ns, place > 0) for place, (event, put_ns) in enumerate(marks))
+        return len(marks) - 1
 
     def end_step(self) -> None:
         put_ns = time.monotonic_ns()
-        self._queue.append((self._put(), put_ns))
+        self._queue.append((self._put(), put_ns, True))
 
     def completed(self):
         while self._queue:
-            event, put_ns = self._queue[0]
+            event, put_ns, ends_step = self._queue[0]
             asked_ns = time.monotonic_ns()
             if not event.query():
                 self._not_done_ns = asked_ns
@@ -79,7 +110,8 @@ class DeviceClock:
             self._pool.append(self._boundary)
             self._boundary = event
             self._queue.popleft()
-            yield self._end_ns, dur_ns
+            if ends_step:
+                yield self._end_ns, dur_ns
 
     def _put(self):
         event = self._pool.pop() if self._pool else self._cuda.Event(enable_timing=True)

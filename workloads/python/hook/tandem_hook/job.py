@@ -8,7 +8,7 @@ import time
 import weakref
 
 from tandem_hook import VERSION, ending
-from tandem_hook.boundaries import Boundaries
+from tandem_hook.boundaries import ADOPT, MARK, NOTHING, STEP, Boundaries
 from tandem_hook.clocks import NAP_S, DeviceClock, HostClock
 from tandem_hook.event_file import EventFile
 from tandem_hook.grant import Grant
@@ -45,13 +45,21 @@ class Job:
         """An optimizer was called; whether the job has to rest now."""
         if self._is_silent:
             return False
-        is_boundary = self._boundaries.ends_step(optimizer)
+        call = self._boundaries.of(optimizer)
         if self._clock is None:
-            return self._begin(optimizer, is_boundary)
-        if not is_boundary:
+            return self._begin(optimizer, call not in (NOTHING, MARK))
+        if call == MARK:
+            self._clock.mark()
+        if call in (NOTHING, MARK):
             return False
-        self._clock.end_step()
-        self._issued += 1
+        if call != ADOPT:
+            self._clock.drop_marks()
+        if call == STEP:
+            self._clock.end_step()
+            self._issued += 1
+        else:
+            self._clock.mark()
+            self._issued += self._clock.adopt_marks()
         self._say_completed()
         return not self._may_go_on()
 
