@@ -37,9 +37,10 @@ class Boundaries:
         caller = id(optimizer)
         if caller == self._counts:
             self._calls += 1
-            self._most = max(self._most, *self._others.values()) if self._others else self._most
-            self._others.clear()
-            self._marked = None
+            if self._others:
+                self._most = max(self._most, *self._others.values())
+                self._others.clear()
+                self._marked = None
             return STEP
         if self._counts is None:
             is_first = self._alive is None

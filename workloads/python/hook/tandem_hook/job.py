@@ -8,7 +8,7 @@ import time
 import weakref
 
 from tandem_hook import VERSION, ending
-from tandem_hook.boundaries import ADOPT, MARK, NOTHING, STEP, Boundaries
+from tandem_hook.boundaries import BEGIN, MARK, NOTHING, STEP, Boundaries
 from tandem_hook.clocks import NAP_S, DeviceClock, HostClock
 from tandem_hook.event_file import EventFile
 from tandem_hook.grant import Grant
@@ -48,17 +48,18 @@ class Job:
         call = self._boundaries.of(optimizer)
         if self._clock is None:
             return self._begin(optimizer, call not in (NOTHING, MARK))
-        if call == MARK:
-            self._clock.mark()
-        if call in (NOTHING, MARK):
-            return False
-        if call != ADOPT:
-            self._clock.drop_marks()
         if call == STEP:
+            self._clock.drop_marks()
             self._clock.end_step()
             self._issued += 1
+        elif call == NOTHING:
+            return False
         else:
+            if call == BEGIN:
+                self._clock.drop_marks()
             self._clock.mark()
+            if call == MARK:
+                return False
             self._issued += self._clock.adopt_marks()
         self._say_completed()
         return not self._may_go_on()
