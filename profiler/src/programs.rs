@@ -86,8 +86,8 @@ fn ask_torch_worker<const N: usize>(arguments: [&OsStr; N]) -> anyhow::Result<St
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs a program to its end, and kills one that takes longer, without waiting for what is left of it: what hangs in a driver
-/// does not end when it is killed.
+/// Runs a program to its end and returns its output. Kills a program that takes longer, and returns `None` without waiting for
+/// its death, which may never come to a process that hangs in a driver.
 fn output_within(patience: Duration, mut command: Command) -> io::Result<Option<Output>> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn()?;

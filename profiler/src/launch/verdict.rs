@@ -85,7 +85,7 @@ pub(super) fn explains(fault: &Fault, known: &Fault) -> bool {
     fault.0 == ErrorKind::Stuck || known.0 == ErrorKind::Collective && fault.0 != ErrorKind::Collective
 }
 
-/// Whether it is a signal that the kernel sends for what a program does, and that nobody else is likely to send.
+/// Whether the kernel sends this signal to a program for a fault of its own.
 fn is_of_a_crash(signal: i32) -> bool {
     let crashes = [Signal::SEGV, Signal::ABORT, Signal::BUS, Signal::FPE, Signal::ILL, Signal::SYS];
     crashes.iter().any(|crash| crash.as_raw() == signal)

@@ -102,7 +102,7 @@ fn a_time_limit_ends_a_program_and_all_it_started() {
     assert_eq!(door.leftovers(), Vec::<String>::new());
 }
 
-/// The program fails while its leash is stopped, and is told to leave when the leash goes on and finds both.
+/// The program fails while its leash is stopped. When the leash goes on, it finds the dead program and the order to end it.
 #[test]
 fn a_program_that_has_failed_when_its_time_is_over_is_no_success() {
     let door = Door::new();
