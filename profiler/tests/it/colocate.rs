@@ -11,7 +11,6 @@ use schema::{
     units::Nanos,
     wire::Timing,
 };
-use statistics::interval::MIN_STEPS;
 
 use crate::{
     door::{Door, Started, wait_until},
@@ -59,8 +58,9 @@ fn a_pair_is_measured_between_its_members_alone() {
     }
     for row in rows.iter().filter(|row| row.group.is_some()) {
         assert_eq!((row.group.as_deref(), row.sharing.to_string().as_str()), (Some(group), "time-slice"));
-        // On a machine that is busy with others patience may end a little before there are as many as were asked for.
-        assert!(row.steps_used >= MIN_STEPS as u64 && row.window_ns > Some(50_000_000), "{row:?}");
+        // Members that are not steady are let go after three times as many steps as were asked for.
+        assert!(row.steps_used >= 60 || row.steps_total >= 3 * 60, "{row:?}");
+        assert!(row.window_ns > Some(100_000_000), "{row:?}");
         // Each works through its own time, whoever else is there.
         assert!(row.cpu_ns.is_some_and(|cpu_ns| Some(cpu_ns) < row.window_ns), "{row:?}");
     }
