@@ -92,7 +92,9 @@ fn a_program_that_takes_the_hook_is_measured_like_a_job_and_ended_at_a_boundary(
     assert_eq!(rows.len(), 2);
     for row in &rows {
         assert_eq!((row.status, row.timing, row.parameters), (Status::Ok, Some(Timing::Hook), Some(1024)));
-        assert!(row.step_ns_median >= Some(2_000_000) && row.steps_used >= 40, "{row:?}");
+        assert!(row.step_ns_median >= Some(2_000_000), "{row:?}");
+        // A program that is not steady is let go after three times as many steps as were asked for.
+        assert!(row.steps_used >= 40 || row.steps_total >= 3 * 40, "{row:?}");
         assert!(row.startup_ns > Some(2_000_000), "{row:?}");
         assert!(row.samples_per_s.is_none(), "nobody knows how many there are");
         let end = door.run("r").launch_end(&row.launch).expect("it can be read").expect("it has ended");
