@@ -134,7 +134,9 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
     let tells = was_told.clone();
     thread::spawn(move || obey(orders, program, &tells));
     let mut end = wait_for(program)?;
-    end.by_itself = end.exit_code.is_some() && !was_told.load(Ordering::SeqCst);
+    // The leash sends these two; a program that is exiting when it is told may still meet them.
+    let by_ours = [Signal::TERM, Signal::KILL].iter().any(|ours| end.signal == Some(ours.as_raw()));
+    end.by_itself = !by_ours && !was_told.load(Ordering::SeqCst);
     end.wall_ns = Some((Nanos::monotonic_now() - began).0);
     end_leftovers(&mut harness)?;
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;

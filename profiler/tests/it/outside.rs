@@ -105,16 +105,20 @@ fn a_time_limit_ends_a_program_and_all_it_started() {
 /// The program fails while its leash is stopped. When the leash goes on, it finds the dead program and the order to end it.
 #[test]
 fn a_program_that_has_failed_when_its_time_is_over_is_no_success() {
-    let door = Door::new();
-    let mut command = door.command("single --device cpu:0 --seconds 3 --repeats 1 --out r --");
-    let script = "sleep 0.5; kill -STOP $PPID; (sleep 4; kill -CONT $PPID) & echo no module >&2; exit 1";
-    let status = command.args(["sh", "-c", script]).status().expect("profile starts");
-    assert_eq!(status.code(), Some(1));
-    let row = &door.measurements("r")[0];
-    assert_eq!((row.status, row.err), (Status::Failed, Some(ErrorKind::Crashed)), "{row:?}");
-    let end = door.run("r").launch_end(&row.launch).expect("it reads back").expect("it has ended");
-    assert!(end.enough_mono_ns.is_some(), "it was to leave");
-    assert_eq!((end.ranks[0].exit_code, end.ranks[0].by_itself), (Some(1), true));
+    for (fails, exit_code, signal) in [("exit 1", Some(1), None), ("kill -SEGV $$", None, Some(11))] {
+        let door = Door::new();
+        let mut command = door.command("single --device cpu:0 --seconds 3 --repeats 1 --out r --");
+        let script =
+            format!("sleep 0.5; kill -STOP $PPID; (sleep 4; kill -CONT $PPID) & echo no module >&2; {fails}");
+        let status = command.args(["sh", "-c", &script]).status().expect("profile starts");
+        assert_eq!(status.code(), Some(1));
+        let row = &door.measurements("r")[0];
+        assert_eq!((row.status, row.err), (Status::Failed, Some(ErrorKind::Crashed)), "{row:?}");
+        let end = door.run("r").launch_end(&row.launch).expect("it reads back").expect("it has ended");
+        assert!(end.enough_mono_ns.is_some(), "it was to leave");
+        let rank = &end.ranks[0];
+        assert_eq!((rank.exit_code, rank.signal, rank.by_itself), (exit_code, signal, true));
+    }
 }
 
 #[test]

@@ -226,7 +226,7 @@ pub struct LaunchEnd {
 pub struct RankEnd {
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
-    /// It exited without having been told to, or before it was.
+    /// It ended before it was told to, by an exit or a fault of its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_itself: bool,
     /// From its start to its end.
