@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, str::FromStr};
 
 use anyhow::{Context as _, bail, ensure};
+use regex::bytes::Regex;
 use schema::{
     catalog::{Catalog, Workload},
     device::Device,
@@ -141,6 +142,14 @@ const OF_SHELL: [&str; 11] = ["&&", "||", "|", ";", "&", ">", ">>", "<", "2>", "
 fn is_variable(name: &str) -> bool {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     !name.is_empty() && name.chars().all(is_word) && !name.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// What finds steps in the output of a program.
+///
+/// # Errors
+/// Why it is no regular expression.
+pub fn steps_regex(text: &str) -> Result<String, String> {
+    Regex::new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 /// The one cell of a program of the user's.

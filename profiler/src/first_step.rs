@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use schema::{spec::Program, units::Nanos};
 
-use crate::{measure::Enough, processes::loads, rig::LaunchRequest};
+use crate::{measure::Enough, output, processes::loads, rig::LaunchRequest};
 
 /// A file that every process has mapped which has imported PyTorch, by a part of its name.
 const PYTORCH: &str = "/libtorch";
@@ -21,6 +21,8 @@ pub(crate) struct FirstStep {
     startup: Nanos,
     /// Because the user told how to see them.
     are_promised: bool,
+    launch: String,
+    was_told: bool,
     /// When its process was started, and its number.
     began: Option<(Nanos, u32)>,
     look_at: Nanos,
@@ -36,6 +38,8 @@ impl FirstStep {
             time: Nanos::from_secs_f64(seconds),
             startup: request.patience.startup.into(),
             are_promised: request.spec.steps_regex.is_some(),
+            launch: request.spec.launch.clone(),
+            was_told: false,
             began: None,
             look_at: Nanos::ZERO,
         })
@@ -54,6 +58,14 @@ impl FirstStep {
             return false;
         }
         self.look_at = now + LOOK.into();
-        waited >= self.startup || !(self.are_promised || loads(pid as i32, PYTORCH))
+        let gives_up = waited >= self.startup || !(self.are_promised || loads(pid as i32, PYTORCH));
+        if !gives_up && !std::mem::replace(&mut self.was_told, true) {
+            let (launch, time, startup) = (&self.launch, self.time, self.startup);
+            output::note(format_args!(
+                "{launch}: no step in {time}; its first is waited for, up to {startup} in all, as {}",
+                if self.are_promised { "--steps-regex promises some" } else { "it has loaded PyTorch" }
+            ));
+        }
+        gives_up
     }
 }

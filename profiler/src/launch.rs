@@ -11,6 +11,7 @@ mod foreign;
 mod hook;
 mod life;
 mod listener;
+mod notes;
 mod scraper;
 mod start;
 mod tail;
@@ -195,6 +196,7 @@ pub(crate) async fn supervise(
             () = sleep(launch.poll_after()) => {}
         }
         launch.listen();
+        launch.refuse_unheard();
         launch.let_go();
         launch.urge();
         launch.give_up();
@@ -362,6 +364,7 @@ impl Launch {
             None => (None, None),
         };
         self.forget_silent_rank();
+        let notes = notes::take(&self.run.notes_path(launch));
         let ranks = self.ranks.into_iter().filter_map(|rank| rank.end).collect();
         let end = LaunchEnd {
             format: FORMAT,
@@ -369,6 +372,7 @@ impl Launch {
             enough_mono_ns: self.enough_mono_ns,
             err,
             err_detail,
+            notes,
             ranks,
         };
         if let Err(error) = self.run.write_launch_end(launch, &end) {

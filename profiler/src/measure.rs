@@ -150,7 +150,8 @@ impl Watch {
 
     fn hear(&mut self, rig: &Rig, event: &Event) {
         match event {
-            Event::Ready(_) | Event::Held { .. } => {}
+            Event::Ready(_) => {}
+            Event::Held { index } => self.pace.rested(*index),
             Event::Step(step) => {
                 self.pace.count(step);
                 self.count(step.dur_ns.0);

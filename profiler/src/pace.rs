@@ -38,7 +38,7 @@ impl Pace {
     }
 
     pub fn count(&mut self, step: &Step) {
-        self.done += 1;
+        self.rested(step.index.saturating_add(1));
         self.last_ns.push_back(step.dur_ns.0);
         self.sum_ns += step.dur_ns.0;
         while let Some(&first_ns) = self.last_ns.front()
@@ -51,6 +51,13 @@ impl Pace {
         // A device has the next step in its queue while it works on this one.
         let device = matches!(step.timing, Timing::DeviceEvent | Timing::HookDeviceEvent);
         self.under_way = if device { 2 } else { 1 };
+    }
+
+    /// Notes that so many steps are done: not all that a program of the user's does are told one by one.
+    pub fn rested(&mut self, done: u64) {
+        self.done = self.done.max(done);
+        // The first of them it took before it could be held.
+        self.granted = self.granted.max(done);
     }
 
     /// The steps to have been granted in all from now on, if it is time to grant more: for a job that must not
@@ -100,9 +107,11 @@ mod tests {
 
     use super::*;
 
-    fn step(ns: u64, timing: Timing) -> Step {
+    /// Tells the next step.
+    fn count(pace: &mut Pace, ns: u64, timing: Timing) {
+        let (index, dur_ns) = (pace.done(), Nanos(ns));
         let (samples, loss, phases, sent_bytes) = (Some(1), None, None, None);
-        Step { index: 0, dur_ns: Nanos(ns), samples, loss, phases, sent_bytes, timing }
+        pace.count(&Step { index, dur_ns, samples, loss, phases, sent_bytes, timing });
     }
 
     /// Grants steps of this length as they are told; what was granted when each had been told, the
@@ -112,7 +121,7 @@ mod tests {
         pace.due();
         let mut granted = vec![pace.granted];
         for _ in 0..200 {
-            pace.count(&step(ns, timing));
+            count(&mut pace, ns, timing);
             pace.due();
             granted.push(pace.granted);
         }
@@ -148,13 +157,21 @@ mod tests {
         let mut pace = Pace::new();
         assert_eq!((pace.step_ns(), pace.grant(3)), (None, 3));
         for length in [80, 1, 2] {
-            pace.count(&step(length * ms, Timing::Host));
+            count(&mut pace, length * ms, Timing::Host);
         }
         assert_eq!((pace.done(), pace.grant(8)), (3, 11));
         for _ in 0..8 {
-            pace.count(&step(20 * ms, Timing::Host));
+            count(&mut pace, 20 * ms, Timing::Host);
         }
         assert_eq!((pace.done(), pace.granted(), pace.step_ns()), (11, 11, Some(2e7)), "of the last eight");
+    }
+
+    #[test]
+    fn steps_that_are_not_told_count_all_the_same() {
+        let mut pace = Pace::new();
+        assert_eq!(pace.due(), Some(2));
+        pace.rested(40);
+        assert_eq!((pace.done(), pace.granted(), pace.due()), (40, 40, Some(42)));
     }
 
     #[test]
@@ -162,7 +179,7 @@ mod tests {
         let mut pace = Pace::new();
         for index in 0..10_000 {
             // As of small all-reduces: most take no time beside those that wait for the kernel.
-            pace.count(&step(if index % 10 == 0 { 4_000_000 } else { 40_000 }, Timing::Host));
+            count(&mut pace, if index % 10 == 0 { 4_000_000 } else { 40_000 }, Timing::Host);
         }
         let step_ns = pace.step_ns().expect("it has done steps");
         assert!((step_ns / 436_000.0 - 1.0).abs() < 0.05, "{step_ns}");

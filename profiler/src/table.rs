@@ -4,7 +4,7 @@ use comfy_table::{Cell, CellAlignment, Table, presets};
 use schema::{
     group::Group,
     manifest,
-    rows::{Interference, Status, Summary, Warnings},
+    rows::{Interference, Status, Summary, Warning, Warnings},
     units::{HumanBytes, Nanos},
 };
 
@@ -122,6 +122,9 @@ fn align_left(table: &mut Table, columns: &[usize]) {
 /// The median of step times, or how long a program without steps runs.
 fn step_or_wall(row: &Summary) -> String {
     match (row.step_ns_median, row.wall_ns) {
+        (None, Some(wall)) if row.warnings.iter().any(|warning| warning == Warning::Cut) => {
+            format!("cut at {}", Nanos(wall))
+        }
         (None, Some(wall)) => format!("runs {}", Nanos(wall)),
         (step, _) => or_dash(step.map(Nanos)),
     }

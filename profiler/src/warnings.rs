@@ -79,6 +79,15 @@ fn remedy(warning: Warning) -> &'static str {
         Warning::Fp32Layers => {
             "its bf16 plans say nothing about bf16 on other devices: compare them with each other alone"
         }
+        Warning::Cut => {
+            "how long it runs is not known: give it more time with --seconds, or none, so that it comes to its end"
+        }
+        Warning::NoSteps => {
+            "an optimizer of its own, or none, shows no step: name with --steps-regex the lines of output that end one"
+        }
+        Warning::Unheard => {
+            "measure one training at a time, or start its processes as ranks of a process group, as torchrun does"
+        }
         Warning::Looped => "give it more steps, so that it lasts as long as the others",
         Warning::Unread => {
             "the column `err` of devices.csv says which readings failed; where they came too rarely, leave the harness a core of its own"

@@ -48,6 +48,7 @@ pub(super) fn refuse(run: &RunDir, spec: &LaunchSpec, why: &str) -> Result<Launc
         enough_mono_ns: None,
         err: Some(ErrorKind::Stuck),
         err_detail: Some(format!("job '{}': {why}", spec.job)),
+        notes: Default::default(),
         ranks: Vec::new(),
     };
     run.write_launch_end(&spec.launch, &end)?;
@@ -89,6 +90,7 @@ mod tests {
             enough_mono_ns: None,
             err,
             err_detail: None,
+            notes: Default::default(),
             ranks,
         };
         let devices =

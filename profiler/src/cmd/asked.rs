@@ -6,7 +6,6 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use regex::bytes::Regex;
 use schema::{
     catalog::Catalog,
     device::Device,
@@ -21,7 +20,12 @@ use schema::{
 
 use super::Exit;
 use crate::{
-    agree, cells::CommandLine, cores, derive::Derived, interrupt::Interrupt, output, pool, run, table,
+    agree,
+    cells::{self, CommandLine},
+    cores,
+    derive::Derived,
+    interrupt::Interrupt,
+    output, pool, run, table,
 };
 
 /// How long a job may say nothing where no other time is named.
@@ -40,7 +44,7 @@ pub(super) struct Asked {
     ///
     /// A step ends when its line is seen. Python is told to write each line as it is printed; other programs may have to be
     /// told, as by `stdbuf -oL`. The program cannot be held between two steps.
-    #[arg(long, value_name = "REGEX", value_parser = steps_regex)]
+    #[arg(long, value_name = "REGEX", value_parser = cells::steps_regex)]
     steps_regex: Option<String>,
     /// Devices to take ranks from, in this order. Without it, the best that is present.
     #[arg(long, value_name = "POOL", value_delimiter = ',')]
@@ -135,10 +139,6 @@ fn heartbeat(text: &str) -> Result<Duration, String> {
         Ok(_) => Err("a second is the shortest".into()),
         Err(error) => Err(error.to_string()),
     }
-}
-
-fn steps_regex(text: &str) -> Result<String, String> {
-    Regex::new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 impl Asked {

@@ -3,7 +3,7 @@
 use schema::{
     device::Device,
     rows::{DeviceSample, Tier, Warning},
-    spec::LaunchSpec,
+    spec::{LaunchEnd, LaunchSpec},
     units::Nanos,
     wire::{Event, EventLine, Timing},
 };
@@ -119,6 +119,30 @@ pub(super) fn of_arithmetic(ranks: &[Vec<EventLine>]) -> Option<Found> {
     })?;
     let text = format!("in fp32 for lack of a kernel in bf16: {}", layers.join(", "));
     Some((Warning::Fp32Layers, text))
+}
+
+/// A program of the user's that was seen to take so many steps.
+pub(super) fn of_program(spec: &LaunchSpec, end: &LaunchEnd, steps: usize) -> Vec<Found> {
+    let mut found = Vec::new();
+    if spec.program.speaks() {
+        return found;
+    }
+    let ran = Nanos(end.ranks.iter().filter_map(|rank| rank.wall_ns).max().unwrap_or(0));
+    if steps == 0 && end.enough_mono_ns.is_some() {
+        found.push((Warning::Cut, format!("it was ended after {ran}, and had taken no step by then")));
+    }
+    if steps == 0 && end.notes.has_pytorch {
+        let text = format!("it has imported PyTorch, and no optimizer step was seen in {ran}");
+        found.push((Warning::NoSteps, text));
+    }
+    if end.notes.unheard > 0 {
+        let text = match end.notes.unheard {
+            1 => "another process of it takes optimizer steps, which are not counted".to_owned(),
+            more => format!("{more} other processes of it take optimizer steps, which are not counted"),
+        };
+        found.push((Warning::Unheard, text));
+    }
+    found
 }
 
 /// The readings of one device. `own_cpu_ns` is the CPU time of all jobs of the run on it, where that is known.

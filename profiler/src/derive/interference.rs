@@ -70,6 +70,12 @@ pub(super) fn refused_by(
             continue;
         }
         let ranks = ranks_of(run, &run.spec(&row.launch)?);
+        if row.warnings.iter().any(|warning| warning == Warning::Unheard) {
+            let reason =
+                format!("{} has several processes that train, and one alone obeys a grant", cell.job);
+            rows.extend(rows_of_refused(run, manifest, group, &reason));
+            continue;
+        }
         let reason = match (obeys_no_grant(row), ranks) {
             (true, _) => format!("{} obeys no grant, so it cannot take turns with others", cell.job),
             (false, 2..) => {

@@ -15,7 +15,7 @@ use schema::{
 };
 use statistics::{LaunchSummary, median};
 
-use super::{JobStep, devices, gates, job_steps, memory, mfu, rounded, samples::Samples, whole};
+use super::{JobStep, devices, gates, job_steps, memory, mfu, rounded, samples::Samples, taken, whole};
 use crate::{
     cells,
     warnings::Finding,
@@ -48,7 +48,7 @@ pub(super) fn measurement(
         part: spec.part,
         job: spec.job.clone(),
         threads: spec.threads,
-        steps_total: steps.len() as u64,
+        steps_total: taken(&ranks),
         memory_estimate_bytes: estimate(manifest, &spec),
         status: if end.err.is_some() { Status::Failed } else { Status::Ok },
         err: end.err,
@@ -80,6 +80,7 @@ pub(super) fn measurement(
         }
         launch.find(&mut findings, gates::of_cores(&spec, &[]));
         launch.find(&mut findings, gates::of_arithmetic(&ranks));
+        launch.find(&mut findings, gates::of_program(&spec, end, steps.len()));
     }
     row.warnings = findings.iter().map(|finding| finding.warning).collect();
     Ok(Row { measurement: row, findings })
@@ -222,12 +223,12 @@ impl Launch<'_> {
         self.find(findings, gates::of_allocator(self.ranks, window));
     }
 
-    /// The time in which these steps were done, without that in which the job was held between two of them: it waits for its
-    /// first grants, while nobody knows yet how long a step takes.
+    /// The time in which these steps were done, without that in which the job was held between two of them, as it waits for its
+    /// first grants, while nobody knows yet how long a step takes; and without that of steps between them that have no length.
     fn unheld<'b>(&self, steps: &'b [JobStep]) -> impl Iterator<Item = Window> + use<'b> {
         let held_before: BTreeSet<u64> = self.ranks.iter().flatten().filter_map(held_before).collect();
         steps
-            .chunk_by(move |_, next| !held_before.contains(&next.index))
+            .chunk_by(move |step, next| next.index == step.index + 1 && !held_before.contains(&next.index))
             .filter_map(|stretch| Some(Window { start: stretch.first()?.start(), end: stretch.last()?.end }))
     }
 

@@ -63,6 +63,7 @@ mod tests {
                 enough_mono_ns: None,
                 err: None,
                 err_detail: None,
+                notes: Default::default(),
                 ranks: of_largest.map(rank_end).into(),
             };
             let readings: Vec<HostSample> = readings.iter().copied().map(reading).collect();

@@ -45,17 +45,34 @@ impl JobStep {
     }
 }
 
-/// The steps that all ranks completed, in order. `ranks` holds the events of each rank.
+/// The steps that all ranks completed and timed, in order. `ranks` holds the events of each rank.
 pub fn job_steps(ranks: &[Vec<EventLine>]) -> Vec<JobStep> {
     let steps: Vec<Vec<(Nanos, &Step)>> = ranks.iter().map(|events| steps_of(events)).collect();
-    let complete = steps.iter().map(Vec::len).min().unwrap_or(0);
+    let Some((first, others)) = steps.split_first() else { return Vec::new() };
     let mut before = Nanos::ZERO;
-    let step = |i: usize| {
-        let step = job_step(&steps.iter().map(|rank| rank[i]).collect::<Vec<_>>(), before);
+    let step = |own: &(Nanos, &Step)| {
+        let mut of_ranks = vec![*own];
+        for rank in others {
+            of_ranks.push(rank[rank.binary_search_by_key(&own.1.index, |(_, step)| step.index).ok()?]);
+        }
+        let step = job_step(&of_ranks, before);
         before = step.end;
-        step
+        Some(step)
     };
-    (0..complete).map(step).collect()
+    first.iter().filter_map(step).collect()
+}
+
+/// The steps that all ranks have taken. A program of the user's takes some that no event tells of by itself, as it is not known
+/// when they began.
+pub fn taken(ranks: &[Vec<EventLine>]) -> u64 {
+    let of_line = |line: &EventLine| match line.event {
+        Event::Step(Step { index, .. }) => index.saturating_add(1),
+        Event::Held { index } => index,
+        Event::Finished { steps, .. } => steps,
+        _ => 0,
+    };
+    let of_rank = |events: &Vec<EventLine>| events.iter().map(of_line).max().unwrap_or(0);
+    ranks.iter().map(of_rank).min().unwrap_or(0)
 }
 
 fn steps_of(events: &[EventLine]) -> Vec<(Nanos, &Step)> {

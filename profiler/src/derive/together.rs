@@ -18,6 +18,7 @@ use super::{
     launch::{self, Launch, Row},
     memory,
     samples::Samples,
+    taken,
 };
 use crate::{cells, window::total};
 
@@ -148,7 +149,7 @@ impl Together<'_> {
             sharing: self.visit.sharing.clone(),
             group: Some(self.visit.group.clone()),
             seat: Some(seat as u32),
-            steps_total: launches.iter().map(|told| told.steps.len() as u64).sum(),
+            steps_total: launches.iter().map(|told| taken(&told.ranks)).sum(),
             memory_estimate_bytes: launch::estimate(self.manifest, &first.spec),
             ..launch::blank_of_spec(self.run, &first.spec)
         };
@@ -215,6 +216,7 @@ impl Together<'_> {
         let others: Vec<&LaunchSpec> = others.map(|other| &other.spec).collect();
         launch.find(findings, gates::of_cores(&first.spec, &others));
         launch.find(findings, gates::of_arithmetic(&first.ranks));
+        launch.find(findings, gates::of_program(&first.spec, &first.end, first.steps.len()));
         if first.is_outside() {
             row.timing = Some(Timing::Outside);
             row.window_ns = Some(part.window_ns);

@@ -10,6 +10,7 @@ use schema::rows::ErrorKind;
 use super::{
     Launch,
     listener::{Listener, Speaker},
+    notes,
     start::Rank,
 };
 
@@ -27,6 +28,20 @@ impl Launch {
             let listener = events.is_file().then(|| Listener::open(&events, rank, Speaker::Hook));
             let Some(Ok(listener)) = listener else { return };
             listeners.push(listener);
+        }
+    }
+
+    /// A process that nothing is heard of obeys no grant, so that its job cannot take turns.
+    pub(super) fn refuse_unheard(&mut self) {
+        if self.spec.program.speaks() || !self.spec.sharing.takes_turns() || self.dismissed {
+            return;
+        }
+        if notes::read(&self.run.notes_path(&self.spec.launch)).unheard > 0 {
+            let what = format!(
+                "has another process that takes optimizer steps, which obeys no grant, so {} cannot hold it",
+                self.spec.sharing
+            );
+            self.fail(0, (ErrorKind::Unsupported, what));
         }
     }
 

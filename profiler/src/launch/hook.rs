@@ -28,6 +28,7 @@ const FILES: &[(&str, &str)] = hook_files![
     "tandem_hook/graphs.py",
     "tandem_hook/hook.py",
     "tandem_hook/job.py",
+    "tandem_hook/notes.py",
 ];
 
 /// Writes the hook into `folder`, which it makes.

@@ -40,6 +40,7 @@ pub(super) struct Scraper {
     looked_at: Nanos,
     /// When the last line that ends a step was seen. The first one says hello, as nobody knows where its step began.
     boundary: Option<Nanos>,
+    /// That have ended so far.
     steps: u64,
     /// Of the program, once it runs.
     pid: u32,
@@ -113,6 +114,7 @@ impl Scraper {
     /// blocks, each is taken to be as long as the others.
     fn say(&mut self, ended: u64, seen: Nanos) -> io::Result<()> {
         let Some(begun) = self.boundary.replace(seen) else {
+            self.steps = ended;
             let (worker, version) = (WORKER.into(), env!("CARGO_PKG_VERSION").into());
             let (libtorch, cuda, ranks) = (None, None, None);
             let hello = Hello { protocol: PROTOCOL, worker, version, libtorch, cuda, ranks, pid: self.pid };

@@ -136,7 +136,12 @@ impl Launched {
     pub(super) fn hear(&mut self, rank: u32, at: Nanos, event: &Event) {
         let rests_after = match event {
             Event::Ready(_) => 0,
-            Event::Held { index } => *index,
+            Event::Held { index } => {
+                if rank == 0 {
+                    self.pace.rested(*index);
+                }
+                *index
+            }
             Event::Step(step) if rank == 0 => {
                 self.pace.count(step);
                 self.worked_ns += step.dur_ns.0;

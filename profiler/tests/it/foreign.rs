@@ -139,9 +139,11 @@ fn a_program_that_ends_by_itself_has_the_steps_it_took() {
     let Some(door) = with_program("train(40)") else { return };
     exits(0, &door, "single --device cpu:0 --repeats 1 --out r --", &["python3", "train.py"]);
     let row = row(&door);
-    // The first two say hello and ready.
-    assert_eq!((row.status, row.timing, row.steps_total), (Status::Ok, Some(Timing::Hook), 38));
-    assert!(matches!(events_of(&door, &row.launch, 0).last(), Some(Event::Finished { steps: 38, .. })));
+    assert_eq!((row.status, row.timing, row.steps_total), (Status::Ok, Some(Timing::Hook), 40));
+    let events = events_of(&door, &row.launch, 0);
+    assert!(matches!(events.last(), Some(Event::Finished { steps: 40, .. })), "{events:?}");
+    let timed = events.iter().filter(|event| matches!(event, Event::Step(_))).count();
+    assert_eq!(timed, 39, "it is not known when the first began");
 }
 
 #[test]
@@ -198,7 +200,7 @@ fn steps_are_found_in_the_output() {
     let run = "single --device cpu:0 --repeats 1 --out r --steps-regex ^step";
     exits(0, &door, &format!("{run} --"), &["python3", "train.py"]);
     let row = row(&door);
-    assert_eq!((row.status, row.timing, row.steps_total), (Status::Ok, Some(Timing::Scraped), 59));
+    assert_eq!((row.status, row.timing, row.steps_total), (Status::Ok, Some(Timing::Scraped), 60));
     assert!(row.step_ns_median > Some(2_500_000), "{row:?}");
 }
 
@@ -339,7 +341,7 @@ while not all(os.path.exists(f'rank-{rank}') for rank in range(3)):
         })
         .collect();
     assert!(
-        steps.iter().all(|&taken| taken as u64 == row.steps_total),
+        steps.iter().all(|&timed| timed as u64 + 1 == row.steps_total),
         "one grant holds all: {steps:?}, {row:?}"
     );
     assert_eq!(door.leftovers(), Vec::<String>::new());
@@ -412,4 +414,73 @@ fn a_program_of_pytorch_and_its_ranks_under_torchrun() {
         assert_eq!(door.leftovers(), Vec::<String>::new());
         fs::remove_dir_all(door.path("r")).expect("it is ours");
     }
+}
+
+#[test]
+fn a_second_process_that_trains_is_warned_of_and_takes_no_turns() {
+    let both_train = "import time\nopen(str(os.getpid()), 'w')
+while sum(name.isdigit() for name in os.listdir()) % 2:
+    time.sleep(0.001)
+train()";
+    let Some(door) = with_program(both_train) else { return };
+    let script = "sh -c 'python3 train.py & python3 train.py & wait'";
+    exits(0, &door, "single --device cpu:0 --repeats 1 --steps 30 --out r --cmd", &[script]);
+    let alone = row(&door);
+    assert_eq!((alone.status, alone.timing), (Status::Ok, Some(Timing::Hook)));
+    assert!(alone.warnings.iter().any(|warning| warning == Warning::Unheard), "{alone:?}");
+    let end = door.run("r").launch_end(&alone.launch).expect("it can be read").expect("it has ended");
+    assert_eq!((end.notes.has_pytorch, end.notes.unheard), (true, 1));
+    assert_eq!(found(&door.path("r"), ".notes"), Vec::<PathBuf>::new());
+    let run =
+        "colocate synthetic-sleep --device cpu:0 --sharing step-gate --repeats 1 --seconds 1 --out g --cmd";
+    exits(1, &door, run, &[script]);
+    let refused: Vec<_> =
+        door.measurements("g").into_iter().filter(|row| row.status == Status::Unsupported).collect();
+    assert_eq!(refused.len(), 2, "{refused:?}");
+    for row in refused {
+        assert!(row.err_detail.unwrap_or_default().contains("has several processes that train"));
+    }
+    assert_eq!(door.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn a_program_with_pytorch_and_no_optimizer_step_is_told_how_to_show_its_steps() {
+    let Some(door) =
+        with_program("for i in range(30):\n    time.sleep(0.01)\n    print('batch', i, flush=True)")
+    else {
+        return;
+    };
+    let run = "single --device cpu:0 --repeats 1";
+    let said = exits(0, &door, &format!("{run} --out r --"), &["python3", "train.py"]);
+    let silent = row(&door);
+    assert_eq!((silent.status, silent.timing), (Status::Ok, Some(Timing::Outside)));
+    let has_no_steps = |row: &Measurement| row.warnings.iter().any(|warning| warning == Warning::NoSteps);
+    assert!(has_no_steps(&silent), "{silent:?}");
+    assert!(
+        said.err.contains("no optimizer step was seen") && said.err.contains("--steps-regex"),
+        "{}",
+        said.err
+    );
+    exits(0, &door, &format!("{run} --steps-regex ^batch --out s --"), &["python3", "train.py"]);
+    let [shown] = &door.measurements("s")[..] else { panic!("one launch has one row") };
+    assert_eq!((shown.timing, shown.steps_total), (Some(Timing::Scraped), 30));
+    assert!(!has_no_steps(shown), "{shown:?}");
+}
+
+/// A loop of inference beside a job that trains.
+#[test]
+fn a_program_that_shows_its_steps_stands_beside_a_job() {
+    let Some(door) = with_program("while True:\n    time.sleep(0.01)\n    print('batch', flush=True)") else {
+        return;
+    };
+    let run =
+        "colocate synthetic-sleep --device cpu:0 --repeats 1 --seconds 1 --steps-regex ^batch --out r --cmd";
+    exits(0, &door, run, &["python3 train.py"]);
+    let found = door.interference("r");
+    assert_eq!(found.len(), 2, "{found:?}");
+    for row in &found {
+        assert_eq!(row.status, Status::Ok, "{row:?}");
+        assert!(row.step_ns_together > Some(1_000_000) && row.slowdown > Some(0.5), "{row:?}");
+    }
+    assert!(found.iter().any(|row| row.timing == Some(Timing::Scraped)), "{found:?}");
 }

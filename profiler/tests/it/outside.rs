@@ -1,7 +1,7 @@
 //! Any program at all, measured from outside.
 
 use schema::{
-    rows::{ErrorKind, Status},
+    rows::{ErrorKind, Status, Warning},
     wire::Timing,
 };
 
@@ -151,4 +151,14 @@ fn a_program_that_computes_between_two_steps_is_not_hung_and_one_that_waits_is()
         );
         assert_eq!(row.steps_total >= 35, err.is_none(), "{row:?}");
     }
+}
+
+#[test]
+fn a_program_that_is_cut_says_so_and_not_how_long_it_runs() {
+    let door = Door::new();
+    let said = door.exits(0, "single --device cpu:0 --seconds 0.5 --repeats 1 --out r -- sleep 100");
+    let row = &door.measurements("r")[0];
+    assert!(row.warnings.iter().any(|warning| warning == Warning::Cut), "{row:?}");
+    assert!(said.out.contains("cut at ") && !said.out.contains("runs "), "{}", said.out);
+    assert!(said.err.contains("had taken no step by then"), "{}", said.err);
 }

@@ -100,8 +100,14 @@ class Launch(contextlib.AbstractContextManager):
         """Their lines, with the fields of the step beside `mono_ns`."""
         return [{**line, **line["event"]["step"]} for line in self.lines(rank) if "step" in line["event"]]
 
-    def wait_for(self, name: str, process: subprocess.Popen) -> None:
+    def notes(self) -> list:
+        """The words of the notes, in the order in which they were written."""
+        path = self.events_path.with_name("0001-cmd.notes")
+        return [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []
+
+    def wait_for(self, event, process: subprocess.Popen) -> None:
+        """Waits for an event of this name, or for one of this name with these fields."""
         until_s = time.monotonic() + PATIENCE_S
-        while name not in self.names():
-            assert process.poll() is None and time.monotonic() < until_s, "no %s in %s" % (name, self.names())
+        while event not in self.names() + self.events():
+            assert process.poll() is None and time.monotonic() < until_s, "no %s in %s" % (event, self.events())
             time.sleep(0.005)

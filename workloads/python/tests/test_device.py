@@ -18,25 +18,25 @@ class DeviceTest(unittest.TestCase):
     def test_steps_are_as_long_as_the_device_took(self):
         with Launch() as launch:
             ended = launch.run(TRAINING + "train(12, 0.01)\nprint(torch.cuda.Event.made)")
-            self.assertEqual(launch.names(), ["hello", "ready"] + ["step"] * 3 + ["memory"] + ["step"] * 7 + ["finished"])
+            self.assertEqual(launch.names(), ["hello", "ready"] + ["step"] * 3 + ["memory"] + ["step"] * 8 + ["finished"])
             steps = launch.steps()
             self.assertEqual({step["timing"] for step in steps}, {"hook-device-event"})
-            # The host issues all at once. The first step has in it what the device still had to do when the job was ready.
-            for step in steps[1:]:
+            # The host issues all at once, and the device's events count.
+            for step in steps:
                 self.assertAlmostEqual(step["dur_ns"] / 1e6, 10, delta=0.01)
             ends_ns = [step["mono_ns"] for step in steps]
             self.assertEqual(ends_ns, sorted(ends_ns))
-            self.assertEqual(int(ended.stdout), 11, "an event for each boundary that the device has not come by")
+            self.assertEqual(int(ended.stdout), 12, "an event for each boundary that the device has not come by")
 
     def test_events_are_used_again(self):
         with Launch() as launch:
             slowly = "for _ in range(50): train(1, 0.001); time.sleep(0.005)\n"
             ended = launch.run(TRAINING + slowly + "print(torch.cuda.Event.made)")
-            self.assertEqual(len(launch.steps()), 48)
+            self.assertEqual(len(launch.steps()), 49)
             self.assertLess(int(ended.stdout), 10)
 
     def test_a_job_is_held_when_its_device_is_done(self):
-        with Launch(granted=3) as launch, launch.start(TRAINING + "train(8, 0.02)") as process:
+        with Launch(granted=4) as launch, launch.start(TRAINING + "train(8, 0.02)") as process:
             launch.wait_for("held", process)
             self.assertEqual(launch.names()[2:], ["step"] * 3 + ["memory", "held"])
             held, last = launch.lines()[-1], launch.steps()[-1]
@@ -68,7 +68,7 @@ for _ in range(5):
 """
         with Launch() as launch:
             self.assertEqual(launch.run(TRAINING + program).stderr, "")
-            self.assertEqual(launch.names(), ["hello", "ready"] + ["step"] * 3 + ["memory"] + ["step"] * 3 + ["finished"])
+            self.assertEqual(launch.names(), ["hello", "ready"] + ["step"] * 3 + ["memory"] + ["step"] * 4 + ["finished"])
             for step in launch.steps()[2:]:
                 self.assertAlmostEqual(step["dur_ns"] / 1e6, 2 * 5, delta=0.01)
 

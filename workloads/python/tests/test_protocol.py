@@ -29,18 +29,19 @@ class ProtocolTest(unittest.TestCase):
         with Launch() as launch:
             ended = launch.run(TRAINING)
             self.assertEqual((ended.returncode, ended.stdout, ended.stderr), (0, "", ""))
-            self.assertEqual(launch.names(), ["hello", "ready"] + ["step"] * 4 + ["finished"])
+            self.assertEqual(launch.names(), ["hello", "ready"] + ["step"] * 5 + ["finished"])
             (_, hello), (_, ready), *_, (_, finished) = launch.events()
             self.assertEqual((hello["protocol"], hello["worker"], hello["libtorch"]), (1, "python-hook", "2.11.0+fake"))
             self.assertNotIn("cuda", hello)
             self.assertEqual(ready["parameters"], 1024)
             self.assertTrue(0 < ready["startup_ns"] < 60e9)
-            self.assertEqual(finished, {"steps": 4})
+            self.assertEqual(finished, {"steps": 6})
 
     def test_what_the_hook_cannot_know_is_absent(self):
         nobody_trained = """
 import torch
-for _ in range(4): torch.optim.SGD().step()
+optimizer = torch.optim.SGD()
+for _ in range(4): optimizer.step()
 """
         for program, parameters in ((TRAINING, {"parameters": 1024}), (nobody_trained, {})):
             with Launch() as launch:
@@ -57,7 +58,7 @@ for _ in range(4): torch.optim.SGD().step()
         with Launch() as launch:
             launch.run(TRAINING)
             steps = launch.steps()
-            self.assertEqual([step["index"] for step in steps], [0, 1, 2, 3])
+            self.assertEqual([step["index"] for step in steps], [1, 2, 3, 4, 5])
             self.assertEqual({step["timing"] for step in steps}, {"hook"})
             for earlier, later in zip(steps, steps[1:]):
                 self.assertEqual(later["mono_ns"] - later["dur_ns"], earlier["mono_ns"])
@@ -96,17 +97,17 @@ for _ in range(4): torch.optim.SGD().step()
 class GrantTest(unittest.TestCase):
     def test_a_job_rests_at_the_boundary_where_its_grant_ends(self):
         with Launch(granted=0) as launch, launch.start(TRAINING) as process:
-            launch.wait_for("ready", process)
-            self.assertEqual(launch.names(), ["hello", "ready"])
-            launch.grant(2)
             launch.wait_for("held", process)
-            self.assertEqual(launch.events()[-1], ("held", {"index": 2}))
+            self.assertEqual(launch.names(), ["hello", "ready", "step", "held"])
+            self.assertEqual(launch.events()[-1], ("held", {"index": 2}), "two are over before it can be ready")
+            launch.grant(4)
+            launch.wait_for(("held", {"index": 4}), process)
             granted_ns = time.monotonic_ns()
             launch.grant(100)
             process.communicate()
-            after = launch.steps()[2]
+            after = launch.steps()[3]
             self.assertGreaterEqual(after["mono_ns"] - after["dur_ns"], granted_ns, "time held belongs to no step")
-            self.assertEqual(launch.names()[2:], ["step", "step", "held", "step", "step", "finished"])
+            self.assertEqual(launch.names()[4:], ["step", "step", "held", "step", "step", "finished"])
 
     def test_a_job_that_rests_can_be_ended(self):
         with Launch(granted=1) as launch, launch.start(TRAINING) as process:
@@ -129,14 +130,14 @@ except Late:
     print("late")
 optimizer.step()
 """
-        with Launch(granted=1) as launch, launch.start(program) as process:
+        with Launch(granted=3) as launch, launch.start(program) as process:
             launch.wait_for("held", process)
             process.send_signal(signal.SIGALRM)
             self.assertEqual(process.stdout.readline(), "late\n")
             launch.grant(9)
             process.communicate()
             self.assertEqual(process.returncode, 0)
-            self.assertEqual([name for name in launch.names() if name != "held"][2:], ["step", "step", "finished"])
+            self.assertEqual([name for name in launch.names() if name != "held"][2:], ["step", "step", "step", "finished"])
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import torch
 optimizer = torch.optim.SGD()
 for _ in range(5): optimizer.step()
 """
-SAID = ["hello", "ready", "step", "step", "step", "finished"]
+SAID = ["hello", "ready"] + ["step"] * 4 + ["finished"]
 
 
 class ProgramTest(unittest.TestCase):
@@ -100,6 +100,7 @@ optimizer.step()
         with Launch() as launch:
             self.assertEqual(launch.run(program).stderr, "")
             self.assertEqual(launch.names(), SAID[:-1] + ["step", "finished"])
+            self.assertEqual(launch.notes(), ["loaded", "unheard"])
 
     def test_a_forked_child_that_trains_in_the_parents_stead_speaks(self):
         for leave in ("sys.exit()", "os._exit(0)"):
@@ -121,6 +122,7 @@ if __name__ == "__main__":
             with self.subTest(method), Launch() as launch:
                 self.assertEqual(launch.run(program).stderr, "")
                 self.assertEqual(launch.names(), SAID)
+                self.assertEqual(set(launch.notes()), {"loaded"})
 
     def test_one_of_two_programs_speaks(self):
         program = TRAINING + "import subprocess, sys\nsubprocess.run([sys.executable, '-c', %r], check=True)\n" % TRAINING
@@ -129,6 +131,7 @@ if __name__ == "__main__":
             self.assertEqual(launch.names(), SAID, "the child, while its parent lives")
             self.assertEqual(launch.run(TRAINING).stderr, "")
             self.assertEqual(launch.names(), SAID, "another, after it")
+            self.assertEqual(launch.notes(), ["loaded", "loaded", "unheard", "loaded", "unheard"])
 
     def test_a_launcher_that_does_not_train_leaves_it_to_its_child(self):
         program = "import torch, subprocess, sys\nsubprocess.run([sys.executable, '-c', %r], check=True)\n" % TRAINING
@@ -156,7 +159,7 @@ class RankTest(unittest.TestCase):
                 self.assertEqual(len(list(launch.folder.glob("*.jsonl"))), 1 + (rank > 0))
 
     def test_ranks_rest_at_the_same_step(self):
-        with Launch(granted=2) as launch:
+        with Launch(granted=4) as launch:
             ranks = [launch.start(TRAINING, RANK=rank, WORLD_SIZE=3) for rank in range(3)]
             for name in ("held", "finished"):
                 launch.wait_for(name, ranks[0])

@@ -113,7 +113,7 @@ class TorchTest(unittest.TestCase):
                 ended = launch.run(BEGINNING + program)
                 # PyTorch's compiler warns of what it leaves out of a step, hooks or none.
                 self.assertEqual((ended.returncode, ended.stdout, "tandem" in ended.stderr), (0, "", False))
-                self.assertEqual(launch.names(), ["hello", "ready"] + ["step"] * 8 + ["finished"])
+                self.assertEqual(launch.names(), ["hello", "ready"] + ["step"] * 9 + ["finished"])
                 (_, ready), *_ = launch.events()[1:]
                 self.assertEqual(ready["parameters"], 20 * 30 + 30 + 30 + 1)
 
@@ -128,8 +128,8 @@ for _ in range(10):
 """
         with Launch(python=PYTHON, fake=False) as launch:
             calls = [json.loads(line) for line in launch.run(BEGINNING + program).stdout.splitlines()]
-            self.assertEqual(len(launch.steps()), 8)
-            for (begin_ns, end_ns), step in zip(calls[2:], launch.steps()):
+            self.assertEqual(len(launch.steps()), 9)
+            for (begin_ns, end_ns), step in zip(calls[1:], launch.steps()):
                 self.assertTrue(begin_ns <= step["mono_ns"] <= end_ns)
 
     def test_ranks_of_torchrun_and_of_spawn_are_told_apart(self):
@@ -138,7 +138,7 @@ for _ in range(10):
             "spawn": "if __name__ == '__main__': torch.multiprocessing.spawn(train, (2, sys.argv[0] + '.store'), 2)",
         }
         for way, last in ways.items():
-            with self.subTest(way), Launch(granted=3, python=PYTHON, fake=False) as launch:
+            with self.subTest(way), Launch(granted=5, python=PYTHON, fake=False) as launch:
                 before = ["-m", "torch.distributed.run", "--nproc-per-node=2"] if way == "torchrun" else []
                 with launch.start(RANKS + last, before=before) as process:
                     launch.wait_for("held", process)
@@ -146,7 +146,7 @@ for _ in range(10):
                     process.communicate()
                     self.assertEqual(process.returncode, 0)
                 for rank in (0, 1):
-                    said = ["hello", "ready"] + ["step"] * 3 + ["held"] + ["step"] * 5
+                    said = ["hello", "ready"] + ["step"] * 4 + ["held"] + ["step"] * 5
                     self.assertEqual([name for name in launch.names(rank) if name != "finished"], said)
 
     def test_what_ends_a_program_has_its_kind(self):

@@ -124,6 +124,11 @@ impl RunDir {
         self.0.join("jobs").join(format!("{launch}.hook"))
     }
 
+    /// What the step hook tells of a launch beside its events; it goes when the launch has ended.
+    pub fn notes_path(&self, launch: &str) -> PathBuf {
+        self.0.join("events").join(format!("{launch}.notes"))
+    }
+
     /// How many ranks have event files. Those of a command are known by them alone.
     pub fn ranks(&self, spec: &LaunchSpec) -> u32 {
         match spec.program.speaks() {

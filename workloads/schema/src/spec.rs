@@ -217,8 +217,26 @@ pub struct LaunchEnd {
     /// Absent where the launch did what it was asked to.
     pub err: Option<crate::rows::ErrorKind>,
     pub err_detail: Option<String>,
+    #[serde(default, skip_serializing_if = "Notes::are_empty")]
+    pub notes: Notes,
     /// One for each rank, as the kernel accounted for it and its children when they were reaped.
     pub ranks: Vec<RankEnd>,
+}
+
+/// What is known of a program of the user's beside its events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Notes {
+    /// A process of it has imported PyTorch.
+    pub has_pytorch: bool,
+    /// Processes of it that take optimizer steps which no event tells of. They obey no grant.
+    pub unheard: u32,
+}
+
+impl Notes {
+    fn are_empty(&self) -> bool {
+        *self == Notes::default()
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -229,6 +229,7 @@ mod tests {
             enough_mono_ns: None,
             err: None,
             err_detail: err_detail.map(str::to_owned),
+            notes: Default::default(),
             ranks: vec![],
         };
         let of_dp1: Vec<_> = (0..STEPS).map(|step| Some(5.0 - step as f64 / 10.0)).collect();

@@ -114,6 +114,7 @@ fn never_started(reason: String) -> LaunchEnd {
         enough_mono_ns: None,
         err: Some(ErrorKind::Unsupported),
         err_detail: Some(reason),
+        notes: Default::default(),
         ranks: vec![],
     }
 }
@@ -245,6 +246,7 @@ mod tests {
             enough_mono_ns: None,
             err: None,
             err_detail: None,
+            notes: Default::default(),
             ranks: vec![],
         };
         let falling: Vec<_> = (0..5).map(|i| Some(5.0 - f64::from(i))).collect();

@@ -8,8 +8,9 @@ each other have an optimizer each, and the first may stay alive: another one cou
 import weakref
 
 NOTHING, STEP, BEGIN, MARK, ADOPT = range(5)
-"""What a call means: nothing; the end of a step; that a step begins with it; that a step ends with it if its optimizer turns
-out to be the one that counts; and that it has turned out so, for the marked calls before it as well."""
+"""What a call means: nothing; the end of a step; that the next step begins with it, and that those of `calls` have ended, of
+which it is not known when they began; that a step ends with it if its optimizer turns out to be the one that counts; and that it
+has turned out so, for the marked calls before it as well."""
 
 KNOWN_CALLS = 4
 """After so many calls of the optimizer that counts it is known how often others are called between two of them."""
@@ -24,8 +25,8 @@ class Boundaries:
         self._counts = None
         """The id of the optimizer that counts. A reference would keep what it holds in memory."""
         self._alive = None
-        self._calls = 0
-        """Of the optimizer that counts."""
+        self.calls = 0
+        """Of the optimizer that counts, so far."""
         self._most = 0
         """Calls of another one between two of these, at most so far."""
         self._others = {}
@@ -36,17 +37,16 @@ class Boundaries:
     def of(self, optimizer) -> int:
         caller = id(optimizer)
         if caller == self._counts:
-            self._calls += 1
+            self.calls += 1
             if self._others:
                 self._most = max(self._most, *self._others.values())
                 self._others.clear()
                 self._marked = None
             return STEP
         if self._counts is None:
-            is_first = self._alive is None
+            # What lies before a training is no step.
             self._take(optimizer, 1)
-            # What lies between two trainings is no step.
-            return STEP if is_first else BEGIN
+            return BEGIN
         calls = self._others[caller] = self._others.get(caller, 0) + 1
         if calls > self._patience():
             was_marked = caller == self._marked
@@ -59,13 +59,13 @@ class Boundaries:
 
     def _is_alone(self) -> bool:
         """Whether the optimizer that counts is known to be the only one of its training."""
-        return self._calls >= KNOWN_CALLS and self._most == 0
+        return self.calls >= KNOWN_CALLS and self._most == 0
 
     def _patience(self) -> int:
-        return 2 * self._most + KNOWN_CALLS if self._calls >= KNOWN_CALLS else PATIENCE_CALLS
+        return 2 * self._most + KNOWN_CALLS if self.calls >= KNOWN_CALLS else PATIENCE_CALLS
 
     def _take(self, optimizer, calls: int) -> None:
-        self._counts, self._calls, self._most = id(optimizer), calls, 0
+        self._counts, self.calls, self._most = id(optimizer), calls, 0
         self._alive = weakref.ref(optimizer, self._forget)
         self._others.clear()
         self._marked = None

@@ -30,20 +30,21 @@ class HostClock:
     def drop_marks(self) -> None:
         self._marks.clear()
 
-    def adopt_marks(self) -> int:
-        """A step began at the first mark, and one ended at each of the others; returns how many."""
+    def adopt_marks(self, index: int) -> int:
+        """Step `index` began at the first mark, and one ended at each of the others; returns how many."""
         marks, self._marks = self._marks, []
-        self._ended += [(end_ns, end_ns - begin_ns) for begin_ns, end_ns in zip(marks, marks[1:])]
+        spans = enumerate(zip(marks, marks[1:]), index)
+        self._ended += [(index, end_ns, end_ns - begin_ns) for index, (begin_ns, end_ns) in spans]
         self._boundary_ns = marks[-1]
         return len(marks) - 1
 
-    def end_step(self) -> None:
+    def end_step(self, index: int) -> None:
         now_ns = time.monotonic_ns()
-        self._ended.append((now_ns, now_ns - self._boundary_ns))
+        self._ended.append((index, now_ns, now_ns - self._boundary_ns))
         self._boundary_ns = now_ns
 
     def completed(self) -> list:
-        """Steps that ended since the last call: when, and how long they took, in ns."""
+        """Steps that ended since the last call: which, when, and how long they took, in ns."""
         ended, self._ended = self._ended, []
         return ended
 
@@ -62,7 +63,7 @@ class DeviceClock:
         self._cuda, self._device = cuda, device
         self._pool = []
         self._queue = deque()
-        """Boundaries that the device may not have come to: the event, when that was put, and whether a step ends there."""
+        """Boundaries that the device may not have come to: the event, when that was put, and which step ends there, if one does."""
         self.restart()
 
     def is_idle(self) -> bool:
@@ -84,19 +85,20 @@ class DeviceClock:
         self._pool.extend(event for event, _ in self._marks)
         self._marks.clear()
 
-    def adopt_marks(self) -> int:
-        """A step began at the first mark, and one ended at each of the others; returns how many."""
+    def adopt_marks(self, index: int) -> int:
+        """Step `index` began at the first mark, and one ended at each of the others; returns how many."""
         marks, self._marks = self._marks, []
-        self._queue.extend((event, put_ns, place > 0) for place, (event, put_ns) in enumerate(marks))
+        steps = [None, *range(index, index + len(marks) - 1)]
+        self._queue.extend((event, put_ns, step) for step, (event, put_ns) in zip(steps, marks))
         return len(marks) - 1
 
-    def end_step(self) -> None:
+    def end_step(self, index: int) -> None:
         put_ns = time.monotonic_ns()
-        self._queue.append((self._put(), put_ns, True))
+        self._queue.append((self._put(), put_ns, index))
 
     def completed(self):
         while self._queue:
-            event, put_ns, ends_step = self._queue[0]
+            event, put_ns, index = self._queue[0]
             asked_ns = time.monotonic_ns()
             if not event.query():
                 self._not_done_ns = asked_ns
@@ -110,8 +112,8 @@ class DeviceClock:
             self._pool.append(self._boundary)
             self._boundary = event
             self._queue.popleft()
-            if ends_step:
-                yield self._end_ns, dur_ns
+            if index is not None:
+                yield index, self._end_ns, dur_ns
 
     def _put(self):
         event = self._pool.pop() if self._pool else self._cuda.Event(enable_timing=True)

@@ -4,6 +4,7 @@ import functools
 import os
 import sys
 
+from tandem_hook import notes
 from tandem_hook.calls import Calls
 from tandem_hook.graphs import Graphs
 from tandem_hook.job import Job
@@ -19,6 +20,7 @@ def watch_optimizers(module) -> None:
     register_before(before)
     register_after(after)
     os.register_at_fork(after_in_child=forget)
+    notes.write("loaded")
 
 
 def watch_scaler(module) -> None:

@@ -7,8 +7,8 @@ import sys
 import time
 import weakref
 
-from tandem_hook import VERSION, ending
-from tandem_hook.boundaries import BEGIN, MARK, NOTHING, STEP, Boundaries
+from tandem_hook import VERSION, ending, notes
+from tandem_hook.boundaries import ADOPT, BEGIN, MARK, NOTHING, STEP, Boundaries
 from tandem_hook.clocks import NAP_S, DeviceClock, HostClock
 from tandem_hook.event_file import EventFile
 from tandem_hook.grant import Grant
@@ -24,7 +24,11 @@ LAST_STEPS_S = 10
 
 
 class Job:
-    """Says nothing until an optimizer is called, `hello` then, `ready` when a first whole step is over, then its steps."""
+    """Says nothing until an optimizer is called, `hello` then, `ready` when a first whole step is over, then its steps.
+
+    Steps are counted from the first one on. That one, and the first of each further training, has an index and no event: when it
+    began is not known.
+    """
 
     def __init__(self):
         self._boundaries = Boundaries()
@@ -32,12 +36,13 @@ class Job:
         self._events = None
         self._grant = None
         self._clock = None
-        """From `ready` on."""
+        self._is_ready = False
         self._device = None
         """A GPU; None on a CPU, and on devices that PyTorch has no timing events for."""
         self._optimizers = {}
         """Those that were called before `ready`, by their id."""
-        self._issued = self._said = 0
+        self._issued = 0
+        """Steps that the program has taken. A device may still be at work on some."""
         self._memory_due_ns = 0
         self._peak_bytes = 0
 
@@ -46,11 +51,14 @@ class Job:
         if self._is_silent:
             return False
         call = self._boundaries.of(optimizer)
-        if self._clock is None:
-            return self._begin(optimizer, call not in (NOTHING, MARK))
+        if not self._is_ready:
+            self._optimizers[id(optimizer)] = weakref.ref(optimizer)
+            if self._clock is None:
+                self._begin(optimizer)
+                return False
         if call == STEP:
             self._clock.drop_marks()
-            self._clock.end_step()
+            self._clock.end_step(self._issued)
             self._issued += 1
         elif call == NOTHING:
             return False
@@ -60,7 +68,12 @@ class Job:
             self._clock.mark()
             if call == MARK:
                 return False
-            self._issued += self._clock.adopt_marks()
+            self._issued += 1 if call == ADOPT else self._boundaries.calls
+            self._issued += self._clock.adopt_marks(self._issued)
+        if not self._is_ready:
+            if call == BEGIN:
+                return False
+            self._say_ready()
         self._say_completed()
         return not self._may_go_on()
 
@@ -104,21 +117,19 @@ class Job:
             self.give_up(error)
             return None
 
-    def _begin(self, optimizer, is_boundary: bool) -> bool:
-        self._optimizers[id(optimizer)] = weakref.ref(optimizer)
+    def _begin(self, optimizer) -> None:
+        # Nothing is said where this fails, and the program is measured from outside.
+        self._grant = Grant(os.environ["WORKER_CONTROL"])
+        self._device = device_of(optimizer)
+        self._events = EventFile.claim(os.environ["WORKER_EVENTS"], rank())
         if self._events is None:
-            # Nothing is said where this fails, and the program is measured from outside.
-            self._grant = Grant(os.environ["WORKER_CONTROL"])
-            self._device = device_of(optimizer)
-            self._events = EventFile.claim(os.environ["WORKER_EVENTS"], rank())
-            self._is_silent = self._events is None
-            if not self._is_silent:
-                self._say_hello()
-                atexit.register(self._guarded, self._finish)
-        elif is_boundary:
-            self._say_ready()
-            return not self._may_go_on()
-        return False
+            self._is_silent = True
+            notes.write("unheard")
+            return
+        self._say_hello()
+        atexit.register(self._guarded, self._finish)
+        self._clock = HostClock() if self._device is None else DeviceClock(sys.modules["torch"].cuda, self._device)
+        self._issued = 1
 
     def _waits_for_device(self) -> bool:
         self._say_completed()
@@ -128,9 +139,7 @@ class Job:
         """More may have been granted before the device had done what it was given."""
         if self._is_silent or self._may_go_on():
             return False
-        # Before its first grant a job is at rest without saying so: `ready` has said it.
-        if self._issued:
-            self._say("held", {"index": self._issued})
+        self._say("held", {"index": self._issued})
         return True
 
     def _may_go_on(self) -> bool:
@@ -164,14 +173,13 @@ class Job:
             ready["peak_bytes"] = self._memory()["peak_bytes"]
         ready["startup_ns"] = process_age_ns()
         self._say("ready", ready)
-        self._clock = HostClock() if self._device is None else DeviceClock(sys.modules["torch"].cuda, self._device)
+        self._is_ready = True
 
     def _say_completed(self) -> None:
-        for end_ns, dur_ns in self._clock.completed():
-            step = (self._said, dur_ns, self._clock.timing)
+        for index, end_ns, dur_ns in self._clock.completed():
+            step = (index, dur_ns, self._clock.timing)
             self._events.say(end_ns, b'{"step":{"index":%d,"dur_ns":%d,"timing":"%b"}}' % step)
-            self._said += 1
-            if self._device is not None and end_ns >= self._memory_due_ns and self._said >= FIRST_MEMORY_STEP:
+            if self._device is not None and end_ns >= self._memory_due_ns and index >= FIRST_MEMORY_STEP:
                 self._memory_due_ns = end_ns + MEMORY_PERIOD_NS
                 self._say("memory", self._memory())
 
@@ -195,7 +203,7 @@ class Job:
         except Exception as of_device:
             error = error or of_device
         if error is None:
-            finished = json.dumps({"finished": {"steps": self._said}})
+            finished = json.dumps({"finished": {"steps": self._issued}})
             self._events.say_last(time.monotonic_ns(), finished.encode())
         else:
             self._say_failed(ending.kind_of(error), ending.words_of(error))
@@ -203,7 +211,7 @@ class Job:
 
     def _say_last_steps(self) -> None:
         until_s = time.monotonic() + LAST_STEPS_S
-        while self._clock is not None:
+        while self._is_ready:
             self._say_completed()
             if self._clock.is_idle() or time.monotonic() > until_s:
                 return

@@ -21,6 +21,7 @@ const LONGEST: Nanos = Nanos(100 * 366 * 24 * 3_600 * Nanos::SECOND.0);
 pub(super) struct Bounds {
     /// No step that is still to be told began before this instant; absent before the first event.
     free_from: Option<Nanos>,
+    /// The index of the step after the last one that was told.
     steps: u64,
     last_end: Nanos,
 }
@@ -38,7 +39,7 @@ impl Bounds {
                 let free_from = Nanos(free_from.0.saturating_add(surely(step.dur_ns).0)).max(stamped_late);
                 self.free_from = Some(free_from);
                 self.last_end = line.mono_ns;
-                self.steps += 1;
+                self.steps = step.index.saturating_add(1);
                 Ok(())
             }
             Event::Ready(Ready { model_bytes, peak_bytes, startup_ns, restore_ns, .. }) => {
@@ -66,7 +67,9 @@ impl Bounds {
 
     /// Whether the step can be the next one.
     fn follows(&self, step: &Step, end: Nanos, free_from: Nanos) -> Result<(), String> {
-        if step.index != self.steps {
+        // Of a program of the user's it is not known of each step when it began; those have no event.
+        let may_skip = matches!(step.timing, Timing::Hook | Timing::HookDeviceEvent | Timing::Scraped);
+        if step.index < self.steps || step.index > self.steps && !may_skip {
             return Err(format!("index {}, where step {} comes next", step.index, self.steps));
         }
         if end < self.last_end {

@@ -155,6 +155,12 @@ words! {
         BlocksFailed = "blocks-failed",
         /// Under bf16 some layers computed in fp32, as the device has no kernel for them.
         Fp32Layers = "fp32-layers",
+        /// A program of the user's was ended when its time was over, and had taken no step by then.
+        Cut = "cut",
+        /// It has imported PyTorch, and no optimizer step of it was seen.
+        NoSteps = "no-steps",
+        /// Several processes of it train, and not all of them are counted.
+        Unheard = "unheard",
     }
 }
 

@@ -153,6 +153,7 @@ proptest! {
             enough_mono_ns: steps.map(Nanos),
             err: Some(ErrorKind::Hung),
             err_detail: Some(text.clone()),
+            notes: Default::default(),
             ranks: vec![RankEnd { signal: Some(9), ..RankEnd::default() }],
         };
         run.write_launch_end("0001-a", &end).unwrap();

@@ -1,0 +1,24 @@
+"""Lets a harness know of what no event tells, in a file beside the events: one line each, a word and a process.
+
+`loaded` says that the process has imported PyTorch, and `unheard` that it takes optimizer steps which no event tells of, as
+another process speaks for its rank, or did.
+"""
+
+import os
+
+from tandem_hook.event_file import RANK_0
+
+SUFFIX = ".notes"
+
+
+def write(word: str) -> None:
+    """Raises where the file cannot be written."""
+    events = os.environ["WORKER_EVENTS"]
+    if not events.endswith(RANK_0):
+        return
+    path = events[: -len(RANK_0)] + SUFFIX
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(descriptor, b"%b %d\n" % (word.encode(), os.getpid()))
+    finally:
+        os.close(descriptor)
