@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use model::Table;
-use profiler::{cells::CommandLine, named};
+use profiler::{
+    cells::{self, CommandLine},
+    named,
+};
 use schema::{
     catalog::Catalog,
     plan::Plan,
@@ -48,6 +51,8 @@ pub fn jobs(
                 format!("asks for {devices} devices, and the cluster has {most_devices} of one type");
             return Err(refuse((column, message)));
         }
+        let steps_regex = row.steps_regex.as_deref().map(cells::steps_regex).transpose();
+        let steps_regex = steps_regex.map_err(|why| refuse(("steps_regex", why)))?;
         let takes_no_checkpoint = takes_no_checkpoint(&what, catalog);
         Ok(Asked {
             id: JobId(number as u32),
@@ -58,6 +63,7 @@ pub fn jobs(
             devices,
             elastic: row.elastic,
             steps: row.steps,
+            steps_regex,
             takes_no_checkpoint,
             user: row.user.clone(),
             virtual_cluster: row.vc.clone(),
@@ -138,14 +144,14 @@ mod tests {
     use super::*;
 
     fn read(rows: &str, purpose: Purpose, most_devices: u32) -> Result<Vec<Asked>, RowError> {
-        let text = format!("name,submit_s,job,command,steps,devices,elastic,step_ns\n{rows}");
+        let text = format!("name,submit_s,job,command,steps,devices,elastic,step_ns,steps_regex\n{rows}");
         let trace = Trace::parse(Path::new("t.csv"), text.as_bytes()).unwrap();
         jobs(&trace, &Catalog::embedded(), purpose, most_devices)
     }
 
     #[test]
     fn what_a_line_leaves_out_is_its_workloads() {
-        let rows = "a,0.5,lstm,,10,,,\nb,1,,\"python train.py 'a b'\",,2,,\nc,1,nobody,,5,8,,100\n";
+        let rows = "a,0.5,lstm,,10,,,,\nb,1,,\"python train.py 'a b'\",,2,,,^step\nc,1,nobody,,5,8,,100,\n";
         let asked = read(rows, Purpose::Simulate, 8).unwrap();
         let [a, b, c] = &asked[..] else { panic!("{asked:?}") };
         let lstm = Catalog::embedded().get("lstm").unwrap().clone();
@@ -153,34 +159,43 @@ mod tests {
         assert_eq!((&a.what, a.plan, a.devices), (&what, Some(lstm.plan), 1));
         assert_eq!((a.arrival, a.id, a.steps), (Nanos(500_000_000), JobId(0), Some(10)));
         assert_eq!(b.what, What::Command(["python", "train.py", "a b"].map(str::to_owned).into()));
-        assert_eq!((b.devices, b.steps), (2, None));
+        assert_eq!((b.devices, b.steps, b.steps_regex.as_deref()), (2, None, Some("^step")));
         assert_eq!(c.what, What::Training { workload: "nobody".into(), global_batch: None });
         assert_eq!((c.plan, c.devices, c.step_ns), (None, 8, Some(100)));
         assert_eq!([a, b, c].map(|asked| asked.takes_no_checkpoint), [None, Some("it is a command"), None]);
-        let acts = read("a,0,ppo-cartpole,,10,,,\n", Purpose::Run, 1).unwrap()[0].takes_no_checkpoint;
+        let acts = read("a,0,ppo-cartpole,,10,,,,\n", Purpose::Run, 1).unwrap()[0].takes_no_checkpoint;
         assert!(acts.is_some_and(|why| why.contains("environment")), "{acts:?}");
     }
 
     #[test]
     fn what_cannot_be_is_refused_by_line_and_column() {
         for (row, purpose, message) in [
-            ("a,0,nobody,,5,,,\n", Purpose::Simulate, "column 'job': there is no workload 'nobody'"),
+            ("a,0,nobody,,5,,,,\n", Purpose::Simulate, "column 'job': there is no workload 'nobody'"),
             (
-                "a,0,lsmt,,5,,,7\n",
+                "a,0,lsmt,,5,,,7,\n",
                 Purpose::Run,
                 "column 'job': there is no workload 'lsmt'; did you mean 'lstm'",
             ),
-            ("a,0,lstm@dp4,,5,,,\n", Purpose::Run, "column 'job': asks for 4 devices, and the cluster has 2"),
-            ("a,0,nobody,,5,4,,7\n", Purpose::Simulate, "column 'devices': asks for 4 devices"),
-            ("a,0,lstm,,5,2,,\n", Purpose::Run, "column 'devices': is 2, and dp1, the plan of lstm, takes 1"),
-            ("a,0,lstm@b7@dp2,,5,,,\n", Purpose::Run, "column 'job': a batch of 7 cannot be cut into 2"),
-            ("a,0,,'x,,,,\n", Purpose::Run, "column 'command': a quote"),
+            (
+                "a,0,lstm@dp4,,5,,,,\n",
+                Purpose::Run,
+                "column 'job': asks for 4 devices, and the cluster has 2",
+            ),
+            ("a,0,nobody,,5,4,,7,\n", Purpose::Simulate, "column 'devices': asks for 4 devices"),
+            (
+                "a,0,lstm,,5,2,,,\n",
+                Purpose::Run,
+                "column 'devices': is 2, and dp1, the plan of lstm, takes 1",
+            ),
+            ("a,0,lstm@b7@dp2,,5,,,,\n", Purpose::Run, "column 'job': a batch of 7 cannot be cut into 2"),
+            ("a,0,,'x,,,,,\n", Purpose::Run, "column 'command': a quote"),
+            ("a,0,,x,,,,,(\n", Purpose::Run, "column 'steps_regex': regex parse error"),
         ] {
             let error = read(row, purpose, 2).unwrap_err().to_string();
             assert!(error.starts_with("t.csv: line 2: ") && error.contains(message), "{error}");
         }
-        assert_eq!(read("a,0,lstm@dp4,,5,,true,\n", Purpose::Run, 2).unwrap()[0].devices, 4);
-        assert!(read("a,0,lstm@b7@dp2,,5,,,9\n", Purpose::Simulate, 2).is_ok(), "measured elsewhere");
+        assert_eq!(read("a,0,lstm@dp4,,5,,true,,\n", Purpose::Run, 2).unwrap()[0].devices, 4);
+        assert!(read("a,0,lstm@b7@dp2,,5,,,9,\n", Purpose::Simulate, 2).is_ok(), "measured elsewhere");
         assert!(table(&[PathBuf::from("nowhere")]).unwrap_err().to_string().contains("is no run"));
     }
 }

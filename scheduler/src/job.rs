@@ -21,6 +21,8 @@ pub struct Asked {
     pub elastic: bool,
     /// Absent for a command that runs until it ends.
     pub steps: Option<u64>,
+    /// Finds the steps of a command in its output.
+    pub steps_regex: Option<String>,
     /// Why it takes no checkpoint, and loses all that it has done where it is stopped; `None` for one that takes them.
     pub takes_no_checkpoint: Option<&'static str>,
     pub user: String,

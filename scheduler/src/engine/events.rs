@@ -102,8 +102,8 @@ impl Engine<'_> {
         let has_chance = match kind {
             // Of two that did not fit together, both may have run out, and the one that is heard of last is alone by then.
             ErrorKind::OutOfMemory => !others.is_empty() || self.crowded.contains(&id),
-            // It will never run here.
-            ErrorKind::Unsupported => false,
+            // It will never run here, and the next time it would come to its end as early.
+            ErrorKind::Unsupported | ErrorKind::TooShort => false,
             // The user's doing, and none of the job's.
             ErrorKind::Interrupted => true,
             _ => {

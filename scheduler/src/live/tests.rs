@@ -34,6 +34,7 @@ fn asked(id: u32, steps: Option<u64>) -> Asked {
         devices: 1,
         elastic: false,
         steps,
+        steps_regex: None,
         takes_no_checkpoint: Some("it is a command"),
         user: String::new(),
         virtual_cluster: String::new(),

@@ -8,6 +8,7 @@ fn line(job: &str) -> TraceRow {
         submit_s: 0.0,
         job: Some(job.parse().unwrap()),
         command: None,
+        steps_regex: None,
         steps: None,
         devices: None,
         elastic: false,

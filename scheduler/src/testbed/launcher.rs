@@ -93,3 +93,11 @@ pub enum Gone {
     Stopped,
     Failed(ErrorKind, String),
 }
+
+/// Why a program of the user's that has ended by itself is not done, in words. One whose steps are not seen has done what it had to.
+pub fn came_short(done: u64, asked: Option<u64>) -> Option<String> {
+    let asked = asked.filter(|asked| (1..*asked).contains(&done))?;
+    Some(format!(
+        "the program came to its end after {done} of {asked} steps; let the trace name as many as it takes"
+    ))
+}

@@ -2,15 +2,16 @@
 //!
 //! Its processes died with it. What they had said is on file, so steps that have to be done again are known.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, slice};
 
 use anyhow::Context as _;
+use profiler::derive::taken;
 use schema::{
     checkpoint::Saved, events::EventReader, manifest::Manifest, rows::ErrorKind, run_dir::RunDir,
-    units::Nanos, wire::Event,
+    units::Nanos,
 };
 
-use super::checkpoints::Checkpoints;
+use super::{checkpoints::Checkpoints, launcher::came_short};
 use crate::cluster::{Happened, JobId};
 
 /// A job that was on devices, or waited for those that it was started on.
@@ -61,6 +62,11 @@ impl Torn {
             let done = done.max(told);
             // A worker that leaves before its time has failed; a command decides that for itself.
             let is_over = has_ended && cell.command.is_some();
+            if let Some(what) = is_over.then(|| came_short(done, asked)).flatten() {
+                torn.fates.push(Happened::Progress { job, steps: done });
+                torn.fates.push(Happened::Failed { job, steps: 0, kind: ErrorKind::TooShort, detail: what });
+                continue;
+            }
             if is_over || asked.is_some_and(|asked| done >= asked) {
                 torn.fates.push(Happened::Finished { job, steps: done });
                 continue;
@@ -98,7 +104,7 @@ impl Traces {
             if let Ok(mut reader) = EventReader::open(&run.events_path(launch, rank), rank) {
                 let _ = reader.poll(&mut lines);
             }
-            let done = lines.iter().filter(|line| matches!(line.event, Event::Step(_))).count() as u64;
+            let done = taken(slice::from_ref(&lines));
             steps = Some(steps.map_or(done, |least| least.min(done)));
             last_mono_ns = last_mono_ns.max(lines.iter().map(|line| line.mono_ns).max());
         }

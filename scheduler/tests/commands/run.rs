@@ -242,3 +242,24 @@ fn ctrl_c_saves_all_jobs_and_the_run_goes_on_without_a_step_lost() {
     };
     assert!(went_on(0) > Some(0), "it went on from where it was saved");
 }
+
+/// A program that shows its steps in its output: it is ended after as many as were asked for, or has come to its end before.
+#[test]
+fn a_program_does_the_steps_that_were_asked_for_or_says_that_it_did_not() {
+    let shows = |steps: &str| format!("sh -c 'for i in $(seq {steps}); do echo step $i; sleep 0.01; done'");
+    let door = door(&format!(
+        "name,submit_s,job,command,steps,steps_regex\nlong,0,,{},30,^step\nearly,0.1,,{},50,^step\nunseen,0.2,,{},50,\n\
+         beside,0.2,short,,60,\n",
+        shows("1000"),
+        shows("40"),
+        shows("40"),
+    ));
+    door.exits(1, &format!("run trace.csv --policy fifo {ON_TWO}"));
+    let [long, early, unseen, beside] = &outcomes(&door)[..] else { panic!("four rows") };
+    assert_eq!((long.status, long.steps), (Status::Ok, 30), "{long:?}");
+    assert_eq!((early.status, early.err, early.retries), (Status::Failed, Some(ErrorKind::TooShort), 0));
+    assert_eq!((early.starts, early.jct_ns), (1, None), "it would come to its end as early again");
+    assert!(early.err_detail.as_deref().unwrap_or_default().contains("after 40 of 50 steps"), "{early:?}");
+    assert_eq!((unseen.status, unseen.steps), (Status::Ok, 0), "{unseen:?}");
+    assert_eq!((beside.status, beside.steps), (Status::Ok, 60), "{beside:?}");
+}

@@ -218,6 +218,7 @@ fn asked(jobs: &[Wanted]) -> Vec<Asked> {
         devices: 1,
         elastic: true,
         steps: wanted.steps(),
+        steps_regex: None,
         takes_no_checkpoint: match wanted {
             Wanted::Training(..) => None,
             Wanted::Command(_) => Some("it is a command"),

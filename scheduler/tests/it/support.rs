@@ -25,6 +25,7 @@ pub(crate) fn asked(id: u32, arrival: u64, devices: u32, steps: u64, step_ns: u6
         devices,
         elastic: false,
         steps: Some(steps),
+        steps_regex: None,
         takes_no_checkpoint: None,
         user: String::new(),
         virtual_cluster: String::new(),

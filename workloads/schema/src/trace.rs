@@ -31,6 +31,9 @@ pub struct TraceRow {
     pub command: Option<String>,
     /// Absent for a command that runs until it ends.
     pub steps: Option<u64>,
+    /// Matches the lines of a command's output that end a step, in the syntax of the crate `regex`.
+    #[serde(default)]
+    pub steps_regex: Option<String>,
     /// Devices it asks for; absent means those of its plan.
     pub devices: Option<u32>,
     /// Whether it may be given other devices and another plan than it asks for.
@@ -93,6 +96,9 @@ impl TraceRow {
                 return problem("steps", "is empty; only a command runs until it ends by itself");
             }
             _ => {}
+        }
+        if self.steps_regex.is_some() && self.command.is_none() {
+            return problem("steps_regex", "says something of commands alone; leave it empty");
         }
         for (column, value) in
             [("steps", self.steps), ("devices", self.devices.map(u64::from)), ("step_ns", self.step_ns)]

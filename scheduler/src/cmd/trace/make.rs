@@ -121,6 +121,7 @@ fn mix(args: &Args, catalog: &Catalog) -> anyhow::Result<Vec<(TraceRow, f64)>> {
         submit_s: 0.0,
         job: Some(job),
         command: None,
+        steps_regex: None,
         steps: None,
         devices: None,
         elastic: args.elastic,

@@ -40,19 +40,21 @@ impl Rigged {
                     self.site.rig.look_every(member, LOOK_EVERY);
                 }
                 launch.count(rank, &step);
-                if launch.is_command && launch.has_done_all() && !launch.is_leaving {
-                    launch.is_leaving = true;
-                    self.site.rig.remove(member, Leave::AtBoundary);
-                }
+                self.end_what_is_done(member);
                 self.supply(member);
             }
-            Event::Held { index } if launch.is_command && rank == 0 => {
-                launch.held_at = Some(index);
-                if launch.rests_as_asked() {
-                    self.tell(member, Told::Paused);
+            Event::Held { index } if launch.is_command => {
+                launch.has_done(rank, index);
+                if rank == 0 {
+                    launch.held_at = Some(index);
+                    if launch.rests_as_asked() {
+                        self.tell(member, Told::Paused);
+                    }
                 }
+                self.end_what_is_done(member);
                 self.supply(member);
             }
+            Event::Finished { steps, .. } if launch.is_command => launch.has_done(rank, steps),
             Event::Paused { .. } | Event::Resumed { .. } | Event::Checkpointed { .. } => {
                 self.hear_answer(member, None)
             }
@@ -72,6 +74,15 @@ impl Rigged {
         launch.save_at = self.site.checkpoint_every.map(|every| Nanos::monotonic_now() + every);
         self.tell(member, Told::Running);
         self.supply(member);
+    }
+
+    /// A program of the user's does not know how many steps it was asked for.
+    fn end_what_is_done(&mut self, member: Member) {
+        let Some(launch) = self.launches.get_mut(&member) else { return };
+        if launch.is_command && launch.has_done_all() && !launch.is_leaving {
+            launch.is_leaving = true;
+            self.site.rig.remove(member, Leave::AtBoundary);
+        }
     }
 
     /// Grants a launch so much that it does not wait for us, where nothing else was asked of it.

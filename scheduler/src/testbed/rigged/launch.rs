@@ -10,7 +10,7 @@ use schema::{
     wire::Step,
 };
 
-use super::super::launcher::{Gone, Start};
+use super::super::launcher::{Gone, Start, came_short};
 use crate::cluster::{DeviceId, JobId};
 
 /// How long a launch works on what it was granted, and with it how long others may have to wait for it to come to rest.
@@ -137,15 +137,23 @@ impl Launch {
     }
 
     pub(super) fn count(&mut self, rank: u32, step: &Step) {
-        let rank = rank as usize;
-        if rank >= self.of_ranks.len() {
-            self.of_ranks.resize(rank + 1, 0);
+        if rank == 0 {
+            self.pace.count(step);
         }
-        self.of_ranks[rank] += 1;
+        self.has_done(rank, step.index.saturating_add(1));
+    }
+
+    /// A rank has taken so many steps. Of a program of the user's not all of them are told one by one.
+    pub(super) fn has_done(&mut self, rank: u32, steps: u64) {
+        let place = rank as usize;
+        if place >= self.of_ranks.len() {
+            self.of_ranks.resize(place + 1, 0);
+        }
+        self.of_ranks[place] = self.of_ranks[place].max(steps);
         // A rank that is first heard of when others have told of steps takes back none of them.
         self.done = self.done.max(self.of_ranks.iter().copied().min().unwrap_or(0));
         if rank == 0 {
-            self.pace.count(step);
+            self.pace.rested(steps);
         }
     }
 
@@ -188,7 +196,10 @@ impl Launch {
             (_, None | Some(ErrorKind::Interrupted)) if self.has_done_all() => Gone::Finished,
             (Some((kind, why)), _) => Gone::Failed(*kind, format!("{} {why}", self.name)),
             (None, None | Some(ErrorKind::Interrupted)) if self.is_leaving => Gone::Stopped,
-            (None, None) if self.is_command => Gone::Finished,
+            (None, None) if self.is_command => match came_short(self.done(), self.left) {
+                None => Gone::Finished,
+                Some(what) => Gone::Failed(ErrorKind::TooShort, format!("{}: {what}", self.name)),
+            },
             (None, None) => {
                 let (done, left) = (self.done(), self.left.unwrap_or_default());
                 Gone::Failed(ErrorKind::NoFinish, format!("{} left after {done} of {left} steps", self.name))
@@ -208,13 +219,13 @@ mod tests {
     fn a_rank_that_is_heard_of_late_takes_no_steps_back() {
         let (samples, loss, phases, sent_bytes) = (None, None, None, None);
         let (dur_ns, timing) = (Nanos(1_000_000), Timing::Hook);
-        let step = Step { index: 0, dur_ns, samples, loss, phases, sent_bytes, timing };
+        let step = |index| Step { index, dur_ns, samples, loss, phases: phases.clone(), sent_bytes, timing };
         let command = Program::Command(vec!["torchrun".into()]);
         let spec = LaunchSpec::new("0001-cmd", "cmd", command, vec![Device::AllCores]);
         let start = Start { job: JobId(0), number: 0, devices: vec![DeviceId(0)], cpus: None, plan: None };
         let mut launch = Launch::new(&start, &spec, 10, None);
-        let steps = [0, 0, 1, 1, 0, 1, 1].map(|rank| {
-            launch.count(rank, &step);
+        let steps = [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (1, 2), (1, 3)].map(|(rank, index)| {
+            launch.count(rank, &step(index));
             launch.steps()
         });
         assert_eq!(steps, [11, 12, 12, 12, 12, 13, 13]);

@@ -19,6 +19,8 @@ impl Rigged {
         let spec = &mut request.spec;
         spec.block = start.number;
         spec.sharing = Sharing::TIME_SLICE;
+        spec.steps_regex =
+            self.site.asked.get(start.job.0 as usize).and_then(|asked| asked.steps_regex.clone());
         if let Some(cpus) = start.cpus {
             (spec.threads, spec.threads_named) = (cpus.into(), true);
         }

@@ -46,6 +46,7 @@ fn row(number: usize, row: PhillyRow) -> Found<TraceRow> {
         submit_s: at.as_secs_f64(),
         job: Some(Job { workload: "philly".into(), global_batch: None, plan: None, device: None }),
         command: None,
+        steps_regex: None,
         steps: Some(steps),
         devices: Some(row.num_gpus),
         elastic: false,

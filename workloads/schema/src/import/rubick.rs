@@ -70,6 +70,7 @@ fn row(_: usize, row: RubickRow) -> Found<TraceRow> {
             device: None,
         }),
         command: None,
+        steps_regex: None,
         steps: Some(row.steps),
         devices: None,
         elastic: true,

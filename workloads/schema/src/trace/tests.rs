@@ -74,6 +74,7 @@ fn any_row() -> impl Strategy<Value = TraceRow> {
             submit_s,
             devices: command.is_some().then_some(3),
             job: command.is_none().then_some(job),
+            steps_regex: command.clone(),
             command,
             steps: Some(steps),
             elastic,
