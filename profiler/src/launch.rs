@@ -9,6 +9,7 @@ mod command;
 mod ending;
 mod foreign;
 mod hook;
+mod kept;
 mod life;
 mod listener;
 mod notes;
@@ -51,6 +52,9 @@ use crate::{leash::News, output, sharing::Joins};
 pub(crate) const POLL_TRAINING: Duration = Duration::from_millis(200);
 /// And while something is waited for that comes soon: being ready, a boundary, an answer, the end.
 const POLL_WAITING: Duration = Duration::from_millis(20);
+
+/// Between two looks at how long its logs are.
+const LOOK_AT_LOGS: Duration = Duration::from_secs(1);
 
 /// How patient the harness is with a job.
 #[derive(Clone, Copy, Debug)]
@@ -146,6 +150,8 @@ struct Launch {
     dismissed: bool,
     /// The program of the first rank.
     pid: Option<u32>,
+    /// When its logs were last looked at for their lengths.
+    logs_seen: Nanos,
     /// Present while a program of the user's has been silent for too long, and may be at work all the same.
     life: Option<Life>,
     /// The first fault of a rank, which explains those that follow.
@@ -179,6 +185,7 @@ pub(crate) async fn supervise(
         look_every: POLL_TRAINING,
         dismissed: false,
         pid: None,
+        logs_seen: Nanos::ZERO,
         life: None,
         fault: None,
         out_of_memory_kills: out_of_memory_kills(),
@@ -201,6 +208,7 @@ pub(crate) async fn supervise(
         launch.urge();
         launch.give_up();
         launch.send_commands();
+        launch.bound_logs();
         if !launch.reports.is_empty() {
             send(std::mem::take(&mut launch.reports));
         }
@@ -349,6 +357,22 @@ impl Launch {
         self.grant.as_ref().map_or(0, Grant::get)
     }
 
+    /// Keeps what the ranks print from filling the disk.
+    fn bound_logs(&mut self) {
+        let now = Nanos::monotonic_now();
+        if now.saturating_sub(self.logs_seen) < LOOK_AT_LOGS.into() {
+            return;
+        }
+        self.logs_seen = now;
+        for rank in &mut self.ranks {
+            for (place, log) in rank.logs.iter_mut().enumerate() {
+                let read_to = self.scraper.as_ref().map_or(u64::MAX, |scraper| scraper.read_to(place));
+                // Where this cannot be, they are shortened in the end alone.
+                let _ = log.give_back(read_to);
+            }
+        }
+    }
+
     /// Nothing is left of the launch: writes how it ended and removes what only the living need.
     fn close(self) -> LaunchEnd {
         let launch = &self.spec.launch;
@@ -365,6 +389,10 @@ impl Launch {
         };
         self.forget_silent_rank();
         let notes = notes::take(&self.run.notes_path(launch));
+        for log in self.ranks.iter().flat_map(|rank| &rank.logs) {
+            // One that is not there was not written; one that cannot be shortened is whole.
+            let _ = log.shorten();
+        }
         let ranks = self.ranks.into_iter().filter_map(|rank| rank.end).collect();
         let end = LaunchEnd {
             format: FORMAT,

@@ -96,6 +96,11 @@ impl Scraper {
         self.look(|log, each| log.poll(each).map(drop))
     }
 
+    /// How much of a log was looked at: of its stdout, or of its stderr where `place` is 1.
+    pub(super) fn read_to(&self, place: usize) -> u64 {
+        self.logs[place].read_bytes()
+    }
+
     /// To be called when the program has ended.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         self.look(|log, each| log.finish(each))

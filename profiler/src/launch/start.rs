@@ -9,6 +9,7 @@ use super::{
     Launch,
     command::{self, Programs},
     hook,
+    kept::Kept,
     listener::{Fault, Listener, Speaker},
     scraper::Scraper,
 };
@@ -25,6 +26,8 @@ pub(super) struct Rank {
     pub(super) stdin: Option<PipeWriter>,
     pub(super) end: Option<RankEnd>,
     pub(super) asked_at: Nanos,
+    /// Of its stdout and of its stderr.
+    pub(super) logs: [Kept; 2],
     /// Since when nothing but SIGKILL is meant for it, or for what it has left behind.
     pub(super) dying_since: Option<Nanos>,
     /// What waits for the reports of the leash.
@@ -113,6 +116,8 @@ impl Launch {
                 stdin: commands,
                 end: None,
                 asked_at: Nanos::monotonic_now(),
+                logs: [self.run.stdout_path(&launch, rank), self.run.stderr_path(&launch, rank)]
+                    .map(Kept::new),
                 dying_since: None,
                 reports: follow.abort_handle(),
             });

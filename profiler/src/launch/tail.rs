@@ -14,11 +14,12 @@ pub(super) struct Tail {
     file: File,
     /// The beginning of a line whose end has not come.
     line: Vec<u8>,
+    read_bytes: u64,
 }
 
 impl Tail {
     pub(super) fn open(log: &Path) -> io::Result<Tail> {
-        Ok(Tail { file: File::open(log)?, line: Vec::new() })
+        Ok(Tail { file: File::open(log)?, line: Vec::new(), read_bytes: 0 })
     }
 
     /// Gives the lines that were completed since the last time, up to a megabyte of them, so that a program which writes faster
@@ -26,6 +27,7 @@ impl Tail {
     pub(super) fn poll(&mut self, mut each: impl FnMut(&[u8])) -> io::Result<bool> {
         let mut chunk = Vec::new();
         let read = (&mut self.file).take(CHUNK_BYTES).read_to_end(&mut chunk)?;
+        self.read_bytes += read as u64;
         let mut parts = chunk.split(|byte| matches!(byte, b'\n' | b'\r'));
         // What stands before the first end of a line belongs to what is there already.
         self.extend(parts.next().unwrap_or_default());
@@ -34,6 +36,10 @@ impl Tail {
             self.extend(part);
         }
         Ok(read as u64 == CHUNK_BYTES)
+    }
+
+    pub(super) fn read_bytes(&self) -> u64 {
+        self.read_bytes
     }
 
     /// To be called when nobody writes any more: what is left is a line, too.

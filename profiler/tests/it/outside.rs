@@ -162,3 +162,20 @@ fn a_program_that_is_cut_says_so_and_not_how_long_it_runs() {
     assert!(said.out.contains("cut at ") && !said.out.contains("runs "), "{}", said.out);
     assert!(said.err.contains("had taken no step by then"), "{}", said.err);
 }
+
+#[test]
+fn of_output_without_bounds_the_beginning_and_the_end_are_kept_and_no_step_is_lost() {
+    let door = Door::new();
+    // 192 MiB, and a line of them in 262144 ends a step.
+    let script = "yes 'a line of output' | head -c 192M | awk '{ print } NR % 262144 == 0 { print \"step\" }'; echo last";
+    let mut command =
+        door.command("single --device cpu:0 --repeats 1 --heartbeat 60s --out r --steps-regex ^step --");
+    let status = command.args(["sh", "-c", script]).status().expect("profile starts");
+    let row = &door.measurements("r")[0];
+    let lines = (192 << 20) / "a line of output\n".len() as u64;
+    assert_eq!((status.code(), row.steps_total), (Some(0), lines / (1 << 18)), "{row:?}");
+    let log = std::fs::read_to_string(door.run("r").stdout_path(&row.launch, 0)).expect("its output is kept");
+    assert!(log.len() < 17 << 20, "{}", log.len());
+    assert!(log.starts_with("a line of output\n") && log.ends_with("\nlast\n"));
+    assert_eq!(log.matches(" of output are left out here]\n").count(), 1);
+}
