@@ -30,10 +30,13 @@ fn a_run_leaves_tables_whose_numbers_are_those_of_the_worker() {
         assert_eq!((row.steps_used < 200, row.step_ns_p99), (true, None), "a p99 takes two hundred steps");
         let window_ns = row.window_ns.expect("it stepped");
         assert_eq!(row.step_ns_mean, Some((window_ns as f64 / row.steps_used as f64).round() as u64));
-        assert!(
-            row.step_ns_median_ci_lo <= row.step_ns_median && row.step_ns_median <= row.step_ns_median_ci_hi
-        );
-        assert!(row.steps_used >= 30 && row.steps_total >= row.steps_used);
+        // On a machine that is not steady patience ends after 1.8 s, and so few steps have no interval.
+        let is_steady = row.steps_used >= 30;
+        assert!(is_steady || row.steps_total >= 100, "{row:?}");
+        assert_eq!(row.step_ns_median_ci_lo.is_some(), is_steady, "{row:?}");
+        assert!(row.step_ns_median_ci_lo <= row.step_ns_median, "{row:?}");
+        assert!(!is_steady || row.step_ns_median <= row.step_ns_median_ci_hi, "{row:?}");
+        assert!(row.steps_total >= row.steps_used);
         assert!(row.peak_memory_bytes >= Some(30_000_000) && row.host_rss_peak_bytes > row.peak_memory_bytes);
         // What this device cannot give is empty, never zero.
         assert_eq!(
