@@ -200,6 +200,7 @@ impl<'a> Member<'a> {
             run: first.run.clone(),
             job: first.job.clone(),
             workload: first.workload.clone(),
+            command: first.command.clone(),
             plan: first.plan,
             global_batch: first.global_batch,
             device: first.device.clone(),

@@ -144,6 +144,12 @@ fn is_variable(name: &str) -> bool {
     !name.is_empty() && name.chars().all(is_word) && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
+/// A program with its arguments as [`CommandLine`] reads it.
+pub fn command_line(argv: &[String]) -> String {
+    // What cannot be quoted has a zero byte in it, and no program could be started with that.
+    shlex::try_join(argv.iter().map(String::as_str)).unwrap_or_else(|_| argv.join(" "))
+}
+
 /// What finds steps in the output of a program.
 ///
 /// # Errors

@@ -10,6 +10,9 @@ use schema::{
 
 use crate::output;
 
+/// A longer command would leave no room for its numbers.
+const LONGEST_COMMAND_CHARS: usize = 40;
+
 /// A table of plain columns; the first is text, the others align to the right.
 pub fn new(header: &[&str]) -> Table {
     let mut table = Table::new();
@@ -45,7 +48,7 @@ pub fn of_summaries(summaries: &[Summary]) -> Table {
     ]);
     for row in summaries {
         table.add_row([
-            row.job.clone(),
+            named(&row.job, row.command.as_deref()),
             row.device.clone(),
             step_or_wall(row),
             row.half_width_percent.map_or("-".into(), |half| format!("+-{half:.2} %")),
@@ -91,7 +94,7 @@ pub fn of_interference(rows: &[Interference]) -> Table {
             let interval =
                 |ends: Option<(f64, f64)>| ends.map_or("-".into(), |(lo, hi)| format!("{lo:.3} to {hi:.3}"));
             table.add_row([
-                row.job.clone(),
+                named(&row.job, row.command.as_deref()),
                 row.device.clone(),
                 beside.join(" + "),
                 row.sharing.to_string(),
@@ -109,6 +112,14 @@ pub fn of_interference(rows: &[Interference]) -> Table {
     }
     align_left(&mut table, &[1, 2, 3, 12]);
     table
+}
+
+/// A job, and what its name alone says nothing of: the beginning of the command that it is.
+fn named(job: &str, command: Option<&str>) -> String {
+    let Some(command) = command else { return job.into() };
+    let shown: String = command.chars().take(LONGEST_COMMAND_CHARS).collect();
+    let rest = if shown.len() < command.len() { ".." } else { "" };
+    format!("{job}: {shown}{rest}")
 }
 
 fn align_left(table: &mut Table, columns: &[usize]) {
@@ -199,5 +210,12 @@ mod tests {
             assert_eq!(grouped(number), text);
         }
         assert_eq!(or_dash(None::<u64>), "-");
+    }
+
+    #[test]
+    fn a_command_is_shown_and_a_long_one_is_cut() {
+        assert_eq!(named("lstm@b8@dp1", None), "lstm@b8@dp1");
+        assert_eq!(named("cmd-sh-1", Some("sh -c 'a b'")), "cmd-sh-1: sh -c 'a b'");
+        assert_eq!(named("cmd-x-1", Some(&"x".repeat(41))), format!("cmd-x-1: {}..", "x".repeat(40)));
     }
 }

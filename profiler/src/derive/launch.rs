@@ -105,6 +105,7 @@ pub(super) fn blank(run: &RunDir, cell: &Cell) -> Measurement {
         run: run.name(),
         job: cell.job.clone(),
         workload: cell.workload.clone(),
+        command: cell.command.as_deref().map(cells::command_line),
         plan: cell.plan,
         device: cells::joined(&cell.devices),
         sharing: cell.sharing.clone(),
@@ -125,12 +126,16 @@ pub(super) fn blank_of_spec(run: &RunDir, spec: &LaunchSpec) -> Measurement {
         Program::Training(t) => (t.workload.name.clone(), Some(t.global_batch), Some(t.plan)),
         Program::AllReduce(_) | Program::Command(_) => (spec.job.clone(), None, None),
     };
+    let command = match &spec.program {
+        Program::Command(argv) => Some(argv.clone()),
+        Program::Training(_) | Program::AllReduce(_) => None,
+    };
     let cell = Cell {
         name: spec.cell.clone(),
         sharing: spec.sharing.clone(),
         job: spec.job.clone(),
         workload,
-        command: None,
+        command,
         all_reduce_bytes: None,
         global_batch,
         plan,

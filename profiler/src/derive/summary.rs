@@ -100,6 +100,7 @@ fn summary(
         run: first.run.clone(),
         job: cell.job.clone(),
         workload: cell.workload.clone(),
+        command: first.command.clone(),
         plan: cell.plan,
         device: first.device.clone(),
         threads: first.threads,

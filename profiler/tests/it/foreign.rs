@@ -173,6 +173,10 @@ fn programs_stand_beside_jobs() {
     exits(0, &door, &format!("{run} --out r"), &programs);
     let rows = door.measurements("r");
     let timings: Vec<_> = rows.iter().map(|row| row.timing).collect();
+    let commands: Vec<_> = rows.iter().map(|row| row.command.as_deref()).collect();
+    assert!(commands.contains(&Some("python3 train.py 'a  b' '*.py' '$HOME'")), "{commands:?}");
+    let of_summaries = |summary: &rows::Summary| rows.iter().any(|row| row.command == summary.command);
+    assert!(door.summaries("r").iter().all(of_summaries));
     for timing in [Timing::Host, Timing::Hook, Timing::Outside] {
         assert!(timings.contains(&Some(timing)), "{timings:?}");
     }

@@ -47,6 +47,8 @@ columns! {
         job: String,
         /// Name in the catalog, or of a command.
         workload: String,
+        /// A program of the user's with its arguments, as a shell would take it; empty for a workload.
+        command: Option<String>,
         /// In its canonical spelling.
         plan: Option<Plan>,
         /// The devices of the ranks, joined by commas.

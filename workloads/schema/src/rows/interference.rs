@@ -13,6 +13,9 @@ pub struct Interference {
     pub run: String,
     pub job: String,
     pub workload: String,
+    /// A program of the user's with its arguments, as a shell would take it; empty for a workload.
+    #[serde(default)]
+    pub command: Option<String>,
     pub plan: Option<Plan>,
     pub global_batch: Option<u32>,
     pub device: String,

@@ -22,6 +22,9 @@ pub struct Measurement {
     pub part: u32,
     pub job: String,
     pub workload: String,
+    /// A program of the user's with its arguments, as a shell would take it; empty for a workload.
+    #[serde(default)]
+    pub command: Option<String>,
     pub plan: Option<Plan>,
     pub device: String,
     pub threads: u32,

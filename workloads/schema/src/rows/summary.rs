@@ -11,6 +11,9 @@ pub struct Summary {
     pub run: String,
     pub job: String,
     pub workload: String,
+    /// A program of the user's with its arguments, as a shell would take it; empty for a workload.
+    #[serde(default)]
+    pub command: Option<String>,
     pub plan: Option<Plan>,
     pub device: String,
     pub threads: u32,
