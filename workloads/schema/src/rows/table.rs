@@ -141,9 +141,12 @@ mod tests {
     /// Fills every column of a row type with what `value` gives for it, through its own JSON form.
     fn filled<T: Row>(row: &T, value: impl Fn(usize) -> Option<u32>) -> T {
         let mut json = serde_json::to_value(row).unwrap();
-        for (i, field) in json.as_object_mut().unwrap().values_mut().enumerate() {
+        for (i, (name, field)) in json.as_object_mut().unwrap().iter_mut().enumerate() {
             if field.is_null() {
-                *field = value(i).map_or(serde_json::Value::Null, serde_json::Value::from);
+                *field = match value(i) {
+                    Some(number) if name == "command" => format!("sh -c \"sleep {number}; true\"").into(),
+                    number => number.into(),
+                };
             }
         }
         let cells = json.as_object_mut().unwrap();
