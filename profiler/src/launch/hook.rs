@@ -27,6 +27,7 @@ const FILES: &[(&str, &str)] = hook_files![
     "tandem_hook/grant.py",
     "tandem_hook/graphs.py",
     "tandem_hook/hook.py",
+    "tandem_hook/installed.py",
     "tandem_hook/job.py",
     "tandem_hook/notes.py",
 ];

@@ -17,7 +17,9 @@ AWAITED = {
 
 
 def await_torch() -> None:
-    sys.meta_path.insert(0, Finder())
+    """Once, though it may be asked for twice: where the hook was installed, and lies on the path as well."""
+    if not any(isinstance(finder, Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, Finder())
 
 
 class Finder:

@@ -1,0 +1,13 @@
+"""Adds to the package the file by which Python begins with it. All else stands in pyproject.toml."""
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+
+class WithBeginning(build_py):
+    def run(self):
+        super().run()
+        self.copy_file("tandem_hook.pth", self.build_lib)
+
+
+setup(cmdclass={"build_py": WithBeginning})
