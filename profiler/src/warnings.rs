@@ -88,6 +88,10 @@ fn remedy(warning: Warning) -> &'static str {
         Warning::Unheard => {
             "measure one training at a time, or start its processes as ranks of a process group, as torchrun does"
         }
+        Warning::Alternating => {
+            "compare its step times with each other alone; where another call ends its steps, name with --steps-regex the lines of \
+             output that do"
+        }
         Warning::Looped => "give it more steps, so that it lasts as long as the others",
         Warning::Unread => {
             "the column `err` of devices.csv says which readings failed; where they came too rarely, leave the harness a core of its own"

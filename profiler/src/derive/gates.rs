@@ -142,6 +142,11 @@ pub(super) fn of_program(spec: &LaunchSpec, end: &LaunchEnd, steps: usize) -> Ve
         };
         found.push((Warning::Unheard, text));
     }
+    if end.notes.alternating {
+        let text =
+            "its optimizers take turns, and each call of the one that was called first is a step".to_owned();
+        found.push((Warning::Alternating, text));
+    }
     found
 }
 

@@ -10,7 +10,11 @@ pub(super) fn read(file: &Path) -> Notes {
     let processes = |word: &str| -> BTreeSet<&str> {
         text.lines().filter_map(|line| line.strip_prefix(word)?.strip_prefix(' ')).collect()
     };
-    Notes { has_pytorch: !processes("loaded").is_empty(), unheard: processes("unheard").len() as u32 }
+    Notes {
+        has_pytorch: !processes("loaded").is_empty(),
+        unheard: processes("unheard").len() as u32,
+        alternating: !processes("alternating").is_empty(),
+    }
 }
 
 /// The same, of a launch that has ended. The file goes.
@@ -27,14 +31,15 @@ mod tests {
     #[test]
     fn processes_are_counted_once_whatever_else_the_file_says() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        for (text, has_pytorch, unheard) in [
-            ("", false, 0),
-            ("loaded 7\n", true, 0),
-            ("loaded 7\nloaded 8\nunheard 8\nunheard 8\nunheard 9\n", true, 2),
-            ("unheard\nunheardly 3\nfuture 4\n", false, 0),
+        for (text, has_pytorch, unheard, alternating) in [
+            ("", false, 0, false),
+            ("loaded 7\n", true, 0, false),
+            ("loaded 7\nloaded 8\nunheard 8\nunheard 8\nunheard 9\n", true, 2, false),
+            ("loaded 7\nalternating 7\n", true, 0, true),
+            ("unheard\nunheardly 3\nfuture 4\n", false, 0, false),
         ] {
             fs::write(&file, text).unwrap();
-            assert_eq!(read(file.path()), Notes { has_pytorch, unheard }, "{text:?}");
+            assert_eq!(read(file.path()), Notes { has_pytorch, unheard, alternating }, "{text:?}");
         }
         assert!(take(file.path()) != Notes::default() || !file.path().exists());
         assert_eq!(read(file.path()), Notes::default());

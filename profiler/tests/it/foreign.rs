@@ -421,6 +421,23 @@ fn a_program_of_pytorch_and_its_ranks_under_torchrun() {
 }
 
 #[test]
+fn of_optimizers_that_take_turns_it_is_said_which_one_counts() {
+    let gan = "generator = torch.optim.SGD([torch.Parameter(8)])
+for batch in itertools.count():
+    train(1)
+    if batch % 5 == 0:
+        generator.step()";
+    let Some(door) = with_program(gan) else { return };
+    let said =
+        exits(0, &door, "single --device cpu:0 --repeats 1 --steps 30 --out r --", &["python3", "train.py"]);
+    assert!(said.err.contains("each call of the one that was called first is a step"), "{}", said.err);
+    let row = row(&door);
+    assert_eq!((row.status, row.timing), (Status::Ok, Some(Timing::Hook)));
+    assert!(row.warnings.iter().any(|warning| warning == Warning::Alternating), "{row:?}");
+    assert!(row.step_ns_mean.expect("it took steps") >= 2_000_000, "{row:?}");
+}
+
+#[test]
 fn a_second_process_that_trains_is_warned_of_and_takes_no_turns() {
     let both_train = "import time\nopen(str(os.getpid()), 'w')
 while sum(name.isdigit() for name in os.listdir()) % 2:

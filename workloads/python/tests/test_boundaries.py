@@ -10,7 +10,7 @@ SGD, Optimizer, Parameter = torch.optim.SGD, torch.optim.Optimizer, torch.Parame
 """
 
 PROGRAMS = {
-    # What it is, its text, its steps, and how many of them have no time.
+    # What it is, its text, its steps, how many of them have no time, and whether its optimizers take turns.
     "gradients of four micro-batches are added up": (
         """
 optimizer = SGD()
@@ -19,6 +19,7 @@ for micro_batch in range(40):
 """,
         10,
         1,
+        False,
     ),
     "a GAN whose discriminator is trained five times as often": (
         """
@@ -29,6 +30,7 @@ for _ in range(10):
 """,
         10,
         1,
+        True,
     ),
     "an optimizer for each parameter": (
         """
@@ -38,6 +40,7 @@ for _ in range(10):
 """,
         10,
         1,
+        True,
     ),
     "a subclass that calls super().step()": (
         """
@@ -50,6 +53,7 @@ for _ in range(10): optimizer.step()
 """,
         10,
         1,
+        False,
     ),
     "a subclass that calls super().step() again and again": (
         """
@@ -61,6 +65,7 @@ for _ in range(10): optimizer.step()
 """,
         10,
         1,
+        False,
     ),
     "an optimizer of optimizers": (
         """
@@ -73,6 +78,7 @@ for _ in range(10): optimizer.step()
 """,
         10,
         1,
+        False,
     ),
     "a closure that trains another optimizer": (
         """
@@ -81,6 +87,7 @@ for _ in range(10): outer.step(inner.step)
 """,
         10,
         1,
+        False,
     ),
     "exceptions in step, which leave it open": (
         """
@@ -94,6 +101,7 @@ for index in range(13):
 """,
         10,
         1,
+        False,
     ),
     "a scaler that skips the optimizer when gradients overflow": (
         """
@@ -104,6 +112,7 @@ for index in range(10):
 """,
         10,
         1,
+        False,
     ),
     "two optimizers of one scaler, of which one overflows": (
         """
@@ -115,6 +124,7 @@ for index in range(10):
 """,
         10,
         1,
+        True,
     ),
     "a first training whose optimizer is gone": (
         """
@@ -126,6 +136,7 @@ train(6)
 """,
         10,
         2,
+        False,
     ),
     "trainings one after the other whose optimizers stay": (
         """
@@ -136,6 +147,7 @@ for optimizer in [SGD() for _ in range(3)] * 2:
 """,
         6 * 20,
         6,
+        False,
     ),
     "a training of a few steps, of which nothing is known, before one of many": (
         """
@@ -145,6 +157,7 @@ for _ in range(128 + 8): second.step()
 """,
         3 + 128 + 8,
         1 + 129,
+        False,
     ),
     "folds of a GAN, whose optimizers stay": (
         """
@@ -157,6 +170,7 @@ for generator, discriminator in kept:
         # The discriminator of the second is believed after twice five calls and four more.
         20 + 100,
         1 + 15,
+        True,
     ),
     "a generator that is trained alone, then both": (
         """
@@ -168,6 +182,7 @@ for _ in range(10):
 """,
         10 + 50,
         2,
+        True,
     ),
     "turns of two steps each": (
         """
@@ -178,6 +193,7 @@ for _ in range(20):
 """,
         40,
         1,
+        True,
     ),
     "several threads, each with an optimizer": (
         """
@@ -190,18 +206,20 @@ for thread in threads: thread.start(); thread.join()
 """,
         10 + 3 * 10,
         4,
+        False,
     ),
 }
 
 
 class BoundaryTest(unittest.TestCase):
     def test_steps_are_what_they_are(self):
-        for what, (program, steps, untimed) in PROGRAMS.items():
+        for what, (program, steps, untimed, take_turns) in PROGRAMS.items():
             with self.subTest(what), Launch() as launch:
                 ended = launch.run(MODEL + program)
                 self.assertEqual(ended.stderr, "")
                 self.assertEqual(launch.names(), ["hello", "ready"] + ["step"] * (steps - untimed) + ["finished"])
                 self.assertEqual(launch.events()[-1][1]["steps"], steps)
+                self.assertEqual(launch.notes(), ["loaded"] + ["alternating"] * take_turns)
                 indices = [step["index"] for step in launch.steps()]
                 self.assertEqual(indices, sorted(set(indices)))
                 self.assertTrue(1 <= indices[0] and indices[-1] == steps - 1, indices)

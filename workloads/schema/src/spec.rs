@@ -231,6 +231,9 @@ pub struct Notes {
     pub has_pytorch: bool,
     /// Processes of it that take optimizer steps which no event tells of. They obey no grant.
     pub unheard: u32,
+    /// Several optimizers of it take turns, and steps are the calls of one of them.
+    #[serde(default)]
+    pub alternating: bool,
 }
 
 impl Notes {

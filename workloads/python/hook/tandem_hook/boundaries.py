@@ -29,6 +29,8 @@ class Boundaries:
         """Of the optimizer that counts, so far."""
         self._most = 0
         """Calls of another one between two of these, at most so far."""
+        self.alternate = False
+        """Whether others have been called between two calls of one that counted."""
         self._others = {}
         """Calls of each of the others since its last one."""
         self._marked = None
@@ -42,6 +44,7 @@ class Boundaries:
                 self._most = max(self._most, *self._others.values())
                 self._others.clear()
                 self._marked = None
+                self.alternate = True
             return STEP
         if self._counts is None:
             # What lies before a training is no step.

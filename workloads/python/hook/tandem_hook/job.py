@@ -41,6 +41,7 @@ class Job:
         """A GPU; None on a CPU, and on devices that PyTorch has no timing events for."""
         self._optimizers = {}
         """Those that were called before `ready`, by their id."""
+        self._noted_turns = False
         self._issued = 0
         """Steps that the program has taken. A device may still be at work on some."""
         self._memory_due_ns = 0
@@ -60,6 +61,9 @@ class Job:
             self._clock.drop_marks()
             self._clock.end_step(self._issued)
             self._issued += 1
+            if self._boundaries.alternate and not self._noted_turns:
+                self._noted_turns = True
+                notes.write("alternating")
         elif call == NOTHING:
             return False
         else:

@@ -161,6 +161,8 @@ words! {
         NoSteps = "no-steps",
         /// Several processes of it train, and not all of them are counted.
         Unheard = "unheard",
+        /// Several optimizers of it take turns, and steps are the calls of one of them.
+        Alternating = "alternating",
     }
 }
 

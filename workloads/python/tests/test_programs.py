@@ -1,0 +1,154 @@
+"""Programs in the styles of public ones, in the real PyTorch: the hook's count and times of steps against the programs' own."""
+
+import json
+import os
+import subprocess
+import unittest
+
+from harness import HERE, Launch, python_with_torch
+
+PYTHON = python_with_torch()
+PROGRAMS = HERE / "programs"
+TORCHRUN = "-m torch.distributed.run --nproc-per-node=2"
+
+# The program and its arguments; the steps of each training; the least PyTorch.
+STEPS = [
+    ("accelerated.py", [60], (2, 0)),
+    ("classifier.py --workers 2", [60], (2, 0)),
+    ("classifier.py --optimizer foreach", [60], (2, 0)),
+    ("classifier.py --optimizer fused", [60], (2, 4)),
+    ("classifier.py --optimizer foreach --lr 1e30", [2], (2, 0)),
+    (f"{TORCHRUN} ddp.py", [60], (2, 0)),
+    ("ema.py", [60], (2, 1)),
+    ("fabric.py", [60], (2, 1)),
+    ("folds.py", [40, 40, 40], (2, 0)),
+    ("folds.py --keep", [40, 40, 40], (2, 0)),
+    ("gpt.py", [60], (2, 0)),
+    ("gpt.py --bf16", [60], (2, 0)),
+    ("gpt.py --compile", [60], (2, 3)),
+    ("hogwild.py", [60], (2, 0)),
+    ("in_backward.py", [60], (2, 1)),
+    ("layers.py", [30, 30, 30], (2, 0)),
+    ("lbfgs.py", [60], (2, 0)),
+    ("scaler.py", [60], (2, 3)),
+    ("trainer.py", [60], (2, 1)),
+    ("translation.py", [60], (2, 0)),
+    ("wgan.py", [60], (2, 0)),
+]
+WITHOUT_STEPS = ["inference.py", "manual_sgd.py"]
+
+NEEDS = {"accelerated.py": "accelerate", "fabric.py": "lightning", "trainer.py": "lightning"}
+RACES = {"hogwild.py"}
+"""Their losses differ from run to run."""
+
+WARM_UP = 5
+"""Steps of each training whose times are not added up. Where an optimizer has run in the backward pass the rest of the first
+step is longer than that of others, as its state is made."""
+
+
+def asked_of_python(code: str) -> str:
+    return subprocess.run([PYTHON, "-c", code], capture_output=True, text=True).stdout.strip()
+
+
+class Ended:
+    """What a program printed, without what differs from run to run."""
+
+    def __init__(self, launch: Launch, command: str):
+        words = command.split()
+        name = next(word for word in words if word.endswith(".py"))
+        words[words.index(name)] = str(PROGRAMS / name)
+        # Bytecode would lie in the checkout.
+        environment = {**launch.environment, "PYTHONDONTWRITEBYTECODE": "1"}
+        ended = subprocess.run([PYTHON, *words], env=environment, capture_output=True, text=True, timeout=300)
+        self.returncode, self.errors = ended.returncode, ended.stderr
+        told, self.printed = [], []
+        for line in ended.stdout.splitlines():
+            if line.startswith("{"):
+                told.append(line)
+            else:
+                # Before its loss a program may print its speed.
+                self.printed.append(line.rpartition("| loss")[2])
+        self.told = [json.loads(line) for line in told]
+
+    def losses(self) -> list:
+        """Those of each process, the lowest first, as processes begin in any order."""
+        processes = {line["pid"] for line in self.told}
+        return sorted([line["loss"] for line in self.told if line["pid"] == pid and "loss" in line] for pid in processes)
+
+    def trainings(self, pid: int) -> list:
+        """The ends of the steps of each training of a process, by its own clock."""
+        trainings = []
+        for line in self.told:
+            if line["pid"] == pid and "begin_ns" in line:
+                trainings.append([])
+            elif line["pid"] == pid:
+                trainings[-1].append(line["end_ns"])
+        return trainings
+
+
+@unittest.skipUnless(os.environ.get("TANDEM_SLOW") == "1", "slow: set TANDEM_SLOW=1")
+@unittest.skipUnless(PYTHON, "pytorch: neither this Python nor .venv-parity has it")
+class ProgramsTest(unittest.TestCase):
+    def both_ways(self, command: str, launch: Launch) -> Ended:
+        """Runs it without the hook and with it, and holds what it does to what it does alone."""
+        with Launch(python=PYTHON, fake=False) as bare:
+            del bare.environment["PYTHONPATH"], bare.environment["WORKER_EVENTS"]
+            alone = Ended(bare, command)
+        hooked = Ended(launch, command)
+        self.assertEqual((hooked.returncode, hooked.printed), (alone.returncode, alone.printed), hooked.errors)
+        self.assertNotIn("tandem", hooked.errors)
+        if command not in RACES:
+            self.assertEqual(hooked.losses(), alone.losses())
+        return hooked
+
+    def test_counts_and_times_are_the_programs_own(self):
+        version = tuple(map(int, asked_of_python("import torch; print(torch.__version__)").split(".")[:2]))
+        for command, trainings, least in STEPS:
+            with self.subTest(command):
+                needs = NEEDS.get(command)
+                if version < least:
+                    self.skipTest("pytorch: %s needs %d.%d" % (command, *least))
+                if needs and asked_of_python(f"import importlib.util as u; print(u.find_spec('{needs}'))") == "None":
+                    self.skipTest(f"{needs}: this Python does not have it")
+                with Launch(python=PYTHON, fake=False) as launch:
+                    ended = self.both_ways(command, launch)
+                    for rank in range(2 if TORCHRUN in command else 1):
+                        self.steps_are(trainings, ended, launch, rank)
+
+    def steps_are(self, trainings: list, ended: Ended, launch: Launch, rank: int) -> None:
+        (name, hello), *_, (last, finished) = launch.events(rank)
+        own = ended.trainings(hello["pid"])
+        self.assertEqual((name, [len(ends) for ends in own]), ("hello", trainings))
+        # A process that leaves by os._exit, as those of torch.multiprocessing do, says nothing last.
+        self.assertIn(last, ("finished", "step"))
+        if last == "finished":
+            self.assertEqual(finished["steps"], sum(trainings))
+        steps, begun, hooks_ns, own_ns = {step["index"]: step for step in launch.steps(rank)}, 0, 0, 0
+        for ends in own:
+            # When the first step of a training began the hook cannot know.
+            self.assertNotIn(begun, steps)
+            for index, (begin_ns, end_ns) in enumerate(zip(ends, ends[1:]), begun + 1):
+                self.assertTrue(begin_ns < steps[index]["mono_ns"] <= end_ns, f"step {index} ends elsewhere")
+                if index - begun >= WARM_UP:
+                    hooks_ns += steps[index]["dur_ns"]
+                    own_ns += end_ns - begin_ns
+            begun += len(ends)
+        self.assertEqual(len(steps), sum(trainings) - len(trainings))
+        if own_ns:
+            self.assertAlmostEqual(hooks_ns / own_ns, 1, delta=0.005)
+
+    def test_of_several_trainers_all_but_one_are_named(self):
+        with Launch(python=PYTHON, fake=False) as launch:
+            ended = Ended(launch, "hogwild.py")
+            self.assertEqual(len({line["pid"] for line in ended.told}), 2)
+            self.assertEqual((ended.returncode, launch.notes().count("unheard")), (0, 1))
+
+    def test_programs_without_an_optimizer_are_left_alone(self):
+        for command in WITHOUT_STEPS:
+            with self.subTest(command), Launch(python=PYTHON, fake=False) as launch:
+                self.both_ways(command, launch)
+                self.assertEqual((launch.names(), launch.notes()), ([], ["loaded"]))
+
+
+if __name__ == "__main__":
+    unittest.main()
