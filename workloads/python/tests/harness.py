@@ -37,6 +37,16 @@ def python_with_torch():
     return None
 
 
+def asked_of(python: str, code: str) -> str:
+    """What this Python prints for it."""
+    return subprocess.run([python, "-c", code], capture_output=True, text=True).stdout.strip()
+
+
+def version_of_torch(python: str) -> tuple:
+    """The first two numbers of it."""
+    return tuple(map(int, asked_of(python, "import torch; print(torch.__version__)").split(".")[:2]))
+
+
 class Launch(contextlib.AbstractContextManager):
     """A folder for one launch: with `granted` steps from the beginning, without limit where nothing else is said."""
 
