@@ -3,9 +3,8 @@
 use std::io::{self, IsTerminal as _};
 
 use anyhow::bail;
+use rig::output;
 use schema::manifest::Manifest;
-
-use crate::output;
 
 /// The programs of the users' that the cells of a run start, as people read them.
 pub fn programs_of(manifest: &Manifest) -> impl Iterator<Item = String> {

@@ -29,20 +29,22 @@ pub(crate) use self::{
     request::{threads, training},
 };
 use self::{request::on_cores, visit::Seating, wanted::Wanted};
+use rig::{
+    Rig, disk,
+    interrupt::Interrupt,
+    output,
+    sampler::Sampler,
+    usage::{Scan, top_foreign},
+};
+
 use crate::{
     cores::HostCores,
     derive::Derived,
-    disk,
-    interrupt::Interrupt,
     measure::{self, Enough},
     order::{self, Place},
-    output,
     progress::Progress,
-    rig::Rig,
-    sampler::Sampler,
     table,
     together::{Together, together},
-    usage::{Scan, top_foreign},
 };
 
 /// A run that is going on.

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, str::FromStr};
 
 use anyhow::{Context as _, bail, ensure};
 use regex::bytes::Regex;
+use rig::programs;
 use schema::{
     catalog::{Catalog, Workload},
     device::Device,
@@ -16,7 +17,7 @@ use schema::{
 use crate::{
     named,
     plans::{self, Effort, Estimates, Judgement},
-    pool, programs,
+    pool,
 };
 
 /// The axes of a grid. An empty list means the job's own, or else the workload's default.

@@ -19,7 +19,7 @@ use schema::{
 };
 
 use self::assign::{Core, Wish, assign};
-use crate::{
+use rig::{
     device::{DeviceError, allowed_cores, pci_address},
     output,
 };

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use rig::{LaunchRequest, output, processes::loads};
 use schema::{spec::Program, units::Nanos};
 
-use crate::{measure::Enough, output, processes::loads, rig::LaunchRequest};
+use crate::measure::Enough;
 
 /// A file that every process has mapped which has imported PyTorch, by a part of its name.
 const PYTORCH: &str = "/libtorch";

@@ -3,13 +3,8 @@
 use std::time::Duration;
 
 use anyhow::bail;
+use rig::{Exit, LaunchRequest, Leave, Member, Rig, RigEvent, interrupt::Interrupt};
 use schema::{units::Nanos, wire::Event};
-
-use crate::{
-    cmd::Exit,
-    interrupt::Interrupt,
-    rig::{LaunchRequest, Leave, Member, Rig, RigEvent},
-};
 
 /// The first steps of a job are not like those to come.
 pub const WARM_UP: Duration = Duration::from_secs(5);

@@ -32,7 +32,7 @@ pub fn facts(libtorch: Option<String>, driver: Option<String>) -> Machine {
         boot_id: boot_id(),
         hypervisor: field(&cpuinfo, "flags").map(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
         driver,
-        cuda: crate::device::cuda::version().ok(),
+        cuda: rig::device::cuda::version().ok(),
         libtorch,
         environment: ENVIRONMENT
             .iter()

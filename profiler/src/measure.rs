@@ -2,16 +2,11 @@
 
 use std::time::Duration;
 
+use rig::{LaunchRequest, Leave, Member, Rig, RigEvent, interrupt::Interrupt, pace::Pace, sampler::Sampler};
 use schema::{spec::LaunchEnd, units::Nanos, wire::Event};
 use statistics::{interval::MIN_STEPS, steady, warm_up};
 
-use crate::{
-    first_step::FirstStep,
-    interrupt::Interrupt,
-    pace::Pace,
-    rig::{LaunchRequest, Leave, Member, Rig, RigEvent},
-    sampler::Sampler,
-};
+use crate::first_step::FirstStep;
 
 /// A launch that does not become steady is let go after so many times what was asked for, once it is warm.
 const PATIENCE: f64 = 3.0;

@@ -1,9 +1,8 @@
 //! Workloads as a user names them: one by its name, those of a set by `set:` and the set's.
 
 use anyhow::Context as _;
+use rig::{Exit, programs};
 use schema::catalog::{Catalog, Workload};
-
-use crate::{cmd::Exit, programs};
 
 /// Before the name of a set; no workload's name has a colon.
 const SET: &str = "set:";

@@ -7,6 +7,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::Context as _;
+use rig::{Exit, LaunchRequest, POLL_TRAINING, Rig, interrupt::Interrupt, sampler::Sampler};
 use schema::{
     rows::{self, DeviceSample, OverheadRow, Tier},
     units::Nanos,
@@ -17,14 +18,9 @@ use statistics::{
 };
 
 use crate::{
-    cmd::Exit,
     follow::{Follower, WARM_UP},
-    interrupt::Interrupt,
-    launch::POLL_TRAINING,
     progress::Progress,
-    rig::{LaunchRequest, Rig},
     run::own_cpu,
-    sampler::Sampler,
     window::Window,
 };
 

@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 
 use anyhow::bail;
+use rig::device::{allowed_cores, discover};
 use schema::{device::Device, job::Job, spec::Collectives, units::HumanBytes};
-
-use crate::device::{allowed_cores, discover};
 
 /// The pool a user named, with `cpu` replaced by the cores it stands for; the best device of the
 /// machine where none was named.

@@ -3,9 +3,8 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rig::output;
 use schema::units::Nanos;
-
-use crate::output;
 
 /// The progress of a run in launches.
 pub struct Progress {

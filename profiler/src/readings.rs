@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
+use rig::{
+    Exit,
+    device::{DeviceReader, ProcessLister, SHORTEST_GPM_WINDOW},
+    interrupt::Interrupt,
+};
 use schema::{
     rows::{Appender, DeviceSample, Load, ReadingRow, Tier},
     units::Nanos,
 };
 use statistics::Tail;
 
-use crate::{
-    cmd::Exit,
-    device::{DeviceReader, ProcessLister, SHORTEST_GPM_WINDOW},
-    interrupt::Interrupt,
-    progress::Progress,
-};
+use crate::progress::Progress;
 
 /// Between two readings where nothing asks for longer: back to back, a driver may answer from a cache.
 const PAUSE: Duration = Duration::from_millis(20);

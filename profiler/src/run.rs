@@ -7,6 +7,13 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use rig::{
+    Exit, Rig,
+    device::{self, DeviceReader},
+    interrupt::Interrupt,
+    output, programs,
+    sampler::{Sampler, SamplerCost},
+};
 use rustix::{fs::FlockOperation, io::Errno};
 use schema::{
     FORMAT,
@@ -21,14 +28,9 @@ use schema::{
 
 use crate::{
     blocks::{Blocks, Ledger, Lost, Missing},
-    cmd::Exit,
     cores::HostCores,
     derive::Derived,
-    device::{self, DeviceReader},
-    interrupt::Interrupt,
-    machine, output, programs,
-    rig::Rig,
-    sampler::{Sampler, SamplerCost},
+    machine,
 };
 
 /// What a command wants to have measured.

@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_core_that_spins_beside_itself_is_held_against_itself_alone() {
-        let cores = crate::device::allowed_cores().expect("there are cores");
+        let cores = rig::device::allowed_cores().expect("there are cores");
         let ratio = sibling_ratio(cores[0], cores[0], 8).expect("eight blocks");
         // How much slower each is depends on what else the core does: that both ran, and were held against one alone.
         assert!(ratio.n == 8 && ratio.lo <= ratio.estimate && ratio.estimate <= ratio.hi, "{ratio:?}");

@@ -1,14 +1,13 @@
 //! Tables for people. Programs read the files of a run, or `--json`.
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
+use rig::output;
 use schema::{
     group::Group,
     manifest,
     rows::{Interference, Status, Summary, Warning, Warnings},
     units::{HumanBytes, Nanos},
 };
-
-use crate::output;
 
 /// A longer command would leave no room for its numbers.
 const LONGEST_COMMAND_CHARS: usize = 40;

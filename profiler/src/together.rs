@@ -24,12 +24,10 @@ use schema::{
 };
 
 use self::seat::{Launched, Seat};
+use rig::{LaunchRequest, Leave, Member, Rig, RigEvent, interrupt::Interrupt, output, sampler::Sampler};
+
 use crate::{
-    interrupt::Interrupt,
     measure::{Amount, Enough, LOOK, Looks},
-    output,
-    rig::{LaunchRequest, Leave, Member, Rig, RigEvent},
-    sampler::Sampler,
     sharing::{Backend, backend},
 };
 

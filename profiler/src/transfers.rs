@@ -16,6 +16,13 @@
 
 use std::time::Duration;
 
+use rig::{
+    Exit,
+    device::{
+        self, DeviceError, DeviceReader, NvmlReader,
+        cuda::{CudaError, Link},
+    },
+};
 use schema::{
     device::Device,
     rows::{DeviceSample, Direction, Tier, TransferRow},
@@ -23,14 +30,7 @@ use schema::{
 };
 use statistics::launches::between_launches;
 
-use crate::{
-    cmd::Exit,
-    device::{
-        self, DeviceError, DeviceReader, NvmlReader,
-        cuda::{CudaError, Link},
-    },
-    progress::Progress,
-};
+use crate::progress::Progress;
 
 /// The page-locked buffer that a copy uses again and again: far larger than any cache, and small
 /// enough that a machine will page-lock it.

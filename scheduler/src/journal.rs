@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use profiler::output;
+use rig::output;
 use schema::{
     decision::{Refused, Turn, TurnWriter},
     rows::RowError,

@@ -6,7 +6,7 @@ mod panel;
 use std::{io::IsTerminal as _, time::Duration};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use profiler::output;
+use rig::output;
 use schema::decision::{Happened, Turn};
 
 use self::{news::news, panel::panel};

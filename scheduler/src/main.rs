@@ -5,7 +5,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next().as_deref().and_then(|first| first.to_str()) {
-        Some("leash") => profiler::leash::main(arguments),
+        Some("leash") => rig::leash::main(arguments),
         Some("synthetic-worker") => synthetic::main(),
         _ => scheduler::cmd::main(),
     }

@@ -14,13 +14,11 @@ use std::{
 use anyhow::{Context as _, ensure};
 use model::Table;
 use profiler::{
-    cmd::Exit,
-    interrupt::Interrupt,
-    machine, programs,
-    rig::Rig,
+    machine,
     run::{self, Observed},
     sharing::backend,
 };
+use rig::{Exit, Rig, interrupt::Interrupt, programs};
 use schema::{
     calibration::Calibration,
     catalog::Catalog,

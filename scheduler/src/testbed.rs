@@ -16,7 +16,7 @@ use std::{
     fmt,
 };
 
-use profiler::rig::Member;
+use rig::Member;
 use schema::units::Nanos;
 
 use self::{

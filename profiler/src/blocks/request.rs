@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
+use rig::{Joins, LaunchRequest, Patience};
 use schema::{
     catalog::{Catalog, Workload},
     device::Device,
@@ -12,11 +13,7 @@ use schema::{
     spec::{AllReduce, LaunchSpec, Program, Training},
 };
 
-use crate::{
-    named,
-    rig::{LaunchRequest, Patience},
-    sharing::Joins,
-};
+use crate::named;
 
 /// The request of launch `number`, for a cell and a block.
 ///

@@ -11,7 +11,9 @@ use schema::{
 };
 
 use super::request::{self, request};
-use crate::{cores::HostCores, rig::LaunchRequest, together::SeatRequest};
+use rig::LaunchRequest;
+
+use crate::{cores::HostCores, together::SeatRequest};
 
 /// The seats of a group in one block.
 pub(super) struct Seating<'a> {

@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn a_core_that_is_not_there_has_no_bandwidth() {
         assert_eq!(repeat(&[u16::MAX], 1 << 10), None);
-        let core = crate::device::allowed_cores().expect("there are cores")[0];
+        let core = rig::device::allowed_cores().expect("there are cores")[0];
         assert!(repeat(&[core], 1 << 10).is_some_and(|speed| speed > 0.0));
     }
 }

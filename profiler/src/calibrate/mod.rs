@@ -24,18 +24,15 @@ use statistics::launches::between_launches;
 
 pub use self::all_reduce::cells as all_reduces;
 use self::restart::Restarts;
+use rig::{Exit, Rig, interrupt::Interrupt, programs, sampler::Sampler};
+
 use crate::{
     blocks::{Blocks, Ledger, Lost},
     cells::joined,
-    cmd::Exit,
     cores::HostCores,
     derive::{Derived, whole},
-    interrupt::Interrupt,
-    programs,
     progress::Progress,
-    rig::Rig,
     run::{self, Observed},
-    sampler::Sampler,
     spin, transfers,
 };
 

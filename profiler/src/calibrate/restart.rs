@@ -17,11 +17,9 @@ use schema::{
 };
 
 use super::{Limits, NO_TIME, failed, over_repeats};
-use crate::{
-    blocks, order,
-    progress::Progress,
-    rig::{Leave, Member, Rig, RigEvent},
-};
+use rig::{Leave, Member, Rig, RigEvent};
+
+use crate::{blocks, order, progress::Progress};
 
 /// Trained before the job is stopped: the first step is like no other, and the last one is what is
 /// compared with.

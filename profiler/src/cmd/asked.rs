@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use rig::{Exit, interrupt::Interrupt, output};
 use schema::{
     catalog::Catalog,
     device::Device,
@@ -18,14 +19,12 @@ use schema::{
     units::{HumanBytes, Nanos},
 };
 
-use super::Exit;
 use crate::{
     agree,
     cells::{self, CommandLine},
     cores,
     derive::Derived,
-    interrupt::Interrupt,
-    output, pool, run, table,
+    pool, run, table,
 };
 
 /// How long a job may say nothing where no other time is named.

@@ -19,11 +19,13 @@ use schema::{
     units::{HumanBytes, Nanos},
 };
 
-use super::{Exit, asked::seconds};
+use super::asked::seconds;
+use rig::{Exit, device, output};
+
 use crate::{
     calibrate::{self, Calibrator, Part},
     cells::{self, Grid, joined},
-    device, output, pool,
+    pool,
     run::{self, Request},
     table,
 };

@@ -8,14 +8,12 @@ use schema::{
     units::Nanos,
 };
 
-use super::{
-    Exit,
-    asked::{self, Anew, Asked},
-};
+use super::asked::{self, Anew, Asked};
+use rig::{Exit, output};
+
 use crate::{
     blocks,
     groups::{self, Company},
-    output,
     plans::Estimates,
     run::{self, Request},
     table,

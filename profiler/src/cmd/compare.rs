@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::{Context as _, bail};
+use rig::{Exit, output};
 use schema::{
     rows::{
         self, Compared, Comparison, Interference, Measurement, Quantity, Repeatability, RunRatio, Summary,
@@ -16,8 +17,7 @@ use statistics::{
     runs::{Measured, between_runs},
 };
 
-use super::Exit;
-use crate::{derive, output, table};
+use crate::{derive, table};
 
 /// Hold runs of the same jobs against each other: how well do they repeat?
 ///

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use rig::Exit;
 use schema::run_dir::RunDir;
 
-use super::{Exit, asked};
+use super::asked;
 use crate::{derive::Derived, run};
 
 /// Rebuild the derived files of a run from its raw ones.

@@ -6,17 +6,14 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use rig::{Exit, output};
 use schema::{
     calibration::Calibration,
     catalog::Catalog,
     rows::{self, Columns, ExportRow, Row, Status, TableFile, TableFormat},
 };
 
-use super::Exit;
-use crate::{
-    export::{self, Source},
-    output,
-};
+use crate::export::{self, Source};
 
 /// Join runs into one tidy table to train performance models on.
 ///

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use rig::{Exit, output};
 use schema::{
     catalog::Catalog,
     device::Device,
@@ -12,9 +13,8 @@ use schema::{
     units::HumanBytes,
 };
 
-use super::Exit;
 use crate::{
-    named, output,
+    named,
     plans::{self, Candidate, Effort, Estimates, Judgement},
     pool,
     table::{self, grouped, or_dash},

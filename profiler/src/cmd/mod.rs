@@ -9,7 +9,6 @@ mod colocate;
 mod compare;
 mod derive;
 mod doctor;
-mod exit;
 mod export;
 mod list;
 mod single;
@@ -18,9 +17,7 @@ mod verify;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-
-pub use self::exit::Exit;
-use crate::interrupt;
+use rig::{Exit, interrupt};
 
 /// Measures deep-learning training jobs on the devices of this machine.
 ///

@@ -12,14 +12,12 @@ use schema::{
     units::Nanos,
 };
 
-use super::{
-    Exit,
-    asked::{self, Anew, Asked, seconds},
-};
+use super::asked::{self, Anew, Asked, seconds};
+use rig::{Exit, output};
+
 use crate::{
     blocks,
     cells::{self, CommandLine, Grid, Plans},
-    output,
     plans::Estimates,
     run::{self, Request},
     table,

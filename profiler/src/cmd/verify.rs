@@ -12,11 +12,12 @@ use schema::{
 };
 
 use self::bench::Bench;
-use super::Exit;
+
+use rig::{Exit, output, sampler::SamplerCost};
+
 use crate::{
-    output, pool,
+    pool,
     run::{self, Observed, Request},
-    sampler::SamplerCost,
 };
 
 /// Train every workload for a few steps: parameters as published, and a loss that falls.

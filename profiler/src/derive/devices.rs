@@ -6,10 +6,9 @@ use schema::{
 };
 
 use super::{launch::sum_of_all, rounded};
-use crate::{
-    device::WRAPS_BEYOND,
-    window::{Window, growth_in, longest_gap, mean},
-};
+use rig::device::WRAPS_BEYOND;
+
+use crate::window::{Window, growth_in, longest_gap, mean};
 
 /// Drivers bring the energy counter up to date about ten times a second: over a shorter window, what is missing at its ends
 /// may be a tenth of it and more.
@@ -97,7 +96,7 @@ pub(super) fn job_util_percent(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device;
+    use rig::device;
 
     const MS: u64 = 1_000_000;
 

@@ -10,9 +10,11 @@ use schema::{
 use statistics::{interval::MIN_STEPS, steady::Class};
 
 use super::{JobStep, devices};
+use rig::device;
+
 use crate::{
     cells::joined,
-    device, warnings,
+    warnings,
     window::{Window, growth_in, longest_gap},
 };
 

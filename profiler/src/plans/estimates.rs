@@ -15,10 +15,12 @@ use schema::{
 use synthetic::stress;
 
 use super::{
-    footprint::{self, Class, KnownFootprints, Unmeasured},
+    footprint::{Class, KnownFootprints, Unmeasured},
     memory::{CUDA_CONTEXT_BYTES, Numbers, Place, peak_bytes, states_bytes},
 };
-use crate::{blocks, device};
+use rig::device;
+
+use crate::blocks;
 
 /// What is known of the memory of jobs, and found out when it is first asked for.
 pub struct Estimates {
@@ -59,7 +61,7 @@ pub struct Judgement {
 impl Estimates {
     /// Estimates for the jobs of a run with these settings, measured by torch-worker.
     pub fn new(settings: &Settings, seed: u64) -> Estimates {
-        Estimates::with(settings, seed, footprint::measure)
+        Estimates::with(settings, seed, rig::footprint::measure)
     }
 
     /// The same of launches that are made exact ([`schema::spec::Training::make_exact`]).

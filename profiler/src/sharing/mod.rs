@@ -9,11 +9,10 @@
 mod cgroup;
 mod cpu_shares;
 mod plain;
-pub(crate) mod slices;
-
-use std::{path::PathBuf, time::Duration};
+mod slices;
 
 use procfs::process::Process;
+use rig::Joins;
 use schema::{device::Device, sharing::Sharing};
 
 use self::{cpu_shares::CpuShares, plain::Plain, slices::Slices};
@@ -35,15 +34,6 @@ pub trait Backend {
 
     /// Takes down what was set up, when all processes have ended.
     fn tear_down(&mut self) -> anyhow::Result<()>;
-}
-
-/// What a rank joins before its program runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Joins {
-    /// The directory of a cgroup.
-    pub cgroup: Option<PathBuf>,
-    /// The slices of the kernel's scheduler that it asks for.
-    pub slice: Option<Duration>,
 }
 
 /// What `sharing` needs for jobs on these devices.

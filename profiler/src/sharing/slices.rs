@@ -4,10 +4,9 @@
 //! caches and predictors may be lost. Since 6.12 a thread may ask for slices of its own (`sched_setattr(2)`, where `sched_runtime`
 //! is that of a normal thread), as NVIDIA's `nvidia-smi compute-policy` sets those of a GPU. What it starts inherits them.
 
-use std::{io, mem, thread, time::Duration};
+use std::{thread, time::Duration};
 
-use anyhow::Context as _;
-use nix::libc::{SYS_sched_getattr, SYS_sched_setattr, sched_attr, syscall};
+use rig::slices::{of, take};
 use schema::device::Device;
 
 use super::{Backend, Joins, runs};
@@ -55,49 +54,6 @@ impl Backend for Slices {
     fn tear_down(&mut self) -> anyhow::Result<()> {
         Ok(())
     }
-}
-
-/// Asks for slices of so long for this thread and all that it starts from now on.
-///
-/// # Errors
-/// The kernel gives others: one before 6.12 gives its own.
-pub(crate) fn take(slice: Duration) -> anyhow::Result<()> {
-    let asked = sched_attr { sched_runtime: slice.as_nanos() as u64, ..attributes(0)? };
-    #[expect(unsafe_code, reason = "no safe wrapper sets the slices of a thread")]
-    // SAFETY: the kernel reads as many bytes as the structure says it has; 0 is this thread.
-    let code = unsafe { syscall(SYS_sched_setattr, 0, &raw const asked, 0) };
-    if code != 0 {
-        return Err(io::Error::last_os_error()).context("sched_setattr");
-    }
-    let given = of(0)?;
-    anyhow::ensure!(
-        given == slice,
-        "this kernel gives slices of {given:?}; it takes Linux 6.12 to choose them"
-    );
-    Ok(())
-}
-
-/// The slices of a thread; 0 is this one.
-fn of(thread: u32) -> io::Result<Duration> {
-    Ok(Duration::from_nanos(attributes(thread)?.sched_runtime))
-}
-
-fn attributes(thread: u32) -> io::Result<sched_attr> {
-    let size = mem::size_of::<sched_attr>() as u32;
-    let mut found = sched_attr {
-        size,
-        sched_policy: 0,
-        sched_flags: 0,
-        sched_nice: 0,
-        sched_priority: 0,
-        sched_runtime: 0,
-        sched_deadline: 0,
-        sched_period: 0,
-    };
-    #[expect(unsafe_code, reason = "no safe wrapper asks for the slices of a thread")]
-    // SAFETY: the kernel writes at most `size` bytes, which is what the structure has.
-    let code = unsafe { syscall(SYS_sched_getattr, thread, &raw mut found, size, 0) };
-    if code == 0 { Ok(found) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]

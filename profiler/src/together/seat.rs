@@ -3,16 +3,11 @@
 use std::time::Duration;
 
 use colocate::window;
+use rig::{Member, POLL_TRAINING, Patience, pace::Pace};
 use schema::{
     spec::{LaunchSpec, Program},
     units::{Nanos, Window},
     wire::Event,
-};
-
-use crate::{
-    launch::POLL_TRAINING,
-    pace::Pace,
-    rig::{Member, Patience},
 };
 
 /// The shortest pause between two looks at the events of a member that is about to rest.

@@ -7,7 +7,9 @@ use schema::{
 };
 
 use super::{Group, Stop, seat::SHORTEST_LOOK};
-use crate::{launch::POLL_TRAINING, measure::Looks};
+use rig::POLL_TRAINING;
+
+use crate::measure::Looks;
 
 /// The first part of a turn: long enough to tell the pace, and short enough that what is left can make up for a wrong one.
 const FIRST_PART: f64 = 0.75;

@@ -3,7 +3,7 @@
 use statistics::warm_up;
 
 use super::{Group, Stop, seat::Seat};
-use crate::pace::Pace;
+use rig::pace::Pace;
 
 impl Group<'_> {
     /// Returns when the member of a seat has warmed up and rests.

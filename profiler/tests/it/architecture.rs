@@ -9,10 +9,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("workloads/torch", &["schema"]),
     ("profiler/statistics", &[]),
     ("profiler/fake-driver", &[]),
+    ("profiler/rig", &["schema", "+fake-driver"]),
     ("colocate", &["schema", "statistics"]),
     ("scheduler/model", &["schema"]),
-    ("scheduler", &["model", "profiler", "schema", "statistics", "synthetic"]),
-    ("profiler", &["colocate", "schema", "statistics", "synthetic", "+fake-driver"]),
+    ("scheduler", &["model", "profiler", "rig", "schema", "statistics", "synthetic"]),
+    ("profiler", &["colocate", "rig", "schema", "statistics", "synthetic", "+fake-driver"]),
 ];
 
 fn root() -> PathBuf {

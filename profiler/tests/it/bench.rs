@@ -2,10 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use profiler::{
-    rig::{LaunchRequest, Member, Patience, Programs, Rig, RigEvent},
-    sharing::Joins,
-};
+use rig::{Joins, LaunchRequest, Member, Patience, Programs, Rig, RigEvent};
 use schema::{
     catalog::{Catalog, Fault, Model, Synthetic, Workload},
     device::Device,

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use profiler::rig::{Leave, Member, RigEvent};
+use rig::{Leave, Member, RigEvent};
 use schema::{
     rows::ErrorKind,
     spec::Program,

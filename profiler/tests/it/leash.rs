@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use profiler::processes::{ProcessId, descendants};
+use rig::processes::{ProcessId, descendants};
 use rustix::process::{Pid, Signal};
 use schema::spec::RankEnd;
 use tempfile::TempDir;

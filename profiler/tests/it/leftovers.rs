@@ -9,9 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use profiler::{
+use rig::{
+    Leave,
     processes::{descendants, strays},
-    rig::Leave,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use schema::{catalog::Fault, rows::ErrorKind};

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use profiler::rig::{Leave, Patience, RigEvent};
+use rig::{Leave, Patience, RigEvent};
 use rustix::process::{Pid, Signal, kill_process};
 use schema::{
     catalog::Fault,

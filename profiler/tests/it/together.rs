@@ -9,15 +9,12 @@ mod turns;
 use std::time::Duration;
 
 use profiler::{
-    device::allowed_cores,
-    interrupt::Interrupt,
     measure::Enough,
-    rig::{LaunchRequest, Patience},
-    sampler::Sampler,
-    sharing::{Joins, backend},
+    sharing::backend,
     together::{SeatRequest, Together, together},
     window::growth_in,
 };
+use rig::{Joins, LaunchRequest, Patience, device::allowed_cores, interrupt::Interrupt, sampler::Sampler};
 use schema::{
     catalog::{Fault, Synthetic},
     device::Device,

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use profiler::{cmd::Exit, output, table};
+use profiler::table;
+use rig::{Exit, output};
 use schema::{
     rows::{self, Arose, Fidelity, Outcome, Prediction, RowError, Times},
     run_dir::RunDir,

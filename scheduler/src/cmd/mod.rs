@@ -14,7 +14,7 @@ use std::{path::Path, process::ExitCode, time::Duration};
 
 use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressFinish};
-use profiler::{cmd::Exit, interrupt};
+use rig::{Exit, interrupt};
 
 use crate::{online::Given, policy};
 

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use profiler::{agree, cmd::Exit, output};
+use profiler::agree;
+use rig::{Exit, output};
 use schema::{decision, run_dir::RunDir};
 
 use super::busy;

@@ -8,14 +8,12 @@ use std::{
 use anyhow::{Context as _, bail};
 use profiler::{
     agree, cells,
-    cmd::Exit,
-    interrupt::Interrupt,
-    output,
     plans::{self, Effort, Estimates},
     pool,
     run::{self, Request},
     table,
 };
+use rig::{Exit, interrupt::Interrupt, output};
 use schema::{
     catalog::Catalog,
     device::Device,

@@ -12,12 +12,11 @@ use std::{
 use anyhow::Context as _;
 use clap::ArgGroup;
 use profiler::{
-    cmd::Exit,
-    output, pool,
+    pool,
     run::{self, Observed, Request},
-    sampler::SamplerCost,
     table,
 };
+use rig::{Exit, output, sampler::SamplerCost};
 use schema::{
     catalog::Catalog,
     device::Device,

@@ -6,7 +6,7 @@ mod make;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use profiler::{cmd::Exit, output};
+use rig::{Exit, output};
 use schema::{
     rows,
     trace::{self, Trace, TraceRow},

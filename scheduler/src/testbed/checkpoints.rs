@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use profiler::output::note;
+use rig::output::note;
 use schema::{
     checkpoint::Saved,
     run_dir::{RunDir, RunError},

@@ -1,6 +1,6 @@
 //! What a testbed asks of those who start its jobs: so that one with a script and a clock of its own can stand in for processes.
 
-use profiler::rig::Member;
+use rig::Member;
 use schema::{plan::Plan, rows::ErrorKind, units::Nanos};
 
 use crate::cluster::{ClusterError, DeviceId, JobId};

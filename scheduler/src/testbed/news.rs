@@ -1,6 +1,6 @@
 //! What has happened, and what of it is told when: in order of time, and of one instant in that of [`Happened::rank`].
 
-use profiler::rig::Member;
+use rig::Member;
 use schema::{rows::ErrorKind, units::Nanos};
 
 use super::{

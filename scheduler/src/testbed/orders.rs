@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use profiler::rig::Member;
+use rig::Member;
 
 use super::{
     Doing, Here, Testbed,

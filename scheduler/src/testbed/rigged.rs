@@ -17,10 +17,10 @@ use std::{
 };
 
 use anyhow::Context as _;
-use profiler::{
+use profiler::plans;
+use rig::{
+    Leave, Member, Rig,
     interrupt::Interrupt,
-    plans,
-    rig::{Leave, Member, Rig},
     sampler::{Sampler, SamplerCost, SamplerError},
 };
 use schema::{

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use profiler::processes::strays;
+use rig::processes::strays;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::door::Door;

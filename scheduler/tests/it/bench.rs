@@ -2,12 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use profiler::{
-    device::DeviceReader,
-    interrupt::Interrupt,
-    rig::{Programs, Rig},
-    sampler::Sampler,
-};
+use rig::{Programs, Rig, device::DeviceReader, interrupt::Interrupt, sampler::Sampler};
 use scheduler::{
     cluster::{Action, Cluster as _, DeviceId, Happened, JobId, Settled},
     job::{Asked, What},

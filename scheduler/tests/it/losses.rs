@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use profiler::device::{CpuReader, DeviceReader, allowed_cores};
+use rig::device::{CpuReader, DeviceReader, allowed_cores};
 use scheduler::{
     cluster::{Action, DeviceId, Happened, JobId, Settled},
     engine::{self, Engine},

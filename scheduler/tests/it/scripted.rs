@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use model::{Question, Subject, Throughput};
-use profiler::rig::Member;
+use rig::Member;
 use scheduler::{
     cluster::{ClusterError, DeviceId, JobId},
     job::Asked,

@@ -12,10 +12,10 @@ use schema::{
     rows::{self, DoctorRow, Health},
 };
 
+use rig::{Exit, device, output, programs};
 use statistics::Interval;
 
-use super::Exit;
-use crate::{device, machine, output, programs, spin, table};
+use crate::{machine, spin, table};
 
 /// Show what this machine offers and lacks.
 ///

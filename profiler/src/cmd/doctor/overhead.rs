@@ -4,13 +4,11 @@ use std::time::Duration;
 
 use schema::rows::{self, OverheadRow};
 
-use super::{super::Exit, Args, trial};
+use super::{Args, trial};
+use rig::{Exit, Rig, interrupt::Interrupt, output, programs};
+
 use crate::{
-    interrupt::Interrupt,
-    output,
     overhead::{self, Plan},
-    programs,
-    rig::Rig,
     run::{self, Observed},
 };
 

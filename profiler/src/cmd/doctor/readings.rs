@@ -5,16 +5,13 @@ use schema::{
     units::Nanos,
 };
 
-use super::{super::Exit, Args, trial};
+use super::{Args, trial};
+use rig::{Exit, Rig, device, interrupt::Interrupt, output, programs, sampler::SamplerCost};
+
 use crate::{
-    device,
     follow::{Follower, WARM_UP},
-    interrupt::Interrupt,
-    output, programs,
     readings::Readings,
-    rig::Rig,
     run::{self, Observed},
-    sampler::SamplerCost,
     table,
 };
 

@@ -6,9 +6,11 @@ use schema::{
     units::HumanBytes,
 };
 
-use super::{super::Exit, Args};
+use super::Args;
+use rig::{Exit, output};
+
 use crate::{
-    output, table,
+    table,
     transfers::{self, verdict},
 };
 

@@ -10,12 +10,13 @@ use schema::{
     run_dir::RunDir,
 };
 
-use super::{super::Exit, WORKER};
+use super::WORKER;
+use rig::{Exit, LaunchRequest, programs};
+
 use crate::{
     blocks,
     cells::{self, Grid},
-    pool, programs,
-    rig::LaunchRequest,
+    pool,
     run::{self, Request},
 };
 

@@ -1,5 +1,11 @@
 //! Visits the cells of a run one after the other, each launched once.
 
+use rig::{
+    LaunchRequest, Rig,
+    interrupt::Interrupt,
+    programs,
+    sampler::{Sampler, SamplerCost},
+};
 use schema::{
     catalog::Catalog,
     manifest::{Cell, Manifest},
@@ -8,13 +14,9 @@ use schema::{
 };
 
 use crate::{
-    interrupt::Interrupt,
     measure::{self, Enough},
-    programs,
     progress::Progress,
-    rig::{LaunchRequest, Rig},
     run,
-    sampler::{Sampler, SamplerCost},
 };
 
 /// A run that is to be verified.

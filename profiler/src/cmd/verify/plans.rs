@@ -14,15 +14,15 @@ use schema::{
 };
 
 use super::{SEED, bench::Bench};
+use rig::{Exit, sampler::SamplerCost};
+
 use crate::{
     blocks,
     cells::{self, Grid, Plans},
-    cmd::Exit,
     derive::job_steps,
     named,
     plans::{self, Effort, Estimates},
     pool,
-    sampler::SamplerCost,
     table::{self, or_dash},
 };
 

@@ -16,13 +16,13 @@ use schema::{
 };
 
 use super::bench::Bench;
+use rig::{programs, sampler::SamplerCost};
+
 use crate::{
     blocks,
     cells::{self, Grid, Plans},
     named,
     plans::{Effort, Estimates},
-    programs,
-    sampler::SamplerCost,
     table::{self, grouped, or_dash},
 };
 

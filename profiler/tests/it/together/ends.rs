@@ -2,7 +2,8 @@
 
 use std::{fs, thread, time::Duration};
 
-use profiler::{interrupt::Interrupt, measure::Enough, rig::LaunchRequest, sharing::Joins};
+use profiler::measure::Enough;
+use rig::{Joins, LaunchRequest, interrupt::Interrupt};
 use schema::{catalog::Fault, rows::ErrorKind, sharing::Sharing};
 
 use super::{Job, SLEEP, SPIN, Visits, request};

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use profiler::cmd::Exit;
+use rig::Exit;
 use schema::{
     import::{self, TraceFormat},
     lines,

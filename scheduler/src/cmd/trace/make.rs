@@ -5,7 +5,8 @@ use std::{path::PathBuf, str::FromStr, time::Duration};
 use anyhow::{Context as _, bail, ensure};
 use clap::ArgGroup;
 use model::{Question, Subject, Table, Throughput as _};
-use profiler::{cmd::Exit, named};
+use profiler::named;
+use rig::Exit;
 use schema::{
     catalog::Catalog,
     job::Job,

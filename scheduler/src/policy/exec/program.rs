@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use profiler::{leash::die_with_us, output, processes::descendants};
+use rig::{leash::die_with_us, output, processes::descendants};
 use rustix::process::{Pid, Signal};
 use schema::lines;
 

@@ -1,6 +1,6 @@
 //! What launches say, and what comes of it.
 
-use profiler::rig::{Leave, Member, RigEvent};
+use rig::{Leave, Member, RigEvent};
 use schema::{rows::ErrorKind, spec::LaunchEnd, units::Nanos, wire::Event};
 
 use super::{

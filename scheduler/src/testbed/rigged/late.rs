@@ -1,6 +1,6 @@
 //! Decisions that take too long: nobody grants launches more steps while somebody else has the word.
 
-use profiler::output::note;
+use rig::output::note;
 use schema::units::Nanos;
 
 use super::{

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, fmt, time::Duration};
 
-use profiler::pace::Pace;
+use rig::pace::Pace;
 use schema::{
     rows::ErrorKind,
     spec::{LaunchEnd, LaunchSpec},

@@ -5,7 +5,7 @@
 //! which are tried again as others that fail are. A device stays lost
 //! until the scheduler ends. `--resume` opens it anew, and refuses to start where it does not answer.
 
-use profiler::rig::{Leave, Member};
+use rig::{Leave, Member};
 use schema::rows::ErrorKind;
 
 use super::{super::launcher::News, Rigged};

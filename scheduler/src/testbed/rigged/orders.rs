@@ -1,9 +1,6 @@
 //! What launches are ordered to do while they rest, and what they have answered.
 
-use profiler::{
-    output::note,
-    rig::{Leave, Member},
-};
+use rig::{Leave, Member, output::note};
 use schema::{FORMAT, checkpoint::Saved, rows::ErrorKind, units::Nanos, wire::Command};
 
 use super::{

@@ -1,7 +1,8 @@
 //! What a launch of a job is told.
 
 use anyhow::Context as _;
-use profiler::{blocks, rig::LaunchRequest};
+use profiler::blocks;
+use rig::LaunchRequest;
 use schema::{catalog::Workload, manifest::Cell, sharing::Sharing, spec::Program};
 
 use super::{super::launcher::Start, Rigged, Site};

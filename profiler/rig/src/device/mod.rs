@@ -15,7 +15,7 @@ use schema::{
     units::Nanos,
 };
 
-pub(crate) use counter::WRAPS_BEYOND;
+pub use counter::WRAPS_BEYOND;
 pub use cpu::{CpuReader, allowed_cores};
 #[cfg(test)]
 pub(crate) use nvml::library_at;
@@ -146,7 +146,7 @@ fn found(devices: &[Device]) -> String {
 }
 
 /// A row that holds nothing yet. The reader fills in what it reads and, last, when it was done.
-pub(crate) fn empty_sample(device: &Device, tier: Tier, begin: Nanos) -> DeviceSample {
+pub fn empty_sample(device: &Device, tier: Tier, begin: Nanos) -> DeviceSample {
     DeviceSample {
         mono_ns: begin,
         end_mono_ns: begin,

@@ -18,8 +18,8 @@ use tokio::{
     process::{Child, Command},
 };
 
-use super::{CGROUP, EXITED, KILL, KILL_ROUND, MARK, REFUSED, SLICE, STARTED, TERMINATE};
-use crate::{processes::strays, sharing::Joins};
+use super::{CGROUP, EXITED, Joins, KILL, KILL_ROUND, MARK, REFUSED, SLICE, STARTED, TERMINATE};
+use crate::processes::strays;
 
 /// What one rank runs, and with what.
 pub(crate) struct RankCommand {

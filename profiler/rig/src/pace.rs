@@ -28,7 +28,7 @@ pub struct Pace {
 
 impl Pace {
     /// Of a launch that was granted nothing yet.
-    pub(crate) fn new() -> Pace {
+    pub fn new() -> Pace {
         Pace::ahead_by(GRANTED_AHEAD)
     }
 

@@ -45,11 +45,14 @@ use self::{
     start::Rank,
     verdict::Evidence,
 };
-use crate::{leash::News, output, sharing::Joins};
+use crate::{
+    leash::{Joins, News},
+    output,
+};
 
 /// How often event files are looked at while the job trains. Waking up beside it is what costs, by
 /// far: some 0.05 ms of CPU time each, against 0.001 ms for an event.
-pub(crate) const POLL_TRAINING: Duration = Duration::from_millis(200);
+pub const POLL_TRAINING: Duration = Duration::from_millis(200);
 /// And while something is waited for that comes soon: being ready, a boundary, an answer, the end.
 const POLL_WAITING: Duration = Duration::from_millis(20);
 

@@ -11,7 +11,7 @@ const PYTHONPATH: &str = "PYTHONPATH";
 /// The files by their names, with their texts.
 macro_rules! hook_files {
     ($($name:literal,)+) => {
-        &[$(($name, include_str!(concat!("../../../workloads/python/hook/", $name)))),+]
+        &[$(($name, include_str!(concat!("../../../../workloads/python/hook/", $name)))),+]
     };
 }
 
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn all_files_of_the_hook_are_written_and_no_other() {
-        let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../workloads/python/hook");
+        let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../workloads/python/hook");
         let folder = tempfile::tempdir().unwrap();
         let copy = folder.path().join("hook");
         write(&copy).unwrap();

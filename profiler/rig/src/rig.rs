@@ -24,8 +24,7 @@ use tokio::{
     task::JoinSet,
 };
 
-pub use crate::launch::{LaunchRequest, Leave, Patience, Programs};
-use crate::launch::{Order, Report, supervise};
+use crate::launch::{LaunchRequest, Leave, Order, Programs, Report, supervise};
 
 /// Ends all that runs, and waits for it, when dropped.
 pub struct Rig {

@@ -27,7 +27,7 @@ use std::{
         fd::AsFd,
         unix::{net::UnixStream, process::CommandExt},
     },
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitCode, Stdio},
     sync::{
         Arc,
@@ -48,11 +48,20 @@ use rustix::{
 };
 use schema::{device::Device, spec::RankEnd, units::Nanos};
 
-use crate::{processes::descendants, sharing::slices};
+use crate::{processes::descendants, slices};
 pub(crate) use handle::{LeashHandle, News, RankCommand};
 
 /// Names the leash of a process to whoever looks for its strays; holds the leash's process id.
 const MARK: &str = "TANDEM_LEASH";
+
+/// What a rank joins before its program runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Joins {
+    /// The directory of a cgroup.
+    pub cgroup: Option<PathBuf>,
+    /// The slices of the kernel's scheduler that it asks for.
+    pub slice: Option<Duration>,
+}
 
 /// What the harness may ask for, one byte each. The end of file asks for [`KILL`].
 const TERMINATE: u8 = b't';

@@ -17,7 +17,7 @@ use rustix::{
 };
 use schema::{capabilities::Capabilities, shapes::Shapes};
 
-use crate::{cmd::Exit, leash::die_with_us, rig::Programs};
+use crate::{exit::Exit, launch::Programs, leash::die_with_us};
 
 /// A folder to look for the other programs in, before the one this program lies in.
 pub const TANDEM_BIN: &str = "TANDEM_BIN";

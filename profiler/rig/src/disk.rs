@@ -2,23 +2,23 @@
 
 use schema::run_dir::RunDir;
 
-use crate::cmd::Exit;
+use crate::exit::Exit;
 
 /// As the system says it, and all programs after it: a worker's error arrives as text alone.
 const WORDS: [&str; 2] = ["No space left on device", "Disk quota exceeded"];
 
 /// Whether a message tells of a disk that is full, or of a share of one that is used up.
-pub(crate) fn is_full(message: &str) -> bool {
+pub fn is_full(message: &str) -> bool {
     WORDS.iter().any(|words| message.contains(words))
 }
 
 /// Whether nothing can be written beside the files of a run.
-pub(crate) fn has_no_space(run: &RunDir) -> bool {
+pub fn has_no_space(run: &RunDir) -> bool {
     rustix::fs::statvfs(run.path()).is_ok_and(|found| found.f_bavail == 0 && found.f_blocks > 0)
 }
 
 /// Why a run ends that has met a full disk.
-pub(crate) fn full(run: &RunDir, launch: &str) -> anyhow::Error {
+pub fn full(run: &RunDir, launch: &str) -> anyhow::Error {
     Exit::InputOutput.because(format!(
         "the disk was full while {launch} ran, so that its files are not whole; make space for {}, and go on with --resume",
         run.path().display()

@@ -19,7 +19,7 @@ use signal_hook::{
 };
 use tempfile::TempDir;
 
-use crate::{cmd::Exit, output};
+use crate::{exit::Exit, output};
 
 /// Programs that pass a signal on to a process and to its group send it twice at once; a person who
 /// means it twice takes longer.

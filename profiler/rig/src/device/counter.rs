@@ -7,7 +7,7 @@ const WRAP: u64 = 1 << 32;
 
 /// Between two readings of a counter of 32 bits that are further apart than this it may have wrapped more than once: a link of
 /// generation 5 with 16 lanes carries 55 GB/s, and 60 with the headers of its packets, which is a wrap in 72 ms.
-pub(crate) const WRAPS_BEYOND: Nanos = Nanos(70_000_000);
+pub const WRAPS_BEYOND: Nanos = Nanos(70_000_000);
 
 /// How many bits a counter has, as the driver's own type for it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,71 @@
+//! What torch-worker says of the memory of a launch, which it finds out by a few steps of it.
+
+use std::{fs, path::Path, process::Stdio, time::Duration};
+
+use anyhow::{Context as _, bail};
+use schema::{footprint::Answer, run_dir::RunDir, spec::LaunchSpec};
+
+use crate::{
+    interrupt,
+    launch::{environment, removed_from_environment},
+    leash::{Joins, LeashHandle, News, RankCommand},
+    programs,
+};
+
+/// A few steps of a few samples take seconds; those of the largest models on one core take minutes.
+const PATIENCE: Duration = Duration::from_secs(900);
+
+/// Has torch-worker take a few steps of a launch, on its device and under a leash, as a rank would be.
+///
+/// # Errors
+/// Where there is no torch-worker, or it ends without an answer.
+pub fn measure(spec: &LaunchSpec) -> anyhow::Result<Answer> {
+    let folder = interrupt::temporary_folder().context("there is no place for temporary files")?;
+    let run = RunDir::create(&folder.path().join("footprint"))?;
+    run.write_spec(spec)?;
+    let (stdout, stderr) = (run.stdout_path(&spec.launch, 0), run.stderr_path(&spec.launch, 0));
+    let [device] = &spec.devices[..] else { bail!("a footprint is that of one rank") };
+    let command = RankCommand {
+        program: programs::find("torch-worker")?,
+        arguments: ["--footprint".into(), "--spec".into(), run.spec_path(&spec.launch).into()].into(),
+        environment: environment(device, spec.threads)?,
+        removed: removed_from_environment(),
+        device: device.clone(),
+        stdin: Stdio::null(),
+        stdout: stdout.clone(),
+        stderr: stderr.clone(),
+    };
+    let last_line = |path: &Path| {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        text.lines().last().unwrap_or_default().to_string()
+    };
+    match wait_for(command)? {
+        News::Ended(end) if end.exit_code == Some(0) => Answer::from_line(&last_line(&stdout))
+            .context("torch-worker --footprint is not of this version; run scripts/setup"),
+        News::Ended(end) => match end.signal {
+            Some(signal) => bail!("torch-worker was ended by signal {signal}"),
+            None => bail!("torch-worker cannot tell: {}", last_line(&stderr)),
+        },
+        News::Refused { why } => bail!("torch-worker could not be started: {why}"),
+        News::Lost | News::Started { .. } | News::Leaving => bail!("torch-worker was lost"),
+    }
+}
+
+/// Runs a program to its end and gives the last that is heard of it.
+fn wait_for(command: RankCommand) -> anyhow::Result<News> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let own = std::env::current_exe()?;
+    runtime.block_on(async {
+        // Letting go of the leash, here or by our own end, ends the program.
+        let (_leash, mut reports) = LeashHandle::start(&own, &Joins::default(), command)?;
+        let last = async {
+            loop {
+                let news = reports.next().await;
+                if news.is_last() {
+                    return news;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, last).await.context("torch-worker did not come to an end")
+    })
+}
