@@ -8,6 +8,13 @@ mod visit;
 mod wanted;
 
 use anyhow::Context as _;
+use rig::{
+    Rig, disk,
+    interrupt::Interrupt,
+    output,
+    sampler::Sampler,
+    usage::{Scan, top_foreign},
+};
 use schema::{
     catalog::Catalog,
     device::Device,
@@ -29,18 +36,10 @@ pub(crate) use self::{
     request::{threads, training},
 };
 use self::{request::on_cores, visit::Seating, wanted::Wanted};
-use rig::{
-    Rig, disk,
-    interrupt::Interrupt,
-    output,
-    sampler::Sampler,
-    usage::{Scan, top_foreign},
-};
-
 use crate::{
     cores::HostCores,
     derive::Derived,
-    measure::{self, Enough},
+    measure::{self, StopRule},
     order::{self, Place},
     progress::Progress,
     table,
@@ -146,12 +145,12 @@ impl Blocks<'_> {
         self.host_cores.of_jobs(&[cell]).into_iter().for_each(|cores| on_cores(&mut request.spec, cores));
         self.next_number += 1;
         let launch = request.spec.launch.clone();
-        let enough = self.enough(cell.command.is_some())?;
+        let rule = self.stop_rule(cell.command.is_some())?;
         // What others cost a program without steps is how much later it comes to its end, alone and together.
         let to_its_end = !self.groups.is_empty();
         let end = match self.lost.refusal(&cell.devices) {
             Some(why) => lost::refuse(self.run, &request.spec, &why)?,
-            None => measure::alone(self.rig, self.sampler, request, enough, to_its_end, self.interrupt),
+            None => measure::alone(self.rig, self.sampler, request, rule, to_its_end, self.interrupt),
         };
         self.lost.note(&launch, &cell.devices, &end);
         let is_spoilt = end.err == Some(ErrorKind::DiskFull);
@@ -192,13 +191,13 @@ impl Blocks<'_> {
         };
         let seats = seating.requests(has_obeyed)?;
         let devices: Vec<Device> = seats.iter().flat_map(|seat| seat.request.spec.devices.clone()).collect();
-        let enough = self.enough(seats.iter().all(|seat| seat.outside))?;
+        let rule = self.stop_rule(seats.iter().all(|seat| seat.outside))?;
         let name = seating.visit.clone();
         let again = &mut |seat| seating.request(seat);
         let visit = match self.lost.refusal(&devices) {
             Some(why) => lost::refuse_all(run, &seats, &why).map_err(anyhow::Error::from),
             None => {
-                let asked = Together { sharing: &group.sharing, seats, again, enough };
+                let asked = Together { sharing: &group.sharing, seats, again, rule };
                 together(self.rig, self.sampler, asked, self.interrupt)
             }
         };
@@ -223,10 +222,10 @@ impl Blocks<'_> {
         Ok(devices)
     }
 
-    fn enough(&self, is_program: bool) -> anyhow::Result<Enough> {
+    fn stop_rule(&self, is_program: bool) -> anyhow::Result<StopRule> {
         let settings = &self.manifest.settings;
-        let asked = settings.steps.map(Enough::Steps).or(settings.seconds.map(Enough::Seconds));
-        let to_its_end = is_program.then_some(Enough::End);
+        let asked = settings.steps.map(StopRule::Steps).or(settings.seconds.map(StopRule::Seconds));
+        let to_its_end = is_program.then_some(StopRule::End);
         asked.or(to_its_end).context("the manifest names neither seconds nor steps")
     }
 

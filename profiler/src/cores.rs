@@ -9,6 +9,10 @@ mod topology;
 
 use std::{collections::BTreeMap, path::Path};
 
+use rig::{
+    device::{DeviceError, allowed_cores, pci_address},
+    output,
+};
 use rustix::{
     process::Pid,
     thread::{CpuSet, sched_setaffinity},
@@ -19,10 +23,6 @@ use schema::{
 };
 
 use self::assign::{Core, Wish, assign};
-use rig::{
-    device::{DeviceError, allowed_cores, pci_address},
-    output,
-};
 
 const SYS: &str = "/sys";
 

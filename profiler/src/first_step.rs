@@ -5,7 +5,7 @@ use std::time::Duration;
 use rig::{LaunchRequest, output, processes::loads};
 use schema::{spec::Program, units::Nanos};
 
-use crate::measure::Enough;
+use crate::measure::StopRule;
 
 /// A file that every process has mapped which has imported PyTorch, by a part of its name.
 const PYTORCH: &str = "/libtorch";
@@ -31,8 +31,8 @@ pub(crate) struct FirstStep {
 
 impl FirstStep {
     /// Absent for a worker, and where steps are counted or the program runs to its end.
-    pub(crate) fn of(request: &LaunchRequest, enough: Enough) -> Option<FirstStep> {
-        let (Program::Command(_), Enough::Seconds(seconds)) = (&request.spec.program, enough) else {
+    pub(crate) fn of(request: &LaunchRequest, rule: StopRule) -> Option<FirstStep> {
+        let (Program::Command(_), StopRule::Seconds(seconds)) = (&request.spec.program, rule) else {
             return None;
         };
         Some(FirstStep {

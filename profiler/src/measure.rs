@@ -1,8 +1,8 @@
 //! Takes one job from its start to enough steady steps, and lets it go at a step boundary.
 
-use std::time::Duration;
-
-use rig::{LaunchRequest, Leave, Member, Rig, RigEvent, interrupt::Interrupt, pace::Pace, sampler::Sampler};
+use rig::{
+    LaunchRequest, Leave, Member, Rig, RigEvent, Watch, interrupt::Interrupt, pace::Pace, sampler::Sampler,
+};
 use schema::{spec::LaunchEnd, units::Nanos, wire::Event};
 use statistics::{interval::MIN_STEPS, steady, warm_up};
 
@@ -11,12 +11,9 @@ use crate::first_step::FirstStep;
 /// A launch that does not become steady is let go after so many times what was asked for, once it is warm.
 const PATIENCE: f64 = 3.0;
 
-/// A look at the interrupt flag, at least so often.
-pub(crate) const LOOK: Duration = Duration::from_millis(200);
-
 /// When a launch has been measured for long enough.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Enough {
+pub enum StopRule {
     /// So much steady time, and steps for an interval if they come before three times as much.
     Seconds(f64),
     /// So many steady steps.
@@ -33,25 +30,25 @@ pub(crate) struct Amount {
 }
 
 /// Says when there is enough, and looks for what is steady only where that can be: the search costs time.
-pub(crate) struct Looks {
-    enough: Enough,
+pub(crate) struct StopCheck {
+    rule: StopRule,
     /// The next search is worth its cost when so much was seen.
     look_at: f64,
     /// How much of what was seen is the warm-up, on which no patience is spent: of a few slow steps it is left out.
     warm_up: Amount,
 }
 
-impl Looks {
-    pub(crate) fn new(enough: Enough) -> Looks {
-        Looks { enough, look_at: 0.0, warm_up: Amount::default() }
+impl StopCheck {
+    pub(crate) fn new(rule: StopRule) -> StopCheck {
+        StopCheck { rule, look_at: 0.0, warm_up: Amount::default() }
     }
 
     /// Whether there is enough of it, or no more patience with it. `steady` finds how much of `seen` counts.
-    pub(crate) fn enough(&mut self, seen: Amount, steady: impl FnOnce() -> Amount) -> bool {
-        let (wanted, so_far) = match self.enough {
-            Enough::End => return false,
-            Enough::Seconds(wanted) => (wanted, seen.seconds),
-            Enough::Steps(wanted) => (wanted as f64, seen.steps as f64),
+    pub(crate) fn is_reached(&mut self, seen: Amount, steady: impl FnOnce() -> Amount) -> bool {
+        let (wanted, so_far) = match self.rule {
+            StopRule::End => return false,
+            StopRule::Seconds(wanted) => (wanted, seen.seconds),
+            StopRule::Steps(wanted) => (wanted as f64, seen.steps as f64),
         };
         if self.is_out_of_patience(seen) {
             return true;
@@ -60,9 +57,9 @@ impl Looks {
             return false;
         }
         let steady = steady();
-        let (found, suffices) = match self.enough {
-            Enough::Seconds(_) => (steady.seconds, steady.steps >= MIN_STEPS),
-            Enough::Steps(_) | Enough::End => (steady.steps as f64, true),
+        let (found, suffices) = match self.rule {
+            StopRule::Seconds(_) => (steady.seconds, steady.steps >= MIN_STEPS),
+            StopRule::Steps(_) | StopRule::End => (steady.steps as f64, true),
         };
         // A twentieth at least until the next look, so that looking stays cheap.
         self.look_at = so_far + (wanted - found).max(wanted / 20.0);
@@ -71,10 +68,10 @@ impl Looks {
 
     /// Whether so much was seen that what was asked for is not to be expected any more.
     pub(crate) fn is_out_of_patience(&self, seen: Amount) -> bool {
-        match self.enough {
-            Enough::End => false,
-            Enough::Seconds(wanted) => seen.seconds - self.warm_up.seconds >= PATIENCE * wanted,
-            Enough::Steps(wanted) => {
+        match self.rule {
+            StopRule::End => false,
+            StopRule::Seconds(wanted) => seen.seconds - self.warm_up.seconds >= PATIENCE * wanted,
+            StopRule::Steps(wanted) => {
                 let warm = seen.steps - self.warm_up.steps;
                 warm as f64 >= PATIENCE * wanted.max(MIN_STEPS as u64) as f64
             }
@@ -89,47 +86,43 @@ pub fn alone(
     rig: &mut Rig,
     sampler: &Sampler,
     request: LaunchRequest,
-    enough: Enough,
+    rule: StopRule,
     to_its_end: bool,
     interrupt: &Interrupt,
 ) -> LaunchEnd {
-    let launch = request.spec.launch.clone();
-    let mut first_step = FirstStep::of(&request, enough).filter(|_| !to_its_end);
-    let member = rig.add(request);
-    let mut watch = Watch::new(member, enough);
+    let mut first_step = FirstStep::of(&request, rule).filter(|_| !to_its_end);
+    let mut watch = Watch::new(rig, Some(sampler), interrupt);
+    let member = watch.add(request);
+    let mut measured = MeasuredLaunch::new(member, rule);
     let mut leaving = None;
     loop {
-        match rig.next(Some(Nanos::monotonic_now() + Nanos::from(LOOK))) {
-            Some(RigEvent::Started { rank, pid, .. }) => {
-                sampler.watch(&launch, rank, pid);
+        match watch.next(None) {
+            Some(RigEvent::Started { pid, .. }) => {
                 first_step.iter_mut().for_each(|first| first.started(pid));
             }
             Some(RigEvent::Said { rank: 0, event, .. }) => {
                 // From its first step on, steps tell when there is enough.
                 first_step = first_step.filter(|_| !matches!(event, Event::Hello(_)));
-                watch.hear(rig, &event);
+                measured.update(watch.rig, &event);
             }
-            Some(RigEvent::Ended { end, .. }) => {
-                sampler.unwatch(&launch);
-                return end;
-            }
-            _ => {}
+            Some(RigEvent::Ended { end, .. }) => return end,
+            Some(RigEvent::Said { .. }) | None => {}
         }
-        if interrupt.asked() && leaving != Some(Leave::Now) {
+        if watch.is_interrupted() && leaving != Some(Leave::Now) {
             leaving = Some(Leave::Now);
-            rig.remove(member, Leave::Now);
+            watch.rig.remove(member, Leave::Now);
         } else if leaving.is_none() && first_step.as_mut().is_some_and(FirstStep::is_given_up) {
             leaving = Some(Leave::AtBoundary);
-            rig.remove(member, Leave::AtBoundary);
+            watch.rig.remove(member, Leave::AtBoundary);
         }
     }
 }
 
 /// What is known of a launch while it runs.
-struct Watch {
+struct MeasuredLaunch {
     member: Member,
     pace: Pace,
-    looks: Looks,
+    stop: StopCheck,
     /// Of its first rank: the others are within a step of it.
     step_ns: Vec<u64>,
     /// Time of all steps so far.
@@ -137,13 +130,13 @@ struct Watch {
     leaving: bool,
 }
 
-impl Watch {
-    fn new(member: Member, enough: Enough) -> Watch {
-        let (pace, looks) = (Pace::new(), Looks::new(enough));
-        Watch { member, pace, looks, step_ns: Vec::new(), spent_ns: 0, leaving: false }
+impl MeasuredLaunch {
+    fn new(member: Member, rule: StopRule) -> MeasuredLaunch {
+        let (pace, stop) = (Pace::new(), StopCheck::new(rule));
+        MeasuredLaunch { member, pace, stop, step_ns: Vec::new(), spent_ns: 0, leaving: false }
     }
 
-    fn hear(&mut self, rig: &Rig, event: &Event) {
+    fn update(&mut self, rig: &Rig, event: &Event) {
         match event {
             Event::Ready(_) => {}
             Event::Held { index } => self.pace.rested(*index),
@@ -169,7 +162,7 @@ impl Watch {
         self.step_ns.push(ns);
         self.spent_ns += ns;
         if !was_warm {
-            self.looks.warm_up = self.seen();
+            self.stop.warm_up = self.seen();
         }
     }
 
@@ -182,7 +175,7 @@ impl Watch {
         let step_ns = &self.step_ns;
         let amount =
             |steps: &[u64]| Amount { seconds: Nanos(steps.iter().sum()).as_secs_f64(), steps: steps.len() };
-        self.looks.enough(seen, || {
+        self.stop.is_reached(seen, || {
             // From the start of the steady state to now.
             let steady = steady::detect(step_ns);
             if steady.is_steady() { amount(&step_ns[steady.start..]) } else { Amount::default() }
@@ -195,11 +188,11 @@ mod tests {
     use super::*;
 
     /// Feeds steps of these lengths until there is enough; returns how many it took.
-    fn steps_until_enough(enough: Enough, step_ns: impl Iterator<Item = u64>) -> usize {
-        let mut watch = Watch::new(Member(0), enough);
+    fn steps_until_enough(rule: StopRule, step_ns: impl Iterator<Item = u64>) -> usize {
+        let mut measured = MeasuredLaunch::new(Member(0), rule);
         for (i, ns) in step_ns.enumerate() {
-            watch.count(ns);
-            if watch.has_enough() {
+            measured.count(ns);
+            if measured.has_enough() {
                 return i + 1;
             }
         }
@@ -214,39 +207,39 @@ mod tests {
     #[test]
     fn enough_is_counted_from_the_steady_state() {
         let ms = 1_000_000;
-        let flat = steps_until_enough(Enough::Seconds(2.0), noisy(10 * ms));
+        let flat = steps_until_enough(StopRule::Seconds(2.0), noisy(10 * ms));
         assert!((196..=215).contains(&flat), "{flat}");
         let warming = (0..20).map(|_| 30 * ms).chain(noisy(10 * ms));
-        let warmed = steps_until_enough(Enough::Seconds(2.0), warming);
+        let warmed = steps_until_enough(StopRule::Seconds(2.0), warming);
         assert!((216..=240).contains(&warmed), "{warmed}");
     }
 
     #[test]
     fn slow_steps_are_waited_for_with_patience_that_ends() {
         let second = 1_000_000_000;
-        assert_eq!(steps_until_enough(Enough::Seconds(20.0), noisy(second)), 30);
+        assert_eq!(steps_until_enough(StopRule::Seconds(20.0), noisy(second)), 30);
         // Three to warm up, and three times what was asked for.
-        assert_eq!(steps_until_enough(Enough::Seconds(4.0), noisy(second)), 3 + 12);
+        assert_eq!(steps_until_enough(StopRule::Seconds(4.0), noisy(second)), 3 + 12);
         let cold = [9 * second, 5 * second].into_iter().chain(noisy(2 * second));
-        assert_eq!(steps_until_enough(Enough::Seconds(2.0), cold), 3 + 3);
+        assert_eq!(steps_until_enough(StopRule::Seconds(2.0), cold), 3 + 3);
     }
 
     #[test]
     fn steps_are_counted_where_steps_were_asked_for() {
-        assert_eq!(steps_until_enough(Enough::Steps(40), noisy(1_000)), 40);
+        assert_eq!(steps_until_enough(StopRule::Steps(40), noisy(1_000)), 40);
         // Six to warm up.
         let never_steady = (0..).map(|i: u64| 50_000_000 * (i + 1));
-        let gave_up = steps_until_enough(Enough::Steps(40), never_steady);
+        let gave_up = steps_until_enough(StopRule::Steps(40), never_steady);
         assert!(gave_up <= 6 + PATIENCE as usize * 40, "{gave_up}");
     }
 
     #[test]
     fn what_is_steady_is_looked_for_now_and_then() {
-        let mut looks = Looks::new(Enough::Seconds(10.0));
+        let mut stop = StopCheck::new(StopRule::Seconds(10.0));
         let mut searches = 0;
         let mut enough_at = |seconds: f64, steady_s: f64| {
             let (seen, steady) = (Amount { seconds, steps: 900 }, Amount { seconds: steady_s, steps: 900 });
-            let enough = looks.enough(seen, || {
+            let enough = stop.is_reached(seen, || {
                 searches += 1;
                 steady
             });

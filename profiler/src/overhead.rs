@@ -58,14 +58,13 @@ pub fn measure(
     plan: Plan,
     interrupt: &Interrupt,
 ) -> anyhow::Result<OverheadRow> {
-    let (run, launch) = (request.run.clone(), request.spec.launch.clone());
+    let run = request.run.clone();
     let (job, device) = (request.spec.job.clone(), crate::cells::joined(&request.spec.devices));
     if let Some(period) = plan.fast_period {
         sampler.read_fast_every(period);
     }
-    let mut follower =
-        Follower::start(rig, request, interrupt, |rank, pid| sampler.watch(&launch, rank, pid))?;
-    follower.follow(rig, WARM_UP)?;
+    let mut follower = Follower::start(rig, Some(sampler), request, interrupt)?;
+    follower.follow(WARM_UP)?;
     let progress = Progress::new(u64::from(plan.blocks));
     let mut stretches = Vec::new();
     for block in 0..plan.blocks {
@@ -75,10 +74,10 @@ pub fn measure(
                 return Err(Exit::Interrupted.because("interrupted"));
             }
             sampler.set_active(watched);
-            rig.look_every(follower.member, if watched { POLL_TRAINING } else { AWAY });
-            follower.follow(rig, SETTLE)?;
+            follower.look_every(if watched { POLL_TRAINING } else { AWAY });
+            follower.follow(SETTLE)?;
             let (start, cpu) = (Nanos::monotonic_now(), own_cpu());
-            follower.follow(rig, plan.stretch)?;
+            follower.follow(plan.stretch)?;
             let window = Window { start, end: Nanos::monotonic_now() };
             stretches.push(Stretch { watched, window, harness_cpu: own_cpu().saturating_sub(cpu) });
         }
@@ -86,9 +85,8 @@ pub fn measure(
     }
     progress.finish();
     sampler.set_active(true);
-    rig.look_every(follower.member, POLL_TRAINING);
-    let ends = follower.dismiss(rig);
-    sampler.unwatch(&launch);
+    follower.look_every(POLL_TRAINING);
+    let ends = follower.dismiss();
     sampler.flush()?;
     let samples: Vec<DeviceSample> = rows::read_appended(&run.devices_path())?;
     row(job, device, plan, &stretches, &ends, &samples)

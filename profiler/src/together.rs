@@ -15,6 +15,9 @@ use std::ops::Range;
 
 use anyhow::ensure;
 use colocate::window;
+use rig::{
+    LaunchRequest, Leave, Member, Rig, RigEvent, Watch, interrupt::Interrupt, output, sampler::Sampler,
+};
 use schema::{
     FORMAT,
     group::{Turn, Visit},
@@ -24,10 +27,8 @@ use schema::{
 };
 
 use self::seat::{Launched, Seat};
-use rig::{LaunchRequest, Leave, Member, Rig, RigEvent, interrupt::Interrupt, output, sampler::Sampler};
-
 use crate::{
-    measure::{Amount, Enough, LOOK, Looks},
+    measure::{Amount, StopCheck, StopRule},
     sharing::{Backend, backend},
 };
 
@@ -39,9 +40,9 @@ pub struct Together<'a> {
     /// launch that was just asked for may have no file yet.
     pub again: &'a mut dyn FnMut(u32) -> anyhow::Result<LaunchRequest>,
     /// Of the time that all members share; of each one's turn where they run one after the other. With
-    /// [`Enough::End`], and with a number of steps where no member shows any, the visit is over when each has
+    /// [`StopRule::End`], and with a number of steps where no member shows any, the visit is over when each has
     /// come to its end by itself.
-    pub enough: Enough,
+    pub rule: StopRule,
 }
 
 /// The first launch of a seat.
@@ -62,7 +63,7 @@ pub fn together(
     together: Together<'_>,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Option<Visit>> {
-    let Together { sharing, seats: requests, again, enough } = together;
+    let Together { sharing, seats: requests, again, rule } = together;
     let all_obey = requests.iter().all(|seat| !seat.outside);
     ensure!(all_obey || !sharing.takes_turns(), "{sharing} holds members, and one of them obeys no grant");
     let devices: Vec<_> = requests.iter().flat_map(|seat| seat.request.spec.devices.clone()).collect();
@@ -85,7 +86,8 @@ pub fn together(
         visit.not_shared = Some(format!("{sharing} could not be set up: {error:#}"));
         return Ok(Some(visit));
     }
-    let mut group = Group { rig, sampler, interrupt, backend, again, enough, seats, visit };
+    let watch = Watch::new(rig, Some(sampler), interrupt);
+    let mut group = Group { watch, backend, again, rule, seats, visit };
     let outcome = group.run(sharing, requests);
     let outcome = group.dismiss(outcome);
     if let Err(error) = group.backend.tear_down() {
@@ -120,12 +122,10 @@ impl From<anyhow::Error> for Stop {
 
 /// The members on the rig.
 struct Group<'a> {
-    rig: &'a mut Rig,
-    sampler: &'a Sampler,
-    interrupt: &'a Interrupt,
+    watch: Watch<'a>,
     backend: Box<dyn Backend>,
     again: &'a mut dyn FnMut(u32) -> anyhow::Result<LaunchRequest>,
-    enough: Enough,
+    rule: StopRule,
     seats: Vec<Seat>,
     visit: Visit,
 }
@@ -158,9 +158,9 @@ impl Group<'_> {
     /// Lets all members run as they please.
     fn at_once(&mut self, barrier: Nanos) -> Result<(), Stop> {
         let all = 0..self.seats.len();
-        let mut looks = Looks::new(self.enough);
+        let mut stop = StopCheck::new(self.rule);
         self.supply(all.clone());
-        while !self.has_enough(&mut looks, all.clone(), barrier, &[]) {
+        while !self.has_enough(&mut stop, all.clone(), barrier, &[]) {
             self.next(None)?;
             self.supply(all.clone());
         }
@@ -173,13 +173,13 @@ impl Group<'_> {
             if launched.is_ready()
                 && let Some(steps) = launched.pace.due()
             {
-                self.rig.extend(launched.member, steps);
+                self.watch.rig.extend(launched.member, steps);
             }
         }
     }
 
     /// Whether there is enough of what these seats share since `since`, or no more patience with it.
-    fn has_enough(&self, looks: &mut Looks, seats: Range<usize>, since: Nanos, turns: &[Turn]) -> bool {
+    fn has_enough(&self, stop: &mut StopCheck, seats: Range<usize>, since: Nanos, turns: &[Turn]) -> bool {
         let seats = &self.seats[seats];
         let now = Nanos::monotonic_now();
         let steps = seats.iter().filter_map(|seat| seat.steps_since(since)).min().unwrap_or(0);
@@ -187,20 +187,16 @@ impl Group<'_> {
         // What being beside others costs a program without steps is known when it has come to its end.
         let ended = |seat: &Seat| seat.has_steps() || seat.came_to_its_end_since(since);
         self.is_over_by_itself(seats, since)
-            || ((seats.iter().all(ended) || looks.is_out_of_patience(seen))
-                && looks.enough(seen, || common(seats, Window { start: since, end: now }, turns)))
+            || ((seats.iter().all(ended) || stop.is_out_of_patience(seen))
+                && stop.is_reached(seen, || common(seats, Window { start: since, end: now }, turns)))
     }
 
     /// Waits for something to happen, at most to `deadline`, and not for so long that the user waits for us.
     fn next(&mut self, deadline: Option<Nanos>) -> Result<(), Stop> {
-        let look = Nanos::monotonic_now() + LOOK.into();
-        let event = self.rig.next(Some(deadline.map_or(look, |deadline| deadline.min(look))));
-        match event {
-            Some(RigEvent::Started { member, rank, pid }) => {
+        match self.watch.next(deadline) {
+            Some(RigEvent::Started { member, pid, .. }) => {
                 if let Some(launched) = self.launched(member) {
                     launched.started(pid);
-                    let name = launched.name.clone();
-                    self.sampler.watch(&name, rank, pid);
                 }
             }
             Some(RigEvent::Said { member, rank, at, event }) => {
@@ -211,7 +207,7 @@ impl Group<'_> {
             Some(RigEvent::Ended { member, end }) => self.replace(member, &end)?,
             None => {}
         }
-        if self.interrupt.asked() { Err(Stop::Interrupted) } else { Ok(()) }
+        if self.watch.is_interrupted() { Err(Stop::Interrupted) } else { Ok(()) }
     }
 
     /// Starts a member again that has come to its end by itself.
@@ -231,7 +227,7 @@ impl Group<'_> {
     /// Whether nothing was asked for but that members come to their ends, and they have.
     fn is_over_by_itself(&self, seats: &[Seat], since: Nanos) -> bool {
         let without_steps = seats.iter().all(|seat| !seat.has_steps());
-        (self.enough == Enough::End || (matches!(self.enough, Enough::Steps(_)) && without_steps))
+        (self.rule == StopRule::End || (matches!(self.rule, StopRule::Steps(_)) && without_steps))
             && seats.iter().all(|seat| seat.came_to_its_end_since(since))
     }
 
@@ -242,7 +238,6 @@ impl Group<'_> {
         let outside = seat.outside;
         let launched = seat.launched_mut()?;
         launched.ended = Some(end.mono_ns);
-        self.sampler.unwatch(&launched.name);
         let failed = end.err.is_some() || (!outside && launched.steps.is_empty());
         failed.then(|| launched.name.clone())
     }
@@ -251,7 +246,7 @@ impl Group<'_> {
         request.joins = self.backend.joins(seat);
         let (spec, patience) = (request.spec.clone(), request.patience);
         self.visit.launches[seat].push(spec.launch.clone());
-        let member = self.rig.add(request);
+        let member = self.watch.add(request);
         self.seats[seat].launches.push(Launched::new(member, &spec, patience));
     }
 
@@ -276,11 +271,10 @@ impl Group<'_> {
         self.visit.end_mono_ns = Some(Nanos::monotonic_now());
         self.tell_to_leave(&outcome);
         while self.seats.iter().any(|seat| seat.alive().is_some()) {
-            let look = Nanos::monotonic_now() + LOOK.into();
-            if let Some(RigEvent::Ended { member, end }) = self.rig.next(Some(look)) {
+            if let Some(RigEvent::Ended { member, end }) = self.watch.next(None) {
                 self.note_end(member, &end);
             }
-            if self.interrupt.asked() && !matches!(outcome, Err(Stop::Interrupted)) {
+            if self.watch.is_interrupted() && !matches!(outcome, Err(Stop::Interrupted)) {
                 outcome = Err(Stop::Interrupted);
                 self.tell_to_leave(&outcome);
             }
@@ -291,14 +285,14 @@ impl Group<'_> {
     fn tell_to_leave(&self, outcome: &Result<(), Stop>) {
         for launched in self.seats.iter().filter_map(Seat::alive) {
             match outcome {
-                Ok(()) => self.rig.remove(launched.member, Leave::AtBoundary),
+                Ok(()) => self.watch.rig.remove(launched.member, Leave::AtBoundary),
                 // One that failed and is alive has done nothing yet.
                 Err(Stop::Failed { launch }) if *launch == launched.name => {
-                    self.rig.remove(launched.member, Leave::AtBoundary);
+                    self.watch.rig.remove(launched.member, Leave::AtBoundary);
                 }
-                Err(Stop::Failed { launch }) => self.rig.contaminate(launched.member, launch),
+                Err(Stop::Failed { launch }) => self.watch.rig.contaminate(launched.member, launch),
                 Err(Stop::Interrupted | Stop::NotShared(_) | Stop::Error(_)) => {
-                    self.rig.remove(launched.member, Leave::Now)
+                    self.watch.rig.remove(launched.member, Leave::Now)
                 }
             }
         }

@@ -15,10 +15,12 @@ mod rig;
 pub mod sampler;
 pub mod slices;
 pub mod usage;
+mod watch;
 
 pub use self::{
     exit::Exit,
     launch::{LaunchRequest, Leave, POLL_TRAINING, Patience, Programs},
     leash::Joins,
     rig::{Member, Rig, RigEvent},
+    watch::Watch,
 };

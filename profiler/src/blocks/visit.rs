@@ -1,6 +1,7 @@
 //! One visit of a group: who sits where, and what each launch is told.
 
 use anyhow::Context as _;
+use rig::LaunchRequest;
 use schema::{
     catalog::Catalog,
     device::Device,
@@ -11,8 +12,6 @@ use schema::{
 };
 
 use super::request::{self, request};
-use rig::LaunchRequest;
-
 use crate::{cores::HostCores, together::SeatRequest};
 
 /// The seats of a group in one block.

@@ -10,6 +10,7 @@ mod restart;
 
 use std::{collections::BTreeSet, path::Path};
 
+use rig::{Exit, Rig, interrupt::Interrupt, programs, sampler::Sampler};
 use schema::{
     FORMAT,
     calibration::{Calibration, CopyRow, Measured, NotMeasured, SpinRow},
@@ -24,8 +25,6 @@ use statistics::launches::between_launches;
 
 pub use self::all_reduce::cells as all_reduces;
 use self::restart::Restarts;
-use rig::{Exit, Rig, interrupt::Interrupt, programs, sampler::Sampler};
-
 use crate::{
     blocks::{Blocks, Ledger, Lost},
     cells::joined,

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rig::{Leave, Member, Rig, RigEvent, Watch};
 use schema::{
     calibration::{NotMeasured, RestartRow, Switch},
     catalog::Catalog,
@@ -17,16 +18,11 @@ use schema::{
 };
 
 use super::{Limits, NO_TIME, failed, over_repeats};
-use rig::{Leave, Member, Rig, RigEvent};
-
 use crate::{blocks, order, progress::Progress};
 
 /// Trained before the job is stopped: the first step is like no other, and the last one is what is
 /// compared with.
 const STEPS: u64 = 4;
-
-/// A look at the interrupt flag, at least so often.
-const LOOK: Nanos = Nanos(200_000_000);
 
 /// Restarts of the jobs of a run.
 pub(super) struct Restarts<'a> {
@@ -110,18 +106,18 @@ impl Restarts<'_> {
         let mut parts = Parts::new();
         let mut job = self.start(cell, block, None)?;
         let checkpoint = job.checkpoint.clone();
-        job.rig.extend(job.member, STEPS);
+        job.watch.rig.extend(job.member, STEPS);
         job.all_say(|event| matches!(event, Event::Held { index: STEPS }).then_some(()))?;
         let last = job.all_say(|event| step(event, STEPS - 1))?;
         parts.insert(Switch::Step, (longest(&last), None));
 
-        job.rig.command(job.member, Command::Pause {});
+        job.watch.rig.command(job.member, Command::Pause {});
         let paused = job.all_say(|event| match event {
             Event::Paused { dur_ns, bytes_freed } => Some((*dur_ns, *bytes_freed)),
             _ => None,
         })?;
         parts.insert(Switch::Pause, longest_and_sum(&paused));
-        job.rig.command(job.member, Command::Resume {});
+        job.watch.rig.command(job.member, Command::Resume {});
         let resumed = job.all_say(|event| match event {
             Event::Resumed { dur_ns } => Some(*dur_ns),
             _ => None,
@@ -130,7 +126,7 @@ impl Restarts<'_> {
 
         let ordered = Nanos::monotonic_now();
         let path = checkpoint.to_string_lossy().into_owned();
-        job.rig.command(job.member, Command::Checkpoint { path });
+        job.watch.rig.command(job.member, Command::Checkpoint { path });
         let written = job.all_say(|event| match event {
             Event::Checkpointed { bytes, dur_ns } => Some((*dur_ns, *bytes)),
             _ => None,
@@ -153,7 +149,7 @@ impl Restarts<'_> {
         let start = ready_at.saturating_sub(told).saturating_sub(restore.unwrap_or_default());
         parts.insert(Switch::Start, (start, None));
         parts.extend(restore.map(|restore| (Switch::Restore, (restore, None))));
-        job.rig.extend(job.member, 1);
+        job.watch.rig.extend(job.member, 1);
         let first = job.all_say(|event| step(event, 0))?;
         parts.insert(Switch::FirstStep, (longest(&first), None));
         let ended = first.iter().map(|(at, _)| *at).max().unwrap_or(told);
@@ -177,9 +173,9 @@ impl Restarts<'_> {
         let folder = checkpoint.parent().unwrap_or(self.run.path());
         fs::create_dir_all(folder).map_err(|e| Trouble::Failed(format!("{}: {e}", folder.display())))?;
         let ranks = request.spec.devices.len() as u32;
-        let member = self.rig.add(request);
-        let (rig, limits, said) = (&mut *self.rig, self.limits, Vec::new());
-        let mut running = Running { rig, limits, member, ranks, checkpoint, said, is_over: false };
+        let mut watch = Watch::new(self.rig, None, &self.limits.interrupt);
+        let member = watch.add(request);
+        let mut running = Running { watch, member, ranks, checkpoint, said: Vec::new(), is_over: false };
         running.all_say(|event| matches!(event, Event::Ready(_)).then_some(()))?;
         Ok(running)
     }
@@ -187,8 +183,7 @@ impl Restarts<'_> {
 
 /// A launch that is not over.
 struct Running<'a> {
-    rig: &'a mut Rig,
-    limits: &'a Limits,
+    watch: Watch<'a>,
     member: Member,
     ranks: u32,
     /// Where it may write one.
@@ -201,8 +196,8 @@ impl Drop for Running<'_> {
     /// What went wrong half-way does not stay on the rig beside the next job.
     fn drop(&mut self) {
         if !self.is_over {
-            self.rig.remove(self.member, Leave::Now);
-            while !matches!(self.rig.next(None), Some(RigEvent::Ended { .. }) | None) {}
+            self.watch.rig.remove(self.member, Leave::Now);
+            while !matches!(self.watch.next(None), Some(RigEvent::Ended { .. })) {}
         }
     }
 }
@@ -226,7 +221,7 @@ impl Running<'_> {
             if let Some(trouble) = self.said.iter().find_map(refused) {
                 return Err(trouble);
             }
-            if let Some(end) = self.hear()? {
+            if let Some(end) = self.wait()? {
                 let detail = end.err_detail.unwrap_or_else(|| "ended before it was told to".into());
                 return Err(Trouble::Failed(detail));
             }
@@ -235,9 +230,9 @@ impl Running<'_> {
 
     /// Lets the job leave at its boundary, and waits until nothing of it is left.
     fn leave(&mut self) -> Result<LaunchEnd, Trouble> {
-        self.rig.remove(self.member, Leave::AtBoundary);
+        self.watch.rig.remove(self.member, Leave::AtBoundary);
         loop {
-            match self.hear()? {
+            match self.wait()? {
                 Some(LaunchEnd { err: Some(_), err_detail, .. }) => {
                     return Err(Trouble::Failed(err_detail.unwrap_or_default()));
                 }
@@ -248,11 +243,11 @@ impl Running<'_> {
     }
 
     /// Waits for a moment, and notes what is said in it; the launch's end, if it has come.
-    fn hear(&mut self) -> Result<Option<LaunchEnd>, Trouble> {
-        if self.limits.interrupt.asked() {
+    fn wait(&mut self) -> Result<Option<LaunchEnd>, Trouble> {
+        if self.watch.is_interrupted() {
             return Err(Trouble::Interrupted);
         }
-        match self.rig.next(Some(Nanos::monotonic_now() + LOOK)) {
+        match self.watch.next(None) {
             Some(RigEvent::Said { rank, at, event, .. }) => self.said.push((rank, at, event)),
             Some(RigEvent::Ended { end, .. }) => {
                 self.is_over = true;

@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::bail;
 use clap::ValueEnum as _;
+use rig::{Exit, device, output};
 use schema::{
     calibration::{Calibration, Measured},
     catalog::Catalog,
@@ -20,8 +21,6 @@ use schema::{
 };
 
 use super::asked::seconds;
-use rig::{Exit, device, output};
-
 use crate::{
     calibrate::{self, Calibrator, Part},
     cells::{self, Grid, joined},

@@ -3,14 +3,13 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
+use rig::{Exit, output};
 use schema::{
     catalog::Catalog, footprint::Footprints, job::Job, manifest::Manifest, rows, sharing::Sharing,
     units::Nanos,
 };
 
 use super::asked::{self, Anew, Asked};
-use rig::{Exit, output};
-
 use crate::{
     blocks,
     groups::{self, Company},

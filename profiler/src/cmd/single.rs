@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::bail;
+use rig::{Exit, output};
 use schema::{
     footprint::Footprints,
     job::Job,
@@ -13,8 +14,6 @@ use schema::{
 };
 
 use super::asked::{self, Anew, Asked, seconds};
-use rig::{Exit, output};
-
 use crate::{
     blocks,
     cells::{self, CommandLine, Grid, Plans},

@@ -6,15 +6,13 @@ mod workloads;
 
 use std::path::PathBuf;
 
+use rig::{Exit, output, sampler::SamplerCost};
 use schema::{
     catalog::Catalog, device::Device, manifest::Settings, rows, run_dir::RunDir, spec::Collectives,
     units::HumanBytes,
 };
 
 use self::bench::Bench;
-
-use rig::{Exit, output, sampler::SamplerCost};
-
 use crate::{
     pool,
     run::{self, Observed, Request},

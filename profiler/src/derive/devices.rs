@@ -1,13 +1,12 @@
 //! What devices showed in the windows that count.
 
+use rig::device::WRAPS_BEYOND;
 use schema::{
     rows::{DeviceSample, HostSample, Measurement, Tier},
     units::Nanos,
 };
 
 use super::{launch::sum_of_all, rounded};
-use rig::device::WRAPS_BEYOND;
-
 use crate::window::{Window, growth_in, longest_gap, mean};
 
 /// Drivers bring the energy counter up to date about ten times a second: over a shorter window, what is missing at its ends

@@ -1,5 +1,6 @@
 //! What makes a row doubtful. Each gate compares what a launch left with a bound of [`warnings`].
 
+use rig::device;
 use schema::{
     device::Device,
     rows::{DeviceSample, Tier, Warning},
@@ -10,8 +11,6 @@ use schema::{
 use statistics::{interval::MIN_STEPS, steady::Class};
 
 use super::{JobStep, devices};
-use rig::device;
-
 use crate::{
     cells::joined,
     warnings,

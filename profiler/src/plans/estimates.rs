@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use rig::device;
 use schema::{
     FORMAT,
     catalog::{Model, Workload},
@@ -18,8 +19,6 @@ use super::{
     footprint::{Class, KnownFootprints, Unmeasured},
     memory::{CUDA_CONTEXT_BYTES, Numbers, Place, peak_bytes, states_bytes},
 };
-use rig::device;
-
 use crate::blocks;
 
 /// What is known of the memory of jobs, and found out when it is first asked for.

@@ -1,5 +1,6 @@
 //! Members that take turns: one runs, all others are held at a boundary.
 
+use rig::POLL_TRAINING;
 use schema::{
     group::Turn,
     sharing::{Quantum, Weights},
@@ -7,9 +8,7 @@ use schema::{
 };
 
 use super::{Group, Stop, seat::SHORTEST_LOOK};
-use rig::POLL_TRAINING;
-
-use crate::measure::Looks;
+use crate::measure::StopCheck;
 
 /// The first part of a turn: long enough to tell the pace, and short enough that what is left can make up for a wrong one.
 const FIRST_PART: f64 = 0.75;
@@ -24,7 +23,7 @@ impl Group<'_> {
         weights: &Weights,
     ) -> Result<(), Stop> {
         let mut accounts = vec![Account::default(); self.seats.len()];
-        let mut looks = Looks::new(self.enough);
+        let mut stop = StopCheck::new(self.rule);
         loop {
             for (seat, account) in accounts.iter_mut().enumerate() {
                 // One that was started again takes part as soon as it is ready.
@@ -36,7 +35,7 @@ impl Group<'_> {
                     self.turn(seat, quantum, steps, account)?;
                 }
             }
-            if self.has_enough(&mut looks, 0..self.seats.len(), barrier, &self.visit.turns) {
+            if self.has_enough(&mut stop, 0..self.seats.len(), barrier, &self.visit.turns) {
                 return Ok(());
             }
             if !self.seats.iter().any(|seat| seat.is_ready()) {
@@ -53,8 +52,8 @@ impl Group<'_> {
                 self.next(None)?;
             }
             let start_mono_ns = Nanos::monotonic_now();
-            let mut looks = Looks::new(self.enough);
-            while !self.has_enough(&mut looks, only.clone(), start_mono_ns, &[]) {
+            let mut stop = StopCheck::new(self.rule);
+            while !self.has_enough(&mut stop, only.clone(), start_mono_ns, &[]) {
                 self.supply(only.clone());
                 self.next(None)?;
             }
@@ -101,7 +100,7 @@ impl Group<'_> {
     pub(super) fn grant(&mut self, seat: usize, steps: u64) {
         if let Some(launched) = self.seats[seat].launched_mut() {
             let granted = launched.grant(steps);
-            self.rig.extend(launched.member, granted);
+            self.watch.rig.extend(launched.member, granted);
         }
     }
 
@@ -118,7 +117,7 @@ impl Group<'_> {
             if now >= look_at {
                 let next = launched.look_after(now);
                 if next != pause {
-                    self.rig.look_every(launched.member, next);
+                    self.watch.rig.look_every(launched.member, next);
                     pause = next;
                 }
                 look_at = now + next.into();
@@ -127,7 +126,7 @@ impl Group<'_> {
             self.next((pause > SHORTEST_LOOK).then_some(look_at))?;
         }
         if let Some(launched) = self.seats[seat].alive().filter(|_| is_same(self)) {
-            self.rig.look_every(launched.member, POLL_TRAINING);
+            self.watch.rig.look_every(launched.member, POLL_TRAINING);
         }
         Ok(())
     }

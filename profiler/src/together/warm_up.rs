@@ -1,9 +1,9 @@
 //! How a member warms up before the barrier: alone, and then it is held.
 
+use rig::pace::Pace;
 use statistics::warm_up;
 
 use super::{Group, Stop, seat::Seat};
-use rig::pace::Pace;
 
 impl Group<'_> {
     /// Returns when the member of a seat has warmed up and rests.

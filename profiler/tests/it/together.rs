@@ -9,7 +9,7 @@ mod turns;
 use std::time::Duration;
 
 use profiler::{
-    measure::Enough,
+    measure::StopRule,
     sharing::backend,
     together::{SeatRequest, Together, together},
     window::growth_in,
@@ -94,7 +94,7 @@ impl Visits {
         &mut self,
         mode: &str,
         jobs: &[Job],
-        enough: Enough,
+        rule: StopRule,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Option<Visit>> {
         let sharing: Sharing = mode.parse().unwrap();
@@ -111,7 +111,7 @@ impl Visits {
         let visit = together(
             &mut self.bench.rig,
             &self.sampler,
-            Together { sharing: &sharing, seats, again, enough },
+            Together { sharing: &sharing, seats, again, rule },
             interrupt,
         );
         assert_eq!(self.bench.rig.next(None), None, "nothing is left");
@@ -119,8 +119,8 @@ impl Visits {
         visit
     }
 
-    fn visit(&mut self, mode: &str, jobs: &[Job], enough: Enough) -> Visit {
-        let visit = self.try_visit(mode, jobs, enough, &Interrupt::default()).unwrap().unwrap();
+    fn visit(&mut self, mode: &str, jobs: &[Job], rule: StopRule) -> Visit {
+        let visit = self.try_visit(mode, jobs, rule, &Interrupt::default()).unwrap().unwrap();
         assert_eq!(
             (visit.group.as_str(), visit.block, visit.sharing.to_string()),
             ("test+test", 4, mode.into())
@@ -186,7 +186,7 @@ fn shared(visit: &Visit) -> Window {
 #[test]
 fn two_saturating_jobs_get_half_a_core_each() {
     let mut visits = Visits::new();
-    let visit = visits.visit("time-slice", &[SPIN, SPIN], Enough::Seconds(3.0));
+    let visit = visits.visit("time-slice", &[SPIN, SPIN], StopRule::Seconds(3.0));
     visits.assert_all_ended_well(&visit);
     let [a, b] = [0, 1].map(|seat| visits.cpu_ns(&visit, seat, shared(&visit)));
     let share = a / (a + b);
@@ -204,7 +204,7 @@ fn slices_that_were_chosen_are_as_fair() {
         return schema::skips::skipped("slices", reason);
     }
     let mut visits = Visits::new();
-    let visit = visits.visit(mode, &[SPIN, SPIN], Enough::Seconds(3.0));
+    let visit = visits.visit(mode, &[SPIN, SPIN], StopRule::Seconds(3.0));
     visits.assert_all_ended_well(&visit);
     let [a, b] = [0, 1].map(|seat| visits.cpu_ns(&visit, seat, shared(&visit)));
     let share = a / (a + b);
@@ -215,7 +215,7 @@ fn slices_that_were_chosen_are_as_fair() {
 fn a_job_that_sleeps_half_its_time_gets_a_third_beside_one_that_never_does() {
     let mut visits = Visits::new();
     // Awake it shares the core with the other and so takes twice as long: 50 ms of 50 + 100.
-    let visit = visits.visit("time-slice", &[Job::new(100, 50), SPIN], Enough::Seconds(4.0));
+    let visit = visits.visit("time-slice", &[Job::new(100, 50), SPIN], StopRule::Seconds(4.0));
     visits.assert_all_ended_well(&visit);
     let steps = visits.steps(&visit, &visit.launches[0][0]);
     let inside: Vec<Nanos> =
@@ -236,7 +236,7 @@ fn weights_share_out_a_core() {
         return schema::skips::skipped("cgroups", reason);
     }
     let mut visits = Visits::new();
-    let visit = visits.visit(mode, &[SPIN, SPIN], Enough::Seconds(3.0));
+    let visit = visits.visit(mode, &[SPIN, SPIN], StopRule::Seconds(3.0));
     visits.assert_all_ended_well(&visit);
     let [heavy, light] = [0, 1].map(|seat| visits.cpu_ns(&visit, seat, shared(&visit)));
     let share = heavy / (heavy + light);
@@ -246,7 +246,7 @@ fn weights_share_out_a_core() {
 #[test]
 fn members_warm_up_alone_and_share_the_barrier() {
     let mut visits = Visits::new();
-    let visit = visits.visit("time-slice", &[SLEEP, SLEEP], Enough::Steps(30));
+    let visit = visits.visit("time-slice", &[SLEEP, SLEEP], StopRule::Steps(30));
     let barrier = visit.barrier_mono_ns.unwrap();
     let warm: Vec<Window> = visit
         .launches

@@ -7,12 +7,12 @@ mod trial;
 
 use std::path::PathBuf;
 
+use rig::{Exit, device, output, programs};
 use schema::{
     device::Device,
     rows::{self, DoctorRow, Health},
 };
 
-use rig::{Exit, device, output, programs};
 use statistics::Interval;
 
 use crate::{machine, spin, table};

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use rig::{Exit, Rig, interrupt::Interrupt, output, programs};
 use schema::rows::{self, OverheadRow};
 
 use super::{Args, trial};
-use rig::{Exit, Rig, interrupt::Interrupt, output, programs};
-
 use crate::{
     overhead::{self, Plan},
     run::{self, Observed},

@@ -1,13 +1,12 @@
 //! `profile doctor --readings`: how long a reading of a device takes, at rest and beside a job.
 
+use rig::{Exit, Rig, device, interrupt::Interrupt, output, programs, sampler::SamplerCost};
 use schema::{
     rows::{self, Appender, Load, ReadingRow},
     units::Nanos,
 };
 
 use super::{Args, trial};
-use rig::{Exit, Rig, device, interrupt::Interrupt, output, programs, sampler::SamplerCost};
-
 use crate::{
     follow::{Follower, WARM_UP},
     readings::Readings,
@@ -29,10 +28,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         Ok(())
     })?;
     let mut rig = Rig::new(programs::all()?)?;
-    let mut follower = Follower::start(&mut rig, trial.request, &interrupt, |_, _| {})?;
-    follower.follow(&mut rig, WARM_UP)?;
-    rows.extend(readings.take(Load::Training, |pause| follower.follow(&mut rig, pause))?);
-    follower.dismiss(&mut rig);
+    let mut follower = Follower::start(&mut rig, None, trial.request, &interrupt)?;
+    follower.follow(WARM_UP)?;
+    rows.extend(readings.take(Load::Training, |pause| follower.follow(pause))?);
+    follower.dismiss();
     drop(rig);
     readings.finish();
     run::write_end(&trial.run, Exit::Ok, Vec::new(), observed, SamplerCost::default())?;

@@ -1,5 +1,6 @@
 //! `profile doctor --transfers`: how fast the link copies, and whether the device counts it right.
 
+use rig::{Exit, output};
 use schema::{
     device::Device,
     rows::{self, Direction},
@@ -7,8 +8,6 @@ use schema::{
 };
 
 use super::Args;
-use rig::{Exit, output};
-
 use crate::{
     table,
     transfers::{self, verdict},

@@ -2,6 +2,7 @@
 
 use std::{fs::File, path::Path};
 
+use rig::{Exit, LaunchRequest, programs};
 use schema::{
     catalog::Catalog,
     device::Device,
@@ -11,8 +12,6 @@ use schema::{
 };
 
 use super::WORKER;
-use rig::{Exit, LaunchRequest, programs};
-
 use crate::{
     blocks,
     cells::{self, Grid},

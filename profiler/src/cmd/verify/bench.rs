@@ -14,7 +14,7 @@ use schema::{
 };
 
 use crate::{
-    measure::{self, Enough},
+    measure::{self, StopRule},
     progress::Progress,
     run,
 };
@@ -65,7 +65,7 @@ impl Bench<'_> {
 impl Launcher {
     /// How a launch ended that made all the steps it was given; nothing where the user interrupted it.
     pub(super) fn launch(&mut self, request: LaunchRequest) -> Option<LaunchEnd> {
-        let end = measure::alone(&mut self.rig, &self.sampler, request, Enough::End, true, &self.interrupt);
+        let end = measure::alone(&mut self.rig, &self.sampler, request, StopRule::End, true, &self.interrupt);
         (!self.interrupt.asked()).then_some(end)
     }
 }

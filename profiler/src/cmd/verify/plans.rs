@@ -1,6 +1,7 @@
 //! `profile verify --plans`: does every plan of a job compute the same thing.
 
 use anyhow::{Context as _, bail};
+use rig::{Exit, sampler::SamplerCost};
 use schema::{
     catalog::{Catalog, Workload},
     device::Device,
@@ -14,8 +15,6 @@ use schema::{
 };
 
 use super::{SEED, bench::Bench};
-use rig::{Exit, sampler::SamplerCost};
-
 use crate::{
     blocks,
     cells::{self, Grid, Plans},

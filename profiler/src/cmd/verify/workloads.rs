@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use rig::{programs, sampler::SamplerCost};
 use schema::{
     FORMAT,
     catalog::{Catalog, Workload},
@@ -16,8 +17,6 @@ use schema::{
 };
 
 use super::bench::Bench;
-use rig::{programs, sampler::SamplerCost};
-
 use crate::{
     blocks,
     cells::{self, Grid, Plans},

@@ -2,7 +2,7 @@
 
 use std::{fs, thread, time::Duration};
 
-use profiler::measure::Enough;
+use profiler::measure::StopRule;
 use rig::{Joins, LaunchRequest, interrupt::Interrupt};
 use schema::{catalog::Fault, rows::ErrorKind, sharing::Sharing};
 
@@ -26,7 +26,7 @@ fn a_rank_that_cannot_join_what_it_should_is_not_started() {
 fn a_member_that_comes_to_its_end_is_started_again() {
     let mut visits = Visits::new();
     let [short, longer] = [250, 700].map(|steps| Job { steps: Some(steps), ..SLEEP });
-    let visit = visits.visit("time-slice", &[short, longer], Enough::End);
+    let visit = visits.visit("time-slice", &[short, longer], StopRule::End);
     visits.assert_all_ended_well(&visit);
     assert!(visit.launches[0].len() >= 2, "{:?}", visit.launches);
     assert_eq!(visit.launches[1].len(), 1, "its end is the end: {:?}", visit.launches);
@@ -36,10 +36,10 @@ fn a_member_that_comes_to_its_end_is_started_again() {
 fn a_program_that_obeys_no_grant_is_there_from_the_barrier_on() {
     let mut visits = Visits::new();
     let jobs = [SLEEP, Job { script: Some("sleep 0.3"), outside: true, ..SLEEP }];
-    let visit = visits.visit("time-slice", &jobs, Enough::Seconds(1.0));
+    let visit = visits.visit("time-slice", &jobs, StopRule::Seconds(1.0));
     visits.assert_all_ended_well(&visit);
     assert!(visit.launches[1].len() >= 3, "{:?}", visit.launches);
-    let error = visits.try_visit("step-gate", &jobs, Enough::End, &Interrupt::default()).unwrap_err();
+    let error = visits.try_visit("step-gate", &jobs, StopRule::End, &Interrupt::default()).unwrap_err();
     assert_eq!(error.to_string(), "step-gate holds members, and one of them obeys no grant");
 }
 
@@ -49,7 +49,7 @@ fn a_member_that_dies_contaminates_the_others() {
     let never = Job { fault: Some(Fault::CrashBeforeHello), ..SLEEP };
     for mode in ["time-slice", "step-gate:100ms"] {
         let mut visits = Visits::new();
-        let visit = visits.visit(mode, &[SLEEP, dies], Enough::Seconds(60.0));
+        let visit = visits.visit(mode, &[SLEEP, dies], StopRule::Seconds(60.0));
         let [alive, dead] = [0, 1].map(|seat| visits.end(&visit.launches[seat][0]));
         assert_eq!((alive.err, dead.err), (Some(ErrorKind::Contaminated), Some(ErrorKind::Killed)), "{mode}");
         let detail = alive.err_detail.unwrap();
@@ -57,7 +57,7 @@ fn a_member_that_dies_contaminates_the_others() {
         assert!(visit.barrier_mono_ns.is_some());
     }
     let mut visits = Visits::new();
-    let visit = visits.visit("time-slice", &[SLEEP, never, SLEEP], Enough::Seconds(60.0));
+    let visit = visits.visit("time-slice", &[SLEEP, never, SLEEP], StopRule::Seconds(60.0));
     assert_eq!(visit.launches, [vec!["0001-test".to_owned()], vec!["0002-test".into()], vec![]]);
     assert_eq!(visit.barrier_mono_ns, None, "nothing was shared");
     let ends = [0, 1].map(|seat| visits.end(&visit.launches[seat][0]).err);
@@ -68,7 +68,7 @@ fn a_member_that_dies_contaminates_the_others() {
 fn a_program_that_takes_no_step_as_it_did_alone_is_not_waited_for_without_end() {
     let mut visits = Visits::new();
     let silent = Job { script: Some("sleep 1000"), startup: Duration::from_secs(1), ..SLEEP };
-    let visit = visits.visit("step-gate", &[SLEEP, silent], Enough::Seconds(60.0));
+    let visit = visits.visit("step-gate", &[SLEEP, silent], StopRule::Seconds(60.0));
     let ends = [0, 1].map(|seat| visits.end(&visit.launches[seat][0]).err);
     assert_eq!(ends, [Some(ErrorKind::Contaminated), None], "it has done nothing wrong, and nothing else");
     assert_eq!(visit.barrier_mono_ns, None);
@@ -93,7 +93,7 @@ fn an_interrupted_visit_leaves_nothing_behind() {
             }
             user.ask();
         });
-        let visit = visits.try_visit(mode, &[SLEEP, SLEEP], Enough::Seconds(60.0), &interrupt).unwrap();
+        let visit = visits.try_visit(mode, &[SLEEP, SLEEP], StopRule::Seconds(60.0), &interrupt).unwrap();
         asks.join().unwrap();
         assert_eq!(visit, None, "{mode}");
         let begun = visits.bench.run.launches().unwrap();

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use profiler::measure::Enough;
+use profiler::measure::StopRule;
 use schema::{
     events,
     group::{Turn, Visit},
@@ -51,7 +51,7 @@ fn members_take_turns_as_long_as_their_weights_say() {
         [("step-gate:8:2/1", [SPIN, SPIN], false), ("step-gate:50ms:2/1", [SPIN, long], true)]
     {
         let mut visits = Visits::new();
-        let visit = visits.visit(mode, &jobs, Enough::Seconds(if by_time { 3.0 } else { 1.0 }));
+        let visit = visits.visit(mode, &jobs, StopRule::Seconds(if by_time { 3.0 } else { 1.0 }));
         visits.assert_all_ended_well(&visit);
         let seats = assert_one_at_a_time(&visits, &visit);
         if by_time {
@@ -89,7 +89,7 @@ fn a_program_with_the_hook_takes_its_turns() {
     }
     let mut visits = Visits::new();
     let jobs = [SLEEP, Job { script: Some(HOOKED), ..SLEEP }];
-    let visit = visits.visit("step-gate:20", &jobs, Enough::Seconds(1.0));
+    let visit = visits.visit("step-gate:20", &jobs, StopRule::Seconds(1.0));
     visits.assert_all_ended_well(&visit);
     let seats = assert_one_at_a_time(&visits, &visit);
     assert_eq!(seats[0].len(), seats[1].len());
@@ -98,7 +98,7 @@ fn a_program_with_the_hook_takes_its_turns() {
 #[test]
 fn one_after_the_other_has_one_turn_each() {
     let mut visits = Visits::new();
-    let visit = visits.visit("sequential", &[SLEEP, SLEEP, SLEEP], Enough::Steps(40));
+    let visit = visits.visit("sequential", &[SLEEP, SLEEP, SLEEP], StopRule::Steps(40));
     visits.assert_all_ended_well(&visit);
     assert_one_at_a_time(&visits, &visit);
     assert_eq!(visit.turns.iter().map(|turn| turn.seat).collect::<Vec<_>>(), [0, 1, 2]);
