@@ -8,10 +8,11 @@ mod visit;
 mod wanted;
 
 use anyhow::Context as _;
+use colocate::visit::{VisitRequest, visit_group};
 use rig::{
-    Rig, disk,
+    Rig, StopRule, disk,
     interrupt::Interrupt,
-    output,
+    measure_alone, output,
     sampler::Sampler,
     usage::{Scan, top_foreign},
 };
@@ -39,11 +40,9 @@ use self::{request::on_cores, visit::Seating, wanted::Wanted};
 use crate::{
     cores::HostCores,
     derive::Derived,
-    measure::{self, StopRule},
     order::{self, Place},
     progress::Progress,
     table,
-    together::{Together, together},
 };
 
 /// A run that is going on.
@@ -150,7 +149,7 @@ impl Blocks<'_> {
         let to_its_end = !self.groups.is_empty();
         let end = match self.lost.refusal(&cell.devices) {
             Some(why) => lost::refuse(self.run, &request.spec, &why)?,
-            None => measure::alone(self.rig, self.sampler, request, rule, to_its_end, self.interrupt),
+            None => measure_alone(self.rig, self.sampler, request, rule, to_its_end, self.interrupt),
         };
         self.lost.note(&launch, &cell.devices, &end);
         let is_spoilt = end.err == Some(ErrorKind::DiskFull);
@@ -197,8 +196,8 @@ impl Blocks<'_> {
         let visit = match self.lost.refusal(&devices) {
             Some(why) => lost::refuse_all(run, &seats, &why).map_err(anyhow::Error::from),
             None => {
-                let asked = Together { sharing: &group.sharing, seats, again, rule };
-                together(self.rig, self.sampler, asked, self.interrupt)
+                let asked = VisitRequest { sharing: &group.sharing, seats, again, rule };
+                visit_group(self.rig, self.sampler, asked, self.interrupt)
             }
         };
         self.next_number = seating.next;

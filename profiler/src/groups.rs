@@ -1,7 +1,7 @@
 //! From what a user asked for to the cells and the groups of a run of `profile colocate`.
 
 use anyhow::bail;
-use colocate::groups;
+use colocate::{groups, sharing};
 use schema::{
     catalog::Catalog, device::Device, group::Group, job::Job, manifest::Cell, sharing::Sharing,
     units::HumanBytes,
@@ -11,7 +11,6 @@ use crate::{
     cells::{self, CommandLine, Grid},
     named,
     plans::{CUDA_CONTEXT_BYTES, Effort, Estimates},
-    sharing,
 };
 
 /// Who runs together.

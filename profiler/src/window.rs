@@ -95,6 +95,13 @@ pub fn mean(readings: impl IntoIterator<Item = (Nanos, f64)>, windows: &[Window]
     (!inside.is_empty()).then(|| inside.iter().sum::<f64>() / inside.len() as f64)
 }
 
+/// The sum where every part is known, and where it is a number of the table; of no parts nothing is known.
+pub(crate) fn sum_of_all(parts: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    let mut parts = parts.peekable();
+    parts.peek()?;
+    total(parts)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

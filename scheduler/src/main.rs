@@ -6,7 +6,7 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next().as_deref().and_then(|first| first.to_str()) {
         Some("leash") => rig::leash::main(arguments),
-        Some("synthetic-worker") => synthetic::main(),
+        Some("synthetic-worker") => builtin_worker::main(),
         _ => scheduler::cmd::main(),
     }
 }

@@ -12,11 +12,11 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
+use colocate::sharing::backend;
 use model::Table;
 use profiler::{
     machine,
     run::{self, Observed},
-    sharing::backend,
 };
 use rig::{Exit, Rig, interrupt::Interrupt, programs};
 use schema::{

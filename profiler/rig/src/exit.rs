@@ -7,7 +7,7 @@ use std::{
 
 use schema::{rows::RowError, run_dir::RunError};
 
-use crate::{interrupt, output, sampler::SamplerError};
+use crate::{output, sampler::SamplerError};
 
 /// What a command ends with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Exit {
 
     /// The number.
     pub fn code(self) -> u8 {
-        if self == Exit::Interrupted && interrupt::hung_up() { HUNG_UP } else { self as u8 }
+        if self == Exit::Interrupted && output::terminal_is_closed() { HUNG_UP } else { self as u8 }
     }
 
     /// What a program ends with after a command, whose error it tells.

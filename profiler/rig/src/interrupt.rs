@@ -32,9 +32,6 @@ const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
 #[derive(Clone, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
-/// Whether a terminal was closed, which ends a program with a code of its own.
-static HUNG_UP: AtomicBool = AtomicBool::new(false);
-
 /// That of this process, once it listens.
 static OURS: OnceLock<Interrupt> = OnceLock::new();
 
@@ -66,11 +63,6 @@ impl Interrupt {
     }
 }
 
-/// Whether the program is to end because its terminal was closed.
-pub fn hung_up() -> bool {
-    HUNG_UP.load(Ordering::Relaxed)
-}
-
 /// Listens for SIGINT, SIGTERM and SIGHUP, which end the program at once until [`Interrupt::listen`] is called. A program that is
 /// to outlive its terminal, as one started by `nohup`, is not ended by SIGHUP.
 pub fn listen_early() -> io::Result<&'static Interrupt> {
@@ -88,7 +80,9 @@ pub fn listen_early() -> io::Result<&'static Interrupt> {
     thread::Builder::new().name("signals".into()).spawn(move || {
         let mut first = None;
         for signal in signals.forever() {
-            HUNG_UP.fetch_or(signal == SIGHUP, Ordering::Relaxed);
+            if signal == SIGHUP {
+                output::terminal_was_closed();
+            }
             early(leave_early);
             listening.ask();
             if first.get_or_insert_with(Instant::now).elapsed() > ONE_AND_THE_SAME {

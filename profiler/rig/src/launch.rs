@@ -13,6 +13,7 @@ mod kept;
 mod life;
 mod listener;
 mod notes;
+mod rank;
 mod scraper;
 mod start;
 mod tail;
@@ -38,11 +39,10 @@ use tokio::{
 pub use self::command::Programs;
 pub(crate) use self::command::{environment, removed_from_environment};
 use self::{
-    ending::Ending,
     life::Life,
     listener::{Fault, Listener},
+    rank::Rank,
     scraper::Scraper,
-    start::Rank,
     verdict::Evidence,
 };
 use crate::{
@@ -128,6 +128,14 @@ pub(crate) enum Order {
 pub(crate) enum Report {
     Started { rank: u32, pid: u32 },
     Said(EventLine),
+}
+
+/// How far the launch is on its way to the end.
+#[derive(Clone, Copy, PartialEq)]
+enum Ending {
+    No,
+    Terminated { kill_at: Nanos },
+    Killed,
 }
 
 struct Launch {

@@ -3,10 +3,12 @@
 pub mod device;
 pub mod disk;
 mod exit;
+mod first_step;
 pub mod footprint;
 pub mod interrupt;
 mod launch;
 pub mod leash;
+mod measure;
 pub mod output;
 pub mod pace;
 pub mod processes;
@@ -14,6 +16,7 @@ pub mod programs;
 mod rig;
 pub mod sampler;
 pub mod slices;
+mod stop;
 pub mod usage;
 mod watch;
 
@@ -21,6 +24,8 @@ pub use self::{
     exit::Exit,
     launch::{LaunchRequest, Leave, POLL_TRAINING, Patience, Programs},
     leash::Joins,
+    measure::measure_alone,
     rig::{Member, Rig, RigEvent},
+    stop::{Amount, StopCheck, StopRule},
     watch::Watch,
 };

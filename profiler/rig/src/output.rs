@@ -4,11 +4,23 @@ use std::{
     borrow::Cow,
     fmt::Display,
     io::{self, ErrorKind, Write},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use anyhow::Context as _;
 
-use crate::interrupt;
+/// Whether the terminal was closed, after which nothing is read that is printed.
+static IS_CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Notes that SIGHUP has come: the terminal was closed.
+pub(crate) fn terminal_was_closed() {
+    IS_CLOSED.store(true, Ordering::Relaxed);
+}
+
+/// Whether the terminal was closed.
+pub(crate) fn terminal_is_closed() -> bool {
+    IS_CLOSED.load(Ordering::Relaxed)
+}
 
 /// Prints data on stdout, with a line break after it.
 ///
@@ -25,7 +37,7 @@ pub fn print(text: impl Display) -> anyhow::Result<()> {
 pub fn print_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     match write(&mut stdout).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe || interrupt::hung_up() => Ok(()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe || terminal_is_closed() => Ok(()),
         printed => printed.context("standard output"),
     }
 }

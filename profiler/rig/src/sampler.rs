@@ -7,6 +7,7 @@
 
 mod keeper;
 mod schedule;
+mod status;
 mod users;
 mod watcher;
 
@@ -14,7 +15,6 @@ use std::{
     collections::BTreeMap,
     io,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
         mpsc::{self, Sender},
     },
@@ -25,18 +25,19 @@ use std::{
 use schema::{
     device::Device,
     rows::{Appender, DeviceSample, HostSample, RowError},
-    units::Nanos,
 };
 
-use self::keeper::Order;
+pub use self::status::SamplerCost;
+use self::{
+    keeper::Order,
+    status::{SharedStatus, locked},
+    watcher::Command,
+};
 use crate::{device::DeviceReader, output};
 
 /// How long to wait for an answer of the threads. They are asleep or in calls that take milliseconds, unless a driver
 /// hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// How often readings of devices go from one thread to the other, and rows to their files.
-const HAND_OVER_PERIOD: Nanos = Nanos::SECOND;
 
 /// Watches from `start` to `stop`.
 pub struct Sampler {
@@ -49,57 +50,12 @@ pub struct Sampler {
     is_stuck: AtomicBool,
 }
 
-/// What watching has cost so far, both threads together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SamplerCost {
-    /// CPU time of the threads.
-    pub cpu_ns: u64,
-    pub ticks: u64,
-    /// Ticks that began later than half their period after the deadline.
-    pub late_ticks: u64,
-    /// The longest time that one tick took.
-    pub worst_tick_ns: u64,
-}
-
-impl SamplerCost {
-    fn and(self, other: SamplerCost) -> SamplerCost {
-        SamplerCost {
-            cpu_ns: self.cpu_ns + other.cpu_ns,
-            ticks: self.ticks + other.ticks,
-            late_ticks: self.late_ticks + other.late_ticks,
-            worst_tick_ns: self.worst_tick_ns.max(other.worst_tick_ns),
-        }
-    }
-}
-
 #[derive(Debug, thiserror::Error)]
 pub enum SamplerError {
     #[error("samples are lost")]
     Rows(#[from] RowError),
     #[error("the sampler has not answered for {} s; a device's driver may hang", PATIENCE.as_secs())]
     Stuck,
-}
-
-/// What others may know at any moment without waiting for the threads.
-#[derive(Default)]
-struct Status {
-    watcher: SamplerCost,
-    keeper: SamplerCost,
-    lost: Vec<Device>,
-}
-
-type SharedStatus = Arc<Mutex<Status>>;
-
-fn locked(status: &SharedStatus) -> MutexGuard<'_, Status> {
-    status.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A command to the watcher.
-enum Command {
-    ReadFastEvery(Nanos),
-    SetActive(bool),
-    /// Goes on to the keeper behind the rows that were read until then.
-    Flush(Sender<Result<(), RowError>>),
 }
 
 impl Sampler {

@@ -3,6 +3,7 @@
 //! The process may hold memory of the device, and what is measured beside it would be no measurement. `--resume` starts with no
 //! device lost: it may be back.
 
+use colocate::visit::SeatRequest;
 use schema::{
     FORMAT,
     device::Device,
@@ -12,8 +13,6 @@ use schema::{
     spec::{LaunchEnd, LaunchSpec},
     units::Nanos,
 };
-
-use crate::together::SeatRequest;
 
 /// Each with the launch that is stuck there.
 #[derive(Default)]

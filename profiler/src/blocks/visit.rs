@@ -1,6 +1,7 @@
 //! One visit of a group: who sits where, and what each launch is told.
 
 use anyhow::Context as _;
+use colocate::visit::SeatRequest;
 use rig::LaunchRequest;
 use schema::{
     catalog::Catalog,
@@ -12,7 +13,7 @@ use schema::{
 };
 
 use super::request::{self, request};
-use crate::{cores::HostCores, together::SeatRequest};
+use crate::cores::HostCores;
 
 /// The seats of a group in one block.
 pub(super) struct Seating<'a> {

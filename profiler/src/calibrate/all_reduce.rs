@@ -10,7 +10,7 @@ use schema::{
     units::{HumanBytes, Nanos},
 };
 
-use super::{NO_TIME, failed};
+use super::{limits::NO_TIME, values::failed};
 use crate::{cells::joined, derive::whole};
 
 /// A rank holds the tensor, what it sends and what it receives of it, and some room is to be left.

@@ -3,6 +3,10 @@
 use std::{hint::black_box, path::Path, sync::Barrier, thread};
 
 use anyhow::Context as _;
+use builtin_worker::{
+    caches::{CORES, last_level_bytes},
+    triad::{ELEMENT_BYTES, triad},
+};
 use procfs::Current as _;
 use schema::{
     calibration::MemoryRow,
@@ -10,12 +14,8 @@ use schema::{
     units::{HumanBytes, Nanos},
 };
 use statistics::median;
-use synthetic::{
-    caches::{CORES, last_level_bytes},
-    triad::{ELEMENT_BYTES, triad},
-};
 
-use super::over_repeats;
+use super::values::over_repeats;
 use crate::spin::pin_to;
 
 /// Each array is so many times as large as all last-level caches of the cores together, as STREAM asks

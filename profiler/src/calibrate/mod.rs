@@ -5,31 +5,35 @@
 //! stay on file.
 
 mod all_reduce;
+mod limits;
 mod memory;
 mod restart;
+mod values;
 
 use std::{collections::BTreeSet, path::Path};
 
-use rig::{Exit, Rig, interrupt::Interrupt, programs, sampler::Sampler};
+use rig::{Exit, Rig, programs, sampler::Sampler};
 use schema::{
     FORMAT,
-    calibration::{Calibration, CopyRow, Measured, NotMeasured, SpinRow},
+    calibration::{Calibration, CopyRow, Measured, SpinRow},
     catalog::Catalog,
     device::Device,
     manifest::{Cell, Manifest},
     rows::Status,
     run_dir::RunDir,
-    units::Nanos,
 };
-use statistics::launches::between_launches;
 
 pub use self::all_reduce::cells as all_reduces;
-use self::restart::Restarts;
+use self::{
+    limits::Limits,
+    restart::Restarts,
+    values::{failed, measured, not_measured},
+};
 use crate::{
     blocks::{Blocks, Ledger, Lost},
     cells::joined,
     cores::HostCores,
-    derive::{Derived, whole},
+    derive::Derived,
     progress::Progress,
     run::{self, Observed},
     spin, transfers,
@@ -41,8 +45,6 @@ const COPY_BYTES: u64 = 1 << 30;
 /// Why a pool has no all-reduces.
 pub const NO_PAIR: &str =
     "it takes two devices of a kind, and the pool has none; name more with --device A,B";
-
-const NO_TIME: &str = "the budget was spent before; give it more with --budget";
 
 /// A part of a calibration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -301,76 +303,5 @@ impl Calibrator<'_> {
         found.restart = rows;
         found.not_measured.extend(unmeasured);
         Ok(missing)
-    }
-}
-
-/// How long it may go on.
-struct Limits {
-    interrupt: Interrupt,
-    began: Nanos,
-    budget_s: Option<f64>,
-}
-
-impl Limits {
-    fn of(manifest: &Manifest) -> anyhow::Result<Limits> {
-        let interrupt = Interrupt::listen()?;
-        Ok(Limits { interrupt, began: Nanos::monotonic_now(), budget_s: manifest.settings.budget_s })
-    }
-
-    /// # Errors
-    /// Where the user wants to stop.
-    fn check(&self) -> anyhow::Result<()> {
-        if self.interrupt.asked() {
-            return Err(Exit::Interrupted.because("interrupted; no calibration was written"));
-        }
-        Ok(())
-    }
-
-    fn has_time(&self) -> bool {
-        let spent_s = Nanos::monotonic_now().saturating_sub(self.began).as_secs_f64();
-        self.budget_s.is_none_or(|budget_s| spent_s < budget_s)
-    }
-
-    /// Whether there is time for this; where not, that is noted.
-    fn allow(&self, what: &str, found: &mut Calibration) -> anyhow::Result<bool> {
-        self.check()?;
-        let has_time = self.has_time();
-        if !has_time {
-            found.not_measured.push(failed(what, NO_TIME));
-        }
-        Ok(has_time)
-    }
-}
-
-fn failed(what: &str, reason: &str) -> NotMeasured {
-    not_measured(what, Status::Failed, reason)
-}
-
-fn not_measured(what: &str, status: Status, reason: &str) -> NotMeasured {
-    NotMeasured { what: what.into(), status, reason: reason.into() }
-}
-
-/// A number of bytes or nanoseconds with the ends of its interval, in whole numbers.
-fn measured(value: f64, ci_lo: f64, ci_hi: f64) -> Measured<u64> {
-    let [value, ci_lo, ci_hi] = [value, ci_lo, ci_hi].map(whole);
-    Measured { value, ci_lo, ci_hi }
-}
-
-/// The same of repeats that were each measured by itself; `None` of fewer than two.
-fn over_repeats(values: &[f64]) -> Option<Measured<u64>> {
-    let interval = between_launches(values)?;
-    Some(measured(interval.estimate, interval.lo, interval.hi))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn repeats_a_thousandfold_apart_have_an_interval_that_machine_toml_can_hold() {
-        let found = over_repeats(&[1e5, 1e8]).expect("two repeats");
-        assert_eq!((found.ci_lo, found.ci_hi), (0, i64::MAX as u64));
-        assert_eq!(found.value, 3_162_278, "the geometric mean");
-        assert_eq!(over_repeats(&[1e5]), None);
     }
 }

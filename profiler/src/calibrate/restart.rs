@@ -17,7 +17,10 @@ use schema::{
     wire::{Command, Event},
 };
 
-use super::{Limits, NO_TIME, failed, over_repeats};
+use super::{
+    limits::{Limits, NO_TIME},
+    values::{failed, over_repeats},
+};
 use crate::{blocks, order, progress::Progress};
 
 /// Trained before the job is stopped: the first step is like no other, and the last one is what is

@@ -6,8 +6,8 @@ use schema::{
     units::Nanos,
 };
 
-use super::{launch::sum_of_all, rounded};
-use crate::window::{Window, growth_in, longest_gap, mean};
+use super::rounded;
+use crate::window::{Window, growth_in, longest_gap, mean, sum_of_all};
 
 /// Drivers bring the energy counter up to date about ten times a second: over a shorter window, what is missing at its ends
 /// may be a tenth of it and more.

@@ -19,7 +19,7 @@ use super::{JobStep, devices, gates, job_steps, memory, mfu, rounded, samples::S
 use crate::{
     cells,
     warnings::Finding,
-    window::{Window, total},
+    window::{Window, sum_of_all, total},
 };
 
 /// A row and what is doubtful about it.
@@ -364,13 +364,6 @@ fn too_short(row: &mut Measurement, detail: String) {
     row.status = Status::Failed;
     row.err = Some(ErrorKind::TooShort);
     row.err_detail = Some(detail);
-}
-
-/// The sum where every part is known, and where it is a number of the table; of no parts nothing is known.
-pub(super) fn sum_of_all(parts: impl Iterator<Item = Option<u64>>) -> Option<u64> {
-    let mut parts = parts.peekable();
-    parts.peek()?;
-    total(parts)
 }
 
 fn fill_phases(row: &mut Measurement, used: &[JobStep]) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use builtin_worker::stress;
 use rig::device;
 use schema::{
     FORMAT,
@@ -13,7 +14,6 @@ use schema::{
     spec::{LaunchSpec, Program},
     units::HumanBytes,
 };
-use synthetic::stress;
 
 use super::{
     footprint::{Class, KnownFootprints, Unmeasured},

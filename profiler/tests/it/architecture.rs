@@ -5,15 +5,15 @@ use std::{collections::BTreeMap, path::PathBuf};
 /// Every crate with the crates of ours that it may use. Test-only crates stand behind `+`.
 const ARROWS: &[(&str, &[&str])] = &[
     ("workloads/schema", &[]),
-    ("workloads/synthetic", &["schema"]),
+    ("workloads/builtin-worker", &["schema"]),
     ("workloads/torch", &["schema"]),
     ("profiler/statistics", &[]),
     ("profiler/fake-driver", &[]),
-    ("profiler/rig", &["schema", "+fake-driver"]),
-    ("colocate", &["schema", "statistics"]),
+    ("profiler/rig", &["schema", "statistics", "+fake-driver"]),
+    ("colocate", &["rig", "schema", "statistics"]),
     ("scheduler/model", &["schema"]),
-    ("scheduler", &["model", "profiler", "rig", "schema", "statistics", "synthetic"]),
-    ("profiler", &["colocate", "rig", "schema", "statistics", "synthetic", "+fake-driver"]),
+    ("scheduler", &["colocate", "model", "profiler", "rig", "schema", "statistics", "builtin-worker"]),
+    ("profiler", &["colocate", "rig", "schema", "statistics", "builtin-worker", "+fake-driver"]),
 ];
 
 fn root() -> PathBuf {

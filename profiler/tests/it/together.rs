@@ -8,13 +8,14 @@ mod turns;
 
 use std::time::Duration;
 
-use profiler::{
-    measure::StopRule,
+use colocate::{
     sharing::backend,
-    together::{SeatRequest, Together, together},
-    window::growth_in,
+    visit::{SeatRequest, VisitRequest, visit_group},
 };
-use rig::{Joins, LaunchRequest, Patience, device::allowed_cores, interrupt::Interrupt, sampler::Sampler};
+use profiler::window::growth_in;
+use rig::{
+    Joins, LaunchRequest, Patience, StopRule, device::allowed_cores, interrupt::Interrupt, sampler::Sampler,
+};
 use schema::{
     catalog::{Fault, Synthetic},
     device::Device,
@@ -108,10 +109,10 @@ impl Visits {
         let seat = |number: usize| SeatRequest { request: request(number), outside: jobs[number].outside };
         let seats = (0..jobs.len()).map(seat).collect();
         let again = &mut |seat: u32| Ok(request(seat as usize));
-        let visit = together(
+        let visit = visit_group(
             &mut self.bench.rig,
             &self.sampler,
-            Together { sharing: &sharing, seats, again, rule },
+            VisitRequest { sharing: &sharing, seats, again, rule },
             interrupt,
         );
         assert_eq!(self.bench.rig.next(None), None, "nothing is left");

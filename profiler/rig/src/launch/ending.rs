@@ -6,20 +6,12 @@ use rustix::process::Signal;
 use schema::{rows::ErrorKind, spec::RankEnd, units::Nanos};
 
 use super::{
-    Launch, Patience,
+    Ending, Launch, Patience,
     life::Life,
     listener::{Fault, Listener},
     verdict,
 };
 use crate::leash::LeashHandle;
-
-/// How far the launch is on its way to the end.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Ending {
-    No,
-    Terminated { kill_at: Nanos },
-    Killed,
-}
 
 impl Launch {
     /// Whether a rank ended as it did because it was told to.

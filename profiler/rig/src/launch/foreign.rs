@@ -11,7 +11,7 @@ use super::{
     Launch,
     listener::{Listener, Speaker},
     notes,
-    start::Rank,
+    rank::Rank,
 };
 
 impl Launch {

@@ -11,12 +11,14 @@ use schema::{
 };
 
 use super::{
-    HAND_OVER_PERIOD, SharedStatus, locked,
     schedule::{Schedule, Woken},
+    status::{SharedStatus, locked},
     users::Users,
 };
 use crate::{device::ProcessLister, usage::Tree};
 
+/// How often readings of devices go from one thread to the other, and rows to their files.
+pub(super) const HAND_OVER_PERIOD: Nanos = Nanos::SECOND;
 const HOST_PERIOD: Nanos = Nanos(100_000_000);
 /// How often processes are looked for, and devices asked who uses them.
 const LOOK_PERIOD: Nanos = Nanos::SECOND;

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use rustix::time::{ClockId, clock_gettime};
 use schema::units::Nanos;
 
-use super::SamplerCost;
+use super::status::SamplerCost;
 
 /// Work of one thread, and what it has cost.
 pub(super) struct Schedule<W> {

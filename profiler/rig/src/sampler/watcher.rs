@@ -3,15 +3,25 @@
 
 use std::sync::mpsc::{Receiver, Sender};
 
-use schema::rows::{DeviceSample, Tier};
+use schema::{
+    rows::{DeviceSample, RowError, Tier},
+    units::Nanos,
+};
 
 use super::{
-    Command, HAND_OVER_PERIOD, SharedStatus,
-    keeper::Order,
-    locked,
+    keeper::{HAND_OVER_PERIOD, Order},
     schedule::{Schedule, Woken},
+    status::{SharedStatus, locked},
 };
 use crate::device::DeviceReader;
+
+/// A command to the watcher.
+pub(super) enum Command {
+    ReadFastEvery(Nanos),
+    SetActive(bool),
+    /// Goes on to the keeper behind the rows that were read until then.
+    Flush(Sender<Result<(), RowError>>),
+}
 
 pub(super) struct Watcher {
     devices: Vec<Box<dyn DeviceReader>>,

@@ -1,9 +1,9 @@
 //! Visits the cells of a run one after the other, each launched once.
 
 use rig::{
-    LaunchRequest, Rig,
+    LaunchRequest, Rig, StopRule,
     interrupt::Interrupt,
-    programs,
+    measure_alone, programs,
     sampler::{Sampler, SamplerCost},
 };
 use schema::{
@@ -13,11 +13,7 @@ use schema::{
     spec::LaunchEnd,
 };
 
-use crate::{
-    measure::{self, StopRule},
-    progress::Progress,
-    run,
-};
+use crate::{progress::Progress, run};
 
 /// A run that is to be verified.
 pub(super) struct Bench<'a> {
@@ -65,7 +61,7 @@ impl Bench<'_> {
 impl Launcher {
     /// How a launch ended that made all the steps it was given; nothing where the user interrupted it.
     pub(super) fn launch(&mut self, request: LaunchRequest) -> Option<LaunchEnd> {
-        let end = measure::alone(&mut self.rig, &self.sampler, request, StopRule::End, true, &self.interrupt);
+        let end = measure_alone(&mut self.rig, &self.sampler, request, StopRule::End, true, &self.interrupt);
         (!self.interrupt.asked()).then_some(end)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, thread, time::Duration};
 
-use profiler::measure::StopRule;
+use rig::StopRule;
 use rig::{Joins, LaunchRequest, interrupt::Interrupt};
 use schema::{catalog::Fault, rows::ErrorKind, sharing::Sharing};
 

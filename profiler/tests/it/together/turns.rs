@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use profiler::measure::StopRule;
+use rig::StopRule;
 use schema::{
     events,
     group::{Turn, Visit},

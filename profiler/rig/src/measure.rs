@@ -1,88 +1,23 @@
 //! Takes one job from its start to enough steady steps, and lets it go at a step boundary.
 
-use rig::{
-    LaunchRequest, Leave, Member, Rig, RigEvent, Watch, interrupt::Interrupt, pace::Pace, sampler::Sampler,
-};
 use schema::{spec::LaunchEnd, units::Nanos, wire::Event};
-use statistics::{interval::MIN_STEPS, steady, warm_up};
+use statistics::{steady, warm_up};
 
-use crate::first_step::FirstStep;
-
-/// A launch that does not become steady is let go after so many times what was asked for, once it is warm.
-const PATIENCE: f64 = 3.0;
-
-/// When a launch has been measured for long enough.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum StopRule {
-    /// So much steady time, and steps for an interval if they come before three times as much.
-    Seconds(f64),
-    /// So many steady steps.
-    Steps(u64),
-    /// As many steps as the job was given, or the end of the program.
-    End,
-}
-
-/// So much of a launch, or of a group.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Amount {
-    pub(crate) seconds: f64,
-    pub(crate) steps: usize,
-}
-
-/// Says when there is enough, and looks for what is steady only where that can be: the search costs time.
-pub(crate) struct StopCheck {
-    rule: StopRule,
-    /// The next search is worth its cost when so much was seen.
-    look_at: f64,
-    /// How much of what was seen is the warm-up, on which no patience is spent: of a few slow steps it is left out.
-    warm_up: Amount,
-}
-
-impl StopCheck {
-    pub(crate) fn new(rule: StopRule) -> StopCheck {
-        StopCheck { rule, look_at: 0.0, warm_up: Amount::default() }
-    }
-
-    /// Whether there is enough of it, or no more patience with it. `steady` finds how much of `seen` counts.
-    pub(crate) fn is_reached(&mut self, seen: Amount, steady: impl FnOnce() -> Amount) -> bool {
-        let (wanted, so_far) = match self.rule {
-            StopRule::End => return false,
-            StopRule::Seconds(wanted) => (wanted, seen.seconds),
-            StopRule::Steps(wanted) => (wanted as f64, seen.steps as f64),
-        };
-        if self.is_out_of_patience(seen) {
-            return true;
-        }
-        if so_far < self.look_at.max(wanted) {
-            return false;
-        }
-        let steady = steady();
-        let (found, suffices) = match self.rule {
-            StopRule::Seconds(_) => (steady.seconds, steady.steps >= MIN_STEPS),
-            StopRule::Steps(_) | StopRule::End => (steady.steps as f64, true),
-        };
-        // A twentieth at least until the next look, so that looking stays cheap.
-        self.look_at = so_far + (wanted - found).max(wanted / 20.0);
-        found >= wanted && suffices
-    }
-
-    /// Whether so much was seen that what was asked for is not to be expected any more.
-    pub(crate) fn is_out_of_patience(&self, seen: Amount) -> bool {
-        match self.rule {
-            StopRule::End => false,
-            StopRule::Seconds(wanted) => seen.seconds - self.warm_up.seconds >= PATIENCE * wanted,
-            StopRule::Steps(wanted) => {
-                let warm = seen.steps - self.warm_up.steps;
-                warm as f64 >= PATIENCE * wanted.max(MIN_STEPS as u64) as f64
-            }
-        }
-    }
-}
+use crate::{
+    first_step::FirstStep,
+    interrupt::Interrupt,
+    launch::{LaunchRequest, Leave},
+    pace::Pace,
+    rig::{Member, Rig, RigEvent},
+    sampler::Sampler,
+    stop::{Amount, StopCheck, StopRule},
+    watch::Watch,
+};
 
 /// Runs a launch alone on the rig until there is enough of it. Its raw files tell the rest.
 ///
 /// A program that takes no steps is told to leave when the time is over that was asked for, unless it is to come `to_its_end`.
-pub fn alone(
+pub fn measure_alone(
     rig: &mut Rig,
     sampler: &Sampler,
     request: LaunchRequest,
@@ -186,6 +121,7 @@ impl MeasuredLaunch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stop::PATIENCE;
 
     /// Feeds steps of these lengths until there is enough; returns how many it took.
     fn steps_until_enough(rule: StopRule, step_ns: impl Iterator<Item = u64>) -> usize {
@@ -231,26 +167,5 @@ mod tests {
         let never_steady = (0..).map(|i: u64| 50_000_000 * (i + 1));
         let gave_up = steps_until_enough(StopRule::Steps(40), never_steady);
         assert!(gave_up <= 6 + PATIENCE as usize * 40, "{gave_up}");
-    }
-
-    #[test]
-    fn what_is_steady_is_looked_for_now_and_then() {
-        let mut stop = StopCheck::new(StopRule::Seconds(10.0));
-        let mut searches = 0;
-        let mut enough_at = |seconds: f64, steady_s: f64| {
-            let (seen, steady) = (Amount { seconds, steps: 900 }, Amount { seconds: steady_s, steps: 900 });
-            let enough = stop.is_reached(seen, || {
-                searches += 1;
-                steady
-            });
-            (enough, searches)
-        };
-        let cases =
-            [(9.9, 9.9), (10.0, 6.0), (13.9, 13.9), (14.0, 9.9), (14.4, 14.4), (14.5, 9.9), (30.0, 0.0)];
-        let found = cases.map(|(seen, steady)| enough_at(seen, steady));
-        assert_eq!(
-            found,
-            [(false, 0), (false, 1), (false, 1), (false, 2), (false, 2), (false, 3), (true, 3)]
-        );
     }
 }

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use rig::{LaunchRequest, output, processes::loads};
 use schema::{spec::Program, units::Nanos};
 
-use crate::measure::StopRule;
+use crate::{launch::LaunchRequest, output, processes::loads, stop::StopRule};
 
 /// A file that every process has mapped which has imported PyTorch, by a part of its name.
 const PYTORCH: &str = "/libtorch";

@@ -6,10 +6,13 @@
 
 use std::{thread, time::Duration};
 
-use rig::slices::{of, take};
+use rig::{
+    Joins,
+    slices::{of, take},
+};
 use schema::device::Device;
 
-use super::{Backend, Joins, runs};
+use super::backend::{Backend, runs};
 
 pub(super) struct Slices {
     slice: Duration,

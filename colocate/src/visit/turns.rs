@@ -1,6 +1,6 @@
 //! Members that take turns: one runs, all others are held at a boundary.
 
-use rig::POLL_TRAINING;
+use rig::{POLL_TRAINING, StopCheck};
 use schema::{
     group::Turn,
     sharing::{Quantum, Weights},
@@ -8,7 +8,6 @@ use schema::{
 };
 
 use super::{Group, Stop, seat::SHORTEST_LOOK};
-use crate::measure::StopCheck;
 
 /// The first part of a turn: long enough to tell the pace, and short enough that what is left can make up for a wrong one.
 const FIRST_PART: f64 = 0.75;

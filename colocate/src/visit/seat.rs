@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use colocate::window;
 use rig::{Member, POLL_TRAINING, Patience, pace::Pace};
 use schema::{
     spec::{LaunchSpec, Program},
     units::{Nanos, Window},
     wire::Event,
 };
+
+use crate::window;
 
 /// The shortest pause between two looks at the events of a member that is about to rest.
 pub(super) const SHORTEST_LOOK: Duration = Duration::from_millis(1);

@@ -2,9 +2,10 @@
 
 use std::{io::ErrorKind, os::unix::net::UnixStream, path::Path};
 
+use rig::Joins;
 use schema::device::Device;
 
-use super::{Backend, Joins};
+use super::backend::Backend;
 
 /// Where CUDA looks for a server of NVIDIA's Multi-Process Service if its environment names none, and no rank's
 /// does (`launch::removed_from_environment`). A client that finds one joins it silently.

@@ -14,9 +14,9 @@ mod warm_up;
 use std::ops::Range;
 
 use anyhow::ensure;
-use colocate::window;
 use rig::{
-    LaunchRequest, Leave, Member, Rig, RigEvent, Watch, interrupt::Interrupt, output, sampler::Sampler,
+    Amount, LaunchRequest, Leave, Member, Rig, RigEvent, StopCheck, StopRule, Watch, interrupt::Interrupt,
+    output, sampler::Sampler,
 };
 use schema::{
     FORMAT,
@@ -28,12 +28,12 @@ use schema::{
 
 use self::seat::{Launched, Seat};
 use crate::{
-    measure::{Amount, StopCheck, StopRule},
     sharing::{Backend, backend},
+    window,
 };
 
 /// What runs together, how, and for how long.
-pub struct Together<'a> {
+pub struct VisitRequest<'a> {
     pub sharing: &'a Sharing,
     pub seats: Vec<SeatRequest>,
     /// The request of another launch for a seat whose member has come to its end. Its name must be new: a
@@ -57,13 +57,13 @@ pub struct SeatRequest {
 ///
 /// # Errors
 /// Where `again` fails. A sharing mode that cannot be had, or was found not to be kept, is said by the visit.
-pub fn together(
+pub fn visit_group(
     rig: &mut Rig,
     sampler: &Sampler,
-    together: Together<'_>,
+    request: VisitRequest<'_>,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Option<Visit>> {
-    let Together { sharing, seats: requests, again, rule } = together;
+    let VisitRequest { sharing, seats: requests, again, rule } = request;
     let all_obey = requests.iter().all(|seat| !seat.outside);
     ensure!(all_obey || !sharing.takes_turns(), "{sharing} holds members, and one of them obeys no grant");
     let devices: Vec<_> = requests.iter().flat_map(|seat| seat.request.spec.devices.clone()).collect();

@@ -2,12 +2,12 @@
 
 use std::fs;
 
+use rig::Joins;
 use schema::{device::Device, sharing::Weights};
 
 use super::{
-    Backend, Joins,
+    backend::{Backend, runs},
     cgroup::{Groups, LARGEST},
-    runs,
 };
 
 pub(super) struct CpuShares {

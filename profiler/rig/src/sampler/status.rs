@@ -1,0 +1,42 @@
+//! What the threads of the sampler have to say of themselves.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use schema::device::Device;
+
+/// What watching has cost so far, both threads together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SamplerCost {
+    /// CPU time of the threads.
+    pub cpu_ns: u64,
+    pub ticks: u64,
+    /// Ticks that began later than half their period after the deadline.
+    pub late_ticks: u64,
+    /// The longest time that one tick took.
+    pub worst_tick_ns: u64,
+}
+
+impl SamplerCost {
+    pub(super) fn and(self, other: SamplerCost) -> SamplerCost {
+        SamplerCost {
+            cpu_ns: self.cpu_ns + other.cpu_ns,
+            ticks: self.ticks + other.ticks,
+            late_ticks: self.late_ticks + other.late_ticks,
+            worst_tick_ns: self.worst_tick_ns.max(other.worst_tick_ns),
+        }
+    }
+}
+
+/// What others may know at any moment without waiting for the threads.
+#[derive(Default)]
+pub(super) struct Status {
+    pub(super) watcher: SamplerCost,
+    pub(super) keeper: SamplerCost,
+    pub(super) lost: Vec<Device>,
+}
+
+pub(super) type SharedStatus = Arc<Mutex<Status>>;
+
+pub(super) fn locked(status: &SharedStatus) -> MutexGuard<'_, Status> {
+    status.lock().unwrap_or_else(PoisonError::into_inner)
+}

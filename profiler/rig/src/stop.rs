@@ -1,0 +1,100 @@
+//! When a launch, or a group, has been measured for long enough.
+
+use statistics::interval::MIN_STEPS;
+
+/// A launch that does not become steady is let go after so many times what was asked for, once it is warm.
+pub(crate) const PATIENCE: f64 = 3.0;
+
+/// When a launch has been measured for long enough.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum StopRule {
+    /// So much steady time, and steps for an interval if they come before three times as much.
+    Seconds(f64),
+    /// So many steady steps.
+    Steps(u64),
+    /// As many steps as the job was given, or the end of the program.
+    End,
+}
+
+/// So much of a launch, or of a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Amount {
+    pub seconds: f64,
+    pub steps: usize,
+}
+
+/// Says when there is enough, and looks for what is steady only where that can be: the search costs time.
+pub struct StopCheck {
+    rule: StopRule,
+    /// The next search is worth its cost when so much was seen.
+    look_at: f64,
+    /// How much of what was seen is the warm-up, on which no patience is spent: of a few slow steps it is left out.
+    pub(crate) warm_up: Amount,
+}
+
+impl StopCheck {
+    pub fn new(rule: StopRule) -> StopCheck {
+        StopCheck { rule, look_at: 0.0, warm_up: Amount::default() }
+    }
+
+    /// Whether there is enough of it, or no more patience with it. `steady` finds how much of `seen` counts.
+    pub fn is_reached(&mut self, seen: Amount, steady: impl FnOnce() -> Amount) -> bool {
+        let (wanted, so_far) = match self.rule {
+            StopRule::End => return false,
+            StopRule::Seconds(wanted) => (wanted, seen.seconds),
+            StopRule::Steps(wanted) => (wanted as f64, seen.steps as f64),
+        };
+        if self.is_out_of_patience(seen) {
+            return true;
+        }
+        if so_far < self.look_at.max(wanted) {
+            return false;
+        }
+        let steady = steady();
+        let (found, suffices) = match self.rule {
+            StopRule::Seconds(_) => (steady.seconds, steady.steps >= MIN_STEPS),
+            StopRule::Steps(_) | StopRule::End => (steady.steps as f64, true),
+        };
+        // A twentieth at least until the next look, so that looking stays cheap.
+        self.look_at = so_far + (wanted - found).max(wanted / 20.0);
+        found >= wanted && suffices
+    }
+
+    /// Whether so much was seen that what was asked for is not to be expected any more.
+    pub fn is_out_of_patience(&self, seen: Amount) -> bool {
+        match self.rule {
+            StopRule::End => false,
+            StopRule::Seconds(wanted) => seen.seconds - self.warm_up.seconds >= PATIENCE * wanted,
+            StopRule::Steps(wanted) => {
+                let warm = seen.steps - self.warm_up.steps;
+                warm as f64 >= PATIENCE * wanted.max(MIN_STEPS as u64) as f64
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_steady_is_looked_for_now_and_then() {
+        let mut stop = StopCheck::new(StopRule::Seconds(10.0));
+        let mut searches = 0;
+        let mut enough_at = |seconds: f64, steady_s: f64| {
+            let (seen, steady) = (Amount { seconds, steps: 900 }, Amount { seconds: steady_s, steps: 900 });
+            let enough = stop.is_reached(seen, || {
+                searches += 1;
+                steady
+            });
+            (enough, searches)
+        };
+        let cases =
+            [(9.9, 9.9), (10.0, 6.0), (13.9, 13.9), (14.0, 9.9), (14.4, 14.4), (14.5, 9.9), (30.0, 0.0)];
+        let found = cases.map(|(seen, steady)| enough_at(seen, steady));
+        assert_eq!(
+            found,
+            [(false, 0), (false, 1), (false, 1), (false, 2), (false, 2), (false, 3), (true, 3)]
+        );
+    }
+}

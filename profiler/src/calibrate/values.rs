@@ -1,0 +1,42 @@
+//! What stands in a calibration: numbers with their intervals, and why there is none.
+
+use schema::{
+    calibration::{Measured, NotMeasured},
+    rows::Status,
+};
+use statistics::launches::between_launches;
+
+use crate::derive::whole;
+
+pub(super) fn failed(what: &str, reason: &str) -> NotMeasured {
+    not_measured(what, Status::Failed, reason)
+}
+
+pub(super) fn not_measured(what: &str, status: Status, reason: &str) -> NotMeasured {
+    NotMeasured { what: what.into(), status, reason: reason.into() }
+}
+
+/// A number of bytes or nanoseconds with the ends of its interval, in whole numbers.
+pub(super) fn measured(value: f64, ci_lo: f64, ci_hi: f64) -> Measured<u64> {
+    let [value, ci_lo, ci_hi] = [value, ci_lo, ci_hi].map(whole);
+    Measured { value, ci_lo, ci_hi }
+}
+
+/// The same of repeats that were each measured by itself; `None` of fewer than two.
+pub(super) fn over_repeats(values: &[f64]) -> Option<Measured<u64>> {
+    let interval = between_launches(values)?;
+    Some(measured(interval.estimate, interval.lo, interval.hi))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeats_a_thousandfold_apart_have_an_interval_that_machine_toml_can_hold() {
+        let found = over_repeats(&[1e5, 1e8]).expect("two repeats");
+        assert_eq!((found.ci_lo, found.ci_hi), (0, i64::MAX as u64));
+        assert_eq!(found.value, 3_162_278, "the geometric mean");
+        assert_eq!(over_repeats(&[1e5]), None);
+    }
+}
