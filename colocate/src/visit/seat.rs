@@ -113,7 +113,7 @@ impl Launched {
             name: spec.launch.clone(),
             member,
             pids: Vec::new(),
-            pace: Pace::new(),
+            pace: Pace::default(),
             steps: Vec::new(),
             worked_ns: 0,
             started: None,

@@ -67,7 +67,7 @@ mod tests {
     fn a_slow_job_counts_the_same_kind_of_steps_alone_and_in_a_group() {
         let second = 1_000_000_000;
         let of_step = |index| if index < 3 { 9 - 2 * index } else { 2 } * second;
-        let (mut pace, mut worked_ns) = (Pace::new(), 0);
+        let (mut pace, mut worked_ns) = (Pace::default(), 0);
         while let Some(steps) = steps_left(&pace, worked_ns) {
             for _ in 0..steps {
                 let (index, ns) = (pace.done(), of_step(pace.done()));

@@ -67,7 +67,7 @@ struct MeasuredLaunch {
 
 impl MeasuredLaunch {
     fn new(member: Member, rule: StopRule) -> MeasuredLaunch {
-        let (pace, stop) = (Pace::new(), StopCheck::new(rule));
+        let (pace, stop) = (Pace::default(), StopCheck::new(rule));
         MeasuredLaunch { member, pace, stop, step_ns: Vec::new(), spent_ns: 0, leaving: false }
     }
 

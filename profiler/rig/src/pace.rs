@@ -26,13 +26,15 @@ pub struct Pace {
     ahead: Duration,
 }
 
-impl Pace {
+impl Default for Pace {
     /// Of a launch that was granted nothing yet.
-    pub fn new() -> Pace {
+    fn default() -> Pace {
         Pace::ahead_by(GRANTED_AHEAD)
     }
+}
 
-    /// The same, granted so much at a time: for a job that shall come to rest sooner and is looked at more often.
+impl Pace {
+    /// As the default, granted `ahead` at a time: for a job that shall come to rest sooner and is looked at more often.
     pub fn ahead_by(ahead: Duration) -> Pace {
         Pace { done: 0, last_ns: VecDeque::new(), sum_ns: 0, under_way: 1, granted: 0, ahead }
     }
@@ -117,7 +119,7 @@ mod tests {
     /// Grants steps of this length as they are told; what was granted when each had been told, the
     /// beginning first.
     fn grants(ns: u64, timing: Timing) -> Vec<u64> {
-        let mut pace = Pace::new();
+        let mut pace = Pace::default();
         pace.due();
         let mut granted = vec![pace.granted];
         for _ in 0..200 {
@@ -154,7 +156,7 @@ mod tests {
     #[test]
     fn a_job_that_takes_turns_is_granted_what_it_is_given_and_no_more() {
         let ms = 1_000_000;
-        let mut pace = Pace::new();
+        let mut pace = Pace::default();
         assert_eq!((pace.step_ns(), pace.grant(3)), (None, 3));
         for length in [80, 1, 2] {
             count(&mut pace, length * ms, Timing::Host);
@@ -168,7 +170,7 @@ mod tests {
 
     #[test]
     fn steps_that_are_not_told_count_all_the_same() {
-        let mut pace = Pace::new();
+        let mut pace = Pace::default();
         assert_eq!(pace.due(), Some(2));
         pace.rested(40);
         assert_eq!((pace.done(), pace.granted(), pace.due()), (40, 40, Some(42)));
@@ -176,7 +178,7 @@ mod tests {
 
     #[test]
     fn some_lucky_steps_are_no_pace() {
-        let mut pace = Pace::new();
+        let mut pace = Pace::default();
         for index in 0..10_000 {
             // As of small all-reduces: most take no time beside those that wait for the kernel.
             count(&mut pace, if index % 10 == 0 { 4_000_000 } else { 40_000 }, Timing::Host);
