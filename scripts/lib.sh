@@ -45,13 +45,26 @@ failed() {
   exit "$2"
 }
 
+# Says every half a minute that a step goes on, until it is killed or the script has ended. Bash itself waits: a `sleep` would
+# outlive the kill.
+say_progress() {
+  local name=$1 begin=$SECONDS
+  while read -r -t 30 <> <(:); [ $? -gt 128 ] && kill -0 $$ 2>/dev/null; do
+    say "   $name: $((SECONDS - begin)) s so far"
+  done
+}
+
 # step NAME COMMAND ARGUMENT...: runs a command and keeps how long it took. bash does not heed `set -e` in what stands
 # before `||`, so a function that is run this way returns its errors itself.
 step() {
   local name=$1 begin=$SECONDS
   shift
   say "== $name"
-  "$@" || failed "$name" $? "$begin"
+  say_progress "$name" &
+  local progress=$! code=0
+  "$@" || code=$?
+  kill "$progress" && wait "$progress" 2>/dev/null || true
+  [ "$code" -eq 0 ] || failed "$name" "$code" "$begin"
   durations+=("$(printf '%5d s  %s' $((SECONDS - begin)) "$name")")
 }
 durations=()

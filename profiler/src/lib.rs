@@ -19,6 +19,7 @@ pub mod pool;
 pub mod progress;
 pub mod readings;
 pub mod run;
+pub mod shell;
 pub mod spin;
 pub mod table;
 pub mod transfers;

@@ -16,8 +16,10 @@ mod verify;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use rig::{Exit, interrupt};
+
+use crate::shell::{Completions, Man};
 
 /// Measures deep-learning training jobs on the devices of this machine.
 ///
@@ -46,6 +48,16 @@ enum Command {
     Calibrate(calibrate::Args),
     Derive(derive::Args),
     Export(export::Args),
+    /// Print completions for a shell.
+    ///
+    /// Example: `profile completions bash > ~/.local/share/bash-completion/completions/profile`
+    ///
+    /// Example: `profile completions zsh > ~/.zfunc/_profile`
+    Completions(Completions),
+    /// Write the manual pages.
+    ///
+    /// Example: `profile man --out ~/.local/share/man/man1`
+    Man(Man),
 }
 
 /// Parses the command line and runs the command.
@@ -63,14 +75,14 @@ pub fn main() -> ExitCode {
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Derive(args) => derive::run(&args),
         Command::Export(args) => export::run(&args),
+        Command::Completions(completions) => completions.run(Cli::command()),
+        Command::Man(man) => man.run(Cli::command()),
     };
     Exit::after(outcome)
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]

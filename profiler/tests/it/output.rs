@@ -1,6 +1,6 @@
-//! Readers that are gone before all is printed.
+//! What `profile` prints for others than a person: readers that are gone, shells, and `man`.
 
-use std::process::Stdio;
+use std::{fs, process::Stdio};
 
 use crate::door::Door;
 
@@ -17,4 +17,15 @@ fn a_reader_that_is_gone_ends_nothing() {
         assert_eq!(child.wait().expect("it is ours").code(), Some(0), "{arguments}");
     }
     assert_eq!(door.summaries("r").len(), 1, "files are for others than who reads what is printed");
+}
+
+#[test]
+fn shells_and_man_know_the_options() {
+    let door = Door::new();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(door.exits(0, &format!("completions {shell}")).out.contains("all-pairs"), "{shell}");
+    }
+    door.exits(0, "man --out pages");
+    let page = fs::read_to_string(door.path("pages/profile-colocate.1")).expect("it was written");
+    assert!(page.contains("\\-\\-all\\-pairs"), "{page}");
 }

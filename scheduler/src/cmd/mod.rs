@@ -12,8 +12,9 @@ mod trace;
 
 use std::{path::Path, process::ExitCode, time::Duration};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressFinish};
+use profiler::shell::{Completions, Man};
 use rig::{Exit, interrupt};
 
 use crate::{online::Given, policy};
@@ -40,6 +41,16 @@ enum Command {
     Replay(replay::Args),
     Fidelity(fidelity::Args),
     Trace(trace::Args),
+    /// Print completions for a shell.
+    ///
+    /// Example: `sched completions bash > ~/.local/share/bash-completion/completions/sched`
+    ///
+    /// Example: `sched completions zsh > ~/.zfunc/_sched`
+    Completions(Completions),
+    /// Write the manual pages.
+    ///
+    /// Example: `sched man --out ~/.local/share/man/man1`
+    Man(Man),
 }
 
 /// Parses the command line and runs the command.
@@ -53,6 +64,8 @@ pub fn main() -> ExitCode {
         Command::Replay(args) => replay::run(&args),
         Command::Fidelity(args) => fidelity::run(&args),
         Command::Trace(args) => trace::run(&args),
+        Command::Completions(completions) => completions.run(Cli::command()),
+        Command::Man(man) => man.run(Cli::command()),
     };
     Exit::after(outcome)
 }
@@ -89,8 +102,6 @@ fn above_zero(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]
