@@ -10,7 +10,7 @@ mod machine;
 mod model;
 mod steps;
 
-use std::{collections::BTreeMap, path::Path};
+use std::collections::BTreeMap;
 
 use anyhow::Context as _;
 use schema::{
@@ -41,13 +41,13 @@ pub struct Source {
 
 impl Source {
     /// # Errors
-    /// A folder that is no run, or has no raw files, as a published record; a file of it that cannot be read.
-    pub fn read(path: &Path) -> anyhow::Result<Source> {
-        let run = RunDir::open(path)?;
+    /// A run that has no raw files, as a published record; a file of it that cannot be read; a run of the scheduler.
+    pub fn read(run: RunDir) -> anyhow::Result<Source> {
+        let path = run.path().display();
         run.launches().with_context(|| {
-            format!("{} has no raw files, as a published record; export the run behind it", path.display())
+            format!("{path} has no raw files, as a published record; export the run behind it")
         })?;
-        let derived = Derived::of(&run).with_context(|| path.display().to_string())?;
+        let derived = Derived::of(&run).with_context(|| path.to_string())?;
         let told = |row: &Measurement| anyhow::Ok((row.launch.clone(), run.spec(&row.launch)?));
         let launched = derived.measurements.iter().filter(|row| !row.launch.is_empty());
         Ok(Source {

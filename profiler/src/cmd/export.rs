@@ -11,6 +11,7 @@ use schema::{
     calibration::Calibration,
     catalog::Catalog,
     rows::{self, Columns, ExportRow, Row, Status, TableFile, TableFormat},
+    run_dir::RunDir,
 };
 
 use crate::export::{self, Source};
@@ -35,7 +36,7 @@ use crate::export::{self, Source};
 /// Example: `profile export runs/pairs --steps --out steps.csv`
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Directories of runs; their last parts must differ, as rows carry them.
+    /// Directories of runs; their last parts must differ, as rows carry them. Runs of the scheduler are left out.
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
     /// The file to write, by its ending as CSV, or as Parquet where the program was built with it; one that is there is
@@ -69,7 +70,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         .iter()
         .map(|path| Ok((path.as_path(), Calibration::read(path)?)))
         .collect::<anyhow::Result<Vec<_>>>()?;
-    let sources = args.runs.iter().map(|run| Source::read(run)).collect::<anyhow::Result<Vec<_>>>()?;
+    let sources = sources(&args.runs)?;
     distinct(&sources)?;
     let written = if args.steps {
         write_steps(&args.out, format, &sources)?
@@ -82,6 +83,25 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         );
     }
     Ok(Exit::Ok)
+}
+
+/// The runs that have rows. One of the scheduler has none, and must not keep those beside it out of a table of `runs/*`.
+fn sources(runs: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
+    let mut sources = Vec::new();
+    for path in runs {
+        let run = RunDir::open(path)?;
+        match run.manifest()?.scheduling {
+            None => sources.push(Source::read(run)?),
+            Some(_) => output::note(format_args!(
+                "left out: {} is a run of the scheduler, no launch of which is a measurement",
+                path.display()
+            )),
+        }
+    }
+    if sources.is_empty() {
+        return Err(Exit::NothingMatched.because("nothing to export: name a run of `profile`"));
+    }
+    Ok(sources)
 }
 
 /// Rows of two runs are told apart by the runs' names.

@@ -5,8 +5,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-use schema::rows::{
-    self, ColumnRow, Definition, ErrorKind, ExportRow, ExportStep, ProgramKind, Status, dictionary,
+use schema::{
+    manifest::{Manifest, Scheduling},
+    rows::{self, ColumnRow, Definition, ErrorKind, ExportRow, ExportStep, ProgramKind, Status, dictionary},
+    run_dir::RunDir,
 };
 
 use crate::door::Door;
@@ -166,6 +168,38 @@ fn a_run_of_an_older_version_is_exported() {
     door.exits(0, "export old --out old.csv");
     let [row] = &table::<ExportRow>(&door, "old.csv")[..] else { panic!("one launch") };
     assert_eq!((row.family.as_deref(), row.status), (Some("synthetic"), Status::Ok));
+}
+
+/// As the shell names them for `runs/*`.
+#[test]
+fn a_run_of_the_scheduler_is_left_out_and_those_beside_it_are_exported() {
+    let door = Door::new();
+    door.exits(0, "single synthetic-sleep --device cpu:0 --steps 5 --repeats 1 --out measured");
+    let scheduling = Scheduling {
+        policy: "fifo".into(),
+        tables: 0,
+        switch_cost_s: None,
+        checkpoint_every_s: None,
+        progress_every_s: None,
+        jobs_per_device: 2,
+        retries: 2,
+        simulated: None,
+    };
+    let manifest = door.run("measured").manifest().expect("it was begun");
+    let planned = RunDir::create(&door.path("planned")).expect("the folder is writable");
+    planned
+        .write_manifest(&Manifest { scheduling: Some(scheduling), ..manifest })
+        .expect("the folder is writable");
+
+    let said = door.exits(0, "export planned measured --out t.csv");
+    assert!(said.err.contains("left out: planned is a run of the scheduler"), "{}", said.err);
+    assert!(said.err.contains("t.csv: 1 rows of 1 run,"), "{}", said.err);
+    let [row] = &table::<ExportRow>(&door, "t.csv")[..] else { panic!("one launch") };
+    assert_eq!(row.run, "measured");
+
+    let said = door.exits(4, "export planned --out none.csv");
+    assert!(said.err.contains("nothing to export: name a run of `profile`"), "{}", said.err);
+    assert!(!door.path("none.csv").exists());
 }
 
 #[test]
