@@ -8,6 +8,7 @@ pub mod cmd;
 pub mod cores;
 pub mod derive;
 pub mod export;
+pub mod fastest;
 pub mod follow;
 pub mod groups;
 pub mod machine;

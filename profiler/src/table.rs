@@ -9,8 +9,13 @@ use schema::{
     units::{HumanBytes, Nanos},
 };
 
+use crate::fastest::{Ranked, Standing};
+
 /// A longer command would leave no room for its numbers.
 const LONGEST_COMMAND_CHARS: usize = 40;
+
+/// The place of the column that says which job is the fastest: beside the speeds.
+const FASTEST: usize = 6;
 
 /// A table of plain columns; the first is text, the others align to the right.
 pub fn new(header: &[&str]) -> Table {
@@ -31,9 +36,10 @@ pub fn print(table: &Table) -> anyhow::Result<()> {
     output::print(table.trim_fmt())
 }
 
-/// What a run measured, one line a job.
-pub fn of_summaries(summaries: &[Summary]) -> Table {
-    let mut table = new(&[
+/// What a run measured, one line a job. Which is the fastest is a column where something has several ways to be run.
+pub fn of_summaries(ranked: &[Ranked]) -> Table {
+    let is_ranked = ranked.iter().any(|ranked| ranked.standing.is_some());
+    let mut header = vec![
         "job",
         "device",
         "median step",
@@ -44,9 +50,13 @@ pub fn of_summaries(summaries: &[Summary]) -> Table {
         "util",
         "repeats",
         "notes",
-    ]);
-    for row in summaries {
-        table.add_row([
+    ];
+    if is_ranked {
+        header.insert(FASTEST, "fastest");
+    }
+    let mut table = new(&header);
+    for &Ranked { row, standing } in ranked {
+        let mut cells = vec![
             named(&row.job, row.command.as_deref()),
             row.device.clone(),
             step_or_wall(row),
@@ -57,10 +67,22 @@ pub fn of_summaries(summaries: &[Summary]) -> Table {
             row.device_util_percent_mean.map_or("-".into(), |percent| format!("{percent:.0} %")),
             and_failed(row.repeats, row.repeats_failed),
             notes(row.status, row.err_detail.as_deref(), &row.warnings),
-        ]);
+        ];
+        if is_ranked {
+            cells.insert(FASTEST, or_dash(standing.map(yes_or_no)));
+        }
+        table.add_row(cells);
     }
-    align_left(&mut table, &[9]);
+    align_left(&mut table, &[header.len() - 1]);
     table
+}
+
+fn yes_or_no(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Fastest => "yes",
+        Standing::Maybe(_) => "maybe",
+        Standing::Slower => "no",
+    }
 }
 
 /// What jobs cost each other, one line a member of a group.

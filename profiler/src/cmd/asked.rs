@@ -13,7 +13,7 @@ use schema::{
     footprint::Footprints,
     job::Job,
     manifest::{Cell, Manifest, Settings},
-    rows::{self, Status},
+    rows::{self, Status, Summary},
     run_dir::RunDir,
     spec::Collectives,
     units::{HumanBytes, Nanos},
@@ -24,7 +24,7 @@ use crate::{
     cells::{self, CommandLine},
     cores,
     derive::Derived,
-    pool, run, table,
+    fastest, pool, run, table,
 };
 
 /// How long a job may say nothing where no other time is named.
@@ -292,13 +292,19 @@ fn measure(
     Ok(outcome.exit)
 }
 
+fn show_alone(summaries: &[Summary]) -> anyhow::Result<()> {
+    let ranked = fastest::ranked(summaries);
+    table::print(&table::of_summaries(&ranked))?;
+    fastest::lines(&ranked).into_iter().try_for_each(output::print)
+}
+
 /// Prints what a run shows, and where it lies.
 pub(super) fn show(run: &RunDir, derived: &Derived, json: bool) -> anyhow::Result<Exit> {
     match (json, derived.is_of_groups()) {
         (true, true) => output::print(rows::to_json(&derived.interference))?,
         (true, false) => output::print(rows::to_json(&derived.summaries))?,
         (false, true) => table::print(&table::of_interference(&derived.interference))?,
-        (false, false) => table::print(&table::of_summaries(&derived.summaries))?,
+        (false, false) => show_alone(&derived.summaries)?,
     }
     for finding in &derived.findings {
         output::note(format_args!("warning: {finding}"));

@@ -30,7 +30,8 @@ const DEFAULT_BUDGET: Duration = Duration::from_secs(3600);
 /// Every cell of JOBS x batches x plans is launched once a block, in an order drawn from the seed,
 /// for as many blocks as there are repeats. A launch is measured from its steady state on. The run
 /// directory holds every event and sample; measurements.csv has a row a launch with the interval
-/// within it, summary.csv a row a cell with the interval between launches.
+/// within it, summary.csv a row a cell with the interval between launches. Of the plans and batches of
+/// a workload, the table that is printed has the fastest first.
 ///
 /// --cmd and what stands after -- are programs of your own, unmodified. Where one is Python's and trains with PyTorch, its
 /// steps are found by a hook in it, and it is measured like a job; where its output shows its steps, --steps-regex finds them

@@ -1,14 +1,14 @@
 //! When a cell has been launched often enough.
 
-use crate::interval::{standard_deviation, t_quantile};
-use crate::launches::{between_launches, logarithms};
+use crate::interval::{Interval, standard_deviation, t_quantile};
+use crate::launches::{between_launches, log_deviation, logarithms};
 
 /// Fewer launches are never enough: with two, the interval is 13 standard errors wide each way,
 /// and by luck narrow all the same.
 pub const MIN_REPEATS: usize = 3;
 
 /// An estimate of more launches than this says "too many" and nothing else.
-const MOST_LAUNCHES: usize = 1_000;
+pub const MOST_LAUNCHES: usize = 1_000;
 
 /// Whether to go on launching.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +50,19 @@ pub fn verdict(launch_medians: &[f64], target_half_width_percent: f64, min_repea
     Verdict::Continue { estimated_more_launches: needed.unwrap_or(count + MOST_LAUNCHES) - count }
 }
 
+/// About how many launches of each of two kinds would part their intervals between launches, if these scatter as those so far
+/// and the estimates stay where they are.
+///
+/// `None` where more than [`MOST_LAUNCHES`] would, or one of the two is no interval of [`between_launches`].
+pub fn launches_to_part(one: &Interval, other: &Interval) -> Option<usize> {
+    let deviation = |of: &Interval| log_deviation(of.lo, of.hi, of.n);
+    let deviations = deviation(one)? + deviation(other)?;
+    let distance = (one.estimate / other.estimate).ln().abs();
+    let parts =
+        |launches: &usize| t_quantile(launches - 1) * deviations / (*launches as f64).sqrt() < distance;
+    (MIN_REPEATS..=MOST_LAUNCHES).find(parts)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,5 +94,23 @@ mod tests {
     fn an_impossible_target_is_a_large_number_and_ends() {
         assert_eq!(verdict(&[1e6, 2e6, 3e6], 0.0, MIN_REPEATS), more(1_000));
         assert_eq!(verdict(&[1e6, f64::NAN, 3e6], 1.0, MIN_REPEATS), more(1));
+    }
+
+    /// With one standard deviation of 2 % each, the half-widths of 9 launches add up to 2 * 2.306 * 2 % / 3 = 3.07 %.
+    #[test]
+    fn two_kinds_part_where_their_half_widths_add_up_to_less_than_their_distance() {
+        let interval = |centre: f64, launches: usize| {
+            let half_width = t_quantile(launches - 1) * 0.02 / (launches as f64).sqrt();
+            let at = |log: f64| (centre + log).exp();
+            Interval { estimate: at(0.0), lo: at(-half_width), hi: at(half_width), n: launches }
+        };
+        for launches in [2, 5] {
+            let to_part =
+                |distance| launches_to_part(&interval(0.0, launches), &interval(distance, launches));
+            assert_eq!((to_part(0.0308), to_part(-0.0308)), (Some(9), Some(9)));
+            assert_eq!(to_part(0.0306), Some(10));
+            assert_eq!((to_part(0.0), to_part(1e-4)), (None, None));
+        }
+        assert_eq!(launches_to_part(&interval(0.0, 5), &Interval { n: 1, ..interval(1.0, 5) }), None);
     }
 }

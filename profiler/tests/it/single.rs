@@ -87,6 +87,21 @@ fn a_grid_keeps_what_cannot_run_as_a_row() {
     assert_eq!(rows.iter().filter(|row| row.status == Status::Ok).count(), 2);
 }
 
+/// Of steps that take as long with each batch, the largest gets through most.
+#[test]
+fn the_fastest_of_a_grid_is_said_and_rows_on_file_stay_in_order() {
+    let door = Door::new();
+    let said =
+        door.exits(0, "single synthetic-sleep --batch 4,64 --device cpu:0 --steps 40 --repeats 2 --out r");
+    let lines: Vec<&str> = said.out.lines().collect();
+    assert!(lines[0].contains(" fastest "), "{}", said.out);
+    assert!(lines[1].contains("synthetic-sleep@b64@dp1") && lines[1].contains(" yes "), "{}", said.out);
+    assert!(lines[2].contains("synthetic-sleep@b4@dp1"), "{}", said.out);
+    assert_eq!(lines[3], "fastest of 2: synthetic-sleep@b64@dp1@on=cpu:0");
+    let batches: Vec<_> = door.summaries("r").into_iter().map(|row| row.global_batch).collect();
+    assert_eq!(batches, [Some(4), Some(64)]);
+}
+
 #[test]
 fn two_ranks_step_together() {
     let door = Door::new();
