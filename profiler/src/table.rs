@@ -14,6 +14,12 @@ use crate::fastest::{Ranked, Standing};
 /// A longer command would leave no room for its numbers.
 const LONGEST_COMMAND_CHARS: usize = 40;
 
+/// A number for an interval with a wider half-width would look like something that was measured.
+const WIDEST_PERCENT: f64 = 100.0;
+
+/// Of fewer repeats an interval is so wide that a disturbance of one of them makes it useless.
+const FEW_REPEATS: u32 = 5;
+
 /// The place of the column that says which job is the fastest: beside the speeds.
 const FASTEST: usize = 6;
 
@@ -60,7 +66,7 @@ pub fn of_summaries(ranked: &[Ranked]) -> Table {
             named(&row.job, row.command.as_deref()),
             row.device.clone(),
             step_or_wall(row),
-            row.half_width_percent.map_or("-".into(), |half| format!("+-{half:.2} %")),
+            half_width(row),
             or_dash(row.step_ns_p99.map(Nanos)),
             row.samples_per_s.map_or("-".into(), |rate| format!("{rate:.1}")),
             or_dash(row.peak_memory_bytes.map(HumanBytes)),
@@ -75,6 +81,20 @@ pub fn of_summaries(ranked: &[Ranked]) -> Table {
     }
     align_left(&mut table, &[header.len() - 1]);
     table
+}
+
+/// The interval between launches.
+fn half_width(row: &Summary) -> String {
+    match row.half_width_percent {
+        None => "-".into(),
+        Some(half) if says_nothing(half, row.repeats) => "too few repeats".into(),
+        Some(half) => format!("+-{half:.2} %"),
+    }
+}
+
+/// Whether an interval is as wide as it is because it has few repeats, and not because they differ.
+fn says_nothing(half_width_percent: f64, repeats: u32) -> bool {
+    half_width_percent > WIDEST_PERCENT && repeats < FEW_REPEATS
 }
 
 fn yes_or_no(standing: Standing) -> &'static str {
@@ -112,8 +132,14 @@ pub fn of_interference(rows: &[Interference]) -> Table {
                 })
                 .collect();
             let ratio = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.3}"));
-            let interval =
-                |ends: Option<(f64, f64)>| ends.map_or("-".into(), |(lo, hi)| format!("{lo:.3} to {hi:.3}"));
+            let interval = |ends: Option<(f64, f64)>| match ends {
+                None => "-".into(),
+                // The estimate is the geometric mean of the ends.
+                Some((lo, hi)) if says_nothing(50.0 * (hi - lo) / (lo * hi).sqrt(), row.blocks) => {
+                    "too few blocks".into()
+                }
+                Some((lo, hi)) => format!("{lo:.3} to {hi:.3}"),
+            };
             table.add_row([
                 named(&row.job, row.command.as_deref()),
                 row.device.clone(),
@@ -231,6 +257,49 @@ mod tests {
             assert_eq!(grouped(number), text);
         }
         assert_eq!(or_dash(None::<u64>), "-");
+    }
+
+    /// The cells of the only row of a table, by their columns.
+    fn cell(table: &Table, column: &str) -> String {
+        let column =
+            table.header().expect("there is one").cell_iter().position(|cell| cell.content() == column);
+        let row = table.row(0).expect("there is one");
+        row.cell_iter().nth(column.expect("there is such a column")).expect("there is one").content()
+    }
+
+    fn summary() -> Summary {
+        schema::rows::from_json(
+            r#"{"run": "r", "job": "a", "workload": "a", "device": "cpu:0", "threads": 1, "sharing": "alone", "repeats": 2,
+            "repeats_failed": 0, "warnings": "", "status": "ok"}"#,
+        )
+        .expect("a row")
+    }
+
+    #[test]
+    fn an_interval_that_says_nothing_is_no_number() {
+        for (half_width_percent, repeats, expected) in [
+            (None, 1, "-"),
+            (Some(4.5), 2, "+-4.50 %"),
+            (Some(7261.0), 2, "too few repeats"),
+            (Some(7261.0), 5, "+-7261.00 %"),
+        ] {
+            let rows = [Summary { half_width_percent, repeats, ..summary() }];
+            let table = of_summaries(&crate::fastest::ranked(&rows));
+            assert_eq!(cell(&table, "95 % interval"), expected);
+        }
+        for (ends, blocks, expected) in [
+            ((0.01, 90.0), 2, "too few blocks"),
+            ((0.01, 90.0), 5, "0.010 to 90.000"),
+            ((0.5, 2.0), 2, "0.500 to 2.000"),
+        ] {
+            let row = Interference {
+                slowdown_ci_lo: Some(ends.0),
+                slowdown_ci_hi: Some(ends.1),
+                blocks,
+                ..Interference::default()
+            };
+            assert_eq!(cell(&of_interference(&[row]), "95 % interval"), expected);
+        }
     }
 
     #[test]
