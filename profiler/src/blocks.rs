@@ -272,22 +272,21 @@ impl Blocks<'_> {
     }
 }
 
-/// One line for people about what has just been measured: a launch, or all members of a group.
+/// One line for people about what has just been measured: a launch, or all members of a group. It begins with the whole name of
+/// what was measured, as launches of all batches and plans of a workload are named alike.
 fn line(name: &str, rows: &[&Measurement]) -> String {
     let of_row = |row: &&Measurement| match (row.status, row.step_ns_median) {
         (Status::Ok, Some(ns)) => {
-            format!("{}: {} a step, {} steps used", row.launch, Nanos(ns), row.steps_used)
+            format!("{} a step, {} steps used ({})", Nanos(ns), row.steps_used, row.launch)
         }
         (Status::Ok, None) => {
-            format!("{}: ran for {}", row.launch, table::or_dash(row.wall_ns.map(Nanos)))
+            format!("ran for {} ({})", table::or_dash(row.wall_ns.map(Nanos)), row.launch)
         }
         _ => row.err_detail.clone().unwrap_or_else(|| "failed".into()),
     };
-    let lines = rows.iter().map(of_row).collect::<Vec<_>>().join("; ");
-    match rows.iter().all(|row| row.status == Status::Ok) {
-        _ if rows.is_empty() => format!("{name}: interrupted"),
-        true => lines,
-        false => format!("{name}: {lines}"),
+    match rows {
+        [] => format!("{name}: interrupted"),
+        _ => format!("{name}: {}", rows.iter().map(of_row).collect::<Vec<_>>().join("; ")),
     }
 }
 

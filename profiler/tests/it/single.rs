@@ -103,6 +103,21 @@ fn the_fastest_of_a_grid_is_said_and_rows_on_file_stay_in_order() {
 }
 
 #[test]
+fn progress_names_batch_and_plan_of_each_launch() {
+    let door = Door::new();
+    let said = door.exits(
+        0,
+        "single synthetic-sleep --batch 4,8 --plan dp1,ga2 --device cpu:0 --steps 5 --repeats 1 --out r",
+    );
+    for row in door.measurements("r") {
+        let begins = format!("] {}@on=cpu:0: ", row.job);
+        let ends = format!("{} steps used ({})", row.steps_used, row.launch);
+        let is_of_row = |line: &&str| line.contains(&begins) && line.ends_with(&ends);
+        assert_eq!(said.err.lines().filter(is_of_row).count(), 1, "{begins}{ends}: {}", said.err);
+    }
+}
+
+#[test]
 fn two_ranks_step_together() {
     let door = Door::new();
     door.exits(0, "single synthetic-sleep@b8@dp2 --device cpu:0,cpu:1 --steps 30 --repeats 1 --out r");
