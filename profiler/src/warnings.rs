@@ -2,7 +2,7 @@
 //!
 //! A doubtful row is kept and labelled, never dropped: whoever reads it decides.
 
-use std::fmt;
+use std::{fmt, path::PathBuf};
 
 use schema::rows::{Tier, Warning};
 
@@ -39,6 +39,31 @@ impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}: {}; {}", self.subject, self.warning, self.found, remedy(self.warning))
     }
+}
+
+/// More findings than this would fill a screen, and say the same of one launch after the other.
+const MOST_LINES: usize = 10;
+
+/// What to tell people of a run: each finding, or where there are many, how many of each kind and the first of them; then also
+/// which of these `tables` have all.
+pub fn lines(findings: &[Finding], tables: &[PathBuf]) -> Vec<String> {
+    if findings.len() <= MOST_LINES {
+        return findings.iter().map(|finding| format!("warning: {finding}")).collect();
+    }
+    let of_kind = |kind: &Warning| {
+        let mut of_kind = findings.iter().filter(|finding| finding.warning == *kind);
+        let first = of_kind.next()?;
+        let Finding { subject, found, .. } = first;
+        Some(match of_kind.count() {
+            0 => format!("warning: {first}"),
+            more => {
+                format!("warning: {kind}: {} times, first in {subject}: {found}; {}", more + 1, remedy(*kind))
+            }
+        })
+    };
+    let tables: Vec<String> = tables.iter().map(|table| table.display().to_string()).collect();
+    let all = format!("all {} warnings: column warnings of {}", findings.len(), tables.join(", "));
+    Warning::ALL.iter().filter_map(of_kind).chain([all]).collect()
 }
 
 /// What to try next.
@@ -117,6 +142,30 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn many_findings_are_a_line_a_kind_and_say_where_all_are() {
+        let finding = |number: usize, warning| Finding {
+            subject: format!("{number:04}-lstm"),
+            warning,
+            found: "something was found".into(),
+        };
+        let mut findings: Vec<Finding> = (1..=10).map(|number| finding(number, Warning::Foreign)).collect();
+        let tables = ["r/measurements.csv", "r/summary.csv"].map(PathBuf::from);
+        let few = lines(&findings, &tables);
+        assert_eq!((few.len(), few[9].clone()), (10, format!("warning: {}", findings[9])));
+
+        findings.push(finding(11, Warning::Spread));
+        let many = lines(&findings, &tables);
+        assert_eq!(many.len(), 3);
+        let remedy = "something was found; stop them, or take other cores with --device";
+        assert!(
+            many.contains(&format!("warning: foreign: 10 times, first in 0001-lstm: {remedy}")),
+            "{many:?}"
+        );
+        assert!(many.contains(&format!("warning: {}", findings[10])), "{many:?}");
+        assert_eq!(many[2], "all 11 warnings: column warnings of r/measurements.csv, r/summary.csv");
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::{
     cells::{self, CommandLine},
     cores,
     derive::Derived,
-    fastest, pool, run, table,
+    fastest, pool, run, table, warnings,
 };
 
 /// How long a job may say nothing where no other time is named.
@@ -306,9 +306,11 @@ pub(super) fn show(run: &RunDir, derived: &Derived, json: bool) -> anyhow::Resul
         (false, true) => table::print(&table::of_interference(&derived.interference))?,
         (false, false) => show_alone(&derived.summaries)?,
     }
-    for finding in &derived.findings {
-        output::note(format_args!("warning: {finding}"));
+    let mut tables = vec![run.measurements_path(), run.summary_path()];
+    if derived.is_of_groups() {
+        tables.push(run.interference_path());
     }
+    warnings::lines(&derived.findings, &tables).iter().for_each(output::note);
     output::note(format_args!("run: {}", run.path().display()));
     let failed = derived.measurements.iter().any(|row| row.status != Status::Ok);
     Ok(if failed { Exit::SomeFailed } else { Exit::Ok })

@@ -118,6 +118,21 @@ fn progress_names_batch_and_plan_of_each_launch() {
 }
 
 #[test]
+fn many_warnings_are_counted_by_kind() {
+    let door = Door::new();
+    // Of so few steps each launch has a warning.
+    let said = door.exits(0, "single synthetic-sleep --device cpu:0 --steps 5 --repeats 11 --out r");
+    assert_eq!(said.err.matches("few-steps").count(), 1, "{}", said.err);
+    assert!(
+        said.err.contains("warning: few-steps: 11 times, first in 0001-synthetic-sleep: "),
+        "{}",
+        said.err
+    );
+    let tables = "warnings: column warnings of r/measurements.csv, r/summary.csv\n";
+    assert!(said.err.contains(tables), "{}", said.err);
+}
+
+#[test]
 fn two_ranks_step_together() {
     let door = Door::new();
     door.exits(0, "single synthetic-sleep@b8@dp2 --device cpu:0,cpu:1 --steps 30 --repeats 1 --out r");
