@@ -1,6 +1,6 @@
 //! From what a user asked for to the cells of a run: jobs by batches by plans.
 
-use std::{collections::BTreeSet, str::FromStr};
+use std::{collections::BTreeSet, path::Path, str::FromStr};
 
 use anyhow::{Context as _, bail, ensure};
 use regex::bytes::Regex;
@@ -162,7 +162,7 @@ pub fn steps_regex(text: &str) -> Result<String, String> {
 /// The one cell of a program of the user's.
 pub fn command(argv: &[String], device: &Device) -> anyhow::Result<Cell> {
     let program = argv.first().context("after -- a program must follow")?;
-    ensure!(programs::is_there(program), "there is no program '{program}'; check its name and the PATH");
+    ensure!(programs::is_there(program), "{}", not_there(program));
     let name = command_name(argv);
     Ok(Cell {
         name: format!("{name}@on={device}"),
@@ -177,6 +177,21 @@ pub fn command(argv: &[String], device: &Device) -> anyhow::Result<Cell> {
         memory_estimate_bytes: None,
         unsupported: None,
     })
+}
+
+/// Why a program cannot be started, where that is so. The current folder is not on the PATH, as users of a shell may forget.
+fn not_there(program: &str) -> String {
+    match (program.contains('/'), Path::new(program).is_file()) {
+        (false, true) => {
+            format!(
+                "there is no program '{program}' on the PATH; to run the file in this folder, write ./{program}"
+            )
+        }
+        (true, true) => format!(
+            "the file '{program}' is not executable; run `chmod +x {program}` first, or name its interpreter before it"
+        ),
+        (_, false) => format!("there is no program '{program}'; check its name and the PATH"),
+    }
 }
 
 /// Devices of one job as rows name them: `cpu:0`, `cpu:0,cpu:1`.

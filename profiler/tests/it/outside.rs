@@ -92,6 +92,23 @@ fn a_program_that_is_not_there_is_missed_before_anything_starts() {
 }
 
 #[test]
+fn a_file_that_is_not_on_the_path_is_told_from_a_program_that_is_not_there() {
+    let door = Door::new();
+    std::fs::write(door.path("loop.sh"), "#!/bin/sh\n").expect("the folder is writable");
+    for (program, message) in [
+        (
+            "loop.sh",
+            "there is no program 'loop.sh' on the PATH; to run the file in this folder, write ./loop.sh",
+        ),
+        ("./loop.sh", "the file './loop.sh' is not executable; run `chmod +x ./loop.sh` first"),
+    ] {
+        let said = door.exits(2, &format!("single --device cpu:0 --out r -- {program}"));
+        assert!(said.err.contains(message), "{}", said.err);
+        assert!(!door.path("r").exists());
+    }
+}
+
+#[test]
 fn a_time_limit_ends_a_program_and_all_it_started() {
     let door = Door::new();
     let mut command = door.command("single --device cpu:0 --seconds 1 --repeats 1 --out r --");
