@@ -69,7 +69,7 @@ pub fn of_summaries(ranked: &[Ranked]) -> Table {
             half_width(row),
             or_dash(row.step_ns_p99.map(Nanos)),
             row.samples_per_s.map_or("-".into(), |rate| format!("{rate:.1}")),
-            or_dash(row.peak_memory_bytes.map(HumanBytes)),
+            memory(row),
             row.device_util_percent_mean.map_or("-".into(), |percent| format!("{percent:.0} %")),
             and_failed(row.repeats, row.repeats_failed),
             notes(row.status, row.err_detail.as_deref(), &row.warnings),
@@ -89,6 +89,15 @@ fn half_width(row: &Summary) -> String {
         None => "-".into(),
         Some(half) if says_nothing(half, row.repeats) => "too few repeats".into(),
         Some(half) => format!("+-{half:.2} %"),
+    }
+}
+
+/// The peak of a job's tensors; of a program that does not tell it, all that its processes had of the host's memory, which is
+/// more than tensors.
+fn memory(row: &Summary) -> String {
+    match (row.peak_memory_bytes, row.host_rss_peak_bytes) {
+        (None, Some(resident)) => format!("{} RSS", HumanBytes(resident)),
+        (tensors, _) => or_dash(tensors.map(HumanBytes)),
     }
 }
 
@@ -299,6 +308,19 @@ mod tests {
                 ..Interference::default()
             };
             assert_eq!(cell(&of_interference(&[row]), "95 % interval"), expected);
+        }
+    }
+
+    #[test]
+    fn memory_of_tensors_and_resident_memory_are_told_apart() {
+        for (peak_memory_bytes, host_rss_peak_bytes, expected) in [
+            (Some(3 << 20), Some(9 << 20), "3.00 MiB"),
+            (None, Some(9 << 20), "9.00 MiB RSS"),
+            (None, None, "-"),
+        ] {
+            let rows = [Summary { peak_memory_bytes, host_rss_peak_bytes, ..summary() }];
+            let table = of_summaries(&crate::fastest::ranked(&rows));
+            assert_eq!(cell(&table, "peak memory"), expected);
         }
     }
 

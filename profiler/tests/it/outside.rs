@@ -5,15 +5,17 @@ use schema::{
     wire::Timing,
 };
 
-use crate::door::Door;
+use crate::door::{Door, Said};
 
 #[test]
 fn a_program_is_measured_until_it_ends() {
     let door = Door::new();
     let mut command = door.command("single --device cpu:0 --repeats 2 --out r --");
     let burn = "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done; echo done";
-    let status = command.args(["sh", "-c", burn]).status().expect("profile starts");
-    assert_eq!(status.code(), Some(0));
+    let output = command.args(["sh", "-c", burn]).output().expect("profile starts");
+    assert_eq!(output.status.code(), Some(0));
+    let said = Said::of(&output);
+    assert!(said.out.contains("iB RSS "), "its memory is no peak of tensors: {}", said.out);
     let rows = door.measurements("r");
     assert_eq!(rows.len(), 2);
     for row in &rows {
