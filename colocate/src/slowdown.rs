@@ -57,10 +57,7 @@ fn of_group(group: &Group, rows: &[Measurement]) -> Vec<Interference> {
         .map(|(member, (ratio, failure))| member.row(group, ratio.as_ref(), failure))
         .collect();
 
-    let is_valid = ratios.iter().all(Option::is_some)
-        && table
-            .iter()
-            .all(|row| row.warnings.iter().all(|w| matches!(w, Warning::Looped | Warning::Unread)));
+    let is_valid = ratios.iter().all(Option::is_some) && table.iter().all(|row| row.warnings.leave_valid());
     let throughputs = norm_throughputs(&members);
     let interval = between_launches(&throughputs);
     let throughput = interval.map(|interval| interval.estimate).or_else(|| throughputs.first().copied());

@@ -18,7 +18,7 @@ use schema::{
     catalog::Catalog,
     footprint::MeasuredFootprint,
     manifest::{Cell, Manifest},
-    rows::{ExportRow, Interference, Measurement, ProgramKind, Summary},
+    rows::{ExportRow, Interference, Measurement, ProgramKind, Split, Summary, tested},
     run_dir::RunDir,
     spec::LaunchSpec,
 };
@@ -117,6 +117,14 @@ impl Source {
                 && (&summary.group, summary.seat) == (&row.group, row.seat)
         };
         self.summaries.iter().find(key)
+    }
+}
+
+/// Divides the rows of a whole table into those to learn from and those to test on.
+pub fn split(rows: &mut [ExportRow]) {
+    let tested = tested(rows.iter().map(|row| row.split_key));
+    for row in rows {
+        row.split = if tested.contains(&row.split_key) { Split::Test } else { Split::Train };
     }
 }
 

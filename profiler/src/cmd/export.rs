@@ -23,11 +23,14 @@ use crate::export::{self, Source};
 /// they shared, and what the machine is made of. What failed and what could not run are rows as well, with their status
 /// for a label. What is not known is empty.
 ///
-/// The column split_key is the same for all rows whose groups are of the same workloads. Whoever splits the table by it,
-/// as by split_key % 5, tests on no group that was learnt from in another order or in another run.
+/// The column split says train or test of each row. Rows whose groups are of the same workloads have the same word, so that no
+/// model is tested on a group that it learnt from in another order or in another run.
 ///
 /// Beside the table lies its data dictionary, under the same name with .columns.csv behind it: what each column means, its
 /// type and its unit. Every run is derived anew from its raw files. Nothing is printed but where the files lie.
+///
+/// Flags are true or false. pandas reads a column of flags that has empty cells as booleans too, where read_csv is called with
+/// dtype_backend="numpy_nullable".
 ///
 /// Example: `profile export runs/* --out training.csv`
 ///
@@ -136,6 +139,7 @@ fn write_rows(
         }
         rows.extend(source.rows(&catalog, calibration.map(|(_, calibration)| calibration))?);
     }
+    export::split(&mut rows);
     // What could not run was refused in words of ours.
     for row in
         rows.iter_mut().filter(|row: &&mut ExportRow| row.status == Status::Failed && !args.with_output)

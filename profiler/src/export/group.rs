@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use schema::{
     device::Device,
     manifest::{Cell, Manifest},
-    rows::{ExportRow, Interference, Measurement, split_key},
+    rows::{ExportRow, Interference, Measurement, Status, split_key},
     sharing::{Quantum, Sharing},
     spec::LaunchSpec,
 };
@@ -79,6 +79,7 @@ pub(super) fn fill(row: &mut ExportRow, source: &Source, subject: &Subject) {
     row.group_size = members.len() as u32;
     fill_sharing(row, members);
     if row.group.is_none() {
+        row.valid = row.status == Status::Ok && row.warnings.leave_valid();
         return;
     }
     let own = members.own();
@@ -153,5 +154,5 @@ fn fill_interference(row: &mut ExportRow, found: &Interference) {
     row.group_norm_throughput_ci_lo = found.group_norm_throughput_ci_lo;
     row.group_norm_throughput_ci_hi = found.group_norm_throughput_ci_hi;
     row.group_memory_bytes = found.group_memory_bytes;
-    row.valid = Some(found.valid);
+    row.valid = found.valid;
 }

@@ -8,7 +8,7 @@ use schema::{
     footprint::{Footprint, UpdateFootprint},
     group::Group,
     manifest::{DeviceFacts, Machine, Settings},
-    rows::{Definition, Direction, ErrorKind, Status},
+    rows::{Definition, Direction, ErrorKind, Status, Warning},
     sharing::Sharing,
     spec::Collectives,
     wire::Timing,
@@ -143,10 +143,11 @@ fn a_seat_stands_beside_what_it_does_alone_and_who_it_ran_with() {
     assert_eq!((one.alone_sm_util_percent, one.co_runners_alone_sm_util_percent), (None, None));
     assert_eq!((one.sharing_mode.as_str(), one.quantum_steps, one.quantum_ns), ("step-gate", Some(8), None));
     assert_eq!((one.weight_share, one.co_runners_on_device), (Some(2.0 / 3.0), Some(1)));
-    assert_eq!((one.slowdown, one.valid), (None, None), "no ratio is known of this seat");
+    assert_eq!((one.slowdown, one.valid), (None, false), "no ratio is known of this seat");
 
     assert_eq!(other.co_runner_workloads.as_deref(), Some("gpt2"));
     assert_eq!((other.blocks, other.slowdown, other.slowdown_ci_hi), (Some(3), Some(1.5), Some(1.6)));
+    assert!(first.valid && other.valid);
     assert_eq!(one.split_key, other.split_key, "both seats of a group stand on one side");
     assert_ne!(one.split_key, first.split_key);
     assert_eq!(
@@ -204,6 +205,17 @@ fn what_could_not_run_or_failed_keeps_its_features() {
     );
     assert_eq!(rows[1].step_ns_alone, None, "a launch that failed is no time to hold another against");
     assert_eq!(rows[0].split_key, rows[1].split_key);
+}
+
+#[test]
+fn a_job_alone_is_valid_where_nothing_makes_its_numbers_doubtful() {
+    let lstm = cell("lstm", 0);
+    let good = row(&lstm, 0, 100, 90.0);
+    let with = |warning| Measurement { warnings: [warning].into_iter().collect(), ..good.clone() };
+    let failed = Measurement { status: Status::Failed, ..good.clone() };
+    let rows = vec![good.clone(), with(Warning::Unread), with(Warning::Foreign), failed];
+    let exported = exported(&source(vec![lstm], vec![], rows));
+    assert_eq!(exported.iter().map(|row| row.valid).collect::<Vec<_>>(), [true, true, false, false]);
 }
 
 #[test]

@@ -1,13 +1,16 @@
 //! `profile export`: runs joined into one table that other programs train models on.
 
 use std::{
+    collections::BTreeSet,
     path::Path,
     process::{Command, Stdio},
 };
 
 use schema::{
     manifest::{Manifest, Scheduling},
-    rows::{self, ColumnRow, Definition, ErrorKind, ExportRow, ExportStep, ProgramKind, Status, dictionary},
+    rows::{
+        self, ColumnRow, Definition, ErrorKind, ExportRow, ExportStep, ProgramKind, Split, Status, dictionary,
+    },
     run_dir::RunDir,
 };
 
@@ -87,6 +90,10 @@ fn two_runs_become_one_table_with_all_that_failed_in_it() {
     };
     let (ours, broken) = (key("one-ms"), key("broken"));
     assert!(ours.len() == 1 && broken.len() == 1 && ours != broken, "{ours:?} {broken:?}");
+    let tested = exported.iter().filter(|row| row.split == Split::Test);
+    let keys: BTreeSet<u32> = tested.map(|row| row.split_key).collect();
+    assert_eq!(keys.len(), 1, "of two groups one is tested on");
+    assert!(of(Status::Failed).chain(of(Status::Unsupported)).all(|row| !row.valid));
 }
 
 #[test]
@@ -271,7 +278,12 @@ for name, kind in zip(columns.name, columns.type):
     if kind == "flag":
         assert set(cells.map(str)) <= {"True", "False"}, name
 assert (table.step_ns_median_ci_lo.dropna() <= table.step_ns_median.dropna()).all()
-test = table.split_key % 2 == 0
+assert table.valid.dtype == bool, table.valid.dtype
+if sys.argv[1].endswith(".csv"):
+    flags = pandas.read_csv(sys.argv[1], dtype_backend="numpy_nullable")[columns.name[columns.type == "flag"]]
+    assert all(flags[name].dtype == "boolean" for name in flags if flags[name].notna().any()), flags.dtypes
+test = table.split == "test"
+assert test.any() and not test.all()
 assert set(table[test].workload).isdisjoint(table[~test].workload)
 print(len(table), table.step_ns_median.notna().sum(), *sorted(set(table.status)))
 "#;

@@ -23,6 +23,7 @@ fn word(column: &str) -> &'static str {
         "err" => "contaminated",
         "program" => "all-reduce",
         "definition" => "catalog",
+        "split" => "test",
         "mfu_arithmetic" => "tf32",
         "precision" => "bf16",
         "collectives" => "gloo",

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    export::{Definition, ProgramKind},
+    export::{Definition, ProgramKind, Split},
     labels::{Arithmetic, ErrorKind, Status, Warnings, words},
 };
 use crate::{
@@ -78,7 +78,7 @@ macro_rules! cells {
 }
 
 cells! {
-    Text: String Plan Precision Sharing Timing Statistics Collectives Warnings Status ErrorKind Arithmetic ProgramKind Definition;
+    Text: String Plan Precision Sharing Timing Statistics Collectives Warnings Status ErrorKind Arithmetic ProgramKind Definition Split;
     Integer: u32 u64;
     Real: f64;
     Flag: bool;

@@ -31,6 +31,16 @@ words! {
     }
 }
 
+words! {
+    /// What a row is for, where a model is trained on the table.
+    #[derive(Default)]
+    Split {
+        #[default]
+        Train = "train",
+        Test = "test",
+    }
+}
+
 columns! {
     /// A launch, or a seat of one visit of a group, or what could not run. The columns of `measurements.csv` come first and
     /// mean what they mean there.
@@ -167,9 +177,12 @@ columns! {
         /// The same in words, which for what failed hold the last words of its program, and are given with --with-output alone.
         err_detail: Option<String>,
     } and {
-        /// The same for all rows whose groups are of the same workloads, a job alone being a group of one: split by it
-        /// into rows to learn from and rows to test on, as by split_key % 5.
+        /// The same in every table for all rows whose groups are of the same workloads, a job alone being a group of one. Rows
+        /// with the same key belong on the same side of a split, or in the same fold, as of split_key % 5.
         split_key: u32,
+        /// Learn from the rows with train and test on those with test. Rows with the same split_key have the same word. A fifth
+        /// of the keys are test, and of two keys or more at least one is, so that of few keys a word depends on the other rows.
+        split: Split,
         /// What runs.
         program: Option<ProgramKind>,
         /// Family of models, as definitions spell it.
@@ -291,8 +304,9 @@ columns! {
         group_norm_throughput_ci_hi: Option<f64>,
         /// Peaks of the members in the group, added up: what the driver says of a GPU, resident memory on a CPU device.
         group_memory_bytes: Option<u64> ["bytes"],
-        /// Whether all members have numbers that nothing makes doubtful.
-        valid: Option<bool>,
+        /// Whether there are numbers that nothing makes doubtful: of a job alone in this row, of a group for all of its members
+        /// and over all blocks. Never empty.
+        valid: bool,
         /// Half of the interval between the launches of this cell over its estimate, as in `summary.csv`.
         half_width_percent: Option<f64> ["percent"],
 

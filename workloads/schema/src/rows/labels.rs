@@ -184,6 +184,11 @@ impl Warnings {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// Whether numbers with these warnings can be used as they are.
+    pub fn leave_valid(&self) -> bool {
+        self.iter().all(|warning| matches!(warning, Warning::Looped | Warning::Unread))
+    }
 }
 
 impl FromIterator<Warning> for Warnings {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 /// The same number for all rows whose groups are of the same workloads: whatever the seats, the batches, the plans, the
 /// sharing modes and the runs, and however often a workload is in the group. A job alone is a group of one.
 ///
-/// Whoever splits rows by this number, as by `split_key % 5`, tests on no group that was learnt from in another order or
+/// Rows that are split by this number, as by [`tested`], are tested on no group that was learnt from in another order or
 /// another run. It is made from names alone, is stable over versions and machines, and evenly spread: the first four bytes,
 /// least significant first, of the BLAKE3 hash of the names, in order, each once, each with a zero byte behind it.
 pub fn split_key<'a>(workloads: impl IntoIterator<Item = &'a str>) -> u32 {
@@ -18,6 +18,21 @@ pub fn split_key<'a>(workloads: impl IntoIterator<Item = &'a str>) -> u32 {
     let hash = hasher.finalize();
     let [a, b, c, d, ..] = *hash.as_bytes();
     u32::from_le_bytes([a, b, c, d])
+}
+
+/// Those keys of a table whose rows are tested on, about a fifth of them.
+///
+/// The remainder of a key decides, so that a key is on the same side in every table. Where that would leave one side empty, the
+/// smallest key is moved to the tests, or the largest away from them: only a table of a single key has no tests.
+pub fn tested(keys: impl IntoIterator<Item = u32>) -> BTreeSet<u32> {
+    let keys: BTreeSet<u32> = keys.into_iter().collect();
+    let mut tested: BTreeSet<u32> = keys.iter().copied().filter(|key| key % 5 == 0).collect();
+    if tested.len() == keys.len() {
+        tested.pop_last();
+    } else if tested.is_empty() && keys.len() > 1 {
+        tested.extend(keys.first());
+    }
+    tested
 }
 
 #[cfg(test)]
@@ -53,6 +68,21 @@ mod tests {
             (&[], 3_108_574_127),
         ] {
             assert_eq!(split_key(workloads.iter().copied()), key, "{workloads:?}");
+        }
+    }
+
+    #[test]
+    fn some_keys_of_two_are_tested_on_and_some_are_not() {
+        for (keys, expected) in [
+            (&[][..], &[][..]),
+            (&[10], &[]),
+            (&[11], &[]),
+            (&[11, 12, 11], &[11]),
+            (&[15, 10, 10], &[10]),
+            (&[10, 11, 12], &[10]),
+            (&[10, 11, 15, 16], &[10, 15]),
+        ] {
+            assert_eq!(tested(keys.iter().copied()), expected.iter().copied().collect(), "{keys:?}");
         }
     }
 
