@@ -5,6 +5,7 @@ pub mod blocks;
 pub mod calibrate;
 pub mod cells;
 pub mod cmd;
+pub mod command_line;
 pub mod cores;
 pub mod derive;
 pub mod export;

@@ -19,7 +19,10 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use rig::{Exit, interrupt};
 
-use crate::shell::{Completions, Man};
+use crate::{
+    command_line::parse,
+    shell::{Completions, Man},
+};
 
 /// Measures deep-learning training jobs on the devices of this machine.
 ///
@@ -62,7 +65,7 @@ enum Command {
 
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    let command = parse::<Cli>().command;
     // Without it a signal ends the program all the same, and without words.
     let _ = interrupt::listen_early();
     let outcome = match command {

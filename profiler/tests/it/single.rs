@@ -217,6 +217,10 @@ fn slips_are_usage_errors_that_say_what_to_do() {
             "between GPUs alone, and cpu:0 is none; use gloo",
         ),
         ("single synthetic-sleep --seconds 0", "a number above 0 is wanted"),
+        ("single synthetic-sleep --seconds=-1", "a number above 0 is wanted"),
+        ("single synthetic-sleep --seconds -1", "--seconds -1: the value must be positive"),
+        ("single synthetic-sleep --repeats -3", "--repeats -3: the value must be positive"),
+        ("single synthetic-sleep --ci 1 --budget -5m", "--budget -5m: the value must be positive"),
         ("single synthetic-sleep --catalog none.toml", "none.toml: line 1: cannot be read"),
         ("single --resume nowhere", "nowhere is no run"),
         ("single --resume nowhere --repeats 3", "cannot be used with"),
@@ -248,6 +252,7 @@ fn slips_are_usage_errors_that_say_what_to_do() {
     ] {
         let said = door.exits(2, arguments);
         assert!(said.err.contains(message), "profile {arguments}: {}", said.err);
+        assert!(!said.err.contains("tip:"), "no tip of clap's fits here: {}", said.err);
     }
     assert!(door.exits(4, "list nothing-like-it").err.contains("no workload has 'nothing-like-it'"));
     let lacking = door.exits(3, "single synthetic-sleep --device cpu:9999");

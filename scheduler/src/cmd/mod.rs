@@ -14,7 +14,10 @@ use std::{path::Path, process::ExitCode, time::Duration};
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressFinish};
-use profiler::shell::{Completions, Man};
+use profiler::{
+    command_line::parse,
+    shell::{Completions, Man},
+};
 use rig::{Exit, interrupt};
 
 use crate::{online::Given, policy};
@@ -55,7 +58,7 @@ enum Command {
 
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    let command = parse::<Cli>().command;
     // Without it a signal ends the program all the same, and without words.
     let _ = interrupt::listen_early();
     let outcome = match command {

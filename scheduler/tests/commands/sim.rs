@@ -121,6 +121,10 @@ fn a_trace_that_cannot_be_is_refused_by_line_and_column_before_anything_starts()
     for (arguments, message) in [
         ("t.csv --policy fifo --cluster 1x1", "--machine"),
         ("t.csv --policy lifo --cluster 1x1 --switch-cost 0s", "there is no policy 'lifo'"),
+        (
+            "t.csv --policy fifo --cluster 1x1 --switch-cost -1s",
+            "--switch-cost -1s: the value must be positive",
+        ),
         ("t.csv --policy fifo --cluster 1 --switch-cost 0s", "write NODESxDEVICES[:TYPE]"),
         ("t.csv --policy fifo --switch-cost 0s", "--cluster"),
         ("none.csv --policy fifo --cluster 1x1 --switch-cost 0s", "none.csv: "),

@@ -1,0 +1,56 @@
+//! The command line, where clap would take a negative value for an option.
+
+use std::ffi::OsString;
+
+use clap::{Parser, error::ErrorKind};
+
+/// Parses the command line of this program, which ends here where that is wrong.
+///
+/// Of `--seconds -1` clap says to write `-- -1`, which would be a program of the user's.
+pub fn parse<T: Parser>() -> T {
+    T::try_parse().unwrap_or_else(|error| {
+        let negative =
+            negative(std::env::args_os().skip(1)).filter(|_| error.kind() == ErrorKind::UnknownArgument);
+        let error = match negative {
+            Some((option, value)) => {
+                let message = format!("{option} {value}: the value must be positive");
+                T::command().error(ErrorKind::ValueValidation, message)
+            }
+            None => error,
+        };
+        error.exit()
+    })
+}
+
+/// The first option that a negative number follows, as `-1` or `-5m`; what stands after `--` is none of ours.
+fn negative(arguments: impl Iterator<Item = OsString>) -> Option<(String, String)> {
+    let arguments = arguments.map(|argument| argument.to_string_lossy().into_owned());
+    let ours: Vec<String> = arguments.take_while(|argument| argument != "--").collect();
+    let begins_a_number = |letter: char| letter.is_ascii_digit() || letter == '.';
+    let is_negative =
+        |text: &str| text.strip_prefix('-').is_some_and(|rest| rest.starts_with(begins_a_number));
+    let pair = ours.windows(2).find(|pair| pair[0].starts_with("--") && is_negative(&pair[1]))?;
+    Some((pair[0].clone(), pair[1].clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_negative_value_is_found_with_its_option() {
+        let found = |line: &str| negative(line.split(' ').map(OsString::from));
+        let pair = |option: &str, value: &str| Some((option.to_owned(), value.to_owned()));
+        for (line, expected) in [
+            ("single lstm --seconds -1", pair("--seconds", "-1")),
+            ("single lstm --ci 1 --budget -5m --json", pair("--budget", "-5m")),
+            ("single lstm --seconds -.5", pair("--seconds", "-.5")),
+            ("single lstm --seconds 1 -h", None),
+            ("single lstm --seconds=-1", None),
+            ("single -1", None),
+            ("single --seconds 1 -- program --delta -1", None),
+        ] {
+            assert_eq!(found(line), expected, "{line}");
+        }
+    }
+}
