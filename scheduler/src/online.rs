@@ -3,6 +3,7 @@
 //! What a run was given lies in its directory before anything starts. So whoever goes on with it does as who began it: the journal
 //! is decided again, which is how engine and policy come to where they were, and then the devices have the word.
 
+mod first;
 mod predict;
 
 use std::{

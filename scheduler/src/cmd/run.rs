@@ -146,7 +146,8 @@ fn begin(trace: &Path, policy: &str, asked: &Asking) -> anyhow::Result<RunDir> {
     match predictions {
         Some(predictions) => rows::write(&run.predictions_path(), &predictions)?,
         None => output::note(format_args!(
-            "nothing is predicted: nobody has said what switches cost; --machine or --switch-cost do"
+            "nothing is predicted, as what switches cost is not known; {}",
+            given.calibrate_first()
         )),
     }
     // Last, so that what has one is whole, and can be gone on with.

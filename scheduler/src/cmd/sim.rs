@@ -55,7 +55,6 @@ use crate::{
 /// Example: `sched sim philly-trace.csv --policy tiresias --cluster 311x8,1x2 --switch-cost 62s`
 #[derive(clap::Args)]
 #[command(group(ArgGroup::new("devices").args(["cluster", "device"]).required(true)))]
-#[command(group(ArgGroup::new("costs").args(["machine", "switch_cost"]).required(true).multiple(true)))]
 pub(super) struct Args {
     /// Which jobs arrive when: a CSV file, as `sched trace` makes them.
     trace: PathBuf,
@@ -99,10 +98,12 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let names = policies::named(&args.policy)?;
-    let costs = online::costs(args.rules.machine.as_deref(), args.rules.switch_cost.map(Nanos::from))?;
-    let costs = costs.context("name --machine or --switch-cost")?;
     let mut given = Given::new(manifest(args, &names[0])?, &args.trace, &args.rules.table)?;
     some_jobs(&given, &args.trace)?;
+    given.check_times()?;
+    let costs = online::costs(args.rules.machine.as_deref(), args.rules.switch_cost.map(Nanos::from))?;
+    let costs =
+        costs.with_context(|| format!("what switches cost is not known; {}", given.calibrate_first()))?;
     // What is wrong with the trace is said before there is a directory.
     let truth = Box::new(given.table.clone());
     drop(Sim::new(&given.topology, &given.asked, truth, &*costs, sim::Settings::default())?);

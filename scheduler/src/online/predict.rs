@@ -28,6 +28,7 @@ pub fn predict(given: &Given, machine: Option<&Path>) -> anyhow::Result<Option<V
     let named = scheduling(&given.manifest)?.switch_cost_s.map(Nanos::from_secs_f64);
     let Some(costs) = costs(machine, named)? else { return Ok(None) };
     let why = "the trace cannot be simulated, so nothing can be predicted of it; leave --machine and --switch-cost out to run it so";
+    given.check_times().context(why)?;
     let mut unrecorded = Unrecorded;
     let mut refusal = FirstRefusal::new(&mut unrecorded);
     let (outcomes, ended) = simulate(given, &*costs, &mut refusal).context(why)?;

@@ -198,7 +198,12 @@ fn what_is_wrong_is_said_before_anything_starts() {
         ("a,0,short,,5,\na,1,short,,5,", "--policy fifo", "line 3: column 'name'"),
         ("a,0,short,,5,\nb,1,sho", "--policy fifo", "line 3"),
         ("a,0,short,,5,", "--policy lifo", "there is no policy 'lifo'"),
-        ("a,0,short,,5,", "--policy fifo --switch-cost 1s", "the time of a step of short alone is not known"),
+        (
+            "a,0,short,,5,\nb,1,short,,5,\nc,1,short@b4,,5,",
+            "--policy fifo --switch-cost 1s",
+            "how long a step of short@b8@dp1 takes is not known; run `profile single short@b8@dp1 short@b4@dp1 \
+             --device cpu:0,cpu:1 --catalog catalog.toml --out runs/alone` first, and give --table runs/alone",
+        ),
     ] {
         let door = door(&format!("{header}\n{row}\n"));
         if row.ends_with("sho") {

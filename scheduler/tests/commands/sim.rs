@@ -119,7 +119,7 @@ fn a_trace_that_cannot_be_is_refused_by_line_and_column_before_anything_starts()
     }
     door.write("t.csv", THREE);
     for (arguments, message) in [
-        ("t.csv --policy fifo --cluster 1x1", "--machine"),
+        ("t.csv --policy fifo --cluster 1x1", "--switch-cost"),
         ("t.csv --policy lifo --cluster 1x1 --switch-cost 0s", "there is no policy 'lifo'"),
         (
             "t.csv --policy fifo --cluster 1x1 --switch-cost -1s",
@@ -148,6 +148,31 @@ fn a_trace_that_cannot_be_is_refused_by_line_and_column_before_anything_starts()
         assert!(said.err.contains("empty.csv has no jobs"), "{}", said.err);
     }
     assert!(!door.path("runs").exists(), "nothing was begun");
+}
+
+#[test]
+fn what_is_to_be_measured_first_is_a_command_to_copy() {
+    let door = Door::new();
+    let lstm = "name,submit_s,job,steps\na,0,lstm@b8,100\nb,0,lstm@b8,100\n";
+    door.write("lstm.csv", lstm);
+    door.write("told.csv", &lstm.replace("steps", "steps,step_ns").replace("100", "100,7"));
+    door.write("three.csv", THREE);
+    let single = "how long a step of lstm@b8@dp1 takes is not known; run `profile single lstm@b8@dp1 --out runs/alone` first";
+    let calibrate = "run `profile calibrate lstm@b8@dp1 --device cpu:0 --out machine.toml` first, and give --machine machine.toml";
+    for (arguments, message) in [
+        ("sim lstm.csv --policy fifo --cluster 1x1 --switch-cost 0s", single),
+        ("trace make lstm@b8 --jobs 2 --every 1s --length fixed:20s", single),
+        ("sim told.csv --policy fifo --device cpu:0", calibrate),
+        // No workload of it is one that can be measured.
+        (
+            "sim three.csv --policy fifo --cluster 1x1",
+            "what switches cost is not known; name it with --switch-cost, as 5s",
+        ),
+    ] {
+        let said = door.exits(2, arguments);
+        assert!(said.err.contains(message), "{arguments}: {}", said.err);
+        assert_eq!(said.err.lines().count(), 1, "{arguments}: {}", said.err);
+    }
 }
 
 fn core(number: u16) -> Device {

@@ -199,7 +199,7 @@ impl Lengths {
         };
         let known = self.table.predict(&question).map(|prediction| prediction.step_ns);
         known.with_context(|| {
-            format!("how long a step of {job} takes is not known; measure it with `profile single {job}`, and name the run with --table")
+            format!("how long a step of {job} takes is not known; run `profile single {job} --out runs/alone` first, and give --table runs/alone")
         })
     }
 }
