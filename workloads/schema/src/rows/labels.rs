@@ -187,7 +187,7 @@ impl Warnings {
 
     /// Whether numbers with these warnings can be used as they are.
     pub fn leave_valid(&self) -> bool {
-        self.iter().all(|warning| matches!(warning, Warning::Looped | Warning::Unread))
+        self.iter().all(|warning| matches!(warning, Warning::Looped | Warning::Unread | Warning::Alternating))
     }
 }
 
