@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Parser, error::ErrorKind};
 
-/// Parses the command line of this program, which ends here where that is wrong.
+/// Parses the command line, and ends the program where it is wrong.
 ///
 /// Of `--seconds -1` clap says to write `-- -1`, which would be a program of the user's.
 pub fn parse<T: Parser>() -> T {
@@ -22,7 +22,7 @@ pub fn parse<T: Parser>() -> T {
     })
 }
 
-/// The first option that a negative number follows, as `-1` or `-5m`; what stands after `--` is none of ours.
+/// The first option that a negative number follows, as `-1` or `-5m`. What stands after `--` belongs to a program of the user's.
 fn negative(arguments: impl Iterator<Item = OsString>) -> Option<(String, String)> {
     let arguments = arguments.map(|argument| argument.to_string_lossy().into_owned());
     let ours: Vec<String> = arguments.take_while(|argument| argument != "--").collect();

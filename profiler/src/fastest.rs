@@ -117,11 +117,11 @@ fn lines_of_workload(ranked: &[Ranked]) -> Vec<String> {
     let may_be = |other: &Ranked| {
         let Some(Standing::Maybe(repeats)) = other.standing else { return None };
         let remedy = match repeats {
-            Repeats::About(repeats) => format!("an estimate is that about {repeats} repeats can tell"),
-            Repeats::TooMany => format!("an estimate is that more than {MOST_LAUNCHES} repeats can tell"),
-            Repeats::Unknown => format!("there is no interval yet; repeat {MIN_REPEATS} times or more"),
+            Repeats::About(repeats) => format!("about {repeats} repeats would tell (an estimate)"),
+            Repeats::TooMany => format!("more than {MOST_LAUNCHES} repeats would tell (an estimate)"),
+            Repeats::Unknown => format!("an interval wants {MIN_REPEATS} repeats at least"),
         };
-        Some(format!("  {} may be as fast: {remedy}", name(other.row)))
+        Some(format!("  {} may be as fast; {remedy}", name(other.row)))
     };
     let measured = ranked.iter().filter(|ranked| ranked.standing.is_some()).count();
     let fastest = format!("fastest of {measured}: {}", name(first.row));
@@ -204,11 +204,12 @@ mod tests {
         assert!((12..=20).contains(&repeats), "{repeats}");
         assert_eq!((same, apart), (Some(Standing::Maybe(Repeats::TooMany)), Some(Standing::Slower)));
         let lines = lines(&ranked(&rows));
+        assert!(lines[1].ends_with("more than 1000 repeats would tell (an estimate)"), "{lines:?}");
         assert_eq!(lines[0], "fastest of 4: lstm@b8@dp1@on=cpu:0");
         assert_eq!(
             lines[2],
             format!(
-                "  lstm@b8@ga2@on=cpu:0 may be as fast: an estimate is that about {repeats} repeats can tell"
+                "  lstm@b8@ga2@on=cpu:0 may be as fast; about {repeats} repeats would tell (an estimate)"
             )
         );
     }
@@ -223,6 +224,6 @@ mod tests {
         let rows = [once("dp1", 900), once("ga2", 100)];
         let found = found(&rows);
         assert_eq!(found[1], ("lstm@b8@dp1", Some(Standing::Maybe(Repeats::Unknown))));
-        assert!(lines(&ranked(&rows))[1].ends_with("there is no interval yet; repeat 3 times or more"));
+        assert!(lines(&ranked(&rows))[1].ends_with("may be as fast; an interval wants 3 repeats at least"));
     }
 }

@@ -216,6 +216,15 @@ fn what_is_wrong_is_said_before_anything_starts() {
 }
 
 #[test]
+fn a_run_that_nothing_is_predicted_of_says_what_to_measure_for_that() {
+    let door = door("name,submit_s,job,steps\na,0,short,5\n");
+    let said = door.exits(0, &format!("run trace.csv --policy fifo {ON_TWO}"));
+    let calibrate = "nothing is predicted, as what switches cost is not known; run `profile calibrate short@b8@dp1 \
+        --device cpu:0,cpu:1 --catalog catalog.toml --out machine.toml` first";
+    assert!(said.err.contains(calibrate), "{}", said.err);
+}
+
+#[test]
 fn ctrl_c_saves_all_jobs_and_the_run_goes_on_without_a_step_lost() {
     let door = interrupted(Signal::INT, 130);
     let rows = outcomes(&door);
