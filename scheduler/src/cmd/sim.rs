@@ -73,16 +73,16 @@ pub(super) struct Args {
     /// Make each launch faster or slower by chance: the standard deviation of its step time, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
     noise: f64,
-    /// Devices are lost by chance, after so long on average.
-    #[arg(long, value_name = "TIME", value_parser = above_zero, requires = "device_down")]
-    device_up: Option<Duration>,
-    /// And are back after so long on average.
-    #[arg(long, value_name = "TIME", value_parser = above_zero, requires = "device_up")]
-    device_down: Option<Duration>,
-    /// Jobs crash by chance, after they have run for so long on average.
+    /// The mean time between failures of a device. Times are drawn from an exponential distribution.
+    #[arg(long, value_name = "TIME", value_parser = above_zero, requires = "device_repair_time")]
+    device_mtbf: Option<Duration>,
+    /// The mean time from the failure of a device to its return.
+    #[arg(long, value_name = "TIME", value_parser = above_zero, requires = "device_mtbf")]
+    device_repair_time: Option<Duration>,
+    /// The mean running time of a job between crashes of its own.
     #[arg(long, value_name = "TIME", value_parser = above_zero)]
-    job_up: Option<Duration>,
-    /// Tell policies so often how far each job has come [default: where a switch is over].
+    job_mtbf: Option<Duration>,
+    /// The interval between reports to the policy of how far each job has come [default: a report when a switch ends].
     #[arg(long, value_name = "TIME", value_parser = above_zero)]
     progress_every: Option<Duration>,
     /// Decides all that happens by chance.
@@ -147,9 +147,9 @@ fn manifest(args: &Args, policy: &str) -> anyhow::Result<Manifest> {
     manifest.scheduling = Some(Scheduling {
         simulated: Some(Simulated {
             noise_percent: args.noise,
-            device_up_s: seconds(args.device_up),
-            device_down_s: seconds(args.device_down),
-            launch_up_s: seconds(args.job_up),
+            device_up_s: seconds(args.device_mtbf),
+            device_down_s: seconds(args.device_repair_time),
+            launch_up_s: seconds(args.job_mtbf),
             nodes: nodes::typed(&args.cluster, &inputs::table(&args.rules.table)?)?,
         }),
         ..args.rules.scheduling(policy, args.progress_every)

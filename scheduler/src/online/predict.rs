@@ -58,9 +58,9 @@ pub fn simulate(
         progress_every: time(scheduling.progress_every_s),
         checkpoint_every: time(scheduling.checkpoint_every_s),
         faults: Faults {
-            device_up_mean_ns: simulated.device_up_s.map(mean_ns),
-            device_down_mean_ns: simulated.device_down_s.map_or(0.0, mean_ns),
-            launch_mean_ns: simulated.launch_up_s.map(mean_ns),
+            device_mtbf_ns: simulated.device_up_s.map(mean_ns),
+            device_repair_ns: simulated.device_down_s.map_or(0.0, mean_ns),
+            launch_mtbf_ns: simulated.launch_up_s.map(mean_ns),
         },
     };
     let mut sim = Sim::new(&given.topology, &given.asked, Box::new(given.table.clone()), costs, settings)?;

@@ -11,15 +11,15 @@ use super::{
     events::Event,
 };
 
-/// Lengths of time are exponential, in nanoseconds. Without a mean nothing breaks.
+/// Mean times, in nanoseconds. Times are drawn from exponential distributions. Without a mean nothing fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
-    /// From when a device is there to when it is lost.
-    pub device_up_mean_ns: Option<f64>,
-    /// From then to when it is back.
-    pub device_down_mean_ns: f64,
-    /// From when a job begins to train to when it crashes by itself.
-    pub launch_mean_ns: Option<f64>,
+    /// The mean time between failures of a device.
+    pub device_mtbf_ns: Option<f64>,
+    /// The mean time from the failure of a device to its return.
+    pub device_repair_ns: f64,
+    /// The mean running time of a launch between crashes of its own.
+    pub launch_mtbf_ns: Option<f64>,
 }
 
 impl Sim<'_> {
@@ -35,11 +35,11 @@ impl Sim<'_> {
         self.lose(device)
     }
 
-    /// Tells the loss, as soon as nobody has the device.
+    /// Reports the loss as soon as no job has the device.
     pub(super) fn lose(&mut self, device: DeviceId) -> Option<Happened> {
         let has = self.devices[device.0 as usize].has.clone();
         if has.is_empty() {
-            let down = self.draw(device, self.settings.faults.device_down_mean_ns);
+            let down = self.draw(device, self.settings.faults.device_repair_ns);
             self.queue.plan(self.after(down), Event::Back(device));
             return Some(Happened::DeviceLost { device });
         }
@@ -58,7 +58,7 @@ impl Sim<'_> {
     }
 
     fn plan_to_break(&mut self, device: DeviceId) {
-        if let Some(mean) = self.settings.faults.device_up_mean_ns {
+        if let Some(mean) = self.settings.faults.device_mtbf_ns {
             let up = self.draw(device, mean);
             self.queue.plan(self.after(up), Event::Break(device));
         }

@@ -233,7 +233,7 @@ impl Sim<'_> {
 
     fn plan_to_crash(&mut self, id: JobId) {
         let launch = &self.launches[id.0 as usize];
-        if let Some(mean) = self.settings.faults.launch_mean_ns {
+        if let Some(mean) = self.settings.faults.launch_mtbf_ns {
             let mut chance = numbers(self.settings.seed, Draw::Crash, id.0, launch.stint);
             let at = self.after(Nanos(exponential(&mut chance, mean) as u64));
             self.queue.plan(at, Event::Crash(id, launch.stint));

@@ -56,7 +56,7 @@ fn a_simulated_run_is_the_same_twice_and_is_decided_again() {
     let door = Door::new();
     busy_trace(&door);
     let arguments = "t.csv --policy srtf,tiresias:100s --cluster 1x2,1x1 --switch-cost 5s --noise 10 --seed 4 --retries 9 \
-        --device-up 5000s --device-down 100s --job-up 1h --progress-every 7s --checkpoint-every 20s";
+        --device-mtbf 5000s --device-repair-time 100s --job-mtbf 1h --progress-every 7s --checkpoint-every 20s";
     for out in ["one", "two"] {
         door.exits(0, &format!("sim {arguments} --out {out}"));
     }

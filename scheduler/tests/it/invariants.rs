@@ -196,7 +196,7 @@ proptest! {
     ) {
         let topology = Topology::uniform(4, 3, "GPU");
         let costs = Named(Nanos(300 * MS));
-        let faults = Faults { device_up_mean_ns: Some(60e9), device_down_mean_ns: 5e9, launch_mean_ns: Some(60e9) };
+        let faults = Faults { device_mtbf_ns: Some(60e9), device_repair_ns: 5e9, launch_mtbf_ns: Some(60e9) };
         let settings = Settings {
             seed,
             noise: 0.1,

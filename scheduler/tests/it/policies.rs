@@ -270,7 +270,7 @@ fn nothing_that_a_policy_asks_for_is_refused() {
             let mut job = || (random.u64(..60), 1 << random.u32(..4), random.u64(1..30));
             let mut trace: Vec<_> = (0..40).map(|_| job()).collect();
             trace.sort_by_key(|job| job.0);
-            let faults = Faults { launch_mean_ns: Some(60e9), ..Faults::default() };
+            let faults = Faults { launch_mtbf_ns: Some(60e9), ..Faults::default() };
             let settings = Settings {
                 seed,
                 noise: 0.1,

@@ -29,7 +29,7 @@ fn with_world(check: impl FnOnce(&World<'_>)) {
     let jobs: Vec<_> = (0..40).map(job).collect();
     let costs = Named(Nanos(SECOND));
     // A launch in two fails, so that jobs are started again.
-    let faults = Faults { launch_mean_ns: Some(20e9), ..Faults::default() };
+    let faults = Faults { launch_mtbf_ns: Some(20e9), ..Faults::default() };
     let settings = Settings { seed: 3, faults, ..Settings::default() };
     check(&World {
         topology: &topology,

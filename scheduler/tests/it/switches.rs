@@ -257,7 +257,7 @@ fn a_launch_that_dies_leaves_the_steps_of_its_last_checkpoint() {
     let topology = Topology::uniform(8, 8, "GPU");
     let jobs: Vec<_> = (0..80).map(|id| asked(id, 0, 1, 20, SECOND)).collect();
     let costs = sim::Named(Nanos::SECOND);
-    let faults = sim::Faults { launch_mean_ns: Some(20e9), ..Default::default() };
+    let faults = sim::Faults { launch_mtbf_ns: Some(20e9), ..Default::default() };
     let every = Nanos(4 * SECOND);
     let settings = sim::Settings { checkpoint_every: Some(every), faults, ..Default::default() };
     let world =
@@ -297,11 +297,8 @@ fn a_simulation_ends_when_jobs_would_outlive_everybody() {
     let costs = sim::Named(Nanos::ZERO);
     for (steps, step_ns) in [(u64::MAX, SECOND), (1 << 40, u64::MAX), (1, u64::MAX)] {
         let jobs = [asked(0, 0, 8, steps, step_ns), asked(1, SECOND, 1, 1, SECOND)];
-        let faults = sim::Faults {
-            device_up_mean_ns: Some(1e30),
-            device_down_mean_ns: 1e30,
-            launch_mean_ns: Some(1e30),
-        };
+        let faults =
+            sim::Faults { device_mtbf_ns: Some(1e30), device_repair_ns: 1e30, launch_mtbf_ns: Some(1e30) };
         let settings = sim::Settings { faults, ..Default::default() };
         let truth = Own { slowdown: 1.0 };
         let world = World { topology: &topology, asked: &jobs, truth, costs: &costs, settings };
