@@ -15,9 +15,8 @@ use schema::{
 };
 
 use crate::{
-    named,
     plans::{self, Effort, Estimates, Judgement},
-    pool,
+    pool, workload_lookup,
 };
 
 /// The axes of a grid. An empty list means the job's own, or else the workload's default.
@@ -103,13 +102,15 @@ pub fn alone(
 fn each_workload<'a>(catalog: &'a Catalog, jobs: &'a [Job]) -> anyhow::Result<Vec<(&'a Job, &'a Workload)>> {
     let mut pairs = Vec::new();
     for job in jobs {
-        if named::is_set(&job.workload) && job.to_string() != job.workload {
+        if workload_lookup::is_set(&job.workload) && job.to_string() != job.workload {
             bail!(
                 "job '{job}': a set takes neither batch, plan nor device; write {} and use --batch, --plan and --device",
                 job.workload
             );
         }
-        pairs.extend(named::workloads(catalog, &job.workload)?.into_iter().map(|workload| (job, workload)));
+        pairs.extend(
+            workload_lookup::workloads(catalog, &job.workload)?.into_iter().map(|workload| (job, workload)),
+        );
     }
     Ok(pairs)
 }

@@ -9,8 +9,8 @@ use schema::{
 
 use crate::{
     cells::{self, CommandLine, Grid},
-    named,
     plans::{CUDA_CONTEXT_BYTES, Effort, Estimates},
+    workload_lookup,
 };
 
 /// Who runs together.
@@ -38,7 +38,7 @@ pub struct Asked<'a> {
 impl Asked<'_> {
     /// How many jobs and programs were named, in which a set counts as all of its workloads.
     fn members(&self, catalog: &Catalog) -> anyhow::Result<usize> {
-        let of_job = |job: &Job| named::workloads(catalog, &job.workload).map(|found| found.len());
+        let of_job = |job: &Job| workload_lookup::workloads(catalog, &job.workload).map(|found| found.len());
         let of_jobs: usize = self.jobs.iter().map(of_job).sum::<anyhow::Result<_>>()?;
         Ok(of_jobs + self.commands.len())
     }

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use model::Table;
 use profiler::{
     cells::{self, CommandLine},
-    named,
+    workload_lookup,
 };
 use schema::{
     catalog::Catalog,
@@ -94,7 +94,7 @@ fn what(
         Some(workload) => workload,
         None if is_told => return Ok((training(job.global_batch), job.plan)),
         None => {
-            let unknown = named::workload(catalog, &job.workload).map(|_| String::new());
+            let unknown = workload_lookup::workload(catalog, &job.workload).map(|_| String::new());
             return Err(("job", unknown.unwrap_or_else(|error| error.to_string())));
         }
     };

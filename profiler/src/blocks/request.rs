@@ -13,7 +13,7 @@ use schema::{
     spec::{AllReduce, LaunchSpec, Program, Training},
 };
 
-use crate::named;
+use crate::workload_lookup;
 
 /// The request of launch `number`, for a cell and a block.
 ///
@@ -33,7 +33,7 @@ pub fn request(
             Program::AllReduce(AllReduce { bytes, collectives: settings.collectives, rendezvous: None })
         }
         (None, None) => {
-            let workload = named::workload(catalog, &cell.workload)?;
+            let workload = workload_lookup::workload(catalog, &cell.workload)?;
             let global_batch = cell.global_batch.context("a cell with a workload has a batch")?;
             let plan = cell.plan.context("a cell with a workload has a plan")?;
             Program::Training(Box::new(Training {

@@ -16,7 +16,7 @@ use schema::{
 use statistics::median;
 
 use super::values::over_repeats;
-use crate::spin::pin_to;
+use crate::core_contention::pin_to;
 
 /// Each array is so many times as large as all last-level caches of the cores together, as STREAM asks
 /// for.

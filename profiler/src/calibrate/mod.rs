@@ -32,11 +32,12 @@ use self::{
 use crate::{
     blocks::{Blocks, Ledger, Lost},
     cells::joined,
+    core_contention,
     cores::HostCores,
     derive::Derived,
     progress::Progress,
     run::{self, Observed},
-    spin, transfers,
+    transfers,
 };
 
 /// Moved by each copy over a link: long beside the time it takes to begin one.
@@ -150,7 +151,9 @@ impl Calibrator<'_> {
             }
             progress.begin(&what);
             let cores = [of_first[0], of_second[0]];
-            let Some(ratio) = spin::sibling_ratio(cores[0], cores[1], self.manifest.settings.repeats) else {
+            let Some(ratio) =
+                core_contention::sibling_ratio(cores[0], cores[1], self.manifest.settings.repeats)
+            else {
                 let reason = "they could not be pinned to their cores";
                 progress.end(&format!("{what}: {reason}"));
                 found.not_measured.push(failed(&what, reason));

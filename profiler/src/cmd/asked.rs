@@ -56,7 +56,7 @@ pub(super) struct Asked {
     memory: Option<HumanBytes>,
     /// Steady time of each launch [default: 10; without a job, that is of programs alone: until they end].
     ///
-    /// A program that has taken no step after so long is measured from outside: `single` ends it then, `colocate` lets it come
+    /// A program that has taken no step after this time is measured from outside: `single` ends it then, `colocate` lets it come
     /// to its end. Where it has loaded PyTorch, or --steps-regex is given, its first step is waited for, for five minutes at
     /// most; with --steps, for as long as it takes.
     #[arg(long, value_name = "S", value_parser = seconds)]
@@ -94,7 +94,7 @@ pub(super) struct Asked {
     /// A file of further workloads.
     #[arg(long, value_name = "FILE")]
     catalog: Vec<PathBuf>,
-    /// A job that says nothing for so long is ended as hung [default: 2m; of programs that are measured until they end: none].
+    /// The silence after which a job is ended as hung [default: 2m; without a limit for programs that are measured until they end].
     ///
     /// A program of your own is held to it from its first step on. Between two steps it may test its model: one that uses a
     /// twentieth of a core or more is not ended.
@@ -117,7 +117,7 @@ pub(super) struct Anew {
     /// With --resume: start the programs that the run names without asking.
     #[arg(long)]
     yes: bool,
-    /// Start no launch after so long, in which estimates of memory count.
+    /// The time after which no launch is started. The time that estimates of memory take counts.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(super) budget: Option<Duration>,
     /// Print the table as JSON.
@@ -173,7 +173,7 @@ impl Asked {
         Ok((catalog, pool))
     }
 
-    /// The settings of a run with so many launches of each cell in each of its places of a block.
+    /// The settings of a run. `repeats` is the number of launches of each cell in each of its places of a block.
     pub(super) fn settings(&self, repeats: u32, has_jobs: bool) -> Settings {
         let counted = self.steps.is_some();
         let seconds = self.seconds.or((!counted && has_jobs).then_some(SECONDS));

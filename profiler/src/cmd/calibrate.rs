@@ -68,7 +68,7 @@ pub(super) struct Args {
     /// Who moves tensors between ranks: gloo or nccl [default: gloo for CPU devices, nccl for GPUs].
     #[arg(long, value_name = "LIBRARY")]
     collectives: Option<Collectives>,
-    /// Begin no further measurement after so long.
+    /// The time after which no measurement is started.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     budget: Option<Duration>,
     /// A file of further workloads.
@@ -166,7 +166,7 @@ fn manifest(args: &Args, catalog: &Catalog, pool: &[Device], parts: &[Part]) -> 
             bail!("--parts all-reduce: {}", calibrate::NO_PAIR);
         }
         if args.kib.is_empty() {
-            // Nobody named those that no memory is there for.
+            // Cells that do not fit into memory were not named by the user.
             cells.retain(|cell| cell.unsupported.is_none());
         }
     }

@@ -54,9 +54,9 @@ pub(super) struct Args {
     jobs: Vec<Job>,
     /// How a group shares its devices; each mode is measured [default: time-slice].
     ///
-    /// time-slice[:SLICE]: all at once, as the device or the kernel shares it out; on cores, slices may be so long as 20ms,
+    /// time-slice[:SLICE]: all at once, as the device or the kernel shares it out; on cores, a slice such as 20ms may be given,
     /// up to 100ms, where the kernel's own are shorter. step-gate[:QUANTUM][:WEIGHTS]: one at a time, in
-    /// turns that end at a step, so long as 8 (steps), 250ms or 2s (default 1s), times a member's weight, as in 2/1.
+    /// turns that end at a step and last 8 (steps), 250ms or 2s (default 1s), times a member's weight, as in 2/1.
     /// cpu-shares:WEIGHTS: all at once, CPU time by weight. sequential: one after the other, each for as long as it is
     /// measured: what sharing has to beat, in the throughput of the group; a member has no slowdown there.
     #[arg(long, value_name = "MODE,..", value_delimiter = ',')]

@@ -120,7 +120,7 @@ fn slowdown(row: &Interference) -> Option<(Subject, Estimate)> {
     Some((subject, (row.slowdown?, ends.and_then(|(lo, hi)| of_mean(lo, hi, row.blocks)))))
 }
 
-/// The standard deviation of a mean over so many launches or blocks, from its interval.
+/// The standard deviation of a mean over `count` launches or blocks, from its interval.
 fn of_mean(lo: f64, hi: f64, count: u32) -> Option<f64> {
     Some(log_deviation(lo, hi, count as usize)? / f64::from(count).sqrt())
 }

@@ -14,10 +14,10 @@ use schema::{
 };
 
 use crate::{
-    named,
     plans::{self, Candidate, Effort, Estimates, Judgement},
     pool,
     table::{self, grouped, or_dash},
+    workload_lookup,
 };
 
 /// Memory does not depend on which numbers are drawn.
@@ -66,8 +66,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 fn list_workloads(catalog: &Catalog, pattern: &str, json: bool) -> anyhow::Result<Exit> {
-    let found = if named::is_set(pattern) {
-        named::workloads(catalog, pattern)?
+    let found = if workload_lookup::is_set(pattern) {
+        workload_lookup::workloads(catalog, pattern)?
     } else {
         catalog.iter().filter(|workload| workload.name.contains(pattern)).collect()
     };
@@ -99,7 +99,7 @@ fn list_workloads(catalog: &Catalog, pattern: &str, json: bool) -> anyhow::Resul
 }
 
 fn list_plans(catalog: &Catalog, job: &Job, args: &Args) -> anyhow::Result<Exit> {
-    let workload = named::workload(catalog, &job.workload)?;
+    let workload = workload_lookup::workload(catalog, &job.workload)?;
     let shared = pool::of_jobs(std::slice::from_ref(job), &args.device, args.collectives)?;
     let pool = pool::of_job(job, &shared)?;
     pool::check_memory(args.memory, pool.iter())?;

@@ -18,7 +18,7 @@ use crate::fidelity::{self, Bars};
 /// first against the second, as if it had predicted it.
 ///
 /// Errors are those of the prediction: positive where it is too long. Where the error of the average job completion time (JCT)
-/// arose is told in four parts that add up to it: step time, of jobs that were never packed; interference, of those that were;
+/// arose is reported in four parts that add up to it: step time, of jobs that were never packed; interference, of those that were;
 /// switch cost; and order, which is all waiting.
 ///
 /// With --again, which names a second run of the same trace, the two runs are held against each other as well, and the prediction to
@@ -196,7 +196,7 @@ fn show(args: &Args, found: &Fidelity, again: Option<&Fidelity>, bars: Option<&B
     Ok(())
 }
 
-/// An error in percent, and how it is told.
+/// An error in percent, and how it is printed.
 enum Error {
     Signed(fn(&Fidelity) -> f64),
     /// Over single jobs, which may err either way.

@@ -1,6 +1,6 @@
-//! The doors: one file a command.
+//! The commands, each in a file of its own.
 
-// Whoever reads what is printed may be gone: `output` bears that, and the macros do not.
+// The reader of the output may be gone: `output` allows for that, and the macros do not.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod fidelity;

@@ -19,7 +19,7 @@ pub(super) struct Rules {
     /// What it costs to go on after a stop or a pause, for jobs of which that was not measured.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(super) switch_cost: Option<Duration>,
-    /// Save each job that trains so often [default: never, but where it is stopped].
+    /// The interval between checkpoints of each job that trains [default: a checkpoint only where a job is stopped].
     ///
     /// A job that fails goes on from there, and so does a run that is resumed.
     #[arg(long, value_name = "TIME", value_parser = above_zero)]
@@ -36,7 +36,7 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    /// As the manifest of a run on devices has it whose jobs tell their progress so often.
+    /// As in the manifest of a run on devices. `progress_every` is the interval between reports of progress.
     pub(super) fn scheduling(&self, policy: &str, progress_every: Option<Duration>) -> Scheduling {
         let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
         Scheduling {

@@ -79,10 +79,10 @@ struct Asking {
     device: Vec<Device>,
     #[command(flatten)]
     rules: Rules,
-    /// Tell the policy so often how far each job has come.
+    /// The interval between reports to the policy of how far each job has come.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = above_zero)]
     progress_every: Duration,
-    /// A job that says nothing for so long is ended as hung.
+    /// The silence after which a job is ended as hung.
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = above_zero)]
     heartbeat: Duration,
     /// Threads of each rank [default: the cores of its device].
@@ -197,7 +197,7 @@ fn cell(
             return Ok(Cell { name: asked.name.clone(), devices: Vec::new(), unsupported, ..cell });
         }
     };
-    let workload = profiler::named::workload(catalog, workload)?;
+    let workload = profiler::workload_lookup::workload(catalog, workload)?;
     let plan = asked.plan.unwrap_or(workload.plan);
     // An elastic job may come to run under a plan that can.
     let refusal = plans::refusal(workload, global_batch, &plan, pool).filter(|_| !asked.elastic);

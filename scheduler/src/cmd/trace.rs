@@ -12,7 +12,7 @@ use schema::{
     trace::{self, Trace, TraceRow},
 };
 
-use crate::make::{scale_time, set_load};
+use crate::trace_generator::{scale_time, set_load};
 
 /// Make a trace, or import one that others have published.
 ///
@@ -37,10 +37,10 @@ enum Command {
 /// What can be done to any trace.
 #[derive(clap::Args)]
 struct Shaped {
-    /// All times so many times as long: when jobs arrive, and how many steps they have.
+    /// A factor for all times: the arrivals of jobs and their numbers of steps.
     #[arg(long, value_name = "FACTOR", value_parser = positive)]
     time_scale: Option<f64>,
-    /// Move arrivals together or apart until work arrives so many times as fast as --devices can do it, each job alone.
+    /// Scale the arrivals until the work of all jobs, each alone, arrives at this multiple of the capacity of --devices.
     #[arg(long, value_name = "LOAD", value_parser = positive, requires = "devices")]
     load: Option<f64>,
     /// How many devices the load is of.

@@ -15,7 +15,7 @@ use schema::{
 
 use statistics::Interval;
 
-use crate::{machine, spin, table};
+use crate::{core_contention, machine, table};
 
 /// Show what this machine offers and lacks.
 ///
@@ -212,7 +212,7 @@ fn siblings(say: &mut impl FnMut(&str, Health, String)) -> anyhow::Result<()> {
     let cores = device::allowed_cores()?;
     for pair in cores.windows(2).take(4) {
         let about = format!("cores {} and {}", pair[0], pair[1]);
-        let Some(ratio) = spin::sibling_ratio(pair[0], pair[1], SPIN_BLOCKS) else {
+        let Some(ratio) = core_contention::sibling_ratio(pair[0], pair[1], SPIN_BLOCKS) else {
             say(&about, Health::Lacks, "a spin loop could not be pinned to them".into());
             continue;
         };
@@ -226,7 +226,7 @@ fn siblings(say: &mut impl FnMut(&str, Health, String)) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A spin loop that takes so many times as long beside another costs it nothing to speak of.
+/// Below this ratio of times, two spin loops are taken not to slow each other down.
 const APART: f64 = 1.05;
 
 /// What two spin loops cost each other, as far as it can be told.

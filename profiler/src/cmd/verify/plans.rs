@@ -19,10 +19,10 @@ use crate::{
     blocks,
     cells::{self, Grid, Plans},
     derive::job_steps,
-    named,
     plans::{self, Effort, Estimates},
     pool,
     table::{self, or_dash},
+    workload_lookup,
 };
 
 /// Of each launch.
@@ -47,7 +47,7 @@ pub(super) fn cells(
     let mut all = Vec::new();
     for job in &jobs {
         let pool = pool::of_job(job, &shared)?;
-        for workload in named::workloads(catalog, &job.workload)? {
+        for workload in workload_lookup::workloads(catalog, &job.workload)? {
             let global_batch = job.global_batch.unwrap_or(workload.global_batch);
             let enumerated = plans::enumerate(workload, global_batch, &pool).into_iter();
             // That of `dp1` is a row where it is refused: a job that was asked for must not vanish.
@@ -100,7 +100,7 @@ pub(super) fn refuse_outgrown(
 fn job_of<'a>(catalog: &'a Catalog, cell: &Cell) -> anyhow::Result<(&'a Workload, u32, Plan)> {
     let global_batch = cell.global_batch.context("a cell with a workload has a batch")?;
     let plan = cell.plan.context("a cell with a workload has a plan")?;
-    Ok((named::workload(catalog, &cell.workload)?, global_batch, plan))
+    Ok((workload_lookup::workload(catalog, &cell.workload)?, global_batch, plan))
 }
 
 /// Trains under each plan and holds its losses to those of `dp1`, which comes before it.

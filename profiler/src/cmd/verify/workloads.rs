@@ -20,12 +20,12 @@ use super::bench::Bench;
 use crate::{
     blocks,
     cells::{self, Grid, Plans},
-    named,
     plans::{Effort, Estimates},
     table::{self, grouped, or_dash},
+    workload_lookup,
 };
 
-/// The loss is taken over so many steps at either end: single steps scatter.
+/// The number of steps at either end over which the loss is averaged, because single steps scatter.
 const LOSS_STEPS: usize = 3;
 
 /// One cell a workload, at the batch that verifies it; of the whole catalog where none is named.
@@ -33,7 +33,7 @@ pub(super) fn cells(catalog: &Catalog, names: &[String], pool: &[Device]) -> any
     let chosen: Vec<&Workload> = if names.is_empty() {
         catalog.iter().collect()
     } else {
-        let found = names.iter().map(|name| named::workloads(catalog, name));
+        let found = names.iter().map(|name| workload_lookup::workloads(catalog, name));
         found.collect::<anyhow::Result<Vec<_>>>()?.concat()
     };
     let mut all = Vec::new();
@@ -52,7 +52,7 @@ pub(super) fn verify(bench: &Bench<'_>) -> anyhow::Result<(Vec<VerifyRow>, Sampl
     let outgrown = outgrown(manifest, catalog)?;
     let line = |row: &VerifyRow| format!("{}: {}", row.workload, verdict(row));
     bench.each_cell(line, |cell, launcher| {
-        let workload = named::workload(catalog, &cell.workload)?;
+        let workload = workload_lookup::workload(catalog, &cell.workload)?;
         if let Some(reason) = &cell.unsupported {
             return Ok(Some(unverified(workload, reason)));
         }
@@ -81,7 +81,7 @@ fn outgrown(manifest: &Manifest, catalog: &Catalog) -> anyhow::Result<BTreeMap<S
     let mut reasons = BTreeMap::new();
     for cell in manifest.cells.iter().filter(|cell| cell.unsupported.is_none()) {
         let (Some(batch), Some(plan)) = (cell.global_batch, &cell.plan) else { continue };
-        let workload = named::workload(catalog, &cell.workload)?;
+        let workload = workload_lookup::workload(catalog, &cell.workload)?;
         let judgement = estimates.judge(workload, batch, plan, &cell.devices, Effort::WhereTight);
         reasons.extend(judgement.refusal.map(|reason| (cell.name.clone(), reason)));
     }

@@ -5,7 +5,7 @@ use std::{path::PathBuf, str::FromStr, time::Duration};
 use anyhow::{Context as _, bail, ensure};
 use clap::ArgGroup;
 use model::{Question, Subject, Table, Throughput as _};
-use profiler::named;
+use profiler::workload_lookup;
 use rig::Exit;
 use schema::{
     catalog::Catalog,
@@ -18,7 +18,7 @@ use schema::{
 use super::{super::above_zero, Shaped, positive};
 use crate::{
     inputs,
-    make::{self, Arrivals, Length, Recipe},
+    trace_generator::{self, Arrivals, Length, Recipe},
 };
 
 /// Draw jobs, their arrivals and their lengths.
@@ -87,7 +87,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         length: args.length,
         seed: args.seed,
     };
-    let rows = make::make(&recipe, |row| lengths.step_ns(row))?;
+    let rows = trace_generator::make(&recipe, |row| lengths.step_ns(row))?;
     args.shaped.finish(rows, |row| lengths.step_ns(row))
 }
 
@@ -133,11 +133,14 @@ fn mix(args: &Args, catalog: &Catalog) -> anyhow::Result<Vec<(TraceRow, f64)>> {
     };
     let mut mix = Vec::new();
     for Weighted { job, weight } in &args.mix {
-        if step_ns.is_some() && catalog.get(&job.workload).is_none() && !named::is_set(&job.workload) {
+        if step_ns.is_some()
+            && catalog.get(&job.workload).is_none()
+            && !workload_lookup::is_set(&job.workload)
+        {
             mix.push((line(job.clone()), *weight));
             continue;
         }
-        let workloads = named::workloads(catalog, &job.workload)?;
+        let workloads = workload_lookup::workloads(catalog, &job.workload)?;
         let weight = weight / workloads.len() as f64;
         for workload in workloads {
             let global_batch = job.global_batch.unwrap_or(workload.global_batch);
