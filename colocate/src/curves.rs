@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_with_a_stressor_is_a_point_of_each_curve_whoever_sits_first() {
+    fn a_pair_with_a_stressor_is_a_point_of_each_curve_in_either_order() {
         let rows = [
             row("1", "lstm", 20, Some(1.5)),
             row("1", "stress-cache", 50, Some(1.1)),

@@ -2,7 +2,7 @@
 
 use schema::{group::Group, manifest::Cell, sharing::Sharing};
 
-/// All groups of `size` out of so many jobs: numbers of jobs, rising within a group. A job may be in a group more than once,
+/// All groups of `size` out of `jobs` jobs: numbers of jobs, rising within a group. A job may be in a group more than once,
 /// as it also has to be known what two of a kind do to each other; who sits where does not make another group.
 ///
 /// There are `jobs + size - 1` over `size` of them; none without jobs or of size 0.

@@ -3,7 +3,7 @@
 //!
 //! Kernels are chosen, memory is taken and files are read in the first steps of a job, and what is chosen
 //! beside others may be chosen badly: so each member warms up alone and is then held. A member that comes to
-//! its end by itself is started again, so that nobody is measured beside an empty seat; one that fails
+//! its end by itself is started again, so that no member is measured beside an empty seat; one that fails
 //! contaminates the visit, and all others leave. What counts of the visit is decided later, from its raw files:
 //! here it is only seen to that there is enough of it.
 
@@ -191,7 +191,7 @@ impl Group<'_> {
                 && stop.is_reached(seen, || common(seats, Window { start: since, end: now }, turns)))
     }
 
-    /// Waits for something to happen, at most to `deadline`, and not for so long that the user waits for us.
+    /// Waits for an event, at most to `deadline`, and briefly enough that an interrupt is seen soon.
     fn next(&mut self, deadline: Option<Nanos>) -> Result<(), Stop> {
         match self.watch.next(deadline) {
             Some(RigEvent::Started { member, pid, .. }) => {

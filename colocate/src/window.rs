@@ -92,7 +92,7 @@ impl Lane {
                 let first = steps.iter().position(|step| began(step) >= visit.start)?;
                 let inside: Vec<&Step> =
                     steps[first..].iter().take_while(|step| step.end <= visit.end).collect();
-                // Time held before the first step is no part of it: nobody was to run then.
+                // Time held before the first step is no part of it, because no member was to run then.
                 let starts = inside.first().map(|step| began(step)).into_iter();
                 let starts = starts.chain(inside.iter().map(|step| step.end));
                 let spans: Vec<Span> =

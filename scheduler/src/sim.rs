@@ -131,7 +131,10 @@ impl<'a> Sim<'a> {
 
     fn check(&self) -> anyhow::Result<()> {
         let Settings { noise, progress_every, checkpoint_every, .. } = &self.settings;
-        ensure!(noise.is_finite() && *noise >= 0.0, "a noise of {noise} is none; write 0 or more, as 0.02");
+        ensure!(
+            noise.is_finite() && *noise >= 0.0,
+            "the noise is {noise}; write a standard deviation of 0 or more, such as 0.02"
+        );
         for (what, every) in [("progress", progress_every), ("a checkpoint", checkpoint_every)] {
             ensure!(*every != Some(Nanos::ZERO), "{what} cannot come every 0 ns");
         }

@@ -8,7 +8,7 @@ pub trait Backend {
     /// Why the mode cannot be had here.
     fn probe(&self) -> Result<(), String>;
 
-    /// Makes what a group of so many members needs.
+    /// Makes what a group of this number of members needs.
     fn set_up(&mut self, seats: usize) -> anyhow::Result<()>;
 
     /// What each rank of a seat joins before it begins.

@@ -45,7 +45,7 @@ impl Groups {
     fn at(place: &Place, weights: &[u32]) -> anyhow::Result<Groups> {
         let context = |path: &Path| path.display().to_string();
         let parent = File::open(&place.path).with_context(|| context(&place.path))?;
-        // Whoever makes a directory has locked it before another can take it for one that was left behind.
+        // A new directory is locked before another process can take it for one that was left behind.
         flock(&parent, FlockOperation::LockExclusive).with_context(|| context(&place.path))?;
         sweep(&place.path);
         let name = format!("{PREFIX}{}-{:x}", std::process::id(), Nanos::monotonic_now().0);

@@ -23,7 +23,7 @@ impl CpuShares {
 
     fn make(&self, seats: usize) -> Result<Groups, String> {
         if let Some(gpu) = self.devices.iter().find(|device| matches!(device, Device::Cuda(_))) {
-            return Err(format!("cpu-shares shares out the time of cores, and {gpu} is none"));
+            return Err(format!("cpu-shares divides the time of cores, and {gpu} is a GPU"));
         }
         let weights: Vec<u32> = (0..seats).map(|seat| self.weights.of(seat)).collect();
         if let Some(weight) = weights.iter().find(|weight| **weight > LARGEST) {
@@ -81,7 +81,7 @@ mod tests {
         let refusal = |mode: &str, device: &str| shares(mode, &["cpu:0", device]).probe().unwrap_err();
         assert_eq!(
             refusal("cpu-shares:3/1", "cuda:1"),
-            "cpu-shares shares out the time of cores, and cuda:1 is none"
+            "cpu-shares divides the time of cores, and cuda:1 is a GPU"
         );
         assert_eq!(
             refusal("cpu-shares:10001/1", "cpu:0"),

@@ -1,4 +1,4 @@
-//! Modes that need nothing of the machine but that nobody else has changed how it shares.
+//! Modes that need nothing of the machine, as long as no other program has changed how it shares.
 
 use std::{io::ErrorKind, os::unix::net::UnixStream, path::Path};
 

@@ -28,7 +28,9 @@ impl Slices {
 impl Backend for Slices {
     fn probe(&self) -> Result<(), String> {
         if let Some(gpu) = self.devices.iter().find(|device| matches!(device, Device::Cuda(_))) {
-            return Err(format!("slices of so long are those of cores, and {gpu} is none; write time-slice"));
+            return Err(format!(
+                "time slices of a chosen length exist on cores alone, and {gpu} is a GPU; write time-slice"
+            ));
         }
         let slice = self.slice;
         // On a thread that ends with the slices it took.
@@ -71,7 +73,10 @@ mod tests {
     fn gpus_are_refused() {
         let devices = ["cpu:0", "cuda:1"].map(|device| device.parse().unwrap());
         let reason = Slices::new(SLICE, &devices).probe().unwrap_err();
-        assert_eq!(reason, "slices of so long are those of cores, and cuda:1 is none; write time-slice");
+        assert_eq!(
+            reason,
+            "time slices of a chosen length exist on cores alone, and cuda:1 is a GPU; write time-slice"
+        );
     }
 
     #[test]

@@ -238,7 +238,7 @@ fn what_another_part_of_the_run_measured_is_no_baseline() {
     }
 }
 
-/// A visit in which members without loss have one turn each, of so many steps of 10 ms.
+/// A visit in which members without loss have one turn each, of steps of 10 ms.
 fn in_turns(group: &Group, block: u32, steps: [u64; 2]) -> Vec<Measurement> {
     const STEP: u64 = 10_000_000;
     let first = Turn { seat: 0, start_mono_ns: Nanos(0), end_mono_ns: Nanos(steps[0] * STEP) };

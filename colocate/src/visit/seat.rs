@@ -164,7 +164,7 @@ impl Launched {
         self.rests_after.iter().all(|after| after.is_some_and(|steps| steps >= self.pace.granted()))
     }
 
-    /// Grants so many steps more; gives how many that makes in all.
+    /// Grants `steps` more and returns the total.
     pub(super) fn grant(&mut self, steps: u64) -> u64 {
         self.granted_at = Nanos::monotonic_now();
         self.pace.grant(steps)

@@ -65,7 +65,7 @@ impl Group<'_> {
         Ok(())
     }
 
-    /// Lets a member take about so many steps. A turn ends early where the member does.
+    /// Lets a member take about `steps` steps. A turn ends early where the member does.
     ///
     /// The pace they were counted by is that of its last turn, and a host or a clock may have changed its speed since. So
     /// a turn that is asked for in time has two parts, and the second is as long as the pace of the first says.
@@ -172,7 +172,7 @@ mod tests {
 
     const MS: f64 = 1e6;
 
-    /// Time that members with steps of these lengths get in so many rounds.
+    /// The shares of time that members with steps of these lengths get over some rounds.
     fn shares(mode: &str, step_ms: &[f64], rounds: usize) -> Vec<f64> {
         let schema::sharing::Sharing::StepGate { quantum, weights } = mode.parse().unwrap() else {
             panic!("{mode}")

@@ -23,7 +23,7 @@ impl Group<'_> {
     fn until_ready(&mut self, seat: usize) -> Result<(), Stop> {
         while !self.seats[seat].is_ready() {
             self.next(None)?;
-            // Alone it took steps and obeyed; nobody knows why it does not now.
+            // Alone it took steps and obeyed; why it does not now is not known.
             if let Some(late) = self.seats[seat].alive().filter(|launched| launched.keeps_us_waiting()) {
                 return Err(Stop::Failed { launch: late.name.clone() });
             }

@@ -28,7 +28,7 @@ const ONE_AND_THE_SAME: Duration = Duration::from_secs(1);
 const ATTEMPTS: usize = 20;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
 
-/// Whether the user wants to stop. One that does not listen is asked by whoever holds it.
+/// Whether the user wants to stop. One that does not listen is set by [`Interrupt::ask`].
 #[derive(Clone, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 

@@ -62,7 +62,7 @@ const LOOK_AT_LOGS: Duration = Duration::from_secs(1);
 /// How patient the harness is with a job.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// A job that may run and says nothing for so long is hung. A program of the user's may say nothing at all, and is held to
+    /// The silence after which a job that may run is hung. A program of the user's may say nothing at all, and is held to
     /// it from its first step on; one that computes meanwhile is not hung.
     pub heartbeat: Duration,
     /// So is one that takes longer to be ready.
@@ -94,7 +94,7 @@ impl Default for Patience {
 #[derive(Clone, Debug)]
 pub struct LaunchRequest {
     pub run: RunDir,
-    /// What the launch is told. Where its ranks meet is filled in by the rig.
+    /// The specification that its ranks read. The rig fills in their rendezvous.
     pub spec: LaunchSpec,
     pub patience: Patience,
     /// What its ranks join before their programs run.

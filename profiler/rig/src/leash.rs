@@ -51,7 +51,7 @@ use schema::{device::Device, spec::RankEnd, units::Nanos};
 use crate::{processes::descendants, slices};
 pub(crate) use handle::{LeashHandle, News, RankCommand};
 
-/// Names the leash of a process to whoever looks for its strays; holds the leash's process id.
+/// The environment variable by which the strays of a leash are found. It holds the process id of the leash.
 const MARK: &str = "TANDEM_LEASH";
 
 /// What a rank joins before its program runs.
@@ -143,7 +143,7 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
     let tells = was_told.clone();
     thread::spawn(move || obey(orders, program, &tells));
     let mut end = wait_for(program)?;
-    // The leash sends these two; a program that is exiting when it is told may still meet them.
+    // The leash sends these two, and a program that is exiting may still receive them.
     let by_ours = [Signal::TERM, Signal::KILL].iter().any(|ours| end.signal == Some(ours.as_raw()));
     end.by_itself = !by_ours && !was_told.load(Ordering::SeqCst);
     end.wall_ns = Some((Nanos::monotonic_now() - began).0);
@@ -160,7 +160,7 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
 /// Joins a cgroup, as everything does that the leash starts from now on. One that sleeps takes nothing from its
 /// program.
 fn join(cgroup: &Path) -> anyhow::Result<()> {
-    // The kernel takes 0 for whoever writes it.
+    // The kernel takes 0 for the process that writes it.
     fs::write(cgroup.join("cgroup.procs"), "0").with_context(|| format!("cannot join {}", cgroup.display()))
 }
 

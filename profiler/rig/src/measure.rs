@@ -16,7 +16,7 @@ use crate::{
 
 /// Runs a launch alone on the rig until there is enough of it. Its raw files tell the rest.
 ///
-/// A program that takes no steps is told to leave when the time is over that was asked for, unless it is to come `to_its_end`.
+/// A program that takes no steps is ended when the requested time is over, unless it is to come `to_its_end`.
 pub fn measure_alone(
     rig: &mut Rig,
     sampler: &Sampler,

@@ -1,4 +1,4 @@
-//! What a program prints. Whoever reads it may have seen enough and be gone, as `head` is: that ends no run, whose files are for others.
+//! Output on stdout and stderr. The reader may be gone, as `head` is after some lines. That does not end a run, whose files remain.
 
 use std::{
     borrow::Cow,
@@ -25,12 +25,12 @@ pub(crate) fn terminal_is_closed() -> bool {
 /// Prints data on stdout, with a line break after it.
 ///
 /// # Errors
-/// A stdout that takes nothing more, as one on a disk that is full. That nobody reads it any more is none.
+/// Standard output cannot be written, for example because the disk is full. A reader that is gone is not an error.
 pub fn print(text: impl Display) -> anyhow::Result<()> {
     print_with(|stdout| writeln!(stdout, "{}", harmless(&text.to_string())))
 }
 
-/// Prints data on stdout through whoever writes it.
+/// Prints on stdout what `write` writes.
 ///
 /// # Errors
 /// As of [`print()`].

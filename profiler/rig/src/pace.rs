@@ -55,7 +55,7 @@ impl Pace {
         self.under_way = if device { 2 } else { 1 };
     }
 
-    /// Notes that so many steps are done: not all that a program of the user's does are told one by one.
+    /// Notes the number of steps that are done. Not every step of a program of the user's is reported by an event.
     pub fn rested(&mut self, done: u64) {
         self.done = self.done.max(done);
         // The first of them it took before it could be held.
@@ -75,7 +75,7 @@ impl Pace {
         })
     }
 
-    /// Grants so many steps more, and gives how many that makes in all: for a job that is to be held after them.
+    /// Grants `steps` more and returns the total, for a job that is to be held after them.
     pub fn grant(&mut self, steps: u64) -> u64 {
         self.granted += steps;
         self.granted

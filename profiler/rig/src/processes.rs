@@ -74,7 +74,7 @@ fn all_alive() -> Vec<Stat> {
         .collect()
 }
 
-/// Every live process below `root`, whoever within the tree is its parent; `root` itself left out.
+/// Every live process below `root`, at any depth, without `root` itself.
 pub fn descendants(root: i32) -> Vec<ProcessId> {
     let alive = all_alive();
     below(&alive, vec![root])

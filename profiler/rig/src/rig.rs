@@ -44,7 +44,7 @@ pub struct Member(pub u32);
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum RigEvent {
-    /// A rank's program runs; `pid` is its own, for whoever watches processes. First of a rank.
+    /// A rank's program runs; `pid` is its own. This is the first event of a rank.
     Started { member: Member, rank: u32, pid: u32 },
     /// What a rank said, at its own time. Events of one rank come in order.
     Said { member: Member, rank: u32, at: Nanos, event: Event },
@@ -92,7 +92,7 @@ impl Rig {
         self.order(RigOrder::To(member, Order::Extend(steps)));
     }
 
-    /// Looks at a training member's events so often, instead of as often as is usual: for a harness
+    /// Sets the interval between looks at the events of a member that trains: for a harness
     /// that measures what its own looking costs.
     pub fn look_every(&self, member: Member, pause: Duration) {
         self.order(RigOrder::To(member, Order::LookEvery(pause)));
@@ -199,7 +199,7 @@ async fn follow(
         Report::Started { rank, pid } => RigEvent::Started { member, rank, pid },
         Report::Said(line) => RigEvent::Said { member, rank: line.rank, at: line.mono_ns, event: line.event },
     };
-    // Nobody listens any more to a rig that is being dropped.
+    // A rig that is being dropped has no receiver any more.
     let send = |reports: Vec<Report>| drop(events.send(reports.into_iter().map(event).collect()));
     let end = supervise(programs, request, orders, send).await;
     let _ = events.send(vec![RigEvent::Ended { member, end }]);

@@ -96,7 +96,7 @@ impl Sampler {
         self.order(Order::Unwatch { launch: launch.into() });
     }
 
-    /// Reads the fast tier of all devices so often, instead of as often as each of them wants: for
+    /// Sets the interval between readings of the fast tier of all devices, in place of the one each device wants: for
     /// measuring what watching costs. A counter that wraps is not known while it is read too rarely.
     pub fn read_fast_every(&self, period: Duration) {
         self.send(Command::ReadFastEvery(period.into()));

@@ -6,7 +6,7 @@ use std::{io, mem, time::Duration};
 use anyhow::Context as _;
 use nix::libc::{SYS_sched_getattr, SYS_sched_setattr, sched_attr, syscall};
 
-/// Asks for slices of so long for this thread and all that it starts from now on.
+/// Asks for time slices of this length for this thread and for all that it starts from now on.
 ///
 /// # Errors
 /// The kernel gives others: one before 6.12 gives its own.

@@ -2,21 +2,21 @@
 
 use statistics::interval::MIN_STEPS;
 
-/// A launch that does not become steady is let go after so many times what was asked for, once it is warm.
+/// A launch that does not become steady ends after this multiple of what was asked for, counted from the end of its warm-up.
 pub(crate) const PATIENCE: f64 = 3.0;
 
 /// When a launch has been measured for long enough.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StopRule {
-    /// So much steady time, and steps for an interval if they come before three times as much.
+    /// This steady time, in seconds, with the steps that an interval needs if they come before three times as much.
     Seconds(f64),
-    /// So many steady steps.
+    /// This number of steady steps.
     Steps(u64),
     /// As many steps as the job was given, or the end of the program.
     End,
 }
 
-/// So much of a launch, or of a group.
+/// An amount of a launch, or of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Amount {
     pub seconds: f64,
@@ -26,7 +26,7 @@ pub struct Amount {
 /// Says when there is enough, and looks for what is steady only where that can be: the search costs time.
 pub struct StopCheck {
     rule: StopRule,
-    /// The next search is worth its cost when so much was seen.
+    /// The amount, in the unit of the rule, at which the next search is worth its cost.
     look_at: f64,
     /// How much of what was seen is the warm-up, on which no patience is spent: of a few slow steps it is left out.
     pub(crate) warm_up: Amount,
@@ -60,7 +60,7 @@ impl StopCheck {
         found >= wanted && suffices
     }
 
-    /// Whether so much was seen that what was asked for is not to be expected any more.
+    /// Whether `seen` is so large that the requested amount cannot be expected any more.
     pub fn is_out_of_patience(&self, seen: Amount) -> bool {
         match self.rule {
             StopRule::End => false,

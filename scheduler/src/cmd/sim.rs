@@ -40,7 +40,7 @@ use crate::{
 /// Simulate a trace under one policy or several.
 ///
 /// Jobs take as long as the tables of --table say, alone, packed and next to each other on a node; a job that the table does not
-/// know takes as long as its trace says, and cannot be packed. What is not known ends the simulation before it lies. The policies
+/// know takes as long as its trace says, and cannot be packed. Where a time is not known, the simulation ends with an error that names it. The policies
 /// decide as they would for real jobs, and believe the same tables.
 ///
 /// What it costs to take a job's devices away and to give it devices comes from --machine, drawn with the spread that was measured;

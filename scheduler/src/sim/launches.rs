@@ -69,7 +69,7 @@ pub(super) enum Doing {
 }
 
 impl Launch {
-    /// Than its last checkpoint holds.
+    /// Whether it has done more steps than its last checkpoint holds.
     fn has_more(&self) -> bool {
         whole(self.steps) > self.saved.unwrap_or(0)
     }

@@ -1,6 +1,6 @@
 //! Keeps what a program prints within bounds, so that no program fills the disk: of each of its logs the beginning and the end.
 //!
-//! A log is a file that the program writes by itself, so that nobody has to pass its output on. While it writes, what lies between
+//! A log is a file that the program writes by itself, so that no process has to pass its output on. While it writes, what lies between
 //! gives its place on the disk back; when it has ended, a line says there how much is left out.
 
 use std::{

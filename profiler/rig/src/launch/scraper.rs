@@ -38,7 +38,7 @@ pub(super) struct Scraper {
     /// Tells of every write to the logs.
     writes: AsyncFd<OwnedFd>,
     looked_at: Nanos,
-    /// When the last line that ends a step was seen. The first one says hello, as nobody knows where its step began.
+    /// When the last line that ends a step was seen. The first one sends `hello`, because the beginning of its step is not known.
     boundary: Option<Nanos>,
     /// That have ended so far.
     steps: u64,

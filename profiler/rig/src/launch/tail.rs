@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-/// A line of output that is longer is cut: nobody looks for its end.
+/// A longer line of output is cut.
 const LONGEST_LINE_BYTES: usize = 1 << 16;
 const CHUNK_BYTES: u64 = 1 << 20;
 
@@ -42,7 +42,7 @@ impl Tail {
         self.read_bytes
     }
 
-    /// To be called when nobody writes any more: what is left is a line, too.
+    /// To be called when the file has no writer any more: what is left is a line, too.
     pub(super) fn finish(&mut self, mut each: impl FnMut(&[u8])) -> io::Result<()> {
         while self.poll(&mut each)? {}
         self.end_line(&mut each);

@@ -84,7 +84,7 @@ impl<W: Copy> Schedule<W> {
         self.active = active;
     }
 
-    /// Does some of the works so often from now on.
+    /// Sets the period of some of the works from now on.
     pub(super) fn set_period(&mut self, period: Nanos, is_meant: impl Fn(W) -> bool) {
         for due in self.dues.iter_mut().filter(|due| is_meant(due.what)) {
             (due.period, due.at) = (period, Nanos::monotonic_now());

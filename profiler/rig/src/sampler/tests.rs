@@ -210,7 +210,7 @@ fn uses_of(hosts: &[HostSample], rank: u32) -> Vec<(Option<u64>, Option<f64>)> {
 }
 
 #[test]
-fn while_the_driver_lists_strangers_nobody_is_known_to_use_nothing() {
+fn while_the_driver_lists_strangers_no_process_is_known_to_use_nothing() {
     let (ours, idle) = (Sleeper::start(), Sleeper::start());
     // The second number is of another pid namespace: it may stand for any process here.
     let processes = format!(
@@ -271,7 +271,7 @@ impl DeviceReader for Slow {
     }
 }
 
-/// A device that counts its readings, and whose list of processes comes when it has been read so often meanwhile.
+/// A device that counts its readings, and whose list of processes comes after a number of them.
 struct Listing {
     reader: CpuReader,
     readings: Arc<AtomicU64>,

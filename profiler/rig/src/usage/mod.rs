@@ -115,7 +115,7 @@ impl Tree {
             io = io.zip(process.io()).map(|([r, w], [read, write])| [r + read, w + write]);
             self.tally.update(pid, process.parent, process.cpu_ns, process.reaped_ns);
         }
-        // Children started after their parents: whoever ended is handed to a parent that still counts.
+        // Children started after their parents: one that ended is added to a parent that still counts.
         ended.sort_unstable();
         for (_, pid) in ended.into_iter().rev() {
             let process = self.processes.remove(&pid).expect("it was listed a moment ago");

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_nobody_waited_for_is_kept() {
+    fn a_child_that_was_not_waited_for_is_kept() {
         let mut tally = Tally::default();
         for child in [2, 3] {
             tally.update(1, 0, 10, 5);

@@ -93,7 +93,7 @@ fn children_join_leave_and_leave_their_time_behind() {
         "memory is given back: {alone:?} {with_child:?} {without:?}"
     );
     assert!(without.cpu_ns >= with_child.cpu_ns);
-    // A child nobody saw: it comes and goes between two looks, and its parent's books have it.
+    // A child that comes and goes between two looks is in the accounts of its parent.
     shell.run(&format!("( {BURN} )"));
     let unseen = tree.read();
     assert!(unseen.cpu_ns >= without.cpu_ns + 5_000_000, "{without:?} {unseen:?}");
@@ -167,7 +167,7 @@ fn threads_that_fight_for_a_core_wait() {
         schema::skips::skipped("kernel-accounting", "this kernel does not account for waiting");
         return;
     };
-    // More runners than cores: whoever loses waits.
+    // More runners than cores: some have to wait.
     let runners = 2 * std::thread::available_parallelism().map_or(1, usize::from);
     let start = format!("( {BURN} ) & ").repeat(runners);
     let fight = std::thread::spawn(move || {

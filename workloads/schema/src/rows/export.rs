@@ -252,7 +252,7 @@ columns! {
         sharing_mode: String,
         /// Turns of so many steps, for a member of weight 1.
         quantum_steps: Option<u64>,
-        /// Turns of so long, for a member of weight 1; slices of so long, where the kernel was asked for them.
+        /// The length of a turn of a member of weight 1; or of a time slice, where the kernel was asked for one.
         quantum_ns: Option<u64> ["ns"],
         /// Weight of this member over those of all; empty where the sharing mode has none.
         weight_share: Option<f64>,

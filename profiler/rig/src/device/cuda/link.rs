@@ -41,7 +41,7 @@ impl Link {
         Ok(Link { host, device, stream })
     }
 
-    /// Begins to copy the whole buffer so many times, one after the other, and returns at once.
+    /// Starts copies of the whole buffer, one after the other, and returns at once.
     pub fn copy(&mut self, direction: Direction, times: u64) -> Result<Copying, CudaError> {
         // Waiting for these events sleeps; waiting for others would spin.
         let mark = || {

@@ -19,7 +19,7 @@ const TRIES: usize = 3;
 /// ring that they have not written yet.
 const AHEAD_US: u64 = 2_000_000;
 
-/// So much of a device may be in use by nobody. A context of CUDA alone takes more.
+/// The memory that may be in use without any process. A CUDA context alone takes more.
 const NOBODYS_BYTES: u64 = 256 << 20;
 
 /// Lists the processes of one device, with what the driver said of its own.
@@ -91,7 +91,7 @@ impl ProcessLister for Users {
         // A client of MPS may stand in both lists.
         for (process, is_client) in alone.chain(clients) {
             let bytes = match process.used_gpu_memory {
-                // Whoever is listed has a context, and that takes memory: the driver did not find it.
+                // A listed process has a context, which takes memory: the driver did not find it.
                 UsedGpuMemory::Used(0) | UsedGpuMemory::Unavailable => None,
                 UsedGpuMemory::Used(bytes) => Some(bytes),
             };
