@@ -22,7 +22,7 @@ use schema::{
 use self::{idle::IdleWakes, packing::Packing};
 use crate::{
     cluster::{Action, Cluster, ClusterError, JobId},
-    job::{Asked, Job, Phase, Placed, State},
+    job::{Job, JobRequest, Phase, Placed, State},
     journal::Journal,
     occupancy::Occupancy,
     policy::{Decision, Policy},
@@ -50,7 +50,7 @@ impl Default for Settings {
 /// All that is known in a run.
 pub struct Engine<'a> {
     topology: &'a Topology,
-    asked: &'a [Asked],
+    asked: &'a [JobRequest],
     /// What the policy may believe.
     model: &'a dyn Throughput,
     settings: Settings,
@@ -92,7 +92,7 @@ pub fn run(
     while engine.left > 0 {
         let happened = engine.next(cluster)?;
         let now = cluster.now();
-        engine.hear(now, &happened).with_context(|| format!("the cluster told at {now}: {happened}"))?;
+        engine.apply(now, &happened).with_context(|| format!("the cluster told at {now}: {happened}"))?;
         let decision = policy.decide(&engine.view());
         if let Some(failure) = policy.failure() {
             return Err(failure.into());
@@ -108,7 +108,7 @@ impl<'a> Engine<'a> {
     /// admitted.
     pub fn new(
         topology: &'a Topology,
-        asked: &'a [Asked],
+        asked: &'a [JobRequest],
         model: &'a dyn Throughput,
         settings: Settings,
     ) -> Engine<'a> {

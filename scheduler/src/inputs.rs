@@ -19,7 +19,7 @@ use schema::{
 
 use crate::{
     cluster::JobId,
-    job::{Asked, What},
+    job::{JobRequest, Payload},
 };
 
 /// What is to become of the jobs of a trace.
@@ -40,7 +40,7 @@ pub fn jobs(
     catalog: &Catalog,
     purpose: Purpose,
     most_devices: u32,
-) -> Result<Vec<Asked>, RowError> {
+) -> Result<Vec<JobRequest>, RowError> {
     let asked = |(number, row): (usize, &TraceRow)| {
         let refuse = |(column, message): (&str, String)| trace.refuse(number, column, message);
         let (what, plan) = what(row, catalog, purpose).map_err(refuse)?;
@@ -54,7 +54,7 @@ pub fn jobs(
         let steps_regex = row.steps_regex.as_deref().map(cells::steps_regex).transpose();
         let steps_regex = steps_regex.map_err(|why| refuse(("steps_regex", why)))?;
         let takes_no_checkpoint = takes_no_checkpoint(&what, catalog);
-        Ok(Asked {
+        Ok(JobRequest {
             id: JobId(number as u32),
             name: row.name.clone(),
             arrival: Nanos::from_secs_f64(row.submit_s),
@@ -79,17 +79,17 @@ fn what(
     row: &TraceRow,
     catalog: &Catalog,
     purpose: Purpose,
-) -> Result<(What, Option<Plan>), (&'static str, String)> {
+) -> Result<(Payload, Option<Plan>), (&'static str, String)> {
     let job = match (&row.job, &row.command) {
         (Some(job), _) => job,
         (None, command) => {
             let command = command.as_deref().unwrap_or_default();
             let CommandLine(argv) = command.parse().map_err(|why| ("command", why))?;
-            return Ok((What::Command(argv), None));
+            return Ok((Payload::Command(argv), None));
         }
     };
     let is_told = purpose == Purpose::Simulate && row.step_ns.is_some();
-    let training = |global_batch| What::Training { workload: job.workload.clone(), global_batch };
+    let training = |global_batch| Payload::Training { workload: job.workload.clone(), global_batch };
     let workload = match catalog.get(&job.workload) {
         Some(workload) => workload,
         None if is_told => return Ok((training(job.global_batch), job.plan)),
@@ -111,10 +111,10 @@ fn what(
     }
 }
 
-fn takes_no_checkpoint(what: &What, catalog: &Catalog) -> Option<&'static str> {
+fn takes_no_checkpoint(what: &Payload, catalog: &Catalog) -> Option<&'static str> {
     match what {
-        What::Command(_) => Some("it is a command"),
-        What::Training { workload, .. } => catalog.get(workload)?.model.refuses_checkpoint(),
+        Payload::Command(_) => Some("it is a command"),
+        Payload::Training { workload, .. } => catalog.get(workload)?.model.refuses_checkpoint(),
     }
 }
 
@@ -143,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    fn read(rows: &str, purpose: Purpose, most_devices: u32) -> Result<Vec<Asked>, RowError> {
+    fn read(rows: &str, purpose: Purpose, most_devices: u32) -> Result<Vec<JobRequest>, RowError> {
         let text = format!("name,submit_s,job,command,steps,devices,elastic,step_ns,steps_regex\n{rows}");
         let trace = Trace::parse(Path::new("t.csv"), text.as_bytes()).unwrap();
         jobs(&trace, &Catalog::embedded(), purpose, most_devices)
@@ -155,12 +155,12 @@ mod tests {
         let asked = read(rows, Purpose::Simulate, 8).unwrap();
         let [a, b, c] = &asked[..] else { panic!("{asked:?}") };
         let lstm = Catalog::embedded().get("lstm").unwrap().clone();
-        let what = What::Training { workload: "lstm".into(), global_batch: Some(lstm.global_batch) };
+        let what = Payload::Training { workload: "lstm".into(), global_batch: Some(lstm.global_batch) };
         assert_eq!((&a.what, a.plan, a.devices), (&what, Some(lstm.plan), 1));
         assert_eq!((a.arrival, a.id, a.steps), (Nanos(500_000_000), JobId(0), Some(10)));
-        assert_eq!(b.what, What::Command(["python", "train.py", "a b"].map(str::to_owned).into()));
+        assert_eq!(b.what, Payload::Command(["python", "train.py", "a b"].map(str::to_owned).into()));
         assert_eq!((b.devices, b.steps, b.steps_regex.as_deref()), (2, None, Some("^step")));
-        assert_eq!(c.what, What::Training { workload: "nobody".into(), global_batch: None });
+        assert_eq!(c.what, Payload::Training { workload: "nobody".into(), global_batch: None });
         assert_eq!((c.plan, c.devices, c.step_ns), (None, 8, Some(100)));
         assert_eq!([a, b, c].map(|asked| asked.takes_no_checkpoint), [None, Some("it is a command"), None]);
         let acts = read("a,0,ppo-cartpole,,10,,,,\n", Purpose::Run, 1).unwrap()[0].takes_no_checkpoint;

@@ -9,12 +9,12 @@ use crate::{cluster::JobId, topology::DeviceId};
 
 /// What was asked for; it never changes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Asked {
+pub struct JobRequest {
     pub id: JobId,
     /// Its name in the trace.
     pub name: String,
     pub arrival: Nanos,
-    pub what: What,
+    pub what: Payload,
     /// As the trace spells it. An elastic job may be given another plan and number of devices.
     pub plan: Option<Plan>,
     pub devices: u32,
@@ -33,7 +33,7 @@ pub struct Asked {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum What {
+pub enum Payload {
     Training {
         workload: String,
         /// Absent where only the trace knows the workload, and not this.
@@ -43,25 +43,25 @@ pub enum What {
     Command(Vec<String>),
 }
 
-impl What {
+impl Payload {
     /// As rows name it: the workload of the catalog, or the name of a command.
     pub fn workload(&self) -> Cow<'_, str> {
         match self {
-            What::Training { workload, .. } => Cow::Borrowed(workload),
-            What::Command(argv) => Cow::Owned(command_name(argv)),
+            Payload::Training { workload, .. } => Cow::Borrowed(workload),
+            Payload::Command(argv) => Cow::Owned(command_name(argv)),
         }
     }
 
     pub fn global_batch(&self) -> Option<u32> {
         match self {
-            What::Training { global_batch, .. } => *global_batch,
-            What::Command(_) => None,
+            Payload::Training { global_batch, .. } => *global_batch,
+            Payload::Command(_) => None,
         }
     }
 }
 
-impl Asked {
-    /// As a model is asked for it; `workload` is that of [`What::workload`].
+impl JobRequest {
+    /// As a model is asked for it; `workload` is that of [`Payload::workload`].
     pub fn subject<'a>(&self, workload: &'a str) -> Subject<'a> {
         let (global_batch, plan, step_ns) = (self.what.global_batch(), self.plan, self.step_ns);
         Subject { workload, global_batch, plan, step_ns }

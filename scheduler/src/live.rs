@@ -1,7 +1,7 @@
 //! What a user sees while jobs run on a testbed, on stderr: a view that stays in its place on a terminal, plain lines elsewhere.
 
-mod news;
 mod panel;
+mod turn_text;
 
 use std::{io::IsTerminal as _, time::Duration};
 
@@ -9,7 +9,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use rig::output;
 use schema::decision::{Happened, Turn};
 
-use self::{news::news, panel::panel};
+use self::{panel::panel, turn_text::turn_lines};
 use crate::{journal::Journal, topology::Topology, view::View};
 
 /// Shows every turn, and hands it on.
@@ -44,7 +44,7 @@ impl<J: Journal> Journal for Live<J> {
     fn record(&mut self, turn: Turn, view: &View<'_>) -> anyhow::Result<()> {
         match &self.screen {
             Some(screen) => screen.show(&turn, view),
-            None => news(&turn, view).iter().for_each(output::note),
+            None => turn_lines(&turn, view).iter().for_each(output::note),
         }
         self.journal.record(turn, view)
     }
@@ -66,7 +66,7 @@ impl Screen {
     }
 
     fn show(&self, turn: &Turn, view: &View<'_>) {
-        for line in news(turn, view).into_iter().filter(|_| is_end(&turn.happened)) {
+        for line in turn_lines(turn, view).into_iter().filter(|_| is_end(&turn.happened)) {
             // What keeps a line from being shown is no reason to end a run.
             let _ = self.all.println(&*output::harmless(&line));
         }

@@ -38,26 +38,26 @@ use crate::{
     cluster::{ClusterError, DeviceId, Happened, JobId},
     engine::{self, Engine},
     inputs::{self, Purpose},
-    job::{Asked, State},
+    job::{JobRequest, State},
     journal::Decisions,
     live::Live,
     policy,
     replay::replay,
     testbed::{
-        Standing, Testbed,
+        ResumePoint, Testbed,
         checkpoints::Checkpoints,
-        rigged::{Rigged, Site},
-        torn::{Torn, WasPlaced},
+        process::{ProcessLauncher, TestbedSetup},
+        recovery::{Recovered, WasPlaced},
     },
     topology::Topology,
 };
 
 /// What a run is made of.
-pub struct Given {
+pub struct RunInputs {
     pub manifest: Manifest,
     pub catalog: Catalog,
     pub topology: Topology,
-    pub asked: Vec<Asked>,
+    pub asked: Vec<JobRequest>,
     /// What the policy may believe.
     pub table: Table,
 }
@@ -68,10 +68,10 @@ pub struct Ended {
     pub exit: Exit,
 }
 
-impl Given {
+impl RunInputs {
     /// # Errors
     /// Files that cannot be read or believed.
-    pub fn new(manifest: Manifest, trace: &Path, tables: &[PathBuf]) -> anyhow::Result<Given> {
+    pub fn new(manifest: Manifest, trace: &Path, tables: &[PathBuf]) -> anyhow::Result<RunInputs> {
         let catalog = Catalog::open(&manifest.settings.catalogs)?;
         let simulated = manifest.scheduling.as_ref().and_then(|of| of.simulated.as_ref());
         let topology = match simulated {
@@ -80,16 +80,16 @@ impl Given {
         };
         let purpose = if simulated.is_some() { Purpose::Simulate } else { Purpose::Run };
         let asked = inputs::jobs(&Trace::read(trace)?, &catalog, purpose, topology.most_of_a_type())?;
-        Ok(Given { table: inputs::table(tables)?, manifest, catalog, topology, asked })
+        Ok(RunInputs { table: inputs::table(tables)?, manifest, catalog, topology, asked })
     }
 
     /// # Errors
     /// What is no run of the scheduler, and files of it that cannot be read or believed.
-    pub fn read(run: &RunDir) -> anyhow::Result<Given> {
+    pub fn read(run: &RunDir) -> anyhow::Result<RunInputs> {
         let manifest = run.manifest()?;
         let tables = scheduling(&manifest).with_context(|| run.path().display().to_string())?.tables;
         let tables: Vec<PathBuf> = (0..tables).map(|number| run.table(number).path().to_path_buf()).collect();
-        Given::new(manifest, &run.arrivals_path(), &tables)
+        RunInputs::new(manifest, &run.arrivals_path(), &tables)
     }
 
     /// An engine before anything has happened, that admits what can run here.
@@ -155,26 +155,26 @@ pub fn topology(devices: &[DeviceFacts]) -> Topology {
 pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     let observed = Observed::from_now();
     let _lock = run::lock(run)?;
-    let given = Given::read(run)?;
-    let scheduling = scheduling(&given.manifest)?.clone();
+    let inputs = RunInputs::read(run)?;
+    let scheduling = scheduling(&inputs.manifest)?.clone();
     ensure!(scheduling.simulated.is_none(), "{} was simulated; begin it again", run.path().display());
-    let (asked, cells) = (given.asked.len(), given.manifest.cells.len());
+    let (asked, cells) = (inputs.asked.len(), inputs.manifest.cells.len());
     ensure!(
         asked == cells,
         "{}: it has {asked} jobs, and the run was begun with {cells}; put it back, or begin a new run",
         run.arrivals_path().display()
     );
-    let devices: Vec<Device> = given.manifest.devices.iter().map(|facts| facts.device.clone()).collect();
+    let devices: Vec<Device> = inputs.manifest.devices.iter().map(|facts| facts.device.clone()).collect();
     backend(&Sharing::TIME_SLICE, &devices).probe().map_err(|why| Exit::MachineLacks.because(why))?;
 
     // What is needed at the end of the run, or when it is gone on with, is read now, and not after hours.
-    run::check_data(given.manifest.settings.data.as_deref())?;
+    run::check_data(inputs.manifest.settings.data.as_deref())?;
     let predicted = predicted(run)?;
     if run.calibration_path().is_file() {
         Calibration::read(&run.calibration_path())?;
     }
 
-    let mut engine = given.engine();
+    let mut engine = inputs.engine();
     let mut policy = policy::build(&scheduling.policy)?;
     let turns = match run.decisions_path() {
         path if path.is_file() => Some(decision::read(&path)?),
@@ -183,34 +183,34 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     ensure_whole(run, turns.as_deref())?;
     let turns = turns.unwrap_or_default();
     replay(&mut engine, &mut *policy, &turns).context("the run cannot go on as it began")?;
-    let mut checkpoints = Checkpoints::open(run, given.asked.len() as u32)?;
+    let mut checkpoints = Checkpoints::open(run, inputs.asked.len() as u32)?;
     // Of a scheduler that died before it came to that.
     for (id, job) in (0..).map(JobId).zip(engine.view().jobs) {
         if matches!(job.state, State::Ended { failed: None, .. }) {
             checkpoints.forget(id);
         }
     }
-    let standing = standing(run, &given, &engine, &checkpoints, &turns)?;
+    let resume = resume_point(run, &inputs, &engine, &checkpoints, &turns)?;
 
     let every = |seconds: Option<f64>| seconds.map(Nanos::from_secs_f64);
-    let site = Site {
+    let setup = TestbedSetup {
         run: run.clone(),
-        manifest: given.manifest.clone(),
-        catalog: given.catalog.clone(),
+        manifest: inputs.manifest.clone(),
+        catalog: inputs.catalog.clone(),
         devices,
-        asked: given.asked.clone(),
+        asked: inputs.asked.clone(),
         checkpoint_every: every(scheduling.checkpoint_every_s),
         checkpoints,
         rig: Rig::new(programs::all()?)?,
-        sampler: run::start_sampler(run, &given.manifest)?,
+        sampler: run::start_sampler(run, &inputs.manifest)?,
         interrupt: Interrupt::listen().context("signals cannot be listened to")?,
     };
-    let rigged = Rigged::new(site)?;
+    let launcher = ProcessLauncher::new(setup)?;
     let mut parts = Appender::<Part>::open(&run.parts_path())?;
-    parts.push(&[part(&turns, standing.at)])?;
-    let mut testbed = Testbed::new(rigged, &given.asked, every(scheduling.progress_every_s), standing);
+    parts.push(&[part(&turns, resume.at)])?;
+    let mut testbed = Testbed::new(launcher, &inputs.asked, every(scheduling.progress_every_s), resume);
 
-    let mut journal = Live::new(Decisions::open(&run.decisions_path())?, &given.topology);
+    let mut journal = Live::new(Decisions::open(&run.decisions_path())?, &inputs.topology);
     let ended = engine::run(&mut engine, &mut testbed, &mut *policy, &mut journal);
     drop(journal);
     if ended.is_ok() {
@@ -240,39 +240,39 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
 
 /// Where the run stands after these turns: at its last sign of life, with those gone that were on devices. Devices that were lost
 /// are back, as all of them have been opened.
-fn standing(
+fn resume_point(
     run: &RunDir,
-    given: &Given,
+    inputs: &RunInputs,
     engine: &Engine<'_>,
     checkpoints: &Checkpoints,
     turns: &[Turn],
-) -> anyhow::Result<Standing> {
+) -> anyhow::Result<ResumePoint> {
     let view = engine.view();
     let started = || (0..).map(JobId).zip(view.jobs).filter(|(_, job)| job.account.starts > 0);
     let placed: Vec<_> = started()
         .filter(|(_, job)| matches!(job.state, State::Placed(_)))
         .map(|(id, job)| WasPlaced {
             job: id,
-            asked: given.asked[id.0 as usize].steps,
+            asked: inputs.asked[id.0 as usize].steps,
             told: job.steps,
             start: job.account.starts - 1,
         })
         .collect();
-    let torn = Torn::read(run, &given.manifest, checkpoints, &placed)?;
+    let recovered = Recovered::read(run, &inputs.manifest, checkpoints, &placed)?;
     let parts: Vec<Part> = rows::read_appended(&run.parts_path())?;
     let said = parts
         .last()
-        .zip(torn.last_word_mono_ns)
+        .zip(recovered.last_word_mono_ns)
         .map(|(part, word)| Nanos(part.at_ns) + word.saturating_sub(Nanos(part.mono_ns)));
     let decided = turns.last().map(|turn| turn.at_ns);
-    let devices = (0..given.topology.devices()).map(DeviceId);
+    let devices = (0..inputs.topology.devices()).map(DeviceId);
     let back = devices.filter(|device| view.occupancy.is_lost(*device));
     let arrived = turns.iter().filter(|turn| matches!(turn.happened, Happened::Arrived { .. })).count();
-    Ok(Standing {
+    Ok(ResumePoint {
         at: said.max(decided).unwrap_or_default(),
         arrived,
         starts: started().map(|(id, job)| (id, job.account.starts)).collect(),
-        left: torn.fates.into_iter().chain(back.map(|device| Happened::DeviceBack { device })).collect(),
+        left: recovered.fates.into_iter().chain(back.map(|device| Happened::DeviceBack { device })).collect(),
     })
 }
 

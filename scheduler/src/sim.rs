@@ -18,7 +18,7 @@ use schema::{decision::Happened, plan::Plan, rows::ErrorKind, sharing::Sharing, 
 
 use self::{
     events::{Event, Queue},
-    launches::{Doing, Launch},
+    launches::{Launch, LaunchPhase},
 };
 pub use self::{
     faults::Faults,
@@ -26,7 +26,7 @@ pub use self::{
 };
 use crate::{
     cluster::{Action, ActionError, Cluster, ClusterError, JobId},
-    job::{Asked, What},
+    job::{JobRequest, Payload},
     topology::Topology,
 };
 
@@ -66,7 +66,7 @@ impl Default for Settings {
 /// Virtual time, virtual devices, and the same engine in front of them as in front of real ones.
 pub struct Sim<'a> {
     topology: &'a Topology,
-    asked: &'a [Asked],
+    asked: &'a [JobRequest],
     /// What jobs really do.
     truth: Box<dyn Throughput + 'a>,
     costs: &'a dyn SwitchCosts,
@@ -103,12 +103,12 @@ impl<'a> Sim<'a> {
     /// A job whose number of steps is not known, or what it costs to start it; settings that cannot be.
     pub fn new(
         topology: &'a Topology,
-        asked: &'a [Asked],
+        asked: &'a [JobRequest],
         truth: Box<dyn Throughput + 'a>,
         costs: &'a dyn SwitchCosts,
         settings: Settings,
     ) -> anyhow::Result<Sim<'a>> {
-        let is_command = |asked: &&Asked| matches!(asked.what, What::Command(_));
+        let is_command = |asked: &&JobRequest| matches!(asked.what, Payload::Command(_));
         let commands = asked.iter().filter(is_command);
         let mut sim = Sim {
             topology,
@@ -169,8 +169,8 @@ impl<'a> Sim<'a> {
     fn subject(&self, id: JobId, plan: Option<Plan>) -> Subject<'_> {
         let asked = &self.asked[id.0 as usize];
         let workload = match &asked.what {
-            What::Training { workload, .. } => workload,
-            What::Command(_) => &self.names[&id],
+            Payload::Training { workload, .. } => workload,
+            Payload::Command(_) => &self.names[&id],
         };
         Subject { workload, global_batch: asked.what.global_batch(), plan, step_ns: asked.step_ns }
     }
@@ -205,7 +205,7 @@ impl<'a> Sim<'a> {
             }
             // One that is told to leave tells no more, though it trains for a while.
             Event::Tell(id, stint)
-                if self.launch(id).stint == stint && self.launch(id).doing == Doing::Training =>
+                if self.launch(id).stint == stint && self.launch(id).phase == LaunchPhase::Training =>
             {
                 Ok(Some(self.tell(id)))
             }
@@ -239,7 +239,7 @@ impl Cluster for Sim<'_> {
 
     fn next(&mut self, deadline: Option<Nanos>) -> Result<Happened, ClusterError> {
         loop {
-            let arrives = |asked: &Asked| (asked.arrival, Happened::Arrived { job: asked.id }.rank());
+            let arrives = |asked: &JobRequest| (asked.arrival, Happened::Arrived { job: asked.id }.rank());
             let arrival = self.asked.get(self.arrived).map(arrives);
             let first = [arrival, self.queue.first()].into_iter().flatten().min();
             let Some((at, _)) = first.filter(|(at, _)| deadline.is_none_or(|deadline| *at <= deadline))

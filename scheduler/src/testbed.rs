@@ -1,15 +1,15 @@
-//! The cluster that is real: jobs of a trace as launches on devices of this machine.
+//! The real cluster: jobs of a trace as launches on the devices of this machine.
 //!
-//! It keeps the order of actions on a device, which is all that it decides: a launch that shall begin or go on where others are
-//! leaving waits until they have left. Everything else is done by its [`Launcher`] and told to the engine as it happens.
+//! It decides one thing, the order of actions on a device: a launch that is to begin or to resume where others are leaving waits
+//! until they have left. Its [`Launcher`] does everything else, and the engine receives each event as it happens.
 
+mod actions;
 pub mod checkpoints;
 mod clock;
+mod events;
 pub mod launcher;
-mod news;
-mod orders;
-pub mod rigged;
-pub mod torn;
+pub mod process;
+pub mod recovery;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -21,12 +21,12 @@ use schema::units::Nanos;
 
 use self::{
     clock::Clock,
+    events::PendingEvent,
     launcher::{Launcher, Start},
-    news::Fact,
 };
 use crate::{
     cluster::{Action, ActionError, Cluster, ClusterError, DeviceId, Happened, JobId},
-    job::Asked,
+    job::JobRequest,
 };
 
 pub struct Testbed<L> {
@@ -35,47 +35,47 @@ pub struct Testbed<L> {
     now: Nanos,
     arrivals: VecDeque<(Nanos, JobId)>,
     progress_every: Option<Nanos>,
-    here: BTreeMap<JobId, Here>,
-    /// How often each job was started.
+    placed: BTreeMap<JobId, PlacedJob>,
+    /// The number of starts of each job.
     starts: BTreeMap<JobId, u32>,
     job_of: HashMap<Member, JobId>,
-    /// For good, as far as this testbed is concerned.
+    /// Lost devices, which do not come back within this run of the scheduler.
     lost: BTreeSet<DeviceId>,
-    /// Has happened and was not told yet: when, and what.
-    pending: Vec<(Nanos, Fact)>,
-    /// Launches whose end was told, and may not be written down yet.
+    /// Events that have happened and that the engine has not received yet, with their times.
+    pending: Vec<(Nanos, PendingEvent)>,
+    /// Launches whose end the engine has received, and may not have written down yet.
     gone: Vec<Member>,
 }
 
-/// Where a run stands that is begun, or gone on with after its scheduler had died.
+/// The state from which a run begins, or is resumed after its scheduler has died.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Standing {
-    /// Time of the run in which a scheduler was there.
+pub struct ResumePoint {
+    /// The time of the run, without the time in which there was no scheduler.
     pub at: Nanos,
     /// Jobs that have arrived, which are the first of the trace.
     pub arrived: usize,
-    /// How often each job was started, where it was.
+    /// The number of starts of each job that was started.
     pub starts: BTreeMap<JobId, u32>,
-    /// What became of jobs that were on devices, and of devices that were lost, in the order in which it is to be told.
+    /// The events of jobs that were on devices, and of devices that were lost, in the order in which the engine receives them.
     pub left: Vec<Happened>,
 }
 
 /// A job that has devices, or is on its way to or off them.
-struct Here {
+struct PlacedJob {
     start: Start,
     launch: Option<Member>,
-    doing: Doing,
-    /// Who has to leave first.
+    phase: JobPhase,
+    /// Jobs that have to leave first.
     behind: BTreeSet<JobId>,
-    /// The most that was told of its steps.
+    /// The largest number of steps that was reported.
     told_steps: u64,
-    /// When its launch began to run: progress is told at multiples from then on, while it trains.
+    /// When its launch began to run. While it trains, progress is reported at multiples of the interval from then on.
     began: Option<Nanos>,
     next_progress: Option<Nanos>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Doing {
+enum JobPhase {
     WaitsToStart,
     Starting,
     Running,
@@ -86,17 +86,17 @@ enum Doing {
     Stopping,
 }
 
-impl fmt::Display for Doing {
+impl fmt::Display for JobPhase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Doing::WaitsToStart => "waiting to start",
-            Doing::Starting => "starting",
-            Doing::Running => "running",
-            Doing::Pausing => "pausing",
-            Doing::Paused => "paused",
-            Doing::WaitsToResume => "waiting to resume",
-            Doing::Resuming => "resuming",
-            Doing::Stopping => "stopping",
+            JobPhase::WaitsToStart => "waiting to start",
+            JobPhase::Starting => "starting",
+            JobPhase::Running => "running",
+            JobPhase::Pausing => "pausing",
+            JobPhase::Paused => "paused",
+            JobPhase::WaitsToResume => "waiting to resume",
+            JobPhase::Resuming => "resuming",
+            JobPhase::Stopping => "stopping",
         })
     }
 }
@@ -105,20 +105,20 @@ impl<L: Launcher> Testbed<L> {
     /// Of the jobs of a trace, in order of arrival.
     pub fn new(
         launcher: L,
-        asked: &[Asked],
+        asked: &[JobRequest],
         progress_every: Option<Nanos>,
-        standing: Standing,
+        resume: ResumePoint,
     ) -> Testbed<L> {
-        let Standing { at, arrived, starts, left } = standing;
-        // Each a moment after the one before, so that they are told in this order.
-        let left = (0..).map(|index| at + Nanos(index)).zip(left.into_iter().map(Fact::Left));
+        let ResumePoint { at, arrived, starts, left } = resume;
+        // Each is a nanosecond after the one before, which keeps their order.
+        let left = (0..).map(|index| at + Nanos(index)).zip(left.into_iter().map(PendingEvent::Left));
         Testbed {
             clock: Clock { began: launcher.now(), at },
             launcher,
             now: at,
             arrivals: asked.iter().skip(arrived).map(|job| (job.arrival, job.id)).collect(),
             progress_every,
-            here: BTreeMap::new(),
+            placed: BTreeMap::new(),
             starts,
             job_of: HashMap::new(),
             lost: BTreeSet::new(),
@@ -127,12 +127,13 @@ impl<L: Launcher> Testbed<L> {
         }
     }
 
-    /// Launches that are left, and who started them.
+    /// The launches that are left, with their launcher.
     pub fn into_launcher(self) -> L {
         self.launcher
     }
 
-    /// All that was told is written down, so that nobody who goes on with the run needs what ended launches have left.
+    /// All events that the engine has received are written down, so that resuming the run does not need the files of ended
+    /// launches.
     pub fn all_is_written(&mut self) {
         for launch in self.gone.drain(..) {
             self.launcher.forget(launch);
@@ -141,7 +142,7 @@ impl<L: Launcher> Testbed<L> {
 }
 
 impl<L: Launcher> Cluster for Testbed<L> {
-    /// When the last event was told: an instant of the engine's has one time.
+    /// The time of the last event. All events of one instant of the engine have the same time.
     fn now(&self) -> Nanos {
         self.now
     }
@@ -151,11 +152,12 @@ impl<L: Launcher> Cluster for Testbed<L> {
     }
 
     fn next(&mut self, deadline: Option<Nanos>) -> Result<Happened, ClusterError> {
-        // The engine asks for the next when it has written down the last.
+        // The engine asks for the next event when it has written down the last.
         self.all_is_written();
         loop {
-            // All of one instant is heard before any of it is told, and so is what the last actions brought about at once.
-            while self.hear(Some(self.launcher.now()))? {}
+            // All events of one instant are received before the first is passed on, and so are those that the last actions caused
+            // at once.
+            while self.receive(Some(self.launcher.now()))? {}
             if let Some(happened) = self.tell() {
                 return Ok(happened);
             }
@@ -163,12 +165,12 @@ impl<L: Launcher> Cluster for Testbed<L> {
                 return Ok(Happened::Deadline);
             }
             let arrival = self.arrivals.front().map(|(at, _)| *at);
-            let progress = self.here.values().filter_map(|here| here.next_progress).min();
+            let progress = self.placed.values().filter_map(|placed| placed.next_progress).min();
             let until = [deadline, arrival, progress].into_iter().flatten().min();
             if until.is_none() && self.job_of.is_empty() {
                 return Err(ClusterError::Nothing);
             }
-            if !self.hear(until.map(|until| self.clock.of_launcher(until)))? && until.is_none() {
+            if !self.receive(until.map(|until| self.clock.of_launcher(until)))? && until.is_none() {
                 return Err(anyhow::anyhow!("launches ended and nobody said how").into());
             }
         }

@@ -5,7 +5,7 @@ use schema::{sharing::Sharing, units::Nanos};
 
 use crate::{
     cluster::JobId,
-    job::{Asked, Job},
+    job::{Job, JobRequest},
     occupancy::Occupancy,
     topology::{DeviceId, Topology},
 };
@@ -17,7 +17,7 @@ pub struct View<'a> {
     pub topology: &'a Topology,
     pub sharing: &'a Sharing,
     /// By [`JobId`]; those that have not arrived yet are not to be looked at.
-    pub asked: &'a [Asked],
+    pub asked: &'a [JobRequest],
     pub jobs: &'a [Job],
     pub occupancy: &'a Occupancy,
     /// What happened since the last turn, in order.
@@ -28,7 +28,7 @@ pub struct View<'a> {
 
 impl View<'_> {
     /// What a job asked for that has arrived.
-    pub fn asked_by(&self, job: JobId) -> &Asked {
+    pub fn asked_by(&self, job: JobId) -> &JobRequest {
         &self.asked[job.0 as usize]
     }
 

@@ -46,6 +46,7 @@ use self::{
     verdict::Evidence,
 };
 use crate::{
+    event::{Member, RigEvent},
     leash::{Joins, News},
     output,
 };
@@ -124,12 +125,6 @@ pub(crate) enum Order {
     },
 }
 
-/// What a launch reports.
-pub(crate) enum Report {
-    Started { rank: u32, pid: u32 },
-    Said(EventLine),
-}
-
 /// How far the launch is on its way to the end.
 #[derive(Clone, Copy, PartialEq)]
 enum Ending {
@@ -139,12 +134,13 @@ enum Ending {
 }
 
 struct Launch {
+    member: Member,
     run: RunDir,
     spec: LaunchSpec,
     patience: Patience,
     joins: Joins,
     /// Collected in one turn and sent together, so that the owner wakes once for all of them.
-    reports: Vec<Report>,
+    reports: Vec<RigEvent>,
     ranks: Vec<Rank>,
     /// Absent where steps are found in the program's output.
     grant: Option<Grant>,
@@ -175,12 +171,14 @@ struct Launch {
 /// Writes `jobs/<launch>.json` before the ranks start, their logs, and `jobs/<launch>.end.json`.
 pub(crate) async fn supervise(
     programs: Arc<Programs>,
+    member: Member,
     request: LaunchRequest,
     mut orders: UnboundedReceiver<Order>,
-    send: impl Fn(Vec<Report>),
+    send: impl Fn(Vec<RigEvent>),
 ) -> LaunchEnd {
     let LaunchRequest { run, spec, patience, joins } = request;
     let mut launch = Launch {
+        member,
         run,
         spec,
         patience,
@@ -277,7 +275,7 @@ impl Launch {
                 self.ranks[index].started = true;
                 self.pid.get_or_insert(pid);
                 self.scraper.iter_mut().for_each(|scraper| scraper.started(pid));
-                return self.reports.push(Report::Started { rank, pid });
+                return self.reports.push(RigEvent::Started { member: self.member, rank, pid });
             }
             News::Leaving => {
                 self.ranks[index].dying_since.get_or_insert_with(Nanos::monotonic_now);
@@ -328,7 +326,8 @@ impl Launch {
                 if let Event::Failed { kind, error } = &line.event {
                     fault = Some((listener::kind_of(*kind), format!("failed: {error}")));
                 }
-                self.reports.push(Report::Said(line));
+                let EventLine { rank, mono_ns: at, event, .. } = line;
+                self.reports.push(RigEvent::Said { member: self.member, rank, at, event });
             }
             if let Some(fault) = fault {
                 self.fail(index as u32, fault);

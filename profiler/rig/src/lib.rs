@@ -2,6 +2,7 @@
 
 pub mod device;
 pub mod disk;
+mod event;
 mod exit;
 mod first_step;
 pub mod footprint;
@@ -21,11 +22,12 @@ pub mod usage;
 mod watch;
 
 pub use self::{
+    event::{Member, RigEvent},
     exit::Exit,
     launch::{LaunchRequest, Leave, POLL_TRAINING, Patience, Programs},
     leash::Joins,
     measure::measure_alone,
-    rig::{Member, Rig, RigEvent},
+    rig::Rig,
     stop::{Amount, StopCheck, StopRule},
     watch::Watch,
 };

@@ -4,11 +4,12 @@ use schema::{spec::LaunchEnd, units::Nanos, wire::Event};
 use statistics::{steady, warm_up};
 
 use crate::{
+    event::{Member, RigEvent},
     first_step::FirstStep,
     interrupt::Interrupt,
     launch::{LaunchRequest, Leave},
     pace::Pace,
-    rig::{Member, Rig, RigEvent},
+    rig::Rig,
     sampler::Sampler,
     stop::{Amount, StopCheck, StopRule},
     watch::Watch,

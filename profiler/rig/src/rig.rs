@@ -14,17 +14,16 @@ use std::{
 };
 
 use rustix::process::{getpid, set_child_subreaper};
-use schema::{
-    spec::LaunchEnd,
-    units::Nanos,
-    wire::{Command, Event},
-};
+use schema::{units::Nanos, wire::Command};
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     task::JoinSet,
 };
 
-use crate::launch::{LaunchRequest, Leave, Order, Programs, Report, supervise};
+use crate::{
+    event::{Member, RigEvent},
+    launch::{LaunchRequest, Leave, Order, Programs, supervise},
+};
 
 /// Ends all that runs, and waits for it, when dropped.
 pub struct Rig {
@@ -36,20 +35,6 @@ pub struct Rig {
     supervisor: Option<JoinHandle<()>>,
     added: u32,
     ended: u32,
-}
-
-/// One launch in a rig. Numbers count up from 0 and are never given twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Member(pub u32);
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum RigEvent {
-    /// A rank's program runs; `pid` is its own. This is the first event of a rank.
-    Started { member: Member, rank: u32, pid: u32 },
-    /// What a rank said, at its own time. Events of one rank come in order.
-    Said { member: Member, rank: u32, at: Nanos, event: Event },
-    /// Nothing of the launch is left, and its end is on file.
-    Ended { member: Member, end: LaunchEnd },
 }
 
 enum RigOrder {
@@ -195,13 +180,9 @@ async fn follow(
     orders: UnboundedReceiver<Order>,
     events: mpsc::Sender<Vec<RigEvent>>,
 ) -> Member {
-    let event = |report| match report {
-        Report::Started { rank, pid } => RigEvent::Started { member, rank, pid },
-        Report::Said(line) => RigEvent::Said { member, rank: line.rank, at: line.mono_ns, event: line.event },
-    };
     // A rig that is being dropped has no receiver any more.
-    let send = |reports: Vec<Report>| drop(events.send(reports.into_iter().map(event).collect()));
-    let end = supervise(programs, request, orders, send).await;
+    let send = |reports| drop(events.send(reports));
+    let end = supervise(programs, member, request, orders, send).await;
     let _ = events.send(vec![RigEvent::Ended { member, end }]);
     member
 }

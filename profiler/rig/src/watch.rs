@@ -5,9 +5,10 @@ use std::{collections::HashMap, time::Duration};
 use schema::units::Nanos;
 
 use crate::{
+    event::{Member, RigEvent},
     interrupt::Interrupt,
     launch::LaunchRequest,
-    rig::{Member, Rig, RigEvent},
+    rig::Rig,
     sampler::Sampler,
 };
 

@@ -20,7 +20,7 @@ use profiler::{
 };
 use rig::{Exit, interrupt};
 
-use crate::{online::Given, policy};
+use crate::{online::RunInputs, policy};
 
 /// Schedules training jobs, simulated and on the devices of this machine.
 ///
@@ -80,8 +80,8 @@ fn policies(this: &str) -> String {
 
 /// # Errors
 /// A trace without jobs, of which nothing can be told.
-fn some_jobs(given: &Given, trace: &Path) -> anyhow::Result<()> {
-    match given.asked.is_empty() {
+fn some_jobs(inputs: &RunInputs, trace: &Path) -> anyhow::Result<()> {
+    match inputs.asked.is_empty() {
         true => Err(Exit::NothingMatched.because(format!("{} has no jobs", trace.display()))),
         false => Ok(()),
     }

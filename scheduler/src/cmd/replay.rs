@@ -9,7 +9,7 @@ use schema::{decision, run_dir::RunDir};
 use super::busy;
 use crate::{
     cluster::ClusterError,
-    online::{self, Given},
+    online::{self, RunInputs},
     policy,
     replay::{self, Difference},
 };
@@ -32,8 +32,8 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let run = RunDir::open(&args.run)?;
-    let given = Given::read(&run)?;
-    let name = &online::scheduling(&given.manifest)?.policy;
+    let inputs = RunInputs::read(&run)?;
+    let name = &online::scheduling(&inputs.manifest)?.policy;
     let turns = decision::read(&run.decisions_path())?;
     if turns.is_empty() {
         return Err(Exit::NothingMatched.because(format!("{} has decided nothing yet", args.run.display())));
@@ -41,7 +41,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     agree::to_start(policy::program(name).map(str::to_owned).into_iter(), args.yes)?;
     let mut policy = policy::build(name)?;
     let busy = busy(format!("deciding {} turns again", turns.len()));
-    let compared = replay::replay(&mut given.engine(), &mut *policy, &turns);
+    let compared = replay::replay(&mut inputs.engine(), &mut *policy, &turns);
     drop(busy);
     match compared {
         Ok(()) => {

@@ -28,8 +28,8 @@ use schema::{
 use super::{above_zero, busy, policies, rules::Rules, some_jobs};
 use crate::{
     inputs::{self, Purpose},
-    job::{Asked, What},
-    online::{self, Given},
+    job::{JobRequest, Payload},
+    online::{self, RunInputs},
     policy,
     totals::{average, makespan_ns},
 };
@@ -133,12 +133,12 @@ fn begin(trace: &Path, policy: &str, asked: &Asking) -> anyhow::Result<RunDir> {
     // Whatever is wrong is said before there is a directory. A policy that is a program is started for that, and once more to decide.
     drop(policy::build(policy)?);
     run::check_data(asked.data.as_deref())?;
-    let given = Given::new(manifest(trace, policy, asked)?, trace, &asked.rules.table)?;
-    some_jobs(&given, trace)?;
+    let inputs = RunInputs::new(manifest(trace, policy, asked)?, trace, &asked.rules.table)?;
+    some_jobs(&inputs, trace)?;
     let busy = busy("simulating the trace first".into());
-    let predictions = online::predict(&given, asked.rules.machine.as_deref())?;
+    let predictions = online::predict(&inputs, asked.rules.machine.as_deref())?;
     drop(busy);
-    let path = asked.out.clone().unwrap_or_else(|| run::directory("sched", &given.manifest));
+    let path = asked.out.clone().unwrap_or_else(|| run::directory("sched", &inputs.manifest));
     // From here on there is a run, which a signal ends in order.
     let _interrupt = Interrupt::listen().context("signals cannot be listened to")?;
     let run = RunDir::create(&path)?;
@@ -147,11 +147,11 @@ fn begin(trace: &Path, policy: &str, asked: &Asking) -> anyhow::Result<RunDir> {
         Some(predictions) => rows::write(&run.predictions_path(), &predictions)?,
         None => output::note(format_args!(
             "nothing is predicted, as what switches cost is not known; {}",
-            given.calibrate_first()
+            inputs.calibrate_first()
         )),
     }
     // Last, so that what has one is whole, and can be gone on with.
-    run.write_manifest(&given.manifest)?;
+    run.write_manifest(&inputs.manifest)?;
     Ok(run)
 }
 
@@ -169,7 +169,7 @@ fn manifest(trace: &Path, policy: &str, asked: &Asking) -> anyhow::Result<Manife
         ..Settings::default()
     };
     let mut estimates = Estimates::new(&settings, asked.seed);
-    let cell = |job: &Asked| cell(job, &catalog, &pool, &mut estimates);
+    let cell = |job: &JobRequest| cell(job, &catalog, &pool, &mut estimates);
     let cells = jobs.iter().map(cell).collect::<anyhow::Result<_>>()?;
     let request = Request { cells, groups: Vec::new(), settings, seed: asked.seed };
     let mut manifest = run::manifest_on("sched", &pool, &catalog, request)?;
@@ -180,17 +180,17 @@ fn manifest(trace: &Path, policy: &str, asked: &Asking) -> anyhow::Result<Manife
 
 /// A job as the manifest has it; one that can never run here with the reason.
 fn cell(
-    asked: &Asked,
+    asked: &JobRequest,
     catalog: &Catalog,
     pool: &[Device],
     estimates: &mut Estimates,
 ) -> anyhow::Result<Cell> {
     let first = pool.first().context("there is no device")?;
     let (workload, global_batch) = match &asked.what {
-        What::Training { workload, global_batch } => {
+        Payload::Training { workload, global_batch } => {
             (workload, global_batch.context("the catalog has a batch")?)
         }
-        What::Command(argv) => {
+        Payload::Command(argv) => {
             let takes_one = "we start one process of a command, and it asks for more devices";
             let unsupported = (asked.devices > 1).then(|| takes_one.to_owned());
             let cell = cells::command(argv, first)?;

@@ -32,7 +32,7 @@ use crate::{
     cluster::ClusterError,
     inputs,
     journal::{Decisions, FirstRefusal, Journal, Unrecorded},
-    online::{self, Given},
+    online::{self, RunInputs},
     sim::{self, Sim, SwitchCosts},
     totals::totals,
 };
@@ -98,19 +98,19 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let names = policies::named(&args.policy)?;
-    let mut given = Given::new(manifest(args, &names[0])?, &args.trace, &args.rules.table)?;
-    some_jobs(&given, &args.trace)?;
-    given.check_times()?;
+    let mut inputs = RunInputs::new(manifest(args, &names[0])?, &args.trace, &args.rules.table)?;
+    some_jobs(&inputs, &args.trace)?;
+    inputs.check_times()?;
     let costs = online::costs(args.rules.machine.as_deref(), args.rules.switch_cost.map(Nanos::from))?;
     let costs =
-        costs.with_context(|| format!("what switches cost is not known; {}", given.calibrate_first()))?;
+        costs.with_context(|| format!("what switches cost is not known; {}", inputs.calibrate_first()))?;
     // What is wrong with the trace is said before there is a directory.
-    let truth = Box::new(given.table.clone());
-    drop(Sim::new(&given.topology, &given.asked, truth, &*costs, sim::Settings::default())?);
+    let truth = Box::new(inputs.table.clone());
+    drop(Sim::new(&inputs.topology, &inputs.asked, truth, &*costs, sim::Settings::default())?);
     let mut all = Vec::new();
     let mut exit = Exit::Ok;
     for name in &names {
-        if let Some(scheduling) = &mut given.manifest.scheduling {
+        if let Some(scheduling) = &mut inputs.manifest.scheduling {
             scheduling.policy.clone_from(name);
         }
         let out = args.out.as_ref().map(|out| match names.len() {
@@ -118,11 +118,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             _ => out.join(policies::folder(name)),
         });
         let (outcomes, is_whole) =
-            simulate(args, &given, &*costs, out.as_deref()).with_context(|| format!("policy {name}"))?;
+            simulate(args, &inputs, &*costs, out.as_deref()).with_context(|| format!("policy {name}"))?;
         if !is_whole || outcomes.iter().any(|row| row.status != Status::Ok) {
             exit = Exit::SomeFailed;
         }
-        all.push(totals(name, &outcomes, given.topology.devices()));
+        all.push(totals(name, &outcomes, inputs.topology.devices()));
     }
     if args.json {
         output::print(rows::to_json(&all))?
@@ -160,7 +160,7 @@ fn manifest(args: &Args, policy: &str) -> anyhow::Result<Manifest> {
 /// Simulates under the policy of the manifest: the outcomes, and whether all jobs came to an end.
 fn simulate(
     args: &Args,
-    given: &Given,
+    inputs: &RunInputs,
     costs: &dyn SwitchCosts,
     out: Option<&Path>,
 ) -> anyhow::Result<(Vec<Outcome>, bool)> {
@@ -170,13 +170,13 @@ fn simulate(
         None => Box::new(Unrecorded),
         Some(run) => {
             online::keep_inputs(run, &args.trace, &args.rules.table, args.rules.machine.as_deref())?;
-            run.write_manifest(&given.manifest)?;
+            run.write_manifest(&inputs.manifest)?;
             Box::new(Decisions::open(&run.decisions_path())?)
         }
     };
-    let mut progress = Progress::new(&mut *journal, given);
+    let mut progress = Progress::new(&mut *journal, inputs);
     let mut refusal = FirstRefusal::new(&mut progress);
-    let (outcomes, ended) = online::simulate(given, costs, &mut refusal)?;
+    let (outcomes, ended) = online::simulate(inputs, costs, &mut refusal)?;
     let is_whole = match ended {
         Ok(()) => true,
         Err(error @ ClusterError::Stuck { .. }) => {

@@ -2,26 +2,26 @@
 
 use crate::{
     cluster::JobId,
-    job::{Asked, What},
+    job::{JobRequest, Payload},
     topology::Topology,
 };
 
 /// Each with the reason.
 pub(super) fn refused<'a>(
     topology: &Topology,
-    asked: &'a [Asked],
+    asked: &'a [JobRequest],
 ) -> impl Iterator<Item = (JobId, String)> + use<'a> {
     let most = topology.most_of_a_type();
     asked.iter().filter_map(move |asked| Some((asked.id, why_never(asked, most)?)))
 }
 
 /// `most` is the number of devices that the cluster has of one type.
-fn why_never(asked: &Asked, most: u32) -> Option<String> {
+fn why_never(asked: &JobRequest, most: u32) -> Option<String> {
     let devices = asked.devices;
     if devices == 0 {
         return Some("asks for no device".into());
     }
-    if let (What::Command(_), Some(plan)) = (&asked.what, asked.plan) {
+    if let (Payload::Command(_), Some(plan)) = (&asked.what, asked.plan) {
         return Some(format!("is a command, which brings its own plan, and asks for {plan}"));
     }
     let ranks = asked.plan.map_or(devices, |plan| plan.ranks());

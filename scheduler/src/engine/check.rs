@@ -7,7 +7,7 @@ use schema::{plan::Plan, sharing::Sharing};
 use super::Engine;
 use crate::{
     cluster::{Action, JobId},
-    job::{Phase, Placed, State, What},
+    job::{Payload, Phase, Placed, State},
     topology::DeviceId,
 };
 
@@ -96,8 +96,10 @@ impl Engine<'_> {
             (_, Some(plan)) if plan.ranks() != count => {
                 return Err(format!("{plan} takes {} devices, and would get {count}", plan.ranks()));
             }
-            (What::Command(_), Some(_)) => return Err("it is a command, which brings its own plan".into()),
-            (What::Training { .. }, None) if asked.plan.is_some() => return Err("it is given no plan".into()),
+            (Payload::Command(_), Some(_)) => return Err("it is a command, which brings its own plan".into()),
+            (Payload::Training { .. }, None) if asked.plan.is_some() => {
+                return Err("it is given no plan".into());
+            }
             _ => {}
         }
         if count == 0 {

@@ -18,7 +18,7 @@ use crate::{
 impl Engine<'_> {
     /// # Errors
     /// An event that cannot follow on what is known: the cluster has a fault.
-    pub(super) fn hear(&mut self, now: Nanos, happened: &Happened) -> anyhow::Result<()> {
+    pub(super) fn apply(&mut self, now: Nanos, happened: &Happened) -> anyhow::Result<()> {
         ensure!(now >= self.now, "the clock stood at {} before", self.now);
         self.now = now;
         self.chain.happened(now, happened);

@@ -6,11 +6,11 @@ use schema::{
 };
 
 use super::packing::Packing;
-use crate::job::{Asked, Job, State};
+use crate::job::{Job, JobRequest, State};
 
 /// One row a job. Those from number `arrived` on have not arrived by `now`.
 pub(super) fn outcomes(
-    asked: &[Asked],
+    asked: &[JobRequest],
     jobs: &[Job],
     packing: &Packing,
     now: Nanos,
@@ -20,7 +20,7 @@ pub(super) fn outcomes(
     asked.iter().zip(jobs).enumerate().map(row).collect()
 }
 
-fn outcome(asked: &Asked, job: &Job, packing: &Packing, now: Nanos, has_arrived: bool) -> Outcome {
+fn outcome(asked: &JobRequest, job: &Job, packing: &Packing, now: Nanos, has_arrived: bool) -> Outcome {
     let (end, err) = match &job.state {
         State::Ended { at, failed: None } => (Some(*at), None),
         State::Ended { at, failed: Some((kind, why)) } => (Some(*at), Some((*kind, why.clone()))),

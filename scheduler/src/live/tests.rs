@@ -7,10 +7,10 @@ use schema::{
     units::Nanos,
 };
 
-use super::{news::news, panel::panel};
+use super::{panel::panel, turn_text::turn_lines};
 use crate::{
     cluster::JobId,
-    job::{Asked, Job, Phase, Placed, State, What},
+    job::{Job, JobRequest, Payload, Phase, Placed, State},
     occupancy::Occupancy,
     topology::{DeviceId, Topology},
     view::View,
@@ -24,12 +24,12 @@ impl Throughput for Unknown {
     }
 }
 
-fn asked(id: u32, steps: Option<u64>) -> Asked {
-    Asked {
+fn asked(id: u32, steps: Option<u64>) -> JobRequest {
+    JobRequest {
         id: JobId(id),
         name: format!("j{id}"),
         arrival: Nanos(u64::from(id) * Nanos::SECOND.0),
-        what: What::Command(vec!["true".into()]),
+        what: Payload::Command(vec!["true".into()]),
         plan: None,
         devices: 1,
         elastic: false,
@@ -67,7 +67,7 @@ fn turn(happened: Happened, actions: Vec<Action>, reason: &str) -> Turn {
 #[test]
 fn a_view_says_where_all_jobs_are_and_a_turn_what_changed() {
     let topology = Topology::uniform(3, 3, "GPU");
-    let all: Vec<Asked> = (0..7).map(|id| asked(id, (id != 1).then_some(200))).collect();
+    let all: Vec<JobRequest> = (0..7).map(|id| asked(id, (id != 1).then_some(200))).collect();
     let ended = |failed| State::Ended { at: Nanos(4 * Nanos::SECOND.0), failed };
     let waiting = || State::Waiting { since: Nanos::ZERO };
     let jobs = [
@@ -129,6 +129,6 @@ fn a_view_says_where_all_jobs_are_and_a_turn_what_changed() {
             vec!["[5.00 s] j3 failed: said nothing"],
         ),
     ] {
-        assert_eq!(news(&turn, &view), lines);
+        assert_eq!(turn_lines(&turn, &view), lines);
     }
 }

@@ -4,10 +4,10 @@ use anyhow::bail;
 use profiler::cells;
 use schema::{device::Device, job::Job};
 
-use super::{Given, scheduling};
-use crate::job::{Asked, What};
+use super::{RunInputs, scheduling};
+use crate::job::{JobRequest, Payload};
 
-impl Given {
+impl RunInputs {
     /// # Errors
     /// No table was named, and of a job that trains the trace does not say how long a step takes.
     pub fn check_times(&self) -> anyhow::Result<()> {
@@ -34,10 +34,10 @@ impl Given {
     }
 
     /// Those jobs of the trace that `profile` can train, each once.
-    fn spelled(&self, of: impl Fn(&Asked) -> bool) -> Vec<String> {
+    fn spelled(&self, of: impl Fn(&JobRequest) -> bool) -> Vec<String> {
         let mut jobs = Vec::new();
         for asked in self.asked.iter().filter(|asked| of(asked)) {
-            let What::Training { workload, global_batch } = &asked.what else { continue };
+            let Payload::Training { workload, global_batch } = &asked.what else { continue };
             let job = Job {
                 workload: workload.clone(),
                 global_batch: *global_batch,

@@ -10,28 +10,28 @@ use schema::{
     units::Nanos,
 };
 
-use super::{Given, scheduling};
+use super::{RunInputs, scheduling};
 use crate::{
     cluster::ClusterError,
     engine,
     journal::{FirstRefusal, Journal, Unrecorded},
     policy,
     sim::{self, Faults, Measured, MeasuredElseNamed, Named, Sim, SwitchCosts},
-    testbed::rigged::WORK_LEFT,
+    testbed::process::WORK_LEFT,
 };
 
 /// Simulates a run, with what `machine` says of switches. `None` where neither that nor the user tells what a switch costs.
 ///
 /// # Errors
 /// What keeps the trace from being simulated, as a step time that its tables do not have.
-pub fn predict(given: &Given, machine: Option<&Path>) -> anyhow::Result<Option<Vec<Prediction>>> {
-    let named = scheduling(&given.manifest)?.switch_cost_s.map(Nanos::from_secs_f64);
+pub fn predict(inputs: &RunInputs, machine: Option<&Path>) -> anyhow::Result<Option<Vec<Prediction>>> {
+    let named = scheduling(&inputs.manifest)?.switch_cost_s.map(Nanos::from_secs_f64);
     let Some(costs) = costs(machine, named)? else { return Ok(None) };
     let why = "the trace cannot be simulated, so nothing can be predicted of it; leave --machine and --switch-cost out to run it so";
-    given.check_times().context(why)?;
+    inputs.check_times().context(why)?;
     let mut unrecorded = Unrecorded;
     let mut refusal = FirstRefusal::new(&mut unrecorded);
-    let (outcomes, ended) = simulate(given, &*costs, &mut refusal).context(why)?;
+    let (outcomes, ended) = simulate(inputs, &*costs, &mut refusal).context(why)?;
     if let Err(error) = ended {
         return Err(anyhow::Error::new(error).context(format!("{why}{}", refusal.told())));
     }
@@ -43,16 +43,16 @@ pub fn predict(given: &Given, machine: Option<&Path>) -> anyhow::Result<Option<V
 /// # Errors
 /// What keeps it from being begun.
 pub fn simulate(
-    given: &Given,
+    inputs: &RunInputs,
     costs: &dyn SwitchCosts,
     journal: &mut dyn Journal,
 ) -> anyhow::Result<(Vec<Outcome>, Result<(), ClusterError>)> {
-    let scheduling = scheduling(&given.manifest)?;
+    let scheduling = scheduling(&inputs.manifest)?;
     let simulated = scheduling.simulated.clone().unwrap_or_default();
     let time = |seconds: Option<f64>| seconds.map(Nanos::from_secs_f64);
     let mean_ns = |seconds: f64| seconds * 1e9;
     let settings = sim::Settings {
-        seed: given.manifest.seed,
+        seed: inputs.manifest.seed,
         sharing: Sharing::TIME_SLICE,
         noise: simulated.noise_percent / 100.0,
         progress_every: time(scheduling.progress_every_s),
@@ -63,9 +63,9 @@ pub fn simulate(
             launch_mtbf_ns: simulated.launch_up_s.map(mean_ns),
         },
     };
-    let mut sim = Sim::new(&given.topology, &given.asked, Box::new(given.table.clone()), costs, settings)?;
+    let mut sim = Sim::new(&inputs.topology, &inputs.asked, Box::new(inputs.table.clone()), costs, settings)?;
     let mut policy = policy::build(&scheduling.policy)?;
-    let mut engine = given.engine();
+    let mut engine = inputs.engine();
     let ended = engine::run(&mut engine, &mut sim, &mut *policy, journal);
     Ok((engine.outcomes(), ended.map(drop)))
 }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Decision, Watch, jobs_named,
-    ranking::{Order, Ranking},
+    ranking::{Ranking, SortedJobs},
     start,
 };
 use crate::{
@@ -30,7 +30,7 @@ use crate::{
 pub(super) struct Greedy<K> {
     watch: Watch,
     waiting: Ranking<K>,
-    running: BTreeMap<PoolId, Order<K>>,
+    running: BTreeMap<PoolId, SortedJobs<K>>,
 }
 
 /// What a job is looked at for.
@@ -144,7 +144,7 @@ impl<K: Ord + Copy> Greedy<K> {
         let at_once = free.iter().find(|(_, free)| **free >= wanted);
         let found = at_once.or_else(|| {
             free.iter().find(|(pool, free)| {
-                let running = self.running.get(pool).into_iter().flat_map(Order::backwards);
+                let running = self.running.get(pool).into_iter().flat_map(SortedJobs::backwards);
                 let mut behind = running.take_while(|(other, _)| *other > key);
                 let mut room = **free;
                 behind.any(|(_, job)| {

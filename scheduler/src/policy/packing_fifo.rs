@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     cluster::{Action, JobId},
-    job::{Job, Phase, What},
+    job::{Job, Payload, Phase},
     occupancy::{Draft, PoolId},
     view::{Change, View},
 };
@@ -47,7 +47,7 @@ pub(super) struct PackingFifo {
 /// What two jobs have in common of which one says what the other does in a pack.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Alike {
-    what: What,
+    what: Payload,
     plan: Option<Plan>,
     devices: u32,
     step_ns: Option<u64>,

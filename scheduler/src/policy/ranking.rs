@@ -6,7 +6,7 @@ use crate::cluster::JobId;
 
 /// Jobs in order of a key, ties by their place in the trace.
 #[derive(Clone, Debug)]
-pub(super) struct Order<K> {
+pub(super) struct SortedJobs<K> {
     by_key: BTreeSet<(K, JobId)>,
     key_of: HashMap<JobId, K>,
 }
@@ -19,9 +19,9 @@ pub(super) struct Ranking<K> {
     place_of: HashMap<JobId, (u32, K)>,
 }
 
-impl<K> Default for Order<K> {
-    fn default() -> Order<K> {
-        Order { by_key: BTreeSet::new(), key_of: HashMap::new() }
+impl<K> Default for SortedJobs<K> {
+    fn default() -> SortedJobs<K> {
+        SortedJobs { by_key: BTreeSet::new(), key_of: HashMap::new() }
     }
 }
 
@@ -31,7 +31,7 @@ impl<K> Default for Ranking<K> {
     }
 }
 
-impl<K: Ord + Copy> Order<K> {
+impl<K: Ord + Copy> SortedJobs<K> {
     /// Puts a job where it belongs, wherever it was before.
     pub(super) fn put(&mut self, job: JobId, key: K) {
         self.remove(job);
@@ -105,7 +105,7 @@ mod tests {
             changes in prop::collection::vec((0u32..12, prop::option::of((1u32..5, 0u8..6))), 0..60),
             within in 0u32..6,
         ) {
-            let (mut ranking, mut order) = (Ranking::default(), Order::default());
+            let (mut ranking, mut order) = (Ranking::default(), SortedJobs::default());
             let mut list = BTreeMap::new();
             for (job, place) in changes {
                 let job = JobId(job);

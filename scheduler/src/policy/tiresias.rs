@@ -15,14 +15,14 @@ use std::collections::HashMap;
 use anyhow::{Context as _, ensure};
 use schema::units::Nanos;
 
-use super::{Decision, Policy, greedy::Greedy, ranking::Order};
+use super::{Decision, Policy, greedy::Greedy, ranking::SortedJobs};
 use crate::{cluster::JobId, job::State, view::View};
 
 pub(super) struct Tiresias {
     settings: Settings,
     jobs: Greedy<Key>,
     /// When a job will change its queue if nothing happens to it.
-    changes_at: Order<Nanos>,
+    changes_at: SortedJobs<Nanos>,
     promoted: HashMap<JobId, Promoted>,
 }
 
@@ -79,7 +79,7 @@ impl Tiresias {
         Ok(Tiresias {
             settings,
             jobs: Greedy::default(),
-            changes_at: Order::default(),
+            changes_at: SortedJobs::default(),
             promoted: HashMap::new(),
         })
     }

@@ -20,7 +20,7 @@ use super::{
 /// A job, and what has become of it here.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Launch {
-    pub(super) doing: Doing,
+    pub(super) phase: LaunchPhase,
     /// Counts what it was about to do: whatever was planned under another number does not happen.
     pub(super) number: u32,
     /// Counts the times that it began or ceased to train.
@@ -45,7 +45,7 @@ pub(super) struct Launch {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) enum Doing {
+pub(super) enum LaunchPhase {
     #[default]
     Away,
     /// Others are to leave first, before it begins to start or to resume.
@@ -83,7 +83,7 @@ impl Sim<'_> {
         cpus: Option<u16>,
         plan: Option<Plan>,
     ) -> anyhow::Result<()> {
-        ensure!(self.launch(id).doing == Doing::Away, "it is on devices already");
+        ensure!(self.launch(id).phase == LaunchPhase::Away, "it is on devices already");
         if let Some(down) = devices.iter().find(|device| self.devices[device.0 as usize].is_down) {
             bail!("{} is lost", self.topology.name_of(*down));
         }
@@ -111,14 +111,14 @@ impl Sim<'_> {
     }
 
     pub(super) fn pause(&mut self, id: JobId) -> anyhow::Result<()> {
-        ensure!(self.launch(id).doing == Doing::Training, "it does not run");
+        ensure!(self.launch(id).phase == LaunchPhase::Training, "it does not run");
         self.check_costs(id, &[Cost::Pause, Cost::Resume])?;
         self.leave_at_boundary(id, Settled::Paused, false);
         Ok(())
     }
 
     pub(super) fn resume(&mut self, id: JobId) -> anyhow::Result<()> {
-        ensure!(self.launch(id).doing == Doing::Paused, "it is not paused");
+        ensure!(self.launch(id).phase == LaunchPhase::Paused, "it is not paused");
         self.check_company(id)?;
         let takes = self.cost(id, Cost::Resume)?;
         self.begin_after_others(id, takes, true);
@@ -127,26 +127,30 @@ impl Sim<'_> {
 
     pub(super) fn stop(&mut self, id: JobId, checkpoint: bool) -> anyhow::Result<()> {
         self.check_costs(id, &[Cost::Checkpoint, Cost::Stop])?;
-        match self.launch(id).doing {
-            Doing::Training => self.leave_at_boundary(id, Settled::Stopped, checkpoint),
+        match self.launch(id).phase {
+            LaunchPhase::Training => self.leave_at_boundary(id, Settled::Stopped, checkpoint),
             // Nothing of it is there yet.
-            Doing::Waiting { resumes: false, .. } => {
+            LaunchPhase::Waiting { resumes: false, .. } => {
                 self.will_leave(id);
                 self.switch(id, Settled::Stopped, checkpoint, Nanos::ZERO);
             }
-            Doing::Waiting { .. } | Doing::Switching { to: Settled::Running, .. } | Doing::Paused => {
+            LaunchPhase::Waiting { .. }
+            | LaunchPhase::Switching { to: Settled::Running, .. }
+            | LaunchPhase::Paused => {
                 let takes = self.cost_of_stopping(id, checkpoint)?;
                 self.will_leave(id);
                 self.switch(id, Settled::Stopped, checkpoint, takes);
             }
-            Doing::Away | Doing::Leaving { .. } | Doing::Switching { .. } => bail!("it is leaving"),
+            LaunchPhase::Away | LaunchPhase::Leaving { .. } | LaunchPhase::Switching { .. } => {
+                bail!("it is leaving")
+            }
         }
         Ok(())
     }
 
     /// The end of its last step here has come: the job leaves.
     pub(super) fn reach_boundary(&mut self, id: JobId) -> anyhow::Result<()> {
-        let Doing::Leaving { at, to, checkpoint } = self.launch(id).doing else { return Ok(()) };
+        let LaunchPhase::Leaving { at, to, checkpoint } = self.launch(id).phase else { return Ok(()) };
         self.cease_training(id)?;
         self.launch(id).steps = at as f64;
         let cost = match to {
@@ -166,13 +170,13 @@ impl Sim<'_> {
             }
             Settled::Paused => {
                 let launch = self.launch(id);
-                launch.doing = Doing::Paused;
+                launch.phase = LaunchPhase::Paused;
                 launch.number += 1;
                 self.has_left(id);
             }
             Settled::Stopped => {
                 let launch = self.launch(id);
-                let is_written = matches!(launch.doing, Doing::Switching { checkpoint: true, .. });
+                let is_written = matches!(launch.phase, LaunchPhase::Switching { checkpoint: true, .. });
                 if is_written && launch.has_more() {
                     launch.saved = Some(whole(launch.steps));
                 }
@@ -201,9 +205,9 @@ impl Sim<'_> {
             Event::Crash(id, stint) if self.launch(id).stint == stint => id,
             _ => return None,
         };
-        let is_written = match (event, self.launch(id).doing) {
-            (Event::Settle(..), Doing::Switching { checkpoint, .. }) => checkpoint,
-            (_, Doing::Training | Doing::Leaving { .. }) => {
+        let is_written = match (event, self.launch(id).phase) {
+            (Event::Settle(..), LaunchPhase::Switching { checkpoint, .. }) => checkpoint,
+            (_, LaunchPhase::Training | LaunchPhase::Leaving { .. }) => {
                 self.end_stretch(id);
                 false
             }
@@ -222,7 +226,7 @@ impl Sim<'_> {
 
     /// The launch is gone, whatever it was doing.
     pub(super) fn fail(&mut self, id: JobId, kind: ErrorKind, why: &str) -> anyhow::Result<Happened> {
-        if matches!(self.launch(id).doing, Doing::Training | Doing::Leaving { .. }) {
+        if matches!(self.launch(id).phase, LaunchPhase::Training | LaunchPhase::Leaving { .. }) {
             self.cease_training(id)?;
         }
         self.vacate(id);
@@ -240,7 +244,7 @@ impl Sim<'_> {
         }
         let launch = self.launch(id);
         launch.number += 1;
-        launch.doing = Doing::Waiting { left: others.len() as u32, takes, resumes };
+        launch.phase = LaunchPhase::Waiting { left: others.len() as u32, takes, resumes };
         let number = launch.number;
         for other in others {
             self.awaited.entry(other).or_default().push((id, number));
@@ -251,7 +255,7 @@ impl Sim<'_> {
         let at = self.after(takes);
         let launch = self.launch(id);
         launch.number += 1;
-        launch.doing = Doing::Switching { to, checkpoint };
+        launch.phase = LaunchPhase::Switching { to, checkpoint };
         let number = launch.number;
         self.queue.plan(at, Event::Settle(id, number, to));
     }
@@ -264,7 +268,7 @@ impl Sim<'_> {
         let works_on =
             if works_on == Nanos::ZERO { works_on } else { works_on.max(Nanos(launch.step_ns as u64)) };
         let at = launch.boundary(self.after(works_on));
-        self.launch(id).doing = Doing::Leaving { at, to, checkpoint };
+        self.launch(id).phase = LaunchPhase::Leaving { at, to, checkpoint };
         self.plan_goal(id);
     }
 
@@ -310,12 +314,12 @@ impl Sim<'_> {
         }
         for (other, number) in self.awaited.remove(&id).unwrap_or_default() {
             let launch = self.launch(other);
-            match launch.doing {
-                Doing::Waiting { left: 1, takes, .. } if launch.number == number => {
+            match launch.phase {
+                LaunchPhase::Waiting { left: 1, takes, .. } if launch.number == number => {
                     self.switch(other, Settled::Running, false, takes);
                 }
-                Doing::Waiting { left, takes, resumes } if launch.number == number => {
-                    launch.doing = Doing::Waiting { left: left - 1, takes, resumes };
+                LaunchPhase::Waiting { left, takes, resumes } if launch.number == number => {
+                    launch.phase = LaunchPhase::Waiting { left: left - 1, takes, resumes };
                 }
                 _ => {}
             }
@@ -330,7 +334,7 @@ impl Sim<'_> {
         self.has_left(id);
         let launch = self.launch(id);
         launch.devices.clear();
-        launch.doing = Doing::Away;
+        launch.phase = LaunchPhase::Away;
         launch.number += 1;
         launch.steps = launch.saved.unwrap_or(0) as f64;
     }

@@ -14,7 +14,7 @@ use super::{
     Cost, LONGEST, Sim,
     chance::{Draw, exponential, numbers},
     events::Event,
-    launches::{Doing, Launch},
+    launches::{Launch, LaunchPhase},
 };
 
 /// Steps are counted in numbers with a fraction, whose sums are this exact.
@@ -41,7 +41,7 @@ impl Sim<'_> {
     pub(super) fn train(&mut self, id: JobId) -> anyhow::Result<()> {
         let now = self.now;
         let launch = self.launch(id);
-        launch.doing = Doing::Training;
+        launch.phase = LaunchPhase::Training;
         launch.since = now;
         launch.stint += 1;
         for device in &self.launches[id.0 as usize].devices {
@@ -80,8 +80,8 @@ impl Sim<'_> {
         let now = self.now;
         let launch = self.launch(id);
         launch.number += 1;
-        let goal = match launch.doing {
-            Doing::Leaving { at, .. } => at.min(all),
+        let goal = match launch.phase {
+            LaunchPhase::Leaving { at, .. } => at.min(all),
             _ => all,
         };
         let left_ns = ((goal as f64 - launch.steps) * launch.step_ns).max(0.0).ceil();
@@ -95,8 +95,10 @@ impl Sim<'_> {
     pub(super) fn check_company(&self, id: JobId) -> anyhow::Result<()> {
         let stays = |other: &JobId| {
             matches!(
-                self.launches[other.0 as usize].doing,
-                Doing::Waiting { .. } | Doing::Training | Doing::Switching { to: Settled::Running, .. }
+                self.launches[other.0 as usize].phase,
+                LaunchPhase::Waiting { .. }
+                    | LaunchPhase::Training
+                    | LaunchPhase::Switching { to: Settled::Running, .. }
             )
         };
         let there = |of: JobId| -> BTreeSet<JobId> {

@@ -20,7 +20,7 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Those of a run of so many jobs. What a kill has left beside them is removed.
+    /// The checkpoints of a run of `jobs` jobs. Incomplete ones that a kill has left are removed.
     ///
     /// # Errors
     /// Where the records cannot be read.
@@ -61,7 +61,7 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Nobody goes on from it any more, and it may be large.
+    /// Removes the checkpoint of a job that has ended, which may be large.
     pub fn forget(&mut self, job: JobId) {
         if let Some(saved) = self.last.remove(&job) {
             remove(&self.run.saved_path(job));

@@ -1,11 +1,11 @@
-//! What a testbed asks of those who start its jobs: so that one with a script and a clock of its own can stand in for processes.
+//! The trait between the testbed and what starts its jobs. Tests implement it with a script and a clock instead of processes.
 
 use rig::Member;
 use schema::{plan::Plan, rows::ErrorKind, units::Nanos};
 
 use crate::cluster::{ClusterError, DeviceId, JobId};
 
-/// Starts launches of jobs and tells what becomes of them. Steps are those of the job in all its launches together.
+/// Starts launches of jobs and reports what becomes of them. Steps are those of the job in all its launches together.
 pub trait Launcher {
     /// On a clock that only goes forward.
     fn now(&self) -> Nanos;
@@ -16,22 +16,22 @@ pub trait Launcher {
     /// Why it cannot.
     fn check(&self, start: &Start) -> Result<(), String>;
 
-    /// Launches a job from its last checkpoint, or anew; it trains as soon as it is ready, which is [`Told::Running`].
+    /// Launches a job from its last checkpoint, or anew; it trains as soon as it is ready, which is [`LaunchUpdate::Running`].
     ///
     /// # Errors
     /// Why there is no launch.
     fn start(&mut self, start: &Start) -> Result<Member, String>;
 
-    /// Holds a launch at the end of a step and takes its tensors off the device, until [`Told::Paused`].
+    /// Holds a launch at the end of a step and takes its tensors off the device, until [`LaunchUpdate::Paused`].
     ///
     /// # Errors
     /// Why it cannot be held. It trains on.
     fn pause(&mut self, launch: Member) -> Result<(), String>;
 
-    /// Until [`Told::Resumed`].
+    /// Until [`LaunchUpdate::Resumed`].
     fn resume(&mut self, launch: Member);
 
-    /// Ends a launch at the end of a step, with all that it has done saved or not, until [`Told::Gone`].
+    /// Ends a launch at the end of a step, with all that it has done saved or not, until [`LaunchUpdate::Gone`].
     ///
     /// # Errors
     /// Why it cannot be saved. It goes on as before.
@@ -43,11 +43,11 @@ pub trait Launcher {
     /// Steps that a job's last checkpoint holds; 0 where it has none.
     fn saved_steps(&self, job: JobId) -> u64;
 
-    /// Waits for the next that is to be told, at most to `deadline`.
+    /// Waits for the next event, at most to `deadline`.
     ///
     /// # Errors
-    /// Where the user wants to stop, and where nothing can be told any more.
-    fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<News>, ClusterError>;
+    /// The user wants to stop, or files of the run cannot be written any more.
+    fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<LauncherEvent>, ClusterError>;
 
     /// The end of a launch is written down: it is not asked for any more, nor is the checkpoint of a job that has finished.
     fn forget(&mut self, launch: Member);
@@ -57,27 +57,27 @@ pub trait Launcher {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
     pub job: JobId,
-    /// How often the job was started before. A start that waited for devices in vain counts, too.
+    /// The number of earlier starts of the job, including those that waited for devices in vain.
     pub number: u32,
     /// In the order of ranks.
     pub devices: Vec<DeviceId>,
-    /// Cores of the host for each rank, where somebody cares.
+    /// Cores of the host for each rank, if the policy chose a number.
     pub cpus: Option<u16>,
     pub plan: Option<Plan>,
 }
 
-/// What a launcher has to tell.
+/// An event of a launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
-    Launch(Member, Told),
-    /// The device has stopped answering. Launches that have it are being ended, which is told of each of them.
+pub enum LauncherEvent {
+    Launch(Member, LaunchUpdate),
+    /// The device has stopped answering. The launches that have it are being ended, each with an event of its own.
     Lost(DeviceId),
 }
 
-/// What becomes of a launch.
+/// A change of a launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// It is ready, and was let go.
+pub enum LaunchUpdate {
+    /// It is ready, and trains.
     Running,
     Paused,
     Resumed,
@@ -89,12 +89,12 @@ pub enum Told {
 pub enum Gone {
     /// Its job has done all its steps, or its program has ended in peace.
     Finished,
-    /// As it was told to, and before that.
+    /// It was stopped before it had done all its steps.
     Stopped,
     Failed(ErrorKind, String),
 }
 
-/// Why a program of the user's that has ended by itself is not done, in words. One whose steps are not seen has done what it had to.
+/// Why a program of the user's that ended by itself has not done its steps. A program whose steps are not seen counts as done.
 pub fn came_short(done: u64, asked: Option<u64>) -> Option<String> {
     let asked = asked.filter(|asked| (1..*asked).contains(&done))?;
     Some(format!(

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use scheduler::{
     cluster::{Action, ActionError, Cluster, ClusterError, DeviceId, JobId, Settled},
     engine::{self, Engine, Settings},
-    job::Asked,
+    job::JobRequest,
     topology::Topology,
     view::{Change, View},
 };
@@ -61,7 +61,7 @@ pub(crate) fn failed(job: u32, kind: ErrorKind) -> Happened {
 
 /// Two nodes, of two devices and one; the third device is of another type. Each step is what happens, and what is asked for then.
 fn run(
-    jobs: &[Asked],
+    jobs: &[JobRequest],
     script: Vec<(Happened, Vec<Action>)>,
 ) -> (Vec<Turn>, Vec<Outcome>, Result<(), ClusterError>) {
     let node = |name: &str, kind: &str, devices| {

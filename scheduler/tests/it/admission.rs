@@ -3,7 +3,7 @@
 use model::Throughput;
 use scheduler::{
     engine::{Engine, Settings},
-    job::{Asked, What},
+    job::{JobRequest, Payload},
     sim::Named,
     topology::Topology,
 };
@@ -18,7 +18,7 @@ use crate::{
     support::{Own, SECOND, World, asked, built},
 };
 
-fn job(devices: u32) -> Asked {
+fn job(devices: u32) -> JobRequest {
     asked(0, 0, devices, 1, SECOND)
 }
 
@@ -28,17 +28,17 @@ fn what_can_never_run_is_refused_with_the_reason() {
         |name: &str, kind: &str, devices| (name.to_owned(), kind.to_owned(), vec![Device::Cuda(0); devices]);
     let topology = Topology::new([node("a", "large", 4), node("b", "large", 2), node("c", "small", 3)]);
     let plan = |spelling: &str| Some(spelling.parse().unwrap());
-    let command = || What::Command(vec!["train".into()]);
+    let command = || Payload::Command(vec!["train".into()]);
     let cases = [
         (job(6), None),
         (job(7), Some("asks for 7 devices, and the cluster has 6 of one type")),
-        (Asked { elastic: true, ..job(7) }, None),
+        (JobRequest { elastic: true, ..job(7) }, None),
         (job(0), Some("asks for no device")),
-        (Asked { plan: plan("dp2"), ..job(4) }, Some("asks for 4 devices, and its plan takes 2")),
-        (Asked { plan: plan("dp2-tp2"), ..job(4) }, None),
-        (Asked { what: command(), ..job(2) }, None),
+        (JobRequest { plan: plan("dp2"), ..job(4) }, Some("asks for 4 devices, and its plan takes 2")),
+        (JobRequest { plan: plan("dp2-tp2"), ..job(4) }, None),
+        (JobRequest { what: command(), ..job(2) }, None),
         (
-            Asked { what: command(), plan: plan("dp2"), ..job(2) },
+            JobRequest { what: command(), plan: plan("dp2"), ..job(2) },
             Some("is a command, which brings its own plan, and asks for dp2"),
         ),
     ];

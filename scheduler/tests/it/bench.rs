@@ -5,11 +5,11 @@ use std::{path::PathBuf, time::Duration};
 use rig::{Programs, Rig, device::DeviceReader, interrupt::Interrupt, sampler::Sampler};
 use scheduler::{
     cluster::{Action, Cluster as _, DeviceId, Happened, JobId, Settled},
-    job::{Asked, What},
+    job::{JobRequest, Payload},
     testbed::{
-        Standing, Testbed,
+        ResumePoint, Testbed,
         checkpoints::Checkpoints,
-        rigged::{Rigged, Site},
+        process::{ProcessLauncher, TestbedSetup},
     },
 };
 use schema::{
@@ -64,7 +64,7 @@ model.synthetic = {{ {model} }}
 pub(crate) struct Bench {
     pub(crate) run: RunDir,
     pub(crate) manifest: Manifest,
-    pub(crate) testbed: Testbed<Rigged>,
+    pub(crate) testbed: Testbed<ProcessLauncher>,
     pub(crate) told: Vec<Happened>,
     pub(crate) _folder: TempDir,
 }
@@ -73,7 +73,7 @@ pub(crate) struct Bench {
 pub(crate) struct Stage {
     pub(crate) run: RunDir,
     pub(crate) manifest: Manifest,
-    pub(crate) rigged: Rigged,
+    pub(crate) launcher: ProcessLauncher,
     pub(crate) folder: TempDir,
 }
 
@@ -98,7 +98,7 @@ impl Stage {
             Appender::open(&run.host_path()).unwrap(),
         );
         let own = PathBuf::from(env!("CARGO_BIN_EXE_sched"));
-        let site = Site {
+        let setup = TestbedSetup {
             run: run.clone(),
             manifest: manifest.clone(),
             catalog,
@@ -110,7 +110,7 @@ impl Stage {
             sampler: sampler.unwrap(),
             interrupt: Interrupt::default(),
         };
-        Stage { run, manifest, rigged: Rigged::new(site).unwrap(), folder }
+        Stage { run, manifest, launcher: ProcessLauncher::new(setup).unwrap(), folder }
     }
 }
 
@@ -126,9 +126,9 @@ impl Bench {
         devices: Vec<Device>,
         readers: Vec<Box<dyn DeviceReader>>,
     ) -> Bench {
-        let Stage { run, manifest, rigged, folder } = Stage::new(jobs, checkpoint_every, devices, readers);
-        let standing = Standing { arrived: jobs.len(), ..Standing::default() };
-        let testbed = Testbed::new(rigged, &asked(jobs), None, standing);
+        let Stage { run, manifest, launcher, folder } = Stage::new(jobs, checkpoint_every, devices, readers);
+        let resume = ResumePoint { arrived: jobs.len(), ..ResumePoint::default() };
+        let testbed = Testbed::new(launcher, &asked(jobs), None, resume);
         Bench { run, manifest, testbed, told: Vec::new(), _folder: folder }
     }
 
@@ -200,14 +200,16 @@ impl Wanted {
     }
 }
 
-fn asked(jobs: &[Wanted]) -> Vec<Asked> {
-    let asked = |(id, wanted): (u32, &Wanted)| Asked {
+fn asked(jobs: &[Wanted]) -> Vec<JobRequest> {
+    let asked = |(id, wanted): (u32, &Wanted)| JobRequest {
         id: JobId(id),
         name: format!("j{id}"),
         arrival: Nanos::ZERO,
         what: match wanted {
-            Wanted::Training(name, _) => What::Training { workload: (*name).into(), global_batch: Some(8) },
-            Wanted::Command(argv) => What::Command(argv.iter().map(|part| (*part).into()).collect()),
+            Wanted::Training(name, _) => {
+                Payload::Training { workload: (*name).into(), global_batch: Some(8) }
+            }
+            Wanted::Command(argv) => Payload::Command(argv.iter().map(|part| (*part).into()).collect()),
         },
         plan: None,
         devices: 1,

@@ -5,10 +5,10 @@ use model::{Prediction, Question, Subject, Throughput};
 use scheduler::{
     cluster::Cluster,
     engine::{self, Engine},
-    job::Asked,
+    job::JobRequest,
     policy::{self, Policy},
     sim::{Cost, Settings, Sim, SwitchCosts},
-    testbed::{Standing, Testbed},
+    testbed::{ResumePoint, Testbed},
     topology::Topology,
 };
 use schema::{decision::Turn, units::Nanos};
@@ -47,7 +47,7 @@ impl SwitchCosts for Costs {
     }
 }
 
-fn jobs(random: &mut Rng) -> Vec<Asked> {
+fn jobs(random: &mut Rng) -> Vec<JobRequest> {
     let mut arrivals: Vec<u64> = (0..random.u32(2..14)).map(|_| random.u64(..90 * SECOND)).collect();
     // Some arrive at one instant.
     arrivals.extend(arrivals.first().copied());
@@ -61,7 +61,7 @@ fn jobs(random: &mut Rng) -> Vec<Asked> {
 
 fn turns(
     topology: &Topology,
-    jobs: &[Asked],
+    jobs: &[JobRequest],
     policy: &mut dyn Policy,
     cluster: &mut dyn Cluster,
 ) -> (Vec<Turn>, Vec<schema::rows::Outcome>) {
@@ -80,7 +80,7 @@ fn check(seed: u64, build: &dyn Fn() -> Box<dyn Policy>) -> usize {
     let settings = Settings { seed, progress_every, ..Settings::default() };
     let mut sim = Sim::new(&topology, &jobs, Box::new(Truth), &Costs, settings).expect("all is known");
     let scripted = Scripted::new(&topology, &jobs, &Truth, &Costs);
-    let mut testbed = Testbed::new(scripted, &jobs, progress_every, Standing::default());
+    let mut testbed = Testbed::new(scripted, &jobs, progress_every, ResumePoint::default());
     let simulated = turns(&topology, &jobs, &mut *build(), &mut sim);
     let run = turns(&topology, &jobs, &mut *build(), &mut testbed);
     for (simulated, run) in simulated.0.iter().zip(&run.0) {

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use proptest::prelude::*;
 use scheduler::{
     cluster::{Action, DeviceId, JobId},
-    job::{Account, Asked, Phase, Placed, State},
+    job::{Account, JobRequest, Phase, Placed, State},
     journal::Journal,
     policy::{Decision, Policy},
     replay::replay,
@@ -174,7 +174,7 @@ impl Watch {
     }
 }
 
-fn jobs() -> impl Strategy<Value = Vec<Asked>> {
+fn jobs() -> impl Strategy<Value = Vec<JobRequest>> {
     let job = (0..20_000 * MS, 1..4u32, 1..40u64, 1..2_000 * MS);
     prop::collection::vec(job, 1..12).prop_map(|mut jobs| {
         jobs.sort_by_key(|(arrival, ..)| *arrival);

@@ -10,7 +10,7 @@ use scheduler::{
     cluster::{Action, DeviceId, Happened, JobId, Settled},
     engine::{self, Engine},
     sim::Named,
-    testbed::{Standing, Testbed},
+    testbed::{ResumePoint, Testbed},
     topology::Topology,
 };
 use schema::{
@@ -38,7 +38,7 @@ fn jobs_of_a_lost_device_go_on_elsewhere() {
     let jobs: Vec<_> = (0..3).map(|id| asked(id, 0, 1, 10, SECOND)).collect();
     let mut scripted = Scripted::new(&topology, &jobs, &truth, &costs);
     scripted.losses.push_back((Nanos(4 * SECOND + SECOND / 2), DeviceId(1)));
-    let mut testbed = Testbed::new(scripted, &jobs, None, Standing::default());
+    let mut testbed = Testbed::new(scripted, &jobs, None, ResumePoint::default());
     let mut engine = Engine::new(&topology, &jobs, &truth, engine::Settings::default());
     let mut turns = Vec::new();
     let outcomes =

@@ -4,7 +4,7 @@ use model::{Prediction, Question, Throughput};
 use scheduler::{
     cluster::{Action, JobId, Settled},
     engine::{self, Engine},
-    job::Asked,
+    job::JobRequest,
     journal::Unrecorded,
     sim::{Named, Settings, Sim},
     topology::Topology,
@@ -45,7 +45,7 @@ fn run(devices: u32, asked: &[(u64, u32, u64)], model: &Packs, slowdown: f64) ->
 
 fn run_on(
     topology: &Topology,
-    jobs: &[Asked],
+    jobs: &[JobRequest],
     model: &dyn Throughput,
     slowdown: f64,
 ) -> (Vec<Turn>, Vec<Outcome>) {

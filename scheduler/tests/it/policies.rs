@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use scheduler::{
     cluster::JobId,
     engine::{self, Engine},
-    job::{Asked, Job, Phase, State, What},
+    job::{Job, JobRequest, Payload, Phase, State},
     journal::Journal,
     policy::Policy,
     sim::{Faults, Named, Settings, Sim},
@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Jobs as `(arrival, devices, length)`, in seconds; a step is a millisecond.
-pub(crate) fn jobs(jobs: &[(u64, u32, u64)]) -> Vec<Asked> {
+pub(crate) fn jobs(jobs: &[(u64, u32, u64)]) -> Vec<JobRequest> {
     let job = |(id, &(arrival, devices, length)): (u32, &(u64, u32, u64))| {
         asked(id, arrival * SECOND, devices, length * 1_000, MS)
     };
@@ -34,8 +34,8 @@ pub(crate) fn jobs(jobs: &[(u64, u32, u64)]) -> Vec<Asked> {
 }
 
 /// A command runs as the job would, and loses all it has done where it is stopped.
-pub(crate) fn becomes_command(job: &mut Asked) {
-    job.what = What::Command(vec!["train".into()]);
+pub(crate) fn becomes_command(job: &mut JobRequest) {
+    job.what = Payload::Command(vec!["train".into()]);
     job.takes_no_checkpoint = Some("it is a command");
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn run(
     policy: &mut dyn Policy,
     model: &dyn Throughput,
     topology: &Topology,
-    jobs: &[Asked],
+    jobs: &[JobRequest],
     (settings, switch_cost): (Settings, Nanos),
     journal: &mut dyn Journal,
 ) -> Vec<Outcome> {
@@ -59,7 +59,7 @@ pub(crate) fn run(
 fn turns_and_ends(
     policy: &str,
     devices: u32,
-    asked: &[Asked],
+    asked: &[JobRequest],
     model: &dyn Throughput,
 ) -> (Vec<Turn>, Vec<u64>) {
     let topology = Topology::uniform(devices, devices, "GPU");
@@ -164,7 +164,7 @@ struct Walk<F> {
     compared: usize,
 }
 
-impl<K: Ord, F: Fn(&View<'_>, &Asked, &Job) -> K> Journal for Walk<F> {
+impl<K: Ord, F: Fn(&View<'_>, &JobRequest, &Job) -> K> Journal for Walk<F> {
     fn record(&mut self, turn: Turn, view: &View<'_>) -> anyhow::Result<()> {
         assert!(turn.refused.is_empty());
         self.arrived += usize::from(matches!(turn.happened, Happened::Arrived { .. }));
@@ -174,8 +174,9 @@ impl<K: Ord, F: Fn(&View<'_>, &Asked, &Job) -> K> Journal for Walk<F> {
         }
         let arrived = view.asked.iter().zip(view.jobs).take(self.arrived);
         let wants = arrived.filter(|(_, job)| !matches!(job.state, State::Ended { .. }));
-        let place =
-            |(asked, job): (&Asked, &Job)| ((self.key)(view, asked, job), job.placed().is_none(), asked.id);
+        let place = |(asked, job): (&JobRequest, &Job)| {
+            ((self.key)(view, asked, job), job.placed().is_none(), asked.id)
+        };
         let mut order: Vec<_> = wants.map(place).collect();
         order.sort();
         let mut left = view.topology.devices();
@@ -198,7 +199,7 @@ fn compare<K: Ord>(
     policy: &str,
     topology: &Topology,
     asked: &[(u64, u32, u64)],
-    key: impl Fn(&View<'_>, &Asked, &Job) -> K,
+    key: impl Fn(&View<'_>, &JobRequest, &Job) -> K,
 ) {
     let mut walk = Walk { key, arrived: 0, compared: 0 };
     let free = (Settings::default(), Nanos::ZERO);

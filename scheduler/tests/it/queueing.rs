@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 use scheduler::{
-    job::Asked,
+    job::JobRequest,
     sim::{Named, Settings},
     topology::Topology,
 };
@@ -29,7 +29,7 @@ fn exponential(rng: &mut Rng, mean: f64) -> f64 {
 }
 
 /// Jobs that arrive as a Poisson process, and take one device for as long as `service` draws.
-fn poisson(seed: u64, utilisation: f64, service: fn(&mut Rng) -> f64) -> Vec<Asked> {
+fn poisson(seed: u64, utilisation: f64, service: fn(&mut Rng) -> f64) -> Vec<JobRequest> {
     let mut rng = Rng::with_seed(seed);
     let mut at = 0.0;
     let mut job = |id| {
@@ -40,7 +40,7 @@ fn poisson(seed: u64, utilisation: f64, service: fn(&mut Rng) -> f64) -> Vec<Ask
     (0..JOBS).map(&mut job).collect()
 }
 
-fn run(jobs: &[Asked], devices: u32) -> (Vec<Turn>, Vec<Outcome>) {
+fn run(jobs: &[JobRequest], devices: u32) -> (Vec<Turn>, Vec<Outcome>) {
     let topology = Topology::uniform(devices, devices, "GPU");
     let costs = Named(Nanos::ZERO);
     let settings = Settings::default();

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use scheduler::{
     cluster::{Action, ActionError, Cluster, ClusterError, JobId, Settled},
     engine,
-    job::{Asked, State},
+    job::{JobRequest, State},
     journal::Decisions,
     replay::{Difference, replay},
     sim::{Faults, Named, Settings},
@@ -101,11 +101,11 @@ fn a_run_goes_on_from_where_its_journal_ends() {
 struct Prompt<'a> {
     now: Nanos,
     events: VecDeque<Happened>,
-    to_come: &'a [Asked],
+    to_come: &'a [JobRequest],
 }
 
 impl<'a> Prompt<'a> {
-    fn after(turns: &[Turn], asked: &'a [Asked], view: &View<'_>) -> Prompt<'a> {
+    fn after(turns: &[Turn], asked: &'a [JobRequest], view: &View<'_>) -> Prompt<'a> {
         let is_placed = |id: &JobId| matches!(view.jobs[id.0 as usize].state, State::Placed(_));
         let gone = |job| Happened::Failed {
             job,

@@ -9,9 +9,9 @@ use model::{Question, Subject, Throughput};
 use rig::Member;
 use scheduler::{
     cluster::{ClusterError, DeviceId, JobId},
-    job::Asked,
+    job::JobRequest,
     sim::{Cost, SwitchCosts},
-    testbed::launcher::{Gone, Launcher, News, Start, Told},
+    testbed::launcher::{Gone, LaunchUpdate, Launcher, LauncherEvent, Start},
     topology::Topology,
 };
 use schema::{rows::ErrorKind, sharing::Sharing, units::Nanos};
@@ -21,7 +21,7 @@ const ROUNDING: f64 = 1e-6;
 
 pub(crate) struct Scripted<'a> {
     pub(crate) topology: &'a Topology,
-    pub(crate) asked: &'a [Asked],
+    pub(crate) asked: &'a [JobRequest],
     pub(crate) truth: &'a dyn Throughput,
     pub(crate) costs: &'a dyn SwitchCosts,
     now: Nanos,
@@ -73,7 +73,7 @@ fn whole(steps: f64) -> u64 {
 impl<'a> Scripted<'a> {
     pub(crate) fn new(
         topology: &'a Topology,
-        asked: &'a [Asked],
+        asked: &'a [JobRequest],
         truth: &'a dyn Throughput,
         costs: &'a dyn SwitchCosts,
     ) -> Scripted<'a> {
@@ -85,8 +85,8 @@ impl<'a> Scripted<'a> {
     fn subject(&self, job: JobId) -> Subject<'_> {
         let asked = &self.asked[job.0 as usize];
         asked.subject(match &asked.what {
-            scheduler::job::What::Training { workload, .. } => workload,
-            scheduler::job::What::Command(_) => "",
+            scheduler::job::Payload::Training { workload, .. } => workload,
+            scheduler::job::Payload::Command(_) => "",
         })
     }
 
@@ -185,7 +185,7 @@ impl<'a> Scripted<'a> {
     }
 
     /// What a launch comes to whose time has come; nothing where nobody is to hear of it.
-    fn happens(&mut self, launch: Member) -> Option<Told> {
+    fn happens(&mut self, launch: Member) -> Option<LaunchUpdate> {
         let of = &self.launches[launch.0 as usize];
         let (job, all, now) = (of.job, self.all(of), self.now);
         match of.doing {
@@ -212,11 +212,11 @@ impl<'a> Scripted<'a> {
                 (of.doing, of.since) = (Doing::Trains, now);
                 let devices = of.devices.clone();
                 self.change_pace(&devices);
-                Some(if again { Told::Resumed } else { Told::Running })
+                Some(if again { LaunchUpdate::Resumed } else { LaunchUpdate::Running })
             }
             Doing::Switches { then: Then::Rest, .. } => {
                 self.launch(launch).doing = Doing::Rests;
-                Some(Told::Paused)
+                Some(LaunchUpdate::Paused)
             }
             Doing::Switches { then: Then::Go { checkpoint }, .. } => {
                 let steps = whole(of.steps);
@@ -224,15 +224,15 @@ impl<'a> Scripted<'a> {
                     self.saved.insert(job, steps);
                 }
                 self.launch(launch).doing = Doing::IsGone;
-                Some(Told::Gone(Gone::Stopped))
+                Some(LaunchUpdate::Gone(Gone::Stopped))
             }
             Doing::Rests | Doing::IsGone => None,
         }
     }
 
-    fn finish(&mut self, launch: Member) -> Option<Told> {
+    fn finish(&mut self, launch: Member) -> Option<LaunchUpdate> {
         self.launch(launch).doing = Doing::IsGone;
-        Some(Told::Gone(Gone::Finished))
+        Some(LaunchUpdate::Gone(Gone::Finished))
     }
 }
 
@@ -288,14 +288,14 @@ impl Launcher for Scripted<'_> {
         self.saved.get(&job).copied().unwrap_or(0)
     }
 
-    fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<News>, ClusterError> {
+    fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<LauncherEvent>, ClusterError> {
         loop {
             if let Some(launch) = self.fall.pop_front() {
                 let steps = whole(self.steps_at(&self.launches[launch.0 as usize]));
                 self.cease(launch, steps);
                 self.launch(launch).doing = Doing::IsGone;
                 let gone = Gone::Failed(ErrorKind::Killed, "lost its device".into());
-                return Ok(Some(News::Launch(launch, Told::Gone(gone))));
+                return Ok(Some(LauncherEvent::Launch(launch, LaunchUpdate::Gone(gone))));
             }
             let due = |(place, launch): (u32, &Launch)| Some((self.due(launch)?, launch.job, Member(place)));
             let first = (0..).zip(&self.launches).filter_map(due).min();
@@ -308,7 +308,7 @@ impl Launcher for Scripted<'_> {
                     |launch: &Launch| launch.doing != Doing::IsGone && launch.devices.contains(&device);
                 let there = (0..).zip(&self.launches).filter(|(_, launch)| is_there(launch));
                 self.fall = there.map(|(place, _)| Member(place)).collect();
-                return Ok(Some(News::Lost(device)));
+                return Ok(Some(LauncherEvent::Lost(device)));
             }
             let Some((at, _, launch)) = first.filter(|(at, ..)| is_within(*at)) else {
                 self.now = self.now.max(deadline.ok_or(ClusterError::Nothing)?);
@@ -316,7 +316,7 @@ impl Launcher for Scripted<'_> {
             };
             self.now = self.now.max(at);
             if let Some(told) = self.happens(launch) {
-                return Ok(Some(News::Launch(launch, told)));
+                return Ok(Some(LauncherEvent::Launch(launch, told)));
             }
         }
     }

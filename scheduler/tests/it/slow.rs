@@ -8,9 +8,9 @@ use model::{Prediction, Question, Subject, Throughput};
 use scheduler::{
     cluster::{Action, Settled},
     engine::{self, Engine},
-    job::{Asked, What},
+    job::{JobRequest, Payload},
     sim::{Cost, Settings, Sim, SwitchCosts},
-    testbed::{Standing, Testbed},
+    testbed::{ResumePoint, Testbed},
     topology::Topology,
 };
 use schema::{
@@ -59,21 +59,27 @@ impl SwitchCosts for Costs {
 }
 
 /// Five jobs of one to five seconds on one device or on both, within some seven seconds.
-fn jobs(seed: u64) -> Vec<Asked> {
+fn jobs(seed: u64) -> Vec<JobRequest> {
     let mut random = Rng::with_seed(seed);
     let mut arrival = 0;
     let job = |id| {
         let (devices, steps) = (random.u32(1..3), random.u64(50..250));
-        let what = What::Training { workload: "steady".into(), global_batch: Some(8) };
+        let what = Payload::Training { workload: "steady".into(), global_batch: Some(8) };
         let plan = Some(format!("dp{devices}").parse().expect("it is a plan"));
-        let job = Asked { what, plan, ..asked(id, arrival, devices, steps, STEP_NS) };
+        let job = JobRequest { what, plan, ..asked(id, arrival, devices, steps, STEP_NS) };
         arrival += random.u64(300..2_500) * MS;
         job
     };
     (0..5).map(job).collect()
 }
 
-fn simulated(name: &str, jobs: &[Asked], factor: f64, noise: f64, seed: u64) -> (Vec<Turn>, Vec<Outcome>) {
+fn simulated(
+    name: &str,
+    jobs: &[JobRequest],
+    factor: f64,
+    noise: f64,
+    seed: u64,
+) -> (Vec<Turn>, Vec<Outcome>) {
     let (topology, costs) = (Topology::uniform(2, 2, "GPU"), Costs(factor));
     let settings = Settings { seed, noise, ..Settings::default() };
     let mut sim = Sim::new(&topology, jobs, Box::new(Truth), &costs, settings).expect("all is known");
@@ -83,13 +89,13 @@ fn simulated(name: &str, jobs: &[Asked], factor: f64, noise: f64, seed: u64) -> 
     (turns, outcomes.expect("every job ends"))
 }
 
-fn run(name: &str, jobs: &[Asked]) -> Vec<Turn> {
+fn run(name: &str, jobs: &[JobRequest]) -> Vec<Turn> {
     let topology = Topology::uniform(2, 2, "GPU");
-    let steps = |job: &Asked| job.steps.expect("jobs here have steps");
+    let steps = |job: &JobRequest| job.steps.expect("jobs here have steps");
     let wanted: Vec<Wanted> = jobs.iter().map(|job| Wanted::Training("steady", steps(job))).collect();
-    let Stage { rigged, folder: _folder, .. } =
+    let Stage { launcher, folder: _folder, .. } =
         Stage::new(&wanted, None, vec![Device::AllCores; 2], Vec::new());
-    let mut testbed = Testbed::new(rigged, jobs, None, Standing::default());
+    let mut testbed = Testbed::new(launcher, jobs, None, ResumePoint::default());
     let mut engine = Engine::new(&topology, jobs, &Truth, engine::Settings::default());
     let mut turns = Vec::new();
     let ended = engine::run(&mut engine, &mut testbed, &mut *built(name), &mut turns);
@@ -127,7 +133,7 @@ fn are_apart(turns: &[Turn]) -> bool {
 
 /// Whether a trace shows what a policy is for, and chance does not decide in it: all is the same where jobs are somewhat faster or
 /// slower, and switches half or twice as long.
-fn suits(name: &str, jobs: &[Asked]) -> bool {
+fn suits(name: &str, jobs: &[JobRequest]) -> bool {
     let (turns, outcomes) = simulated(name, jobs, 1.0, 0.0, 0);
     let any_waits = outcomes.iter().any(|row| row.queued_ns > Some(APART.0));
     let any_is_stopped =
@@ -153,7 +159,7 @@ fn real_workers_bring_about_the_decisions_that_were_simulated() {
         println!("1 trace under one policy: set TANDEM_SLOW=1 for 3 under each");
     }
     for name in policies {
-        let traces: Vec<(u64, Vec<Asked>)> = (0..100_000)
+        let traces: Vec<(u64, Vec<JobRequest>)> = (0..100_000)
             .map(|seed| (seed, jobs(seed)))
             .filter(|(_, jobs)| suits(name, jobs))
             .take(count)
@@ -167,7 +173,7 @@ fn real_workers_bring_about_the_decisions_that_were_simulated() {
     }
 }
 
-fn check(name: &str, seed: u64, jobs: &[Asked]) {
+fn check(name: &str, seed: u64, jobs: &[JobRequest]) {
     let (simulated, _) = simulated(name, jobs, 1.0, 0.0, 0);
     let run = run(name, jobs);
     for (simulated, run) in simulated.iter().zip(&run) {

@@ -4,7 +4,7 @@ use model::{Prediction, Question, Throughput};
 use scheduler::{
     cluster::{ClusterError, JobId},
     engine::{self, Engine},
-    job::{Asked, What},
+    job::{JobRequest, Payload},
     journal::Journal,
     policy::{self, Policy},
     sim::{self, Sim, SwitchCosts},
@@ -15,12 +15,12 @@ use schema::{rows::Outcome, trace::Class, units::Nanos};
 pub(crate) const SECOND: u64 = 1_000_000_000;
 
 /// A rigid job of `steps` steps of `step_ns` on as many devices.
-pub(crate) fn asked(id: u32, arrival: u64, devices: u32, steps: u64, step_ns: u64) -> Asked {
-    Asked {
+pub(crate) fn asked(id: u32, arrival: u64, devices: u32, steps: u64, step_ns: u64) -> JobRequest {
+    JobRequest {
         id: JobId(id),
         name: format!("job-{id}"),
         arrival: Nanos(arrival),
-        what: What::Training { workload: "lstm".into(), global_batch: Some(20) },
+        what: Payload::Training { workload: "lstm".into(), global_batch: Some(20) },
         plan: None,
         devices,
         elastic: false,
@@ -56,7 +56,7 @@ pub(crate) fn built(name: &str) -> Box<dyn Policy> {
 /// A whole run on a simulated cluster.
 pub(crate) struct World<'a> {
     pub(crate) topology: &'a Topology,
-    pub(crate) asked: &'a [Asked],
+    pub(crate) asked: &'a [JobRequest],
     pub(crate) truth: Own,
     pub(crate) costs: &'a dyn SwitchCosts,
     pub(crate) settings: sim::Settings,

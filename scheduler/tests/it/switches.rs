@@ -5,7 +5,7 @@ use std::path::Path;
 use model::Subject;
 use scheduler::{
     cluster::{Action, DeviceId, JobId, Settled},
-    job::{Asked, What},
+    job::{JobRequest, Payload},
     journal::Unrecorded,
     sim::{self, Cost, Sim, SwitchCosts},
     topology::Topology,
@@ -324,8 +324,8 @@ fn a_calibration_has_all_that_a_simulation_asks_for() {
 
     let topology = Topology::uniform(1, 1, "GPU");
     let mut jobs = [asked(0, 0, 1, 8, SECOND)];
-    jobs[0].what = What::Training { workload: "gpt2".into(), global_batch: None };
-    let refused = |jobs: &[Asked]| {
+    jobs[0].what = Payload::Training { workload: "gpt2".into(), global_batch: None };
+    let refused = |jobs: &[JobRequest]| {
         let truth = Box::new(Own { slowdown: 1.0 });
         let sim = Sim::new(&topology, jobs, truth, &costs, sim::Settings::default());
         sim.err().map(|error| error.to_string())

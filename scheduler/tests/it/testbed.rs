@@ -6,11 +6,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use scheduler::{
     cluster::{Action, Happened, JobId, Settled},
     engine::{self, Engine},
-    job::{Asked, What},
+    job::{JobRequest, Payload},
     testbed::{
-        Standing, Testbed,
+        ResumePoint, Testbed,
         checkpoints::Checkpoints,
-        torn::{Torn, WasPlaced},
+        recovery::{Recovered, WasPlaced},
     },
     topology::Topology,
 };
@@ -114,8 +114,8 @@ fn a_job_that_is_stopped_goes_on_under_another_plan_on_other_devices() {
     // A scheduler that dies before it has written that down must know it by what is left.
     let checkpoints = Checkpoints::open(&bench.run, 1).unwrap();
     let placed = WasPlaced { job: JobId(0), asked: Some(1_500), told: 0, start: 2 };
-    let torn = Torn::read(&bench.run, &bench.manifest, &checkpoints, &[placed]).unwrap();
-    assert_eq!(torn.fates, [Happened::Finished { job: JobId(0), steps: 1_500 }]);
+    let recovered = Recovered::read(&bench.run, &bench.manifest, &checkpoints, &[placed]).unwrap();
+    assert_eq!(recovered.fates, [Happened::Finished { job: JobId(0), steps: 1_500 }]);
     assert_eq!(left(&bench), 2, "the checkpoint, and that it is the last one");
     bench.testbed.all_is_written();
     assert_eq!(left(&bench), 0, "nobody goes on from them any more");
@@ -166,15 +166,16 @@ fn what_a_launch_breaks_by_is_told() {
 
 #[test]
 fn a_job_that_ran_out_of_memory_beside_another_runs_after_it() {
-    let of = |workload: &str| What::Training { workload: workload.into(), global_batch: Some(8) };
+    let of = |workload: &str| Payload::Training { workload: workload.into(), global_batch: Some(8) };
     let plan = Some("dp1".parse().unwrap());
     let jobs = [
-        Asked { what: of("steady"), plan, ..asked(0, 0, 1, 150, 20 * MS) },
-        Asked { what: of("too-large"), plan, ..asked(1, 500 * MS, 1, 50, 2 * MS) },
+        JobRequest { what: of("steady"), plan, ..asked(0, 0, 1, 150, 20 * MS) },
+        JobRequest { what: of("too-large"), plan, ..asked(1, 500 * MS, 1, 50, 2 * MS) },
     ];
     let wanted = [Wanted::Training("steady", 150), Wanted::Training("too-large", 50)];
-    let Stage { rigged, folder: _folder, .. } = Stage::new(&wanted, None, vec![Device::AllCores], Vec::new());
-    let mut testbed = Testbed::new(rigged, &jobs, None, Standing::default());
+    let Stage { launcher, folder: _folder, .. } =
+        Stage::new(&wanted, None, vec![Device::AllCores], Vec::new());
+    let mut testbed = Testbed::new(launcher, &jobs, None, ResumePoint::default());
     let topology = Topology::uniform(1, 1, "CPU");
     let model = Packs { slowdown: Some(1.2), interval: 0.01 };
     let mut engine = Engine::new(&topology, &jobs, &model, engine::Settings::default());
@@ -273,7 +274,7 @@ fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
     let checkpoints = Checkpoints::open(&run, 4).unwrap();
     let was_placed = |(id, steps)| WasPlaced { job: JobId(id), asked: Some(steps), told: 0, start: 0 };
     let placed = [(0, 100_000), (1, 40), (2, 40), (3, 7)].map(was_placed);
-    let torn = Torn::read(&run, &manifest, &checkpoints, &placed).unwrap();
+    let recovered = Recovered::read(&run, &manifest, &checkpoints, &placed).unwrap();
     let mut lines = Vec::new();
     EventReader::open(&run.events_path("0001-short", 0), 0).unwrap().poll(&mut lines).unwrap();
     let done = lines.iter().filter(|line| matches!(line.event, Event::Step(_))).count() as u64;
@@ -294,15 +295,15 @@ fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
         // A program that ended in peace is done, whatever was asked for.
         Happened::Finished { job: JobId(3), steps: 0 },
     ];
-    assert_eq!(torn.fates, expected);
-    assert_eq!(torn.last_word_mono_ns, lines.last().map(|line| line.mono_ns));
+    assert_eq!(recovered.fates, expected);
+    assert_eq!(recovered.last_word_mono_ns, lines.last().map(|line| line.mono_ns));
 
     // Started once more, and not launched: what its launch before that had lost is not lost again.
     let again = WasPlaced { start: 1, ..placed[0] };
-    let torn = Torn::read(&run, &manifest, &checkpoints, &[again]).unwrap();
-    assert_eq!((torn.fates, torn.last_word_mono_ns), (vec![gone(JobId(0), kept)], None));
+    let recovered = Recovered::read(&run, &manifest, &checkpoints, &[again]).unwrap();
+    assert_eq!((recovered.fates, recovered.last_word_mono_ns), (vec![gone(JobId(0), kept)], None));
     // What was told stays told, whatever the files have lost.
     let told = WasPlaced { told: done + 5, ..placed[0] };
-    let torn = Torn::read(&run, &manifest, &checkpoints, &[told]).unwrap();
-    assert_eq!(torn.fates[0], Happened::Progress { job: JobId(0), steps: done + 5 });
+    let recovered = Recovered::read(&run, &manifest, &checkpoints, &[told]).unwrap();
+    assert_eq!(recovered.fates[0], Happened::Progress { job: JobId(0), steps: done + 5 });
 }

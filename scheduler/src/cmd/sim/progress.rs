@@ -3,7 +3,7 @@
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use schema::decision::{Happened, Turn};
 
-use crate::{job::State, journal::Journal, online::Given, view::View};
+use crate::{job::State, journal::Journal, online::RunInputs, view::View};
 
 /// Counts the jobs that have ended, and hands every turn on. The bar is gone when this is.
 pub(super) struct Progress<'a> {
@@ -13,11 +13,12 @@ pub(super) struct Progress<'a> {
 
 impl<'a> Progress<'a> {
     /// Of a simulation of these jobs, under the policy of the manifest.
-    pub(super) fn new(journal: &'a mut dyn Journal, given: &Given) -> Progress<'a> {
-        let bar = ProgressBar::with_draw_target(Some(given.asked.len() as u64), ProgressDrawTarget::stderr());
+    pub(super) fn new(journal: &'a mut dyn Journal, inputs: &RunInputs) -> Progress<'a> {
+        let bar =
+            ProgressBar::with_draw_target(Some(inputs.asked.len() as u64), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{bar:24} {pos}/{len} jobs under {msg} ({elapsed} so far)");
         let bar = bar.with_style(style.expect("the template is well formed"));
-        let policy = given.manifest.scheduling.as_ref().map(|of| of.policy.clone()).unwrap_or_default();
+        let policy = inputs.manifest.scheduling.as_ref().map(|of| of.policy.clone()).unwrap_or_default();
         let bar = bar.with_message(policy).with_finish(ProgressFinish::AndClear);
         Progress { journal, bar }
     }

@@ -1,4 +1,4 @@
-//! What is known of a launch: what it has done, what it was granted and told, and what of that it has answered.
+//! The state of a launch: its steps, its grant, its commands, and its answers.
 
 use std::{collections::VecDeque, fmt, time::Duration};
 
@@ -13,17 +13,17 @@ use schema::{
 use super::super::launcher::{Gone, Start, came_short};
 use crate::cluster::{DeviceId, JobId};
 
-/// How long a launch works on what it was granted, and with it how long others may have to wait for it to come to rest.
+/// The work that a launch is granted at a time, and so the longest time that others wait until it rests.
 pub(super) const GRANTED_AHEAD: Duration = Duration::from_millis(500);
 
-/// Its events are looked at so often: several times before it could run dry.
+/// The interval between looks at its events: several within one grant.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The same until its first step tells its pace: it was granted little by then, and would wait for us.
+/// The interval until its first step shows its pace. Its grant is small until then, and it would wait for more.
 pub(super) const LOOK_AT_FIRST: Duration = Duration::from_millis(5);
 
-/// What a launch still works on, on average, when it is told to come to rest: it is granted more when half is used up, which is seen
-/// half a look later.
+/// The work that is left to a launch, on average, when it is to come to rest: its grant is extended when half is used up, which is
+/// seen half a look later.
 pub const WORK_LEFT: Nanos =
     Nanos(((GRANTED_AHEAD.as_nanos() * 3 / 2 - LOOK_EVERY.as_nanos() / 2) / 2) as u64);
 
@@ -45,15 +45,15 @@ pub(super) struct Launch {
     pace: Pace,
     /// Ranks that have said so. A command that is ready obeys a grant.
     pub(super) ready: usize,
-    pub(super) is_let_go: bool,
+    pub(super) is_training: bool,
     /// Nothing is granted to it: it is paused, or shall be.
     pub(super) is_held: bool,
     pub(super) is_leaving: bool,
     pub(super) is_over: bool,
-    /// And its job is done.
+    /// Its job has finished.
     pub(super) has_finished: bool,
-    /// What it was told and not all ranks have answered. They are answered in this order.
-    pub(super) orders: VecDeque<Order>,
+    /// Commands that not all ranks have answered. Ranks answer them in this order.
+    pub(super) orders: VecDeque<LaunchCommand>,
     answers: usize,
     refused: Option<String>,
     /// The grant at which the first rank of a command last came to rest.
@@ -65,9 +65,9 @@ pub(super) struct Launch {
     pub(super) failure: Option<(ErrorKind, String)>,
 }
 
-/// What a launch is told while it rests.
+/// A command to a launch that rests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum LaunchCommand {
     Pause,
     Resume,
     Checkpoint {
@@ -76,12 +76,12 @@ pub(super) enum Order {
     },
 }
 
-impl fmt::Display for Order {
+impl fmt::Display for LaunchCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Order::Pause => "pause",
-            Order::Resume => "resume",
-            Order::Checkpoint { .. } => "write a checkpoint",
+            LaunchCommand::Pause => "pause",
+            LaunchCommand::Resume => "resume",
+            LaunchCommand::Checkpoint { .. } => "write a checkpoint",
         })
     }
 }
@@ -102,7 +102,7 @@ impl Launch {
             of_ranks: vec![0; if is_command { 1 } else { ranks }],
             pace: Pace::ahead_by(GRANTED_AHEAD),
             ready: 0,
-            is_let_go: false,
+            is_training: false,
             is_held: false,
             is_leaving: false,
             is_over: false,
@@ -133,7 +133,7 @@ impl Launch {
 
     /// Whether nothing keeps it from training.
     pub(super) fn trains(&self) -> bool {
-        self.is_let_go && !self.is_held && !self.is_leaving && !self.is_over && self.orders.is_empty()
+        self.is_training && !self.is_held && !self.is_leaving && !self.is_over && self.orders.is_empty()
     }
 
     pub(super) fn count(&mut self, rank: u32, step: &Step) {
@@ -143,7 +143,7 @@ impl Launch {
         self.has_done(rank, step.index.saturating_add(1));
     }
 
-    /// A rank has taken so many steps. Of a program of the user's not all of them are told one by one.
+    /// Sets the number of steps of a rank. Not every step of a program of the user's is reported by an event.
     pub(super) fn has_done(&mut self, rank: u32, steps: u64) {
         let place = rank as usize;
         if place >= self.of_ranks.len() {
@@ -172,8 +172,8 @@ impl Launch {
         self.is_held && self.held_at.is_some_and(|index| index >= self.pace.granted())
     }
 
-    /// A rank has answered the first order; that order, and why it was refused, when all have.
-    pub(super) fn answered(&mut self, refused: Option<String>) -> Option<(Order, Option<String>)> {
+    /// A rank has answered the first command. Returns that command, with the reason of a refusal, when all ranks have answered.
+    pub(super) fn answered(&mut self, refused: Option<String>) -> Option<(LaunchCommand, Option<String>)> {
         self.answers += 1;
         self.refused = self.refused.take().or(refused);
         if self.answers < self.ranks {

@@ -5,7 +5,7 @@ use schema::decision::{Action, Happened, Settled, Turn};
 use crate::{cluster::JobId, job::State, topology::DeviceId, view::View};
 
 /// A line for the event and one for each action. Progress and deadlines alone are no news.
-pub(super) fn news(turn: &Turn, view: &View<'_>) -> Vec<String> {
+pub(super) fn turn_lines(turn: &Turn, view: &View<'_>) -> Vec<String> {
     let name = |job: JobId| &view.asked[job.0 as usize].name;
     let event = match &turn.happened {
         Happened::Arrived { job } => Some(format!("{} arrived", name(*job))),

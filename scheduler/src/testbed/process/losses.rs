@@ -8,14 +8,14 @@
 use rig::{Leave, Member};
 use schema::rows::ErrorKind;
 
-use super::{super::launcher::News, Rigged};
+use super::{super::launcher::LauncherEvent, ProcessLauncher};
 use crate::cluster::DeviceId;
 
-impl Rigged {
+impl ProcessLauncher {
     /// Ends what runs on devices that were lost since the last time; whether there are such.
     pub(super) fn notice_losses(&mut self) -> bool {
-        let lost = self.site.sampler.lost_devices();
-        let numbered = (0..).map(DeviceId).zip(&self.site.devices);
+        let lost = self.setup.sampler.lost_devices();
+        let numbered = (0..).map(DeviceId).zip(&self.setup.devices);
         let new: Vec<DeviceId> = numbered
             .filter(|(id, device)| lost.contains(device) && !self.lost.contains(id))
             .map(|(id, _)| id)
@@ -27,13 +27,13 @@ impl Rigged {
     /// Takes a device for lost, and ends what runs there.
     pub(super) fn lose(&mut self, device: DeviceId) {
         if self.lost.insert(device) {
-            self.news.push_back(News::Lost(device));
+            self.events.push_back(LauncherEvent::Lost(device));
             self.end_all_on(device);
         }
     }
 
     fn end_all_on(&mut self, device: DeviceId) {
-        let why = format!("lost its device {}", self.site.devices[device.0 as usize]);
+        let why = format!("lost its device {}", self.setup.devices[device.0 as usize]);
         let there = |launch: &super::Launch| !launch.is_over && launch.devices.contains(&device);
         let of_device = self.launches.iter_mut().filter(|(_, launch)| there(launch));
         let ended: Vec<Member> = of_device
@@ -42,6 +42,6 @@ impl Rigged {
                 *member
             })
             .collect();
-        ended.into_iter().for_each(|member| self.site.rig.remove(member, Leave::Now));
+        ended.into_iter().for_each(|member| self.setup.rig.remove(member, Leave::Now));
     }
 }

@@ -1,15 +1,16 @@
-//! Launches of a testbed on the rig of `profile`: what they are granted and told, and what they have answered.
+//! The launcher that starts processes on the rig: what its launches are granted and commanded, and what they answer.
 //!
-//! A launch is granted about half a second of work at a time. To be held, paused or saved it is granted no more, and what it was
-//! granted it still does, which counts. Ranks answer a command each, and it is done when all have. A policy that takes longer to
-//! decide than that half second holds launches up: nobody grants them more meanwhile, which is told. No heartbeat is late for it.
+//! A launch is granted about half a second of work at a time. To be held, paused or saved it is granted no more; it still does the
+//! work that it was granted, and that work counts. Each rank answers a command, which is done when all ranks have answered. A policy
+//! that takes longer than that half second to decide stalls its launches, because they are granted nothing meanwhile. A warning says
+//! so. No heartbeat is missed because of it.
 
-mod hear;
-mod late;
+mod commands;
 mod launch;
 mod losses;
-mod orders;
 mod request;
+mod stall;
+mod updates;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -33,23 +34,23 @@ use schema::{
 
 pub use self::launch::WORK_LEFT;
 use self::{
-    late::Away,
-    launch::{LOOK_AT_FIRST, LOOK_EVERY, Launch, Order},
+    launch::{LOOK_AT_FIRST, LOOK_EVERY, Launch, LaunchCommand},
+    stall::Stall,
 };
 use super::{
     checkpoints::Checkpoints,
-    launcher::{Launcher, News, Start, Told},
+    launcher::{LaunchUpdate, Launcher, LauncherEvent, Start},
 };
 use crate::{
     cluster::{ClusterError, DeviceId, JobId},
-    job::Asked,
+    job::JobRequest,
 };
 
-/// A look at the interrupt flag, at what is to be saved and at lost devices, at least so often.
+/// The longest interval between two looks at the interrupt flag, at what is to be saved and at lost devices.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What a testbed runs, where, and what watches it.
-pub struct Site {
+/// The jobs and devices of a testbed, with the rig and the sampler that it uses.
+pub struct TestbedSetup {
     pub run: RunDir,
     /// Its cells are the jobs, by [`JobId`].
     pub manifest: Manifest,
@@ -57,8 +58,8 @@ pub struct Site {
     /// By [`DeviceId`].
     pub devices: Vec<Device>,
     /// By [`JobId`].
-    pub asked: Vec<Asked>,
-    /// A launch is saved so long after it began to run or was saved.
+    pub asked: Vec<JobRequest>,
+    /// The interval between checkpoints of a launch.
     pub checkpoint_every: Option<Nanos>,
     pub checkpoints: Checkpoints,
     pub rig: Rig,
@@ -67,32 +68,40 @@ pub struct Site {
 }
 
 /// Launches as processes.
-pub struct Rigged {
-    site: Site,
-    /// Those that are over, too, until that is written down.
+pub struct ProcessLauncher {
+    setup: TestbedSetup,
+    /// All launches, including those that have ended until that is written down.
     launches: BTreeMap<Member, Launch>,
     lost: BTreeSet<DeviceId>,
-    news: VecDeque<News>,
+    events: VecDeque<LauncherEvent>,
     /// Launches count up in a run. One that was just asked for has no file yet, so they are counted here.
     next_number: usize,
-    away: Away,
+    stall: Stall,
     /// Why files of the run cannot be written any more, which is no failure of a job.
     broken: Option<RunError>,
 }
 
-impl Rigged {
+impl ProcessLauncher {
     /// # Errors
     /// Where the launches that the run has already cannot be counted.
-    pub fn new(site: Site) -> anyhow::Result<Rigged> {
-        let next_number = site.run.launches()?.len() + 1;
+    pub fn new(setup: TestbedSetup) -> anyhow::Result<ProcessLauncher> {
+        let next_number = setup.run.launches()?.len() + 1;
         // Workers write their checkpoints into a folder that is there.
-        std::fs::create_dir_all(site.run.checkpoints_path())
-            .with_context(|| site.run.checkpoints_path().display().to_string())?;
-        let (launches, lost, news) = (BTreeMap::new(), BTreeSet::new(), VecDeque::new());
-        Ok(Rigged { site, launches, lost, news, next_number, away: Away::default(), broken: None })
+        std::fs::create_dir_all(setup.run.checkpoints_path())
+            .with_context(|| setup.run.checkpoints_path().display().to_string())?;
+        let (launches, lost, events) = (BTreeMap::new(), BTreeSet::new(), VecDeque::new());
+        Ok(ProcessLauncher {
+            setup,
+            launches,
+            lost,
+            events,
+            next_number,
+            stall: Stall::default(),
+            broken: None,
+        })
     }
 
-    /// Ends what is left, saved where that can be, and what watched it; what watching has cost.
+    /// Ends the launches that are left, with a checkpoint where possible, and the sampler. Returns what sampling has cost.
     ///
     /// # Errors
     /// Where samples were lost.
@@ -106,24 +115,24 @@ impl Rigged {
             }
         }
         while self.launches.values().any(|launch| !launch.is_over)
-            && let Some(event) = self.site.rig.next(None)
+            && let Some(event) = self.setup.rig.next(None)
         {
-            self.hear(event);
+            self.receive(event);
         }
-        let Site { rig, sampler, .. } = self.site;
+        let TestbedSetup { rig, sampler, .. } = self.setup;
         drop(rig);
         sampler.stop()
     }
 
-    fn wait(&mut self, deadline: Option<Nanos>) -> Result<Option<News>, ClusterError> {
+    fn wait(&mut self, deadline: Option<Nanos>) -> Result<Option<LauncherEvent>, ClusterError> {
         loop {
             if let Some(error) = self.broken.take() {
                 return Err(ClusterError::Other(error.into()));
             }
-            if let Some(news) = self.news.pop_front() {
-                return Ok(Some(news));
+            if let Some(events) = self.events.pop_front() {
+                return Ok(Some(events));
             }
-            if self.site.interrupt.asked() {
+            if self.setup.interrupt.asked() {
                 return Err(ClusterError::Interrupted);
             }
             if self.notice_losses() {
@@ -131,8 +140,8 @@ impl Rigged {
             }
             self.save_what_is_due();
             let look = Nanos::monotonic_now() + LOOK.into();
-            match self.site.rig.next(Some(deadline.map_or(look, |deadline| deadline.min(look)))) {
-                Some(event) => self.hear(event),
+            match self.setup.rig.next(Some(deadline.map_or(look, |deadline| deadline.min(look)))) {
+                Some(event) => self.receive(event),
                 None if deadline.is_some_and(|deadline| deadline <= Nanos::monotonic_now()) => {
                     return Ok(None);
                 }
@@ -141,12 +150,12 @@ impl Rigged {
         }
     }
 
-    fn tell(&mut self, launch: Member, told: Told) {
-        self.news.push_back(News::Launch(launch, told));
+    fn tell(&mut self, launch: Member, update: LaunchUpdate) {
+        self.events.push_back(LauncherEvent::Launch(launch, update));
     }
 }
 
-impl Launcher for Rigged {
+impl Launcher for ProcessLauncher {
     fn now(&self) -> Nanos {
         Nanos::monotonic_now()
     }
@@ -170,11 +179,11 @@ impl Launcher for Rigged {
     fn start(&mut self, start: &Start) -> Result<Member, String> {
         let request = self.request(start).map_err(|error| format!("{error:#}"))?;
         self.next_number += 1;
-        let before = self.site.checkpoints.steps(start.job);
+        let before = self.setup.checkpoints.steps(start.job);
         let launch = Launch::new(start, &request.spec, before, self.steps_left(start.job));
-        let member = self.site.rig.add(request);
-        // Of a command nobody knows whether it ever tells of a step.
-        self.site.rig.look_every(member, if launch.is_command { LOOK_EVERY } else { LOOK_AT_FIRST });
+        let member = self.setup.rig.add(request);
+        // Whether a command ever reports a step is not known.
+        self.setup.rig.look_every(member, if launch.is_command { LOOK_EVERY } else { LOOK_AT_FIRST });
         self.launches.insert(member, launch);
         Ok(member)
     }
@@ -183,7 +192,7 @@ impl Launcher for Rigged {
         let Some(of) = self.launches.get_mut(&launch) else { return Err("there is no such launch".into()) };
         if !of.is_command {
             of.is_held = true;
-            self.order(launch, Order::Pause);
+            self.order(launch, LaunchCommand::Pause);
             return Ok(());
         }
         if of.ready == 0 {
@@ -191,7 +200,7 @@ impl Launcher for Rigged {
         }
         of.is_held = true;
         if of.rests_as_asked() {
-            self.tell(launch, Told::Paused);
+            self.tell(launch, LaunchUpdate::Paused);
         }
         Ok(())
     }
@@ -200,16 +209,16 @@ impl Launcher for Rigged {
         let Some(of) = self.launches.get_mut(&launch) else { return };
         if of.is_command {
             of.is_held = false;
-            self.tell(launch, Told::Resumed);
+            self.tell(launch, LaunchUpdate::Resumed);
             self.supply(launch);
         } else {
-            self.order(launch, Order::Resume);
+            self.order(launch, LaunchCommand::Resume);
         }
     }
 
     fn stop(&mut self, launch: Member, checkpoint: bool) -> Result<(), String> {
         let Some(of) = self.launches.get(&launch) else { return Err("there is no such launch".into()) };
-        let is_worth_it = checkpoint && of.is_let_go;
+        let is_worth_it = checkpoint && of.is_training;
         if let Some(why) = self.takes_no_checkpoint(of.job).filter(|_| is_worth_it) {
             return Err(format!("it takes no checkpoint: {why}"));
         }
@@ -217,11 +226,11 @@ impl Launcher for Rigged {
         of.is_leaving = true;
         if is_worth_it {
             let name = of.next_checkpoint();
-            self.order(launch, Order::Checkpoint { name });
+            self.order(launch, LaunchCommand::Checkpoint { name });
         } else {
             // Before it is ready nothing is lost, and to wait for that may take long.
-            let leave = if of.is_let_go { Leave::AtBoundary } else { Leave::Now };
-            self.site.rig.remove(launch, leave);
+            let leave = if of.is_training { Leave::AtBoundary } else { Leave::Now };
+            self.setup.rig.remove(launch, leave);
         }
         Ok(())
     }
@@ -231,21 +240,21 @@ impl Launcher for Rigged {
     }
 
     fn saved_steps(&self, job: JobId) -> u64 {
-        self.site.checkpoints.steps(job)
+        self.setup.checkpoints.steps(job)
     }
 
-    fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<News>, ClusterError> {
-        self.comes_back();
-        let news = self.wait(deadline);
-        self.goes_away();
-        news
+    fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<LauncherEvent>, ClusterError> {
+        self.decision_ended();
+        let events = self.wait(deadline);
+        self.decision_began();
+        events
     }
 
     fn forget(&mut self, launch: Member) {
         if let Some(launch) = self.launches.remove(&launch)
             && launch.has_finished
         {
-            self.site.checkpoints.forget(launch.job);
+            self.setup.checkpoints.forget(launch.job);
         }
     }
 }

@@ -1,17 +1,17 @@
-//! What a launch of a job is told.
+//! The request of a launch of a job.
 
 use anyhow::Context as _;
 use profiler::blocks;
 use rig::LaunchRequest;
 use schema::{catalog::Workload, manifest::Cell, sharing::Sharing, spec::Program};
 
-use super::{super::launcher::Start, Rigged, Site};
+use super::{super::launcher::Start, ProcessLauncher, TestbedSetup};
 use crate::cluster::{DeviceId, JobId};
 
-impl Rigged {
+impl ProcessLauncher {
     /// Of a job, from its last checkpoint.
     pub(super) fn request(&self, start: &Start) -> anyhow::Result<LaunchRequest> {
-        let Site { run, manifest, catalog, .. } = &self.site;
+        let TestbedSetup { run, manifest, catalog, .. } = &self.setup;
         let cell = self.cell(start)?;
         // The stream of data belongs to the seed: all launches of a job have the same, and no two jobs.
         let numbers = (self.next_number, start.job.0);
@@ -21,20 +21,20 @@ impl Rigged {
         spec.block = start.number;
         spec.sharing = Sharing::TIME_SLICE;
         spec.steps_regex =
-            self.site.asked.get(start.job.0 as usize).and_then(|asked| asked.steps_regex.clone());
+            self.setup.asked.get(start.job.0 as usize).and_then(|asked| asked.steps_regex.clone());
         if let Some(cpus) = start.cpus {
             (spec.threads, spec.threads_named) = (cpus.into(), true);
         }
         if let Program::Training(training) = &mut spec.program {
-            training.restore = self.site.checkpoints.place(start.job);
+            training.restore = self.setup.checkpoints.place(start.job);
         }
         Ok(request)
     }
 
     /// The job of a start under its plan, on its devices.
     pub(super) fn cell(&self, start: &Start) -> anyhow::Result<Cell> {
-        let cell = self.site.manifest.cells.get(start.job.0 as usize).context("there is no such job")?;
-        let device = |id: &DeviceId| self.site.devices.get(id.0 as usize).cloned();
+        let cell = self.setup.manifest.cells.get(start.job.0 as usize).context("there is no such job")?;
+        let device = |id: &DeviceId| self.setup.devices.get(id.0 as usize).cloned();
         let devices =
             start.devices.iter().map(device).collect::<Option<_>>().context("there is no such device")?;
         let plan = start.plan.or(cell.plan);
@@ -47,13 +47,13 @@ impl Rigged {
 
     /// That a job trains; none for a command.
     pub(super) fn workload(&self, job: JobId) -> Option<&Workload> {
-        let cell = self.site.manifest.cells.get(job.0 as usize)?;
-        self.site.catalog.get(&cell.workload).filter(|_| cell.command.is_none())
+        let cell = self.setup.manifest.cells.get(job.0 as usize)?;
+        self.setup.catalog.get(&cell.workload).filter(|_| cell.command.is_none())
     }
 
     /// Steps that a job has not saved; absent where it runs until it ends.
     pub(super) fn steps_left(&self, job: JobId) -> Option<u64> {
-        let steps = self.site.asked.get(job.0 as usize)?.steps?;
-        Some(steps.saturating_sub(self.site.checkpoints.steps(job)))
+        let steps = self.setup.asked.get(job.0 as usize)?.steps?;
+        Some(steps.saturating_sub(self.setup.checkpoints.steps(job)))
     }
 }

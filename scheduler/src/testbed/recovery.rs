@@ -1,6 +1,6 @@
-//! What a scheduler that died has left: of each job that was on devices, how far it had come and from where it goes on.
+//! Recovery after a scheduler has died: how far each job on devices had come, and from where it resumes.
 //!
-//! Its processes died with it. What they had said is on file, so steps that have to be done again are known.
+//! Its processes died with it. Their events are on file, so the steps that have to be repeated are known.
 
 use std::{collections::BTreeMap, slice};
 
@@ -18,25 +18,25 @@ use crate::cluster::{Happened, JobId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WasPlaced {
     pub job: JobId,
-    /// Steps that it asks for.
+    /// The steps that it asks for.
     pub asked: Option<u64>,
-    /// And that were told of.
+    /// The steps that were reported.
     pub told: u64,
-    /// How often it was started before that.
+    /// The number of earlier starts.
     pub start: u32,
 }
 
-/// How the jobs were left that were on devices.
+/// What is known of the jobs that were on devices.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Torn {
-    /// What is to be told of them, in order: the steps that a job had done; and that it has finished, where those were all, or else
-    /// that its launch is gone.
+pub struct Recovered {
+    /// Their events, in order: for each job its progress, and then that it has finished, if it had done all steps, or that its launch
+    /// has failed.
     pub fates: Vec<Happened>,
-    /// When one of them last said something.
+    /// The time of the last event of any of them.
     pub last_word_mono_ns: Option<Nanos>,
 }
 
-impl Torn {
+impl Recovered {
     /// Reads what is on file of jobs that were on devices.
     ///
     /// # Errors
@@ -46,39 +46,44 @@ impl Torn {
         manifest: &Manifest,
         checkpoints: &Checkpoints,
         placed: &[WasPlaced],
-    ) -> anyhow::Result<Torn> {
+    ) -> anyhow::Result<Recovered> {
         let last = last_launches(run)?;
-        let mut torn = Torn::default();
+        let mut recovered = Recovered::default();
         for &WasPlaced { job, asked, told, start } in placed {
             let cell = manifest.cells.get(job.0 as usize);
             let cell = cell.context("a decision names a job that is not in the trace")?;
-            // One that was not launched yet has left nothing: its last launch is one of an earlier start, and was told of.
+            // A job that was not launched yet has left nothing: its last launch belongs to an earlier start, which was reported.
             let launch = last.get(&cell.name).filter(|launch| launch.start == start);
             let traces = launch.map(|launch| Traces::read(run, &launch.name)).transpose()?;
-            torn.last_word_mono_ns =
-                torn.last_word_mono_ns.max(traces.as_ref().and_then(|traces| traces.last_mono_ns));
+            recovered.last_word_mono_ns =
+                recovered.last_word_mono_ns.max(traces.as_ref().and_then(|traces| traces.last_mono_ns));
             let (done, has_ended) = done(checkpoints.last(job), traces.as_ref());
             // A file may have lost its end with the machine, and nothing is taken back.
             let done = done.max(told);
             // A worker that leaves before its time has failed; a command decides that for itself.
             let is_over = has_ended && cell.command.is_some();
             if let Some(what) = is_over.then(|| came_short(done, asked)).flatten() {
-                torn.fates.push(Happened::Progress { job, steps: done });
-                torn.fates.push(Happened::Failed { job, steps: 0, kind: ErrorKind::TooShort, detail: what });
+                recovered.fates.push(Happened::Progress { job, steps: done });
+                recovered.fates.push(Happened::Failed {
+                    job,
+                    steps: 0,
+                    kind: ErrorKind::TooShort,
+                    detail: what,
+                });
                 continue;
             }
             if is_over || asked.is_some_and(|asked| done >= asked) {
-                torn.fates.push(Happened::Finished { job, steps: done });
+                recovered.fates.push(Happened::Finished { job, steps: done });
                 continue;
             }
             let steps = checkpoints.steps(job);
             if done > steps {
-                torn.fates.push(Happened::Progress { job, steps: done });
+                recovered.fates.push(Happened::Progress { job, steps: done });
             }
             let detail = "ended together with the scheduler".to_owned();
-            torn.fates.push(Happened::Failed { job, steps, kind: ErrorKind::Interrupted, detail });
+            recovered.fates.push(Happened::Failed { job, steps, kind: ErrorKind::Interrupted, detail });
         }
-        Ok(torn)
+        Ok(recovered)
     }
 }
 
@@ -86,9 +91,9 @@ impl Torn {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Traces {
     launch: String,
-    /// That every rank has said it did.
+    /// The steps that every rank has reported.
     steps: u64,
-    /// Its program has ended in peace, before it was told to.
+    /// Its program has ended without a failure, by itself.
     has_ended: bool,
     last_mono_ns: Option<Nanos>,
 }
@@ -125,7 +130,7 @@ fn done(saved: Option<&Saved>, traces: Option<&Traces>) -> (u64, bool) {
 
 struct LastLaunch {
     name: String,
-    /// How often its job was started before.
+    /// The number of earlier starts of its job.
     start: u32,
 }
 

@@ -1,0 +1,17 @@
+//! Events of a rig, which is how its caller learns of all launches.
+
+use schema::{spec::LaunchEnd, units::Nanos, wire::Event};
+
+/// One launch in a rig. Numbers count up from 0 and are never given twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Member(pub u32);
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum RigEvent {
+    /// A rank's program runs; `pid` is its own. This is the first event of a rank.
+    Started { member: Member, rank: u32, pid: u32 },
+    /// What a rank said, at its own time. Events of one rank come in order.
+    Said { member: Member, rank: u32, at: Nanos, event: Event },
+    /// Nothing of the launch is left, and its end is on file.
+    Ended { member: Member, end: LaunchEnd },
+}

@@ -1,0 +1,35 @@
+//! Decisions that take too long. Launches are granted nothing while the policy decides.
+
+use rig::output::note;
+use schema::units::Nanos;
+
+use super::{
+    ProcessLauncher,
+    launch::{GRANTED_AHEAD, Launch},
+};
+
+/// The decision under way, and whether a stall was reported.
+#[derive(Debug, Default)]
+pub(super) struct Stall {
+    since: Option<Nanos>,
+    was_reported: bool,
+}
+
+impl ProcessLauncher {
+    pub(super) fn decision_began(&mut self) {
+        self.stall.since = Some(Nanos::monotonic_now());
+    }
+
+    /// Warns of the first decision during which launches may have run out of work. They have at least half of a grant left.
+    pub(super) fn decision_ended(&mut self) {
+        let Some(since) = self.stall.since.take() else { return };
+        let stall = Nanos::monotonic_now().saturating_sub(since);
+        let is_late = stall > (GRANTED_AHEAD / 2).into() && self.launches.values().any(Launch::trains);
+        if is_late && !std::mem::replace(&mut self.stall.was_reported, true) {
+            note(format_args!(
+                "warning: a decision took {stall}, and jobs are granted {} of work at a time: they may have waited for it, and may again",
+                Nanos::from(GRANTED_AHEAD)
+            ));
+        }
+    }
+}
