@@ -24,7 +24,7 @@ use crate::{
 pub struct Grid {
     pub batches: Vec<u32>,
     pub plans: Plans,
-    /// What may be spent on the memory of jobs under plans that nobody named.
+    /// The effort that may be spent on the memory of jobs under plans that the user did not name.
     pub effort: Effort,
 }
 

@@ -134,7 +134,7 @@ mod tests {
 
     use super::*;
 
-    /// A row of a workload, in which five launches took so long a step at the median, and so much more or less at the ends.
+    /// A row of a workload with five launches: the median step, and its distance to the ends of the interval.
     fn row(
         workload: &str,
         plan: &str,

@@ -18,7 +18,7 @@ use crate::{
 pub enum Company {
     /// All jobs that were named, in one group.
     All,
-    /// Every group of so many of them, in which a job may be more than once.
+    /// Every group of this number of jobs. A job may be in a group more than once.
     Every(usize),
     /// Each of them beside each of these.
     Beside(Vec<Job>),

@@ -22,7 +22,7 @@ pub fn resolve(named: &[Device], collectives: Option<Collectives>) -> anyhow::Re
     let cpu = pool.iter().find(|device| matches!(device, Device::Cpu(_)));
     match cpu.filter(|_| collectives == Some(Collectives::Nccl)) {
         Some(cpu) => {
-            bail!("--collectives nccl moves tensors between GPUs alone, and {cpu} is none; use gloo")
+            bail!("--collectives nccl moves tensors between GPUs alone, and {cpu} is not one; use gloo")
         }
         None => Ok(pool),
     }
@@ -130,7 +130,7 @@ mod tests {
             (gloo, ["cpu:0", "cpu:0"], Some("names cpu:0 twice")),
             (gloo, ["cpu:0", "cpu:1"], None),
             (nccl, ["cuda:0", "cuda:1"], None),
-            (nccl, ["cuda:0", "cpu:1"], Some("between GPUs alone, and cpu:1 is none; use gloo")),
+            (nccl, ["cuda:0", "cpu:1"], Some("between GPUs alone, and cpu:1 is not one; use gloo")),
         ] {
             let error = resolved_for(collectives, &names).err().map(|error| error.to_string());
             let expected = error.as_deref().zip(refusal).is_some_and(|(error, words)| error.contains(words));

@@ -13,7 +13,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// For about so many launches.
+    /// For about this number of launches.
     pub fn new(launches: u64) -> Progress {
         let bar = ProgressBar::with_draw_target(Some(launches), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg} ({elapsed} so far, {prefix})");

@@ -71,7 +71,7 @@ pub fn manifest_on(
     Ok(Manifest {
         format: FORMAT,
         started_utc: utc_now(),
-        // Where this program lies is nobody's business.
+        // The path of this program is private.
         command: std::iter::once(program.to_owned())
             .chain(std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()))
             .collect(),

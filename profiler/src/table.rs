@@ -213,7 +213,7 @@ fn notes(status: Status, detail: Option<&str>, warnings: &Warnings) -> String {
     }
 }
 
-/// What a run would launch, one line a cell, each so often.
+/// The launches of a run, one line for each cell, with their number.
 pub fn of_cells(title: &str, cells: &[manifest::Cell], launches: u32) -> Table {
     let mut table = new(&[title, "memory", "launches"]);
     for cell in cells {
@@ -223,7 +223,7 @@ pub fn of_cells(title: &str, cells: &[manifest::Cell], launches: u32) -> Table {
     table
 }
 
-/// The groups it would start, each so often.
+/// The groups of a run, with the number of visits of each.
 pub fn of_groups(groups: &[Group], visits: u32) -> Table {
     let mut table = new(&["group", "sharing", "visits"]);
     for group in groups {

@@ -1,6 +1,6 @@
 //! What makes a number doubtful: the bound behind each warning, its cause, and what to try next.
 //!
-//! A doubtful row is kept and labelled, never dropped: whoever reads it decides.
+//! A doubtful row is kept and labelled, never dropped: the reader decides.
 
 use std::{fmt, path::PathBuf};
 

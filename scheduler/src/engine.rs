@@ -139,7 +139,7 @@ impl<'a> Engine<'a> {
         engine
     }
 
-    /// Does not admit a job, for a reason that whoever made the cluster knows. To be called before the run.
+    /// Refuses a job for a reason that the caller gives. To be called before the run.
     pub fn refuse(&mut self, id: JobId, why: String) {
         let job = &mut self.jobs[id.0 as usize];
         if !matches!(job.state, State::Ended { .. }) {
@@ -304,7 +304,7 @@ impl<'a> Engine<'a> {
         self.packing.changed(id, &before, self.now, &self.jobs, &self.occupancy);
     }
 
-    /// Who is on these devices, paused or not; whoever is on several of them comes as often.
+    /// The jobs on these devices, paused or not. A job on several of them comes once for each.
     fn all_there(&self, devices: &[DeviceId]) -> impl Iterator<Item = JobId> {
         devices.iter().flat_map(move |device| {
             let paused = self.paused_on.get(device).into_iter().flatten();

@@ -44,7 +44,7 @@ pub struct Bars {
 }
 
 impl Bars {
-    /// Nobody predicts a run better than another run does: where two differ by more, the bar is half as much again.
+    /// A prediction is not expected to be better than a repetition: where two runs differ by more, the bar is 1.5 times that.
     pub fn of(again: &Fidelity) -> Bars {
         let bar = |least: f64, between_runs: f64| least.max(1.5 * between_runs.abs());
         Bars {

@@ -19,7 +19,7 @@ pub trait Journal {
     fn record(&mut self, turn: Turn, view: &View<'_>) -> anyhow::Result<()>;
 }
 
-/// `decisions.jsonl` of a run. What was refused is told on stderr as well.
+/// `decisions.jsonl` of a run. Refused actions are also printed on stderr.
 pub struct Decisions(TurnWriter);
 
 impl Decisions {

@@ -79,7 +79,7 @@ impl Occupancy {
         }
     }
 
-    /// Devices that nobody keeps and that are there.
+    /// Devices that no job keeps and that are not lost.
     pub fn free(&self) -> u32 {
         self.pools.iter().map(|pool| pool.free).sum()
     }
@@ -89,7 +89,7 @@ impl Occupancy {
         (0..self.pools.len() as u16).map(PoolId)
     }
 
-    /// Devices of a pool that nobody keeps and that are there.
+    /// Devices of a pool that no job keeps and that are not lost.
     pub fn free_in(&self, pool: PoolId) -> u32 {
         self.pools[usize::from(pool.0)].free
     }

@@ -1,7 +1,7 @@
 //! A cluster that is not there: it jumps from event to event, and jobs on it do what a model says they would.
 //!
 //! What it is not: its truth is the model it is given, devices of a node do not fail together, and a job that only starts or leaves
-//! slows nobody down.
+//! slows no job down.
 
 mod chance;
 mod events;
@@ -175,7 +175,7 @@ impl<'a> Sim<'a> {
         Subject { workload, global_batch: asked.what.global_batch(), plan, step_ns: asked.step_ns }
     }
 
-    /// The instant so long from now.
+    /// The instant that is this time from now.
     fn after(&self, time: Nanos) -> Nanos {
         self.now + time.min(LONGEST)
     }
@@ -188,7 +188,7 @@ impl<'a> Sim<'a> {
         self.launches[id.0 as usize].number == number
     }
 
-    /// Lets a planned event happen; `None` where it was overtaken, or nobody is to hear of it.
+    /// Lets a planned event happen; `None` where it is obsolete or has no meaning for the engine.
     fn meet(&mut self, event: Event) -> anyhow::Result<Option<Happened>> {
         if let Some(progress) = self.unknown_loss(event) {
             return Ok(Some(progress));
@@ -203,7 +203,7 @@ impl<'a> Sim<'a> {
             Event::Crash(id, stint) if self.launch(id).stint == stint => {
                 self.fail(id, ErrorKind::Crashed, "it was drawn to crash").map(Some)
             }
-            // One that is told to leave tells no more, though it trains for a while.
+            // A job that was stopped reports no more progress, though it trains for a while.
             Event::Tell(id, stint)
                 if self.launch(id).stint == stint && self.launch(id).phase == LaunchPhase::Training =>
             {

@@ -171,7 +171,7 @@ impl<L: Launcher> Cluster for Testbed<L> {
                 return Err(ClusterError::Nothing);
             }
             if !self.receive(until.map(|until| self.clock.of_launcher(until)))? && until.is_none() {
-                return Err(anyhow::anyhow!("launches ended and nobody said how").into());
+                return Err(anyhow::anyhow!("launches ended without an event that says how").into());
             }
         }
     }

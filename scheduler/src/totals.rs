@@ -3,7 +3,7 @@
 use schema::rows::{Outcome, Status, Totals};
 use statistics::median;
 
-/// Of a run on so many devices.
+/// The totals of a run on this number of devices.
 pub fn totals(policy: &str, outcomes: &[Outcome], devices: u32) -> Totals {
     let done: Vec<&Outcome> = outcomes.iter().filter(|row| row.status == Status::Ok).collect();
     let of =

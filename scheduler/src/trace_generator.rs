@@ -18,7 +18,7 @@ pub struct Recipe {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Arrivals {
-    /// Independent of each other, so long after one another on average: the times between are exponential.
+    /// A Poisson process with this mean time between arrivals.
     Poisson { mean_gap_s: f64 },
     /// At the times of another trace, in order, as far as it goes.
     Replayed(Vec<f64>),
@@ -163,7 +163,7 @@ impl std::str::FromStr for Length {
     }
 }
 
-/// Makes all times of a trace so many times as long: when jobs arrive, and how many steps they have.
+/// Multiplies all times of a trace by a factor: arrivals and numbers of steps.
 ///
 /// # Errors
 /// A command, which takes as long as it takes.
@@ -182,7 +182,7 @@ pub fn scale_time(rows: &mut [TraceRow], factor: f64) -> anyhow::Result<()> {
 /// devices can do it.
 ///
 /// # Errors
-/// A job whose length nobody knows, and arrivals that are all at once.
+/// A job has no known length, or all jobs arrive at once.
 pub fn set_load(
     rows: &mut [TraceRow],
     load: f64,

@@ -9,7 +9,7 @@ use statistics::stop::MIN_REPEATS;
 
 use crate::order;
 
-/// A launch takes so long beyond its steady time: start, warm-up, end.
+/// The time of a launch beyond its steady time: start, warm-up, end.
 const AROUND_S: f64 = 3.0;
 
 /// How often each cell is launched at least, in each of its places of a block.

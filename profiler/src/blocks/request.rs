@@ -1,4 +1,4 @@
-//! What a launch of a run is told.
+//! The request of a launch of a run.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::workload_lookup;
 
 /// The request of launch `number`, for a cell and a block.
 ///
-/// With `steps` a job leaves by itself after so many; otherwise when it is told to.
+/// With `steps`, a job ends by itself after that number of steps; otherwise when it is stopped.
 pub fn request(
     run: &RunDir,
     manifest: &Manifest,
@@ -73,7 +73,7 @@ pub fn launch_name(number: usize, cell: &Cell) -> String {
     format!("{number:04}-{}", cell.workload)
 }
 
-/// A job that trains with the settings of a run until it is told to leave.
+/// A job that trains with the settings of a run until it is stopped.
 pub(crate) fn training(settings: &Settings, workload: &Workload, global_batch: u32, plan: Plan) -> Training {
     Training {
         data: settings.data.clone(),

@@ -1,4 +1,4 @@
-//! One visit of a group: who sits where, and what each launch is told.
+//! One visit of a group: the seats of its members, and the request of each launch.
 
 use anyhow::Context as _;
 use colocate::visit::SeatRequest;

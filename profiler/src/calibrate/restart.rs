@@ -158,7 +158,7 @@ impl Restarts<'_> {
         let ended = first.iter().map(|(at, _)| *at).max().unwrap_or(told);
         parts.insert(Switch::Total, (ended.saturating_sub(ordered), None));
         job.leave()?;
-        // Nobody goes on from it any more, and it may be large.
+        // No launch goes on from it any more, and it may be large.
         remove(&checkpoint).map_err(|error| Trouble::Failed(format!("{}: {error}", checkpoint.display())))?;
         Ok(parts)
     }

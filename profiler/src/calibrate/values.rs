@@ -1,4 +1,4 @@
-//! What stands in a calibration: numbers with their intervals, and why there is none.
+//! The values of a calibration: numbers with their intervals, and the reasons for missing ones.
 
 use schema::{
     calibration::{Measured, NotMeasured},

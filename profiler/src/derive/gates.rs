@@ -122,7 +122,7 @@ pub(super) fn of_arithmetic(ranks: &[Vec<EventLine>]) -> Option<Found> {
     Some((Warning::Fp32Layers, text))
 }
 
-/// A program of the user's that was seen to take so many steps.
+/// Doubts about a program of the user's. `steps` is the number of its steps that were seen.
 pub(super) fn of_program(spec: &LaunchSpec, end: &LaunchEnd, steps: usize) -> Vec<Found> {
     let mut found = Vec::new();
     if spec.program.speaks() {

@@ -41,7 +41,7 @@ pub(crate) fn peak(
     }
 }
 
-/// Percent of the peaks of all devices that so many operations in so much time achieve, and the arithmetic that the peaks are
+/// The percentage of the peaks of all devices that these operations in this time achieve, and the arithmetic that the peaks are
 /// of: the highest where devices differ.
 pub(super) fn percent(
     peaks: impl Iterator<Item = Option<(Arithmetic, f64)>>,

@@ -61,7 +61,7 @@ impl Derived {
     /// Derives all tables of a run from its raw files.
     ///
     /// # Errors
-    /// A run of the scheduler, in whose launches jobs change company and are measured by nobody; files that cannot be read.
+    /// A run of the scheduler, in whose launches jobs change company and are not measured; files that cannot be read.
     pub fn of(run: &RunDir) -> anyhow::Result<Derived> {
         let manifest = run.manifest()?;
         if manifest.scheduling.is_some() {
@@ -252,7 +252,7 @@ pub(crate) fn whole(value: f64) -> u64 {
     (value.round() as u64).min(i64::MAX as u64)
 }
 
-/// Keeps so many decimals: more would be digits that nothing measured.
+/// Rounds to this number of decimals: more would be digits that were not measured.
 pub(crate) fn rounded(value: f64, decimals: i32) -> f64 {
     let scale = 10f64.powi(decimals);
     (value * scale).round() / scale

@@ -10,7 +10,7 @@ use schema::{
 
 use crate::window::{Window, growth_in, total};
 
-/// A window is seen with the readings from so long before it: several of the rarest.
+/// The time before a window from which readings belong to it: several periods of the rarest tier.
 const BEFORE: Nanos = Nanos(10 * Nanos::SECOND.0);
 
 /// Readings in the order in which they were taken. The files they come from grow while a run goes on, and are read once.

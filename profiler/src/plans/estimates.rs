@@ -102,7 +102,7 @@ impl Estimates {
             Judgement { capacity_bytes: smallest.map(|(_, bytes)| bytes), ..Judgement::default() };
         let place = if let Device::Cuda(_) = first { Place::Gpu } else { Place::Cpu };
         let beside = if place == Place::Gpu { CUDA_CONTEXT_BYTES } else { 0 };
-        // Why the devices do not hold so many bytes; nothing where they do.
+        // Why the devices do not hold these bytes; `None` where they do.
         let outgrown = |bytes: u64, what: &str| {
             let (device, capacity) = smallest.filter(|(_, capacity)| bytes + beside > *capacity)?;
             Some(format!(

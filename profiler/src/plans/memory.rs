@@ -102,7 +102,7 @@ pub fn peak_bytes(footprint: &Footprint, plan: &Plan, micro_batch: u32) -> u64 {
     trained.max(footprint.building_bytes) + bucket_bytes(footprint, plan)
 }
 
-/// The highest of the lines at so many samples; 0 where there is none.
+/// The highest of the lines at this number of samples; 0 without lines.
 fn height(envelope: &Envelope, [small, large]: [u32; 2], samples: u32) -> u64 {
     let [small, large, samples] = [small, large, samples].map(i128::from);
     let at = |[low, high]: [u64; 2]| {

@@ -9,7 +9,7 @@ use crate::launches::logarithms;
 /// other than chance is at work, such as another program or two power states.
 pub const EXCESSIVE_SPREAD_PERCENT: f64 = 5.0;
 
-/// The chance of calling a drift what is none.
+/// The probability of reporting a drift where there is none.
 const SIGNIFICANCE: f64 = 0.05;
 
 /// A drift below this is not worth a word even if it is beyond doubt.

@@ -119,12 +119,12 @@ pub(crate) fn t_half_width(values: &[f64]) -> Option<f64> {
     Some(t_quantile(values.len() - 1) * standard_error)
 }
 
-/// The two-sided 95 % quantile of Student's t with so many degrees of freedom, at least 1.
+/// The two-sided 95 % quantile of Student's t with this number of degrees of freedom, at least 1.
 pub(crate) fn t_quantile(degrees_of_freedom: usize) -> f64 {
     student_t(degrees_of_freedom).inverse_cdf(f64::midpoint(CONFIDENCE, 1.0))
 }
 
-/// Student's t distribution with so many degrees of freedom, at least 1.
+/// Student's t distribution with this number of degrees of freedom, at least 1.
 pub(crate) fn student_t(degrees_of_freedom: usize) -> StudentsT {
     StudentsT::new(0.0, 1.0, degrees_of_freedom as f64).expect("scale and degrees of freedom are positive")
 }

@@ -27,7 +27,7 @@ const INTERRUPTION_SHARE: f64 = 0.05;
 /// The window of the running median. No segment is shorter, since the filter cannot show one.
 const FILTER_STEPS: usize = 5;
 
-/// Longer launches are searched on at most so many block medians: the search takes quadratic time
+/// Longer launches are searched on at most this number of block medians: the search takes quadratic time
 /// where nothing changes, and a start known to one step in two thousand is known well enough.
 const MAX_POINTS: usize = 2_000;
 
@@ -36,7 +36,7 @@ const MAX_POINTS: usize = 2_000;
 /// are given a change at coefficients up to 0.6, and of 300 steps or more at 0.9.
 const STRICTNESS: f64 = 3.0;
 
-/// At so many points the penalty is twice that of a long launch. In a short one the noise is judged
+/// At this number of points the penalty is twice that of a long launch. In a short one the noise is judged
 /// on few and short blocks, where it comes out low if it is strongly correlated.
 const FEW_POINTS: f64 = 200.0;
 
@@ -246,7 +246,7 @@ impl Levels {
     }
 }
 
-/// Whether a window of so many steps can be the steady state of a launch.
+/// Whether a window of this number of steps can be the steady state of a launch.
 fn holds_enough(window_steps: usize, launch_steps: usize) -> bool {
     window_steps as f64 >= STEADY_SHARE * launch_steps as f64
 }

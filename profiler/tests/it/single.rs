@@ -214,7 +214,7 @@ fn slips_are_usage_errors_that_say_what_to_do() {
         ("single lstm --device cpu:0,cpu:0", "names cpu:0 twice"),
         (
             "single lstm --device cpu:0,cpu:1 --collectives nccl",
-            "between GPUs alone, and cpu:0 is none; use gloo",
+            "between GPUs alone, and cpu:0 is not one; use gloo",
         ),
         ("single synthetic-sleep --seconds 0", "a number above 0 is wanted"),
         ("single synthetic-sleep --seconds=-1", "a number above 0 is wanted"),

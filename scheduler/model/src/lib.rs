@@ -11,7 +11,7 @@ pub trait Throughput {
     /// `None` where the model does not know, which is an answer.
     fn predict(&self, question: &Question<'_>) -> Option<Prediction>;
 
-    /// Whether any answer depends on neighbours. Where none does, nobody has to say who they are.
+    /// Whether any answer depends on neighbours. Where none does, neighbours need not be given.
     fn minds_neighbours(&self) -> bool {
         false
     }

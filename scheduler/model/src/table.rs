@@ -15,7 +15,7 @@ use schema::{
 
 use crate::{Neighbour, Prediction, Question, Subject, Throughput};
 
-/// Of runs that began within so long of the newest, rows of jobs alone count together.
+/// Rows of jobs alone count together if their runs began within this time of the newest.
 const AS_NEW: Duration = Duration::from_secs(15 * 60);
 
 /// Step times of jobs alone, out of `summary.csv`, and what others make of them, out of `interference.csv`.
@@ -134,7 +134,7 @@ impl Table {
         Some((pooled(&step_ns)?, threads))
     }
 
-    /// What a company makes of it, as measured with so many threads.
+    /// The effect of a company, as measured with this number of threads.
     fn slowdown(
         &self,
         question: &Question<'_>,

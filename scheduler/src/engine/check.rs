@@ -1,4 +1,4 @@
-//! What must be true of an action before the cluster is told of it.
+//! The conditions that an action must meet before it is passed to the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 

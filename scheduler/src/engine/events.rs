@@ -66,7 +66,7 @@ impl Engine<'_> {
                 self.changes.push(Change::Back(device));
             }
             Happened::Deadline => {
-                ensure!(self.wake_at.is_some_and(|at| at <= now), "nobody wanted to be woken");
+                ensure!(self.wake_at.is_some_and(|at| at <= now), "no policy asked to be woken");
             }
         }
         Ok(())

@@ -20,7 +20,7 @@ use crate::{
 };
 use program::{Program, beginning};
 
-/// A program that answers nothing for so long is taken for hung.
+/// The time without an answer after which a program is taken for hung.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 
 pub(super) struct Exec {

@@ -1,5 +1,5 @@
 //! Devices go to jobs in an order, running or not: each gets them that fits in what those before it leave, and none waits for one that
-//! does not fit. Whoever runs and gets none is stopped.
+//! does not fit. A running job that gets none is stopped.
 //!
 //! The walk over all jobs that this means is not made. Who runs now is who got devices at the last turn, and of that only as much
 //! changes as the event asks for:
@@ -186,7 +186,7 @@ impl<K: Ord + Copy> Greedy<K> {
     }
 }
 
-/// Devices that are free once the job has left: those that nobody else keeps.
+/// Devices that are free once the job has left: those that no other job keeps.
 fn leaves_free(view: &View<'_>, job: JobId) -> u32 {
     let devices = view.job(job).placed().map_or(&[][..], |placed| &placed.devices);
     let alone = |device| view.occupancy.kept_by(device) == [job] && !view.occupancy.is_lost(device);

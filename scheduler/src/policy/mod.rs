@@ -43,7 +43,7 @@ pub struct Decision {
     pub actions: Vec<Action>,
     /// When to be asked again if nothing happens before.
     pub wake_at: Option<Nanos>,
-    /// Why, in a few words, for whoever reads the journal. Empty where nothing was done.
+    /// The reason in a few words, for readers of the journal. Empty where nothing was done.
     pub reason: String,
 }
 

@@ -15,7 +15,7 @@ use crate::{
 pub(super) enum Misfit {
     /// They wait behind it.
     Blocks,
-    /// Whoever fits goes before it, however long it waits.
+    /// A job that fits passes it, however long it waits.
     IsPassed,
 }
 

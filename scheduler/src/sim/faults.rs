@@ -29,7 +29,7 @@ impl Sim<'_> {
         }
     }
 
-    /// A device is down from now on. The launches that have it fail first, and then its loss is told.
+    /// A device is down from now on. The launches that have it fail first, and then its loss is reported.
     pub(super) fn break_down(&mut self, device: DeviceId) -> Option<Happened> {
         self.devices[device.0 as usize].is_down = true;
         self.lose(device)

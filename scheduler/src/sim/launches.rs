@@ -59,7 +59,7 @@ pub(super) enum LaunchPhase {
         checkpoint: bool,
     },
     Training,
-    /// Trains until it has done so many steps.
+    /// Trains until it has done this number of steps.
     Leaving {
         at: u64,
         to: Settled,
@@ -196,7 +196,7 @@ impl Sim<'_> {
         Ok(Happened::Finished { job: id, steps })
     }
 
-    /// Steps that this event loses and that nobody has heard of. They are progress first, and then the event is met again.
+    /// Steps that this event loses and that were not reported. They are reported as progress first, and then the event happens.
     pub(super) fn unknown_loss(&mut self, event: Event) -> Option<Happened> {
         let id = match event {
             Event::Lose(id, number) | Event::Settle(id, number, Settled::Stopped) if self.has(id, number) => {
@@ -281,7 +281,7 @@ impl Sim<'_> {
         self.known_cost(id, of, &mut || normal(&mut chance))
     }
 
-    /// So that no job is told to do what nobody knows the time of.
+    /// Refuses an action whose duration is not known.
     fn check_costs(&self, id: JobId, costs: &[Cost]) -> anyhow::Result<()> {
         costs.iter().try_for_each(|cost| self.known_cost(id, *cost, &mut || 0.0).map(drop))
     }

@@ -14,12 +14,12 @@ use statistics::launches::log_deviation;
 
 /// Where the simulated cluster has its costs from.
 pub trait SwitchCosts {
-    /// How long a job on so many devices takes for it; `None` where that is unknown. `luck` gives numbers of the standard normal
+    /// The time that a job on this number of devices takes for it; `None` where that is unknown. `luck` gives numbers of the standard normal
     /// distribution, one for each part that is drawn; where it gives 0, the cost is the middle one.
     fn cost(&self, job: &Subject<'_>, devices: u32, of: Cost, luck: &mut dyn FnMut() -> f64)
     -> Option<Nanos>;
 
-    /// How long a job works on when it is told to leave or to pause, and a step at least; then it ends the one that it is in. That
+    /// The time that a job works on after it is stopped or paused, at least one step; then it ends the one that it is in. That
     /// work counts. Zero where jobs are granted none ahead: they end the present step.
     fn works_on(&self, _job: &Subject<'_>, _devices: u32) -> Nanos {
         Nanos::ZERO

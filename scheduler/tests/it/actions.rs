@@ -304,7 +304,7 @@ fn an_event_that_cannot_follow_ends_the_run() {
     let cases = [
         (arrived(1), "0 jobs have arrived before it"),
         (Happened::Finished { job: JobId(0), steps: 9 }, "the job has no devices"),
-        (Happened::Deadline, "nobody wanted to be woken"),
+        (Happened::Deadline, "no policy asked to be woken"),
         (Happened::DeviceBack { device: DeviceId(0) }, "it was not lost"),
         (Happened::DeviceLost { device: DeviceId(3) }, "there is no such device"),
         (settled(7, Settled::Running), "there is no such job"),

@@ -190,7 +190,7 @@ impl Worker {
     /// Does the next step, which began at `boundary`, and gives its end.
     fn step(&mut self, boundary: Nanos) -> anyhow::Result<Nanos> {
         let phases = self.work.step(self.done)?;
-        // Falls slowly and for ever, so that whoever looks sees it fall.
+        // It falls slowly and for ever, so that it falls in every window.
         let trained = self.before + self.done;
         self.loss = (self.task.samples_per_step > 0).then(|| 1.0 + 1.0 / (1.0 + trained as f64 / 20.0));
         let end = Nanos::monotonic_now();

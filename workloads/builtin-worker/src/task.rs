@@ -1,4 +1,4 @@
-//! What a rank is told to do, as far as it matters to a worker that trains nothing.
+//! The task of a rank, as far as it matters to a worker that trains nothing.
 
 use std::{fs, path::PathBuf};
 

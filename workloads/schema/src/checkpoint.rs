@@ -222,7 +222,7 @@ impl Draft {
 
     /// Removes what was written so far.
     pub fn discard(&self) {
-        // Whatever stays is in nobody's way: the next draft of this name begins with removing it.
+        // A file that stays does no harm: the next draft of this name begins with removing it.
         let _ = fs::remove_dir_all(&self.unfinished);
     }
 

@@ -61,7 +61,7 @@ pub enum Action {
         job: JobId,
         /// In the order of ranks.
         devices: Vec<DeviceId>,
-        /// Cores of the host for each rank; absent where nobody cares.
+        /// Cores of the host for each rank; absent where the policy chose no number.
         cpus: Option<u16>,
         /// Absent for commands, which bring their own.
         plan: Option<Plan>,

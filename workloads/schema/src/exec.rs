@@ -128,7 +128,7 @@ pub struct Answer {
     /// When to be asked again if nothing happens before, from the start of the run.
     #[serde(default)]
     pub wake_at_ns: Option<Nanos>,
-    /// Why, for whoever reads the journal.
+    /// The reason, for readers of the journal.
     #[serde(default)]
     pub reason: String,
 }

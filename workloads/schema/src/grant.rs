@@ -4,8 +4,8 @@
 //! step, so a job can be held between any two steps without a message and without a deadlock.
 //! A waiting rank sleeps in the kernel (futex); reading an open grant costs one load.
 //!
-//! Whoever maps a file that another process makes shorter is killed by SIGBUS at its next look, and programs of the user's
-//! have the path of this one. So the page is memory that the kernel lets nobody make shorter (a sealed memfd), and the path is
+//! A process that maps a file which another one makes shorter is killed by SIGBUS at its next look, and programs of the user's
+//! have the path of this one. So the page is memory that no process can make shorter (a sealed memfd), and the path is
 //! a link to it.
 
 use std::{
@@ -59,7 +59,7 @@ impl Grant {
 
     #[expect(unsafe_code, reason = "a mapped file is shared memory, which Rust cannot check")]
     fn map(memory: File) -> io::Result<Grant> {
-        // SAFETY: nobody can make the page that the harness made any shorter, as it is sealed, and it is only ever
+        // SAFETY: no process can make the page of the harness shorter, as it is sealed, and it is only ever
         // accessed through the atomics below.
         let page = unsafe { memmap2::MmapOptions::new().len(PAGE_BYTES).map_mut(&memory)? };
         Ok(Grant { page, _memory: memory })
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_makes_the_page_shorter() {
+    fn no_process_makes_the_page_shorter() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("control");
         let harness = Grant::create(&path).unwrap();

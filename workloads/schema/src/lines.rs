@@ -46,7 +46,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, RowError> {
     read_on(path, 0, 0)
 }
 
-/// Reads what stands in a file of lines after so many bytes, which are so many lines.
+/// Reads a file of lines from a position, given in bytes and in lines.
 ///
 /// # Errors
 /// As of [`read`].

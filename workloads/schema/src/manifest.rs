@@ -53,9 +53,9 @@ pub struct Scheduling {
     pub tables: u32,
     /// Said of every switch in place of a calibration.
     pub switch_cost_s: Option<f64>,
-    /// A job that trains is saved so often.
+    /// The interval between checkpoints of a job that trains.
     pub checkpoint_every_s: Option<f64>,
-    /// Steps of a job that trains are told so often.
+    /// The interval between reports of the progress of a job that trains.
     pub progress_every_s: Option<f64>,
     pub jobs_per_device: u32,
     /// How often a job that fails is started again.
@@ -101,9 +101,9 @@ pub struct Settings {
     pub steps: Option<u64>,
     /// Half-width in percent at which a cell has been repeated enough.
     pub ci_percent: Option<f64>,
-    /// The run starts no further launch after so long.
+    /// The time after which the run starts no further launch.
     pub budget_s: Option<f64>,
-    /// A job that says nothing for so long is hung. Absent where commands are measured to their end, in which they may be
+    /// The silence after which a job is hung. Absent where commands are measured to their end, in which they may be
     /// silent for as long as they like.
     #[serde(default)]
     pub heartbeat_s: Option<f64>,

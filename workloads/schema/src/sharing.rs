@@ -26,7 +26,7 @@ pub enum Sharing {
     Sequential,
 }
 
-/// Linux makes no slice longer, whoever asks.
+/// The longest slice that Linux gives.
 const MAX_SLICE_MS: u64 = 100;
 
 /// How long a turn is, for a member of weight 1.

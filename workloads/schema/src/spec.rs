@@ -1,4 +1,4 @@
-//! What a launch is told: the file `jobs/<launch>.json` of a run, named to it by `WORKER_SPEC`.
+//! The specification of a launch: the file `jobs/<launch>.json` of a run, named to it by `WORKER_SPEC`.
 
 use std::path::PathBuf;
 

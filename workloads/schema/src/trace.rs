@@ -61,7 +61,7 @@ words! {
     }
 }
 
-/// Whoever writes a trace by hand leaves such a cell empty.
+/// In a trace that is written by hand such a cell is empty.
 fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(cell: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(cell)?.unwrap_or_default())
 }

@@ -71,7 +71,7 @@ impl Program {
                 let line =
                     line.map_or_else(|error| error.to_string(), |line| String::from_utf8_lossy(&line).into());
                 output::note(format_args!("{prefix}: {line}"));
-                // It goes on being passed on where nobody asks for it any more.
+                // It is passed on even when no answer is expected any more.
                 let _ = say.send(line);
                 if is_over {
                     break;
@@ -95,7 +95,7 @@ impl Program {
             let unasked = unasked.context("its answer")?;
             bail!("it had answered already, with '{}'; each line is answered once", beginning(&unasked));
         }
-        // Nobody takes it where the program has ended; then no answer comes either.
+        // It is lost if the program has ended, and then no answer comes either.
         let _ = self.questions.as_ref().map(|questions| questions.send(line));
         let answer = self.answers.recv_timeout(self.limit);
         self.said.try_iter().for_each(|line| self.last_words = line);
@@ -145,7 +145,7 @@ impl Drop for Program {
         if self.leave().is_none() {
             // What a shell has started goes with it.
             let below = descendants(Pid::from_child(&self.child).as_raw_nonzero().get());
-            // It has ended meanwhile, or cannot be ended by us; there is nobody to tell.
+            // It has ended meanwhile, or cannot be ended by us.
             let _ = self.child.kill();
             let _ = self.child.wait();
             below.into_iter().for_each(|process| process.signal(Signal::KILL));

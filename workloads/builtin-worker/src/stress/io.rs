@@ -14,7 +14,7 @@ use super::Stressor;
 /// Of a unit of work: large enough that a disk is slowed down by moving it, and not by the order alone.
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// A file goes round after so many blocks, 16 MiB.
+/// The number of blocks after which a file is written from its beginning again: 16 MiB.
 const BLOCKS: u64 = 64;
 
 /// What goes past the page cache has to lie at multiples of this, on any disk there is.

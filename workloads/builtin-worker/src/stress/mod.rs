@@ -50,7 +50,7 @@ trait Stressor: Send {
     fn memory_bytes(&self) -> u64;
 }
 
-/// What a stressor keeps in memory that runs so many threads on these cores.
+/// The memory of a stressor that runs this number of threads on these cores.
 pub fn memory_bytes(stress: &Stress, cores: &[u16], threads: u32) -> u64 {
     u64::from(threads) * thread_bytes(stress.resource, cores, threads)
 }

@@ -12,7 +12,7 @@ use crate::{
     rows::RowError,
 };
 
-/// Appends turns; each is on file when `write` returns, so that it outlives whoever wrote it.
+/// Appends turns; each is on file when `write` returns, so that it outlives the process that wrote it.
 pub struct TurnWriter {
     file: LineFile,
     path: PathBuf,

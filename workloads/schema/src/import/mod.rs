@@ -67,7 +67,7 @@ fn seconds(column: &'static str, value: f64) -> Found<f64> {
     }
 }
 
-/// A job of `steps` steps that takes so long.
+/// A job of `steps` steps, with its duration.
 fn step_ns(length_s: f64, steps: u64) -> Option<u64> {
     Some(((length_s * 1e9 / steps as f64).round() as u64).max(1))
 }
