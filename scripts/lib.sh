@@ -60,10 +60,11 @@ step() {
   local name=$1 begin=$SECONDS
   shift
   say "== $name"
-  say_progress "$name" &
-  local progress=$! code=0
-  "$@" || code=$?
-  kill "$progress" && wait "$progress" 2>/dev/null || true
+  # A step of a script that is itself a step says nothing more.
+  local progress='' code=0
+  if [ -z "${TANDEM_STEP-}" ]; then say_progress "$name" & progress=$!; fi
+  TANDEM_STEP=$name "$@" || code=$?
+  [ -z "$progress" ] || { kill "$progress" && wait "$progress" 2>/dev/null || true; }
   [ "$code" -eq 0 ] || failed "$name" "$code" "$begin"
   durations+=("$(printf '%5d s  %s' $((SECONDS - begin)) "$name")")
 }

@@ -23,7 +23,7 @@ pub fn between_launches(launch_medians: &[f64]) -> Option<Interval> {
     exponentiated_t_interval(&logs)
 }
 
-/// The standard deviation of launches on the log scale, from the interval that [`between_launches`] made of `n` of them.
+/// The standard deviation of launches on the log scale, from the interval that [`between_launches`] made of `launches` of them.
 ///
 /// `None` for fewer than two launches, or an interval that is not one of positive numbers.
 pub fn log_deviation(lo: f64, hi: f64, launches: usize) -> Option<f64> {
