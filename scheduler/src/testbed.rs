@@ -158,7 +158,7 @@ impl<L: Launcher> Cluster for Testbed<L> {
             // All events of one instant are received before the first is passed on, and so are those that the last actions caused
             // at once.
             while self.receive(Some(self.launcher.now()))? {}
-            if let Some(happened) = self.tell() {
+            if let Some(happened) = self.next_event() {
                 return Ok(happened);
             }
             if deadline.is_some_and(|deadline| deadline <= self.now) {

@@ -30,7 +30,7 @@ pub(super) enum PendingEvent {
 
 impl<L: Launcher> Testbed<L> {
     /// The next event for the engine.
-    pub(super) fn tell(&mut self) -> Option<Happened> {
+    pub(super) fn next_event(&mut self) -> Option<Happened> {
         self.now = self.now.max(self.clock.of_run(self.launcher.now()));
         self.fall_due();
         loop {
@@ -92,10 +92,10 @@ impl<L: Launcher> Testbed<L> {
                 }
                 _ => None,
             },
-            PendingEvent::LaunchUpdate(launch, told) => {
+            PendingEvent::LaunchUpdate(launch, update) => {
                 let job = *self.job_of.get(launch)?;
                 let (phase, _) = self.on(job).ok()?;
-                match (told, phase) {
+                match (update, phase) {
                     (LaunchUpdate::Running, JobPhase::Starting)
                     | (LaunchUpdate::Resumed, JobPhase::Resuming) => {
                         settled(job, Settled::Running, self.launcher.steps(*launch))
@@ -198,8 +198,8 @@ impl<L: Launcher> Testbed<L> {
         let at = self.clock.of_run(self.launcher.now());
         match heard {
             None => return Ok(false),
-            Some(LauncherEvent::Launch(launch, told)) => {
-                self.pending.push((at, PendingEvent::LaunchUpdate(launch, told)))
+            Some(LauncherEvent::Launch(launch, update)) => {
+                self.pending.push((at, PendingEvent::LaunchUpdate(launch, update)))
             }
             Some(LauncherEvent::Lost(device)) => self.lose(at, device),
         }

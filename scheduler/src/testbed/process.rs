@@ -129,8 +129,8 @@ impl ProcessLauncher {
             if let Some(error) = self.broken.take() {
                 return Err(ClusterError::Other(error.into()));
             }
-            if let Some(events) = self.events.pop_front() {
-                return Ok(Some(events));
+            if let Some(event) = self.events.pop_front() {
+                return Ok(Some(event));
             }
             if self.setup.interrupt.asked() {
                 return Err(ClusterError::Interrupted);
@@ -150,7 +150,7 @@ impl ProcessLauncher {
         }
     }
 
-    fn tell(&mut self, launch: Member, update: LaunchUpdate) {
+    fn report(&mut self, launch: Member, update: LaunchUpdate) {
         self.events.push_back(LauncherEvent::Launch(launch, update));
     }
 }
@@ -200,7 +200,7 @@ impl Launcher for ProcessLauncher {
         }
         of.is_held = true;
         if of.rests_as_asked() {
-            self.tell(launch, LaunchUpdate::Paused);
+            self.report(launch, LaunchUpdate::Paused);
         }
         Ok(())
     }
@@ -209,7 +209,7 @@ impl Launcher for ProcessLauncher {
         let Some(of) = self.launches.get_mut(&launch) else { return };
         if of.is_command {
             of.is_held = false;
-            self.tell(launch, LaunchUpdate::Resumed);
+            self.report(launch, LaunchUpdate::Resumed);
             self.supply(launch);
         } else {
             self.order(launch, LaunchCommand::Resume);
@@ -245,9 +245,9 @@ impl Launcher for ProcessLauncher {
 
     fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<LauncherEvent>, ClusterError> {
         self.decision_ended();
-        let events = self.wait(deadline);
+        let event = self.wait(deadline);
         self.decision_began();
-        events
+        event
     }
 
     fn forget(&mut self, launch: Member) {

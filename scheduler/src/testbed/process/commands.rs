@@ -53,10 +53,10 @@ impl ProcessLauncher {
         let Some(launch) = self.launches.get_mut(&member) else { return };
         let Some((order, refused)) = launch.answered(refused) else { return };
         match (order, refused) {
-            (LaunchCommand::Pause, None) => self.tell(member, LaunchUpdate::Paused),
+            (LaunchCommand::Pause, None) => self.report(member, LaunchUpdate::Paused),
             (LaunchCommand::Resume, None) => {
                 launch.is_held = false;
-                self.tell(member, LaunchUpdate::Resumed);
+                self.report(member, LaunchUpdate::Resumed);
             }
             (LaunchCommand::Checkpoint { name }, None) => self.saved(member, name),
             (LaunchCommand::Checkpoint { .. }, Some(why)) if !launch.is_leaving => {

@@ -48,7 +48,7 @@ impl ProcessLauncher {
                 if rank == 0 {
                     launch.held_at = Some(index);
                     if launch.rests_as_asked() {
-                        self.tell(member, LaunchUpdate::Paused);
+                        self.report(member, LaunchUpdate::Paused);
                     }
                 }
                 self.end_what_is_done(member);
@@ -72,7 +72,7 @@ impl ProcessLauncher {
         let Some(launch) = self.launches.get_mut(&member) else { return };
         launch.is_training = true;
         launch.save_at = self.setup.checkpoint_every.map(|every| Nanos::monotonic_now() + every);
-        self.tell(member, LaunchUpdate::Running);
+        self.report(member, LaunchUpdate::Running);
         self.supply(member);
     }
 
@@ -109,6 +109,6 @@ impl ProcessLauncher {
         launch.has_finished = gone == Gone::Finished;
         // First, so that the policy does not start another job there when it receives the failure.
         stuck_on.into_iter().for_each(|device| self.lose(device));
-        self.tell(member, LaunchUpdate::Gone(gone));
+        self.report(member, LaunchUpdate::Gone(gone));
     }
 }
