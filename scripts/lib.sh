@@ -70,5 +70,18 @@ step() {
 }
 durations=()
 
+# together COMMAND OTHER: runs two functions at the same time, and fails if one of them does.
+together() {
+  # Bash lets commands in the background ignore Ctrl-C.
+  trap 'trap - INT; kill 0' INT
+  # Two progress bars of cargo would overwrite each other.
+  local -x CARGO_TERM_PROGRESS_WHEN=never
+  "$2" & local other=$! code=0
+  ("$1") || code=$?
+  wait "$other" || code=$?
+  trap - INT
+  return "$code"
+}
+
 # Where the time went, one line a step.
 say_durations() { printf '%s\n' "${durations[@]}" >&2; }
