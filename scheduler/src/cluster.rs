@@ -1,30 +1,32 @@
-//! The seam: what a cluster does for the engine, and what happens on it. `Sim`, `Testbed` and `Replay` stand behind it, and
-//! nothing on this side of it can tell which.
+//! The interface between the engine and a cluster: the engine passes actions to it and receives events from it. `Sim`, `Testbed`
+//! and `Replay` implement it. The engine and the policies do not know which of them is used.
 
 pub use schema::decision::{Action, DeviceId, Happened, JobId, Settled};
 use schema::units::Nanos;
 
-/// Where jobs run: on devices of this machine in real time, or nowhere in virtual time.
+/// A cluster on which jobs run: the devices of this machine in real time, or simulated devices in virtual time.
 ///
-/// A switch takes time. `apply` begins it and returns; it is over with a [`Happened::Settled`]. Actions on a device take place in the
-/// order they were given: a job that is started where another is leaving (pausing, stopping) begins when that one has left.
+/// A switch takes time. `apply` begins it and returns; [`Happened::Settled`] ends it. Actions on a device take effect in the order
+/// in which they were given: a job that is started where another is leaving (pausing or stopping) begins when the other has left.
 pub trait Cluster {
-    /// From the start of the run.
+    /// The time since the start of the run.
     fn now(&self) -> Nanos;
 
-    /// # Errors
-    /// What cannot be done here, though the engine found nothing wrong with it. The cluster is as before.
-    fn apply(&mut self, action: &Action) -> Result<(), ActionError>;
-
-    /// Waits or jumps to the next event, at most to `deadline`. What happens at the deadline itself comes before it; of two events
-    /// of one instant the one with the smaller [`Happened::rank`] comes first.
+    /// Begins an action that the engine has checked.
     ///
     /// # Errors
-    /// [`ClusterError::Nothing`] without a deadline where nothing is left that could happen; and whatever keeps the cluster from going on.
+    /// Fails if the action cannot be done on this cluster. The state of the cluster is then unchanged.
+    fn apply(&mut self, action: &Action) -> Result<(), ActionError>;
+
+    /// Waits or jumps to the next event, or to `deadline` if that is earlier. An event at the deadline itself comes before
+    /// [`Happened::Deadline`]. Of two events at the same time, the one with the smaller [`Happened::rank`] comes first.
+    ///
+    /// # Errors
+    /// Returns [`ClusterError::Nothing`] if no event is left and there is no deadline. Fails if the cluster cannot go on.
     fn next(&mut self, deadline: Option<Nanos>) -> Result<Happened, ClusterError>;
 }
 
-/// An action that the engine or the cluster refused; the run goes on without it.
+/// The error of an action that the engine or the cluster refused. The run goes on without the action.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{action} of job {}: {why}", action.job().0)]
 pub struct ActionError {
@@ -32,13 +34,14 @@ pub struct ActionError {
     pub why: String,
 }
 
+/// The error that ends a run.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// Jobs wait, none runs, none will arrive, and the policy named no time: it would wait for ever.
-    #[error("nothing can happen any more, jobs wait ({waiting}), and the policy starts none of them")]
+    /// Jobs wait, none runs, none will arrive, and the policy did not ask to be woken. The run would never end.
+    #[error("no event is left, jobs wait ({waiting}), and the policy starts none of them")]
     Stuck { waiting: usize },
-    /// What a cluster says of itself; the engine knows who waits.
-    #[error("nothing is left that could happen")]
+    /// The cluster has no further event. The engine makes [`ClusterError::Stuck`] of it.
+    #[error("no event is left")]
     Nothing,
     #[error("interrupted")]
     Interrupted,

@@ -1,5 +1,5 @@
-//! The one loop: what happens, what the policy makes of it, what is done about it. It alone writes the state of jobs, and it knows
-//! neither whether time is real nor which policy decides.
+//! The engine: the loop that receives events, asks the policy, and carries out its actions. It is the only writer of the state of
+//! jobs. It depends neither on the policy nor on the kind of cluster.
 
 mod admission;
 mod check;
@@ -30,14 +30,14 @@ use crate::{
     view::{Change, View},
 };
 
-/// What holds for a whole run.
+/// The settings of the engine, which do not change during a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// How jobs that are packed share their devices; where it is `alone`, none are packed.
+    /// The way in which packed jobs share their devices. With `alone`, no jobs are packed.
     pub sharing: Sharing,
-    /// How many jobs may be packed on a device.
+    /// The maximum number of jobs on a device.
     pub jobs_per_device: u32,
-    /// How often a job that fails is started again from its last checkpoint.
+    /// The maximum number of times that a failed job is started again from its last checkpoint.
     pub retries: u32,
 }
 
@@ -47,42 +47,43 @@ impl Default for Settings {
     }
 }
 
-/// All that is known in a run.
+/// The state of a run: its jobs, its devices and the time.
 pub struct Engine<'a> {
     topology: &'a Topology,
     asked: &'a [JobRequest],
-    /// What the policy may believe.
+    /// The model that the policy may query.
     model: &'a dyn Throughput,
     settings: Settings,
     jobs: Vec<Job>,
     occupancy: Occupancy,
-    /// Jobs whose tensors are off a device, and whose process is still there.
+    /// Jobs that are paused on a device, or are being paused: their processes remain there.
     paused_on: BTreeMap<DeviceId, Vec<JobId>>,
     packing: Packing,
-    /// Pairs of jobs, the smaller first, that did not fit on a device together.
+    /// Pairs of jobs that did not fit on a device together. The smaller number is first.
     do_not_fit: BTreeSet<(JobId, JobId)>,
-    /// Jobs on devices, beside which another ran out of memory since they were started.
+    /// Jobs on devices that have shared a device with a job that ran out of memory there.
     crowded: BTreeSet<JobId>,
-    /// Since the policy was last asked.
+    /// Changes since the last decision of the policy.
     changes: Vec<Change>,
     now: Nanos,
     wake_at: Option<Nanos>,
     idle_wakes: IdleWakes,
     turns: u64,
     chain: Chain,
-    /// How many jobs have arrived; they do so in order.
+    /// The number of jobs that have arrived. Jobs arrive in order.
     arrived: usize,
-    /// Jobs that have not ended.
+    /// The number of jobs that have not ended.
     left: usize,
-    /// Jobs of which something is to be heard: those on devices, and not paused.
+    /// The number of jobs that cause an event without a further action: those on devices that are not paused.
     busy: usize,
 }
 
-/// Runs until every job has ended, and says how. Whatever ends it before, [`Engine::outcomes`] says how far all have come.
+/// Runs until every job has ended, and returns the outcomes. After an error, [`Engine::outcomes`] returns the outcomes so far.
 ///
 /// # Errors
-/// That of the cluster; [`ClusterError::Stuck`] where jobs wait and nothing can happen any more; an event that cannot be true; a
-/// policy that wants to be woken in the past, or over and over for nothing, or that can decide nothing any more.
+/// Returns an error of the cluster or of the journal, and [`ClusterError::Stuck`] if jobs wait and no event is left. Fails if an
+/// event contradicts the state of the run, and if the policy fails, asks to be woken in the past, or is woken again and again and
+/// does nothing.
 pub fn run(
     engine: &mut Engine<'_>,
     cluster: &mut dyn Cluster,
@@ -92,7 +93,7 @@ pub fn run(
     while engine.left > 0 {
         let happened = engine.next(cluster)?;
         let now = cluster.now();
-        engine.apply(now, &happened).with_context(|| format!("the cluster told at {now}: {happened}"))?;
+        engine.apply(now, &happened).with_context(|| format!("the cluster reported at {now}: {happened}"))?;
         let decision = policy.decide(&engine.view());
         if let Some(failure) = policy.failure() {
             return Err(failure.into());
@@ -104,8 +105,8 @@ pub fn run(
 }
 
 impl<'a> Engine<'a> {
-    /// Before anything has happened. Jobs stand in order of arrival. Those that the cluster can never run have ended: they are not
-    /// admitted.
+    /// Creates the engine of a run that has not begun. Jobs are in order of arrival. A job that the cluster can never run is not
+    /// admitted: it has ended.
     pub fn new(
         topology: &'a Topology,
         asked: &'a [JobRequest],
@@ -139,7 +140,7 @@ impl<'a> Engine<'a> {
         engine
     }
 
-    /// Refuses a job for a reason that the caller gives. To be called before the run.
+    /// Refuses to admit a job, for this reason. Callers do this before the run begins.
     pub fn refuse(&mut self, id: JobId, why: String) {
         let job = &mut self.jobs[id.0 as usize];
         if !matches!(job.state, State::Ended { .. }) {
@@ -149,7 +150,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// What a policy would be shown now.
+    /// The view that a policy receives in the present state.
     pub fn view(&self) -> View<'_> {
         View {
             now: self.now,
@@ -163,12 +164,12 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// One row a job, in the order of the trace.
+    /// The outcomes of all jobs, in the order of the trace.
     pub fn outcomes(&self) -> Vec<Outcome> {
         outcomes::outcomes(self.asked, &self.jobs, &self.packing, self.now, self.arrived)
     }
 
-    /// Jobs that have arrived and have not ended.
+    /// The number of jobs that have arrived and have not ended.
     fn waiting(&self) -> usize {
         let ended = |job: &&Job| matches!(job.state, State::Ended { .. });
         self.arrived - self.jobs[..self.arrived].iter().filter(ended).count()
@@ -177,7 +178,7 @@ impl<'a> Engine<'a> {
     fn next(&self, cluster: &mut dyn Cluster) -> Result<Happened, ClusterError> {
         let stuck = || ClusterError::Stuck { waiting: self.waiting() };
         let all_have_arrived = self.arrived == self.asked.len();
-        // A device that is lost may come back, and only the cluster knows.
+        // A lost device may come back. Only the cluster knows whether it will.
         let all_are_there = self.occupancy.present() == self.topology.devices();
         if self.busy == 0 && all_have_arrived && self.wake_at.is_none() && all_are_there {
             return Err(stuck());
@@ -188,7 +189,7 @@ impl<'a> Engine<'a> {
         })
     }
 
-    /// Checks, applies and notes what the policy has decided, one action after the other.
+    /// Checks, applies and records the actions of a decision, in order.
     fn act(
         &mut self,
         happened: Happened,
@@ -198,13 +199,13 @@ impl<'a> Engine<'a> {
         let Decision { actions, wake_at, reason } = decision;
         if let Some(at) = wake_at.filter(|at| *at <= self.now) {
             return Err(
-                anyhow!("the policy wants to be woken at {at}, which is not after {}", self.now).into()
+                anyhow!("the policy asks to be woken at {at}, which is not after {}", self.now).into()
             );
         }
         self.changes.clear();
         let view_hash = self.chain.to_string();
         let (mut applied, mut refused) = (Vec::new(), Vec::new());
-        // Who was to leave a device and does not.
+        // Devices whose job does not leave, because its pause or stop was refused.
         let mut stays = BTreeMap::new();
         for action in actions {
             let checked = self.check(&action).and_then(|()| self.check_left(&action, &stays));
@@ -239,7 +240,7 @@ impl<'a> Engine<'a> {
         })
     }
 
-    /// Begins what the cluster has begun.
+    /// Updates the state of a job after the cluster has begun an action.
     fn done(&mut self, action: &Action) {
         let id = action.job();
         match action {
@@ -261,7 +262,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Moves a job that has devices to another phase.
+    /// Sets the phase of a job that has devices.
     fn enter(&mut self, id: JobId, phase: Phase) {
         if let State::Placed(placed) = &self.jobs[id.0 as usize].state {
             let placed = Placed { phase, since: self.now, ..placed.clone() };
@@ -269,7 +270,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// The only place where the state of a job changes once the run goes on: its account, and who keeps which devices, go with it.
+    /// Sets the state of a job, and updates its account and the occupancy of devices with it. During a run, no other code changes
+    /// the state of a job.
     fn change(&mut self, id: JobId, next: State) {
         let job = &mut self.jobs[id.0 as usize];
         job.account = job.account_at(self.now);
@@ -280,7 +282,7 @@ impl<'a> Engine<'a> {
         if !matches!(after, State::Placed(_)) {
             self.crowded.remove(&id);
         }
-        // A job that keeps what it kept stays in its place among those that came.
+        // A job that keeps the same devices also keeps its place in the order of arrival on them.
         match (kept(&before), kept(after)) {
             (Some(devices), None) => self.occupancy.leave(id, devices),
             (None, Some(devices)) => self.occupancy.keep(id, devices),
@@ -304,7 +306,7 @@ impl<'a> Engine<'a> {
         self.packing.changed(id, &before, self.now, &self.jobs, &self.occupancy);
     }
 
-    /// The jobs on these devices, paused or not. A job on several of them comes once for each.
+    /// The jobs on these devices, paused ones included. A job on several of them occurs once for each device.
     fn all_there(&self, devices: &[DeviceId]) -> impl Iterator<Item = JobId> {
         devices.iter().flat_map(move |device| {
             let paused = self.paused_on.get(device).into_iter().flatten();
@@ -321,7 +323,7 @@ impl<'a> Engine<'a> {
     }
 }
 
-/// The devices that a job in this state keeps.
+/// The devices that a job in this state holds.
 fn kept(state: &State) -> Option<&[DeviceId]> {
     match state {
         State::Placed(placed) if !placed.phase.has_left() => Some(&placed.devices),
@@ -329,7 +331,7 @@ fn kept(state: &State) -> Option<&[DeviceId]> {
     }
 }
 
-/// The devices on which a job in this state is paused, or about to be.
+/// The devices on which a job in this state is paused or is being paused.
 fn paused(state: &State) -> Option<&[DeviceId]> {
     match state {
         State::Placed(placed) if matches!(placed.phase, Phase::Pausing | Phase::Paused) => {

@@ -1,4 +1,4 @@
-//! Jobs: what a trace asks for, and what has become of it. The engine alone writes the second.
+//! Jobs: the requests of a trace, and the state of each job during a run, which only the engine writes.
 
 use std::{borrow::Cow, fmt};
 
@@ -7,44 +7,45 @@ use schema::{job::command_name, plan::Plan, rows::ErrorKind, trace::Class, units
 
 use crate::{cluster::JobId, topology::DeviceId};
 
-/// What was asked for; it never changes.
+/// The request for a job. It does not change during a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobRequest {
     pub id: JobId,
-    /// Its name in the trace.
+    /// The name of the job in the trace.
     pub name: String,
     pub arrival: Nanos,
     pub what: Payload,
-    /// As the trace spells it. An elastic job may be given another plan and number of devices.
+    /// The plan that the job asks for. An elastic job may be given another plan and number of devices.
     pub plan: Option<Plan>,
     pub devices: u32,
     pub elastic: bool,
-    /// Absent for a command that runs until it ends.
+    /// The number of steps of the job. `None` for a command that runs until it ends.
     pub steps: Option<u64>,
-    /// Finds the steps of a command in its output.
+    /// The regular expression that finds the steps of a command in its output.
     pub steps_regex: Option<String>,
-    /// Why it takes no checkpoint, and loses all that it has done where it is stopped; `None` for one that takes them.
+    /// The reason why the job takes no checkpoint and loses all its steps when it is stopped. `None` for a job that takes them.
     pub takes_no_checkpoint: Option<&'static str>,
     pub user: String,
     pub virtual_cluster: String,
     pub class: Class,
-    /// Time of a step alone on what it asks for, as the trace has it from elsewhere.
+    /// The time of a step of the job alone on what it asks for, if the trace gives it.
     pub step_ns: Option<u64>,
 }
 
+/// What a job runs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Payload {
     Training {
         workload: String,
-        /// Absent where only the trace knows the workload, and not this.
+        /// The batch. `None` if the workload is in no catalog and the trace does not give the batch.
         global_batch: Option<u32>,
     },
-    /// Program and arguments.
+    /// A program and its arguments.
     Command(Vec<String>),
 }
 
 impl Payload {
-    /// As rows name it: the workload of the catalog, or the name of a command.
+    /// The name of the workload in rows: that of the catalog, or the name of the command.
     pub fn workload(&self) -> Cow<'_, str> {
         match self {
             Payload::Training { workload, .. } => Cow::Borrowed(workload),
@@ -61,28 +62,28 @@ impl Payload {
 }
 
 impl JobRequest {
-    /// As a model is asked for it; `workload` is that of [`Payload::workload`].
+    /// The subject of a question to a model about this job. `workload` is the name that [`Payload::workload`] returns.
     pub fn subject<'a>(&self, workload: &'a str) -> Subject<'a> {
         let (global_batch, plan, step_ns) = (self.what.global_batch(), self.plan, self.step_ns);
         Subject { workload, global_batch, plan, step_ns }
     }
 }
 
-/// What has become of a job.
+/// The state and the history of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     pub state: State,
-    /// Steps that count, as last told.
+    /// The number of steps that count, as last reported.
     pub steps: u64,
-    /// When they were told.
+    /// The time of that report.
     pub steps_at: Nanos,
     pub account: Account,
-    /// How often it failed and was given another chance.
+    /// The number of failures after which the job was put back into the queue and that count as retries.
     pub retries: u32,
 }
 
 impl Job {
-    /// Before anything became of it.
+    /// Creates a job that has not been started.
     pub fn new(arrival: Nanos) -> Job {
         Job {
             state: State::Waiting { since: arrival },
@@ -93,7 +94,7 @@ impl Job {
         }
     }
 
-    /// Where it is, if it has devices or is on its way off them.
+    /// The placement of the job, if it has devices or is leaving them.
     pub fn placed(&self) -> Option<&Placed> {
         match &self.state {
             State::Placed(placed) => Some(placed),
@@ -101,7 +102,7 @@ impl Job {
         }
     }
 
-    /// What it did with its time up to `now`, which is not before its state began.
+    /// The account of the job up to `now`, which is not before the present state began.
     pub fn account_at(&self, now: Nanos) -> Account {
         let mut account = self.account.clone();
         match &self.state {
@@ -126,9 +127,10 @@ impl Job {
     }
 }
 
+/// The state of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Wants devices and has none. `since` arrival, its last stop or its last failure.
+    /// The job needs devices and has none, since its arrival, its last stop or its last failure.
     Waiting {
         since: Nanos,
     },
@@ -139,17 +141,18 @@ pub enum State {
     },
 }
 
-/// Where a job is and what it does there.
+/// The devices of a job and its phase on them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// In the order of ranks.
+    /// The devices in the order of ranks.
     pub devices: Vec<DeviceId>,
     pub plan: Option<Plan>,
     pub phase: Phase,
-    /// When the phase began.
+    /// The time at which the phase began.
     pub since: Nanos,
 }
 
+/// What a job does on its devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     Starting,
@@ -174,14 +177,14 @@ impl fmt::Display for Phase {
 }
 
 impl Phase {
-    /// Whether the job is on its way off its devices or has left them: whoever is started there now does not share them with it.
+    /// Whether the job is leaving its devices or has left them. A job that is started there now does not share them with it.
     pub fn has_left(self) -> bool {
         matches!(self, Phase::Pausing | Phase::Paused | Phase::Stopping)
     }
 }
 
-/// What a job did with its time, up to when its present state began; [`Job::account_at`] has the rest. Times add up to the time since
-/// arrival: `queued + switching + running + paused`.
+/// The times and counts of a job up to the start of its present state; [`Job::account_at`] adds the time since then. The times add
+/// up to the time since arrival: `queued + switching + running + paused`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     pub first_start: Option<Nanos>,
@@ -189,10 +192,10 @@ pub struct Account {
     pub switching: Nanos,
     pub running: Nanos,
     pub paused: Nanos,
-    /// Running time times devices, summed over stretches: Tiresias' attained service.
+    /// The sum of running time times devices: the attained service of Tiresias.
     pub device_time: Nanos,
     pub starts: u32,
     pub pauses: u32,
-    /// Steps done that a failure or a stop without a checkpoint has lost.
+    /// The number of steps lost by failures and by stops without a checkpoint.
     pub steps_lost: u64,
 }

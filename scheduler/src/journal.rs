@@ -1,4 +1,4 @@
-//! Who hears of the turns of a run: a file, a test, a live view.
+//! Receivers of the turns of a run: the file `decisions.jsonl`, a live view, or a list in a test.
 
 use std::path::Path;
 
@@ -10,23 +10,23 @@ use schema::{
 
 use crate::view::View;
 
-/// Told of every turn when it is over.
+/// Receives each turn at its end.
 pub trait Journal {
-    /// `view` is what the turn has left behind.
+    /// Records a turn. `view` is the state after it.
     ///
     /// # Errors
-    /// What keeps it from noting the turn; the run ends there.
+    /// Fails if the turn cannot be recorded. This ends the run.
     fn record(&mut self, turn: Turn, view: &View<'_>) -> anyhow::Result<()>;
 }
 
-/// `decisions.jsonl` of a run. Refused actions are also printed on stderr.
+/// The file `decisions.jsonl` of a run. Refused actions are also printed on stderr.
 pub struct Decisions(TurnWriter);
 
 impl Decisions {
-    /// Goes on where the file ends.
+    /// Opens the file to append to it.
     ///
     /// # Errors
-    /// A file that cannot be opened.
+    /// Fails if the file cannot be opened.
     pub fn open(path: &Path) -> Result<Decisions, RowError> {
         TurnWriter::open(path).map(Decisions)
     }
@@ -45,7 +45,7 @@ impl Journal for Decisions {
     }
 }
 
-/// Keeps in mind what was refused first, and hands every turn on. Where nothing goes on any more, that says why.
+/// Passes each turn on, and stores the first refusal. If a run gets stuck, that refusal explains it.
 pub struct FirstRefusal<'a> {
     journal: &'a mut dyn Journal,
     first: Option<String>,
@@ -56,7 +56,7 @@ impl<'a> FirstRefusal<'a> {
         FirstRefusal { journal, first: None }
     }
 
-    /// `; JOB: WHY`, or nothing where nothing was refused.
+    /// The first refusal as `; JOB: WHY`, to append to an error. Empty if no action was refused.
     pub fn told(&self) -> String {
         self.first.as_ref().map(|first| format!("; {first}")).unwrap_or_default()
     }
@@ -71,12 +71,12 @@ impl Journal for FirstRefusal<'_> {
     }
 }
 
-/// The job that a refused action is of; a policy may name one that is not there.
+/// The name of the job of a refused action. A policy may name a job that does not exist.
 fn name<'a>(refused: &Refused, view: &View<'a>) -> &'a str {
     view.asked.get(refused.action.job().0 as usize).map_or("no job", |asked| &asked.name)
 }
 
-/// Keeps all turns.
+/// Stores all turns.
 impl Journal for Vec<Turn> {
     fn record(&mut self, turn: Turn, _view: &View<'_>) -> anyhow::Result<()> {
         self.push(turn);
@@ -84,7 +84,7 @@ impl Journal for Vec<Turn> {
     }
 }
 
-/// Keeps nothing.
+/// Discards all turns.
 pub struct Unrecorded;
 
 impl Journal for Unrecorded {

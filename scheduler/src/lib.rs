@@ -1,6 +1,7 @@
-//! One engine, many worlds: the same policy decides for real jobs on this machine's devices and for a simulated cluster.
+//! Schedules training jobs. One engine runs the same policies on the devices of this machine and on a simulated cluster.
 //!
-//! Start reading at [`cluster`], the seam between the two; [`view`], all that a policy is shown; and [`engine`], the one loop.
+//! Start reading at [`cluster`], the interface between the engine and a cluster; [`view`], the input of a policy; and [`engine`],
+//! the main loop.
 
 pub mod cluster;
 pub mod cmd;

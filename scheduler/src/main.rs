@@ -1,4 +1,4 @@
-//! `sched`: the program, and two parts it plays for itself.
+//! The program `sched`. It also starts itself as a leash and as a synthetic worker.
 
 use std::process::ExitCode;
 

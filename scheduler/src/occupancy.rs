@@ -1,4 +1,4 @@
-//! Which jobs keep which devices, and where devices are free.
+//! The occupancy of devices: the jobs that hold each device, and the free devices of each node.
 
 mod draft;
 
@@ -11,34 +11,35 @@ use crate::{
     topology::{DeviceId, NodeId, Topology},
 };
 
-/// Who is where. A job that is on its way off its devices does not keep them.
+/// The jobs that hold each device. A job that is leaving its devices does not hold them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Occupancy {
     devices: Vec<Slot>,
-    /// Free devices of each node.
+    /// The number of free devices of each node.
     free_of: Vec<u32>,
     pools: Vec<Pool>,
     pool_of: Vec<PoolId>,
     lost: u32,
     node_of: Vec<NodeId>,
-    /// The first device of each node, and one past the last of all.
+    /// The number of the first device of each node, and last the number of all devices.
     first_of: Vec<u32>,
 }
 
-/// Devices of one type, in the order in which a topology first names their types. A job is put on devices of one pool.
+/// The number of a pool: the devices of one type. Pools are in the order in which the topology first names their types. All devices
+/// of a job are of one pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PoolId(pub u16);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Pool {
     free: u32,
-    /// Its nodes that have free devices, by how many.
+    /// The nodes of the pool that have free devices, in order of the number of those.
     by_free: BTreeSet<(u32, NodeId)>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Slot {
-    /// In the order in which they came.
+    /// The jobs that hold the device, in the order in which they came.
     kept_by: Vec<JobId>,
     lost: bool,
 }
@@ -50,7 +51,7 @@ impl Slot {
 }
 
 impl Occupancy {
-    /// All devices free.
+    /// Creates an occupancy in which all devices are free.
     pub fn new(topology: &Topology) -> Occupancy {
         let nodes = topology.nodes();
         let free_of: Vec<u32> = nodes.iter().map(|node| node.devices.len() as u32).collect();
@@ -79,7 +80,7 @@ impl Occupancy {
         }
     }
 
-    /// Devices that no job keeps and that are not lost.
+    /// The number of devices that no job holds and that are not lost.
     pub fn free(&self) -> u32 {
         self.pools.iter().map(|pool| pool.free).sum()
     }
@@ -89,7 +90,7 @@ impl Occupancy {
         (0..self.pools.len() as u16).map(PoolId)
     }
 
-    /// Devices of a pool that no job keeps and that are not lost.
+    /// The number of devices of a pool that no job holds and that are not lost.
     pub fn free_in(&self, pool: PoolId) -> u32 {
         self.pools[usize::from(pool.0)].free
     }
@@ -98,7 +99,7 @@ impl Occupancy {
         self.pool_of[self.node_of[device.0 as usize].0 as usize]
     }
 
-    /// Devices that are there.
+    /// The number of devices that are not lost.
     pub fn present(&self) -> u32 {
         self.devices.len() as u32 - self.lost
     }
@@ -107,12 +108,12 @@ impl Occupancy {
         self.devices[device.0 as usize].lost
     }
 
-    /// The jobs that keep a device, in the order in which they came.
+    /// The jobs that hold a device, in the order in which they came.
     pub fn kept_by(&self, device: DeviceId) -> &[JobId] {
         &self.devices[device.0 as usize].kept_by
     }
 
-    /// `count` free devices of one pool, as [`Draft::take`] chooses them; `None` where no pool has that many.
+    /// Chooses `count` free devices of one pool, as [`Draft::take`] does. Returns `None` if no pool has that many.
     pub fn consolidated(&self, count: u32) -> Option<Vec<DeviceId>> {
         Draft::new(self).take(count)
     }

@@ -1,4 +1,4 @@
-//! Which devices there are and on which nodes.
+//! The devices of a cluster and the nodes that they are on.
 
 use std::collections::BTreeMap;
 
@@ -9,26 +9,27 @@ use schema::{device::Device, manifest::AlikeNodes};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u32);
 
-/// Nodes and their devices, in order; a device's number counts through all nodes.
+/// The nodes of a cluster and their devices, in order. The numbers of devices go through all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     nodes: Vec<Node>,
     node_of: Vec<NodeId>,
 }
 
-/// Devices that reach each other without a network.
+/// A node: devices that reach each other without a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     pub name: String,
-    /// What its devices are, as rows name it: `NVIDIA H200`, a CPU's name. Rates of one type say nothing of another.
+    /// The type of the devices, as rows name it: `NVIDIA H200`, or the name of a CPU. Step times of one type do not apply to
+    /// another.
     pub device_type: String,
-    /// The number of its first device.
+    /// The number of the first device of the node.
     pub first: DeviceId,
     pub devices: Vec<Device>,
 }
 
 impl Topology {
-    /// Nodes as `(name, device type, devices)`.
+    /// Creates a topology from nodes as `(name, device type, devices)`.
     pub fn new(nodes: impl IntoIterator<Item = (String, String, Vec<Device>)>) -> Topology {
         let mut topology = Topology { nodes: Vec::new(), node_of: Vec::new() };
         for (name, device_type, devices) in nodes {
@@ -40,7 +41,7 @@ impl Topology {
         topology
     }
 
-    /// `devices` GPUs of one type in nodes of `per_node`, the last of which may have fewer.
+    /// Creates a topology of `devices` GPUs of one type in nodes of `per_node`. The last node may have fewer.
     pub fn uniform(devices: u32, per_node: u32, device_type: &str) -> Topology {
         let node = |(number, first): (usize, u32)| {
             let held = per_node.min(devices - first);
@@ -49,7 +50,7 @@ impl Topology {
         Topology::new((0..devices).step_by(per_node.max(1) as usize).enumerate().map(node))
     }
 
-    /// A cluster of GPUs that is not there.
+    /// Creates the topology of a simulated cluster of GPUs.
     pub fn simulated(nodes: &[AlikeNodes]) -> Topology {
         let alike = |of: &AlikeNodes| std::iter::repeat_n(of.clone(), of.nodes as usize);
         let node = |(number, of): (usize, AlikeNodes)| {
@@ -58,7 +59,7 @@ impl Topology {
         Topology::new(nodes.iter().flat_map(alike).enumerate().map(node))
     }
 
-    /// How many devices there are of the type of which there are most: what a job can be given at most.
+    /// The number of devices of the most frequent type, which is the largest number that a job can be given.
     pub fn most_of_a_type(&self) -> u32 {
         let mut of_type = BTreeMap::<&str, u32>::new();
         for node in &self.nodes {
@@ -75,17 +76,17 @@ impl Topology {
         &self.nodes
     }
 
-    /// The node of a device of this topology.
+    /// The node of a device.
     pub fn node_of(&self, device: DeviceId) -> NodeId {
         self.node_of[device.0 as usize]
     }
 
-    /// What a device of this topology is.
+    /// The type of a device.
     pub fn type_of(&self, device: DeviceId) -> &str {
         &self.nodes[self.node_of(device).0 as usize].device_type
     }
 
-    /// The other devices of the nodes that these are on.
+    /// The other devices of the nodes that these devices are on.
     pub fn around(&self, devices: &[DeviceId]) -> impl Iterator<Item = DeviceId> {
         let mut nodes: Vec<NodeId> = devices.iter().map(|device| self.node_of(*device)).collect();
         nodes.sort_unstable();
@@ -97,7 +98,7 @@ impl Topology {
         nodes.into_iter().flat_map(of_node).filter(|device| !devices.contains(device))
     }
 
-    /// How many of these devices each node has, the most first: `[4, 4]` are two nodes.
+    /// The numbers of these devices on each node that has any, the largest first: `[4, 4]` for two nodes with four each.
     pub fn placement(&self, devices: &[DeviceId]) -> Vec<u32> {
         let mut nodes: Vec<NodeId> = devices.iter().map(|device| self.node_of(*device)).collect();
         nodes.sort_unstable();
@@ -106,7 +107,7 @@ impl Topology {
         counts
     }
 
-    /// `node/cuda:0`.
+    /// The name of a device, such as `n0/cuda:0`.
     pub fn name_of(&self, device: DeviceId) -> String {
         let node = &self.nodes[self.node_of(device).0 as usize];
         format!("{}/{}", node.name, node.devices[(device.0 - node.first.0) as usize])

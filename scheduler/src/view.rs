@@ -1,4 +1,4 @@
-//! What a policy is shown: the state of all jobs and devices, what changed since its last turn, and a model it may believe.
+//! The input of a policy: the state of all jobs and devices, the changes since its last decision, and a model that it may query.
 
 use model::Throughput;
 use schema::{sharing::Sharing, units::Nanos};
@@ -10,55 +10,58 @@ use crate::{
     topology::{DeviceId, Topology},
 };
 
-/// One moment of a run. Looking at it costs nothing that grows with the number of jobs: whoever keeps an order of them keeps it up to
-/// date from `changes`.
+/// The state of a run at one moment. To make a view takes time that does not grow with the number of jobs. A policy that keeps jobs
+/// in an order updates it from `changes`.
 pub struct View<'a> {
     pub now: Nanos,
     pub topology: &'a Topology,
     pub sharing: &'a Sharing,
-    /// By [`JobId`]; those that have not arrived yet are not to be looked at.
+    /// The requests of all jobs, by [`JobId`]. A policy must not use those of jobs that have not arrived.
     pub asked: &'a [JobRequest],
+    /// The states of all jobs, by [`JobId`].
     pub jobs: &'a [Job],
     pub occupancy: &'a Occupancy,
-    /// What happened since the last turn, in order.
+    /// The changes since the last decision, in order.
     pub changes: &'a [Change],
-    /// What the policy may believe. It need not be what the cluster runs on.
+    /// The model that the policy may query. A simulated cluster may use a different one.
     pub model: &'a dyn Throughput,
 }
 
 impl View<'_> {
-    /// What a job asked for that has arrived.
+    /// The request of a job that has arrived.
     pub fn asked_by(&self, job: JobId) -> &JobRequest {
         &self.asked[job.0 as usize]
     }
 
-    /// What has become of a job that has arrived.
+    /// The state of a job that has arrived.
     pub fn job(&self, job: JobId) -> &Job {
         &self.jobs[job.0 as usize]
     }
 }
 
-/// What a policy that keeps orders of its own must hear of.
+/// A change since the last decision. A policy that keeps jobs in an order of its own updates it from these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The job wants devices: it arrived, was stopped, or failed and is given another chance.
+    /// A job waits for devices: it arrived, was stopped, or failed and is to be started again.
     Waits(JobId),
-    /// It was given devices.
+    /// A job was given devices.
     Placed(JobId),
-    /// A switch is over.
+    /// A switch of a job has ended.
     Settled(JobId),
-    /// More of its steps are known.
+    /// A job reported its steps.
     Progressed(JobId),
-    /// It will never want anything again.
+    /// A job has ended and will not run again.
     Ended(JobId),
+    /// A device was lost.
     Lost(DeviceId),
+    /// A lost device came back.
     Back(DeviceId),
-    /// The two did not fit on a device together.
+    /// Two jobs did not fit on a device together.
     DoNotFit(JobId, JobId),
 }
 
 impl Change {
-    /// The one job that it is about.
+    /// The job that has changed. `None` for changes of devices and for [`Change::DoNotFit`].
     pub fn job(&self) -> Option<JobId> {
         match *self {
             Change::Waits(job)

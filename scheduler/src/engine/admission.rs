@@ -1,4 +1,4 @@
-//! Jobs that the cluster can never run, whatever a policy decides.
+//! Admission: finds the jobs that the cluster can never run, whatever a policy decides.
 
 use crate::{
     cluster::JobId,
@@ -6,7 +6,7 @@ use crate::{
     topology::Topology,
 };
 
-/// Each with the reason.
+/// The jobs that are not admitted, each with the reason.
 pub(super) fn refused<'a>(
     topology: &Topology,
     asked: &'a [JobRequest],
@@ -15,7 +15,7 @@ pub(super) fn refused<'a>(
     asked.iter().filter_map(move |asked| Some((asked.id, why_never(asked, most)?)))
 }
 
-/// `most` is the number of devices that the cluster has of one type.
+/// The reason why the job can never run, if there is one. `most` is the largest number of devices of one type in the cluster.
 fn why_never(asked: &JobRequest, most: u32) -> Option<String> {
     let devices = asked.devices;
     if devices == 0 {
@@ -28,7 +28,7 @@ fn why_never(asked: &JobRequest, most: u32) -> Option<String> {
     if ranks != devices {
         return Some(format!("asks for {devices} devices, and its plan takes {ranks}"));
     }
-    // An elastic job may be given fewer.
+    // A policy may give an elastic job fewer.
     (devices > most && !asked.elastic)
         .then(|| format!("asks for {devices} devices, and the cluster has {most} of one type"))
 }

@@ -1,4 +1,4 @@
-//! The conditions that an action must meet before it is passed to the cluster.
+//! Checks the conditions that an action must meet before the cluster receives it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Engine<'_> {
-    /// Why it is refused, in words that follow the name of the action.
+    /// Checks an action. The error is the reason for which it is refused; "it" in the reason is the job.
     pub(super) fn check(&self, action: &Action) -> Result<(), String> {
         let id = action.job();
         if id.0 as usize >= self.arrived {
@@ -31,7 +31,7 @@ impl Engine<'_> {
                     phase => Err(format!("it is {phase}, and only what is paused is resumed")),
                 }
             }
-            // Before it runs, nothing of it is to be saved.
+            // A job that has not run yet has nothing to save.
             Action::Stop { checkpoint, .. } => {
                 let why = self.asked[id.0 as usize].takes_no_checkpoint.filter(|_| *checkpoint);
                 match (self.placed(id)?.phase, why) {
@@ -45,8 +45,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Whoever was to take the place of a job is not put beside it where that job stays; `stays` says who does, of those that an earlier
-    /// action of the same decision was to take off a device.
+    /// Refuses to place a job on a device in `stays`: one whose job should have left by an earlier action of the same decision that
+    /// was refused. Otherwise a job that was meant to replace another would be packed with it.
     pub(super) fn check_left(
         &self,
         action: &Action,
@@ -60,7 +60,7 @@ impl Engine<'_> {
         match devices.iter().find_map(|device| Some((device, stays.get(device)?))) {
             Some((device, stays)) => {
                 let (job, device) = (&self.asked[stays.0 as usize].name, self.topology.name_of(*device));
-                Err(format!("{job} was to leave {device} before, and stays"))
+                Err(format!("{job} was to leave {device} first, and that was refused"))
             }
             None => Ok(()),
         }
@@ -118,7 +118,7 @@ impl Engine<'_> {
         self.check_room(id, devices)
     }
 
-    /// Whether the job can have these devices, among those who keep them.
+    /// Checks that the devices are not lost and have room for the job beside the jobs that hold them.
     fn check_room(&self, id: JobId, devices: &[DeviceId]) -> Result<(), String> {
         let name = |device: DeviceId| self.topology.name_of(device);
         if let Some(lost) = devices.iter().find(|device| self.occupancy.is_lost(**device)) {

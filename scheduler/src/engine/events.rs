@@ -1,4 +1,4 @@
-//! What an event makes of the state of jobs and devices.
+//! Updates the state of jobs and devices after an event.
 
 use anyhow::{bail, ensure};
 use schema::{
@@ -17,45 +17,46 @@ use crate::{
 
 impl Engine<'_> {
     /// # Errors
-    /// An event that cannot follow on what is known: the cluster has a fault.
+    /// Fails if the event contradicts the present state, which is a bug of the cluster.
     pub(super) fn apply(&mut self, now: Nanos, happened: &Happened) -> anyhow::Result<()> {
-        ensure!(now >= self.now, "the clock stood at {} before", self.now);
+        ensure!(now >= self.now, "the clock went back: its last time was {}", self.now);
         self.now = now;
         self.chain.happened(now, happened);
         match *happened {
             Happened::Arrived { job } => {
                 ensure!(job.0 as usize == self.arrived, "{} jobs have arrived before it", self.arrived);
                 ensure!(self.arrived < self.asked.len(), "there is no such job");
-                ensure!(now >= self.asked[self.arrived].arrival, "it is not time");
+                let arrival = self.asked[self.arrived].arrival;
+                ensure!(now >= arrival, "the job arrives only at {arrival}");
                 self.arrived += 1;
-                // One that is not admitted has ended.
+                // A job that is not admitted has ended already.
                 if let State::Waiting { .. } = self.jobs[job.0 as usize].state {
                     self.changes.push(Change::Waits(job));
                 }
             }
             Happened::Progress { job, steps } => {
                 self.placed_at(job)?;
-                self.told(job, steps)?;
+                self.set_steps(job, steps)?;
                 self.changes.push(Change::Progressed(job));
             }
             Happened::Settled { job, now: settled, steps } => self.settled(job, settled, steps)?,
             Happened::Finished { job, steps } => {
                 self.placed_at(job)?;
-                self.told(job, steps)?;
+                self.set_steps(job, steps)?;
                 self.change(job, State::Ended { at: now, failed: None });
                 self.changes.push(Change::Ended(job));
             }
             Happened::Failed { job, steps, kind, ref detail } => {
                 let devices = self.placed_at(job)?.devices.clone();
-                self.fallen_back(job, steps);
+                self.roll_back(job, steps);
                 self.failed(job, &devices, kind, detail);
             }
             Happened::DeviceLost { device } => {
                 ensure!(device.0 < self.topology.devices(), "there is no such device");
-                ensure!(!self.occupancy.is_lost(device), "it was lost before");
+                ensure!(!self.occupancy.is_lost(device), "it is lost already");
                 let there: Vec<JobId> = self.all_there(&[device]).collect();
                 let names: Vec<&str> = there.iter().map(|job| &*self.asked[job.0 as usize].name).collect();
-                ensure!(there.is_empty(), "jobs are there that have not failed: {}", names.join(", "));
+                ensure!(there.is_empty(), "jobs on it have not failed: {}", names.join(", "));
                 self.occupancy.set_lost(device, true);
                 self.changes.push(Change::Lost(device));
             }
@@ -66,7 +67,7 @@ impl Engine<'_> {
                 self.changes.push(Change::Back(device));
             }
             Happened::Deadline => {
-                ensure!(self.wake_at.is_some_and(|at| at <= now), "no policy asked to be woken");
+                ensure!(self.wake_at.is_some_and(|at| at <= now), "the policy did not ask to be woken");
             }
         }
         Ok(())
@@ -76,18 +77,18 @@ impl Engine<'_> {
         let phase = self.placed_at(id)?.phase;
         match (phase, settled) {
             (Phase::Starting | Phase::Resuming, Settled::Running) => {
-                self.told(id, steps)?;
+                self.set_steps(id, steps)?;
                 self.enter(id, Phase::Running);
             }
             (Phase::Pausing, Settled::Paused) => {
-                self.told(id, steps)?;
+                self.set_steps(id, steps)?;
                 self.enter(id, Phase::Paused);
             }
             (Phase::Stopping, Settled::Stopped) => {
-                self.fallen_back(id, steps);
+                self.roll_back(id, steps);
                 self.change(id, State::Waiting { since: self.now });
             }
-            _ => bail!("the job was {phase}"),
+            _ => bail!("the job is {phase}"),
         }
         self.changes.push(Change::Settled(id));
         if settled == Settled::Stopped {
@@ -96,15 +97,15 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Gives the job another chance, or none.
+    /// Returns a failed job to the queue, or ends it if it is not to be started again.
     fn failed(&mut self, id: JobId, devices: &[DeviceId], kind: ErrorKind, detail: &str) {
         let others = self.others_there(id, devices);
         let has_chance = match kind {
-            // Of two that did not fit together, both may have run out, and the one that is heard of last is alone by then.
+            // If two jobs did not fit together, both may have failed. The second is alone when its failure is reported.
             ErrorKind::OutOfMemory => !others.is_empty() || self.crowded.contains(&id),
-            // It will never run here, and the next time it would come to its end as early.
+            // Another start would fail in the same way.
             ErrorKind::Unsupported | ErrorKind::TooShort => false,
-            // The user's doing, and none of the job's.
+            // The user interrupted it. The job is not at fault.
             ErrorKind::Interrupted => true,
             _ => {
                 let retries = &mut self.jobs[id.0 as usize].retries;
@@ -138,15 +139,15 @@ impl Engine<'_> {
         }
     }
 
-    fn told(&mut self, id: JobId, steps: u64) -> anyhow::Result<()> {
+    fn set_steps(&mut self, id: JobId, steps: u64) -> anyhow::Result<()> {
         let job = &mut self.jobs[id.0 as usize];
-        ensure!(steps >= job.steps, "it had done {} steps before", job.steps);
+        ensure!(steps >= job.steps, "its steps went back: the last report was {}", job.steps);
         (job.steps, job.steps_at) = (steps, self.now);
         Ok(())
     }
 
-    /// Of its steps, only those of a checkpoint count any more.
-    fn fallen_back(&mut self, id: JobId, steps: u64) {
+    /// Sets the steps of a job to those of its checkpoint. Later ones are lost.
+    fn roll_back(&mut self, id: JobId, steps: u64) {
         let job = &mut self.jobs[id.0 as usize];
         job.account.steps_lost += job.steps.saturating_sub(steps);
         (job.steps, job.steps_at) = (steps, self.now);

@@ -1,14 +1,14 @@
-//! A policy that has itself woken over and over and does nothing keeps a run where it is, for ever in virtual time.
+//! Detects a policy that asks to be woken again and again and does nothing. In virtual time such a run would never end.
 
 use anyhow::ensure;
 use schema::units::Nanos;
 
-/// So many wakes in a row that came to nothing ..
+/// The number of idle wakes in a row that is an error if they occur within [`WITHIN`].
 const WAKES: u32 = 1_000;
-/// .. are no waiting, where no more time of the run than this has passed.
+/// The time of the run in which [`WAKES`] idle wakes are an error.
 const WITHIN: Nanos = Nanos::SECOND;
 
-/// Wakes since the last turn that was of something else, or in which something was done.
+/// Counts idle wakes in a row: turns whose event is [`Happened::Deadline`](schema::decision::Happened) and that have no action.
 #[derive(Debug, Default)]
 pub(super) struct IdleWakes {
     since: Option<Nanos>,
@@ -19,9 +19,9 @@ impl IdleWakes {
     /// Counts a turn.
     ///
     /// # Errors
-    /// Where it is one too many.
-    pub(super) fn count(&mut self, now: Nanos, came_to_nothing: bool) -> anyhow::Result<()> {
-        if !came_to_nothing {
+    /// Fails if there were [`WAKES`] idle wakes within [`WITHIN`].
+    pub(super) fn count(&mut self, now: Nanos, is_idle: bool) -> anyhow::Result<()> {
+        if !is_idle {
             *self = IdleWakes::default();
             return Ok(());
         }
@@ -33,7 +33,7 @@ impl IdleWakes {
         let passed = now.saturating_sub(since);
         ensure!(
             passed >= WITHIN,
-            "the policy was woken {WAKES} times within {passed} of the run and did nothing; it has to ask for a later instant"
+            "the policy was woken {WAKES} times within {passed} of the run and did nothing; it has to ask for a later time"
         );
         *self = IdleWakes::default();
         Ok(())

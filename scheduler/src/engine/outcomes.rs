@@ -1,4 +1,4 @@
-//! Rows of `outcomes.csv` out of the state of jobs.
+//! Makes the rows of `outcomes.csv` from the state of jobs.
 
 use schema::{
     rows::{ErrorKind, Outcome, Status},
@@ -8,7 +8,7 @@ use schema::{
 use super::packing::Packing;
 use crate::job::{Job, JobRequest, State};
 
-/// One row a job. Those from number `arrived` on have not arrived by `now`.
+/// Makes one row for each job. The first `arrived` jobs have arrived by `now`.
 pub(super) fn outcomes(
     asked: &[JobRequest],
     jobs: &[Job],
@@ -28,7 +28,7 @@ fn outcome(asked: &JobRequest, job: &Job, packing: &Packing, now: Nanos, has_arr
     };
     let status = match &err {
         None => Status::Ok,
-        // Refused before it started, by the engine or by the worker.
+        // The engine or the worker refused the job before it started.
         Some((ErrorKind::Unsupported, _)) => Status::Unsupported,
         Some(_) => Status::Failed,
     };

@@ -1,4 +1,4 @@
-//! How long jobs ran beside others on their devices.
+//! Measures the time for which jobs run packed.
 
 use schema::units::Nanos;
 
@@ -8,11 +8,12 @@ use crate::{
     occupancy::Occupancy,
 };
 
-/// Of each job, by its number.
+/// The packed time of each job, by its number.
 #[derive(Clone, Debug)]
 pub(super) struct Packing {
-    /// When it began, of those that are packed now.
+    /// The time at which each job that is packed now became so.
     since: Vec<Option<Nanos>>,
+    /// The packed time of each job in earlier intervals.
     before: Vec<Nanos>,
 }
 
@@ -21,13 +22,13 @@ impl Packing {
         Packing { since: vec![None; jobs], before: vec![Nanos::ZERO; jobs] }
     }
 
-    /// Up to `now`, of a job's running time.
+    /// The packed time of a job up to `now`, which is a part of its running time.
     pub(super) fn of(&self, id: JobId, now: Nanos) -> Nanos {
         let id = id.0 as usize;
         self.before[id] + self.since[id].map_or(Nanos::ZERO, |since| now - since)
     }
 
-    /// Takes note of a job whose state has changed, and of those on the devices that it has or had.
+    /// Updates a job whose state has changed, and the other jobs on the devices that it has or had.
     pub(super) fn changed(
         &mut self,
         id: JobId,

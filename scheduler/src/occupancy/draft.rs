@@ -1,5 +1,5 @@
-//! What would be free if a policy did what it has in mind: several jobs are placed in one decision, and the occupancy changes only
-//! when it is applied.
+//! The free devices during a decision. A policy places several jobs in one decision, and the occupancy changes only when the
+//! decision is applied.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,14 +9,14 @@ use crate::{
     topology::{DeviceId, NodeId},
 };
 
-/// An occupancy with devices taken and given back. It costs nothing that grows with the number of devices: only nodes that were
-/// touched are copied.
+/// A copy of an occupancy in which devices are taken and given back. Only nodes that change are copied, so that its cost does not
+/// grow with the number of devices.
 pub struct Draft<'a> {
     base: &'a Occupancy,
     free: Vec<u32>,
-    /// Free devices of each node that differs from the base.
+    /// The free devices of each node that has changed.
     touched: BTreeMap<NodeId, BTreeSet<DeviceId>>,
-    /// Those of them that have any, by pool and by how many.
+    /// The changed nodes that have free devices, in order of pool and of the number of free devices.
     by_free: BTreeSet<(PoolId, u32, NodeId)>,
 }
 
@@ -30,19 +30,19 @@ impl<'a> Draft<'a> {
         self.free[usize::from(pool.0)]
     }
 
-    /// The most devices that a job could be given.
+    /// The largest number of devices that a job can be given: those that are free in one pool.
     pub fn most(&self) -> u32 {
         self.free.iter().copied().max().unwrap_or(0)
     }
 
-    /// Takes free devices of the first pool that has that many, as [`Draft::take_in`] does.
+    /// Takes `count` free devices of the first pool that has them, as [`Draft::take_in`] does.
     pub fn take(&mut self, count: u32) -> Option<Vec<DeviceId>> {
         let pool = self.base.pools().find(|pool| self.free_in(*pool) >= count)?;
         self.take_in(pool, count)
     }
 
-    /// Takes `count` free devices of a pool, on as few nodes as can be, and among those on the fullest; lowest numbers first. `None`
-    /// where fewer are free. Takes time that grows with `count` and the logarithm of the number of nodes.
+    /// Takes `count` free devices of a pool: on as few nodes as possible, of those on the fullest, lowest numbers first. Returns
+    /// `None` if fewer are free. The time grows with `count` and with the logarithm of the number of nodes.
     pub fn take_in(&mut self, pool: PoolId, count: u32) -> Option<Vec<DeviceId>> {
         if count > self.free_in(pool) {
             return None;
@@ -58,7 +58,7 @@ impl<'a> Draft<'a> {
         Some(found)
     }
 
-    /// Gives back the devices of a job that will have left them, but those that somebody else keeps, too.
+    /// Gives back the devices of a job that will leave them, except those that another job also holds.
     pub fn give_back(&mut self, job: JobId, devices: &[DeviceId]) {
         for &device in devices {
             let kept_by = self.base.kept_by(device);
@@ -69,7 +69,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The node with the fewest free devices of those that have `count`, the first of several.
+    /// The node with the fewest free devices among those that have at least `count`, the first if there are several.
     fn fitting(&self, pool: PoolId, count: u32) -> Option<NodeId> {
         let as_was = self.base.pools[usize::from(pool.0)].by_free.range((count, NodeId(0))..);
         let as_was = as_was.copied().find(|(_, node)| !self.touched.contains_key(node));
@@ -78,7 +78,7 @@ impl<'a> Draft<'a> {
         as_was.into_iter().chain(touched.map(|(_, found)| found)).min().map(|(_, node)| node)
     }
 
-    /// The node with the most free devices, the first of several.
+    /// The node with the most free devices, the first if there are several.
     fn emptiest(&self, pool: PoolId) -> Option<NodeId> {
         let as_was = self.base.pools[usize::from(pool.0)].by_free.iter().rev();
         let most_as_was =

@@ -159,7 +159,7 @@ fn nobody_takes_the_place_of_a_job_that_stays() {
         ],
     );
     let refused = |turn: usize| turns[turn].refused.iter().map(|it| it.why.as_str()).collect::<Vec<_>>();
-    let stays = "job-0 was to leave a/cuda:0 before, and stays";
+    let stays = "job-0 was to leave a/cuda:0 first, and that was refused";
     assert_eq!(refused(2), ["it is starting, and only what runs is paused", stays]);
     assert_eq!(refused(3), ["it takes no checkpoint: it is a command", stays]);
     assert_eq!(turns[3].actions, [stop(1, true)]);
@@ -304,7 +304,7 @@ fn an_event_that_cannot_follow_ends_the_run() {
     let cases = [
         (arrived(1), "0 jobs have arrived before it"),
         (Happened::Finished { job: JobId(0), steps: 9 }, "the job has no devices"),
-        (Happened::Deadline, "no policy asked to be woken"),
+        (Happened::Deadline, "the policy did not ask to be woken"),
         (Happened::DeviceBack { device: DeviceId(0) }, "it was not lost"),
         (Happened::DeviceLost { device: DeviceId(3) }, "there is no such device"),
         (settled(7, Settled::Running), "there is no such job"),
@@ -313,7 +313,7 @@ fn an_event_that_cannot_follow_ends_the_run() {
         let jobs = [asked(0, 0, 1, 9, 1), asked(1, 0, 1, 9, 1)];
         let (.., ended) = run(&jobs, vec![(event.clone(), vec![])]);
         let error = format!("{:#}", anyhow::Error::from(ended.unwrap_err()));
-        assert!(error.contains("the cluster told") && error.contains(message), "{error}");
+        assert!(error.contains("the cluster reported") && error.contains(message), "{error}");
     }
     let jobs = [asked(0, 0, 1, 9, 1)];
     for event in [
@@ -332,9 +332,6 @@ fn a_run_in_which_nothing_can_happen_any_more_ends_and_says_who_waits() {
     let (turns, outcomes, ended) = run(&jobs, (0..3).map(|id| (arrived(id), vec![])).collect());
     assert_eq!(turns.len(), 3);
     let error = ended.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "nothing can happen any more, jobs wait (3), and the policy starts none of them"
-    );
+    assert_eq!(error.to_string(), "no event is left, jobs wait (3), and the policy starts none of them");
     assert!(outcomes.iter().all(|row| row.err == Some(ErrorKind::Interrupted)));
 }
