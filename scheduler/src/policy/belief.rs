@@ -1,4 +1,4 @@
-//! What a policy believes of the speed of jobs: the questions that it asks the model of its view.
+//! The estimates of a policy: the questions about step times that it asks the model of its view.
 
 use model::{Prediction, Question};
 use schema::units::Nanos;
@@ -9,24 +9,24 @@ use crate::{
     view::View,
 };
 
-/// How long a job takes, or has left; one of which that is not known comes after all others.
+/// The length or the remaining time of a job. An unknown length is larger than all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Length(pub(super) Nanos);
 
 impl Length {
     pub(super) const UNKNOWN: Length = Length(Nanos(u64::MAX));
 
-    /// All of a job, by the time that the model gives its step alone.
+    /// The length of a job: the number of its steps times the time of a step alone.
     pub(super) fn of(view: &View<'_>, job: JobId) -> Length {
         Length::after(view, job, 0)
     }
 
-    /// What is left of a job after the steps that were last told.
+    /// The remaining time of a job, by the steps of its last report.
     pub(super) fn left_of(view: &View<'_>, job: JobId) -> Length {
         Length::after(view, job, view.job(job).steps)
     }
 
-    /// The same, `time` later.
+    /// The sum of this length and a time. An unknown length stays unknown.
     pub(super) fn plus(self, time: Nanos) -> Length {
         Length(Nanos(self.0.0.saturating_add(time.0)))
     }
@@ -39,13 +39,14 @@ impl Length {
     }
 }
 
-/// Time of a step of a job alone, on devices as it asks for them: of the first node's type, on as few nodes as can be.
+/// The time of a step of a job alone, on the number of devices that it asks for, of the first node's type and on as few nodes as
+/// possible.
 pub(super) fn step(view: &View<'_>, job: JobId) -> Option<Prediction> {
     let device_type = view.topology.nodes().first().map_or("", |node| &node.device_type);
     ask(view, job, &on_few_nodes(view.topology, view.asked_by(job).devices), device_type, None)
 }
 
-/// The same on just these devices, alone or beside a job that shares them all.
+/// The time of a step of a job on these devices, alone or beside a job that shares them all.
 pub(super) fn step_on(
     view: &View<'_>,
     job: JobId,
@@ -79,7 +80,7 @@ fn ask(
     })
 }
 
-/// Devices on each node where nodes are as the first.
+/// The number of devices on each node, if all nodes are like the first.
 fn on_few_nodes(topology: &Topology, devices: u32) -> Vec<u32> {
     let per_node = topology.nodes().first().map_or(0, |node| node.devices.len() as u32).max(1);
     let whole = std::iter::repeat_n(per_node, (devices / per_node) as usize);

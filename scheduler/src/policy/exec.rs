@@ -1,5 +1,5 @@
-//! A policy that is a program of the user's: it is shown what changed, and answers with what to do, one JSON object a line
-//! (`schema::exec`; `scheduler/README.md` has an example). The only policy that does I/O, as it is not itself the function.
+//! A policy that is a program of the user. The program reads the changes and writes its actions, as one JSON object per line
+//! (`schema::exec`; `scheduler/README.md` has an example). It is the only policy that does I/O.
 
 mod program;
 
@@ -20,26 +20,26 @@ use crate::{
 };
 use program::{Program, beginning};
 
-/// The time without an answer after which a program is taken for hung.
+/// The time without an answer after which the run ends with an error.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 
 pub(super) struct Exec {
     program: Program,
     watch: Watch,
     turn: u64,
-    /// Devices of jobs as they were last shown; jobs that were not are no business of the program's.
+    /// The devices of each job that the program was shown, as it was last shown.
     shown_on: HashMap<JobId, Vec<DeviceId>>,
-    /// Devices of its last answer: it may think them taken, and be wrong.
+    /// The devices that the last answer named. They are shown again, because the program may wrongly regard them as taken.
     asked_for: Vec<DeviceId>,
     failure: Option<anyhow::Error>,
     failed: bool,
 }
 
 impl Exec {
-    /// Starts the program; a command is split as a shell would.
+    /// Starts the program. The command is split into words as a shell would split it.
     pub(super) fn start(command: &str) -> anyhow::Result<Exec> {
         let argv =
-            shlex::split(command).context("a quote or a backslash in it is not followed by what it wants")?;
+            shlex::split(command).context("a quote is not closed, or the command ends with a backslash")?;
         let program = Program::start(&argv, ANSWERS_WITHIN)?;
         Ok(Exec {
             program,
@@ -61,12 +61,13 @@ impl Exec {
         let theirs = answer.turn;
         ensure!(
             theirs == turn,
-            "turn {turn}: answered turn {theirs}; each line is answered once, with its own turn"
+            "turn {turn}: answered turn {theirs}; answer each line once, with its own turn"
         );
         Ok(answer)
     }
 
-    /// An answer may name what is not there; the engine refuses it, and what it was wrong about is shown again.
+    /// Stores the jobs and devices of an answer, to show them again. An answer may name jobs and devices that do not exist; the
+    /// engine refuses such actions.
     fn remember(&mut self, view: &View<'_>, actions: &[Action]) {
         for action in actions {
             if self.shown_on.contains_key(&action.job()) {

@@ -1,10 +1,11 @@
 //! First in, first out.
 //!
-//! Jobs start in order of arrival and run to their end; one that failed and is given another chance has its old place. In the strict
-//! form the first that does not fit holds up all behind it, as in the FIFO of Helios and Lucid (Hu et al., SC 2021, ASPLOS 2023). With
-//! backfill any job that fits passes it, what some papers call best effort. It makes no reservation, as that needs known lengths, so that a job which
-//! wants many devices may wait until arrivals cease. Placement: as few nodes as can be. Blind to users, virtual clusters and classes,
-//! and to types of device: a job goes to the first type that has room.
+//! Jobs start in order of arrival and run to their end. A job that failed and is to be started again keeps its place. In the strict
+//! form, a job that does not fit holds up all jobs behind it, as in the FIFO of Helios and Lucid (Hu et al., SC 2021, ASPLOS 2023).
+//! With backfill, which some papers call best effort, any job that fits starts before it. Backfill makes no reservation, which
+//! would need known lengths: a job that needs many devices may wait until arrivals cease. Jobs are placed on as few nodes as
+//! possible. The policy ignores users, virtual clusters, classes and types of device: a job goes to the first type with enough free
+//! devices.
 
 use super::{
     Decision, Policy,

@@ -1,15 +1,18 @@
-//! Devices go to jobs in an order, running or not: each gets them that fits in what those before it leave, and none waits for one that
-//! does not fit. A running job that gets none is stopped.
+//! Greedy preemptive assignment. All jobs, running or not, are considered in the order of a key. A job gets devices if those that
+//! the jobs before it leave are enough; otherwise it is skipped. A running job that gets no devices is stopped.
 //!
-//! The walk over all jobs that this means is not made. Who runs now is who got devices at the last turn, and of that only as much
-//! changes as the event asks for:
+//! A decision does not walk over all jobs. It starts from the result of the last decision, the running jobs, and changes only what
+//! the event requires:
 //!
-//! * the devices left to a waiting job are those that are free and those of the running jobs behind it, so only as many of these are
-//!   looked at as it wants devices, from the last on;
-//! * of waiting jobs that want equally many, none fits where the first does not, so only the first is looked at;
-//! * who is given devices takes them from the last of those that run; these are offered what is left, in order.
+//! * A waiting job can have the free devices and those of the running jobs behind it. Of these jobs, from the last one on, only
+//!   those
+//!   are examined whose devices it needs.
+//! * Of the waiting jobs that need the same number of devices, only the first is examined: if it does not fit, none does.
+//! * A job that gets devices displaces the last of the running jobs. The displaced jobs are then considered for the devices that
+//!   are
+//!   left, in order.
 //!
-//! A turn thus costs numbers of devices that jobs want, and the logarithm of the queue.
+//! The time of a turn thus grows with the numbers of devices that jobs need, and with the logarithm of the length of the queue.
 
 use std::collections::BTreeMap;
 
@@ -25,25 +28,26 @@ use crate::{
     view::View,
 };
 
-/// Jobs by a key: the smaller is the first to be given devices. A job that is being started or is on its way off its devices is left
-/// alone until that is over, and so is one that takes no checkpoint and would lose all it has done.
+/// The jobs that wait and those that can be stopped, in order of a key; the smallest comes first. A job in a switch is not
+/// considered until the switch has ended. A running job that takes no checkpoint is never stopped, because it would lose all its
+/// steps.
 pub(super) struct Greedy<K> {
     watch: Watch,
     waiting: Ranking<K>,
     running: BTreeMap<PoolId, SortedJobs<K>>,
 }
 
-/// What a job is looked at for.
+/// The role in which a job is considered: to be started, or to keep its devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Looks {
     Waiting,
     Running,
 }
 
-/// The first in order of those that fit.
+/// The first job in order that fits.
 struct Next<K> {
     key: K,
-    /// Of equals, the one that runs stays.
+    /// Of two jobs with the same key, the running one comes first.
     looks: Looks,
     job: JobId,
     pool: PoolId,
@@ -56,13 +60,13 @@ impl<K> Default for Greedy<K> {
 }
 
 impl<K: Ord + Copy> Greedy<K> {
-    /// Looks at the job again at the next turn, though nothing happened to it.
+    /// Examines the job again at the next turn, even if it has not changed.
     pub(super) fn watch(&mut self, job: JobId) {
         self.watch.add(job);
     }
 
-    /// Takes out the jobs that something happened to, and says which of them are to be [`Greedy::put`] back and as what. Those that
-    /// neither wait nor run are nothing.
+    /// Takes out the jobs that have changed. Returns each with the role in which the caller has to [`Greedy::put`] it back, and
+    /// `None` for a job that is not considered.
     pub(super) fn due(&mut self, view: &View<'_>) -> Vec<(JobId, Option<Looks>)> {
         let due = self.watch.due(view);
         let looks = |job: JobId| {
@@ -92,7 +96,7 @@ impl<K: Ord + Copy> Greedy<K> {
         }
     }
 
-    /// Who is to be stopped and started. `as_running` makes the key of a waiting job comparable with those of running ones.
+    /// Decides which jobs stop and which start. `as_running` makes the key of a waiting job comparable with those of running jobs.
     pub(super) fn decide(&mut self, view: &View<'_>, as_running: impl Fn(K) -> K, why: &str) -> Decision {
         let mut free: BTreeMap<PoolId, u32> =
             view.occupancy.pools().map(|pool| (pool, view.occupancy.free_in(pool))).collect();
@@ -139,7 +143,8 @@ impl<K: Ord + Copy> Greedy<K> {
         waiting.chain(back).min_by_key(|next| (next.key, next.looks == Looks::Waiting, next.job))
     }
 
-    /// The first pool with that many devices free, or else the first that has them with those of running jobs behind the key.
+    /// The first pool that has `wanted` free devices, or else the first that has them together with those of running jobs behind
+    /// the key.
     fn room(&self, view: &View<'_>, free: &BTreeMap<PoolId, u32>, wanted: u32, key: K) -> Option<PoolId> {
         let at_once = free.iter().find(|(_, free)| **free >= wanted);
         let found = at_once.or_else(|| {
@@ -186,7 +191,7 @@ impl<K: Ord + Copy> Greedy<K> {
     }
 }
 
-/// Devices that are free once the job has left: those that no other job keeps.
+/// The number of devices that are free after the job has left: those that no other job holds and that are not lost.
 fn leaves_free(view: &View<'_>, job: JobId) -> u32 {
     let devices = view.job(job).placed().map_or(&[][..], |placed| &placed.devices);
     let alone = |device| view.occupancy.kept_by(device) == [job] && !view.occupancy.is_lost(device);

@@ -1,4 +1,4 @@
-//! The policies there are, by the names that people give them.
+//! The list of policies, by the names that users type.
 
 use anyhow::{Context as _, bail, ensure};
 
@@ -6,11 +6,11 @@ use super::{Policy, exec, fifo, packing_fifo, sjf, srtf, tiresias};
 
 struct Entry {
     name: &'static str,
-    /// What may follow the name after a colon.
+    /// The settings that may follow the name.
     usage: &'static str,
-    /// Whether it may give elastic jobs other numbers of devices than they ask for.
+    /// Whether the policy may give elastic jobs other numbers of devices than they ask for.
     resizes: bool,
-    /// From what followed the name.
+    /// Builds the policy from the settings that followed the name and a colon.
     build: fn(&str) -> anyhow::Result<Box<dyn Policy>>,
 }
 
@@ -37,10 +37,10 @@ const POLICIES: &[Entry] = &[
     },
 ];
 
-/// The policy of that name: `srtf`, `tiresias:3600s`, `exec:python3 my_policy.py`. A program is started at once.
+/// Builds a policy by its name, for example `srtf`, `tiresias:3600s` or `exec:python3 my_policy.py`. A program is started at once.
 ///
 /// # Errors
-/// No policy has the name, its settings cannot be read, or its program cannot be started.
+/// Fails if no policy has the name, its settings cannot be parsed, or its program cannot be started.
 pub fn build(name: &str) -> anyhow::Result<Box<dyn Policy>> {
     let (kind, settings) = split(name);
     let Some(Entry { usage, build, .. }) = entry(kind) else {
@@ -58,17 +58,17 @@ pub fn resizes(name: &str) -> bool {
     entry(split(name).0).is_some_and(|entry| entry.resizes)
 }
 
-/// The command of a policy that is a program.
+/// The command of a policy that is a program. `None` for all other policies.
 pub fn program(name: &str) -> Option<&str> {
     name.strip_prefix("exec:")
 }
 
-/// How each is written.
+/// The names of all policies, each with the settings that may follow it.
 pub fn names() -> impl Iterator<Item = String> {
     POLICIES.iter().map(|Entry { name, usage, .. }| format!("{name}{usage}"))
 }
 
-/// Its kind, and its settings.
+/// Splits a name into the kind of the policy and its settings.
 fn split(name: &str) -> (&str, &str) {
     name.split_once(':').unwrap_or((name, ""))
 }

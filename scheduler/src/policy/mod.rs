@@ -1,7 +1,7 @@
-//! Policies: functions of the view they are given, without I/O, clock or chance of their own.
+//! Scheduling policies. A policy is a function of its view: it does no I/O, reads no clock and draws no random numbers.
 //!
-//! A new one is a file that implements [`Policy`], whose module is named below, and a line in `list.rs`. Nothing else knows which there
-//! are.
+//! To add one, write a file that implements [`Policy`], declare its module below, and add a line to `list.rs`. No other code
+//! depends on the list of policies.
 
 mod belief;
 mod exec;
@@ -26,36 +26,38 @@ use crate::{
     view::View,
 };
 
-/// Decides who runs where.
+/// Decides which jobs run on which devices.
 pub trait Policy {
-    /// Called after each event. Actions are checked and applied in order; one that is refused is skipped, recorded, and told on stderr.
+    /// Decides after an event. The engine checks and applies the actions in order. It skips a refused action, records it, and
+    /// reports it on stderr.
     fn decide(&mut self, view: &View<'_>) -> Decision;
 
-    /// Why it can decide nothing any more, told once: the run ends with it. The engine asks after each decision. Only a policy that is
-    /// another program has reasons.
+    /// Returns, once, the error for which the policy can no longer decide. The engine calls this after each decision, and an error
+    /// ends the run. Only a policy that is another program fails.
     fn failure(&mut self) -> Option<anyhow::Error> {
         None
     }
 }
 
+/// The answer of a policy to an event.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decision {
     pub actions: Vec<Action>,
-    /// When to be asked again if nothing happens before.
+    /// The time at which the policy decides again if no event occurs before.
     pub wake_at: Option<Nanos>,
-    /// The reason in a few words, for readers of the journal. Empty where nothing was done.
+    /// The reason in a few words, for readers of the journal. Empty if there are no actions.
     pub reason: String,
 }
 
-/// Which jobs a policy must look at again at its next turn, because what it knows of them may be no longer so.
+/// The jobs that a policy examines again at its next decision, because their state may have changed.
 #[derive(Debug, Default)]
 struct Watch {
     jobs: BTreeSet<JobId>,
 }
 
 impl Watch {
-    /// Those that something happened to, those that the last decision named, as some of it may have been refused, and those that were
-    /// added.
+    /// Takes the jobs out: those that have changed, those that the last decision named, because some of its actions may have been
+    /// refused, and those that were added.
     fn due(&mut self, view: &View<'_>) -> BTreeSet<JobId> {
         self.jobs.extend(view.changes.iter().filter_map(|change| change.job()));
         std::mem::take(&mut self.jobs)
@@ -70,12 +72,12 @@ impl Watch {
     }
 }
 
-/// Starts a job as it asks to be.
+/// Makes the action that starts a job under the plan that it asks for.
 fn start(view: &View<'_>, job: JobId, devices: Vec<DeviceId>) -> Action {
     Action::Start { job, devices, cpus: None, plan: view.asked_by(job).plan }
 }
 
-/// `3 jobs`, or the name of the only one.
+/// The text `3 jobs`, or the name of the job if there is only one.
 fn jobs_named(view: &View<'_>, jobs: &[JobId]) -> String {
     match jobs {
         [job] => view.asked_by(*job).name.clone(),

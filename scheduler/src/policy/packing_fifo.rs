@@ -1,17 +1,17 @@
-//! First in, first out, with packing: what Gandiva (Xiao et al., OSDI 2018) does when a cluster is overloaded, in the
-//! smallest form that can be told from FIFO.
+//! First in, first out, with packing: the packing of Gandiva (Xiao et al., OSDI 2018) on an overloaded cluster, as the smallest
+//! addition to FIFO.
 //!
-//! Strict FIFO until the head of the queue does not fit. Then it is started beside a running job that has as many devices for itself, if
-//! the model says that the two gain by it: the sum of their normalised throughputs (step time alone over step time together) must
-//! be above 1, which is what taking turns without loss would give, by more than the half-width of its interval. Where the model has no
-//! prediction or no interval, nothing is packed. Of several such jobs, the one with the largest sum is chosen, then the one that came
-//! first. At most two jobs share a device.
+//! The policy is strict FIFO until the head of the queue does not fit. It then starts the head beside a running job that has the
+//! same number of devices for itself, if the model predicts a gain. The sum of the normalised throughputs of the two (step time
+//! alone over step time together) must exceed 1, the sum of time slicing without loss, by more than the half-width of its
+//! confidence interval. If the model has no prediction or no interval, the jobs are not packed. Of several candidates, the one with
+//! the largest sum is chosen, and of equals the first in the trace. At most two jobs share a device.
 //!
-//! A pack is held against what is measured: over the steps that both are seen to do while both run, from the first progress told of
-//! each. Steps are told whole, so each may have done almost one more. Where even then the sum is not above 1, the later job is
-//! stopped with a checkpoint, or the first where the later takes none, and jobs like these two (workload, batch, plan, devices) are not
-//! packed again; nor are those that did not fit in memory, and two of which neither takes a checkpoint. Gandiva profiles by trying; this
-//! asks the model first.
+//! The prediction is then compared with the measurement: with the steps of each job while both run, from its first report of
+//! progress on. Reports count whole steps, so that a job may have done almost one step more. If the sum is at most 1 even with that
+//! step, the later job is stopped with a checkpoint, or the first one if the later takes none. Jobs like these two (the same
+//! workload, batch, plan and number of devices) are not packed again. Jobs that did not fit in memory together are not packed again
+//! either, and two jobs that both take no checkpoint are never packed. Gandiva profiles by trial; this policy asks the model first.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -30,21 +30,21 @@ use crate::{
     view::{Change, View},
 };
 
-/// At most this many jobs share a device.
+/// The maximum number of jobs on a device.
 const SEATS: usize = 2;
 
 pub(super) struct PackingFifo {
     queue: Queue<()>,
     kinds: HashMap<Alike, Kind>,
-    /// Jobs that run and have their devices for themselves.
+    /// Running jobs that have their devices for themselves.
     alone: BTreeMap<Place, BTreeSet<JobId>>,
     place_of: HashMap<JobId, Place>,
     packs: Vec<Pack>,
-    /// Kinds that lose by it, or do not fit; the smaller first.
+    /// Pairs of kinds that are not packed, because they lost throughput or did not fit. The smaller kind is first.
     apart: BTreeSet<(Kind, Kind)>,
 }
 
-/// What two jobs have in common of which one says what the other does in a pack.
+/// The properties of a job that determine its behaviour in a pack.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Alike {
     what: Payload,
@@ -53,19 +53,20 @@ struct Alike {
     step_ns: Option<u64>,
 }
 
+/// The number of a kind: jobs that are [`Alike`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind(usize);
 
-/// What jobs have in common of which one gains in a pack what the other does.
+/// The kind and the placement of a running job, which determine its predicted gain in a pack.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     kind: Kind,
     pool: PoolId,
-    /// Devices on each node.
+    /// The number of devices on each node.
     placement: Vec<u32>,
 }
 
-/// Two jobs on the same devices, the one that was there first.
+/// Two jobs on the same devices. The one that was started first is first.
 #[derive(Clone, Debug)]
 struct Pack {
     members: [Member; SEATS],
@@ -75,11 +76,11 @@ struct Pack {
 struct Member {
     job: JobId,
     alone_ns: f64,
-    /// Steps, and when they were told: the first time after both ran, and the last.
-    told: Option<[(u64, Nanos); 2]>,
+    /// The steps and the times of two reports: the first since both jobs run, and the last.
+    reports: Option<[(u64, Nanos); 2]>,
 }
 
-/// A sum of normalised throughputs.
+/// A predicted sum of normalised throughputs, with its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Gain {
     sum: f64,
@@ -133,12 +134,12 @@ impl PackingFifo {
         for change in view.changes {
             match *change {
                 Change::DoNotFit(one, other) => self.keep_apart(view, [one, other]),
-                Change::Progressed(job) => self.told(view, job),
+                Change::Progressed(job) => self.add_report(view, job),
                 _ => {}
             }
         }
         let due = self.queue.refresh(view, |_| ());
-        // A pack is over when one of the two has left; the other is then alone.
+        // A pack ends when one of its jobs has left. The other job then has its devices for itself.
         let (packs, over) = std::mem::take(&mut self.packs).into_iter().partition(|pack| pack.holds(view));
         self.packs = packs;
         let freed = over.iter().flat_map(|pack: &Pack| pack.members.iter().map(|member| member.job));
@@ -162,16 +163,16 @@ impl PackingFifo {
         }
     }
 
-    fn told(&mut self, view: &View<'_>, job: JobId) {
+    fn add_report(&mut self, view: &View<'_>, job: JobId) {
         for pack in self.packs.iter_mut().filter(|pack| pack.both_run(view)) {
             for member in pack.members.iter_mut().filter(|member| member.job == job) {
                 let now = (view.job(job).steps, view.job(job).steps_at);
-                member.told = Some([member.told.map_or(now, |[first, _]| first), now]);
+                member.reports = Some([member.reports.map_or(now, |[first, _]| first), now]);
             }
         }
     }
 
-    /// Stops one job of packs that lose by what was measured.
+    /// Stops one job of each pack whose measured throughput shows no gain.
     fn unpack(&mut self, view: &View<'_>, reasons: &mut Vec<String>) -> Vec<Action> {
         let mut actions = Vec::new();
         let lose =
@@ -188,7 +189,7 @@ impl PackingFifo {
         actions
     }
 
-    /// The job that gains most with this one, if any does.
+    /// The running job with the largest predicted gain beside this one. `None` if no job has one.
     fn partner(&mut self, view: &View<'_>, head: JobId) -> Option<(JobId, Gain)> {
         let kind = self.kind(view, head);
         let with = |(other, jobs): (&Place, &BTreeSet<JobId>)| {
@@ -212,7 +213,7 @@ impl PackingFifo {
             self.queue.watch(job);
             self.not_alone(job);
         }
-        let member = |seat: usize| Member { job: jobs[seat], alone_ns: gain.alone_ns[seat], told: None };
+        let member = |seat: usize| Member { job: jobs[seat], alone_ns: gain.alone_ns[seat], reports: None };
         self.packs.push(Pack { members: [member(0), member(1)] });
     }
 
@@ -239,7 +240,7 @@ impl Pack {
         [self.members[0].job, self.members[1].job]
     }
 
-    /// Whether both have the devices, or soon will.
+    /// Whether both jobs hold their devices: they are starting, running or resuming.
     fn holds(&self, view: &View<'_>) -> bool {
         self.jobs()
             .into_iter()
@@ -250,10 +251,11 @@ impl Pack {
         self.jobs().into_iter().all(|job| runs(view.job(job)))
     }
 
-    /// The largest sum of normalised throughputs that what was told allows; `None` before both were told of twice.
+    /// The largest sum of normalised throughputs that agrees with the reports. `None` until each job has reported at two different
+    /// times.
     fn measured_at_most(&self) -> Option<f64> {
         let at_most = |member: &Member| {
-            let [(first, from), (last, to)] = member.told?;
+            let [(first, from), (last, to)] = member.reports?;
             let time_ns = to.saturating_sub(from).0;
             (time_ns > 0).then(|| member.alone_ns * (last.saturating_sub(first) + 1) as f64 / time_ns as f64)
         };
@@ -269,12 +271,12 @@ fn runs(job: &Job) -> bool {
     job.placed().is_some_and(|placed| placed.phase == Phase::Running)
 }
 
-/// Whether a pack can be undone by stopping this job.
+/// Whether the job can be stopped with a checkpoint, which ends its pack.
 fn can_leave(view: &View<'_>, job: JobId) -> bool {
     view.asked_by(job).takes_no_checkpoint.is_none()
 }
 
-/// Where a job runs, if it has its devices for itself.
+/// The pool and the placement of a running job that has its devices for itself. `None` for other jobs.
 fn alone_on(view: &View<'_>, job: JobId) -> Option<(PoolId, Vec<u32>)> {
     let devices = &view.job(job).placed()?.devices;
     let is_alone = devices.iter().all(|device| view.occupancy.kept_by(*device) == [job]);
@@ -282,7 +284,7 @@ fn alone_on(view: &View<'_>, job: JobId) -> Option<(PoolId, Vec<u32>)> {
     (is_alone && runs(view.job(job))).then(|| (pool, view.topology.placement(devices)))
 }
 
-/// What a job gains with another on the devices that the first has, the intervals of their four predictions taken as independent.
+/// The predicted gain of two jobs on the devices of the first. The intervals of the four predictions are taken to be independent.
 fn gain(view: &View<'_>, jobs: [JobId; SEATS]) -> Option<Gain> {
     let [one, other] = jobs;
     let devices = &view.job(one).placed()?.devices;

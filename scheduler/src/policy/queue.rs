@@ -1,4 +1,4 @@
-//! Waiting jobs that are started in order and run to their end.
+//! A queue of waiting jobs that start in order and run to their end.
 
 use std::collections::BTreeSet;
 
@@ -10,16 +10,16 @@ use crate::{
     view::View,
 };
 
-/// What happens to those behind a job that does not fit.
+/// The effect of a job that does not fit on the jobs behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Misfit {
     /// They wait behind it.
     Blocks,
-    /// A job that fits passes it, however long it waits.
+    /// Backfill: a job that fits starts before it, without limit.
     IsPassed,
 }
 
-/// The order is by a key that does not change while a job waits, then by arrival.
+/// Waiting jobs in order of a key, and of arrival for equal keys. The key of a job does not change while it waits.
 #[derive(Debug)]
 pub(super) struct Queue<K> {
     watch: Watch,
@@ -32,7 +32,7 @@ impl<K: Ord + Copy> Queue<K> {
         Queue { watch: Watch::default(), waiting: Ranking::default(), misfit }
     }
 
-    /// Looks again at the jobs it must, and gives them to the caller, too.
+    /// Updates the queue after the changes of a view. Returns the jobs that it has examined.
     pub(super) fn refresh(&mut self, view: &View<'_>, key: impl Fn(JobId) -> K) -> BTreeSet<JobId> {
         let due = self.watch.due(view);
         for &job in &due {
@@ -44,7 +44,7 @@ impl<K: Ord + Copy> Queue<K> {
         due
     }
 
-    /// Starts who can be, in order.
+    /// Makes the actions that start jobs in order, as far as they fit.
     pub(super) fn start(&mut self, view: &View<'_>, draft: &mut Draft<'_>) -> Vec<Action> {
         let mut actions = Vec::new();
         loop {
@@ -59,23 +59,23 @@ impl<K: Ord + Copy> Queue<K> {
         }
     }
 
-    /// The next in order.
+    /// The first job in order.
     pub(super) fn head(&self) -> Option<JobId> {
         self.waiting.first().map(|(_, job)| job)
     }
 
-    /// The job was started, or an attempt will be made to. It is looked at again at the next turn.
+    /// Removes a job that the decision starts. The job is examined again at the next turn, as the start may be refused.
     pub(super) fn took(&mut self, job: JobId) {
         self.waiting.remove(job);
         self.watch.add(job);
     }
 
-    /// Looks at the job again at the next turn.
+    /// Examines the job again at the next turn.
     pub(super) fn watch(&mut self, job: JobId) {
         self.watch.add(job);
     }
 
-    /// The whole decision of a policy that does nothing else.
+    /// Makes the decision of a policy that consists of this queue alone.
     pub(super) fn decide(&mut self, view: &View<'_>, key: impl Fn(JobId) -> K, why: &str) -> Decision {
         self.refresh(view, key);
         let actions = self.start(view, &mut Draft::new(view.occupancy));

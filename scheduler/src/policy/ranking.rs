@@ -1,18 +1,19 @@
-//! Jobs in the order of a policy, kept up to date instead of sorted: a turn costs the logarithm of the queue.
+//! Jobs in the order of a policy. The order is updated and never sorted anew: the time of a turn grows with the logarithm of the
+//! length of the queue.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::cluster::JobId;
 
-/// Jobs in order of a key, ties by their place in the trace.
+/// Jobs in order of a key, and of their numbers for equal keys.
 #[derive(Clone, Debug)]
 pub(super) struct SortedJobs<K> {
     by_key: BTreeSet<(K, JobId)>,
     key_of: HashMap<JobId, K>,
 }
 
-/// Waiting jobs in order of a key, apart by the number of devices they want: of those that want equally many, none fits where the
-/// first does not, so that a walk which skips what does not fit looks at the first of each alone.
+/// Waiting jobs in order of a key, grouped by the number of devices that they need. If the first job of a group does not fit, no
+/// job of the group does, so that a search for a job that fits examines only the first of each group.
 #[derive(Clone, Debug)]
 pub(super) struct Ranking<K> {
     by_devices: BTreeMap<u32, BTreeSet<(K, JobId)>>,
@@ -32,7 +33,7 @@ impl<K> Default for Ranking<K> {
 }
 
 impl<K: Ord + Copy> SortedJobs<K> {
-    /// Puts a job where it belongs, wherever it was before.
+    /// Inserts a job, or moves it if it is there already.
     pub(super) fn put(&mut self, job: JobId, key: K) {
         self.remove(job);
         self.by_key.insert((key, job));
@@ -49,14 +50,14 @@ impl<K: Ord + Copy> SortedJobs<K> {
         self.by_key.first().copied()
     }
 
-    /// From the last to the first.
+    /// The jobs from the last to the first.
     pub(super) fn backwards(&self) -> impl Iterator<Item = (K, JobId)> {
         self.by_key.iter().rev().copied()
     }
 }
 
 impl<K: Ord + Copy> Ranking<K> {
-    /// Puts a job where it belongs, wherever it was before.
+    /// Inserts a job, or moves it if it is there already.
     pub(super) fn put(&mut self, job: JobId, devices: u32, key: K) {
         self.remove(job);
         self.by_devices.entry(devices).or_default().insert((key, job));
@@ -73,18 +74,18 @@ impl<K: Ord + Copy> Ranking<K> {
         }
     }
 
-    /// The first of all, with the number of devices it wants.
+    /// The first of all jobs, with the number of devices that it needs.
     pub(super) fn first(&self) -> Option<(u32, JobId)> {
         self.first_within(u32::MAX)
     }
 
-    /// The first of those that want no more devices than these.
+    /// The first of the jobs that need at most `devices` devices.
     pub(super) fn first_within(&self, devices: u32) -> Option<(u32, JobId)> {
         let alike = self.heads().take_while(|(wanted, ..)| *wanted <= devices);
         alike.min_by_key(|&(_, key, job)| (key, job)).map(|(wanted, _, job)| (wanted, job))
     }
 
-    /// The first of each number of devices, the smallest number first: `(devices, key, job)`.
+    /// The first job of each group as `(devices, key, job)`, the smallest number of devices first.
     pub(super) fn heads(&self) -> impl Iterator<Item = (u32, K, JobId)> {
         self.by_devices
             .iter()
@@ -99,7 +100,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Beside a list that is sorted each time it is asked.
+        /// Compares both orders with a list that is sorted after each change.
         #[test]
         fn a_ranking_is_a_sorted_list(
             changes in prop::collection::vec((0u32..12, prop::option::of((1u32..5, 0u8..6))), 0..60),

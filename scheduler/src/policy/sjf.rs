@@ -1,9 +1,9 @@
 //! Shortest job first.
 //!
-//! Not preemptive: waiting jobs start in order of their length, and the first that does not fit holds up all behind it, as in the SJF
-//! that Lucid compares with (Hu et al., ASPLOS 2023). The length is the number of steps times the model's time of a step alone; with
-//! a model that is right this is a bound and no competitor, as users do not know how long their jobs take. Jobs of unknown length come
-//! last, in order of arrival.
+//! Waiting jobs start in order of their length, without preemption. A job that does not fit holds up all jobs behind it, as in the
+//! SJF that Lucid compares with (Hu et al., ASPLOS 2023). The length is the number of steps times the model's time of a step alone.
+//! With an exact model, the policy is a bound rather than a competitor of others, because users do not know the lengths of their
+//! jobs. Jobs of unknown length come last, in order of arrival.
 
 use super::{
     Decision, Policy,

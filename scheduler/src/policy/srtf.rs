@@ -1,11 +1,11 @@
 //! Shortest remaining time first.
 //!
-//! Preemptive: whenever something happens, devices go to all jobs, running or not, in order of what is left of them; a job that does
-//! not fit in what those before it leave is passed, and stopped with a checkpoint if it runs (`greedy.rs`). This is the SRTF that
-//! Helios and Lucid compare with, with placement and the measured time of a switch where those have a quota of devices and a constant.
-//! What is left is the steps left times the model's time of a step alone: a bound and no competitor, as users do not know it. Jobs of
-//! unknown length come last. On one device, and where switches take no time, no schedule has a smaller mean completion time
-//! (Schrage, Operations Research 1968).
+//! Preemptive: after each event, devices go to all jobs, running or not, in order of their remaining time. A job that does not fit
+//! in the devices left by the jobs before it is skipped, and stopped with a checkpoint if it runs (`greedy.rs`). This is the SRTF
+//! that Helios and Lucid compare with, with placement instead of their quota of devices and with the measured time of a switch
+//! instead of their constant. The remaining time is the number of remaining steps times the model's time of a step alone. The
+//! policy is a bound rather than a competitor of others, because users do not know this time. Jobs of unknown length come last. On
+//! one device, and if switches take no time, no schedule has a smaller mean completion time (Schrage, Operations Research 1968).
 
 use super::{
     Decision, Policy,
@@ -14,7 +14,8 @@ use super::{
 };
 use crate::view::View;
 
-/// Waiting jobs are in order of what is left of them, running ones of when they would end: that does not change as time goes by.
+/// The key of a waiting job is its remaining time, and that of a running job the time at which it would end: neither changes as
+/// time passes.
 pub(super) struct Srtf(Greedy<Length>);
 
 impl Srtf {

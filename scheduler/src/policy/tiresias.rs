@@ -1,14 +1,17 @@
-//! Tiresias: discretised two-dimensional least attained service (Gu et al., NSDI 2019), in the variant that needs to know nothing: Tiresias-L.
+//! Tiresias: discretised two-dimensional least attained service (Gu et al., NSDI 2019), in the variant that needs no knowledge of
+//! jobs, Tiresias-L.
 //!
-//! The attained service of a job is its running time times its devices. Jobs stand in queues by it: they enter the first, and whose
-//! service reaches the threshold between two queues is demoted to the next. Devices go to the queues in order, and within a queue to
-//! jobs by the time at which they were first started, those that never were last, by arrival; who does not fit is passed, and stopped
-//! with a checkpoint if it runs (`greedy.rs`). A job that has waited since its last stop for `promote` times as long as it ran is
-//! promoted to the first queue, where its service and its running time count from 0 again.
+//! The attained service of a job is its running time times the number of its devices. It determines the queue of the job: jobs
+//! enter the first queue, and a job whose service reaches the threshold between two queues is demoted to the next. Devices go to
+//! the queues in order, and within a queue to jobs in order of their first start; jobs that were never started come last, in order
+//! of arrival. A job that does not fit is skipped, and stopped with a checkpoint if it runs (`greedy.rs`). A job is promoted to the
+//! first queue when the time since its last stop is `promote` times its running time. Its service and its running time then count
+//! from 0 again.
 //!
-//! Parameters, with what they are if not given: thresholds between queues in device-seconds, `3600s` (the simulator of the authors; two
-//! queues, as the paper recommends), and `promote`, off (the paper's default: infinite). The paper spreads out jobs whose tensors are
-//! alike in size, as it profiled that they do not suffer; here all are placed on as few nodes as can be.
+//! The parameters are the thresholds between queues in device-seconds, by default `3600s` (as in the simulator of the authors; two
+//! queues, as the paper recommends), and `promote`, by default off (in the paper: infinite). The paper spreads out jobs whose
+//! tensors are similar in size, because they did not slow down in its profiles. Here all jobs are placed on as few nodes as
+//! possible.
 
 use std::collections::HashMap;
 
@@ -21,23 +24,24 @@ use crate::{cluster::JobId, job::State, view::View};
 pub(super) struct Tiresias {
     settings: Settings,
     jobs: Greedy<Key>,
-    /// When a job will change its queue if nothing happens to it.
+    /// The time at which each job will change its queue unless it changes before.
     changes_at: SortedJobs<Nanos>,
     promoted: HashMap<JobId, Promoted>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 struct Settings {
-    /// Device time at which a job leaves a queue for the next, rising.
+    /// The attained services at which a job is demoted from one queue to the next, in ascending order.
     thresholds: Vec<Nanos>,
+    /// The ratio of waiting time to running time at which a job is promoted.
     promote: Option<f64>,
 }
 
-/// The queue, and the first start; none comes last.
+/// The queue of a job and the time of its first start.
 type Key = (usize, Nanos);
 const NEVER_STARTED: Nanos = Nanos(u64::MAX);
 
-/// What a job had when it was last promoted.
+/// The device time and the running time of a job at its last promotion.
 #[derive(Clone, Copy, Debug, Default)]
 struct Promoted {
     device_time: Nanos,
@@ -47,19 +51,19 @@ struct Promoted {
 impl Settings {
     const DEFAULT_THRESHOLD: Nanos = Nanos(3_600 * Nanos::SECOND.0);
 
-    /// `[THRESHOLD[/THRESHOLD..]][:promote=FACTOR]`.
+    /// Parses `[THRESHOLD[/THRESHOLD..]][:promote=FACTOR]`.
     fn parse(text: &str) -> anyhow::Result<Settings> {
         let (mut thresholds, mut promote) = (Vec::new(), None);
         for part in text.split(':').filter(|_| !text.is_empty()) {
             if let Some(factor) = part.strip_prefix("promote=") {
                 let factor = factor.parse().ok().filter(|factor: &f64| factor.is_finite() && *factor > 0.0);
-                promote = Some(factor.context("promote wants a number above 0, as promote=8")?);
+                promote = Some(factor.context("promote needs a number above 0, such as promote=8")?);
             } else {
-                ensure!(thresholds.is_empty() && promote.is_none(), "'{part}' stands twice or out of order");
+                ensure!(thresholds.is_empty() && promote.is_none(), "'{part}' is repeated or out of order");
                 for time in part.split('/') {
                     let time = humantime::parse_duration(time);
-                    let time =
-                        time.with_context(|| format!("'{part}': write device-seconds as 3600s or 1h/4h"))?;
+                    let time = time
+                        .with_context(|| format!("'{part}': write device-seconds, such as 3600s or 1h/4h"))?;
                     thresholds.push(Nanos::from(time));
                 }
             }
@@ -68,7 +72,7 @@ impl Settings {
             thresholds.push(Settings::DEFAULT_THRESHOLD);
         }
         let rise = thresholds.windows(2).all(|pair| pair[0] < pair[1]) && thresholds[0] > Nanos::ZERO;
-        ensure!(rise, "thresholds must be above 0 and rise");
+        ensure!(rise, "thresholds must be above 0 and ascending");
         Ok(Settings { thresholds, promote })
     }
 }
@@ -84,7 +88,7 @@ impl Tiresias {
         })
     }
 
-    /// The key of a job that waits or runs, and when it will be another if nothing happens to the job.
+    /// The key of a job that waits or runs, and the time at which the key changes unless the job changes before.
     fn key(&mut self, view: &View<'_>, job: JobId) -> (Key, Option<Nanos>) {
         let account = view.job(job).account_at(view.now);
         let (device_time, running) = (account.device_time, account.running);
@@ -104,7 +108,7 @@ impl Tiresias {
             }
             State::Waiting { .. } | State::Ended { .. } => None,
         };
-        // Only a promotion can be due: the next threshold is one that was not reached.
+        // Only a promotion can be due now, because the next threshold is not reached yet.
         if changes_at.is_some_and(|at| at <= view.now) {
             self.promoted.insert(job, Promoted { device_time, running });
             return ((0, first_start), None);

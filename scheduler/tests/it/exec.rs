@@ -123,7 +123,7 @@ fn a_program_that_fails_ends_the_run_with_what_it_said_last() {
     for (script, message) in [
         (
             "read line; echo no idea >&2; exit 3",
-            "policy 'sh': turn 0: it ended (exit status: 3); its last words: no idea",
+            "policy 'sh': turn 0: it ended (exit status: 3); its last output: no idea",
         ),
         ("read line; echo hello", "policy 'sh': turn 0: answered 'hello': expected value at line 1 column 1"),
         (
@@ -132,7 +132,7 @@ fn a_program_that_fails_ends_the_run_with_what_it_said_last() {
         ),
         (
             r#"read line; echo "{\"turn\":0,\"actions\":[]}"; read line; echo "{\"turn\":0,\"actions\":[]}""#,
-            "policy 'sh': turn 1: answered turn 0; each line is answered once, with its own turn",
+            "policy 'sh': turn 1: answered turn 0; answer each line once, with its own turn",
         ),
         (
             r#"read line; echo "{\"turn\":0,\"actions\":[],\"wake_at_ns\":1}"; n=1; while read line; do

@@ -1,4 +1,4 @@
-//! A program that is asked in lines and answers in lines.
+//! Runs a program that reads questions as lines and writes answers as lines.
 
 use std::{
     io::{self, BufReader, Write},
@@ -14,19 +14,20 @@ use rig::{leash::die_with_us, output, processes::descendants};
 use rustix::process::{Pid, Signal};
 use schema::lines;
 
-/// How long a program may take to leave once its input has ended.
+/// The time in which a program has to exit after the end of its input.
 const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 
-/// Runs until its input ends. When the scheduler dies it is killed, and what it has started sees the end of its input; until then it
-/// belongs to the thread that started it. Its stderr is passed on.
+/// A running program. It has to exit at the end of its input. It is killed when the scheduler dies or when the thread that started
+/// it ends; processes that it has started then see the end of their input. Its stderr is passed on.
 pub(super) struct Program {
     name: String,
     child: Child,
-    /// Dropped first, as that ends its input.
+    /// The input of the program. Dropping the sender ends it.
     questions: Option<Sender<String>>,
     answers: Receiver<io::Result<String>>,
-    /// Lines of its stderr.
+    /// The lines of stderr.
     said: Receiver<String>,
+    /// The last line of stderr, for errors.
     last_words: String,
     limit: Duration,
 }
@@ -35,7 +36,7 @@ impl Program {
     pub(super) fn start(argv: &[String], limit: Duration) -> anyhow::Result<Program> {
         let [name, arguments @ ..] = argv else { bail!("no program is named") };
         let mut command = Command::new(name);
-        // Ctrl-C is for the scheduler, which ends its runs in order.
+        // In a process group of its own it does not receive Ctrl-C. The scheduler does, and ends the run in order.
         command
             .args(arguments)
             .process_group(0)
@@ -48,7 +49,7 @@ impl Program {
         let (questions, asked) = channel::<String>();
         let (answer, answers) = channel();
         let (say, said) = channel();
-        // A thread for each end: a program that neither reads nor writes keeps none but its own waiting.
+        // Each stream has a thread, so that a program that neither reads nor writes blocks only these threads.
         thread::spawn(move || {
             let Some(mut stdin) = stdin else { return };
             asked.iter().take_while(|line| stdin.write_all(line.as_bytes()).is_ok()).for_each(drop);
@@ -71,13 +72,13 @@ impl Program {
                 let line =
                     line.map_or_else(|error| error.to_string(), |line| String::from_utf8_lossy(&line).into());
                 output::note(format_args!("{prefix}: {line}"));
-                // It is passed on even when no answer is expected any more.
+                // Nothing receives the line after the program was dropped. It is printed all the same.
                 let _ = say.send(line);
                 if is_over {
                     break;
                 }
             }
-            // What cannot be passed on is still taken from it, so that it need not wait.
+            // After an error stderr is still read, so that the program does not block on a full pipe.
             let _ = io::copy(&mut stderr, &mut io::sink());
         });
         let (name, questions, last_words) = (name.clone(), Some(questions), String::new());
@@ -88,14 +89,16 @@ impl Program {
         &self.name
     }
 
+    /// Writes a question and reads the answer.
+    ///
     /// # Errors
-    /// The program ended, gave no answer in the time it has or one without an end, or had said something before it was asked.
+    /// Fails if the program has ended, gives no answer in time, gives one that is too long, or wrote a line before the question.
     pub(super) fn ask(&mut self, line: String) -> anyhow::Result<String> {
         if let Ok(unasked) = self.answers.try_recv() {
             let unasked = unasked.context("its answer")?;
-            bail!("it had answered already, with '{}'; each line is answered once", beginning(&unasked));
+            bail!("it wrote '{}' before it was asked; answer each line once", beginning(&unasked));
         }
-        // It is lost if the program has ended, and then no answer comes either.
+        // If the program has ended, the question is lost and the wait for the answer fails.
         let _ = self.questions.as_ref().map(|questions| questions.send(line));
         let answer = self.answers.recv_timeout(self.limit);
         self.said.try_iter().for_each(|line| self.last_words = line);
@@ -109,7 +112,7 @@ impl Program {
                 let end = self
                     .leave()
                     .map_or_else(|| "it closed its output".into(), |end| format!("it ended ({end})"));
-                // What it said last may still be on its way; what it has started may keep its stderr open.
+                // Its last lines may not have been read yet. A process that it has started may keep its stderr open.
                 while let Ok(line) = self.said.recv_timeout(LEAVES_WITHIN) {
                     self.last_words = line;
                 }
@@ -122,11 +125,11 @@ impl Program {
         if self.last_words.is_empty() {
             String::new()
         } else {
-            format!("; its last words: {}", self.last_words)
+            format!("; its last output: {}", self.last_words)
         }
     }
 
-    /// Waits a while for the program to leave by itself.
+    /// Waits up to [`LEAVES_WITHIN`] for the program to exit. Returns its exit status if it does.
     fn leave(&mut self) -> Option<std::process::ExitStatus> {
         let until = Instant::now() + LEAVES_WITHIN;
         loop {
@@ -143,9 +146,9 @@ impl Drop for Program {
     fn drop(&mut self) {
         self.questions = None;
         if self.leave().is_none() {
-            // What a shell has started goes with it.
+            // If the program is a shell, the processes that it has started are killed with it.
             let below = descendants(Pid::from_child(&self.child).as_raw_nonzero().get());
-            // It has ended meanwhile, or cannot be ended by us.
+            // An error means that it has ended meanwhile, or that we may not kill it.
             let _ = self.child.kill();
             let _ = self.child.wait();
             below.into_iter().for_each(|process| process.signal(Signal::KILL));
@@ -153,7 +156,7 @@ impl Drop for Program {
     }
 }
 
-/// As much of an answer as says which one it is.
+/// The beginning of an answer, for errors.
 pub(super) fn beginning(answer: &str) -> String {
     const SHOWN: usize = 200;
     let rest = if answer.chars().nth(SHOWN).is_some() { ".." } else { "" };
@@ -165,17 +168,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_program_does_wrong_is_told_with_its_last_words() {
+    fn an_error_of_a_program_contains_its_last_output() {
         let (long, short) = (Duration::from_secs(60), Duration::from_millis(300));
         for (script, limit, error) in [
-            ("echo bad news >&2; exit 3", long, "it ended (exit status: 3); its last words: bad news"),
+            ("echo bad news >&2; exit 3", long, "it ended (exit status: 3); its last output: bad news"),
             ("kill -9 $$", long, "it ended (signal: 9 (SIGKILL))"),
             (
                 "exec cat /dev/zero",
                 long,
                 "its answer: the line is longer than 16.0 MiB, the longest that is read; it may lack its line breaks",
             ),
-            ("echo thinking >&2; exec sleep 60", short, "no answer for 300ms; its last words: thinking"),
+            ("echo thinking >&2; exec sleep 60", short, "no answer for 300ms; its last output: thinking"),
         ] {
             let argv = ["sh", "-c", script].map(str::to_owned);
             let mut program = Program::start(&argv, limit).expect("there is a shell");
@@ -188,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_for_a_line() {
+    fn each_line_is_answered_with_a_line() {
         let mut program = Program::start(&["cat".into()], Duration::from_secs(60)).expect("there is a cat");
         for line in ["one", "two"] {
             assert_eq!(program.ask(format!("{line}\n")).ok().as_deref(), Some(line));
@@ -196,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_no_question_is_refused() {
+    fn an_answer_before_the_question_is_refused() {
         let argv = ["sh", "-c", "echo early; read line; echo one"].map(str::to_owned);
         let mut program = Program::start(&argv, Duration::from_secs(60)).expect("there is a shell");
         let line = program.answers.recv();
@@ -204,6 +207,6 @@ mod tests {
         program.answers = answers;
         answer.send(line.expect("it says something")).expect("it is listened to");
         let error = program.ask("?\n".into()).expect_err("it was not asked").to_string();
-        assert_eq!(error, "it had answered already, with 'early'; each line is answered once");
+        assert_eq!(error, "it wrote 'early' before it was asked; answer each line once");
     }
 }
