@@ -1,4 +1,4 @@
-//! `sched fidelity`: a run held against its prediction, or two runs against each other.
+//! `sched fidelity`: compares a run with its prediction, or two runs with each other.
 
 use std::path::{Path, PathBuf};
 
@@ -12,18 +12,18 @@ use schema::{
 
 use crate::fidelity::{self, Bars};
 
-/// Hold what happened against what was predicted, job by job.
+/// Compare a run with its prediction, job by job.
 ///
-/// Of one RUN of `sched run`: its outcomes against the predictions that it began with. Of two, each a run or an outcomes.csv: the
-/// first against the second, as if it had predicted it.
+/// With one RUN of `sched run`, its outcomes are compared with the predictions made before it. With two, each a run or an
+/// outcomes.csv, the second is compared with the first, as if the first were its prediction.
 ///
-/// Errors are those of the prediction: positive where it is too long. Where the error of the average job completion time (JCT)
-/// arose is reported in four parts that add up to it: step time, of jobs that were never packed; interference, of those that were;
-/// switch cost; and order, which is all waiting.
+/// Errors are those of the prediction, positive if it is too long. The error of the average job completion time (JCT) is the sum of
+/// four parts: step time, of jobs that were never packed; interference, of jobs that were packed; switch cost; and order, which is
+/// all waiting.
 ///
-/// With --again, which names a second run of the same trace, the two runs are held against each other as well, and the prediction to
-/// what can be asked of it: 5 % of the average JCT and of the makespan, 7 % of the median job and 20 % of nine jobs in ten, or one and
-/// a half times what the runs differ by, where that is more. Beyond one of these the command exits with 1.
+/// With --again, which names a second run of the same trace, the two runs are compared with each other as well, and the prediction
+/// is held to limits: an error of 5 % for the average JCT and the makespan, 7 % for the median job and 20 % for nine jobs in ten,
+/// or 1.5 times the difference between the runs if that is more. If an error exceeds its limit, the command exits with 1.
 ///
 /// Example: `sched fidelity runs/fifo --again runs/fifo-again`
 ///
@@ -33,16 +33,16 @@ pub(super) struct Args {
     /// Directory of a run, or an outcomes.csv.
     #[arg(value_name = "RUN")]
     first: PathBuf,
-    /// What the first is held against, instead of its own predictions.
+    /// A second run or outcomes.csv, compared with the first instead of the first's own predictions.
     #[arg(value_name = "RUN")]
     second: Option<PathBuf>,
-    /// A second run of the same trace, which says how well a run predicts another.
+    /// A second run of the same trace, which shows how well a run predicts another.
     #[arg(long, value_name = "RUN", conflicts_with = "second")]
     again: Option<PathBuf>,
-    /// Show every job, too.
+    /// Also show each job.
     #[arg(long)]
     jobs: bool,
-    /// Print all of it as JSON: an object, and with --again a list of two, the prediction first.
+    /// Print everything as JSON: an object, or with --again a list of two, the prediction first.
     #[arg(long)]
     json: bool,
 }
@@ -68,7 +68,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         let left_out = fidelity.map_or(&[][..], |fidelity| fidelity.left_out.as_slice());
         if !left_out.is_empty() {
             let names = left_out.join(", ");
-            output::note(format_args!("{which}left out, as they did not end well on both sides: {names}"));
+            output::note(format_args!(
+                "{which}jobs that did not end well on both sides are left out: {names}"
+            ));
         }
     }
     Ok(match bars.is_none_or(|bars| bars.hold(&found)) {
@@ -77,8 +79,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     })
 }
 
+/// Reads the outcomes of a run, or a file of outcomes.
+///
 /// # Errors
-/// What is neither a run that has ended nor a file of outcomes.
+/// Fails if the path is neither a run that has ended nor a file of outcomes.
 fn outcomes(path: &Path) -> anyhow::Result<Vec<Outcome>> {
     let file = match path.is_dir() {
         true => RunDir::open(path)?.outcomes_path(),
@@ -86,21 +90,23 @@ fn outcomes(path: &Path) -> anyhow::Result<Vec<Outcome>> {
     };
     match path.is_dir() {
         _ if file.is_file() => Ok(rows::read(&file)?),
-        true => anyhow::bail!("{} has no outcomes; `sched run --resume` goes on with a run", path.display()),
-        false => anyhow::bail!("{}: there is no such run, and no such file", path.display()),
+        true => anyhow::bail!("{} has no outcomes; go on with it by `sched run --resume`", path.display()),
+        false => anyhow::bail!("{}: there is no such run and no such file", path.display()),
     }
 }
 
+/// Reads the predictions of a run.
+///
 /// # Errors
-/// A run that was not predicted, or no run.
+/// Fails if the path is no run, or a run without predictions.
 fn predictions(path: &Path) -> anyhow::Result<Vec<Prediction>> {
     if !path.is_dir() {
-        anyhow::bail!("{} alone predicts nothing; name a run, or a second file", path.display());
+        anyhow::bail!("{} alone has no predictions; name a run, or a second file", path.display());
     }
     let file = RunDir::open(path)?.predictions_path();
     match rows::read(&file) {
         Err(RowError::Io { .. }) if !file.is_file() => {
-            anyhow::bail!("{} made no predictions; name a second run to hold it against", path.display())
+            anyhow::bail!("{} has no predictions; name a second run to compare it with", path.display())
         }
         other => Ok(other?),
     }
@@ -196,10 +202,10 @@ fn show(args: &Args, found: &Fidelity, again: Option<&Fidelity>, bars: Option<&B
     Ok(())
 }
 
-/// An error in percent, and how it is printed.
+/// An error in percent that is printed in a table.
 enum Error {
     Signed(fn(&Fidelity) -> f64),
-    /// Over single jobs, which may err either way.
+    /// A quantile of the absolute errors of jobs, which is printed without a sign.
     OfJobs(fn(&Fidelity) -> f64),
 }
 

@@ -1,6 +1,6 @@
-//! The commands, each in a file of its own.
+//! The commands of `sched`. Each has a file of its own.
 
-// The reader of the output may be gone: `output` allows for that, and the macros do not.
+// `output` handles a reader that is gone. The macros do not.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod fidelity;
@@ -24,8 +24,8 @@ use crate::{online::RunInputs, policy};
 
 /// Schedules training jobs, simulated and on the devices of this machine.
 ///
-/// Jobs come from a trace, a CSV file with a line a job, in which they are spelled as for `profile`. The same policy decides for
-/// real jobs and for a simulated cluster, so that what was predicted stands beside what happened.
+/// Jobs come from a trace, a CSV file with one line for each job, in which they are spelled as for `profile`. The same policies
+/// decide for real jobs and on a simulated cluster, so that the result of a run can be compared with its prediction.
 ///
 /// Exit codes: 0 all rows ok; 1 some row failed, or jobs wait for ever; 2 usage, or a bad trace; 3 the machine lacks something
 /// (`profile doctor` says what); 4 nothing matched; 5 a file cannot be written or read; 6 a device or its driver does not answer;
@@ -59,7 +59,7 @@ enum Command {
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
     let command = parse::<Cli>().command;
-    // Without it a signal ends the program all the same, and without words.
+    // If this fails, a signal still ends the program, but without a message.
     let _ = interrupt::listen_early();
     let outcome = match command {
         Command::Run(args) => run::run(&args),
@@ -73,13 +73,15 @@ pub fn main() -> ExitCode {
     Exit::after(outcome)
 }
 
-/// How `--policy` is explained: after `this`, what there is.
+/// The help of `--policy`: `this`, and the names of all policies.
 fn policies(this: &str) -> String {
     format!("{this}: {}", policy::names().collect::<Vec<_>>().join(", "))
 }
 
+/// Checks that the trace has jobs.
+///
 /// # Errors
-/// A trace without jobs, of which nothing can be told.
+/// Fails if the trace has no jobs.
 fn some_jobs(inputs: &RunInputs, trace: &Path) -> anyhow::Result<()> {
     match inputs.asked.is_empty() {
         true => Err(Exit::NothingMatched.because(format!("{} has no jobs", trace.display()))),
@@ -87,18 +89,18 @@ fn some_jobs(inputs: &RunInputs, trace: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Shows on a terminal that something takes its time, until it is dropped.
+/// Shows a spinner with a message on a terminal until it is dropped.
 fn busy(with: String) -> ProgressBar {
     let spinner = ProgressBar::new_spinner().with_message(with).with_finish(ProgressFinish::AndClear);
     spinner.enable_steady_tick(Duration::from_millis(500));
     spinner
 }
 
-/// A time that is an argument, and cannot be none.
+/// Parses an argument that is a time above 0.
 fn above_zero(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
         Ok(time) if !time.is_zero() => Ok(time),
-        Ok(_) => Err("a time above 0 is wanted".into()),
+        Ok(_) => Err("write a time above 0, such as 30s".into()),
         Err(error) => Err(error.to_string()),
     }
 }

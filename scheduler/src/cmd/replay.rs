@@ -1,4 +1,4 @@
-//! `sched replay`: every decision of a run, made again.
+//! `sched replay`: makes every decision of a run again.
 
 use std::path::PathBuf;
 
@@ -16,16 +16,15 @@ use crate::{
 
 /// Decide a run again, turn by turn, and compare.
 ///
-/// What happened comes from decisions.jsonl of the run, whether it was simulated or not; what was done about it is decided anew, by the
-/// same policy with the same beliefs. The first turn that comes out otherwise is shown, and the command exits with 1. Nothing is
-/// started, but for a policy that is a program.
+/// The events come from decisions.jsonl of the run, simulated or not. The same policy with the same tables decides on them again.
+/// If a turn differs, the first such turn is shown and the command exits with 1. No job is started; a policy that is a program is.
 ///
 /// Example: `sched replay runs/sim/srtf`
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Directory of a run of `sched run`, or of `sched sim --out`.
     run: PathBuf,
-    /// Start the program that decides, where the policy is one, without asking.
+    /// Start a policy that is a program without asking.
     #[arg(long)]
     yes: bool,
 }
@@ -36,7 +35,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let name = &online::scheduling(&inputs.manifest)?.policy;
     let turns = decision::read(&run.decisions_path())?;
     if turns.is_empty() {
-        return Err(Exit::NothingMatched.because(format!("{} has decided nothing yet", args.run.display())));
+        return Err(Exit::NothingMatched.because(format!("{} has no decisions yet", args.run.display())));
     }
     agree::to_start(policy::program(name).map(str::to_owned).into_iter(), args.yes)?;
     let mut policy = policy::build(name)?;

@@ -1,4 +1,4 @@
-//! `sched run`: jobs of a trace on devices of this machine.
+//! `sched run`: runs the jobs of a trace on devices of this machine.
 
 use std::{
     path::{Path, PathBuf},
@@ -34,14 +34,14 @@ use crate::{
     totals::{average, makespan_ns},
 };
 
-/// Run the jobs of a trace on devices of this machine, as a policy decides.
+/// Run the jobs of a trace on devices of this machine under a policy.
 ///
-/// Before it, the trace is simulated with the same policy: predictions.csv says what is expected of each job. That takes --machine or
-/// --switch-cost, and step times: those of --table, or of the trace. Then outcomes.csv says what became of the jobs, and
-/// decisions.jsonl what happened and what was done about it.
+/// The trace is first simulated with the same policy, and the prediction for each job is written to predictions.csv. This needs
+/// --machine or --switch-cost, and step times from --table or from the trace. The run writes the outcomes of jobs to outcomes.csv,
+/// and all events and decisions to decisions.jsonl.
 ///
-/// Whatever ends the scheduler, its processes end with it. --resume goes on from the last checkpoints; steps that are done again are
-/// counted. After Ctrl-C all jobs are saved first.
+/// When the scheduler ends for any reason, its processes end with it. --resume continues from the last checkpoints; steps that are
+/// done again are counted. After Ctrl-C all jobs are saved first.
 ///
 /// Example: `sched run trace.csv --policy srtf --device cpu:0,cpu:1 --table runs/alone --machine machine.toml`
 ///
@@ -50,17 +50,17 @@ use crate::{
 /// Example: `sched run --resume runs/tiresias`
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Which jobs arrive when: a CSV file, as `sched trace` makes them.
+    /// The trace: jobs and their arrivals in a CSV file, as `sched trace` writes it.
     #[arg(value_name = "TRACE", required_unless_present = "resume")]
     trace: Option<PathBuf>,
-    #[arg(long, value_name = "POLICY", required_unless_present = "resume", help = policies("Who decides"))]
+    #[arg(long, value_name = "POLICY", required_unless_present = "resume", help = policies("The policy"))]
     policy: Option<String>,
     #[command(flatten)]
     asked: Asking,
-    /// Go on with a run whose scheduler was ended or has died.
+    /// Continue a run whose scheduler was ended or has died.
     ///
-    /// --data and --catalog are taken from the same place as at first; trace, tables and calibration were copied into the run.
-    /// Another version of Tandem, libtorch or the driver of GPUs than the run was begun with is refused.
+    /// The files of --data and --catalog are read from the same paths as before; trace, tables and calibration were copied into the
+    /// run. The versions of Tandem, libtorch and the driver of GPUs must be those with which the run was begun.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["trace", "policy", "Asking", "Rules"])]
     resume: Option<PathBuf>,
     /// With --resume: start the programs that the run names without asking.
@@ -71,15 +71,15 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// What a run is begun with.
+/// The options of a new run, which a resumed run takes from its manifest.
 #[derive(clap::Args)]
 struct Asking {
-    /// Devices that the jobs share. Without it, the best that is present.
+    /// Devices that the jobs share [default: the best device that is present].
     #[arg(long, value_name = "POOL", value_delimiter = ',')]
     device: Vec<Device>,
     #[command(flatten)]
     rules: Rules,
-    /// The interval between reports to the policy of how far each job has come.
+    /// The interval between reports of each job's progress to the policy.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = above_zero)]
     progress_every: Duration,
     /// The silence after which a job is ended as hung.
@@ -88,13 +88,13 @@ struct Asking {
     /// Threads of each rank [default: the cores of its device].
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..))]
     threads: Option<u32>,
-    /// Memory of each CPU device, as 2GiB [default: its share of the machine's].
+    /// Memory of each CPU device, such as 2GiB [default: its share of the machine's].
     #[arg(long, value_name = "SIZE")]
     memory: Option<HumanBytes>,
     /// Folder with real data, instead of the seeded synthetic stream.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Decides initial weights and data.
+    /// The seed of initial weights and data.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Directory of the run [default: runs/<utc time>-sched-<hash>].
@@ -113,7 +113,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             run
         }
         (None, Some(trace), Some(policy)) => begin(trace, policy, &args.asked)?,
-        (None, ..) => bail!("a trace and a policy are wanted"),
+        (None, ..) => bail!("name a trace and a policy, or a run with --resume"),
     };
     let ended = online::conduct(&run)?;
     if args.json {
@@ -128,9 +128,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     Ok(ended.exit)
 }
 
-/// Makes the directory of a run, with all that it is given, and what is predicted of it.
+/// Makes the directory of a run with copies of its inputs, its predictions and its manifest.
 fn begin(trace: &Path, policy: &str, asked: &Asking) -> anyhow::Result<RunDir> {
-    // Whatever is wrong is said before there is a directory. A policy that is a program is started for that, and once more to decide.
+    // All inputs are checked before the directory is made. For this a policy that is a program is started once without a question.
     drop(policy::build(policy)?);
     run::check_data(asked.data.as_deref())?;
     let inputs = RunInputs::new(manifest(trace, policy, asked)?, trace, &asked.rules.table)?;
@@ -139,18 +139,18 @@ fn begin(trace: &Path, policy: &str, asked: &Asking) -> anyhow::Result<RunDir> {
     let predictions = online::predict(&inputs, asked.rules.machine.as_deref())?;
     drop(busy);
     let path = asked.out.clone().unwrap_or_else(|| run::directory("sched", &inputs.manifest));
-    // From here on there is a run, which a signal ends in order.
+    // From here on a signal does not end the program at once, so that no file of the run is cut off.
     let _interrupt = Interrupt::listen().context("signals cannot be listened to")?;
     let run = RunDir::create(&path)?;
     online::keep_inputs(&run, trace, &asked.rules.table, asked.rules.machine.as_deref())?;
     match predictions {
         Some(predictions) => rows::write(&run.predictions_path(), &predictions)?,
         None => output::note(format_args!(
-            "nothing is predicted, as what switches cost is not known; {}",
+            "there is no prediction, because the costs of switches are not known; {}",
             inputs.calibrate_first()
         )),
     }
-    // Last, so that what has one is whole, and can be gone on with.
+    // The manifest is last: a directory that has one is complete and can be resumed.
     run.write_manifest(&inputs.manifest)?;
     Ok(run)
 }
@@ -178,7 +178,7 @@ fn manifest(trace: &Path, policy: &str, asked: &Asking) -> anyhow::Result<Manife
     Ok(manifest)
 }
 
-/// A job as the manifest has it; one that can never run here with the reason.
+/// Makes the cell of a job in the manifest. If the job can never run here, the cell has the reason.
 fn cell(
     asked: &JobRequest,
     catalog: &Catalog,
@@ -191,7 +191,7 @@ fn cell(
             (workload, global_batch.context("the catalog has a batch")?)
         }
         Payload::Command(argv) => {
-            let takes_one = "we start one process of a command, and it asks for more devices";
+            let takes_one = "a command is started as one process, and this one asks for more devices";
             let unsupported = (asked.devices > 1).then(|| takes_one.to_owned());
             let cell = cells::command(argv, first)?;
             return Ok(Cell { name: asked.name.clone(), devices: Vec::new(), unsupported, ..cell });
@@ -199,7 +199,7 @@ fn cell(
     };
     let workload = profiler::workload_lookup::workload(catalog, workload)?;
     let plan = asked.plan.unwrap_or(workload.plan);
-    // An elastic job may come to run under a plan that can.
+    // An elastic job may run under another plan, so that this one is no reason to refuse it.
     let refusal = plans::refusal(workload, global_batch, &plan, pool).filter(|_| !asked.elastic);
     let judged = match &refusal {
         None => estimates.judge(workload, global_batch, &plan, pool, Effort::WhereTight),
@@ -220,7 +220,7 @@ fn cell(
     })
 }
 
-/// What became of the jobs, one line each, and of all of them together.
+/// Prints one line for each job, and a summary.
 fn show(outcomes: &[Outcome]) -> anyhow::Result<()> {
     let mut lines = table::new(&[
         "job",

@@ -1,4 +1,4 @@
-//! `sched sim`: a trace on a cluster that is not there, under one policy or several.
+//! `sched sim`: simulates a trace under one policy or several.
 
 mod nodes;
 mod policies;
@@ -39,14 +39,14 @@ use crate::{
 
 /// Simulate a trace under one policy or several.
 ///
-/// Jobs take as long as the tables of --table say, alone, packed and next to each other on a node; a job that the table does not
-/// know takes as long as its trace says, and cannot be packed. Where a time is not known, the simulation ends with an error that names it. The policies
-/// decide as they would for real jobs, and believe the same tables.
+/// The step times of jobs come from the tables of --table: alone, packed, and next to other jobs on a node. For a job that is in no
+/// table, the time of the trace is used; such a job cannot be packed. If a time is not known, the simulation ends with an error
+/// that names it. The policies decide as they would for real jobs, with the same tables.
 ///
-/// What it costs to take a job's devices away and to give it devices comes from --machine, drawn with the spread that was measured;
-/// --switch-cost says it for jobs of which nothing was measured. One of the two is needed.
+/// The costs of switches come from --machine, drawn at random with the measured spread. --switch-cost is the cost for jobs without
+/// a measurement. One of the two options is needed.
 ///
-/// With --out, each policy leaves a run: outcomes.csv with a row a job, and decisions.jsonl, which `sched replay` decides again.
+/// With --out, each policy has a run of its own: outcomes.csv with one row for each job, and decisions.jsonl, for `sched replay`.
 ///
 /// Example: `sched sim trace.csv --policy fifo,srtf,tiresias:60s --cluster 1x4 --switch-cost 5s --out runs/sim`
 ///
@@ -56,13 +56,13 @@ use crate::{
 #[derive(clap::Args)]
 #[command(group(ArgGroup::new("devices").args(["cluster", "device"]).required(true)))]
 pub(super) struct Args {
-    /// Which jobs arrive when: a CSV file, as `sched trace` makes them.
+    /// The trace: jobs and their arrivals in a CSV file, as `sched trace` writes it.
     trace: PathBuf,
     #[arg(long, value_name = "POLICY,..", required = true, help = super::policies(
-        "Who decides; several are joined by commas, and a program of yours is given by an option of its own"
+        "The policies, separated by commas; a policy that is a program needs a --policy of its own"
     ))]
     policy: Vec<String>,
-    /// Nodes of the cluster, as NODESxDEVICES[:TYPE] [default TYPE: the only one that the tables have, or else GPU].
+    /// Nodes of the cluster, as NODESxDEVICES[:TYPE] [default TYPE: the only type in the tables, or GPU without tables].
     #[arg(long, value_name = "NODES,..", value_delimiter = ',')]
     cluster: Vec<Nodes>,
     /// Devices of this machine as the cluster.
@@ -70,7 +70,7 @@ pub(super) struct Args {
     device: Vec<Device>,
     #[command(flatten)]
     rules: Rules,
-    /// Make each launch faster or slower by chance: the standard deviation of its step time, in percent.
+    /// The standard deviation of the step times of launches in percent; each launch is faster or slower by a random factor.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
     noise: f64,
     /// The mean time between failures of a device. Times are drawn from an exponential distribution.
@@ -82,13 +82,13 @@ pub(super) struct Args {
     /// The mean running time of a job between crashes of its own.
     #[arg(long, value_name = "TIME", value_parser = above_zero)]
     job_mtbf: Option<Duration>,
-    /// The interval between reports to the policy of how far each job has come [default: a report when a switch ends].
+    /// The interval between reports of each job's progress to the policy [default: a report only when a switch ends].
     #[arg(long, value_name = "TIME", value_parser = above_zero)]
     progress_every: Option<Duration>,
-    /// Decides all that happens by chance.
+    /// The seed of all random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Directory for the run; of several policies each has one below it, named after it.
+    /// Directory for the run; with several policies, for a folder named after each.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print the table as JSON.
@@ -102,9 +102,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     some_jobs(&inputs, &args.trace)?;
     inputs.check_times()?;
     let costs = online::costs(args.rules.machine.as_deref(), args.rules.switch_cost.map(Nanos::from))?;
-    let costs =
-        costs.with_context(|| format!("what switches cost is not known; {}", inputs.calibrate_first()))?;
-    // What is wrong with the trace is said before there is a directory.
+    let costs = costs
+        .with_context(|| format!("the costs of switches are not known; {}", inputs.calibrate_first()))?;
+    // The trace is checked before the directory is made.
     let truth = Box::new(inputs.table.clone());
     drop(Sim::new(&inputs.topology, &inputs.asked, truth, &*costs, sim::Settings::default())?);
     let mut all = Vec::new();
@@ -157,7 +157,7 @@ fn manifest(args: &Args, policy: &str) -> anyhow::Result<Manifest> {
     Ok(manifest)
 }
 
-/// Simulates under the policy of the manifest: the outcomes, and whether all jobs came to an end.
+/// Simulates the policy of the manifest. Returns the outcomes, and whether all jobs have ended.
 fn simulate(
     args: &Args,
     inputs: &RunInputs,

@@ -1,4 +1,4 @@
-//! `sched trace`: traces made to order, and those of others.
+//! `sched trace`: makes traces, and imports published ones.
 
 mod import;
 mod make;
@@ -14,9 +14,9 @@ use schema::{
 
 use crate::trace_generator::{scale_time, set_load};
 
-/// Make a trace, or import one that others have published.
+/// Make a trace, or import a published one.
 ///
-/// A trace is a CSV file with a line a job: name, submit_s, job or command, steps, and what else is known of it. Either command
+/// A trace is a CSV file with one line for each job: name, submit_s, job or command, steps, and further columns. Either command
 /// prints it, or writes it to --out.
 ///
 /// Example: `sched trace make lstm gpt2-mini=0.5 --jobs 40 --every 20s --length exponential:500 --out trace.csv`
@@ -34,7 +34,7 @@ enum Command {
     Import(import::Args),
 }
 
-/// What can be done to any trace.
+/// The options that change any trace, and the output.
 #[derive(clap::Args)]
 struct Shaped {
     /// A factor for all times: the arrivals of jobs and their numbers of steps.
@@ -43,10 +43,10 @@ struct Shaped {
     /// Scale the arrivals until the work of all jobs, each alone, arrives at this multiple of the capacity of --devices.
     #[arg(long, value_name = "LOAD", value_parser = positive, requires = "devices")]
     load: Option<f64>,
-    /// How many devices the load is of.
+    /// The number of devices to whose capacity --load refers.
     #[arg(long, value_name = "N", requires = "load", value_parser = clap::value_parser!(u32).range(1..))]
     devices: Option<u32>,
-    /// The file to write; one that is there is replaced. Without it the trace is printed.
+    /// The file to write; an existing file is replaced [default: standard output].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 impl Shaped {
-    /// Does what was asked to the rows and writes them where they were wanted.
+    /// Changes the rows as the options say, and writes them.
     fn finish(
         &self,
         mut rows: Vec<TraceRow>,
@@ -73,7 +73,7 @@ impl Shaped {
         }
         let mut text = Vec::new();
         trace::write(&mut text, &rows)?;
-        // What others wrote may hold what no trace of ours does.
+        // A published trace may contain values that ours cannot have.
         Trace::parse(self.out.as_deref().unwrap_or(Path::new("the trace")), &text)?;
         match &self.out {
             Some(path) => {

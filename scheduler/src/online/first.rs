@@ -1,4 +1,4 @@
-//! What a user has to measure before jobs can be simulated, as commands to copy.
+//! The measurements that a simulation still needs, as commands that the user can copy.
 
 use anyhow::bail;
 use profiler::cells;
@@ -8,32 +8,34 @@ use super::{RunInputs, scheduling};
 use crate::job::{JobRequest, Payload};
 
 impl RunInputs {
+    /// Checks that the step times of all jobs that train can be known.
+    ///
     /// # Errors
-    /// No table was named, and of a job that trains the trace does not say how long a step takes.
+    /// Fails if the user named no table and the trace does not have the step time of a job that trains.
     pub fn check_times(&self) -> anyhow::Result<()> {
         let jobs = self.spelled(|asked| asked.step_ns.is_none());
         match &jobs[..] {
             [first, ..] if scheduling(&self.manifest)?.tables == 0 => bail!(
-                "how long a step of {first} takes is not known; run `{} --out runs/alone` first, and give --table runs/alone",
+                "the time of a step of {first} is not known; run `{} --out runs/alone` first, and add --table runs/alone",
                 self.command("single", &jobs)
             ),
             _ => Ok(()),
         }
     }
 
-    /// What to do where it is not known what switches cost.
+    /// The advice for a user if the costs of switches are not known.
     pub fn calibrate_first(&self) -> String {
         let jobs = self.spelled(|_| true);
         if jobs.is_empty() {
-            return "name it with --switch-cost, as 5s".into();
+            return "add --switch-cost, such as --switch-cost 5s".into();
         }
         let calibrate = self.command("calibrate", &jobs);
         format!(
-            "run `{calibrate} --out machine.toml` first, and give --machine machine.toml; or name it with --switch-cost, as 5s"
+            "run `{calibrate} --out machine.toml` first, and add --machine machine.toml; or add --switch-cost, such as --switch-cost 5s"
         )
     }
 
-    /// Those jobs of the trace that `profile` can train, each once.
+    /// The jobs of the trace that `profile` can train and that `of` selects, each once, as a user types them.
     fn spelled(&self, of: impl Fn(&JobRequest) -> bool) -> Vec<String> {
         let mut jobs = Vec::new();
         for asked in self.asked.iter().filter(|asked| of(asked)) {
@@ -52,7 +54,7 @@ impl RunInputs {
         jobs
     }
 
-    /// A command of `profile` for these jobs on the devices of the run.
+    /// Makes a command line of `profile` for these jobs on the devices of the run.
     fn command(&self, name: &str, jobs: &[String]) -> String {
         let mut line = format!("profile {name} {}", jobs.join(" "));
         let devices: Vec<Device> = self.manifest.devices.iter().map(|facts| facts.device.clone()).collect();

@@ -64,10 +64,10 @@ fn what_cannot_be_compared_is_told() {
     let shorter: Vec<&str> = text.lines().take(40).collect();
     door.write("short.csv", &format!("{}\n", shorter.join("\n")));
     for (arguments, message) in [
-        ("wild", "wild made no predictions; name a second run"),
-        ("calm/outcomes.csv", "alone predicts nothing"),
+        ("wild", "wild has no predictions; name a second run"),
+        ("calm/outcomes.csv", "alone has no predictions"),
         ("short.csv calm", "was measured alone; compare runs of one trace"),
-        ("nowhere calm", "nowhere: there is no such run, and no such file"),
+        ("nowhere calm", "nowhere: there is no such run and no such file"),
     ] {
         let said = door.exits(2, &format!("fidelity {arguments}"));
         assert!(said.err.contains(message), "{arguments}: {}", said.err);

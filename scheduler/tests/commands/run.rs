@@ -201,8 +201,8 @@ fn what_is_wrong_is_said_before_anything_starts() {
         (
             "a,0,short,,5,\nb,1,short,,5,\nc,1,short@b4,,5,",
             "--policy fifo --switch-cost 1s",
-            "how long a step of short@b8@dp1 takes is not known; run `profile single short@b8@dp1 short@b4@dp1 \
-             --device cpu:0,cpu:1 --catalog catalog.toml --out runs/alone` first, and give --table runs/alone",
+            "the time of a step of short@b8@dp1 is not known; run `profile single short@b8@dp1 short@b4@dp1 \
+             --device cpu:0,cpu:1 --catalog catalog.toml --out runs/alone` first, and add --table runs/alone",
         ),
     ] {
         let door = door(&format!("{header}\n{row}\n"));
@@ -219,7 +219,7 @@ fn what_is_wrong_is_said_before_anything_starts() {
 fn a_run_that_nothing_is_predicted_of_says_what_to_measure_for_that() {
     let door = door("name,submit_s,job,steps\na,0,short,5\n");
     let said = door.exits(0, &format!("run trace.csv --policy fifo {ON_TWO}"));
-    let calibrate = "nothing is predicted, as what switches cost is not known; run `profile calibrate short@b8@dp1 \
+    let calibrate = "there is no prediction, because the costs of switches are not known; run `profile calibrate short@b8@dp1 \
         --device cpu:0,cpu:1 --catalog catalog.toml --out machine.toml` first";
     assert!(said.err.contains(calibrate), "{}", said.err);
 }

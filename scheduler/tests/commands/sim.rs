@@ -157,8 +157,8 @@ fn what_is_to_be_measured_first_is_a_command_to_copy() {
     door.write("lstm.csv", lstm);
     door.write("told.csv", &lstm.replace("steps", "steps,step_ns").replace("100", "100,7"));
     door.write("three.csv", THREE);
-    let single = "how long a step of lstm@b8@dp1 takes is not known; run `profile single lstm@b8@dp1 --out runs/alone` first";
-    let calibrate = "run `profile calibrate lstm@b8@dp1 --device cpu:0 --out machine.toml` first, and give --machine machine.toml";
+    let single = "the time of a step of lstm@b8@dp1 is not known; run `profile single lstm@b8@dp1 --out runs/alone` first";
+    let calibrate = "run `profile calibrate lstm@b8@dp1 --device cpu:0 --out machine.toml` first, and add --machine machine.toml";
     for (arguments, message) in [
         ("sim lstm.csv --policy fifo --cluster 1x1 --switch-cost 0s", single),
         ("trace make lstm@b8 --jobs 2 --every 1s --length fixed:20s", single),
@@ -166,7 +166,7 @@ fn what_is_to_be_measured_first_is_a_command_to_copy() {
         // No workload of it is one that can be measured.
         (
             "sim three.csv --policy fifo --cluster 1x1",
-            "what switches cost is not known; name it with --switch-cost, as 5s",
+            "the costs of switches are not known; add --switch-cost, such as --switch-cost 5s",
         ),
     ] {
         let said = door.exits(2, arguments);

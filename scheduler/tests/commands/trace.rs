@@ -37,11 +37,11 @@ fn what_cannot_be_made_is_told() {
     let door = Door::new();
     for (arguments, message) in [
         ("any --jobs 3 --every 1s --length fixed:5", "there is no workload 'any'"),
-        ("lstm --jobs 3 --every 1s --length fixed:5s", "how long a step of lstm@b"),
+        ("lstm --jobs 3 --every 1s --length fixed:5s", "the time of a step of lstm@b"),
         ("lstm@b7@dp2 --jobs 3 --every 1s --length fixed:5", "a batch of 7 cannot be cut into 2"),
         ("lstm --jobs 3 --length fixed:5", "--every <TIME>|--arrivals <TRACE>|--load <LOAD>"),
-        ("lstm --jobs 3 --every 0s --length fixed:5", "a time above 0"),
-        ("lstm@on=cpu:0 --jobs 3 --every 1s --length fixed:5", "drop @on="),
+        ("lstm --jobs 3 --every 0s --length fixed:5", "write a time above 0"),
+        ("lstm@on=cpu:0 --jobs 3 --every 1s --length fixed:5", "remove @on="),
         ("lstm=0 --jobs 3 --every 1s --length fixed:5", "'0' is not a number above 0"),
         ("lstm --jobs 3 --every 1s --length normal:5", "is no distribution"),
         ("lstm --jobs 3 --length fixed:5 --load 0.5", "--devices"),

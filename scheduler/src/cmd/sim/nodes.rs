@@ -1,4 +1,4 @@
-//! The nodes of a cluster that is not there, as they are typed.
+//! Parses the nodes of a simulated cluster.
 
 use std::str::FromStr;
 
@@ -14,10 +14,10 @@ pub(super) struct Nodes {
     device_type: Option<String>,
 }
 
-/// The nodes that were named, each with its type: the only one of the table where none was named.
+/// The nodes that the user named, each with its type. The default type is the only one of the table.
 ///
 /// # Errors
-/// A table of several types, of which one must be named.
+/// Fails if the table has several types and the user named none.
 pub(super) fn typed(cluster: &[Nodes], table: &Table) -> anyhow::Result<Vec<AlikeNodes>> {
     let types: Vec<&str> = table.device_types().collect();
     let of = |nodes: &Nodes| {
@@ -26,7 +26,7 @@ pub(super) fn typed(cluster: &[Nodes], table: &Table) -> anyhow::Result<Vec<Alik
             (None, []) => "GPU",
             (None, [only]) => only,
             (None, several) => bail!(
-                "the tables are of {}; say which with --cluster {}x{}:TYPE",
+                "the tables have several device types, {}; name one with --cluster {}x{}:TYPE",
                 several.join(" and "),
                 nodes.nodes,
                 nodes.devices
@@ -41,7 +41,7 @@ impl FromStr for Nodes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Nodes, String> {
-        let wrong = || format!("'{text}' is no nodes; write NODESxDEVICES[:TYPE], as 311x8");
+        let wrong = || format!("'{text}' is not a group of nodes; write NODESxDEVICES[:TYPE], such as 311x8");
         let (numbers, device_type) = match text.split_once(':') {
             Some((_, "")) => return Err(wrong()),
             Some((numbers, device_type)) => (numbers, Some(device_type.to_owned())),

@@ -1,4 +1,4 @@
-//! The policies of a simulation, as they are typed.
+//! Parses the policies of a simulation.
 
 use std::collections::BTreeSet;
 
@@ -6,13 +6,13 @@ use anyhow::bail;
 
 use crate::policy;
 
-/// One policy a name, in the order in which they were typed. Each can be built.
+/// Splits the arguments into names of policies, in order, and checks that each can be built.
 ///
 /// # Errors
-/// A policy that cannot be built, and two whose runs would have one folder.
+/// Fails if a policy cannot be built, or if two policies would have the same folder.
 pub(super) fn named(typed: &[String]) -> anyhow::Result<Vec<String>> {
     let split = |text: &String| match text.starts_with("exec:") {
-        // A command may hold commas.
+        // A command may contain commas.
         true => vec![text.clone()],
         false => text.split(',').map(str::to_owned).collect(),
     };
@@ -21,7 +21,7 @@ pub(super) fn named(typed: &[String]) -> anyhow::Result<Vec<String>> {
     for name in &names {
         if !folders.insert(folder(name)) {
             bail!(
-                "policy '{name}' is asked for twice, or is named as another but for its signs; leave one out"
+                "policy '{name}' is named twice, or differs from another only in punctuation; leave one out"
             );
         }
         policy::build(name)?;
@@ -29,7 +29,7 @@ pub(super) fn named(typed: &[String]) -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-/// A name for a folder: letters, digits and hyphens of the policy's.
+/// The folder of a policy: the letters and digits of its name, with hyphens for all else.
 pub(super) fn folder(policy: &str) -> String {
     let parts = policy.split(|sign: char| !sign.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
     parts.collect::<Vec<_>>().join("-")
@@ -45,7 +45,7 @@ mod tests {
         assert_eq!(read(&["fifo,srtf", "tiresias:1h"]).unwrap(), ["fifo", "srtf", "tiresias:1h"]);
         assert_eq!(folder("tiresias:1h/2h"), "tiresias-1h-2h");
         for (typed, message) in [
-            (&["fifo", "fifo"][..], "'fifo' is asked for twice"),
+            (&["fifo", "fifo"][..], "'fifo' is named twice"),
             (&["fifo,lifo"], "there is no policy 'lifo'"),
             (&["fifo,"], "there is no policy ''"),
         ] {

@@ -1,18 +1,18 @@
-//! How far a simulation has come, on a terminal.
+//! The progress of a simulation on a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use schema::decision::{Happened, Turn};
 
 use crate::{job::State, journal::Journal, online::RunInputs, view::View};
 
-/// Counts the jobs that have ended, and hands every turn on. The bar is gone when this is.
+/// Shows a bar of the jobs that have ended, and passes each turn on. Dropping it removes the bar.
 pub(super) struct Progress<'a> {
     journal: &'a mut dyn Journal,
     bar: ProgressBar,
 }
 
 impl<'a> Progress<'a> {
-    /// Of a simulation of these jobs, under the policy of the manifest.
+    /// Shows the progress of a simulation of these inputs.
     pub(super) fn new(journal: &'a mut dyn Journal, inputs: &RunInputs) -> Progress<'a> {
         let bar =
             ProgressBar::with_draw_target(Some(inputs.asked.len() as u64), ProgressDrawTarget::stderr());
@@ -26,7 +26,7 @@ impl<'a> Progress<'a> {
 
 impl Journal for Progress<'_> {
     fn record(&mut self, turn: Turn, view: &View<'_>) -> anyhow::Result<()> {
-        // One that is not admitted has ended when it arrives.
+        // A job that is not admitted has ended when it arrives.
         if let Happened::Finished { job, .. } | Happened::Failed { job, .. } | Happened::Arrived { job } =
             turn.happened
             && let State::Ended { .. } = view.job(job).state

@@ -1,4 +1,4 @@
-//! `sched trace import`: traces that others have published.
+//! `sched trace import`: imports published traces.
 
 use std::{
     fs::File,
@@ -14,17 +14,17 @@ use schema::{
 
 use super::Shaped;
 
-/// Bring a published trace into our own form.
+/// Convert a published trace.
 ///
-/// philly: 82,247 jobs of Microsoft's cluster, of which arrival, GPUs and duration are known; they can be simulated, not run.
+/// philly: the 82,247 jobs of a cluster of Microsoft, with arrival, GPUs and duration; they can be simulated, but not run.
 /// rubick: the 406 jobs of seven models of Rubick's artifact, with their plans.
 ///
 /// Example: `sched trace import --format rubick workload-mt.csv --time-scale 0.01 --out mt.csv`
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// The file, or - for what stands on standard input.
+    /// The file, or - for standard input.
     file: PathBuf,
-    /// Whose form it has: philly or rubick.
+    /// The format of the file: philly or rubick.
     #[arg(long)]
     format: TraceFormat,
     #[command(flatten)]

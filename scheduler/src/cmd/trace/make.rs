@@ -1,4 +1,4 @@
-//! `sched trace make`: jobs drawn from the catalog, or from names alone.
+//! `sched trace make`: draws the jobs of a trace from the catalog, or from names alone.
 
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
@@ -23,10 +23,10 @@ use crate::{
 
 /// Draw jobs, their arrivals and their lengths.
 ///
-/// Chance comes from --seed alone. Arrivals, jobs and lengths are drawn apart, so that the same jobs arrive at other times where only
-/// those are changed.
+/// All random numbers come from --seed. Arrivals, jobs and lengths have separate streams of them, so that a change of arrivals
+/// alone keeps the jobs and their lengths.
 ///
-/// Lengths that are times are those of a job alone on what it asks for. How many steps that is follows from --table or --step-time.
+/// A length that is a time is that of a job alone on what it asks for. The number of steps follows from --table or --step-time.
 ///
 /// Example: `sched trace make any=3 other --jobs 200 --every 20s --length exponential:60s --step-time 250ms --out trace.csv`
 ///
@@ -37,34 +37,35 @@ pub(super) struct Args {
     /// Jobs to draw from: `WORKLOAD[@bN][@PLAN][=WEIGHT]`, or `set:NAME[=WEIGHT]`, whose members share the weight.
     #[arg(required = true, value_name = "JOB")]
     mix: Vec<Weighted>,
-    /// How many jobs.
+    /// The number of jobs.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     jobs: u32,
-    /// Mean time between arrivals, which are a Poisson process.
+    /// The mean time between arrivals, which are a Poisson process.
     #[arg(long, value_name = "TIME", value_parser = above_zero)]
     every: Option<Duration>,
-    /// A trace whose arrivals are taken, in order.
+    /// A trace whose arrivals are used, in order.
     #[arg(long, value_name = "TRACE", conflicts_with = "every")]
     arrivals: Option<PathBuf>,
-    /// How much each job has to do: fixed:L, exponential:MEAN or log-normal:MEDIAN:SIGMA, with times as 30s or steps as 1000.
+    /// The distribution of lengths: fixed:L, exponential:MEAN or log-normal:MEDIAN:SIGMA, with times such as 30s or steps such as
+    /// 1000.
     #[arg(long, value_name = "DISTRIBUTION")]
     length: Length,
     /// A run that measured the jobs alone; repeatable.
     #[arg(long, value_name = "RUN", conflicts_with = "step_time")]
     table: Vec<PathBuf>,
-    /// The type of device that times are of, as the table names it [default: the only one it has].
+    /// The type of device whose step times are used, as the table names it [default: the only one in the table].
     #[arg(long, value_name = "TYPE", requires = "table")]
     device_type: Option<String>,
-    /// Time of a step of all jobs, which is written into the trace: they can be simulated without a table, and need not be in the
-    /// catalog.
+    /// The time of a step of all jobs. It is written into the trace: the jobs can be simulated without a table, and need not be in
+    /// the catalog.
     #[arg(long, value_name = "TIME", value_parser = above_zero)]
     step_time: Option<Duration>,
-    /// Jobs may be given other devices and another plan than they ask for.
+    /// Allow policies to give jobs another number of devices and another plan than they ask for.
     #[arg(long)]
     elastic: bool,
     #[command(flatten)]
     shaped: Shaped,
-    /// Decides what is drawn.
+    /// The seed of all random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// A file of further workloads.
@@ -77,7 +78,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let lengths = Lengths::of(args)?;
     let arrivals = match &args.arrivals {
         Some(path) => Arrivals::Replayed(Trace::read(path)?.rows.iter().map(|row| row.submit_s).collect()),
-        // Where a load is set, it moves whatever is drawn here.
+        // With --load alone, the mean does not matter: the arrivals are scaled afterwards.
         None => Arrivals::Poisson { mean_gap_s: args.every.unwrap_or(Duration::from_secs(1)).as_secs_f64() },
     };
     let recipe = Recipe {
@@ -91,7 +92,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     args.shaped.finish(rows, |row| lengths.step_ns(row))
 }
 
-/// A job or a set of the catalog, and how often it is drawn beside others.
+/// A job or a set of the catalog, and its weight in the draw.
 #[derive(Clone, Debug)]
 struct Weighted {
     job: Job,
@@ -108,13 +109,15 @@ impl FromStr for Weighted {
         };
         let job: Job = job.parse().map_err(|error| format!("{error}"))?;
         match &job.device {
-            Some(device) => Err(format!("a policy chooses devices, and it names {device}; drop @on=")),
+            Some(device) => {
+                Err(format!("the job names {device}, but the policy chooses devices; remove @on="))
+            }
             None => Ok(Weighted { job, weight }),
         }
     }
 }
 
-/// A line for each job that can be drawn, spelled in full where the catalog knows it.
+/// One line with its weight for each job that can be drawn. Jobs of the catalog are spelled in full.
 fn mix(args: &Args, catalog: &Catalog) -> anyhow::Result<Vec<(TraceRow, f64)>> {
     let step_ns = args.step_time.map(|time| Nanos::from(time).0);
     let line = |job: Job| TraceRow {
@@ -156,7 +159,7 @@ fn mix(args: &Args, catalog: &Catalog) -> anyhow::Result<Vec<(TraceRow, f64)>> {
     Ok(mix)
 }
 
-/// How long steps take, as far as the user has said.
+/// The step times of jobs on one type of device.
 struct Lengths {
     table: Table,
     device_type: String,
@@ -170,7 +173,7 @@ impl Lengths {
             (Some(named), _) => {
                 ensure!(
                     types.contains(&named.as_str()),
-                    "--device-type {named}: the table has {}",
+                    "--device-type {named}: the table has no such type; it has {}",
                     types.join(" and ")
                 );
                 named.clone()
@@ -178,7 +181,10 @@ impl Lengths {
             (None, []) => String::new(),
             (None, [only]) => (*only).to_owned(),
             (None, several) => {
-                bail!("the table is of {}; say which with --device-type", several.join(" and "))
+                bail!(
+                    "the table has several device types, {}; name one with --device-type",
+                    several.join(" and ")
+                )
             }
         };
         Ok(Lengths { table, device_type })
@@ -202,7 +208,7 @@ impl Lengths {
         };
         let known = self.table.predict(&question).map(|prediction| prediction.step_ns);
         known.with_context(|| {
-            format!("how long a step of {job} takes is not known; run `profile single {job} --out runs/alone` first, and give --table runs/alone")
+            format!("the time of a step of {job} is not known; run `profile single {job} --out runs/alone` first, and add --table runs/alone")
         })
     }
 }
