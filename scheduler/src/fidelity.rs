@@ -1,4 +1,4 @@
-//! A run held against what was predicted of it, job by job.
+//! Compares a run with its prediction, job by job.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use statistics::median_in_place;
 
 use crate::totals::{average, quantile};
 
-/// How far a prediction is from what happened. Jobs are known by their names.
+/// Computes the errors of a prediction. Jobs are matched by name.
 ///
 /// # Errors
-/// Jobs that stand on one side alone, as of different traces, and sides that have no job in common that ended well.
+/// Fails if a job is on one side alone, as with different traces, and if no job ended well on both sides.
 pub fn compare(predicted: &[Prediction], measured: &[Outcome]) -> anyhow::Result<Fidelity> {
     let mut of_name: HashMap<&str, &Prediction> =
         predicted.iter().map(|row| (row.name.as_str(), row)).collect();
@@ -30,11 +30,11 @@ pub fn compare(predicted: &[Prediction], measured: &[Outcome]) -> anyhow::Result
     if let Some(name) = of_name.keys().min() {
         anyhow::bail!(only_on("predicted", name));
     }
-    ensure!(!pairs.is_empty(), "no job ended well on both sides, so that there is nothing to compare");
+    ensure!(!pairs.is_empty(), "no job ended well on both sides; there is nothing to compare");
     Ok(fidelity(&pairs, left_out))
 }
 
-/// What is asked of a prediction of a run, in percent, where another run of the same trace shows how far one is from the next.
+/// The limits for the errors of a prediction, in percent. They depend on the difference between two runs of the same trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bars {
     pub average_jct_percent: f64,
@@ -44,7 +44,8 @@ pub struct Bars {
 }
 
 impl Bars {
-    /// A prediction is not expected to be better than a repetition: where two runs differ by more, the bar is 1.5 times that.
+    /// The limits that follow from the comparison of two runs. A prediction is not expected to be better than a repetition: each
+    /// limit is at least 1.5 times the difference between the runs.
     pub fn of(again: &Fidelity) -> Bars {
         let bar = |least: f64, between_runs: f64| least.max(1.5 * between_runs.abs());
         Bars {
@@ -55,6 +56,7 @@ impl Bars {
         }
     }
 
+    /// Whether the errors of a prediction are within the limits.
     pub fn hold(&self, of: &Fidelity) -> bool {
         of.average_jct.error_percent.abs() <= self.average_jct_percent
             && of.makespan.error_percent.abs() <= self.makespan_percent
@@ -64,10 +66,10 @@ impl Bars {
 }
 
 fn only_on(side: &str, name: &str) -> String {
-    format!("job '{name}' was {side} alone; compare runs of one trace")
+    format!("job '{name}' was only {side}; compare runs of one trace")
 }
 
-/// One side of a job that ended well. Times in ns.
+/// The predicted or measured times of a job that ended well, in nanoseconds.
 #[derive(Clone, Copy)]
 struct Side {
     jct: u64,
@@ -78,7 +80,7 @@ struct Side {
     paused: u64,
     packed: u64,
     device_time: u64,
-    /// Starts, and pauses with their ends.
+    /// The number of starts and pauses. A pause and its resumption count as one.
     switches: u32,
 }
 
@@ -105,7 +107,7 @@ impl<'a> Pair<'a> {
         let is_packed = predicted.packed > 0 || measured.packed > 0;
         let (step_time_ns, interference_ns) = if is_packed { (0, running) } else { (running, 0) };
         let switching = difference(predicted.switching, measured.switching);
-        // Switches that only one side has, at what the other switches of the job took there.
+        // The time of switches that only one side has, at the mean switch time of that side, counts as an error of the order.
         let more = i64::from(predicted.switches) - i64::from(measured.switches);
         let of_more = if more > 0 { predicted } else { measured };
         let of_order = of_more.switching.checked_div(of_more.switches.into()).unwrap_or(0) as i64 * more;
@@ -141,7 +143,7 @@ fn difference(predicted: u64, measured: u64) -> i64 {
     predicted as i64 - measured as i64
 }
 
-/// Of at least one pair.
+/// Summarises the pairs, of which there must be at least one.
 fn fidelity(pairs: &[Pair], left_out: Vec<String>) -> Fidelity {
     let sides = |side: fn(&Pair) -> u64| pairs.iter().map(side).collect::<Vec<u64>>();
     let (predicted, measured) = (sides(|pair| pair.predicted.jct), sides(|pair| pair.measured.jct));
@@ -198,7 +200,7 @@ fn times(predicted_ns: u64, measured_ns: u64) -> Times {
 }
 
 fn percent(predicted: f64, measured: f64) -> f64 {
-    // Nothing and nothing are alike, which a ratio does not know.
+    // Two zeros are equal, but their ratio is not a number.
     if predicted == measured { 0.0 } else { (predicted / measured - 1.0) * 100.0 }
 }
 

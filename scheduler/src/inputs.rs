@@ -1,4 +1,5 @@
-//! What a run of the scheduler is given: jobs of a trace, held against the catalog and the cluster, and tables of what was measured.
+//! The inputs of a run of the scheduler: the jobs of a trace, checked against the catalog and the cluster, and the tables of
+//! measured times.
 
 use std::path::PathBuf;
 
@@ -22,19 +23,19 @@ use crate::{
     job::{JobRequest, Payload},
 };
 
-/// What is to become of the jobs of a trace.
+/// The use of the jobs of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     Run,
-    /// A job whose step time came with the trace need not be of the catalog.
+    /// The jobs are simulated. A job need not be in the catalog if the trace has its step time.
     Simulate,
 }
 
-/// The jobs of a trace, in its order. `most_devices` is how many the cluster has of one type.
+/// The jobs of a trace, in its order. `most_devices` is the largest number of devices of one type in the cluster.
 ///
 /// # Errors
-/// The first line that asks for what cannot be: an unknown workload, a plan that is none of the workload's or of another number of
-/// devices, more devices than there are. An elastic job may ask for more.
+/// Fails at the first line with an unknown workload, a plan that the workload does not support, a plan for another number of
+/// devices, or more devices than `most_devices`. An elastic job may ask for more devices than there are.
 pub fn jobs(
     trace: &Trace,
     catalog: &Catalog,
@@ -74,7 +75,7 @@ pub fn jobs(
     trace.rows.iter().enumerate().map(asked).collect()
 }
 
-/// What a line is about, with the plan that it asks for; or the column that is wrong, and why.
+/// The payload and the plan of a line, or the name of the invalid column and the error.
 fn what(
     row: &TraceRow,
     catalog: &Catalog,
@@ -88,11 +89,11 @@ fn what(
             return Ok((Payload::Command(argv), None));
         }
     };
-    let is_told = purpose == Purpose::Simulate && row.step_ns.is_some();
+    let has_step_time = purpose == Purpose::Simulate && row.step_ns.is_some();
     let training = |global_batch| Payload::Training { workload: job.workload.clone(), global_batch };
     let workload = match catalog.get(&job.workload) {
         Some(workload) => workload,
-        None if is_told => return Ok((training(job.global_batch), job.plan)),
+        None if has_step_time => return Ok((training(job.global_batch), job.plan)),
         None => {
             let unknown = workload_lookup::workload(catalog, &job.workload).map(|_| String::new());
             return Err(("job", unknown.unwrap_or_else(|error| error.to_string())));
@@ -104,8 +105,8 @@ fn what(
         let takes = format!("{plan}, the plan of {}, takes {}", job.workload, plan.ranks());
         return Err(("devices", format!("is {devices}, and {takes}; name a plan in job")));
     }
-    // What was measured elsewhere may be what our own worker does not do.
-    match workload.refuses(&plan, global_batch).filter(|_| !is_told) {
+    // A step time from elsewhere may be of a plan that our own worker does not support.
+    match workload.refuses(&plan, global_batch).filter(|_| !has_step_time) {
         Some(reason) => Err(("job", reason)),
         None => Ok((training(Some(global_batch)), Some(plan))),
     }
@@ -118,16 +119,16 @@ fn takes_no_checkpoint(what: &Payload, catalog: &Catalog) -> Option<&'static str
     }
 }
 
-/// What runs of `profile` measured, in one table.
+/// Reads the results of runs of `profile` into one table.
 ///
 /// # Errors
-/// What is no run, and files of one that cannot be read.
+/// Fails if a path is no run, or if a file of a run cannot be read.
 pub fn table(runs: &[PathBuf]) -> anyhow::Result<Table> {
     let mut table = Table::default();
     for path in runs {
         let run = RunDir::open(path)?;
         let summaries = rows::read(&run.summary_path())
-            .with_context(|| format!("`profile derive {}` makes its tables", path.display()))?;
+            .with_context(|| format!("make its tables with `profile derive {}`", path.display()))?;
         let interference = match run.interference_path() {
             path if path.is_file() => rows::read(&path)?,
             _ => Vec::new(),

@@ -1,4 +1,4 @@
-//! What a user sees while jobs run on a testbed, on stderr: a view that stays in its place on a terminal, plain lines elsewhere.
+//! The progress of a run on the testbed, on stderr: a panel that is updated in place on a terminal, and plain lines elsewhere.
 
 mod panel;
 mod turn_text;
@@ -12,20 +12,20 @@ use schema::decision::{Happened, Turn};
 use self::{panel::panel, turn_text::turn_lines};
 use crate::{journal::Journal, topology::Topology, view::View};
 
-/// Shows every turn, and hands it on.
+/// Shows each turn, and passes it on.
 pub struct Live<J> {
     journal: J,
     screen: Option<Screen>,
 }
 
-/// One line for the whole run, one a device, one for the queue.
+/// The panel on a terminal: one line for the run, one for each device, and one for the queue.
 struct Screen {
     all: MultiProgress,
     lines: Vec<ProgressBar>,
 }
 
 impl<J: Journal> Live<J> {
-    /// In front of the journal of a run on these devices.
+    /// Creates a live view that passes turns on to `journal`.
     pub fn new(journal: J, topology: &Topology) -> Live<J> {
         let screen = std::io::stderr().is_terminal().then(|| Screen::new(topology.devices() as usize + 2));
         Live { journal, screen }
@@ -67,7 +67,7 @@ impl Screen {
 
     fn show(&self, turn: &Turn, view: &View<'_>) {
         for line in turn_lines(turn, view).into_iter().filter(|_| is_end(&turn.happened)) {
-            // What keeps a line from being shown is no reason to end a run.
+            // A line that cannot be shown is no reason to end the run.
             let _ = self.all.println(&*output::harmless(&line));
         }
         for (line, text) in self.lines.iter().zip(panel(view)) {

@@ -1,7 +1,7 @@
 //! A run on the testbed, from its directory to its last file.
 //!
-//! What a run was given lies in its directory before anything starts. So whoever goes on with it does as who began it: the journal
-//! is decided again, which is how engine and policy come to where they were, and then the devices have the word.
+//! All inputs of a run are copied into its directory before it starts, so that a run is resumed in the same way as it is begun: the
+//! journal is replayed, which restores the state of the engine and the policy, and then the run continues on the devices.
 
 mod first;
 mod predict;
@@ -52,25 +52,27 @@ use crate::{
     topology::Topology,
 };
 
-/// What a run is made of.
+/// The inputs of a run.
 pub struct RunInputs {
     pub manifest: Manifest,
     pub catalog: Catalog,
     pub topology: Topology,
     pub asked: Vec<JobRequest>,
-    /// What the policy may believe.
+    /// The measured times, which are the model of the policy.
     pub table: Table,
 }
 
-/// How a run came to its end.
+/// The result of a run.
 pub struct Ended {
     pub outcomes: Vec<Outcome>,
     pub exit: Exit,
 }
 
 impl RunInputs {
+    /// Reads the trace, the catalogs and the tables.
+    ///
     /// # Errors
-    /// Files that cannot be read or believed.
+    /// Fails if a file cannot be read or is invalid.
     pub fn new(manifest: Manifest, trace: &Path, tables: &[PathBuf]) -> anyhow::Result<RunInputs> {
         let catalog = Catalog::open(&manifest.settings.catalogs)?;
         let simulated = manifest.scheduling.as_ref().and_then(|of| of.simulated.as_ref());
@@ -83,8 +85,10 @@ impl RunInputs {
         Ok(RunInputs { table: inputs::table(tables)?, manifest, catalog, topology, asked })
     }
 
+    /// Reads the inputs that were copied into the directory of a run.
+    ///
     /// # Errors
-    /// What is no run of the scheduler, and files of it that cannot be read or believed.
+    /// Fails if it is not a run of the scheduler, and if one of its files cannot be read or is invalid.
     pub fn read(run: &RunDir) -> anyhow::Result<RunInputs> {
         let manifest = run.manifest()?;
         let tables = scheduling(&manifest).with_context(|| run.path().display().to_string())?.tables;
@@ -92,7 +96,7 @@ impl RunInputs {
         RunInputs::new(manifest, &run.arrivals_path(), &tables)
     }
 
-    /// An engine before anything has happened, that admits what can run here.
+    /// Creates the engine of the run, which admits the jobs that can run here.
     pub fn engine(&self) -> Engine<'_> {
         let settings = match &self.manifest.scheduling {
             Some(of) => engine::Settings {
@@ -123,21 +127,21 @@ impl RunInputs {
     }
 }
 
-/// How a run is scheduled.
+/// The settings of `sched` in a manifest.
 ///
 /// # Errors
-/// What is no run of `sched`.
+/// Fails if the manifest is not that of a run of `sched`.
 pub fn scheduling(manifest: &Manifest) -> anyhow::Result<&Scheduling> {
     manifest.scheduling.as_ref().context("this is not a run of `sched`")
 }
 
-/// Puts devices of one type together: they are a node.
+/// Sorts devices so that those of one type are adjacent and form a node.
 pub fn by_type(devices: &mut [DeviceFacts]) {
     let types: Vec<String> = devices.iter().map(DeviceFacts::device_type).collect();
     devices.sort_by_key(|facts| types.iter().position(|of| *of == facts.device_type()));
 }
 
-/// The devices of a machine. Those of one type are a node.
+/// The topology of the devices of a machine. Adjacent devices of one type are a node.
 pub fn topology(devices: &[DeviceFacts]) -> Topology {
     let nodes =
         devices.chunk_by(|a, b| a.device_type() == b.device_type()).enumerate().map(|(number, same)| {
@@ -147,11 +151,11 @@ pub fn topology(devices: &[DeviceFacts]) -> Topology {
     Topology::new(nodes)
 }
 
-/// Runs what the run's directory asks for and does not have yet.
+/// Begins or resumes the run of a directory, and runs it to its end.
 ///
 /// # Errors
-/// Before anything starts: files that cannot be believed, a journal that would be decided otherwise, a machine that lacks
-/// something. Later: what keeps the run from going on. Outcomes are on file then, too.
+/// Fails before anything starts if a file is invalid, the policy decides otherwise than its journal says, or the machine lacks
+/// something. Fails later if the run cannot go on; outcomes are written in this case, too.
 pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     let observed = Observed::from_now();
     let _lock = run::lock(run)?;
@@ -167,7 +171,7 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     let devices: Vec<Device> = inputs.manifest.devices.iter().map(|facts| facts.device.clone()).collect();
     backend(&Sharing::TIME_SLICE, &devices).probe().map_err(|why| Exit::MachineLacks.because(why))?;
 
-    // What is needed at the end of the run, or when it is gone on with, is read now, and not after hours.
+    // Files that are needed only at the end of the run, or to resume it, are checked now rather than after hours.
     run::check_data(inputs.manifest.settings.data.as_deref())?;
     let predicted = predicted(run)?;
     if run.calibration_path().is_file() {
@@ -184,7 +188,7 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     let turns = turns.unwrap_or_default();
     replay(&mut engine, &mut *policy, &turns).context("the run cannot go on as it began")?;
     let mut checkpoints = Checkpoints::open(run, inputs.asked.len() as u32)?;
-    // Of a scheduler that died before it came to that.
+    // A scheduler that died may not have removed the checkpoints of jobs that have finished.
     for (id, job) in (0..).map(JobId).zip(engine.view().jobs) {
         if matches!(job.state, State::Ended { failed: None, .. }) {
             checkpoints.forget(id);
@@ -238,8 +242,8 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     }
 }
 
-/// Where the run stands after these turns: at its last sign of life, with those gone that were on devices. Devices that were lost
-/// are back, as all of them have been opened.
+/// The state from which a run is resumed after these turns. Its time is that of the last sign of life. Jobs that were on devices
+/// have left them, and lost devices are back, because all devices have been opened anew.
 fn resume_point(
     run: &RunDir,
     inputs: &RunInputs,
@@ -286,8 +290,11 @@ fn part(turns: &[Turn], at: Nanos) -> Part {
     }
 }
 
+/// Checks that the journal has all turns of the run. A run that is resumed without them would train finished jobs again and replace
+/// their outcomes.
+///
 /// # Errors
-/// A journal that does not hold all that was decided: who goes on from it trains again what is done, and replaces its outcomes.
+/// Fails if turns are missing.
 fn ensure_whole(run: &RunDir, turns: Option<&[Turn]>) -> anyhow::Result<()> {
     let parts: Vec<Part> = rows::read_appended(&run.parts_path())?;
     let decided = parts.iter().map(|part| part.turns).max().unwrap_or_default();
@@ -296,23 +303,23 @@ fn ensure_whole(run: &RunDir, turns: Option<&[Turn]>) -> anyhow::Result<()> {
     if let Some(turns) = turns {
         ensure!(
             turns.len() as u64 >= decided,
-            "{}: it ends after {} turns, and parts.csv says that there were {decided}; {remedy}",
+            "{}: it ends after {} turns, but parts.csv says that there were {decided}; {remedy}",
             journal.display(),
             turns.len()
         );
         return Ok(());
     }
-    // It is made before the first launch.
+    // The journal is made before the first launch.
     let has_begun = decided > 0 || run.outcomes_path().is_file() || !run.launches()?.is_empty();
     ensure!(
         !has_begun,
-        "{}: it is not there, and jobs of this run were started; without it nothing is known of them, so {remedy}",
+        "{}: it is missing, and jobs of this run were started; the run cannot go on without it; {remedy}",
         journal.display()
     );
     Ok(())
 }
 
-/// What was predicted of jobs, of each the time to its completion; none where nothing was.
+/// The predicted completion time of each job. Empty if the run has no predictions.
 fn predicted(run: &RunDir) -> anyhow::Result<BTreeMap<JobId, Option<u64>>> {
     if !run.predictions_path().is_file() {
         return Ok(BTreeMap::new());
@@ -321,7 +328,7 @@ fn predicted(run: &RunDir) -> anyhow::Result<BTreeMap<JobId, Option<u64>>> {
     Ok(predictions.iter().map(|row| (row.job, row.jct_ns)).collect())
 }
 
-/// Outcomes, each beside what had been predicted of it.
+/// Adds the predicted completion times to the outcomes.
 fn with_predictions(predicted: &BTreeMap<JobId, Option<u64>>, mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
     for outcome in &mut outcomes {
         outcome.predicted_jct_ns = predicted.get(&outcome.job).copied().flatten();
@@ -329,10 +336,10 @@ fn with_predictions(predicted: &BTreeMap<JobId, Option<u64>>, mut outcomes: Vec<
     outcomes
 }
 
-/// Copies into a run what it was given, so that it can be gone on with, and decided again, when the originals are gone.
+/// Copies the inputs into the directory of a run, so that it can be resumed and replayed without the originals.
 ///
 /// # Errors
-/// What cannot be copied.
+/// Fails if a file cannot be copied.
 pub fn keep_inputs(
     run: &RunDir,
     trace: &Path,

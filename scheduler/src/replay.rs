@@ -1,4 +1,4 @@
-//! A run that is over, decided again: what happened comes from its journal, and every turn is held against the one recorded.
+//! Replays a run: the events come from its journal, the policy decides again, and each turn is compared with the recorded one.
 
 use schema::{
     decision::{Happened, Turn},
@@ -13,11 +13,11 @@ use crate::{
     view::View,
 };
 
-/// Decides every recorded turn again. Afterwards engine and policy are where they were when the journal ended, so that a run which was
-/// torn off can go on from there on another cluster.
+/// Decides every recorded turn again. Afterwards the engine and the policy are in the state at the end of the journal, so that an
+/// interrupted run can go on from there on another cluster.
 ///
 /// # Errors
-/// The first turn that was decided otherwise, as [`Difference`] within [`ClusterError::Other`]; and what [`engine::run`] says.
+/// Returns the first turn that was decided otherwise as a [`Difference`] in [`ClusterError::Other`], and errors of [`engine::run`].
 pub fn replay(engine: &mut Engine<'_>, policy: &mut dyn Policy, turns: &[Turn]) -> Result<(), ClusterError> {
     match engine::run(engine, &mut Replay::new(turns), policy, &mut Comparison { turns }) {
         Ok(_) | Err(ClusterError::Nothing | ClusterError::Stuck { .. }) => Ok(()),
@@ -25,7 +25,7 @@ pub fn replay(engine: &mut Engine<'_>, policy: &mut dyn Policy, turns: &[Turn]) 
     }
 }
 
-/// A turn that was recorded, and what it would be now.
+/// A recorded turn, and the different turn that was decided now.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("turn {} was decided otherwise\nrecorded: {recorded}\nnow:      {decided}", recorded.turn)]
 pub struct Difference {
@@ -33,12 +33,12 @@ pub struct Difference {
     pub decided: Box<Turn>,
 }
 
-/// A cluster on which what was recorded happens.
+/// A cluster whose events are those of a journal.
 pub struct Replay<'a> {
     turns: &'a [Turn],
-    /// Turns that have begun.
+    /// The number of turns that have begun.
     begun: usize,
-    /// How many actions of the present one were applied.
+    /// The number of actions of the present turn that were applied.
     applied: usize,
 }
 
@@ -57,7 +57,8 @@ impl Cluster for Replay<'_> {
         self.present().map_or(Nanos::ZERO, |turn| turn.at_ns)
     }
 
-    /// Does what was done, and refuses what was refused. Whatever else is asked for is done, and shows in the turn.
+    /// Accepts recorded actions, and refuses recorded refusals with the same reason. Any other action is accepted, and the
+    /// comparison of the turn finds it.
     fn apply(&mut self, action: &Action) -> Result<(), ActionError> {
         let Some(turn) = self.present() else { return Ok(()) };
         if turn.actions.get(self.applied) == Some(action) {
@@ -77,7 +78,7 @@ impl Cluster for Replay<'_> {
     }
 }
 
-/// Holds each turn against the recorded one.
+/// Compares each turn with the recorded one.
 struct Comparison<'a> {
     turns: &'a [Turn],
 }

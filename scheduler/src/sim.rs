@@ -1,7 +1,7 @@
-//! A cluster that is not there: it jumps from event to event, and jobs on it do what a model says they would.
+//! A simulated cluster. Its time jumps from event to event, and the step times of its jobs come from a model.
 //!
-//! What it is not: its truth is the model it is given, devices of a node do not fail together, and a job that only starts or leaves
-//! slows no job down.
+//! Its limits: the step times are exactly those of the model, devices of a node do not fail together, and a job that starts or
+//! leaves does not slow other jobs down.
 
 mod chance;
 mod events;
@@ -30,22 +30,22 @@ use crate::{
     topology::Topology,
 };
 
-/// 100 years: no run is simulated for longer, and no length of time is taken for longer, so that sums of a few of them can be counted.
+/// The longest simulated time, 100 years. Every duration is cut to it, so that sums of a few durations do not overflow.
 const LONGEST: Nanos = Nanos(100 * 366 * 24 * 3_600 * Nanos::SECOND.0);
 
-/// What holds for a whole simulation.
+/// The settings of a simulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Of all chance in it.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// How jobs share a device.
+    /// The way in which packed jobs share their devices.
     pub sharing: Sharing,
-    /// Standard deviation of the step times of launches on the log scale: each is faster or slower than the model says by a factor of
-    /// its own. 0 for none.
+    /// The standard deviation of the step times of launches on the log scale. Each launch is faster or slower than the model says
+    /// by a random factor. 0 for no noise.
     pub noise: f64,
-    /// How often a job tells its progress, counted from when its launch began to run.
+    /// The interval between progress reports of a job, from the time at which its launch began to run.
     pub progress_every: Option<Nanos>,
-    /// How often it writes a checkpoint while it runs. What that takes is spread over the steps between two.
+    /// The interval between checkpoints of a running job. The time of a checkpoint is spread over the steps between two of them.
     pub checkpoint_every: Option<Nanos>,
     pub faults: Faults,
 }
@@ -63,44 +63,45 @@ impl Default for Settings {
     }
 }
 
-/// Virtual time, virtual devices, and the same engine in front of them as in front of real ones.
+/// A cluster with virtual time and virtual devices.
 pub struct Sim<'a> {
     topology: &'a Topology,
     asked: &'a [JobRequest],
-    /// What jobs really do.
+    /// The model that gives the step times of jobs. The policy may have a different one.
     truth: Box<dyn Throughput + 'a>,
     costs: &'a dyn SwitchCosts,
     settings: Settings,
     now: Nanos,
     queue: Queue,
-    /// How many jobs have arrived; they are no events in the queue, as they come in order.
+    /// The number of jobs that have arrived. Arrivals are not in the queue, because they are in order already.
     arrived: usize,
     launches: Vec<Launch>,
     devices: Vec<Slot>,
-    /// Names of commands.
+    /// The names of jobs that are commands.
     names: BTreeMap<JobId, String>,
-    /// Who waits until a job has left, each with the number under which it does.
+    /// For each job that is leaving its devices, the jobs that wait for this, with their launch numbers at that time.
     awaited: BTreeMap<JobId, Vec<(JobId, u32)>>,
 }
 
-/// A device, and who is on it.
+/// A device and the jobs on it.
 #[derive(Clone, Debug, Default)]
 struct Slot {
-    /// Everyone who was put here, from the order to start on.
+    /// The jobs that were placed here, from the action that starts them on.
     has: Vec<JobId>,
+    /// The jobs that train here.
     trains: Vec<JobId>,
-    /// On its way off: told to pause or to stop, and not gone yet.
+    /// The jobs that are leaving: they are pausing or stopping.
     leaves: Vec<JobId>,
     is_down: bool,
-    /// How often it failed.
+    /// The number of failures of the device.
     faults: u32,
 }
 
 impl<'a> Sim<'a> {
-    /// Jobs stand in order of arrival, as in [`crate::engine::Engine::new`].
+    /// Creates a cluster at the start of a run. Jobs are in order of arrival, as for [`crate::engine::Engine::new`].
     ///
     /// # Errors
-    /// A job whose number of steps is not known, or what it costs to start it; settings that cannot be.
+    /// Fails if the number of steps of a job or the cost of its start is not known, and if a setting is invalid.
     pub fn new(
         topology: &'a Topology,
         asked: &'a [JobRequest],
@@ -135,27 +136,29 @@ impl<'a> Sim<'a> {
             noise.is_finite() && *noise >= 0.0,
             "the noise is {noise}; write a standard deviation of 0 or more, such as 0.02"
         );
-        for (what, every) in [("progress", progress_every), ("a checkpoint", checkpoint_every)] {
-            ensure!(*every != Some(Nanos::ZERO), "{what} cannot come every 0 ns");
+        for (what, every) in [("progress reports", progress_every), ("checkpoints", checkpoint_every)] {
+            ensure!(*every != Some(Nanos::ZERO), "the interval of {what} is 0; write a time above 0");
         }
         for (asked, number) in self.asked.iter().zip(0..) {
             let name = &asked.name;
             ensure!(
                 asked.id == JobId(number),
-                "job '{name}': its number is {}, its place {number}",
+                "job '{name}': its number is {}, and its place in the trace is {number}",
                 asked.id.0
             );
             let before = self.asked[..number as usize].last();
             let in_order = before.is_none_or(|before| before.arrival <= asked.arrival);
-            ensure!(in_order, "job '{name}': it arrives before the one before it");
+            ensure!(in_order, "job '{name}': it arrives before the previous job of the trace");
             if asked.steps.is_none() {
-                bail!("job '{name}': how long it runs is not known; give its trace 'steps' and 'step_ns'");
+                bail!(
+                    "job '{name}': its length is not known; add columns 'steps' and 'step_ns' to its trace"
+                );
             }
             let subject = self.subject(asked.id, asked.plan);
             for cost in [Cost::Start, Cost::Restart] {
                 if self.costs.cost(&subject, asked.devices, cost, &mut || 0.0).is_none() {
                     bail!(
-                        "job '{name}': what it costs to start or stop {} was not measured; calibrate with it, or name a cost with \
+                        "job '{name}': the cost to start {} was not measured; calibrate with it, or name a cost with \
                          --switch-cost",
                         subject.workload
                     );
@@ -165,7 +168,7 @@ impl<'a> Sim<'a> {
         Ok(())
     }
 
-    /// A job as the model knows it, under this plan.
+    /// The subject of a question to the model about a job under this plan.
     fn subject(&self, id: JobId, plan: Option<Plan>) -> Subject<'_> {
         let asked = &self.asked[id.0 as usize];
         let workload = match &asked.what {
@@ -175,7 +178,7 @@ impl<'a> Sim<'a> {
         Subject { workload, global_batch: asked.what.global_batch(), plan, step_ns: asked.step_ns }
     }
 
-    /// The instant that is this time from now.
+    /// The time after a duration from now.
     fn after(&self, time: Nanos) -> Nanos {
         self.now + time.min(LONGEST)
     }
@@ -184,11 +187,12 @@ impl<'a> Sim<'a> {
         &mut self.launches[id.0 as usize]
     }
 
+    /// Whether the launch of the job still has the number under which an event was planned. Otherwise the event is obsolete.
     fn has(&self, id: JobId, number: u32) -> bool {
         self.launches[id.0 as usize].number == number
     }
 
-    /// Lets a planned event happen; `None` where it is obsolete or has no meaning for the engine.
+    /// Carries out a planned event. Returns `None` if the event is obsolete or is not reported to the engine.
     fn meet(&mut self, event: Event) -> anyhow::Result<Option<Happened>> {
         if let Some(progress) = self.unknown_loss(event) {
             return Ok(Some(progress));
@@ -248,7 +252,7 @@ impl Cluster for Sim<'_> {
                 return Ok(Happened::Deadline);
             };
             if at >= LONGEST {
-                return Err(anyhow!("100 years have passed, and jobs are still to end").into());
+                return Err(anyhow!("jobs have not ended after 100 simulated years").into());
             }
             self.now = self.now.max(at);
             if first == arrival {

@@ -1,9 +1,9 @@
-//! All jobs of a run in a few numbers.
+//! The totals of a run: statistics over all of its jobs.
 
 use schema::rows::{Outcome, Status, Totals};
 use statistics::median;
 
-/// The totals of a run on this number of devices.
+/// Computes the totals of a run on this number of devices.
 pub fn totals(policy: &str, outcomes: &[Outcome], devices: u32) -> Totals {
     let done: Vec<&Outcome> = outcomes.iter().filter(|row| row.status == Status::Ok).collect();
     let of =
@@ -33,19 +33,19 @@ pub fn totals(policy: &str, outcomes: &[Outcome], devices: u32) -> Totals {
     }
 }
 
-/// From the first arrival to the last end of jobs that ended well.
+/// The makespan: the time from the first arrival to the last end of a job that ended well.
 pub(crate) fn makespan_ns(outcomes: &[Outcome]) -> Option<u64> {
     let ends = outcomes.iter().filter(|row| row.status == Status::Ok).filter_map(|row| row.end_ns);
     let first = outcomes.iter().map(|row| row.submit_ns).min();
     ends.max().zip(first).map(|(last, first)| last - first)
 }
 
-/// Of at least one.
+/// The mean of at least one value, rounded down.
 pub(crate) fn average(values: &[u64]) -> u64 {
     (values.iter().map(|value| u128::from(*value)).sum::<u128>() / values.len() as u128) as u64
 }
 
-/// The smallest that at least `part` of all do not exceed, of at least one.
+/// The quantile of at least one value: the smallest of them that a share of at least `part` does not exceed.
 pub(crate) fn quantile<T: PartialOrd + Copy>(mut values: Vec<T>, part: f64) -> T {
     values.sort_by(|a, b| a.partial_cmp(b).expect("errors and times are numbers"));
     let rank = (part * values.len() as f64).ceil() as usize;

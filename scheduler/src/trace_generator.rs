@@ -1,14 +1,14 @@
-//! Traces made to order: a mix of jobs, when they arrive, how long they take. Chance comes from a seed.
+//! Generates traces from a mix of jobs and from distributions of arrivals and lengths. All random numbers come from a seed.
 
 use anyhow::{bail, ensure};
 use fastrand::Rng;
 use schema::trace::TraceRow;
 use statrs::distribution::{ContinuousCDF as _, Exp, LogNormal};
 
-/// What is drawn from.
+/// The parameters of a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recipe {
-    /// Lines without a name, a time and steps, and how often each is drawn beside the others: above 0.
+    /// Lines without a name, a time and steps, each with its weight in the draw, which is above 0.
     pub mix: Vec<(TraceRow, f64)>,
     pub jobs: usize,
     pub arrivals: Arrivals,
@@ -16,15 +16,16 @@ pub struct Recipe {
     pub seed: u64,
 }
 
+/// The arrivals of jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Arrivals {
     /// A Poisson process with this mean time between arrivals.
     Poisson { mean_gap_s: f64 },
-    /// At the times of another trace, in order, as far as it goes.
+    /// The arrivals of another trace, in order.
     Replayed(Vec<f64>),
 }
 
-/// How much each job has to do.
+/// The lengths of jobs: their distribution and its unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Length {
     pub distribution: Distribution,
@@ -37,7 +38,8 @@ pub enum Distribution {
     Exponential {
         mean: f64,
     },
-    /// Of which the logarithm is normal, with this standard deviation. Lengths of jobs in clusters have long tails like this one's.
+    /// The logarithm of a length is normal with standard deviation `sigma`. The lengths of jobs in clusters have similarly long
+    /// tails.
     LogNormal {
         median: f64,
         sigma: f64,
@@ -47,17 +49,17 @@ pub enum Distribution {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     Steps,
-    /// Alone on what the job asks for.
+    /// The time of the job alone on what it asks for.
     Seconds,
 }
 
-/// Draws a trace. `step_ns` is asked how long a step of a line of the mix takes alone, where lengths are times.
+/// Draws a trace. If lengths are times, `step_ns` gives the time of a step of a line of the mix alone.
 ///
-/// Arrivals, mix and lengths each have a stream of chance of their own, so that the same jobs come at other times where only those are
-/// changed.
+/// Arrivals, mix and lengths have separate streams of random numbers, so that a change of arrivals alone keeps the jobs and their
+/// lengths.
 ///
 /// # Errors
-/// More jobs than there are arrivals to replay, and whatever keeps `step_ns` from an answer.
+/// Fails if there are fewer arrivals to replay than jobs, and if `step_ns` fails.
 pub fn make(
     recipe: &Recipe,
     step_ns: impl Fn(&TraceRow) -> anyhow::Result<f64>,
@@ -71,7 +73,7 @@ pub fn make(
     if let Arrivals::Replayed(times) = &recipe.arrivals {
         ensure!(
             recipe.jobs <= times.len(),
-            "{} jobs are asked for, and there are {} arrivals to replay",
+            "{} jobs need as many arrivals, but there are {} arrivals to replay",
             recipe.jobs,
             times.len()
         );
@@ -104,7 +106,7 @@ pub fn make(
     Ok((0..recipe.jobs).map(row).collect())
 }
 
-/// The place in the mix that a number from 0 up to 1 stands for.
+/// The place in the mix that belongs to a number from 0 up to 1, by the weights.
 fn draw(mix: &[(TraceRow, f64)], chance: f64) -> usize {
     let all: f64 = mix.iter().map(|(_, weight)| weight).sum();
     let mut left = chance * all;
@@ -112,12 +114,13 @@ fn draw(mix: &[(TraceRow, f64)], chance: f64) -> usize {
         left -= weight;
         left < 0.0
     });
-    // Weights that do not add up to the last digit leave the last of them.
+    // By rounding errors of the sum the search may find no line. The last one is then meant.
     found.unwrap_or(mix.len().saturating_sub(1))
 }
 
 impl Distribution {
-    /// The length that so large a part of all jobs does not exceed. Drawn through it, a length changes with its own number alone.
+    /// The quantile function: the length that this share of all jobs does not exceed. Each length is drawn from one random number
+    /// by it.
     fn at(self, part: f64) -> f64 {
         match self {
             Distribution::Fixed(length) => length,
@@ -134,13 +137,14 @@ impl Distribution {
 impl std::str::FromStr for Length {
     type Err = String;
 
-    /// `fixed:30s`, `exponential:1000`, `log-normal:10m:1.5`: a time, or a number of steps; the mean of exponential lengths, the median
-    /// of log-normal ones and the standard deviation of their logarithm.
+    /// Parses a distribution such as `fixed:30s`, `exponential:1000` or `log-normal:10m:1.5`. The first number is a time or a
+    /// number of steps: the length, the mean of an exponential distribution, or the median of a log-normal one. The second is the
+    /// standard deviation of the logarithm.
     fn from_str(text: &str) -> Result<Length, String> {
         let wrong = || {
             format!(
-                "'{text}' is no distribution; write fixed:L, exponential:MEAN or log-normal:MEDIAN:SIGMA, with times as 30s or \
-                 numbers of steps as 1000"
+                "'{text}' is no distribution; write fixed:L, exponential:MEAN or log-normal:MEDIAN:SIGMA, with times such as 30s \
+                 or numbers of steps such as 1000"
             )
         };
         let size = |size: &str| match size.parse::<u32>() {
@@ -163,13 +167,13 @@ impl std::str::FromStr for Length {
     }
 }
 
-/// Multiplies all times of a trace by a factor: arrivals and numbers of steps.
+/// Multiplies the arrivals and the numbers of steps of a trace by a factor.
 ///
 /// # Errors
-/// A command, which takes as long as it takes.
+/// Fails if a job has no number of steps, such as a command that runs until it ends.
 pub fn scale_time(rows: &mut [TraceRow], factor: f64) -> anyhow::Result<()> {
     if let Some(row) = rows.iter().find(|row| row.steps.is_none()) {
-        bail!("{} has no steps, and takes as long as it takes; --time-scale cannot change that", row.name);
+        bail!("{} has no number of steps, so that --time-scale cannot scale its length", row.name);
     }
     for row in rows {
         row.submit_s = in_ms(row.submit_s * factor);
@@ -178,11 +182,11 @@ pub fn scale_time(rows: &mut [TraceRow], factor: f64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Moves arrivals together or apart, so that between the first and the last of them work arrives `load` times as fast as `devices`
-/// devices can do it.
+/// Scales the arrivals so that between the first and the last of them work arrives at `load` times the capacity of `devices`
+/// devices.
 ///
 /// # Errors
-/// A job has no known length, or all jobs arrive at once.
+/// Fails if the length of a job is not known, or if all jobs arrive at the same time.
 pub fn set_load(
     rows: &mut [TraceRow],
     load: f64,
@@ -191,20 +195,20 @@ pub fn set_load(
 ) -> anyhow::Result<()> {
     let device_s = |row: &TraceRow| {
         let Some(steps) = row.steps else {
-            bail!("{} has no steps, so that its load is not known", row.name)
+            bail!("{} has no number of steps, so that its load is not known", row.name)
         };
         Ok(steps as f64 * step_ns(row)? / 1e9 * f64::from(row.devices()))
     };
     let work_s = rows.iter().map(device_s).sum::<anyhow::Result<f64>>()?;
     let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(()) };
     let (first_s, span_s) = (first.submit_s, last.submit_s - first.submit_s);
-    ensure!(span_s > 0.0, "all jobs arrive at once, which is the same under every load; drop --load");
+    ensure!(span_s > 0.0, "all jobs arrive at once, so that no scale gives a load; remove --load");
     let factor = work_s / (load * f64::from(devices)) / span_s;
     rows.iter_mut().for_each(|row| row.submit_s = in_ms((row.submit_s - first_s) * factor));
     Ok(())
 }
 
-/// No trace is about less than a millisecond, and its lines are shorter for it.
+/// Rounds a time to milliseconds, which is precise enough for a trace and keeps its lines short.
 fn in_ms(seconds: f64) -> f64 {
     (seconds * 1e3).round() / 1e3
 }

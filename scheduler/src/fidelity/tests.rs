@@ -2,7 +2,7 @@ use schema::{decision::JobId, trace::Class};
 
 use super::*;
 
-/// A job that came at `submit` and spent so many seconds queued, switching, running, paused.
+/// A job that arrived at `submit` and was queued, switching, running and paused for these numbers of seconds.
 fn outcome(name: &str, submit: u64, spent: [u64; 4], switches: [u32; 2], packed: u64) -> Outcome {
     let s = |seconds: u64| seconds * 1_000_000_000;
     let [queued, switching, running, paused] = spent;
@@ -77,7 +77,8 @@ fn errors_arise_where_they_arise_and_add_up() {
             outcome("a", 0, [0, 6, 100, 0], [2, 0], 0),
             [0, 0, 2, 0],
         ),
-        // A stop that nobody predicted: one of its three switches at 4 s, and the other two at 2 s more than 5 s each.
+        // A pause that was not predicted. Its three switches take 4 s each. One counts as order; the other two were predicted at 5
+        // s each.
         (
             outcome("a", 0, [0, 10, 9, 0], [2, 0], 0),
             outcome("a", 0, [7, 12, 9, 3], [2, 1], 0),
@@ -98,7 +99,7 @@ fn errors_arise_where_they_arise_and_add_up() {
 fn quantiles_are_of_single_jobs_whatever_the_sign() {
     let name = |n: u64| format!("j{n}");
     let measured: Vec<Outcome> = (1..=10).map(|n| outcome(&name(n), n, [0, 0, 100, 0], [1, 0], 0)).collect();
-    // Off by 1, 2 .. 10 %, in turns up and down.
+    // The errors are 1, 2 .. 10 %, alternately up and down.
     let off = |n: u64| if n.is_multiple_of(2) { 100 + n } else { 100 - n };
     let predicted: Vec<Outcome> =
         (1..=10).map(|n| outcome(&name(n), n, [0, 0, off(n), 0], [1, 0], 0)).collect();
@@ -109,7 +110,7 @@ fn quantiles_are_of_single_jobs_whatever_the_sign() {
     near(found.job_jct.max_percent, 10.0);
     near(found.average_jct.error_percent, 0.5);
     near(found.p99_jct.error_percent, 10.0);
-    // The last ends at 110 and 120 s, 1 s after the first came.
+    // The last job ends at 110 s and is predicted to end at 120 s. The first arrives at 1 s.
     near(found.makespan.error_percent, (119.0 / 109.0 - 1.0) * 100.0);
 }
 
@@ -121,8 +122,8 @@ fn jobs_that_did_not_end_well_are_named_and_other_traces_are_refused() {
     let found = compared(&[good.clone(), ended.clone()], &[good.clone(), failed.clone()]);
     assert_eq!((found.jobs, found.left_out), (1, vec!["b".to_owned()]));
     for (predicted, measured, message) in [
-        (vec![&good], vec![&good, &ended], "job 'b' was measured alone"),
-        (vec![&good, &ended], vec![&good], "job 'b' was predicted alone"),
+        (vec![&good], vec![&good, &ended], "job 'b' was only measured"),
+        (vec![&good, &ended], vec![&good], "job 'b' was only predicted"),
         (vec![&failed], vec![&failed], "no job ended well on both sides"),
     ] {
         let predicted: Vec<Prediction> = predicted.into_iter().map(Prediction::from).collect();

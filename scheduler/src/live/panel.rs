@@ -1,4 +1,4 @@
-//! Where a run stands, in words.
+//! The text of the panel: the state of the run, of each device and of the queue.
 
 use schema::units::Nanos;
 
@@ -8,10 +8,10 @@ use crate::{
     view::View,
 };
 
-/// Names of jobs that wait, before the rest are only counted.
+/// The maximum number of waiting jobs that are named. Further ones are only counted.
 const NAMED_IN_QUEUE: usize = 6;
 
-/// The run in a line, each device in one, and the queue.
+/// The lines of the panel: one for the run, one for each device, and one for the queue.
 pub(super) fn panel(view: &View<'_>) -> Vec<String> {
     let mut ended: Vec<Nanos> = Vec::new();
     let (mut failed, mut queue) = (0, Vec::new());
@@ -42,7 +42,7 @@ pub(super) fn panel(view: &View<'_>) -> Vec<String> {
     lines
 }
 
-/// The jobs on a device, paused ones too.
+/// The jobs on a device, paused ones included.
 fn on_device(view: &View<'_>, device: DeviceId) -> String {
     if view.occupancy.is_lost(device) {
         return "lost".into();

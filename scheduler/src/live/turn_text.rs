@@ -1,10 +1,10 @@
-//! What a turn brought, in words.
+//! The text of a turn.
 
 use schema::decision::{Action, Happened, Settled, Turn};
 
 use crate::{cluster::JobId, job::State, topology::DeviceId, view::View};
 
-/// A line for the event and one for each action. Progress and deadlines alone are no news.
+/// The lines of a turn: one for the event and one for each action. Progress and deadlines have no line.
 pub(super) fn turn_lines(turn: &Turn, view: &View<'_>) -> Vec<String> {
     let name = |job: JobId| &view.asked[job.0 as usize].name;
     let event = match &turn.happened {

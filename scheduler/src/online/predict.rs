@@ -1,4 +1,4 @@
-//! A run in virtual time: what is predicted of one before it, with the same trace and the same policy.
+//! Predicts a run by a simulation with the same trace and the same policy.
 
 use std::path::Path;
 
@@ -20,14 +20,15 @@ use crate::{
     testbed::process::WORK_LEFT,
 };
 
-/// Simulates a run, with what `machine` says of switches. `None` where neither that nor the user tells what a switch costs.
+/// Predicts the outcomes of a run, with the costs of switches from `machine`. Returns `None` if neither `machine` nor the user
+/// gives these costs.
 ///
 /// # Errors
-/// What keeps the trace from being simulated, as a step time that its tables do not have.
+/// Fails if the trace cannot be simulated, for example because a step time is not known.
 pub fn predict(inputs: &RunInputs, machine: Option<&Path>) -> anyhow::Result<Option<Vec<Prediction>>> {
     let named = scheduling(&inputs.manifest)?.switch_cost_s.map(Nanos::from_secs_f64);
     let Some(costs) = costs(machine, named)? else { return Ok(None) };
-    let why = "the trace cannot be simulated, so nothing can be predicted of it; leave --machine and --switch-cost out to run it so";
+    let why = "the trace cannot be simulated to predict it; to run it without a prediction, remove --machine and --switch-cost";
     inputs.check_times().context(why)?;
     let mut unrecorded = Unrecorded;
     let mut refusal = FirstRefusal::new(&mut unrecorded);
@@ -38,10 +39,10 @@ pub fn predict(inputs: &RunInputs, machine: Option<&Path>) -> anyhow::Result<Opt
     Ok(Some(outcomes.iter().map(Prediction::from).collect()))
 }
 
-/// Runs a trace on the cluster of a run in virtual time: how its jobs fared, and what ended it before all of them had ended.
+/// Simulates the trace of a run on its cluster. Returns the outcomes, and the error that ended the simulation early, if any.
 ///
 /// # Errors
-/// What keeps it from being begun.
+/// Fails if the simulation cannot begin.
 pub fn simulate(
     inputs: &RunInputs,
     costs: &dyn SwitchCosts,
@@ -70,10 +71,10 @@ pub fn simulate(
     Ok((engine.outcomes(), ended.map(drop)))
 }
 
-/// What was measured of switches, and what was named for those of which nothing was; `None` where there is neither.
+/// The costs of switches: the measured ones of `machine`, and `named` for jobs without a measurement. `None` if there is neither.
 ///
 /// # Errors
-/// A calibration that cannot be read.
+/// Fails if the calibration cannot be read.
 pub fn costs(machine: Option<&Path>, named: Option<Nanos>) -> anyhow::Result<Option<Box<dyn SwitchCosts>>> {
     let calibration = machine.map(Calibration::read).transpose()?;
     let measured = calibration.map(|calibration| Measured::new(&[calibration], WORK_LEFT)).transpose()?;

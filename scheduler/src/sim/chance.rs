@@ -1,36 +1,37 @@
-//! Chance, from one seed. Every draw has a name, so that it is the same whatever else was drawn before: two policies meet the same luck.
+//! Random numbers from one seed. Each draw has a name of its own and does not depend on earlier draws, so that two policies meet
+//! the same faults and speeds.
 
 use fastrand::Rng;
 use statrs::distribution::{ContinuousCDF, Normal};
 
-/// What is drawn.
+/// A quantity that is drawn at random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Draw {
-    /// How fast a launch is.
+    /// The speed of a launch.
     Speed,
-    /// What a switch takes.
+    /// The time of a switch.
     Switch,
-    /// When a launch dies.
+    /// The time at which a launch crashes.
     Crash,
-    /// When a device is lost, and for how long.
+    /// The time at which a device is lost, and the time until it comes back.
     Device,
 }
 
-/// The numbers of one draw: the `nth` of its kind for a job or a device.
+/// The random numbers of the `nth` draw of a quantity for the job or the device `of`.
 pub(super) fn numbers(seed: u64, draw: Draw, of: u32, nth: u32) -> Rng {
     let name = (draw as u64) << 62 ^ u64::from(of) << 31 ^ u64::from(nth);
-    // fastrand scrambles its seed, and the multiplier is odd: distinct names have distinct streams.
+    // The multiplier is odd, so that distinct names have distinct seeds. fastrand scrambles them.
     Rng::with_seed(seed ^ name.wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
 
-/// From the standard normal distribution.
+/// Draws from the standard normal distribution.
 pub(super) fn normal(rng: &mut Rng) -> f64 {
-    // Inside of 0 and 1, where the inverse is finite.
+    // Strictly between 0 and 1, where the inverse is finite.
     let uniform = (rng.u64(..1 << 53) as f64 + 0.5) / (1u64 << 53) as f64;
     Normal::standard().inverse_cdf(uniform)
 }
 
-/// From the exponential distribution.
+/// Draws from the exponential distribution with this mean.
 pub(super) fn exponential(rng: &mut Rng, mean: f64) -> f64 {
     -mean * (1.0 - rng.f64()).ln()
 }

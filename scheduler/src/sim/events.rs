@@ -1,4 +1,4 @@
-//! What is going to happen on a simulated cluster, in the order of time and then of rank.
+//! The planned events of a simulated cluster, in order of time and then of rank.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -7,33 +7,36 @@ use schema::{
     units::Nanos,
 };
 
-/// Something that will be, unless it is overtaken: an event of a job counts only while the job still has the number under which it was
-/// planned.
+/// A planned event. An event of a job is obsolete when the job no longer has the number under which the event was planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
-    /// All steps are done.
+    /// The job completes its last step.
     Finish(JobId, u32),
-    /// The launch dies of itself.
+    /// The launch crashes by itself.
     Crash(JobId, u32),
-    /// It dies with a device of its own.
+    /// The launch fails because one of its devices is lost.
     Lose(JobId, u32),
-    /// A device is about to be lost: what runs there goes first.
+    /// A device fails. Launches on it fail first, and then it is lost.
     Break(DeviceId),
+    /// A device is reported as lost.
     Lost(DeviceId),
+    /// A lost device comes back.
     Back(DeviceId),
-    /// The end of the step after which a job is paused or stopped.
+    /// The step ends after which the job pauses or stops.
     Boundary(JobId, u32),
+    /// A switch of the job ends.
     Settle(JobId, u32, Settled),
+    /// The job reports its progress.
     Tell(JobId, u32),
 }
 
 impl Event {
-    /// That of what will be told, so that events of one instant come in the order that [`Happened::rank`] has written down.
+    /// The rank of the event that the engine receives, so that events at the same time have the order of [`Happened::rank`].
     fn rank(self) -> (u8, u32) {
         match self {
             Event::Finish(job, _) => Happened::Finished { job, steps: 0 }.rank(),
             Event::Crash(job, _) | Event::Lose(job, _) => (1, job.0),
-            // Before those that it makes fail.
+            // Before the failures of launches that it causes.
             Event::Break(device) => (0, device.0),
             Event::Lost(device) => Happened::DeviceLost { device }.rank(),
             Event::Back(device) => Happened::DeviceBack { device }.rank(),
@@ -44,7 +47,7 @@ impl Event {
     }
 }
 
-/// Takes time that grows with the logarithm of the number of events in it.
+/// The queue of planned events. To plan or to take one takes time that grows with the logarithm of their number.
 #[derive(Default)]
 pub(super) struct Queue(BinaryHeap<Reverse<Planned>>);
 
@@ -60,7 +63,7 @@ impl Queue {
         self.0.push(Reverse(Planned { at, rank: event.rank(), event }));
     }
 
-    /// When the first is due, and its rank.
+    /// The time and the rank of the first event.
     pub(super) fn first(&self) -> Option<(Nanos, (u8, u32))> {
         self.0.peek().map(|Reverse(planned)| (planned.at, planned.rank))
     }

@@ -1,4 +1,4 @@
-//! What it costs to take a job's devices away and to give it devices again, from what was measured.
+//! The costs of switches on a simulated cluster, from calibrations.
 
 use std::collections::BTreeMap;
 
@@ -12,32 +12,33 @@ use schema::{
 };
 use statistics::launches::log_deviation;
 
-/// Where the simulated cluster has its costs from.
+/// A source of the costs of switches.
 pub trait SwitchCosts {
-    /// The time that a job on this number of devices takes for it; `None` where that is unknown. `luck` gives numbers of the standard normal
-    /// distribution, one for each part that is drawn; where it gives 0, the cost is the middle one.
+    /// The time of a switch of a job on this number of devices. `None` if it is not known. `luck` returns numbers of the standard
+    /// normal distribution, one for each part that is drawn. With 0 for all of them, the cost is the middle one.
     fn cost(&self, job: &Subject<'_>, devices: u32, of: Cost, luck: &mut dyn FnMut() -> f64)
     -> Option<Nanos>;
 
-    /// The time that a job works on after it is stopped or paused, at least one step; then it ends the one that it is in. That
-    /// work counts. Zero where jobs are granted none ahead: they end the present step.
+    /// The time for which a job goes on with its steps after it is ordered to stop or to pause. If it is not 0, it is at least the
+    /// time of one step. The job also completes the step in which this time ends, and all these steps count. It is 0 if no steps
+    /// are granted ahead: the job then completes only its present step.
     fn works_on(&self, _job: &Subject<'_>, _devices: u32) -> Nanos {
         Nanos::ZERO
     }
 }
 
-/// What a job may be made to do.
+/// A switch of a job, or a checkpoint, that costs time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cost {
-    /// From the order to start it to its first step, and what that takes longer than others.
+    /// The time from the action that starts a job to its first step, plus the time by which the first step is longer than others.
     Start,
-    /// The same, from a checkpoint.
+    /// The time of a start from a checkpoint, measured like [`Cost::Start`].
     Restart,
-    /// From the end of a step to having its tensors off the device.
+    /// The time from the end of a step until the tensors of the job are off the device.
     Pause,
     Resume,
     Checkpoint,
-    /// From being told to leave to being gone.
+    /// The time from the order to stop until the launch has ended.
     Stop,
 }
 
@@ -56,7 +57,7 @@ impl Cost {
         }
     }
 
-    /// The parts that a calibration has measured of it. What a first step takes longer is its time less that of another.
+    /// The parts of the cost that a calibration measures. Of the first step, only the time beyond that of other steps counts.
     fn parts(self) -> &'static [Switch] {
         match self {
             Cost::Start => &[Switch::Start, Switch::FirstStep],
@@ -69,14 +70,14 @@ impl Cost {
     }
 }
 
-/// As `profile calibrate` has measured them, per workload, with the spread between its repeats.
+/// The costs that `profile calibrate` has measured, by workload, with the spread between its repeats.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     of: BTreeMap<String, Vec<Restarts>>,
     works_on: Nanos,
 }
 
-/// What was measured of one job.
+/// The measurements of one job.
 #[derive(Clone, Debug, PartialEq)]
 struct Restarts {
     global_batch: Option<u32>,
@@ -85,7 +86,7 @@ struct Restarts {
     parts: BTreeMap<Switch, Part>,
 }
 
-/// The geometric mean over repeats, and their standard deviation on the log scale.
+/// The geometric mean of a part over the repeats, and its standard deviation on the log scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Part {
     ns: f64,
@@ -93,10 +94,11 @@ struct Part {
 }
 
 impl Measured {
-    /// `works_on` is how long jobs do what they were granted, once they are told to leave: a calibration has them rest before.
+    /// Collects the measurements of calibrations. `works_on` is the time for which jobs do the steps granted ahead after they are
+    /// ordered to leave. A calibration does not measure it, because its jobs have done these steps before.
     ///
     /// # Errors
-    /// A row that names no job.
+    /// Fails if a row does not name a job.
     pub fn new(calibrations: &[Calibration], works_on: Nanos) -> anyhow::Result<Measured> {
         let mut measured = Measured { works_on, ..Measured::default() };
         for row in calibrations.iter().flat_map(|calibration| &calibration.restart) {
@@ -121,8 +123,7 @@ impl Measured {
         Ok(())
     }
 
-    /// What was measured of the job itself; else of its workload under another plan or batch, on as many devices where there is a
-    /// choice.
+    /// The measurements of the job itself, or else of its workload under another plan or batch, with the closest number of devices.
     fn closest(&self, job: &Subject<'_>, devices: u32) -> Option<&Restarts> {
         let distance = |of: &&Restarts| {
             (of.devices.abs_diff(devices), of.plan != job.plan, of.global_batch != job.global_batch)
@@ -156,8 +157,8 @@ impl SwitchCosts for Measured {
     }
 }
 
-/// A constant that somebody named, for jobs of which nothing was measured: what a job takes to go on after it was stopped or paused.
-/// All else is free, the first start as well, as the lengths of traces from elsewhere hold it.
+/// A constant cost of a restart and of a resumption, for jobs without a measurement. All other switches cost nothing. The first
+/// start also costs nothing, because the lengths in published traces contain it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Named(pub Nanos);
 
@@ -170,7 +171,7 @@ impl SwitchCosts for Named {
     }
 }
 
-/// What was measured where it was, and else what was named.
+/// The measured cost of a switch if there is one, and else the named cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuredElseNamed(pub Measured, pub Named);
 
@@ -259,6 +260,6 @@ mod tests {
         assert_eq!(cost("philly", Cost::Start), Some(0));
         assert_eq!(cost("lstm", Cost::Restart), Some(127_000_000));
         let works_on = ["lstm", "philly"].map(|workload| both.works_on(&job(workload), 1).0);
-        assert_eq!(works_on, [350_000_000, 0], "what was not measured is no job of this testbed");
+        assert_eq!(works_on, [350_000_000, 0], "a job without a measurement is none of this testbed");
     }
 }

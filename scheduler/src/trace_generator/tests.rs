@@ -123,5 +123,5 @@ fn load_moves_arrivals_and_time_scale_moves_all() {
     let mut at_once = vec![rows[0].clone(), TraceRow { submit_s: 0.0, ..rows[1].clone() }];
     assert!(set_load(&mut at_once, 0.5, 4, step_ns).unwrap_err().to_string().contains("arrive at once"));
     let mut command = [TraceRow { job: None, command: Some("train".into()), steps: None, ..line("a") }];
-    assert!(scale_time(&mut command, 2.0).unwrap_err().to_string().contains("takes as long as it takes"));
+    assert!(scale_time(&mut command, 2.0).unwrap_err().to_string().contains("--time-scale cannot scale"));
 }

@@ -66,7 +66,7 @@ fn what_cannot_be_compared_is_told() {
     for (arguments, message) in [
         ("wild", "wild has no predictions; name a second run"),
         ("calm/outcomes.csv", "alone has no predictions"),
-        ("short.csv calm", "was measured alone; compare runs of one trace"),
+        ("short.csv calm", "was only measured; compare runs of one trace"),
         ("nowhere calm", "nowhere: there is no such run and no such file"),
     ] {
         let said = door.exits(2, &format!("fidelity {arguments}"));

@@ -22,13 +22,13 @@ fn what_a_run_lacks_is_said_before_anything_is_trained() {
     let done = outcomes(&door);
     assert!(done.iter().all(|row| row.status == Status::Ok));
     for (file, text, message) in [
-        ("decisions.jsonl", None, "decisions.jsonl: it is not there, and jobs of this run were started"),
+        ("decisions.jsonl", None, "decisions.jsonl: it is missing, and jobs of this run were started"),
         ("predictions.csv", Some("job,name\n"), "predictions.csv: line "),
         ("predictions.csv", Some(""), "predictions.csv: line 1: the file is empty"),
         (
             "parts.csv",
             Some("turns,at_ns,mono_ns,began_utc,boot_id\n99,0,1,x,\n"),
-            "and parts.csv says that there were 99",
+            "but parts.csv says that there were 99",
         ),
         (
             "inputs/trace.csv",

@@ -24,8 +24,8 @@ use crate::{
     support::{Own, SECOND, World, asked, built},
 };
 
-/// 10 s to start, 20 s from a checkpoint, 1 s to pause, 2 s to resume, 4 s for a checkpoint, 5 s to leave; and jobs were granted work
-/// for this long when they are told to.
+/// 10 s to start, 20 s from a checkpoint, 1 s to pause, 2 s to resume, 4 s for a checkpoint, 5 s to leave; and jobs were granted
+/// work for this long when they are told to.
 struct Constants(Nanos);
 
 impl SwitchCosts for Constants {
@@ -304,7 +304,7 @@ fn a_simulation_ends_when_jobs_would_outlive_everybody() {
         let world = World { topology: &topology, asked: &jobs, truth, costs: &costs, settings };
         let (_, outcomes, error) = scripts::turns(&world, &mut *built("fifo"));
         let error = error.expect("it does not end").to_string();
-        assert_eq!(error, "100 years have passed, and jobs are still to end");
+        assert_eq!(error, "jobs have not ended after 100 simulated years");
         assert!(outcomes.iter().all(|row| row.status == Status::Failed));
     }
 }
@@ -330,9 +330,9 @@ fn a_calibration_has_all_that_a_simulation_asks_for() {
         let sim = Sim::new(&topology, jobs, truth, &costs, sim::Settings::default());
         sim.err().map(|error| error.to_string())
     };
-    let message = "job 'job-0': what it costs to start or stop gpt2 was not measured; calibrate with it, or name a cost with --switch-cost";
+    let message = "job 'job-0': the cost to start gpt2 was not measured; calibrate with it, or name a cost with --switch-cost";
     assert_eq!(refused(&jobs).as_deref(), Some(message));
     jobs[0].steps = None;
-    let message = "job 'job-0': how long it runs is not known; give its trace 'steps' and 'step_ns'";
+    let message = "job 'job-0': its length is not known; add columns 'steps' and 'step_ns' to its trace";
     assert_eq!(refused(&jobs).as_deref(), Some(message));
 }
