@@ -51,7 +51,7 @@ fn a_run_is_itself() {
     let same = compared(&rows, &rows);
     assert_eq!((same.jobs, same.arose, same.job_jct.max_percent), (2, Arose::default(), 0.0));
     assert_eq!((same.average_jct.error_percent, same.busy_devices.error_percent), (0.0, 0.0));
-    // Ends of a at 37 s and of b at 19 s; 39 s of running.
+    // Job a ends at 37 s and job b at 19 s. Together they run for 39 s.
     assert_eq!(same.makespan.measured_ns, 37_000_000_000);
     assert!((same.busy_devices.measured - 39.0 / 37.0).abs() < 1e-12);
     let nothing = [outcome("a", 0, [0; 4], [1, 0], 0)];

@@ -1,4 +1,4 @@
-//! First in, first out.
+//! First in, first out (FIFO), strict or with backfill.
 //!
 //! Jobs start in order of arrival and run to their end. A job that failed and is to be started again keeps its place. In the strict
 //! form, a job that does not fit holds up all jobs behind it, as in the FIFO of Helios and Lucid (Hu et al., SC 2021, ASPLOS 2023).

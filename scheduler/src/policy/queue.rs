@@ -13,7 +13,7 @@ use crate::{
 /// The effect of a job that does not fit on the jobs behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Misfit {
-    /// They wait behind it.
+    /// Jobs behind it wait.
     Blocks,
     /// Backfill: a job that fits starts before it, without limit.
     IsPassed,

@@ -1,4 +1,4 @@
-//! Shortest job first.
+//! Shortest job first (SJF).
 //!
 //! Waiting jobs start in order of their length, without preemption. A job that does not fit holds up all jobs behind it, as in the
 //! SJF that Lucid compares with (Hu et al., ASPLOS 2023). The length is the number of steps times the model's time of a step alone.

@@ -1,4 +1,4 @@
-//! Shortest remaining time first.
+//! Shortest remaining time first (SRTF).
 //!
 //! Preemptive: after each event, devices go to all jobs, running or not, in order of their remaining time. A job that does not fit
 //! in the devices left by the jobs before it is skipped, and stopped with a checkpoint if it runs (`greedy.rs`). This is the SRTF
