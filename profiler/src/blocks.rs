@@ -3,12 +3,13 @@
 mod estimate;
 mod ledger;
 mod lost;
-mod request;
 mod visit;
 mod wanted;
 
 use anyhow::Context as _;
+use cli::table;
 use colocate::visit::{VisitRequest, visit_group};
+use jobs::launch;
 use rig::{
     Rig, StopRule, disk,
     interrupt::Interrupt,
@@ -27,22 +28,14 @@ use schema::{
     units::Nanos,
 };
 
-pub use self::{
-    estimate::{estimate, fewest_launches},
-    request::{launch_name, request},
-};
-pub(crate) use self::{
-    ledger::Ledger,
-    lost::Lost,
-    request::{threads, training},
-};
-use self::{request::on_cores, visit::Seating, wanted::Wanted};
+pub use self::estimate::{estimate, fewest_launches};
+pub(crate) use self::{ledger::Ledger, lost::Lost};
+use self::{visit::Seating, wanted::Wanted};
 use crate::{
-    cores::HostCores,
+    cores::{self, HostCores},
     derive::Derived,
     order::{self, Place},
     progress::Progress,
-    table,
 };
 
 /// A run that is going on.
@@ -139,9 +132,10 @@ impl Blocks<'_> {
     /// Starts a cell once and adds it to the tables.
     fn launch(&mut self, cell: &Cell, block: u32) -> anyhow::Result<()> {
         let number = self.next_number;
-        let mut request = request(self.run, self.manifest, self.catalog, cell, (number, block), None)?;
+        let mut request =
+            launch::request(self.run, self.manifest, self.catalog, cell, (number, block), None)?;
         request.spec.part = self.part;
-        self.host_cores.of_jobs(&[cell]).into_iter().for_each(|cores| on_cores(&mut request.spec, cores));
+        self.host_cores.of_jobs(&[cell]).into_iter().for_each(|cores| cores::bind(&mut request.spec, cores));
         self.next_number += 1;
         let launch = request.spec.launch.clone();
         let rule = self.stop_rule(cell.command.is_some())?;

@@ -9,6 +9,7 @@ mod topology;
 
 use std::{collections::BTreeMap, path::Path};
 
+use jobs::launch;
 use rig::{
     device::{DeviceError, allowed_cores, pci_address},
     output,
@@ -20,6 +21,7 @@ use rustix::{
 use schema::{
     device::Device,
     manifest::{Cell, Manifest},
+    spec::LaunchSpec,
 };
 
 use self::assign::{Core, Wish, assign};
@@ -112,6 +114,14 @@ impl HostCores {
             }
         }
     }
+}
+
+/// Binds each rank of a job on GPUs to cores of the host. It has a thread for each that its rank has, where the user names no
+/// number.
+pub fn bind(spec: &mut LaunchSpec, cores: Vec<Device>) {
+    let fewest = cores.iter().map(|set| launch::threads(std::slice::from_ref(set))).min();
+    spec.threads = fewest.filter(|_| !spec.threads_named).unwrap_or(spec.threads);
+    spec.host_cores = cores;
 }
 
 /// How many cores this program may use.

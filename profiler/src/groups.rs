@@ -2,15 +2,14 @@
 
 use anyhow::bail;
 use colocate::{groups, sharing};
-use schema::{
-    catalog::Catalog, device::Device, group::Group, job::Job, manifest::Cell, sharing::Sharing,
-    units::HumanBytes,
-};
-
-use crate::{
+use jobs::{
     cells::{self, CommandLine, Grid},
     plans::{CUDA_CONTEXT_BYTES, Effort, Estimates},
     workload_lookup,
+};
+use schema::{
+    catalog::Catalog, device::Device, group::Group, job::Job, manifest::Cell, sharing::Sharing,
+    units::HumanBytes,
 };
 
 /// Who runs together.

@@ -1,11 +1,8 @@
 //! Measures training jobs: starts them, watches them and their devices, and writes what it saw.
 
-pub mod agree;
 pub mod blocks;
 pub mod calibrate;
-pub mod cells;
 pub mod cmd;
-pub mod command_line;
 pub mod core_contention;
 pub mod cores;
 pub mod derive;
@@ -13,17 +10,12 @@ pub mod export;
 pub mod fastest;
 pub mod follow;
 pub mod groups;
-pub mod machine;
+pub mod measure;
 pub mod order;
 pub mod overhead;
-pub mod plans;
-pub mod pool;
 pub mod progress;
 pub mod readings;
-pub mod run;
-pub mod shell;
-pub mod table;
+pub mod run_tables;
 pub mod transfers;
 pub mod warnings;
 pub mod window;
-pub mod workload_lookup;

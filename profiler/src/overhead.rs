@@ -7,6 +7,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::Context as _;
+use jobs::run::own_cpu;
 use rig::{Exit, LaunchRequest, POLL_TRAINING, Rig, interrupt::Interrupt, sampler::Sampler};
 use schema::{
     rows::{self, DeviceSample, OverheadRow, Tier},
@@ -20,7 +21,6 @@ use statistics::{
 use crate::{
     follow::{Follower, WARM_UP},
     progress::Progress,
-    run::own_cpu,
     window::Window,
 };
 
@@ -59,7 +59,7 @@ pub fn measure(
     interrupt: &Interrupt,
 ) -> anyhow::Result<OverheadRow> {
     let run = request.run.clone();
-    let (job, device) = (request.spec.job.clone(), crate::cells::joined(&request.spec.devices));
+    let (job, device) = (request.spec.job.clone(), jobs::cells::joined(&request.spec.devices));
     if let Some(period) = plan.fast_period {
         sampler.read_fast_every(period);
     }

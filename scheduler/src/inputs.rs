@@ -4,11 +4,11 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use model::Table;
-use profiler::{
+use jobs::{
     cells::{self, CommandLine},
     workload_lookup,
 };
+use model::Table;
 use schema::{
     catalog::Catalog,
     plan::Plan,

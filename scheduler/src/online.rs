@@ -14,11 +14,11 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 use colocate::sharing::backend;
-use model::Table;
-use profiler::{
+use jobs::{
     machine,
     run::{self, Observed},
 };
+use model::Table;
 use rig::{Exit, Rig, interrupt::Interrupt, programs};
 use schema::{
     calibration::Calibration,

@@ -2,6 +2,7 @@
 
 use anyhow::Context as _;
 use colocate::visit::SeatRequest;
+use jobs::launch;
 use rig::LaunchRequest;
 use schema::{
     catalog::Catalog,
@@ -12,8 +13,7 @@ use schema::{
     spec::Seat,
 };
 
-use super::request::{self, request};
-use crate::cores::HostCores;
+use crate::cores::{self, HostCores};
 
 /// The seats of a group in one block.
 pub(super) struct Seating<'a> {
@@ -80,10 +80,10 @@ impl<'a> Seating<'a> {
     pub(super) fn request(&mut self, seat: u32) -> anyhow::Result<LaunchRequest> {
         let cell = self.members[seat as usize];
         let mut request =
-            request(self.run, self.manifest, self.catalog, cell, (self.next, self.block), None)?;
+            launch::request(self.run, self.manifest, self.catalog, cell, (self.next, self.block), None)?;
         self.next += 1;
         request.spec.part = self.part;
-        request::on_cores(&mut request.spec, self.cores[seat as usize].clone());
+        cores::bind(&mut request.spec, self.cores[seat as usize].clone());
         request.spec.sharing = self.group.sharing.clone();
         request.spec.seat =
             Some(Seat { group: self.group.name.clone(), visit: self.visit.clone(), number: seat });

@@ -1,5 +1,6 @@
 //! All-reduces between the devices of the pool: which, and what their rows say.
 
+use jobs::cells::joined;
 use schema::{
     calibration::{AllReduceRow, Measured, NotMeasured},
     device::Device,
@@ -11,7 +12,7 @@ use schema::{
 };
 
 use super::{limits::NO_TIME, values::failed};
-use crate::{cells::joined, derive::whole};
+use crate::derive::whole;
 
 /// A rank holds the tensor, what it sends and what it receives of it, and some room is to be left.
 const TENSORS_HELD: u64 = 4;

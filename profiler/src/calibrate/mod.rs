@@ -12,6 +12,10 @@ mod values;
 
 use std::{collections::BTreeSet, path::Path};
 
+use jobs::{
+    cells::joined,
+    run::{self, Observed},
+};
 use rig::{Exit, Rig, programs, sampler::Sampler};
 use schema::{
     FORMAT,
@@ -31,12 +35,11 @@ use self::{
 };
 use crate::{
     blocks::{Blocks, Ledger, Lost},
-    cells::joined,
     core_contention,
     cores::HostCores,
     derive::Derived,
+    measure,
     progress::Progress,
-    run::{self, Observed},
     transfers,
 };
 
@@ -257,7 +260,7 @@ impl Calibrator<'_> {
             }
             Err(error) => {
                 let left = self.manifest.cells.iter().map(|cell| cell.name.clone()).collect();
-                run::write_failed_end(&run, &error, left, observed, cost);
+                measure::write_failed_end(&run, &error, left, observed, cost);
                 Err(error)
             }
         }

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use jobs::launch;
 use rig::{Leave, Member, Rig, RigEvent, Watch};
 use schema::{
     calibration::{NotMeasured, RestartRow, Switch},
@@ -21,7 +22,7 @@ use super::{
     limits::{Limits, NO_TIME},
     values::{failed, over_repeats},
 };
-use crate::{blocks, order, progress::Progress};
+use crate::{order, progress::Progress};
 
 /// Trained before the job is stopped: the first step is like no other, and the last one is what is
 /// compared with.
@@ -167,7 +168,7 @@ impl Restarts<'_> {
     fn start(&mut self, cell: &Cell, block: u32, restore: Option<&Path>) -> Result<Running<'_>, Trouble> {
         let failed = |error: anyhow::Error| Trouble::Failed(format!("{error:#}"));
         let number = self.run.next_number().map_err(|error| failed(error.into()))?;
-        let mut request = blocks::request(self.run, self.manifest, self.catalog, cell, (number, block), None)
+        let mut request = launch::request(self.run, self.manifest, self.catalog, cell, (number, block), None)
             .map_err(failed)?;
         if let Program::Training(training) = &mut request.spec.program {
             training.restore = restore.map(Path::to_path_buf);

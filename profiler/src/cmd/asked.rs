@@ -6,6 +6,11 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use cli::{agree, table};
+use jobs::{
+    cells::{self, CommandLine},
+    manifest, pool, run,
+};
 use rig::{Exit, interrupt::Interrupt, output};
 use schema::{
     catalog::Catalog,
@@ -19,13 +24,7 @@ use schema::{
     units::{HumanBytes, Nanos},
 };
 
-use crate::{
-    agree,
-    cells::{self, CommandLine},
-    cores,
-    derive::Derived,
-    fastest, pool, run, table, warnings,
-};
+use crate::{cores, derive::Derived, fastest, measure, run_tables, warnings};
 
 /// How long a job may say nothing where no other time is named.
 const HEARTBEAT: Duration = Duration::from_secs(120);
@@ -237,7 +236,7 @@ pub(super) fn begin(
     footprints: &Footprints,
     json: bool,
 ) -> anyhow::Result<Exit> {
-    let path = asked.out.clone().unwrap_or_else(|| run::directory(command, manifest));
+    let path = asked.out.clone().unwrap_or_else(|| manifest::directory(command, manifest));
     // From here on there is a run, which a signal ends in order.
     let _interrupt = Interrupt::listen().context("signals cannot be listened to")?;
     let run = RunDir::create(&path)?;
@@ -252,7 +251,7 @@ pub(super) fn begin(
 pub(super) fn resume(command: &str, path: &Path, anew: &Anew, began: Nanos) -> anyhow::Result<Exit> {
     let run = RunDir::open(path)?;
     let mut manifest = run.manifest()?;
-    run::can_go_on(&run, &manifest, command)?;
+    measure::can_go_on(&run, &manifest, command)?;
     agree::to_start(agree::programs_of(&manifest), anew.yes)?;
     if let Some(budget) = anew.budget {
         manifest.settings.budget_s = Some(budget.as_secs_f64());
@@ -280,7 +279,7 @@ fn measure(
     json: bool,
 ) -> anyhow::Result<Exit> {
     let catalog = Catalog::open(&manifest.settings.catalogs)?;
-    let outcome = run::measure(run, manifest, &catalog, began)?;
+    let outcome = measure::measure(run, manifest, &catalog, began)?;
     show(run, &outcome.derived, json)?;
     if !outcome.missing.launches.is_empty() {
         output::note("not measured:");
@@ -294,7 +293,7 @@ fn measure(
 
 fn show_alone(summaries: &[Summary]) -> anyhow::Result<()> {
     let ranked = fastest::ranked(summaries);
-    table::print(&table::of_summaries(&ranked))?;
+    table::print(&run_tables::of_summaries(&ranked))?;
     fastest::lines(&ranked).into_iter().try_for_each(output::print)
 }
 
@@ -303,7 +302,7 @@ pub(super) fn show(run: &RunDir, derived: &Derived, json: bool) -> anyhow::Resul
     match (json, derived.is_of_groups()) {
         (true, true) => output::print(rows::to_json(&derived.interference))?,
         (true, false) => output::print(rows::to_json(&derived.summaries))?,
-        (false, true) => table::print(&table::of_interference(&derived.interference))?,
+        (false, true) => table::print(&run_tables::of_interference(&derived.interference))?,
         (false, false) => show_alone(&derived.summaries)?,
     }
     let mut tables = vec![run.measurements_path(), run.summary_path()];

@@ -8,6 +8,12 @@ use std::{
 
 use anyhow::bail;
 use clap::ValueEnum as _;
+use cli::table;
+use jobs::{
+    cells::{self, Grid, joined},
+    manifest::{self, RunRequest},
+    pool,
+};
 use rig::{Exit, device, output};
 use schema::{
     calibration::{Calibration, Measured},
@@ -21,13 +27,7 @@ use schema::{
 };
 
 use super::asked::seconds;
-use crate::{
-    calibrate::{self, Calibrator, Part},
-    cells::{self, Grid, joined},
-    pool,
-    run::{self, Request},
-    table,
-};
+use crate::calibrate::{self, Calibrator, Part};
 
 /// Measure what the parts of this machine can do, and write it to machine.toml.
 ///
@@ -102,7 +102,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let pool = pool::resolve(&args.device, args.collectives)?;
     let parts = parts(args)?;
     let manifest = manifest(args, &catalog, &pool, &parts)?;
-    let run = args.run.clone().unwrap_or_else(|| run::directory("calibrate", &manifest));
+    let run = args.run.clone().unwrap_or_else(|| manifest::directory("calibrate", &manifest));
     let calibrator =
         Calibrator { catalog: &catalog, manifest: &manifest, pool: &pool, parts: &parts, run: &run };
     let found = calibrator.measure()?;
@@ -179,7 +179,7 @@ fn manifest(args: &Args, catalog: &Catalog, pool: &[Device], parts: &[Part]) -> 
         catalogs: args.catalog.clone(),
         ..Settings::default()
     };
-    run::manifest(catalog, Request { cells, groups: Vec::new(), settings, seed: args.seed })
+    manifest::make(catalog, RunRequest { cells, groups: Vec::new(), settings, seed: args.seed })
 }
 
 fn show(found: &Calibration) -> anyhow::Result<()> {

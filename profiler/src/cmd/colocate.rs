@@ -3,6 +3,11 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
+use cli::table;
+use jobs::{
+    manifest::{self, RunRequest},
+    plans::Estimates,
+};
 use rig::{Exit, output};
 use schema::{
     catalog::Catalog, footprint::Footprints, job::Job, manifest::Manifest, rows, sharing::Sharing,
@@ -13,9 +18,7 @@ use super::asked::{self, Anew, Asked};
 use crate::{
     blocks,
     groups::{self, Company},
-    plans::Estimates,
-    run::{self, Request},
-    table,
+    run_tables,
 };
 
 /// The set of the catalog whose workloads press on one resource each, and whose batch is a dial in percent.
@@ -146,8 +149,8 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
         return Err(Exit::Usage.because(format!("{} cannot run here: {reason}", only.name)));
     }
     args.asked.check_cells(&cells)?;
-    let request = Request { cells, groups, settings, seed: args.asked.seed };
-    Ok((run::manifest(&catalog, request)?, estimates.footprints()))
+    let request = RunRequest { cells, groups, settings, seed: args.asked.seed };
+    Ok((manifest::make(&catalog, request)?, estimates.footprints()))
 }
 
 fn modes(args: &Args) -> anyhow::Result<Vec<Sharing>> {
@@ -193,8 +196,8 @@ fn dry_run(manifest: &Manifest, json: bool) -> anyhow::Result<Exit> {
         return Ok(Exit::Ok);
     }
     let repeats = manifest.settings.repeats;
-    table::print(&table::of_cells("alone", &manifest.cells, 2 * repeats))?;
-    table::print(&table::of_groups(&manifest.groups, repeats))?;
+    table::print(&run_tables::of_cells("alone", &manifest.cells, 2 * repeats))?;
+    table::print(&run_tables::of_groups(&manifest.groups, repeats))?;
     match blocks::estimate(manifest) {
         Some(time) => output::print(format_args!("about {time} in all"))?,
         None => output::print("how long it takes depends on the steps or the program")?,

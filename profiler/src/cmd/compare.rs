@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::{Context as _, bail};
+use cli::table;
 use rig::{Exit, output};
 use schema::{
     rows::{
@@ -17,7 +18,7 @@ use statistics::{
     runs::{Measured, between_runs},
 };
 
-use crate::{derive, table};
+use crate::derive;
 
 /// Hold runs of the same jobs against each other: how well do they repeat?
 ///

@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
+use jobs::run;
 use rig::Exit;
 use schema::run_dir::RunDir;
 
 use super::asked;
-use crate::{derive::Derived, run};
+use crate::derive::Derived;
 
 /// Rebuild the derived files of a run from its raw ones.
 ///

@@ -2,6 +2,11 @@
 
 use std::path::PathBuf;
 
+use cli::table::{self, grouped, or_dash};
+use jobs::{
+    plans::{self, Candidate, Effort, Estimates, Judgement},
+    pool, workload_lookup,
+};
 use rig::{Exit, output};
 use schema::{
     catalog::Catalog,
@@ -11,13 +16,6 @@ use schema::{
     rows::{self, PlanRow},
     spec::Collectives,
     units::HumanBytes,
-};
-
-use crate::{
-    plans::{self, Candidate, Effort, Estimates, Judgement},
-    pool,
-    table::{self, grouped, or_dash},
-    workload_lookup,
 };
 
 /// Memory does not depend on which numbers are drawn.

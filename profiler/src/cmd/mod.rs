@@ -17,12 +17,11 @@ mod verify;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
-use rig::{Exit, interrupt};
-
-use crate::{
+use cli::{
     command_line::parse,
     shell::{Completions, Man},
 };
+use rig::{Exit, interrupt};
 
 /// Measures deep-learning training jobs on the devices of this machine.
 ///

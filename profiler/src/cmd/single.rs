@@ -3,6 +3,12 @@
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::bail;
+use cli::table;
+use jobs::{
+    cells::{self, CommandLine, Grid, Plans},
+    manifest::{self, RunRequest},
+    plans::Estimates,
+};
 use rig::{Exit, output};
 use schema::{
     footprint::Footprints,
@@ -14,13 +20,7 @@ use schema::{
 };
 
 use super::asked::{self, Anew, Asked, seconds};
-use crate::{
-    blocks,
-    cells::{self, CommandLine, Grid, Plans},
-    plans::Estimates,
-    run::{self, Request},
-    table,
-};
+use crate::{blocks, run_tables};
 
 /// A budget where an interval is asked for and no budget is named.
 const DEFAULT_BUDGET: Duration = Duration::from_secs(3600);
@@ -153,8 +153,8 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
         return Err(Exit::Usage.because(format!("{} cannot run here: {reason}", only.name)));
     }
     args.asked.check_cells(&cells)?;
-    let request = Request { cells, groups: Vec::new(), settings, seed: args.asked.seed };
-    Ok((run::manifest(&catalog, request)?, estimates.footprints()))
+    let request = RunRequest { cells, groups: Vec::new(), settings, seed: args.asked.seed };
+    Ok((manifest::make(&catalog, request)?, estimates.footprints()))
 }
 
 fn grid(args: &Args) -> anyhow::Result<Grid> {
@@ -178,7 +178,7 @@ fn dry_run(manifest: &Manifest, json: bool) -> anyhow::Result<Exit> {
         return Ok(Exit::Ok);
     }
     let fewest = blocks::fewest_launches(&manifest.settings);
-    table::print(&table::of_cells("cell", &manifest.cells, fewest))?;
+    table::print(&run_tables::of_cells("cell", &manifest.cells, fewest))?;
     match (blocks::estimate(manifest), manifest.settings.ci_percent) {
         (Some(time), None) => output::print(format_args!("about {time} in all"))?,
         (Some(time), Some(_)) => {

@@ -6,6 +6,11 @@ mod workloads;
 
 use std::path::PathBuf;
 
+use jobs::{
+    manifest::{self, RunRequest},
+    pool,
+    run::{self, Observed},
+};
 use rig::{Exit, output, sampler::SamplerCost};
 use schema::{
     catalog::Catalog, device::Device, manifest::Settings, rows, run_dir::RunDir, spec::Collectives,
@@ -13,10 +18,6 @@ use schema::{
 };
 
 use self::bench::Bench;
-use crate::{
-    pool,
-    run::{self, Observed, Request},
-};
 
 /// Train every workload for a few steps: parameters as published, and a loss that falls.
 ///
@@ -87,8 +88,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if args.plans {
         plans::refuse_outgrown(&catalog, &mut cells, &settings)?;
     }
-    let manifest = run::manifest(&catalog, Request { cells, groups: Vec::new(), settings, seed: SEED })?;
-    let run = RunDir::create(&args.out.clone().unwrap_or_else(|| run::directory("verify", &manifest)))?;
+    let manifest = manifest::make(&catalog, RunRequest { cells, groups: Vec::new(), settings, seed: SEED })?;
+    let run = RunDir::create(&args.out.clone().unwrap_or_else(|| manifest::directory("verify", &manifest)))?;
     run.write_manifest(&manifest)?;
     let bench = Bench { run: &run, manifest: &manifest, catalog: &catalog };
     let observed = Observed::from_now();

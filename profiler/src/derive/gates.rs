@@ -1,5 +1,6 @@
 //! What makes a row doubtful. Each gate compares what a launch left with a bound of [`warnings`].
 
+use jobs::cells::joined;
 use rig::device;
 use schema::{
     device::Device,
@@ -12,7 +13,6 @@ use statistics::{interval::MIN_STEPS, steady::Class};
 
 use super::{JobStep, devices};
 use crate::{
-    cells::joined,
     warnings,
     window::{Window, growth_in, longest_gap},
 };

@@ -15,12 +15,12 @@ use schema::{
 };
 use statistics::{LaunchSummary, median};
 
-use super::{JobStep, devices, gates, job_steps, memory, mfu, rounded, samples::Samples, taken, whole};
+use super::{JobStep, devices, gates, job_steps, memory, mfu, rounded, samples::Samples, whole};
 use crate::{
-    cells,
     warnings::Finding,
     window::{Window, sum_of_all, total},
 };
+use jobs::cells;
 
 /// A row and what is doubtful about it.
 pub(super) struct Row {
@@ -48,7 +48,7 @@ pub(super) fn measurement(
         part: spec.part,
         job: spec.job.clone(),
         threads: spec.threads,
-        steps_total: taken(&ranks),
+        steps_total: events::steps_taken(&ranks),
         memory_estimate_bytes: estimate(manifest, &spec),
         status: if end.err.is_some() { Status::Failed } else { Status::Ok },
         err: end.err,

@@ -5,18 +5,13 @@
 //! kinds of layers the higher peak counts: how its operations are divided is not known, and what is published is then never
 //! above what is true.
 
+use jobs::machine::{NVIDIA_OVERRIDE, TORCH_OVERRIDE};
 use schema::{
     catalog::Model,
     manifest::{DeviceFacts, Machine},
     plan::Precision,
     rows::Arithmetic,
 };
-
-/// Turns TF32 off in NVIDIA's libraries where it is 0, whatever a program asks for.
-pub(crate) const NVIDIA_OVERRIDE: &str = "NVIDIA_TF32_OVERRIDE";
-
-/// Turns TF32 on in PyTorch for products of matrices where it is 1.
-pub(crate) const TORCH_OVERRIDE: &str = "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE";
 
 /// What the vendor promises of a device for the arithmetic in which a model is computed on it, FLOP/s; `None` where that is
 /// not known.

@@ -28,7 +28,7 @@ use self::samples::Samples;
 use crate::warnings::Finding;
 
 pub use interference::obeys_no_grant;
-pub use steps::{JobStep, LaunchSteps, job_steps, taken};
+pub use steps::{JobStep, LaunchSteps, job_steps};
 pub use summary::{is_of, is_of_group};
 
 /// While a run goes on, tables over all its launches are made again when their rows have become more by one in so many. So

@@ -62,19 +62,6 @@ pub fn job_steps(ranks: &[Vec<EventLine>]) -> Vec<JobStep> {
     first.iter().filter_map(step).collect()
 }
 
-/// The steps that all ranks have taken. A program of the user's takes some that no event tells of by itself, as it is not known
-/// when they began.
-pub fn taken(ranks: &[Vec<EventLine>]) -> u64 {
-    let of_line = |line: &EventLine| match line.event {
-        Event::Step(Step { index, .. }) => index.saturating_add(1),
-        Event::Held { index } => index,
-        Event::Finished { steps, .. } => steps,
-        _ => 0,
-    };
-    let of_rank = |events: &Vec<EventLine>| events.iter().map(of_line).max().unwrap_or(0);
-    ranks.iter().map(of_rank).min().unwrap_or(0)
-}
-
 fn steps_of(events: &[EventLine]) -> Vec<(Nanos, &Step)> {
     events
         .iter()

@@ -1,5 +1,6 @@
 //! Rows of `summary.csv` out of those of `measurements.csv`.
 
+use jobs::cells;
 use schema::{
     group::Group,
     manifest::{Cell, Manifest},
@@ -14,7 +15,7 @@ use statistics::{
 };
 
 use super::{interference::seat_name, rounded, whole};
-use crate::{cells, warnings::Finding};
+use crate::warnings::Finding;
 
 /// One row per cell and one per member of a group, in the order of the manifest, and what is doubtful about its launches
 /// together. What has no launch yet has no row.

@@ -1,8 +1,10 @@
 //! Rows of a group: one for each seat of a visit, over the window that all members share.
 
 use colocate::window::{self, Part, Step};
+use jobs::cells;
 use schema::{
     device::Device,
+    events,
     group::{Group, Visit},
     manifest::Manifest,
     rows::{ErrorKind, Measurement, Status, Warning},
@@ -18,9 +20,8 @@ use super::{
     launch::{self, Launch, Row},
     memory,
     samples::Samples,
-    taken,
 };
-use crate::{cells, window::total};
+use crate::window::total;
 
 /// The rows of a visit that is over, in the order of its seats.
 pub(super) fn measurements(
@@ -149,7 +150,7 @@ impl Together<'_> {
             sharing: self.visit.sharing.clone(),
             group: Some(self.visit.group.clone()),
             seat: Some(seat as u32),
-            steps_total: launches.iter().map(|told| taken(&told.ranks)).sum(),
+            steps_total: launches.iter().map(|told| events::steps_taken(&told.ranks)).sum(),
             memory_estimate_bytes: launch::estimate(self.manifest, &first.spec),
             ..launch::blank_of_spec(self.run, &first.spec)
         };

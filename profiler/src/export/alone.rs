@@ -1,12 +1,13 @@
 //! What a job did alone in its run, which its rows in groups are held against.
 
+use jobs::cells;
 use schema::{
     manifest::Cell,
     rows::{Measurement, Status},
     sharing::Sharing,
 };
 
-use crate::{cells, derive::rounded};
+use crate::derive::rounded;
 
 /// The launches of a cell alone that have numbers.
 pub(super) struct Alone<'a>(Vec<&'a Measurement>);

@@ -1,6 +1,7 @@
 //! Who a job ran with, and what that cost it.
 
 use anyhow::Context as _;
+use jobs::cells;
 use schema::{
     device::Device,
     manifest::{Cell, Manifest},
@@ -10,7 +11,7 @@ use schema::{
 };
 
 use super::{Source, Subject, alone::Alone};
-use crate::{cells, derive::whole};
+use crate::derive::whole;
 
 /// The cells of a group, this row's own among them; the only one of a job alone.
 pub(super) struct Members<'a> {

@@ -50,7 +50,7 @@ fn row(cell: &Cell, block: u32, step_ns: u64, util: f64) -> Measurement {
         job: cell.job.clone(),
         workload: cell.workload.clone(),
         plan: cell.plan,
-        device: crate::cells::joined(&cell.devices),
+        device: jobs::cells::joined(&cell.devices),
         steps_used: 10,
         window_ns: Some(10 * step_ns),
         timing: Some(Timing::Host),

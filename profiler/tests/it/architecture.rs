@@ -12,8 +12,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("profiler/rig", &["schema", "statistics", "+fake-driver"]),
     ("colocate", &["rig", "schema", "statistics"]),
     ("scheduler/model", &["schema"]),
-    ("scheduler", &["colocate", "model", "profiler", "rig", "schema", "statistics", "builtin-worker"]),
-    ("profiler", &["colocate", "rig", "schema", "statistics", "builtin-worker", "+fake-driver"]),
+    ("profiler/jobs", &["rig", "schema", "builtin-worker"]),
+    ("profiler/cli", &["rig", "schema"]),
+    ("scheduler", &["cli", "colocate", "jobs", "model", "rig", "schema", "statistics", "builtin-worker"]),
+    (
+        "profiler",
+        &["cli", "colocate", "jobs", "rig", "schema", "statistics", "builtin-worker", "+fake-driver"],
+    ),
 ];
 
 fn root() -> PathBuf {

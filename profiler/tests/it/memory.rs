@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use profiler::plans::memory::{self, Numbers, Place};
+use jobs::plans::memory::{self, Numbers, Place};
 use schema::{
     catalog::Catalog,
     events,

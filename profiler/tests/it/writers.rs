@@ -52,7 +52,7 @@ fn what_goes_on_with_a_run_waits_for_no_other_writer() {
         ("derive pair", "pair"),
     ] {
         let before = contents(&door.path(name));
-        let held = profiler::run::lock(&door.run(name)).expect("nothing has it");
+        let held = jobs::run::lock(&door.run(name)).expect("nothing has it");
         let said = door.exits(2, command);
         assert!(said.err.contains("another program is writing"), "{command}: {}", said.err);
         assert_eq!(contents(&door.path(name)), before, "{command}");

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use profiler::table;
+use cli::table;
 use rig::{Exit, output};
 use schema::{
     rows::{self, Arose, Fidelity, Outcome, Prediction, RowError, Times},

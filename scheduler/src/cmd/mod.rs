@@ -13,11 +13,11 @@ mod trace;
 use std::{path::Path, process::ExitCode, time::Duration};
 
 use clap::{CommandFactory as _, Parser, Subcommand};
-use indicatif::{ProgressBar, ProgressFinish};
-use profiler::{
+use cli::{
     command_line::parse,
     shell::{Completions, Man},
 };
+use indicatif::{ProgressBar, ProgressFinish};
 use rig::{Exit, interrupt};
 
 use crate::{online::RunInputs, policy};

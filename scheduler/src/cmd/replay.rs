@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use profiler::agree;
+use cli::agree;
 use rig::{Exit, output};
 use schema::{decision, run_dir::RunDir};
 

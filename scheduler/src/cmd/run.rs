@@ -6,12 +6,12 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use profiler::{
-    agree, cells,
+use cli::{agree, table};
+use jobs::{
+    cells,
+    manifest::{self, RunRequest},
     plans::{self, Effort, Estimates},
-    pool,
-    run::{self, Request},
-    table,
+    pool, run, software, workload_lookup,
 };
 use rig::{Exit, interrupt::Interrupt, output};
 use schema::{
@@ -107,7 +107,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         (Some(path), ..) => {
             let run = RunDir::open(path)?;
             let manifest = run.manifest()?;
-            run::is_measured_by_the_same(&run, &manifest)?;
+            software::is_measured_by_the_same(&run, &manifest)?;
             let policy = policy::program(&online::scheduling(&manifest)?.policy).map(str::to_owned);
             agree::to_start(policy.into_iter().chain(agree::programs_of(&manifest)), args.yes)?;
             run
@@ -138,7 +138,7 @@ fn begin(trace: &Path, policy: &str, asked: &Asking) -> anyhow::Result<RunDir> {
     let busy = busy("simulating the trace first".into());
     let predictions = online::predict(&inputs, asked.rules.machine.as_deref())?;
     drop(busy);
-    let path = asked.out.clone().unwrap_or_else(|| run::directory("sched", &inputs.manifest));
+    let path = asked.out.clone().unwrap_or_else(|| manifest::directory("sched", &inputs.manifest));
     // From here on a signal does not end the program at once, so that no file of the run is cut off.
     let _interrupt = Interrupt::listen().context("signals cannot be listened to")?;
     let run = RunDir::create(&path)?;
@@ -171,8 +171,8 @@ fn manifest(trace: &Path, policy: &str, asked: &Asking) -> anyhow::Result<Manife
     let mut estimates = Estimates::new(&settings, asked.seed);
     let cell = |job: &JobRequest| cell(job, &catalog, &pool, &mut estimates);
     let cells = jobs.iter().map(cell).collect::<anyhow::Result<_>>()?;
-    let request = Request { cells, groups: Vec::new(), settings, seed: asked.seed };
-    let mut manifest = run::manifest_on("sched", &pool, &catalog, request)?;
+    let request = RunRequest { cells, groups: Vec::new(), settings, seed: asked.seed };
+    let mut manifest = manifest::make_for("sched", &pool, &catalog, request)?;
     online::by_type(&mut manifest.devices);
     manifest.scheduling = Some(asked.rules.scheduling(policy, Some(asked.progress_every)));
     Ok(manifest)
@@ -197,7 +197,7 @@ fn cell(
             return Ok(Cell { name: asked.name.clone(), devices: Vec::new(), unsupported, ..cell });
         }
     };
-    let workload = profiler::workload_lookup::workload(catalog, workload)?;
+    let workload = workload_lookup::workload(catalog, workload)?;
     let plan = asked.plan.unwrap_or(workload.plan);
     // An elastic job may run under another plan, so that this one is no reason to refuse it.
     let refusal = plans::refusal(workload, global_batch, &plan, pool).filter(|_| !asked.elastic);

@@ -11,10 +11,11 @@ use std::{
 
 use anyhow::Context as _;
 use clap::ArgGroup;
-use profiler::{
+use cli::table;
+use jobs::{
+    manifest::{self, RunRequest},
     pool,
-    run::{self, Observed, Request},
-    table,
+    run::{self, Observed},
 };
 use rig::{Exit, output, sampler::SamplerCost};
 use schema::{
@@ -140,8 +141,8 @@ fn manifest(args: &Args, policy: &str) -> anyhow::Result<Manifest> {
     };
     let settings =
         Settings { catalogs: args.rules.catalog.clone(), heartbeat_s: None, ..Settings::default() };
-    let request = Request { cells: Vec::new(), groups: Vec::new(), settings, seed: args.seed };
-    let mut manifest = run::manifest_on("sched", &pool, &catalog, request)?;
+    let request = RunRequest { cells: Vec::new(), groups: Vec::new(), settings, seed: args.seed };
+    let mut manifest = manifest::make_for("sched", &pool, &catalog, request)?;
     online::by_type(&mut manifest.devices);
     let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
     manifest.scheduling = Some(Scheduling {

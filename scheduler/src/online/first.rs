@@ -1,7 +1,7 @@
 //! The measurements that a simulation still needs, as commands that the user can copy.
 
 use anyhow::bail;
-use profiler::cells;
+use jobs::cells;
 use schema::{device::Device, job::Job};
 
 use super::{RunInputs, scheduling};

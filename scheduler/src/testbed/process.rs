@@ -18,7 +18,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use profiler::plans;
+use jobs::plans;
 use rig::{
     Leave, Member, Rig,
     interrupt::Interrupt,

@@ -5,9 +5,12 @@
 use std::{collections::BTreeMap, slice};
 
 use anyhow::Context as _;
-use profiler::derive::taken;
 use schema::{
-    checkpoint::Saved, events::EventReader, manifest::Manifest, rows::ErrorKind, run_dir::RunDir,
+    checkpoint::Saved,
+    events::{self, EventReader},
+    manifest::Manifest,
+    rows::ErrorKind,
+    run_dir::RunDir,
     units::Nanos,
 };
 
@@ -109,7 +112,7 @@ impl Traces {
             if let Ok(mut reader) = EventReader::open(&run.events_path(launch, rank), rank) {
                 let _ = reader.poll(&mut lines);
             }
-            let done = taken(slice::from_ref(&lines));
+            let done = events::steps_taken(slice::from_ref(&lines));
             steps = Some(steps.map_or(done, |least| least.min(done)));
             last_mono_ns = last_mono_ns.max(lines.iter().map(|line| line.mono_ns).max());
         }

@@ -12,7 +12,7 @@ use self::bounds::Bounds;
 use crate::{
     line_file::LineFile,
     units::Nanos,
-    wire::{Command, Event, EventLine},
+    wire::{Command, Event, EventLine, Step},
 };
 
 /// No honest line comes near it; a program that writes into our file by mistake would.
@@ -176,6 +176,19 @@ pub fn read(path: &Path, rank: u32) -> Result<Vec<EventLine>, EventError> {
     reader.poll(&mut lines)?;
     reader.finish()?;
     Ok(lines)
+}
+
+/// The steps that all ranks have taken, by their events. A program of the user's takes some that no event tells of by itself, as it
+/// is not known when they began.
+pub fn steps_taken(ranks: &[Vec<EventLine>]) -> u64 {
+    let of_line = |line: &EventLine| match line.event {
+        Event::Step(Step { index, .. }) => index.saturating_add(1),
+        Event::Held { index } => index,
+        Event::Finished { steps, .. } => steps,
+        _ => 0,
+    };
+    let of_rank = |events: &Vec<EventLine>| events.iter().map(of_line).max().unwrap_or(0);
+    ranks.iter().map(of_rank).min().unwrap_or(0)
 }
 
 fn quote(text: &[u8]) -> String {

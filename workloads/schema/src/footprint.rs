@@ -1,7 +1,7 @@
 //! What a job takes in memory, found by a few steps at two small micro-batches: what `torch-worker --footprint` prints,
 //! one line of JSON, and what the raw file `footprints.json` of a run keeps of it.
 //!
-//! How the memory of any plan and batch follows from it stands in `profiler::plans::memory`.
+//! How the memory of any plan and batch follows from it stands in `jobs::plans::memory`.
 
 use serde::{Deserialize, Serialize};
 

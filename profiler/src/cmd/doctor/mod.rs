@@ -7,6 +7,8 @@ mod trial;
 
 use std::path::PathBuf;
 
+use cli::table;
+use jobs::machine;
 use rig::{Exit, device, output, programs};
 use schema::{
     device::Device,
@@ -15,7 +17,7 @@ use schema::{
 
 use statistics::Interval;
 
-use crate::{core_contention, machine, table};
+use crate::core_contention;
 
 /// Show what this machine offers and lacks.
 ///

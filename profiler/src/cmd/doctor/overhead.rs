@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
+use jobs::run::{self, Observed};
 use rig::{Exit, Rig, interrupt::Interrupt, output, programs};
 use schema::rows::{self, OverheadRow};
 
 use super::{Args, trial};
-use crate::{
-    overhead::{self, Plan},
-    run::{self, Observed},
-};
+use crate::overhead::{self, Plan};
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let observed = Observed::from_now();

@@ -1,5 +1,7 @@
 //! `profile doctor --readings`: how long a reading of a device takes, at rest and beside a job.
 
+use cli::table;
+use jobs::run::{self, Observed};
 use rig::{Exit, Rig, device, interrupt::Interrupt, output, programs, sampler::SamplerCost};
 use schema::{
     rows::{self, Appender, Load, ReadingRow},
@@ -10,8 +12,6 @@ use super::{Args, trial};
 use crate::{
     follow::{Follower, WARM_UP},
     readings::Readings,
-    run::{self, Observed},
-    table,
 };
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {

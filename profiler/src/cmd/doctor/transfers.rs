@@ -1,5 +1,6 @@
 //! `profile doctor --transfers`: how fast the link copies, and whether the device counts it right.
 
+use cli::table;
 use rig::{Exit, output};
 use schema::{
     device::Device,
@@ -8,10 +9,7 @@ use schema::{
 };
 
 use super::Args;
-use crate::{
-    table,
-    transfers::{self, verdict},
-};
+use crate::transfers::{self, verdict};
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let index = match args.device.clone().unwrap_or(Device::Cuda(0)) {

@@ -2,6 +2,12 @@
 
 use std::{fs::File, path::Path};
 
+use jobs::{
+    cells::{self, Grid},
+    launch,
+    manifest::{self, RunRequest},
+    pool, run,
+};
 use rig::{Exit, LaunchRequest, programs};
 use schema::{
     catalog::Catalog,
@@ -12,12 +18,6 @@ use schema::{
 };
 
 use super::WORKER;
-use crate::{
-    blocks,
-    cells::{self, Grid},
-    pool,
-    run::{self, Request},
-};
 
 /// A run that is begun, and what its only launch is to be told.
 pub(super) struct Trial {
@@ -44,13 +44,14 @@ pub(super) fn begin(job: Option<&Job>, device: Option<&Device>, out: Option<&Pat
     if let Some(reason) = &cells[0].unsupported {
         return Err(Exit::Usage.because(format!("{} cannot run here: {reason}", cells[0].name)));
     }
-    let manifest = run::manifest(
+    let manifest = manifest::make(
         &catalog,
-        Request { cells, groups: Vec::new(), settings: Settings::default(), seed: 1 },
+        RunRequest { cells, groups: Vec::new(), settings: Settings::default(), seed: 1 },
     )?;
-    let run = RunDir::create(&out.map_or_else(|| run::directory("doctor", &manifest), Path::to_path_buf))?;
+    let run =
+        RunDir::create(&out.map_or_else(|| manifest::directory("doctor", &manifest), Path::to_path_buf))?;
     run.write_manifest(&manifest)?;
     let lock = run::lock(&run)?;
-    let request = blocks::request(&run, &manifest, &catalog, &manifest.cells[0], (1, 0), None)?;
+    let request = launch::request(&run, &manifest, &catalog, &manifest.cells[0], (1, 0), None)?;
     Ok(Trial { run, manifest, request, _lock: lock })
 }

@@ -1,5 +1,6 @@
 //! Visits the cells of a run one after the other, each launched once.
 
+use jobs::run;
 use rig::{
     LaunchRequest, Rig, StopRule,
     interrupt::Interrupt,
@@ -13,7 +14,7 @@ use schema::{
     spec::LaunchEnd,
 };
 
-use crate::{progress::Progress, run};
+use crate::progress::Progress;
 
 /// A run that is to be verified.
 pub(super) struct Bench<'a> {

@@ -1,6 +1,13 @@
 //! `profile verify --plans`: does every plan of a job compute the same thing.
 
 use anyhow::{Context as _, bail};
+use cli::table::{self, or_dash};
+use jobs::{
+    cells::{self, Grid, Plans},
+    launch,
+    plans::{self, Effort, Estimates},
+    pool, workload_lookup,
+};
 use rig::{Exit, sampler::SamplerCost};
 use schema::{
     catalog::{Catalog, Workload},
@@ -15,15 +22,7 @@ use schema::{
 };
 
 use super::{SEED, bench::Bench};
-use crate::{
-    blocks,
-    cells::{self, Grid, Plans},
-    derive::job_steps,
-    plans::{self, Effort, Estimates},
-    pool,
-    table::{self, or_dash},
-    workload_lookup,
-};
+use crate::derive::job_steps;
 
 /// Of each launch.
 const STEPS: u64 = 20;
@@ -115,7 +114,7 @@ pub(super) fn verify(bench: &Bench<'_>) -> anyhow::Result<(Vec<VerifyPlanRow>, S
             return Ok(Some(unsupported(job, plan, reason)));
         }
         let number = run.next_number()?;
-        let mut request = blocks::request(run, manifest, catalog, cell, (number, 0), Some(STEPS))?;
+        let mut request = launch::request(run, manifest, catalog, cell, (number, 0), Some(STEPS))?;
         let Program::Training(training) = &mut request.spec.program else {
             unreachable!("a cell of a workload is no command")
         };

@@ -2,6 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use cli::table::{self, grouped, or_dash};
+use jobs::{
+    cells::{self, Grid, Plans},
+    launch,
+    plans::{Effort, Estimates},
+    workload_lookup,
+};
 use rig::{programs, sampler::SamplerCost};
 use schema::{
     FORMAT,
@@ -17,13 +24,6 @@ use schema::{
 };
 
 use super::bench::Bench;
-use crate::{
-    blocks,
-    cells::{self, Grid, Plans},
-    plans::{Effort, Estimates},
-    table::{self, grouped, or_dash},
-    workload_lookup,
-};
 
 /// The number of steps at either end over which the loss is averaged, because single steps scatter.
 const LOSS_STEPS: usize = 3;
@@ -57,7 +57,7 @@ pub(super) fn verify(bench: &Bench<'_>) -> anyhow::Result<(Vec<VerifyRow>, Sampl
             return Ok(Some(unverified(workload, reason)));
         }
         let (number, steps) = (run.next_number()?, workload.verify.steps);
-        let request = blocks::request(run, manifest, catalog, cell, (number, 0), Some(steps))?;
+        let request = launch::request(run, manifest, catalog, cell, (number, 0), Some(steps))?;
         let launch = request.spec.launch.clone();
         if let Some(reason) = outgrown.get(&cell.name) {
             run.write_spec(&request.spec)?;

@@ -4,8 +4,8 @@ use std::{path::PathBuf, str::FromStr, time::Duration};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::ArgGroup;
+use jobs::workload_lookup;
 use model::{Question, Subject, Table, Throughput as _};
-use profiler::workload_lookup;
 use rig::Exit;
 use schema::{
     catalog::Catalog,

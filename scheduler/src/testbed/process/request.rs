@@ -1,7 +1,7 @@
 //! The request of a launch of a job.
 
 use anyhow::Context as _;
-use profiler::blocks;
+use jobs::launch;
 use rig::LaunchRequest;
 use schema::{catalog::Workload, manifest::Cell, sharing::Sharing, spec::Program};
 
@@ -16,7 +16,7 @@ impl ProcessLauncher {
         // The stream of data belongs to the seed: all launches of a job have the same, and no two jobs.
         let numbers = (self.next_number, start.job.0);
         let mut request =
-            blocks::request(run, manifest, catalog, &cell, numbers, self.steps_left(start.job))?;
+            launch::request(run, manifest, catalog, &cell, numbers, self.steps_left(start.job))?;
         let spec = &mut request.spec;
         spec.block = start.number;
         spec.sharing = Sharing::TIME_SLICE;

@@ -60,21 +60,13 @@ pub fn request(
     Ok(LaunchRequest { run: run.clone(), spec, patience, joins: Joins::default() })
 }
 
-/// Binds each rank of a job on GPUs to cores of the host. It has a thread for each that its rank has, where the user names no
-/// number.
-pub(super) fn on_cores(spec: &mut LaunchSpec, cores: Vec<Device>) {
-    let fewest = cores.iter().map(|set| threads(std::slice::from_ref(set))).min();
-    spec.threads = fewest.filter(|_| !spec.threads_named).unwrap_or(spec.threads);
-    spec.host_cores = cores;
-}
-
 /// `0007-resnet50`.
-pub fn launch_name(number: usize, cell: &Cell) -> String {
+fn launch_name(number: usize, cell: &Cell) -> String {
     format!("{number:04}-{}", cell.workload)
 }
 
 /// A job that trains with the settings of a run until it is stopped.
-pub(crate) fn training(settings: &Settings, workload: &Workload, global_batch: u32, plan: Plan) -> Training {
+pub fn training(settings: &Settings, workload: &Workload, global_batch: u32, plan: Plan) -> Training {
     Training {
         data: settings.data.clone(),
         loaders: settings.loaders,
@@ -86,7 +78,7 @@ pub(crate) fn training(settings: &Settings, workload: &Workload, global_batch: u
 
 /// Threads of each rank where the user names none: one a core of the rank's device; beside GPUs, the
 /// cores are shared out among the ranks.
-pub(crate) fn threads(devices: &[Device]) -> u32 {
+pub fn threads(devices: &[Device]) -> u32 {
     match devices.first() {
         Some(Device::Cpu(cores)) => cores.len() as u32,
         _ => {

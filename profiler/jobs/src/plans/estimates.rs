@@ -19,7 +19,7 @@ use super::{
     footprint::{Class, KnownFootprints, Unmeasured},
     memory::{CUDA_CONTEXT_BYTES, Numbers, Place, peak_bytes, states_bytes},
 };
-use crate::blocks;
+use crate::launch;
 
 /// What is known of the memory of jobs, and found out when it is first asked for.
 pub struct Estimates {
@@ -163,7 +163,7 @@ impl Estimates {
     }
 
     fn threads(&self, devices: &[Device]) -> u32 {
-        self.settings.threads.unwrap_or_else(|| blocks::threads(devices))
+        self.settings.threads.unwrap_or_else(|| launch::threads(devices))
     }
 
     /// The device that has least for a rank, where all are there. Ranks that share a GPU have a part of it each.
@@ -204,7 +204,7 @@ impl Estimates {
         let capacity = self.capacity(device);
         let (settings, seed, is_exact) = (&self.settings, self.seed, self.is_exact);
         self.footprints.of(&class, |micro_batch| {
-            let mut training = blocks::training(settings, workload, micro_batch, class.plan);
+            let mut training = launch::training(settings, workload, micro_batch, class.plan);
             if is_exact {
                 training.make_exact();
             }

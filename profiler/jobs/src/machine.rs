@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 
 use schema::manifest::Machine;
 
-use crate::derive::mfu::{NVIDIA_OVERRIDE, TORCH_OVERRIDE};
+/// Turns TF32 off in NVIDIA's libraries where it is 0, whatever a program asks for.
+pub const NVIDIA_OVERRIDE: &str = "NVIDIA_TF32_OVERRIDE";
+
+/// Turns TF32 on in PyTorch for products of matrices where it is 1.
+pub const TORCH_OVERRIDE: &str = "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE";
 
 /// Variables that change how a worker computes.
 const ENVIRONMENT: &[&str] = &[

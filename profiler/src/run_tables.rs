@@ -1,7 +1,7 @@
-//! Tables for people. Programs read the files of a run, or `--json`.
+//! What a run shows, as tables. Programs read the files of the run, or `--json`.
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
-use rig::output;
+use cli::table::{new, or_dash};
+use comfy_table::{CellAlignment, Table};
 use schema::{
     group::Group,
     manifest,
@@ -22,25 +22,6 @@ const FEW_REPEATS: u32 = 5;
 
 /// The place of the column that says which job is the fastest: beside the speeds.
 const FASTEST: usize = 6;
-
-/// A table of plain columns; the first is text, the others align to the right.
-pub fn new(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(header.iter().map(Cell::new));
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
-/// Prints a table without the blanks that would fill its last column.
-///
-/// # Errors
-/// As of [`output::print`].
-pub fn print(table: &Table) -> anyhow::Result<()> {
-    output::print(table.trim_fmt())
-}
 
 /// What a run measured, one line a job. Which is the fastest is a column where something has several ways to be run.
 pub fn of_summaries(ranked: &[Ranked]) -> Table {
@@ -238,35 +219,9 @@ fn or_reason(unsupported: Option<&String>, times: u32) -> String {
     unsupported.map_or_else(|| times.to_string(), |reason| format!("none: {reason}"))
 }
 
-/// What was not measured is a dash, never a zero.
-pub fn or_dash<T: std::fmt::Display>(value: Option<T>) -> String {
-    value.map_or_else(|| "-".into(), |value| value.to_string())
-}
-
-/// Thousands apart: `11,689,512`.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_grouped_from_the_right() {
-        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (11_689_512, "11,689,512")] {
-            assert_eq!(grouped(number), text);
-        }
-        assert_eq!(or_dash(None::<u64>), "-");
-    }
 
     /// The cells of the only row of a table, by their columns.
     fn cell(table: &Table, column: &str) -> String {

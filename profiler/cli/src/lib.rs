@@ -1,0 +1,6 @@
+//! What the command lines of `profile` and `sched` have in common.
+
+pub mod agree;
+pub mod command_line;
+pub mod shell;
+pub mod table;

@@ -1,0 +1,115 @@
+//! What every run has beside its launches: its lock, readings of its devices, and its last file.
+
+use std::{
+    fs::{self, File},
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use anyhow::{Context as _, bail};
+use rig::{
+    Exit,
+    device::{self, DeviceReader},
+    sampler::{Sampler, SamplerCost},
+};
+use rustix::{fs::FlockOperation, io::Errno};
+use schema::{
+    FORMAT,
+    device::Device,
+    manifest::{End, Manifest, ObserverCost},
+    rows::Appender,
+    run_dir::RunDir,
+    units::Nanos,
+};
+
+/// Whether the folder with real data is there, which launches read that come hours later.
+///
+/// # Errors
+/// Where it is not.
+pub fn check_data(data: Option<&Path>) -> anyhow::Result<()> {
+    let Some(data) = data else { return Ok(()) };
+    fs::read_dir(data).map(drop).with_context(|| {
+        let data = data.display();
+        format!("--data {data}: there is no such folder to read; leave it out for synthetic data, or bring back what the run began with")
+    })
+}
+
+/// Held while files of a run are written, derived ones too: two programs that write one run would spoil it. It ends with the
+/// program that holds it, whatever ends that one.
+///
+/// # Errors
+/// Where another one has it, which does not notice.
+pub fn lock(run: &RunDir) -> anyhow::Result<File> {
+    let manifest = File::open(run.manifest_path())?;
+    match rustix::fs::flock(&manifest, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(manifest),
+        Err(Errno::WOULDBLOCK) => {
+            bail!(
+                "another program is writing {}; wait until it has ended, or take a copy",
+                run.path().display()
+            )
+        }
+        Err(error) => Err(error).with_context(|| format!("{} cannot be locked", run.path().display())),
+    }
+}
+
+/// Begins to watch the devices of a run.
+pub fn start_sampler(run: &RunDir, manifest: &Manifest) -> anyhow::Result<Sampler> {
+    let devices: Vec<Device> = manifest.devices.iter().map(|facts| facts.device.clone()).collect();
+    let devices = open_all(&devices)?;
+    let (device_rows, host_rows) = (Appender::open(&run.devices_path())?, Appender::open(&run.host_path())?);
+    Ok(Sampler::start(devices, device_rows, host_rows)?)
+}
+
+/// Opens devices. A machine that lacks one of them cannot do the run.
+pub(crate) fn open_all(devices: &[Device]) -> anyhow::Result<Vec<Box<dyn DeviceReader>>> {
+    devices
+        .iter()
+        .map(|device| device::open(device).map_err(|e| Exit::MachineLacks.because(e.to_string())))
+        .collect()
+}
+
+/// Since when the harness measures a run, or its resumed part.
+pub struct Observed {
+    began: Nanos,
+    cpu_before: Duration,
+}
+
+impl Observed {
+    pub fn from_now() -> Observed {
+        Observed { began: Nanos::monotonic_now(), cpu_before: own_cpu() }
+    }
+}
+
+/// Writes the last file of a run: how it ended, and what observing it has cost.
+pub fn write_end(
+    run: &RunDir,
+    exit: Exit,
+    missing: Vec<String>,
+    observed: Observed,
+    cost: SamplerCost,
+) -> anyhow::Result<()> {
+    let earlier = run.end()?.map_or_else(ObserverCost::default, |end| end.observer);
+    let observer = ObserverCost {
+        wall_ns: earlier.wall_ns + (Nanos::monotonic_now() - observed.began).0,
+        cpu_ns: earlier.cpu_ns + own_cpu().saturating_sub(observed.cpu_before).as_nanos() as u64,
+        sampler_cpu_ns: earlier.sampler_cpu_ns + cost.cpu_ns,
+        sampler_ticks: earlier.sampler_ticks + cost.ticks,
+        sampler_late_ticks: earlier.sampler_late_ticks + cost.late_ticks,
+        sampler_worst_tick_ns: earlier.sampler_worst_tick_ns.max(cost.worst_tick_ns),
+    };
+    let end = End { format: FORMAT, ended_utc: utc_now(), exit_code: exit.code(), missing, observer };
+    Ok(run.write_end(&end)?)
+}
+
+/// CPU time of this process so far, its threads included and its children left out.
+pub fn own_cpu() -> Duration {
+    let clock = rustix::time::ClockId::ProcessCPUTime;
+    let spent = rustix::time::clock_gettime(clock);
+    Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
+}
+
+/// As `2026-11-20T10:13:40Z`.
+pub fn utc_now() -> String {
+    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
+}

@@ -1,0 +1,134 @@
+//! A run of `profile` from its manifest to its last file.
+
+use anyhow::{Context as _, bail};
+use jobs::{
+    machine,
+    run::{self, Observed},
+    software,
+};
+use rig::{Exit, Rig, interrupt::Interrupt, output, programs, sampler::SamplerCost};
+use schema::{
+    catalog::Catalog,
+    manifest::Manifest,
+    rows::{ErrorKind, Status},
+    run_dir::RunDir,
+    units::Nanos,
+};
+
+use crate::{
+    blocks::{Blocks, Ledger, Lost, Missing},
+    cores::HostCores,
+    derive::Derived,
+};
+
+/// What came of a run.
+pub struct Outcome {
+    pub derived: Derived,
+    pub missing: Missing,
+    pub exit: Exit,
+}
+
+/// Whether a run that was begun can be continued here and now.
+///
+/// # Errors
+/// Where its clock has begun anew since, so that old and new readings would stand on one time line; where it is no run of
+/// `profile` and this command; and where other programs would go on with it, as of [`software::is_measured_by_the_same`].
+pub fn can_go_on(run: &RunDir, manifest: &Manifest, command: &str) -> anyhow::Result<()> {
+    let path = run.path().display();
+    if manifest.command.get(1).map(String::as_str) != Some(command) {
+        bail!("{path} is not a run of `profile {command}`, which goes on with its own alone");
+    }
+    if manifest.machine.boot_id != machine::boot_id() {
+        bail!("{path} was begun before this machine was started, or on another; begin a new run");
+    }
+    software::is_measured_by_the_same(run, manifest)?;
+    run::check_data(manifest.settings.data.as_deref())
+}
+
+/// Measures what the manifest asks for and the run does not have yet. Its budget is spent since `began`.
+///
+/// # Errors
+/// Before the first launch: what the machine lacks, and files that cannot be read. Later: files that cannot be written. The run
+/// has its last file then too, as far as that can be written.
+pub fn measure(
+    run: &RunDir,
+    manifest: &Manifest,
+    catalog: &Catalog,
+    began: Nanos,
+) -> anyhow::Result<Outcome> {
+    let observed = Observed::from_now();
+    let _lock = run::lock(run)?;
+    let interrupt = Interrupt::listen().context("signals cannot be listened to")?;
+    let sampler = run::start_sampler(run, manifest)?;
+    let mut rig = Rig::new(programs::all()?)?;
+    let derived = Derived::of(run)?;
+    let host_cores = HostCores::of(manifest)?;
+    host_cores.keep_off(manifest);
+    let mut blocks = Blocks {
+        run,
+        manifest,
+        cells: &manifest.cells,
+        groups: &manifest.groups,
+        catalog,
+        rig: &mut rig,
+        sampler: &sampler,
+        interrupt: &interrupt,
+        host_cores,
+        part: derived.next_part(),
+        derived,
+        ledger: Ledger::default(),
+        lost: Lost::default(),
+        next_number: run.next_number()?,
+        began,
+    };
+    let measured = blocks.measure();
+    let left = blocks.missing_launches();
+    drop(rig);
+    let cost = sampler.cost();
+    let stopped = sampler.stop();
+    let cost = stopped.as_ref().copied().unwrap_or(cost);
+    match measured.and_then(|missing| Ok(stopped.map(|_| missing)?)).and_then(|missing| outcome(run, missing))
+    {
+        Ok(outcome) => {
+            run::write_end(run, outcome.exit, outcome.missing.launches.clone(), observed, cost)?;
+            Ok(outcome)
+        }
+        Err(error) => {
+            write_failed_end(run, &error, left, observed, cost);
+            Err(error)
+        }
+    }
+}
+
+/// Writes tables and the last file of a run that an error has ended, as far as they can be written.
+pub(crate) fn write_failed_end(
+    run: &RunDir,
+    error: &anyhow::Error,
+    left: Vec<String>,
+    observed: Observed,
+    cost: SamplerCost,
+) {
+    // What failed may be whole again by now, and where it is not, what it was is said by the error.
+    let tables = Derived::of(run).and_then(|derived| derived.write());
+    let end = run::write_end(run, Exit::of(error), left, observed, cost);
+    if let Err(further) = tables.and(end) {
+        output::note(format_args!("warning: {further:#}"));
+    }
+}
+
+/// What came of a run of which this is missing.
+fn outcome(run: &RunDir, missing: Missing) -> anyhow::Result<Outcome> {
+    let derived = Derived::of(run)?;
+    derived.write()?;
+    let rows = &derived.measurements;
+    let failed = rows.iter().any(|row| row.status != Status::Ok);
+    let exit = match (missing.interrupted, failed) {
+        (true, _) => Exit::Interrupted,
+        (false, true) if rows.iter().any(|row| row.err == Some(ErrorKind::Stuck)) => Exit::Stuck,
+        (false, true) => Exit::SomeFailed,
+        // What was asked for and is missing failed too: a row, or an interval that was not reached.
+        (false, false) if !missing.launches.is_empty() => Exit::SomeFailed,
+        (false, false) => Exit::Ok,
+    };
+    Ok(Outcome { derived, missing, exit })
+}
