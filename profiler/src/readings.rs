@@ -11,7 +11,7 @@ use schema::{
     rows::{Appender, DeviceSample, Load, ReadingRow, Tier},
     units::Nanos,
 };
-use statistics::Tail;
+use statistics::Durations;
 
 use crate::progress::Progress;
 
@@ -34,7 +34,7 @@ type Opened = (Box<dyn DeviceReader>, Option<Box<dyn ProcessLister>>);
 /// What the readings of one tier took.
 struct TierTimes {
     tier: Tier,
-    ns: Vec<u64>,
+    took: Durations,
     failures: u64,
 }
 
@@ -86,7 +86,7 @@ impl<'a> Readings<'a> {
         let (reader, lister) = &mut self.devices[index];
         let offered = Tier::ALL.iter().filter(|tier| reader.period(**tier).is_some());
         let mut tiers: Vec<TierTimes> =
-            offered.map(|&tier| TierTimes { tier, ns: Vec::new(), failures: 0 }).collect();
+            offered.map(|&tier| TierTimes { tier, took: Durations::default(), failures: 0 }).collect();
         // A window of the performance monitors that is too short is invalid.
         let has_gpm = tiers.iter().any(|times| times.tier == Tier::Gpm);
         let between = if has_gpm { SHORTEST_GPM_WINDOW } else { PAUSE };
@@ -104,8 +104,8 @@ impl<'a> Readings<'a> {
             self.rows.push(&samples)?;
         }
         let device = reader.device().to_string();
-        let row = |reading: String, calls, failures, ns: &[u64], capability| {
-            let tail = Tail::of(ns);
+        let row = |reading: String, calls, failures, took: &Durations, capability| {
+            let tail = took.tail();
             ReadingRow {
                 device: device.clone(),
                 reading,
@@ -119,13 +119,13 @@ impl<'a> Readings<'a> {
             }
         };
         let mut rows = Vec::new();
-        for TierTimes { tier, ns, failures } in tiers {
-            rows.push(row(format!("{tier} tier"), ns.len() as u64, failures, &ns, None));
+        for TierTimes { tier, took, failures } in tiers {
+            rows.push(row(format!("{tier} tier"), took.count(), failures, &took, None));
         }
         let of_lists = lister.as_mut().map(|lister| lister.take_costs()).unwrap_or_default();
         for cost in reader.take_costs().into_iter().chain(of_lists) {
             let capability = reader.facts().capabilities.get(cost.metric).cloned();
-            rows.push(row(cost.metric.into(), cost.calls, cost.failures, &cost.recent_ns, capability));
+            rows.push(row(cost.metric.into(), cost.calls, cost.failures, &cost.took, capability));
         }
         Ok(rows)
     }
@@ -136,7 +136,7 @@ impl TierTimes {
     fn read(&mut self, reader: &mut dyn DeviceReader) -> DeviceSample {
         let begin = Nanos::monotonic_now();
         let sample = reader.sample(self.tier);
-        self.ns.push((Nanos::monotonic_now() - begin).0);
+        self.took.record((Nanos::monotonic_now() - begin).0);
         self.failures += u64::from(sample.err.is_some());
         sample
     }

@@ -15,6 +15,7 @@
 //! All intervals are at 95 %. Nothing here reads a file, a clock or a random number.
 
 pub mod drift;
+pub mod durations;
 pub mod interval;
 pub mod launches;
 pub mod quantile;
@@ -28,8 +29,9 @@ mod order;
 mod pelt;
 mod summary;
 
+pub use durations::Durations;
 pub use interval::Interval;
-pub use order::{median, median_in_place};
+pub use order::{median, median_in_place, quantile_of_sorted};
 pub use quantile::Tail;
 pub use steady::Steady;
 pub use summary::LaunchSummary;

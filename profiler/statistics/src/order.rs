@@ -1,4 +1,4 @@
-//! Order statistics: the median and the median absolute deviation.
+//! Order statistics: the median, quantiles and the median absolute deviation.
 
 /// The factor that turns a median absolute deviation into a standard deviation
 /// where the values are normal: one over the upper quartile of the standard normal.
@@ -25,6 +25,13 @@ pub fn median_in_place(values: &mut [f64]) -> f64 {
     }
 }
 
+/// The quantile at `part`, from 0 to 1: the smallest value that at least this part of all values do not exceed. `sorted` must
+/// not be empty.
+pub fn quantile_of_sorted<T: Copy>(sorted: &[T], part: f64) -> T {
+    let rank = (part * sorted.len() as f64).ceil() as usize;
+    sorted[rank.clamp(1, sorted.len()) - 1]
+}
+
 /// A standard deviation from the median absolute deviation, reordering and overwriting `values`.
 ///
 /// Up to a quarter of wild values barely move it, which is why noise is estimated with it: the
@@ -47,6 +54,15 @@ mod tests {
         assert_eq!(median(&[4]), Some(4.0));
         assert_eq!(median(&[9, 1, 5]), Some(5.0));
         assert_eq!(median(&[9, 1, 5, 6]), Some(5.5));
+    }
+
+    #[test]
+    fn quantiles_are_values_that_are_there() {
+        let sorted: Vec<u64> = (1..=10).collect();
+        for (part, value) in [(0.0, 1), (0.5, 5), (0.9, 9), (0.91, 10), (1.0, 10)] {
+            assert_eq!(quantile_of_sorted(&sorted, part), value, "{part}");
+        }
+        assert_eq!(quantile_of_sorted(&[3.5], 0.99), 3.5);
     }
 
     /// Distances from the median 3 are 2, 1, 0, 1 and 97, with the median 1.

@@ -1,9 +1,6 @@
 //! The distribution of step times in four numbers.
 
-use hdrhistogram::Histogram;
-
-/// Significant digits that HdrHistogram keeps: a quantile is at most 0.1 % above the exact one.
-const SIGNIFICANT_DIGITS: u8 = 3;
+use crate::order::quantile_of_sorted;
 
 /// Fewer values have no 90th percentile: with twenty, two lie above it.
 pub const MIN_P90: usize = 20;
@@ -12,33 +9,33 @@ pub const MIN_P90: usize = 20;
 pub const MIN_P99: usize = 200;
 
 /// Quantiles of step times in ns; the quantile at `q` is the smallest step time that at least
-/// `q` of the steps do not exceed.
+/// `q` of the steps do not exceed, so that it is the time of one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tail {
-    /// The middle, to 0.1 %. The published median, [`crate::median`], is exact.
+    /// The middle. Of an even number of steps it is the lower of the middle two; the published median, [`crate::median`], is
+    /// their mean.
     pub p50: u64,
-    /// Nine steps in ten are no slower, to 0.1 %; absent of fewer than [`MIN_P90`] steps.
+    /// Nine steps in ten are no slower; absent of fewer than [`MIN_P90`] steps.
     pub p90: Option<u64>,
-    /// All but one in a hundred are no slower, to 0.1 %; absent of fewer than [`MIN_P99`] steps.
+    /// All but one in a hundred are no slower; absent of fewer than [`MIN_P99`] steps.
     pub p99: Option<u64>,
-    /// The slowest step, exactly.
+    /// The slowest step.
     pub max: u64,
 }
 
 impl Tail {
     /// The quantiles of at least one step, in any order; `None` of none.
     pub fn of(step_ns: &[u64]) -> Option<Self> {
-        let &max = step_ns.iter().max()?;
-        let mut histogram =
-            Histogram::<u64>::new(SIGNIFICANT_DIGITS).expect("0 to 5 significant digits are allowed");
-        for &step in step_ns {
-            histogram.record(step).expect("a histogram that resizes itself holds any number");
-        }
-        // A bucket answers with its upper end, which may lie above the largest value it holds.
-        let quantile = |q| histogram.value_at_quantile(q).min(max);
-        let of_at_least = |fewest, q| (step_ns.len() >= fewest).then(|| quantile(q));
+        let mut sorted = step_ns.to_vec();
+        sorted.sort_unstable();
+        Self::from_quantiles(sorted.len(), *sorted.last()?, |part| quantile_of_sorted(&sorted, part))
+    }
+
+    /// Takes those quantiles that this number of values has; `None` of none.
+    pub(crate) fn from_quantiles(count: usize, max: u64, quantile: impl Fn(f64) -> u64) -> Option<Self> {
+        let of_at_least = |fewest, part| (count >= fewest).then(|| quantile(part));
         let (p90, p99) = (of_at_least(MIN_P90, 0.9), of_at_least(MIN_P99, 0.99));
-        Some(Self { p50: quantile(0.5), p90, p99, max })
+        (count > 0).then(|| Self { p50: quantile(0.5), p90, p99, max })
     }
 }
 
@@ -47,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_numbers_are_exact() {
+    fn quantiles_are_steps_that_were_taken() {
         let steps: Vec<u64> = (1..=1_000).collect();
         let tail = Tail::of(&steps).expect("there are steps");
         assert_eq!(tail, Tail { p50: 500, p90: Some(900), p99: Some(990), max: 1_000 });

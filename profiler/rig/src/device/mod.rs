@@ -14,6 +14,7 @@ use schema::{
     rows::{DeviceSample, Tier},
     units::Nanos,
 };
+use statistics::Durations;
 
 pub use counter::WRAPS_BEYOND;
 pub use cpu::{CpuReader, allowed_cores};
@@ -97,10 +98,10 @@ pub struct CallCost {
     /// How often an answer was wanted, and how often there was none.
     pub calls: u64,
     pub failures: u64,
-    /// How long the latest calls took, in no order. For a metric that one call answers together with
-    /// others it is what the driver says its part took, in steps of a microsecond, and empty where the
-    /// driver says nothing.
-    pub recent_ns: Vec<u64>,
+    /// How long the calls took. For a metric that one call answers together with others it is what
+    /// the driver says its part took, in steps of a microsecond, and empty where the driver says
+    /// nothing.
+    pub took: Durations,
 }
 
 /// Why a device cannot be read. `profile` exits with 3 for all of these: the machine lacks something.

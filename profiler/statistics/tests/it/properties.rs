@@ -5,7 +5,7 @@ use statistics::interval::within_launch_median;
 use statistics::launches::{abba, between_launches, ratio_paired};
 use statistics::steady::{Class, detect};
 use statistics::stop::{Verdict, verdict};
-use statistics::{Tail, median};
+use statistics::{Durations, Tail, median};
 
 /// Step times of a plausible launch: from 1 us to 1 s.
 fn step_times(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<u64>> {
@@ -60,18 +60,30 @@ proptest! {
     }
 
     #[test]
-    fn quantiles_are_within_a_thousandth_of_the_nearest_rank(mut steps in step_times(1..500)) {
+    fn quantiles_are_the_smallest_steps_that_enough_do_not_exceed(steps in step_times(1..500)) {
         let tail = Tail::of(&steps).expect("at least one step");
-        steps.sort_unstable();
-        let found = [(0.5, Some(tail.p50)), (0.9, tail.p90), (0.99, tail.p99)];
-        for (quantile, found) in found.into_iter().filter_map(|(quantile, found)| Some((quantile, found?))) {
-            let rank = (quantile * steps.len() as f64).ceil() as usize;
-            let exact = steps[rank - 1];
-            prop_assert!(exact <= found && found as f64 <= exact as f64 * 1.001);
+        for (percent, found) in [(50, Some(tail.p50)), (90, tail.p90), (99, tail.p99), (100, Some(tail.max))] {
+            let Some(found) = found else { continue };
+            let share = |within: &dyn Fn(u64) -> bool| 100 * steps.iter().filter(|&&step| within(step)).count();
+            prop_assert!(steps.contains(&found));
+            prop_assert!(share(&|step| step <= found) >= percent * steps.len(), "enough do not exceed it");
+            prop_assert!(share(&|step| step < found) < percent * steps.len(), "none smaller does");
         }
-        prop_assert_eq!(Some(&tail.max), steps.last());
-        let known = [Some(tail.p50), tail.p90, tail.p99, Some(tail.max)];
-        prop_assert!(known.into_iter().flatten().is_sorted());
+    }
+
+    #[test]
+    fn durations_are_counted_to_a_thousandth(steps in step_times(1..500)) {
+        let exact = Tail::of(&steps).expect("at least one step");
+        let mut durations = Durations::default();
+        steps.iter().for_each(|&step| durations.record(step));
+        let counted = durations.tail().expect("at least one step");
+        prop_assert_eq!((durations.count(), counted.max), (steps.len() as u64, exact.max));
+        let pairs = [(Some(exact.p50), Some(counted.p50)), (exact.p90, counted.p90), (exact.p99, counted.p99)];
+        for (exact, counted) in pairs {
+            prop_assert_eq!(exact.is_some(), counted.is_some());
+            let Some((exact, counted)) = exact.zip(counted) else { continue };
+            prop_assert!(exact <= counted && counted as f64 <= exact as f64 * 1.001);
+        }
     }
 
     #[test]

@@ -6,9 +6,6 @@ use nvml_wrapper::error::NvmlError;
 
 use super::super::CallCost;
 
-/// So many durations are kept of each call: enough for a 99th percentile, and no more after hours.
-const RECENT: usize = 4096;
-
 /// How often a metric is passed over that the device did not permit, before it is asked for again: permission may be given
 /// while a run goes on, which takes 4 s of the fast tier to be seen.
 const PASSED_OVER: u32 = 100;
@@ -33,8 +30,6 @@ struct Metric {
     /// What an answer showed beside its value: its width or its unit.
     remark: Option<String>,
     cost: CallCost,
-    /// Where the next duration goes once `RECENT` are kept.
-    oldest: usize,
 }
 
 impl Inquiry {
@@ -81,13 +76,7 @@ impl Inquiry {
 
     /// Notes how long an answer took.
     pub(super) fn took(&mut self, metric: &'static str, ns: u64) {
-        let known = self.metrics.entry(metric).or_default();
-        if known.cost.recent_ns.len() < RECENT {
-            known.cost.recent_ns.push(ns);
-        } else {
-            known.cost.recent_ns[known.oldest] = ns;
-            known.oldest = (known.oldest + 1) % RECENT;
-        }
+        self.metrics.entry(metric).or_default().cost.took.record(ns);
     }
 
     /// Takes the answer for a metric that came together with others.
@@ -140,11 +129,9 @@ impl Inquiry {
     }
 
     pub(super) fn take_costs(&mut self) -> Vec<CallCost> {
-        let taken = self.metrics.iter_mut().map(|(&metric, known)| {
-            known.oldest = 0;
-            CallCost { metric, ..std::mem::take(&mut known.cost) }
-        });
-        taken.collect()
+        let take =
+            |(&metric, known): (_, &mut Metric)| CallCost { metric, ..std::mem::take(&mut known.cost) };
+        self.metrics.iter_mut().map(take).collect()
     }
 
     /// By metric: `ok`, with what an answer showed beside its value, or the reason of the refusal.
@@ -175,16 +162,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn costs_are_bounded_and_given_out_once() {
+    fn costs_are_given_out_once() {
         let mut inquiry = Inquiry::default();
-        for i in 0..RECENT + 10 {
+        for i in 0..10 {
             inquiry.ask("a", || if i == 3 { Err(NvmlError::Timeout) } else { Ok(i) });
         }
         inquiry.take("b", Ok(1));
         let costs = inquiry.take_costs();
-        let of = |cost: &CallCost| (cost.metric, cost.calls, cost.failures, cost.recent_ns.len());
-        assert_eq!(of(&costs[0]), ("a", RECENT as u64 + 10, 1, RECENT));
+        let of = |cost: &CallCost| (cost.metric, cost.calls, cost.failures, cost.took.count());
+        assert_eq!(of(&costs[0]), ("a", 10, 1, 10));
         assert_eq!(of(&costs[1]), ("b", 1, 0, 0), "what came with another call took no time of its own");
-        assert!(inquiry.take_costs().iter().all(|cost| cost.calls == 0 && cost.recent_ns.is_empty()));
+        assert!(inquiry.take_costs().iter().all(|cost| cost.calls == 0 && cost.took.count() == 0));
     }
 }
