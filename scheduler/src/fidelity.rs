@@ -6,9 +6,9 @@ use anyhow::{Context as _, ensure};
 use schema::rows::{
     Arose, BusyDevices, Fidelity, JobErrors, JobFidelity, Outcome, Prediction, Status, Times,
 };
-use statistics::median_in_place;
+use statistics::{median_in_place, quantile_of_sorted};
 
-use crate::totals::{average, quantile};
+use crate::totals::average;
 
 /// Computes the errors of a prediction. Jobs are matched by name.
 ///
@@ -145,10 +145,15 @@ fn difference(predicted: u64, measured: u64) -> i64 {
 
 /// Summarises the pairs, of which there must be at least one.
 fn fidelity(pairs: &[Pair], left_out: Vec<String>) -> Fidelity {
-    let sides = |side: fn(&Pair) -> u64| pairs.iter().map(side).collect::<Vec<u64>>();
-    let (predicted, measured) = (sides(|pair| pair.predicted.jct), sides(|pair| pair.measured.jct));
-    let mut errors: Vec<f64> =
-        predicted.iter().zip(&measured).map(|(p, m)| percent(*p as f64, *m as f64).abs()).collect();
+    let sorted = |side: fn(&Pair) -> u64| {
+        let mut values: Vec<u64> = pairs.iter().map(side).collect();
+        values.sort_unstable();
+        values
+    };
+    let (predicted, measured) = (sorted(|pair| pair.predicted.jct), sorted(|pair| pair.measured.jct));
+    let error = |pair: &Pair| percent(pair.predicted.jct as f64, pair.measured.jct as f64).abs();
+    let mut errors: Vec<f64> = pairs.iter().map(error).collect();
+    errors.sort_by(f64::total_cmp);
     let per_job: Vec<JobFidelity> = pairs
         .iter()
         .map(|pair| JobFidelity {
@@ -165,7 +170,7 @@ fn fidelity(pairs: &[Pair], left_out: Vec<String>) -> Fidelity {
     let last = |side: fn(&Pair) -> u64| pairs.iter().map(side).max().unwrap_or(first).saturating_sub(first);
     let makespan = times(last(|pair| pair.predicted.end), last(|pair| pair.measured.end));
     let busy = |side: fn(&Pair) -> u64, makespan_ns: u64| {
-        sides(side).iter().sum::<u64>() as f64 / makespan_ns.max(1) as f64
+        pairs.iter().map(side).sum::<u64>() as f64 / makespan_ns.max(1) as f64
     };
     let predicted_busy = busy(|pair| pair.predicted.device_time, makespan.predicted_ns);
     let measured_busy = busy(|pair| pair.measured.device_time, makespan.measured_ns);
@@ -173,7 +178,7 @@ fn fidelity(pairs: &[Pair], left_out: Vec<String>) -> Fidelity {
         jobs: pairs.len() as u32,
         left_out,
         average_jct: times(average(&predicted), average(&measured)),
-        p99_jct: times(quantile(predicted, 0.99), quantile(measured, 0.99)),
+        p99_jct: times(quantile_of_sorted(&predicted, 0.99), quantile_of_sorted(&measured, 0.99)),
         makespan,
         busy_devices: BusyDevices {
             predicted: predicted_busy,
@@ -181,9 +186,9 @@ fn fidelity(pairs: &[Pair], left_out: Vec<String>) -> Fidelity {
             error_percent: percent(predicted_busy, measured_busy),
         },
         job_jct: JobErrors {
+            p90_percent: quantile_of_sorted(&errors, 0.9),
+            max_percent: quantile_of_sorted(&errors, 1.0),
             median_percent: median_in_place(&mut errors),
-            p90_percent: quantile(errors.clone(), 0.9),
-            max_percent: quantile(errors, 1.0),
         },
         arose: Arose {
             step_time_ns: mean(|arose| arose.step_time_ns),
