@@ -2,6 +2,7 @@
 
 use std::{fs, process::Command};
 
+use front_door::{Background, Door, Said, wait_until};
 use rustix::process::Signal;
 use schema::{
     calibration::{Calibration, Measured, RestartRow, Switch},
@@ -9,8 +10,6 @@ use schema::{
     rows::{self, Direction, Status},
     spec::{Collectives, Program},
 };
-
-use crate::door::{Door, Said, Started, wait_until};
 
 fn calibration(door: &Door, name: &str) -> Calibration {
     Calibration::read(&door.path(name)).expect("it reads back")
@@ -52,7 +51,7 @@ fn each_lies_in_its_interval(found: &Calibration) {
 
 #[test]
 fn cores_are_calibrated_and_a_pool_of_one_device_has_no_all_reduce() {
-    let door = Door::new();
+    let door = crate::door();
     let said = door.exits(0, "calibrate --device cpu:0 --repeats 2 --json");
     let found = calibration(&door, "machine.toml");
     assert_eq!(rows::from_json::<Calibration>(&said.out).expect("rows of the schema"), found);
@@ -72,7 +71,7 @@ fn cores_are_calibrated_and_a_pool_of_one_device_has_no_all_reduce() {
 
 #[test]
 fn all_reduces_go_through_launches_of_a_run() {
-    let door = Door::new();
+    let door = crate::door();
     let arguments = "calibrate --parts all-reduce,spin,spin --kib 4096,1,4096 --device cpu:0,cpu:1 --repeats 2 \
                      --seconds 0.1 --run r --out two.toml";
     // Its all-reduces take 50 us and as long as a link of 10 GB/s.
@@ -119,7 +118,7 @@ fn all_reduces_go_through_launches_of_a_run() {
 
 #[test]
 fn a_restart_is_done_for_real_and_has_all_its_parts() {
-    let door = Door::new();
+    let door = crate::door();
     let jobs = "synthetic-sleep synthetic-sleep@dp2 synthetic-sleep@b32@gc";
     let arguments =
         format!("calibrate {jobs} --parts restart --device cpu:0,cpu:1 --repeats 3 --run r --out m.toml");
@@ -158,7 +157,7 @@ fn a_restart_is_done_for_real_and_has_all_its_parts() {
 
 #[test]
 fn a_job_that_fails_has_a_row_that_says_why() {
-    let door = Door::new();
+    let door = crate::door();
     door.catalog(
         "mine.toml",
         "breaks",
@@ -180,7 +179,7 @@ fn a_job_that_fails_has_a_row_that_says_why() {
 
 #[test]
 fn a_budget_that_is_spent_leaves_the_rest_out_and_says_so() {
-    let door = Door::new();
+    let door = crate::door();
     let arguments = "calibrate synthetic-sleep --parts memory,restart --device cpu:0 --repeats 2 --budget 0s";
     door.exits(1, arguments);
     let found = calibration(&door, "machine.toml");
@@ -191,16 +190,16 @@ fn a_budget_that_is_spent_leaves_the_rest_out_and_says_so() {
 
 #[test]
 fn kill_9_leaves_no_process_and_the_file_as_it_was() {
-    let door = Door::new();
+    let door = crate::door();
     fs::write(door.path("machine.toml"), "of before").expect("the folder is writable");
     let arguments = "calibrate synthetic-sleep --parts restart --device cpu:0 --repeats 1000 --run r";
     for signal in [Signal::KILL, Signal::INT] {
-        let mut profile = Started::new(door.command(arguments));
+        let mut profile = Background::start(door.command(arguments));
         wait_until("a launch trains", || door.path("r/events").read_dir().is_ok_and(|dir| dir.count() > 2));
         profile.send(signal);
         let (code, _) = profile.wait();
         assert_eq!(code, (signal == Signal::INT).then_some(130));
-        wait_until("nothing is left", || door.leftovers().is_empty());
+        door.wait_until_nothing_is_left();
         let text = fs::read_to_string(door.path("machine.toml")).expect("it is there");
         assert_eq!(text, "of before", "it is replaced when all is measured");
         assert!(!door.path("machine.toml.new").exists());
@@ -210,9 +209,9 @@ fn kill_9_leaves_no_process_and_the_file_as_it_was() {
 
 #[test]
 fn a_run_whose_tables_cannot_be_written_says_how_it_ended() {
-    let door = Door::new();
+    let door = crate::door();
     let arguments = "calibrate synthetic-sleep --parts restart --device cpu:0 --repeats 2 --run r";
-    let mut profile = Started::new(door.command(arguments));
+    let mut profile = Background::start(door.command(arguments));
     wait_until("the run has begun", || door.path("r/manifest.toml").exists());
     fs::create_dir(door.path("r/summary.csv")).expect("its place is free");
     let (code, said) = profile.wait();
@@ -225,7 +224,7 @@ fn a_run_whose_tables_cannot_be_written_says_how_it_ended() {
 
 #[test]
 fn a_gpu_s_link_is_calibrated() {
-    let door = Door::new();
+    let door = crate::door();
     let script = "
         [[device]]
         name = 'NVIDIA A'
@@ -249,7 +248,7 @@ fn a_gpu_s_link_is_calibrated() {
 
 #[test]
 fn slips_are_usage_errors_that_say_what_to_do() {
-    let door = Door::new();
+    let door = crate::door();
     for (code, arguments, words) in [
         (2, "synthetic-slep --device cpu:0", "did you mean 'synthetic-sleep'?"),
         (2, "lstm@tp2 --device cpu:0", "lstm@b20@tp2@on=cpu:0 cannot run here: lstm runs no plans with tp"),

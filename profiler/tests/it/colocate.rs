@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use front_door::{Background, Door, wait_until};
 use rustix::process::Signal;
 use schema::{
     group::{Group, Visit},
@@ -12,10 +13,7 @@ use schema::{
     wire::Timing,
 };
 
-use crate::{
-    door::{Door, Started, wait_until},
-    foreign::{profile, with_program},
-};
+use crate::foreign::{profile, with_program};
 
 /// A light and a lighter job on one core.
 fn catalogs(door: &Door) -> &'static str {
@@ -26,7 +24,7 @@ fn catalogs(door: &Door) -> &'static str {
 
 #[test]
 fn a_pair_is_measured_between_its_members_alone() {
-    let door = Door::new();
+    let door = crate::door();
     let options = catalogs(&door);
     let said =
         door.exits(0, &format!("colocate light lighter {options} --steps 60 --repeats 2 --json --out r"));
@@ -82,7 +80,7 @@ fn a_pair_is_measured_between_its_members_alone() {
 /// A member that is held after its last step does nothing then, and its rate says so.
 #[test]
 fn rates_under_turns_are_over_the_window_and_have_no_tail() {
-    let door = Door::new();
+    let door = crate::door();
     let modes = "--sharing step-gate:60ms,sequential";
     let options = catalogs(&door);
     door.exits(0, &format!("colocate light lighter {options} {modes} --steps 60 --repeats 1 --out r"));
@@ -115,7 +113,7 @@ fn rates_under_turns_are_over_the_window_and_have_no_tail() {
 
 #[test]
 fn twins_are_two_seats_of_one_cell() {
-    let door = Door::new();
+    let door = crate::door();
     let options = catalogs(&door);
     door.exits(0, &format!("colocate light light {options} --steps 30 --repeats 1 --out r"));
     let rows = door.measurements("r");
@@ -128,7 +126,7 @@ fn twins_are_two_seats_of_one_cell() {
 
 #[test]
 fn members_that_are_apart_run_at_once_on_devices_of_their_own() {
-    let door = Door::new();
+    let door = crate::door();
     let options = format!("{},cpu:1 --apart --steps 30 --repeats 1", catalogs(&door));
     door.exits(0, &format!("colocate light light {options} --out r"));
     let found = door.interference("r");
@@ -138,7 +136,7 @@ fn members_that_are_apart_run_at_once_on_devices_of_their_own() {
 
 #[test]
 fn every_pair_and_every_mode_is_a_group() {
-    let door = Door::new();
+    let door = crate::door();
     let options = catalogs(&door);
     let groups = |arguments: &str| -> Vec<Group> {
         let jobs = "light lighter synthetic-sleep";
@@ -170,7 +168,7 @@ fn every_pair_and_every_mode_is_a_group() {
 
 #[test]
 fn a_group_of_one_is_refused_before_anything_is_estimated() {
-    let door = Door::new();
+    let door = crate::door();
     for (jobs, words) in [
         ("lstm", "a group takes two jobs at least; name one twice to run it beside itself"),
         ("lstmm", "did you mean 'lstm'?"),
@@ -190,7 +188,7 @@ fn a_group_of_one_is_refused_before_anything_is_estimated() {
 
 #[test]
 fn what_does_not_fit_together_is_a_row_and_is_not_started() {
-    let door = Door::new();
+    let door = crate::door();
     door.catalog("big.toml", "big", "step_us = 2000, busy_percent = 5, memory_bytes = 40000000");
     door.catalog("small.toml", "small", "step_us = 2000, busy_percent = 5, memory_bytes = 1000000");
     let options = "--catalog big.toml --catalog small.toml --device cpu:0 --memory 64MiB";
@@ -212,7 +210,7 @@ fn what_does_not_fit_together_is_a_row_and_is_not_started() {
 
 #[test]
 fn a_member_that_dies_contaminates_the_others() {
-    let door = Door::new();
+    let door = crate::door();
     let options = catalogs(&door);
     // Its second start is that beside the other job.
     let script = "n=$(cat starts 2>/dev/null); echo $n. > starts; sleep 0.2; [ \"$n\" != . ]";
@@ -233,7 +231,7 @@ fn a_member_that_dies_contaminates_the_others() {
 
 #[test]
 fn a_member_that_never_had_its_turn_is_a_row_too() {
-    let door = Door::new();
+    let door = crate::door();
     let options = catalogs(&door);
     door.catalog("faulty.toml", "faulty", "step_us = 2000, busy_percent = 5, fault = \"crash-before-hello\"");
     let said = door.exits(
@@ -259,10 +257,10 @@ fn lines(door: &Door, name: &str) -> Vec<String> {
 
 #[test]
 fn kill_9_loses_the_visit_in_flight_and_resume_measures_no_group_beside_launches_alone_of_before() {
-    let door = Door::new();
+    let door = crate::door();
     let options = catalogs(&door);
     let pairs = format!("colocate light lighter {options} --all-pairs --steps 30 --repeats 1 --out r");
-    let mut profile = Started::new(door.command(&pairs));
+    let mut profile = Background::start(door.command(&pairs));
     wait_until("a group is measured", || {
         door.path("r/groups").read_dir().is_ok_and(|visits| visits.count() > 0)
             && door.path("r/measurements.csv").exists()
@@ -273,7 +271,7 @@ fn kill_9_loses_the_visit_in_flight_and_resume_measures_no_group_beside_launches
     wait_until("the next one has begun", || launches() > before);
     profile.send(Signal::KILL);
     profile.wait();
-    wait_until("nothing is left", || door.leftovers().is_empty());
+    door.wait_until_nothing_is_left();
 
     let finished = lines(&door, "r");
     door.exits(0, "colocate --resume r");
@@ -305,9 +303,9 @@ fn kill_9_loses_the_visit_in_flight_and_resume_measures_no_group_beside_launches
 
 #[test]
 fn ctrl_c_leaves_a_group_that_was_not_measured_without_a_row() {
-    let door = Door::new();
+    let door = crate::door();
     let options = catalogs(&door);
-    let mut profile = Started::new(
+    let mut profile = Background::start(
         door.command(&format!("colocate light lighter {options} --seconds 60 --repeats 1 --out r")),
     );
     wait_until("it runs", || door.path("r/events").read_dir().is_ok_and(|events| events.count() > 0));
@@ -328,7 +326,7 @@ fn ctrl_c_leaves_a_group_that_was_not_measured_without_a_row() {
 
 #[test]
 fn a_program_without_steps_is_started_again_and_takes_no_turns() {
-    let door = Door::new();
+    let door = crate::door();
     let options = catalogs(&door);
     let mut command = door.command(&format!(
         "colocate light {options} --sharing time-slice,step-gate --seconds 1.5 --repeats 1 --out r"
@@ -419,7 +417,7 @@ fn a_program_of_several_ranks_takes_no_turns() {
 
 #[test]
 fn sensitivity_is_a_point_for_each_stressor_and_place_of_its_dial() {
-    let door = Door::new();
+    let door = crate::door();
     let options = catalogs(&door);
     let groups = |arguments: &str| -> Vec<Group> {
         let said = door.exits(0, &format!("colocate {arguments} {options} --sensitivity --dry-run --json"));
@@ -443,7 +441,7 @@ fn sensitivity_is_a_point_for_each_stressor_and_place_of_its_dial() {
 
 #[test]
 fn slips_are_usage_errors_that_say_what_to_do() {
-    let door = Door::new();
+    let door = crate::door();
     for (arguments, message) in [
         ("colocate", "name two jobs, as in `profile colocate lstm vae`"),
         ("colocate synthetic-sleep", "name one twice to run it beside itself"),
@@ -491,7 +489,7 @@ fn visit_otherwise(run: &RunDir, change: impl FnOnce(&mut Visit)) {
 
 #[test]
 fn a_visit_without_time_in_which_all_were_steady_says_so_in_the_rows_of_all() {
-    let door = Door::new();
+    let door = crate::door();
     let options = catalogs(&door);
     door.exits(0, &format!("colocate light lighter {options} --steps 30 --repeats 1 --out r"));
     visit_otherwise(&door.run("r"), |visit| visit.end_mono_ns = visit.barrier_mono_ns);
@@ -511,7 +509,7 @@ fn a_visit_without_time_in_which_all_were_steady_says_so_in_the_rows_of_all() {
 
 #[test]
 fn a_program_that_did_not_come_to_its_end_beside_the_others_has_no_time() {
-    let door = Door::new();
+    let door = crate::door();
     let options = catalogs(&door);
     let mut command =
         door.command(&format!("colocate light {options} --seconds 1 --repeats 1 --out r --cmd"));

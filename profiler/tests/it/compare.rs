@@ -1,8 +1,7 @@
 //! `profile compare`: runs of the same jobs, held against each other.
 
+use front_door::Door;
 use schema::rows::{self, Comparison, Measurement, Quantity};
-
-use crate::door::Door;
 
 /// A run as another one that measured all its groups slower by this factor.
 fn again(door: &Door, name: &str, slower: f64) {
@@ -18,7 +17,7 @@ fn again(door: &Door, name: &str, slower: f64) {
 
 #[test]
 fn a_run_that_is_slower_together_is_slower_in_all_slowdowns() {
-    let door = Door::new();
+    let door = crate::door();
     let job = "colocate synthetic-sleep synthetic-sleep --device cpu:0 --steps 25 --repeats 2 --out r";
     door.exits(0, job);
     again(&door, "more", 1.1);
@@ -44,7 +43,7 @@ fn a_run_that_is_slower_together_is_slower_in_all_slowdowns() {
 
 #[test]
 fn runs_that_share_nothing_are_refused() {
-    let door = Door::new();
+    let door = crate::door();
     for (name, job) in [("one", "synthetic-sleep"), ("other", "synthetic-spin")] {
         door.exits(0, &format!("single {job} --device cpu:0 --steps 25 --repeats 1 --out {name}"));
     }

@@ -2,13 +2,12 @@
 
 use std::{fs, path::Path, process::Command};
 
+use front_door::{Door, Said};
 use schema::{
     events::{EventError, EventReader},
     rows::{self, DeviceSample, ErrorKind, HostSample},
     run_dir::RunDir,
 };
-
-use crate::door::{Door, Said};
 
 /// Measures on a file system of a megabyte, fills it once a step is on file, and gives the space back if the first argument is `again`.
 /// What came of it is copied to where the test can see it.
@@ -58,7 +57,7 @@ fn check_lines(run: &RunDir, folder: &Path) {
 
 #[test]
 fn a_disk_that_is_full_for_a_while_tears_no_line_and_its_launch_is_measured_again() {
-    let door = Door::new();
+    let door = crate::door();
     let Some((code, err)) = fill_up(&door, "again") else { return };
     assert_eq!(code, 5, "{err}");
     check_lines(&door.run("r"), &door.path("r"));
@@ -74,7 +73,7 @@ fn a_disk_that_is_full_for_a_while_tears_no_line_and_its_launch_is_measured_agai
 
 #[test]
 fn a_disk_that_stays_full_ends_the_run_with_its_own_exit_code() {
-    let door = Door::new();
+    let door = crate::door();
     let Some((code, err)) = fill_up(&door, "never") else { return };
     assert_eq!(code, 5, "{err}");
     assert!(err.contains("No space left on device") || err.contains("the disk was full"), "{err}");

@@ -1,8 +1,7 @@
 //! What the doctor measures of its own tools: what watching costs, and how long readings take.
 
+use front_door::Door;
 use schema::rows::{self, DeviceSample, Load, OverheadRow, ReadingRow, Tier};
-
-use crate::door::Door;
 
 /// Runs the doctor on a scripted GPU; returns what it printed.
 fn doctor(door: &Door, arguments: &str) -> String {
@@ -19,7 +18,7 @@ fn samples(door: &Door, run: &str) -> Vec<DeviceSample> {
 
 #[test]
 fn readings_of_a_gpu_are_timed_at_rest_and_beside_a_job() {
-    let door = Door::new();
+    let door = crate::door();
     let job = "--job synthetic-sleep --device cuda:0";
     let out = doctor(&door, &format!("doctor --readings {job} --calls 5 --out r --json"));
     let rows: Vec<ReadingRow> = rows::from_json(&out).expect("rows of the schema");
@@ -58,7 +57,7 @@ fn readings_of_a_gpu_are_timed_at_rest_and_beside_a_job() {
 
 #[test]
 fn readings_of_cores_are_those_of_their_only_tier() {
-    let door = Door::new();
+    let door = crate::door();
     let said = door.exits(0, "doctor --readings --job synthetic-sleep --device cpu:0 --calls 3 --out r");
     let lines: Vec<&str> = said.out.lines().collect();
     assert_eq!(lines.len(), 3, "a header, at rest, and beside the job: {}", said.out);
@@ -68,7 +67,7 @@ fn readings_of_cores_are_those_of_their_only_tier() {
 
 #[test]
 fn the_doctor_watches_as_often_as_it_is_told() {
-    let door = Door::new();
+    let door = crate::door();
     let arguments =
         "doctor --overhead --job synthetic-sleep --device cuda:0 --blocks 2 --fast-hz 5 --out r --json";
     let out = doctor(&door, arguments);

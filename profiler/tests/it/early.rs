@@ -2,9 +2,8 @@
 
 use std::{fs, path::Path};
 
+use front_door::{Background, wait_until};
 use rustix::process::Signal;
-
-use crate::door::{Door, Started, wait_until};
 
 /// A worker that never comes to say what a workload takes in memory.
 const THINKS_FOR_EVER: &str =
@@ -13,12 +12,12 @@ const THINKS_FOR_EVER: &str =
 #[test]
 fn a_signal_during_estimates_ends_in_words_and_leaves_nothing() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 130), (Signal::HUP, 129)] {
-        let door = Door::new();
+        let door = crate::door();
         let mut command = door.command_with_stand_in("single resnet18-mini --device cpu:0 --memory 2GiB");
         fs::write(door.path("bin/torch-worker"), THINKS_FOR_EVER).expect("it is ours");
         fs::create_dir(door.path("tmp")).expect("the folder is writable");
         command.env("TMPDIR", door.path("tmp"));
-        let mut profile = Started::new(command);
+        let mut profile = Background::start(command);
         wait_until("the worker is asked", || door.path("asked").exists());
         assert_eq!(
             fs::read_dir(door.path("tmp")).expect("it is there").count(),
@@ -32,7 +31,7 @@ fn a_signal_during_estimates_ends_in_words_and_leaves_nothing() {
         let worker = fs::read_to_string(door.path("asked")).expect("it wrote its number");
         let worker = Path::new("/proc").join(worker.trim());
         wait_until("the worker is gone", || !worker.exists());
-        wait_until("nothing is left", || door.leftovers().is_empty());
+        door.wait_until_nothing_is_left();
         assert_eq!(fs::read_dir(door.path("tmp")).expect("it is there").count(), 0);
         assert!(!door.path("runs").exists(), "there is no run");
     }

@@ -5,18 +5,17 @@ use std::{
     os::unix::fs::symlink,
 };
 
+use front_door::Said;
 use schema::{
     rows::{ErrorKind, Status},
     spec::LaunchEnd,
 };
 
-use crate::door::{Door, Said};
-
 const SHORT: &str = "--device cpu:0 --steps 20 --repeats 1";
 
 #[test]
 fn a_set_that_the_catalog_does_not_have_matches_nothing() {
-    let door = Door::new();
+    let door = crate::door();
     for command in [
         "single set:slow",
         "colocate set:slow --all-pairs",
@@ -37,7 +36,7 @@ fn a_set_that_the_catalog_does_not_have_matches_nothing() {
 
 #[test]
 fn a_file_that_is_not_there_is_a_slip_and_one_that_cannot_be_read_is_not() {
-    let door = Door::new();
+    let door = crate::door();
     for slip in ["derive nowhere", "single --resume nowhere", "export nowhere --out t.csv"] {
         door.exits(2, slip);
     }
@@ -50,7 +49,7 @@ fn a_file_that_is_not_there_is_a_slip_and_one_that_cannot_be_read_is_not() {
 
 #[test]
 fn what_cannot_be_written_is_told_by_a_code_of_its_own() {
-    let door = Door::new();
+    let door = crate::door();
     let no_run = door.exits(5, &format!("single synthetic-sleep {SHORT} --out /dev/full/r"));
     assert!(no_run.err.contains("/dev/full/r/jobs cannot be written: Not a directory"), "{}", no_run.err);
 
@@ -71,7 +70,7 @@ fn what_cannot_be_written_is_told_by_a_code_of_its_own() {
 
 #[test]
 fn a_driver_that_does_not_come_back_is_told_by_a_code_of_its_own() {
-    let door = Door::new();
+    let door = crate::door();
     // The first reading is made when the device is opened, and the sampler makes those that follow.
     let hangs = "util_percent = { error = \"hangs\", error_after_calls = 3, start = 97 }";
     let script = fake_driver::H200.replace("util_percent = { start = 97 }", hangs);
@@ -86,7 +85,7 @@ fn a_driver_that_does_not_come_back_is_told_by_a_code_of_its_own() {
 /// No process can be made to outlive SIGKILL here, so that its end is written by hand.
 #[test]
 fn a_run_with_a_launch_that_did_not_end_after_sigkill_has_that_code_too() {
-    let door = Door::new();
+    let door = crate::door();
     door.exits(0, &format!("single synthetic-sleep {SHORT} --out r"));
     let run = door.run("r");
     let launch = run.launches().expect("it reads")[0].clone();

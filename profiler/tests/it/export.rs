@@ -6,6 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
+use front_door::Door;
 use schema::{
     manifest::{Manifest, Scheduling},
     rows::{
@@ -14,11 +15,9 @@ use schema::{
     run_dir::RunDir,
 };
 
-use crate::door::Door;
-
 /// Two runs: `one` of two batches of which a plan cannot run, and `two` of the same workload and one that fails.
 fn two_runs() -> Door {
-    let door = Door::new();
+    let door = crate::door();
     door.catalog("mine.toml", "one-ms", "step_us = 1000, busy_percent = 0, memory_bytes = 3000000");
     door.catalog(
         "broken.toml",
@@ -118,7 +117,7 @@ fn every_step_is_a_row_of_the_long_table() {
 /// Steps of a group that count lie in the window that its members share.
 #[test]
 fn a_seat_has_the_steps_of_all_of_its_launches_and_its_row_is_made_from_some() {
-    let door = Door::new();
+    let door = crate::door();
     door.catalog("mine.toml", "two-ms", "step_us = 2000, busy_percent = 10");
     let common = "--catalog mine.toml --device cpu:0 --repeats 1 --seconds 0.5";
     door.exits(
@@ -159,7 +158,7 @@ fn a_seat_has_the_steps_of_all_of_its_launches_and_its_row_is_made_from_some() {
 /// Files as programs wrote them before there were groups: without seats, groups and regular expressions.
 #[test]
 fn a_run_of_an_older_version_is_exported() {
-    let door = Door::new();
+    let door = crate::door();
     door.exits(0, "single synthetic-sleep --device cpu:0 --steps 10 --repeats 1 --out old");
     let path = door.run("old").spec_path("0001-synthetic-sleep");
     let text = std::fs::read_to_string(&path).expect("a launch has a spec");
@@ -180,7 +179,7 @@ fn a_run_of_an_older_version_is_exported() {
 /// As the shell names them for `runs/*`.
 #[test]
 fn a_run_of_the_scheduler_is_left_out_and_those_beside_it_are_exported() {
-    let door = Door::new();
+    let door = crate::door();
     door.exits(0, "single synthetic-sleep --device cpu:0 --steps 5 --repeats 1 --out measured");
     let scheduling = Scheduling {
         policy: "fifo".into(),
@@ -211,7 +210,7 @@ fn a_run_of_the_scheduler_is_left_out_and_those_beside_it_are_exported() {
 
 #[test]
 fn slips_are_said_before_anything_is_written() {
-    let door = Door::new();
+    let door = crate::door();
     door.exits(0, "single synthetic-sleep --device cpu:0 --steps 5 --repeats 1 --out a/r");
     door.exits(0, "single synthetic-sleep --device cpu:0 --steps 5 --repeats 1 --out b/r");
     std::fs::create_dir(door.path("record")).expect("the folder is writable");
@@ -244,7 +243,7 @@ fn slips_are_said_before_anything_is_written() {
 #[cfg(not(feature = "parquet"))]
 #[test]
 fn without_parquet_the_program_says_how_to_build_one_with_it() {
-    let said = Door::new().exits(2, "export r --out t.parquet");
+    let said = crate::door().exits(2, "export r --out t.parquet");
     assert!(
         said.err.contains("built without Parquet") && said.err.contains("--features parquet"),
         "{}",

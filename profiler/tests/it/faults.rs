@@ -2,11 +2,9 @@
 
 use schema::rows::{ErrorKind, Status};
 
-use crate::door::{Door, wait_until};
-
 /// Runs a faulty job beside a good one, and returns the kind and the detail of the fault's rows.
 fn row_of(fault: &str, job: &str) -> (ErrorKind, String) {
-    let door = Door::new();
+    let door = crate::door();
     door.catalog("faulty.toml", "faulty", &format!("step_us = 2000, busy_percent = 10, fault = {fault}"));
     let grid = format!("single {job} synthetic-sleep --catalog faulty.toml --device cpu:0,cpu:1");
     door.exits(1, &format!("{grid} --steps 200 --repeats 1 --heartbeat 2s --out r"));
@@ -15,7 +13,7 @@ fn row_of(fault: &str, job: &str) -> (ErrorKind, String) {
     assert_eq!(good.status, Status::Ok, "the harness goes on: {good:?}");
     let faulty = rows.iter().find(|row| row.workload == "faulty").expect("a failure is a row");
     assert_eq!((faulty.status, faulty.step_ns_median), (Status::Failed, None));
-    wait_until("nothing is left", || door.leftovers().is_empty());
+    door.wait_until_nothing_is_left();
     (faulty.err.expect("it says why"), faulty.err_detail.clone().expect("in words"))
 }
 
@@ -71,7 +69,7 @@ fn a_rank_that_dies() {
 
 #[test]
 fn a_child_that_is_left_behind_is_ended_and_is_no_fault() {
-    let door = Door::new();
+    let door = crate::door();
     let fault = "fault = { leave-child = { after_steps = 1 } }";
     door.catalog("faulty.toml", "faulty", &format!("step_us = 2000, busy_percent = 10, {fault}"));
     door.exits(0, "single faulty --catalog faulty.toml --device cpu:0 --steps 30 --repeats 1 --out r");

@@ -6,14 +6,13 @@ use std::{
     process::{Command, Stdio},
 };
 
+use front_door::{Door, Said};
 use rustix::process::Signal;
 use schema::{
     events,
     rows::{self, ErrorKind, ExportStep, Measurement, Status, Warning},
     wire::{Event, Timing},
 };
-
-use crate::door::{Door, Said};
 
 /// Trains for so many steps of 2 ms, without end where none are named, and then does what a test wants.
 const TRAIN: &str = r#"
@@ -36,7 +35,7 @@ pub(crate) fn with_program(rest: &str) -> Option<Door> {
         schema::skips::skipped("python3", "there is no python3");
         return None;
     }
-    let door = Door::new();
+    let door = crate::door();
     fs::write(door.path("train.py"), format!("{TRAIN}{rest}\n")).expect("the folder is writable");
     Some(door)
 }
@@ -210,7 +209,7 @@ fn steps_are_found_in_the_output() {
 
 #[test]
 fn a_program_that_shows_its_steps_is_ended_when_there_are_enough() {
-    let door = Door::new();
+    let door = crate::door();
     let script = "i=0; while :; do i=$((i+1)); echo step $i >&2; sleep 0.01; done";
     let run = "single --device cpu:0 --repeats 1 --steps 30 --out r --steps-regex";
     exits(0, &door, run, &["step [0-9]+", "--", "sh", "-c", script]);
@@ -222,7 +221,7 @@ fn a_program_that_shows_its_steps_is_ended_when_there_are_enough() {
 
 #[test]
 fn output_that_comes_in_blocks_is_said() {
-    let door = Door::new();
+    let door = crate::door();
     let script = "for block in 1 2 3; do printf 'step\\nstep\\nstep\\nstep\\n'; sleep 0.05; done";
     exits(0, &door, "single --device cpu:0 --repeats 1 --out r --steps-regex step --", &["sh", "-c", script]);
     let row = row(&door);
@@ -231,7 +230,7 @@ fn output_that_comes_in_blocks_is_said() {
 
 #[test]
 fn output_without_a_step_is_a_row_that_names_the_regex() {
-    let door = Door::new();
+    let door = crate::door();
     exits(1, &door, "single --device cpu:0 --repeats 1 --out r --steps-regex ^step --", &["echo", "stop 1"]);
     let row = row(&door);
     assert_eq!(row.err, Some(ErrorKind::TooShort), "{row:?}");
@@ -353,7 +352,7 @@ while not all(os.path.exists(f'rank-{rank}') for rank in range(3)):
 
 #[test]
 fn what_cannot_be_is_said_before_anything_starts() {
-    let door = Door::new();
+    let door = crate::door();
     for (arguments, words) in [
         ("--steps-regex ( -- true", "unclosed group"),
         ("lstm --steps-regex x", "name one with --cmd, or after --"),
@@ -400,7 +399,7 @@ while True:
 fn a_program_of_pytorch_and_its_ranks_under_torchrun() {
     let Some(python) = python_with_torch() else { return };
     let python = python.to_str().expect("it is text");
-    let door = Door::new();
+    let door = crate::door();
     fs::write(door.path("train.py"), MODEL).expect("the folder is writable");
     let torchrun =
         [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"];

@@ -5,11 +5,9 @@ use schema::{
     rows::{self, Arithmetic, DeviceSample, Measurement, Status, Tier, Warning},
 };
 
-use crate::door::Door;
-
 #[test]
 fn a_gpu_s_counters_reach_the_row() {
-    let door = Door::new();
+    let door = crate::door();
     // Nobody is listed, and nobody holds memory.
     let script =
         fake_driver::H200.replace("memory_used_bytes = { start = 20000000000 }", "memory_used_bytes = {}");
@@ -51,7 +49,7 @@ fn a_gpu_s_counters_reach_the_row() {
 #[test]
 fn mfu_is_what_the_steps_of_the_row_make_of_the_peak_of_their_arithmetic() {
     const FLOPS_PER_SAMPLE: u64 = 20_000_000_000;
-    let door = Door::new();
+    let door = crate::door();
     door.catalog("mine.toml", "mine", "step_us = 10000, busy_percent = 0");
     let text = std::fs::read_to_string(door.path("mine.toml")).expect("it was written");
     let with_flops = format!("flops_per_sample = {FLOPS_PER_SAMPLE}\n            model.synthetic");
@@ -75,7 +73,7 @@ fn mfu_is_what_the_steps_of_the_row_make_of_the_peak_of_their_arithmetic() {
 
 #[test]
 fn a_launch_is_shown_its_own_gpu_by_name() {
-    let door = Door::new();
+    let door = crate::door();
     let library = fake_driver::install(&door.path(""), fake_driver::H200).expect("the folder is writable");
     let mut command = door.command("single --device cuda:0 --repeats 1 --out r --");
     command.args(["sh", "-c", "echo $CUDA_VISIBLE_DEVICES"]).env("TANDEM_NVML", &library);
@@ -87,7 +85,7 @@ fn a_launch_is_shown_its_own_gpu_by_name() {
 
 #[test]
 fn a_gpu_whose_name_the_driver_does_not_tell_is_refused_before_anything_starts() {
-    let door = Door::new();
+    let door = crate::door();
     let script = fake_driver::H200.replace("\"GPU-00000000-0000-0000-0000-000000000000\"", "\"\"");
     let library = fake_driver::install(&door.path(""), &script).expect("the folder is writable");
     let mut command = door.command("single synthetic-sleep --device cuda:0 --out r");
@@ -103,7 +101,7 @@ fn a_gpu_whose_name_the_driver_does_not_tell_is_refused_before_anything_starts()
 
 #[test]
 fn jobs_together_on_a_gpu_have_cores_of_their_own() {
-    let door = Door::new();
+    let door = crate::door();
     let library = fake_driver::install(&door.path(""), fake_driver::H200).expect("the folder is writable");
     let mut command = door.command("colocate --device cuda:0 --repeats 1 --out r");
     for seconds in ["0.2", "0.3"] {
@@ -141,7 +139,7 @@ fn jobs_together_on_a_gpu_have_cores_of_their_own() {
 
 #[test]
 fn cores_of_the_host_are_asked_for_where_there_is_a_gpu_and_as_many_as_there_are() {
-    let door = Door::new();
+    let door = crate::door();
     let said = door.exits(2, "single synthetic-sleep --device cpu:0 --cpus-per-job 1 --dry-run");
     assert!(said.err.contains("a job on a CPU device has the cores of its device"), "{}", said.err);
     let library = fake_driver::install(&door.path(""), fake_driver::H200).expect("the folder is writable");
@@ -154,7 +152,7 @@ fn cores_of_the_host_are_asked_for_where_there_is_a_gpu_and_as_many_as_there_are
 
 #[test]
 fn a_device_that_is_lost_is_a_warning_and_the_run_goes_on() {
-    let door = Door::new();
+    let door = crate::door();
     let script = fake_driver::H200.replacen("[[device]]", "[[device]]\nlost_after_calls = 400", 1);
     let library = fake_driver::install(&door.path(""), &script).expect("the folder is writable");
     let mut command = door.command("single synthetic-sleep --device cuda:0 --seconds 2 --repeats 1 --out r");
@@ -166,7 +164,7 @@ fn a_device_that_is_lost_is_a_warning_and_the_run_goes_on() {
 
 #[test]
 fn a_device_that_is_split_up_is_refused_before_anything_starts() {
-    let door = Door::new();
+    let door = crate::door();
     let script = fake_driver::H200.replace("mig = {}", "mig = { start = 1 }");
     let library = fake_driver::install(&door.path(""), &script).expect("the folder is writable");
     let mut command = door.command("single synthetic-sleep --device cuda:0 --out r");
@@ -184,7 +182,7 @@ fn a_device_that_is_split_up_is_refused_before_anything_starts() {
 
 #[test]
 fn without_a_driver_a_gpu_is_lacking_and_the_doctor_says_so() {
-    let door = Door::new();
+    let door = crate::door();
     let mut command = door.command("single synthetic-sleep --device cuda:0 --out r");
     let output = command.env("TANDEM_NVML", "/nowhere/libnvidia-ml.so.1").output().expect("profile starts");
     assert_eq!(output.status.code(), Some(3));
@@ -197,7 +195,7 @@ fn without_a_driver_a_gpu_is_lacking_and_the_doctor_says_so() {
 
 #[test]
 fn a_driver_that_shows_no_device_is_said_by_the_doctor() {
-    let door = Door::new();
+    let door = crate::door();
     let library = fake_driver::install(&door.path(""), fake_driver::H200).expect("the folder is writable");
     let mut doctor = door.command("doctor");
     let output = doctor.env("TANDEM_NVML", &library).env("CUDA_VISIBLE_DEVICES", "").output();

@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use front_door::wait_until;
 use rig::{
     Leave,
     processes::{descendants, strays},
@@ -16,10 +17,7 @@ use rig::{
 use rustix::process::{Pid, Signal, kill_process};
 use schema::{catalog::Fault, rows::ErrorKind};
 
-use crate::{
-    bench::{Bench, PATIENT, PLENTY, runs},
-    door::wait_until,
-};
+use crate::bench::{Bench, PATIENT, PLENTY, runs};
 
 fn leash_of(pid: i32) -> i32 {
     procfs::process::Process::new(pid).unwrap().stat().unwrap().ppid

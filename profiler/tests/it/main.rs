@@ -8,7 +8,6 @@ mod commands;
 mod compare;
 mod disk;
 mod doctor;
-mod door;
 mod early;
 mod exit_codes;
 mod export;
@@ -30,3 +29,8 @@ mod torch;
 mod transfers;
 mod verify_plans;
 mod writers;
+
+/// The front door of `profile`.
+fn door() -> front_door::Door {
+    front_door::Door::new(env!("CARGO_BIN_EXE_profile"))
+}

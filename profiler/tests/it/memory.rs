@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use front_door::{Door, Said, torch_bin};
 use jobs::plans::memory::{self, Numbers, Place};
 use schema::{
     catalog::Catalog,
@@ -11,11 +12,9 @@ use schema::{
     wire::Event,
 };
 
-use crate::door::{Door, Said, torch_bin};
-
 /// A synthetic workload of 3 MB.
 fn door() -> Door {
-    let door = Door::new();
+    let door = crate::door();
     door.catalog("mine.toml", "three-mb", "step_us = 1000, busy_percent = 0, memory_bytes = 3000000");
     door
 }
@@ -110,7 +109,7 @@ fn ranks_that_share_a_gpu_have_a_part_of_it_each() {
 
 #[test]
 fn estimates_are_made_in_the_time_of_the_budget() {
-    let door = Door::new();
+    let door = crate::door();
     let arguments = "single lstm@dp1 --device cpu:0 --repeats 1 --budget 500ms --out r";
     let output = door.command_with_stand_in(arguments).output().expect("profile starts");
     let said = Said::of(&output);
@@ -127,7 +126,7 @@ fn estimates_are_made_in_the_time_of_the_budget() {
 
 #[test]
 fn what_a_device_that_is_not_there_would_hold_is_not_tried() {
-    let door = Door::new();
+    let door = crate::door();
     let mut command = door.command_with_stand_in("list --plans lstm --device cuda:0 --json");
     let said =
         Said::of(&command.env("TANDEM_NVML", "/nowhere/libnvidia-ml.so.1").output().expect("profile starts"));
@@ -146,7 +145,7 @@ const LARGE: u64 = 10_000_000;
 
 /// Measures all plans of a job, and prints what was estimated beside what was measured; gives what is out of bounds.
 fn out_of_bounds(bin: &Path, workload: &str, batches: &str, plans: &str, pool: &str) -> Vec<String> {
-    let door = Door::new();
+    let door = crate::door();
     let arguments = format!(
         "single {workload} --batch {batches} --plan {plans} --device {pool} --steps 3 --repeats 1 --out r"
     );
@@ -234,7 +233,7 @@ fn the_estimate_is_near_the_peak_under_every_plan_of_seven_workloads() {
 #[test]
 fn the_tensors_of_a_job_are_held_to_the_memory_that_is_named() {
     let Some(bin) = torch_bin() else { return };
-    let door = Door::new();
+    let door = crate::door();
     let exits = |code: i32, arguments: &str| {
         let output = door.command(arguments).env("TANDEM_BIN", &bin).output().expect("profile starts");
         assert_eq!(output.status.code(), Some(code), "{}", String::from_utf8_lossy(&output.stderr));

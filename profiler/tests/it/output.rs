@@ -2,11 +2,9 @@
 
 use std::{fs, process::Stdio};
 
-use crate::door::Door;
-
 #[test]
 fn a_reader_that_is_gone_ends_nothing() {
-    let door = Door::new();
+    let door = crate::door();
     door.catalog("mine.toml", "light", "step_us = 1000, busy_percent = 1");
     let single = "single light --catalog mine.toml --device cpu:0 --steps 20 --repeats 2 --json --out r";
     for arguments in ["list", "list --json", single] {
@@ -21,7 +19,7 @@ fn a_reader_that_is_gone_ends_nothing() {
 
 #[test]
 fn shells_and_man_know_the_options() {
-    let door = Door::new();
+    let door = crate::door();
     for shell in ["bash", "zsh", "fish"] {
         assert!(door.exits(0, &format!("completions {shell}")).out.contains("all-pairs"), "{shell}");
     }

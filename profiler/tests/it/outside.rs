@@ -1,15 +1,14 @@
 //! Any program at all, measured from outside.
 
+use front_door::Said;
 use schema::{
     rows::{ErrorKind, Status, Warning},
     wire::Timing,
 };
 
-use crate::door::{Door, Said};
-
 #[test]
 fn a_program_is_measured_until_it_ends() {
-    let door = Door::new();
+    let door = crate::door();
     let mut command = door.command("single --device cpu:0 --repeats 2 --out r --");
     let burn = "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done; echo done";
     let output = command.args(["sh", "-c", burn]).output().expect("profile starts");
@@ -37,7 +36,7 @@ fn a_program_is_measured_until_it_ends() {
 
 #[test]
 fn memory_is_that_of_all_processes_together() {
-    let door = Door::new();
+    let door = crate::door();
     let mut command = door.command("single --device cpu:0 --repeats 1 --out r --");
     // Each has a buffer of 64 MiB, and waits with it for somebody to read.
     let holds = "dd if=/dev/zero bs=64M count=1 2>/dev/null | sleep 2";
@@ -53,7 +52,7 @@ fn memory_is_that_of_all_processes_together() {
 
 #[test]
 fn a_program_that_fails_is_a_row_with_its_last_words() {
-    let door = Door::new();
+    let door = crate::door();
     let mut command = door.command("single --device cpu:0 --repeats 1 --out r --");
     let status =
         command.args(["sh", "-c", "echo no such thing >&2; exit 7"]).status().expect("profile starts");
@@ -66,7 +65,7 @@ fn a_program_that_fails_is_a_row_with_its_last_words() {
 
 #[test]
 fn a_program_that_cannot_be_started_is_a_row() {
-    let door = Door::new();
+    let door = crate::door();
     std::fs::write(door.path("script"), "#!/no/such/interpreter\n").expect("the folder is writable");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(door.path("script"), mode).expect("it is ours");
@@ -77,7 +76,7 @@ fn a_program_that_cannot_be_started_is_a_row() {
 
 #[test]
 fn a_program_that_is_not_there_is_missed_before_anything_starts() {
-    let door = Door::new();
+    let door = crate::door();
     for options in
         ["--dry-run -- no-such-program-anywhere", "--cmd ./nowhere", "lstm --cmd no-such-program-anywhere"]
     {
@@ -95,7 +94,7 @@ fn a_program_that_is_not_there_is_missed_before_anything_starts() {
 
 #[test]
 fn a_file_that_is_not_on_the_path_is_told_from_a_program_that_is_not_there() {
-    let door = Door::new();
+    let door = crate::door();
     std::fs::write(door.path("loop.sh"), "#!/bin/sh\n").expect("the folder is writable");
     for (program, message) in [
         (
@@ -112,7 +111,7 @@ fn a_file_that_is_not_on_the_path_is_told_from_a_program_that_is_not_there() {
 
 #[test]
 fn a_time_limit_ends_a_program_and_all_it_started() {
-    let door = Door::new();
+    let door = crate::door();
     let mut command = door.command("single --device cpu:0 --seconds 1 --repeats 1 --out r --");
     let script = "sleep 1000 & (setsid sleep 1000 &) ; sleep 1000";
     let status = command.args(["sh", "-c", script]).status().expect("profile starts");
@@ -125,7 +124,7 @@ fn a_time_limit_ends_a_program_and_all_it_started() {
 #[test]
 fn a_program_that_has_failed_when_its_time_is_over_is_no_success() {
     for (fails, exit_code, signal) in [("exit 1", Some(1), None), ("kill -SEGV $$", None, Some(11))] {
-        let door = Door::new();
+        let door = crate::door();
         let mut command = door.command("single --device cpu:0 --seconds 3 --repeats 1 --out r --");
         let script =
             format!("sleep 0.5; kill -STOP $PPID; (sleep 4; kill -CONT $PPID) & echo no module >&2; {fails}");
@@ -142,7 +141,7 @@ fn a_program_that_has_failed_when_its_time_is_over_is_no_success() {
 
 #[test]
 fn a_program_that_answers_the_signal_with_a_code_of_its_own_did_what_it_was_told() {
-    let door = Door::new();
+    let door = crate::door();
     let mut command = door.command("single --device cpu:0 --seconds 0.5 --repeats 1 --out r --");
     let script = "trap 'exit 3' TERM; while :; do sleep 0.05; done";
     assert_eq!(command.args(["sh", "-c", script]).status().expect("profile starts").code(), Some(0));
@@ -156,7 +155,7 @@ fn a_program_that_computes_between_two_steps_is_not_hung_and_one_that_waits_is()
     let steps = "i=0; while [ $i -lt 20 ]; do echo step $i; sleep 0.02; i=$((i+1)); done";
     let compute = "end=$(($(date +%s) + 5)); while [ $(date +%s) -lt $end ]; do :; done";
     for (between, code, err) in [(compute, 0, None), ("sleep 60", 1, Some(ErrorKind::Hung))] {
-        let door = Door::new();
+        let door = crate::door();
         let options = "--device cpu:0 --steps 35 --repeats 1 --heartbeat 1s --steps-regex ^step";
         let mut command = door.command(&format!("single {options} --out r --"));
         let script = format!("{steps}; {between}; {steps}");
@@ -174,7 +173,7 @@ fn a_program_that_computes_between_two_steps_is_not_hung_and_one_that_waits_is()
 
 #[test]
 fn a_program_that_is_cut_says_so_and_not_how_long_it_runs() {
-    let door = Door::new();
+    let door = crate::door();
     let said = door.exits(0, "single --device cpu:0 --seconds 0.5 --repeats 1 --out r -- sleep 100");
     let row = &door.measurements("r")[0];
     assert!(row.warnings.iter().any(|warning| warning == Warning::Cut), "{row:?}");
@@ -184,7 +183,7 @@ fn a_program_that_is_cut_says_so_and_not_how_long_it_runs() {
 
 #[test]
 fn of_output_without_bounds_the_beginning_and_the_end_are_kept_and_no_step_is_lost() {
-    let door = Door::new();
+    let door = crate::door();
     // 192 MiB, and a line of them in 262144 ends a step.
     let script = "yes 'a line of output' | head -c 192M | awk '{ print } NR % 262144 == 0 { print \"step\" }'; echo last";
     let mut command =

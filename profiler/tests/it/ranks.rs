@@ -10,8 +10,6 @@ use schema::{
     wire::{Event, EventLine, Statistics},
 };
 
-use crate::door::Door;
-
 /// Has a rank say other things at the same times.
 fn say_otherwise(path: &Path, rank: u32, change: impl Fn(&mut Event)) -> Vec<EventLine> {
     let mut lines = events::read(path, rank).expect("events read");
@@ -26,7 +24,7 @@ fn say_otherwise(path: &Path, rank: u32, change: impl Fn(&mut Event)) -> Vec<Eve
 
 #[test]
 fn bytes_are_those_of_all_ranks_and_a_loss_is_their_mean() {
-    let door = Door::new();
+    let door = crate::door();
     door.exits(0, "single synthetic-sleep@b8@dp2 --device cpu:0,cpu:1 --steps 30 --repeats 1 --out r");
     let run = door.run("r");
     let before = &door.measurements("r")[0];
@@ -64,7 +62,7 @@ fn bytes_are_those_of_all_ranks_and_a_loss_is_their_mean() {
 
 #[test]
 fn layers_that_do_not_compute_in_the_arithmetic_of_the_plan_are_a_warning() {
-    let door = Door::new();
+    let door = crate::door();
     door.exits(0, "single synthetic-sleep --device cpu:0 --steps 30 --repeats 1 --out r");
     let warns = || door.measurements("r")[0].warnings.iter().any(|warning| warning == Warning::Fp32Layers);
     assert!(!warns());

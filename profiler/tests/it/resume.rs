@@ -1,9 +1,8 @@
 //! Runs that were torn off or interrupted, and what comes after.
 
+use front_door::{Background, Door, Said, wait_until};
 use rustix::process::Signal;
 use schema::rows::{self, ErrorKind, Measurement};
-
-use crate::door::{Door, Said, Started, wait_until};
 
 const GRID: &str = "single synthetic-sleep --plan dp1,ga2 --device cpu:0 --steps 60 --repeats 2";
 
@@ -14,15 +13,15 @@ fn lines(door: &Door, name: &str) -> Vec<String> {
 
 #[test]
 fn kill_9_leaves_no_process_and_resume_does_only_what_is_missing() {
-    let door = Door::new();
-    let mut profile = Started::new(door.command(&format!("{GRID} --out r")));
+    let door = crate::door();
+    let mut profile = Background::start(door.command(&format!("{GRID} --out r")));
     wait_until("two launches are measured", || {
         door.path("r/measurements.csv").exists() && lines(&door, "r").len() >= 3
     });
     wait_until("the next one runs", || door.path("r/events").read_dir().is_ok_and(|dir| dir.count() > 2));
     profile.send(Signal::KILL);
     profile.wait();
-    wait_until("nothing is left", || door.leftovers().is_empty());
+    door.wait_until_nothing_is_left();
 
     let finished = lines(&door, "r");
     door.exits(0, "single --resume r");
@@ -43,15 +42,15 @@ fn kill_9_leaves_no_process_and_resume_does_only_what_is_missing() {
 
 #[test]
 fn all_plans_of_a_job_are_one_run_that_a_kill_only_interrupts() {
-    let door = Door::new();
+    let door = crate::door();
     let all = "single synthetic-sleep@b8 --plan all --device cpu:0,cpu:1 --steps 25 --repeats 1 --out r";
-    let mut profile = Started::new(door.command(all));
+    let mut profile = Background::start(door.command(all));
     wait_until("three plans are measured", || {
         door.path("r/measurements.csv").exists() && lines(&door, "r").len() >= 4
     });
     profile.send(Signal::KILL);
     profile.wait();
-    wait_until("nothing is left", || door.leftovers().is_empty());
+    door.wait_until_nothing_is_left();
     let finished = lines(&door, "r");
     door.exits(0, "single --resume r");
     assert_eq!(lines(&door, "r")[..finished.len()], finished[..], "finished rows are byte-equal");
@@ -67,20 +66,20 @@ fn all_plans_of_a_job_are_one_run_that_a_kill_only_interrupts() {
 
 #[test]
 fn kill_9_takes_shells_and_daemons_of_a_command_along() {
-    let door = Door::new();
+    let door = crate::door();
     let mut command = door.command("single --device cpu:0 --repeats 1 --out r --");
     command.args(["sh", "-c", "(setsid sleep 1000 &); sh -c 'sleep 1000; true' & sleep 1000; true"]);
-    let mut profile = Started::new(command);
+    let mut profile = Background::start(command);
     // profile, its leash, three sleeps and two shells
     wait_until("all of them run", || door.leftovers().len() >= 7);
     profile.send(Signal::KILL);
     profile.wait();
-    wait_until("nothing is left", || door.leftovers().is_empty());
+    door.wait_until_nothing_is_left();
 }
 
 #[test]
 fn programs_of_a_run_that_goes_on_are_named_and_agreed_to() {
-    let door = Door::new();
+    let door = crate::door();
     door.exits(0, "single --device cpu:0 --repeats 1 --out r -- touch started");
     std::fs::remove_file(door.path("started")).expect("it ran");
     let launch = door.measurements("r")[0].launch.clone();
@@ -98,8 +97,8 @@ fn programs_of_a_run_that_goes_on_are_named_and_agreed_to() {
 #[test]
 fn ctrl_c_and_a_closed_terminal_finish_the_files_and_exit_with_their_codes() {
     for (signal, code) in [(Signal::INT, 130), (Signal::HUP, 129)] {
-        let door = Door::new();
-        let mut profile = Started::new(door.command(&format!("{GRID} --out r")));
+        let door = crate::door();
+        let mut profile = Background::start(door.command(&format!("{GRID} --out r")));
         wait_until("a launch is measured", || door.path("r/measurements.csv").exists());
         profile.send(signal);
         let (ended_with, err) = profile.wait();
@@ -117,12 +116,12 @@ fn ctrl_c_and_a_closed_terminal_finish_the_files_and_exit_with_their_codes() {
 
 #[test]
 fn a_program_that_is_to_outlive_its_terminal_does() {
-    let door = Door::new();
+    let door = crate::door();
     let single = door.command("single synthetic-sleep --device cpu:0 --steps 30 --repeats 2 --out r");
     let mut command = std::process::Command::new("nohup");
     command.arg(single.get_program()).args(single.get_args()).current_dir(door.path(""));
     command.envs(single.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let mut profile = Started::new(command);
+    let mut profile = Background::start(command);
     wait_until("a launch is measured", || door.path("r/measurements.csv").exists());
     profile.send(Signal::HUP);
     let (code, err) = profile.wait();
@@ -132,7 +131,7 @@ fn a_program_that_is_to_outlive_its_terminal_does() {
 /// The kernel may take back what it gave when the run began. Weights that no kernel takes stand in for that.
 #[test]
 fn a_mode_that_cannot_be_set_up_is_a_row_and_the_run_comes_to_its_end() {
-    let door = Door::new();
+    let door = crate::door();
     door.exits(0, "colocate synthetic-sleep synthetic-sleep --device cpu:0 --steps 25 --repeats 1 --out r");
     let path = door.run("r").manifest_path();
     let manifest = std::fs::read_to_string(&path).expect("it is there");
@@ -157,7 +156,7 @@ fn a_mode_that_cannot_be_set_up_is_a_row_and_the_run_comes_to_its_end() {
 
 #[test]
 fn another_version_does_not_go_on_with_a_run() {
-    let door = Door::new();
+    let door = crate::door();
     door.exits(0, "single synthetic-sleep --device cpu:0 --steps 25 --repeats 1 --out r");
     let manifest = door.run("r").manifest_path();
     let text = std::fs::read_to_string(&manifest).expect("the run has a manifest");
@@ -171,8 +170,8 @@ fn another_version_does_not_go_on_with_a_run() {
 
 #[test]
 fn a_run_whose_files_go_away_ends_with_a_last_file_that_says_what_is_missing() {
-    let door = Door::new();
-    let mut profile = Started::new(door.command(&format!("{GRID} --out r")));
+    let door = crate::door();
+    let mut profile = Background::start(door.command(&format!("{GRID} --out r")));
     wait_until("a launch is measured", || door.path("r/measurements.csv").exists());
     std::fs::rename(door.path("r/jobs"), door.path("r/gone")).expect("it is ours");
     let (code, err) = profile.wait();

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use front_door::wait_until;
 use rig::{Leave, Patience, RigEvent};
 use rustix::process::{Pid, Signal, kill_process};
 use schema::{
@@ -17,10 +18,7 @@ use schema::{
     wire::{Command, Event, PROTOCOL},
 };
 
-use crate::{
-    bench::{Bench, PATIENT, PLENTY, runs, step_indices, training, training_of},
-    door::wait_until,
-};
+use crate::bench::{Bench, PATIENT, PLENTY, runs, step_indices, training, training_of};
 
 #[test]
 fn a_job_does_the_steps_it_is_granted_and_leaves_at_a_boundary() {

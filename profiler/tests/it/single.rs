@@ -8,11 +8,9 @@ use schema::{
     wire::Event,
 };
 
-use crate::door::Door;
-
 #[test]
 fn a_run_leaves_tables_whose_numbers_are_those_of_the_worker() {
-    let door = Door::new();
+    let door = crate::door();
     door.catalog("mine.toml", "ten-ms", "step_us = 10000, busy_percent = 50, memory_bytes = 30000000");
     let said =
         door.exits(0, "single ten-ms --catalog mine.toml --device cpu:0 --seconds 0.6 --repeats 3 --out r");
@@ -57,7 +55,7 @@ fn a_run_leaves_tables_whose_numbers_are_those_of_the_worker() {
 
 #[test]
 fn half_a_core_is_measured_as_half_a_core() {
-    let door = Door::new();
+    let door = crate::door();
     door.catalog("mine.toml", "half", "step_us = 20000, busy_percent = 50");
     door.exits(0, "single half --catalog mine.toml --device cpu:0 --seconds 2 --repeats 1 --out r");
     let row = &door.measurements("r")[0];
@@ -68,7 +66,7 @@ fn half_a_core_is_measured_as_half_a_core() {
 
 #[test]
 fn json_is_the_summary_row_by_row() {
-    let door = Door::new();
+    let door = crate::door();
     let said = door.exits(0, "single synthetic-sleep --device cpu:0 --steps 30 --repeats 2 --json --out r");
     let printed: Vec<Summary> = rows::from_json(&said.out).expect("stdout is JSON and nothing else");
     assert_eq!(printed, door.summaries("r"));
@@ -76,7 +74,7 @@ fn json_is_the_summary_row_by_row() {
 
 #[test]
 fn a_grid_keeps_what_cannot_run_as_a_row() {
-    let door = Door::new();
+    let door = crate::door();
     door.exits(1, "single synthetic-sleep --plan dp1,ga2,zero1 --device cpu:0 --steps 5 --repeats 1 --out r");
     let rows = door.measurements("r");
     let refused: Vec<_> = rows.iter().filter(|row| row.status == Status::Unsupported).collect();
@@ -90,7 +88,7 @@ fn a_grid_keeps_what_cannot_run_as_a_row() {
 /// Of steps that take as long with each batch, the largest gets through most.
 #[test]
 fn the_fastest_of_a_grid_is_said_and_rows_on_file_stay_in_order() {
-    let door = Door::new();
+    let door = crate::door();
     let said =
         door.exits(0, "single synthetic-sleep --batch 4,64 --device cpu:0 --steps 40 --repeats 2 --out r");
     let lines: Vec<&str> = said.out.lines().collect();
@@ -104,7 +102,7 @@ fn the_fastest_of_a_grid_is_said_and_rows_on_file_stay_in_order() {
 
 #[test]
 fn progress_names_batch_and_plan_of_each_launch() {
-    let door = Door::new();
+    let door = crate::door();
     let said = door.exits(
         0,
         "single synthetic-sleep --batch 4,8 --plan dp1,ga2 --device cpu:0 --steps 5 --repeats 1 --out r",
@@ -119,7 +117,7 @@ fn progress_names_batch_and_plan_of_each_launch() {
 
 #[test]
 fn many_warnings_are_counted_by_kind() {
-    let door = Door::new();
+    let door = crate::door();
     // Of so few steps each launch has a warning.
     let said = door.exits(0, "single synthetic-sleep --device cpu:0 --steps 5 --repeats 11 --out r");
     assert_eq!(said.err.matches("few-steps").count(), 1, "{}", said.err);
@@ -134,7 +132,7 @@ fn many_warnings_are_counted_by_kind() {
 
 #[test]
 fn two_ranks_step_together() {
-    let door = Door::new();
+    let door = crate::door();
     door.exits(0, "single synthetic-sleep@b8@dp2 --device cpu:0,cpu:1 --steps 30 --repeats 1 --out r");
     let row = &door.measurements("r")[0];
     assert_eq!((row.device.as_str(), row.micro_batch), ("cpu:0,cpu:1", Some(4)));
@@ -146,7 +144,7 @@ fn two_ranks_step_together() {
 /// However slow its steps, a job is granted the next one before it is through with this one.
 #[test]
 fn a_slow_job_is_never_held_before_it_leaves() {
-    let door = Door::new();
+    let door = crate::door();
     door.catalog("mine.toml", "slow", "step_us = 1100000, busy_percent = 1");
     door.exits(0, "single slow --catalog mine.toml --device cpu:0 --steps 4 --repeats 1 --out r");
     let events = schema::events::read(&door.run("r").events_path("0001-slow", 0), 0).expect("events read");
@@ -157,7 +155,7 @@ fn a_slow_job_is_never_held_before_it_leaves() {
 /// A job with short steps is held once, until its pace is known, and is granted some more than it needs.
 #[test]
 fn neither_time_held_nor_what_comes_after_enough_is_measured() {
-    let door = Door::new();
+    let door = crate::door();
     door.catalog("mine.toml", "ten-ms", "step_us = 10000, busy_percent = 1");
     door.exits(0, "single ten-ms --catalog mine.toml --device cpu:0 --seconds 0.6 --repeats 1 --out r");
     let events = schema::events::read(&door.run("r").events_path("0001-ten-ms", 0), 0).expect("events read");
@@ -183,7 +181,7 @@ fn neither_time_held_nor_what_comes_after_enough_is_measured() {
 
 #[test]
 fn a_device_of_the_job_is_resolved_like_one_of_the_pool() {
-    let door = Door::new();
+    let door = crate::door();
     door.exits(0, "single synthetic-spin@on=cpu --seconds 1 --repeats 1 --out r");
     let row = &door.measurements("r")[0];
     assert!(row.device.starts_with("cpu:") && row.device_util_percent_mean.is_some(), "{row:?}");
@@ -191,7 +189,7 @@ fn a_device_of_the_job_is_resolved_like_one_of_the_pool() {
 
 #[test]
 fn an_interval_that_is_asked_for_is_reached_or_the_row_says_so() {
-    let door = Door::new();
+    let door = crate::door();
     door.exits(0, "single synthetic-sleep --device cpu:0 --steps 40 --repeats 1 --ci 80 --out wide");
     let wide = &door.summaries("wide")[0];
     assert!(wide.repeats >= 3 && wide.half_width_percent <= Some(80.0), "{wide:?}");
@@ -204,7 +202,7 @@ fn an_interval_that_is_asked_for_is_reached_or_the_row_says_so() {
 
 #[test]
 fn slips_are_usage_errors_that_say_what_to_do() {
-    let door = Door::new();
+    let door = crate::door();
     for (arguments, message) in [
         ("single", "name a job"),
         ("single resnet81", "did you mean 'resnet18'?"),
@@ -262,7 +260,7 @@ fn slips_are_usage_errors_that_say_what_to_do() {
 
 #[test]
 fn a_launch_is_told_how_many_threads_step_in_host_memory() {
-    let door = Door::new();
+    let door = crate::door();
     door.catalog("c.toml", "one", "step_us = 1_000, busy_percent = 0");
     let file = door.path("c.toml");
     let text = std::fs::read_to_string(&file).expect("just written");
@@ -281,7 +279,7 @@ fn a_launch_is_told_how_many_threads_step_in_host_memory() {
 
 #[test]
 fn a_dry_run_shows_the_cells_and_makes_nothing() {
-    let door = Door::new();
+    let door = crate::door();
     let said = door.exits(0, "single synthetic-sleep --plan dp1,ga2 --device cpu:0 --repeats 4 --dry-run");
     assert!(
         said.out.contains("synthetic-sleep@b32@ga2@on=cpu:0") && said.out.contains("in all"),
@@ -293,7 +291,7 @@ fn a_dry_run_shows_the_cells_and_makes_nothing() {
 
 #[test]
 fn a_set_stands_for_its_workloads() {
-    let door = Door::new();
+    let door = crate::door();
     for name in ["one", "two", "three"] {
         door.catalog(&format!("{name}.toml"), name, "step_us = 1_000, busy_percent = 0");
         let file = door.path(&format!("{name}.toml"));
@@ -324,7 +322,7 @@ fn a_set_stands_for_its_workloads() {
 
 #[test]
 fn every_launch_is_told_where_its_data_is_and_who_reads_it() {
-    let door = Door::new();
+    let door = crate::door();
     // The synthetic worker refuses; what it was told is on file all the same.
     let arguments =
         "single synthetic-sleep --device cpu:0 --steps 3 --repeats 2 --data . --loaders 3 --out r";
@@ -345,7 +343,7 @@ fn every_launch_is_told_where_its_data_is_and_who_reads_it() {
 
 #[test]
 fn a_run_is_never_written_over() {
-    let door = Door::new();
+    let door = crate::door();
     door.exits(0, "single synthetic-sleep --device cpu:0 --steps 3 --repeats 1 --out r");
     let said = door.exits(2, "single synthetic-sleep --device cpu:0 --steps 3 --repeats 1 --out r");
     assert!(said.err.contains("already holds a run"), "{}", said.err);
@@ -353,7 +351,7 @@ fn a_run_is_never_written_over() {
 
 #[test]
 fn what_is_derived_again_is_the_same_to_the_byte() {
-    let door = Door::new();
+    let door = crate::door();
     door.exits(0, "single synthetic-sleep synthetic-spin --device cpu:0 --steps 40 --repeats 2 --out r");
     let run = door.run("r");
     let derived = [run.measurements_path(), run.summary_path(), run.trace_path()];
@@ -368,7 +366,7 @@ fn what_is_derived_again_is_the_same_to_the_byte() {
 
 #[test]
 fn the_manifest_names_no_host_and_no_place() {
-    let door = Door::new();
+    let door = crate::door();
     door.exits(0, "single synthetic-sleep --device cpu:0 --steps 3 --repeats 1 --out r");
     let text = std::fs::read_to_string(door.run("r").manifest_path()).expect("there is a manifest");
     let manifest = door.run("r").manifest().expect("it reads back");
@@ -378,14 +376,14 @@ fn the_manifest_names_no_host_and_no_place() {
 
 #[test]
 fn verify_holds_every_synthetic_workload_to_its_word() {
-    let door = Door::new();
+    let door = crate::door();
     let said = door.exits(0, "verify synthetic-sleep synthetic-spin --device cpu:0 --out v");
     assert_eq!(said.out.matches("verified").count(), 2, "{}", said.out);
 }
 
 #[test]
 fn verify_does_not_start_what_no_memory_holds() {
-    let door = Door::new();
+    let door = crate::door();
     door.catalog("mine.toml", "huge", "step_us = 10, busy_percent = 0");
     let text = std::fs::read_to_string(door.path("mine.toml")).expect("just written");
     let huge = text.replace("global_batch = 8\n", "global_batch = 8\nparameters = 1_000_000_000_000_000\n");

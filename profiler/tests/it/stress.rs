@@ -2,19 +2,18 @@
 
 use std::{fs, path::Path};
 
+use front_door::Said;
 use schema::{
     rows::{self, ErrorKind, Status, VerifyRow},
     units::Nanos,
 };
-
-use crate::door::{Door, Said};
 
 /// What `stress-io` says where it would write to memory.
 const NO_DISK: &str = "name a place on a disk with --out";
 
 #[test]
 fn the_catalog_lists_them() {
-    let said = Door::new().exits(0, "list set:stress").out;
+    let said = crate::door().exits(0, "list set:stress").out;
     for name in ["stress-compute", "stress-cache", "stress-memory", "stress-io"] {
         assert!(said.contains(name), "{said}");
     }
@@ -23,7 +22,7 @@ fn the_catalog_lists_them() {
 
 #[test]
 fn one_is_measured_as_any_job_and_its_samples_are_the_dial() {
-    let door = Door::new();
+    let door = crate::door();
     door.exits(0, "single stress-cache@b50 --device cpu:0 --steps 30 --repeats 1 --out r");
     let [row] = &door.measurements("r")[..] else { panic!("one launch, one row") };
     assert_eq!((row.status, row.global_batch), (Status::Ok, Some(50)), "{row:?}");
@@ -37,7 +36,7 @@ fn one_is_measured_as_any_job_and_its_samples_are_the_dial() {
 
 #[test]
 fn each_is_verified() {
-    let door = Door::new();
+    let door = crate::door();
     let output =
         door.command("verify set:stress --device cpu:0 --json --out v").output().expect("profile starts");
     let rows: Vec<VerifyRow> =
@@ -54,7 +53,7 @@ fn each_is_verified() {
 
 #[test]
 fn the_one_that_writes_leaves_no_file_or_says_that_there_is_no_disk() {
-    let door = Door::new();
+    let door = crate::door();
     let output = door
         .command("single stress-io@b40 --device cpu:0 --steps 5 --repeats 1 --out r")
         .output()

@@ -1,5 +1,6 @@
 //! Real training through the same door, where set-up has placed torch-worker in `bin/`.
 
+use front_door::{Background, torch_bin, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use schema::{
     calibration::{Calibration, Switch},
@@ -9,12 +10,10 @@ use schema::{
     wire::Event,
 };
 
-use crate::door::{Door, Started, torch_bin, wait_until};
-
 #[test]
 fn a_real_job_is_measured_with_its_phases_and_its_memory() {
     let Some(bin) = torch_bin() else { return };
-    let door = Door::new();
+    let door = crate::door();
     let mut command = door.command("single lstm@b4 --device cpu:0 --steps 30 --repeats 1 --out r");
     let output = command.env("TANDEM_BIN", bin).output().expect("profile starts");
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
@@ -33,7 +32,7 @@ fn a_real_job_is_measured_with_its_phases_and_its_memory() {
 #[test]
 fn offload_is_run_where_it_is_named_and_has_a_phase_of_its_own() {
     let Some(bin) = torch_bin() else { return };
-    let door = Door::new();
+    let door = crate::door();
     let arguments =
         "single lstm@b4@offload --offload-threads 1 --device cpu:0 --steps 10 --repeats 1 --out r";
     let output = door.command(arguments).env("TANDEM_BIN", bin).output().expect("profile starts");
@@ -49,7 +48,7 @@ fn offload_is_run_where_it_is_named_and_has_a_phase_of_its_own() {
 fn one_seed_gives_one_training() {
     let Some(bin) = torch_bin() else { return };
     let losses = |run: &str| {
-        let door = Door::new();
+        let door = crate::door();
         let arguments = format!("single lstm@b4 --device cpu:0 --steps 20 --repeats 1 --out {run}");
         let output = door.command(&arguments).env("TANDEM_BIN", &bin).output().expect("profile starts");
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
@@ -69,11 +68,11 @@ fn one_seed_gives_one_training() {
 #[test]
 fn a_rank_that_is_killed_in_a_step_is_a_row_at_once_and_nothing_is_left() {
     let Some(bin) = torch_bin() else { return };
-    let door = Door::new();
+    let door = crate::door();
     let arguments = "single gpt2-mini@b4@dp2 --device cpu:0,cpu:1 --seconds 600 --repeats 1 --out r";
     let mut command = door.command(arguments);
     command.env("TANDEM_BIN", bin);
-    let mut profile = Started::new(command);
+    let mut profile = Background::start(command);
     let said = door.path("r/events/0001-gpt2-mini.1.jsonl");
     wait_until("rank 1 trains", || {
         std::fs::read_to_string(&said).is_ok_and(|text| text.contains("\"step\""))
@@ -98,7 +97,7 @@ fn a_rank_that_is_killed_in_a_step_is_a_row_at_once_and_nothing_is_left() {
 #[test]
 fn all_reduces_and_restarts_of_real_jobs_are_calibrated() {
     let Some(bin) = torch_bin() else { return };
-    let door = Door::new();
+    let door = crate::door();
     let arguments = "calibrate lstm@b4 lstm@b4@dp2 --parts all-reduce,restart --kib 4,4096 \
                      --device cpu:0,cpu:1 --repeats 2 --seconds 0.2 --run r";
     let output = door.command(arguments).env("TANDEM_BIN", bin).output().expect("profile starts");

@@ -2,9 +2,8 @@
 
 use std::process::{Command, Output};
 
+use front_door::Door;
 use schema::rows::{self, Direction, DoctorRow, Health, TransferRow};
-
-use crate::door::Door;
 
 /// Two devices of known speed that nothing else uses. NVML and CUDA number them in opposite orders.
 const TWO: &str = "
@@ -59,7 +58,7 @@ fn is_near(value: Option<f64>, expected: f64) -> bool {
 
 #[test]
 fn known_copies_are_timed_and_found_in_both_accounts() {
-    let door = Door::new();
+    let door = crate::door();
     let arguments = "doctor --transfers --device cuda:0 --mib 64 --copies 2 --json";
     let (out, _) = said(0, scripted(&door, TWO, arguments));
     let rows: Vec<TransferRow> = rows::from_json(&out).expect("rows");
@@ -77,7 +76,7 @@ fn known_copies_are_timed_and_found_in_both_accounts() {
 
 #[test]
 fn a_copy_larger_than_the_buffer_is_many_of_it() {
-    let door = Door::new();
+    let door = crate::door();
     let large = TWO.replace("0000000,", "00000000,").replace("80000000", "800000000");
     let (out, _) = said(0, scripted(&door, &large, "doctor --transfers --mib 300 --copies 1 --json"));
     for (row, speed) in rows::from_json::<Vec<TransferRow>>(&out).expect("rows").iter().zip([4e9, 3e9]) {
@@ -88,7 +87,7 @@ fn a_copy_larger_than_the_buffer_is_many_of_it() {
 
 #[test]
 fn the_device_is_the_one_that_nvml_means_and_headers_are_called_headers() {
-    let door = Door::new();
+    let door = crate::door();
     let (out, _) = said(0, scripted(&door, TWO, "doctor --transfers --device cuda:1 --mib 16 --copies 2"));
     assert!(out.contains("0.80 GB/s") && out.contains("0.60 GB/s"), "{out}");
     assert!(out.contains("bytes received, by the PCIe counters: 1.100 (1."), "{out}");
@@ -102,7 +101,7 @@ fn the_device_is_the_one_that_nvml_means_and_headers_are_called_headers() {
 
 #[test]
 fn a_machine_that_cannot_copy_is_told_why() {
-    let door = Door::new();
+    let door = crate::door();
     let refused = |code, script: &str, arguments: &str, reason: &str| {
         let (_, err) = said(code, scripted(&door, script, &format!("doctor --transfers {arguments}")));
         assert!(err.contains(reason), "{err}");
@@ -124,7 +123,7 @@ fn a_machine_that_cannot_copy_is_told_why() {
 
 #[test]
 fn without_a_driver_there_is_nothing_to_copy_with() {
-    let door = Door::new();
+    let door = crate::door();
     let mut command = door.command("doctor --transfers");
     command.env("TANDEM_NVML", "/nowhere/libnvidia-ml.so.1");
     let (_, err) = said(3, command);
@@ -133,7 +132,7 @@ fn without_a_driver_there_is_nothing_to_copy_with() {
 
 #[test]
 fn the_chip_stands_in_the_doctor_s_list_and_in_the_manifest() {
-    let door = Door::new();
+    let door = crate::door();
     let rows = examined(scripted(&door, TWO, "doctor --json"));
     let found = |about: &str| rows.iter().find(|row| row.about == about).map(|row| row.found.as_str());
     assert_eq!(found("libcuda"), Some("runs CUDA up to 13.0"));
@@ -153,7 +152,7 @@ fn the_chip_stands_in_the_doctor_s_list_and_in_the_manifest() {
 
 #[test]
 fn a_driver_that_does_not_know_the_chip_is_asked_why() {
-    let door = Door::new();
+    let door = crate::door();
     for (script, reason) in [
         (
             format!("cuda_version = 11030\n{TWO}"),
@@ -169,7 +168,7 @@ fn a_driver_that_does_not_know_the_chip_is_asked_why() {
 
 #[test]
 fn facts_need_no_context() {
-    let door = Door::new();
+    let door = crate::door();
     let occupied = TWO.replace("cuda = {", "cuda = { occupied = true,");
     let rows = examined(scripted(&door, &occupied, "doctor --json"));
     assert!(rows.iter().any(|row| row.about == "cuda:0 multiprocessors"), "{rows:?}");
@@ -179,7 +178,7 @@ fn facts_need_no_context() {
 
 #[test]
 fn a_gpu_without_cuda_s_library_is_measured_all_the_same() {
-    let door = Door::new();
+    let door = crate::door();
     let command = scripted(&door, fake_driver::H200, "doctor --json");
     std::fs::remove_file(door.path("libcuda.so")).expect("it was installed");
     let rows = examined(command);

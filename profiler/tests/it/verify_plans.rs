@@ -1,12 +1,11 @@
 //! `profile verify --plans`, on synthetic workers, whose loss depends on no plan, and on a real one.
 
+use front_door::{Door, torch_bin};
 use schema::{
     catalog::Model,
     rows::{self, Status, VerifyPlanRow},
     spec::{Program, Training},
 };
-
-use crate::door::{Door, torch_bin};
 
 fn rows_of(door: &Door, code: i32, arguments: &str) -> Vec<VerifyPlanRow> {
     let said = door.exits(code, &format!("verify {arguments} --plans --device cpu:0,cpu:1 --json --out v"));
@@ -22,7 +21,7 @@ fn told(door: &Door, launch: &str) -> Training {
 
 #[test]
 fn every_valid_plan_is_launched_exactly_and_held_to_dp1() {
-    let door = Door::new();
+    let door = crate::door();
     door.catalog("mine.toml", "quick", "step_us = 100, busy_percent = 0");
     let rows = rows_of(&door, 0, "quick@b4 --catalog mine.toml");
     let plans: Vec<_> = rows.iter().map(|row| row.plan.to_string()).collect();
@@ -42,7 +41,7 @@ fn every_valid_plan_is_launched_exactly_and_held_to_dp1() {
 
 #[test]
 fn a_plan_that_does_not_come_through_is_not_verified() {
-    let door = Door::new();
+    let door = crate::door();
     let fault = "fault = { rank-dies = { rank = 1, after_steps = 3 } }";
     door.catalog("mine.toml", "dying", &format!("step_us = 100, busy_percent = 0, {fault}"));
     let rows = rows_of(&door, 1, "dying@b2 --catalog mine.toml");
@@ -55,7 +54,7 @@ fn a_plan_that_does_not_come_through_is_not_verified() {
 
 #[test]
 fn what_no_memory_holds_is_unsupported_and_not_started() {
-    let door = Door::new();
+    let door = crate::door();
     door.catalog("a.toml", "large", "step_us = 100, busy_percent = 0, memory_bytes = 3000000");
     door.catalog("b.toml", "small", "step_us = 100, busy_percent = 0, memory_bytes = 1000");
     let options = "--catalog a.toml --catalog b.toml --memory 2MiB";
@@ -81,7 +80,7 @@ fn what_no_memory_holds_is_unsupported_and_not_started() {
 
 #[test]
 fn a_job_without_a_valid_plan_is_refused_with_its_reason() {
-    let door = Door::new();
+    let door = crate::door();
     let said = door.exits(2, "verify stress-compute@b101 --plans --device cpu:0 --out v");
     assert!(said.err.contains("its dial in percent, and 101 is more than 100"), "{}", said.err);
     assert!(!door.path("v").exists(), "nothing was begun");
@@ -91,7 +90,7 @@ fn a_job_without_a_valid_plan_is_refused_with_its_reason() {
 /// it is not asked of it.
 #[test]
 fn the_states_of_an_exact_launch_are_counted_in_fp64() {
-    let door = Door::new();
+    let door = crate::door();
     // 12 bytes for each of 124,439,808 parameters are 1.39 GiB, and 24 are 2.78 GiB.
     let mut command =
         door.command_with_stand_in("verify gpt2@b1 --plans --device cpu:0 --memory 2GiB --out v");
@@ -104,7 +103,7 @@ fn the_states_of_an_exact_launch_are_counted_in_fp64() {
 
 #[test]
 fn slips_are_usage_errors_that_say_what_to_do() {
-    let door = Door::new();
+    let door = crate::door();
     for (arguments, message) in [
         ("verify --plans", "required"),
         ("verify synthetic-sleep@ga2 --plans", "names its plan, and --plans takes all; drop one of them"),
@@ -121,7 +120,7 @@ fn slips_are_usage_errors_that_say_what_to_do() {
 #[test]
 fn every_plan_of_a_real_job_computes_the_same_thing() {
     let Some(bin) = torch_bin() else { return };
-    let door = Door::new();
+    let door = crate::door();
     let mut command = door.command("verify bert-mini@b1 --plans --device cpu:0 --json --out v");
     let output = command.env("TANDEM_BIN", bin).output().expect("profile starts");
     let rows: Vec<VerifyPlanRow> = rows::from_json(&String::from_utf8_lossy(&output.stdout)).expect("rows");

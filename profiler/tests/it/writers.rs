@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::symlink, path::Path};
 
-use crate::door::{Door, Started, wait_until};
+use front_door::{Background, wait_until};
 
 /// Every file below a folder with what is in it.
 fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
@@ -20,12 +20,12 @@ fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn a_run_that_is_being_measured_is_derived_by_nobody_else_and_does_not_notice() {
-    let door = Door::new();
+    let door = crate::door();
     for command in [
         "single synthetic-sleep --device cpu:0 --steps 150 --repeats 1 --out r",
         "calibrate synthetic-sleep --parts restart --repeats 2 --device cpu:0 --run r",
     ] {
-        let mut live = Started::new(door.command(command));
+        let mut live = Background::start(door.command(command));
         wait_until("a launch runs", || door.path("r/events").read_dir().is_ok_and(|dir| dir.count() > 0));
         let said = door.exits(2, "derive r");
         assert!(said.err.contains("another program is writing r; wait until it has ended"), "{}", said.err);
@@ -39,7 +39,7 @@ fn a_run_that_is_being_measured_is_derived_by_nobody_else_and_does_not_notice() 
 
 #[test]
 fn what_goes_on_with_a_run_waits_for_no_other_writer() {
-    let door = Door::new();
+    let door = crate::door();
     door.exits(0, "single synthetic-sleep --device cpu:0 --steps 25 --repeats 1 --out alone");
     door.exits(
         0,
@@ -63,7 +63,7 @@ fn what_goes_on_with_a_run_waits_for_no_other_writer() {
 
 #[test]
 fn derive_writes_through_no_link_and_reads_nothing_outside_the_run() {
-    let door = Door::new();
+    let door = crate::door();
     door.exits(0, "single synthetic-sleep --device cpu:0 --steps 25 --repeats 1 --out r");
     let tables = ["measurements.csv", "summary.csv", "trace.json"];
     let derived = || tables.map(|name| fs::read(door.path("r").join(name)).expect("derived"));

@@ -2,9 +2,8 @@
 
 use std::fs;
 
+use front_door::Door;
 use schema::rows::{self, Fidelity, Outcome, Prediction};
-
-use crate::door::Door;
 
 /// Three runs of one trace, of which the second has noise and the third has more of it.
 fn runs(door: &Door) {
@@ -29,7 +28,7 @@ fn json(door: &Door, code: i32, arguments: &str) -> Fidelity {
 
 #[test]
 fn a_run_is_held_against_its_predictions_and_another_run_says_what_can_be_asked() {
-    let door = Door::new();
+    let door = crate::door();
     runs(&door);
     let same = json(&door, 0, "calm/outcomes.csv calm");
     assert_eq!((same.jobs, same.job_jct.max_percent, same.average_jct.error_percent), (40, 0.0, 0.0));
@@ -58,7 +57,7 @@ fn a_run_is_held_against_its_predictions_and_another_run_says_what_can_be_asked(
 
 #[test]
 fn what_cannot_be_compared_is_told() {
-    let door = Door::new();
+    let door = crate::door();
     runs(&door);
     let text = fs::read_to_string(door.path("calm/outcomes.csv")).unwrap();
     let shorter: Vec<&str> = text.lines().take(40).collect();

@@ -1,6 +1,6 @@
 //! What the help of each command shows is what it does.
 
-use crate::door::Door;
+use front_door::Door;
 
 /// Command lines that the help of a command gives as examples, without the name of the program.
 fn examples(door: &Door, command: &str) -> Vec<String> {
@@ -14,7 +14,7 @@ fn examples(door: &Door, command: &str) -> Vec<String> {
 /// In the order in which a user comes to them, and all but those that want runs of `profile` or files of others.
 #[test]
 fn examples_work_as_printed() {
-    let door = Door::new();
+    let door = crate::door();
     let mut done = 0;
     for command in ["trace make", "sim", "replay", "fidelity"] {
         let examples = examples(&door, command);

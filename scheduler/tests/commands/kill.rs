@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use front_door::{Background, Door, wait_until};
 use rustix::process::Signal;
 use schema::{
     decision::{self, Happened, JobId},
@@ -10,11 +11,7 @@ use schema::{
     wire::Event,
 };
 
-use crate::{
-    background::{Background, until_nothing_is_left, wait_until},
-    door::Door,
-    run::{ON_TWO, TRACE, door, outcomes, run},
-};
+use crate::run::{ON_TWO, TRACE, door, outcomes, run};
 
 /// Moments at which a run is killed, in all tests that take the time; few in the others.
 fn moments() -> u32 {
@@ -35,7 +32,7 @@ fn every_job_ends_once_with_all_its_steps_whenever_the_scheduler_is_killed() {
         let door = door(TRACE);
         let mut arguments = format!("run trace.csv --policy srtf --checkpoint-every 200ms {ON_TWO}");
         loop {
-            let mut sched = Background::start(&door, &arguments);
+            let mut sched = Background::start(door.command(&arguments));
             wait_until("the run can be gone on with", || door.path("r/manifest.toml").exists());
             if left == 0 {
                 let (code, said) = sched.wait();
@@ -48,7 +45,7 @@ fn every_job_ends_once_with_all_its_steps_whenever_the_scheduler_is_killed() {
                 }
                 sched.wait();
             }
-            until_nothing_is_left(&door);
+            door.wait_until_nothing_is_left();
             arguments = "run --resume r".into();
             if door.path("r/outcomes.csv").exists() {
                 break;
@@ -60,17 +57,17 @@ fn every_job_ends_once_with_all_its_steps_whenever_the_scheduler_is_killed() {
 
 #[test]
 fn a_policy_that_hangs_does_not_outlive_the_scheduler() {
-    let door = Door::new();
+    let door = crate::door();
     door.write("t.csv", "name,submit_s,job,steps,step_ns\na,0,any,5,7\n");
     // Takes no notice of the end of its input.
     door.write("hang", "read line && touch asked\nexec sleep 600\n");
     let mut command = door.command("sim t.csv --cluster 1x1 --switch-cost 0s --policy");
     command.arg("exec:sh hang");
-    let mut sched = Background::spawn(&door, command);
+    let mut sched = Background::start(command);
     wait_until("the policy is asked", || door.path("asked").exists());
     sched.send(Signal::KILL);
     sched.wait();
-    until_nothing_is_left(&door);
+    door.wait_until_nothing_is_left();
 }
 
 /// Every job has ended once, with all its steps; and those that were done again are counted.

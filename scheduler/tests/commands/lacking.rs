@@ -2,15 +2,13 @@
 
 use std::{fs, process::Command};
 
+use front_door::Said;
 use schema::{
     decision::{self, Happened, Turn},
     rows::Status,
 };
 
-use crate::{
-    door::{Door, Said},
-    run::{ON_TWO, door, outcomes},
-};
+use crate::run::{ON_TWO, door, outcomes};
 
 const TRACE: &str = "name,submit_s,job,steps,step_ns\na,0,short,20,5000000\nb,0,short,20,5000000\n";
 
@@ -108,7 +106,7 @@ fn a_full_disk_ends_the_run_and_costs_no_job_a_retry() {
 /// Names may hold what a terminal obeys; files hold them as they are.
 #[test]
 fn names_do_not_move_the_cursor() {
-    let door = Door::new();
+    let door = crate::door();
     let name = "\u{1b}[2Jgone\u{7}";
     door.write("t.csv", &format!("name,submit_s,job,steps,step_ns\n{name},0,any,5,7\n{name},1,any,5,7\n"));
     let said = door.exits(2, "sim t.csv --policy fifo --cluster 1x1 --switch-cost 0s");

@@ -1,7 +1,5 @@
 //! Tests through the front door: the program itself, with no libtorch.
 
-mod background;
-mod door;
 mod fidelity;
 mod help;
 mod kill;
@@ -10,3 +8,8 @@ mod output;
 mod run;
 mod sim;
 mod trace;
+
+/// The front door of `sched`.
+fn door() -> front_door::Door {
+    front_door::Door::new(env!("CARGO_BIN_EXE_sched"))
+}

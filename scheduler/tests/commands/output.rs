@@ -2,18 +2,16 @@
 
 use std::{fs::File, process::Stdio};
 
+use front_door::Said;
 use schema::rows::Status;
 
-use crate::{
-    door::{Door, Said},
-    run::{ON_TWO, door, outcomes},
-};
+use crate::run::{ON_TWO, door, outcomes};
 
 const MAKE: &str = "trace make any --jobs 3000 --length exponential:60s --step-time 250ms --every 40s";
 
 #[test]
 fn a_reader_that_is_gone_ends_nothing() {
-    let sim = Door::new();
+    let sim = crate::door();
     sim.exits(0, &format!("{MAKE} --out t.csv"));
     let simulate = "sim t.csv --policy fifo,srtf --cluster 1x4 --switch-cost 5s";
     for arguments in [MAKE, simulate, &format!("{simulate} --json"), &format!("{MAKE} --out again.csv")] {
@@ -32,7 +30,7 @@ fn a_reader_that_is_gone_ends_nothing() {
 
 #[test]
 fn a_full_disk_is_told() {
-    let door = Door::new();
+    let door = crate::door();
     let full = File::options().write(true).open("/dev/full").expect("Linux has it");
     let output = door.command(MAKE).stdout(full).output().expect("sched starts");
     let said = Said::of(&output);

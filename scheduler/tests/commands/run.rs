@@ -1,15 +1,11 @@
 //! `sched run` with synthetic workers: what it leaves behind, and how it goes on.
 
+use front_door::{Background, Door, Said, wait_until};
 use rustix::process::Signal;
 use schema::{
     decision::{self, Action, Happened, JobId, Settled},
     rows::{self, ErrorKind, Outcome, Part, Prediction, Status},
     run_dir::RunDir,
-};
-
-use crate::{
-    background::{Background, until_nothing_is_left, wait_until},
-    door::{Door, Said},
 };
 
 /// Steps of 5 ms; and jobs whose rank is killed in its sixth.
@@ -49,7 +45,7 @@ last,2,short@ga2,,150,5000000
 pub(crate) const ON_TWO: &str = "--device cpu:0,cpu:1 --catalog catalog.toml --progress-every 200ms --out r";
 
 pub(crate) fn door(trace: &str) -> Door {
-    let door = Door::new();
+    let door = crate::door();
     door.write("catalog.toml", CATALOG);
     door.write("trace.csv", trace);
     door
@@ -143,7 +139,7 @@ fn a_policy_that_takes_too_long_is_told_of() {
 /// Ends a run by a signal when a job has taken steps, and checks how it ended.
 fn interrupted(signal: Signal, code: u8) -> Door {
     let door = door(TRACE);
-    let mut sched = Background::start(&door, &format!("run trace.csv --policy srtf {ON_TWO}"));
+    let mut sched = Background::start(door.command(&format!("run trace.csv --policy srtf {ON_TWO}")));
     wait_until("a job runs", || {
         decision::read(&door.path("r/decisions.jsonl")).is_ok_and(|turns| {
             turns.iter().any(|turn| matches!(turn.happened, Happened::Progress { steps: 1.., .. }))
@@ -153,7 +149,7 @@ fn interrupted(signal: Signal, code: u8) -> Door {
     let (ended_with, said) = sched.wait();
     assert_eq!(ended_with, Some(code.into()), "{said}");
     assert!(said.contains("go on with: sched run --resume r"), "{said}");
-    until_nothing_is_left(&door);
+    door.wait_until_nothing_is_left();
     let end = run(&door).end().expect("end.toml reads").expect("it was written");
     assert_eq!((end.exit_code, end.missing.len()), (code, 6));
     door
@@ -170,7 +166,7 @@ fn a_closed_terminal_saves_all_jobs_too() {
 #[test]
 fn a_run_whose_outcomes_cannot_be_written_says_how_it_ended() {
     let door = door(TRACE);
-    let mut sched = Background::start(&door, &format!("run trace.csv --policy srtf {ON_TWO}"));
+    let mut sched = Background::start(door.command(&format!("run trace.csv --policy srtf {ON_TWO}")));
     wait_until("the run has begun", || door.path("r/decisions.jsonl").exists());
     std::fs::create_dir(door.path("r/outcomes.csv")).expect("it is not there yet");
     let (code, said) = sched.wait();

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use front_door::Door;
 use schema::{
     FORMAT,
     device::Device,
@@ -12,8 +13,6 @@ use schema::{
     run_dir::RunDir,
     sharing::Sharing,
 };
-
-use crate::door::Door;
 
 /// Jobs of 30, 20 and 10 s that arrive in this order at one instant, of which each is a turn of its own.
 const THREE: &str = "name,submit_s,job,steps,step_ns\nlong,0,any,300,100000000\nmiddle,0,any,200,100000000\n\
@@ -31,7 +30,7 @@ fn busy_trace(door: &Door) {
 
 #[test]
 fn jobs_take_as_long_as_they_should_in_the_order_of_the_policy() {
-    let door = Door::new();
+    let door = crate::door();
     door.write("t.csv", THREE);
     let found = totals(&door, "t.csv --policy fifo,sjf --cluster 1x1 --switch-cost 0s");
     let [fifo, sjf] = &found[..] else { panic!("{found:?}") };
@@ -53,7 +52,7 @@ fn jobs_take_as_long_as_they_should_in_the_order_of_the_policy() {
 
 #[test]
 fn a_simulated_run_is_the_same_twice_and_is_decided_again() {
-    let door = Door::new();
+    let door = crate::door();
     busy_trace(&door);
     let arguments = "t.csv --policy srtf,tiresias:100s --cluster 1x2,1x1 --switch-cost 5s --noise 10 --seed 4 --retries 9 \
         --device-mtbf 5000s --device-repair-time 100s --job-mtbf 1h --progress-every 7s --checkpoint-every 20s";
@@ -89,7 +88,7 @@ fn a_simulated_run_is_the_same_twice_and_is_decided_again() {
 /// Elastic jobs may ask for more than there is, where somebody gives them less.
 #[test]
 fn an_elastic_job_that_would_wait_for_ever_is_not_admitted() {
-    let door = Door::new();
+    let door = crate::door();
     door.write("t.csv", "name,submit_s,job,steps,devices,elastic,step_ns\nlarge,0,any,5,4,true,100\nsmall,1,any,5,1,false,100\n");
     let arguments = "t.csv --policy fifo --cluster 1x2 --switch-cost 0s --out r";
     door.exits(1, &format!("sim {arguments}"));
@@ -103,7 +102,7 @@ fn an_elastic_job_that_would_wait_for_ever_is_not_admitted() {
 
 #[test]
 fn a_trace_that_cannot_be_is_refused_by_line_and_column_before_anything_starts() {
-    let door = Door::new();
+    let door = crate::door();
     let header = "name,submit_s,job,steps,devices,step_ns\n";
     for (rows, message) in [
         ("a,0,nobody,5,,\n", "t.csv: line 2: column 'job': there is no workload 'nobody'"),
@@ -152,7 +151,7 @@ fn a_trace_that_cannot_be_is_refused_by_line_and_column_before_anything_starts()
 
 #[test]
 fn what_is_to_be_measured_first_is_a_command_to_copy() {
-    let door = Door::new();
+    let door = crate::door();
     let lstm = "name,submit_s,job,steps\na,0,lstm@b8,100\nb,0,lstm@b8,100\n";
     door.write("lstm.csv", lstm);
     door.write("told.csv", &lstm.replace("steps", "steps,step_ns").replace("100", "100,7"));
@@ -255,7 +254,7 @@ fn measured(door: &Door, name: &str) {
 
 #[test]
 fn what_was_measured_says_how_long_jobs_take_and_what_was_not_is_told() {
-    let door = Door::new();
+    let door = crate::door();
     measured(&door, "alone");
     door.write("t.csv", "name,submit_s,job,steps\na,0,lstm@b8@dp1,100\n");
     let found = totals(&door, "t.csv --policy fifo --cluster 1x1 --switch-cost 0s --table alone");

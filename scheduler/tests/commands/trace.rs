@@ -2,15 +2,13 @@
 
 use schema::trace::{Trace, TraceRow};
 
-use crate::door::Door;
-
 fn read(text: &str) -> Vec<TraceRow> {
     Trace::parse("printed".as_ref(), text.as_bytes()).expect("what is printed is a trace").rows
 }
 
 #[test]
 fn a_made_trace_has_the_load_it_was_asked_for_and_is_drawn_again_from_its_seed() {
-    let door = Door::new();
+    let door = crate::door();
     let make = "trace make any=3 lstm@b8 --jobs 300 --length exponential:60s --step-time 100ms --load 0.8 --devices 4";
     let said = door.exits(0, make);
     let rows = read(&said.out);
@@ -34,7 +32,7 @@ fn a_made_trace_has_the_load_it_was_asked_for_and_is_drawn_again_from_its_seed()
 
 #[test]
 fn what_cannot_be_made_is_told() {
-    let door = Door::new();
+    let door = crate::door();
     for (arguments, message) in [
         ("any --jobs 3 --every 1s --length fixed:5", "there is no workload 'any'"),
         ("lstm --jobs 3 --every 1s --length fixed:5s", "the time of a step of lstm@b"),
@@ -53,7 +51,7 @@ fn what_cannot_be_made_is_told() {
 
 #[test]
 fn an_imported_trace_can_be_scaled() {
-    let door = Door::new();
+    let door = crate::door();
     door.write(
         "philly.csv",
         "timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-09 00:00:00,100,2,200,a\n2017-10-09 00:01:40,300,1,300,b\n",

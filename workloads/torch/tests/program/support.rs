@@ -143,11 +143,11 @@ impl Worker {
 
     /// Waits until the worker has said something that `is_it` accepts; everything said so far.
     pub(crate) fn wait_for(&mut self, is_it: impl Fn(&Event) -> bool) -> &[EventLine] {
-        self.wait_until(|said| said.iter().any(|line| is_it(&line.event)));
+        self.read_until(|said| said.iter().any(|line| is_it(&line.event)));
         &self.said
     }
 
-    fn wait_until(&mut self, is_enough: impl Fn(&[EventLine]) -> bool) {
+    fn read_until(&mut self, is_enough: impl Fn(&[EventLine]) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !is_enough(&self.said) {
             assert!(Instant::now() < deadline, "waited in vain; it said {:#?}", self.said);
@@ -186,7 +186,7 @@ impl Worker {
         let answers = |said: &[EventLine]| said.iter().filter(is_answer).count();
         let before = answers(&self.said);
         self.command(command);
-        self.wait_until(|said| answers(said) > before);
+        self.read_until(|said| answers(said) > before);
         self.said.iter().rfind(is_answer).expect("it was waited for").event.clone()
     }
 
