@@ -1,7 +1,7 @@
-//! `machine.toml`: what the parts of a machine can do, as `profile calibrate` has measured it.
+//! `machine.toml`: what the parts of a machine can do, as measured by `profile calibrate`.
 //!
-//! Plain rows. A number stands with its interval, which is at 95 % and over the `repeats` of its row:
-//! [`Measured`]. What could not be measured has no row among the numbers and one in `not_measured`.
+//! The file holds plain rows. Each number comes with its 95 % interval over the `repeats` of its row
+//! ([`Measured`]). A quantity that could not be measured has a row in `not_measured` instead.
 
 use std::{fmt::Display, path::Path};
 
@@ -15,20 +15,20 @@ use crate::{
     spec::Collectives,
 };
 
-/// One calibration of one machine. Holds no name of a host or a user.
+/// One calibration of one machine. It contains no name of a host or a user.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
     pub format: u32,
-    /// When it began, as `2026-11-21T10:13:40Z`.
+    /// The start of the calibration, as `2026-11-21T10:13:40Z`.
     pub measured_utc: String,
-    /// As typed, program name first.
+    /// The command as typed, program name first.
     pub command: Vec<String>,
     pub version: String,
-    /// Of the source tree the program was built from, where it was a git checkout.
+    /// The revision of the source tree that the program was built from, if that was a git checkout.
     pub git_revision: Option<String>,
     pub seed: u64,
-    /// Name of the run that holds the events behind the numbers; absent where nothing was launched.
+    /// Name of the run that holds the events behind the numbers; absent if nothing was launched.
     pub run: Option<String>,
     pub pool: Vec<Device>,
     pub machine: Machine,
@@ -48,26 +48,26 @@ pub struct Calibration {
 
 impl Calibration {
     /// # Errors
-    /// A file that cannot be read, is of a newer format, or holds anything else.
+    /// The file cannot be read, is of a newer format, or is no calibration.
     pub fn read(path: &Path) -> Result<Calibration, RunError> {
         read_toml(path)
     }
 
-    /// Replaces `path` whole: a reader finds the calibration before or this one, also after a kill.
+    /// Replaces the file at `path` atomically: also after a kill, a reader finds the old or the new calibration.
     ///
     /// # Errors
-    /// A file that cannot be written.
+    /// The file cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), RunError> {
         replace(path, &format!("{HEADING}{}", to_toml(path, self)?))
     }
 }
 
-/// For people who open the file: in it three numbers stand without their names.
+/// A heading for people, because the file has three numbers without names.
 const HEADING: &str =
     "# Three numbers in brackets: what was measured, and its 95 % interval over the repeats.\n\n";
 
-/// A number and the 95 % interval that holds it. In a file it is `[value, ci_lo, ci_hi]`, so that a row has
-/// a line for each of its numbers.
+/// A number and its 95 % interval. In a file it is `[value, ci_lo, ci_hi]`, so that a row has one line for
+/// each of its numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured<T> {
     pub value: T,
@@ -81,7 +81,7 @@ impl<T: Serialize> Serialize for Measured<T> {
     }
 }
 
-/// What was measured is above 0 and finite, and lies in its interval.
+/// A measured value is finite, above 0, and inside its interval.
 impl<'de, T: Deserialize<'de> + PartialOrd + Default + Display> Deserialize<'de> for Measured<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Measured<T>, D::Error> {
         let numbers = Vec::deserialize(deserializer)?;
@@ -94,7 +94,7 @@ impl<'de, T: Deserialize<'de> + PartialOrd + Default + Display> Deserialize<'de>
             let numbers = format!("[{value}, {ci_lo}, {ci_hi}]");
             D::Error::custom(format!("{numbers}: {what}; calibrate again with `profile calibrate`"))
         };
-        // A NaN compares as neither.
+        // A comparison with NaN is false.
         if !(ci_lo >= T::default() && value > T::default()) {
             return Err(wrong("what was measured is above 0, and no end of its interval below"));
         }
@@ -108,7 +108,7 @@ impl<'de, T: Deserialize<'de> + PartialOrd + Default + Display> Deserialize<'de>
     }
 }
 
-/// Numbers stand with how many repeats they are over, of which there is one at least.
+/// Numbers need at least one repeat behind them.
 fn at_least_one<'de, D: Deserializer<'de>>(repeats: D) -> Result<u32, D::Error> {
     match u32::deserialize(repeats)? {
         0 => Err(D::Error::custom(
@@ -118,66 +118,65 @@ fn at_least_one<'de, D: Deserializer<'de>>(repeats: D) -> Result<u32, D::Error> 
     }
 }
 
-/// How much two CPU devices take from each other that share nothing by name: virtual cores may be one
-/// physical core. The floor of every claim about separate cores.
+/// How much two CPU devices with different cores take from each other, because virtual cores may be one
+/// physical core. Every claim about separate cores is at best as good as this.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpinRow {
     pub devices: [Device; 2],
-    /// The first core of each.
+    /// The first core of each device.
     pub cores: [u16; 2],
-    /// Time per turn of a spin loop on the first core while another spins on the second, over the time
-    /// while the second is idle.
+    /// Time per iteration of a spin loop on the first core while another one spins on the second, over the
+    /// time while the second is idle.
     pub ratio: Measured<f64>,
     #[serde(deserialize_with = "at_least_one")]
     pub repeats: u32,
 }
 
-/// How fast cores read and write memory that no cache holds: the triad of STREAM, `a[i] = b[i] + s *
-/// c[i]` (J. D. McCalpin, "Memory Bandwidth and Machine Balance in Current High Performance Computers",
-/// 1995).
+/// How fast cores read and write memory that no cache holds: the STREAM triad `a[i] = b[i] + s * c[i]` (J.
+/// D. McCalpin, "Memory Bandwidth and Machine Balance in Current High Performance Computers", 1995).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryRow {
-    /// That work at the same time, with a thread on each of their cores.
+    /// The devices that work at the same time, with one thread on each of their cores.
     pub devices: Vec<Device>,
-    /// Of each of the three arrays, over all threads.
+    /// Size of each of the three arrays, over all threads.
     pub array_bytes: u64,
-    /// As STREAM counts: each element is read twice and written once. That most processors read a line
-    /// before they write it is left out.
+    /// As STREAM counts, two reads and one write per element. The extra read of a line before it is
+    /// written, which most processors make, is not counted.
     pub bytes_per_s: Measured<u64>,
     #[serde(deserialize_with = "at_least_one")]
     pub repeats: u32,
 }
 
-/// How fast page-locked memory is copied between host and device.
+/// The speed at which page-locked memory is copied between host and device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CopyRow {
     pub device: Device,
     pub direction: Direction,
-    /// Of one copy.
+    /// Size of one copy.
     pub bytes: u64,
     pub bytes_per_s: Measured<u64>,
     #[serde(deserialize_with = "at_least_one")]
     pub repeats: u32,
 }
 
-/// How long an all-reduce takes, through the process groups that training uses.
+/// The duration of an all-reduce through the process groups that training uses.
 ///
-/// The bandwidths are those of NVIDIA's nccl-tests (doc/PERFORMANCE.md): the algorithm's is the
-/// tensor's bytes over the time; the bus's is `2 (n - 1) / n` times that for n ranks, which is what
-/// each link of a ring must carry, and so can be held against what the hardware promises whatever the
+/// The bandwidths are defined as in NVIDIA's nccl-tests (doc/PERFORMANCE.md). The algorithm bandwidth is
+/// the bytes of the tensor over the time. The bus bandwidth is `2 (n - 1) / n` times that for n ranks. It
+/// is what each link of a ring must carry, and can be compared with the bandwidth of the hardware for any
 /// number of ranks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AllReduceRow {
-    /// One a rank.
+    /// One device per rank.
     pub devices: Vec<Device>,
     pub collectives: Collectives,
-    /// Of the tensor that each rank has, in fp32.
+    /// Size of the fp32 tensor of each rank.
     pub bytes: u64,
-    /// That of the slowest rank. Where `bytes` is small this is the latency.
+    /// Time of the slowest rank. For small `bytes` this is the latency.
     pub time_ns: Measured<u64>,
     pub algorithm_bytes_per_s: Measured<u64>,
     pub bus_bytes_per_s: Measured<u64>,
@@ -186,48 +185,48 @@ pub struct AllReduceRow {
 }
 
 words! {
-    /// What a scheduler makes a job do when it takes its device away and gives it back, in the order it
-    /// was done.
+    /// The steps of preempting a job and starting it again, in the order in which they are done.
     Switch {
-        /// Everything on the device goes to host memory: the worker's own time.
+        /// All data on the device moves to host memory, by the worker's own clock.
         Pause = "pause",
-        /// And back.
+        /// The data moves back.
         Resume = "resume",
-        /// All that training goes on from is on file: the worker's own time.
+        /// The checkpoint is written, by the worker's own clock.
         Checkpoint = "checkpoint",
-        /// From being told to leave to being gone.
+        /// From the order to stop to the end of the processes.
         Stop = "stop",
-        /// From the order to start it to `ready`, without `restore`.
+        /// From the order to start to `ready`, without `restore`.
         Start = "start",
-        /// Reading the checkpoint: the worker's own time. The file was just written, so it mostly comes
-        /// from the kernel's memory and not from the disk.
+        /// The checkpoint is read, by the worker's own clock. The file was just written, so it mostly comes
+        /// from the kernel's page cache and not from the disk.
         Restore = "restore",
-        /// The first step after that, which allocates and picks kernels as the first of every launch.
+        /// The first step after the restart, which allocates memory and selects kernels like any first
+        /// step.
         FirstStep = "first-step",
-        /// The last step before the job stopped, to hold the first one against.
+        /// The last step before the job stopped, as a baseline for the first one.
         Step = "step",
-        /// From the order to write the checkpoint to the end of the first step: all that the job lost,
-        /// with what the harness took for noticing things.
+        /// From the order to write the checkpoint to the end of the first step: the total loss of the job,
+        /// including the time that the harness takes to notice events.
         Total = "total",
     }
 }
 
-/// What one part of stopping a job and starting it again took; of several ranks, the slowest.
+/// The duration of one part of a switch; for several ranks, that of the slowest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RestartRow {
-    /// In full spelling.
+    /// The job in full spelling.
     pub job: String,
     pub devices: Vec<Device>,
     pub part: Switch,
     pub ns: Measured<u64>,
-    /// All ranks together: of the checkpoint, or freed by the pause; absent for what moves no bytes.
+    /// Bytes over all ranks, of the checkpoint or freed by the pause; absent if the part moves no data.
     pub bytes: Option<u64>,
     #[serde(deserialize_with = "at_least_one")]
     pub repeats: u32,
 }
 
-/// What has no number, and why.
+/// A quantity without a number, and the reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NotMeasured {
@@ -307,7 +306,7 @@ mod tests {
         (folder, path)
     }
 
-    /// Written by a program of format 1: every later one reads it.
+    /// A file of format 1, which every later program must read.
     #[test]
     fn the_golden_file_reads_and_writes_to_the_byte() {
         let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/machine.toml");

@@ -5,15 +5,15 @@ use serde::{Deserialize, Serialize};
 /// What a worker's libtorch can do on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capabilities {
-    /// Of the program, which must be the harness's own.
+    /// Version of the program, which must be the harness's own.
     pub version: String,
-    /// As `2.11.0`.
+    /// Version of libtorch, as `2.11.0`.
     pub libtorch: String,
-    /// The version of CUDA that libtorch was built for, as `13.0`, if libtorch_cuda could be loaded.
+    /// The CUDA version that libtorch was built for, as `13.0`, if libtorch_cuda could be loaded.
     pub cuda: Option<String>,
-    /// CUDA devices that libtorch sees; 0 without CUDA, without a driver and without a device.
+    /// Number of CUDA devices that libtorch sees; 0 without CUDA, without a driver or without a device.
     pub cuda_devices: u32,
-    /// Why no tensor can be made on `cuda:0`; absent if one can.
+    /// The reason why no tensor can be made on `cuda:0`; absent if one can.
     pub cuda_error: Option<String>,
 }
 

@@ -1,8 +1,7 @@
 //! What can be trained: the typed form of `workloads/catalog/*.toml`.
 //!
-//! One file holds one model family. The programs embed the files of the repository; `--catalog`
-//! adds a file of the user's own. A definition that cannot be believed is refused with its file
-//! and line before anything starts.
+//! One file holds one model family. The programs embed the files of the repository, and `--catalog` adds a
+//! user's file. An invalid definition is refused with its file and line before anything starts.
 
 mod model;
 mod problem;
@@ -33,28 +32,28 @@ pub struct Catalog {
 #[serde(deny_unknown_fields)]
 pub struct Workload {
     pub name: String,
-    /// One line for `profile list`.
+    /// A one-line description for `profile list`.
     pub about: String,
     /// The paper or repository the architecture is taken from.
     pub source: String,
-    /// Names under which it is run together with others, as `set:quick`.
+    /// Sets that it belongs to, as in `set:quick`.
     #[serde(default)]
     pub sets: Vec<String>,
-    /// Global batch where a job names none.
+    /// The global batch of a job that names none.
     pub global_batch: u32,
-    /// Plan where a job names none.
+    /// The plan of a job that names none.
     #[serde(default)]
     pub plan: Plan,
     /// Axes in which plans of this workload may differ from `dp1`.
     pub axes: Vec<Axis>,
-    /// Trainable parameters as published; `profile verify` holds the built model to it.
+    /// Trainable parameters as published; `profile verify` compares the built model with it.
     pub parameters: Option<u64>,
-    /// Floating-point operations of one training step per sample: two for each multiply-add that
-    /// forward and backward take in matrix products and convolutions; a backward pass counts twice
-    /// its forward. DCGAN: 8 D + 3 G forward passes; TD3: see its file. Neither recomputation nor
-    /// what a policy costs to act is counted.
+    /// Floating-point operations of one training step per sample, two for each multiply-add of matrix
+    /// products and convolutions in the forward and backward passes. A backward pass counts twice its
+    /// forward pass. DCGAN: 8 D + 3 G forward passes; TD3: see its file. Neither recomputation nor acting
+    /// in an environment is counted.
     pub flops_per_sample: Option<u64>,
-    /// What `profile verify` runs.
+    /// The batch and the number of steps that `profile verify` runs.
     pub verify: Verify,
     pub optimizer: Optimizer,
     pub model: Model,
@@ -72,14 +71,14 @@ pub struct Verify {
 pub enum Optimizer {
     /// Stochastic gradient descent with momentum and L2 penalty, as in PyTorch's `SGD`.
     Sgd { learning_rate: f64, momentum: f64, weight_decay: f64 },
-    /// Kingma and Ba, ICLR 2015; the penalty is added to the gradient.
+    /// Kingma and Ba, ICLR 2015, with the penalty added to the gradient.
     Adam { learning_rate: f64, beta1: f64, beta2: f64, epsilon: f64, weight_decay: f64 },
-    /// Loshchilov and Hutter, ICLR 2019; the penalty is decoupled.
+    /// Loshchilov and Hutter, ICLR 2019, with a decoupled penalty.
     Adamw { learning_rate: f64, beta1: f64, beta2: f64, epsilon: f64, weight_decay: f64 },
 }
 
 impl Optimizer {
-    /// Numbers that it keeps for each parameter between steps.
+    /// Numbers that the optimizer keeps per parameter between steps.
     pub fn state_per_parameter(&self) -> u64 {
         match self {
             Optimizer::Sgd { momentum, .. } => u64::from(*momentum != 0.0),
@@ -90,7 +89,7 @@ impl Optimizer {
 }
 
 impl Workload {
-    /// Why a plan cannot be a plan of this workload at this batch, on any machine.
+    /// Returns the reason why the workload cannot run under this plan and batch on any machine.
     pub fn refuses(&self, plan: &Plan, global_batch: u32) -> Option<String> {
         if let Some(axis) = plan.axes().into_iter().find(|axis| !self.axes.contains(axis)) {
             let runs: Vec<String> = self.axes.iter().map(Axis::to_string).collect();
@@ -104,7 +103,7 @@ impl Workload {
     }
 }
 
-/// A definition that cannot be believed. Lines count from 1.
+/// An invalid definition. Lines count from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}: line {line}: {message}")]
 pub struct CatalogError {
@@ -120,7 +119,7 @@ struct CatalogFile {
 }
 
 impl Catalog {
-    /// The catalog that travels inside the program.
+    /// The catalog embedded in the program.
     pub fn embedded() -> Catalog {
         let mut catalog = Catalog::default();
         for (file, text) in model::EMBEDDED {
@@ -129,10 +128,10 @@ impl Catalog {
         catalog
     }
 
-    /// The embedded catalog, and files of the user's own.
+    /// The embedded catalog plus files of the user.
     ///
     /// # Errors
-    /// As of [`Catalog::add_file`].
+    /// See [`Catalog::add_file`].
     pub fn open(files: &[PathBuf]) -> Result<Catalog, CatalogError> {
         let mut catalog = Catalog::embedded();
         for file in files {
@@ -141,7 +140,7 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// Adds the definitions of one file. Nothing is added where one of them is wrong.
+    /// Adds the definitions of one file. If one of them is invalid, none is added.
     pub fn add(&mut self, file: &str, text: &str) -> Result<(), CatalogError> {
         let error = |span: Option<Range<usize>>, message: String| CatalogError {
             file: file.into(),
@@ -166,7 +165,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Adds a file of the user's own.
+    /// Adds a file of the user.
     pub fn add_file(&mut self, path: &Path) -> Result<(), CatalogError> {
         let file = path.display().to_string();
         let text = read_text(path).map_err(|e| CatalogError {
@@ -181,17 +180,17 @@ impl Catalog {
         self.workloads.get(name)
     }
 
-    /// The workloads of a set, in the order of names; none for a set that nothing belongs to.
+    /// The workloads of a set in alphabetical order; empty for an unknown set.
     pub fn set(&self, name: &str) -> impl Iterator<Item = &Workload> {
         self.iter().filter(move |workload| workload.sets.iter().any(|set| set == name))
     }
 
-    /// The names of all sets that something belongs to.
+    /// The names of all sets that have members.
     pub fn sets(&self) -> BTreeSet<&str> {
         self.iter().flat_map(|workload| &workload.sets).map(String::as_str).collect()
     }
 
-    /// In the order of names.
+    /// All workloads in alphabetical order.
     pub fn iter(&self) -> impl Iterator<Item = &Workload> {
         self.workloads.values()
     }

@@ -1,9 +1,11 @@
-//! A checkpoint is a directory: all that a job needs to go on in another launch, under any plan.
+//! A checkpoint is a directory with everything that a job needs to continue in another launch, under any
+//! plan.
 //!
-//! It holds `manifest.toml` and the files that this names, with their hashes. What is in those is the worker's
-//! matter. The manifest's first line is the hash of the rest of it, so that no byte of a checkpoint can change
-//! unseen. A checkpoint is written beside its place, under its name with `.unfinished` behind it, and renamed
-//! when the disk has all of it: under its own name there is a whole checkpoint or none.
+//! It holds `manifest.toml` and the files that the manifest names, with their hashes. The worker decides
+//! what is in these files. The first line of the manifest is the hash of its other lines, so that every
+//! change of a checkpoint is detected. A checkpoint is written beside its place, with the suffix
+//! `.unfinished`, and renamed when all of it is on disk. Under its final name it is therefore always
+//! complete.
 
 use std::{
     fs::{self, File},
@@ -20,24 +22,24 @@ use crate::{
 
 const MANIFEST: &str = "manifest.toml";
 
-/// What `manifest.toml` of a checkpoint holds.
+/// The content of a checkpoint's `manifest.toml`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Checkpoint {
     pub format: u32,
-    /// Its name in the catalog.
+    /// Name of the workload in the catalog.
     pub workload: String,
-    /// Numbers that are trained.
+    /// Number of trainable parameters.
     pub parameters: u64,
     pub global_batch: u32,
-    /// The one it was written under.
+    /// The plan that the checkpoint was written under.
     pub plan: Plan,
     pub ranks: u32,
-    /// Since the parameters were drawn, in all launches of the job together.
+    /// Steps since the parameters were initialised, in all launches of the job together.
     pub steps: u64,
-    /// Samples that all ranks together have taken: the place in the data.
+    /// Samples that all ranks have consumed, which is the position in the data.
     pub samples: u64,
-    /// All but the manifest itself.
+    /// All files except the manifest.
     #[serde(rename = "file")]
     pub files: Vec<CheckpointFile>,
 }
@@ -45,13 +47,13 @@ pub struct Checkpoint {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CheckpointFile {
-    /// Within the directory.
+    /// Path within the directory.
     pub name: String,
     pub content: Content,
-    /// Whose part it holds; absent for what is the same in every rank.
+    /// The rank that the file belongs to; absent if it is the same for every rank.
     pub rank: Option<u32>,
     pub bytes: u64,
-    /// In hexadecimal digits.
+    /// The hash in hexadecimal digits.
     pub blake3: String,
 }
 
@@ -60,28 +62,29 @@ pub struct CheckpointFile {
 pub enum Content {
     /// Parameters and buffers.
     Model,
-    /// What the optimizer remembers of them.
+    /// State of the optimizer.
     Optimizer,
-    /// Where the random generators of a rank are.
+    /// State of the random generators of a rank.
     Random,
 }
 
-/// The checkpoint that a job of the scheduler's goes on from: `checkpoints/job-<number>.json` of its run. It is written when
-/// every rank has said that the disk has its part, and the checkpoint before goes after that.
+/// The checkpoint that a job of the scheduler continues from: `checkpoints/job-<number>.json` of its run.
+/// It is written when every rank has reported its part to be on disk. After that, the previous checkpoint
+/// is deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Saved {
     pub format: u32,
-    /// Within `checkpoints/`.
+    /// Path within `checkpoints/`.
     pub name: String,
-    /// Which launch wrote it, after how many steps of its own.
+    /// The launch that wrote it, and the number of its own steps by then.
     pub launch: String,
     pub launch_steps: u64,
-    /// Of the job, in all its launches that led to this.
+    /// Steps of the job, in all launches that led to this checkpoint.
     pub steps: u64,
 }
 
-/// A checkpoint that cannot be written or believed.
+/// A checkpoint that cannot be written or that is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     #[error("{} is there already; a checkpoint is never written over", path.display())]
@@ -97,16 +100,16 @@ pub enum CheckpointError {
 }
 
 impl Checkpoint {
-    /// Reads the manifest of the checkpoint at `dir`. Its files are looked at by [`Checkpoint::read_file`].
+    /// Reads the manifest of the checkpoint at `dir`. [`Checkpoint::read_file`] checks the other files.
     ///
     /// # Errors
-    /// Where there is none, or it was altered. A newer format is refused by name.
+    /// There is no checkpoint, or it was altered. A newer format has an error of its own.
     pub fn read(dir: &Path) -> Result<Checkpoint, CheckpointError> {
         let file = dir.join(MANIFEST);
         let text = read(&file)?;
         let parse = |e: toml::de::Error| RunError::Parse { file: file.clone(), message: e.message().into() };
         let table: toml::Table = text.parse().map_err(parse)?;
-        // First of all, as a newer one may be sealed in another way.
+        // The format is checked first, because a newer one may be sealed in another way.
         check_format(&file, table.get("format").and_then(toml::Value::as_integer).map(|n| n as u64))?;
         match text.split_once('\n') {
             Some((first, rest)) if first == seal(rest) => Ok(toml::from_str(rest).map_err(parse)?),
@@ -114,10 +117,10 @@ impl Checkpoint {
         }
     }
 
-    /// The whole content of one of the checkpoint's files, which are those at `dir`.
+    /// Reads one of the files of the checkpoint at `dir` whole.
     ///
     /// # Errors
-    /// Where it is missing, or is not what was written.
+    /// The file is missing, or differs from what was written.
     pub fn read_file(dir: &Path, file: &CheckpointFile) -> Result<Vec<u8>, CheckpointError> {
         let path = dir.join(&file.name);
         let io = |cause| RunError::Io { file: path.clone(), cause };
@@ -140,10 +143,10 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// That of the checkpoint which shall be at `place`. Touches nothing.
+    /// The draft of the checkpoint at `place`. Touches no file.
     ///
     /// # Errors
-    /// For a path without a name at its end.
+    /// The path has no file name at its end.
     pub fn of(place: &Path) -> Result<Draft, CheckpointError> {
         let name = place.file_name().ok_or_else(|| CheckpointError::Unnamed { path: place.into() })?;
         let mut unfinished = name.to_owned();
@@ -151,10 +154,10 @@ impl Draft {
         Ok(Draft { place: place.into(), unfinished: place.with_file_name(unfinished) })
     }
 
-    /// Makes the directory, for one rank to do before any of them writes. What a kill left of an earlier draft goes.
+    /// Makes the directory, which one rank does before any of them writes. Removes an earlier draft that a kill left behind.
     ///
     /// # Errors
-    /// Where something is at the checkpoint's place, or no directory can be made.
+    /// The place is taken, or the directory cannot be made.
     pub fn begin(&self) -> Result<(), CheckpointError> {
         if fs::symlink_metadata(&self.place).is_ok() {
             return Err(CheckpointError::Exists { path: self.place.clone() });
@@ -166,10 +169,10 @@ impl Draft {
         Ok(made.map_err(|cause| RunError::Write { file: self.unfinished.clone(), cause })?)
     }
 
-    /// Writes a file, and returns when the disk has it.
+    /// Writes a file, and returns when it is on disk.
     ///
     /// # Errors
-    /// When the disk does not take it.
+    /// The file cannot be written.
     pub fn write(
         &self,
         name: String,
@@ -181,10 +184,10 @@ impl Draft {
         Ok(CheckpointFile { name, content, rank, bytes: bytes.len() as u64, blake3: hash(bytes) })
     }
 
-    /// Takes a file into account that another rank has written.
+    /// Adds a file that another rank has written.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// The file cannot be read.
     pub fn adopt(
         &self,
         name: String,
@@ -202,11 +205,11 @@ impl Draft {
         })
     }
 
-    /// Writes the manifest and gives the whole its name, for one rank to do when all have written. Returns when the
-    /// disk has it, with the bytes of the manifest.
+    /// Writes the manifest and renames the draft, which one rank does when all have written. Returns the size of the
+    /// manifest when everything is on disk.
     ///
     /// # Errors
-    /// When the disk does not take it, or something came to be at its place meanwhile.
+    /// A file cannot be written, or the place was taken in the meantime.
     pub fn finish(&self, checkpoint: &Checkpoint) -> Result<u64, CheckpointError> {
         let rest = to_toml(&self.unfinished.join(MANIFEST), checkpoint)?;
         let text = format!("{}\n{rest}", seal(&rest));
@@ -214,15 +217,15 @@ impl Draft {
         let io = |cause| RunError::Write { file: self.place.clone(), cause };
         sync_folder(&self.unfinished).map_err(io)?;
         fs::rename(&self.unfinished, &self.place).map_err(io)?;
-        // A name without folders lies in the one that the program runs in.
+        // The parent of a bare name is the working directory.
         let parent = self.place.parent().filter(|parent| !parent.as_os_str().is_empty());
         sync_folder(parent.unwrap_or(Path::new("."))).map_err(io)?;
         Ok(text.len() as u64)
     }
 
-    /// Removes what was written so far.
+    /// Removes the draft.
     pub fn discard(&self) {
-        // A file that stays does no harm: the next draft of this name begins with removing it.
+        // A leftover is harmless, because the next draft of this name removes it first.
         let _ = fs::remove_dir_all(&self.unfinished);
     }
 
@@ -237,7 +240,7 @@ impl Draft {
     }
 }
 
-/// Makes sure that the names in a folder are on the disk.
+/// Syncs a folder, so that the names in it are on disk.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
@@ -246,7 +249,7 @@ fn hash(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex().to_string()
 }
 
-/// The first line of a manifest whose other lines are `rest`.
+/// The seal, which is the first line of a manifest with the other lines `rest`.
 fn seal(rest: &str) -> String {
     format!("blake3 = \"{}\"", hash(rest.as_bytes()))
 }
@@ -272,7 +275,7 @@ mod tests {
         }
     }
 
-    /// One of two files, at `place`.
+    /// A checkpoint of two files at `place`.
     fn written(place: &Path) -> Checkpoint {
         let draft = Draft::of(place).unwrap();
         draft.begin().unwrap();
@@ -289,7 +292,7 @@ mod tests {
         fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect()
     }
 
-    /// Reads everything, as one who restores does.
+    /// Reads everything, as a restore does.
     fn read_whole(dir: &Path) -> Result<(), CheckpointError> {
         let checkpoint = Checkpoint::read(dir)?;
         checkpoint.files.iter().try_for_each(|file| Checkpoint::read_file(dir, file).map(drop))

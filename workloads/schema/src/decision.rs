@@ -1,4 +1,5 @@
-//! `decisions.jsonl`: what happened in a run of the scheduler, and what was done about it, one line a turn of the engine.
+//! `decisions.jsonl`: the events of a run of the scheduler and the decisions on them, one line per turn of
+//! the engine.
 
 mod chain;
 mod file;
@@ -12,26 +13,27 @@ pub use self::{
 };
 use crate::{plan::Plan, rows::ErrorKind, units::Nanos};
 
-/// One turn: an event, and what the policy made of it. Raw, and enough to decide everything again.
+/// One turn: an event, and the decision of the policy. Turns are raw data, from which every decision can be
+/// made again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Turn {
-    /// From 0, without a gap.
+    /// Counts from 0, without a gap.
     pub turn: u64,
-    /// From the start of the run.
+    /// Time from the start of the run.
     pub at_ns: Nanos,
     pub happened: Happened,
-    /// In the order in which they were applied.
+    /// Actions in the order in which they were applied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<Action>,
-    /// Asked for by the policy and not done, each with the reason.
+    /// Actions that the policy asked for and the engine refused, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Refused>,
     pub wake_at_ns: Option<Nanos>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Of all that happened and was done before this turn's actions: a [`Chain`]. Two runs with the same hash have shown their policies
-    /// the same.
+    /// The [`Chain`] over all events and actions before the actions of this turn. Two runs with the same
+    /// hash have shown their policies the same.
     pub view_hash: String,
 }
 
@@ -42,38 +44,38 @@ pub struct Refused {
     pub why: String,
 }
 
-/// The place of a job in its trace, which is ordered by arrival.
+/// The position of a job in its trace, which is ordered by arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct JobId(pub u32);
 
-/// The place of a device in its cluster, counted through all nodes.
+/// The position of a device in its cluster, counted over all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DeviceId(pub u32);
 
-/// What a policy may ask for, and the engine passes on after it has checked it.
+/// An action that a policy may ask for. The engine checks it before it passes it on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Action {
-    /// From its last checkpoint, or anew. On a device that another job keeps, the two are packed.
+    /// Starts a job from its last checkpoint or from scratch. Jobs on the same device are packed.
     Start {
         job: JobId,
-        /// In the order of ranks.
+        /// Devices in the order of ranks.
         devices: Vec<DeviceId>,
-        /// Cores of the host for each rank; absent where the policy chose no number.
+        /// Cores of the host for each rank; absent if the policy left the number open.
         cpus: Option<u16>,
-        /// Absent for commands, which bring their own.
+        /// Absent for commands, which define their own.
         plan: Option<Plan>,
     },
-    /// Holds the job at the end of a step and takes its tensors off the device.
+    /// Holds the job at the end of a step and moves its tensors off the device.
     Pause {
         job: JobId,
     },
     Resume {
         job: JobId,
     },
-    /// Ends the launch at the end of a step; without a checkpoint the steps since the last one are lost.
+    /// Ends the launch at the end of a step. Without a checkpoint, the steps since the last one are lost.
     Stop {
         job: JobId,
         checkpoint: bool,
@@ -94,26 +96,26 @@ impl Action {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Happened {
-    /// A job leaves its devices for good: it has done all its steps, or its command ended in peace.
+    /// A job leaves its devices for good, after all its steps or because its command exited with success.
     Finished {
         job: JobId,
         steps: u64,
     },
-    /// Its launch is gone. `steps` are those that its last checkpoint holds.
+    /// The launch of a job is gone. `steps` are those of its last checkpoint.
     Failed {
         job: JobId,
         steps: u64,
         kind: ErrorKind,
         detail: String,
     },
-    /// Nothing runs on it any more; launches that had it fail first.
+    /// Nothing runs on the device any more. Launches on it fail first.
     DeviceLost {
         device: DeviceId,
     },
     DeviceBack {
         device: DeviceId,
     },
-    /// A switch is complete. `steps` as in [`Happened::Progress`].
+    /// A switch is complete. `steps` are as in [`Happened::Progress`].
     Settled {
         job: JobId,
         now: Settled,
@@ -122,27 +124,29 @@ pub enum Happened {
     Arrived {
         job: JobId,
     },
-    /// Steps that count, those that are done again once. Told once a while, as the run's settings say.
+    /// Effective steps, where repeated steps count once. Reported at the interval in the settings of the
+    /// run.
     Progress {
         job: JobId,
         steps: u64,
     },
-    /// Nothing, until the time that was named.
+    /// The deadline that the policy set has passed without an event.
     Deadline,
 }
 
-/// What a job does after a switch.
+/// State of a job after a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Settled {
     Running,
     Paused,
-    /// Its devices are free, and it can be started anywhere.
+    /// The devices of the job are free, and it can start on any.
     Stopped,
 }
 
 impl Happened {
-    /// The order of events of one instant: what frees devices, then what asks for them. Ties go by job, then by device.
+    /// The order of simultaneous events: those that free devices come before those that need them. Ties go
+    /// by job, then by device.
     pub fn rank(&self) -> (u8, u32) {
         match *self {
             Happened::Finished { job, .. } => (0, job.0),

@@ -4,14 +4,14 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize, de};
 
-/// A device as people type it: `cuda:0`, `cpu:0` (core 0), `cpu:0-1` (a set of two), `cpu:0-1+4`
-/// (a set with a gap), `cpu` (all cores this process may use).
+/// A device as people type it: `cuda:0`, `cpu:0` (core 0), `cpu:0-1` (a set of two), `cpu:0-1+4` (a set
+/// with a gap), `cpu` (all cores that this process may use).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Device {
     Cuda(u32),
     /// Core numbers, ascending and distinct.
     Cpu(Vec<u16>),
-    /// All allowed cores; the harness replaces it by the set itself before anything starts.
+    /// All allowed cores. The harness replaces it by the set of them before anything starts.
     AllCores,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for Device {
 }
 
 impl Device {
-    /// Whether jobs on the two get in each other's way on a core, or on a GPU.
+    /// Whether jobs on the two devices compete for a core or a GPU.
     pub fn shares_with(&self, other: &Device) -> bool {
         match (self, other) {
             (Device::Cpu(own), Device::Cpu(others)) => own.iter().any(|core| others.contains(core)),
@@ -70,7 +70,7 @@ impl FromStr for Device {
                     let (first, last): (u16, u16) =
                         (first.parse().map_err(|_| wrong())?, last.parse().map_err(|_| wrong())?);
                     cores.extend(first..=last);
-                    // Empty ranges and repeated cores are slips of the hand, not sets.
+                    // Empty ranges and repeated cores are typing errors.
                     if first > last || !cores.is_sorted_by(|a, b| a < b) {
                         return Err(wrong());
                     }

@@ -1,4 +1,4 @@
-//! Writes, follows and checks the files that [`crate::wire`] events live in.
+//! Writes, follows and checks the event files of the protocol in [`crate::wire`].
 
 mod bounds;
 
@@ -15,19 +15,19 @@ use crate::{
     wire::{Command, Event, EventLine, Step},
 };
 
-/// No honest line comes near it; a program that writes into our file by mistake would.
+/// Far above any valid line. A program that writes to the file by mistake may exceed it.
 const LONGEST_LINE_BYTES: usize = 1 << 20;
-/// Read at a time: whatever a program writes there, no more than this and a line of it is kept.
+/// Bytes per read. At most this and one line are in memory, whatever a program writes.
 const CHUNK_BYTES: u64 = 1 << 20;
 
 impl EventLine {
-    /// As it stands in the file, without the end of the line.
+    /// Parses a line of the file, without its line break.
     pub fn from_line(line: &[u8]) -> serde_json::Result<EventLine> {
         serde_json::from_slice(line)
     }
 }
 
-/// Appends events; what it wrote is on file when `say` returns.
+/// Appends events. An event is on file when `say` returns.
 pub struct EventWriter {
     file: LineFile,
     rank: u32,
@@ -40,23 +40,23 @@ impl EventWriter {
         Ok(EventWriter { file: LineFile::create(path)?, rank, line: Vec::with_capacity(512) })
     }
 
-    /// Stamps the event with the present and appends it.
+    /// Appends an event with the present time.
     pub fn say(&mut self, event: Event) -> io::Result<()> {
         self.say_at(Nanos::monotonic_now(), event)
     }
 
-    /// Appends an event that happened at `mono_ns`.
+    /// Appends an event with the time `mono_ns`.
     pub fn say_at(&mut self, mono_ns: Nanos, event: Event) -> io::Result<()> {
         let line = EventLine { seq: self.file.lines(), rank: self.rank, mono_ns, event };
         self.line.clear();
         serde_json::to_writer(&mut self.line, &line)?;
         self.line.push(b'\n');
-        // One write a line: a reader that polls meanwhile sees all of it or a tail it waits for.
+        // One write per line, so that a polling reader sees the whole line or an incomplete tail.
         self.file.append(&self.line, &[self.line.len()])
     }
 }
 
-/// Why an event file cannot be believed. Lines count from 1.
+/// The reason why an event file is invalid. Lines count from 1.
 #[derive(Debug, thiserror::Error)]
 pub enum EventError {
     #[error("{}: line {line}: not an event: {detail}: {text:?}", file.display())]
@@ -71,7 +71,7 @@ pub enum EventError {
     Io { file: PathBuf, cause: io::Error },
 }
 
-/// Follows a growing event file and checks every line of it.
+/// Follows a growing event file and checks every line.
 pub struct EventReader {
     file: File,
     path: PathBuf,
@@ -94,7 +94,7 @@ impl EventReader {
         })
     }
 
-    /// Appends the whole lines that are new to `out`. Lines before a bad one are appended too.
+    /// Appends the new complete lines to `out`, including those before an invalid line.
     pub fn poll(&mut self, out: &mut Vec<EventLine>) -> Result<(), EventError> {
         loop {
             let read = (&mut self.file).take(CHUNK_BYTES).read_to_end(&mut self.unread);
@@ -129,7 +129,7 @@ impl EventReader {
         outcome
     }
 
-    /// To be called when no more can come: an unfinished line is an error now.
+    /// Checks the end of a file that is complete: an unfinished line is now an error.
     pub fn finish(&self) -> Result<(), EventError> {
         if self.unread.is_empty() {
             return Ok(());
@@ -169,7 +169,7 @@ impl EventReader {
     }
 }
 
-/// Reads a file that no one writes any more, whole.
+/// Reads a complete event file.
 pub fn read(path: &Path, rank: u32) -> Result<Vec<EventLine>, EventError> {
     let mut reader = EventReader::open(path, rank)?;
     let mut lines = Vec::new();
@@ -203,7 +203,7 @@ pub fn write_command(mut to: impl Write, command: &Command) -> io::Result<()> {
     to.flush()
 }
 
-/// Waits for the next command; `None` is the end of file, which means leave now.
+/// Waits for the next command. `None` is the end of file, which means that the worker must exit.
 pub fn read_command(mut from: impl BufRead) -> io::Result<Option<Command>> {
     let mut line = String::new();
     if from.read_line(&mut line)? == 0 {

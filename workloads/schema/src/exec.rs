@@ -1,5 +1,6 @@
-//! Between the scheduler and a policy that is a program of the user's: one JSON object a line. It is shown what changed on its stdin,
-//! and answers each line with one on its stdout. `scheduler/README.md` tells it in prose.
+//! The protocol between the scheduler and a user's policy program: one JSON object per line. The program
+//! reads what changed on its stdin, and answers each line with one on its stdout. `scheduler/README.md`
+//! describes it in prose.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,35 +13,36 @@ use crate::{
     units::Nanos,
 };
 
-/// Stands in the first line. Since 2 an answer names its turn.
+/// The protocol version in the first line. Since version 2 an answer names its turn.
 pub const PROTOCOL: u32 = 2;
 
-/// A turn, as the program is shown it: what is new since the line before. The first line has everything there is.
+/// A turn as the program sees it, with the changes since the previous line. The first line contains
+/// everything.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shown {
-    /// Rises by one from 0, so that a lost line is seen.
+    /// Counts from 0, so that a lost line is detected.
     pub turn: u64,
-    /// From the start of the run.
+    /// Time from the start of the run.
     pub now_ns: Nanos,
-    /// In the first line alone.
+    /// Only in the first line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begin: Option<Begin>,
-    /// Those that something happened to, whole, in order of their numbers.
+    /// The jobs that changed, each whole, in the order of their numbers.
     pub jobs: Vec<ShownJob>,
-    /// Those that other jobs keep now than before, or that were lost or came back; in order.
+    /// The devices with other jobs than before, and those that were lost or came back, in order.
     pub devices: Vec<ShownDevice>,
     /// Jobs that did not fit on a device together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub do_not_fit: Vec<(JobId, JobId)>,
 }
 
-/// What does not change in a run.
+/// Settings that are constant in a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Begin {
     pub protocol: u32,
-    /// How jobs share a device that are packed on it.
+    /// How packed jobs share a device.
     pub sharing: Sharing,
     pub nodes: Vec<ShownNode>,
 }
@@ -57,41 +59,41 @@ pub struct ShownNode {
 #[serde(deny_unknown_fields)]
 pub struct ShownDevice {
     pub device: DeviceId,
-    /// In the order in which they came. Who is on its way off a device does not keep it.
+    /// Jobs in the order of their arrival on the device, without those that are leaving it.
     pub kept_by: Vec<JobId>,
     pub lost: bool,
 }
 
-/// What a job asked for, and what has become of it.
+/// The requests and the state of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShownJob {
-    /// Its place in the trace, which is ordered by arrival.
+    /// Its position in the trace, which is ordered by arrival.
     pub job: JobId,
     pub name: String,
     pub arrival_ns: Nanos,
     pub workload: String,
     pub global_batch: Option<u32>,
-    /// What it asks for; where it is placed now stands in `on`.
+    /// The requested plan; `on` has the present devices.
     pub plan: Option<Plan>,
     pub devices: u32,
-    /// Whether it may be given another plan and number of devices.
+    /// Whether its plan and its number of devices may be changed.
     pub elastic: bool,
     /// Absent for a command that runs until it ends.
     pub steps: Option<u64>,
-    /// One that does not loses all that it has done where it is stopped, and is not stopped with a checkpoint.
+    /// Whether it can be stopped with a checkpoint. If not, a stop loses all of its steps.
     pub takes_checkpoints: bool,
     pub user: String,
     pub vc: String,
     pub class: Class,
-    /// Time of a step alone on what it asks for, as the scheduler's model predicts it.
+    /// Predicted step time for the job alone on the devices and under the plan that it asks for.
     pub step_ns: Option<f64>,
     pub state: JobState,
-    /// When the state began.
+    /// The start of the present state.
     pub since_ns: Nanos,
-    /// In the order of ranks.
+    /// Devices in the order of ranks.
     pub on: Vec<DeviceId>,
-    /// Steps that count, and when they were told.
+    /// Effective steps, and the time of their report.
     pub steps_done: u64,
     pub steps_at_ns: Nanos,
     pub first_start_ns: Option<Nanos>,
@@ -100,12 +102,12 @@ pub struct ShownJob {
     pub device_time_ns: Nanos,
     pub starts: u32,
     pub retries: u32,
-    /// Why, where it ended in failure.
+    /// The reason, if the job has failed.
     pub failed: Option<ErrorKind>,
 }
 
 words! {
-    /// What a job does.
+    /// The state of a job.
     JobState {
         Waiting = "waiting",
         Starting = "starting",
@@ -118,14 +120,14 @@ words! {
     }
 }
 
-/// What the program wants done. Only `turn` and `actions` must be there.
+/// The program's answer. Only `turn` and `actions` are required.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Answer {
-    /// That of the line which is answered, so that an answer too many is seen, and not taken for the next one.
+    /// The turn that is answered, so that a surplus answer is detected and not taken for the next one.
     pub turn: u64,
     pub actions: Vec<Action>,
-    /// When to be asked again if nothing happens before, from the start of the run.
+    /// When to ask again if no event happens before, as time from the start of the run.
     #[serde(default)]
     pub wake_at_ns: Option<Nanos>,
     /// The reason, for readers of the journal.
@@ -134,7 +136,7 @@ pub struct Answer {
 }
 
 impl Shown {
-    /// One line with its end.
+    /// The line, including its line break.
     pub fn to_line(&self) -> String {
         let mut line = serde_json::to_string(self).expect("fields are plain, and numbers finite or none");
         line.push('\n');
@@ -142,7 +144,7 @@ impl Shown {
     }
 
     /// # Errors
-    /// Says what of the line is not as it should be, and where in it.
+    /// Returns what is wrong with the line, and where.
     pub fn from_line(line: &str) -> Result<Shown, String> {
         serde_json::from_str(line).map_err(|error| error.to_string())
     }
@@ -150,7 +152,7 @@ impl Shown {
 
 impl Answer {
     /// # Errors
-    /// Says what of the line is no answer, and where in it.
+    /// Returns why the line is no answer, and where.
     pub fn from_line(line: &str) -> Result<Answer, String> {
         serde_json::from_str(line).map_err(|error| error.to_string())
     }
@@ -160,7 +162,7 @@ impl Answer {
 mod tests {
     use super::*;
 
-    /// Programs of users read this: what changes here breaks them.
+    /// A sample line, because a change of it breaks users' programs.
     const LINE: &str = concat!(
         r#"{"turn":0,"now_ns":5,"begin":{"protocol":2,"sharing":"time-slice","nodes":[{"name":"n0","device_type":"GPU","#,
         r#""devices":[0,1]}]},"jobs":[{"job":3,"name":"a","arrival_ns":5,"workload":"gpt2","global_batch":8,"#,

@@ -1,68 +1,70 @@
-//! What a job takes in memory, found by a few steps at two small micro-batches: what `torch-worker --footprint` prints,
-//! one line of JSON, and what the raw file `footprints.json` of a run keeps of it.
+//! The memory of a job, measured in a few steps at two small micro-batches. `torch-worker --footprint`
+//! prints it as one line of JSON, and a run keeps it in the raw file `footprints.json`.
 //!
-//! How the memory of any plan and batch follows from it stands in `jobs::plans::memory`.
+//! `jobs::plans::memory` predicts the memory of any plan and batch from it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{device::Device, plan::Plan, wire::FailureKind};
 
-/// The tensor memory of one rank that trains alone, in bytes of its device.
+/// The tensor memory of a single training rank, in bytes of its device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Footprint {
-    /// Samples of the two micro-batches that were tried, ascending.
+    /// Samples of the two micro-batches that were measured, ascending.
     pub micro_batches: [u32; 2],
-    /// Numbers that are trained.
+    /// Number of trainable parameters.
     pub parameters: u64,
-    /// Parameters and buffers.
+    /// Size of parameters and buffers.
     pub model_bytes: u64,
-    /// What the stream of samples keeps.
+    /// Memory of the stream of samples.
     pub data_bytes: u64,
-    /// All that is held at the boundary of a step.
+    /// Memory held at the boundary of a step.
     pub persistent_bytes: u64,
-    /// The most that was held until the job was ready.
+    /// Peak of memory until the job was ready.
     pub building_bytes: u64,
-    /// In the order in which a step makes its updates.
+    /// Updates in the order of a step.
     pub updates: Vec<UpdateFootprint>,
 }
 
-/// What one update of a step takes beyond what is persistent.
+/// Memory of one update of a step in addition to the persistent memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateFootprint {
-    /// Its gradients, when all of them are there.
+    /// Size of all gradients.
     pub gradient_bytes: u64,
-    /// The small ones among them, which ranks that share their gradients keep in buckets from the start. `None` in a run of
-    /// the time when all of them were kept there.
+    /// Size of the small gradients, which data-parallel ranks keep in buckets from the start. `None` in a
+    /// run of a version that kept all of them there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bucket_bytes: Option<u64>,
-    /// What is held when the first forward pass is done, beyond what is persistent, at either micro-batch: the micro-batch,
-    /// and what the pass leaves behind for its backward pass. Where a step makes several updates, also what another one
-    /// uses: in a GAN's first update, the graph of the images that the second one learns through; in its second, the
-    /// micro-batches that are still to come.
+    /// Memory after the first forward pass in addition to the persistent memory, at either micro-batch: the
+    /// micro-batch, and the activations for its backward pass. If a step makes several updates, this
+    /// includes what another update uses: in a GAN's first update, the graph of the images that the second
+    /// one learns through; in its second, the remaining micro-batches.
     pub forward_bytes: [u64; 2],
-    /// Peak of a micro-step that begins without gradients, beyond what is persistent.
+    /// Peak of a micro-step that starts without gradients, in addition to the persistent memory.
     pub first: Envelope,
-    /// Peak of a micro-step that adds to the gradients that are there, beyond these and what is persistent.
+    /// Peak of a micro-step that accumulates into existing gradients, in addition to these and to the
+    /// persistent memory.
     pub later: Envelope,
-    /// Peak of all that comes after the last backward pass, beyond the same.
+    /// Peak of everything after the last backward pass, in addition to the same.
     pub optimizer: Envelope,
 }
 
-/// A peak as a function of the micro-batch: the highest of straight lines, each given by its bytes at the two micro-batches
-/// that were tried.
+/// A peak as a function of the micro-batch: the maximum of straight lines, each given by its bytes at the
+/// two measured micro-batches.
 ///
-/// What is allocated at one moment of a step grows by so many bytes a sample; which moment is the highest depends on the
-/// batch. At a small batch it may be one at which all gradients are there, at a large one the end of the forward pass.
+/// The memory at one moment of a step is linear in the samples, but the batch decides which moment is the
+/// highest. At a small batch it may be a moment with all gradients, at a large one the end of the forward
+/// pass.
 pub type Envelope = Vec<[u64; 2]>;
 
-/// What the worker answers.
+/// The answer of the worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Answer {
     Measured(Footprint),
-    /// Out of memory, as a rule: the micro-batches are larger than what the device holds.
+    /// As a rule the worker ran out of memory, because the micro-batches exceed the device's memory.
     Failed {
         kind: FailureKind,
         error: String,
@@ -79,7 +81,7 @@ impl Answer {
     }
 }
 
-/// `footprints.json` of a run: what its estimates of memory were made from.
+/// `footprints.json` of a run: the data behind its estimates of memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Footprints {
@@ -87,12 +89,12 @@ pub struct Footprints {
     pub measured: Vec<MeasuredFootprint>,
 }
 
-/// A footprint and what it is of.
+/// A footprint and the job that it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredFootprint {
     pub workload: String,
-    /// What of the plan changes a micro-step: the plan with one rank and one micro-batch.
+    /// The part of the plan that affects a micro-step: the plan with one rank and one micro-batch.
     pub plan: Plan,
     pub device: Device,
     pub threads: u32,

@@ -1,12 +1,12 @@
-//! The grant: how many steps a job may complete, in a small mapped file.
+//! The grant: the number of steps that a job may complete, in a small mapped file.
 //!
-//! The number only grows. Ranks that read it at different moments therefore stop at the same
-//! step, so a job can be held between any two steps without a message and without a deadlock.
-//! A waiting rank sleeps in the kernel (futex); reading an open grant costs one load.
+//! The number only grows. Ranks that read it at different moments therefore stop at the same step, so that
+//! a job can be held between any two steps without a message and without a deadlock. A waiting rank sleeps
+//! in the kernel (futex). Reading an open grant costs one load.
 //!
-//! A process that maps a file which another one makes shorter is killed by SIGBUS at its next look, and programs of the user's
-//! have the path of this one. So the page is memory that no process can make shorter (a sealed memfd), and the path is
-//! a link to it.
+//! SIGBUS kills a process that reads a mapped file after another process has truncated it, and users'
+//! programs have the path of this file. The page is therefore memory that no process can truncate (a sealed
+//! memfd), and the path is a link to it.
 
 use std::{
     fs::File,
@@ -25,20 +25,20 @@ use rustix::{
     thread::futex::{self, Flags, Timespec},
 };
 
-/// One page: the number in its first eight bytes, in the machine's own byte order.
+/// The size of a page, whose first eight bytes hold the number in native byte order.
 const PAGE_BYTES: usize = 4096;
 
 pub struct Grant {
     page: MmapMut,
-    /// The path leads here for as long as it is open in the harness.
+    /// The file that the path links to, as long as the harness has it open.
     _memory: File,
 }
 
 impl Grant {
-    /// Makes the page of a new launch with nothing granted. Others can open it at `path` for as long as this value lives.
+    /// Makes the page of a new launch with a grant of 0. Others can open it at `path` while this value lives.
     ///
     /// # Errors
-    /// Where something is at `path`, or its folder cannot be written.
+    /// The path is taken, or its folder cannot be written.
     pub fn create(path: &Path) -> io::Result<Grant> {
         let memory = File::from(memfd_create("grant", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
         memory.set_len(PAGE_BYTES as u64)?;
@@ -59,7 +59,7 @@ impl Grant {
 
     #[expect(unsafe_code, reason = "a mapped file is shared memory, which Rust cannot check")]
     fn map(memory: File) -> io::Result<Grant> {
-        // SAFETY: no process can make the page of the harness shorter, as it is sealed, and it is only ever
+        // SAFETY: the harness has sealed the page, so that no process can truncate it, and it is only
         // accessed through the atomics below.
         let page = unsafe { memmap2::MmapOptions::new().len(PAGE_BYTES).map_mut(&memory)? };
         Ok(Grant { page, _memory: memory })
@@ -72,7 +72,8 @@ impl Grant {
         unsafe { &*self.page.as_ptr().cast::<AtomicU64>() }
     }
 
-    /// The half of the number that changes with every grant of less than 2^32 steps: a futex is 32 bits.
+    /// The low half of the number, which changes with every grant of less than 2^32 steps. A futex has 32
+    /// bits.
     #[expect(unsafe_code, reason = "a futex word is the low half of the atomic number")]
     fn word(&self) -> &AtomicU32 {
         let low_half = if cfg!(target_endian = "little") { 0 } else { 4 };
@@ -80,20 +81,21 @@ impl Grant {
         unsafe { &*self.page.as_ptr().add(low_half).cast::<AtomicU32>() }
     }
 
-    /// Steps the job may complete in all.
+    /// The total number of steps that the job may complete.
     pub fn get(&self) -> u64 {
         self.steps().load(Ordering::Acquire)
     }
 
-    /// Raises the grant to `steps` and wakes every rank that waits; a smaller number changes nothing.
+    /// Raises the grant to `steps` and wakes every waiting rank. A smaller number has no effect.
     pub fn extend_to(&self, steps: u64) {
         if self.steps().fetch_max(steps, Ordering::AcqRel) < steps {
-            // Waking fails only for an address that is not mapped, and this one is.
+            // Waking fails only for an unmapped address.
             let _ = futex::wake(self.word(), Flags::empty(), i32::MAX as u32);
         }
     }
 
-    /// Sleeps until more than `done` steps are granted, or `at_most` has passed. True if granted.
+    /// Sleeps until more than `done` steps are granted or `at_most` has passed. Returns whether they are
+    /// granted.
     pub fn wait_beyond(&self, done: u64, at_most: Duration) -> bool {
         let seen = self.word().load(Ordering::Acquire);
         if self.get() > done {
@@ -101,7 +103,7 @@ impl Grant {
         }
         let timeout =
             Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
-        // Whatever ends the wait (a wake, a signal, the time), the number is what counts.
+        // The wait may end by a wake, a signal or a time-out, so only the number counts.
         let _: Result<(), Errno> = futex::wait(self.word(), Flags::empty(), seen, Some(&timeout));
         self.get() > done
     }

@@ -11,7 +11,7 @@ use crate::{
 
 /// `WORKLOAD[@bN][@PLAN][@on=DEVICE]`: `resnet50@b64@dp2-bf16@on=cpu:0`.
 ///
-/// What is left out is the workload's own default; `b64` is the global batch.
+/// Omitted parts have the default of the workload; `b64` is the global batch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Job {
     pub workload: String,
@@ -88,14 +88,14 @@ impl FromStr for Job {
     }
 }
 
-/// What a program of the user's is called, by its arguments, program first: `cmd-python-0f3a9c`.
+/// The name of a user's program, from its arguments, program first: `cmd-python-0f3a9c`.
 pub fn command_name(argv: &[String]) -> String {
     let program = argv.first().and_then(|program| Path::new(program).file_name());
     let base = program.map_or_else(|| "program".into(), |name| name.to_string_lossy().to_lowercase());
     format!("cmd-{base}-{}", hash6(argv))
 }
 
-/// Six hexadecimal digits that tell command lines apart (FNV-1a, 64 bits, folded to 24).
+/// Six hexadecimal digits that distinguish command lines (FNV-1a, 64 bits, folded to 24).
 fn hash6(argv: &[String]) -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in argv.iter().flat_map(|arg| arg.bytes().chain([0])) {

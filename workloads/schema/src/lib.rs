@@ -1,5 +1,5 @@
-//! Every format of Tandem that crosses a process or a disk: type, reader, writer and round-trip
-//! test side by side. Nothing outside this crate serialises.
+//! Every format of Tandem that crosses a process or a disk. Type, reader, writer and round-trip test lie
+//! side by side, and no other crate serialises.
 
 pub mod calibration;
 pub mod capabilities;
@@ -30,5 +30,5 @@ mod unfinished;
 pub mod units;
 pub mod wire;
 
-/// The version of what a run directory holds. A reader accepts this one and older ones.
+/// The version of the content of a run directory. A reader accepts this version and older ones.
 pub const FORMAT: u32 = 1;

@@ -1,4 +1,4 @@
-//! Files to whose end whole lines are added, also where a write fails in the midst of one.
+//! Files to which whole lines are appended, even if a write fails within a line.
 
 use std::{
     fs::{File, OpenOptions},
@@ -9,13 +9,14 @@ use std::{
 
 use rustix::fs::OFlags;
 
-/// Adds whole lines to a file. A full disk may take the first part of a line: the rest of it stands before all that is written
-/// later, so that no line is torn, and a reader that follows the file never sees a byte change.
+/// Appends whole lines to a file. A full disk may cut a line off. The rest of the line is then written
+/// before all later data, so that no line is torn, and a reader that follows the file never sees a byte
+/// change.
 pub(crate) struct LineFile<W = File> {
     file: W,
-    /// The rest of a line that was begun.
+    /// The rest of a line that was cut off.
     unfinished: Vec<u8>,
-    /// Lines that were begun or written since the file was opened.
+    /// Number of lines begun since the file was opened.
     lines: u64,
 }
 
@@ -25,7 +26,8 @@ impl LineFile {
         Ok(LineFile::at_end_of(options().open(path)?))
     }
 
-    /// Opens a file at its end, and says whether it is empty. A torn line that a killed writer left is cut off first.
+    /// Opens a file for appending, and returns whether it is empty. A torn line that a killed writer left
+    /// is cut off first.
     pub(crate) fn open(path: &Path) -> io::Result<(LineFile, bool)> {
         let file = options().read(true).open(path)?;
         let whole = whole_lines_bytes(&std::fs::read(path)?) as u64;
@@ -34,7 +36,8 @@ impl LineFile {
     }
 }
 
-/// In a directory that somebody sent, what has the name of a raw file may be a link to a file of the reader's.
+/// In a received directory, a raw file may be a link to one of the user's own files, so links are not
+/// followed.
 fn options() -> OpenOptions {
     let mut options = File::options();
     options.append(true).create(true).custom_flags(OFlags::NOFOLLOW.bits() as i32);
@@ -50,10 +53,10 @@ impl<W: Write> LineFile<W> {
         self.lines
     }
 
-    /// Adds lines, whose ends in `lines` are `ends`, with one write where the system takes them at once.
+    /// Appends lines, which end at the offsets `ends` of `lines`, with one write if the system accepts it.
     ///
     /// # Errors
-    /// A write that failed. The line that it tore is finished by the next write, and those after it are given up.
+    /// The write failed. The next write completes the torn line, and the lines after it are dropped.
     pub(crate) fn append(&mut self, lines: &[u8], ends: &[usize]) -> io::Result<()> {
         let (finished, outcome) = write(&mut self.file, &self.unfinished);
         self.unfinished.drain(..finished);
@@ -69,7 +72,7 @@ impl<W: Write> LineFile<W> {
     }
 }
 
-/// Writes as much as can be written, and says how much it was.
+/// Writes as much as possible, and returns the number of bytes.
 fn write(file: &mut impl Write, bytes: &[u8]) -> (usize, io::Result<()>) {
     let mut written = 0;
     while written < bytes.len() {
@@ -83,7 +86,7 @@ fn write(file: &mut impl Write, bytes: &[u8]) -> (usize, io::Result<()>) {
     (written, Ok(()))
 }
 
-/// The length up to and with the last line break.
+/// The length up to and including the last line break.
 pub(crate) fn whole_lines_bytes(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|&b| b == b'\n').map_or(0, |last| last + 1)
 }
@@ -94,7 +97,7 @@ mod tests {
 
     use super::*;
 
-    /// A disk with so much space, which somebody may make.
+    /// A disk with limited space, which the test can extend.
     struct Disk {
         bytes: Vec<u8>,
         free: usize,

@@ -1,4 +1,4 @@
-//! A line has a limit wherever lines are read, so that one without an end takes no memory without end.
+//! Reads lines of limited length, so that a file without line breaks cannot fill the memory.
 
 use std::{
     fs::File,
@@ -8,22 +8,22 @@ use std::{
 
 use crate::{rows::RowError, units::HumanBytes};
 
-/// The longest line that is read: of a table, a trace, a journal, an answer of a policy. A turn that starts ten thousand jobs at once
-/// takes a tenth of it.
+/// The longest line that is read, in a table, a trace, a journal or an answer of a policy. A turn that
+/// starts ten thousand jobs at once takes a tenth of it.
 pub const LONGEST_LINE_BYTES: usize = 16 << 20;
-/// Read at a time.
+/// Bytes per read.
 const CHUNK_BYTES: u64 = 1 << 20;
 
-/// What is said of a line that is longer.
+/// The error for a longer line.
 pub fn too_long() -> String {
     let limit = HumanBytes(LONGEST_LINE_BYTES as u64);
     format!("the line is longer than {limit}, the longest that is read; it may lack its line breaks")
 }
 
-/// Reads the next line, without its end. `None` is the end of the input; what stands before it without a line break is a line, too.
+/// Reads the next line, without its line break. `None` is the end of the input. A last line without a line break counts.
 ///
 /// # Errors
-/// That of the reader, and `InvalidData` for a line that is longer than [`LONGEST_LINE_BYTES`].
+/// The error of the reader, and `InvalidData` for a line longer than [`LONGEST_LINE_BYTES`].
 pub fn next(from: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     let most = LONGEST_LINE_BYTES as u64 + 1;
@@ -41,19 +41,19 @@ pub fn next(from: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
 /// Reads a file of lines whole.
 ///
 /// # Errors
-/// A file that cannot be read, and the first line of it that is longer than [`LONGEST_LINE_BYTES`].
+/// The file cannot be read, or a line is longer than [`LONGEST_LINE_BYTES`].
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, RowError> {
     read_on(path, 0, 0)
 }
 
-/// Reads a file of lines from a position, given in bytes and in lines.
+/// Reads a file of lines from an offset, given in bytes and in lines.
 ///
 /// # Errors
-/// As of [`read`].
+/// See [`read`].
 pub(crate) fn read_on(path: &Path, bytes_before: u64, lines_before: u64) -> Result<Vec<u8>, RowError> {
     let open = || {
         let mut file = File::open(path)?;
-        // A pipe has no places to go to, and is read from its beginning.
+        // A pipe cannot seek, and is read from its beginning.
         if bytes_before > 0 {
             file.seek(SeekFrom::Start(bytes_before))?;
         }
@@ -63,10 +63,10 @@ pub(crate) fn read_on(path: &Path, bytes_before: u64, lines_before: u64) -> Resu
     read_to_end(path, file, lines_before)
 }
 
-/// Reads the lines that follow `lines_before` others, to their end. Errors name `file`.
+/// Reads the lines after the first `lines_before` ones to the end. Errors name `file`.
 ///
 /// # Errors
-/// That of the reader, and a line that is longer than [`LONGEST_LINE_BYTES`].
+/// The error of the reader, or a line longer than [`LONGEST_LINE_BYTES`].
 pub fn read_to_end(file: &Path, mut from: impl Read, lines_before: u64) -> Result<Vec<u8>, RowError> {
     let (mut bytes, mut line, mut line_start) = (Vec::new(), lines_before + 1, 0);
     loop {

@@ -1,4 +1,4 @@
-//! Execution plans and their one canonical spelling.
+//! Execution plans and their canonical spelling.
 
 use std::{fmt, str::FromStr};
 
@@ -8,9 +8,9 @@ use crate::rows::words;
 
 /// How a job is executed: degrees of parallelism, memory savings, precision.
 ///
-/// Spelled `dp2-tp2-pp2-zero2-ga4-gc-offload-bf16`, in that order, with parts at their default
-/// left out; a plan with nothing set is `dp1`. The global batch is no part of it: all plans of a
-/// job compute the same thing.
+/// Spelled `dp2-tp2-pp2-zero2-ga4-gc-offload-bf16`, in that order, without the parts at their default. A
+/// plan with only defaults is `dp1`. The global batch is not part of the plan: all plans of a job compute
+/// the same result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Plan {
     /// Data-parallel degree.
@@ -31,12 +31,12 @@ pub struct Plan {
 }
 
 words! {
-    /// Of numbers in matrix work.
+    /// Precision of numbers in matrix products.
     #[derive(Default)]
     Precision {
         #[default]
         Fp32 = "fp32",
-        /// Automatic mixed precision: matrix work in bfloat16, weights and optimizer in fp32.
+        /// Automatic mixed precision: matrix products in bfloat16, weights and optimizer in fp32.
         Bf16 = "bf16",
     }
 }
@@ -91,17 +91,17 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// Processes of a job under this plan, one device each.
+    /// Number of processes of a job under this plan, with one device each.
     pub fn ranks(&self) -> u32 {
         u32::from(self.dp) * u32::from(self.tp) * u32::from(self.pp)
     }
 
-    /// Pieces a global batch is cut into: one per data-parallel rank and micro-batch.
+    /// Number of pieces of a global batch: one per data-parallel rank and micro-batch.
     pub fn batch_divisor(&self) -> u32 {
         u32::from(self.dp) * u32::from(self.ga)
     }
 
-    /// What of it changes a micro-step: the same with one rank and one micro-batch.
+    /// The part of the plan that affects a micro-step: the plan with one rank and one micro-batch.
     #[must_use]
     pub fn of_micro_step(&self) -> Plan {
         Plan { dp: 1, tp: 1, pp: 1, zero: 0, ga: 1, ..*self }
@@ -165,7 +165,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Accepts the canonical spelling alone; the error of any other valid spelling shows it.
+/// Accepts the canonical spelling alone. The error for any other valid spelling shows it.
 impl FromStr for Plan {
     type Err = PlanError;
 

@@ -1,4 +1,4 @@
-//! A run is a directory: where it keeps what. The only place that spells a file name of a run.
+//! The layout of a run's directory. No other module spells a file name of a run.
 
 mod names;
 mod text;
@@ -50,7 +50,7 @@ pub enum RunError {
 }
 
 impl RunDir {
-    /// Makes the directory of a new run. One that holds a run already is left alone.
+    /// Makes the directory of a new run. An existing run is left unchanged.
     pub fn create(path: &Path) -> Result<RunDir, RunError> {
         let dir = RunDir(path.into());
         if dir.manifest_path().exists() {
@@ -63,7 +63,7 @@ impl RunDir {
         Ok(dir)
     }
 
-    /// Opens the directory of a run that was begun.
+    /// Opens the directory of an existing run.
     pub fn open(path: &Path) -> Result<RunDir, RunError> {
         let dir = RunDir(path.into());
         if !dir.manifest_path().exists() {
@@ -76,7 +76,7 @@ impl RunDir {
         &self.0
     }
 
-    /// The run's name, as rows carry it: the last part of its path.
+    /// The run's name in rows, which is the last part of its path.
     pub fn name(&self) -> String {
         self.0.file_name().map_or_else(|| "run".into(), |name| name.to_string_lossy().into_owned())
     }
@@ -109,27 +109,27 @@ impl RunDir {
         self.0.join("log").join(format!("{launch}.{rank}.err"))
     }
 
-    /// Where the grant page of a launch can be opened; it goes when the launch has ended.
+    /// Link to the grant page of a launch; removed at the end of the launch.
     pub fn control_path(&self, launch: &str) -> PathBuf {
         self.0.join("jobs").join(format!("{launch}.control"))
     }
 
-    /// Where the ranks of a launch find each other; it goes when the launch has ended.
+    /// Where the ranks of a launch find each other; removed at the end of the launch.
     pub fn rendezvous_path(&self, launch: &str) -> PathBuf {
         self.0.join("jobs").join(format!("{launch}.rendezvous"))
     }
 
-    /// Where a launch's copy of the step hook lies; it goes when the launch has ended.
+    /// A launch's copy of the step hook; removed at the end of the launch.
     pub fn hook_path(&self, launch: &str) -> PathBuf {
         self.0.join("jobs").join(format!("{launch}.hook"))
     }
 
-    /// What the step hook tells of a launch beside its events; it goes when the launch has ended.
+    /// Notes of the step hook besides its events; removed at the end of the launch.
     pub fn notes_path(&self, launch: &str) -> PathBuf {
         self.0.join("events").join(format!("{launch}.notes"))
     }
 
-    /// How many ranks have event files. Those of a command are known by them alone.
+    /// The number of ranks with event files. For a command the files are the only evidence of its ranks.
     pub fn ranks(&self, spec: &LaunchSpec) -> u32 {
         match spec.program.speaks() {
             true => spec.devices.len() as u32,
@@ -141,24 +141,24 @@ impl RunDir {
         self.0.join("checkpoints")
     }
 
-    /// What a launch wrote on the order to make a checkpoint.
+    /// The checkpoint that a launch wrote on order.
     pub fn checkpoint_path(&self, launch: &str) -> PathBuf {
         self.checkpoints_path().join(launch)
     }
 
-    /// Which checkpoint a job of the scheduler's goes on from.
+    /// The record of the checkpoint that a job of the scheduler continues from.
     pub fn saved_path(&self, job: JobId) -> PathBuf {
         self.checkpoints_path().join(format!("job-{:04}.json", job.0))
     }
 
-    /// Replaces the one before.
+    /// Replaces the previous record.
     pub fn write_saved(&self, job: JobId, saved: &Saved) -> Result<(), RunError> {
         let folder = self.checkpoints_path();
         fs::create_dir_all(&folder).map_err(|cause| RunError::Write { file: folder, cause })?;
         write_json(&self.saved_path(job), saved)
     }
 
-    /// Absent where the job has no checkpoint.
+    /// Absent if the job has no checkpoint.
     pub fn saved(&self, job: JobId) -> Result<Option<Saved>, RunError> {
         let path = self.saved_path(job);
         let Some(saved) = path.exists().then(|| read_json::<Saved>(&path)).transpose()? else {
@@ -169,16 +169,16 @@ impl RunDir {
         Ok(Some(saved))
     }
 
-    /// A message that names a file of the run, which may be moved and published, with the path of `file` given relative to it.
+    /// A message with the path of `file` made relative to the run, which may be moved and published.
     pub fn relative(&self, message: &str, file: &Path) -> String {
         let relative = file.strip_prefix(&self.0).unwrap_or(file);
         message.replace(&file.display().to_string(), &relative.display().to_string())
     }
 
-    /// Whether files of the run can be written: a launch that fails where they cannot has not failed by itself.
+    /// Checks that files of the run can be written. If not, a failed launch has not failed by itself.
     ///
     /// # Errors
-    /// Why they cannot, as where the disk is full.
+    /// The reason why no file can be written, as a full disk.
     pub fn check_space(&self) -> Result<(), RunError> {
         const BYTES: usize = 64 << 10;
         let path = self.0.join("jobs").join("space.new");
@@ -203,7 +203,7 @@ impl RunDir {
         self.0.join("summary.csv")
     }
 
-    /// One row per member of a group, where the run has groups.
+    /// One row per member of a group, if the run has groups.
     pub fn interference_path(&self) -> PathBuf {
         self.0.join("interference.csv")
     }
@@ -212,32 +212,32 @@ impl RunDir {
         self.0.join("curves.csv")
     }
 
-    /// Where a run of the scheduler keeps copies of what it was given, so that it can be gone on with and decided again.
+    /// Copies of a scheduler's inputs, so that the run can be resumed and its decisions repeated.
     pub fn inputs_path(&self) -> PathBuf {
         self.0.join("inputs")
     }
 
-    /// The trace of its jobs.
+    /// The trace of the run's jobs.
     pub fn arrivals_path(&self) -> PathBuf {
         self.inputs_path().join("trace.csv")
     }
 
-    /// What switches cost.
+    /// The costs of switches.
     pub fn calibration_path(&self) -> PathBuf {
         self.inputs_path().join("machine.toml")
     }
 
-    /// A table of step times, which is a run without its raw files.
+    /// A table of step times, stored as a run without raw files.
     pub fn table(&self, number: u32) -> RunDir {
         RunDir(self.inputs_path().join(format!("table-{number}")))
     }
 
-    /// When schedulers of the run began.
+    /// When the schedulers of the run began.
     pub fn parts_path(&self) -> PathBuf {
         self.0.join("parts.csv")
     }
 
-    /// What happened in a run of the scheduler, and what was done about it.
+    /// The journal of a run of the scheduler.
     pub fn decisions_path(&self) -> PathBuf {
         self.0.join("decisions.jsonl")
     }
@@ -264,7 +264,7 @@ impl RunDir {
         write_json(&self.visit_path(name), visit)
     }
 
-    /// Absent where the visit was not brought to its end.
+    /// Absent if the visit was not completed.
     pub fn visit(&self, name: &str) -> Result<Option<Visit>, RunError> {
         let path = self.visit_path(name);
         let Some(visit) = path.exists().then(|| read_json::<Visit>(&path)).transpose()? else {
@@ -278,7 +278,8 @@ impl RunDir {
         self.0.join("trace.json")
     }
 
-    /// Of a new run: of two that begin in one directory at the same time, one is refused.
+    /// Writes the manifest of a new run. If two runs begin in one directory at once, one of them is
+    /// refused.
     pub fn write_manifest(&self, manifest: &Manifest) -> Result<(), RunError> {
         let path = self.manifest_path();
         let text = to_toml(&path, manifest)?;
@@ -296,13 +297,13 @@ impl RunDir {
         write_toml(&self.end_path(), end)
     }
 
-    /// Absent where the run was torn off.
+    /// Absent if the run was killed.
     pub fn end(&self) -> Result<Option<End>, RunError> {
         let path = self.end_path();
         path.exists().then(|| read_toml(&path)).transpose()
     }
 
-    /// Written before the first launch, where the run makes estimates of memory.
+    /// Written before the first launch, if the run estimates memory.
     pub fn footprints_path(&self) -> PathBuf {
         self.0.join("footprints.json")
     }
@@ -311,7 +312,7 @@ impl RunDir {
         write_json(&self.footprints_path(), footprints)
     }
 
-    /// Absent where the run made no estimates.
+    /// Absent if the run made no estimates.
     pub fn footprints(&self) -> Result<Option<Footprints>, RunError> {
         let path = self.footprints_path();
         path.exists().then(|| read_json(&path)).transpose()
@@ -333,24 +334,24 @@ impl RunDir {
         write_json(&self.launch_end_path(launch), end)
     }
 
-    /// Absent where the harness was torn off while the launch ran.
+    /// Absent if the harness was killed during the launch.
     pub fn launch_end(&self, launch: &str) -> Result<Option<LaunchEnd>, RunError> {
         let path = self.launch_end_path(launch);
         path.exists().then(|| read_json(&path)).transpose()
     }
 
-    /// Names of all launches, in the order they were started.
+    /// Names of all launches in order of their start.
     pub fn launches(&self) -> Result<Vec<String>, RunError> {
         names_in(&self.0.join("jobs"))
     }
 
-    /// Names of all visits of groups that are over, in their order.
+    /// Names of all completed visits of groups, in order.
     pub fn visits(&self) -> Result<Vec<String>, RunError> {
         let folder = self.visits_path();
         if folder.is_dir() { names_in(&folder) } else { Ok(Vec::new()) }
     }
 
-    /// The number of the next launch. They count up from 1, and none is given twice.
+    /// The number of the next launch. Numbers count from 1, and each is used once.
     pub fn next_number(&self) -> Result<usize, RunError> {
         let (launches, visits) = (self.launches()?, self.visits()?);
         let last = [launches.last(), visits.last()].into_iter().flatten().filter_map(|name| number_of(name));
@@ -358,7 +359,7 @@ impl RunDir {
     }
 }
 
-/// Reads what a worker was told, from the file that `WORKER_SPEC` names.
+/// Reads the launch specification of a worker from the file that `WORKER_SPEC` names.
 pub fn read_spec(path: &Path) -> Result<LaunchSpec, RunError> {
     read_json(path)
 }

@@ -1,17 +1,18 @@
-//! What `torch-worker --shapes` prints, one line of JSON, and `profile verify` reads where a model does not fit.
+//! What `torch-worker --shapes` prints, as one line of JSON. `profile verify` reads it for a model that
+//! does not fit in memory.
 
 use serde::{Deserialize, Serialize};
 
-/// What a workload takes, as far as the shapes of its tensors say it.
+/// The sizes of a workload that follow from the shapes of its tensors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shapes {
-    /// Numbers that are trained.
+    /// Number of trainable parameters.
     pub parameters: u64,
-    /// Numbers that are kept and not trained.
+    /// Number of values that are stored and not trained.
     pub buffers: u64,
-    /// Bytes of both.
+    /// Size of both in bytes.
     pub model_bytes: u64,
-    /// As in the catalog: of one training step per sample.
+    /// As in the catalog, operations of one training step per sample.
     pub flops_per_sample: u64,
 }
 

@@ -1,43 +1,44 @@
-//! How a group shares a device, as people and files write it.
+//! How a group shares a device, as spelled by people and in files.
 
 use std::{fmt, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Serialize, de};
 
-/// How the jobs of a group share what they run on.
+/// How the jobs of a group share their devices.
 ///
-/// `alone`, `time-slice[:SLICE]`, `step-gate[:QUANTUM][:WEIGHTS]`, `cpu-shares:WEIGHTS`, `sequential`: a slice is a time
-/// as `20ms`; a quantum is a number of steps, or a time as `250ms` or `2s`; weights are one whole number a member, as
-/// `2/1`. Only this spelling parses.
+/// `alone`, `time-slice[:SLICE]`, `step-gate[:QUANTUM][:WEIGHTS]`, `cpu-shares:WEIGHTS`, `sequential`. A
+/// slice is a time as `20ms`; a quantum is a number of steps, or a time as `250ms` or `2s`; weights are one
+/// whole number per member, as `2/1`. Only this spelling is accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Sharing {
-    /// One job has the device to itself.
+    /// One job has the device for itself.
     #[default]
     Alone,
-    /// All run at once, and the device or the kernel's scheduler takes turns: as it sees fit, or on cores in slices of
-    /// whole milliseconds, at most 100, which is as long as Linux makes them.
+    /// All members run at once. The device or the kernel's scheduler switches between them, by default as
+    /// it chooses, or on cores in slices of whole milliseconds up to 100, the maximum of Linux.
     TimeSlice { slice: Option<Duration> },
-    /// One member runs at a time and the others are held; they take turns at boundaries of steps. This is Gandiva's
-    /// time-slicing (Xiao et al., OSDI 2018, section 3.1).
+    /// One member runs at a time and the others are held. Turns end at boundaries of steps. This is
+    /// Gandiva's time-slicing (Xiao et al., OSDI 2018, section 3.1).
     StepGate { quantum: Quantum, weights: Weights },
-    /// All run at once, and the kernel shares out CPU time by weight.
+    /// All members run at once, and the kernel divides CPU time by weight.
     CpuShares { weights: Weights },
-    /// One member after the other, each for as long as it is measured, all of them loaded: what sharing has to beat.
+    /// All members are loaded, and run one after the other until each is measured: the baseline for
+    /// sharing.
     Sequential,
 }
 
-/// The longest slice that Linux gives.
+/// The longest time slice of Linux.
 const MAX_SLICE_MS: u64 = 100;
 
-/// How long a turn is, for a member of weight 1.
+/// The length of a turn of a member of weight 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Quantum {
     Steps(u32),
-    /// Whole milliseconds. Turns are whole steps; what they leave over or take too much is made up for in later ones.
+    /// Whole milliseconds. Turns end at steps, and later turns make up for the difference.
     Time(Duration),
 }
 
-/// One whole number above 0 for each member, in their order; empty where all weigh the same.
+/// One whole number above 0 per member, in order; empty if all weights are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Weights(Vec<u32>);
 
@@ -59,7 +60,8 @@ pub enum SharingError {
 }
 
 impl Quantum {
-    /// Gandiva takes a minute, which costs it the least; a measurement sees more turns in shorter ones.
+    /// Gandiva takes a minute, to keep the cost of switching low. Shorter turns give a measurement more of
+    /// them.
     pub const DEFAULT: Quantum = Quantum::Time(Duration::from_secs(1));
 
     fn parse(text: &str) -> Option<Quantum> {
@@ -85,17 +87,17 @@ impl fmt::Display for Quantum {
 }
 
 impl Weights {
-    /// `None` where one of them is 0, or there are fewer than the members of a group.
+    /// `None` if a weight is 0 or there are fewer than the members of a group.
     pub fn new(weights: Vec<u32>) -> Option<Weights> {
         (weights.len() > 1 && !weights.contains(&0)).then_some(Weights(weights))
     }
 
-    /// That of a member, by its place in the group.
+    /// The weight of a member, by its seat.
     pub fn of(&self, seat: usize) -> u32 {
         self.0.get(seat).copied().unwrap_or(1)
     }
 
-    /// For how many members they were given; `None` where all weigh the same, however many there are.
+    /// The number of weights; `None` if all weights are equal, for any number of members.
     pub fn count(&self) -> Option<usize> {
         (!self.0.is_empty()).then_some(self.0.len())
     }
@@ -113,10 +115,10 @@ impl fmt::Display for Weights {
 }
 
 impl Sharing {
-    /// As the device or the kernel's scheduler sees fit.
+    /// Time slices as the device or the kernel's scheduler chooses.
     pub const TIME_SLICE: Sharing = Sharing::TimeSlice { slice: None };
 
-    /// Those of its members, where it has any.
+    /// The weights of the members, if the mode has any.
     pub fn weights(&self) -> Option<&Weights> {
         match self {
             Sharing::StepGate { weights, .. } | Sharing::CpuShares { weights } => Some(weights),
@@ -124,7 +126,7 @@ impl Sharing {
         }
     }
 
-    /// Whether members are held while others run, so that a program which obeys no grant cannot be one.
+    /// Whether members are held while others run, so that every member must obey a grant.
     pub fn takes_turns(&self) -> bool {
         matches!(self, Sharing::StepGate { .. } | Sharing::Sequential)
     }

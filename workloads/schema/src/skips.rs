@@ -1,12 +1,13 @@
-//! Tests that this machine cannot run: each is reported here by name, and `scripts/test` counts them at its end.
+//! Tests that this machine cannot run. Each is recorded here by name, and `scripts/test` counts them at its
+//! end.
 
 use std::{fmt::Display, fs::File, io::Write as _, path::Path};
 
-/// Names the file that tests append to, a line a test that was skipped: `PACKAGE TEST<tab>LACKS<tab>WHY`.
+/// The variable that names the file with one line per skipped test: `PACKAGE TEST<tab>LACKS<tab>WHY`.
 pub const FILE: &str = "TANDEM_SKIPS";
 
-/// Says that the test which runs is skipped, as the machine lacks this: a word by which the scripts know whether a machine
-/// may lack it, as `python3` or `cgroups`.
+/// Records that the running test is skipped. `lacks` names what the machine lacks, as `python3` or
+/// `cgroups`; the scripts decide by this word whether a machine may lack it.
 pub fn skipped(lacks: &str, why: impl Display) {
     println!("skipped: {why}");
     if let Some(file) = std::env::var_os(FILE) {
@@ -17,8 +18,8 @@ pub fn skipped(lacks: &str, why: impl Display) {
     }
 }
 
-/// One write a line, as tests of several processes may write at once. A skip that cannot be counted fails the test: otherwise
-/// it would pass without having run.
+/// Makes one write per line, because tests of several processes may write at once. A skip that cannot be
+/// recorded fails the test, which would otherwise pass without having run.
 fn note(file: &Path, test: &str, lacks: &str, why: &str) {
     let line = format!("{test}\t{lacks}\t{}\n", why.replace(['\t', '\n'], " "));
     let opened = File::options().append(true).create(true).open(file);

@@ -1,4 +1,4 @@
-//! The specification of a launch: the file `jobs/<launch>.json` of a run, named to it by `WORKER_SPEC`.
+//! The specification of a launch: the file `jobs/<launch>.json` of a run, which `WORKER_SPEC` names.
 
 use std::path::PathBuf;
 
@@ -6,50 +6,52 @@ use serde::{Deserialize, Serialize};
 
 use crate::{FORMAT, catalog::Workload, device::Device, plan::Plan, rows::words, sharing::Sharing};
 
-/// One start of a job. Everything that decides what the worker computes is in here.
+/// One start of a job, with everything that decides what the worker computes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LaunchSpec {
     pub format: u32,
-    /// `0007-resnet50`: counts up in a run; a redone cell gets a new one.
+    /// As `0007-resnet50`. The number counts up in a run, and a repeated cell has a new one.
     pub launch: String,
-    /// The job in full spelling, every default filled in.
+    /// The job in full spelling, with every default filled in.
     pub job: String,
-    /// Which cell of the run, and which block, this launch belongs to. Blocks count from 0. In a run of the scheduler it is which
-    /// start of its job this is.
+    /// The cell and the block that this launch belongs to. Blocks count from 0. In a run of the scheduler,
+    /// the number counts the starts of the job.
     pub cell: String,
     pub block: u32,
-    /// Which part of the run it was started in: 0 as the run began, and one more each time it was gone on with.
+    /// The part of the run that it was started in: 0 at first, and one more after each `--resume`.
     #[serde(default)]
     pub part: u32,
     pub program: Program,
-    /// Matches the lines of a command's output that end a step, in the syntax of the crate `regex`. Where it is absent the
-    /// step hook of Python is offered to the command, and one that does not take it is measured from outside.
+    /// The pattern for lines of a command's output that end a step, in the syntax of the crate `regex`. If
+    /// absent, the command is offered the step hook of Python, and is measured from outside if it does not
+    /// use it.
     #[serde(default)]
     pub steps_regex: Option<String>,
-    /// One for each rank, in order of ranks.
+    /// One device for each rank, in order of ranks.
     pub devices: Vec<Device>,
-    /// Cores of the host that each rank of a job on GPUs is bound to, in order of ranks. None where it may use all of them, and
-    /// on CPU devices, which are cores themselves.
+    /// Cores of the host that each rank of a job on GPUs is bound to, in order of ranks. Empty if the rank
+    /// may use all of them, and on CPU devices, which are cores themselves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub host_cores: Vec<Device>,
     pub sharing: Sharing,
-    /// Absent where the job is alone.
+    /// Absent for a job alone.
     #[serde(default)]
     pub seat: Option<Seat>,
     /// Threads of each rank for work inside one operation.
     pub threads: u32,
-    /// Whether the user named that number. A command is told of it only then, as it may have a number of its own.
+    /// Whether the user gave that number. A command receives it only in this case, because it may have a
+    /// default of its own.
     #[serde(default)]
     pub threads_named: bool,
-    /// What the tensors of each rank may take on a CPU device; as much as there is where absent. A GPU sees to it itself.
+    /// Limit of tensor memory of each rank on a CPU device; unlimited if absent. A GPU has its own limit.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
     pub seed: u64,
 }
 
 impl LaunchSpec {
-    /// The first launch of a job that is alone on its devices, one a rank, with one thread each.
+    /// The first launch of a job alone on its devices, with one rank per device and one thread per rank.
     pub fn new(
         launch: impl Into<String>,
         job: impl Into<String>,
@@ -78,35 +80,36 @@ impl LaunchSpec {
     }
 }
 
-/// What runs: one of our workloads, a part of one that is measured by itself, or any program at all.
+/// The program of a launch: a workload, a part of a workload that is measured by itself, or a user's
+/// program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Program {
     Training(Box<Training>),
     AllReduce(AllReduce),
-    /// Program and arguments of the user's, as given.
+    /// A user's program and its arguments, as given.
     Command(Vec<String>),
 }
 
-/// A member's place in one visit of a group.
+/// The seat of a member in one visit of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Seat {
     /// The name of the group.
     pub group: String,
-    /// Visits of groups count up in a run, as launches do; all members of one have the same.
+    /// Visits of groups count up in a run, as launches do. All members of a visit have the same name here.
     pub visit: String,
-    /// From 0.
+    /// Counts from 0.
     pub number: u32,
 }
 
 impl Program {
-    /// Whether it has to speak the worker protocol. A command does only where it takes the hook.
+    /// Whether it must speak the worker protocol. A command does only if it uses the hook.
     pub fn speaks(&self) -> bool {
         !matches!(self, Program::Command(_))
     }
 
-    /// Where its ranks find each other; `None` for a program of which we start only one process.
+    /// Where its ranks find each other; `None` for a program that is started as one process.
     pub fn rendezvous(&mut self) -> Option<&mut Option<PathBuf>> {
         match self {
             Program::Training(training) => Some(&mut training.rendezvous),
@@ -119,50 +122,49 @@ impl Program {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Training {
-    /// The catalog's definition, resolved.
+    /// The definition from the catalog.
     pub workload: Workload,
     pub global_batch: u32,
     pub plan: Plan,
-    /// Leave after so many steps; else when told to stop.
+    /// The worker ends after this number of steps; if absent, on the order to stop.
     pub steps: Option<u64>,
-    /// A folder with real data; else the seeded synthetic stream.
+    /// A folder with real data; if absent, the seeded synthetic stream.
     pub data: Option<PathBuf>,
-    /// Threads of each rank that make batches of `data` ahead; with 0 the training thread makes them itself.
+    /// Loader threads per rank that prepare batches of `data`; with 0 the training thread makes them.
     #[serde(default)]
     pub loaders: u32,
-    /// A checkpoint to go on from; else the parameters are drawn from the seed.
+    /// A checkpoint to continue from; if absent, the seed initialises the parameters.
     #[serde(default)]
     pub restore: Option<PathBuf>,
-    /// Threads of each rank for the optimizer's step on the host, where the plan offloads it; as many
-    /// as the rank has where absent.
+    /// Threads per rank for the optimizer's step on the host, if the plan offloads it; if absent, all
+    /// threads of the rank.
     #[serde(default)]
     pub offload_threads: Option<u32>,
-    /// Who moves tensors between ranks; the usual one of the devices where absent.
+    /// The library for collectives; if absent, the default of the devices.
     #[serde(default)]
     pub collectives: Option<Collectives>,
-    /// Compute in fp64, with batch norm's running statistics as they began and never updated, advantages
-    /// that are not normalised, and means in place of what a model draws: then every plan gives the same
-    /// losses where the definition has no dropout. For checks; nothing that is measured computes so.
+    /// Computes in fp64, with constant running statistics of batch norm, without normalisation of
+    /// advantages, and with means instead of random samples. Every plan then gives the same losses if the
+    /// definition has no dropout. This is for checks; no measurement uses it.
     #[serde(default)]
     pub exact: bool,
-    /// Where the ranks find each other; fresh for every launch, absent for one rank.
+    /// Where the ranks find each other; new for every launch, absent for one rank.
     pub rendezvous: Option<PathBuf>,
 }
 
 words! {
     /// A library that moves tensors between ranks, under PyTorch's process groups.
     Collectives {
-        /// Over sockets of the host; what CPU devices use. On GPUs it goes through host memory, and several
-        /// ranks may share one.
+        /// Over sockets of the host; the default of CPU devices. On GPUs it goes through host memory, and
+        /// several ranks may share a GPU.
         Gloo = "gloo",
-        /// Between GPUs; what they use, one rank each.
+        /// Between GPUs; their default, with one rank per GPU.
         Nccl = "nccl",
     }
 }
 
 impl Training {
-    /// Training from the seed on, over the synthetic stream, with one thread for each thing that may have several, until it
-    /// is told to stop.
+    /// Training from the seed on the synthetic stream, without loader threads, until the order to stop.
     pub fn new(workload: Workload, global_batch: u32, plan: Plan) -> Training {
         Training {
             workload,
@@ -179,7 +181,8 @@ impl Training {
         }
     }
 
-    /// Makes it [`exact`](Training::exact) and leaves dropout out, so that its losses are those of any other plan.
+    /// Makes it [`exact`](Training::exact) and removes dropout, so that its losses equal those of any other
+    /// plan.
     pub fn make_exact(&mut self) {
         self.exact = true;
         self.workload.model = self.workload.model.without_dropout();
@@ -191,47 +194,47 @@ impl Training {
     }
 }
 
-/// Sums of one tensor over all ranks, again and again until told to stop: a step is one of them.
+/// Repeated sums of one tensor over all ranks, until the order to stop. Each sum is a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AllReduce {
-    /// Of the tensor that each rank has; fp32, so a multiple of four.
+    /// Size of the tensor of each rank. It has fp32 numbers, so this is a multiple of four.
     pub bytes: u64,
-    /// Who moves the tensors; the usual one of the devices where absent.
+    /// The library for collectives; if absent, the default of the devices.
     #[serde(default)]
     pub collectives: Option<Collectives>,
-    /// Where the ranks find each other; fresh for every launch.
+    /// Where the ranks find each other; new for every launch.
     pub rendezvous: Option<PathBuf>,
 }
 
-/// How a launch ended, written beside its spec when nothing of it is left: `jobs/<launch>.end.json`.
-/// A launch without one was torn off together with the harness.
+/// How a launch ended, written beside its spec when all of its processes are gone:
+/// `jobs/<launch>.end.json`. A launch without this file was killed together with the harness.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LaunchEnd {
     pub format: u32,
     pub mono_ns: crate::units::Nanos,
-    /// When it was told to leave, as enough of it had been seen: steps that ended later were not asked for. Absent where it
-    /// came to its own end.
+    /// When it was ordered to stop because enough of it was measured. Steps that ended later do not count.
+    /// Absent if it ended by itself.
     pub enough_mono_ns: Option<crate::units::Nanos>,
-    /// Absent where the launch did what it was asked to.
+    /// Absent if the launch succeeded.
     pub err: Option<crate::rows::ErrorKind>,
     pub err_detail: Option<String>,
     #[serde(default, skip_serializing_if = "Notes::are_empty")]
     pub notes: Notes,
-    /// One for each rank, as the kernel accounted for it and its children when they were reaped.
+    /// One entry per rank, from the kernel's accounts of it and its children when they were reaped.
     pub ranks: Vec<RankEnd>,
 }
 
-/// What is known of a program of the user's beside its events.
+/// Facts about a user's program besides its events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Notes {
-    /// A process of it has imported PyTorch.
+    /// A process of the program has imported PyTorch.
     pub has_pytorch: bool,
-    /// Processes of it that take optimizer steps which no event tells of. They obey no grant.
+    /// Number of processes that take optimizer steps without events. They obey no grant.
     pub unheard: u32,
-    /// Several optimizers of it take turns, and steps are the calls of one of them.
+    /// Several optimizers of the program take turns, and steps are the calls of one of them.
     #[serde(default)]
     pub alternating: bool,
 }
@@ -247,18 +250,18 @@ impl Notes {
 pub struct RankEnd {
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
-    /// It ended before it was told to, by an exit or a fault of its own.
+    /// The rank ended by an exit or a fault of its own, before the order to stop.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_itself: bool,
-    /// From its start to its end.
+    /// Time from its start to its end.
     pub wall_ns: Option<u64>,
-    /// Largest resident set of any one process of the rank.
+    /// Largest resident set of a single process of the rank.
     pub rss_peak_bytes: Option<u64>,
     pub cpu_ns: Option<u64>,
 }
 
 impl RankEnd {
-    /// As a leash reports it, one line.
+    /// The line that a leash reports.
     pub fn to_line(&self) -> String {
         serde_json::to_string(self).expect("its fields are numbers")
     }

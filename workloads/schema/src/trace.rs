@@ -1,4 +1,4 @@
-//! Traces: which jobs arrive when. A CSV file, one line a job.
+//! Traces, which list jobs and their arrival. A trace is a CSV file with one line per job.
 
 use std::{
     collections::HashMap,
@@ -14,29 +14,31 @@ use crate::{
     rows::{self, RowError, words},
 };
 
-/// A hundred years. Times beyond it are slips of a unit, and sums of them would leave the range of nanoseconds.
+/// A hundred years. A larger time is an error of units, and sums of such times would overflow the range of
+/// nanoseconds.
 const LONGEST_S: f64 = 100.0 * 365.25 * 86_400.0;
 
-/// A job that arrives, as a line of a trace.
+/// A job of a trace, as one of its lines.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraceRow {
-    /// Unique in its trace.
+    /// Unique in the trace.
     pub name: String,
-    /// From the start of the trace. Lines are in order of it.
+    /// Arrival from the start of the trace. Lines are in this order.
     pub submit_s: f64,
-    /// Absent for a command. A workload that no catalog has can be simulated where `step_ns` is there, and not run.
+    /// Absent for a command. A workload without a catalog entry can be simulated if `step_ns` is present,
+    /// but not run.
     pub job: Option<Job>,
     /// A program and its arguments, split as a shell would.
     pub command: Option<String>,
-    /// Absent for a command that runs until it ends.
+    /// Absent for a command that runs until it exits.
     pub steps: Option<u64>,
-    /// Matches the lines of a command's output that end a step, in the syntax of the crate `regex`.
+    /// The pattern for lines of a command's output that end a step, in the syntax of the crate `regex`.
     #[serde(default)]
     pub steps_regex: Option<String>,
-    /// Devices it asks for; absent means those of its plan.
+    /// Number of devices; if absent, that of its plan.
     pub devices: Option<u32>,
-    /// Whether it may be given other devices and another plan than it asks for.
+    /// Whether its devices and its plan may be changed.
     #[serde(default, deserialize_with = "or_default")]
     pub elastic: bool,
     #[serde(default, deserialize_with = "or_default")]
@@ -45,41 +47,41 @@ pub struct TraceRow {
     pub user: String,
     #[serde(default)]
     pub vc: String,
-    /// Time of a step alone on what it asks for, where the trace has it from elsewhere.
+    /// Step time alone on what it asks for, if the trace has one from another source.
     pub step_ns: Option<u64>,
 }
 
 words! {
-    /// What a job was promised.
+    /// The guarantee for a job.
     #[derive(Default)]
     Class {
-        /// What it asks for, once it is started.
+        /// All that it asks for, once it is started.
         #[default]
         Guaranteed = "guaranteed",
-        /// What is left.
+        /// Whatever is left over.
         BestEffort = "best-effort",
     }
 }
 
-/// In a trace that is written by hand such a cell is empty.
+/// An empty cell, as in traces written by hand, means the default.
 fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(cell: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(cell)?.unwrap_or_default())
 }
 
 impl TraceRow {
-    /// Devices it asks for: one where neither it nor its plan says more. A plan that the job does not name is that of its
-    /// workload, which only a catalog knows.
+    /// Number of devices: one if neither the job nor its plan gives another number. If the job names no
+    /// plan, it has that of its workload, which is in the catalog.
     pub fn devices(&self) -> u32 {
         let of_plan = || self.job.as_ref().and_then(|job| job.plan).map_or(1, |plan| plan.ranks());
         self.devices.unwrap_or_else(of_plan)
     }
 
-    /// How long it takes alone on what it asks for, where the trace knows.
+    /// Its duration alone on what it asks for, if the trace contains it.
     pub fn length_ns(&self) -> Option<u64> {
         self.steps?.checked_mul(self.step_ns?)
     }
 
-    /// The column that cannot stand as it does, and why.
+    /// The invalid column and the reason.
     fn problem(&self) -> Option<(&'static str, String)> {
         let problem = |column, message: &str| Some((column, message.to_owned()));
         if self.name.is_empty() {
@@ -127,28 +129,27 @@ impl TraceRow {
     }
 }
 
-/// A trace that can be believed as far as it goes: what a catalog and a cluster have to say is for whoever has them.
+/// A trace that is valid by itself. Its caller checks it against a catalog and a cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
-    /// Never out of order, and no name twice.
+    /// In order, with unique names.
     pub rows: Vec<TraceRow>,
     file: PathBuf,
-    /// Where each row stands, counted from 1, the header included.
+    /// The line of each row, counted from 1 with the header.
     lines: Vec<u64>,
 }
 
 impl Trace {
     /// # Errors
-    /// The first line that cannot be read or believed, with its column and what to do about it. Nothing of a trace is used where
-    /// one line is wrong.
+    /// The first invalid line, with its column and a remedy. One wrong line makes the whole trace invalid.
     pub fn read(path: &Path) -> Result<Trace, RowError> {
         Trace::parse(path, &lines::read(path)?)
     }
 
-    /// Reads what is, or is going to be, in `file`.
+    /// Parses the text that is, or will be, in `file`.
     ///
     /// # Errors
-    /// As of [`Trace::read`].
+    /// See [`Trace::read`].
     pub fn parse(file: &Path, text: &[u8]) -> Result<Trace, RowError> {
         let mut reader = csv::Reader::from_reader(text);
         let mut trace = Trace { rows: Vec::new(), file: file.into(), lines: Vec::new() };
@@ -158,7 +159,7 @@ impl Trace {
         }
         let mut record = csv::StringRecord::new();
         while reader.read_record(&mut record).map_err(|error| torn(file, &header, &error))? {
-            // A reader takes empty lines for the beginning of the record after them.
+            // The CSV reader counts empty lines to the record after them.
             let (start, line) = record.position().map_or((0, 1), |at| (at.byte() as usize, at.line()));
             let empty = text[start..].iter().take_while(|byte| b"\r\n".contains(byte));
             let line = line + empty.filter(|byte| **byte == b'\n').count() as u64;
@@ -173,7 +174,7 @@ impl Trace {
         if let Some(&line) = trace.lines.last()
             && !text.ends_with(b"\n")
         {
-            // A number that lost its last digits is a number as well.
+            // A number without its last digits would still be a number.
             let column = header.iter().next_back().unwrap_or_default().to_owned();
             let message = "the file ends within this line, which may be torn; complete it with a line break";
             return Err(RowError::Field { file: file.into(), line, column, message: message.into() });
@@ -182,7 +183,7 @@ impl Trace {
         Ok(trace)
     }
 
-    /// What is wrong with a row, in the words in which this module's own refusals are made.
+    /// The error for an invalid row, in the format of this module's errors.
     pub fn refuse(&self, row: usize, column: &str, message: impl Into<String>) -> RowError {
         RowError::Field {
             file: self.file.clone(),
@@ -214,14 +215,14 @@ impl Trace {
     }
 }
 
-/// The number of a record that is not written as people read it, and its column.
+/// The hexadecimal number of a record, and its column.
 fn hexadecimal<'a>(header: &'a csv::StringRecord, record: &csv::StringRecord) -> Option<(&'a str, String)> {
     let numbers = ["submit_s", "steps", "devices", "step_ns"];
     let mut cells = header.iter().zip(record).filter(|(column, _)| numbers.contains(column));
     cells.find_map(|(column, cell)| Some((column, rows::hexadecimal(cell)?)))
 }
 
-/// A record whose cells are not what their columns hold.
+/// The error for a record whose cells do not fit their columns.
 fn no_row(
     file: &Path,
     line: u64,
@@ -232,7 +233,7 @@ fn no_row(
     let csv::ErrorKind::Deserialize { err, .. } = error.kind() else {
         return rows::row_error(file, None, error);
     };
-    // Words that are spelled wrong are told without their column.
+    // Errors of misspelled words have no column.
     let cells = || header.iter().zip(record).enumerate();
     let misspelled = || {
         cells().find_map(|(number, (column, cell))| match column {
@@ -249,7 +250,7 @@ fn no_row(
     }
 }
 
-/// A record that is no row. One that is too short names the first column it lacks.
+/// The error for a record that is no row. If it is too short, the error names the first missing column.
 fn torn(file: &Path, header: &csv::StringRecord, error: &csv::Error) -> RowError {
     if let csv::ErrorKind::UnequalLengths { pos: Some(position), len, .. } = error.kind()
         && let Some(column) = header.get(*len as usize)
@@ -261,10 +262,10 @@ fn torn(file: &Path, header: &csv::StringRecord, error: &csv::Error) -> RowError
     rows::row_error(file, None, error)
 }
 
-/// Writes a trace for people and programs alike, a header and a line a job.
+/// Writes a trace as a header and one line per job.
 ///
 /// # Errors
-/// Whatever keeps `out` from taking it.
+/// The error of `out`.
 pub fn write(out: impl io::Write, rows: &[TraceRow]) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
     for row in rows {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{unfinished, units::Nanos};
 
-/// One event. Times of the format are microseconds, with fractions.
+/// One event. The format has times in microseconds, with fractions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct TraceEvent {
     name: String,
@@ -25,7 +25,7 @@ struct TraceEvent {
     args: BTreeMap<String, Argument>,
 }
 
-/// What a click on an event shows.
+/// The details of an event on a click.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Argument {
@@ -43,7 +43,7 @@ enum Phase {
     M,
 }
 
-/// Writes a trace event by event, so that a long run needs no memory.
+/// Writes a trace event by event, so that memory does not grow with the run.
 pub struct TraceWriter {
     out: BufWriter<File>,
     path: PathBuf,
@@ -52,7 +52,7 @@ pub struct TraceWriter {
 }
 
 impl TraceWriter {
-    /// Times in the file count from `origin`.
+    /// Begins the file. Its times count from `origin`.
     pub fn create(path: &Path, origin: Nanos) -> io::Result<TraceWriter> {
         let mut out = BufWriter::new(unfinished::begin(path)?);
         out.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n")?;
@@ -65,7 +65,7 @@ impl TraceWriter {
         self.event("process_name".into(), Phase::M, (self.origin, None), (pid, 0), args)
     }
 
-    /// What took from `start` on for `length`. Arguments that are absent are left out.
+    /// A span from `start` for `length`. Absent arguments are left out.
     pub fn span(
         &mut self,
         track: (u64, u64),
@@ -82,7 +82,7 @@ impl TraceWriter {
         self.event(name.into(), Phase::C, (at, None), (pid, 0), args)
     }
 
-    /// Closes the document, which takes its place.
+    /// Completes the document and moves it to its place.
     pub fn finish(mut self) -> io::Result<()> {
         self.out.write_all(b"\n]}\n")?;
         self.out.flush()?;

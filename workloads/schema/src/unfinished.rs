@@ -1,4 +1,4 @@
-//! A file that takes its place when it is whole: until then it lies beside it, with `.new` behind its name.
+//! A file that moves to its place when it is complete. Until then it lies there with the suffix `.new`.
 
 use std::{
     fs::{self, File},
@@ -11,8 +11,8 @@ use rustix::{
     io::Errno,
 };
 
-/// Begins the file that is to lie at `path`. What lies beside it from a program that was killed is replaced, and never written
-/// to: in a directory that somebody sent it may be a link to a file of the reader's.
+/// Begins the file for `path`. A leftover of a killed program is replaced and never written to, because in
+/// a received directory it may be a link to one of the user's own files.
 pub(crate) fn begin(path: &Path) -> io::Result<File> {
     let beside = beside(path);
     match fs::remove_file(&beside) {
@@ -21,19 +21,19 @@ pub(crate) fn begin(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Puts a file that is whole in its place, whatever has it.
+/// Moves a complete file to its place, and replaces what is there.
 pub(crate) fn put(path: &Path) -> io::Result<()> {
     fs::rename(beside(path), path)
 }
 
-/// The same where nothing may have its place.
+/// Moves a complete file to its place, which must be free.
 ///
 /// # Errors
-/// [`ErrorKind::AlreadyExists`] where something has.
+/// [`ErrorKind::AlreadyExists`] if the place is taken.
 pub(crate) fn put_new(path: &Path) -> io::Result<()> {
     let beside = beside(path);
     match renameat_with(CWD, &beside, CWD, path, RenameFlags::NOREPLACE) {
-        // A file system that cannot do both at once.
+        // Some file systems cannot rename without replacing.
         Err(Errno::INVAL) if !path.exists() => fs::rename(beside, path),
         Err(Errno::INVAL) => Err(ErrorKind::AlreadyExists.into()),
         renamed => Ok(renamed?),

@@ -1,4 +1,4 @@
-//! Quantities that carry their unit in the type.
+//! Quantities with their unit in the type.
 
 use std::{
     fmt,
@@ -10,10 +10,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// Nanoseconds: an instant of the host's `CLOCK_MONOTONIC`, or a length of time.
+/// Nanoseconds: an instant of the host's `CLOCK_MONOTONIC`, or a duration.
 ///
-/// Every process of a host reads the same clock, so a worker's stamp, the harness's stamp and a
-/// device sample can be compared without an offset.
+/// Every process of a host reads the same clock, so that times of a worker, of the harness and of device
+/// samples can be compared without an offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Nanos(pub u64);
@@ -22,13 +22,13 @@ impl Nanos {
     pub const ZERO: Nanos = Nanos(0);
     pub const SECOND: Nanos = Nanos(1_000_000_000);
 
-    /// Now, on the one clock of the project.
+    /// The present instant.
     pub fn monotonic_now() -> Nanos {
         let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         Nanos(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
     }
 
-    /// Rounds to the nearest nanosecond; negative and not-a-number become zero.
+    /// Rounds to the nearest nanosecond. Negative numbers and NaN become zero.
     pub fn from_secs_f64(seconds: f64) -> Nanos {
         Nanos((seconds * 1e9).round() as u64)
     }
@@ -52,7 +52,7 @@ impl From<Duration> for Nanos {
     }
 }
 
-/// Ends at the largest instant there is: a sum of what a file says must not begin anew at zero.
+/// Saturates, so that a sum of values from a file never wraps around.
 impl Add for Nanos {
     type Output = Nanos;
     fn add(self, other: Nanos) -> Nanos {
@@ -66,7 +66,7 @@ impl AddAssign for Nanos {
     }
 }
 
-/// Panics when the result would be negative: on a monotonic clock that is a bug of ours.
+/// Panics on a negative result, which on a monotonic clock is a bug.
 impl Sub for Nanos {
     type Output = Nanos;
     fn sub(self, other: Nanos) -> Nanos {
@@ -80,7 +80,7 @@ impl Sum for Nanos {
     }
 }
 
-/// An interval of the one clock.
+/// An interval of the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     pub start: Nanos,
@@ -97,7 +97,7 @@ impl Window {
     }
 }
 
-/// For people: `1.25 s`, `13.4 ms`, `870 us`, `12 ns`. Files hold the whole number instead.
+/// For people: `1.25 s`, `13.4 ms`, `870 us`, `12 ns`. Files hold the whole number.
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ns = self.0 as f64;
@@ -126,7 +126,7 @@ impl fmt::Display for HumanBytes {
     }
 }
 
-/// Accepts what people write: `2GiB`, `1.5 GiB`, `512MiB`, `4096 B`. Fractions of a byte are dropped.
+/// Accepts `2GiB`, `1.5 GiB`, `512MiB`, `4096 B`. Fractions of a byte are dropped.
 impl FromStr for HumanBytes {
     type Err = String;
 
@@ -138,7 +138,7 @@ impl FromStr for HumanBytes {
         let power =
             ["B", "KiB", "MiB", "GiB", "TiB"].iter().position(|known| *known == unit).ok_or_else(error)?;
         let bytes = number.trim().parse::<f64>().map_err(|_| error())? * 1024f64.powi(power as i32);
-        // Written so that what is no number is refused, too. Above 2^53 not every byte has a number of its own.
+        // NaN is refused, too. Above 2^53 not every whole number has a representation.
         if (1.0..=2f64.powi(53)).contains(&bytes) { Ok(HumanBytes(bytes as u64)) } else { Err(error()) }
     }
 }

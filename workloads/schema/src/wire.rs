@@ -1,44 +1,44 @@
-//! The worker protocol: what a rank says, and what it is told while at rest.
+//! The worker protocol: the events that a rank reports, and the commands that it takes while at rest.
 //!
-//! A worker appends one JSON object a line to the file named by [`WORKER_EVENTS`]. A file cannot
-//! push back on the trainer, is the raw evidence, and survives both processes. Commands arrive as
-//! lines on stdin, and only at rest: before the first grant, or while held (see [`crate::grant`]).
-//! End of file on stdin means leave now. `workloads/README.md` tells the protocol in prose; a test
-//! holds the two together.
+//! A worker appends one JSON object per line to the file that [`WORKER_EVENTS`] names. A file never blocks
+//! the trainer, is the raw evidence, and survives both processes. Commands arrive as lines on stdin, and
+//! only at rest: before the first grant, or while the job is held (see [`crate::grant`]). End of file on
+//! stdin means that the worker must exit. `workloads/README.md` describes the protocol in prose; a test
+//! keeps the two in step.
 
 use serde::{Deserialize, Serialize};
 
 use crate::units::Nanos;
 
-/// A worker that says another number in `hello` is refused.
+/// The version of the protocol. A worker with another version in its `hello` is refused.
 pub const PROTOCOL: u32 = 1;
 
-/// Names the file that a rank appends its events to.
+/// The variable that names the event file of a rank.
 pub const WORKER_EVENTS: &str = "WORKER_EVENTS";
-/// Names the page that holds the grant of the job.
+/// The variable that names the page with the grant of the job.
 pub const WORKER_CONTROL: &str = "WORKER_CONTROL";
-/// Names the file that says what to run: [`crate::spec::LaunchSpec`].
+/// The variable that names the file with the launch's [`crate::spec::LaunchSpec`].
 pub const WORKER_SPEC: &str = "WORKER_SPEC";
 
 /// One line of an event file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EventLine {
-    /// Rises by one from 0 for each launch and rank, so that a lost line is seen.
+    /// Counts from 0 for each launch and rank, so that a lost line is detected.
     pub seq: u64,
     pub rank: u32,
-    /// When it happened, on the host's `CLOCK_MONOTONIC`.
+    /// The time of the event on the host's `CLOCK_MONOTONIC`.
     pub mono_ns: Nanos,
     pub event: Event,
 }
 
-/// What a rank says.
+/// An event that a rank reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Event {
-    /// Always first.
+    /// The first event of every rank.
     Hello(Hello),
-    /// Built, and waiting for its grant.
+    /// The job is built and waits for its grant.
     Ready(Ready),
     Step(Step),
     /// The grant is used up; `index` steps are complete.
@@ -57,20 +57,20 @@ pub enum Event {
         bytes: u64,
         dur_ns: Nanos,
     },
-    /// Answers a command that cannot be obeyed. Nothing has changed, and the job rests on.
+    /// The answer to a command that cannot be obeyed. Nothing has changed, and the job stays at rest.
     Refused {
         error: String,
     },
-    /// Last, on success.
+    /// The last event after success.
     Finished {
         steps: u64,
-        /// Absent where nobody knows, as in a step.
+        /// Absent if unknown, as in [`Step`].
         #[serde(skip_serializing_if = "Option::is_none")]
         samples: Option<u64>,
         #[serde(skip_serializing_if = "Option::is_none")]
         loss: Option<f64>,
     },
-    /// Last, otherwise.
+    /// The last event after a failure.
     Failed {
         kind: FailureKind,
         error: String,
@@ -78,7 +78,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// As it is spelled in a line.
+    /// The name as spelled in a line.
     pub fn name(&self) -> &'static str {
         match self {
             Event::Hello(_) => "hello",
@@ -107,7 +107,7 @@ pub struct Hello {
     pub libtorch: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cuda: Option<String>,
-    /// Ranks of the job, where a program of the user's knows; of a worker of ours the harness does.
+    /// Number of ranks of the job, if a user's program reports it. The harness knows that of its own workers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<u32>,
     pub pid: u32,
@@ -116,29 +116,29 @@ pub struct Hello {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ready {
-    /// Trainable parameters of this rank, counted in numbers; absent where nobody knows.
+    /// Number of trainable parameters of this rank; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<u64>,
-    /// Parameters and buffers; absent where nobody knows.
+    /// Size of parameters and buffers; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_bytes: Option<u64>,
-    /// Peak of tensor memory while building, where the worker can tell.
+    /// Peak of tensor memory while the job was built, if the worker can measure it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak_bytes: Option<u64>,
-    /// Present where batch norm sees less than the global batch.
+    /// Present if batch norm sees less than the global batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub statistics: Option<Statistics>,
-    /// Kinds of layers that compute in fp32 although the plan is bf16, as the device has no kernel for them.
+    /// Kinds of layers that compute in fp32 under bf16, because the device has no bf16 kernel for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fp32_layers: Vec<String>,
-    /// From the start of the process to this line.
+    /// Time from the start of the process to this event.
     pub startup_ns: Nanos,
-    /// The part of it in which a checkpoint was read; absent where the launch goes on from none.
+    /// The part of `startup_ns` in which a checkpoint was read; absent if the launch started without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restore_ns: Option<Nanos>,
 }
 
-/// What batch norm normalises by, where the plan has a say in it.
+/// The statistics that batch norm normalises by, if they depend on the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Statistics {
@@ -147,23 +147,23 @@ pub enum Statistics {
     Local,
 }
 
-/// One mini-batch, that is one optimizer update. The line's `mono_ns` is the end of the step.
+/// One mini-batch, that is one optimizer update. The `mono_ns` of its line is the end of the step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
     /// Counts from 0. Warm-up steps are real steps.
     pub index: u64,
-    /// Boundary to boundary, time held left out.
+    /// Time from boundary to boundary, without the time in which the job was held.
     pub dur_ns: Nanos,
-    /// Samples this rank worked on; absent where nobody knows, as in a program of the user's.
+    /// Number of samples that this rank worked on; absent if unknown, as in a user's program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
-    /// Absent where it was not read, and where it is not finite.
+    /// Absent if it was not read or is not finite.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phases: Option<Phases>,
-    /// Bytes this rank handed to collectives.
+    /// Bytes that this rank passed to collectives.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent_bytes: Option<u64>,
     pub timing: Timing,
@@ -179,10 +179,10 @@ pub struct Phases {
     pub forward_ns: Option<Nanos>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backward_ns: Option<Nanos>,
-    /// All of gradient synchronisation, hidden or not.
+    /// All of gradient synchronisation, whether hidden or exposed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sync_total_ns: Option<Nanos>,
-    /// The part of it that the step waited for.
+    /// The part of the synchronisation that the step waited for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sync_exposed_ns: Option<Nanos>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -195,15 +195,15 @@ pub struct Phases {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Timing {
-    /// The worker read the clock, and the device had nothing queued.
+    /// The worker read the host's clock while the device had nothing queued.
     Host,
     /// Events recorded on the device's own stream.
     DeviceEvent,
-    /// A hook inside an unmodified program, by the host's clock.
+    /// A hook inside an unmodified program read the host's clock.
     Hook,
-    /// Such a hook, by events that it recorded on the device's own stream.
+    /// A hook inside an unmodified program recorded events on the device's own stream.
     HookDeviceEvent,
-    /// Lines of the program's output.
+    /// Lines of the program's output mark the steps.
     Scraped,
     /// No steps are known; the program was measured from outside.
     Outside,
@@ -214,21 +214,21 @@ pub enum Timing {
 pub struct Memory {
     /// Tensor memory in use on the device.
     pub allocated_bytes: u64,
-    /// What the caching allocator holds; absent where there is none.
+    /// Memory that the caching allocator holds; absent without such an allocator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserved_bytes: Option<u64>,
-    /// Highest `allocated_bytes` since the start.
+    /// The highest `allocated_bytes` since the start.
     pub peak_bytes: u64,
-    /// Tensor memory in use on the host, for a device that has memory of its own.
+    /// Tensor memory in use on the host, if the device has memory of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_bytes: Option<u64>,
-    /// How often since the start the caching allocator was refused memory and had to give back all it
-    /// did not use before it asked again; absent where there is none.
+    /// Number of times since the start that the caching allocator was refused memory and released all unused
+    /// memory before it tried again; absent without such an allocator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocator_retries: Option<u64>,
 }
 
-/// What a worker can say of its own end.
+/// The kinds of failure that a worker can report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FailureKind {
@@ -239,22 +239,22 @@ pub enum FailureKind {
     Internal,
 }
 
-/// What a job at rest is told, one line each on stdin.
+/// A command to a job at rest, one per line on stdin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Command {
-    /// Move what the job has on the device to host memory.
+    /// Moves everything that the job has on the device to host memory.
     Pause {},
     Resume {},
     Checkpoint {
         path: String,
     },
-    /// Leave: say `finished` and exit.
+    /// Ends the job: it reports `finished` and exits.
     Stop {},
 }
 
 impl Command {
-    /// As it is spelled in a line.
+    /// The name as spelled in a line.
     pub fn name(&self) -> &'static str {
         match self {
             Command::Pause {} => "pause",

@@ -11,7 +11,7 @@ fn object<T: Row>(row: &T) -> Map<String, Value> {
     cells
 }
 
-/// Of every word that a text column takes, one: a number would not be read back as text.
+/// One word of every text column, because a number would not be read back as text.
 fn word(column: &str) -> &'static str {
     match column {
         "plan" => "dp2-ga4-bf16",
@@ -44,7 +44,7 @@ fn in_order(cells: &mut Map<String, Value>) {
     }
 }
 
-/// A row whose cells hold what their columns say, those that may be empty where `number` has one.
+/// A row with valid cells. Cells that may be empty are filled if `number` returns a number for them.
 fn filled<T: Row + Columns + Default>(number: impl Fn(usize) -> Option<u32>) -> T {
     let mut cells = object(&T::default());
     for (i, column) in T::COLUMNS.iter().enumerate() {
@@ -96,7 +96,7 @@ fn a_row_of_a_measurement_has_all_of_its_columns_first() {
     assert!(first.iter().all(|name| own.contains_key(*name)), "{first:?}");
 }
 
-/// Whoever reads tables of two versions finds each column under its old name.
+/// A reader of tables of two versions finds each column under its old name.
 #[test]
 fn the_golden_dictionaries_are_what_the_tables_hold() {
     for (golden, found) in [

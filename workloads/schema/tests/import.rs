@@ -10,7 +10,7 @@ use schema::{
     trace::{self, Class, Trace, TraceRow},
 };
 
-/// A file of the published measurements, or nothing and a word that says so.
+/// A file of the published measurements, or a recorded skip.
 fn published(name: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference").join(name);
     if !path.is_file() {
@@ -19,7 +19,7 @@ fn published(name: &str) -> Option<PathBuf> {
     path.is_file().then_some(path)
 }
 
-/// Imports, and reads back what is written of it.
+/// Imports a trace, and reads back the written form.
 fn import(format: TraceFormat, file: &Path, text: &[u8]) -> Vec<TraceRow> {
     let rows = import::read(format, file, text).unwrap();
     let mut written = Vec::new();
@@ -32,7 +32,7 @@ fn device_seconds(rows: &[TraceRow]) -> f64 {
     rows.iter().map(|row| f64::from(row.devices()) * row.length_ns().unwrap() as f64 / 1e9).sum()
 }
 
-/// The file is said to have 82,248 jobs: that counts its lines without the header, and the last of them is empty.
+/// The published number of 82,248 jobs counts lines without the header. The last of them is empty.
 #[test]
 fn philly_has_its_jobs() {
     let Some(file) = published("philly/philly.csv.gz") else { return };
@@ -40,7 +40,7 @@ fn philly_has_its_jobs() {
     let rows = import(TraceFormat::Philly, &file, &unpacked.stdout);
     assert_eq!((rows.len(), rows[0].submit_s), (82_247, 0.0));
     assert_eq!(rows.iter().map(TraceRow::devices).max(), Some(128));
-    // The sum of its column gpu_time, which is not read.
+    // The sum of the column gpu_time, which is not read.
     let published: f64 = String::from_utf8_lossy(&unpacked.stdout)
         .lines()
         .skip(1)
@@ -58,7 +58,7 @@ fn rubick_has_its_406_jobs_in_each_of_its_traces() {
         let promised = rows.iter().filter(|row| row.class == Class::Guaranteed).count();
         assert_eq!(promised, guaranteed, "{name}");
         if name != "bp" {
-            // 617.8 GPU-hours as requested, and submissions over 13.21 h.
+            // As published: 617.8 GPU-hours requested, and submissions over 13.21 h.
             assert!(
                 (device_seconds(&rows) / 3600.0 - 617.8).abs() < 0.06,
                 "{}",

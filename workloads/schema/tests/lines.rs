@@ -4,7 +4,7 @@ use schema::wire::EventLine;
 
 const LINES: usize = 1_000_000;
 
-/// One of each kind, from which the others are made.
+/// One example of each kind, from which the tests derive others.
 const EVENTS: [&str; 14] = [
     r#"{"hello":{"protocol":1,"worker":"w","version":"0.1","libtorch":"2.11.0","cuda":"13.0","pid":7}}"#,
     r#"{"hello":{"protocol":1,"worker":"python-hook","version":"0.1","ranks":2,"pid":7}}"#,
@@ -22,7 +22,7 @@ const EVENTS: [&str; 14] = [
     r#"{"failed":{"kind":"out-of-memory","error":"x"}}"#,
 ];
 
-/// Where parsers of JSON have stumbled.
+/// Inputs on which JSON parsers have failed.
 const PIECES: [&str; 20] = [
     "{",
     "}",
@@ -46,7 +46,7 @@ const PIECES: [&str; 20] = [
     "[[[[[[[[[[[[[[[[",
 ];
 
-/// A line of `chance`: an event that some changes were made to, of which there may be none.
+/// A line of `chance`: an event with a random number of changes, which may be 0.
 fn line(chance: &mut fastrand::Rng) -> Vec<u8> {
     let event = EVENTS[chance.usize(..EVENTS.len())];
     let seq = chance.u64(..);
@@ -80,6 +80,6 @@ fn no_line_panics_and_what_is_read_is_what_is_written() {
         let again = EventLine::from_line(&written).expect("what was written can be read");
         assert_eq!(again, event, "{}", String::from_utf8_lossy(&line));
     }
-    // Otherwise the changes are such that only the first bytes of a line are ever looked at.
+    // Otherwise nearly every line would be refused at its first bytes, or none would be.
     assert!((LINES / 10..LINES * 9 / 10).contains(&events), "{events} of {LINES} are events");
 }

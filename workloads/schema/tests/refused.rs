@@ -16,7 +16,7 @@ fn record() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reports/record")
 }
 
-/// The first row of a published table, with another text in one of its columns.
+/// The first row of a published table with another text in one column.
 fn with(table: &str, changes: &[(&str, &str)]) -> String {
     let text =
         fs::read_to_string(record().join("20261122-epyc/testbed-20/tables/pairs").join(table)).unwrap();
@@ -70,7 +70,7 @@ fn a_summary_that_cannot_be_is_refused() {
         let error = refusal::<Summary>("summary.csv", &with("summary.csv", &changes));
         assert!(error.starts_with(&format!("summary.csv: line 2: {message}")), "{changes:?}: {error}");
     }
-    // What a thing is called is no number, and what the interval of two repeats is may reach far.
+    // Names may be any text, and the interval of two repeats may be wide.
     for changes in [
         vec![("job", "0x10"), ("run", "inf")],
         vec![("step_ns_median_ci_lo", "0"), ("step_ns_median_ci_hi", "9223372036854775807")],
@@ -106,7 +106,7 @@ fn interference_that_cannot_be_is_refused() {
     assert!(error.starts_with("curves.csv: line 1: the file is empty"), "{error}");
 }
 
-/// Whatever is refused from now on, no file that was published is.
+/// Every published file must still be accepted.
 #[test]
 fn the_record_is_read() {
     let (mut folders, mut read) = (vec![record()], 0);

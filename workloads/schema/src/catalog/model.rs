@@ -1,24 +1,26 @@
-//! The architectures, one file a family: what a worker needs to build a model, and what feeds it.
+//! The architectures, one file per family: everything that a worker needs to build a model, and its kind of
+//! sample.
 
 use serde::{Deserialize, Serialize};
 
 use crate::device::Device;
 
-/// What a family answers about each of its models.
+/// The properties that each family defines for its models.
 trait Family {
     fn samples(&self) -> Samples;
 
-    /// Sizes of its models; a family that has none of them, as workers without a network, says nothing.
+    /// Sizes of the model. The default, without sizes, is for workers without a network.
     fn features(&self) -> Features {
         Features::default()
     }
 
-    /// Sizes that do not go together, and shares outside of their range. Sizes of 0 are found for all families alike.
+    /// Sizes that are inconsistent, and shares out of range. Sizes of 0 are checked for all families in one
+    /// place.
     fn problem(&self) -> Option<String> {
         None
     }
 
-    /// Batches that mean nothing to this family, however they are cut.
+    /// Batches that are invalid for this family under any plan.
     fn refuses_batch(&self, _global_batch: u32) -> Option<String> {
         None
     }
@@ -28,14 +30,15 @@ trait Family {
     }
 }
 
-/// Lists the families once: modules, definitions, the type of all models, and what all of them answer. `drops` names the
-/// shares of numbers, or of samples, that training drops.
+/// Lists the families once, and generates from that the modules, the definitions, the type of all models,
+/// and the dispatch to the families. `drops` names the shares that dropout or stochastic depth drops in
+/// training.
 macro_rules! families {
     ($($module:ident: $name:ident $(drops($($share:ident),+))?, $doc:literal;)+) => {
         $(mod $module;)+
         $(pub use $module::$name;)+
 
-        /// The files that travel inside the programs, by name.
+        /// The embedded files, by name.
         pub(super) const EMBEDDED: &[(&str, &str)] = &[$((
             concat!(stringify!($module), ".toml"),
             include_str!(concat!("../../../catalog/", stringify!($module), ".toml")),
@@ -55,7 +58,7 @@ macro_rules! families {
                 }
             }
 
-            /// The same model, of which training drops nothing: then what it computes does not depend on chance.
+            /// The same model without dropout, so that its results do not depend on random numbers.
             #[must_use]
             pub fn without_dropout(&self) -> Model {
                 match self {
@@ -103,44 +106,45 @@ pub use resnet::{ResnetBlock, ResnetStem};
 pub use stress::Resource;
 pub use synthetic::Fault;
 
-/// What one sample of a model is, which decides where samples can come from.
+/// The kind of sample that a model trains on, which decides where samples can come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Samples {
-    /// An image `[channels, side, side]`, and which of the classes it shows.
+    /// An image `[channels, side, side]` and its class.
     LabelledImages { channels: u32, side: u32, classes: u32 },
     /// Noise `[latent, 1, 1]`, and an image `[channels, side, side]` to learn from.
     NoiseAndImages { latent: u32, channels: u32, side: u32 },
-    /// Tokens `[context]`, and for each the one that follows.
+    /// Tokens `[context]`, and the next token for each of them.
     Tokens { vocabulary: u32, context: u32 },
-    /// A pair of sentences `[2, context]` (tokens, then which sentence each belongs to) with some tokens replaced; which
-    /// tokens they were, and whether the second sentence followed the first, `[context + 1]`.
+    /// A pair of sentences `[2, context]` (tokens, then the sentence of each token) with some tokens
+    /// replaced; the original tokens, and whether the second sentence followed the first, `[context + 1]`.
     MaskedPairs { vocabulary: u32, context: u32 },
-    /// Tokens `[context]` of which some are replaced, and which they were, `[context]`.
+    /// Tokens `[context]` with some of them replaced, and the original tokens, `[context]`.
     MaskedTokens { vocabulary: u32, context: u32 },
-    /// A question and a paragraph, as a pair above, and first and last token of the answer, `[2]`.
+    /// A question and a paragraph, as a pair above, and the first and last token of the answer, `[2]`.
     Answers { vocabulary: u32, context: u32 },
-    /// A source sentence and the target's tokens before each of its own, `[source + target]`; the target, `[target]`.
+    /// A source sentence and the target shifted by one token, `[source + target]`; the target, `[target]`.
     Translations { vocabulary: u32, source: u32, target: u32 },
-    /// A text whose spans are sentinels and the spans, as a translation above.
+    /// A text with its spans replaced by sentinels, and the spans, as in `Translations`.
     Spans { vocabulary: u32, source: u32, target: u32 },
     /// A user and an item, and whether the user chose it.
     Ratings { users: u32, items: u32 },
-    /// A cloud of points `[3, points]`, and which of the classes it is one of.
+    /// A cloud of points `[3, points]` and its class.
     PointClouds { points: u32, classes: u32 },
-    /// An image `[1, side, side]` with values from 0 to 1, which is to be found again.
+    /// An image `[1, side, side]` with values from 0 to 1, which the model reconstructs.
     GreyImages { side: u32 },
-    /// An image `[1, side, side]`, and the same `upscale` times as large.
+    /// An image `[1, side, side]`, and the same image enlarged by `upscale`.
     ImagePairs { side: u32, upscale: u32 },
-    /// A spectrogram `[1, frequencies, frames]`, and what was said, `[letters]`; letter 0 is the blank and never said.
+    /// A spectrogram `[1, frequencies, frames]` and its transcript, `[letters]`; letter 0 is the blank and
+    /// never occurs.
     Utterances { frequencies: u32, frames: u32, alphabet: u32, letters: u32 },
-    /// What an environment answered to an action. The model makes them for itself, by acting.
+    /// Answers of an environment to actions. The model makes them itself, by acting.
     Transitions,
-    /// Nothing is read.
+    /// No samples are read.
     Nothing,
 }
 
 impl Samples {
-    /// One of them, for people.
+    /// The word for one sample, for people.
     pub fn word(self) -> &'static str {
         match self {
             Samples::LabelledImages { .. }
@@ -160,8 +164,8 @@ impl Samples {
 }
 
 impl Model {
-    /// Whether it has convolutions or recurrent layers, which on a GPU are computed by another library than all other
-    /// products of matrices, and by default in another arithmetic.
+    /// Whether it has convolutions or recurrent layers. On a GPU another library computes them than other
+    /// matrix products, and by default in another arithmetic.
     pub fn convolves_or_recurs(&self) -> bool {
         match self {
             Model::Dcgan(_)
@@ -190,7 +194,7 @@ impl Model {
         }
     }
 
-    /// The program that can train it, found beside our own.
+    /// The program that can train it, which lies beside the harness.
     pub fn worker(&self) -> &'static str {
         match self {
             Model::Synthetic(_) | Model::Stress(_) => "synthetic",
@@ -220,17 +224,17 @@ impl Model {
         tagged.into_iter().next().expect("the key is the family's name")
     }
 
-    /// Why it cannot be run at this global batch, whatever the plan.
+    /// The reason why it cannot run at this global batch under any plan.
     pub(super) fn refuses_batch(&self, global_batch: u32) -> Option<String> {
         self.family().refuses_batch(global_batch)
     }
 
-    /// Why it cannot be run on this device, whatever the plan.
+    /// The reason why it cannot run on this device under any plan.
     pub fn refuses_device(&self, device: &Device) -> Option<String> {
         self.family().refuses_device(device)
     }
 
-    /// Why a job cannot be saved in the middle of its training; `None` for one that can.
+    /// The reason why a job cannot be checkpointed during training; `None` if it can.
     pub fn refuses_checkpoint(&self) -> Option<&'static str> {
         match self {
             Model::Ppo(_) | Model::Td3(_) => {
@@ -240,10 +244,10 @@ impl Model {
         }
     }
 
-    /// Why no such model can be built; `None` for one that can.
+    /// The reason why the model cannot be built; `None` if it can.
     pub fn problem(&self) -> Option<String> {
         let (family, sizes) = self.tagged();
-        // Numbers of the synthetic worker are times and counts, of which 0 is one.
+        // The synthetic worker's numbers are times and counts, which may be 0.
         let empty = if matches!(self, Model::Synthetic(_)) { None } else { empty_size("", &sizes) };
         let problem =
             empty.map(|name| format!("{name} is 0; sizes start at 1")).or_else(|| self.family().problem())?;
@@ -251,12 +255,13 @@ impl Model {
     }
 }
 
-/// Why `share` cannot be the share of numbers, or of samples, that training drops.
+/// The reason why `share` is invalid as a share that training drops.
 fn share_problem(name: &str, share: f64) -> Option<String> {
     (!(0.0..1.0).contains(&share)).then(|| format!("{name} {share}: use a number from 0 to below 1"))
 }
 
-/// The name of the first size that is 0: a network without classes, layers or width is none.
+/// The name of the first size that is 0, because a network without classes, layers or width cannot be
+/// built.
 fn empty_size(name: &str, value: &serde_json::Value) -> Option<String> {
     match value {
         serde_json::Value::Number(number) => (number.as_u64() == Some(0)).then(|| name.to_string()),
@@ -266,7 +271,7 @@ fn empty_size(name: &str, value: &serde_json::Value) -> Option<String> {
     }
 }
 
-/// What an encoder of text cannot be.
+/// The reason why the sizes are invalid for an encoder of text.
 fn encoder_problem(
     vocabulary: u32,
     positions: u32,
@@ -285,7 +290,7 @@ fn encoder_problem(
         .or_else(|| share_problem("dropout", dropout))
 }
 
-/// A size below which samples have no room for their words beside the special tokens.
+/// Checks the minimum size that leaves room for words beside the special tokens.
 fn few(name: &str, size: u32, least: u32) -> Option<String> {
     (size < least).then(|| format!("{name} {size}: use {least} or more"))
 }

@@ -1,8 +1,8 @@
-//! What is wrong with a definition beyond its syntax, found before anything starts.
+//! Semantic errors of a definition, found before anything starts.
 
 use super::{Optimizer, Workload};
 
-/// The first thing that makes a definition impossible to believe, with the workload's name.
+/// The first semantic error of a definition, with the workload's name.
 pub(super) fn problem(w: &Workload) -> Option<String> {
     let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if w.name.is_empty() || !w.name.chars().all(legal) {
@@ -26,7 +26,7 @@ pub(super) fn problem(w: &Workload) -> Option<String> {
         .map(|problem| format!("workload '{}': {problem}", w.name))
 }
 
-/// Numbers with which no update is defined.
+/// Numbers for which the update is undefined.
 fn optimizer(optimizer: &Optimizer) -> Option<String> {
     let (learning_rate, others) = match *optimizer {
         Optimizer::Sgd { learning_rate, momentum, weight_decay } => {

@@ -1,4 +1,4 @@
-//! All that has happened and been done in a run up to some moment, in 64 bits.
+//! A 64-bit hash of all events and actions of a run up to some moment.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::{Action, Happened};
 use crate::units::Nanos;
 
-/// A chain of hashes: each link is made from the one before and from one thing that happened or was done. Its spelling is the first
-/// 16 hexadecimal digits.
+/// A chain of hashes. Each link is made from the previous one and from one event or action. It is spelled
+/// as the first 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chain([u8; 32]);
 
@@ -17,7 +17,7 @@ impl Chain {
         self.link(&(at, happened));
     }
 
-    /// What was done about it, in order. Nothing is no link.
+    /// Appends the actions in order. No actions add no link.
     pub fn done(&mut self, actions: &[Action]) {
         if !actions.is_empty() {
             self.link(&actions);

@@ -1,4 +1,4 @@
-//! Reads and writes `decisions.jsonl`, one turn a line.
+//! Reads and writes `decisions.jsonl`, one turn per line.
 
 use std::{
     io,
@@ -12,7 +12,7 @@ use crate::{
     rows::RowError,
 };
 
-/// Appends turns; each is on file when `write` returns, so that it outlives the process that wrote it.
+/// Appends turns. Each is on file when `write` returns, so that it survives the process that wrote it.
 pub struct TurnWriter {
     file: LineFile,
     path: PathBuf,
@@ -20,17 +20,17 @@ pub struct TurnWriter {
 }
 
 impl TurnWriter {
-    /// Opens the file at its end. A torn line that a killed writer left is cut off first.
+    /// Opens the file for appending. A torn line that a killed writer left is cut off first.
     ///
     /// # Errors
-    /// A file that cannot be opened or read.
+    /// The file cannot be opened or read.
     pub fn open(path: &Path) -> Result<TurnWriter, RowError> {
         let (file, _) = LineFile::open(path).map_err(|cause| RowError::Write { file: path.into(), cause })?;
         Ok(TurnWriter { file, path: path.into(), line: Vec::with_capacity(512) })
     }
 
     /// # Errors
-    /// A file that cannot be written.
+    /// The file cannot be written.
     pub fn write(&mut self, turn: &Turn) -> Result<(), RowError> {
         self.append(turn).map_err(|cause| RowError::Write { file: self.path.clone(), cause })
     }
@@ -39,15 +39,15 @@ impl TurnWriter {
         self.line.clear();
         serde_json::to_writer(&mut self.line, turn)?;
         self.line.push(b'\n');
-        // One write a line: a reader that comes meanwhile sees all of it or a tail that is not whole.
+        // One write per line, so that a concurrent reader sees the whole line or an incomplete tail.
         self.file.append(&self.line, &[self.line.len()])
     }
 }
 
-/// All turns up to the last whole line: what comes after it, a killed writer left.
+/// Reads all turns up to the last complete line. A killed writer may have left an incomplete one after it.
 ///
 /// # Errors
-/// A file that cannot be read, a line that is no turn, or turns that are missing between two lines.
+/// The file cannot be read, a line is no turn, or turns are missing between two lines.
 pub fn read(path: &Path) -> Result<Vec<Turn>, RowError> {
     let mut bytes = lines::read(path)?;
     bytes.truncate(whole_lines_bytes(&bytes));
@@ -168,7 +168,7 @@ mod tests {
         }
     }
 
-    /// What a file of today looks like: later programs read it.
+    /// A file of the present format, which later programs must read.
     #[test]
     fn a_line_reads_as_it_is_written() {
         let line = r#"{"turn":0,"at_ns":5,"happened":{"arrived":{"job":0}},"actions":[{"pause":{"job":1}}],"wake_at_ns":null,"view_hash":"0123456789abcdef"}"#;

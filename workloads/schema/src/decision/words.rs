@@ -1,10 +1,10 @@
-//! Turns and their parts as people are shown them.
+//! Turns and their parts in words for people.
 
 use std::fmt;
 
 use super::{Action, DeviceId, Happened, Turn};
 
-/// What is to be done, without the job: `start on devices 0, 1 under dp2`.
+/// The action without the job: `start on devices 0, 1 under dp2`.
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -23,14 +23,14 @@ impl fmt::Display for Action {
     }
 }
 
-/// As it stands in `decisions.jsonl`.
+/// The event as spelled in `decisions.jsonl`.
 impl fmt::Display for Happened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
     }
 }
 
-/// A line of `decisions.jsonl`.
+/// The turn as a line of `decisions.jsonl`.
 impl fmt::Display for Turn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)

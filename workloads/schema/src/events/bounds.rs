@@ -1,13 +1,13 @@
-//! What an event cannot say, however well it is spelled.
+//! Checks that the values of an event are possible.
 
 use crate::{
     units::{HumanBytes, Nanos},
     wire::{Event, EventLine, Memory, Ready, Step, Timing},
 };
 
-/// How long after its end a step may be stamped: who says so may have had no core.
+/// The longest delay between the end of a step and its stamp, because the process may have had no core.
 const STAMPED_WITHIN: Nanos = Nanos::SECOND;
-/// By this part of a step the clock of a device may run faster than the host's.
+/// A device's clock may be faster than the host's by this fraction of a step.
 const CLOCKS_DIFFER_ONE_IN: u64 = 64;
 /// Batches are counted in 32 bits.
 const MOST_SAMPLES: u64 = u32::MAX as u64;
@@ -16,19 +16,19 @@ const MOST_BYTES: u64 = 1 << 50;
 /// A hundred years.
 const LONGEST: Nanos = Nanos(100 * 366 * 24 * 3_600 * Nanos::SECOND.0);
 
-/// Holds the events of one rank against each other.
+/// Checks the events of one rank against each other.
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
-    /// No step that is still to be told began before this instant; absent before the first event.
+    /// The earliest possible start of the next reported step; absent before the first event.
     free_from: Option<Nanos>,
-    /// The index of the step after the last one that was told.
+    /// The index after the last reported step.
     steps: u64,
     last_end: Nanos,
 }
 
 impl Bounds {
     /// # Errors
-    /// Says what of the event cannot be true.
+    /// Returns the reason why the event is impossible.
     pub(super) fn check(&mut self, line: &EventLine) -> Result<(), String> {
         let stamped_late = line.mono_ns.saturating_sub(STAMPED_WITHIN);
         let free_from = *self.free_from.get_or_insert(stamped_late);
@@ -65,9 +65,9 @@ impl Bounds {
         }
     }
 
-    /// Whether the step can be the next one.
+    /// Checks the step against the one before it.
     fn follows(&self, step: &Step, end: Nanos, free_from: Nanos) -> Result<(), String> {
-        // Of a program of the user's it is not known of each step when it began; those have no event.
+        // For a user's program not every start of a step is known, and steps without one have no event.
         let may_skip = matches!(step.timing, Timing::Hook | Timing::HookDeviceEvent | Timing::Scraped);
         if step.index < self.steps || step.index > self.steps && !may_skip {
             return Err(format!("index {}, where step {} comes next", step.index, self.steps));
@@ -86,16 +86,16 @@ impl Bounds {
     }
 }
 
-/// How long a step took by the host's clock at least.
+/// The minimum duration of a step by the host's clock.
 fn surely(dur_ns: Nanos) -> Nanos {
     Nanos(dur_ns.0 - dur_ns.0 / CLOCKS_DIFFER_ONE_IN)
 }
 
-/// What a step says of itself.
+/// Checks the values of a step.
 fn within(step: &Step) -> Result<(), String> {
-    // A host's clock moves on between two readings. That of a GPU counts in half microseconds, between which two events in a program
-    // of the user's may come to lie; and lines of output that come together share the time since the last ones, which may be less
-    // than a nanosecond each.
+    // The host's clock advances between two readings. A GPU's clock has a resolution of half a microsecond,
+    // which may hold two events of a user's program. Lines of output that arrive together share the time
+    // since the previous ones, which may be less than a nanosecond each.
     let is_coarse = matches!(step.timing, Timing::HookDeviceEvent | Timing::Scraped);
     if step.dur_ns == Nanos::ZERO && !is_coarse {
         return Err("dur_ns is 0, and no step takes no time".into());

@@ -113,7 +113,7 @@ proptest! {
         for (i, event) in events.iter().enumerate() {
             writer.say_at(Nanos(i as u64), event.clone()).unwrap();
         }
-        // What stands in them is any number, which the reader of a launch would not believe.
+        // The tail holds arbitrary numbers, which the reader of a launch would refuse.
         let back = std::fs::read(&path).unwrap();
         let back = back.split_inclusive(|byte| *byte == b'\n').map(|line| EventLine::from_line(line).unwrap());
         let back: Vec<EventLine> = back.collect();
@@ -200,7 +200,7 @@ fn a_file_longer_than_a_chunk_is_read_whole_and_endless_garbage_is_not() {
     assert!(reader.unread.len() as u64 <= LONGEST_LINE_BYTES as u64 + CHUNK_BYTES);
 }
 
-/// Lines of a rank that steps every 10 ms, of which the third says something else.
+/// Lines of a rank with steps of 10 ms, of which the third is different.
 fn with_third(from: &str, to: &str) -> String {
     let step = |index: u64, dur_ns: u64| {
         format!(
@@ -260,7 +260,7 @@ fn what_a_step_cannot_say_is_refused_by_its_line() {
     }
     for (from, to) in [
         ("", ""),
-        // Who had no core said so late.
+        // A process without a core reports late.
         (dur, r#""dur_ns":900000000"#),
         (r#""dur_ns":10000000,"samples":8"#, r#""dur_ns":0"#),
     ] {
@@ -275,7 +275,7 @@ fn what_a_step_cannot_say_is_refused_by_its_line() {
 fn lengths_add_up_to_no_more_than_the_time_that_passed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("e.jsonl");
-    // Each of these could be true by itself: they are a tenth longer than the time between their ends.
+    // Each step alone is possible. They are a tenth longer than the time between their ends.
     let step = |index: u64| {
         let at = 9_000_000_000 + index * 1_000_000_000;
         format!(

@@ -1,4 +1,4 @@
-//! Traces that others have published, as traces of ours.
+//! Converts published traces.
 
 mod philly;
 mod rubick;
@@ -13,34 +13,34 @@ use crate::{
 };
 
 words! {
-    /// Whose trace it is.
+    /// The source of a trace.
     TraceFormat {
-        /// Of Microsoft's cluster in 2017 (Jeon et al., USENIX ATC 2019), as the artifact of Pollux has it (petuum/adaptdl,
-        /// branch osdi21-artifact, `simulator/traces/philly.csv`).
+        /// Microsoft's cluster in 2017 (Jeon et al., USENIX ATC 2019), as in the artifact of Pollux
+        /// (petuum/adaptdl, branch osdi21-artifact, `simulator/traces/philly.csv`).
         Philly = "philly",
-        /// Of the artifact of Rubick (AlibabaPAI/reconfigurable-dl-scheduler, MLSys 2025).
+        /// The artifact of Rubick (AlibabaPAI/reconfigurable-dl-scheduler, MLSys 2025).
         Rubick = "rubick",
     }
 }
 
-/// The jobs of such a trace, in order of their arrival, the first at its own time in the file or, where that is a date, at 0.
+/// The jobs of such a trace in order of arrival. The first arrives at its own time in the file or, if that is a date, at 0.
 ///
 /// # Errors
-/// The first line that is not as that format has it, with its column.
+/// The first line that does not fit the format, with its column.
 pub fn read(format: TraceFormat, file: &Path, text: &[u8]) -> Result<Vec<TraceRow>, RowError> {
     let mut rows = match format {
         TraceFormat::Philly => philly::read(file, text)?,
         TraceFormat::Rubick => rubick::read(file, text)?,
     };
-    // Stable: who stands first in the file of two that arrive at once stays first.
+    // The sort is stable, so that simultaneous jobs keep their order in the file.
     rows.sort_by(|a, b| a.submit_s.total_cmp(&b.submit_s));
     Ok(rows)
 }
 
-/// What a row of theirs says, or the column that says nothing and why.
+/// A value of a row, or the invalid column and the reason.
 type Found<T> = Result<T, (&'static str, String)>;
 
-/// The rows of a file, through what makes one of ours of one of theirs.
+/// Converts the rows of a file with a function for one row.
 fn rows_of<T: DeserializeOwned>(
     file: &Path,
     text: &[u8],
@@ -50,7 +50,7 @@ fn rows_of<T: DeserializeOwned>(
     let of = |(number, theirs)| {
         row(number, theirs).map_err(|(column, message)| RowError::Field {
             file: file.into(),
-            // None of these formats quotes line breaks, and the header is the first.
+            // None of these formats quotes line breaks, and the first line is the header.
             line: number as u64 + 2,
             column: column.into(),
             message,
@@ -59,7 +59,7 @@ fn rows_of<T: DeserializeOwned>(
     theirs.into_iter().enumerate().map(of).collect()
 }
 
-/// Seconds that something took, above 0.
+/// A duration in seconds, above 0.
 fn seconds(column: &'static str, value: f64) -> Found<f64> {
     match value.is_finite() && value > 0.0 {
         true => Ok(value),
@@ -67,7 +67,7 @@ fn seconds(column: &'static str, value: f64) -> Found<f64> {
     }
 }
 
-/// A job of `steps` steps, with its duration.
+/// The step time of a job with this duration and number of steps.
 fn step_ns(length_s: f64, steps: u64) -> Option<u64> {
     Some(((length_s * 1e9 / steps as f64).round() as u64).max(1))
 }

@@ -1,4 +1,4 @@
-//! Philly: when jobs arrived, how long they ran, and on how many GPUs. What they trained is not known.
+//! Philly: arrival times, durations and numbers of GPUs. The models are unknown.
 
 use std::{path::Path, time::UNIX_EPOCH};
 
@@ -11,20 +11,21 @@ use crate::{
     trace::{Class, TraceRow},
 };
 
-/// A line. `gpu_time`, the product of two others, is left out.
+/// A line. `gpu_time` is the product of two other columns and left out.
 #[derive(Deserialize)]
 struct PhillyRow {
-    /// As `2017-10-09 07:01:55`, in a time zone that is not told.
+    /// As `2017-10-09 07:01:55`, in an unknown time zone.
     timestamp: String,
     /// In seconds.
     duration: f64,
     num_gpus: u32,
-    /// Which virtual cluster.
+    /// Name of the virtual cluster.
     cluster: String,
 }
 
-/// Jobs of a workload that no catalog has, with steps of about a second that add up to what each took. Jobs have no names in the
-/// file: they are called after their lines. As published it has 82,247 of them; who counts 82,248 counts the empty line at its end.
+/// The jobs have a workload that no catalog defines, with steps of about one second that add up to their
+/// duration. Jobs have no names in the file and are named after their lines. The published file has 82,247
+/// jobs and an empty line at its end.
 pub(super) fn read(file: &Path, text: &[u8]) -> Result<Vec<TraceRow>, RowError> {
     let mut rows = rows_of(file, text, row)?;
     let first = rows.iter().map(|row| row.submit_s).fold(f64::INFINITY, f64::min);

@@ -18,17 +18,17 @@ struct RubickRow {
     name: String,
     /// In seconds, as `duration`.
     submission_time: f64,
-    /// What the job takes on its GPUs under its plan.
+    /// Duration of the job on its GPUs under its plan.
     duration: f64,
     application: String,
     num_gpus: u32,
     exec_plan: String,
     steps: u64,
-    /// 1 for jobs that were promised what they ask for.
+    /// 1 for jobs with a guarantee of the resources that they ask for.
     is_sla: u8,
 }
 
-/// Their names of models with those of the catalog and the global batch that all plans share: MLSys'25 artifact evaluation, and
+/// Their model names, our workload, and the global batch of all plans: MLSys'25 artifact evaluation, and
 /// `simulator/job.py` of the artifact.
 const APPLICATIONS: [(&str, &str, u32); 7] = [
     ("vit", "vit-b-16-tiny-imagenet", 64),
@@ -40,7 +40,7 @@ const APPLICATIONS: [(&str, &str, u32); 7] = [
     ("llama30", "llama-30b", 4),
 ];
 
-/// Rubick may give any of its jobs another plan and other GPUs, so that all are elastic.
+/// Rubick may change the plan and the GPUs of any job, so that all jobs are elastic.
 pub(super) fn read(file: &Path, text: &[u8]) -> Result<Vec<TraceRow>, RowError> {
     rows_of(file, text, row)
 }

@@ -1,4 +1,5 @@
-//! Raw tables, which grow row by row: the writer, and the reader of one that still grows or was cut off by a kill.
+//! Raw tables, which grow row by row: a writer, and readers for tables that still grow or were cut off by a
+//! kill.
 
 use std::{
     marker::PhantomData,
@@ -11,7 +12,7 @@ use crate::{
     lines,
 };
 
-/// Adds rows to a raw table as they come; each is on file when `push` returns.
+/// Appends rows to a raw table. Each is on file when `push` returns.
 pub struct Appender<T> {
     file: LineFile,
     /// The file has no header yet.
@@ -21,7 +22,7 @@ pub struct Appender<T> {
 }
 
 impl<T: Row> Appender<T> {
-    /// Opens the table at its end. A torn line that a killed writer left is cut off first.
+    /// Opens the table for appending. A torn line that a killed writer left is cut off first.
     pub fn open(path: &Path) -> Result<Appender<T>, RowError> {
         let (file, is_empty) =
             LineFile::open(path).map_err(|cause| RowError::Write { file: path.into(), cause })?;
@@ -29,7 +30,7 @@ impl<T: Row> Appender<T> {
     }
 
     /// # Errors
-    /// A file that cannot be written. Rows may be missing from it then, and none of them is torn.
+    /// The file cannot be written. Rows may be missing from it then, but none is torn.
     pub fn push(&mut self, rows: &[T]) -> Result<(), RowError> {
         let io = |cause| RowError::Write { file: self.path.clone(), cause };
         let has_header = !self.is_empty || self.file.lines() > 0;
@@ -44,23 +45,23 @@ impl<T: Row> Appender<T> {
     }
 }
 
-/// Reads a raw table as it grows: each time the whole rows that are new.
+/// Follows a raw table as it grows, and reads the new complete rows.
 pub struct Follower<T> {
     path: PathBuf,
     header: Vec<u8>,
-    /// What was read of the file.
+    /// Number of bytes read.
     bytes: u64,
     lines: u64,
     row: PhantomData<fn() -> T>,
 }
 
 impl<T: Row> Follower<T> {
-    /// From the beginning of a table, which may not be there yet.
+    /// Begins at the start of a table, which may not exist yet.
     pub fn new(path: &Path) -> Follower<T> {
         Follower { path: path.into(), header: Vec::new(), bytes: 0, lines: 0, row: PhantomData }
     }
 
-    /// The rows that came since the last time, up to the last whole line.
+    /// The rows since the last call, up to the last complete line.
     pub fn read_on(&mut self) -> Result<Vec<T>, RowError> {
         let new = self.new_lines()?;
         let rows = if self.header.is_empty() { &new[..] } else { &[&self.header[..], &new[..]].concat() };
@@ -85,8 +86,8 @@ impl<T: Row> Follower<T> {
     }
 }
 
-/// Reads a raw table up to its last whole line: what comes after it, a killed writer left. A table
-/// that was never begun is empty.
+/// Reads a raw table up to its last complete line, because a killed writer may have left an incomplete one.
+/// A missing table is empty.
 pub fn read_appended<T: Row>(path: &Path) -> Result<Vec<T>, RowError> {
     Follower::new(path).read_on()
 }

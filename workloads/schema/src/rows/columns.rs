@@ -1,4 +1,4 @@
-//! Tables that explain themselves: the type of a row and its data dictionary come out of one list of columns.
+//! Self-documenting tables: one list of columns gives the type of a row and its data dictionary.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,9 +13,9 @@ use crate::{
     wire::{Statistics, Timing},
 };
 
-/// A row whose columns are known by name.
+/// A row with a list of its columns.
 pub trait Columns {
-    /// In the order in which they are written.
+    /// In the order of the file.
     const COLUMNS: &'static [Column];
 }
 
@@ -24,16 +24,16 @@ pub trait Columns {
 pub struct Column {
     pub name: &'static str,
     pub kind: Kind,
-    /// Empty for what has no unit: names, counts, ratios.
+    /// Empty for names, counts and ratios.
     pub unit: &'static str,
     pub meaning: &'static str,
 }
 
 words! {
-    /// What the cells of a column hold, where they hold anything.
+    /// The type of the cells of a column.
     Kind {
         Text = "text",
-        /// Whole, and never below 0.
+        /// A whole number that is not negative.
         Integer = "integer",
         Real = "real",
         /// `true` or `false`.
@@ -41,7 +41,7 @@ words! {
     }
 }
 
-/// A line of a data dictionary: what stands in a column.
+/// A line of a data dictionary, which describes a column.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ColumnRow {
     pub name: String,
@@ -51,7 +51,7 @@ pub struct ColumnRow {
     pub meaning: String,
 }
 
-/// The data dictionary of a table, a row a column.
+/// The data dictionary of a table, with one row per column.
 pub fn dictionary<T: Columns>() -> Vec<ColumnRow> {
     let row = |column: &Column| ColumnRow {
         name: column.name.into(),
@@ -62,7 +62,7 @@ pub fn dictionary<T: Columns>() -> Vec<ColumnRow> {
     T::COLUMNS.iter().map(row).collect()
 }
 
-/// What can stand in a column of such a table.
+/// A type that cells can have.
 pub(super) trait Cell {
     const KIND: Kind;
 }
@@ -84,8 +84,8 @@ cells! {
     Flag: bool;
 }
 
-/// Lists the columns of a table once: `name: type [unit],`, each below what it means. Columns that another row has under
-/// the same names stand first, after `from`, and are copied out of it.
+/// Lists the columns of a table: `name: type [unit],`, each after a comment with its meaning. The columns
+/// of another row type come first, after `from`, and are copied from it.
 macro_rules! columns {
     (
         $(#[doc = $doc:literal])+
@@ -123,7 +123,7 @@ macro_rules! columns {
         }
 
         impl $row {
-            /// A row of which nothing is known but what it has of another.
+            /// A row with the columns of the source, and otherwise empty.
             pub fn of(source: &$source) -> $row {
                 $row { $($copied: Clone::clone(&source.$copied),)+ ..$row::default() }
             }

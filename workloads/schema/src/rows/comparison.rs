@@ -1,27 +1,29 @@
-//! What `profile compare --json` prints: the same, measured in several runs.
+//! What `profile compare --json` prints: a comparison of several runs.
 
 use serde::{Deserialize, Serialize};
 
 use super::labels::words;
 use crate::sharing::Sharing;
 
-/// Runs held against each other, over all that every one of them measured.
+/// A comparison of runs, over everything that all of them measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// Their names, in the order in which they were given. Lists below have one entry for each, or for each after the first.
+    /// Names of the runs in the given order. The lists below have one entry for each, or for each after the
+    /// first.
     pub runs: Vec<String>,
     pub rows: Vec<Compared>,
-    /// How many jobs alone and seats of groups have numbers in some of the runs and not in all.
+    /// Number of jobs alone and seats of groups that have numbers in some of the runs but not in all.
     pub left_out: u32,
     pub repeatability: Vec<Repeatability>,
 }
 
 words! {
-    /// What is compared.
+    /// The compared quantity.
     Quantity {
-        /// Time of a step of a job alone in ns, as `step_ns_median` of `summary.csv`; how long a program without steps runs.
+        /// Step time of a job alone in ns, as `step_ns_median` of `summary.csv`; for a program without
+        /// steps, its duration.
         Alone = "alone",
-        /// Of a member of a group, as in `interference.csv`.
+        /// Slowdown of a member of a group, as in `interference.csv`.
         Slowdown = "slowdown",
     }
 }
@@ -35,33 +37,34 @@ pub struct Compared {
     pub sharing: Sharing,
     pub group: Option<String>,
     pub seat: Option<u32>,
-    /// In each run.
+    /// One estimate per run.
     pub estimates: Vec<f64>,
-    /// Of each run after the first over the first.
+    /// Ratio of each later run to the first.
     pub ratios: Vec<f64>,
 }
 
-/// All that is compared of one quantity.
+/// The comparison of one quantity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Repeatability {
     pub quantity: Quantity,
     pub rows: u32,
-    /// Of each run after the first over the first, the geometric mean over rows.
+    /// Ratio of each later run to the first, as the geometric mean over rows.
     pub ratios: Vec<RunRatio>,
-    /// Of the intervals of these ratios, in which the unit is the run: one less than there are runs.
+    /// Degrees of freedom of the intervals of these ratios, whose unit is the run: the number of runs minus
+    /// one.
     pub degrees_of_freedom: u32,
-    /// Standard deviation of single rows between runs, shifts of whole runs included.
+    /// Standard deviation of single rows between runs, including shifts of whole runs.
     pub scatter_percent: f64,
-    /// The same as the intervals within the runs promise; absent where none has one.
+    /// The standard deviation that the intervals within the runs predict; absent if none has an interval.
     pub promised_percent: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunRatio {
     pub ratio: f64,
-    /// 95 %, of the ratio of two runs that differ as these do.
+    /// 95 % interval of the ratio of two such runs.
     pub ci_lo: f64,
     pub ci_hi: f64,
-    /// Rows in which the run is above the first.
+    /// Number of rows in which the run is above the first.
     pub higher: u32,
 }

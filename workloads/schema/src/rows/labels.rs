@@ -1,10 +1,10 @@
-//! The closed sets of words that columns hold.
+//! The closed sets of words in columns.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize, de};
 
-/// Gives an enum the spelling that files, messages and JSON share.
+/// Gives an enum one spelling for files, messages and JSON.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$doc])*
@@ -48,7 +48,7 @@ macro_rules! words {
 pub(crate) use words;
 
 words! {
-    /// What became of a row's measurement.
+    /// The status of a row's measurement.
     #[derive(Default)]
     Status {
         #[default]
@@ -60,50 +60,50 @@ words! {
 }
 
 words! {
-    /// In which numbers products of matrices are computed, from the slowest to the fastest.
+    /// The arithmetic of matrix products, from the slowest to the fastest.
     Arithmetic {
         Fp32 = "fp32",
-        /// Operands of fp32, of whose mantissa tensor cores read ten bits.
+        /// fp32 operands, of which tensor cores read ten bits of the mantissa.
         Tf32 = "tf32",
         Bf16 = "bf16",
     }
 }
 
 words! {
-    /// Why a row has no numbers. The first five are a worker's own words.
+    /// The reason why a row has no numbers. The first five words are those of a worker.
     ErrorKind {
         OutOfMemory = "out-of-memory",
         Unsupported = "unsupported",
         Data = "data",
         Collective = "collective",
         Internal = "internal",
-        /// The program could not be started at all.
+        /// The program could not be started.
         Start = "start",
-        /// It ended before it said hello.
+        /// The program ended before its `hello`.
         NoHello = "no-hello",
-        /// Its hello names another protocol.
+        /// The `hello` has another protocol version.
         Protocol = "protocol",
-        /// It said nothing for longer than the heartbeat allows.
+        /// No event came within the heartbeat time-out.
         Hung = "hung",
-        /// A line of its events cannot be read.
+        /// A line of the events cannot be read.
         Garbled = "garbled",
-        /// Its events have a gap.
+        /// The events have a gap.
         Lost = "lost",
-        /// It exited with an error, or what it did made the kernel end it, without a last word.
+        /// The program exited with an error or died of its own fault, without a last event.
         Crashed = "crashed",
-        /// A signal that was not ours ended it.
+        /// A signal that was not sent by the harness ended the program.
         Killed = "killed",
-        /// It exited in peace without a last word.
+        /// The program exited with success, but without a last event.
         NoFinish = "no-finish",
-        /// It did not complete a step in the time it was given.
+        /// The program completed no step in its time.
         TooShort = "too-short",
-        /// Another member of its group ended before its time, so nothing was shared as it should have been.
+        /// Another member of the group ended early, so that the sharing was not as intended.
         Contaminated = "contaminated",
-        /// The members of a group could not be made to share as asked.
+        /// The sharing mode could not be set up or kept.
         Sharing = "sharing",
-        /// The disk was full, so that what it did is not on file.
+        /// The disk was full, so that records are missing.
         DiskFull = "disk-full",
-        /// It, or a launch before it on one of its devices, did not end after SIGKILL.
+        /// The launch, or an earlier one on one of its devices, did not end after SIGKILL.
         Stuck = "stuck",
         /// The user interrupted the run.
         Interrupted = "interrupted",
@@ -111,27 +111,27 @@ words! {
 }
 
 words! {
-    /// What makes a row doubtful though it has numbers; `profile` explains each with its remedy.
+    /// A reason to doubt the numbers of a row. `profile` explains each with its remedy.
     Warning {
-        /// The device ran below its clock for lack of power or for heat.
+        /// The device lowered its clock because of power or heat.
         Throttled = "throttled",
-        /// The hypervisor took time away.
+        /// The hypervisor took CPU time away.
         Steal = "steal",
-        /// Others used the device.
+        /// Foreign processes used the device.
         Foreign = "foreign",
-        /// Jobs that were measured together had cores of the host in common beside their GPUs.
+        /// Jobs on GPUs that were measured together shared cores of the host.
         CoresShared = "cores-shared",
-        /// Steady steps were too few for an interval.
+        /// There are too few steady steps for an interval.
         FewSteps = "few-steps",
         /// No steady state was found.
         NotSteady = "not-steady",
         /// Steps before the steady state were faster than those in it.
         SlowedDown = "slowed-down",
-        /// The sampler came late or took too long.
+        /// The sampler was late or too slow.
         SamplerLate = "sampler-late",
         /// Repeats drift over the time of the run.
         Drift = "drift",
-        /// Repeats differ by much more than each of them varies.
+        /// Repeats differ much more than each of them varies.
         Spread = "spread",
         /// There are too few repeats for an interval.
         FewRepeats = "few-repeats",
@@ -139,29 +139,30 @@ words! {
         Budget = "budget",
         /// The loss was not finite.
         LossNotFinite = "loss-not-finite",
-        /// A device that answered before stopped answering.
+        /// A device stopped answering.
         DeviceLost = "device-lost",
-        /// The allocator ran out of device memory within the window and had to give its cache back.
+        /// The allocator ran out of device memory within the window and released its cache.
         AllocatorRetries = "allocator-retries",
-        /// Lines of output were seen several at once, so that the mean of steps is known and single ones are not.
+        /// Several lines of output arrived at once, so that only the mean of their step times is known.
         Buffered = "buffered",
-        /// A job was faster in its group than alone, beyond the interval.
+        /// A job was faster in its group than alone, by more than the interval.
         FasterTogether = "faster-together",
-        /// A member of the group ended by itself and was started again.
+        /// A member of the group ended by itself and was restarted.
         Looped = "looped",
-        /// Readings of a device failed or came too rarely for a counter that wraps: a column is empty, or of fewer readings.
+        /// Readings of a device failed or were too rare for a counter that wraps, so that a column is empty
+        /// or has fewer readings.
         Unread = "unread",
-        /// Some blocks failed, so that the numbers are of the others alone.
+        /// Some blocks failed, and the numbers are from the others.
         BlocksFailed = "blocks-failed",
-        /// Under bf16 some layers computed in fp32, as the device has no kernel for them.
+        /// Some layers computed in fp32 under bf16, because the device has no bf16 kernel for them.
         Fp32Layers = "fp32-layers",
-        /// A program of the user's was ended when its time was over, and had taken no step by then.
+        /// A user's program was ended after its time, before its first step.
         Cut = "cut",
-        /// It has imported PyTorch, and no optimizer step of it was seen.
+        /// A user's program imported PyTorch, but no optimizer step was observed.
         NoSteps = "no-steps",
-        /// Several processes of it train, and not all of them are counted.
+        /// Several processes of a user's program train, and some of them are not counted.
         Unheard = "unheard",
-        /// Several optimizers of it take turns, and steps are the calls of one of them.
+        /// Several optimizers of a user's program take turns, and steps are the calls of one of them.
         Alternating = "alternating",
     }
 }
@@ -185,7 +186,7 @@ impl Warnings {
         self.0.is_empty()
     }
 
-    /// Whether numbers with these warnings can be used as they are.
+    /// Whether numbers with these warnings are valid.
     pub fn leave_valid(&self) -> bool {
         self.iter().all(|warning| matches!(warning, Warning::Looped | Warning::Unread | Warning::Alternating))
     }

@@ -1,4 +1,4 @@
-//! What commands print as JSON that is no table of a run.
+//! JSON output of commands that is no table of a run.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,26 +11,26 @@ pub struct PlanRow {
     pub plan: Plan,
     pub devices: u32,
     pub micro_batch: Option<u32>,
-    /// Estimated peak of tensor memory of the largest rank; absent where it could not be found out.
+    /// Estimated peak of tensor memory of the largest rank; absent if unknown.
     pub memory_bytes: Option<u64>,
-    /// What the smallest of the plan's devices has; absent where the device is not there.
+    /// Capacity of the plan's smallest device; absent if the device is not present.
     pub capacity_bytes: Option<u64>,
     pub valid: bool,
     pub reason: Option<String>,
 }
 
 words! {
-    /// What `profile doctor` thinks of one thing.
+    /// The verdict of `profile doctor` on one subject.
     Health {
         Ok = "ok",
-        /// It works, less well than it could.
+        /// It works, but not at its best.
         Note = "note",
-        /// Something cannot be done here.
+        /// A function is not available here.
         Lacks = "lacks",
     }
 }
 
-/// `profile doctor`: one row per thing looked at.
+/// `profile doctor`: one row per subject.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DoctorRow {
     pub about: String,
@@ -49,96 +49,96 @@ pub struct VerifyRow {
     pub loss_first: Option<f64>,
     pub loss_last: Option<f64>,
     pub verified: bool,
-    /// Nothing was trained: parameters and operations were counted by the shapes of tensors.
+    /// The model was not trained; parameters and operations were counted from the shapes of tensors.
     pub shapes_only: bool,
-    /// Why it is not verified, or verified by shapes alone.
+    /// The reason why it was not verified, or only by shapes.
     pub reason: Option<String>,
 }
 
 /// `profile verify --plans`: one row per plan of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VerifyPlanRow {
-    /// Without its plan.
+    /// The job without its plan.
     pub job: String,
     pub plan: Plan,
     pub devices: u32,
     pub steps: u64,
-    /// The largest difference of a step's loss from that of `dp1`, relative to it. All are computed in fp64.
+    /// The largest relative difference between a step's loss and that of `dp1`, both in fp64.
     pub loss_difference: Option<f64>,
-    /// `unsupported` where it was not started, as no memory holds it.
+    /// `unsupported` if it was not started because it does not fit in memory.
     pub status: Status,
     pub verified: bool,
     pub reason: Option<String>,
 }
 
-/// `profile doctor --overhead`: what the harness costs the job it watches.
+/// `profile doctor --overhead`: the cost of the harness for the job that it observes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OverheadRow {
     pub job: String,
     pub device: String,
-    /// Blocks of four stretches: watched, not watched, not watched, watched.
+    /// Number of blocks of four stretches: observed, unobserved, unobserved, observed.
     pub blocks: u32,
     pub stretch_s: f64,
-    /// Step time watched over step time not watched, with its 95 % interval over blocks.
+    /// Step time observed over step time unobserved, with its 95 % interval over blocks.
     pub step_ratio: f64,
     pub step_ratio_ci_lo: f64,
     pub step_ratio_ci_hi: f64,
-    /// How often a second the fast tier of the device was read while it watched.
+    /// Readings per second of the device's fast tier, while observed.
     pub fast_reads_per_s: f64,
-    /// CPU time of the harness per second in which it watched.
+    /// CPU time of the harness per second, while observed.
     pub harness_cpu_us_per_s: u64,
 }
 
 words! {
-    /// What a device did while it was read.
+    /// The activity of a device during a reading.
     Load {
         Idle = "idle",
         Training = "training",
     }
 }
 
-/// `profile doctor --readings`: how long one reading takes, and what it gave.
+/// `profile doctor --readings`: the duration of a reading, and its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReadingRow {
     pub device: String,
-    /// A metric, or a tier of the sampler with all that belongs to it.
+    /// A metric, or a whole tier of the sampler.
     pub reading: String,
     pub load: Load,
     pub calls: u64,
     pub failures: u64,
     pub ns_p50: Option<u64>,
-    /// Of 200 calls or more.
+    /// Over at least 200 calls.
     pub ns_p99: Option<u64>,
     pub ns_max: Option<u64>,
-    /// What the device says of it: `ok` with its width or unit, or the reason of its refusal.
+    /// The device's answer: `ok` with its width or unit, or the reason of the refusal.
     pub capability: Option<String>,
 }
 
 words! {
-    /// Which way bytes go over the link between host and device.
+    /// The direction of bytes over the link between host and device.
     Direction {
         HostToDevice = "host-to-device",
         DeviceToHost = "device-to-host",
     }
 }
 
-/// `profile doctor --transfers`: how fast page-locked memory is copied, and how much of it the
-/// device's own counters saw. Intervals are 95 %, over the copies.
+/// `profile doctor --transfers`: the speed of copies of page-locked memory, and the part of them that the
+/// device's counters saw. Intervals are 95 %, over the copies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TransferRow {
     pub device: String,
     pub direction: Direction,
-    /// Of one copy.
+    /// Size of one copy.
     pub bytes: u64,
     pub copies: u32,
     pub bytes_per_s: f64,
     pub bytes_per_s_ci_lo: Option<f64>,
     pub bytes_per_s_ci_hi: Option<f64>,
-    /// What the PCIe byte counter grew by, over what was copied. Packet headers count too.
+    /// Growth of the PCIe byte counter over the copied bytes. It includes packet headers.
     pub counter_ratio: Option<f64>,
     pub counter_ratio_ci_lo: Option<f64>,
     pub counter_ratio_ci_hi: Option<f64>,
-    /// The same for the integral of the rate that the performance monitors (GPM) show.
+    /// The same for the integral of the rate in the GPU performance monitors (GPM).
     pub gpm_ratio: Option<f64>,
     pub gpm_ratio_ci_lo: Option<f64>,
     pub gpm_ratio_ci_hi: Option<f64>,

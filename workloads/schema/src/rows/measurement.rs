@@ -9,20 +9,20 @@ use crate::{
     wire::{Statistics, Timing},
 };
 
-/// What one launch showed in its steady window. Intervals are 95 %. What a device, a worker or a
-/// plan cannot give is empty.
+/// The results of one launch in its steady window. Intervals are 95 %. A value that the device, the worker
+/// or the plan does not provide is empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     pub run: String,
     pub launch: String,
     /// The block this launch belongs to, from 0.
     pub repeat: u32,
-    /// Which part of the run it was measured in: 0 as the run began, and one more each time it was gone on with.
+    /// The part of the run that it was measured in: 0 at first, and one more after each `--resume`.
     #[serde(default)]
     pub part: u32,
     pub job: String,
     pub workload: String,
-    /// A program of the user's with its arguments, as a shell would take it; empty for a workload.
+    /// A user's program with its arguments, quoted for a shell; empty for a workload.
     #[serde(default)]
     pub command: Option<String>,
     pub plan: Option<Plan>,
@@ -31,29 +31,29 @@ pub struct Measurement {
     pub sharing: Sharing,
     /// The name of the group ([`crate::group::Group`]); empty for a job alone.
     pub group: Option<String>,
-    /// Which of its members this is, from 0: a job may be in it twice.
+    /// The seat in the group, from 0. A job may have several seats.
     pub seat: Option<u32>,
     pub global_batch: Option<u32>,
     pub micro_batch: Option<u32>,
     pub steps_total: u64,
     /// Steps in the steady window.
     pub steps_used: u64,
-    /// Steps before it.
+    /// Steps before the window.
     pub warmup_steps: Option<u64>,
     /// Whether a steady state was found.
     pub steady: Option<bool>,
     pub timing: Option<Timing>,
     pub statistics: Option<Statistics>,
-    /// Of single steps: in a group with the time in which the job was held, alone without it.
+    /// Median of single steps. In a group it includes the time held, alone it does not.
     pub step_ns_median: Option<u64>,
     pub step_ns_median_ci_lo: Option<u64>,
     pub step_ns_median_ci_hi: Option<u64>,
-    /// Length of the window over the steps in it: what a step costs, one with another.
+    /// Length of the window over its steps: the average cost of a step.
     pub step_ns_mean: Option<u64>,
-    /// Of single steps, where there are 20 of them, and 200; absent in a group that takes turns.
+    /// Percentiles of single steps, from 20 and from 200 steps on; absent in a group that takes turns.
     pub step_ns_p90: Option<u64>,
     pub step_ns_p99: Option<u64>,
-    /// Samples of the window over its length, all ranks together.
+    /// Samples of the window over its length, over all ranks.
     pub samples_per_s: Option<f64>,
     pub data_ns_median: Option<u64>,
     pub forward_ns_median: Option<u64>,
@@ -62,45 +62,46 @@ pub struct Measurement {
     pub sync_exposed_ns_median: Option<u64>,
     pub optimizer_ns_median: Option<u64>,
     pub offload_ns_median: Option<u64>,
-    /// From the start of the job's first process to the end of its last rank.
+    /// Time from the start of the job's first process to the end of its last rank.
     pub wall_ns: Option<u64>,
-    /// Length of the window: what the counters below grew in.
+    /// Length of the window in which the counters below grew.
     pub window_ns: Option<u64>,
-    /// From the start of the slowest rank's process to its `ready`.
+    /// Time from the start of the slowest rank's process to its `ready`.
     pub startup_ns: Option<u64>,
     pub parameters: Option<u64>,
     pub flops_per_step: Option<u64>,
-    /// Model FLOPs utilisation: achieved in the window over the peak that the vendor states for this arithmetic, the fastest of
-    /// those that the model is computed in.
+    /// Model FLOPs utilisation: FLOP/s in the window over the vendor's peak for this arithmetic, which is
+    /// the fastest one that the model uses.
     pub mfu_percent: Option<f64>,
     pub mfu_arithmetic: Option<Arithmetic>,
-    /// Peak of tensor memory: of the largest rank, and of all ranks.
+    /// Peak of tensor memory, of the largest rank and summed over all ranks.
     pub peak_memory_bytes: Option<u64>,
     pub peak_memory_sum_bytes: Option<u64>,
-    /// What the peak of the largest rank was estimated to be before the run began, where plans were named.
+    /// The estimate of the largest rank's peak from before the run, if plans were named.
     pub memory_estimate_bytes: Option<u64>,
-    /// Highest device memory of the job's processes as the driver sees it.
+    /// Highest device memory of the job's processes, as the driver reports it.
     pub device_memory_bytes: Option<u64>,
-    /// Largest sum of the resident sets of all processes of the job at one time, those included that its programs started. Read
-    /// ten times a second, and processes looked for once; at least that of the largest process. Shared pages count in each.
+    /// Largest sum of the resident sets of all processes of the job at one time, including the children of
+    /// its programs. Memory is read ten times a second, and processes are listed once a second; at least
+    /// that of the largest process. Shared pages count in each.
     pub host_rss_peak_bytes: Option<u64>,
     /// CPU time of the job's processes in the window.
     pub cpu_ns: Option<u64>,
     /// Time ready to run without a core, in the window.
     pub run_queue_wait_ns: Option<u64>,
     pub device_util_percent_mean: Option<f64>,
-    /// The part of it that the driver attributes to the job's processes.
+    /// The part of the utilisation that the driver attributes to the job's processes.
     pub job_util_percent_mean: Option<f64>,
     pub sm_util_percent: Option<f64>,
     pub sm_occupancy_percent: Option<f64>,
     pub tensor_util_percent: Option<f64>,
     pub dram_util_percent: Option<f64>,
-    /// Whole device, in the window.
+    /// Bytes of the whole device in the window.
     pub pcie_rx_bytes: Option<u64>,
     pub pcie_tx_bytes: Option<u64>,
     pub nvlink_rx_bytes: Option<u64>,
     pub nvlink_tx_bytes: Option<u64>,
-    /// Bytes handed to collectives in the window, all ranks together.
+    /// Bytes passed to collectives in the window, over all ranks.
     pub sent_bytes: Option<u64>,
     pub energy_mj: Option<u64>,
     pub warnings: Warnings,

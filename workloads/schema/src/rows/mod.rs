@@ -1,4 +1,4 @@
-//! The tables of a run: one type a file, written and read here alone.
+//! The tables of a run, with one row type per file. Only this module reads and writes them.
 
 mod appended;
 mod columns;
@@ -47,12 +47,12 @@ pub(crate) use table::{parse, row_error};
 pub use table_file::{TableFile, TableFormat};
 pub use totals::Totals;
 
-/// Rows as `--json` prints them.
+/// The JSON of rows for `--json`.
 pub fn to_json<T: serde::Serialize>(rows: &T) -> String {
     serde_json::to_string_pretty(rows).expect("rows have string keys and finite numbers or none")
 }
 
-/// Reads what [`to_json`] printed.
+/// Parses the output of [`to_json`].
 pub fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     serde_json::from_str(text)
 }

@@ -1,14 +1,15 @@
-//! `outcomes.csv`: how jobs ended, one row per job of a trace. `predictions.csv`: what had been predicted of them.
+//! `outcomes.csv`: how jobs ended, one row per job of a trace. `predictions.csv`: the predictions made
+//! before the run.
 
 use serde::{Deserialize, Serialize};
 
 use super::labels::{ErrorKind, Status};
 use crate::{decision::JobId, plan::Plan, trace::Class};
 
-/// How a job ended, and what it did with its time. Instants are from the start of the run.
+/// How a job ended, and how its time was spent. Instants are from the start of the run.
 ///
-/// From its arrival to its end a job is always one of queued, switching, running or paused, so that the four add up to `jct_ns`. Of a
-/// job that has not ended they add up to the end of the run.
+/// From arrival to end a job is always either queued, switching, running or paused, so that the four add up
+/// to `jct_ns`. For a job that has not ended, they add up to the end of the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     pub job: JobId,
@@ -16,35 +17,35 @@ pub struct Outcome {
     /// The workload of the catalog, or the name of a command.
     pub workload: String,
     pub global_batch: Option<u32>,
-    /// As asked for.
+    /// The plan as requested.
     pub plan: Option<Plan>,
     pub devices: u32,
     pub user: String,
     pub vc: String,
     pub class: Class,
     pub submit_ns: u64,
-    /// Of the first time it was given devices; absent where it never was.
+    /// When it first got devices; absent if it never did.
     pub start_ns: Option<u64>,
-    /// Absent where it had not ended when the run did, and where it was never admitted.
+    /// Absent if it had not ended at the end of the run, and if it was never admitted.
     pub end_ns: Option<u64>,
-    /// Job completion time: from arrival to end. Absent where it did not end well.
+    /// Job completion time, from arrival to end. Absent if it did not end well.
     pub jct_ns: Option<u64>,
     pub queued_ns: Option<u64>,
     pub switching_ns: Option<u64>,
     pub running_ns: Option<u64>,
-    /// The part of it in which another job had one of its devices, too.
+    /// The part of the running time in which another job had one of its devices, too.
     pub packed_ns: Option<u64>,
     pub paused_ns: Option<u64>,
-    /// Running time times devices, summed over stretches.
+    /// Running time times the number of devices.
     pub device_time_ns: Option<u64>,
     pub starts: u32,
     pub pauses: u32,
-    /// How often it failed and was given another chance.
+    /// Number of restarts after failures.
     pub retries: u32,
-    /// That count, and those it was to do.
+    /// Effective steps, and the requested steps.
     pub steps: u64,
     pub steps_asked: Option<u64>,
-    /// Steps done that a failure or a stop without a checkpoint has lost.
+    /// Steps that were lost to a failure or a stop without a checkpoint.
     pub steps_lost: u64,
     pub predicted_jct_ns: Option<u64>,
     pub status: Status,
@@ -52,7 +53,7 @@ pub struct Outcome {
     pub err_detail: Option<String>,
 }
 
-/// What was predicted of a job before the run: how a simulation of the same trace had it end.
+/// The prediction for a job before the run, from a simulation of the same trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
     pub job: JobId,

@@ -1,4 +1,4 @@
-//! Tables as Parquet: a column each, whose cells may all be empty, of the type that its dictionary says.
+//! Tables as Parquet. Each column has the type in its dictionary, and all cells may be empty.
 
 use std::{
     fs::File,
@@ -25,10 +25,11 @@ use super::{
 };
 use crate::unfinished;
 
-/// Rows that are compressed together. Of a long table that is some megabytes; a reader takes one such group at a time.
+/// Rows that are compressed together. In a long table they take some megabytes, and a reader loads one
+/// group at a time.
 const ROWS_IN_GROUP: usize = 1 << 16;
 
-/// Writes a whole table piece by piece.
+/// Writes a whole table in pieces.
 pub struct ParquetWriter<T> {
     writer: SerializedFileWriter<File>,
     waiting: Vec<Map<String, Value>>,
@@ -48,7 +49,7 @@ impl<T: Row + Columns> ParquetWriter<T> {
 
     pub fn push(&mut self, rows: &[T]) -> Result<(), RowError> {
         for row in rows {
-            // A row spells its cells here as it does in a CSV file.
+            // Cells are spelled as in a CSV file.
             let Ok(Value::Object(cells)) = serde_json::to_value(row) else {
                 unreachable!("a row is a struct of texts and numbers");
             };
@@ -91,7 +92,7 @@ fn text(cell: &Value) -> Option<ByteArray> {
     cell.as_str().map(ByteArray::from)
 }
 
-/// The next column of a group: the cells that hold something, and for each row whether it has one.
+/// Writes the next column of a group: the values, and for each row whether it has one.
 fn write_column<D: DataType>(
     group: &mut SerializedRowGroupWriter<'_, File>,
     column: &Column,
@@ -144,7 +145,7 @@ mod tests {
     use super::*;
     use crate::rows::{ExportRow, ExportStep, Status, Warning};
 
-    /// Reads back what was written, by the names that stand in the file.
+    /// Reads the file back by its column names.
     fn read<T: Row>(path: &Path) -> Vec<T> {
         let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
         let row = |row: ::parquet::record::Row| {

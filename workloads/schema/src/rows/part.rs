@@ -1,14 +1,14 @@
-//! `parts.csv`: when schedulers of a run began, one row for the first and one for each that went on with it.
+//! `parts.csv`: when schedulers of a run began, one row for the first and one for each `--resume`.
 
 use serde::{Deserialize, Serialize};
 
-/// One scheduler of a run. The time of the run stands still while none is there, so this says how that and the host's clock
-/// go together.
+/// One scheduler of a run. The time of the run stands still while no scheduler is running, so each row
+/// relates it to the host's clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Part {
-    /// Turns of those before it.
+    /// Number of turns before this scheduler.
     pub turns: u64,
-    /// From the start of the run.
+    /// Time from the start of the run.
     pub at_ns: u64,
     /// The host's `CLOCK_MONOTONIC` at that instant.
     pub mono_ns: u64,

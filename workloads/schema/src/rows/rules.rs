@@ -1,5 +1,5 @@
-//! Values that no table can hold. The name of a column says what it holds, so a wrong number is known without the type of the
-//! row.
+//! Checks for impossible values. The name of a column determines what it holds, so that the check does not
+//! need the type of the row.
 
 use std::ops::RangeInclusive;
 
@@ -7,7 +7,7 @@ use csv::StringRecord;
 
 use super::RowError;
 
-/// Columns of names, which may hold any text.
+/// Columns of names, which may be any text.
 const NAMES: [&str; 20] = [
     "run",
     "launch",
@@ -31,19 +31,19 @@ const NAMES: [&str; 20] = [
     "err_detail",
 ];
 
-/// No job is a million times as fast or slow beside another as alone.
+/// The range of plausible ratios: no job is a million times faster or slower beside another one.
 const RATIOS: RangeInclusive<f64> = 1e-6..=1e6;
 
-/// What the cells of a column hold, where they hold anything.
+/// What the cells of a column hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Holds {
     Name,
     Rate,
     Ratio,
     StepTime,
-    /// The mean of a loss, which may be below 0.
+    /// The mean of a loss, which may be negative.
     Loss,
-    /// Any other number, and words.
+    /// Any other number, or words.
     Other,
 }
 
@@ -53,7 +53,7 @@ impl Holds {
         match column {
             _ if NAMES.contains(&column) => Holds::Name,
             "loss" => Holds::Loss,
-            // Two repeats that differ much have an interval that reaches from next to nothing to beyond all bounds.
+            // With two repeats that differ much, the interval may be extremely wide.
             _ if is_end => Holds::Other,
             _ if column.ends_with("_per_s") => Holds::Rate,
             _ if column.starts_with("slowdown") || column.ends_with("norm_throughput") => Holds::Ratio,
@@ -62,7 +62,7 @@ impl Holds {
         }
     }
 
-    /// Why this cell cannot stand in such a column.
+    /// The reason why this cell is invalid in the column.
     fn problem(self, cell: &str) -> Option<String> {
         if self == Holds::Name || cell.is_empty() {
             return None;
@@ -94,14 +94,14 @@ impl Holds {
     }
 }
 
-/// Why this number cannot be read as people would: the reader of CSV takes 0x10 for 16.
+/// The reason against a hexadecimal number: the CSV reader would parse 0x10 as 16.
 pub(crate) fn hexadecimal(cell: &str) -> Option<String> {
     let digits = cell.trim_start_matches(['+', '-']);
     (digits.starts_with("0x") || digits.starts_with("0X"))
         .then(|| format!("{cell} is hexadecimal; write a decimal number"))
 }
 
-/// An estimate and the ends of its interval, as places in a record.
+/// The columns of an estimate and of the ends of its interval.
 #[derive(Debug)]
 struct Estimated {
     value: usize,
@@ -109,13 +109,13 @@ struct Estimated {
     hi: usize,
 }
 
-/// What can stand in a table with this header.
+/// The rules for a table with this header.
 #[derive(Debug)]
 pub(super) struct Rules {
     header: StringRecord,
     holds: Vec<Holds>,
     estimates: Vec<Estimated>,
-    /// Where the number of repeats stands that the estimates are over.
+    /// The column with the number of repeats behind the estimates.
     repeats: Option<usize>,
 }
 
@@ -135,7 +135,7 @@ impl Rules {
     }
 
     /// # Errors
-    /// The first cell of the record that cannot be, with its column.
+    /// The first invalid cell of the record, with its column.
     pub(super) fn check(&self, record: &StringRecord) -> Result<(), (String, String)> {
         let of_cell = |(place, (holds, cell)): (usize, (&Holds, &str))| Some((place, holds.problem(cell)?));
         let of_cells = || self.holds.iter().zip(record).enumerate().find_map(of_cell);
@@ -146,7 +146,7 @@ impl Rules {
         }
     }
 
-    /// The cell of an estimate or of its interval that cannot be beside the others.
+    /// The cell of an estimate or its interval that contradicts the others.
     fn of_estimate(&self, places: &Estimated, record: &StringRecord) -> Option<(usize, String)> {
         let number = |place: usize| record.get(place)?.parse::<f64>().ok();
         let (cell, name) =
@@ -178,7 +178,7 @@ impl Rules {
     }
 }
 
-/// What is said of a table in which not even the names of columns stand.
+/// The error for a table without even a header.
 pub(super) fn nothing(path: &std::path::Path) -> RowError {
     let message =
         "the file is empty, and a table begins with the names of its columns; make it again, or leave it out";

@@ -1,18 +1,20 @@
-//! Which rows belong on the same side of a split into rows to learn from and rows to test on.
+//! Which rows belong together in a split into training and test rows.
 
 use std::collections::BTreeSet;
 
-/// The same number for all rows whose groups are of the same workloads: whatever the seats, the batches, the plans, the
-/// sharing modes and the runs, and however often a workload is in the group. A job alone is a group of one.
+/// A number that is equal for all rows whose groups are of the same workloads, regardless of seats,
+/// batches, plans, sharing modes, runs and repetitions of a workload in the group. A job alone is a group
+/// of one.
 ///
-/// Rows that are split by this number, as by [`tested`], are tested on no group that was learnt from in another order or
-/// another run. It is made from names alone, is stable over versions and machines, and evenly spread: the first four bytes,
-/// least significant first, of the BLAKE3 hash of the names, in order, each once, each with a zero byte behind it.
+/// In a split by this number, as by [`tested`], no test group was seen in training in another order or
+/// another run. The number depends on names only, is stable over versions and machines, and evenly spread:
+/// the first four bytes, least significant first, of the BLAKE3 hash of the distinct names in order, each
+/// followed by a zero byte.
 pub fn split_key<'a>(workloads: impl IntoIterator<Item = &'a str>) -> u32 {
     let distinct: BTreeSet<&str> = workloads.into_iter().collect();
     let mut hasher = blake3::Hasher::new();
     for workload in distinct {
-        // No name of a workload or a program holds a zero byte, so that no two sets run together into one text.
+        // Names contain no zero byte, so that different sets have different texts.
         hasher.update(workload.as_bytes()).update(&[0]);
     }
     let hash = hasher.finalize();
@@ -20,10 +22,11 @@ pub fn split_key<'a>(workloads: impl IntoIterator<Item = &'a str>) -> u32 {
     u32::from_le_bytes([a, b, c, d])
 }
 
-/// Those keys of a table whose rows are tested on, about a fifth of them.
+/// The keys of the test rows of a table, about a fifth of all keys.
 ///
-/// The remainder of a key decides, so that a key is on the same side in every table. Where that would leave one side empty, the
-/// smallest key is moved to the tests, or the largest away from them: only a table of a single key has no tests.
+/// The remainder of a key decides, so that a key is on the same side in every table. If that leaves one
+/// side empty, the smallest key is moved to the tests, or the largest away from them. Only a table of a
+/// single key has no tests.
 pub fn tested(keys: impl IntoIterator<Item = u32>) -> BTreeSet<u32> {
     let keys: BTreeSet<u32> = keys.into_iter().collect();
     let mut tested: BTreeSet<u32> = keys.iter().copied().filter(|key| key % 5 == 0).collect();
@@ -43,7 +46,7 @@ mod tests {
     use crate::catalog::Catalog;
 
     proptest! {
-        /// A row is a workload and its co-runners; each member of a group has one of its own.
+        /// A row is a workload and its co-runners. Each member of a group has a row.
         #[test]
         fn rows_of_one_workload_beside_the_same_ones_share_the_key(
             mut members in prop::collection::vec(prop::sample::select(vec!["lstm", "gpt2", "cmd-train-0f3a9c"]), 1..5),

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 use super::labels::{Arithmetic, ErrorKind, Status, Warnings};
 use crate::{plan::Plan, sharing::Sharing, wire::Statistics};
 
-/// What all launches of one job under the same conditions showed together.
+/// The results of all launches of one job under the same conditions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     pub run: String,
     pub job: String,
     pub workload: String,
-    /// A program of the user's with its arguments, as a shell would take it; empty for a workload.
+    /// A user's program with its arguments, quoted for a shell; empty for a workload.
     #[serde(default)]
     pub command: Option<String>,
     pub plan: Option<Plan>,
@@ -21,7 +21,7 @@ pub struct Summary {
     pub group: Option<String>,
     pub seat: Option<u32>,
     pub global_batch: Option<u32>,
-    /// Launches with numbers, and launches without.
+    /// Number of launches with numbers, and without.
     pub repeats: u32,
     pub repeats_failed: u32,
     pub statistics: Option<Statistics>,
@@ -31,15 +31,15 @@ pub struct Summary {
     pub step_ns_median_ci_hi: Option<u64>,
     /// Half of the interval over the estimate.
     pub half_width_percent: Option<f64>,
-    /// The geometric mean of the launches' means: of window over steps.
+    /// The geometric mean of the launches' means, which are window over steps.
     pub step_ns_mean: Option<u64>,
-    /// The median of those launches that have steps enough for one.
+    /// The median over the launches with enough steps for a percentile.
     pub step_ns_p90: Option<u64>,
     pub step_ns_p99: Option<u64>,
     /// The mean of the launches' rates.
     pub samples_per_s: Option<f64>,
-    /// From start to end of a program without steps, with its 95 % interval over launches; then
-    /// `half_width_percent` is of this.
+    /// Duration of a program without steps, with its 95 % interval over launches. In that case
+    /// `half_width_percent` belongs to it.
     pub wall_ns: Option<u64>,
     pub wall_ns_ci_lo: Option<u64>,
     pub wall_ns_ci_hi: Option<u64>,
@@ -49,7 +49,7 @@ pub struct Summary {
     pub mfu_percent: Option<f64>,
     pub mfu_arithmetic: Option<Arithmetic>,
     pub peak_memory_bytes: Option<u64>,
-    /// What it was estimated to be before the run began.
+    /// The estimate of the peak from before the run.
     pub memory_estimate_bytes: Option<u64>,
     pub device_memory_bytes: Option<u64>,
     pub host_rss_peak_bytes: Option<u64>,

@@ -1,4 +1,4 @@
-//! CSV in and out, for every row type alike.
+//! Reads and writes CSV for every row type.
 
 use std::{
     fs::File,
@@ -11,8 +11,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::rules::{self, Rules};
 use crate::{lines, unfinished};
 
-/// A table that cannot be read or written. Lines count from 1, the header included. A cause stands in the message, and is no `source`:
-/// whoever prints a chain of errors would tell it twice.
+/// A table that cannot be read or written. Lines count from 1, including the header. The cause is part of
+/// the message and no `source`, because a printed chain of errors would repeat it.
 #[derive(Debug, thiserror::Error)]
 pub enum RowError {
     #[error("{}: {cause}", file.display())]
@@ -26,7 +26,7 @@ pub enum RowError {
 }
 
 impl RowError {
-    /// The same of what stands so many lines below where it was found.
+    /// The same error for a position `lines` lines further down.
     pub(super) fn further_down(mut self, lines: u64) -> RowError {
         if let RowError::Field { line, .. } | RowError::Row { line, .. } = &mut self {
             *line += lines;
@@ -35,19 +35,19 @@ impl RowError {
     }
 }
 
-/// What a table can hold.
+/// A type of rows.
 pub trait Row: Serialize + DeserializeOwned {}
 
 impl<T: Serialize + DeserializeOwned> Row for T {}
 
-/// Writes a whole table, so that a reader finds the old one or the new one and nothing between.
+/// Replaces a table atomically, so that a reader finds the old or the new one.
 pub fn write<T: Row>(path: &Path, rows: &[T]) -> Result<(), RowError> {
     let mut writer = Writer::create(path)?;
     writer.push(rows)?;
     writer.finish()
 }
 
-/// Writes a whole table piece by piece. It takes its place when it is finished, and not before.
+/// Writes a whole table in pieces. It moves to its place when it is finished.
 pub struct Writer<T> {
     writer: csv::Writer<File>,
     path: PathBuf,
@@ -77,7 +77,8 @@ impl<T: Row> Writer<T> {
     }
 }
 
-/// Reads a whole table. A torn last line, which a killed writer leaves, is an error like any other, and so is a number that cannot be.
+/// Reads a whole table. A torn last line, which a killed writer leaves, is an error, and so is an
+/// impossible number.
 pub fn read<T: Row>(path: &Path) -> Result<Vec<T>, RowError> {
     match &lines::read(path)?[..] {
         [] => Err(rules::nothing(path)),
@@ -85,7 +86,7 @@ pub fn read<T: Row>(path: &Path) -> Result<Vec<T>, RowError> {
     }
 }
 
-/// The rows of a table of ours, none of which holds what cannot be.
+/// Parses and checks the rows of a table of Tandem.
 pub(super) fn believe<T: Row>(path: &Path, bytes: &[u8]) -> Result<Vec<T>, RowError> {
     let mut reader = csv::Reader::from_reader(bytes);
     let header = reader.headers().map_err(|e| row_error(path, None, &e))?.clone();
@@ -101,7 +102,7 @@ pub(super) fn believe<T: Row>(path: &Path, bytes: &[u8]) -> Result<Vec<T>, RowEr
     Ok(rows)
 }
 
-/// The rows of a table of others that was, or is called, `path`.
+/// Parses the rows of any table. `path` is its name in errors.
 pub(crate) fn parse<T: DeserializeOwned>(
     path: &Path,
     mut reader: csv::Reader<impl io::Read>,
@@ -110,7 +111,7 @@ pub(crate) fn parse<T: DeserializeOwned>(
     reader.deserialize().map(|row| row.map_err(|e| row_error(path, Some(&header), &e))).collect()
 }
 
-/// What a reader of CSV found wrong, with the column's name where the header has it.
+/// The error of the CSV reader, with the column's name if the header has it.
 pub(crate) fn row_error(path: &Path, header: Option<&csv::StringRecord>, e: &csv::Error) -> RowError {
     let file = PathBuf::from(path);
     let line = e.position().map_or(1, csv::Position::line);
@@ -138,7 +139,7 @@ mod tests {
         wire::Timing,
     };
 
-    /// Fills every column of a row type with what `value` gives for it, through its own JSON form.
+    /// Fills every column of a row type with the result of `value`, through its JSON form.
     fn filled<T: Row>(row: &T, value: impl Fn(usize) -> Option<u32>) -> T {
         let mut json = serde_json::to_value(row).unwrap();
         for (i, (name, field)) in json.as_object_mut().unwrap().iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! A table in a file of the user's, whose ending says what is in it.
+//! A table in a file of the user, whose extension decides the format.
 
 use std::path::Path;
 
@@ -9,20 +9,20 @@ use super::{
     table::{Row, RowError, Writer},
 };
 
-/// What a table is written as.
+/// The format of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableFormat {
     Csv,
-    /// With the cargo feature `parquet` alone.
+    /// Requires the cargo feature `parquet`.
     #[cfg(feature = "parquet")]
     Parquet,
 }
 
 impl TableFormat {
-    /// By the ending of the file's name.
+    /// The format for the extension of the file.
     ///
     /// # Errors
-    /// Says which endings there are, or how a program that writes the one that is wanted is built.
+    /// The valid extensions, or how to build the program with the wanted one.
     pub fn of(path: &Path) -> Result<TableFormat, String> {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("csv") => Ok(TableFormat::Csv),
@@ -39,7 +39,7 @@ impl TableFormat {
     }
 }
 
-/// A table that is written piece by piece, and takes its place when it is finished.
+/// A table that is written in pieces and moves to its place when it is finished.
 pub enum TableFile<T: Columns> {
     Csv(Writer<T>),
     #[cfg(feature = "parquet")]

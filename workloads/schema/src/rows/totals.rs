@@ -1,25 +1,26 @@
-//! All jobs of a run of the scheduler together: what `sched sim --json` prints, one row a policy.
+//! Totals over all jobs of a run of the scheduler: what `sched sim --json` prints, one row per policy.
 
 use serde::{Deserialize, Serialize};
 
-/// Times are of jobs that ended well; absent where there are none.
+/// Times are over jobs that ended well; absent without such jobs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
     pub policy: String,
     pub jobs: u32,
-    /// Of those, the ones that ended well, that were never admitted, and all others.
+    /// The numbers of jobs that ended well, that were never admitted, and all others.
     pub ok: u32,
     pub unsupported: u32,
     pub failed: u32,
     pub jct_ns_mean: Option<u64>,
     pub jct_ns_median: Option<u64>,
-    /// The smallest that 99 of 100 jobs do not exceed.
+    /// The 99th percentile over jobs.
     pub jct_ns_p99: Option<u64>,
     pub queued_ns_mean: Option<u64>,
     pub switching_ns_mean: Option<u64>,
-    /// From the first arrival to the last end.
+    /// Time from the first arrival to the last end.
     pub makespan_ns: Option<u64>,
-    /// Time in which jobs ran on devices, over the makespan of all devices. Two jobs on one device count twice.
+    /// Running time of jobs on devices over the makespan of all devices. Two jobs on one device count
+    /// twice.
     pub util_percent: Option<f64>,
     pub starts: u64,
     pub pauses: u64,

@@ -7,7 +7,7 @@ use std::{
 
 use super::RunError;
 
-/// What files of a folder are called, by number: `0007-lstm` comes before `10000-lstm`.
+/// Names of the files of a folder by number: `0007-lstm` comes before `10000-lstm`.
 pub(super) fn names_in(folder: &Path) -> Result<Vec<String>, RunError> {
     let io = |cause| RunError::Io { file: folder.into(), cause };
     let mut names = Vec::new();
@@ -20,7 +20,7 @@ pub(super) fn names_in(folder: &Path) -> Result<Vec<String>, RunError> {
     Ok(names)
 }
 
-/// Puts names of launches and visits in the order of their numbers.
+/// Sorts names of launches and visits by number.
 pub fn in_order(names: &mut [String]) {
     names.sort_by_cached_key(|name| (number_of(name), name.clone()));
 }
@@ -29,7 +29,7 @@ pub(super) fn number_of(name: &str) -> Option<u64> {
     name.split('-').next()?.parse().ok()
 }
 
-/// Refuses what would lead out of the folder that it is a name in.
+/// Refuses a name that leads out of its folder.
 pub(super) fn check_name(file: &Path, name: &str) -> Result<(), RunError> {
     let mut parts = Path::new(name).components();
     match (parts.next(), parts.next()) {

@@ -1,4 +1,4 @@
-//! Files of a run that are read and written whole: TOML and JSON, each with the number of its format.
+//! Files of a run that are read and written whole: TOML and JSON, each with the version of its format.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::RunError;
 use crate::{FORMAT, unfinished, units::HumanBytes};
 
-/// Replaces a file whole: a reader finds the old one or the new one, also after a kill.
+/// Replaces a file atomically: also after a kill, a reader finds the old or the new one.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), RunError> {
     let io = |cause| RunError::Write { file: path.into(), cause };
     begin(path, text).and_then(|()| unfinished::put(path)).map_err(io)
@@ -25,7 +25,7 @@ pub(crate) fn read(path: &Path) -> Result<String, RunError> {
     read_text(path).map_err(|cause| RunError::Io { file: path.into(), cause })
 }
 
-/// Reads a file that is no table whole, as far as one can be long.
+/// Reads a whole file that is no table, up to a limit of its length.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     const LONGEST_BYTES: u64 = 256 << 20;
     let mut text = String::new();
@@ -37,7 +37,7 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Refuses a newer format by name before any other difference can confuse the reader.
+/// Refuses a newer format before another difference of it can cause a misleading error.
 pub(crate) fn check_format(path: &Path, found: Option<u64>) -> Result<(), RunError> {
     match found {
         Some(found) if found > u64::from(FORMAT) => {
@@ -52,7 +52,7 @@ pub(super) fn write_toml(path: &Path, value: &impl Serialize) -> Result<(), RunE
     replace(path, &to_toml(path, value)?)
 }
 
-/// What is to stand in the file at `path`.
+/// The text of the file at `path`.
 pub(crate) fn to_toml(path: &Path, value: &impl Serialize) -> Result<String, RunError> {
     toml::to_string(value).map_err(|e| RunError::Parse { file: path.into(), message: e.to_string() })
 }
@@ -77,7 +77,7 @@ pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), RunE
 
 pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, RunError> {
     let text = read(path)?;
-    // serde_json's messages end in their line and column.
+    // Messages of serde_json end with line and column.
     let parse = |e: serde_json::Error| RunError::Parse { file: path.into(), message: e.to_string() };
     let value: serde_json::Value = serde_json::from_str(&text).map_err(parse)?;
     check_format(path, value.get("format").and_then(serde_json::Value::as_u64))?;

@@ -4,23 +4,23 @@ use serde::{Deserialize, Serialize};
 
 use super::{Family, Features, Samples, encoder_problem};
 
-/// An encoder that reads pairs of sentences, together as long as its context.
+/// An encoder that reads pairs of sentences, each pair with `context` tokens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bert {
     pub vocabulary: u32,
-    /// Positions it has embeddings for, at least those of its context.
+    /// Number of positions with embeddings, at least `context`.
     pub positions: u32,
     pub context: u32,
     pub layers: u32,
     pub width: u32,
     pub heads: u32,
-    /// Of embeddings, attention weights and what goes onto the shortcuts; 0.1 in the paper.
+    /// Dropout of embeddings, attention weights and the input to shortcuts; 0.1 in the paper.
     pub dropout: f64,
     pub task: BertTask,
 }
 
-/// What an encoder is trained for, which decides its head.
+/// The training task of an encoder, which decides its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BertTask {

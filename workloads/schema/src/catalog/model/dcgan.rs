@@ -8,7 +8,7 @@ use super::{Family, Features, Samples};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dcgan {
-    /// Numbers that an image is made from.
+    /// Size of the random vector that an image is made from.
     pub latent: u32,
     pub generator_width: u32,
     pub discriminator_width: u32,
@@ -22,13 +22,14 @@ impl Family for Dcgan {
     }
 
     fn features(&self) -> Features {
-        // Each but one doubles the side, from 4 to that of the image, or halves it.
+        // Each layer but one doubles the side, from 4 to that of the image, or halves it.
         Features::of_images(self.image.ilog2() - 1, self.image)
     }
 
     fn problem(&self) -> Option<String> {
         let image = self.image;
-        // The networks double and halve from and to 4x4, and the layer that makes colours is not the only one.
+        // The networks double and halve from and to 4x4, and need a layer besides the one that makes
+        // colours.
         (!image.is_power_of_two() || image < 16)
             .then(|| format!("image {image}: use a power of two from 16 on"))
     }

@@ -4,21 +4,21 @@ use serde::{Deserialize, Serialize};
 
 use super::{Family, Features, Samples};
 
-/// Two convolutions of a spectrogram, bidirectional LSTM layers, and a letter for each moment.
+/// Two convolutions of a spectrogram, bidirectional LSTM layers, and one letter per time step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Deepspeech {
-    /// Of a frame of the spectrogram.
+    /// Frequencies of a frame of the spectrogram.
     pub frequencies: u32,
-    /// Of an utterance; the convolutions halve them.
+    /// Frames of an utterance; the convolutions halve them.
     pub frames: u32,
-    /// Letters that can be told apart, the blank among them.
+    /// Number of distinct letters, including the blank.
     pub alphabet: u32,
     /// Letters of an utterance's transcript.
     pub letters: u32,
-    /// Of the convolutions.
+    /// Channels of the convolutions.
     pub channels: u32,
-    /// Recurrent ones.
+    /// Number of recurrent layers.
     pub layers: u32,
     pub width: u32,
 }
@@ -39,7 +39,8 @@ impl Family for Deepspeech {
         if alphabet < 2 {
             return Some(format!("alphabet {alphabet}: use 2 or more, a blank and a letter"));
         }
-        // A letter takes a moment, and one more to tell it from the same letter before it: two of half the frames.
+        // A letter takes a time step, and one more to separate it from an equal letter before it: two of
+        // half the frames.
         (u64::from(frames) < 4 * u64::from(letters))
             .then(|| format!("frames {frames} leave no room for {letters} letters; use 4 frames a letter or more"))
     }

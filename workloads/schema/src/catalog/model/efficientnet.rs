@@ -18,9 +18,10 @@ pub struct Efficientnet {
     pub blocks: Vec<InvertedResiduals>,
     /// Channels of the last convolution.
     pub head: u32,
-    /// Of what the linear layer takes.
+    /// Dropout before the linear layer.
     pub dropout: f64,
-    /// Share of the samples that a block behind the last would pass by; grows with depth from 0 (Huang et al., ECCV 2016).
+    /// Probability to skip a block, growing with depth from 0 to this value behind the last block (Huang et
+    /// al., ECCV 2016).
     pub stochastic_depth: f64,
     pub classes: u32,
     pub image: u32,

@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{Family, Features, Samples};
 
-/// Convolutions of a small grey image, and a last one that makes the pixels of the large image.
+/// Convolutions of a small grey image, of which the last one makes the pixels of the large image.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Espcn {
     /// Side of the small image.
     pub image: u32,
-    /// How much larger the sides of the large image are.
+    /// Ratio of the sides of the large and the small image.
     pub upscale: u32,
     /// Channels of the three convolutions before the last.
     pub widths: [u32; 3],

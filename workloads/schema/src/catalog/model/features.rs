@@ -1,18 +1,18 @@
-//! The sizes of a model that its step time and its memory are predicted from.
+//! The sizes of a model that predict its step time and its memory.
 
-/// What families have in common, under one name each; absent where a family has no such size.
+/// Sizes that families have in common; absent if a family has no such size.
 ///
-/// The layers of two families are not the same thing: compare them within one.
+/// A layer means something else in each family, so compare layers within one family only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
-    /// Layers with weights that follow each other, or blocks of them where the family's paper counts blocks: a transformer's,
-    /// and inverted residuals. Those of an encoder and of its decoder are added up; where a step trains several networks
-    /// beside each other, those of one.
+    /// Number of successive layers with weights, or of blocks if the family's paper counts blocks, as for
+    /// transformers and inverted residuals. Layers of encoder and decoder are added up. If a step trains
+    /// several parallel networks, this counts one of them.
     pub layers: Option<u32>,
-    /// Width of its hidden layers, the widest where they differ; absent where layers have channels instead.
+    /// Width of the hidden layers, the widest if they differ; absent if layers have channels instead.
     pub hidden: Option<u32>,
-    /// Positions of one sample that the same weights work on: tokens, those of source and target added up, patches with the
-    /// one for the class, moments of an utterance, points.
+    /// Positions per sample that share weights: tokens (source and target added up), patches including the
+    /// class token, time steps of an utterance, or points.
     pub sequence: Option<u32>,
     /// Side of an image, in pixels.
     pub image: Option<u32>,
@@ -27,7 +27,7 @@ impl Features {
         Features { layers: Some(layers), image: Some(image), ..Features::default() }
     }
 
-    /// Of linear layers as wide as these, and the one that makes the output.
+    /// The features of linear layers of these widths plus the output layer.
     pub(super) fn of_mlp(hidden: &[u32]) -> Features {
         let layers = hidden.len() as u32 + 1;
         Features { layers: Some(layers), hidden: hidden.iter().max().copied(), ..Features::default() }

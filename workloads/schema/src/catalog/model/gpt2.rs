@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Family, Features, Samples};
 
-/// A decoder that reads sequences as long as its context.
+/// A decoder that reads sequences of `context` tokens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gpt2 {

@@ -1,24 +1,24 @@
-//! What the networks of inverted residual blocks share.
+//! The parts that networks of inverted residual blocks have in common.
 
 use serde::{Deserialize, Serialize};
 
-/// Inverted residual blocks in a row, as a line of Table 2 of Sandler et al., CVPR 2018: each widens its input,
-/// convolves every channel on its own, and projects the result.
+/// A sequence of inverted residual blocks, as a line of Table 2 of Sandler et al., CVPR 2018. Each block
+/// widens its input, convolves every channel separately, and projects the result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InvertedResiduals {
-    /// Channels inside a block for each one that it takes.
+    /// Factor by which a block widens its input channels.
     pub expansion: u32,
-    /// Side of the convolution of single channels.
+    /// Side of the depthwise convolution.
     pub kernel: u32,
-    /// Of the output.
+    /// Channels of the output.
     pub channels: u32,
     pub count: u32,
-    /// Of the first block; that of the others is 1.
+    /// Stride of the first block; the others have 1.
     pub stride: u32,
 }
 
-/// The first window that does not fit: one of an even side has no middle, and none of the papers steps further than 2.
+/// Returns the first invalid window. A kernel needs a middle, and no paper has a stride above 2.
 pub(super) fn window_problem(windows: impl IntoIterator<Item = (u32, u32)>) -> Option<String> {
     windows.into_iter().find_map(|(kernel, stride)| match (kernel % 2, stride) {
         (1, 1..=2) => None,

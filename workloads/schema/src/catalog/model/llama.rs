@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Family, Features, Samples};
 
-/// A decoder that reads sequences as long as its context.
+/// A decoder that reads sequences of `context` tokens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Llama {
@@ -13,9 +13,9 @@ pub struct Llama {
     pub layers: u32,
     pub width: u32,
     pub heads: u32,
-    /// Keys and values; each serves as many heads of queries as there are more of those.
+    /// Number of heads for keys and values, each shared by a group of query heads.
     pub key_value_heads: u32,
-    /// Width between the layers of a feed-forward network.
+    /// Hidden width of a feed-forward network.
     pub feed_forward: u32,
 }
 
@@ -30,7 +30,7 @@ impl Family for Llama {
 
     fn problem(&self) -> Option<String> {
         let Llama { width, heads, key_value_heads, .. } = self;
-        // Positions turn pairs of a head's numbers.
+        // Rotary positions rotate pairs of a head's numbers.
         if !width.is_multiple_of(*heads) || !(width / heads).is_multiple_of(2) {
             return Some(format!("width {width} is not an even multiple of heads {heads}"));
         }

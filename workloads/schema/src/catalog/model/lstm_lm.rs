@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Family, Features, Samples, share_problem};
 
-/// Recurrent layers, all of one width, between an embedding and an output layer.
+/// Recurrent layers of equal width between an embedding and an output layer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LstmLm {
@@ -12,7 +12,7 @@ pub struct LstmLm {
     pub context: u32,
     pub layers: u32,
     pub width: u32,
-    /// Between layers; no recurrent connection is dropped.
+    /// Dropout between layers; recurrent connections have none.
     pub dropout: f64,
 }
 

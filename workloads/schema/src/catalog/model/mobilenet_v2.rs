@@ -18,7 +18,7 @@ pub struct MobilenetV2 {
     pub blocks: Vec<InvertedResiduals>,
     /// Channels of the last convolution.
     pub head: u32,
-    /// Of what the linear layer takes.
+    /// Dropout before the linear layer.
     pub dropout: f64,
     pub classes: u32,
     pub image: u32,

@@ -15,7 +15,7 @@ pub struct MobilenetV3 {
     pub head: u32,
     /// Width of the first linear layer.
     pub hidden: u32,
-    /// Between the linear layers.
+    /// Dropout between the linear layers.
     pub dropout: f64,
     pub classes: u32,
     pub image: u32,
@@ -25,11 +25,11 @@ pub struct MobilenetV3 {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MobilenetV3Block {
-    /// Side of the convolution of single channels.
+    /// Side of the depthwise convolution.
     pub kernel: u32,
     /// Channels inside the block.
     pub expanded: u32,
-    /// Of the output.
+    /// Channels of the output.
     pub channels: u32,
     /// Whether the block weighs its channels by squeeze-and-excitation.
     pub squeeze: bool,

@@ -11,7 +11,7 @@ pub struct Neumf {
     pub users: u32,
     pub items: u32,
     pub factors: u32,
-    /// Widths; the first is that of the user's and the item's embedding together.
+    /// Widths of the layers; the first is that of the user's and the item's embedding together.
     pub mlp: Vec<u32>,
 }
 
@@ -21,7 +21,8 @@ impl Family for Neumf {
     }
 
     fn features(&self) -> Features {
-        // The first width is that of what goes in, and stands here for the output layer, which is not among them.
+        // The first width is that of the input. It stands here for the output layer, which `mlp` does not
+        // list.
         let hidden = self.mlp.iter().skip(1).max().copied();
         Features { layers: Some(self.mlp.len() as u32), hidden, ..Features::default() }
     }

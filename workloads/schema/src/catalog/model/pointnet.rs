@@ -8,13 +8,13 @@ use super::{Family, Features, Samples, share_problem};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pointnet {
-    /// Of one cloud.
+    /// Points of one cloud.
     pub points: u32,
     pub classes: u32,
-    /// Whether a second transform turns the features of points, beside the one that turns their coordinates; the loss
-    /// then keeps it close to a rotation.
+    /// Whether a second transform rotates the features of points, besides the one for their coordinates.
+    /// The loss then keeps it close to a rotation.
     pub feature_transform: bool,
-    /// Of the features of a cloud, in the head.
+    /// Dropout of the features of a cloud, in the head.
     pub dropout: f64,
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Family, Features, Samples};
 
-/// A policy and a value network side by side, which balance a pole (CartPole-v1).
+/// A policy and a value network that balance a pole (CartPole-v1).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ppo {
@@ -12,7 +12,7 @@ pub struct Ppo {
     pub hidden: Vec<u32>,
     /// Interactions with the environment between two changes of the policy that acts.
     pub rollout: u32,
-    /// How often each of them is learnt from.
+    /// Passes over each rollout.
     pub epochs: u32,
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Family, Features, Samples};
 
-/// Four stages of residual blocks; a ResNeXt where `groups` is more than 1.
+/// Four stages of residual blocks; a ResNeXt if `groups` is above 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resnet {
@@ -12,13 +12,13 @@ pub struct Resnet {
     /// Blocks of each stage.
     pub layers: [u32; 4],
     pub stem: ResnetStem,
-    /// Channels of the stem and of the first stage, which each stage after it doubles.
+    /// Channels of the stem and of the first stage. Each later stage doubles them.
     #[serde(default = "published_width")]
     pub width: u32,
     /// Groups of the 3x3 convolution of a bottleneck.
     #[serde(default = "ungrouped")]
     pub groups: u32,
-    /// Channels of each group in the first stage; where absent the groups share `width`.
+    /// Channels of each group in the first stage; if absent the groups share `width`.
     #[serde(default)]
     pub width_per_group: Option<u32>,
     pub classes: u32,
@@ -62,7 +62,8 @@ impl Family for Resnet {
     }
 
     fn features(&self) -> Features {
-        // As the paper names its networks: convolutions of the blocks, the stem and the linear layer.
+        // The paper names its networks by the number of convolutions of the blocks, the stem, and the
+        // linear layer.
         let of_block = match self.block {
             ResnetBlock::Basic => 2,
             ResnetBlock::Bottleneck => 3,
@@ -73,7 +74,7 @@ impl Family for Resnet {
 
     fn problem(&self) -> Option<String> {
         let &Resnet { block, width, groups, width_per_group, image, .. } = self;
-        // Stem and stages halve the image up to five times; below 8 nothing would be left to learn from.
+        // Stem and stages halve the image up to five times, so that below 8 no pixels remain.
         if image < 8 {
             return Some(format!("image {image}: use 8 or more"));
         }

@@ -4,12 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{Family, Features, Samples, encoder_problem};
 
-/// An encoder as BERT's that learns from masked tokens alone.
+/// BERT's encoder, trained on masked tokens alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Roberta {
     pub vocabulary: u32,
-    /// Positions that a token can have; two more have embeddings and are never trained, for padding.
+    /// Number of positions that a token can have. Two more have embeddings for padding and are never
+    /// trained.
     pub positions: u32,
     pub context: u32,
     pub layers: u32,

@@ -1,26 +1,26 @@
-//! Jobs that press on one resource of a machine, as hard as their dial says.
+//! Jobs that load one resource of a machine, at an adjustable intensity.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Family, Samples};
 use crate::device::Device;
 
-/// A stressor. Its dial is the global batch: the part of each step, in percent, in which it works.
+/// A stressor. Its dial is the global batch: the percentage of each step in which it works.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stress {
     pub resource: Resource,
 }
 
-/// What jobs that run beside each other on cores may have to share.
+/// The resources that jobs on neighbouring cores may share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Resource {
-    /// A core, and in it the units for floating-point numbers.
+    /// A core, including its floating-point units.
     Compute,
-    /// The caches of the last level.
+    /// The last-level cache.
     Cache,
-    /// The way to memory.
+    /// The memory bandwidth.
     Memory,
     /// The disk of the run.
     Io,

@@ -4,32 +4,32 @@ use serde::{Deserialize, Serialize};
 
 use super::{Family, Samples};
 
-/// How long a step is, what the worker does meanwhile, how it fails.
+/// The step time, the load and the faults of a synthetic job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Synthetic {
     pub step_us: u64,
-    /// What part of a step burns CPU time, in percent; the rest sleeps.
+    /// The percentage of a step that burns CPU time; the rest sleeps.
     pub busy_percent: u8,
     /// Standard deviation of the log of the step time, in percent, from the seed of the launch.
     #[serde(default)]
     pub noise_percent: f64,
-    /// Steps at the start that take longer.
+    /// Number of longer steps at the start.
     #[serde(default)]
     pub warmup_steps: u64,
-    /// Memory it touches and keeps.
+    /// Memory that the worker touches and keeps.
     #[serde(default)]
     pub memory_bytes: u64,
     pub fault: Option<Fault>,
 }
 
-/// Ways in which a synthetic worker breaks the protocol, or breaks.
+/// The faults of a synthetic worker, in its protocol or in its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Fault {
     CrashBeforeHello,
     WrongProtocol,
-    /// Builds for ever.
+    /// The build never ends.
     NeverReady,
     Hang {
         after_steps: u64,
@@ -51,7 +51,7 @@ pub enum Fault {
         rank: u32,
         after_steps: u64,
     },
-    /// Leaves a child behind that ignores SIGTERM and holds no pipe of ours.
+    /// Leaves a child behind that ignores SIGTERM and holds no pipe of the harness.
     LeaveChild {
         after_steps: u64,
     },
@@ -67,7 +67,7 @@ impl Family for Synthetic {
         if busy_percent > 100 {
             return Some(format!("busy_percent {busy_percent}: use 0 to 100"));
         }
-        // Written so that what is no number is refused, too.
+        // NaN is refused, too.
         (!(0.0..=100.0).contains(&noise_percent)).then(|| format!("noise_percent {noise_percent}: use 0 to 100"))
     }
 }

@@ -4,20 +4,20 @@ use serde::{Deserialize, Serialize};
 
 use super::{Family, Features, Samples, few, share_problem};
 
-/// An encoder of texts with gaps and a decoder of what is missing.
+/// An encoder of texts with gaps and a decoder of the missing spans.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct T5 {
     pub vocabulary: u32,
-    /// Tokens of a text whose spans are replaced by one sentinel each.
+    /// Tokens of a text with each span replaced by a sentinel.
     pub source: u32,
-    /// Tokens of the spans, each behind its sentinel. A quarter of them are sentinels, at most 100.
+    /// Tokens of the spans, each after its sentinel. A quarter of them are sentinels, at most 100.
     pub target: u32,
-    /// Of the encoder, and as many of the decoder.
+    /// Layers of the encoder, and of the decoder.
     pub layers: u32,
     pub width: u32,
     pub heads: u32,
-    /// Width of a head; all of them together need not be as wide as the model.
+    /// Width of a head. The heads together may differ from the model's width.
     pub head_width: u32,
     pub feed_forward: u32,
     pub dropout: f64,

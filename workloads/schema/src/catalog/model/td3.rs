@@ -4,17 +4,17 @@ use serde::{Deserialize, Serialize};
 
 use super::{Family, Features, Samples};
 
-/// An actor, twin critics and the target network of each, which swing up a pendulum (Pendulum-v1).
+/// An actor and twin critics, each with a target network, which swing up a pendulum (Pendulum-v1).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Td3 {
     /// Widths of the hidden layers of each network.
     pub hidden: Vec<u32>,
-    /// The newest transitions that are kept to learn from.
+    /// Capacity of the replay buffer, in transitions.
     pub replay: u32,
-    /// Transitions of random actions that are made before the first step.
+    /// Number of random transitions before the first step.
     pub random: u32,
-    /// Updates of the critics for each one of the actor and of the target networks.
+    /// Critic updates per update of the actor and the target networks.
     pub policy_delay: u32,
 }
 

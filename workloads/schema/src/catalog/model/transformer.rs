@@ -13,7 +13,7 @@ pub struct Transformer {
     pub source: u32,
     /// Tokens of a target sentence.
     pub target: u32,
-    /// Of the encoder, and as many of the decoder.
+    /// Layers of the encoder, and of the decoder.
     pub layers: u32,
     pub width: u32,
     pub heads: u32,
@@ -35,10 +35,10 @@ impl Family for Transformer {
         let Transformer { width, heads, .. } = self;
         (!width.is_multiple_of(*heads))
             .then(|| format!("width {width} is not a multiple of heads {heads}"))
-            // Sines and cosines take the dimensions of a position in turns.
+            // Sine and cosine alternate over the dimensions of a position.
             .or_else(|| (!width.is_multiple_of(2)).then(|| format!("width {width}: use an even number")))
             .or_else(|| few("vocabulary", self.vocabulary, 8))
-            // A word and the end.
+            // The minimum is a word and the end token.
             .or_else(|| few("source", self.source, 2))
             .or_else(|| share_problem("dropout", self.dropout))
     }

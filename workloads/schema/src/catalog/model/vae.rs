@@ -10,7 +10,7 @@ use super::{Family, Features, Samples};
 pub struct Vae {
     pub image: u32,
     pub hidden: u32,
-    /// Numbers that an image becomes.
+    /// Size of the latent vector.
     pub latent: u32,
 }
 
@@ -20,7 +20,7 @@ impl Family for Vae {
     }
 
     fn features(&self) -> Features {
-        // Two of the encoder and two of the decoder.
+        // Two layers in the encoder and two in the decoder.
         Features { hidden: Some(self.hidden), ..Features::of_images(4, self.image) }
     }
 }

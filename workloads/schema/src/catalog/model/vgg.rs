@@ -4,19 +4,19 @@ use serde::{Deserialize, Serialize};
 
 use super::{Family, Features, Samples, share_problem};
 
-/// Stages of 3x3 convolutions with a max-pool behind each, then linear layers.
+/// Stages of 3x3 convolutions, each followed by a max-pool, then linear layers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Vgg {
     /// Channels of the convolutions of each stage, as a column of Table 1 of the paper.
     pub stages: Vec<Vec<u32>>,
-    /// Whether a batch norm stands behind each convolution; the paper has none.
+    /// Whether a batch norm follows each convolution; the paper has none.
     pub batch_norm: bool,
-    /// Side of the image that the linear layers see, to which the last stage's is averaged.
+    /// Side of the image that the linear layers see. The output of the last stage is averaged to it.
     pub pool: u32,
     /// Widths of the linear layers before the last one.
     pub hidden: Vec<u32>,
-    /// Behind each of the hidden layers.
+    /// Dropout after each of the hidden layers.
     pub dropout: f64,
     pub classes: u32,
     pub image: u32,

@@ -15,7 +15,7 @@ pub struct Vit {
     pub layers: u32,
     pub width: u32,
     pub heads: u32,
-    /// Width inside of the feed-forward networks.
+    /// Hidden width of the feed-forward networks.
     pub feed_forward: u32,
 }
 
@@ -25,7 +25,7 @@ impl Family for Vit {
     }
 
     fn features(&self) -> Features {
-        // A position more for the class.
+        // One extra position for the class token.
         let positions = (self.image / self.patch).pow(2) + 1;
         Features { image: Some(self.image), ..Features::of_sequences(self.layers, self.width, positions) }
     }
