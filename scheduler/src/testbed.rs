@@ -12,7 +12,7 @@ pub mod process;
 pub mod recovery;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fmt,
 };
 
@@ -21,8 +21,7 @@ use schema::units::Nanos;
 
 use self::{
     clock::Clock,
-    events::PendingEvent,
-    launcher::{Launcher, Start},
+    launcher::{Launcher, StartRequest},
 };
 use crate::{
     cluster::{Action, ActionError, Cluster, ClusterError, DeviceId, Happened, JobId},
@@ -38,11 +37,10 @@ pub struct Testbed<L> {
     placed: BTreeMap<JobId, PlacedJob>,
     /// The number of starts of each job.
     starts: BTreeMap<JobId, u32>,
-    job_of: HashMap<Member, JobId>,
     /// Lost devices, which do not come back within this run of the scheduler.
     lost: BTreeSet<DeviceId>,
-    /// Events that have happened and that the engine has not received yet, with their times.
-    pending: Vec<(Nanos, PendingEvent)>,
+    /// Events that the engine has not received yet, with their times. An action in between may make one obsolete.
+    pending: Vec<(Nanos, Happened)>,
     /// Launches whose end the engine has received, and may not have written down yet.
     gone: Vec<Member>,
 }
@@ -62,7 +60,7 @@ pub struct ResumePoint {
 
 /// A job that has devices, or is on its way to or off them.
 struct PlacedJob {
-    start: Start,
+    start: StartRequest,
     launch: Option<Member>,
     phase: JobPhase,
     /// Jobs that have to leave first.
@@ -111,7 +109,7 @@ impl<L: Launcher> Testbed<L> {
     ) -> Testbed<L> {
         let ResumePoint { at, arrived, starts, left } = resume;
         // Each is a nanosecond after the one before, which keeps their order.
-        let left = (0..).map(|index| at + Nanos(index)).zip(left.into_iter().map(PendingEvent::Left));
+        let left = (0..).map(|index| at + Nanos(index)).zip(left);
         Testbed {
             clock: Clock { began: launcher.now(), at },
             launcher,
@@ -120,7 +118,6 @@ impl<L: Launcher> Testbed<L> {
             progress_every,
             placed: BTreeMap::new(),
             starts,
-            job_of: HashMap::new(),
             lost: BTreeSet::new(),
             pending: left.collect(),
             gone: Vec::new(),
@@ -167,7 +164,7 @@ impl<L: Launcher> Cluster for Testbed<L> {
             let arrival = self.arrivals.front().map(|(at, _)| *at);
             let progress = self.placed.values().filter_map(|placed| placed.next_progress).min();
             let until = [deadline, arrival, progress].into_iter().flatten().min();
-            if until.is_none() && self.job_of.is_empty() {
+            if until.is_none() && self.placed.values().all(|placed| placed.launch.is_none()) {
                 return Err(ClusterError::Nothing);
             }
             if !self.receive(until.map(|until| self.clock.of_launcher(until)))? && until.is_none() {

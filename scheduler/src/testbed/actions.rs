@@ -3,20 +3,20 @@
 use std::collections::BTreeSet;
 
 use rig::Member;
+use schema::rows::ErrorKind;
 
 use super::{
     JobPhase, PlacedJob, Testbed,
-    events::PendingEvent,
-    launcher::{Launcher, Start},
+    launcher::{Launcher, StartRequest},
 };
-use crate::cluster::{Action, DeviceId, JobId};
+use crate::cluster::{Action, DeviceId, Happened, JobId, Settled};
 
 impl<L: Launcher> Testbed<L> {
     /// # Errors
     /// Why it cannot be done. Nothing was.
     pub(super) fn obey(&mut self, action: &Action) -> Result<(), String> {
         match action {
-            Action::Start { job, devices, cpus, plan } => self.start(Start {
+            Action::Start { job, devices, cpus, plan } => self.start(StartRequest {
                 job: *job,
                 number: self.starts.get(job).copied().unwrap_or(0),
                 devices: devices.clone(),
@@ -29,7 +29,7 @@ impl<L: Launcher> Testbed<L> {
         }
     }
 
-    fn start(&mut self, start: Start) -> Result<(), String> {
+    fn start(&mut self, start: StartRequest) -> Result<(), String> {
         let job = start.job;
         if self.placed.contains_key(&job) {
             return Err("it has devices already".into());
@@ -77,7 +77,10 @@ impl<L: Launcher> Testbed<L> {
         match self.on(job)? {
             (JobPhase::Stopping, _) => return Err("it is stopping already".into()),
             (_, Some(launch)) => self.launcher.stop(launch, checkpoint)?,
-            (_, None) => self.pending.push((self.now, PendingEvent::GivenUp(job))),
+            (_, None) => {
+                let steps = self.launcher.saved_steps(job);
+                self.pending.push((self.now, Happened::Settled { job, now: Settled::Stopped, steps }));
+            }
         }
         self.set(job, JobPhase::Stopping);
         Ok(())
@@ -116,11 +119,10 @@ impl<L: Launcher> Testbed<L> {
             (JobPhase::WaitsToStart, _) => match self.launcher.start(&placed.start) {
                 Ok(launch) => {
                     (placed.phase, placed.launch) = (JobPhase::Starting, Some(launch));
-                    self.job_of.insert(launch, job);
                 }
                 Err(why) => {
-                    let fact = PendingEvent::NotStarted { job, number: placed.start.number, why };
-                    self.pending.push((self.now, fact));
+                    let failed = not_started(&self.launcher, job, why);
+                    self.pending.push((self.now, failed));
                 }
             },
             (JobPhase::WaitsToResume, Some(launch)) => {
@@ -140,4 +142,9 @@ impl<L: Launcher> Testbed<L> {
             .collect();
         waiting.into_iter().for_each(|id| self.begin_if_free(id));
     }
+}
+
+/// The failure of a job that was not launched.
+pub(super) fn not_started(launcher: &impl Launcher, job: JobId, why: String) -> Happened {
+    Happened::Failed { job, steps: launcher.saved_steps(job), kind: ErrorKind::Start, detail: why }
 }

@@ -1,129 +1,41 @@
 //! The order in which the engine receives events: by time, and within one instant by [`Happened::rank`].
 
-use rig::Member;
-use schema::{rows::ErrorKind, units::Nanos};
+use std::collections::BTreeMap;
 
-use super::{
-    JobPhase, PlacedJob, Testbed,
-    clock::next_multiple,
-    launcher::{Gone, LaunchUpdate, Launcher, LauncherEvent},
-};
+use schema::units::Nanos;
+
+use super::{JobPhase, PlacedJob, Testbed, actions::not_started, clock::next_multiple, launcher::Launcher};
 use crate::cluster::{ClusterError, DeviceId, Happened, JobId, Settled};
-
-/// An event before the engine receives it. Its meaning is decided then, because an action may have come in between.
-#[derive(Clone, Debug)]
-pub(super) enum PendingEvent {
-    Arrived(JobId),
-    LaunchUpdate(Member, LaunchUpdate),
-    /// A job was stopped before it was launched, while it waited for its devices.
-    GivenUp(JobId),
-    /// A job could not be launched. `number` is that of its start.
-    NotStarted {
-        job: JobId,
-        number: u32,
-        why: String,
-    },
-    ProgressDue(JobId),
-    Lost(DeviceId),
-    Left(Happened),
-}
 
 impl<L: Launcher> Testbed<L> {
     /// The next event for the engine.
     pub(super) fn next_event(&mut self) -> Option<Happened> {
         self.now = self.now.max(self.clock.of_run(self.launcher.now()));
         self.fall_due();
-        loop {
-            let key = |(index, (at, fact)): (usize, &(Nanos, PendingEvent))| {
-                let happened = self.meaning(fact);
-                let rank = happened.as_ref().map_or((0, 0), Happened::rank);
-                ((*at, rank, index), happened)
-            };
-            let due = self.pending.iter().enumerate().filter(|(_, (_, fact))| !self.has_to_wait(fact));
-            let first = due.map(key).min_by_key(|(order, _)| *order);
-            let ((_, _, index), happened) = first?;
-            if let Some(lost) = happened.as_ref().and_then(|happened| self.unknown_loss(happened)) {
-                return Some(lost);
-            }
-            self.pending.remove(index);
-            if let Some(happened) = happened {
-                self.note(&happened);
-                return Some(happened);
-            }
+        self.pending.retain(|(_, happened)| !is_obsolete(&self.placed, happened));
+        let due = self.pending.iter().enumerate().filter(|(_, (_, happened))| !self.has_to_wait(happened));
+        let (_, _, index) = due.map(|(index, (at, happened))| (*at, happened.rank(), index)).min()?;
+        if let Some(progress) = self.unknown_loss(index) {
+            return Some(progress);
         }
+        let (_, happened) = self.pending.remove(index);
+        self.note(&happened);
+        Some(happened)
     }
 
     /// The loss of a device is an event once nothing runs on it any more.
-    fn has_to_wait(&self, fact: &PendingEvent) -> bool {
-        match fact {
-            PendingEvent::Lost(device) => {
+    fn has_to_wait(&self, happened: &Happened) -> bool {
+        match happened {
+            Happened::DeviceLost { device } => {
                 self.placed.values().any(|placed| placed.start.devices.contains(device))
             }
             _ => false,
         }
     }
 
-    /// The meaning of an event now; `None` if an action has made it obsolete.
-    fn meaning(&self, fact: &PendingEvent) -> Option<Happened> {
-        let settled = |job, now, steps| Some(Happened::Settled { job, now, steps });
-        match fact {
-            PendingEvent::Arrived(job) => Some(Happened::Arrived { job: *job }),
-            PendingEvent::Left(happened) => Some(happened.clone()),
-            PendingEvent::Lost(device) => Some(Happened::DeviceLost { device: *device }),
-            PendingEvent::NotStarted { job, number, why } => {
-                let placed = self.placed.get(job)?;
-                let still_waits = placed.start.number == *number && placed.launch.is_none();
-                still_waits.then(|| Happened::Failed {
-                    job: *job,
-                    steps: self.launcher.saved_steps(*job),
-                    kind: ErrorKind::Start,
-                    detail: why.clone(),
-                })
-            }
-            PendingEvent::GivenUp(job) => match self.on(*job).ok()? {
-                (JobPhase::Stopping, None) => {
-                    settled(*job, Settled::Stopped, self.launcher.saved_steps(*job))
-                }
-                _ => None,
-            },
-            PendingEvent::ProgressDue(job) => match self.on(*job).ok()? {
-                (JobPhase::Running, Some(launch)) => {
-                    Some(Happened::Progress { job: *job, steps: self.launcher.steps(launch) })
-                }
-                _ => None,
-            },
-            PendingEvent::LaunchUpdate(launch, update) => {
-                let job = *self.job_of.get(launch)?;
-                let (phase, _) = self.on(job).ok()?;
-                match (update, phase) {
-                    (LaunchUpdate::Running, JobPhase::Starting)
-                    | (LaunchUpdate::Resumed, JobPhase::Resuming) => {
-                        settled(job, Settled::Running, self.launcher.steps(*launch))
-                    }
-                    (LaunchUpdate::Paused, JobPhase::Pausing) => {
-                        settled(job, Settled::Paused, self.launcher.steps(*launch))
-                    }
-                    (LaunchUpdate::Gone(Gone::Finished), _) => {
-                        Some(Happened::Finished { job, steps: self.launcher.steps(*launch) })
-                    }
-                    (LaunchUpdate::Gone(Gone::Stopped), _) => {
-                        settled(job, Settled::Stopped, self.launcher.saved_steps(job))
-                    }
-                    (LaunchUpdate::Gone(Gone::Failed(kind, detail)), _) => Some(Happened::Failed {
-                        job,
-                        steps: self.launcher.saved_steps(job),
-                        kind: *kind,
-                        detail: detail.clone(),
-                    }),
-                    _ => None,
-                }
-            }
-        }
-    }
-
-    /// Progress that was not reported and is lost with a launch. The engine receives it first.
-    fn unknown_loss(&mut self, happened: &Happened) -> Option<Happened> {
-        let (job, kept) = match *happened {
+    /// Progress that was not reported and is lost with a launch by a pending event. The engine receives it first.
+    fn unknown_loss(&mut self, index: usize) -> Option<Happened> {
+        let (job, kept) = match self.pending[index].1 {
             Happened::Failed { job, steps, .. } | Happened::Settled { job, now: Settled::Stopped, steps } => {
                 (job, steps)
             }
@@ -141,15 +53,18 @@ impl<L: Launcher> Testbed<L> {
     /// The next arrival and reports of progress whose time has come.
     fn fall_due(&mut self) {
         // Arrivals come in order, so that one is pending at a time, even if several are due.
-        let has_arrival = self.pending.iter().any(|(_, fact)| matches!(fact, PendingEvent::Arrived(_)));
+        let is_arrival = |happened: &Happened| matches!(happened, Happened::Arrived { .. });
+        let has_arrival = self.pending.iter().any(|(_, happened)| is_arrival(happened));
         if !has_arrival && let Some(&(at, job)) = self.arrivals.front().filter(|(at, _)| *at <= self.now) {
             self.arrivals.pop_front();
-            self.pending.push((at, PendingEvent::Arrived(job)));
+            self.pending.push((at, Happened::Arrived { job }));
         }
         let Some(every) = self.progress_every else { return };
-        for (job, placed) in &mut self.placed {
-            let Some(at) = placed.next_progress.filter(|at| *at <= self.now) else { continue };
-            self.pending.push((at, PendingEvent::ProgressDue(*job)));
+        for (&job, placed) in &mut self.placed {
+            let at = placed.next_progress.filter(|at| *at <= self.now);
+            let Some((at, launch)) = at.zip(placed.launch) else { continue };
+            let steps = self.launcher.steps(launch);
+            self.pending.push((at, Happened::Progress { job, steps }));
             // A late report does not bring several at once.
             placed.next_progress = Some(next_multiple(at, every, self.now));
         }
@@ -174,10 +89,10 @@ impl<L: Launcher> Testbed<L> {
             Happened::Settled { job, now: Settled::Stopped, .. }
             | Happened::Finished { job, .. }
             | Happened::Failed { job, .. } => {
-                if let Some(PlacedJob { launch: Some(launch), .. }) = self.placed.remove(&job) {
-                    self.job_of.remove(&launch);
-                    self.gone.push(launch);
-                }
+                let placed = self.placed.remove(&job);
+                self.gone.extend(placed.and_then(|placed| placed.launch));
+                // What is pending of the launch is no event of the next one.
+                self.pending.retain(|(_, pending)| pending.job() != Some(job));
                 self.left(job);
             }
             Happened::Progress { job, steps } => {
@@ -194,28 +109,36 @@ impl<L: Launcher> Testbed<L> {
 
     /// Receives the next event of the launcher, waiting at most until this time of its clock. Returns whether there was one.
     pub(super) fn receive(&mut self, until: Option<Nanos>) -> Result<bool, ClusterError> {
-        let heard = self.launcher.next(until)?;
+        let Some(happened) = self.launcher.next(until)? else { return Ok(false) };
         let at = self.clock.of_run(self.launcher.now());
-        match heard {
-            None => return Ok(false),
-            Some(LauncherEvent::Launch(launch, update)) => {
-                self.pending.push((at, PendingEvent::LaunchUpdate(launch, update)))
-            }
-            Some(LauncherEvent::Lost(device)) => self.lose(at, device),
+        if let Happened::DeviceLost { device } = happened {
+            self.lose(at, device);
         }
+        self.pending.push((at, happened));
         Ok(true)
     }
 
     /// The launcher ends the launches on the device. Jobs that still wait for it fail with it.
     fn lose(&mut self, at: Nanos, device: DeviceId) {
         self.lost.insert(device);
-        for placed in self.placed.values() {
+        for (job, placed) in &self.placed {
             if placed.launch.is_none() && placed.start.devices.contains(&device) {
-                let (job, number) = (placed.start.job, placed.start.number);
                 let why = "a device that it was to run on was lost".to_owned();
-                self.pending.push((at, PendingEvent::NotStarted { job, number, why }));
+                self.pending.push((at, not_started(&self.launcher, *job, why)));
             }
         }
-        self.pending.push((at, PendingEvent::Lost(device)));
+    }
+}
+
+/// Whether an action has overtaken an event of a job on devices. One of a job that has none is from before the run was resumed.
+fn is_obsolete(placed: &BTreeMap<JobId, PlacedJob>, happened: &Happened) -> bool {
+    let Some(placed) = happened.job().and_then(|job| placed.get(&job)) else { return false };
+    match happened {
+        Happened::Settled { now: Settled::Running, .. } => {
+            !matches!(placed.phase, JobPhase::Starting | JobPhase::Resuming)
+        }
+        Happened::Settled { now: Settled::Paused, .. } => placed.phase != JobPhase::Pausing,
+        Happened::Progress { .. } => placed.phase != JobPhase::Running,
+        _ => false,
     }
 }

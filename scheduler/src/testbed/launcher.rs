@@ -1,9 +1,9 @@
 //! The trait between the testbed and what starts its jobs. Tests implement it with a script and a clock instead of processes.
 
 use rig::Member;
-use schema::{plan::Plan, rows::ErrorKind, units::Nanos};
+use schema::{plan::Plan, units::Nanos};
 
-use crate::cluster::{ClusterError, DeviceId, JobId};
+use crate::cluster::{ClusterError, DeviceId, Happened, JobId};
 
 /// Starts launches of jobs and reports what becomes of them. Steps are those of the job in all its launches together.
 pub trait Launcher {
@@ -14,24 +14,24 @@ pub trait Launcher {
     ///
     /// # Errors
     /// Why it cannot.
-    fn check(&self, start: &Start) -> Result<(), String>;
+    fn check(&self, start: &StartRequest) -> Result<(), String>;
 
-    /// Launches a job from its last checkpoint, or anew; it trains as soon as it is ready, which is [`LaunchUpdate::Running`].
+    /// Launches a job from its last checkpoint, or anew; it trains as soon as it is ready, and has settled then.
     ///
     /// # Errors
     /// Why there is no launch.
-    fn start(&mut self, start: &Start) -> Result<Member, String>;
+    fn start(&mut self, start: &StartRequest) -> Result<Member, String>;
 
-    /// Holds a launch at the end of a step and takes its tensors off the device, until [`LaunchUpdate::Paused`].
+    /// Holds a launch at the end of a step and takes its tensors off the device. Then it has settled.
     ///
     /// # Errors
     /// Why it cannot be held. It trains on.
     fn pause(&mut self, launch: Member) -> Result<(), String>;
 
-    /// Until [`LaunchUpdate::Resumed`].
+    /// Lets a launch train on that was paused. When it does, it has settled.
     fn resume(&mut self, launch: Member);
 
-    /// Ends a launch at the end of a step, with all that it has done saved or not, until [`LaunchUpdate::Gone`].
+    /// Ends a launch at the end of a step, with all that it has done saved or not. Then it has settled, finished or failed.
     ///
     /// # Errors
     /// Why it cannot be saved. It goes on as before.
@@ -43,11 +43,12 @@ pub trait Launcher {
     /// Steps that a job's last checkpoint holds; 0 where it has none.
     fn saved_steps(&self, job: JobId) -> u64;
 
-    /// Waits for the next event, at most to `deadline`.
+    /// Waits for the next event of a launch or a device, at most to `deadline`. A device is lost when it has stopped answering; the
+    /// launches that have it are being ended, each with an event of its own.
     ///
     /// # Errors
     /// The user wants to stop, or files of the run cannot be written any more.
-    fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<LauncherEvent>, ClusterError>;
+    fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<Happened>, ClusterError>;
 
     /// The end of a launch is written down: it is not asked for any more, nor is the checkpoint of a job that has finished.
     fn forget(&mut self, launch: Member);
@@ -55,7 +56,7 @@ pub trait Launcher {
 
 /// One start of a job on devices of the testbed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Start {
+pub struct StartRequest {
     pub job: JobId,
     /// The number of earlier starts of the job, including those that waited for devices in vain.
     pub number: u32,
@@ -64,34 +65,6 @@ pub struct Start {
     /// Cores of the host for each rank, if the policy chose a number.
     pub cpus: Option<u16>,
     pub plan: Option<Plan>,
-}
-
-/// An event of a launcher.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LauncherEvent {
-    Launch(Member, LaunchUpdate),
-    /// The device has stopped answering. The launches that have it are being ended, each with an event of its own.
-    Lost(DeviceId),
-}
-
-/// A change of a launch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LaunchUpdate {
-    /// It is ready, and trains.
-    Running,
-    Paused,
-    Resumed,
-    /// Nothing of it is left.
-    Gone(Gone),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Gone {
-    /// Its job has done all its steps, or its program has ended in peace.
-    Finished,
-    /// It was stopped before it had done all its steps.
-    Stopped,
-    Failed(ErrorKind, String),
 }
 
 /// Why a program of the user's that ended by itself has not done its steps. A program whose steps are not seen counts as done.

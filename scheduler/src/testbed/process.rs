@@ -30,19 +30,20 @@ use schema::{
     manifest::Manifest,
     run_dir::{RunDir, RunError},
     units::Nanos,
+    wire::Command,
 };
 
 pub use self::launch::WORK_LEFT;
 use self::{
-    launch::{LOOK_AT_FIRST, LOOK_EVERY, Launch, LaunchCommand},
+    launch::{LOOK_AT_FIRST, LOOK_EVERY, LaunchState},
     stall::Stall,
 };
 use super::{
     checkpoints::Checkpoints,
-    launcher::{LaunchUpdate, Launcher, LauncherEvent, Start},
+    launcher::{Launcher, StartRequest},
 };
 use crate::{
-    cluster::{ClusterError, DeviceId, JobId},
+    cluster::{ClusterError, DeviceId, Happened, JobId, Settled},
     job::JobRequest,
 };
 
@@ -71,9 +72,9 @@ pub struct TestbedSetup {
 pub struct ProcessLauncher {
     setup: TestbedSetup,
     /// All launches, including those that have ended until that is written down.
-    launches: BTreeMap<Member, Launch>,
+    launches: BTreeMap<Member, LaunchState>,
     lost: BTreeSet<DeviceId>,
-    events: VecDeque<LauncherEvent>,
+    events: VecDeque<Happened>,
     /// Launches count up in a run. One that was just asked for has no file yet, so they are counted here.
     next_number: usize,
     stall: Stall,
@@ -124,7 +125,7 @@ impl ProcessLauncher {
         sampler.stop()
     }
 
-    fn wait(&mut self, deadline: Option<Nanos>) -> Result<Option<LauncherEvent>, ClusterError> {
+    fn wait(&mut self, deadline: Option<Nanos>) -> Result<Option<Happened>, ClusterError> {
         loop {
             if let Some(error) = self.broken.take() {
                 return Err(ClusterError::Other(error.into()));
@@ -150,8 +151,9 @@ impl ProcessLauncher {
         }
     }
 
-    fn report(&mut self, launch: Member, update: LaunchUpdate) {
-        self.events.push_back(LauncherEvent::Launch(launch, update));
+    fn settled(&mut self, launch: Member, now: Settled) {
+        let Some(launch) = self.launches.get(&launch) else { return };
+        self.events.push_back(Happened::Settled { job: launch.job, now, steps: launch.steps() });
     }
 }
 
@@ -160,7 +162,7 @@ impl Launcher for ProcessLauncher {
         Nanos::monotonic_now()
     }
 
-    fn check(&self, start: &Start) -> Result<(), String> {
+    fn check(&self, start: &StartRequest) -> Result<(), String> {
         let cell = self.cell(start).map_err(|error| format!("{error:#}"))?;
         if let (Some(cpus), Some(Device::Cpu(cores))) = (start.cpus, cell.devices.first())
             && usize::from(cpus) > cores.len()
@@ -176,11 +178,11 @@ impl Launcher for ProcessLauncher {
         refusal.map_or(Ok(()), Err)
     }
 
-    fn start(&mut self, start: &Start) -> Result<Member, String> {
+    fn start(&mut self, start: &StartRequest) -> Result<Member, String> {
         let request = self.request(start).map_err(|error| format!("{error:#}"))?;
         self.next_number += 1;
         let before = self.setup.checkpoints.steps(start.job);
-        let launch = Launch::new(start, &request.spec, before, self.steps_left(start.job));
+        let launch = LaunchState::new(start, &request.spec, before, self.steps_left(start.job));
         let member = self.setup.rig.add(request);
         // Whether a command ever reports a step is not known.
         self.setup.rig.look_every(member, if launch.is_command { LOOK_EVERY } else { LOOK_AT_FIRST });
@@ -192,7 +194,7 @@ impl Launcher for ProcessLauncher {
         let Some(of) = self.launches.get_mut(&launch) else { return Err("there is no such launch".into()) };
         if !of.is_command {
             of.is_held = true;
-            self.order(launch, LaunchCommand::Pause);
+            self.command(launch, Command::Pause {});
             return Ok(());
         }
         if of.ready == 0 {
@@ -200,7 +202,7 @@ impl Launcher for ProcessLauncher {
         }
         of.is_held = true;
         if of.rests_as_asked() {
-            self.report(launch, LaunchUpdate::Paused);
+            self.settled(launch, Settled::Paused);
         }
         Ok(())
     }
@@ -209,10 +211,10 @@ impl Launcher for ProcessLauncher {
         let Some(of) = self.launches.get_mut(&launch) else { return };
         if of.is_command {
             of.is_held = false;
-            self.report(launch, LaunchUpdate::Resumed);
+            self.settled(launch, Settled::Running);
             self.supply(launch);
         } else {
-            self.order(launch, LaunchCommand::Resume);
+            self.command(launch, Command::Resume {});
         }
     }
 
@@ -225,8 +227,7 @@ impl Launcher for ProcessLauncher {
         let Some(of) = self.launches.get_mut(&launch) else { return Ok(()) };
         of.is_leaving = true;
         if is_worth_it {
-            let name = of.next_checkpoint();
-            self.order(launch, LaunchCommand::Checkpoint { name });
+            self.save(launch);
         } else {
             // Before it is ready nothing is lost, and to wait for that may take long.
             let leave = if of.is_training { Leave::AtBoundary } else { Leave::Now };
@@ -236,14 +237,14 @@ impl Launcher for ProcessLauncher {
     }
 
     fn steps(&self, launch: Member) -> u64 {
-        self.launches.get(&launch).map_or(0, Launch::steps)
+        self.launches.get(&launch).map_or(0, LaunchState::steps)
     }
 
     fn saved_steps(&self, job: JobId) -> u64 {
         self.setup.checkpoints.steps(job)
     }
 
-    fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<LauncherEvent>, ClusterError> {
+    fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<Happened>, ClusterError> {
         self.decision_ended();
         let event = self.wait(deadline);
         self.decision_began();

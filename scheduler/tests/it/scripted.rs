@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, VecDeque};
 use model::{Question, Subject, Throughput};
 use rig::Member;
 use scheduler::{
-    cluster::{ClusterError, DeviceId, JobId},
+    cluster::{ClusterError, DeviceId, Happened, JobId, Settled},
     job::JobRequest,
     sim::{Cost, SwitchCosts},
-    testbed::launcher::{Gone, LaunchUpdate, Launcher, LauncherEvent, Start},
+    testbed::launcher::{Launcher, StartRequest},
     topology::Topology,
 };
 use schema::{rows::ErrorKind, sharing::Sharing, units::Nanos};
@@ -61,7 +61,7 @@ enum Doing {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Then {
-    Run { again: bool },
+    Run,
     Rest,
     Go { checkpoint: bool },
 }
@@ -185,7 +185,7 @@ impl<'a> Scripted<'a> {
     }
 
     /// What a launch comes to whose time has come; nothing where nobody is to hear of it.
-    fn happens(&mut self, launch: Member) -> Option<LaunchUpdate> {
+    fn happens(&mut self, launch: Member) -> Option<Happened> {
         let of = &self.launches[launch.0 as usize];
         let (job, all, now) = (of.job, self.all(of), self.now);
         match of.doing {
@@ -202,21 +202,21 @@ impl<'a> Scripted<'a> {
                 let of = &self.launches[launch.0 as usize];
                 let takes = match then {
                     Then::Go { checkpoint } => self.cost_of_going(of, checkpoint),
-                    Then::Rest | Then::Run { .. } => self.cost(job, Cost::Pause),
+                    Then::Rest | Then::Run => self.cost(job, Cost::Pause),
                 };
                 self.switch(launch, takes, then);
                 None
             }
-            Doing::Switches { then: Then::Run { again }, .. } => {
+            Doing::Switches { then: Then::Run, .. } => {
                 let of = self.launch(launch);
                 (of.doing, of.since) = (Doing::Trains, now);
                 let devices = of.devices.clone();
                 self.change_pace(&devices);
-                Some(if again { LaunchUpdate::Resumed } else { LaunchUpdate::Running })
+                Some(self.settled(launch, Settled::Running))
             }
             Doing::Switches { then: Then::Rest, .. } => {
                 self.launch(launch).doing = Doing::Rests;
-                Some(LaunchUpdate::Paused)
+                Some(self.settled(launch, Settled::Paused))
             }
             Doing::Switches { then: Then::Go { checkpoint }, .. } => {
                 let steps = whole(of.steps);
@@ -224,15 +224,19 @@ impl<'a> Scripted<'a> {
                     self.saved.insert(job, steps);
                 }
                 self.launch(launch).doing = Doing::IsGone;
-                Some(LaunchUpdate::Gone(Gone::Stopped))
+                Some(Happened::Settled { job, now: Settled::Stopped, steps: self.saved_steps(job) })
             }
             Doing::Rests | Doing::IsGone => None,
         }
     }
 
-    fn finish(&mut self, launch: Member) -> Option<LaunchUpdate> {
+    fn settled(&self, launch: Member, now: Settled) -> Happened {
+        Happened::Settled { job: self.launches[launch.0 as usize].job, now, steps: self.steps(launch) }
+    }
+
+    fn finish(&mut self, launch: Member) -> Option<Happened> {
         self.launch(launch).doing = Doing::IsGone;
-        Some(LaunchUpdate::Gone(Gone::Finished))
+        Some(Happened::Finished { job: self.launches[launch.0 as usize].job, steps: self.steps(launch) })
     }
 }
 
@@ -241,11 +245,11 @@ impl Launcher for Scripted<'_> {
         self.now
     }
 
-    fn check(&self, _start: &Start) -> Result<(), String> {
+    fn check(&self, _start: &StartRequest) -> Result<(), String> {
         Ok(())
     }
 
-    fn start(&mut self, start: &Start) -> Result<Member, String> {
+    fn start(&mut self, start: &StartRequest) -> Result<Member, String> {
         let launch = Member(self.launches.len() as u32);
         let of = if self.saved.contains_key(&start.job) { Cost::Restart } else { Cost::Start };
         self.launches.push(Launch {
@@ -256,7 +260,7 @@ impl Launcher for Scripted<'_> {
             step_ns: 1.0,
             doing: Doing::Rests,
         });
-        self.switch(launch, self.cost(start.job, of), Then::Run { again: false });
+        self.switch(launch, self.cost(start.job, of), Then::Run);
         Ok(launch)
     }
 
@@ -267,7 +271,7 @@ impl Launcher for Scripted<'_> {
 
     fn resume(&mut self, launch: Member) {
         let takes = self.cost(self.launches[launch.0 as usize].job, Cost::Resume);
-        self.switch(launch, takes, Then::Run { again: true });
+        self.switch(launch, takes, Then::Run);
     }
 
     fn stop(&mut self, launch: Member, checkpoint: bool) -> Result<(), String> {
@@ -288,14 +292,15 @@ impl Launcher for Scripted<'_> {
         self.saved.get(&job).copied().unwrap_or(0)
     }
 
-    fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<LauncherEvent>, ClusterError> {
+    fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<Happened>, ClusterError> {
         loop {
             if let Some(launch) = self.fall.pop_front() {
                 let steps = whole(self.steps_at(&self.launches[launch.0 as usize]));
                 self.cease(launch, steps);
                 self.launch(launch).doing = Doing::IsGone;
-                let gone = Gone::Failed(ErrorKind::Killed, "lost its device".into());
-                return Ok(Some(LauncherEvent::Launch(launch, LaunchUpdate::Gone(gone))));
+                let job = self.launches[launch.0 as usize].job;
+                let (steps, kind) = (self.saved_steps(job), ErrorKind::Killed);
+                return Ok(Some(Happened::Failed { job, steps, kind, detail: "lost its device".into() }));
             }
             let due = |(place, launch): (u32, &Launch)| Some((self.due(launch)?, launch.job, Member(place)));
             let first = (0..).zip(&self.launches).filter_map(due).min();
@@ -308,7 +313,7 @@ impl Launcher for Scripted<'_> {
                     |launch: &Launch| launch.doing != Doing::IsGone && launch.devices.contains(&device);
                 let there = (0..).zip(&self.launches).filter(|(_, launch)| is_there(launch));
                 self.fall = there.map(|(place, _)| Member(place)).collect();
-                return Ok(Some(LauncherEvent::Lost(device)));
+                return Ok(Some(Happened::DeviceLost { device }));
             }
             let Some((at, _, launch)) = first.filter(|(at, ..)| is_within(*at)) else {
                 self.now = self.now.max(deadline.ok_or(ClusterError::Nothing)?);
@@ -316,7 +321,7 @@ impl Launcher for Scripted<'_> {
             };
             self.now = self.now.max(at);
             if let Some(told) = self.happens(launch) {
-                return Ok(Some(LauncherEvent::Launch(launch, told)));
+                return Ok(Some(told));
             }
         }
     }

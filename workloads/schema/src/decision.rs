@@ -145,6 +145,18 @@ pub enum Settled {
 }
 
 impl Happened {
+    /// Returns the job of the event.
+    pub fn job(&self) -> Option<JobId> {
+        match *self {
+            Happened::Finished { job, .. }
+            | Happened::Failed { job, .. }
+            | Happened::Settled { job, .. }
+            | Happened::Arrived { job }
+            | Happened::Progress { job, .. } => Some(job),
+            Happened::DeviceLost { .. } | Happened::DeviceBack { .. } | Happened::Deadline => None,
+        }
+    }
+
     /// The order of simultaneous events: those that free devices come before those that need them. Ties go
     /// by job, then by device.
     pub fn rank(&self) -> (u8, u32) {

@@ -1,17 +1,17 @@
 //! The state of a launch: its steps, its grant, its commands, and its answers.
 
-use std::{collections::VecDeque, fmt, time::Duration};
+use std::{collections::VecDeque, time::Duration};
 
 use rig::pace::Pace;
 use schema::{
     rows::ErrorKind,
     spec::{LaunchEnd, LaunchSpec},
     units::Nanos,
-    wire::Step,
+    wire::{Command, Step},
 };
 
-use super::super::launcher::{Gone, Start, came_short};
-use crate::cluster::{DeviceId, JobId};
+use super::super::launcher::{StartRequest, came_short};
+use crate::cluster::{DeviceId, Happened, JobId, Settled};
 
 /// The work that a launch is granted at a time, and so the longest time that others wait until it rests.
 pub(super) const GRANTED_AHEAD: Duration = Duration::from_millis(500);
@@ -27,7 +27,7 @@ pub(super) const LOOK_AT_FIRST: Duration = Duration::from_millis(5);
 pub const WORK_LEFT: Nanos =
     Nanos(((GRANTED_AHEAD.as_nanos() * 3 / 2 - LOOK_EVERY.as_nanos() / 2) / 2) as u64);
 
-pub(super) struct Launch {
+pub(super) struct LaunchState {
     pub(super) job: JobId,
     pub(super) name: String,
     pub(super) devices: Vec<DeviceId>,
@@ -53,7 +53,7 @@ pub(super) struct Launch {
     /// Its job has finished.
     pub(super) has_finished: bool,
     /// Commands that not all ranks have answered. Ranks answer them in this order.
-    pub(super) orders: VecDeque<LaunchCommand>,
+    pub(super) commands: VecDeque<Command>,
     answers: usize,
     refused: Option<String>,
     /// The grant at which the first rank of a command last came to rest.
@@ -65,32 +65,16 @@ pub(super) struct Launch {
     pub(super) failure: Option<(ErrorKind, String)>,
 }
 
-/// A command to a launch that rests.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum LaunchCommand {
-    Pause,
-    Resume,
-    Checkpoint {
-        /// Within `checkpoints/`.
-        name: String,
-    },
-}
-
-impl fmt::Display for LaunchCommand {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            LaunchCommand::Pause => "pause",
-            LaunchCommand::Resume => "resume",
-            LaunchCommand::Checkpoint { .. } => "write a checkpoint",
-        })
-    }
-}
-
-impl Launch {
-    pub(super) fn new(start: &Start, spec: &LaunchSpec, before: u64, left: Option<u64>) -> Launch {
+impl LaunchState {
+    pub(super) fn new(
+        start: &StartRequest,
+        spec: &LaunchSpec,
+        before: u64,
+        left: Option<u64>,
+    ) -> LaunchState {
         let is_command = !spec.program.speaks();
         let ranks = spec.devices.len();
-        Launch {
+        LaunchState {
             job: start.job,
             name: spec.launch.clone(),
             devices: start.devices.clone(),
@@ -107,7 +91,7 @@ impl Launch {
             is_leaving: false,
             is_over: false,
             has_finished: false,
-            orders: VecDeque::new(),
+            commands: VecDeque::new(),
             answers: 0,
             refused: None,
             held_at: None,
@@ -133,7 +117,7 @@ impl Launch {
 
     /// Whether nothing keeps it from training.
     pub(super) fn trains(&self) -> bool {
-        self.is_training && !self.is_held && !self.is_leaving && !self.is_over && self.orders.is_empty()
+        self.is_training && !self.is_held && !self.is_leaving && !self.is_over && self.commands.is_empty()
     }
 
     pub(super) fn count(&mut self, rank: u32, step: &Step) {
@@ -173,38 +157,43 @@ impl Launch {
     }
 
     /// A rank has answered the first command. Returns that command, with the reason of a refusal, when all ranks have answered.
-    pub(super) fn answered(&mut self, refused: Option<String>) -> Option<(LaunchCommand, Option<String>)> {
+    pub(super) fn answered(&mut self, refused: Option<String>) -> Option<(Command, Option<String>)> {
         self.answers += 1;
         self.refused = self.refused.take().or(refused);
         if self.answers < self.ranks {
             return None;
         }
         self.answers = 0;
-        Some((self.orders.pop_front()?, self.refused.take()))
+        Some((self.commands.pop_front()?, self.refused.take()))
     }
 
+    /// The name of its next checkpoint.
     pub(super) fn next_checkpoint(&mut self) -> String {
         self.saves += 1;
         format!("{}-{}", self.name, self.saves)
     }
 
-    /// How it ended.
-    pub(super) fn gone(&self, end: &LaunchEnd) -> Gone {
-        let detail = || end.err_detail.clone().unwrap_or_default();
+    /// How it ended, with the steps that its job's last checkpoint holds.
+    pub(super) fn ended(&self, end: &LaunchEnd, saved: u64) -> Happened {
+        let job = self.job;
+        let finished = Happened::Finished { job, steps: self.steps() };
+        let failed = |kind, detail| Happened::Failed { job, steps: saved, kind, detail };
         match (&self.failure, end.err) {
             // Whatever we ended it for came too late.
-            (_, None | Some(ErrorKind::Interrupted)) if self.has_done_all() => Gone::Finished,
-            (Some((kind, why)), _) => Gone::Failed(*kind, format!("{} {why}", self.name)),
-            (None, None | Some(ErrorKind::Interrupted)) if self.is_leaving => Gone::Stopped,
+            (_, None | Some(ErrorKind::Interrupted)) if self.has_done_all() => finished,
+            (Some((kind, why)), _) => failed(*kind, format!("{} {why}", self.name)),
+            (None, None | Some(ErrorKind::Interrupted)) if self.is_leaving => {
+                Happened::Settled { job, now: Settled::Stopped, steps: saved }
+            }
             (None, None) if self.is_command => match came_short(self.done(), self.left) {
-                None => Gone::Finished,
-                Some(what) => Gone::Failed(ErrorKind::TooShort, format!("{}: {what}", self.name)),
+                None => finished,
+                Some(what) => failed(ErrorKind::TooShort, format!("{}: {what}", self.name)),
             },
             (None, None) => {
                 let (done, left) = (self.done(), self.left.unwrap_or_default());
-                Gone::Failed(ErrorKind::NoFinish, format!("{} left after {done} of {left} steps", self.name))
+                failed(ErrorKind::NoFinish, format!("{} left after {done} of {left} steps", self.name))
             }
-            (None, Some(kind)) => Gone::Failed(kind, detail()),
+            (None, Some(kind)) => failed(kind, end.err_detail.clone().unwrap_or_default()),
         }
     }
 }
@@ -222,8 +211,9 @@ mod tests {
         let step = |index| Step { index, dur_ns, samples, loss, phases: phases.clone(), sent_bytes, timing };
         let command = Program::Command(vec!["torchrun".into()]);
         let spec = LaunchSpec::new("0001-cmd", "cmd", command, vec![Device::AllCores]);
-        let start = Start { job: JobId(0), number: 0, devices: vec![DeviceId(0)], cpus: None, plan: None };
-        let mut launch = Launch::new(&start, &spec, 10, None);
+        let start =
+            StartRequest { job: JobId(0), number: 0, devices: vec![DeviceId(0)], cpus: None, plan: None };
+        let mut launch = LaunchState::new(&start, &spec, 10, None);
         let steps = [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (1, 2), (1, 3)].map(|(rank, index)| {
             launch.count(rank, &step(index));
             launch.steps()

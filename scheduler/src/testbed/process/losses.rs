@@ -8,8 +8,8 @@
 use rig::{Leave, Member};
 use schema::rows::ErrorKind;
 
-use super::{super::launcher::LauncherEvent, ProcessLauncher};
-use crate::cluster::DeviceId;
+use super::{ProcessLauncher, launch::LaunchState};
+use crate::cluster::{DeviceId, Happened};
 
 impl ProcessLauncher {
     /// Ends what runs on devices that were lost since the last time; whether there are such.
@@ -27,14 +27,14 @@ impl ProcessLauncher {
     /// Takes a device for lost, and ends what runs there.
     pub(super) fn lose(&mut self, device: DeviceId) {
         if self.lost.insert(device) {
-            self.events.push_back(LauncherEvent::Lost(device));
+            self.events.push_back(Happened::DeviceLost { device });
             self.end_all_on(device);
         }
     }
 
     fn end_all_on(&mut self, device: DeviceId) {
         let why = format!("lost its device {}", self.setup.devices[device.0 as usize]);
-        let there = |launch: &super::Launch| !launch.is_over && launch.devices.contains(&device);
+        let there = |launch: &LaunchState| !launch.is_over && launch.devices.contains(&device);
         let of_device = self.launches.iter_mut().filter(|(_, launch)| there(launch));
         let ended: Vec<Member> = of_device
             .map(|(member, launch)| {

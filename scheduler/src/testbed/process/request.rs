@@ -5,12 +5,12 @@ use jobs::launch;
 use rig::LaunchRequest;
 use schema::{catalog::Workload, manifest::Cell, sharing::Sharing, spec::Program};
 
-use super::{super::launcher::Start, ProcessLauncher, TestbedSetup};
+use super::{super::launcher::StartRequest, ProcessLauncher, TestbedSetup};
 use crate::cluster::{DeviceId, JobId};
 
 impl ProcessLauncher {
     /// Of a job, from its last checkpoint.
-    pub(super) fn request(&self, start: &Start) -> anyhow::Result<LaunchRequest> {
+    pub(super) fn request(&self, start: &StartRequest) -> anyhow::Result<LaunchRequest> {
         let TestbedSetup { run, manifest, catalog, .. } = &self.setup;
         let cell = self.cell(start)?;
         // The stream of data belongs to the seed: all launches of a job have the same, and no two jobs.
@@ -32,7 +32,7 @@ impl ProcessLauncher {
     }
 
     /// The job of a start under its plan, on its devices.
-    pub(super) fn cell(&self, start: &Start) -> anyhow::Result<Cell> {
+    pub(super) fn cell(&self, start: &StartRequest) -> anyhow::Result<Cell> {
         let cell = self.setup.manifest.cells.get(start.job.0 as usize).context("there is no such job")?;
         let device = |id: &DeviceId| self.setup.devices.get(id.0 as usize).cloned();
         let devices =

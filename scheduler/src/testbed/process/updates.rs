@@ -3,11 +3,8 @@
 use rig::{Leave, Member, RigEvent};
 use schema::{rows::ErrorKind, spec::LaunchEnd, units::Nanos, wire::Event};
 
-use super::{
-    super::launcher::{Gone, LaunchUpdate},
-    ProcessLauncher,
-    launch::LOOK_EVERY,
-};
+use super::{ProcessLauncher, launch::LOOK_EVERY};
+use crate::cluster::{Happened, Settled};
 
 impl ProcessLauncher {
     pub(super) fn receive(&mut self, event: RigEvent) {
@@ -48,7 +45,7 @@ impl ProcessLauncher {
                 if rank == 0 {
                     launch.held_at = Some(index);
                     if launch.rests_as_asked() {
-                        self.report(member, LaunchUpdate::Paused);
+                        self.settled(member, Settled::Paused);
                     }
                 }
                 self.end_what_is_done(member);
@@ -72,7 +69,7 @@ impl ProcessLauncher {
         let Some(launch) = self.launches.get_mut(&member) else { return };
         launch.is_training = true;
         launch.save_at = self.setup.checkpoint_every.map(|every| Nanos::monotonic_now() + every);
-        self.report(member, LaunchUpdate::Running);
+        self.settled(member, Settled::Running);
         self.supply(member);
     }
 
@@ -98,17 +95,17 @@ impl ProcessLauncher {
         launch.is_over = true;
         let stuck_on = if end.err == Some(ErrorKind::Stuck) { launch.devices.clone() } else { Vec::new() };
         self.setup.sampler.unwatch(&launch.name);
-        let gone = launch.gone(end);
+        let happened = launch.ended(end, self.setup.checkpoints.steps(launch.job));
         // What a job does on a disk that is full says nothing of the job, and costs it no retry.
-        if let Gone::Failed(..) = gone
+        if let Happened::Failed { .. } = happened
             && let Err(error) = self.setup.run.check_space()
         {
             self.broken = Some(error);
             return;
         }
-        launch.has_finished = gone == Gone::Finished;
+        launch.has_finished = matches!(happened, Happened::Finished { .. });
         // First, so that the policy does not start another job there when it receives the failure.
         stuck_on.into_iter().for_each(|device| self.lose(device));
-        self.report(member, LaunchUpdate::Gone(gone));
+        self.events.push_back(happened);
     }
 }
