@@ -2,5 +2,6 @@
 
 pub mod agree;
 pub mod command_line;
+pub mod options;
 pub mod shell;
 pub mod table;

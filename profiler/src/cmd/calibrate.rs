@@ -26,7 +26,7 @@ use schema::{
     units::{HumanBytes, Nanos},
 };
 
-use super::asked::seconds;
+use super::options::positive;
 use crate::calibrate::{self, Calibrator, Part};
 
 /// Measure what the parts of this machine can do, and write it to machine.toml.
@@ -60,7 +60,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..))]
     repeats: u32,
     /// Steady time of each all-reduce launch [default: 1].
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    #[arg(long, value_name = "S", value_parser = positive)]
     seconds: Option<f64>,
     /// Sizes of all-reduces in KiB [default: 1, 4, 16 and so on up to 262144, as far as memory goes].
     #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1 << 24))]

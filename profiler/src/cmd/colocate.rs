@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
-use cli::table;
+use cli::{options::RunOptions, table};
 use jobs::{
     manifest::{self, RunRequest},
     plans::Estimates,
@@ -14,7 +14,10 @@ use schema::{
     units::Nanos,
 };
 
-use super::asked::{self, Anew, Asked};
+use super::{
+    options::{MeasureOptions, ResumeOptions},
+    runs,
+};
 use crate::{
     blocks,
     groups::{self, Company},
@@ -84,46 +87,48 @@ pub(super) struct Args {
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     repeats: u32,
     #[command(flatten)]
-    asked: Asked,
+    run: RunOptions,
+    #[command(flatten)]
+    measure: MeasureOptions,
     /// Go on with a run that was interrupted: measures only what is missing.
     ///
     /// The budget begins anew. --data and --catalog are taken from the same folder as at first. Another version of Tandem, libtorch or
     /// the driver of GPUs than the run was begun with is refused.
     #[arg(long, value_name = "RUN", conflicts_with_all = [
-        "jobs", "sharing", "all_pairs", "size", "apart", "sensitivity", "dial", "repeats", "Asked",
+        "jobs", "sharing", "all_pairs", "size", "apart", "sensitivity", "dial", "repeats", "RunOptions", "MeasureOptions",
     ])]
     resume: Option<PathBuf>,
     #[command(flatten)]
-    anew: Anew,
+    resumable: ResumeOptions,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let began = Nanos::monotonic_now();
     if let Some(path) = &args.resume {
-        return asked::resume("colocate", path, &args.anew, began);
+        return runs::resume("colocate", path, &args.resumable, began);
     }
-    args.anew.check_new()?;
+    args.resumable.check_new()?;
     let (manifest, footprints) = prepare(args)?;
-    if args.asked.dry_run {
-        return dry_run(&manifest, args.anew.json);
+    if args.measure.dry_run {
+        return dry_run(&manifest, args.resumable.json);
     }
-    asked::begin(("colocate", began), &args.asked, &manifest, &footprints, args.anew.json)
+    runs::begin(("colocate", began), args.run.out.as_deref(), &manifest, &footprints, args.resumable.json)
 }
 
 fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
-    let (has_jobs, has_commands) = (!args.jobs.is_empty(), !args.asked.cmd.is_empty());
-    let (catalog, pool) = args.asked.resolve(&args.jobs, has_commands)?;
+    let (has_jobs, has_commands) = (!args.jobs.is_empty(), !args.measure.cmd.is_empty());
+    let (catalog, pool) = args.measure.resolve(&args.run, &args.jobs, has_commands)?;
     if !has_jobs && !has_commands {
         bail!("name two jobs, as in `profile colocate lstm vae`; `profile list` shows what there is");
     }
-    args.asked.check_use(has_jobs, has_commands)?;
+    args.measure.check_use(&args.run, has_jobs, has_commands)?;
     if let Some(job) = args.jobs.iter().find(|job| args.apart && job.device.is_some()) {
         bail!("--apart chooses the device of each job, and job '{job}' names its own; drop one of them");
     }
     let modes = modes(args)?;
-    let mut settings = args.asked.settings(args.repeats, has_jobs);
-    settings.budget_s = args.anew.budget.map(|budget| budget.as_secs_f64());
-    let mut estimates = Estimates::new(&settings, args.asked.seed);
+    let mut settings = args.measure.settings(&args.run, args.repeats, has_jobs);
+    settings.budget_s = args.resumable.budget.map(|budget| budget.as_secs_f64());
+    let mut estimates = Estimates::new(&settings, args.run.seed);
     let company = match (args.all_pairs, args.size, args.sensitivity) {
         (true, ..) => Company::Every(2),
         (_, Some(size), _) => Company::Every(size.into()),
@@ -136,7 +141,7 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     };
     let asked = groups::Asked {
         jobs: &args.jobs,
-        commands: &args.asked.cmd,
+        commands: &args.measure.cmd,
         company,
         apart: args.apart,
         modes: &modes,
@@ -148,8 +153,8 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     {
         return Err(Exit::Usage.because(format!("{} cannot run here: {reason}", only.name)));
     }
-    args.asked.check_cells(&cells)?;
-    let request = RunRequest { cells, groups, settings, seed: args.asked.seed };
+    args.measure.check_cells(&cells)?;
+    let request = RunRequest { cells, groups, settings, seed: args.run.seed };
     Ok((manifest::make(&catalog, request)?, estimates.footprints()))
 }
 

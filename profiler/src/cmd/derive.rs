@@ -6,7 +6,7 @@ use jobs::run;
 use rig::Exit;
 use schema::run_dir::RunDir;
 
-use super::asked;
+use super::runs;
 use crate::derive::Derived;
 
 /// Rebuild the derived files of a run from its raw ones.
@@ -29,5 +29,5 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let _lock = run::lock(&run)?;
     let derived = Derived::of(&run)?;
     derived.write()?;
-    asked::show(&run, &derived, args.json)
+    runs::show(&run, &derived, args.json)
 }

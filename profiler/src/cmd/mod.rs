@@ -3,7 +3,6 @@
 // The reader of the output may be gone: `output` allows for that, and the macros do not.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
-mod asked;
 mod calibrate;
 mod colocate;
 mod compare;
@@ -11,6 +10,8 @@ mod derive;
 mod doctor;
 mod export;
 mod list;
+mod options;
+mod runs;
 mod single;
 mod verify;
 
@@ -95,6 +96,20 @@ mod tests {
             let name = sub.get_name().to_string();
             let help = sub.render_long_help().to_string();
             assert!(help.contains(&format!("profile {name}")) && help.contains("Example"), "{name}: {help}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_goes_on_takes_no_option_of_one_that_begins() {
+        let command = Cli::command();
+        for (name, taken) in ["single", "colocate"].map(|name| (name, ["yes", "budget", "json"])) {
+            let sub = command.find_subcommand(name).expect("there is such a command");
+            let resume = sub.get_arguments().find(|arg| arg.get_id() == "resume").expect("it goes on");
+            let refused = sub.get_arg_conflicts_with(resume);
+            for arg in sub.get_arguments().filter(|arg| *arg != resume) {
+                let id = arg.get_id().as_str();
+                assert_eq!(refused.contains(&arg), !taken.contains(&id), "{name}: {id}");
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::bail;
-use cli::table;
+use cli::{options::RunOptions, table};
 use jobs::{
     cells::{self, CommandLine, Grid, Plans},
     manifest::{self, RunRequest},
@@ -19,7 +19,10 @@ use schema::{
     units::Nanos,
 };
 
-use super::asked::{self, Anew, Asked, seconds};
+use super::{
+    options::{MeasureOptions, ResumeOptions, positive},
+    runs,
+};
 use crate::{blocks, run_tables};
 
 /// A budget where an interval is asked for and no budget is named.
@@ -70,20 +73,22 @@ pub(super) struct Args {
     /// ended contains the truth less often than 95 times in 100. Simulated with 1 % between launches (standard deviation) and
     /// --repeats 3 it is 95 times at PCT 2 and 92 at PCT 1, and with 2 % between launches 90 at PCT 1; with --repeats 5 it is 95,
     /// 94 and 92. The 95 % of an interval hold for a number of launches that was chosen before, with --repeats alone.
-    #[arg(long, value_name = "PCT", value_parser = seconds)]
+    #[arg(long, value_name = "PCT", value_parser = positive)]
     ci: Option<f64>,
     #[command(flatten)]
-    asked: Asked,
+    run: RunOptions,
+    #[command(flatten)]
+    measure: MeasureOptions,
     /// Go on with a run that was interrupted: measures only what is missing.
     ///
     /// The budget begins anew. --data and --catalog are taken from the same folder as at first. Another version of Tandem, libtorch or
     /// the driver of GPUs than the run was begun with is refused.
     #[arg(long, value_name = "RUN", conflicts_with_all = [
-        "jobs", "command", "plan", "batch", "repeats", "ci", "Asked",
+        "jobs", "command", "plan", "batch", "repeats", "ci", "RunOptions", "MeasureOptions",
     ])]
     resume: Option<PathBuf>,
     #[command(flatten)]
-    anew: Anew,
+    resumable: ResumeOptions,
     /// A program of your own and its arguments.
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["jobs", "cmd"])]
     command: Vec<String>,
@@ -93,7 +98,7 @@ impl Args {
     /// The programs of the user's.
     fn commands(&self) -> impl Iterator<Item = &[String]> {
         let after_dashes = Some(&self.command[..]).filter(|argv| !argv.is_empty());
-        self.asked.cmd.iter().map(|CommandLine(argv)| &argv[..]).chain(after_dashes)
+        self.measure.cmd.iter().map(|CommandLine(argv)| &argv[..]).chain(after_dashes)
     }
 }
 
@@ -113,20 +118,20 @@ impl std::str::FromStr for PlanOrAll {
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let began = Nanos::monotonic_now();
     if let Some(path) = &args.resume {
-        return asked::resume("single", path, &args.anew, began);
+        return runs::resume("single", path, &args.resumable, began);
     }
-    args.anew.check_new()?;
+    args.resumable.check_new()?;
     let (manifest, footprints) = prepare(args)?;
-    if args.asked.dry_run {
-        return dry_run(&manifest, args.anew.json);
+    if args.measure.dry_run {
+        return dry_run(&manifest, args.resumable.json);
     }
-    asked::begin(("single", began), &args.asked, &manifest, &footprints, args.anew.json)
+    runs::begin(("single", began), args.run.out.as_deref(), &manifest, &footprints, args.resumable.json)
 }
 
 /// What is to be measured, and what the estimates in it were made from.
 fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     let (has_jobs, has_commands) = (!args.jobs.is_empty(), args.commands().next().is_some());
-    let (catalog, pool) = args.asked.resolve(&args.jobs, has_commands)?;
+    let (catalog, pool) = args.measure.resolve(&args.run, &args.jobs, has_commands)?;
     if !has_jobs && !has_commands {
         bail!("name a job, as in `profile single resnet18-cifar`; `profile list` shows what there is");
     }
@@ -134,14 +139,14 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     if let Some((option, _)) = grid_options.into_iter().find(|(_, is_given)| *is_given && !has_jobs) {
         bail!("{option} says something of jobs alone, and none is named; drop it");
     }
-    args.asked.check_use(has_jobs, has_commands)?;
-    let budget = args.anew.budget.or(args.ci.map(|_| DEFAULT_BUDGET));
+    args.measure.check_use(&args.run, has_jobs, has_commands)?;
+    let budget = args.resumable.budget.or(args.ci.map(|_| DEFAULT_BUDGET));
     let settings = Settings {
         ci_percent: args.ci,
         budget_s: budget.map(|budget| budget.as_secs_f64()),
-        ..args.asked.settings(args.repeats, has_jobs)
+        ..args.measure.settings(&args.run, args.repeats, has_jobs)
     };
-    let mut estimates = Estimates::new(&settings, args.asked.seed);
+    let mut estimates = Estimates::new(&settings, args.run.seed);
     let mut cells = cells::alone(&catalog, &args.jobs, &grid(args)?, &pool, Some(&mut estimates))?;
     for argv in args.commands() {
         cells.push(cells::command(argv, &pool[0])?);
@@ -152,8 +157,8 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     {
         return Err(Exit::Usage.because(format!("{} cannot run here: {reason}", only.name)));
     }
-    args.asked.check_cells(&cells)?;
-    let request = RunRequest { cells, groups: Vec::new(), settings, seed: args.asked.seed };
+    args.measure.check_cells(&cells)?;
+    let request = RunRequest { cells, groups: Vec::new(), settings, seed: args.run.seed };
     Ok((manifest::make(&catalog, request)?, estimates.footprints()))
 }
 

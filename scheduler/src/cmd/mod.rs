@@ -119,4 +119,18 @@ mod tests {
             assert!(help.contains(&format!("sched {name}")) && help.contains("Example"), "{name}: {help}");
         }
     }
+
+    #[test]
+    fn a_run_that_goes_on_takes_no_option_of_one_that_begins() {
+        let command = Cli::command();
+        for (name, taken) in [("run", ["yes", "json"])] {
+            let sub = command.find_subcommand(name).expect("there is such a command");
+            let resume = sub.get_arguments().find(|arg| arg.get_id() == "resume").expect("it goes on");
+            let refused = sub.get_arg_conflicts_with(resume);
+            for arg in sub.get_arguments().filter(|arg| *arg != resume) {
+                let id = arg.get_id().as_str();
+                assert_eq!(refused.contains(&arg), !taken.contains(&id), "{name}: {id}");
+            }
+        }
+    }
 }

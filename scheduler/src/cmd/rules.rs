@@ -31,9 +31,6 @@ pub(super) struct Rules {
     /// The maximum number of times that a failed job is started again.
     #[arg(long, value_name = "N", default_value_t = 2)]
     retries: u32,
-    /// A file of further workloads.
-    #[arg(long, value_name = "FILE")]
-    pub(super) catalog: Vec<PathBuf>,
 }
 
 impl Rules {

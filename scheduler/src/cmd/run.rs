@@ -6,7 +6,11 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use cli::{agree, table};
+use cli::{
+    agree,
+    options::{HEARTBEAT, RunOptions},
+    table,
+};
 use jobs::{
     cells,
     manifest::{self, RunRequest},
@@ -22,7 +26,7 @@ use schema::{
     run_dir::RunDir,
     sharing::Sharing,
     trace::Trace,
-    units::{HumanBytes, Nanos},
+    units::Nanos,
 };
 
 use super::{above_zero, busy, policies, rules::Rules, some_jobs};
@@ -56,12 +60,17 @@ pub(super) struct Args {
     #[arg(long, value_name = "POLICY", required_unless_present = "resume", help = policies("The policy"))]
     policy: Option<String>,
     #[command(flatten)]
-    asked: Asking,
+    run: RunOptions,
+    #[command(flatten)]
+    rules: Rules,
+    /// The interval between reports of each job's progress to the policy.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = above_zero)]
+    progress_every: Duration,
     /// Continue a run whose scheduler was ended or has died.
     ///
     /// The files of --data and --catalog are read from the same paths as before; trace, tables and calibration were copied into the
     /// run. The versions of Tandem, libtorch and the driver of GPUs must be those with which the run was begun.
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["trace", "policy", "Asking", "Rules"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["trace", "policy", "RunOptions", "Rules", "progress_every"])]
     resume: Option<PathBuf>,
     /// With --resume: start the programs that the run names without asking.
     #[arg(long, requires = "resume")]
@@ -69,37 +78,6 @@ pub(super) struct Args {
     /// Print the outcomes as JSON.
     #[arg(long)]
     json: bool,
-}
-
-/// The options of a new run, which a resumed run takes from its manifest.
-#[derive(clap::Args)]
-struct Asking {
-    /// Devices that the jobs share [default: the best device that is present].
-    #[arg(long, value_name = "POOL", value_delimiter = ',')]
-    device: Vec<Device>,
-    #[command(flatten)]
-    rules: Rules,
-    /// The interval between reports of each job's progress to the policy.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = above_zero)]
-    progress_every: Duration,
-    /// The silence after which a job is ended as hung.
-    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = above_zero)]
-    heartbeat: Duration,
-    /// Threads of each rank [default: the cores of its device].
-    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..))]
-    threads: Option<u32>,
-    /// Memory of each CPU device, such as 2GiB [default: its share of the machine's].
-    #[arg(long, value_name = "SIZE")]
-    memory: Option<HumanBytes>,
-    /// Folder with real data, instead of the seeded synthetic stream.
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
-    /// The seed of initial weights and data.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// Directory of the run [default: runs/<utc time>-sched-<hash>].
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
@@ -112,7 +90,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             agree::to_start(policy.into_iter().chain(agree::programs_of(&manifest)), args.yes)?;
             run
         }
-        (None, Some(trace), Some(policy)) => begin(trace, policy, &args.asked)?,
+        (None, Some(trace), Some(policy)) => begin(trace, policy, args)?,
         (None, ..) => bail!("name a trace and a policy, or a run with --resume"),
     };
     let ended = online::conduct(&run)?;
@@ -129,20 +107,20 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 /// Makes the directory of a run with copies of its inputs, its predictions and its manifest.
-fn begin(trace: &Path, policy: &str, asked: &Asking) -> anyhow::Result<RunDir> {
+fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<RunDir> {
     // All inputs are checked before the directory is made. For this a policy that is a program is started once without a question.
     drop(policy::build(policy)?);
-    run::check_data(asked.data.as_deref())?;
-    let inputs = RunInputs::new(manifest(trace, policy, asked)?, trace, &asked.rules.table)?;
+    run::check_data(args.run.data.as_deref())?;
+    let inputs = RunInputs::new(manifest(trace, policy, args)?, trace, &args.rules.table)?;
     some_jobs(&inputs, trace)?;
     let busy = busy("simulating the trace first".into());
-    let predictions = online::predict(&inputs, asked.rules.machine.as_deref())?;
+    let predictions = online::predict(&inputs, args.rules.machine.as_deref())?;
     drop(busy);
-    let path = asked.out.clone().unwrap_or_else(|| manifest::directory("sched", &inputs.manifest));
+    let path = args.run.out.clone().unwrap_or_else(|| manifest::directory("sched", &inputs.manifest));
     // From here on a signal does not end the program at once, so that no file of the run is cut off.
     let _interrupt = Interrupt::listen().context("signals cannot be listened to")?;
     let run = RunDir::create(&path)?;
-    online::keep_inputs(&run, trace, &asked.rules.table, asked.rules.machine.as_deref())?;
+    online::keep_inputs(&run, trace, &args.rules.table, args.rules.machine.as_deref())?;
     match predictions {
         Some(predictions) => rows::write(&run.predictions_path(), &predictions)?,
         None => output::note(format_args!(
@@ -155,26 +133,20 @@ fn begin(trace: &Path, policy: &str, asked: &Asking) -> anyhow::Result<RunDir> {
     Ok(run)
 }
 
-fn manifest(trace: &Path, policy: &str, asked: &Asking) -> anyhow::Result<Manifest> {
-    let catalog = Catalog::open(&asked.rules.catalog)?;
-    let pool = pool::resolve(&asked.device, None)?;
-    pool::check_memory(asked.memory, pool.iter())?;
+fn manifest(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<Manifest> {
+    let catalog = Catalog::open(&args.run.catalog)?;
+    let pool = pool::resolve(&args.run.device, None)?;
+    pool::check_memory(args.run.memory, pool.iter())?;
     let jobs = inputs::jobs(&Trace::read(trace)?, &catalog, Purpose::Run, pool.len() as u32)?;
-    let settings = Settings {
-        heartbeat_s: Some(asked.heartbeat.as_secs_f64()),
-        threads: asked.threads,
-        data: asked.data.clone(),
-        memory_bytes: asked.memory.map(|HumanBytes(bytes)| bytes),
-        catalogs: asked.rules.catalog.clone(),
-        ..Settings::default()
-    };
-    let mut estimates = Estimates::new(&settings, asked.seed);
+    let heartbeat = args.run.heartbeat.unwrap_or(HEARTBEAT);
+    let settings = Settings { heartbeat_s: Some(heartbeat.as_secs_f64()), ..args.run.settings() };
+    let mut estimates = Estimates::new(&settings, args.run.seed);
     let cell = |job: &JobRequest| cell(job, &catalog, &pool, &mut estimates);
     let cells = jobs.iter().map(cell).collect::<anyhow::Result<_>>()?;
-    let request = RunRequest { cells, groups: Vec::new(), settings, seed: asked.seed };
+    let request = RunRequest { cells, groups: Vec::new(), settings, seed: args.run.seed };
     let mut manifest = manifest::make_for("sched", &pool, &catalog, request)?;
     online::by_type(&mut manifest.devices);
-    manifest.scheduling = Some(asked.rules.scheduling(policy, Some(asked.progress_every)));
+    manifest.scheduling = Some(args.rules.scheduling(policy, Some(args.progress_every)));
     Ok(manifest)
 }
 

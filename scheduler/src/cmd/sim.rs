@@ -71,6 +71,9 @@ pub(super) struct Args {
     device: Vec<Device>,
     #[command(flatten)]
     rules: Rules,
+    /// A file of further workloads.
+    #[arg(long, value_name = "FILE")]
+    catalog: Vec<PathBuf>,
     /// The standard deviation of the step times of launches in percent; each launch is faster or slower by a random factor.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
     noise: f64,
@@ -134,13 +137,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 fn manifest(args: &Args, policy: &str) -> anyhow::Result<Manifest> {
-    let catalog = Catalog::open(&args.rules.catalog)?;
+    let catalog = Catalog::open(&args.catalog)?;
     let pool = match args.device.is_empty() {
         true => Vec::new(),
         false => pool::resolve(&args.device, None)?,
     };
-    let settings =
-        Settings { catalogs: args.rules.catalog.clone(), heartbeat_s: None, ..Settings::default() };
+    let settings = Settings { catalogs: args.catalog.clone(), heartbeat_s: None, ..Settings::default() };
     let request = RunRequest { cells: Vec::new(), groups: Vec::new(), settings, seed: args.seed };
     let mut manifest = manifest::make_for("sched", &pool, &catalog, request)?;
     online::by_type(&mut manifest.devices);

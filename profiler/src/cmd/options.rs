@@ -1,0 +1,198 @@
+//! The options of the commands that measure jobs: one type for those of several commands.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use cli::options::{HEARTBEAT, RunOptions};
+use jobs::{
+    cells::{self, CommandLine},
+    pool,
+};
+use schema::{
+    catalog::Catalog,
+    device::Device,
+    job::Job,
+    manifest::{Cell, Settings},
+    spec::Collectives,
+};
+
+use crate::cores;
+
+/// Steady time of a launch where jobs are measured and neither a time nor steps are named.
+const SECONDS: f64 = 10.0;
+
+/// The options of `single` and `colocate` for a run that they begin, beside [`RunOptions`].
+#[derive(clap::Args)]
+pub(super) struct MeasureOptions {
+    /// A program and its arguments, beside the jobs; split as a shell would, and never given to one. It takes the first device.
+    #[arg(long, value_name = "COMMAND")]
+    pub(super) cmd: Vec<CommandLine>,
+    /// Matches each line of the programs' output that ends a step, as '^step \d+'; then the hook for PyTorch is left out.
+    ///
+    /// A step ends when its line is seen. Python is told to write each line as it is printed; other programs may have to be
+    /// told, as by `stdbuf -oL`. The program cannot be held between two steps.
+    #[arg(long, value_name = "REGEX", value_parser = cells::steps_regex)]
+    steps_regex: Option<String>,
+    /// Steady time of each launch [default: 10; without a job, that is of programs alone: until they end].
+    ///
+    /// A program that has taken no step after this time is measured from outside: `single` ends it then, `colocate` lets it come
+    /// to its end. Where it has loaded PyTorch, or --steps-regex is given, its first step is waited for, for five minutes at
+    /// most; with --steps, for as long as it takes.
+    #[arg(long, value_name = "S", value_parser = positive)]
+    seconds: Option<f64>,
+    /// Steady steps of each launch, instead of a time.
+    #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = clap::value_parser!(u64).range(1..))]
+    steps: Option<u64>,
+    /// Cores of the host for each job on GPUs, all of its ranks together, near its GPUs.
+    ///
+    /// A core counts once with all its hyperthreads. Jobs that are measured together have cores of their own, and the harness
+    /// keeps off them; where there are too few, their rows say cores-shared. Without it each rank has as many as there are for
+    /// each of those that are measured together at most, alone too, and one is left to the harness.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    cpus_per_job: Option<u32>,
+    /// Threads of each rank that read and decode batches of --data ahead of the training thread.
+    ///
+    /// With 0 the training thread makes each batch when it needs it. Batches are the same for every N. The threads share
+    /// the cores of the rank's device with training, and count to the job's CPU time.
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "data", value_parser = clap::value_parser!(u32).range(..=64))]
+    loaders: u32,
+    /// Threads of each rank for the optimizer's step on the host, under plans with offload [default: --threads].
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..))]
+    offload_threads: Option<u32>,
+    /// Who moves tensors between ranks: gloo or nccl [default: gloo for CPU devices, nccl for GPUs].
+    ///
+    /// With gloo, GPUs exchange through host memory, and several ranks may share one GPU.
+    #[arg(long, value_name = "LIBRARY")]
+    collectives: Option<Collectives>,
+    /// Show what would be launched and an estimate of the time, and measure nothing.
+    #[arg(long)]
+    pub(super) dry_run: bool,
+}
+
+/// The options of `single` and `colocate` that --resume takes, too.
+#[derive(clap::Args)]
+pub(super) struct ResumeOptions {
+    /// With --resume: start the programs that the run names without asking.
+    #[arg(long)]
+    pub(super) yes: bool,
+    /// The time after which no launch is started. The time that estimates of memory take counts.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(super) budget: Option<Duration>,
+    /// Print the table as JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// A number that is an argument, and is above 0.
+pub(super) fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value > 0.0 && value.is_finite() => Ok(value),
+        _ => Err("a number above 0 is wanted".into()),
+    }
+}
+
+impl MeasureOptions {
+    /// Refuses options that say something of what is not there.
+    pub(super) fn check_use(
+        &self,
+        run: &RunOptions,
+        has_jobs: bool,
+        has_commands: bool,
+    ) -> anyhow::Result<()> {
+        let of_jobs = [
+            ("--memory", run.memory.is_some()),
+            ("--data", run.data.is_some()),
+            ("--offload-threads", self.offload_threads.is_some()),
+            ("--collectives", self.collectives.is_some()),
+            ("--catalog", !run.catalog.is_empty()),
+        ];
+        let option = of_jobs.into_iter().find_map(|(name, is_given)| is_given.then_some(name));
+        if let Some(option) = option.filter(|_| !has_jobs) {
+            bail!("{option} says something of jobs alone, and none is named; drop it");
+        }
+        if self.steps_regex.is_some() && !has_commands {
+            bail!(
+                "--steps-regex says something of programs alone; name one with --cmd, or after -- in `profile single`"
+            );
+        }
+        Ok(())
+    }
+
+    /// The catalog, and the devices of jobs that name none and of programs.
+    pub(super) fn resolve(
+        &self,
+        run: &RunOptions,
+        jobs: &[Job],
+        has_commands: bool,
+    ) -> anyhow::Result<(Catalog, Vec<Device>)> {
+        let catalog = Catalog::open(&run.catalog)?;
+        jobs::run::check_data(run.data.as_deref())?;
+        let jobs_of_pool = if has_commands { &[] } else { jobs };
+        let pool = pool::of_jobs(jobs_of_pool, &run.device, self.collectives)?;
+        let own = jobs.iter().filter_map(|job| job.device.as_ref());
+        pool::check_memory(run.memory, pool.iter().chain(own))?;
+        Ok((catalog, pool))
+    }
+
+    /// The settings of a run. `repeats` is the number of launches of each cell in each of its places of a block.
+    pub(super) fn settings(&self, run: &RunOptions, repeats: u32, has_jobs: bool) -> Settings {
+        let counted = self.steps.is_some();
+        let seconds = self.seconds.or((!counted && has_jobs).then_some(SECONDS));
+        let to_their_end = !counted && seconds.is_none();
+        let heartbeat = run.heartbeat.or((!to_their_end).then_some(HEARTBEAT));
+        Settings {
+            repeats,
+            seconds,
+            steps: self.steps,
+            heartbeat_s: heartbeat.map(|time| time.as_secs_f64()),
+            cpus_per_job: self.cpus_per_job,
+            loaders: self.loaders,
+            offload_threads: self.offload_threads,
+            collectives: self.collectives,
+            steps_regex: self.steps_regex.clone(),
+            ..run.settings()
+        }
+    }
+
+    /// Refuses options that no cell of the run has a use for.
+    pub(super) fn check_cells(&self, cells: &[Cell]) -> anyhow::Result<()> {
+        let offloads = cells.iter().any(|cell| cell.plan.is_some_and(|plan| plan.offload));
+        if self.offload_threads.is_some() && !offloads {
+            bail!("--offload-threads: no plan of this run has offload; name one, as in gpt2@offload");
+        }
+        self.cpus_per_job.map_or(Ok(()), |cores| check_cpus_per_job(cores, cells))
+    }
+}
+
+fn check_cpus_per_job(cores: u32, cells: &[Cell]) -> anyhow::Result<()> {
+    let on_gpus = |cell: &&Cell| cell.devices.iter().any(|device| matches!(device, Device::Cuda(_)));
+    let Some(largest) = cells.iter().filter(on_gpus).max_by_key(|cell| cell.devices.len()) else {
+        bail!(
+            "--cpus-per-job: a job on a CPU device has the cores of its device; name those with --device, or a GPU"
+        );
+    };
+    let (ranks, found) = (largest.devices.len(), cores::count()?);
+    if (cores as usize) < ranks {
+        bail!(
+            "--cpus-per-job {cores}: {} has {ranks} ranks, each of which takes a core; give it more",
+            largest.job
+        );
+    }
+    if cores as usize > found {
+        bail!("--cpus-per-job {cores}: this program may use {found} cores; give each job fewer");
+    }
+    Ok(())
+}
+
+impl ResumeOptions {
+    /// Refuses what only a run that goes on can be asked.
+    ///
+    /// # Errors
+    /// `--yes`.
+    pub(super) fn check_new(&self) -> anyhow::Result<()> {
+        if self.yes {
+            bail!("--yes answers a question that only --resume asks; drop it");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,98 @@
+//! Begins and resumes runs of the commands that measure jobs, and shows what they measured.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use cli::{agree, table};
+use jobs::manifest;
+use rig::{Exit, interrupt::Interrupt, output};
+use schema::{
+    catalog::Catalog,
+    footprint::Footprints,
+    manifest::Manifest,
+    rows::{self, Status, Summary},
+    run_dir::RunDir,
+    units::Nanos,
+};
+
+use super::options::ResumeOptions;
+use crate::{derive::Derived, fastest, measure, run_tables, warnings};
+
+/// Begins a run of a command in its directory, and measures it. The command itself began at that time.
+pub(super) fn begin(
+    (command, began): (&str, Nanos),
+    out: Option<&Path>,
+    manifest: &Manifest,
+    footprints: &Footprints,
+    json: bool,
+) -> anyhow::Result<Exit> {
+    let path = out.map_or_else(|| manifest::directory(command, manifest), Path::to_path_buf);
+    // From here on there is a run, which a signal ends in order.
+    let _interrupt = Interrupt::listen().context("signals cannot be listened to")?;
+    let run = RunDir::create(&path)?;
+    run.write_manifest(manifest)?;
+    if !footprints.measured.is_empty() {
+        run.write_footprints(footprints)?;
+    }
+    measure((command, began), &run, manifest, json)
+}
+
+/// Goes on with a run that `command` began.
+pub(super) fn resume(
+    command: &str,
+    path: &Path,
+    options: &ResumeOptions,
+    began: Nanos,
+) -> anyhow::Result<Exit> {
+    let run = RunDir::open(path)?;
+    let mut manifest = run.manifest()?;
+    measure::can_go_on(&run, &manifest, command)?;
+    agree::to_start(agree::programs_of(&manifest), options.yes)?;
+    if let Some(budget) = options.budget {
+        manifest.settings.budget_s = Some(budget.as_secs_f64());
+    }
+    measure((command, began), &run, &manifest, options.json)
+}
+
+fn measure(
+    (command, began): (&str, Nanos),
+    run: &RunDir,
+    manifest: &Manifest,
+    json: bool,
+) -> anyhow::Result<Exit> {
+    let catalog = Catalog::open(&manifest.settings.catalogs)?;
+    let outcome = measure::measure(run, manifest, &catalog, began)?;
+    show(run, &outcome.derived, json)?;
+    if !outcome.missing.launches.is_empty() {
+        output::note("not measured:");
+        for launch in &outcome.missing.launches {
+            output::note(format_args!("  {launch}"));
+        }
+        output::note(format_args!("go on with: profile {command} --resume {}", run.path().display()));
+    }
+    Ok(outcome.exit)
+}
+
+fn show_alone(summaries: &[Summary]) -> anyhow::Result<()> {
+    let ranked = fastest::ranked(summaries);
+    table::print(&run_tables::of_summaries(&ranked))?;
+    fastest::lines(&ranked).into_iter().try_for_each(output::print)
+}
+
+/// Prints what a run shows, and where it lies.
+pub(super) fn show(run: &RunDir, derived: &Derived, json: bool) -> anyhow::Result<Exit> {
+    match (json, derived.is_of_groups()) {
+        (true, true) => output::print(rows::to_json(&derived.interference))?,
+        (true, false) => output::print(rows::to_json(&derived.summaries))?,
+        (false, true) => table::print(&run_tables::of_interference(&derived.interference))?,
+        (false, false) => show_alone(&derived.summaries)?,
+    }
+    let mut tables = vec![run.measurements_path(), run.summary_path()];
+    if derived.is_of_groups() {
+        tables.push(run.interference_path());
+    }
+    warnings::lines(&derived.findings, &tables).iter().for_each(output::note);
+    output::note(format_args!("run: {}", run.path().display()));
+    let failed = derived.measurements.iter().any(|row| row.status != Status::Ok);
+    Ok(if failed { Exit::SomeFailed } else { Exit::Ok })
+}
