@@ -204,7 +204,7 @@ impl Group<'_> {
                     launched.hear(rank, at, &event);
                 }
             }
-            Some(RigEvent::Ended { member, end }) => self.replace(member, &end)?,
+            Some(RigEvent::Ended { member, end, .. }) => self.replace(member, &end)?,
             None => {}
         }
         if self.watch.is_interrupted() { Err(Stop::Interrupted) } else { Ok(()) }
@@ -246,7 +246,7 @@ impl Group<'_> {
         request.joins = self.backend.joins(seat);
         let (spec, patience) = (request.spec.clone(), request.patience);
         self.visit.launches[seat].push(spec.launch.clone());
-        let member = self.watch.add(request);
+        let member = self.watch.rig.add(request);
         self.seats[seat].launches.push(Launched::new(member, &spec, patience));
     }
 
@@ -271,7 +271,7 @@ impl Group<'_> {
         self.visit.end_mono_ns = Some(Nanos::monotonic_now());
         self.tell_to_leave(&outcome);
         while self.seats.iter().any(|seat| seat.alive().is_some()) {
-            if let Some(RigEvent::Ended { member, end }) = self.watch.next(None) {
+            if let Some(RigEvent::Ended { member, end, .. }) = self.watch.next(None) {
                 self.note_end(member, &end);
             }
             if self.watch.is_interrupted() && !matches!(outcome, Err(Stop::Interrupted)) {

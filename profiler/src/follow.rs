@@ -31,7 +31,7 @@ impl<'a> Follower<'a> {
         interrupt: &'a Interrupt,
     ) -> anyhow::Result<Follower<'a>> {
         let mut watch = Watch::new(rig, sampler, interrupt);
-        let member = watch.add(request);
+        let member = watch.rig.add(request);
         loop {
             if watch.is_interrupted() {
                 return Err(Exit::Interrupted.because("interrupted"));

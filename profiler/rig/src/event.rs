@@ -6,12 +6,13 @@ use schema::{spec::LaunchEnd, units::Nanos, wire::Event};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Member(pub u32);
 
+/// An event of a rig; `launch` is the name of the member's launch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RigEvent {
     /// A rank's program runs; `pid` is its own. This is the first event of a rank.
-    Started { member: Member, rank: u32, pid: u32 },
+    Started { member: Member, launch: String, rank: u32, pid: u32 },
     /// What a rank said, at its own time. Events of one rank come in order.
     Said { member: Member, rank: u32, at: Nanos, event: Event },
     /// Nothing of the launch is left, and its end is on file.
-    Ended { member: Member, end: LaunchEnd },
+    Ended { member: Member, launch: String, end: LaunchEnd },
 }

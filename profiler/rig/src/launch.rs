@@ -275,7 +275,8 @@ impl Launch {
                 self.ranks[index].started = true;
                 self.pid.get_or_insert(pid);
                 self.scraper.iter_mut().for_each(|scraper| scraper.started(pid));
-                return self.reports.push(RigEvent::Started { member: self.member, rank, pid });
+                let (member, launch) = (self.member, self.spec.launch.clone());
+                return self.reports.push(RigEvent::Started { member, launch, rank, pid });
             }
             News::Leaving => {
                 self.ranks[index].dying_since.get_or_insert_with(Nanos::monotonic_now);

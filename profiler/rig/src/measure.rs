@@ -28,7 +28,7 @@ pub fn measure_alone(
 ) -> LaunchEnd {
     let mut first_step = FirstStep::of(&request, rule).filter(|_| !to_its_end);
     let mut watch = Watch::new(rig, Some(sampler), interrupt);
-    let member = watch.add(request);
+    let member = watch.rig.add(request);
     let mut measured = MeasuredLaunch::new(member, rule);
     let mut leaving = None;
     loop {

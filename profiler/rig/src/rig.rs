@@ -168,8 +168,9 @@ async fn run(
 
 async fn follow(programs: Arc<Programs>, launch: NewLaunch, events: mpsc::Sender<Vec<RigEvent>>) {
     let NewLaunch { member, request, orders } = launch;
+    let name = request.spec.launch.clone();
     // A rig that is being dropped has no receiver any more.
     let send = |reports| drop(events.send(reports));
     let end = supervise(programs, member, request, orders, send).await;
-    let _ = events.send(vec![RigEvent::Ended { member, end }]);
+    let _ = events.send(vec![RigEvent::Ended { member, launch: name, end }]);
 }

@@ -177,8 +177,8 @@ impl Restarts<'_> {
         let folder = checkpoint.parent().unwrap_or(self.run.path());
         fs::create_dir_all(folder).map_err(|e| Trouble::Failed(format!("{}: {e}", folder.display())))?;
         let ranks = request.spec.devices.len() as u32;
-        let mut watch = Watch::new(self.rig, None, &self.limits.interrupt);
-        let member = watch.add(request);
+        let watch = Watch::new(self.rig, None, &self.limits.interrupt);
+        let member = watch.rig.add(request);
         let mut running = Running { watch, member, ranks, checkpoint, said: Vec::new(), is_over: false };
         running.all_say(|event| matches!(event, Event::Ready(_)).then_some(()))?;
         Ok(running)

@@ -80,7 +80,7 @@ impl Bench {
                         return found;
                     }
                 }
-                RigEvent::Ended { member, end } if member == of => panic!("it ended: {end:?}"),
+                RigEvent::Ended { member, end, .. } if member == of => panic!("it ended: {end:?}"),
                 _ => {}
             }
         }
@@ -116,7 +116,7 @@ impl Bench {
     /// Waits for a member's end, and checks that it is the one on file with nothing beside it.
     pub(crate) fn until_ended(&mut self, of: Member) -> LaunchEnd {
         let end = loop {
-            if let RigEvent::Ended { member, end } = self.next()
+            if let RigEvent::Ended { member, end, .. } = self.next()
                 && member == of
             {
                 break end;

@@ -12,15 +12,12 @@ mod request;
 mod stall;
 mod updates;
 
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use anyhow::Context as _;
 use jobs::plans;
 use rig::{
-    Leave, Member, Rig,
+    Leave, Member, Rig, Watch,
     interrupt::Interrupt,
     sampler::{Sampler, SamplerCost, SamplerError},
 };
@@ -46,9 +43,6 @@ use crate::{
     cluster::{ClusterError, DeviceId, Happened, JobId, Settled},
     job::JobRequest,
 };
-
-/// The longest interval between two looks at the interrupt flag, at what is to be saved and at lost devices.
-const LOOK: Duration = Duration::from_millis(200);
 
 /// The jobs and devices of a testbed, with the rig and the sampler that it uses.
 pub struct TestbedSetup {
@@ -115,14 +109,19 @@ impl ProcessLauncher {
                 let _ = self.stop(member, false);
             }
         }
-        while self.launches.values().any(|launch| !launch.is_over)
-            && let Some(event) = self.setup.rig.next(None)
-        {
-            self.receive(event);
+        while self.launches.values().any(|launch| !launch.is_over) {
+            if let Some(event) = self.watch().next(None) {
+                self.receive(event);
+            }
         }
         let TestbedSetup { rig, sampler, .. } = self.setup;
         drop(rig);
         sampler.stop()
+    }
+
+    fn watch(&mut self) -> Watch<'_> {
+        let TestbedSetup { rig, sampler, interrupt, .. } = &mut self.setup;
+        Watch::new(rig, Some(sampler), interrupt)
     }
 
     fn wait(&mut self, deadline: Option<Nanos>) -> Result<Option<Happened>, ClusterError> {
@@ -133,15 +132,14 @@ impl ProcessLauncher {
             if let Some(event) = self.events.pop_front() {
                 return Ok(Some(event));
             }
-            if self.setup.interrupt.asked() {
+            if self.watch().is_interrupted() {
                 return Err(ClusterError::Interrupted);
             }
             if self.notice_losses() {
                 continue;
             }
             self.save_what_is_due();
-            let look = Nanos::monotonic_now() + LOOK.into();
-            match self.setup.rig.next(Some(deadline.map_or(look, |deadline| deadline.min(look)))) {
+            match self.watch().next(deadline) {
                 Some(event) => self.receive(event),
                 None if deadline.is_some_and(|deadline| deadline <= Nanos::monotonic_now()) => {
                     return Ok(None);

@@ -9,16 +9,14 @@ use crate::cluster::{Happened, Settled};
 impl ProcessLauncher {
     pub(super) fn receive(&mut self, event: RigEvent) {
         match event {
-            RigEvent::Started { member, rank, pid } => {
-                let Some(launch) = self.launches.get_mut(&member) else { return };
-                self.setup.sampler.watch(&launch.name, rank, pid);
+            RigEvent::Started { member, rank, .. } => {
                 // A command does not report that it is ready.
-                if launch.is_command && rank == 0 {
+                if rank == 0 && self.launches.get(&member).is_some_and(|launch| launch.is_command) {
                     self.begin_training(member);
                 }
             }
             RigEvent::Said { member, rank, event, .. } => self.receive_event(member, rank, event),
-            RigEvent::Ended { member, end } => self.receive_end(member, &end),
+            RigEvent::Ended { member, end, .. } => self.receive_end(member, &end),
         }
     }
 
@@ -94,7 +92,6 @@ impl ProcessLauncher {
         let Some(launch) = self.launches.get_mut(&member) else { return };
         launch.is_over = true;
         let stuck_on = if end.err == Some(ErrorKind::Stuck) { launch.devices.clone() } else { Vec::new() };
-        self.setup.sampler.unwatch(&launch.name);
         let happened = launch.ended(end, self.setup.checkpoints.steps(launch.job));
         // What a job does on a disk that is full says nothing of the job, and costs it no retry.
         if let Happened::Failed { .. } = happened
