@@ -4,9 +4,9 @@ use std::{collections::VecDeque, time::Duration};
 
 use schema::wire::{Step, Timing};
 
-/// How long a rank works on what it was granted before it can run dry, where nothing else is asked for: several of the rig's
-/// looks, so that a busy host does not hold it. It is also how long a job goes on after enough of it was seen.
-const GRANTED_AHEAD: Duration = Duration::from_millis(1000);
+/// The work that a rank is granted ahead where no other amount is asked for: several of the rig's looks, so that a busy host does
+/// not hold it. A job goes on for this time after enough of it was seen.
+const DEFAULT_AHEAD: Duration = Duration::from_millis(1000);
 
 /// The last steps whose mean is the pace of a job: so many at least, and so many more as took this long. Of very short steps a
 /// few lucky ones say little: after them a thousand times as many would be granted.
@@ -29,7 +29,7 @@ pub struct Pace {
 impl Default for Pace {
     /// Of a launch that was granted nothing yet.
     fn default() -> Pace {
-        Pace::ahead_by(GRANTED_AHEAD)
+        Pace::ahead_by(DEFAULT_AHEAD)
     }
 }
 

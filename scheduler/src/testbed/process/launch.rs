@@ -13,8 +13,8 @@ use schema::{
 use super::super::launcher::{StartRequest, came_short};
 use crate::cluster::{DeviceId, Happened, JobId, Settled};
 
-/// The work that a launch is granted at a time, and so the longest time that others wait until it rests.
-pub(super) const GRANTED_AHEAD: Duration = Duration::from_millis(500);
+/// The work that a launch is granted ahead, in place of the default of [`Pace`]: the longest time that others wait until it rests.
+pub(super) const TESTBED_AHEAD: Duration = Duration::from_millis(500);
 
 /// The interval between looks at its events: several within one grant.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -25,7 +25,7 @@ pub(super) const LOOK_AT_FIRST: Duration = Duration::from_millis(5);
 /// The work that is left to a launch, on average, when it is to come to rest: its grant is extended when half is used up, which is
 /// seen half a look later.
 pub const WORK_LEFT: Nanos =
-    Nanos(((GRANTED_AHEAD.as_nanos() * 3 / 2 - LOOK_EVERY.as_nanos() / 2) / 2) as u64);
+    Nanos(((TESTBED_AHEAD.as_nanos() * 3 / 2 - LOOK_EVERY.as_nanos() / 2) / 2) as u64);
 
 pub(super) struct LaunchState {
     pub(super) job: JobId,
@@ -84,7 +84,7 @@ impl LaunchState {
             left,
             done: 0,
             of_ranks: vec![0; if is_command { 1 } else { ranks }],
-            pace: Pace::ahead_by(GRANTED_AHEAD),
+            pace: Pace::ahead_by(TESTBED_AHEAD),
             ready: 0,
             is_training: false,
             is_held: false,

@@ -5,7 +5,7 @@ use schema::units::Nanos;
 
 use super::{
     ProcessLauncher,
-    launch::{GRANTED_AHEAD, LaunchState},
+    launch::{LaunchState, TESTBED_AHEAD},
 };
 
 /// The decision under way, and whether a stall was reported.
@@ -24,11 +24,11 @@ impl ProcessLauncher {
     pub(super) fn decision_ended(&mut self) {
         let Some(since) = self.stall.since.take() else { return };
         let stall = Nanos::monotonic_now().saturating_sub(since);
-        let is_late = stall > (GRANTED_AHEAD / 2).into() && self.launches.values().any(LaunchState::trains);
+        let is_late = stall > (TESTBED_AHEAD / 2).into() && self.launches.values().any(LaunchState::trains);
         if is_late && !std::mem::replace(&mut self.stall.was_reported, true) {
             note(format_args!(
                 "warning: a decision took {stall}, and jobs are granted {} of work at a time: they may have waited for it, and may again",
-                Nanos::from(GRANTED_AHEAD)
+                Nanos::from(TESTBED_AHEAD)
             ));
         }
     }
