@@ -243,9 +243,9 @@ impl Launcher for ProcessLauncher {
     }
 
     fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<Happened>, ClusterError> {
-        self.decision_ended();
+        self.stall.decision_ended(self.launches.values().any(LaunchState::trains));
         let event = self.wait(deadline);
-        self.decision_began();
+        self.stall.decision_began();
         event
     }
 
