@@ -5,6 +5,7 @@
 
 mod first;
 mod predict;
+mod run_inputs;
 
 use std::{
     collections::BTreeMap,
@@ -22,23 +23,22 @@ use model::Table;
 use rig::{Exit, Rig, interrupt::Interrupt, programs};
 use schema::{
     calibration::Calibration,
-    catalog::Catalog,
     decision::{self, Turn},
     device::Device,
-    manifest::{DeviceFacts, Manifest, Scheduling},
     rows::{self, Appender, Outcome, Part, Prediction, Status},
     run_dir::RunDir,
     sharing::Sharing,
-    trace::Trace,
     units::Nanos,
 };
 
-pub use self::predict::{costs, predict, simulate};
+pub use self::{
+    predict::{costs, predict, simulate},
+    run_inputs::{RunInputs, by_type, scheduling},
+};
 use crate::{
     cluster::{ClusterError, DeviceId, Happened, JobId},
     engine::{self, Engine},
-    inputs::{self, Purpose},
-    job::{JobRequest, State},
+    job::State,
     journal::Decisions,
     live::Live,
     policy,
@@ -49,106 +49,12 @@ use crate::{
         process::{ProcessLauncher, TestbedSetup},
         recovery::{Recovered, WasPlaced},
     },
-    topology::Topology,
 };
-
-/// The inputs of a run.
-pub struct RunInputs {
-    pub manifest: Manifest,
-    pub catalog: Catalog,
-    pub topology: Topology,
-    pub asked: Vec<JobRequest>,
-    /// The measured times, which are the model of the policy.
-    pub table: Table,
-}
 
 /// The result of a run.
 pub struct Ended {
     pub outcomes: Vec<Outcome>,
     pub exit: Exit,
-}
-
-impl RunInputs {
-    /// Reads the trace, the catalogs and the tables.
-    ///
-    /// # Errors
-    /// Fails if a file cannot be read or is invalid.
-    pub fn new(manifest: Manifest, trace: &Path, tables: &[PathBuf]) -> anyhow::Result<RunInputs> {
-        let catalog = Catalog::open(&manifest.settings.catalogs)?;
-        let simulated = manifest.scheduling.as_ref().and_then(|of| of.simulated.as_ref());
-        let topology = match simulated {
-            Some(of) if !of.nodes.is_empty() => Topology::simulated(&of.nodes),
-            _ => topology(&manifest.devices),
-        };
-        let purpose = if simulated.is_some() { Purpose::Simulate } else { Purpose::Run };
-        let asked = inputs::jobs(&Trace::read(trace)?, &catalog, purpose, topology.most_of_a_type())?;
-        Ok(RunInputs { table: inputs::table(tables)?, manifest, catalog, topology, asked })
-    }
-
-    /// Reads the inputs that were copied into the directory of a run.
-    ///
-    /// # Errors
-    /// Fails if it is not a run of the scheduler, and if one of its files cannot be read or is invalid.
-    pub fn read(run: &RunDir) -> anyhow::Result<RunInputs> {
-        let manifest = run.manifest()?;
-        let tables = scheduling(&manifest).with_context(|| run.path().display().to_string())?.tables;
-        let tables: Vec<PathBuf> = (0..tables).map(|number| run.table(number).path().to_path_buf()).collect();
-        RunInputs::new(manifest, &run.arrivals_path(), &tables)
-    }
-
-    /// Creates the engine of the run, which admits the jobs that can run here.
-    pub fn engine(&self) -> Engine<'_> {
-        let settings = match &self.manifest.scheduling {
-            Some(of) => engine::Settings {
-                sharing: Sharing::TIME_SLICE,
-                jobs_per_device: of.jobs_per_device,
-                retries: of.retries,
-            },
-            None => engine::Settings::default(),
-        };
-        let mut engine = Engine::new(&self.topology, &self.asked, &self.table, settings);
-        for (cell, id) in self.manifest.cells.iter().zip(0..) {
-            if let Some(why) = &cell.unsupported {
-                engine.refuse(JobId(id), why.clone());
-            }
-        }
-        let policy = self.manifest.scheduling.as_ref().map(|of| &*of.policy);
-        if let Some(policy) = policy.filter(|policy| !policy::resizes(policy)) {
-            let most = self.topology.most_of_a_type();
-            for asked in self.asked.iter().filter(|asked| asked.devices > most) {
-                let devices = asked.devices;
-                let why = format!(
-                    "asks for {devices} devices, the cluster has {most} of one type, and policy '{policy}' gives no other number"
-                );
-                engine.refuse(asked.id, why);
-            }
-        }
-        engine
-    }
-}
-
-/// The settings of `sched` in a manifest.
-///
-/// # Errors
-/// Fails if the manifest is not that of a run of `sched`.
-pub fn scheduling(manifest: &Manifest) -> anyhow::Result<&Scheduling> {
-    manifest.scheduling.as_ref().context("this is not a run of `sched`")
-}
-
-/// Sorts devices so that those of one type are adjacent and form a node.
-pub fn by_type(devices: &mut [DeviceFacts]) {
-    let types: Vec<String> = devices.iter().map(DeviceFacts::device_type).collect();
-    devices.sort_by_key(|facts| types.iter().position(|of| *of == facts.device_type()));
-}
-
-/// The topology of the devices of a machine. Adjacent devices of one type are a node.
-pub fn topology(devices: &[DeviceFacts]) -> Topology {
-    let nodes =
-        devices.chunk_by(|a, b| a.device_type() == b.device_type()).enumerate().map(|(number, same)| {
-            let devices = same.iter().map(|facts| facts.device.clone()).collect();
-            (format!("n{number}"), same[0].device_type(), devices)
-        });
-    Topology::new(nodes)
 }
 
 /// Begins or resumes the run of a directory, and runs it to its end.

@@ -17,17 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("profiler/cli", &["rig", "schema"]),
     (
         "scheduler",
-        &[
-            "cli",
-            "colocate",
-            "jobs",
-            "model",
-            "rig",
-            "schema",
-            "statistics",
-            "builtin-worker",
-            "+front-door",
-        ],
+        &["cli", "colocate", "jobs", "model", "rig", "schema", "statistics", "builtin-worker", "+front-door"],
     ),
     (
         "profiler",

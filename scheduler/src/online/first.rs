@@ -4,7 +4,7 @@ use anyhow::bail;
 use jobs::cells;
 use schema::{device::Device, job::Job};
 
-use super::{RunInputs, scheduling};
+use super::run_inputs::{RunInputs, scheduling};
 use crate::job::{JobRequest, Payload};
 
 impl RunInputs {

@@ -10,7 +10,7 @@ use schema::{
     units::Nanos,
 };
 
-use super::{RunInputs, scheduling};
+use super::run_inputs::{RunInputs, scheduling};
 use crate::{
     cluster::ClusterError,
     engine,
