@@ -7,6 +7,7 @@ mod chance;
 mod events;
 mod faults;
 mod launches;
+mod state;
 mod stretches;
 mod switches;
 
@@ -16,13 +17,10 @@ use anyhow::{anyhow, bail, ensure};
 use model::{Subject, Throughput};
 use schema::{decision::Happened, plan::Plan, rows::ErrorKind, sharing::Sharing, units::Nanos};
 
+pub use self::switches::{Cost, Measured, MeasuredElseNamed, Named, SwitchCosts};
 use self::{
     events::{Event, Queue},
-    launches::{Launch, LaunchPhase},
-};
-pub use self::{
-    faults::Faults,
-    switches::{Cost, Measured, MeasuredElseNamed, Named, SwitchCosts},
+    state::{LaunchPhase, SimulatedLaunch},
 };
 use crate::{
     cluster::{Action, ActionError, Cluster, ClusterError, JobId},
@@ -50,6 +48,17 @@ pub struct Settings {
     pub faults: Faults,
 }
 
+/// Mean times, in nanoseconds. Times are drawn from exponential distributions. Without a mean nothing fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Faults {
+    /// The mean time between failures of a device.
+    pub device_mtbf_ns: Option<f64>,
+    /// The mean time from the failure of a device to its return.
+    pub device_repair_ns: f64,
+    /// The mean running time of a launch between crashes of its own.
+    pub launch_mtbf_ns: Option<f64>,
+}
+
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
@@ -75,7 +84,7 @@ pub struct Sim<'a> {
     queue: Queue,
     /// The number of jobs that have arrived. Arrivals are not in the queue, because they are in order already.
     arrived: usize,
-    launches: Vec<Launch>,
+    launches: Vec<SimulatedLaunch>,
     devices: Vec<Slot>,
     /// The names of jobs that are commands.
     names: BTreeMap<JobId, String>,
@@ -120,7 +129,7 @@ impl<'a> Sim<'a> {
             now: Nanos::ZERO,
             queue: Queue::default(),
             arrived: 0,
-            launches: vec![Launch::default(); asked.len()],
+            launches: vec![SimulatedLaunch::default(); asked.len()],
             devices: vec![Slot::default(); topology.devices() as usize],
             names: commands.map(|asked| (asked.id, asked.what.workload().into_owned())).collect(),
             awaited: BTreeMap::new(),
@@ -183,7 +192,7 @@ impl<'a> Sim<'a> {
         self.now + time.min(LONGEST)
     }
 
-    fn launch(&mut self, id: JobId) -> &mut Launch {
+    fn launch(&mut self, id: JobId) -> &mut SimulatedLaunch {
         &mut self.launches[id.0 as usize]
     }
 

@@ -11,17 +11,6 @@ use super::{
     events::Event,
 };
 
-/// Mean times, in nanoseconds. Times are drawn from exponential distributions. Without a mean nothing fails.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Faults {
-    /// The mean time between failures of a device.
-    pub device_mtbf_ns: Option<f64>,
-    /// The mean time from the failure of a device to its return.
-    pub device_repair_ns: f64,
-    /// The mean running time of a launch between crashes of its own.
-    pub launch_mtbf_ns: Option<f64>,
-}
-
 impl Sim<'_> {
     pub(super) fn plan_faults(&mut self) {
         for device in (0..self.topology.devices()).map(DeviceId) {

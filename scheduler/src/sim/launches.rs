@@ -11,69 +11,12 @@ use schema::{
 };
 
 use super::{
-    Cost, Settings, Sim,
+    Settings, Sim,
     chance::{Draw, normal, numbers},
     events::Event,
-    stretches::whole,
+    state::{LaunchPhase, whole},
+    switches::Cost,
 };
-
-/// A job, and what has become of it here.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Launch {
-    pub(super) phase: LaunchPhase,
-    /// Counts what it was about to do: whatever was planned under another number does not happen.
-    pub(super) number: u32,
-    /// Counts the times that it began or ceased to train.
-    pub(super) stint: u32,
-    pub(super) devices: Vec<DeviceId>,
-    pub(super) plan: Option<Plan>,
-    pub(super) cpus: Option<u16>,
-    /// Steps done by `since`, and how long one has taken from then on.
-    pub(super) steps: f64,
-    pub(super) since: Nanos,
-    pub(super) step_ns: f64,
-    /// Times as long as the model says, by chance.
-    pub(super) speed: f64,
-    /// When its launch began to run.
-    pub(super) began: Option<Nanos>,
-    /// Steps that its last checkpoint holds, where it has one.
-    pub(super) saved: Option<u64>,
-    /// The most that was told of its steps since it was started.
-    pub(super) told: u64,
-    launches: u32,
-    switches: u32,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) enum LaunchPhase {
-    #[default]
-    Away,
-    /// Others are to leave first, before it begins to start or to resume.
-    Waiting {
-        left: u32,
-        takes: Nanos,
-        resumes: bool,
-    },
-    Switching {
-        to: Settled,
-        checkpoint: bool,
-    },
-    Training,
-    /// Trains until it has done this number of steps.
-    Leaving {
-        at: u64,
-        to: Settled,
-        checkpoint: bool,
-    },
-    Paused,
-}
-
-impl Launch {
-    /// Whether it has done more steps than its last checkpoint holds.
-    fn has_more(&self) -> bool {
-        whole(self.steps) > self.saved.unwrap_or(0)
-    }
-}
 
 impl Sim<'_> {
     pub(super) fn start(

@@ -11,30 +11,12 @@ use schema::{
 };
 
 use super::{
-    Cost, LONGEST, Sim,
+    LONGEST, Sim,
     chance::{Draw, exponential, numbers},
     events::Event,
-    launches::{Launch, LaunchPhase},
+    state::{LaunchPhase, whole},
+    switches::Cost,
 };
-
-/// Steps are counted in numbers with a fraction, whose sums are this exact.
-const ROUNDING: f64 = 1e-6;
-
-/// Those that are done.
-pub(super) fn whole(steps: f64) -> u64 {
-    (steps + ROUNDING) as u64
-}
-
-impl Launch {
-    fn steps_at(&self, now: Nanos) -> f64 {
-        self.steps + (now - self.since).0 as f64 / self.step_ns
-    }
-
-    /// The number of steps done at the end of the one that it is in at that time.
-    pub(super) fn boundary(&self, at: Nanos) -> u64 {
-        (self.steps_at(at) - ROUNDING).ceil() as u64
-    }
-}
 
 impl Sim<'_> {
     /// Begins a stretch of training, and new ones of all whom it slows down.

@@ -1,0 +1,82 @@
+//! The state of a launch on a simulated cluster.
+
+use schema::{
+    decision::{DeviceId, Settled},
+    plan::Plan,
+    units::Nanos,
+};
+
+/// Steps are counted in numbers with a fraction, whose sums are this exact.
+const ROUNDING: f64 = 1e-6;
+
+/// The number of steps that are complete.
+pub(super) fn whole(steps: f64) -> u64 {
+    (steps + ROUNDING) as u64
+}
+
+/// A job as the simulation sees it: its launch, and what stays of it when that has ended.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SimulatedLaunch {
+    pub(super) phase: LaunchPhase,
+    /// Counts what it was about to do: whatever was planned under another number does not happen.
+    pub(super) number: u32,
+    /// Counts the times that it began or ceased to train.
+    pub(super) stint: u32,
+    pub(super) devices: Vec<DeviceId>,
+    pub(super) plan: Option<Plan>,
+    pub(super) cpus: Option<u16>,
+    /// Steps done by `since`, and how long one has taken from then on.
+    pub(super) steps: f64,
+    pub(super) since: Nanos,
+    pub(super) step_ns: f64,
+    /// Times as long as the model says, by chance.
+    pub(super) speed: f64,
+    /// When its launch began to run.
+    pub(super) began: Option<Nanos>,
+    /// Steps that its last checkpoint holds, where it has one.
+    pub(super) saved: Option<u64>,
+    /// The most that was told of its steps since it was started.
+    pub(super) told: u64,
+    pub(super) launches: u32,
+    pub(super) switches: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) enum LaunchPhase {
+    #[default]
+    Away,
+    /// Others are to leave first, before it begins to start or to resume.
+    Waiting {
+        left: u32,
+        takes: Nanos,
+        resumes: bool,
+    },
+    Switching {
+        to: Settled,
+        checkpoint: bool,
+    },
+    Training,
+    /// Trains until it has done this number of steps.
+    Leaving {
+        at: u64,
+        to: Settled,
+        checkpoint: bool,
+    },
+    Paused,
+}
+
+impl SimulatedLaunch {
+    pub(super) fn steps_at(&self, now: Nanos) -> f64 {
+        self.steps + (now - self.since).0 as f64 / self.step_ns
+    }
+
+    /// The number of steps done at the end of the one that it is in at that time.
+    pub(super) fn boundary(&self, at: Nanos) -> u64 {
+        (self.steps_at(at) - ROUNDING).ceil() as u64
+    }
+
+    /// Whether it has done more steps than its last checkpoint holds.
+    pub(super) fn has_more(&self) -> bool {
+        whole(self.steps) > self.saved.unwrap_or(0)
+    }
+}
