@@ -301,7 +301,7 @@ impl Group<'_> {
 
 /// How much of a visit counts so far, of the member with the least.
 fn common(seats: &[Seat], visit: Window, turns: &[Turn]) -> Amount {
-    let lanes: Vec<Vec<window::Launch>> = seats.iter().map(|seat| seat.lanes(visit.end)).collect();
+    let lanes: Vec<Vec<window::LaunchActivity>> = seats.iter().map(|seat| seat.lanes(visit.end)).collect();
     let Some(parts) = window::common(&lanes, visit, turns) else { return Amount::default() };
     if parts.iter().any(|part| !part.class.is_steady()) {
         return Amount::default();

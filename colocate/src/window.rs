@@ -16,7 +16,7 @@ use statistics::{
 
 /// What one launch of a member did.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Launch {
+pub enum LaunchActivity {
     /// Its steps, in order.
     Steps(Vec<Step>),
     /// No steps of it are known: it was there from its start to its end.
@@ -32,7 +32,7 @@ pub struct Step {
 
 /// What of a member counts.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Part {
+pub struct SteadyPart {
     /// Its steps wholly within the common window, in order; none of a program without steps.
     pub steps: Vec<Used>,
     /// Where they lie, by launch. They do not overlap.
@@ -57,7 +57,7 @@ pub struct Used {
 /// the first order to leave; `turns` are empty where all members run at once.
 ///
 /// `None` where there is no time in which all were steady, or one of them has no complete step in it.
-pub fn common(members: &[Vec<Launch>], visit: Window, turns: &[Turn]) -> Option<Vec<Part>> {
+pub fn common(members: &[Vec<LaunchActivity>], visit: Window, turns: &[Turn]) -> Option<Vec<SteadyPart>> {
     let members: Vec<Vec<Lane>> = members
         .iter()
         .map(|launches| launches.iter().enumerate().filter_map(|(i, l)| Lane::of(i, l, visit)).collect())
@@ -81,13 +81,13 @@ struct Span {
 }
 
 impl Lane {
-    fn of(launch: usize, what: &Launch, visit: Window) -> Option<Lane> {
+    fn of(launch: usize, what: &LaunchActivity, visit: Window) -> Option<Lane> {
         match what {
-            Launch::Outside(window) => {
+            LaunchActivity::Outside(window) => {
                 let window = overlap(*window, visit)?;
                 Some(Lane::Outside { launch, window })
             }
-            Launch::Steps(steps) => {
+            LaunchActivity::Steps(steps) => {
                 let began = |step: &Step| step.end.saturating_sub(Nanos(step.dur_ns));
                 let first = steps.iter().position(|step| began(step) >= visit.start)?;
                 let inside: Vec<&Step> =
@@ -124,7 +124,7 @@ impl Lane {
 }
 
 /// All members run at once: what lies in every one's steady part.
-fn at_once(members: &[Vec<Lane>]) -> Vec<Part> {
+fn at_once(members: &[Vec<Lane>]) -> Vec<SteadyPart> {
     let mut common = vec![Window { start: Nanos::ZERO, end: Nanos(u64::MAX) }];
     for lanes in members {
         let steady: Vec<Window> = lanes.iter().filter_map(Lane::steady_window).collect();
@@ -133,8 +133,8 @@ fn at_once(members: &[Vec<Lane>]) -> Vec<Part> {
     members.iter().map(|lanes| part_at_once(lanes, &common)).collect()
 }
 
-fn part_at_once(lanes: &[Lane], common: &[Window]) -> Part {
-    let mut part = Part::default();
+fn part_at_once(lanes: &[Lane], common: &[Window]) -> SteadyPart {
+    let mut part = SteadyPart::default();
     for lane in lanes {
         for window in
             common.iter().filter(|w| lane.steady_window().is_some_and(|s| overlap(s, **w).is_some()))
@@ -179,7 +179,7 @@ fn rounds(turns: &[Turn], seats: usize) -> Option<Vec<&[Turn]>> {
 /// Members take turns: the rounds from the first in which every turn began when its member had settled.
 ///
 /// Where there is none, as where each has one long turn in which it warms up, all rounds count.
-fn in_turns(members: &[Vec<Lane>], rounds: &[&[Turn]]) -> Vec<Part> {
+fn in_turns(members: &[Vec<Lane>], rounds: &[&[Turn]]) -> Vec<SteadyPart> {
     let settled: Vec<Nanos> = members.iter().map(|lanes| settled_at(lanes)).collect();
     let is_settled = |round: &&[Turn]| {
         round.iter().all(|turn| settled.get(turn.seat as usize).is_some_and(|at| turn.start_mono_ns >= *at))
@@ -202,11 +202,11 @@ fn settled_at(lanes: &[Lane]) -> Nanos {
     }
 }
 
-fn part_in_turns(lanes: &[Lane], window: Window) -> Part {
-    let mut part = Part { window_ns: window.length().0, ..Part::default() };
+fn part_in_turns(lanes: &[Lane], window: Window) -> SteadyPart {
+    let mut part = SteadyPart { window_ns: window.length().0, ..SteadyPart::default() };
     let mut before = window.start;
     for lane in lanes {
-        let Lane::Steps { launch, first, steps, .. } = lane else { return Part::default() };
+        let Lane::Steps { launch, first, steps, .. } = lane else { return SteadyPart::default() };
         let began = part.steps.len();
         for (i, span) in steps.iter().enumerate() {
             if span.end > window.start && span.end <= window.end {

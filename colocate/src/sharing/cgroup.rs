@@ -39,29 +39,29 @@ pub(super) struct Groups {
 impl Groups {
     /// Makes one for each of these weights.
     pub(super) fn make(weights: &[u32]) -> anyhow::Result<Groups> {
-        Groups::at(&Place::find()?, weights)
+        Groups::at(&ParentGroup::find()?, weights)
     }
 
-    fn at(place: &Place, weights: &[u32]) -> anyhow::Result<Groups> {
+    fn at(within: &ParentGroup, weights: &[u32]) -> anyhow::Result<Groups> {
         let context = |path: &Path| path.display().to_string();
-        let parent = File::open(&place.path).with_context(|| context(&place.path))?;
+        let parent = File::open(&within.path).with_context(|| context(&within.path))?;
         // A new directory is locked before another process can take it for one that was left behind.
-        flock(&parent, FlockOperation::LockExclusive).with_context(|| context(&place.path))?;
-        sweep(&place.path);
+        flock(&parent, FlockOperation::LockExclusive).with_context(|| context(&within.path))?;
+        sweep(&within.path);
         let name = format!("{PREFIX}{}-{:x}", std::process::id(), Nanos::monotonic_now().0);
-        let all = place.path.join(name);
+        let all = within.path.join(name);
         fs::create_dir(&all).with_context(|| context(&all))?;
         let lock = File::open(&all).with_context(|| context(&all))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).with_context(|| context(&all))?;
         let mut made = Groups { seats: Vec::new(), all, _lock: lock };
-        place.version.share_out_below(&made.all)?;
-        for (seat, weight) in place.version.scaled(weights).into_iter().enumerate() {
+        within.version.share_out_below(&made.all)?;
+        for (seat, weight) in within.version.scaled(weights).into_iter().enumerate() {
             let group = made.all.join(seat.to_string());
             fs::create_dir(&group).with_context(|| context(&group))?;
             made.seats.push(group.clone());
-            write(&group.join(place.version.weight_file()), &weight.to_string())?;
+            write(&group.join(within.version.weight_file()), &weight.to_string())?;
         }
-        place.check_that_processes_may_move()?;
+        within.check_that_processes_may_move()?;
         Ok(made)
     }
 
@@ -84,8 +84,8 @@ impl Drop for Groups {
     }
 }
 
-/// Where groups of ours may be made.
-struct Place {
+/// The group of the kernel in which ours are made.
+struct ParentGroup {
     path: PathBuf,
     version: Version,
 }
@@ -124,8 +124,8 @@ impl Version {
     }
 }
 
-impl Place {
-    fn find() -> anyhow::Result<Place> {
+impl ParentGroup {
+    fn find() -> anyhow::Result<ParentGroup> {
         let own = Process::myself()?;
         let (groups, mounts) = (own.cgroups()?, own.mountinfo()?);
         let mount = |kind: &str, option: Option<&str>| {
@@ -136,7 +136,7 @@ impl Place {
         };
         let of_first = groups.0.iter().find(|group| group.controllers.iter().any(|name| name == "cpu"));
         if let (Some(group), Some(mount)) = (of_first, mount("cgroup", Some("cpu"))) {
-            return Ok(Place { path: place_in(mount, &group.pathname), version: Version::One });
+            return Ok(ParentGroup { path: place_in(mount, &group.pathname), version: Version::One });
         }
         let of_second = groups.0.iter().find(|group| group.hierarchy == 0);
         let (Some(group), Some(mount)) = (of_second, mount("cgroup2", None)) else {
@@ -146,7 +146,7 @@ impl Place {
         let mut above = path.ancestors().take_while(|path| path.starts_with(&mount.mount_point));
         let found = above.find(|path| shares_out_cpu(path));
         let path = found.with_context(|| format!("none above {} shares out CPU time", path.display()))?;
-        Ok(Place { path: path.into(), version: Version::Two })
+        Ok(ParentGroup { path: path.into(), version: Version::Two })
     }
 
     /// In the second interface, who moves a process needs a right to the group above both its places as well.
@@ -240,12 +240,12 @@ mod tests {
         // Not in the kernel's file system: there only the files inside are particular, and those of the first
         // are made here.
         let dir = tempfile::tempdir().unwrap();
-        let place = Place { path: dir.path().into(), version: Version::One };
+        let within = ParentGroup { path: dir.path().into(), version: Version::One };
         let left = dir.path().join("tandem-1-2");
         fs::create_dir_all(left.join("0")).unwrap();
         let others = dir.path().join("others");
         fs::create_dir(&others).unwrap();
-        let made = Groups::at(&place, &[3, 1]).unwrap();
+        let made = Groups::at(&within, &[3, 1]).unwrap();
         assert!(!left.exists() && others.exists());
         let shares_of = |seat: usize| fs::read_to_string(made.seats[seat].join("cpu.shares")).unwrap();
         assert_eq!((shares_of(0), shares_of(1)), ("262143".into(), "87381".into()));

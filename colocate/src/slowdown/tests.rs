@@ -5,7 +5,7 @@ use schema::{
 };
 
 use super::*;
-use crate::window::{Launch, Part, Step, common};
+use crate::window::{LaunchActivity, SteadyPart, Step, common};
 
 /// A row with steps of this length, in a window of a second and more.
 fn measured(job: &str, repeat: u32, step_ns: f64) -> Measurement {
@@ -246,10 +246,10 @@ fn in_turns(group: &Group, block: u32, steps: [u64; 2]) -> Vec<Measurement> {
     let turns = [first, Turn { seat: 1, start_mono_ns: first.end_mono_ns, end_mono_ns: end }];
     let lanes = turns.map(|turn| {
         let step = |i| Step { end: turn.start_mono_ns + Nanos((i + 1) * STEP), dur_ns: STEP };
-        vec![Launch::Steps((0..steps[turn.seat as usize]).map(step).collect())]
+        vec![LaunchActivity::Steps((0..steps[turn.seat as usize]).map(step).collect())]
     });
     let parts = common(&lanes, Window { start: Nanos(0), end }, &turns).expect("each has steps");
-    let row = |(seat, part): (usize, &Part)| {
+    let row = |(seat, part): (usize, &SteadyPart)| {
         let measured = measured(["a", "b"][seat], block, 1.0);
         let (steps_used, window_ns) = (part.steps.len() as u64, Some(part.window_ns));
         seated(Measurement { steps_used, window_ns, ..measured }, group, seat as u32)

@@ -89,13 +89,13 @@ impl Seat {
     }
 
     /// Its launches up to now, for who looks for the time that members share.
-    pub(super) fn lanes(&self, now: Nanos) -> Vec<window::Launch> {
+    pub(super) fn lanes(&self, now: Nanos) -> Vec<window::LaunchActivity> {
         let lane = |launched: &Launched| {
             if self.has_steps() {
-                return Some(window::Launch::Steps(launched.steps.clone()));
+                return Some(window::LaunchActivity::Steps(launched.steps.clone()));
             }
             let window = Window { start: launched.started?, end: launched.ended.unwrap_or(now) };
-            Some(window::Launch::Outside(window))
+            Some(window::LaunchActivity::Outside(window))
         };
         self.launches.iter().filter_map(lane).collect()
     }

@@ -6,9 +6,9 @@ const MS: u64 = 1_000_000;
 const VISIT: Window = Window { start: Nanos(0), end: Nanos(10_000 * MS) };
 
 /// Steps of these lengths in ms, one after the other from `start_ms` on.
-fn steps(start_ms: u64, lengths_ms: impl IntoIterator<Item = u64>) -> Launch {
+fn steps(start_ms: u64, lengths_ms: impl IntoIterator<Item = u64>) -> LaunchActivity {
     let mut end = start_ms * MS;
-    Launch::Steps(
+    LaunchActivity::Steps(
         lengths_ms
             .into_iter()
             .map(|ms| {
@@ -19,7 +19,7 @@ fn steps(start_ms: u64, lengths_ms: impl IntoIterator<Item = u64>) -> Launch {
     )
 }
 
-fn flat(start_ms: u64, length_ms: u64, count: usize) -> Launch {
+fn flat(start_ms: u64, length_ms: u64, count: usize) -> LaunchActivity {
     steps(start_ms, std::iter::repeat_n(length_ms, count))
 }
 
@@ -27,7 +27,7 @@ fn window(start_ms: u64, end_ms: u64) -> Window {
     Window { start: Nanos(start_ms * MS), end: Nanos(end_ms * MS) }
 }
 
-fn indices(part: &Part) -> Vec<usize> {
+fn indices(part: &SteadyPart) -> Vec<usize> {
     part.steps.iter().map(|used| used.step).collect()
 }
 
@@ -82,11 +82,11 @@ fn warm_up_before_the_barrier_and_what_follows_the_end_do_not_count() {
 #[test]
 fn time_held_is_part_of_a_step_except_before_the_first() {
     // Ten steps of 10 ms from the barrier on, 100 ms held, and 40 more.
-    let Launch::Steps(mut held) = flat(0, 10, 10) else { unreachable!() };
-    let Launch::Steps(more) = flat(200, 10, 40) else { unreachable!() };
+    let LaunchActivity::Steps(mut held) = flat(0, 10, 10) else { unreachable!() };
+    let LaunchActivity::Steps(more) = flat(200, 10, 40) else { unreachable!() };
     held.extend(more);
-    let parts =
-        common(&[vec![Launch::Steps(held)], vec![flat(0, 5, 200)]], VISIT, &[]).expect("they overlap");
+    let parts = common(&[vec![LaunchActivity::Steps(held)], vec![flat(0, 5, 200)]], VISIT, &[])
+        .expect("they overlap");
     assert_eq!(parts[0].window_ns, 600 * MS);
     assert_eq!(parts[0].steps[10].length_ns, 110 * MS);
     assert_eq!(parts[0].steps.iter().map(|used| used.length_ns).sum::<u64>(), parts[0].window_ns);
@@ -104,7 +104,8 @@ fn a_member_that_was_started_again_counts_where_it_ran() {
 
 #[test]
 fn a_program_without_steps_is_there_from_its_start_to_its_end() {
-    let program = vec![Launch::Outside(window(100, 350)), Launch::Outside(window(400, 20_000))];
+    let program =
+        vec![LaunchActivity::Outside(window(100, 350)), LaunchActivity::Outside(window(400, 20_000))];
     let parts = common(&[program, vec![flat(0, 10, 100)]], VISIT, &[]).expect("they overlap");
     assert_eq!(parts[0].windows, [(0, window(100, 350)), (1, window(400, 1_000))]);
     assert_eq!((parts[1].steps.len(), parts[1].window_ns), (85, 850 * MS));
@@ -123,7 +124,7 @@ fn members_that_were_never_there_together_have_no_window() {
 }
 
 /// Two members in turns: two steps of 10 ms for the first, one of 30 ms for the second, 1 ms to switch.
-fn in_turns(count: u64) -> (Vec<Vec<Launch>>, Vec<Turn>) {
+fn in_turns(count: u64) -> (Vec<Vec<LaunchActivity>>, Vec<Turn>) {
     let (mut first, mut second, mut turns) = (Vec::new(), Vec::new(), Vec::new());
     let step = |end: u64, ms: u64| Step { end: Nanos(end * MS), dur_ns: ms * MS };
     let turn = |seat, from: u64, to: u64| Turn {
@@ -137,7 +138,7 @@ fn in_turns(count: u64) -> (Vec<Vec<Launch>>, Vec<Turn>) {
         second.push(step(at + 51, 30));
         turns.extend([turn(0, at, at + 21), turn(1, at + 21, at + 52)]);
     }
-    (vec![vec![Launch::Steps(first)], vec![Launch::Steps(second)]], turns)
+    (vec![vec![LaunchActivity::Steps(first)], vec![LaunchActivity::Steps(second)]], turns)
 }
 
 #[test]
@@ -163,7 +164,7 @@ fn turns_count_in_whole_rounds() {
 #[test]
 fn rounds_in_which_a_member_warms_up_do_not_count() {
     let (mut members, turns) = in_turns(40);
-    let Launch::Steps(steps) = &mut members[0][0] else { unreachable!() };
+    let LaunchActivity::Steps(steps) = &mut members[0][0] else { unreachable!() };
     for (step, dur_ms) in steps.iter_mut().zip([18, 17, 16, 18, 17, 16]) {
         step.dur_ns = dur_ms * MS;
     }
@@ -187,7 +188,7 @@ fn one_turn_each_is_one_round() {
     assert_eq!(common(&members, VISIT, &[turn(0, 0, 502)]), None, "the other had no turn");
 }
 
-fn any_member() -> impl Strategy<Value = Vec<Launch>> {
+fn any_member() -> impl Strategy<Value = Vec<LaunchActivity>> {
     let launch = (1u64..40, 20usize..120).prop_map(|(length_ms, count)| (length_ms, count));
     (0u64..300, prop::collection::vec(launch, 1..3)).prop_map(|(start, launches)| {
         let mut at = start;

@@ -29,9 +29,9 @@ use schema::{
 
 pub use self::status::SamplerCost;
 use self::{
-    keeper::Order,
+    keeper::KeeperOrder,
     status::{SharedStatus, locked},
-    watcher::Command,
+    watcher::WatcherCommand,
 };
 use crate::{device::DeviceReader, output};
 
@@ -41,8 +41,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Watches from `start` to `stop`.
 pub struct Sampler {
-    commands: Sender<Command>,
-    orders: Sender<Order>,
+    commands: Sender<WatcherCommand>,
+    orders: Sender<KeeperOrder>,
     status: SharedStatus,
     /// The watcher, then the keeper, which ends when the watcher has.
     threads: Vec<JoinHandle<()>>,
@@ -88,31 +88,31 @@ impl Sampler {
 
     /// Watches the processes of a rank: `root` and all below it, from now on.
     pub fn watch(&self, launch: &str, rank: u32, root: u32) {
-        self.order(Order::Watch { launch: launch.into(), rank, root });
+        self.order(KeeperOrder::Watch { launch: launch.into(), rank, root });
     }
 
     /// Takes a last reading of each rank of a launch and forgets them.
     pub fn unwatch(&self, launch: &str) {
-        self.order(Order::Unwatch { launch: launch.into() });
+        self.order(KeeperOrder::Unwatch { launch: launch.into() });
     }
 
     /// Sets the interval between readings of the fast tier of all devices, in place of the one each device wants: for
     /// measuring what watching costs. A counter that wraps is not known while it is read too rarely.
     pub fn read_fast_every(&self, period: Duration) {
-        self.send(Command::ReadFastEvery(period.into()));
+        self.send(WatcherCommand::ReadFastEvery(period.into()));
     }
 
     /// Sleeps while inactive: no reading at all, for measuring what watching costs. Counters go on where they stood, but
     /// for those that wrap, which are not known over that time.
     pub fn set_active(&self, active: bool) {
-        self.send(Command::SetActive(active));
-        self.order(Order::SetActive(active));
+        self.send(WatcherCommand::SetActive(active));
+        self.order(KeeperOrder::SetActive(active));
     }
 
     /// Returns when every row taken until now is on file.
     pub fn flush(&self) -> Result<(), SamplerError> {
         let (answer, answered) = mpsc::channel();
-        self.send(Command::Flush(answer));
+        self.send(WatcherCommand::Flush(answer));
         let answer = answered.recv_timeout(PATIENCE).map_err(|_| {
             self.is_stuck.store(true, Ordering::Relaxed);
             SamplerError::Stuck
@@ -138,11 +138,11 @@ impl Sampler {
     }
 
     /// A thread that is no more takes no commands; `flush` is where that is noticed.
-    fn send(&self, command: Command) {
+    fn send(&self, command: WatcherCommand) {
         let _ = self.commands.send(command);
     }
 
-    fn order(&self, order: Order) {
+    fn order(&self, order: KeeperOrder) {
         let _ = self.orders.send(order);
     }
 

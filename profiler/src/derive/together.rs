@@ -1,6 +1,6 @@
 //! Rows of a group: one for each seat of a visit, over the window that all members share.
 
-use colocate::window::{self, Part, Step};
+use colocate::window::{self, SteadyPart, Step};
 use jobs::cells;
 use schema::{
     device::Device,
@@ -44,8 +44,9 @@ pub(super) fn steps(run: &RunDir, visit: &Visit, seat: usize) -> anyhow::Result<
     let part = parts.as_ref().and_then(|parts| parts.get(seat));
     let launches = seats.into_iter().nth(seat).unwrap_or_default();
     let steps = launches.into_iter().enumerate().map(|(at, told)| {
-        let of_launch =
-            |part: &Part| part.steps.iter().filter(|used| used.launch == at).map(|used| used.step).collect();
+        let of_launch = |part: &SteadyPart| {
+            part.steps.iter().filter(|used| used.launch == at).map(|used| used.step).collect()
+        };
         LaunchSteps { launch: told.spec.launch, steps: told.steps, used: part.map(of_launch) }
     });
     Ok(steps.collect())
@@ -65,11 +66,11 @@ fn failed_launch(seats: &[Vec<Told>]) -> Option<&Told> {
 }
 
 /// What of each seat counts; nothing where a launch failed.
-fn common_window(visit: &Visit, seats: &[Vec<Told>]) -> Option<Vec<Part>> {
+fn common_window(visit: &Visit, seats: &[Vec<Told>]) -> Option<Vec<SteadyPart>> {
     if failed_launch(seats).is_some() {
         return None;
     }
-    let members: Vec<Vec<window::Launch>> =
+    let members: Vec<Vec<window::LaunchActivity>> =
         seats.iter().map(|launches| launches.iter().map(Told::launch).collect()).collect();
     // A group of programs that obey no grant has no barrier: they are there from their start.
     let start = visit.barrier_mono_ns.unwrap_or(Nanos::ZERO);
@@ -115,12 +116,12 @@ impl Told {
         Window { start: self.end.mono_ns.saturating_sub(Nanos(wall_ns)), end: self.end.mono_ns }
     }
 
-    fn launch(&self) -> window::Launch {
+    fn launch(&self) -> window::LaunchActivity {
         if self.is_outside() {
-            return window::Launch::Outside(self.life());
+            return window::LaunchActivity::Outside(self.life());
         }
         let step = |step: &JobStep| Step { end: step.end, dur_ns: step.dur_ns };
-        window::Launch::Steps(self.steps.iter().map(step).collect())
+        window::LaunchActivity::Steps(self.steps.iter().map(step).collect())
     }
 }
 
@@ -133,7 +134,7 @@ struct Together<'a> {
 }
 
 impl Together<'_> {
-    fn row(&self, seat: usize, part: Option<&Part>, failed: Option<&Told>) -> Option<Row> {
+    fn row(&self, seat: usize, part: Option<&SteadyPart>, failed: Option<&Told>) -> Option<Row> {
         let launches = &self.seats[seat];
         let not_shared = self.visit.not_shared.clone().map(|why| (ErrorKind::Sharing, Some(why)));
         let of_group = not_shared.clone().or_else(|| failed.map(contaminated));
@@ -198,7 +199,7 @@ impl Together<'_> {
         &self,
         row: &mut Measurement,
         launches: &[Told],
-        part: &Part,
+        part: &SteadyPart,
         findings: &mut Vec<crate::warnings::Finding>,
     ) -> Option<Failure> {
         let first = launches.first()?;

@@ -37,8 +37,8 @@ pub(super) struct PackingFifo {
     queue: Queue<()>,
     kinds: HashMap<Alike, Kind>,
     /// Running jobs that have their devices for themselves.
-    alone: BTreeMap<Place, BTreeSet<JobId>>,
-    place_of: HashMap<JobId, Place>,
+    alone: BTreeMap<PlacedKind, BTreeSet<JobId>>,
+    placed_of: HashMap<JobId, PlacedKind>,
     packs: Vec<Pack>,
     /// Pairs of kinds that are not packed, because they lost throughput or did not fit. The smaller kind is first.
     apart: BTreeSet<(Kind, Kind)>,
@@ -59,7 +59,7 @@ struct Kind(usize);
 
 /// The kind and the placement of a running job, which determine its predicted gain in a pack.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct PlacedKind {
     kind: Kind,
     pool: PoolId,
     /// The number of devices on each node.
@@ -94,7 +94,7 @@ impl Default for PackingFifo {
             queue: Queue::new(Misfit::Blocks),
             kinds: HashMap::new(),
             alone: BTreeMap::new(),
-            place_of: HashMap::new(),
+            placed_of: HashMap::new(),
             packs: Vec::new(),
             apart: BTreeSet::new(),
         }
@@ -146,19 +146,19 @@ impl PackingFifo {
         for job in freed.chain(due) {
             self.not_alone(job);
             if let Some((pool, placement)) = alone_on(view, job) {
-                let place = Place { kind: self.kind(view, job), pool, placement };
-                self.alone.entry(place.clone()).or_default().insert(job);
-                self.place_of.insert(job, place);
+                let placed = PlacedKind { kind: self.kind(view, job), pool, placement };
+                self.alone.entry(placed.clone()).or_default().insert(job);
+                self.placed_of.insert(job, placed);
             }
         }
     }
 
     fn not_alone(&mut self, job: JobId) {
-        let Some(place) = self.place_of.remove(&job) else { return };
-        if let Some(alone) = self.alone.get_mut(&place) {
+        let Some(placed) = self.placed_of.remove(&job) else { return };
+        if let Some(alone) = self.alone.get_mut(&placed) {
             alone.remove(&job);
             if alone.is_empty() {
-                self.alone.remove(&place);
+                self.alone.remove(&placed);
             }
         }
     }
@@ -192,7 +192,7 @@ impl PackingFifo {
     /// The running job with the largest predicted gain beside this one. `None` if no job has one.
     fn partner(&mut self, view: &View<'_>, head: JobId) -> Option<(JobId, Gain)> {
         let kind = self.kind(view, head);
-        let with = |(other, jobs): (&Place, &BTreeSet<JobId>)| {
+        let with = |(other, jobs): (&PlacedKind, &BTreeSet<JobId>)| {
             let job = *jobs.first()?;
             let alike = view.asked_by(job).devices == view.asked_by(head).devices;
             let can_end = can_leave(view, job) || can_leave(view, head);

@@ -83,12 +83,12 @@ struct Restarts {
     global_batch: Option<u32>,
     plan: Option<Plan>,
     devices: u32,
-    parts: BTreeMap<Switch, Part>,
+    parts: BTreeMap<Switch, PartCost>,
 }
 
 /// The geometric mean of a part over the repeats, and its standard deviation on the log scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Part {
+struct PartCost {
     ns: f64,
     log_deviation: f64,
 }
@@ -118,7 +118,7 @@ impl Measured {
         });
         let ns = &row.ns;
         let deviation = log_deviation(ns.ci_lo as f64, ns.ci_hi as f64, row.repeats as usize);
-        let part = Part { ns: ns.value as f64, log_deviation: deviation.unwrap_or(0.0) };
+        let part = PartCost { ns: ns.value as f64, log_deviation: deviation.unwrap_or(0.0) };
         of_workload[place].parts.insert(row.part, part);
         Ok(())
     }
@@ -143,7 +143,7 @@ impl SwitchCosts for Measured {
         let measured = &self.closest(job, devices)?.parts;
         let mut ns = 0.0;
         for part in of.parts() {
-            let Part { ns: middle, log_deviation } = measured.get(part)?;
+            let PartCost { ns: middle, log_deviation } = measured.get(part)?;
             ns += middle * (log_deviation * luck()).exp();
             if *part == Switch::FirstStep {
                 ns -= measured.get(&Switch::Step)?.ns;

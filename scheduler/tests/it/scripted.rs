@@ -25,7 +25,7 @@ pub(crate) struct Scripted<'a> {
     pub(crate) truth: &'a dyn Throughput,
     pub(crate) costs: &'a dyn SwitchCosts,
     now: Nanos,
-    launches: Vec<Launch>,
+    launches: Vec<ScriptedLaunch>,
     saved: BTreeMap<JobId, u64>,
     /// Devices that are lost, and when, the first to be lost first.
     pub(crate) losses: VecDeque<(Nanos, DeviceId)>,
@@ -33,7 +33,7 @@ pub(crate) struct Scripted<'a> {
     fall: VecDeque<Member>,
 }
 
-struct Launch {
+struct ScriptedLaunch {
     job: JobId,
     devices: Vec<DeviceId>,
     steps: f64,
@@ -95,11 +95,11 @@ impl<'a> Scripted<'a> {
         self.costs.cost(&self.subject(job), devices, of, &mut || 0.0).expect("all costs are known")
     }
 
-    fn launch(&mut self, launch: Member) -> &mut Launch {
+    fn launch(&mut self, launch: Member) -> &mut ScriptedLaunch {
         &mut self.launches[launch.0 as usize]
     }
 
-    fn steps_at(&self, launch: &Launch) -> f64 {
+    fn steps_at(&self, launch: &ScriptedLaunch) -> f64 {
         match launch.doing {
             Doing::Trains | Doing::Leaves { .. } => {
                 launch.steps + (self.now - launch.since).0 as f64 / launch.step_ns
@@ -109,7 +109,7 @@ impl<'a> Scripted<'a> {
     }
 
     /// When the launch comes to the end of what it does, where it does anything.
-    fn due(&self, launch: &Launch) -> Option<Nanos> {
+    fn due(&self, launch: &ScriptedLaunch) -> Option<Nanos> {
         let all = self.all(launch);
         let goal = match launch.doing {
             Doing::Switches { until, .. } => return Some(until),
@@ -121,14 +121,14 @@ impl<'a> Scripted<'a> {
         Some(launch.since + Nanos(left_ns as u64))
     }
 
-    fn all(&self, launch: &Launch) -> u64 {
+    fn all(&self, launch: &ScriptedLaunch) -> u64 {
         self.asked[launch.job.0 as usize].steps.expect("jobs here have steps")
     }
 
     /// Begins new stretches for all that train on these devices.
     fn change_pace(&mut self, devices: &[DeviceId]) {
-        let trains = |launch: &Launch| matches!(launch.doing, Doing::Trains | Doing::Leaves { .. });
-        let shares = |launch: &Launch, devices: &[DeviceId]| {
+        let trains = |launch: &ScriptedLaunch| matches!(launch.doing, Doing::Trains | Doing::Leaves { .. });
+        let shares = |launch: &ScriptedLaunch, devices: &[DeviceId]| {
             launch.devices.iter().any(|device| devices.contains(device))
         };
         let among: Vec<usize> = (0..self.launches.len())
@@ -169,11 +169,11 @@ impl<'a> Scripted<'a> {
         self.change_pace(&devices);
     }
 
-    fn has_more(&self, launch: &Launch) -> bool {
+    fn has_more(&self, launch: &ScriptedLaunch) -> bool {
         whole(launch.steps) > self.saved_steps(launch.job)
     }
 
-    fn cost_of_going(&self, launch: &Launch, checkpoint: bool) -> Nanos {
+    fn cost_of_going(&self, launch: &ScriptedLaunch, checkpoint: bool) -> Nanos {
         let written = checkpoint && self.has_more(launch);
         let written = if written { self.cost(launch.job, Cost::Checkpoint) } else { Nanos::ZERO };
         written + self.cost(launch.job, Cost::Stop)
@@ -252,7 +252,7 @@ impl Launcher for Scripted<'_> {
     fn start(&mut self, start: &StartRequest) -> Result<Member, String> {
         let launch = Member(self.launches.len() as u32);
         let of = if self.saved.contains_key(&start.job) { Cost::Restart } else { Cost::Start };
-        self.launches.push(Launch {
+        self.launches.push(ScriptedLaunch {
             job: start.job,
             devices: start.devices.clone(),
             steps: self.saved_steps(start.job) as f64,
@@ -302,15 +302,18 @@ impl Launcher for Scripted<'_> {
                 let (steps, kind) = (self.saved_steps(job), ErrorKind::Killed);
                 return Ok(Some(Happened::Failed { job, steps, kind, detail: "lost its device".into() }));
             }
-            let due = |(place, launch): (u32, &Launch)| Some((self.due(launch)?, launch.job, Member(place)));
+            let due = |(place, launch): (u32, &ScriptedLaunch)| {
+                Some((self.due(launch)?, launch.job, Member(place)))
+            };
             let first = (0..).zip(&self.launches).filter_map(due).min();
             let is_within = |at: Nanos| deadline.is_none_or(|deadline| at <= deadline);
             let loss = self.losses.front().filter(|(at, _)| first.is_none_or(|(first, ..)| *at < first));
             if let Some(&(at, device)) = loss.filter(|(at, _)| is_within(*at)) {
                 self.now = self.now.max(at);
                 self.losses.pop_front();
-                let is_there =
-                    |launch: &Launch| launch.doing != Doing::IsGone && launch.devices.contains(&device);
+                let is_there = |launch: &ScriptedLaunch| {
+                    launch.doing != Doing::IsGone && launch.devices.contains(&device)
+                };
                 let there = (0..).zip(&self.launches).filter(|(_, launch)| is_there(launch));
                 self.fall = there.map(|(place, _)| Member(place)).collect();
                 return Ok(Some(Happened::DeviceLost { device }));

@@ -23,7 +23,7 @@ const HOST_PERIOD: Nanos = Nanos(100_000_000);
 /// How often processes are looked for, and devices asked who uses them.
 const LOOK_PERIOD: Nanos = Nanos::SECOND;
 
-pub(super) enum Order {
+pub(super) enum KeeperOrder {
     Watch {
         launch: String,
         rank: u32,
@@ -93,7 +93,7 @@ impl Keeper {
     }
 
     /// Runs until no order can be sent any more.
-    pub(super) fn run(mut self, inbox: &Receiver<Order>) {
+    pub(super) fn run(mut self, inbox: &Receiver<KeeperOrder>) {
         // The first rows of devices are to say who uses them, too.
         self.tick();
         loop {
@@ -108,9 +108,9 @@ impl Keeper {
         self.publish();
     }
 
-    fn obey(&mut self, order: Order) {
+    fn obey(&mut self, order: KeeperOrder) {
         match order {
-            Order::Watch { launch, rank, root } => {
+            KeeperOrder::Watch { launch, rank, root } => {
                 let mut tree = Tree::new(root);
                 if self.schedule.is_active() {
                     let row = host_row(&launch, rank, &mut tree, None);
@@ -118,16 +118,16 @@ impl Keeper {
                 }
                 self.trees.insert((launch, rank), tree);
             }
-            Order::Unwatch { launch } => {
+            KeeperOrder::Unwatch { launch } => {
                 for ((launch, rank), mut tree) in self.trees.extract_if(.., |(of, _), _| *of == launch) {
                     if self.schedule.is_active() {
                         self.host_rows.push(host_row(&launch, rank, &mut tree, None));
                     }
                 }
             }
-            Order::SetActive(active) => self.schedule.set_active(active),
-            Order::Keep(rows) => self.keep(rows),
-            Order::Flush(answer) => {
+            KeeperOrder::SetActive(active) => self.schedule.set_active(active),
+            KeeperOrder::Keep(rows) => self.keep(rows),
+            KeeperOrder::Flush(answer) => {
                 self.write();
                 // The caller may have stopped waiting.
                 let _ = answer.send(self.failed.take().map_or(Ok(()), Err));

@@ -9,14 +9,14 @@ use schema::{
 };
 
 use super::{
-    keeper::{HAND_OVER_PERIOD, Order},
+    keeper::{HAND_OVER_PERIOD, KeeperOrder},
     schedule::{Schedule, Woken},
     status::{SharedStatus, locked},
 };
 use crate::device::DeviceReader;
 
 /// A command to the watcher.
-pub(super) enum Command {
+pub(super) enum WatcherCommand {
     ReadFastEvery(Nanos),
     SetActive(bool),
     /// Goes on to the keeper behind the rows that were read until then.
@@ -27,7 +27,7 @@ pub(super) struct Watcher {
     devices: Vec<Box<dyn DeviceReader>>,
     schedule: Schedule<What>,
     rows: Vec<DeviceSample>,
-    keeper: Sender<Order>,
+    keeper: Sender<KeeperOrder>,
     status: SharedStatus,
 }
 
@@ -40,7 +40,7 @@ enum What {
 impl Watcher {
     pub(super) fn new(
         devices: Vec<Box<dyn DeviceReader>>,
-        keeper: Sender<Order>,
+        keeper: Sender<KeeperOrder>,
         status: SharedStatus,
     ) -> Watcher {
         let mut works = Vec::new();
@@ -54,7 +54,7 @@ impl Watcher {
     }
 
     /// Runs until no command can be sent any more.
-    pub(super) fn run(mut self, inbox: &Receiver<Command>) {
+    pub(super) fn run(mut self, inbox: &Receiver<WatcherCommand>) {
         loop {
             match self.schedule.wait(inbox) {
                 Woken::By(command) => self.obey(command),
@@ -66,15 +66,15 @@ impl Watcher {
         self.hand_over();
     }
 
-    fn obey(&mut self, command: Command) {
+    fn obey(&mut self, command: WatcherCommand) {
         match command {
-            Command::ReadFastEvery(period) => {
+            WatcherCommand::ReadFastEvery(period) => {
                 self.schedule.set_period(period, |what| matches!(what, What::Read(_, Tier::Fast)));
             }
-            Command::SetActive(active) => self.schedule.set_active(active),
-            Command::Flush(answer) => {
+            WatcherCommand::SetActive(active) => self.schedule.set_active(active),
+            WatcherCommand::Flush(answer) => {
                 self.hand_over();
-                let _ = self.keeper.send(Order::Flush(answer));
+                let _ = self.keeper.send(KeeperOrder::Flush(answer));
             }
         }
     }
@@ -92,7 +92,7 @@ impl Watcher {
 
     /// Hands the rows to the keeper. If the keeper has ended, the next flush reports it.
     fn hand_over(&mut self) {
-        let _ = self.keeper.send(Order::Keep(std::mem::take(&mut self.rows)));
+        let _ = self.keeper.send(KeeperOrder::Keep(std::mem::take(&mut self.rows)));
     }
 
     fn publish(&self) {
