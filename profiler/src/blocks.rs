@@ -3,8 +3,8 @@
 mod estimate;
 mod ledger;
 mod lost;
+mod remaining;
 mod visit;
-mod wanted;
 
 use anyhow::Context as _;
 use cli::table;
@@ -30,11 +30,11 @@ use schema::{
 
 pub use self::estimate::{estimate, fewest_launches};
 pub(crate) use self::{ledger::Ledger, lost::Lost};
-use self::{visit::Seating, wanted::Wanted};
+use self::{remaining::Remaining, visit::Seating};
 use crate::{
     cores::{self, HostCores},
     derive::Derived,
-    order::{self, Place},
+    order::{self, BlockPosition},
     progress::Progress,
 };
 
@@ -73,18 +73,18 @@ impl Blocks<'_> {
     /// Measures what is missing, and returns what is missing still.
     pub fn measure(&mut self) -> anyhow::Result<Missing> {
         self.note_rows();
-        let progress = Progress::new(self.wanted().launches_left_from(0));
+        let progress = Progress::new(self.remaining().launches_left_from(0));
         let mut stopped = None;
         for block in 0.. {
-            let places = self.places(block);
-            if places.is_empty() && block >= self.manifest.settings.repeats {
+            let positions = self.positions(block);
+            if positions.is_empty() && block >= self.manifest.settings.repeats {
                 break;
             }
-            stopped = self.block(block, &places, &progress)?;
+            stopped = self.block(block, &positions, &progress)?;
             if stopped.is_some() {
                 break;
             }
-            progress.expect(self.wanted().launches_left_from(block + 1));
+            progress.expect(self.remaining().launches_left_from(block + 1));
         }
         progress.finish();
         let launches = if stopped.is_some() { self.missing_launches() } else { Vec::new() };
@@ -94,10 +94,10 @@ impl Blocks<'_> {
     fn block(
         &mut self,
         block: u32,
-        places: &[Place],
+        positions: &[BlockPosition],
         progress: &Progress,
     ) -> anyhow::Result<Option<Stopped>> {
-        for &place in places {
+        for &position in positions {
             if self.interrupt.asked() {
                 return Ok(Some(Stopped::Interrupted));
             }
@@ -105,23 +105,23 @@ impl Blocks<'_> {
                 return Ok(Some(Stopped::Budget));
             }
             // What was found in this block may have made another visit pointless.
-            if !self.wanted().wants(place, block) {
+            if !self.remaining().wants(position, block) {
                 continue;
             }
-            progress.begin(&self.name(place));
+            progress.begin(&self.name(position));
             let before = Scan::take();
             let rows = self.derived.measurements.len();
-            let devices = match place {
-                Place::Cell { cell, .. } => {
+            let devices = match position {
+                BlockPosition::Cell { cell, .. } => {
                     let cell = &self.cells[cell];
                     self.launch(cell, block)?;
                     cell.devices.clone()
                 }
-                Place::Group(group) => self.visit(&self.groups[group], block)?,
+                BlockPosition::Group(group) => self.visit(&self.groups[group], block)?,
             };
             let measured = |row: &&Measurement| row.status != Status::Unsupported;
             let new: Vec<&Measurement> = self.derived.measurements[rows..].iter().filter(measured).collect();
-            progress.end(&line(&self.name(place), &new));
+            progress.end(&line(&self.name(position), &new));
             if new.iter().any(|row| row.warnings.iter().any(|w| w == Warning::Foreign)) {
                 progress.say(&busiest_other(&devices, &before));
             }
@@ -180,7 +180,7 @@ impl Blocks<'_> {
         let mut seating = Seating::new(run, manifest, catalog, group, &self.host_cores, numbers)?;
         let has_obeyed = |cell: &Cell| {
             let of_cell = self.cells.iter().position(|other| other.name == cell.name);
-            of_cell.is_some_and(|place| self.ledger.cells[place].has_obeyed)
+            of_cell.is_some_and(|cell| self.ledger.cells[cell].has_obeyed)
         };
         let seats = seating.requests(has_obeyed)?;
         let devices: Vec<Device> = seats.iter().flat_map(|seat| seat.request.spec.devices.clone()).collect();
@@ -222,8 +222,8 @@ impl Blocks<'_> {
         asked.or(to_its_end).context("the manifest names neither seconds nor steps")
     }
 
-    fn wanted(&self) -> Wanted<'_> {
-        Wanted {
+    fn remaining(&self) -> Remaining<'_> {
+        Remaining {
             settings: &self.manifest.settings,
             cells: self.cells,
             groups: self.groups,
@@ -233,30 +233,32 @@ impl Blocks<'_> {
     }
 
     /// What a block is still to come to, in order.
-    fn places(&self, block: u32) -> Vec<Place> {
-        let places = order::of_block(self.cells.len(), self.groups.len(), self.manifest.seed, block);
-        let wanted = self.wanted();
-        places.into_iter().filter(|&place| wanted.wants(place, block)).collect()
+    fn positions(&self, block: u32) -> Vec<BlockPosition> {
+        let positions = order::of_block(self.cells.len(), self.groups.len(), self.manifest.seed, block);
+        let remaining = self.remaining();
+        positions.into_iter().filter(|&position| remaining.wants(position, block)).collect()
     }
 
     pub(crate) fn missing_launches(&self) -> Vec<String> {
         if self.manifest.settings.ci_percent.is_some() {
             let of_cell = |cell: usize| format!("{}, until its interval is reached", self.cells[cell].name);
-            return self.wanted().unreached().map(of_cell).collect();
+            return self.remaining().unreached().map(of_cell).collect();
         }
         let of_block = |block| {
             let mut names: Vec<String> =
-                self.places(block).into_iter().map(|place| self.name(place)).collect();
+                self.positions(block).into_iter().map(|position| self.name(position)).collect();
             names.sort();
             names.into_iter().map(move |name| format!("{name}, block {block}"))
         };
         (0..self.manifest.settings.repeats).flat_map(of_block).collect()
     }
 
-    fn name(&self, place: Place) -> String {
-        match place {
-            Place::Cell { cell, .. } => self.cells[cell].name.clone(),
-            Place::Group(group) => format!("{} ({})", self.groups[group].name, self.groups[group].sharing),
+    fn name(&self, position: BlockPosition) -> String {
+        match position {
+            BlockPosition::Cell { cell, .. } => self.cells[cell].name.clone(),
+            BlockPosition::Group(group) => {
+                format!("{} ({})", self.groups[group].name, self.groups[group].sharing)
+            }
         }
     }
 

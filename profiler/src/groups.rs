@@ -23,8 +23,8 @@ pub enum Company {
     Beside(Vec<Job>),
 }
 
-/// What was asked for.
-pub struct Asked<'a> {
+/// The groups that were asked for.
+pub struct GroupRequest<'a> {
     pub jobs: &'a [Job],
     pub commands: &'a [CommandLine],
     pub company: Company,
@@ -34,7 +34,7 @@ pub struct Asked<'a> {
     pub pool: &'a [Device],
 }
 
-impl Asked<'_> {
+impl GroupRequest<'_> {
     /// How many jobs and programs were named, in which a set counts as all of its workloads.
     fn members(&self, catalog: &Catalog) -> anyhow::Result<usize> {
         let of_job = |job: &Job| workload_lookup::workloads(catalog, &job.workload).map(|found| found.len());
@@ -49,22 +49,22 @@ impl Asked<'_> {
 /// together, a mode that the machine does not offer.
 pub fn of(
     catalog: &Catalog,
-    asked: &Asked,
+    request: &GroupRequest,
     estimates: &mut Estimates,
 ) -> anyhow::Result<(Vec<Cell>, Vec<Group>)> {
     // Before any memory is estimated, which may take minutes.
-    if asked.company == Company::All && asked.members(catalog)? < 2 {
+    if request.company == Company::All && request.members(catalog)? < 2 {
         bail!("a group takes two jobs at least; name one twice to run it beside itself");
     }
     let mut cells = Vec::new();
     let mut members = Vec::new();
-    for job in asked.jobs {
-        members.extend(add(&mut cells, of_job(catalog, job, asked.pool, estimates)?));
+    for job in request.jobs {
+        members.extend(add(&mut cells, of_job(catalog, job, request.pool, estimates)?));
     }
-    for CommandLine(argv) in asked.commands {
-        members.extend(add(&mut cells, vec![cells::command(argv, &asked.pool[0])?]));
+    for CommandLine(argv) in request.commands {
+        members.extend(add(&mut cells, vec![cells::command(argv, &request.pool[0])?]));
     }
-    let companies: Vec<Vec<usize>> = match &asked.company {
+    let companies: Vec<Vec<usize>> = match &request.company {
         Company::All => vec![members],
         Company::Every(size) => {
             let kinds = distinct(&members);
@@ -77,22 +77,22 @@ pub fn of(
                 let beside = cells[member].devices[0].clone();
                 for other in others {
                     let other = Job { device: Some(beside.clone()), ..other.clone() };
-                    let added = add(&mut cells, of_job(catalog, &other, asked.pool, estimates)?);
+                    let added = add(&mut cells, of_job(catalog, &other, request.pool, estimates)?);
                     companies.extend(added.into_iter().map(|other| vec![member, other]));
                 }
             }
             companies
         }
     };
-    let (cells, companies) = if asked.apart {
-        apart(catalog, &cells, &companies, asked.pool, estimates)?
+    let (cells, companies) = if request.apart {
+        apart(catalog, &cells, &companies, request.pool, estimates)?
     } else {
         (cells, companies)
     };
     let mut all = Vec::new();
     for company in &companies {
         let members: Vec<&Cell> = company.iter().map(|&member| &cells[member]).collect();
-        all.extend(asked.modes.iter().map(|mode| group(&members, mode, estimates)));
+        all.extend(request.modes.iter().map(|mode| group(&members, mode, estimates)));
     }
     Ok((cells, all))
 }
@@ -224,8 +224,8 @@ mod tests {
         let jobs: Vec<Job> = jobs.iter().map(|job| job.parse().expect("a job")).collect();
         let modes: Vec<Sharing> = modes.iter().map(|mode| mode.parse().expect("a mode")).collect();
         let pool = [Device::Cpu(vec![0]), Device::Cpu(vec![1])];
-        let asked = Asked { jobs: &jobs, commands: &[], company, apart, modes: &modes, pool: &pool };
-        of(&Catalog::embedded(), &asked, &mut Estimates::new(&Settings::default(), 1))
+        let request = GroupRequest { jobs: &jobs, commands: &[], company, apart, modes: &modes, pool: &pool };
+        of(&Catalog::embedded(), &request, &mut Estimates::new(&Settings::default(), 1))
     }
 
     fn names(groups: &[Group]) -> Vec<String> {

@@ -1,8 +1,8 @@
 //! In which order a block visits the cells and the groups of a run.
 
-/// What a block comes to; numbers are places in the lists of the run.
+/// A position in a block: what the block visits there. Numbers are those of the lists of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum BlockPosition {
     /// A cell, for the first time in the block (0) or once more after all groups (1).
     Cell {
         cell: usize,
@@ -18,13 +18,13 @@ pub fn passes(groups: usize) -> u32 {
 }
 
 /// What block number `block` comes to, one after the other: all cells, all groups, and all cells again in reverse.
-pub fn of_block(cells: usize, groups: usize, seed: u64, block: u32) -> Vec<Place> {
+pub fn of_block(cells: usize, groups: usize, seed: u64, block: u32) -> Vec<BlockPosition> {
     let order = shuffled(cells, seed, block);
     let again = order.iter().rev().filter(|_| passes(groups) > 1);
-    let first = order.iter().map(|&cell| Place::Cell { cell, pass: 0 });
+    let first = order.iter().map(|&cell| BlockPosition::Cell { cell, pass: 0 });
     // Another order than that of the cells, where there are as many.
-    let between = shuffled(groups, !seed, block).into_iter().map(Place::Group);
-    first.chain(between).chain(again.map(|&cell| Place::Cell { cell, pass: 1 })).collect()
+    let between = shuffled(groups, !seed, block).into_iter().map(BlockPosition::Group);
+    first.chain(between).chain(again.map(|&cell| BlockPosition::Cell { cell, pass: 1 })).collect()
 }
 
 /// So many numbers in an order drawn from the seed of the run: the same for the same seed and block, so that a resumed run
@@ -59,9 +59,10 @@ mod tests {
 
     #[test]
     fn cells_without_groups_are_visited_once() {
-        let places = of_block(9, 0, 7, 3);
-        let cells: Vec<_> = shuffled(9, 7, 3).into_iter().map(|cell| Place::Cell { cell, pass: 0 }).collect();
-        assert_eq!(places, cells);
+        let positions = of_block(9, 0, 7, 3);
+        let cells: Vec<_> =
+            shuffled(9, 7, 3).into_iter().map(|cell| BlockPosition::Cell { cell, pass: 0 }).collect();
+        assert_eq!(positions, cells);
     }
 
     #[test]
@@ -70,19 +71,19 @@ mod tests {
             let order = of_block(4, 6, 7, block);
             let (first, rest) = order.split_at(4);
             let (groups, again) = rest.split_at(6);
-            let cells = |places: &[Place], pass: u32| -> Vec<usize> {
-                let cell = |place: &Place| match *place {
-                    Place::Cell { cell, pass: which } if which == pass => cell,
+            let cells = |positions: &[BlockPosition], pass: u32| -> Vec<usize> {
+                let cell = |position: &BlockPosition| match *position {
+                    BlockPosition::Cell { cell, pass: which } if which == pass => cell,
                     other => panic!("{other:?} in pass {pass}"),
                 };
-                places.iter().map(cell).collect()
+                positions.iter().map(cell).collect()
             };
             let mut reversed = cells(again, 1);
             reversed.reverse();
             assert_eq!(cells(first, 0), reversed);
             let mut groups = groups.to_vec();
             groups.sort_unstable();
-            assert_eq!(groups, (0..6).map(Place::Group).collect::<Vec<_>>());
+            assert_eq!(groups, (0..6).map(BlockPosition::Group).collect::<Vec<_>>());
         }
     }
 }

@@ -52,7 +52,7 @@ pub const NO_PAIR: &str =
 
 /// A part of a calibration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Part {
+pub enum CalibrationPart {
     /// What two CPU devices take from each other.
     Spin,
     /// Memory bandwidth of CPU devices.
@@ -71,7 +71,7 @@ pub struct Calibrator<'a> {
     /// Its cells are what is launched.
     pub manifest: &'a Manifest,
     pub pool: &'a [Device],
-    pub parts: &'a [Part],
+    pub parts: &'a [CalibrationPart],
     /// The directory of its run, which is made where there is something to launch.
     pub run: &'a Path,
 }
@@ -86,13 +86,15 @@ impl Calibrator<'_> {
         let mut found = self.blank();
         for part in self.parts {
             match part {
-                Part::Spin => self.spin(&limits, &mut found)?,
-                Part::Memory => self.memory(&limits, &mut found)?,
-                Part::Copy => self.copies(&limits, &mut found)?,
-                Part::AllReduce if self.manifest.cells.iter().all(|cell| cell.all_reduce_bytes.is_none()) => {
+                CalibrationPart::Spin => self.spin(&limits, &mut found)?,
+                CalibrationPart::Memory => self.memory(&limits, &mut found)?,
+                CalibrationPart::Copy => self.copies(&limits, &mut found)?,
+                CalibrationPart::AllReduce
+                    if self.manifest.cells.iter().all(|cell| cell.all_reduce_bytes.is_none()) =>
+                {
                     found.not_measured.push(not_measured("all-reduce", Status::Unsupported, NO_PAIR));
                 }
-                Part::AllReduce | Part::Restart => {}
+                CalibrationPart::AllReduce | CalibrationPart::Restart => {}
             }
         }
         for cell in &self.manifest.cells {

@@ -27,7 +27,7 @@ use schema::{
 };
 
 use super::options::positive;
-use crate::calibrate::{self, Calibrator, Part};
+use crate::calibrate::{self, CalibrationPart, Calibrator};
 
 /// Measure what the parts of this machine can do, and write it to machine.toml.
 ///
@@ -55,7 +55,7 @@ pub(super) struct Args {
     device: Vec<Device>,
     /// The parts to measure [default: all; restart where a JOB is named].
     #[arg(long, value_name = "PART,..", value_delimiter = ',')]
-    parts: Vec<Part>,
+    parts: Vec<CalibrationPart>,
     /// How often each number is measured.
     #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..))]
     repeats: u32,
@@ -123,26 +123,31 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 /// Each part that is wanted once, in the order in which they are measured.
-fn parts(args: &Args) -> anyhow::Result<Vec<Part>> {
+fn parts(args: &Args) -> anyhow::Result<Vec<CalibrationPart>> {
     if args.parts.is_empty() {
-        return Ok(Part::value_variants().to_vec());
+        return Ok(CalibrationPart::value_variants().to_vec());
     }
     let names = |part| args.parts.contains(&part);
-    match (names(Part::Restart), args.jobs.is_empty()) {
+    match (names(CalibrationPart::Restart), args.jobs.is_empty()) {
         (true, true) => bail!("--parts restart: name a job to restart, as in `profile calibrate lstm`"),
         (false, false) => {
             bail!("a job is named, and --parts leaves out its restart; add restart or drop the job")
         }
         _ => {}
     }
-    if !names(Part::AllReduce) && (args.seconds.is_some() || !args.kib.is_empty()) {
+    if !names(CalibrationPart::AllReduce) && (args.seconds.is_some() || !args.kib.is_empty()) {
         bail!("--kib and --seconds are about all-reduces, and --parts leaves them out; add all-reduce");
     }
-    Ok(Part::value_variants().iter().copied().filter(|part| names(*part)).collect())
+    Ok(CalibrationPart::value_variants().iter().copied().filter(|part| names(*part)).collect())
 }
 
 /// What is to be launched, on what.
-fn manifest(args: &Args, catalog: &Catalog, pool: &[Device], parts: &[Part]) -> anyhow::Result<Manifest> {
+fn manifest(
+    args: &Args,
+    catalog: &Catalog,
+    pool: &[Device],
+    parts: &[CalibrationPart],
+) -> anyhow::Result<Manifest> {
     let facts: Vec<DeviceFacts> = pool
         .iter()
         .map(|device| match device::open(device) {
@@ -157,7 +162,7 @@ fn manifest(args: &Args, catalog: &Catalog, pool: &[Device], parts: &[Part]) -> 
         return Err(Exit::Usage.because(format!("{} cannot run here: {reason}", only.name)));
     }
     let mut cells = Vec::new();
-    if parts.contains(&Part::AllReduce) {
+    if parts.contains(&CalibrationPart::AllReduce) {
         let kib = if args.kib.is_empty() { &SIZES_KIB[..] } else { &args.kib };
         let sizes: BTreeSet<u64> = kib.iter().map(|kib| kib << 10).collect();
         let sizes: Vec<u64> = sizes.into_iter().collect();

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     blocks,
-    groups::{self, Company},
+    groups::{self, Company, GroupRequest},
     run_tables,
 };
 
@@ -139,7 +139,7 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
         }
         _ => Company::All,
     };
-    let asked = groups::Asked {
+    let request = GroupRequest {
         jobs: &args.jobs,
         commands: &args.measure.cmd,
         company,
@@ -147,7 +147,7 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
         modes: &modes,
         pool: &pool,
     };
-    let (cells, groups) = groups::of(&catalog, &asked, &mut estimates)?;
+    let (cells, groups) = groups::of(&catalog, &request, &mut estimates)?;
     if let [only] = &groups[..]
         && let Some(reason) = &only.unsupported
     {

@@ -64,7 +64,7 @@ pub(super) fn measurement(
     fill_from_events(&mut row, &ranks);
     row.wall_ns = end.ranks.iter().map(|rank| rank.wall_ns).max().flatten();
     row.host_rss_peak_bytes = memory::rss_peak_bytes(samples.of_launch(launch), end);
-    let launch = Launch { spec: &spec, ranks: &ranks, samples, manifest, ended: end.mono_ns };
+    let launch = LaunchRecord { spec: &spec, ranks: &ranks, samples, manifest, ended: end.mono_ns };
     let mut findings = Vec::new();
     // A job that failed has no numbers to publish, though its raw steps stay on file.
     if row.status == Status::Ok {
@@ -199,8 +199,8 @@ pub(super) fn fill_from_events(row: &mut Measurement, ranks: &[Vec<EventLine>]) 
     row.peak_memory_sum_bytes = sum_of_all(peaks.into_iter());
 }
 
-/// What a launch's numbers are read out of.
-pub(super) struct Launch<'a> {
+/// What is on record of a launch: its numbers are read from it.
+pub(super) struct LaunchRecord<'a> {
     pub(super) spec: &'a LaunchSpec,
     pub(super) ranks: &'a [Vec<EventLine>],
     pub(super) samples: &'a Samples,
@@ -208,7 +208,7 @@ pub(super) struct Launch<'a> {
     pub(super) ended: Nanos,
 }
 
-impl Launch<'_> {
+impl LaunchRecord<'_> {
     fn fill_from_steps(&self, row: &mut Measurement, steps: &[JobStep], findings: &mut Vec<Finding>) {
         let step_ns: Vec<u64> = steps.iter().map(|step| step.dur_ns).collect();
         let summary = LaunchSummary::of(&step_ns);

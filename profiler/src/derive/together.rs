@@ -17,7 +17,7 @@ use statistics::{LaunchSummary, Steady};
 
 use super::{
     JobStep, LaunchSteps, gates, job_steps,
-    launch::{self, Launch, Row},
+    launch::{self, LaunchRecord, Row},
     memory,
     samples::Samples,
 };
@@ -205,7 +205,7 @@ impl Together<'_> {
         let first = launches.first()?;
         let ended = self.seats.iter().flatten().map(|told| told.end.mono_ns).max()?;
         let (samples, manifest) = (self.samples, self.manifest);
-        let launch = Launch { spec: &first.spec, ranks: &first.ranks, samples, manifest, ended };
+        let launch = LaunchRecord { spec: &first.spec, ranks: &first.ranks, samples, manifest, ended };
         let parts: Vec<(&str, Window)> =
             part.windows.iter().map(|(at, window)| (&*launches[*at].spec.launch, *window)).collect();
         let windows: Vec<Window> = part.windows.iter().map(|(_, window)| *window).collect();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use front_door::{Door, Said, torch_bin};
-use jobs::plans::memory::{self, Numbers, Place};
+use jobs::plans::memory::{self, DeviceMemory, Numbers};
 use schema::{
     catalog::Catalog,
     events,
@@ -165,7 +165,8 @@ fn out_of_bounds(bin: &Path, workload: &str, batches: &str, plans: &str, pool: &
         let footprint = &of_class.footprint;
         let catalog = Catalog::embedded();
         let optimizer = &catalog.get(workload).expect("it ran").optimizer;
-        let states = memory::states_bytes(footprint.parameters, optimizer, &plan, Place::Cpu, Numbers::Fp32);
+        let states =
+            memory::states_bytes(footprint.parameters, optimizer, &plan, DeviceMemory::Host, Numbers::Fp32);
         let buffers = footprint.model_bytes - 4 * footprint.parameters;
         let formula = states + memory::bucket_bytes(footprint, &plan) + buffers + footprint.data_bytes;
         let events = events::read(&run.events_path(&row.launch, 0), 0).expect("events read");

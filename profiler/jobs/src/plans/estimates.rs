@@ -17,7 +17,7 @@ use schema::{
 
 use super::{
     footprint::{Class, KnownFootprints, Unmeasured},
-    memory::{CUDA_CONTEXT_BYTES, Numbers, Place, peak_bytes, states_bytes},
+    memory::{CUDA_CONTEXT_BYTES, DeviceMemory, Numbers, peak_bytes, states_bytes},
 };
 use crate::launch;
 
@@ -100,8 +100,8 @@ impl Estimates {
         let smallest = self.smallest(devices);
         let mut judgement =
             Judgement { capacity_bytes: smallest.map(|(_, bytes)| bytes), ..Judgement::default() };
-        let place = if let Device::Cuda(_) = first { Place::Gpu } else { Place::Cpu };
-        let beside = if place == Place::Gpu { CUDA_CONTEXT_BYTES } else { 0 };
+        let memory = if let Device::Cuda(_) = first { DeviceMemory::Own } else { DeviceMemory::Host };
+        let beside = if memory == DeviceMemory::Own { CUDA_CONTEXT_BYTES } else { 0 };
         // Why the devices do not hold these bytes; `None` where they do.
         let outgrown = |bytes: u64, what: &str| {
             let (device, capacity) = smallest.filter(|(_, capacity)| bytes + beside > *capacity)?;
@@ -113,7 +113,7 @@ impl Estimates {
         };
         let numbers = if self.is_exact { Numbers::Fp64 } else { Numbers::Fp32 };
         // What needs no measuring comes first, as it is known of models that no machine at hand can build.
-        let of_parameters = |parameters| states_bytes(parameters, &workload.optimizer, plan, place, numbers);
+        let of_parameters = |parameters| states_bytes(parameters, &workload.optimizer, plan, memory, numbers);
         let states = workload.parameters.map(of_parameters);
         judgement.refusal = states.and_then(|bytes| outgrown(bytes, " besides activations"));
         if judgement.refusal.is_some() {
@@ -251,12 +251,12 @@ mod tests {
         }
     }
 
-    type Asked = Rc<RefCell<Vec<String>>>;
+    type JobsTried = Rc<RefCell<Vec<String>>>;
 
     /// Estimates on devices of 2 GiB, and the jobs whose footprint was asked for. `failure` says how those of a micro-batch
     /// fail.
-    fn estimates(failure: fn(u32) -> Option<FailureKind>) -> (Estimates, Asked) {
-        let asked = Asked::default();
+    fn estimates(failure: fn(u32) -> Option<FailureKind>) -> (Estimates, JobsTried) {
+        let asked = JobsTried::default();
         let settings = Settings { memory_bytes: Some(2 * GB), ..Settings::default() };
         let notes = Rc::clone(&asked);
         let measure = move |spec: &LaunchSpec| {

@@ -32,13 +32,13 @@ use schema::{
 /// What CUDA's context and the code of its kernels take of a GPU beside all tensors.
 pub const CUDA_CONTEXT_BYTES: u64 = 1 << 30;
 
-/// Where a rank trains, as far as memory goes.
+/// The memory of the device on which a rank trains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// The host's memory is the device's.
-    Cpu,
-    /// The device has memory of its own.
-    Gpu,
+pub enum DeviceMemory {
+    /// It is the host's, as of a CPU device.
+    Host,
+    /// It is the device's own, as of a GPU.
+    Own,
 }
 
 /// What parameters, gradients and optimizer state are kept in, whatever the plan.
@@ -63,14 +63,14 @@ pub fn states_bytes(
     parameters: u64,
     optimizer: &Optimizer,
     plan: &Plan,
-    place: Place,
+    memory: DeviceMemory,
     numbers: Numbers,
 ) -> u64 {
     let of_optimizer = optimizer.state_per_parameter();
-    let state = match (plan.offload, place) {
+    let state = match (plan.offload, memory) {
         (false, _) => of_optimizer,
-        (true, Place::Cpu) => of_optimizer + 1,
-        (true, Place::Gpu) => 0,
+        (true, DeviceMemory::Host) => of_optimizer + 1,
+        (true, DeviceMemory::Own) => 0,
     };
     numbers.bytes() * parameters * (1 + state)
 }
@@ -131,23 +131,23 @@ mod tests {
     fn states_are_counted_in_closed_form() {
         let sgd = |momentum| Optimizer::Sgd { learning_rate: 0.1, momentum, weight_decay: 0.0 };
         // A million parameters; how many numbers there are of each.
-        for (optimizer, spelling, place, numbers) in [
-            (sgd(0.0), "dp1", Place::Cpu, 1),
-            (sgd(0.9), "dp1", Place::Cpu, 2),
-            (ADAM, "dp1", Place::Gpu, 3),
-            (ADAM, "ga4-gc-bf16", Place::Cpu, 3),
-            (ADAM, "dp2", Place::Cpu, 3),
-            (sgd(0.9), "dp8-ga2", Place::Gpu, 2),
-            (ADAM, "offload", Place::Cpu, 4),
-            (ADAM, "offload", Place::Gpu, 1),
-            (ADAM, "dp2-offload", Place::Gpu, 1),
+        for (optimizer, spelling, memory, numbers) in [
+            (sgd(0.0), "dp1", DeviceMemory::Host, 1),
+            (sgd(0.9), "dp1", DeviceMemory::Host, 2),
+            (ADAM, "dp1", DeviceMemory::Own, 3),
+            (ADAM, "ga4-gc-bf16", DeviceMemory::Host, 3),
+            (ADAM, "dp2", DeviceMemory::Host, 3),
+            (sgd(0.9), "dp8-ga2", DeviceMemory::Own, 2),
+            (ADAM, "offload", DeviceMemory::Host, 4),
+            (ADAM, "offload", DeviceMemory::Own, 1),
+            (ADAM, "dp2-offload", DeviceMemory::Own, 1),
         ] {
             for (kept_in, bytes_each) in [(Numbers::Fp32, 4), (Numbers::Fp64, 8)] {
-                let bytes = states_bytes(MB, &optimizer, &plan(spelling), place, kept_in);
+                let bytes = states_bytes(MB, &optimizer, &plan(spelling), memory, kept_in);
                 assert_eq!(
                     bytes,
                     bytes_each * MB * numbers,
-                    "{spelling} {place:?} {kept_in:?} {optimizer:?}"
+                    "{spelling} {memory:?} {kept_in:?} {optimizer:?}"
                 );
             }
         }

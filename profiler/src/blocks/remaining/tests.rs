@@ -43,11 +43,17 @@ fn failed(row: Measurement) -> Measurement {
     Measurement { status: Status::Failed, err: Some(ErrorKind::Crashed), ..row }
 }
 
-/// The rows that a place leaves.
-fn rows_at(place: Place, cells: &[Cell], groups: &[Group], part: u32, block: u32) -> Vec<Measurement> {
-    let group = match place {
-        Place::Cell { cell, .. } => return vec![alone(&cells[cell], part, block)],
-        Place::Group(group) => &groups[group],
+/// The rows that a position leaves.
+fn rows_at(
+    position: BlockPosition,
+    cells: &[Cell],
+    groups: &[Group],
+    part: u32,
+    block: u32,
+) -> Vec<Measurement> {
+    let group = match position {
+        BlockPosition::Cell { cell, .. } => return vec![alone(&cells[cell], part, block)],
+        BlockPosition::Group(group) => &groups[group],
     };
     let seat = |(seat, name): (u32, &String)| Measurement {
         group: Some(group.name.clone()),
@@ -64,23 +70,24 @@ fn noted(cells: &[Cell], groups: &[Group], rows: &[Measurement]) -> Ledger {
     ledger
 }
 
-/// Goes through a block as [`super::super::Blocks`] does, and returns how many places it came to; `torn` of them at most.
+/// Goes through a block as [`super::super::Blocks`] does, and returns how many positions it came to; `torn` of them at most.
 fn measure(rows: &mut Vec<Measurement>, part: u32, torn: usize) -> usize {
     let (cells, groups) = pairs();
     let settings = Settings::default();
     let mut visited = 0;
-    for place in order::of_block(cells.len(), groups.len(), 1, 0) {
+    for position in order::of_block(cells.len(), groups.len(), 1, 0) {
         let ledger = noted(&cells, &groups, rows);
-        let wanted = Wanted { settings: &settings, cells: &cells, groups: &groups, ledger: &ledger, part };
-        if visited < torn && wanted.wants(place, 0) {
-            rows.extend(rows_at(place, &cells, &groups, part, 0));
+        let remaining =
+            Remaining { settings: &settings, cells: &cells, groups: &groups, ledger: &ledger, part };
+        if visited < torn && remaining.wants(position, 0) {
+            rows.extend(rows_at(position, &cells, &groups, part, 0));
             visited += 1;
         }
     }
     visited
 }
 
-/// A block of seven places is torn off at any of them, gone on with, torn off again, and gone on with to its end.
+/// A block of seven positions is torn off at any of them, gone on with, torn off again, and gone on with to its end.
 #[test]
 fn a_torn_block_ends_with_every_group_between_launches_alone_of_its_own_part() {
     for first in 0..=7 {
@@ -121,9 +128,9 @@ fn only_what_a_torn_block_lacks_is_measured_again() {
 fn without_groups_a_launch_of_any_part_counts() {
     let (cells, settings) = (pairs().0, Settings { repeats: 2, ..Settings::default() });
     let ledger = noted(&cells, &[], &[alone(&cells[0], 0, 0)]);
-    let wanted = Wanted { settings: &settings, cells: &cells, groups: &[], ledger: &ledger, part: 1 };
-    let places = [(0, 0), (0, 1), (1, 0), (0, 2)];
-    let found = places.map(|(cell, block)| wanted.wants(Place::Cell { cell, pass: 0 }, block));
+    let remaining = Remaining { settings: &settings, cells: &cells, groups: &[], ledger: &ledger, part: 1 };
+    let positions = [(0, 0), (0, 1), (1, 0), (0, 2)];
+    let found = positions.map(|(cell, block)| remaining.wants(BlockPosition::Cell { cell, pass: 0 }, block));
     assert_eq!(found, [false, true, true, false]);
 }
 
@@ -141,13 +148,15 @@ fn two_failures_in_a_row_end_a_cell_whatever_it_has_shown_before() {
         (vec![ok(0), no(1), ok(2), no(3)], true),
     ] {
         let ledger = noted(&cells, &groups, &rows);
-        let alone = Wanted { settings: &settings, cells: &cells[..1], groups: &[], ledger: &ledger, part: 0 };
+        let alone =
+            Remaining { settings: &settings, cells: &cells[..1], groups: &[], ledger: &ledger, part: 0 };
         assert_eq!(alone.unreached().count() == 1, more, "{rows:?}");
         // What fails alone has nothing that its groups could be held against.
         let settings = Settings { repeats: 9, ..Settings::default() };
-        let beside = Wanted { settings: &settings, cells: &cells, groups: &groups, ledger: &ledger, part: 0 };
+        let beside =
+            Remaining { settings: &settings, cells: &cells, groups: &groups, ledger: &ledger, part: 0 };
         assert_eq!(
-            [0, 1, 2].map(|group| beside.wants(Place::Group(group), 5)),
+            [0, 1, 2].map(|group| beside.wants(BlockPosition::Group(group), 5)),
             [more, more, true],
             "{rows:?}"
         );

@@ -7,10 +7,10 @@ use schema::{
 use statistics::stop::{self, MIN_REPEATS, Verdict};
 
 use super::ledger::{Account, Ledger};
-use crate::order::{self, Place};
+use crate::order::{self, BlockPosition};
 
-/// What was asked for, and what there is. Cells and groups are named by their places.
-pub(super) struct Wanted<'a> {
+/// What a run has still to measure: what was asked for, held against what there is. Cells and groups are named by their numbers.
+pub(super) struct Remaining<'a> {
     pub(super) settings: &'a Settings,
     pub(super) cells: &'a [Cell],
     pub(super) groups: &'a [Group],
@@ -20,12 +20,12 @@ pub(super) struct Wanted<'a> {
     pub(super) part: u32,
 }
 
-impl Wanted<'_> {
-    /// Whether a block should come to this place.
-    pub(super) fn wants(&self, place: Place, block: u32) -> bool {
-        match place {
-            Place::Cell { cell, pass } => self.wants_cell(cell, block, pass as usize),
-            Place::Group(group) => self.wants_group(group, block),
+impl Remaining<'_> {
+    /// Whether a block should come to this position.
+    pub(super) fn wants(&self, position: BlockPosition, block: u32) -> bool {
+        match position {
+            BlockPosition::Cell { cell, pass } => self.wants_cell(cell, block, pass as usize),
+            BlockPosition::Group(group) => self.wants_group(group, block),
         }
     }
 
@@ -101,12 +101,12 @@ impl Wanted<'_> {
         let blocks = block..self.settings.repeats;
         match self.settings.ci_percent {
             Some(_) => self.unreached().map(|cell| self.more_launches(cell) as u64).sum(),
-            None => blocks.map(|block| self.places_wanted(block)).sum(),
+            None => blocks.map(|block| self.positions_wanted(block)).sum(),
         }
     }
 
-    /// How many places a block should come to.
-    fn places_wanted(&self, block: u32) -> u64 {
+    /// How many positions a block should come to.
+    fn positions_wanted(&self, block: u32) -> u64 {
         let of_cell = |cell| (0..self.passes()).filter(|pass| self.wants_cell(cell, block, *pass)).count();
         let groups = (0..self.groups.len()).filter(|group| self.wants_group(*group, block)).count();
         (0..self.cells.len()).map(of_cell).sum::<usize>() as u64 + groups as u64
