@@ -30,9 +30,10 @@ use rig::{Exit, interrupt};
 /// A run leaves a directory under runs/ whose tables pandas reads as they are.
 ///
 /// Exit codes: 0 all rows are ok; 1 some row failed or is missing, as when --ci is not reached within
-/// the budget; 2 usage, a bad definition, or a single job that cannot run here; 3 the machine lacks
-/// something (`profile doctor` says what); 4 nothing matched; 5 a file cannot be written or read;
-/// 6 a device or its driver does not answer; 130 interrupted, 129 by a terminal that was closed.
+/// the budget; 2 usage, a file that does not exist, a bad definition, or a single job that cannot run
+/// here; 3 the machine lacks something (`profile doctor` says what); 4 nothing matched; 5 a file cannot
+/// be written or read; 6 a device or its driver does not answer; 130 interrupted, 129 by a terminal
+/// that was closed.
 #[derive(Parser)]
 #[command(name = "profile", version, max_term_width = 100)]
 pub struct Cli {

@@ -64,7 +64,9 @@ pub(super) struct MeasureOptions {
     /// With gloo, GPUs exchange through host memory, and several ranks may share one GPU.
     #[arg(long, value_name = "LIBRARY")]
     collectives: Option<Collectives>,
-    /// Show what would be launched and an estimate of the time, and measure nothing.
+    /// Show what would be launched and an estimate of the time, and begin no run.
+    ///
+    /// The memory of jobs is estimated as for a run: where it is not known, a few steps may be trained to measure it.
     #[arg(long)]
     pub(super) dry_run: bool,
 }

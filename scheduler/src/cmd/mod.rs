@@ -27,9 +27,10 @@ use crate::{online::RunInputs, policy};
 /// Jobs come from a trace, a CSV file with one line for each job, in which they are spelled as for `profile`. The same policies
 /// decide for real jobs and on a simulated cluster, so that the result of a run can be compared with its prediction.
 ///
-/// Exit codes: 0 all rows ok; 1 some row failed, or jobs wait for ever; 2 usage, or a bad trace; 3 the machine lacks something
-/// (`profile doctor` says what); 4 nothing matched; 5 a file cannot be written or read; 6 a device or its driver does not answer;
-/// 130 interrupted, 129 by a terminal that was closed.
+/// Exit codes: 0 all rows are ok; 1 some row failed, jobs wait for ever, a turn was decided otherwise (`replay`), or the error is
+/// larger than the limits (`fidelity --again`); 2 usage, a file that does not exist, a bad definition, or a bad trace; 3 the machine
+/// lacks something (`profile doctor` says what); 4 there are no jobs, or no decisions yet; 5 a file cannot be written or read;
+/// 6 a device or its driver does not answer; 130 interrupted, 129 by a terminal that was closed.
 #[derive(Parser)]
 #[command(name = "sched", version, max_term_width = 100)]
 pub struct Cli {
