@@ -11,7 +11,7 @@ use schema::{
     calibration::Calibration,
     catalog::Catalog,
     rows::{self, Columns, ExportRow, Row, Status, TableFile, TableFormat},
-    run_dir::RunDir,
+    run_dir::{RunDir, RunError},
 };
 
 use crate::export::{self, Source};
@@ -39,7 +39,8 @@ use crate::export::{self, Source};
 /// Example: `profile export runs/pairs --steps --out steps.csv`
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Directories of runs; their last parts must differ, as rows carry them. Runs of the scheduler are left out.
+    /// Directories of runs; their last parts must differ, as rows carry them. Runs of the scheduler are left out, and where several
+    /// are named also what is no run.
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
     /// The file to write, by its ending as CSV, or as Parquet where the program was built with it; one that is there is
@@ -88,11 +89,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The runs that have rows. One of the scheduler has none, and must not keep those beside it out of a table of `runs/*`.
+/// The runs that have rows. A run of the scheduler has none, and a folder may be no run. Neither must keep those beside it out of a
+/// table of `runs/*`.
 fn sources(runs: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
     let mut sources = Vec::new();
     for path in runs {
-        let run = RunDir::open(path)?;
+        let run = match RunDir::open(path) {
+            // A path that leads nowhere is a slip of the user's.
+            Err(error @ RunError::NoRun { .. }) if runs.len() > 1 && path.exists() => {
+                output::note(format_args!("left out: {error}"));
+                continue;
+            }
+            opened => opened?,
+        };
         match run.manifest()?.scheduling {
             None => sources.push(Source::read(run)?),
             Some(_) => output::note(format_args!(

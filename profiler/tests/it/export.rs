@@ -208,6 +208,26 @@ fn a_run_of_the_scheduler_is_left_out_and_those_beside_it_are_exported() {
     assert!(!door.path("none.csv").exists());
 }
 
+/// As the shell names it for `runs/*`, where `sched sim --out` has left a folder of runs.
+#[test]
+fn a_folder_that_is_no_run_is_left_out_of_several_and_refused_alone() {
+    let door = Door::new();
+    door.exits(0, "single synthetic-sleep --device cpu:0 --steps 5 --repeats 1 --out measured");
+    std::fs::create_dir(door.path("empty")).expect("the folder is writable");
+    let said = door.exits(0, "export empty measured --out t.csv");
+    assert!(said.err.contains("left out: empty is no run: it has no manifest.toml"), "{}", said.err);
+    assert!(said.err.contains("t.csv: 1 rows of 1 run,"), "{}", said.err);
+    for (code, arguments, message) in [
+        (2, "export empty --out none.csv", "empty is no run"),
+        (2, "export measured nowhere --out none.csv", "nowhere is no run"),
+        (4, "export empty empty --out none.csv", "nothing to export: name a run of `profile`"),
+    ] {
+        let said = door.exits(code, arguments);
+        assert!(said.err.contains(message), "profile {arguments}: {}", said.err);
+    }
+    assert!(!door.path("none.csv").exists());
+}
+
 #[test]
 fn slips_are_said_before_anything_is_written() {
     let door = crate::door();
