@@ -10,7 +10,7 @@ mod machine;
 mod model;
 mod steps;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context as _;
 use schema::{
@@ -124,8 +124,23 @@ impl Source {
 pub fn split(rows: &mut [ExportRow]) {
     let tested = tested(rows.iter().map(|row| row.split_key));
     for row in rows {
-        row.split = if tested.contains(&row.split_key) { Split::Test } else { Split::Train };
+        row.split = side(row.split_key, &tested);
     }
+}
+
+/// The keys of the rows to test on, of the whole table that is made of these runs.
+///
+/// # Errors
+/// A row of a cell or a group that the manifest does not name.
+pub fn tested_keys(sources: &[Source]) -> anyhow::Result<BTreeSet<u32>> {
+    let rows = sources.iter().flat_map(|source| source.measurements.iter().map(move |row| (source, row)));
+    let key = |(source, row): (&Source, &Measurement)| Ok(source.subject(row)?.members.split_key());
+    Ok(tested(rows.map(key).collect::<anyhow::Result<Vec<u32>>>()?))
+}
+
+/// The side of the split on which the rows of a key are.
+fn side(key: u32, tested: &BTreeSet<u32>) -> Split {
+    if tested.contains(&key) { Split::Test } else { Split::Train }
 }
 
 /// What a row is of.

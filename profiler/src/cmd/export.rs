@@ -23,7 +23,7 @@ use crate::export::{self, Source};
 /// they shared, and what the machine is made of. What failed and what could not run are rows as well, with their status
 /// for a label. What is not known is empty.
 ///
-/// The column split says train or test of each row. Rows whose groups are of the same workloads have the same word, so that no
+/// The column split says train or test of each row, and of each step with --steps. Rows whose groups are of the same workloads have the same word, so that no
 /// model is tested on a group that it learnt from in another order or in another run.
 ///
 /// Beside the table lies its data dictionary, under the same name with .columns.csv behind it: what each column means, its
@@ -162,7 +162,8 @@ fn write_rows(
 }
 
 fn write_steps(out: &Path, format: TableFormat, sources: &[Source]) -> anyhow::Result<usize> {
-    write(out, format, sources.iter().flat_map(Source::steps), &runs(sources))
+    let tested = export::tested_keys(sources)?;
+    write(out, format, sources.iter().flat_map(|source| source.steps(&tested)), &runs(sources))
 }
 
 fn runs(sources: &[Source]) -> String {

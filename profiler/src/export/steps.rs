@@ -1,22 +1,25 @@
 //! Every step of a run, in rows.
 
+use std::collections::BTreeSet;
+
 use schema::rows::ExportStep;
 
-use super::Source;
+use super::{Source, side};
 use crate::derive::{self, JobStep, LaunchSteps};
 
 impl Source {
     /// The steps of each launch that has a row, a piece at a time, as all of them may be more than memory holds. Of a seat
     /// whose job was started again that is every one of its launches. What was never started has none, and neither has a
-    /// program that was measured from outside.
+    /// program that was measured from outside. `tested` are the keys of the rows to test on.
     ///
     /// # Errors
     /// A file of the run that cannot be read, and a group that the manifest does not name.
-    pub fn steps(&self) -> impl Iterator<Item = anyhow::Result<Vec<ExportStep>>> {
+    pub fn steps(&self, tested: &BTreeSet<u32>) -> impl Iterator<Item = anyhow::Result<Vec<ExportStep>>> {
         let launches = self.measurements.iter().filter(|row| !row.launch.is_empty());
         launches.map(|row| {
             let split_key = self.subject(row)?.members.split_key();
-            let of_row = ExportStep { split_key, ..ExportStep::of(row) };
+            let split = side(split_key, tested);
+            let of_row = ExportStep { split_key, split, ..ExportStep::of(row) };
             Ok(derive::steps_of(&self.run, row)?.iter().flat_map(|launch| rows_of(&of_row, launch)).collect())
         })
     }

@@ -1,7 +1,7 @@
 //! `profile export`: runs joined into one table that other programs train models on.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     path::Path,
     process::{Command, Stdio},
 };
@@ -101,6 +101,11 @@ fn every_step_is_a_row_of_the_long_table() {
     door.exits(0, "export two --steps --out steps.csv");
     assert_eq!(table::<ColumnRow>(&door, "steps.csv.columns.csv"), dictionary::<ExportStep>());
     let steps: Vec<ExportStep> = table(&door, "steps.csv");
+    door.exits(0, "export two --out rows.csv");
+    let split: BTreeMap<String, Split> =
+        table::<ExportRow>(&door, "rows.csv").into_iter().map(|row| (row.launch, row.split)).collect();
+    assert!(steps.iter().all(|step| step.split == split[&step.launch]), "a word for both tables");
+    assert!([Split::Train, Split::Test].iter().all(|side| steps.iter().any(|step| step.split == *side)));
     for row in door.measurements("two") {
         let own: Vec<&ExportStep> = steps.iter().filter(|step| step.launch == row.launch).collect();
         assert_eq!(own.len() as u64, row.steps_total, "{}", row.launch);

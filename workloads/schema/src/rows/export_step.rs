@@ -1,6 +1,6 @@
 //! The long table of `profile export --steps`, with every step of every launch.
 
-use super::{columns::columns, measurement::Measurement};
+use super::{columns::columns, export::Split, measurement::Measurement};
 use crate::{plan::Plan, sharing::Sharing, wire::Timing};
 
 columns! {
@@ -29,6 +29,8 @@ columns! {
     } and {
         /// As in the table without --steps.
         split_key: u32,
+        /// As in the table without --steps.
+        split: Split,
         /// The launch that made the step, which differs if a job of a group ended and was restarted.
         step_launch: String,
         /// Index of the step in its launch, from 0.
@@ -42,7 +44,7 @@ columns! {
         in_window: Option<bool>,
         /// Samples over all ranks; empty if unknown, as for a user's program.
         samples: Option<u64>,
-        /// Mean loss over the ranks; empty if it was not read or is not finite.
+        /// Mean loss over the samples; empty if it was not read or is not finite.
         loss: Option<f64>,
         /// Phase: waiting for its batch. Like the other phases, that of the slowest rank.
         data_ns: Option<u64> ["ns"],
