@@ -1,4 +1,5 @@
-//! All-reduces by themselves: what the process groups that training uses take for them, one size at a time.
+//! All-reduces by themselves: their durations in the process groups that training uses, one tensor size at
+//! a time.
 
 use schema::spec::{AllReduce, LaunchSpec};
 use tch::{Device, Kind, Tensor};
@@ -13,11 +14,11 @@ use crate::{
     workload::Share,
 };
 
-/// Steps of which each is the sum of one tensor over all ranks, in the place of the tensor.
+/// Steps that each sum one tensor over all ranks in place.
 ///
-/// On the CPU a step lasts from the moment at which this rank comes to it until the sum is there, and saying so belongs to
-/// none. On CUDA all-reduces follow one another in the device's stream while the host runs ahead, so that each lasts as
-/// long as it keeps the stream.
+/// On the CPU a step lasts from the moment at which this rank enters it until the sum is complete, and the
+/// time to report it belongs to no step. On CUDA, all-reduces follow one another in the device's stream
+/// while the host runs ahead, so that each lasts as long as it occupies the stream.
 pub(crate) struct AllReduces {
     group: Group,
     tensor: Tensor,
@@ -29,8 +30,8 @@ impl AllReduces {
     /// Meets the other ranks of the launch, and makes the tensor.
     ///
     /// # Errors
-    /// `unsupported` for devices that have no process group in common, `collective` where not all ranks come, `internal`
-    /// where the launch was not told where to meet, `out-of-memory`.
+    /// `unsupported` for devices without a common process group, `collective` if a rank does not come, `internal`
+    /// if the launch names no meeting place, `out-of-memory`.
     pub(crate) fn start(told: &AllReduce, launch: &LaunchSpec, rank: u32) -> Result<Self, Failure> {
         let refused = |reason: String| Failure::unsupported(format!("all-reduce: {reason}"));
         let device = device_of(&launch.devices, rank)?;
@@ -39,7 +40,7 @@ impl AllReduces {
         let share = Share { rank, ranks: launch.devices.len() as u32 };
         let group = meet(told.rendezvous.as_deref(), share, collectives, device)?;
         let numbers = told.bytes / Kind::Float.elt_size_in_bytes() as u64;
-        // Zeros stay zeros however often they are added up.
+        // A sum of zeros stays zero.
         let tensor = Tensor::f_zeros([i64::try_from(numbers).unwrap_or(i64::MAX)], (Kind::Float, device))?;
         Ok(Self { group, tensor, bytes: told.bytes, clock: clock::of(device)? })
     }
@@ -79,7 +80,7 @@ impl Steps for AllReduces {
             end,
             dur,
             samples: 0,
-            // Nothing is trained, and a loss that is no number is not said.
+            // Nothing is trained, and a NaN loss is not reported.
             loss: f64::NAN,
             phases,
             sent_bytes: Some(self.bytes),

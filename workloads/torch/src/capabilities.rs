@@ -1,11 +1,11 @@
-//! What this program's libtorch can do on this machine, for `profile doctor` and for people.
+//! The capabilities of this program's libtorch on this machine, for `profile doctor` and for people.
 
 use schema::capabilities::Capabilities;
 use tch::{Cuda, utils};
 
 use crate::{cuda, shim::library};
 
-/// Asks libtorch, without making anything on a device.
+/// Asks libtorch, without allocating on a device.
 pub fn probe() -> Capabilities {
     let loaded = cuda::load().is_ok() && utils::has_cudart();
     Capabilities {

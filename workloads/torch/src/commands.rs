@@ -1,4 +1,4 @@
-//! What the harness says on stdin, read by a thread so that training never waits for it.
+//! Commands of the harness on stdin, read by a thread so that training never waits for them.
 
 use std::{
     io,
@@ -13,21 +13,21 @@ use std::{
 
 use schema::{events::read_command, wire::Command};
 
-/// Commands that have arrived and were not yet obeyed.
+/// Commands that have arrived and are not yet executed.
 pub(crate) struct Commands {
     arrived: Receiver<io::Result<Command>>,
     ended: Arc<AtomicBool>,
 }
 
 impl Commands {
-    /// Starts to listen. To be called once: stdin is read from here on.
+    /// Starts to listen. Must be called once, because stdin is read from here on.
     pub(crate) fn listen() -> Self {
         let (sender, arrived) = mpsc::channel();
         let ended = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&ended);
         thread::spawn(move || {
             pass_on(&sender);
-            // Whatever ended the listening was sent before, so whoever sees the flag finds it.
+            // The last message was sent before, so that a reader that sees the flag finds it.
             flag.store(true, Ordering::Release);
         });
         Self { arrived, ended }
@@ -38,17 +38,18 @@ impl Commands {
         self.arrived.try_recv().ok()
     }
 
-    /// The oldest command that was not taken yet; one that comes within `time` is waited for.
+    /// The oldest command that was not taken yet; waits for one for up to `time`.
     pub(crate) fn next_within(&self, time: Duration) -> Option<io::Result<Command>> {
         self.arrived.recv_timeout(time).ok()
     }
 
-    /// Drops the commands that came too late to be obeyed; gives the error among them, if there is one.
+    /// Drops commands that came too late, and returns the error among them, if any.
     pub(crate) fn pending_error(&self) -> Option<io::Error> {
         self.arrived.try_iter().find_map(Result::err)
     }
 
-    /// Whether nothing more is read from stdin, at its end or after a bad line, which means leave now.
+    /// Whether reading of stdin has ended, by its end or an invalid line, which means that the worker must
+    /// exit.
     pub(crate) fn ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
@@ -56,16 +57,17 @@ impl Commands {
 
 #[cfg(test)]
 impl Commands {
-    /// Those of a harness that stays and says nothing.
+    /// The commands of a harness that stays silent.
     pub(crate) fn none() -> Self {
         Self { arrived: mpsc::channel().1, ended: Arc::default() }
     }
 }
 
-/// Sends on what stdin says until it ends, holds a bad line, or nobody listens any more: then the job is over.
+/// Sends on commands from stdin until it ends, has an invalid line, or the receiver is gone, all of which
+/// end the job.
 fn pass_on(sender: &Sender<io::Result<Command>>) {
     while let Some(command) = read_command(io::stdin().lock()).transpose() {
-        // What follows a line that is no command cannot be trusted.
+        // What follows an invalid line cannot be trusted.
         let is_bad = command.is_err();
         if sender.send(command).is_err() || is_bad {
             return;

@@ -1,4 +1,5 @@
-//! What a launch starts from, written down, so that another program can train the same model on the same data.
+//! Exports the initial state of a launch, so that another program can train the same model on the same
+//! data.
 
 use std::path::Path;
 
@@ -9,10 +10,10 @@ use crate::launch::{Built, Launch};
 
 /// Writes the initial parameters and buffers to `initial`, and the micro-batches of the first steps to `data`.
 ///
-/// Both come from the code and the seed that training itself uses; of a launch of several ranks, data is that of `rank`.
+/// Both come from the code and the seed of the training itself. For a launch of several ranks, the data is that of `rank`.
 ///
 /// # Errors
-/// When the launch cannot run here, or a file cannot be written.
+/// The launch cannot run here, or a file cannot be written.
 pub fn export(
     spec: &Path,
     rank: u32,

@@ -1,4 +1,4 @@
-//! How a job fails: the kind that the protocol knows, and the words.
+//! Failures of a job: the kind in the protocol, and the message.
 
 use std::any::Any;
 
@@ -7,7 +7,7 @@ use tch::TchError;
 
 use crate::{data::DataError, step::StepError};
 
-/// What the worker says last when it cannot go on.
+/// The last event of a worker that cannot continue.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
@@ -20,17 +20,17 @@ impl Failure {
         Self { kind, message: message.into() }
     }
 
-    /// What this worker, or this machine, cannot do at all.
+    /// A request that this worker, or this machine, cannot fulfil.
     pub fn unsupported(message: impl Into<String>) -> Self {
         Self::new(FailureKind::Unsupported, message)
     }
 
-    /// `message` with the kind `otherwise`, unless it tells of memory that ran out, which can happen anywhere.
+    /// A failure of kind `otherwise`, unless `message` reports exhausted memory, which can happen anywhere.
     ///
-    /// libtorch's errors reach Rust as text, so its text is all there is to go by.
+    /// libtorch's errors reach Rust as text, so the text is the only evidence.
     pub fn classify(otherwise: FailureKind, message: &str) -> Self {
-        // In this order those of PyTorch's allocators and of CUDA itself, of the host's, of cuBLAS and of cuDNN before
-        // version 9, and of cuDNN since.
+        // In this order: PyTorch's allocators and CUDA itself, the host's allocator, cuBLAS and cuDNN
+        // before version 9, and cuDNN since.
         const ALLOCATION_FAILED: [&str; 6] = [
             "out of memory",
             "can't allocate memory",
@@ -48,23 +48,24 @@ impl Failure {
     }
 }
 
-/// What of a message of libtorch stands before its C++ backtrace.
+/// The part of a libtorch message before its C++ backtrace.
 pub(crate) fn plain(message: &str) -> &str {
     let (plain, _) = message.split_once("\nException raised from").unwrap_or((message, ""));
     plain.trim_end()
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn words_of(payload: &(dyn Any + Send)) -> &str {
     let owned = payload.downcast_ref::<String>().map(String::as_str);
     owned.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("panic without words")
 }
 
-/// What kind of failure it is that there are no samples.
+/// The kind of failure if there are no samples.
 pub(crate) fn kind_of_samples(error: &anyhow::Error) -> FailureKind {
     match error.downcast_ref() {
         Some(DataError::Unsupported(_)) => FailureKind::Unsupported,
-        // No fault of the data: a GPU that failed in an earlier step says so at whatever it is asked for next.
+        // This is no fault of the data: a GPU that failed in an earlier step reports it at the next
+        // request.
         Some(DataError::Torch(_)) => FailureKind::Internal,
         None if error.is::<TchError>() => FailureKind::Internal,
         _ => FailureKind::Data,

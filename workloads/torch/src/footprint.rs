@@ -1,10 +1,11 @@
-//! What a job takes in memory, found by a few steps at two small micro-batches.
+//! The memory of a job, measured in a few steps at two small micro-batches.
 //!
-//! Everything that is allocated and given back within a step is recorded, in order, with the operations that it happens in.
-//! At a larger micro-batch a step makes the same operations in the same order, so each moment of one recording has its
-//! partner in the other (`Segment::lines`), and what is held at one moment of a step is a straight line over the
-//! micro-batch. The peak is the highest of these lines. Two measured peaks alone would not tell it: at a small micro-batch
-//! the peak may be at another moment than at a large one, and what is drawn through two moments is too low beyond them.
+//! All allocations and releases within a step are recorded in order, with the operations that they belong
+//! to. At a larger micro-batch a step makes the same operations in the same order, so that each moment of
+//! one recording has a counterpart in the other (`Segment::lines`), and the memory at one moment of a step
+//! is linear in the micro-batch. The peak is the highest of these lines. Two measured peaks are not enough:
+//! at a small micro-batch the peak may be at another moment than at a large one, and a line through two
+//! different moments is too low beyond them.
 
 mod envelope;
 mod laps;
@@ -29,15 +30,15 @@ use crate::{
     synchronize::bucket_bytes,
 };
 
-/// The first micro-step of a step finds no gradients and every later one does: two are enough.
+/// The first micro-step of a step has no gradients and every later one does, so two are enough.
 const MICRO_BATCHES: usize = 2;
 
-/// Steps at each micro-batch. What happens in every second step only, as TD3's policy update, is in one of them; and what is
-/// made in the first step of all, and kept from then on, is there in the second.
+/// Steps at each micro-batch. Work of every second step, as TD3's policy update, is in one of them, and the
+/// second includes memory that the very first step allocates for good.
 const STEPS: usize = 2;
 
-/// Builds the launch of a spec and takes its steps, at its micro-batch and at twice that. Its plan has one rank; how many
-/// micro-batches it adds up makes no difference.
+/// Builds the launch of a spec and takes its steps, at its micro-batch and at twice that. Its plan has one
+/// rank; the number of accumulated micro-batches makes no difference.
 pub fn of_launch(spec: &Path) -> Answer {
     match Launch::read(spec, 0).and_then(|launch| measure(&launch)) {
         Ok(footprint) => Answer::Measured(footprint),
@@ -83,7 +84,7 @@ fn bytes(tensor: &Tensor) -> u64 {
     (tensor.numel() * tensor.kind().elt_size_in_bytes()) as u64
 }
 
-/// What the tensors did in one step, update by update.
+/// The tensor allocations of one step, update by update.
 fn record(trainer: &mut Trainer, device: Device, laps: &Laps) -> Result<Vec<UpdateTrace>, Failure> {
     let before = tensor_memory(device)?.allocated_bytes;
     memory_trace::begin(device)?;
@@ -94,10 +95,10 @@ fn record(trainer: &mut Trainer, device: Device, laps: &Laps) -> Result<Vec<Upda
     Ok(laps::split(&laps.take(), before, &events))
 }
 
-/// Joins steps at the small micro-batch with those at the large one, one to one. `gradients` has for each update how many
-/// bytes they are, and how many of these would lie in buckets: the size of its parameters, and not what is held behind a
-/// backward pass, which may be more. What an update leaves there for the next one, as a GAN's images with their graph, grows
-/// with the micro-batch and belongs to the peaks.
+/// Pairs steps at the small micro-batch with those at the large one. `gradients` has, for each update, the
+/// size of its gradients and the part of it in buckets. This is the size of its parameters and not the
+/// memory after a backward pass, which may be larger. Memory that an update keeps for the next one, as a
+/// GAN's images with their graph, grows with the micro-batch and belongs to the peaks.
 fn updates(
     persistent_bytes: u64,
     gradients: impl Iterator<Item = (u64, u64)>,
@@ -111,7 +112,7 @@ fn updates(
     };
     let mut updates: Vec<UpdateFootprint> = gradients.map(empty).collect();
     for (small, large) in small.iter().zip(large) {
-        // A step that leaves an update out has fewer.
+        // A step that skips an update has fewer.
         for (update, (small, large)) in updates.iter_mut().zip(small.iter().zip(large)) {
             let with_gradients = persistent_bytes + update.gradient_bytes;
             update.forward_bytes =
@@ -124,7 +125,7 @@ fn updates(
     updates
 }
 
-/// Raises a peak to what one segment takes beyond `base`, at either micro-batch.
+/// Raises a peak to the demand of one segment beyond `base`, at either micro-batch.
 fn raise(peak: &mut Envelope, [small, large]: [&Segment; 2], base: u64) {
     let over = |levels: [u64; 2]| levels.map(|level| level.saturating_sub(base));
     peak.extend(small.lines(large).into_iter().map(over));
@@ -135,8 +136,8 @@ fn raise(peak: &mut Envelope, [small, large]: [&Segment; 2], base: u64) {
 mod tests {
     use super::*;
 
-    /// An update on so many samples, of which each leaves 4 bytes to the next update and 6 to the backward pass; this makes
-    /// 10 bytes of gradients.
+    /// An update on this number of samples, each of which leaves 4 bytes to the next update and 6 to the
+    /// backward pass, which makes 10 bytes of gradients.
     fn trace(samples: i64) -> UpdateTrace {
         let (kept, activations) = (4 * samples, 6 * samples);
         let behind = (100 + 10 + kept) as u64;

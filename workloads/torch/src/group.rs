@@ -1,4 +1,5 @@
-//! The ranks of a job as one of them sees them: it meets the others, and moves tensors between them and itself.
+//! The process group of a job, from the view of one rank: it meets the others and exchanges tensors with
+//! them.
 
 use std::{
     path::Path,
@@ -12,10 +13,12 @@ use tch::{Device, TchError, Tensor};
 use crate::shim::collective::ProcessGroup;
 pub use crate::shim::collective::Work;
 
-/// One rank's handle on the process group that it forms with the others. Clones share the group.
+/// One rank's handle on its process group. Clones share the group.
 ///
-/// A collective is started by one call of every rank, in the same order on all of them, and is over when its [`Work`] was
-/// waited for. Several may be under way at once. When the process of a rank ends, the collectives of the others fail at
+/// Every rank starts a collective with one call, in the same order on all ranks, and it is complete when
+/// its [`Work`] was waited for. Several may be in progress at once. When the process of a rank ends, the
+/// collectives of the others fail at once. When a rank does not come, they fail after the timeout of the
+/// group.
 /// once; when it only does not come, they fail when the timeout of the group is over.
 #[derive(Clone)]
 pub struct Group {
@@ -25,13 +28,13 @@ pub struct Group {
 }
 
 impl Group {
-    /// Meets the other ranks of `size`, all of this machine, and returns when all are connected.
+    /// Meets the other ranks of `size`, all on this machine, and returns when all are connected.
     ///
-    /// `rendezvous` names a file that is the same for all of them and used for nothing before. Tensors that are moved are
-    /// all on `device`. `timeout` holds for the meeting and for every collective.
+    /// `rendezvous` names a file that is the same for all of them and was not used before. All tensors of collectives
+    /// are on `device`. `timeout` limits the meeting and every collective.
     ///
     /// # Errors
-    /// When not all come before the timeout, when the file was met in before, or when a library is missing.
+    /// A rank does not come before the timeout, the file was used before, or a library is missing.
     pub fn meet(
         rendezvous: &Path,
         rank: u32,
@@ -44,7 +47,7 @@ impl Group {
         let process_group = match collectives {
             Collectives::Gloo => ProcessGroup::meet_gloo(rendezvous, rank, size, timeout)?,
             Collectives::Nccl => {
-                // NCCL takes the GPU of the first tensor that it is given; here it only has to be one.
+                // NCCL uses the GPU of the first tensor that it gets. Here the device only has to be a GPU.
                 if !device.is_cuda() {
                     return Err(TchError::Torch("NCCL moves tensors between GPUs alone".into()));
                 }
@@ -62,10 +65,10 @@ impl Group {
         self.size
     }
 
-    /// Replaces `tensor` by the sum of all ranks' ones, which are of one shape, kind and layout.
+    /// Replaces `tensor` by the sum over all ranks, whose tensors have one shape, kind and layout.
     ///
     /// # Errors
-    /// As of all collectives: here for a tensor that cannot be moved, from [`Work::wait`] for what happens to the others.
+    /// As for all collectives: here for a tensor that cannot be moved, from [`Work::wait`] for errors of the other ranks.
     pub fn all_reduce_sum(&self, tensor: &Tensor) -> Result<Work, TchError> {
         self.lock().all_reduce_sum(tensor)
     }
@@ -73,56 +76,56 @@ impl Group {
     /// Replaces `tensor` by that of rank `root`.
     ///
     /// # Errors
-    /// As [`Group::all_reduce_sum`].
+    /// See [`Group::all_reduce_sum`].
     pub fn broadcast(&self, tensor: &Tensor, root: u32) -> Result<Work, TchError> {
         self.lock().broadcast(tensor, root)
     }
 
-    /// Fills `into`, which holds `size` times as many numbers, with all ranks' `part`s in the order of their ranks.
+    /// Fills `into`, which holds `size` times as many numbers, with the `part`s of all ranks in order.
     ///
     /// # Errors
-    /// As [`Group::all_reduce_sum`].
+    /// See [`Group::all_reduce_sum`].
     pub fn all_gather(&self, into: &Tensor, part: &Tensor) -> Result<Work, TchError> {
         self.lock().all_gather(into, part)
     }
 
-    /// Cuts the sum of all ranks' `whole`s into `size` parts and fills `into` with the one of this rank.
+    /// Cuts the sum of all ranks' `whole`s into `size` parts and fills `into` with the part of this rank.
     ///
     /// # Errors
-    /// As [`Group::all_reduce_sum`].
+    /// See [`Group::all_reduce_sum`].
     pub fn reduce_scatter_sum(&self, into: &Tensor, whole: &Tensor) -> Result<Work, TchError> {
         self.lock().reduce_scatter_sum(into, whole)
     }
 
-    /// Sends `tensor` to rank `to`, which has to [`Group::recv`] one of the same shape and kind under the same tag.
+    /// Sends `tensor` to rank `to`, which must call [`Group::recv`] with the same shape, kind and tag.
     ///
     /// # Errors
-    /// As [`Group::all_reduce_sum`].
+    /// See [`Group::all_reduce_sum`].
     pub fn send(&self, tensor: &Tensor, to: u32, tag: u32) -> Result<Work, TchError> {
         self.lock().send(tensor, to, tag)
     }
 
-    /// Replaces `tensor` by what rank `from` sends under the same tag.
+    /// Replaces `tensor` by the one that rank `from` sends under the same tag.
     ///
     /// # Errors
-    /// As [`Group::all_reduce_sum`].
+    /// See [`Group::all_reduce_sum`].
     pub fn recv(&self, tensor: &Tensor, from: u32, tag: u32) -> Result<Work, TchError> {
         self.lock().recv(tensor, from, tag)
     }
 
-    /// Waits until all ranks have come this far and all their collectives so far are over.
+    /// Waits until all ranks have reached this point and all their collectives so far are complete.
     ///
     /// # Errors
-    /// As [`Work::wait`].
+    /// See [`Work::wait`].
     pub fn barrier(&self) -> Result<(), TchError> {
         let work = self.lock().barrier()?;
         work.wait()
     }
 
-    /// Gives every rank what rank 0 holds in `tensors`, as all ranks start from the same parameters.
+    /// Copies `tensors` of rank 0 to every rank, so that all start from the same parameters.
     ///
     /// # Errors
-    /// As [`Group::all_reduce_sum`] and [`Work::wait`].
+    /// See [`Group::all_reduce_sum`] and [`Work::wait`].
     pub fn copy_from_first<'a>(&self, tensors: impl Iterator<Item = &'a Tensor>) -> Result<(), TchError> {
         let under_way = tensors.map(|tensor| self.broadcast(tensor, 0)).collect::<Result<Vec<_>, _>>()?;
         under_way.iter().try_for_each(Work::wait)

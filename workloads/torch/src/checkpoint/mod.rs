@@ -1,11 +1,12 @@
-//! Checkpoints: all that a job goes on from, under any plan and by any number of ranks.
+//! Checkpoints, from which a job continues under any plan and with any number of ranks.
 //!
-//! A checkpoint names tensors and nothing of the plan that it was written under: `model-N.safetensors` hold parameters
-//! and buffers under their own names, `optimizer-N.safetensors` what the optimizers remember of them, as
-//! `<update>.<kind>.<parameter>` (`all.momentum.conv1.weight`, and `all.step` for the number of updates). Each is one of
-//! several pieces, so that saving and restoring take little memory beside the tensors themselves. These are the same in
-//! every rank, and the first writes them. `random-R.safetensors` holds where the generators of rank R are, `cpu` and, on a
-//! GPU, `cuda`. [`schema::checkpoint`] says what else there is and how a kill is survived.
+//! A checkpoint names tensors but nothing of the plan that it was written under. `model-N.safetensors` hold
+//! parameters and buffers under their own names. `optimizer-N.safetensors` hold the optimizers' state as
+//! `<update>.<kind>.<parameter>` (`all.momentum.conv1.weight`, and `all.step` for the number of updates).
+//! Both are split into pieces, so that saving and restoring take little memory besides the tensors
+//! themselves. Their content is the same in every rank, and the first rank writes it.
+//! `random-R.safetensors` holds the state of the generators of rank R, `cpu` and, on a GPU, `cuda`.
+//! [`schema::checkpoint`] describes the other files and how a checkpoint survives a kill.
 
 pub(crate) mod restore;
 pub(crate) mod save;
@@ -15,7 +16,7 @@ use tch::Tensor;
 
 use crate::{optimizer::STEP, step::Trainer};
 
-/// Tensors under the names that they have in a checkpoint; they share their memory with those that are trained.
+/// Tensors under their names in a checkpoint. They share their memory with the trained ones.
 type Named = Vec<(String, Tensor)>;
 
 fn model(trainer: &Trainer) -> Named {
@@ -45,11 +46,11 @@ fn optimizers(trainer: &Trainer) -> Named {
     named
 }
 
-/// What the states of generators are called in the files of ranks.
+/// Names of generator states in the files of ranks.
 const CPU: &str = "cpu";
 const CUDA: &str = "cuda";
 
-/// What the file with the random generators of `rank` is called.
+/// The name of the file with the random generators of `rank`.
 fn random_file(rank: u32) -> String {
     format!("random-{rank}.safetensors")
 }

@@ -1,4 +1,4 @@
-//! Going on from a checkpoint.
+//! Continues a job from a checkpoint.
 
 use std::{collections::HashMap, path::PathBuf};
 
@@ -19,19 +19,19 @@ use crate::{
     failure::Failure, optimizer::Optimizer, shim::random::set_random_state, step::Trainer, workload::Share,
 };
 
-/// A checkpoint of this job, of which the manifest was read.
+/// A checkpoint of this job whose manifest was read.
 pub(crate) struct Restore {
     folder: PathBuf,
     checkpoint: Checkpoint,
 }
 
 impl Restore {
-    /// The checkpoint that a launch goes on from, if it goes on from one. Reads the manifest alone, so that one of another
+    /// The checkpoint that a launch continues from, if any. Reads the manifest alone, so that a checkpoint of another
     /// job is refused before anything is built.
     ///
     /// # Errors
-    /// `data` for what is no whole checkpoint; `unsupported` for one of another workload or global batch, and for one that
-    /// a newer program wrote.
+    /// `data` for an incomplete or altered checkpoint; `unsupported` for one of another workload or global batch, and for one
+    /// that a newer program wrote.
     pub(crate) fn of(training: &Training) -> Result<Option<Self>, Failure> {
         let Some(folder) = &training.restore else { return Ok(None) };
         let checkpoint = Checkpoint::read(folder).map_err(unbelievable)?;
@@ -49,12 +49,12 @@ impl Restore {
         Ok(Some(Self { folder: folder.clone(), checkpoint }))
     }
 
-    /// Lets a trainer that was built for the same job, under whatever plan, go on from here as the rank that has `share`. `seed` is
-    /// that of the launch: it decides what is drawn from here on where the checkpoint does not.
+    /// Sets a trainer of the same job, under any plan, to this checkpoint, as the rank with `share`. `seed` is
+    /// that of the launch. It decides later random numbers unless the checkpoint does.
     ///
     /// # Errors
-    /// `data` for a file that is missing or not what was written; `unsupported` for a model that has other tensors; or an
-    /// error of the device. The trainer is of no use then.
+    /// `data` for a file that is missing or altered; `unsupported` for a model that has other tensors; or an
+    /// error of the device. The trainer is unusable after an error.
     pub(crate) fn apply(&self, trainer: &mut Trainer, share: Share, seed: u64) -> Result<(), Failure> {
         self.fill(Content::Model, model(trainer))?;
         self.fill(Content::Optimizer, optimizers(trainer))?;
@@ -64,14 +64,14 @@ impl Restore {
         self.set_generators(trainer.device(), share, seed)
     }
 
-    /// Overwrites `named` by what the files of one content hold.
+    /// Overwrites `named` with the files of one content.
     fn fill(&self, content: Content, named: Named) -> Result<(), Failure> {
         let mut targets: HashMap<_, _> = named.into_iter().collect();
         for file in self.checkpoint.files.iter().filter(|file| file.content == content) {
             let bytes = self.read(file)?;
             decode_into(&mut targets, &bytes).map_err(|error| self.unfit(file, error))?;
         }
-        // Any of them will do, and the first in order is the same one in every try.
+        // Any name will do; the minimum is the same in every run.
         match targets.keys().min() {
             None => Ok(()),
             Some(name) => Err(Failure::unsupported(format!(
@@ -81,12 +81,12 @@ impl Restore {
         }
     }
 
-    /// As many ranks as wrote the checkpoint go on where each of them was. Another number of ranks has other draws to make,
-    /// and where their generators would be is not on file: each rank then begins anew.
+    /// If the number of ranks is that of the checkpoint, each continues with its random state. Another
+    /// number of ranks draws differently and has no stored state, so that each rank starts from a new one.
     fn set_generators(&self, device: Device, share: Share, seed: u64) -> Result<(), Failure> {
         let Checkpoint { steps, ranks: written, .. } = self.checkpoint;
         let Share { rank, ranks } = share;
-        // All generators, of which there may be one that the writer did not have.
+        // Sets all generators, because the checkpoint may lack one.
         tch::manual_seed(fresh_seed(seed, steps, rank));
         if ranks != written {
             return Ok(());
@@ -101,7 +101,7 @@ impl Restore {
         for (name, state) in decode(&self.read(file)?).map_err(|error| self.unfit(file, error))? {
             match &*name {
                 CPU => set_random_state(Device::Cpu, &state)?,
-                // Another kind of device has no use for it.
+                // On another kind of device it is not used.
                 CUDA if device.is_cuda() => set_random_state(device, &state)?,
                 _ => {}
             }
@@ -123,8 +123,8 @@ impl Restore {
     }
 }
 
-/// A seed that the launch's seed, the steps done and the rank decide, so that no rank draws what another one does, nor what
-/// was drawn in earlier steps.
+/// A seed from the launch's seed, the number of steps and the rank, so that no rank repeats the random
+/// numbers of another one or of earlier steps.
 fn fresh_seed(seed: u64, steps: u64, rank: u32) -> i64 {
     let mut rng = Rng::with_seed(seed);
     for number in [steps, u64::from(rank)] {
@@ -133,7 +133,7 @@ fn fresh_seed(seed: u64, steps: u64, rank: u32) -> i64 {
     rng.i64(..)
 }
 
-/// A file that cannot be believed; a newer one may be whole, and is not for this program.
+/// The failure for an invalid checkpoint. A newer one may be valid, but this program cannot read it.
 fn unbelievable(error: CheckpointError) -> Failure {
     let kind = match &error {
         CheckpointError::File(RunError::Newer { .. }) => FailureKind::Unsupported,

@@ -1,4 +1,4 @@
-//! Writing a checkpoint.
+//! Writes a checkpoint.
 
 use std::path::Path;
 
@@ -16,24 +16,24 @@ use super::{
 };
 use crate::{failure::Failure, shim::random::random_state, step::Trainer};
 
-/// One rank of a job, and how the ranks agree.
+/// One rank of a job, and a means for the ranks to agree.
 pub(crate) struct Peers<'a> {
     pub(crate) rank: u32,
     pub(crate) ranks: u32,
-    /// Waits until every rank has come this far; whether all of them said yes.
+    /// Waits until every rank has reached this point, and returns whether all of them said yes.
     pub(crate) all: &'a mut dyn FnMut(bool) -> Result<bool, Failure>,
 }
 
-/// Why there is no checkpoint.
+/// The reason why there is no checkpoint.
 enum Unsaved {
-    /// A rank cannot do its part, and all of them know.
+    /// A rank failed to do its part, and all of them know.
     Refused(anyhow::Error),
     /// The ranks cannot agree.
     Apart(Failure),
 }
 
 impl Peers<'_> {
-    /// What this rank did, if all ranks did theirs.
+    /// Returns the result of this rank if all ranks succeeded.
     fn together<T>(&mut self, mine: anyhow::Result<T>) -> Result<T, Unsaved> {
         let all = (self.all)(mine.is_ok()).map_err(Unsaved::Apart)?;
         let done = mine.map_err(Unsaved::Refused)?;
@@ -45,12 +45,12 @@ impl Peers<'_> {
     }
 }
 
-/// Writes a checkpoint of a job at rest to `place`, where nothing may be yet; all ranks call this together. Gives the bytes
-/// that this rank has written, when the disk has the whole checkpoint. Where there is none in the end, the inner error says
-/// why, and nothing has changed.
+/// Writes a checkpoint of a job at rest to `place`, which must be free; all ranks call this together. Returns the bytes
+/// that this rank has written, when the whole checkpoint is on disk. If there is none in the end, the inner error gives
+/// the reason, and nothing has changed.
 ///
 /// # Errors
-/// When the ranks cannot agree, as one has gone: the job is at its end then.
+/// The ranks cannot agree because one of them has gone. This ends the job.
 pub(crate) fn save(
     place: &Path,
     training: &Training,
@@ -86,8 +86,8 @@ fn write(draft: &Draft, training: &Training, trainer: &Trainer, peers: &mut Peer
     for (content, prefix, named) in
         [(Content::Model, "model", model(trainer)), (Content::Optimizer, "optimizer", optimizers(trainer))]
     {
-        // The same on all ranks, which agree after each: however much there is to write, none waits for the first one longer
-        // than a piece takes, so that no collective is out of patience.
+        // All ranks have the same pieces and agree after each one, so that no rank waits longer for the
+        // first one than a piece takes, and no collective times out.
         for (number, piece) in pieces(&named).into_iter().enumerate() {
             let name = format!("{prefix}-{number}.safetensors");
             let file = peers.is_first().then(|| write_file(draft, name, content, None, piece));
@@ -109,7 +109,7 @@ fn write(draft: &Draft, training: &Training, trainer: &Trainer, peers: &mut Peer
     Ok(bytes)
 }
 
-/// Samples that all ranks together have taken.
+/// Number of samples that all ranks together have taken.
 fn place_in_data(training: &Training, trainer: &Trainer) -> anyhow::Result<u64> {
     trainer.data().position().with_context(|| {
         format!(
@@ -129,7 +129,7 @@ fn write_file(
     Ok(draft.write(name, content, rank, &encode(tensors)?)?)
 }
 
-/// Where the generators are that this rank draws from.
+/// The state of the random generators of this rank.
 fn random_states(trainer: &Trainer) -> anyhow::Result<Named> {
     let mut states = vec![(CPU.to_owned(), random_state(Device::Cpu)?)];
     let device = trainer.device();
@@ -139,7 +139,7 @@ fn random_states(trainer: &Trainer) -> anyhow::Result<Named> {
     Ok(states)
 }
 
-/// Writes the manifest, with the other ranks' files in it; gives its bytes.
+/// Writes the manifest, including the other ranks' files, and returns its size.
 fn finish(
     draft: &Draft,
     training: &Training,
@@ -159,7 +159,7 @@ fn finish(
         global_batch: *global_batch,
         plan: *plan,
         ranks,
-        // A step takes one global batch, whatever the plan.
+        // A step takes one global batch under every plan.
         steps: samples / u64::from(*global_batch),
         samples,
         files,

@@ -1,15 +1,15 @@
-//! Tensors to the bytes of a safetensors file and back.
+//! Converts tensors to the bytes of a safetensors file and back.
 //!
-//! Parameters are cut into pieces of whole tensors, because a file is made and read in memory as a whole: only so are the
-//! bytes that are used those whose hash was looked at.
+//! Parameters are cut into pieces of whole tensors, because a file is written and read in memory as a
+//! whole. Only in this way are the bytes in use the ones whose hash was checked.
 
 use std::collections::HashMap;
 
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use tch::{Kind, TchError, Tensor, no_grad};
 
-/// So large is a piece at most, unless one tensor alone is larger. Writing one takes twice as much memory, and reading one
-/// so much and a tensor.
+/// The largest piece, unless a single tensor is larger. Writing one takes twice this memory, and reading
+/// one takes this memory and a tensor.
 const PIECE_BYTES: usize = 128 << 20;
 
 /// Cuts `tensors` into pieces, in their order.
@@ -33,7 +33,7 @@ fn cut(tensors: &[(String, Tensor)], limit: usize) -> Vec<&[(String, Tensor)]> {
     pieces
 }
 
-/// The content of a file that holds `tensors`, each contiguous whatever its layout and wherever it is.
+/// The content of a file with `tensors`, which are made contiguous from any layout and device.
 ///
 /// # Errors
 /// An error of the device, or out of memory.
@@ -53,7 +53,7 @@ pub(super) fn encode(tensors: &[(String, Tensor)]) -> Result<Vec<u8>, TchError> 
     serialize(views, &None).map_err(|error| TchError::Convert(error.to_string()))
 }
 
-/// Why the tensors of a file were not taken.
+/// The reason why the tensors of a file were refused.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DecodeError {
     #[error("holds no tensors: {0}")]
@@ -64,19 +64,19 @@ pub(super) enum DecodeError {
     Torch(#[from] TchError),
 }
 
-/// The tensors that a file holds, in host memory.
+/// The tensors of a file, in host memory.
 ///
 /// # Errors
-/// For what is no such file, or out of memory.
+/// The file is invalid, or there is not enough memory.
 pub(super) fn decode(content: &[u8]) -> Result<Vec<(String, Tensor)>, DecodeError> {
     let file = read(content)?;
     file.tensors().into_iter().map(|(name, view)| Ok((name, Tensor::try_from(view)?))).collect()
 }
 
-/// Copies the tensors of a file into those of `targets` with the same names, which are taken out; layouts stay.
+/// Copies the tensors of a file into those of `targets` with the same names, and removes these. Layouts stay.
 ///
 /// # Errors
-/// When a tensor has no target, or is not of its target's shape or kind of number; or an error of the device.
+/// A tensor has no target, or another shape or kind of number than its target; or an error of the device.
 pub(super) fn decode_into(targets: &mut HashMap<String, Tensor>, content: &[u8]) -> Result<(), DecodeError> {
     for (name, view) in read(content)?.tensors() {
         let target = targets.remove(&name);

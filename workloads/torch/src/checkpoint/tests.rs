@@ -1,4 +1,4 @@
-//! Checkpoints of several ranks, which threads stand for here.
+//! Checkpoints of several ranks, which are threads here.
 
 use std::{
     fs,
@@ -22,8 +22,8 @@ use super::{
 };
 use crate::{failure::Failure, launch::tests::training, step::tests::trainer_of, workload::Share};
 
-/// What each rank of a job says that trains one step and saves. They do `meanwhile`, with the rank and the number of the
-/// round, each time that all of them have come so far and agree.
+/// Trains one step on each rank of a job and saves. The ranks call `meanwhile`, with the rank and the
+/// number of the round, each time that all of them agree.
 fn save_together(
     ranks: u32,
     place: &Path,

@@ -1,7 +1,8 @@
-//! The clock of a device that works on its own: marks in its stream, looked at when the device has come by.
+//! The clock of an asynchronous device, from marks in its stream that are read after the device has passed
+//! them.
 //!
-//! The host never waits for the device to be idle, which would leave it without work at every step. It runs some steps
-//! ahead instead and learns of each one's times a few steps later.
+//! The host never waits for the device to be idle, which would leave it without work at every step. It runs
+//! some steps ahead and learns the times of a step a few steps later.
 
 use std::{collections::VecDeque, thread, time::Duration};
 
@@ -14,19 +15,19 @@ use tch::TchError;
 use super::{Clock, Phase, StepTime};
 use crate::shim::event::CudaEvent;
 
-/// Where marks are left in order and come by in order, and the host's clock beside it.
+/// A stream, which passes marks in order, and the host's clock.
 pub(super) trait Stream {
     type Mark;
 
     fn new_mark(&self) -> Result<Self::Mark, TchError>;
 
-    /// Puts `mark` behind all that was queued so far; where it was put before is forgotten.
+    /// Puts `mark` behind all queued work. Its earlier position is forgotten.
     fn put(&self, mark: &mut Self::Mark) -> Result<(), TchError>;
 
-    /// Whether the device has come by.
+    /// Whether the device has passed the mark.
     fn is_done(&self, mark: &Self::Mark) -> Result<bool, TchError>;
 
-    /// The device's time between two marks that it has come by, in milliseconds.
+    /// The device's time between two passed marks, in milliseconds.
     fn milliseconds(&self, from: &Self::Mark, to: &Self::Mark) -> Result<f64, TchError>;
 
     fn host_now(&self) -> Nanos;
@@ -34,7 +35,7 @@ pub(super) trait Stream {
     fn sleep(&self, time: Duration);
 }
 
-/// The stream that this thread's work on a CUDA device goes to.
+/// The stream of this thread's work on a CUDA device.
 pub(super) struct CudaStream(pub(super) usize);
 
 impl Stream for CudaStream {
@@ -65,31 +66,33 @@ impl Stream for CudaStream {
     }
 }
 
-/// Leaves a mark at every lap. The last lap's mark is the step's end and the boundary that the next step begins at, so
-/// the phases of a step fill it: the time in which the device had nothing to do belongs to the phase it waited for.
+/// Leaves a mark at every lap. The last mark is the end of the step and the beginning of the next one, so
+/// that phases fill a step: idle time of the device belongs to the phase it waited for.
 pub(super) struct DeviceClock<S: Stream> {
     stream: S,
-    /// Where the last step that was given ended, or the last rest.
+    /// The end of the last returned step, or of the last rest.
     boundary: S::Mark,
     /// The same moment on the host's clock.
     end: Nanos,
-    /// How long the last step took: steps are alike, so it says how often to ask for the next one.
+    /// Duration of the last step, from which the polling interval for the next one follows, as steps are
+    /// alike.
     last_dur: Nanos,
     /// Laps of the step that is being issued.
     laps: Vec<(Phase, S::Mark)>,
-    /// When the last of them was put.
+    /// Time at which the last of them was put.
     last_put: Nanos,
     in_flight: VecDeque<Issued<S::Mark>>,
-    /// When the oldest of them, or one before it, was last seen not to be done: it did not end earlier.
+    /// The last time at which the oldest step, or one before it, was seen unfinished: a lower bound for its
+    /// end.
     not_done: Nanos,
-    /// Marks that nobody needs any more.
+    /// Marks for reuse.
     pool: Vec<S::Mark>,
 }
 
 /// A step that the device may still be working on.
 struct Issued<M> {
     laps: Vec<(Phase, M)>,
-    /// When its last mark was put, on the host's clock: it did not end earlier.
+    /// Time at which its last mark was put, on the host's clock: a lower bound for its end.
     at: Nanos,
 }
 
@@ -113,7 +116,7 @@ impl<S: Stream> DeviceClock<S> {
         })
     }
 
-    /// The times of a step that is done and was seen to be at `seen`.
+    /// The times of a step that was seen to be done at `seen`.
     fn time(&self, step: &Issued<S::Mark>, seen: Nanos) -> Result<StepTime, TchError> {
         let between =
             |from, to| Ok::<_, TchError>(Nanos::from_secs_f64(self.stream.milliseconds(from, to)? / 1e3));
@@ -124,9 +127,10 @@ impl<S: Stream> DeviceClock<S> {
             last = mark;
         }
         let dur = between(&self.boundary, last)?;
-        // The device's clock counts from step to step, as differences of far marks lose digits. It runs a little faster
-        // or slower than the host's, so the sum is held between what the host knows: when it put the mark or last asked
-        // in vain, and when it saw that the device had come by.
+        // Durations are measured from step to step, because differences between distant marks lose digits.
+        // The device's clock runs slightly faster or slower than the host's, so the sum is limited by what
+        // the host knows: the time of the mark or of the last poll before it, and the time of the poll
+        // after it.
         let end = (self.end + dur).clamp(step.at.max(self.not_done), seen);
         Ok(StepTime { end, dur, phases, timing: Timing::DeviceEvent })
     }
@@ -135,7 +139,7 @@ impl<S: Stream> DeviceClock<S> {
 impl<S: Stream> Clock for DeviceClock<S> {
     fn restart(&mut self) -> Result<(), TchError> {
         assert!(self.in_flight.is_empty(), "nobody rests while steps are in flight");
-        // The device is idle and comes by at once.
+        // The device is idle and passes the mark at once.
         self.end = self.stream.host_now();
         self.stream.put(&mut self.boundary)
     }
@@ -178,11 +182,11 @@ impl<S: Stream> Clock for DeviceClock<S> {
         Ok(Some(time))
     }
 
-    /// Sleeps, as asking without a pause would take a core from others, for a small part of a step.
+    /// Sleeps for a small part of a step, because polling without a pause would take a core from others.
     fn wait(&mut self) {
         const PART: u64 = 16;
-        // Linux adds its timer slack, 50 us, to whatever is asked for. The longest sleep bounds how late the end of a
-        // step is seen that is shorter than the last one.
+        // Linux adds its timer slack of 50 us to every sleep. The longest sleep bounds the delay for a step
+        // that is shorter than the last one.
         const SHORTEST: Duration = Duration::from_micros(20);
         const LONGEST: Duration = Duration::from_millis(1);
         let part = Nanos(self.last_dur.0 / PART).as_duration();
@@ -197,7 +201,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Issues a step of two laps on whose work the device will spend these times.
+    /// Issues a step of two laps that take the device these times.
     fn issue(device: &Scripted, clock: &mut dyn Clock, data: u64, forward: u64) {
         device.will_work(&[data, forward]);
         clock.begin_step();
@@ -237,7 +241,7 @@ mod tests {
 
     #[test]
     fn an_end_lies_between_the_mark_and_the_sight_of_it_whatever_the_device_counts() {
-        // A device whose clock runs ahead tells of moments that have not come.
+        // A device whose clock runs fast reports moments in the future.
         let device = Scripted::at(0);
         let mut clock = device.clock();
         device.set_rate(1.5);
@@ -246,7 +250,7 @@ mod tests {
             device.let_it_be(step * 10 * MS);
             assert_eq!(ends(&mut *clock), [(step * 10 * MS, 15 * MS)]);
         }
-        // One that lags behind tells of moments before the step was issued.
+        // A device whose clock runs slow reports moments before the step was issued.
         device.set_rate(0.5);
         for step in 4..=6 {
             issue(&device, &mut *clock, 0, 0);
@@ -256,7 +260,7 @@ mod tests {
             assert_eq!(end, issued);
             assert!(dur <= 5 * MS);
         }
-        // Where the host waits it knows better: it has asked before.
+        // A host that polled meanwhile has a better bound.
         issue(&device, &mut *clock, 0, 10 * MS);
         device.let_it_be(69 * MS);
         assert_eq!(clock.oldest().unwrap(), None);

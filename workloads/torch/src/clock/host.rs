@@ -1,4 +1,4 @@
-//! The clock of a device that has done what the host has issued, which is the CPU.
+//! The clock of a synchronous device, the CPU, which has finished work when it is issued.
 
 use schema::{
     units::Nanos,
@@ -10,7 +10,7 @@ use super::{Clock, Phase, StepTime};
 
 /// Reads the host's clock at every lap.
 pub(super) struct HostClock {
-    /// Where the last step ended, or the last rest.
+    /// The end of the last step, or of the last rest.
     boundary: Nanos,
     last_lap: Nanos,
     phases: Phases,
@@ -30,7 +30,8 @@ impl Clock for HostClock {
         Ok(())
     }
 
-    /// What lies between the boundary and this, saying what the last step took, is part of the step and of no phase.
+    /// The time between the boundary and this call, in which the last step is reported, belongs to the step
+    /// but to no phase.
     fn begin_step(&mut self) {
         self.last_lap = Nanos::monotonic_now();
         self.phases = Phases::default();
@@ -61,6 +62,6 @@ impl Clock for HostClock {
         Ok(self.done.take())
     }
 
-    /// A step in flight is done already.
+    /// A step in flight is already done.
     fn wait(&mut self) {}
 }

@@ -1,7 +1,8 @@
-//! When steps end and what their phases take, on whatever clock the device offers.
+//! The ends of steps and the times of their phases, by the clock of the device.
 //!
-//! A step is issued first and timed later: on the CPU at once, where a step is done when the host has issued it; on CUDA
-//! when the device has come by the marks that were left in its stream. The training loop is the same for both.
+//! A step is issued first and timed later. On the CPU this is immediate, because a step is done when the
+//! host has issued it. On CUDA it is when the device has passed the marks in its stream. The training loop
+//! is the same for both.
 
 mod device;
 mod host;
@@ -19,10 +20,10 @@ use self::{
     host::HostClock,
 };
 
-/// What the clock tells of a step that is done.
+/// The times of a completed step.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StepTime {
-    /// On the host's `CLOCK_MONOTONIC`. Never earlier than that of the step before.
+    /// On the host's `CLOCK_MONOTONIC`; never before the end of the previous step.
     pub(crate) end: Nanos,
     /// From boundary to boundary.
     pub(crate) dur: Nanos,
@@ -30,35 +31,36 @@ pub(crate) struct StepTime {
     pub(crate) timing: Timing,
 }
 
-/// Times the steps of one trainer, of which several may be in flight: issued, and not yet known to be done.
+/// Times the steps of one trainer. Several steps may be in flight, that is, issued and not known to be
+/// done.
 pub(crate) trait Clock {
-    /// Makes now the boundary that the next step begins at: what passed since the last one belongs to no step. Nothing
+    /// Makes the present the boundary of the next step. The time since the last boundary belongs to no step, and no step
     /// may be in flight.
     ///
     /// # Errors
-    /// An error of the device, here as below.
+    /// An error of the device, here and below.
     fn restart(&mut self) -> Result<(), TchError>;
 
-    /// To be called when the issuing of a step begins.
+    /// Must be called when the issuing of a step begins.
     fn begin_step(&mut self);
 
-    /// All that was issued since the last lap belongs to `phase`, which may come again within a step.
+    /// Attributes all work since the last lap to `phase`, which may occur several times in a step.
     fn lap(&mut self, phase: Phase) -> Result<(), TchError>;
 
-    /// The whole step is issued. Its end is that of its last lap, of which there is at least one.
+    /// Ends the issuing of a step with at least one lap. The end of the step is that of its last lap.
     fn end_step(&mut self) -> Result<(), TchError>;
 
-    /// How many steps were issued and not yet given by [`Clock::oldest`].
+    /// Number of steps that were issued and not yet returned by [`Clock::oldest`].
     fn in_flight(&self) -> usize;
 
-    /// The oldest step in flight, if it is done; asks and does not wait.
+    /// Returns the oldest step in flight if it is done, without waiting.
     fn oldest(&mut self) -> Result<Option<StepTime>, TchError>;
 
-    /// Lets some time pass in which the oldest step in flight may get done.
+    /// Waits a short time for the oldest step in flight.
     fn wait(&mut self);
 
-    /// The oldest step in flight, if it is done; it is waited for while more than `in_flight` steps are. With 0, `None` says
-    /// that there is no step left.
+    /// Returns the oldest step in flight if it is done, and waits for it while more than `in_flight` steps
+    /// are. With 0, `None` means that no step is left.
     fn take(&mut self, in_flight: usize) -> Result<Option<StepTime>, TchError> {
         loop {
             match self.oldest()? {
@@ -86,7 +88,7 @@ pub enum Phase {
     Data,
     Forward,
     Backward,
-    /// What is left of the synchronisation of gradients when the backward pass has ended.
+    /// The part of gradient synchronisation after the end of the backward pass.
     SyncExposed,
     Optimizer,
     /// Copies of gradients to host memory and of parameters back, as far as the step waited for them.
@@ -94,7 +96,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Adds `time` to what `phases` has of this phase.
+    /// Adds `time` to this phase in `phases`.
     fn add(self, time: Nanos, phases: &mut Phases) {
         let sum = match self {
             Phase::Data => &mut phases.data_ns,

@@ -1,4 +1,4 @@
-//! A device of which a test decides how long everything takes, on a clock that the test lets go on.
+//! A device with scripted durations, on a clock that the test advances.
 
 use std::{cell::RefCell, collections::VecDeque, rc::Rc, time::Duration};
 
@@ -10,31 +10,31 @@ use super::{
     device::{DeviceClock, Stream},
 };
 
-/// Handles on one device.
+/// A handle on a device; clones share it.
 #[derive(Clone)]
 pub(crate) struct Scripted(Rc<RefCell<State>>);
 
 struct State {
-    /// The host's clock. It moves when a test says so, and while the host sleeps.
+    /// The host's clock. It advances when a test says so, and while the host sleeps.
     host: u64,
-    /// How long the device will work on what stands before each of the next marks; nothing where none is left.
+    /// Durations of the work before each of the next marks; 0 after the last one.
     work: VecDeque<u64>,
-    /// When the device will be through with what is queued.
+    /// Time at which the device will have finished the queued work.
     through: u64,
-    /// What the device's clock counts while the host's counts one.
+    /// Rate of the device's clock relative to the host's.
     rate: f64,
-    /// From then on the device reports an error.
+    /// Time from which on the device reports an error.
     broken_from: u64,
     marks_made: usize,
-    /// What others do when the host's clock shows so many nanoseconds, if the host sleeps then.
+    /// An action at a given time of the host's clock, if the host sleeps then.
     meanwhile: Option<(u64, Box<dyn FnOnce()>)>,
 }
 
-/// Comes by at so many nanoseconds of the host's clock.
+/// Time of the host's clock at which the device passes the mark.
 pub(crate) struct Mark(Option<u64>);
 
 impl Scripted {
-    /// A device whose host's clock begins at `host` nanoseconds.
+    /// A device whose host clock begins at `host` nanoseconds.
     pub(crate) fn at(host: u64) -> Self {
         Self(Rc::new(RefCell::new(State {
             host,
@@ -51,12 +51,12 @@ impl Scripted {
         Box::new(DeviceClock::new(self.clone()).expect("the script has no error yet"))
     }
 
-    /// What stands before the marks that are put from here on takes so many nanoseconds.
+    /// Sets the durations of the work before each of the next marks.
     pub(crate) fn will_work(&self, nanoseconds: &[u64]) {
         self.0.borrow_mut().work.extend(nanoseconds);
     }
 
-    /// The host is busy with something else until its clock shows `host`.
+    /// Advances the host's clock to `host`, as if the host were busy.
     pub(crate) fn let_it_be(&self, host: u64) {
         self.0.borrow_mut().host = host;
     }
@@ -69,7 +69,7 @@ impl Scripted {
         self.0.borrow_mut().broken_from = host;
     }
 
-    /// Somebody else acts when the host's clock shows `host`, if the host sleeps then.
+    /// Calls `act` when the host's clock reaches `host`, if the host sleeps then.
     pub(crate) fn meanwhile(&self, host: u64, act: impl FnOnce() + 'static) {
         self.0.borrow_mut().meanwhile = Some((host, Box::new(act)));
     }

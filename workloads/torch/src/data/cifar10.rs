@@ -24,21 +24,21 @@ const PLANE_BYTES: usize = (SIDE * SIDE) as usize;
 const PIXEL_BYTES: usize = PLANE_BYTES * COLOURS as usize;
 const RECORD_BYTES: usize = 1 + PIXEL_BYTES;
 
-/// What a model does with the images.
+/// The use of the images by a model.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Use {
     /// The label is the target.
     Classify { image: u32, channels: u32, labels: u32 },
-    /// The image, enlarged to the side the model works with, is the target; the input is noise.
+    /// The image, enlarged to the side of the model, is the target. The input is noise.
     Imitate { image: u32, channels: u32, latent: u32 },
 }
 
 /// All training images, kept as bytes, in an order that each epoch shuffles anew.
 pub(super) struct Cifar10 {
-    /// Numbers of noise that go with each image.
+    /// Size of the noise vector for each image.
     latent: usize,
-    /// `[images, 32, 32, 3]`: channels-last from the start, so that no batch need be rearranged. No tensor, because the
-    /// whole data set in memory is a choice of this reader and no tensor memory of the job.
+    /// `[images, 32, 32, 3]`: channels-last from the start, so that no batch needs rearranging. This is no
+    /// tensor, because the choice to keep the whole data set in memory is no tensor memory of the job.
     pixels: Vec<u8>,
     /// `[images]`.
     labels: Vec<i64>,
@@ -57,7 +57,7 @@ impl Cifar10 {
     /// Reads the five files of `folder` whole.
     ///
     /// # Errors
-    /// `Unsupported` where the model wants other images; a missing file; one that is no whole number of images; a label
+    /// `Unsupported` if the model needs other images; a missing file; a file that ends within an image; a label
     /// above 9.
     pub(super) fn open(folder: &Path, purpose: Use, seed: u64) -> Result<Self, DataError> {
         fits(purpose)?;
@@ -75,7 +75,7 @@ impl Cifar10 {
         Ok(Self { latent, pixels, labels, epochs, noise_seed: seeds.u64(..) })
     }
 
-    /// The stream of what this reader makes, which was opened for the same purpose.
+    /// The stream of the images of this reader, for the purpose that it was opened for.
     pub(super) fn stream(
         self,
         purpose: Use,

@@ -1,5 +1,5 @@
-//! The training transform of torchvision's references for ImageNet: a random part of an image, resized and perhaps mirrored
-//! (Szegedy et al., CVPR 2015).
+//! The training transform of torchvision's references for ImageNet: a random part of an image, resized and
+//! mirrored at random (Szegedy et al., CVPR 2015).
 
 use fast_image_resize::{
     FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer,
@@ -19,10 +19,10 @@ struct Crop {
     height: u32,
 }
 
-/// Puts `[side, side, 3]` of a random part of `image` behind `pixels`, mirrored in every second case.
+/// Appends `[side, side, 3]` of a random part of `image` to `pixels`, mirrored in half of the cases.
 ///
-/// The part covers 8 % to 100 % of the image, its width over its height is 3/4 to 4/3. Bilinear with the filter widened
-/// where it shrinks, as Pillow does it; values differ from Pillow's by one level of 255 at most.
+/// The part covers 8 % to 100 % of the image, and its ratio of width to height is 3/4 to 4/3. Interpolation is bilinear with
+/// the wider filter of Pillow for shrinking; values differ from Pillow's by one level of 255 at most.
 pub(super) fn random_resized(image: &RgbImage, side: u32, rng: &mut Rng, pixels: &mut Vec<u8>) {
     let (width, height) = image.dimensions();
     let Crop { left, top, width: crop_width, height: crop_height } = random_crop(width, height, rng);
@@ -49,7 +49,7 @@ pub(super) fn random_resized(image: &RgbImage, side: u32, rng: &mut Rng, pixels:
 fn random_crop(width: u32, height: u32, rng: &mut Rng) -> Crop {
     const AREA: [f64; 2] = [0.08, 1.0];
     const RATIO: [f64; 2] = [3.0 / 4.0, 4.0 / 3.0];
-    /// For a long image few of the parts that are drawn lie within it.
+    /// In a long image, few random parts lie inside.
     const TRIES: u32 = 10;
     let mut between = |[low, high]: [f64; 2]| low + (high - low) * rng.f64();
     let (whole_width, whole_height) = (f64::from(width), f64::from(height));
@@ -63,7 +63,7 @@ fn random_crop(width: u32, height: u32, rng: &mut Rng) -> Crop {
             return Crop { left, top, width: crop_width, height: crop_height };
         }
     }
-    // The middle, as much of it as has one of the ratios.
+    // The largest part in the middle that has one of the ratios.
     let crop_width = whole_width.min((whole_height * RATIO[1]).round()) as u32;
     let crop_height = whole_height.min((whole_width / RATIO[0]).round()) as u32;
     let [left, top] = [(width - crop_width) / 2, (height - crop_height) / 2];
@@ -91,7 +91,8 @@ mod tests {
             (areas.iter().copied().fold(1.0, f64::min), areas.iter().copied().fold(0.0, f64::max));
         assert!((0.077..0.09).contains(&smallest) && (0.95..=1.0).contains(&largest), "{smallest} {largest}");
         assert!((1.31..1.35).contains(&widest) && (0.74..0.76).contains(&tallest), "{widest} {tallest}");
-        // Large parts lie outside of the image more often and are drawn again, so the mean is below that of the areas.
+        // Large parts are more often outside of the image and drawn again, so the mean is below that of the
+        // areas.
         let mean = areas.iter().sum::<f64>() / areas.len() as f64;
         assert!((0.42..0.54).contains(&mean), "{mean}");
     }
@@ -129,7 +130,7 @@ mod tests {
 
     #[test]
     fn what_shrinks_is_averaged_and_not_picked() {
-        // Stripes of one pixel are grey from afar.
+        // Stripes of one pixel average to grey.
         let image = RgbImage::from_fn(256, 256, |x, _| Rgb([if x % 2 == 0 { 0 } else { 200 }; 3]));
         let mut pixels = Vec::new();
         random_resized(&image, 8, &mut Rng::with_seed(2), &mut pixels);

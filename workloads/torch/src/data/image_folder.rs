@@ -1,4 +1,5 @@
-//! A folder of images as torchvision's `ImageFolder` reads it: a folder a class, whose images lie in it or in folders of it.
+//! A folder of images in the layout of torchvision's `ImageFolder`: one folder per class, with images in it
+//! or in its subfolders.
 
 use std::{
     ffi::OsStr,
@@ -19,12 +20,12 @@ use super::{
 };
 use crate::{shim::transfer::to_device, workload::Batch};
 
-/// Endings of images that are read.
+/// Extensions of images that are read.
 const READ: [&str; 3] = ["jpg", "jpeg", "png"];
-/// Endings of images that torchvision reads and this reader does not: to leave them out would change the data set.
+/// Extensions that torchvision reads and this reader does not. Ignoring them would change the data set.
 const NOT_READ: [&str; 6] = ["bmp", "pgm", "ppm", "tif", "tiff", "webp"];
 
-/// JPEG and PNG files, decoded each time they are shown, in an order that each epoch shuffles anew.
+/// JPEG and PNG files, decoded each time they are used, in an order that each epoch shuffles again.
 pub(super) struct ImageFolder {
     side: u32,
     /// Each image and the number of its class.
@@ -40,11 +41,11 @@ pub(super) struct HostBatch {
 }
 
 impl ImageFolder {
-    /// Lists the images of `folder`; none of them is opened yet. Classes are numbered in the order of their names.
+    /// Lists the images of `folder` without opening them. Classes are numbered in the order of their names.
     ///
     /// # Errors
-    /// `Unsupported` where the model knows fewer classes or other colours; a folder that cannot be read, one without
-    /// classes, a class without images, an image of a kind that is not read.
+    /// `Unsupported` if the model has fewer classes or other colours; a folder that cannot be read, one without
+    /// classes, a class without images, an image of an unsupported kind.
     pub(super) fn open(
         folder: &Path,
         channels: u32,
@@ -112,7 +113,8 @@ impl Reader for ImageFolder {
             let problem = "the file ends within its image; fetch it again".into();
             return Err(DataError::Malformed { file: file.clone(), offset: bytes.len() as u64, problem });
         }
-        // The format is that of the content: endings lie, in ImageNet too. Alpha is dropped and grey is made colour.
+        // The content decides the format, because extensions may be wrong, even in ImageNet. Alpha is
+        // dropped, and grey becomes colour.
         let image = image::load_from_memory(&bytes)
             .map_err(|source| DataError::Undecodable { file: file.clone(), source })?
             .into_rgb8();
@@ -122,8 +124,8 @@ impl Reader for ImageFolder {
     }
 }
 
-/// Whether a JPEG file is cut short, which its decoder takes for grey pixels. After the start of an image's last scan its
-/// end must follow; neither marker occurs within a scan.
+/// Whether a JPEG file is complete. Its decoder would fill a truncated image with grey. The end marker must
+/// follow the start of the last scan, and neither marker occurs within a scan.
 fn ends_within_jpeg(bytes: &[u8]) -> bool {
     const START_OF_FILE: [u8; 3] = [0xff, 0xd8, 0xff];
     const START_OF_SCAN: [u8; 2] = [0xff, 0xda];
@@ -132,7 +134,7 @@ fn ends_within_jpeg(bytes: &[u8]) -> bool {
     bytes.starts_with(&START_OF_FILE) && last == Some(&START_OF_SCAN)
 }
 
-/// What lies in `folder`, down to `depth` levels, each level in the order of names, links followed.
+/// The entries of `folder` down to `depth` levels, each level sorted by name. Links are followed.
 fn entries(folder: &Path, depth: usize) -> Result<Vec<DirEntry>, DataError> {
     let walk = WalkDir::new(folder).min_depth(1).max_depth(depth).follow_links(true).sort_by_file_name();
     walk.into_iter().collect::<Result<_, _>>().map_err(|error| DataError::Unreadable {
@@ -141,7 +143,7 @@ fn entries(folder: &Path, depth: usize) -> Result<Vec<DirEntry>, DataError> {
     })
 }
 
-/// Whether `file` is one to read, by its ending.
+/// Whether `file` has the extension of an image.
 fn is_image(file: &Path) -> Result<bool, DataError> {
     let ending = file.extension().and_then(OsStr::to_str).map(str::to_ascii_lowercase);
     let is_one_of = |endings: &[&str]| ending.as_deref().is_some_and(|ending| endings.contains(&ending));

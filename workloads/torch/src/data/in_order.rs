@@ -1,28 +1,28 @@
-//! Streams of samples that are numbered, handed out in their order: where one is, is a number.
+//! Streams of numbered samples in order, whose position is a number.
 
 use tch::Tensor;
 
 use crate::workload::{Batch, DataStream, Share};
 
-/// Samples numbered from 0, without end. What a sample is depends on its number, and not on who asks for it or when.
+/// Samples numbered from 0, without end. A sample depends on its number only.
 pub(super) trait Numbered {
-    /// `samples` samples of one rank, from its [`Place::first`] on.
+    /// Reads `samples` samples of one rank, from its [`Place::first`] on.
     fn batch(&mut self, place: Place, samples: usize) -> anyhow::Result<Batch>;
 
-    /// What is kept on the device for it.
+    /// The tensors that it keeps on the device.
     fn tensors(&self) -> Vec<&Tensor>;
 }
 
-/// How far a stream was handed out, and to which rank.
+/// The position in a stream, and the rank that reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) share: Share,
-    /// Samples that all ranks have taken.
+    /// Number of samples that all ranks have taken.
     pub(super) taken: u64,
 }
 
 impl Place {
-    /// Where a rank that is alone begins.
+    /// The beginning, for a single rank.
     pub(super) const START: Place = Place { share: Share::ALL, taken: 0 };
 
     /// The number of the first of this rank's next `samples` samples.
@@ -30,13 +30,13 @@ impl Place {
         self.taken + self.share.before(samples as u64)
     }
 
-    /// Behind the next batch, of which each rank takes `samples`.
+    /// The position after the next batch, of which each rank takes `samples`.
     pub(super) fn after(self, samples: usize) -> Place {
         Place { taken: self.taken + self.share.all(samples as u64), ..self }
     }
 }
 
-/// The stream of numbered samples: each once, in their order.
+/// The stream of numbered samples, each once, in order.
 pub(super) struct InOrder<N> {
     samples: N,
     place: Place,

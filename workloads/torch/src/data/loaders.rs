@@ -1,4 +1,4 @@
-//! Loaders: threads that make batches ahead of the training thread, one engine for all readers of files.
+//! Loaders, which are threads that prepare batches for the training thread, for all readers of files.
 
 use std::{
     io,
@@ -20,35 +20,37 @@ use super::{
 };
 use crate::workload::Batch;
 
-/// Makes samples on the host: everything that a file costs, in whatever thread it is asked.
+/// Makes samples on the host, with all costs of reading a file, in any thread.
 ///
-/// The stream is endless and its samples are numbered from 0. What a sample is depends on its number, the files and the
+/// The stream is endless, and its samples are numbered from 0. A sample depends on its number, the files
+/// and the seed only. Therefore batches are the same for any number of loaders.
 /// seed alone: that is why batches are the same however many threads make them.
 pub(super) trait Reader: Send + Sync + 'static {
-    /// A batch in host memory, which is none of the job's tensor memory.
+    /// A batch in host memory, which does not count as tensor memory of the job.
     type Batch: Default + Send + 'static;
 
-    /// Puts sample `number` behind those that `batch` already has.
+    /// Appends sample `number` to `batch`.
     fn read(&self, number: u64, batch: &mut Self::Batch) -> Result<(), DataError>;
 }
 
-/// The training thread's part: copies what a reader made to the device, and does there what is cheaper there.
+/// The part of the training thread: copies the data of a reader to the device, and transforms it where that
+/// is cheaper.
 type Transfer<R> = Box<dyn Fn(<R as Reader>::Batch) -> Result<Batch, TchError>>;
 
 /// The samples of a reader.
 pub(super) struct Loaded<R: Reader> {
     reader: Arc<R>,
     transfer: Transfer<R>,
-    /// What the transfer keeps on the device.
+    /// The tensors that the transfer keeps on the device.
     kept: Vec<Tensor>,
     loaders: u32,
     ahead: Option<Ahead<R::Batch>>,
 }
 
 impl<R: Reader> Loaded<R> {
-    /// With 0 loaders batches are made in the training thread, when they are asked for.
+    /// Without loaders, the training thread makes batches when they are needed.
     ///
-    /// Loaders are threads of this process like any other: they run on the cores that the rank is bound to, and count to
+    /// Loaders are threads of this process. They run on the cores that the rank is bound to, and count to
     /// its CPU time.
     pub(super) fn new(
         reader: R,
@@ -64,7 +66,7 @@ impl<R: Reader> Loaded<R> {
         }
     }
 
-    /// Tells of the tensors that `transfer` keeps on the device.
+    /// Declares the tensors that `transfer` keeps on the device.
     pub(super) fn keeping(self, kept: Vec<Tensor>) -> Self {
         Self { kept, ..self }
     }
@@ -74,13 +76,14 @@ impl<R: Reader> Loaded<R> {
             let first = place.first(samples);
             return Ok(make(&*self.reader, first..first + samples as u64)?);
         }
-        // Batches ahead have one size, that of the first, and follow one another. Whoever wants others begins anew.
+        // Prepared batches have the size of the first one and follow one another. Other requests start
+        // again.
         let ahead = match self.ahead.take().filter(|ahead| (ahead.place, ahead.samples) == (place, samples)) {
             Some(ahead) => ahead,
             None => Ahead::start(&self.reader, self.loaders, place, samples)
                 .context("cannot start a thread; use fewer loaders")?,
         };
-        // After an error the loaders are not kept: a second try gives the same error again, as it does without loaders.
+        // Loaders end after an error. A second try gives the same error again, as it does without loaders.
         let ahead = self.ahead.insert(ahead);
         let made = ahead.next();
         if made.is_err() {
@@ -109,13 +112,14 @@ fn make<R: Reader>(reader: &R, numbers: impl Iterator<Item = u64>) -> Result<R::
     Ok(batch)
 }
 
-/// Running loaders. They take turns: loader `i` of `n` makes batches `i`, `i + n`, `i + 2n`, so that order needs no
-/// bookkeeping. Of each loader's batches one is ready and one in the making at most, PyTorch's `prefetch_factor` of 2.
+/// Running loaders. Loader `i` of `n` makes batches `i`, `i + n`, `i + 2n`, so that the order needs no
+/// bookkeeping. Each loader has at most one batch ready and one in progress, which is PyTorch's
+/// `prefetch_factor` of 2.
 struct Ahead<B> {
-    /// Of the next batch.
+    /// Position of the next batch.
     place: Place,
     samples: usize,
-    /// Whose turn it is.
+    /// The loader of the next batch.
     turn: usize,
     queues: Vec<Receiver<Result<B, DataError>>>,
     threads: Vec<JoinHandle<()>>,
@@ -163,19 +167,19 @@ impl<B: Default + Send + 'static> Ahead<B> {
 }
 
 impl<B> Drop for Ahead<B> {
-    /// Threads end with the stream, a sample later at most.
+    /// Threads end with the stream, after at most one more sample.
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // A loader that waits for room in its queue is woken by the queue's end.
+        // A loader that waits for space in its queue wakes up when the queue is closed.
         self.queues.clear();
         for thread in self.threads.drain(..) {
-            // A panic concerns nobody any more.
+            // A panic has no effect any more.
             let _ = thread.join();
         }
     }
 }
 
-/// What a loader does until its stream ends.
+/// The work of a loader until its stream ends.
 fn load<R: Reader>(
     reader: &R,
     first: u64,
@@ -187,7 +191,7 @@ fn load<R: Reader>(
     let stopped = || stop.load(Ordering::Relaxed);
     for start in (first..).step_by(stride as usize) {
         let made = make(reader, (start..start + samples).take_while(|_| !stopped()));
-        // What was cut short is no batch, and nobody waits for it.
+        // An incomplete batch is dropped.
         if stopped() {
             return;
         }
@@ -208,7 +212,7 @@ mod tests {
         workload::{DataStream, Share},
     };
 
-    /// Gives each sample's own number, up to one at which it does something else.
+    /// Samples that are their own numbers, with another action at one of them.
     struct Counting {
         end: u64,
         at_end: fn(u64) -> DataError,
@@ -311,7 +315,7 @@ mod tests {
     fn two_batches_of_each_loader_are_ahead_at_most_and_none_is_made_after_the_end() {
         let (mut stream, made) = stream(3, u64::MAX, malformed);
         stream.next(5).unwrap();
-        // Had they no bound, they would make millions.
+        // Without a bound they would make millions.
         std::thread::sleep(Duration::from_millis(50));
         let ahead = made.load(Ordering::Relaxed);
         assert!(ahead <= 5 * (1 + 2 * 3), "{ahead} samples were made");

@@ -1,4 +1,4 @@
-//! Where samples come from: a synthetic stream by default, files where the user names a folder.
+//! Sources of samples: a synthetic stream by default, files if the user names a folder.
 
 mod cifar10;
 mod crop;
@@ -28,11 +28,11 @@ use self::{
 use crate::workload::{DataStream, Workload};
 pub(crate) use synthetic::normal;
 
-/// Opens what `model` learns from, in fp64 where it computes in that: what it makes for itself where it acts, else
-/// [`open`]'s.
+/// Opens the samples of `model`, in fp64 if it computes in that: its own ones if it acts in an environment, else
+/// those of [`open`].
 ///
 /// # Errors
-/// As [`open`]'s.
+/// See [`open`].
 pub fn of(
     model: &dyn Workload,
     samples: Samples,
@@ -45,20 +45,20 @@ pub fn of(
     Ok(if model.parameters().is_exact() { Box::new(Widened(stream)) } else { stream })
 }
 
-/// Where real samples are, and who makes batches of them.
+/// The folder of real samples, and the number of loaders.
 #[derive(Clone, Copy, Debug)]
 pub struct Files<'a> {
     pub folder: &'a Path,
-    /// Threads that make batches ahead; 0 makes them in the training thread, when they are asked for.
+    /// Threads that prepare batches; with 0 the training thread makes them when they are needed.
     pub loaders: u32,
 }
 
 /// Opens samples: those of `files`, or the synthetic ones of `seed`.
 ///
-/// Both are endless and depend on nothing but the seed, the files and how many samples were taken before.
+/// Both are endless and depend only on the seed, the files and the number of samples taken before.
 ///
 /// # Errors
-/// A [`DataError`], for the caller to look for with `downcast_ref`.
+/// A [`DataError`], which the caller finds with `downcast_ref`.
 pub fn open(
     samples: Samples,
     files: Option<Files>,
@@ -104,26 +104,26 @@ pub fn open(
     })
 }
 
-/// One of its files is enough, so that a missing one is named and not taken for another data set.
+/// One file is enough, so that an incomplete data set is recognised and the missing file is named.
 fn holds_cifar10(folder: &Path) -> bool {
     cifar10::FILES.iter().any(|name| folder.join(name).is_file())
 }
 
-/// Why there are no samples.
+/// The reason why there are no samples.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
-    /// Files cannot be used for this model at all.
+    /// The model cannot use files.
     #[error("{0}")]
     Unsupported(String),
     #[error("cannot read {file}")]
     Unreadable { file: PathBuf, source: std::io::Error },
-    /// No image that this program knows, or a damaged one.
+    /// The image is damaged or of an unknown format.
     #[error("cannot decode {file}")]
     Undecodable { file: PathBuf, source: image::ImageError },
-    /// Files and folders are not those of a data set that is known.
+    /// The files are not those of a known data set.
     #[error("{file}: {problem}")]
     Layout { file: PathBuf, problem: String },
-    /// The file does not hold what its name promises.
+    /// The content of a file does not fit its name.
     #[error("{file}: byte {offset}: {problem}")]
     Malformed { file: PathBuf, offset: u64, problem: String },
     #[error(transparent)]

@@ -1,14 +1,14 @@
-//! In which order an endless stream shows a fixed set of samples, and where chance for one of them comes from.
+//! The order in which an endless stream shows a fixed set of samples, and random numbers for each of them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fastrand::Rng;
 
-/// Every sample once an epoch, in an order that each epoch shuffles anew.
+/// Shows every sample once per epoch, in an order that each epoch shuffles again.
 pub(super) struct Epochs {
     samples: u32,
     seed: u64,
-    /// Loaders may be on both sides of an epoch's end, so there are two of them.
+    /// Two orders, because loaders may be on both sides of the end of an epoch.
     orders: Mutex<[Option<Order>; 2]>,
 }
 
@@ -24,7 +24,7 @@ impl Epochs {
         Self { samples, seed, orders: Mutex::default() }
     }
 
-    /// Which of the samples is sample `number` of the stream.
+    /// The sample at position `number` of the stream.
     pub(super) fn sample(&self, number: u64) -> usize {
         let samples = u64::from(self.samples);
         let order = self.order(number / samples);
@@ -32,7 +32,7 @@ impl Epochs {
     }
 
     fn order(&self, epoch: u64) -> Arc<[u32]> {
-        // A loader that panicked has not left a wrong order behind: the entry is replaced whole.
+        // A loader that panicked cannot have left a wrong order, because the entry is replaced as a whole.
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = &mut orders[(epoch % 2) as usize];
         match entry {
@@ -46,9 +46,9 @@ impl Epochs {
     }
 }
 
-/// The generator for number `number` of whatever `seed` stands for: for an epoch, or for a sample of the stream.
+/// The generator for item `number` under `seed`, for an epoch or for a sample of the stream.
 pub(super) fn rng_at(seed: u64, number: u64) -> Rng {
-    // Twice, because the first numbers of generators with neighbouring seeds resemble each other.
+    // Seeded twice, because the first numbers of generators with neighbouring seeds are similar.
     Rng::with_seed(Rng::with_seed(seed ^ number).u64(..))
 }
 

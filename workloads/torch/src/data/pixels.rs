@@ -7,8 +7,8 @@ use crate::shim::transfer::to_device;
 /// Red, green and blue.
 pub(super) const COLOURS: u32 = 3;
 
-/// From bytes to the numbers that a model works with, on the model's device: as bytes, pixels are a quarter of what would
-/// have to be moved as numbers.
+/// Converts bytes to the numbers of a model, on the model's device, because bytes are a quarter of the data
+/// to move.
 pub(super) struct Normalisation {
     /// `[3]`: a pixel of the model is `(byte - centre) * scale`.
     centre: Tensor,
@@ -17,12 +17,13 @@ pub(super) struct Normalisation {
 }
 
 impl Normalisation {
-    /// To mean 0 and deviation 1 for images whose colours, from 0 to 1, have this mean and deviation.
+    /// Normalises images whose colours, from 0 to 1, have this mean and deviation, to mean 0 and deviation
+    /// 1.
     pub(super) fn of(mean: [f32; 3], deviation: [f32; 3], device: Device) -> Result<Self, TchError> {
         Self::new(mean.map(|mean| mean * 255.0), deviation.map(|deviation| 1.0 / (deviation * 255.0)), device)
     }
 
-    /// To numbers from -1 to 1, as a generator's tanh gives.
+    /// Converts to numbers from -1 to 1, the range of a generator's tanh.
     pub(super) fn to_tanh(device: Device) -> Result<Self, TchError> {
         Self::new([127.5; 3], [1.0 / 127.5; 3], device)
     }
@@ -32,7 +33,7 @@ impl Normalisation {
         Ok(Self { centre: tensor(centre)?, scale: tensor(scale)?, device })
     }
 
-    /// Handles on what it keeps on the device.
+    /// Handles of the tensors that it keeps on the device.
     pub(super) fn tensors(&self) -> Vec<Tensor> {
         [&self.centre, &self.scale].map(Tensor::shallow_clone).into()
     }

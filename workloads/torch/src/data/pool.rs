@@ -1,12 +1,12 @@
-//! A fixed set of samples that a stream goes round and round.
+//! A fixed set of samples that a stream repeats.
 
 use tch::{TchError, Tensor};
 
 use super::in_order::{Numbered, Place};
 use crate::workload::Batch;
 
-/// Samples made beforehand, on the device where they are used: taking some is a view and copies nothing, so that a
-/// step's time is that of the training and not of the data.
+/// Prepared samples on the device that uses them. A batch is a view without a copy, so that a step's time
+/// is that of the training and not of the data.
 pub(super) struct Pool {
     inputs: Tensor,
     targets: Tensor,
@@ -14,14 +14,14 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// Both tensors hold a sample for each index of their first dimension, at least one.
+    /// Both tensors have one sample per index of the first dimension, at least one.
     pub(super) fn new(inputs: Tensor, targets: Tensor) -> Self {
         let samples = inputs.size()[0];
         assert!(samples > 0 && targets.size()[0] == samples, "inputs and targets go in pairs");
         Self { inputs, targets, samples }
     }
 
-    /// `samples` rows from `start` on, beginning again at the end.
+    /// Returns `samples` rows from `start` on, and wraps around at the end.
     fn slice(&self, tensor: &Tensor, mut start: i64, samples: i64) -> Result<Tensor, TchError> {
         let mut pieces = Vec::new();
         let mut missing = samples;

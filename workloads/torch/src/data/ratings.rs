@@ -18,15 +18,15 @@ use super::{
 };
 use crate::{shim::transfer::to_device, workload::Batch};
 
-/// Each file and what stands between its fields.
+/// Each file and the separator of its fields.
 const FILES: [(&str, &str); 2] = [("ratings.dat", "::"), ("ratings.csv", ",")];
-/// For every item that a user rated, so many that he did not are drawn anew in each epoch (He et al., WWW 2017).
+/// Number of unrated items per rated item and user, which each epoch draws again (He et al., WWW 2017).
 const NEGATIVES: u32 = 4;
 
-/// Which user rated which item, however highly, in an order that each epoch shuffles anew. All ratings are for training;
-/// none is held out.
+/// Pairs of a user and a rated item, regardless of the rating, in an order that each epoch shuffles again.
+/// All ratings are for training.
 pub(super) struct Ratings {
-    /// User and item, both numbered in the order of their ids from 0 on; sorted, and each pair once.
+    /// User and item, both numbered from 0 in the order of their ids; sorted, each pair once.
     pairs: Vec<[u32; 2]>,
     items: u32,
     /// Over pairs and negatives, [`NEGATIVES`] + 1 of them for each pair.
@@ -45,7 +45,7 @@ impl Ratings {
     /// Reads the file whole.
     ///
     /// # Errors
-    /// `Unsupported` where the model knows fewer users or items; a missing file; a line that is no rating; a user who
+    /// `Unsupported` if the model has fewer users or items; a missing file; a line that is no rating; a user who
     /// rated every item.
     pub(super) fn open(folder: &Path, users: u32, items: u32, seed: u64) -> Result<Self, DataError> {
         let (file, separator) = find(folder)?;
@@ -89,7 +89,7 @@ impl Ratings {
         InOrder::new(Loaded::new(self, loaders, transfer))
     }
 
-    /// An item that `user` did not rate; there is one.
+    /// A random item that `user` did not rate, which must exist.
     fn negative(&self, user: u32, rng: &mut Rng) -> u32 {
         loop {
             let item = rng.u32(..self.items);
@@ -134,7 +134,7 @@ fn parse(file: &Path, bytes: &[u8], separator: &str) -> Result<Vec<[u64; 2]>, Da
         let start = offset;
         offset += line.len();
         let rating = std::str::from_utf8(line).ok().and_then(|text| rating(text.trim_end(), separator));
-        // Of the two formats one begins with a header, which names its columns.
+        // Only one of the two formats begins with a header of column names.
         let is_header = index == 0 && separator == ",";
         match (rating, is_header) {
             (Some(pair), false) => pairs.push(pair),
@@ -161,7 +161,7 @@ fn rating(line: &str, separator: &str) -> Option<[u64; 2]> {
     Some([user.parse().ok()?, item.parse().ok()?])
 }
 
-/// Replaces the ids of one column by their ranks; how many there are.
+/// Replaces the ids of one column by their ranks, and returns the number of distinct ids.
 fn number_by_rank(pairs: &mut [[u64; 2]], column: usize) -> usize {
     let distinct: BTreeSet<u64> = pairs.iter().map(|pair| pair[column]).collect();
     let ids: Vec<u64> = distinct.into_iter().collect();

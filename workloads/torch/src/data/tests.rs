@@ -1,4 +1,4 @@
-//! What holds for every reader of files, and what each refuses.
+//! Properties of every reader of files, and the errors of each.
 
 use std::{fs, path::Path};
 
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::workload::Batch;
 
-/// Something that every reader can be asked for: what a sample is, and files to read it from.
+/// A test case of a reader: a kind of sample, and files to read it from.
 struct Case {
     name: &'static str,
     samples: Samples,
@@ -53,7 +53,7 @@ fn images(folder: &Path) {
     GrayImage::from_pixel(9, 9, Luma([50])).save(folder.join("ball/grey.png")).unwrap();
     save("cat/inner", "4.png", 4);
     save("cat", "5.png", 5);
-    // Neither a class nor images.
+    // Neither a class nor an image.
     fs::write(folder.join("README.txt"), "made by hand").unwrap();
     fs::write(folder.join("dog/labels.txt"), "dog").unwrap();
 }
@@ -80,7 +80,7 @@ fn stream(case: &Case, loaders: u32, seed: u64) -> anyhow::Result<Box<dyn DataSt
     open(case.samples, Some(Files { folder: case.folder.path(), loaders }), seed, Device::Cpu)
 }
 
-/// Batches of these sizes, all samples behind one another.
+/// The samples of batches of these sizes, concatenated.
 fn take(case: &Case, loaders: u32, seed: u64, sizes: &[usize]) -> [Tensor; 2] {
     let mut stream = stream(case, loaders, seed).unwrap();
     let batches: Vec<Batch> = sizes.iter().map(|&samples| stream.next(samples).unwrap()).collect();
@@ -91,7 +91,7 @@ fn take(case: &Case, loaders: u32, seed: u64, sizes: &[usize]) -> [Tensor; 2] {
 #[test]
 fn samples_depend_on_the_seed_and_not_on_loaders_or_batches() {
     for case in cases() {
-        // More than an epoch of every reader but that of tokens, which has none.
+        // This is more than an epoch of every reader except that of tokens, which has none.
         let reference = take(&case, 0, 7, &[45]);
         for (loaders, sizes) in [
             (0, &[9; 5][..]),
@@ -117,7 +117,8 @@ fn an_image_folder_has_classes_in_order_of_their_names_and_shows_each_image_anew
     let mut sorted = first.clone();
     sorted.sort_unstable();
     assert_eq!(sorted, [0, 0, 1, 1, 2, 2], "an epoch shows every image once");
-    // Blue tells which image it is: 3 and 50 are balls, 4 and 5 cats, 1 and 2 dogs. Two of them went through JPEG.
+    // Blue identifies the image: 3 and 50 are balls, 4 and 5 cats, 1 and 2 dogs. Two of them went through
+    // JPEG.
     for (row, label) in first.iter().enumerate() {
         let normalised = inputs.double_value(&[row as i64, 2, 12, 12]);
         let blue = (normalised * 0.225 + 0.406) * 255.0;
@@ -172,15 +173,15 @@ fn a_stream_that_is_given_up_ends_at_once() {
         let mut given_up = stream(&case, 4, 7).unwrap();
         given_up.next(3).unwrap();
         drop(given_up);
-        // Nor do streams end badly that nothing was ever taken from.
+        // Streams end cleanly even if nothing was taken from them.
         drop(stream(&case, 4, 7).unwrap());
     }
 }
 
-/// Does something to the folder of a case.
+/// A change to the folder of a case.
 type Change = Box<dyn Fn(&Path)>;
 
-/// What is said of `case` after `change` to its folder, when a stream is opened or when the first epoch is read.
+/// The error for `case` after `change` to its folder, on opening a stream and on reading the first epoch.
 fn refused(case: usize, change: Change) -> [String; 2] {
     let case = cases().swap_remove(case);
     change(case.folder.path());
@@ -200,7 +201,7 @@ fn what_is_wrong_is_said_with_the_file_whoever_reads_it() {
     const IMAGES: usize = 2;
     const DAT: usize = 4;
     const CSV: usize = 5;
-    /// At the byte where it ends, which is the encoder's affair.
+    /// The byte at which it ends depends on the encoder.
     const JPEG_CUT: &str = "DIR/ball/3.jpg: byte ";
     let write = |name: &'static str, content: &'static str| {
         move |folder: &Path| fs::write(folder.join(name), content).unwrap()

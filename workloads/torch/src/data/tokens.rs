@@ -1,4 +1,4 @@
-//! A file of tokens as nanoGPT writes it: `train.bin`, nothing but 16-bit numbers, the low byte first.
+//! A file of tokens in the format of nanoGPT: `train.bin`, 16-bit numbers, little-endian.
 
 use std::{
     fs::File,
@@ -19,8 +19,8 @@ use crate::{shim::transfer::to_device, workload::Batch};
 const FILE: &str = "train.bin";
 const TOKEN_BYTES: u64 = size_of::<u16>() as u64;
 
-/// Windows of the file at random places, as nanoGPT draws them. They are read when they are needed: the file may be
-/// larger than memory, and the kernel's page cache keeps what fits.
+/// Windows of the file at random positions, as in nanoGPT. They are read when needed, because the file may
+/// be larger than memory, and the kernel's page cache keeps the used parts.
 pub(super) struct TokenFile {
     path: PathBuf,
     file: File,
@@ -38,7 +38,7 @@ pub(super) struct HostBatch {
 
 impl TokenFile {
     /// # Errors
-    /// A missing file, one of an odd number of bytes, or one shorter than a window.
+    /// The file is missing, has an odd number of bytes, or is shorter than a window.
     pub(super) fn open(folder: &Path, vocabulary: u32, context: u32, seed: u64) -> Result<Self, DataError> {
         let path = folder.join(FILE);
         let opened = File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
@@ -68,7 +68,7 @@ impl TokenFile {
         InOrder::new(Loaded::new(self, loaders, transfer))
     }
 
-    /// The tokens of one sample and the one that follows, from token number `start` of the file on.
+    /// The tokens of one sample and the next one, from token number `start` of the file on.
     fn window(&self, start: u64) -> Result<Vec<i64>, DataError> {
         let offset = start * TOKEN_BYTES;
         let mut bytes = vec![0; (self.context + 1) * TOKEN_BYTES as usize];

@@ -1,4 +1,4 @@
-//! Samples in fp64, for models that compute in that.
+//! Samples in fp64, for models that compute in fp64.
 
 use tch::Tensor;
 
@@ -7,7 +7,8 @@ use crate::{
     workload::{Batch, DataStream, Share},
 };
 
-/// The samples of another stream, widened batch by batch: it is made for checks, where their cost does not matter.
+/// The samples of another stream, converted batch by batch. It is for checks, where the cost does not
+/// matter.
 pub(super) struct Widened(pub(super) Box<dyn DataStream>);
 
 impl DataStream for Widened {

@@ -1,5 +1,6 @@
-//! Where reinforcement learning acts: the classic-control environments of Gymnasium, with its equations, constants,
-//! starts and time limits. They run on the host in f64 and show their state in f32, as there.
+//! Environments for reinforcement learning: the classic-control environments of Gymnasium, with its
+//! equations, constants, initial states and time limits. They run on the host in f64 and return
+//! observations in f32, as in Gymnasium.
 
 mod cart_pole;
 mod pendulum;
@@ -7,14 +8,14 @@ mod pendulum;
 pub use cart_pole::CartPole;
 pub use pendulum::Pendulum;
 
-/// What an environment answers to an action.
+/// The answer of an environment to an action.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome<const OBSERVATION: usize> {
     pub observation: [f32; OBSERVATION],
     pub reward: f32,
-    /// The episode came to its own end: nothing can follow from here.
+    /// The episode ended by itself, and no state follows.
     pub terminated: bool,
-    /// The time limit cut the episode off, where more would have followed.
+    /// The time limit ended the episode.
     pub truncated: bool,
 }
 

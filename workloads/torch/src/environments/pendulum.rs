@@ -6,8 +6,8 @@ use fastrand::Rng;
 
 use super::Outcome;
 
-/// A rod that hangs from a motor too weak to lift it in one go. The nearer to upright and at rest, and the less torque, the
-/// more it earns: never above 0, 200 actions of 50 ms long.
+/// A rod on a motor that is too weak to lift it at once. The reward is larger near upright, at low speed
+/// and with low torque, and never above 0. An episode has 200 actions of 50 ms.
 pub struct Pendulum {
     /// From upright, in rad.
     angle: f64,
@@ -21,7 +21,7 @@ impl Pendulum {
     pub const OBSERVATION: usize = 3;
     /// Torques of an action.
     pub const ACTION: usize = 1;
-    /// The strongest torque in N m; more is cut off.
+    /// The strongest torque in N m; larger ones are clipped.
     pub const TORQUE_MAX: f32 = 2.0;
     /// The time limit, and the only end of an episode.
     pub const ACTIONS_MAX: u32 = 200;
@@ -31,7 +31,7 @@ impl Pendulum {
         Self { angle, turning, actions: 0 }
     }
 
-    /// An episode that begins anywhere, and slowly.
+    /// An episode that begins at a random angle and a low speed.
     pub fn random(rng: &mut Rng) -> Self {
         const TURNING_MAX: f64 = 1.0;
         let mut uniform = |bound: f64| bound * (2.0 * rng.f64() - 1.0);
@@ -74,8 +74,8 @@ mod tests {
 
     #[test]
     fn trajectories_are_those_of_gymnasium() {
-        // gymnasium 1.4.0, Pendulum-v1 from these states: torque, observation, reward. Too much torque and too high a
-        // speed are cut off.
+        // gymnasium 1.4.0, Pendulum-v1 from these states: torque, observation, reward. Excessive torque and
+        // speed are clipped.
         let cases = [
             (
                 Pendulum::at(3.0, -0.5),

@@ -1,13 +1,13 @@
-//! The highest of many straight lines.
+//! The maximum of many straight lines.
 
 use std::cmp::Ordering;
 
 use schema::footprint::Envelope;
 
-/// Those of `lines` that are the highest one at some micro-batch, ascending by slope. Lines are given by their heights at a
-/// small micro-batch and at twice that.
+/// The lines of `lines` that are the highest at some micro-batch, ascending by slope. Lines are given by
+/// their heights at a small micro-batch and at twice that.
 ///
-/// It begins with the highest line at no samples and goes on, each time, to the line that overtakes it first.
+/// It begins with the highest line at 0 samples, and continues with the line that overtakes it first.
 pub(super) fn envelope(lines: &[[u64; 2]]) -> Envelope {
     let lines: Vec<Line> = lines.iter().copied().map(Line::through).collect();
     let mut highest = Vec::new();
@@ -33,7 +33,7 @@ impl Line {
         Self { heights, start: 2 * small - large, slope: large - small }
     }
 
-    /// Which of two steeper lines is the first to reach this one; of two that do at once, the steeper.
+    /// Which of two steeper lines reaches this one first; if both do at once, the steeper one.
     fn overtaken_first_by(&self, a: &Line, b: &Line) -> Ordering {
         // Each reaches it at a lead over a difference of slopes, which is positive.
         let [lead_a, lead_b] = [a, b].map(|other| self.start - other.start);
@@ -46,7 +46,7 @@ impl Line {
 mod tests {
     use super::*;
 
-    /// Of a line at so many times the small micro-batch.
+    /// The height of a line at a multiple of the small micro-batch.
     fn height([small, large]: [u64; 2], times: i64) -> i64 {
         let (small, large) = (small as i64, large as i64);
         small + (large - small) * (times - 1)
@@ -58,7 +58,7 @@ mod tests {
         assert_eq!(envelope(&[[10, 20], [50, 52], [9, 12], [9, 19]]), [[50, 52], [10, 20]]);
         assert_eq!(envelope(&[[7, 7], [7, 7]]), [[7, 7]]);
         assert_eq!(envelope(&[[9, 8], [3, 3]]), [[9, 8], [3, 3]], "a peak may fall as the batch grows");
-        // Three through one point: the flattest and the steepest are enough.
+        // Three lines through one point, of which the flattest and the steepest are enough.
         assert_eq!(envelope(&[[4, 6], [4, 5], [4, 8]]), [[4, 5], [4, 8]]);
         assert_eq!(envelope(&[]), Envelope::new());
     }

@@ -1,4 +1,4 @@
-//! Which events of memory belong to which part of a step.
+//! Assigns memory events to the parts of a step.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -10,10 +10,10 @@ use crate::{
     shim::memory_trace::{self, Event},
 };
 
-/// The laps of a step as they come: what was done, and how many events of memory there were by then.
+/// The laps of a step in order: the phase, and the number of memory events by then.
 pub(super) type Laps = Rc<RefCell<Vec<(Phase, usize)>>>;
 
-/// A clock that notes laps beside those of another, which tells the time.
+/// A clock that records laps and forwards to another clock.
 pub(super) struct LapClock {
     time: Box<dyn Clock>,
     laps: Laps,
@@ -56,7 +56,7 @@ impl Clock for LapClock {
     }
 }
 
-/// What tensors did in one update of a step.
+/// The memory events of one update of a step.
 #[derive(Debug, PartialEq)]
 pub(super) struct UpdateTrace {
     /// The micro-step that begins without gradients.
@@ -65,12 +65,12 @@ pub(super) struct UpdateTrace {
     pub(super) forward_bytes: u64,
     /// All micro-steps that add to them.
     pub(super) later: Segment,
-    /// All that comes after the last backward pass.
+    /// All work after the last backward pass.
     pub(super) optimizer: Segment,
 }
 
-/// Splits the events of a step, before which `before` bytes were allocated, at its laps. An update begins with data that does
-/// not come right after a backward pass.
+/// Splits the events of a step, before which `before` bytes were allocated, at its laps. An update begins
+/// with data that does not directly follow a backward pass.
 pub(super) fn split(laps: &[(Phase, usize)], before: u64, events: &[Event]) -> Vec<UpdateTrace> {
     let mut updates = Vec::new();
     let (mut level, mut begin) = (before, 0);

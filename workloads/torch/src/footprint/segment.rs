@@ -1,4 +1,4 @@
-//! A part of a step, and which of its moments are which of the same part at a larger micro-batch.
+//! A part of a step, and its correspondence to the same part at a larger micro-batch.
 
 use std::mem;
 
@@ -9,23 +9,25 @@ use crate::shim::memory_trace::Event;
 pub(super) struct Segment {
     /// Bytes that were allocated when it began.
     pub(super) before: u64,
-    /// What happened in it. Each operation ends in the part that it begins in.
+    /// The events of the part. Each operation ends in the part that it begins in.
     pub(super) events: Vec<Event>,
 }
 
 impl Segment {
-    /// What is held at each moment of this segment, and at the same moment of `large`, at the larger micro-batch.
+    /// The memory at each moment of this segment, and at the same moment of `large`, at the larger
+    /// micro-batch.
     ///
-    /// A step makes the same operations at every micro-batch, but within one a library may go another way for more samples.
-    /// On a CPU a product of matrices in bf16 is oneDNN's from some thousands of multiplications on, and oneDNN takes memory
-    /// of its own and gives it back. So moments are partners one by one where both segments take and give back in the same
-    /// order; where they do not, operations are partners, and within each of them its moments or those that lie in it. Of
-    /// segments that have not the same operations nothing is known but the two peaks.
+    /// A step makes the same operations at every micro-batch, but a library may take another path for more
+    /// samples within an operation. On a CPU, oneDNN computes a product of bf16 matrices from some
+    /// thousands of multiplications on, and uses temporary memory. Moments therefore correspond one by one
+    /// if both segments allocate and release in the same order. Otherwise operations correspond, and within
+    /// each of them its moments or its inner operations. For segments with different operations, only the
+    /// two peaks are known.
     pub(super) fn lines(&self, large: &Segment) -> Vec<[u64; 2]> {
         self.partners(large).unwrap_or_else(|| vec![[self.peak(), large.peak()]])
     }
 
-    /// Nothing where neither moments nor operations have partners.
+    /// `None` if neither moments nor operations correspond.
     fn partners(&self, large: &Segment) -> Option<Vec<[u64; 2]>> {
         if self.is_like(large) {
             return Some(self.levels().zip(large.levels()).map(|(small, large)| [small, large]).collect());
@@ -38,9 +40,10 @@ impl Segment {
             .then(|| small.iter().zip(&large).flat_map(of_parts).collect())
     }
 
-    /// Of an operation that goes two ways: what it finds or leaves, whichever is more, and above that what it takes while it
-    /// lasts. For more samples that is taken to be what it was for the larger micro-batch: libraries work through blocks of
-    /// the numbers at hand, and hold memory for a block. For fewer it is at least what makes the peak of the smaller one.
+    /// The lines of an operation with two paths: the larger of its memory before and after, and the
+    /// temporary memory above that. For more samples the temporary memory is taken to be that of the larger
+    /// micro-batch, because libraries work through blocks of numbers and hold memory for one block. For
+    /// fewer samples it is at least what makes the peak of the smaller one.
     fn two_ways(&self, large: &Segment) -> [[u64; 2]; 2] {
         let around = [self, large].map(|segment| segment.before.max(segment.end()));
         let peaks = [self.peak(), large.peak()];
@@ -56,7 +59,7 @@ impl Segment {
         self.levels().max().unwrap_or(self.before)
     }
 
-    /// Bytes that were allocated when it began and after each change.
+    /// Allocated bytes at the beginning and after each change.
     fn levels(&self) -> impl Iterator<Item = u64> {
         let after = self.changes().scan(self.before, |level, bytes| {
             *level = level.saturating_add_signed(bytes);
@@ -72,13 +75,13 @@ impl Segment {
         })
     }
 
-    /// Whether the other takes and gives back at the same moments, whatever the sizes.
+    /// Whether the other one allocates and releases in the same order, with any sizes.
     fn is_like(&self, other: &Segment) -> bool {
         self.changes().map(i64::signum).eq(other.changes().map(i64::signum))
     }
 
-    /// Cuts it where the outermost operations begin and end: what lies before the first one, what lies in it, what lies
-    /// between it and the second, and so on. Without an operation it is one part.
+    /// Cuts it at the begin and end of the outermost operations: the part before the first one, the first
+    /// one, the part between it and the second, and so on. Without an operation it is one part.
     fn parts(&self) -> Vec<Segment> {
         let mut parts = Vec::new();
         let mut part = Segment { before: self.before, events: Vec::new() };
@@ -101,7 +104,7 @@ impl Segment {
         parts
     }
 
-    /// One without operations.
+    /// A segment without operations.
     #[cfg(test)]
     pub(super) fn of_bytes(before: u64, bytes: &[i64]) -> Segment {
         Segment { before, events: bytes.iter().copied().map(Event::Bytes).collect() }
@@ -125,11 +128,11 @@ mod tests {
     #[test]
     fn moments_are_partners_one_by_one_or_by_their_operations() {
         for (small, large, lines) in [
-            // The same in the same order, whatever the sizes.
+            // The same order, with other sizes.
             ("+1 +2 -1", "+2 +4 -2", &[[100, 100], [101, 102], [103, 106], [102, 104]][..]),
-            // Another order of no operation, or of a single one: the peaks.
+            // Another order without an operation, or within a single one: the peaks.
             ("+7 -7 +2", "+9 +8", &[[107, 117]]),
-            // The second operation goes another way, where 9 bytes are scratch; what lies around it does not.
+            // The second operation takes another path with 9 bytes of scratch memory; the rest does not.
             (
                 "( +5 ) ( +3 ) -5",
                 "( +10 ) ( +9 +6 -9 ) -10",
@@ -144,9 +147,9 @@ mod tests {
                     [103, 106],
                 ],
             ),
-            // The way of fewer samples takes more.
+            // The path for fewer samples needs more memory.
             ("( +5 -5 )", "( +4 +1 -4 )", &[[100, 100], [104, 105], [105, 105], [100, 101]]),
-            // Of two operations that lie in a third, one goes another way.
+            // Of two operations within a third, one takes another path.
             (
                 "( ( +1 ) ( +2 ) )",
                 "( ( +1 +9 -9 ) ( +4 ) )",

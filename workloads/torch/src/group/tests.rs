@@ -1,4 +1,4 @@
-//! Ranks as threads of one process, each with a handle of its own on the group: between them are real sockets.
+//! Ranks as threads of one process, each with its own handle on the group, connected by real sockets.
 
 use std::{
     fs,
@@ -13,14 +13,14 @@ use tch::{Kind, kind::FLOAT_CPU};
 use super::*;
 use crate::nn::channels_last;
 
-/// What is waited for in vain takes no longer than this.
+/// The longest wait for a rank that does not come.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn meet(rendezvous: &Path, rank: u32, size: u32, timeout: Duration) -> Result<Group, TchError> {
     Group::meet(rendezvous, rank, size, Collectives::Gloo, Device::Cpu, timeout)
 }
 
-/// What each of `size` ranks gives, in their order, and the file in which they met.
+/// The results of `size` ranks in order, and the file in which they met.
 fn with_ranks<T: Send>(size: u32, of_rank: impl Fn(Group, PathBuf) -> T + Sync) -> Vec<T> {
     let folder = tempfile::tempdir().unwrap();
     let (file, of_rank) = (&folder.path().join("rendezvous"), &of_rank);
@@ -76,7 +76,7 @@ fn every_collective_gives_its_values_among_any_number_of_ranks_in_every_kind() {
                 let sum = |i| size * (2 * rank + i) + ranks_sum;
                 assert_eq!(values(&part), numbers([sum(0), sum(1)]), "{context}");
 
-                // Each rank sends to the next one, of two tensors the second first.
+                // Each rank sends to the next one, the second of two tensors first.
                 let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
                 let sent = [counting(rank, 4, kind), counting(20 + rank, 4, kind)];
                 let received = [0, 1].map(|_| Tensor::zeros([4], (kind, Device::Cpu)));
@@ -164,7 +164,7 @@ fn a_rank_that_does_not_come_is_waited_for_until_the_timeout() {
 fn a_file_that_was_met_in_before_is_refused() {
     let refusals = with_ranks(2, |group, file| {
         group.barrier().unwrap();
-        // The last rank to leave removes the file; one whose ranks were killed stays.
+        // The last rank to leave removes the file, but the file of killed ranks stays.
         let left = file.with_extension(group.rank().to_string());
         fs::copy(&file, &left).unwrap();
         let refusal = meet(&left, group.rank(), 2, TIMEOUT).err().map(|error| error.to_string());

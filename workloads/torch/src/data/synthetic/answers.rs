@@ -13,9 +13,10 @@ use super::{
     pool_samples,
 };
 
-/// A question and a paragraph, `[samples, 2, context]` as a pair of sentences, and the first and last token of the answer,
-/// `[samples, 2]`. The question ends in the word before the answer; answers are short and most often near the start, as
-/// those of SQuAD are. First their places can be learnt, then what points at them.
+/// A question and a paragraph, `[samples, 2, context]` as a pair of sentences, and the first and last token
+/// of the answer, `[samples, 2]`. The question ends with the word before the answer. Answers are short and
+/// mostly near the start, like those of SQuAD. A model can first learn their positions, then the word that
+/// points at them.
 pub(super) fn questions(rng: &mut Rng, vocabulary: u32, context: u32) -> Pairs {
     const ANSWER_WORDS_MAX: usize = 4;
     let text = Text::new(rng, vocabulary, 0);

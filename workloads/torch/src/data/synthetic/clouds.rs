@@ -7,10 +7,10 @@ use tch::Tensor;
 
 use super::{Pairs, images::CLASSES_USED, normal, pool_samples};
 
-/// Points on the surface of an ellipsoid, one for each class, which fits into the unit sphere as those of ShapeNet do;
-/// each cloud is turned about its upright axis and of a size of its own.
+/// Points on the surface of an ellipsoid per class, which fits into the unit sphere as those of ShapeNet
+/// do. Each cloud is rotated about its upright axis and has a random size.
 ///
-/// Gives `[samples, 3, points]` and labels `[samples]`.
+/// Returns `[samples, 3, points]` and labels `[samples]`.
 pub(super) fn labelled(rng: &mut Rng, points: u32, classes: u32) -> Pairs {
     const COORDINATES: usize = 3;
     let length = points as usize;

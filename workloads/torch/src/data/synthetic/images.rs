@@ -8,12 +8,13 @@ use tch::Tensor;
 use super::{Pairs, pool_samples};
 use crate::nn::channels_last;
 
-/// Images are drawn from so many classes, also where the model knows more: ten steps show each one several times.
+/// Number of classes of the images, even if the model has more, so that ten steps show each one several
+/// times.
 pub(super) const CLASSES_USED: u32 = 4;
 
-/// Images of a coarse pattern of colours for each class, under noise; values lie between -0.75 and 0.75.
+/// Images of a coarse colour pattern per class, with noise; values lie between -0.75 and 0.75.
 ///
-/// Gives `[samples, channels, image, image]`, channels-last, and labels `[samples]`.
+/// Returns `[samples, channels, image, image]`, channels-last, and labels `[samples]`.
 pub(super) fn labelled(rng: &mut Rng, classes: u32, channels: u32, image: u32) -> Pairs {
     /// Side of the pattern, in patches of one colour.
     const PATCHES: usize = 2;

@@ -13,9 +13,9 @@ use super::{
 };
 use crate::nn::loss::NO_CLASS;
 
-/// Pairs of sentences: `[samples, 2, context]`, the tokens and the sentence that each belongs to; and the masked tokens
-/// with, in one column more, 0 where the second sentence goes on from the first and 1 where it does not, as for half of
-/// them: `[samples, context + 1]`.
+/// Pairs of sentences, `[samples, 2, context]`: the tokens, and the sentence of each. The targets are the
+/// masked tokens and, in an extra column, 0 if the second sentence continues the first and 1 if not, each
+/// in half of the cases: `[samples, context + 1]`.
 pub(super) fn pairs(rng: &mut Rng, vocabulary: u32, context: u32) -> Pairs {
     let text = Text::new(rng, vocabulary, 0);
     let samples = pool_samples((3 * context as usize + 1) * size_of::<i64>());
@@ -43,7 +43,7 @@ pub(super) fn pairs(rng: &mut Rng, vocabulary: u32, context: u32) -> Pairs {
     ))
 }
 
-/// Single texts: `[samples, context]`, and the masked tokens, `[samples, context]`.
+/// Single texts, `[samples, context]`, and the masked tokens, `[samples, context]`.
 pub(super) fn texts(rng: &mut Rng, vocabulary: u32, context: u32) -> Pairs {
     let text = Text::new(rng, vocabulary, 0);
     let samples = pool_samples(2 * context as usize * size_of::<i64>());
@@ -59,24 +59,25 @@ pub(super) fn texts(rng: &mut Rng, vocabulary: u32, context: u32) -> Pairs {
     Ok((Tensor::f_from_slice(&inputs)?.f_reshape(shape)?, Tensor::f_from_slice(&targets)?.f_reshape(shape)?))
 }
 
-/// Words of two sentences that fill a context together with a start and two ends; neither is shorter than a quarter.
+/// The lengths of two sentences that fill a context with a start and two ends; each is at least a quarter
+/// of the words.
 pub(super) fn lengths(rng: &mut Rng, context: u32) -> (usize, usize) {
     let words = context as usize - 3;
     let first = rng.usize(words / 4..=words - words / 4).clamp(1, words - 1);
     (first, words - first)
 }
 
-/// The sentence of each token of a pair: the start and the first end belong to the first.
+/// The sentence of each token of a pair. The start and the first end belong to the first sentence.
 pub(super) fn segments(first: usize, second: usize) -> impl Iterator<Item = i64> {
     std::iter::repeat_n(0, first + 2).chain(std::iter::repeat_n(1, second + 1))
 }
 
-/// Replaces 15 % of the words: of ten, eight by the mask, one by any word, and one by itself (Devlin et al., 2019, section
-/// 3.1). Gives the words that stood there, and no class elsewhere.
+/// Masks 15 % of the words: of ten, eight become the mask, one becomes a random word, and one stays (Devlin
+/// et al., 2019, section 3.1). Returns the original words, and no class elsewhere.
 fn mask(rng: &mut Rng, text: &Text, tokens: &mut [i64]) -> Vec<i64> {
     let mut words: Vec<usize> =
         (0..tokens.len()).filter(|&place| tokens[place] >= i64::from(FIRST_WORD)).collect();
-    // The same number in each sample, so that a mean over samples is one over masked words.
+    // The number is the same in each sample, so that a mean over samples is one over masked words.
     let count = (tokens.len() * 15).div_ceil(100).min(words.len());
     rng.shuffle(&mut words);
     let mut masked = vec![NO_CLASS; tokens.len()];

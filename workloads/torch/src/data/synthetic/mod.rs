@@ -1,6 +1,6 @@
-//! Synthetic samples with something to learn in them, so that a falling loss shows that training works.
+//! Synthetic samples that can be learnt, so that a falling loss shows that training works.
 //!
-//! They come from a generator of their own: torch's generator decides initial weights and dropout alone.
+//! They have their own random generator: torch's generator decides initial weights and dropout alone.
 
 mod answers;
 mod clouds;
@@ -26,7 +26,7 @@ use super::{DataError, in_order::InOrder, pool::Pool};
 /// The endless stream of samples.
 ///
 /// # Errors
-/// Out of memory; `Unsupported` for a model that is not ours to train.
+/// Out of memory; `Unsupported` for a model that this worker does not train.
 pub(super) fn stream(samples: Samples, seed: u64, device: Device) -> Result<InOrder<Pool>, DataError> {
     let rng = &mut Rng::with_seed(seed);
     let (inputs, targets) = match samples {
@@ -62,17 +62,18 @@ pub(super) fn stream(samples: Samples, seed: u64, device: Device) -> Result<InOr
     Ok(InOrder::new(Pool::new(inputs.f_to(device)?, targets.f_to(device)?)))
 }
 
-/// Inputs and targets, a sample for each index of their first dimension.
+/// Inputs and targets, with one sample per index of the first dimension.
 type Pairs = Result<(Tensor, Tensor), TchError>;
 
-/// As many samples as stay small beside a model, and a power of two, so that usual batches divide the pool.
+/// The number of samples of a pool: small beside a model, and a power of two, so that usual batches divide
+/// it.
 fn pool_samples(sample_bytes: usize) -> usize {
     const POOL_BYTES: usize = 40 << 20;
     const SAMPLES_MAX: usize = 1024;
     1 << (POOL_BYTES / sample_bytes).clamp(1, SAMPLES_MAX).ilog2()
 }
 
-/// What a generator starts from: `[samples, latent, 1, 1]`, standard normal.
+/// The input of a generator: `[samples, latent, 1, 1]`, standard normal.
 fn noise(rng: &mut Rng, samples: i64, latent: i64) -> Result<Tensor, TchError> {
     let values: Vec<f32> = repeat_with(|| normal(rng)).take((samples * latent) as usize).collect();
     Tensor::f_from_slice(&values)?.f_reshape([samples, latent, 1, 1])
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
     use crate::workload::{Batch, DataStream};
 
-    /// Of a workload of the catalog.
+    /// Samples for a workload of the catalog.
     pub(super) fn samples(name: &str, seed: u64) -> Batch {
         let catalog = Catalog::embedded();
         let model = &catalog.get(name).unwrap().model;

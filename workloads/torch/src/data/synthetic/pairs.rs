@@ -7,13 +7,13 @@ use tch::Tensor;
 
 use super::{Pairs, pool_samples};
 
-/// Large images of a few waves in random directions, and small ones whose pixels are the means of what they cover. Values
-/// lie between 0 and 1.
+/// Large images of a few waves in random directions, and small ones whose pixels are the means of the area
+/// that they cover. Values lie between 0 and 1.
 ///
-/// Gives `[samples, 1, side, side]` and `[samples, 1, side * upscale, side * upscale]`.
+/// Returns `[samples, 1, side, side]` and `[samples, 1, side * upscale, side * upscale]`.
 pub(super) fn small_and_large(rng: &mut Rng, side: u32, upscale: u32) -> Pairs {
     const WAVES: usize = 4;
-    /// Over the whole image, at most: the shortest wave is still seen in a small image of 24 pixels.
+    /// Maximum over the whole image, so that the shortest wave is visible in a small image of 24 pixels.
     const PERIODS_MAX: f32 = 8.0;
     let large = (side * upscale) as usize;
     let samples = pool_samples(large * large * size_of::<f32>());

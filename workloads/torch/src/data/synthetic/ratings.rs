@@ -7,10 +7,10 @@ use tch::Tensor;
 
 use super::{Pairs, normal};
 
-/// Implicit feedback: one item that a user chose for every four that were drawn at random, as the paper of NeuMF samples.
-/// A user chooses, of some items at random, the one whose hidden taste is nearest to his own.
+/// Implicit feedback with one chosen item for every four random ones, as in the paper of NeuMF. Of some
+/// random items, a user chooses the one whose hidden taste is nearest to that of the user.
 ///
-/// Gives pairs (user, item), `[samples, 2]`, and 1 for chosen or 0, `[samples]`.
+/// Returns pairs (user, item), `[samples, 2]`, and 1 for chosen or 0, `[samples]`.
 pub(super) fn implicit(rng: &mut Rng, users: u32, items: u32) -> Pairs {
     const SAMPLES: usize = 1 << 16;
     const PER_CHOICE: usize = 5;

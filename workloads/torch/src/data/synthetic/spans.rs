@@ -12,14 +12,15 @@ use super::{
     pool_samples,
 };
 
-/// A vocabulary's last tokens: the k-th from its end stands in the source for the k-th span, and before it in the target.
+/// The last tokens of a vocabulary. The k-th from the end replaces the k-th span in the source, and
+/// precedes it in the target.
 const SENTINELS: u32 = 100;
 
-/// Texts in which spans, three words long on average, are replaced by a sentinel each (Raffel et al., 2020, section
-/// 3.1.4); where the target is too long for so many sentinels, the spans are longer. With 512 and 114 tokens 15 % of a
-/// text of 568 are missing, in 28 spans, as there.
+/// Texts in which each span, three words long on average, is replaced by a sentinel (Raffel et al., 2020,
+/// section 3.1.4). If the target is too long for the available sentinels, the spans are longer. With 512
+/// and 114 tokens, 15 % of a text of 568 are missing, in 28 spans, as in the paper.
 ///
-/// Gives the source and behind it the target's tokens before each of its own, `[samples, source + target]`, and the
+/// Returns the source followed by the target shifted by one token, `[samples, source + target]`, and the
 /// target, `[samples, target]`.
 pub(super) fn spans(rng: &mut Rng, vocabulary: u32, source: u32, target: u32) -> Pairs {
     let text = Text::new(rng, vocabulary, SENTINELS);
@@ -56,13 +57,13 @@ pub(super) fn spans(rng: &mut Rng, vocabulary: u32, source: u32, target: u32) ->
     ))
 }
 
-/// All tokens of a target but its end are a sentinel and three words in turns, as nearly as they can be.
+/// All tokens of a target but its end are alternately a sentinel and three words, as nearly as possible.
 fn span_count(target: usize) -> usize {
     const SPAN: usize = 1 + 3;
     ((target - 1 + SPAN / 2) / SPAN).min(SENTINELS as usize)
 }
 
-/// Cuts `whole` into `count` parts of at least one each, every way alike.
+/// Cuts `whole` into `count` parts of at least one, with every division equally likely.
 fn parts(rng: &mut Rng, whole: usize, count: usize) -> Vec<usize> {
     let mut cuts: Vec<usize> = (1..whole).collect();
     rng.shuffle(&mut cuts);

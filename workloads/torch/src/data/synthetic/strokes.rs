@@ -5,12 +5,12 @@ use tch::Tensor;
 
 use super::{Pairs, pool_samples};
 
-/// White strokes on black, as handwritten digits are: a line from a point near the middle that bends as it goes. Values
-/// lie between 0 and 1; most are 0.
+/// White strokes on black, as handwritten digits: a line from a point near the middle that bends as it
+/// goes. Values lie between 0 and 1, and most are 0.
 ///
-/// Gives `[samples, 1, side, side]` twice, for what is to be found again is the image.
+/// Returns `[samples, 1, side, side]` twice, because the model reconstructs the image.
 pub(super) fn images(rng: &mut Rng, side: u32) -> Pairs {
-    /// Of a stroke, in lengths of a side, and how far one step of it goes, in pixels.
+    /// Length of a stroke in sides, and of one step of it in pixels.
     const LENGTH: f32 = 2.5;
     const STEP: f32 = 0.5;
     let width = side as usize;
@@ -25,7 +25,7 @@ pub(super) fn images(rng: &mut Rng, side: u32) -> Pairs {
             direction += bend;
             x = (x + STEP * direction.cos()).clamp(0.15 * last, 0.85 * last);
             y = (y + STEP * direction.sin()).clamp(0.15 * last, 0.85 * last);
-            // A pixel is the whiter, the nearer the line passes.
+            // A pixel is brighter if the line passes nearer.
             let (row, column) = (y.floor() as usize, x.floor() as usize);
             for (row, near_row) in [(row, 1.0 - y.fract()), (row + 1, y.fract())] {
                 for (column, near_column) in [(column, 1.0 - x.fract()), (column + 1, x.fract())] {

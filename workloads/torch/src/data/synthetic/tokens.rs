@@ -7,7 +7,7 @@ use super::{Pairs, language::Language, pool_samples};
 
 /// Sequences of a language whose words are the whole vocabulary.
 ///
-/// Gives tokens `[samples, context]` and, for each, the token that follows.
+/// Returns tokens `[samples, context]` and the next token of each.
 pub(super) fn markov_chain(rng: &mut Rng, vocabulary: u32, context: u32) -> Pairs {
     let language = Language::new(rng, vocabulary);
     let length = context as usize;

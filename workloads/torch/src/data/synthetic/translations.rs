@@ -12,13 +12,13 @@ use super::{
     pool_samples,
 };
 
-/// Sentences of `source` tokens and their translation word by word, which begins again where the target is longer.
+/// Sentences of `source` tokens and their word-by-word translation, which repeats if the target is longer.
 ///
-/// Gives the source's tokens and behind them the target's without its last, `[samples, source + target]`, and the target,
-/// `[samples, target]`.
+/// Returns the source followed by the target without its last token, `[samples, source + target]`, and the
+/// target, `[samples, target]`.
 pub(super) fn translations(rng: &mut Rng, vocabulary: u32, source: u32, target: u32) -> Pairs {
     let text = Text::new(rng, vocabulary, 0);
-    // What each word means.
+    // The translation of each word.
     let mut dictionary: Vec<i64> = (FIRST_WORD..vocabulary).map(i64::from).collect();
     rng.shuffle(&mut dictionary);
     let (source, target) = (source as usize, target as usize);

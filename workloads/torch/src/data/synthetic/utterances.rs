@@ -1,4 +1,4 @@
-//! Spectrograms and what was said.
+//! Spectrograms and their transcripts.
 
 use std::iter::repeat_with;
 
@@ -7,12 +7,12 @@ use tch::Tensor;
 
 use super::{Pairs, pool_samples};
 
-/// Letters one after another, each for as many frames as the others, as a pattern over the frequencies of its own under
-/// noise; mean and deviation of a spectrogram are about 0 and 1, as speech is usually normalised. The k-th letter is
-/// said with a probability proportional to 1/k (Zipf's law).
+/// Letters one after another, each for the same number of frames, as a pattern over the frequencies with
+/// noise. Mean and deviation of a spectrogram are about 0 and 1, the usual normalisation of speech. The
+/// k-th letter has a probability proportional to 1/k (Zipf's law).
 ///
-/// Gives `[samples, 1, frequencies, frames]` and transcripts `[samples, letters]`, in which letter 0, the blank, does not
-/// occur.
+/// Returns `[samples, 1, frequencies, frames]` and transcripts `[samples, letters]`, in which letter 0, the
+/// blank, does not occur.
 pub(super) fn spoken(rng: &mut Rng, [frequencies, frames]: [u32; 2], alphabet: u32, letters: u32) -> Pairs {
     /// Of a value uniform between -1/2 and 1/2, twice, so that their sum has a deviation of one.
     const SCALE: f32 = 2.449_489_7;
