@@ -1,4 +1,4 @@
-//! From what a launch was told to what it trains.
+//! Prepares the training of a launch from its spec.
 
 use std::{collections::HashSet, path::Path, time::Duration};
 
@@ -27,14 +27,15 @@ use crate::{
 /// Axes of a plan that this worker executes; everything else is refused before anything is built.
 pub const AXES: [Axis; 5] = [Axis::Dp, Axis::Ga, Axis::Gc, Axis::Offload, Axis::Bf16];
 
-/// How long a rank waits for another one: for it to meet, and in each collective. Less than the five minutes in which the
-/// harness wants a launch to be ready, so that the rank that waits in vain says so itself.
+/// The longest wait of a rank for another one, in the meeting and in each collective. It is shorter than
+/// the five minutes in which the harness expects `ready`, so that the waiting rank reports the failure
+/// itself.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// What a launch trains, at its start.
+/// The training of a launch, at its start.
 pub struct Built {
     pub trainer: Trainer,
-    /// How long reading the checkpoint took that it goes on from; `None` where it begins anew.
+    /// Duration of reading the checkpoint; `None` if the training starts without one.
     pub restored_in: Option<Nanos>,
 }
 
@@ -43,12 +44,12 @@ pub struct Built {
 pub struct Launch {
     pub training: Training,
     pub execution: Execution,
-    /// Which rank of the job this is, and so which part of its data it takes.
+    /// The rank and the number of ranks, which decide the rank's part of the data.
     pub share: Share,
-    /// What moves tensors between the ranks; absent where there is one alone.
+    /// The library for collectives; absent for a single rank.
     pub collectives: Option<Collectives>,
     pub threads: u32,
-    /// What the tensors of this rank may take on a CPU device.
+    /// Limit of tensor memory of this rank on a CPU device.
     pub memory_bytes: Option<u64>,
     pub seed: u64,
 }
@@ -57,16 +58,16 @@ impl Launch {
     /// Reads a launch's spec for one of its ranks, and refuses what cannot run here, before anything is built.
     ///
     /// # Errors
-    /// `internal` for a file that is no spec or has no such rank, `unsupported` for a plan, program or device that is not
-    /// for this worker.
+    /// `internal` for an invalid spec or an unknown rank, `unsupported` for a plan, program or device that this
+    /// worker does not support.
     pub fn read(spec: &Path, rank: u32) -> Result<Self, Failure> {
         Self::of(read(spec)?, rank)
     }
 
-    /// The same of a spec that was read.
+    /// Creates the launch from a parsed spec.
     ///
     /// # Errors
-    /// As of [`Launch::read`].
+    /// See [`Launch::read`].
     pub(crate) fn of(spec: LaunchSpec, rank: u32) -> Result<Self, Failure> {
         let training = match spec.program {
             Program::Training(training) => training,
@@ -114,25 +115,25 @@ impl Launch {
         Ok(Self { training: *training, execution, share, collectives, threads, memory_bytes, seed })
     }
 
-    /// Meets the other ranks of the launch; gives nothing where there is no other.
+    /// Meets the other ranks of the launch; returns `None` if there is no other.
     ///
     /// # Errors
-    /// `collective` where the others do not come, `internal` where the launch was not told where to meet.
+    /// `collective` if the others do not come, `internal` if the launch names no meeting place.
     pub fn meet(&self) -> Result<Option<Group>, Failure> {
         let Some(collectives) = self.collectives else { return Ok(None) };
         let rendezvous = self.training.rendezvous.as_deref();
         meet(rendezvous, self.share, collectives, self.execution.device).map(Some)
     }
 
-    /// Builds the model with its initial parameters, its data and its optimizers, all from the seed alone, and goes on from
-    /// a checkpoint where the launch is to.
+    /// Builds the model with its initial parameters, its data and its optimizers from the seed, and continues from
+    /// a checkpoint if the launch names one.
     ///
-    /// With a group all ranks start from the parameters of the first one: those that they drew from the same seed are the
-    /// same already, unless their libraries or processors differ.
+    /// With a group, all ranks start from the parameters of the first one. The same seed makes them equal
+    /// already, unless libraries or processors differ.
     ///
     /// # Errors
-    /// `unsupported` or `internal` for the model, those or `data` for the data and for a checkpoint, `out-of-memory` for
-    /// anything, `collective` where other ranks have gone.
+    /// `unsupported` or `internal` for the model, these or `data` for the data and for a checkpoint, `out-of-memory` for
+    /// anything, `collective` if other ranks have gone.
     pub fn build(&self, group: Option<&Group>) -> Result<Built, Failure> {
         let restore = Restore::of(&self.training)?;
         use_threads(self.threads);
@@ -144,7 +145,8 @@ impl Launch {
         if let Some(bytes) = self.memory_bytes.filter(|_| device == Device::Cpu) {
             memory::limit_cpu_tensors(bytes);
         }
-        // Shapes never change within a launch, so trying out cuDNN's algorithms in the first steps pays.
+        // Shapes never change within a launch, so that the search for cuDNN's fastest algorithms in the
+        // first steps pays off.
         Cuda::cudnn_set_benchmark(device.is_cuda());
         let build = if self.training.exact { models::build_exact } else { models::build };
         let model = build(workload, device)
@@ -154,9 +156,10 @@ impl Launch {
             let copied = group.copy_from_first(tensors);
             copied.map_err(|error| failed_collective(&format!("sharing the initial parameters: {error}")))?;
         }
-        // What training draws does not depend on how the initial weights were drawn, so that another program which is given
-        // them can draw the same (scripts/parity_py/train.py). Another seed, or both would come from the same numbers; and
-        // another one for each rank, or all would drop the same of different samples.
+        // The random numbers of training do not depend on those of the initial weights, so that another
+        // program with the same weights can draw the same ones (scripts/parity_py/train.py). The seed
+        // differs from the first one to avoid equal numbers, and between ranks so that they do not apply
+        // the same dropout to different samples.
         tch::manual_seed((self.seed as i64).wrapping_add(1 + i64::from(self.share.rank)));
         let files = data.as_deref().map(|folder| Files { folder, loaders: *loaders });
         let stream = data::of(&*model, workload.model.samples(), files, self.seed, device)
@@ -179,12 +182,12 @@ impl Launch {
     }
 }
 
-/// Lets operations of libtorch on the host work with so many threads.
+/// Sets the number of threads for operations of libtorch on the host.
 pub(crate) fn use_threads(threads: u32) {
     tch::set_num_threads(i32::try_from(threads.max(1)).unwrap_or(i32::MAX));
 }
 
-/// Reads what a launch was told.
+/// Reads the spec of a launch.
 ///
 /// # Errors
 /// `internal` for a file that is no spec.
@@ -198,7 +201,7 @@ pub(crate) fn read(spec: &Path) -> Result<LaunchSpec, Failure> {
 /// Meets the other ranks of a launch of several.
 ///
 /// # Errors
-/// `collective` where the others do not come, `internal` where the launch was not told where to meet.
+/// `collective` if the others do not come, `internal` if the launch names no meeting place.
 pub(crate) fn meet(
     rendezvous: Option<&Path>,
     share: Share,
@@ -216,7 +219,7 @@ pub(crate) fn meet(
 /// The device of a rank as libtorch knows it.
 ///
 /// # Errors
-/// `internal` where the launch has no such rank, `unsupported` where there is no such device.
+/// `internal` if the launch has no such rank, `unsupported` if there is no such device.
 pub(crate) fn device_of(devices: &[device::Device], rank: u32) -> Result<Device, Failure> {
     let missing = || {
         let ranks = devices.len();
@@ -225,10 +228,10 @@ pub(crate) fn device_of(devices: &[device::Device], rank: u32) -> Result<Device,
     torch_device(devices.get(rank as usize).ok_or_else(missing)?)
 }
 
-/// What moves tensors between ranks on `devices`: what was named, or else what is usual there.
+/// The library for collectives on `devices`: the named one, or else their default.
 ///
 /// # Errors
-/// Why that cannot be.
+/// The reason why the devices do not support it.
 pub(crate) fn choose_collectives(
     named: Option<Collectives>,
     devices: &[device::Device],
@@ -267,8 +270,8 @@ fn torch_device(device: &device::Device) -> Result<Device, Failure> {
             cuda::try_first_device().map_err(|reason| {
                 Failure::classify(FailureKind::Unsupported, &format!("{device}: {reason}"))
             })?;
-            // The harness makes the launch's GPU the only visible one (CUDA_VISIBLE_DEVICES), and CUDA counts what it
-            // sees from 0: whatever the GPU's number on the machine, here it is the first.
+            // The harness makes the launch's GPU the only visible one (CUDA_VISIBLE_DEVICES), and CUDA
+            // counts visible devices from 0, so that any GPU of the machine is the first one here.
             Ok(Device::Cuda(0))
         }
     }
@@ -280,7 +283,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// To train a workload of the catalog, and nothing that has to be said beside.
+    /// The training of a workload of the catalog with default settings.
     pub(crate) fn training(workload: &str, global_batch: u32, plan: &str) -> Training {
         let workload = Catalog::embedded().get(workload).expect("a workload of the catalog").clone();
         Training::new(workload, global_batch, plan.parse().expect("a canonical plan"))

@@ -1,8 +1,8 @@
 //! The worker that trains real models in libtorch.
 //!
-//! It is told what to train by a [`schema::spec::LaunchSpec`], trains step by step as far as its grant goes, and says
-//! what every step took. [`run`] keeps the protocol, [`step`] is what is measured, [`workload`] is what a model must
-//! offer to be trained, and [`shim`] is what tch lacks of libtorch.
+//! A [`schema::spec::LaunchSpec`] defines the training. The worker trains step by step within its grant, and reports
+//! the time of every step. [`run`] keeps the protocol, [`step`] is what is measured, [`workload`] is what a model must
+//! offer to be trained, and [`shim`] has the parts of libtorch that tch lacks.
 
 mod all_reduce;
 pub mod capabilities;

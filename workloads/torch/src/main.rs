@@ -71,12 +71,12 @@ struct Export {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    // These three come before anything else of libtorch: CUDA's hooks are looked up once, tensors made earlier are not
-    // counted, and threads take the setting over from the one that starts them. CUDA may be missing: whoever needs it
-    // asks again and gets the reason.
+    // These three come before any other use of libtorch: CUDA's hooks are looked up once, tensors made
+    // earlier are not counted, and threads inherit the setting from the thread that starts them. CUDA may
+    // be missing; code that needs it calls `load` again and gets the reason.
     let _ = cuda::load();
     memory::count_cpu_tensors();
-    // A C library that refuses costs time and nothing else.
+    // Without it the program is slower and otherwise the same.
     let _ = memory::keep_freed_memory();
     library::flush_denormals();
 

@@ -1,4 +1,5 @@
-//! Optimizers whose state is ours: it can be counted, saved, partitioned and moved, which tch's own do not allow.
+//! Optimizers that expose their state to be counted, saved, partitioned and moved, which those of tch do
+//! not.
 
 mod chunks;
 mod host;
@@ -13,24 +14,24 @@ use tch::{Device, Kind, TchError, Tensor};
 use self::{host::Host, rule::Rule};
 use crate::{clock::Phase, shim::autograd};
 
-/// The parameters of one update, and what the optimizer remembers of them.
+/// The parameters of one update and the optimizer's state.
 pub struct Optimizer {
     parameters: Vec<Tensor>,
     rule: Rule,
-    /// For each kind of the rule a tensor for each parameter, in its layout, as the fused kernels demand.
+    /// For each kind of state, one tensor per parameter, in its layout, as the fused kernels require.
     state: Vec<Vec<Tensor>>,
-    /// Counts the updates, where the rule does.
+    /// Number of updates, if the rule counts them.
     count: Option<Tensor>,
-    /// Where updates are made in host memory.
+    /// Present if updates are made in host memory.
     host: Option<Host>,
 }
 
-/// Where an optimizer keeps its state and makes its updates.
+/// The place of an optimizer's state and updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
-    /// Where the parameters are.
+    /// On the device of the parameters.
     Device,
-    /// In host memory, beside a copy of the parameters, with so many threads.
+    /// In host memory, with a copy of the parameters and this number of threads.
     Host { threads: u32 },
 }
 
@@ -59,7 +60,7 @@ impl Optimizer {
             .iter()
             .map(|_| parameters.iter().map(zeros).collect())
             .collect::<Result<Vec<Vec<_>>, _>>()?;
-        // PyTorch counts in fp32, whatever the kind of the parameters.
+        // PyTorch counts in fp32 for any kind of parameters.
         let count =
             rule.counts().then(|| Tensor::f_zeros([] as [i64; 0], (Kind::Float, device))).transpose()?;
         let host = match home {
@@ -69,23 +70,24 @@ impl Optimizer {
         Ok(Self { parameters, rule, state, count, host })
     }
 
-    /// What this optimizer moves.
+    /// The parameters that this optimizer moves.
     pub fn parameters(&self) -> &[Tensor] {
         &self.parameters
     }
 
-    /// What is remembered between updates, by kind, under the same names wherever it is kept: `momentum`, `average` and
-    /// `square` have a tensor for each parameter, of its shape; `step` is one fp32 scalar, the number of updates. Whoever
-    /// goes on from a checkpoint writes into these tensors.
+    /// The state between updates, by kind, under the same names on every home: `momentum`, `average` and
+    /// `square` have a tensor for each parameter, of its shape; `step` is one fp32 scalar, the number of
+    /// updates. A restore from a checkpoint writes into these tensors.
     pub fn state(&self) -> Vec<(&'static str, &[Tensor])> {
         let kinds = self.rule.kinds().iter().copied().zip(self.state.iter().map(Vec::as_slice));
         kinds.chain(self.count.as_ref().map(|count| (STEP, slice::from_ref(count)))).collect()
     }
 
-    /// To be called when something else than an update has written the parameters, as a checkpoint that is restored: takes
-    /// them over where updates are made on a copy.
+    /// Reads the parameters again if updates are made on a copy. Must be called when something else than an update, such as a
+    /// restored checkpoint, has written them.
     ///
     /// # Errors
+    /// An error of the device.
     /// An error of the device.
     pub fn reload_parameters(&self) -> Result<(), TchError> {
         self.host.as_ref().map_or(Ok(()), |host| host.reload(&self.parameters))
@@ -97,7 +99,7 @@ impl Optimizer {
     /// # Errors
     /// Out of memory.
     pub fn clip_gradients(&mut self, norm_max: f64) -> Result<(), TchError> {
-        // Keeps gradients of zero from being divided by zero; PyTorch's.
+        // Avoids a division by zero if all gradients are zero; PyTorch's value.
         const EPSILON: f64 = 1e-6;
         let gradients = || self.parameters.iter().map(Tensor::grad).filter(Tensor::defined);
         let norms = gradients().map(|gradient| gradient.f_norm()).collect::<Result<Vec<_>, _>>()?;
@@ -106,10 +108,11 @@ impl Optimizer {
         gradients().try_for_each(|mut gradient| gradient.f_mul_(&scale).map(drop))
     }
 
-    /// Moves the parameters along their gradients, which stay as they are. Parameters without one stay, too.
+    /// Moves the parameters along their gradients, which stay unchanged. Parameters without one stay, too.
     ///
-    /// An update in host memory waits for the gradients and tells `lap` of its phases: everything since it was last called
-    /// belongs to the one that it is called with. An update on the device is one phase, and left to the caller.
+    /// An update in host memory waits for the gradients and calls `lap` for its phases. All time since the
+    /// previous call belongs to the phase of the call. An update on the device is one phase, which the
+    /// caller reports.
     ///
     /// # Errors
     /// Out of memory, an error of the device, or one of `lap`.
@@ -127,8 +130,8 @@ impl Optimizer {
         }
     }
 
-    /// Lets go of the gradients: the next backward pass hands its results over instead of adding them. Their memory is freed,
-    /// unless somebody else keeps it for them, as buckets do that ranks share.
+    /// Releases the gradients, so that the next backward pass hands its results over instead of adding
+    /// them. Their memory is freed unless another owner, such as a shared bucket, keeps it.
     ///
     /// # Errors
     /// None is known; libtorch reserves the right.

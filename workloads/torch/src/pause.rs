@@ -1,4 +1,4 @@
-//! Pausing: a job leaves its device, for another one to have it, and comes back.
+//! Pausing: a job leaves its device to another one, and comes back.
 
 use std::collections::HashMap;
 
@@ -20,21 +20,21 @@ use crate::{
 /// A job that has left its device.
 pub struct Paused {
     device: Device,
-    /// Handles on all tensors that were there, which are in host memory now.
+    /// Handles of all its tensors, which are now in host memory.
     away: Vec<Tensor>,
 }
 
-/// What pausing did.
+/// The effect of a pause.
 pub struct Left {
     pub dur: Nanos,
-    /// What others can have now: on a GPU the memory that its allocator gave back to CUDA, on a CPU, whose memory is the
-    /// host's already, by how much the process shrank.
+    /// Memory that others can use now: on a GPU the memory that its allocator returned to CUDA; on a CPU,
+    /// where tensors are in host memory already, the amount by which the process shrank.
     pub bytes_freed: u64,
 }
 
 impl Paused {
-    /// Moves everything that `trainer` keeps on its device to host memory, and gives back what is free then. What CUDA and
-    /// its libraries keep for themselves, the context above all, stays.
+    /// Moves everything that `trainer` keeps on its device to host memory, and releases the freed memory.
+    /// Memory of CUDA and its libraries, above all the context, stays.
     ///
     /// The job must be at rest, and no step can be issued before [`Paused::resume`].
     ///
@@ -50,7 +50,8 @@ impl Paused {
         } else {
             trainer.tensors().into_iter().filter(|tensor| tensor.device() == device).collect()
         };
-        // To page-locked memory, which PyTorch keeps for the next time: taking it from the kernel is the slow part.
+        // The copy is page-locked, and PyTorch keeps that memory for the next pause, because allocating it
+        // is the slow part.
         relocate(&away, to_host)?;
         wait_for(device)?;
         give_back_unused(device)?;
@@ -58,7 +59,7 @@ impl Paused {
         Ok((Self { device, away }, Left { dur: Nanos::monotonic_now() - begin, bytes_freed }))
     }
 
-    /// Puts everything back as it was, in a trainer that works with `group`; gives how long that took.
+    /// Moves everything back, in a trainer that works with `group`, and returns the duration.
     ///
     /// # Errors
     /// Out of the device's memory, or another error of it.
@@ -74,7 +75,7 @@ impl Paused {
     }
 }
 
-/// What the process has taken of the memory that tensors of `device` lie in.
+/// Bytes that the process has allocated of the memory for tensors of `device`.
 fn bytes_taken(device: Device) -> Result<u64, Failure> {
     match tensor_memory(device)?.reserved_bytes {
         Some(reserved) => Ok(reserved),
@@ -88,15 +89,14 @@ fn resident_bytes() -> Result<u64, Failure> {
     Ok(pages * procfs::page_size())
 }
 
-/// Lets each of `tensors` have its values in other memory, which `copy` makes from all of what they lie in, as a line of
-/// numbers.
+/// Moves each of `tensors` to other memory, which `copy` makes from its whole storage as a line of numbers.
 ///
-/// Whoever holds a handle on one of them sees it there. Layouts stay, and so does what tensors have in common: those that
-/// shared memory, as tied weights or the weights of a recurrent layer, share it again, and it is copied once. `tensors`
-/// should hold all that lie in some memory, since it goes when nobody lies in it.
+/// All handles of a tensor see it there. Layouts stay, and so does sharing: tensors that shared a storage,
+/// as tied weights or the weights of a recurrent layer, share it again, and it is copied once. `tensors`
+/// should contain all tensors of a storage, because the storage is freed when no tensor is left in it.
 fn relocate(tensors: &[Tensor], copy: impl Fn(&Tensor) -> Result<Tensor, TchError>) -> Result<(), TchError> {
-    // Where all of them lie is asked before the first one moves: a tensor may come twice, and memory that went may be given
-    // out again.
+    // All storages are looked up before the first move, because a tensor may occur twice, and freed memory
+    // may be reused.
     let storages = tensors.iter().map(Storage::of).collect::<Result<Vec<_>, _>>()?;
     let mut copies: HashMap<Storage, Tensor> = HashMap::new();
     no_grad(|| {
@@ -144,7 +144,7 @@ mod tests {
         };
         let weight = channels_last(&numbers(&[4, 3, 2, 2])).unwrap().detach().set_requires_grad(true);
         let line = numbers(&[10]).detach();
-        // As the weights of a recurrent layer, which cuDNN wants in one piece.
+        // The weights of a recurrent layer are an example, which cuDNN needs in one piece.
         let parts = [line.narrow(0, 0, 4), line.narrow(0, 4, 6).view([2, 3])].map(|part| part.detach());
         let table = Tensor::ones([3, 5], (Kind::Bool, Device::Cpu));
         let scalar = Tensor::from(7i64);

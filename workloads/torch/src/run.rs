@@ -1,4 +1,4 @@
-//! The worker protocol: says hello, builds, and trains as far as the grant goes, one event a step.
+//! The worker protocol: reports `hello`, builds, and trains within the grant, one event per step.
 
 mod obey;
 #[cfg(test)]
@@ -46,30 +46,32 @@ use crate::{
 const SUCCESS: u8 = 0;
 const FAILURE: u8 = 1;
 
-/// How often a resting job looks for commands; its grant wakes it at once.
+/// The interval at which a resting job looks for commands; its grant wakes it at once.
 const COMMAND_POLL: Duration = Duration::from_millis(50);
-/// How often a running job says what memory it has.
+/// The interval between memory reports of a running job.
 const MEMORY_PERIOD: Nanos = Nanos(2_000_000_000);
-/// Memory is first said after this step: by then gradients and workspaces have been allocated and freed once.
+/// The first step with a memory report: by then gradients and workspaces have been allocated and freed
+/// once.
 const FIRST_MEMORY_STEP: u64 = 2;
 
-/// Work that a device may have left while the host issues another step: enough that it is never idle while the host
-/// writes an event or is kept from its core for a moment. One step may always be left, and never more than a few.
+/// Work that may remain on the device while the host issues another step: enough that the device is never
+/// idle while the host writes an event or briefly loses its core. At least one step may remain, and at most
+/// a few.
 const WORK_IN_FLIGHT: Nanos = Nanos(100_000_000);
 const STEPS_IN_FLIGHT: RangeInclusive<u64> = 1..=4;
 
-/// What a job got done.
+/// The progress of a job.
 #[derive(Default)]
 struct Progress {
     steps: u64,
     samples: u64,
     loss: Option<f64>,
-    /// How long the last step took.
+    /// Duration of the last step.
     dur: Nanos,
 }
 
 impl Progress {
-    /// How many steps like the last one may be left to do.
+    /// Number of steps like the last one that may be in flight.
     fn steps_in_flight(&self) -> usize {
         let steps = WORK_IN_FLIGHT.0 / self.dur.0.max(1);
         steps.clamp(*STEPS_IN_FLIGHT.start(), *STEPS_IN_FLIGHT.end()) as usize
@@ -80,7 +82,7 @@ impl Progress {
 /// code 0, or 1 after a failure, which is an event.
 ///
 /// # Errors
-/// When the environment does not name a launch or its files cannot be opened: nobody can be told anything then.
+/// The environment names no launch, or its files cannot be opened. No event can report this.
 pub fn run() -> anyhow::Result<Infallible> {
     let file = |variable| {
         env::var_os(variable).map(PathBuf::from).with_context(|| {
@@ -117,9 +119,9 @@ pub fn run() -> anyhow::Result<Infallible> {
             return job.follow(&mut *steps);
         }
         let launch = Launch::of(told, rank)?;
-        // Both are never dropped, as the process ends soon. A group would wait for collectives to which the others do not
-        // come any more. On a device that has failed, freeing may fail as well, and libtorch then ends the process before
-        // `failed` is said.
+        // Neither is dropped, because the process ends soon. A group would wait for collectives to which
+        // the others do not come any more. On a device that has failed, freeing may fail as well, and
+        // libtorch would then end the process before `failed` is reported.
         let group = ManuallyDrop::new(launch.meet()?);
         let mut built = ManuallyDrop::new(launch.build(group.as_ref())?);
         let device = launch.execution.device;
@@ -127,7 +129,7 @@ pub fn run() -> anyhow::Result<Infallible> {
         job.say_ready(&launch.training, &built)?;
         job.follow(&mut built.trainer)
     });
-    // tch turns some failed operations into panics; `failed` is to be the last word for those too.
+    // tch turns some failed operations into panics, which must end with `failed`, too.
     let outcome = panic::catch_unwind(attempt)
         .unwrap_or_else(|payload| Err(Failure::classify(FailureKind::Internal, words_of(&*payload))));
     let code = match outcome {
@@ -146,9 +148,9 @@ pub fn run() -> anyhow::Result<Infallible> {
 
 /// One launch, from its `ready` on.
 struct Job<'a> {
-    /// What is trained; absent where nothing is.
+    /// The training; absent for all-reduces.
     launch: Option<&'a Launch>,
-    /// That of the ranks, where there are several.
+    /// The group of the ranks, if there are several.
     group: Option<&'a Group>,
     device: tch::Device,
     events: &'a mut EventWriter,
@@ -158,7 +160,7 @@ struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// Listens to commands from here on.
+    /// Starts to listen to commands.
     fn new(
         launch: Option<&'a Launch>,
         group: Option<&'a Group>,
@@ -170,15 +172,15 @@ impl<'a> Job<'a> {
         Self { launch, group, device, events, grant, commands, memory_said: Nanos::ZERO }
     }
 
-    /// From `ready` to the last step, and until all ranks have come there.
+    /// Runs from `ready` to the last step, until all ranks have reached it.
     fn follow(&mut self, steps: &mut dyn Steps) -> Result<Progress, Failure> {
-        // What building and loading took for a while is said in `ready` and is not the peak of the training.
+        // The temporary memory of building and loading is part of `ready` and not of the training's peak.
         reset_peak(self.device)?;
         let progress = self.train(steps)?;
-        // Connections close with the process, and what the others have not read yet of the last step could be lost with
-        // them. After the end of stdin nobody may come: ranks that leave at once do so at different steps.
+        // Connections close with the process, and data of the last step that the others have not read could
+        // be lost. After the end of stdin there may be no barrier, because ranks leave at different steps.
         if let Some(group) = self.group.filter(|_| !self.commands.ended()) {
-            // Whether the others come or are gone, this rank has done what it was asked to.
+            // This rank has completed its work even if the others are gone.
             let _ = group.barrier();
         }
         Ok(progress)
@@ -213,7 +215,7 @@ impl<'a> Job<'a> {
         }))
     }
 
-    /// Trains until the step budget is spent, `stop` or the end of stdin.
+    /// Trains until the last step, `stop` or the end of stdin.
     fn train(&mut self, steps: &mut dyn Steps) -> Result<Progress, Failure> {
         let budget = self.launch.and_then(|launch| launch.training.steps);
         let mut progress = Progress::default();
@@ -223,8 +225,8 @@ impl<'a> Job<'a> {
             if self.grant.get() <= issued {
                 let in_flight = issued - progress.steps;
                 if in_flight > 0 {
-                    // What is left of the grant is with the device. Should more be granted before that is done, the
-                    // device goes on without having been idle.
+                    // The rest of the grant is on the device. If the grant grows before that is done, the
+                    // device continues without a gap.
                     steps.wait();
                     self.say_completed(steps, in_flight as usize, &mut progress)?;
                     continue;
@@ -236,11 +238,12 @@ impl<'a> Job<'a> {
                 if !self.rest(steps, issued)? {
                     break;
                 }
-                // Time held belongs to no step.
+                // The time held belongs to no step.
                 steps.restart()?;
             }
             if let Err(error) = steps.issue() {
-                // The steps before it count. Should the device fail on those too, the first error still says why.
+                // Earlier steps count. If the device fails on those too, the first error is still the
+                // reason.
                 let _ = self.say_completed(steps, 0, &mut progress);
                 return Err(error.into());
             }
@@ -249,7 +252,7 @@ impl<'a> Job<'a> {
             self.say_completed(steps, in_flight, &mut progress)?;
         }
         self.say_completed(steps, 0, &mut progress)?;
-        // A bad line may be what ended the training, and then the job did not do what it was told.
+        // An invalid line may have ended the training, so that the job did not do what it was asked to.
         if let Some(error) = self.commands.pending_error() {
             return Err(not_a_command(&error));
         }
@@ -257,7 +260,7 @@ impl<'a> Job<'a> {
         Ok(progress)
     }
 
-    /// Says the steps that are complete, and waits for the oldest ones until no more than `in_flight` are left.
+    /// Reports completed steps, and waits for the oldest ones until no more than `in_flight` are left.
     fn say_completed(
         &mut self,
         steps: &mut dyn Steps,
@@ -288,11 +291,12 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Sleeps until more than `done` steps are granted, and obeys commands meanwhile; `false` when told to leave instead.
+    /// Sleeps until more than `done` steps are granted, and obeys commands meanwhile; returns `false` on
+    /// the order to exit.
     fn rest(&mut self, steps: &mut dyn Steps, done: u64) -> Result<bool, Failure> {
         let mut paused = None;
         loop {
-            // A paused job has nothing to train with: whatever it is granted, it waits for commands alone.
+            // A paused job cannot train, and waits for commands alone, regardless of its grant.
             let command =
                 if paused.is_some() { self.commands.next_within(COMMAND_POLL) } else { self.commands.next() };
             match command {
@@ -345,14 +349,15 @@ fn cannot_say(error: io::Error) -> Failure {
     Failure::new(FailureKind::Internal, format!("cannot write an event: {error}"))
 }
 
-/// As torchrun and the harness set it; a process without it is the only one of its launch.
+/// The rank that torchrun or the harness set. Without it, the process is the only rank.
 fn rank_of_this_process() -> anyhow::Result<u32> {
     let Some(rank) = env::var_os("RANK") else { return Ok(0) };
     let number = rank.to_str().and_then(|rank| rank.parse().ok());
     number.with_context(|| format!("RANK is {}, which is no rank", rank.display()))
 }
 
-/// Time since the kernel started this process, to 10 ms: loading libtorch, before `main`, is part of it.
+/// Time since the kernel started this process, with a resolution of 10 ms. It includes loading libtorch
+/// before `main`.
 fn process_age() -> Result<Nanos, Failure> {
     let age = || -> Result<f64, procfs::ProcError> {
         let started = Process::myself()?.stat()?.starttime as f64 / procfs::ticks_per_second() as f64;

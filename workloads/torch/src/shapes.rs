@@ -1,5 +1,5 @@
-//! What a workload takes, from the shapes of its tensors alone: nothing is drawn, computed or held, so a model that no
-//! machine at hand can train is counted like any other.
+//! The sizes of a workload from the shapes of its tensors alone. Nothing is computed or allocated, so that
+//! a model is counted even if no available machine can train it.
 
 use std::path::Path;
 
@@ -49,12 +49,12 @@ pub fn of(workload: &Workload) -> anyhow::Result<Shapes> {
     })
 }
 
-/// The shapes of one sample: the stream makes one, which is small, and its values are forgotten.
+/// The shapes of one sample. The stream makes one, which is small, and its values are dropped.
 fn sample(workload: &Workload) -> anyhow::Result<Batch> {
     const ANY_SEED: u64 = 0;
     let samples = workload.model.samples();
     let mut stream = if samples == Samples::Transitions {
-        // What a model makes by acting takes one that can act; these are small.
+        // Samples of a model that acts require a model with values; these models are small.
         data::of(&*models::build(workload, Device::Cpu)?, samples, None, ANY_SEED, Device::Cpu)?
     } else {
         data::open(samples, None, ANY_SEED, Device::Cpu)?

@@ -1,8 +1,10 @@
-//! What can be trained, seen from the training loop: blocks in a row, a loss, and one or more updates a step.
+//! The interface of the training loop to a model: a sequence of blocks, a loss, and one or more updates per
+//! step.
 //!
-//! A model is a list of blocks and not one opaque function, because later plans cut it between blocks: activation
-//! checkpointing forgets what lies inside one, a pipeline gives each stage a range of them, ZeRO-3 gathers one at a
-//! time. [`Sequential`] is the one place that runs blocks, so such a plan is written once for every workload.
+//! A model is a list of blocks and not one opaque function, because plans cut it between blocks: activation
+//! checkpointing drops the activations inside a block, a pipeline gives each stage a range of blocks,
+//! ZeRO-3 gathers one at a time. [`Sequential`] is the one place that runs blocks, so that such a plan is
+//! written once for every workload.
 //!
 //! [`crate::models::build`] makes the workload of a launch, [`crate::data::open`] its samples.
 
@@ -13,11 +15,11 @@ use crate::{nn::parameters::Parameters, recompute::Segment};
 
 /// One part of a model: takes the activation of the block before it and gives its own.
 ///
-/// A block holds shallow clones of its parameters, which [`Parameters`] also holds, under the same storage. It runs in
-/// training mode (batch norm uses and updates batch statistics, dropout is on): nothing here ever evaluates.
-/// Use the `f_` functions of tch, so that an allocation that fails becomes an error and not a panic. The input must not be
-/// overwritten: under activation checkpointing it is all that is kept of the block. Blocks are `Send` because there they
-/// run again on a thread of PyTorch's.
+/// A block holds shallow clones of its parameters, which [`Parameters`] also holds, under the same storage.
+/// It runs in training mode (batch norm uses and updates batch statistics, dropout is on), because nothing
+/// here ever evaluates. Use the `f_` functions of tch, so that a failed allocation becomes an error and not
+/// a panic. Do not overwrite the input: under activation checkpointing it is all that is kept of the block.
+/// Blocks are `Send` because there they run again on a thread of PyTorch.
 pub trait Block: Send {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError>;
 }
@@ -45,14 +47,15 @@ impl Sequential {
 
 /// One micro-batch, already on the device it is used on.
 pub struct Batch {
-    /// What the first block takes. Several inputs are packed into one tensor: `[samples, 2]` for (user, item).
+    /// The input of the first block. Several inputs are packed into one tensor: `[samples, 2]` for (user,
+    /// item).
     pub inputs: Tensor,
-    /// What the loss compares the output with. For a GAN, whose inputs are noise, these are the real images.
+    /// The reference for the loss. For a GAN, whose inputs are noise, these are the real images.
     pub targets: Tensor,
 }
 
-/// An endless, seeded sequence of samples: a synthetic stream, a file that is read again from its start, or what a model
-/// meets with when it acts ([`Workload::experience`]).
+/// An endless, seeded sequence of samples: a synthetic stream, a file that repeats, or the experience of a
+/// model that acts ([`Workload::experience`]).
 pub trait DataStream {
     /// The next `samples` samples of this rank. The cost of making them is part of the step (phase `data`).
     ///
@@ -60,10 +63,10 @@ pub trait DataStream {
     /// Every error but a failed allocation ends the job as `failed {kind: data}`: it names file and offset.
     fn next(&mut self, samples: usize) -> anyhow::Result<Batch>;
 
-    /// From now on hands out one rank's part of what it would hand out. To be called before the first `next`.
+    /// Restricts the stream to one rank's part. Must be called before the first `next`.
     ///
     /// # Errors
-    /// For a stream that cannot be shared, as one that a model makes by acting.
+    /// The stream cannot be shared, because a model makes it by acting.
     fn share_out(&mut self, share: Share) -> anyhow::Result<()> {
         anyhow::ensure!(
             share == Share::ALL,
@@ -72,16 +75,16 @@ pub trait DataStream {
         Ok(())
     }
 
-    /// How many samples all ranks together have taken; `None` for a stream that depends on more than that, as one that
-    /// a model makes by acting.
+    /// Number of samples that all ranks together have taken; `None` for a stream with more state than that,
+    /// as one that a model makes by acting.
     fn position(&self) -> Option<u64> {
         None
     }
 
-    /// Goes on from where `position` samples were taken, by however many ranks.
+    /// Continues after `position` samples, with any number of ranks.
     ///
     /// # Errors
-    /// For a stream without a position.
+    /// The stream has no position.
     fn seek(&mut self, position: u64) -> anyhow::Result<()> {
         anyhow::bail!(
             "this stream cannot go on from sample {position}: what it gives depends on more than its place"
@@ -94,8 +97,8 @@ pub trait DataStream {
     }
 }
 
-/// Whose samples a stream hands out: each `next` of all ranks together takes one piece of the stream, which they share out
-/// in the order of their ranks. So a global batch holds the same samples however many ranks work on it.
+/// A rank's share of a stream: each `next` of all ranks together takes one piece of the stream, which they
+/// divide in the order of their ranks. A global batch thus has the same samples for any number of ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     pub rank: u32,
@@ -103,10 +106,10 @@ pub struct Share {
 }
 
 impl Share {
-    /// That of a rank that is alone.
+    /// The share of a single rank.
     pub const ALL: Share = Share { rank: 0, ranks: 1 };
 
-    /// Samples of the stream before this rank's part, where each rank takes `samples`.
+    /// Number of samples before this rank's part, if each rank takes `samples`.
     pub fn before(self, samples: u64) -> u64 {
         u64::from(self.rank) * samples
     }
@@ -119,7 +122,7 @@ impl Share {
 
 /// One optimizer update of a step. Most workloads have one; a GAN has one for D and one for G.
 pub struct Update {
-    /// Says which update this is in errors, as `discriminator`.
+    /// The name of the update in errors, as `discriminator`.
     pub name: &'static str,
     /// The update moves the parameters whose name starts with this; the empty prefix stands for all of them.
     pub parameter_prefix: &'static str,
@@ -165,14 +168,14 @@ pub trait Workload {
         None
     }
 
-    /// Called when the optimizer has moved the parameters of update number `update`: here what follows them moves, as
-    /// target networks do. Its time counts as the optimizer's.
+    /// Called when the optimizer has moved the parameters of update number `update`, to move parameters
+    /// that follow them, as target networks do. Its time counts as the optimizer's.
     fn after_update(&self, _update: usize) -> Result<(), TchError> {
         Ok(())
     }
 
-    /// The samples that a model makes for itself by acting in an environment, from `seed`; `None` for one that is fed
-    /// from outside. The stream holds handles on the parameters and so acts with what was learnt.
+    /// The samples that a model makes by acting in an environment, from `seed`; `None` for a model with
+    /// external samples. The stream holds handles on the parameters and so acts with the learnt policy.
     fn experience(&self, _seed: u64, _device: Device) -> anyhow::Result<Option<Box<dyn DataStream>>> {
         Ok(None)
     }

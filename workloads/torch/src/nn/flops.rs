@@ -1,13 +1,13 @@
 //! Counts the multiply-adds of matrix products and convolutions while a model runs.
 //!
-//! `flops_per_sample` of the catalog is computed once, by a test, and written down there; training never counts.
-//! The count follows PyTorch's `torch.utils.flop_counter`: two operations for a multiply-add, the full square of
-//! attention scores although half of them are masked, nothing for what is not a product of matrices.
+//! `flops_per_sample` of the catalog is computed once, by a test, and written down there. Training never
+//! counts. The count follows PyTorch's `torch.utils.flop_counter`: two operations per multiply-add, the
+//! full square of attention scores although half of them are masked, and only matrix products.
 
 use std::cell::Cell;
 
 thread_local! {
-    /// `None` outside of [`count`], where layers need not even look at the shapes of their inputs.
+    /// `None` outside of [`count`], where layers do not even look at the shapes of their inputs.
     static MULTIPLY_ADDS: Cell<Option<u64>> = const { Cell::new(None) };
 }
 

@@ -7,7 +7,8 @@ use super::precision::at_least_fp32;
 /// Cross entropy of `logits`, `[.., classes]`, against the indices of the right classes, `[..]`, in nats: the mean over
 /// those that are not [`NO_CLASS`].
 ///
-/// Computed in fp32 at least, also where autocast made the logits bf16: the logarithm of a sum over 50,000 classes needs it.
+/// Computed in fp32 at least, even if autocast made the logits bf16, because the logarithm of a sum over
+/// 50,000 classes needs it.
 ///
 /// # Errors
 /// Out of memory.
@@ -16,7 +17,7 @@ pub fn cross_entropy(logits: &Tensor, classes: &Tensor) -> Result<Tensor, TchErr
     smoothed_cross_entropy(logits, classes, NO_SMOOTHING)
 }
 
-/// In place of a class where nothing is to be predicted; PyTorch's default.
+/// Replaces the class if nothing is to be predicted; PyTorch's default.
 pub const NO_CLASS: i64 = -100;
 
 /// As [`cross_entropy`], where `smoothing` of the probability is spread over all classes (Szegedy et al., CVPR 2016).
@@ -25,7 +26,7 @@ pub const NO_CLASS: i64 = -100;
 /// Out of memory.
 pub fn smoothed_cross_entropy(logits: &Tensor, classes: &Tensor, smoothing: f64) -> Result<Tensor, TchError> {
     let logits = at_least_fp32(logits)?;
-    // The dimensions before the last one are all the same to the loss.
+    // The loss does not distinguish between the dimensions before the last one.
     let (logits, classes) = if logits.dim() > 2 {
         (logits.f_flatten(0, -2)?, classes.f_flatten(0, -1)?)
     } else {
@@ -90,7 +91,7 @@ mod tests {
     fn ctc_is_the_sum_over_all_ways_to_say_a_transcript() {
         let logits = Tensor::arange(2 * 3 * 3, tch::kind::FLOAT_CPU).sin().view([2, 3, 3]);
         let letters = Tensor::from_slice(&[1_i64, 2, 2, 2]).view([2, 2]);
-        // All paths of three moments that become the transcript when repetitions, then blanks, are left out.
+        // All paths of three time steps that become the transcript after removing repetitions, then blanks.
         let ways: [&[[i64; 3]]; 2] = [&[[0, 1, 2], [1, 0, 2], [1, 2, 0], [1, 1, 2], [1, 2, 2]], &[[2, 0, 2]]];
         let probabilities = logits.softmax(-1, None);
         let nats = |sample: usize| {

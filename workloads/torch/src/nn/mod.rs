@@ -1,7 +1,7 @@
 //! Layers over libtorch's operations, and the registry of what they learn.
 //!
-//! Each layer makes the very calls that its namesake in `torch.nn` makes, so that a step takes the time it takes in
-//! PyTorch; what is added is an error where tch would panic, and a count of the floating-point operations.
+//! Each layer makes exactly the calls of its namesake in `torch.nn`, so that a step takes the same time as
+//! in PyTorch. It adds an error where tch would panic, and a count of floating-point operations.
 
 pub mod activation;
 pub mod attention;

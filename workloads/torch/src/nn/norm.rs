@@ -13,9 +13,9 @@ const MOMENTUM: f64 = 0.1;
 /// Normalises each channel, the second dimension, over the samples of a micro-batch, as `torch.nn.BatchNorm2d` in training
 /// mode, and as `BatchNorm1d` where there are fewer dimensions.
 ///
-/// The running statistics are kept although nothing reads them: updating them is part of the work of a step. Only in an
-/// exact model they are what is normalised by, as they began and never updated, so that samples do not depend on each
-/// other. `num_batches_tracked` is not kept, as only a cumulative average would need it.
+/// The running statistics are updated although nothing reads them, because the update is part of the work
+/// of a step. An exact model normalises by their constant initial values, so that samples do not depend on
+/// each other. `num_batches_tracked` is left out, because only a cumulative average would need it.
 pub struct BatchNorm2d {
     weight: Tensor,
     bias: Tensor,
@@ -60,8 +60,8 @@ impl BatchNorm2d {
 impl Block for BatchNorm2d {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
         const CUDNN_ENABLED: bool = true;
-        // Of a batch that is looked at twice, the statistics are to be averaged once; in training the output does not depend
-        // on the averages.
+        // If a batch is computed twice, its statistics are averaged once. In training the output does not
+        // depend on the averages.
         let averages = !self.training || !recompute::is_again();
         input.f_batch_norm(
             Some(&self.weight),

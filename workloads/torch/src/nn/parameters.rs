@@ -7,26 +7,26 @@ use tch::{Device, Kind, TchError, Tensor};
 use super::{channels_last, init::Init};
 use crate::shim::meta;
 
-/// What a model holds between steps, in the order in which it was built, which is PyTorch's.
+/// The persistent tensors of a model in the order of construction, which is PyTorch's.
 pub struct Parameters {
     place: Place,
     exact: bool,
     entries: Vec<Entry>,
-    /// What the model computed once and keeps beside them.
+    /// Constants that the model computed once.
     tables: Vec<Tensor>,
 }
 
 #[derive(Clone, Copy)]
 enum Place {
     Device(Device),
-    /// Nowhere: tensors have a shape and a kind, and no memory.
+    /// No device: tensors have a shape and a kind, and no memory.
     Shapes,
 }
 
 struct Entry {
     name: String,
     tensor: Tensor,
-    /// Moved by an optimizer. The others are buffers, such as the running statistics of batch norm.
+    /// Whether an optimizer moves it. The others are buffers, such as the running statistics of batch norm.
     trainable: bool,
 }
 
@@ -47,7 +47,7 @@ impl Parameters {
         Self { place: Place::Shapes, exact: false, entries: Vec::new(), tables: Vec::new() }
     }
 
-    /// An empty registry for what computes as this model does and is no part of it.
+    /// An empty registry for networks beside the model, with the same settings.
     pub fn beside(&self) -> Self {
         Self { place: self.place, exact: self.exact, entries: Vec::new(), tables: Vec::new() }
     }
@@ -62,7 +62,7 @@ impl Parameters {
         if self.exact { Kind::Double } else { Kind::Float }
     }
 
-    /// Where the layers of a model add what they hold.
+    /// The scope in which the layers of a model register their tensors.
     pub fn root(&mut self) -> Scope<'_> {
         Scope { parameters: self, prefix: String::new() }
     }
@@ -78,22 +78,23 @@ impl Parameters {
         self.entries.iter().filter(chosen).map(|entry| (entry.name.as_str(), &entry.tensor))
     }
 
-    /// Everything a checkpoint needs of the model: parameters and buffers under their names. A tied weight stands once.
+    /// The state of the model for a checkpoint: parameters and buffers under their names. A tied weight
+    /// occurs once.
     pub fn state(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         self.entries.iter().map(|entry| (entry.name.as_str(), &entry.tensor))
     }
 
-    /// All that the model holds between steps: parameters, buffers and tables.
+    /// All persistent tensors of the model: parameters, buffers and tables.
     pub fn tensors(&self) -> impl Iterator<Item = &Tensor> {
         self.entries.iter().map(|entry| &entry.tensor).chain(&self.tables)
     }
 
-    /// How many numbers are trained.
+    /// Number of trainable parameters.
     pub fn count(&self) -> u64 {
         self.numbers(true)
     }
 
-    /// How many numbers are kept without being trained.
+    /// Number of values that are stored and not trained.
     pub fn buffers(&self) -> u64 {
         self.numbers(false)
     }
@@ -103,18 +104,18 @@ impl Parameters {
         self.entries.iter().filter(chosen).map(|entry| entry.tensor.numel() as u64).sum()
     }
 
-    /// Whether some layer normalises over the samples of a micro-batch, so that its size matters to what is computed.
+    /// Whether a layer normalises over the samples of a micro-batch, so that its size affects the result.
     /// Batch norm alone keeps a running mean.
     pub fn has_batch_norm(&self) -> bool {
         self.entries.iter().any(|entry| !entry.trainable && entry.name.ends_with("running_mean"))
     }
 
-    /// Whether some layer is an LSTM. It alone has weights of what it gave for the sample before.
+    /// Whether a layer is an LSTM, which alone has recurrent weights.
     pub fn has_lstm(&self) -> bool {
         self.trainable("").any(|(name, _)| name.contains("weight_hh_l"))
     }
 
-    /// Whether some layer is a convolution. Its weights alone have dimensions beside inputs and outputs.
+    /// Whether a layer is a convolution. Its weights alone have dimensions besides inputs and outputs.
     pub fn has_convolution(&self) -> bool {
         self.trainable("").any(|(name, weight)| name.ends_with("weight") && weight.dim() > 2)
     }
@@ -139,7 +140,7 @@ impl Scope<'_> {
         Scope { prefix: format!("{}{name}.", self.prefix), parameters: self.parameters }
     }
 
-    /// Whether no sample of a batch may depend on the others, nor on chance: see [`Parameters::exact`].
+    /// Whether results must not depend on other samples of a batch or on chance: see [`Parameters::exact`].
     pub fn is_exact(&self) -> bool {
         self.parameters.exact
     }

@@ -1,4 +1,4 @@
-//! How precise numbers are where bf16 does not do.
+//! Precision of numbers for which bf16 is not enough.
 
 use tch::{Kind, TchError, Tensor};
 

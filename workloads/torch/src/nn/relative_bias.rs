@@ -5,18 +5,18 @@ use tch::{Device, Kind, TchError, Tensor};
 use super::{dense::Embedding, init::Init, parameters::Scope};
 use crate::workload::Block;
 
-/// Distances fall into buckets, the small ones into one each and the larger ones into ever wider ones (Raffel et al.,
-/// JMLR 2020, section 2.1); each head learns a bias for each bucket.
+/// Distances fall into buckets: one each for small distances, and increasingly wide ones for larger
+/// distances (Raffel et al., JMLR 2020, section 2.1). Each head learns a bias for each bucket.
 pub struct RelativeBias {
     embedding: Embedding,
-    /// Of each pair of a query and a key: `[tokens, tokens]`. They never change, so no step computes them.
+    /// The bucket of each pair of a query and a key: `[tokens, tokens]`. It is constant and computed once.
     buckets: Tensor,
-    /// True where a key lies behind its query; `None` for an encoder, where every token sees all others.
+    /// True if a key comes after its query; `None` for an encoder, where every token sees all others.
     future: Option<Tensor>,
 }
 
 const BUCKETS: i64 = 32;
-/// From here on all distances are alike.
+/// Distances from here on share a bucket.
 const FARTHEST: f64 = 128.0;
 
 impl RelativeBias {

@@ -1,24 +1,25 @@
-//! Cuts the parameters of an update into chunks that go down, are stepped and go up one after another.
+//! Cuts the parameters of an update into chunks that are copied down, stepped and copied up one after
+//! another.
 
 /// A part of a parameter, in the order of its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
-    /// Which parameter, of those of the update.
+    /// Index of the parameter among those of the update.
     pub(super) parameter: usize,
     /// Its first number.
     pub(super) first: i64,
-    /// How many.
+    /// Number of numbers.
     pub(super) count: i64,
 }
 
-/// Parameters are cut at multiples of so many numbers, a cache line of them or more. The fused kernels take numbers by the
-/// line and the rest of a parameter one by one, which may round otherwise: so a parameter that is cut moves bit for bit as
-/// a whole one does.
+/// Parameters are cut at multiples of this number, which is at least a cache line. The fused kernels
+/// process whole lines and then the rest of a parameter one by one, with possibly different rounding. This
+/// alignment makes the result for a cut parameter equal to the bit to that for a whole one.
 const LINE: i64 = 16;
 
-/// All numbers of parameters that have so many each, in order, in chunks of at most `chunk` numbers.
+/// All numbers of parameters of these sizes, in order, in chunks of at most `chunk` numbers.
 ///
-/// A chunk that has no room for a line of the next parameter stays that much smaller. `chunk` is a line or more.
+/// A chunk without space for a line of the next parameter stays smaller. `chunk` is at least a line.
 pub(super) fn cut(numbers: &[i64], chunk: i64) -> Vec<Vec<Piece>> {
     assert!(chunk >= LINE, "a chunk has room for a line");
     let mut chunks = Vec::new();
@@ -63,7 +64,7 @@ mod tests {
             (&[17], 16, vec![vec![(0, 0, 16)], vec![(0, 16, 1)]]),
             (&[8, 8, 1], 16, vec![vec![(0, 0, 8), (1, 0, 8)], vec![(2, 0, 1)]]),
             (&[3, 40], 32, vec![vec![(0, 0, 3), (1, 0, 16)], vec![(1, 16, 24)]]),
-            // There is room for ten numbers, which is less than a line.
+            // The space for ten numbers is less than a line.
             (&[22, 40, 5], 32, vec![vec![(0, 0, 22)], vec![(1, 0, 32)], vec![(1, 32, 8), (2, 0, 5)]]),
         ] {
             assert_eq!(cut_into(numbers, chunk), expected, "{numbers:?} by {chunk}");

@@ -1,8 +1,10 @@
-//! Updates made in host memory (`offload`): gradients go down, the CPU steps, parameters go up, chunk by chunk.
+//! Updates in host memory (`offload`): gradients are copied down, the CPU steps, parameters are copied up,
+//! chunk by chunk.
 //!
-//! While the CPU steps one chunk, the gradients of later ones still come down and the parameters of earlier ones go up:
-//! the overlap of ZeRO-Offload (Ren et al., USENIX ATC 2021), without its delayed update, so that the result is that of an
-//! update on the device. On a CPU device the same loop runs and copies are made when they are asked for.
+//! While the CPU steps one chunk, the gradients of later ones still come down and the parameters of earlier
+//! ones go up. This is the overlap of ZeRO-Offload (Ren et al., USENIX ATC 2021), without its delayed
+//! update, so that the result is that of an update on the device. On a CPU device the same loop runs with
+//! synchronous copies.
 
 use tch::{TchError, Tensor};
 
@@ -19,26 +21,28 @@ use crate::{
     },
 };
 
-/// The size of a chunk of parameters, and of the gradients that belong to them. A link is idle while the first chunk's
-/// gradients come down and the CPU while the last one's parameters go up, so chunks are small; 4 MiB take about 0.2 ms at
-/// the 25 GB/s of PCIe 4. And they are large beside the tens of microseconds that asking for copies, waiting for them and
-/// starting threads cost: the CPU needs a millisecond or more for the million numbers. PyTorch's page-locked memory comes in
-/// powers of two, so a chunk of another size would waste some.
+/// The size of a chunk of parameters, and of its gradients. The link is idle while the first chunk's
+/// gradients come down and the CPU while the last one's parameters go up, so chunks should be small: 4 MiB
+/// take about 0.2 ms at the 25 GB/s of PCIe 4. They should also be large compared with the tens of
+/// microseconds for requesting copies, waiting for them and starting threads: the CPU needs a millisecond
+/// or more for a million numbers. PyTorch allocates page-locked memory in powers of two, so that another
+/// size would waste some.
 const CHUNK_BYTES: i64 = 4 << 20;
 
-/// What an update in host memory needs beside the optimizer's state.
+/// The state of an update in host memory besides the optimizer's.
 pub(super) struct Host {
     threads: i32,
     link: Link,
     chunks: Vec<Chunk>,
 }
 
-/// Some of the numbers of the parameters, and what belongs to them: one tensor for each piece, a part of a larger one.
+/// Some numbers of the parameters, and their gradients and state: one tensor per piece, each part of a
+/// larger one.
 struct Chunk {
     pieces: Vec<Piece>,
-    /// The parameters' own numbers, which the CPU moves; the device has copies of them.
+    /// The master copy of the numbers, which the CPU moves; the device has copies of it.
     master: Vec<Tensor>,
-    /// For each kind of the optimizer's state.
+    /// One list per kind of the optimizer's state.
     state: Vec<Vec<Tensor>>,
     numbers: i64,
 }
@@ -73,14 +77,14 @@ impl Host {
         Ok(host)
     }
 
-    /// Takes the numbers of `parameters` over, which something else than an update has written. A GPU is not waited for: the
-    /// next update waits for all that was queued before its gradients.
+    /// Reads `parameters` again after something else than an update has written them. It does not wait for
+    /// a GPU, because the next update waits for all work that was queued before its gradients.
     pub(super) fn reload(&self, parameters: &[Tensor]) -> Result<(), TchError> {
         let lines = parameters.iter().map(line).collect::<Result<Vec<_>, _>>()?;
         self.chunks.iter().try_for_each(|chunk| copy_all(&chunk.master, &parts(&lines, &chunk.pieces)?))
     }
 
-    /// Moves `parameters` along their gradients. `lap` learns which phase took the time since it was last called.
+    /// Moves `parameters` along their gradients. `lap` receives the phase of the time since its last call.
     pub(super) fn step(
         &mut self,
         parameters: &[Tensor],
@@ -88,10 +92,10 @@ impl Host {
         count: Option<&Tensor>,
         lap: &mut dyn FnMut(Phase) -> Result<(), TchError>,
     ) -> Result<(), TchError> {
-        // Clipping the gradients, if anything, came before.
+        // The time until here is that of clipping the gradients, if anything.
         lap(Phase::Optimizer)?;
-        // Set once an update and not for every chunk, as the threads of another number are started anew. On a CPU device
-        // they make the copies, too.
+        // Set once per update and not for every chunk, because a change restarts the threads. On a CPU
+        // device they also make the copies.
         let _threads = Threads::set(self.threads);
         let gradients = parameters.iter().map(gradient_line).collect::<Result<Vec<_>, _>>()?;
         self.link.begin()?;
@@ -113,7 +117,8 @@ impl Host {
 }
 
 impl Chunk {
-    /// Asks for the gradients of this chunk; gives where they arrive, for each piece, undefined where there is none.
+    /// Requests the gradients of this chunk; returns their destination for each piece, undefined without a
+    /// gradient.
     fn send_down(
         &self,
         index: usize,
@@ -151,13 +156,13 @@ fn parts(lines: &[Tensor], pieces: &[Piece]) -> Result<Vec<Tensor>, TchError> {
     pieces.iter().map(|piece| piece.of(&lines[piece.parameter])).collect()
 }
 
-/// Places for `pieces`, one behind the other, along a line that has room for just these.
+/// Consecutive places for `pieces` along a line that has exactly this size.
 fn along(line: &Tensor, pieces: &[Piece]) -> Result<Vec<Tensor>, TchError> {
     let counts: Vec<i64> = pieces.iter().map(|piece| piece.count).collect();
     line.f_split_with_sizes(&counts[..], 0)
 }
 
-/// The number of threads that libtorch works with on the host, while this lives.
+/// Sets the number of threads of libtorch on the host while it lives.
 struct Threads {
     before: i32,
 }
@@ -165,7 +170,7 @@ struct Threads {
 impl Threads {
     fn set(threads: i32) -> Self {
         let before = tch::get_num_threads();
-        // libtorch makes and ends threads at every change of their number.
+        // libtorch starts and ends threads at every change of their number.
         if threads != before {
             tch::set_num_threads(threads);
         }

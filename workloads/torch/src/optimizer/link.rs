@@ -1,4 +1,4 @@
-//! How numbers get from where parameters live to host memory and back: at once, or through the streams of a GPU.
+//! Copies between the parameters' device and host memory: at once, or through the streams of a GPU.
 
 use std::{thread, time::Duration};
 
@@ -12,26 +12,26 @@ use crate::shim::{
 
 /// The way between a device and host memory, for chunks that are copied one after another.
 pub(super) enum Link {
-    /// The device is the host: a copy is made when it is asked for.
+    /// The device is the host, and copies are synchronous.
     Host,
     Cuda(CudaLink),
 }
 
-/// Both directions have a stream of their own, as a GPU copies both ways at once.
+/// Each direction has its own stream, because a GPU copies both ways at once.
 pub(super) struct CudaLink {
     device: usize,
     down: SideStream,
     up: SideStream,
-    /// Behind the work that the copies down have to wait for.
+    /// Follows the work that the copies down must wait for.
     computed: CudaEvent,
-    /// Behind the copies down of each chunk.
+    /// Follow the copies down of each chunk.
     arrived: Vec<CudaEvent>,
-    /// Behind the last copy up.
+    /// Follows the last copy up.
     updated: CudaEvent,
 }
 
 impl Link {
-    /// The way between host memory and `device`, for so many chunks.
+    /// The link between host memory and `device`, for this number of chunks.
     pub(super) fn new(device: Device, chunks: usize) -> Result<Self, TchError> {
         match device {
             Device::Cpu => Ok(Link::Host),
@@ -47,7 +47,7 @@ impl Link {
         }
     }
 
-    /// A new line of `count` numbers of the kind of `like` in host memory that the device can reach.
+    /// A new line of `count` numbers of the kind of `like` in host memory that the device can access.
     pub(super) fn line(&self, like: &Tensor, count: i64) -> Result<Tensor, TchError> {
         match self {
             Link::Host => Tensor::f_empty([count], (like.f_kind()?, Device::Cpu)),
@@ -55,7 +55,7 @@ impl Link {
         }
     }
 
-    /// Copies down that are asked for from here on begin when the device has done what was queued so far.
+    /// Later copies down begin when the device has completed the work queued so far.
     pub(super) fn begin(&mut self) -> Result<(), TchError> {
         let Link::Cuda(link) = self else { return Ok(()) };
         link.computed.record(link.device)?;
@@ -63,7 +63,7 @@ impl Link {
         link.computed.hold_back(link.device)
     }
 
-    /// Asks for the copies of chunk number `chunk` from the device.
+    /// Requests the copies of chunk number `chunk` from the device.
     pub(super) fn down(&mut self, chunk: usize, host: &[Tensor], device: &[Tensor]) -> Result<(), TchError> {
         let Link::Cuda(link) = self else { return copy_all(host, device) };
         let _side = link.down.enter()?;
@@ -71,8 +71,8 @@ impl Link {
         link.arrived[chunk].record(link.device)
     }
 
-    /// Sleeps until chunk number `chunk` is down. The first one waits for the whole backward pass, in which a host that
-    /// asked without a pause would take a core from others.
+    /// Sleeps until chunk number `chunk` is down. The first one waits for the whole backward pass, during
+    /// which polling without a pause would take a core from others.
     pub(super) fn wait_for(&self, chunk: usize) -> Result<(), TchError> {
         const PAUSE: Duration = Duration::from_micros(20);
         let Link::Cuda(link) = self else { return Ok(()) };
@@ -82,8 +82,8 @@ impl Link {
         Ok(())
     }
 
-    /// Asks for copies to the device. What is there must not be needed any more: it is not, when the gradients that were
-    /// computed with it have come down.
+    /// Requests copies to the device. The destination must be out of use, which is true when the gradients
+    /// that were computed with it have come down.
     pub(super) fn up(&self, device: &[Tensor], host: &[Tensor]) -> Result<(), TchError> {
         let _side = match self {
             Link::Host => None,
@@ -92,7 +92,7 @@ impl Link {
         copy_all(device, host)
     }
 
-    /// What the device is asked to do from here on begins when all copies up have been made.
+    /// Later work of the device begins when all copies up are complete.
     pub(super) fn end(&mut self) -> Result<(), TchError> {
         let Link::Cuda(link) = self else { return Ok(()) };
         {

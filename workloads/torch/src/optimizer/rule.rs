@@ -1,4 +1,4 @@
-//! How parameters move, and what is remembered of each of them for it.
+//! The update rules, and the state that they need per parameter.
 
 use schema::catalog;
 use tch::{TchError, Tensor};
@@ -27,7 +27,7 @@ impl Rule {
         }
     }
 
-    /// The kinds of numbers that are remembered, one of each for every number of a parameter.
+    /// The kinds of state, each with one number for every number of a parameter.
     pub(super) fn kinds(&self) -> &'static [&'static str] {
         match self {
             Rule::Sgd { momentum, .. } if *momentum == 0.0 => &[],
@@ -41,8 +41,9 @@ impl Rule {
         matches!(self, Rule::Adam(_))
     }
 
-    /// Moves `parameters` along `gradients`, which are their own where none are given. `state` has a list for each of
-    /// [`Rule::kinds`], with a tensor for each parameter; `step` is there where updates are counted, this one included.
+    /// Moves `parameters` along `gradients`, by default their own. `state` has a list for each of
+    /// [`Rule::kinds`], with a tensor for each parameter; `step` is present if updates are counted,
+    /// including this one.
     pub(super) fn apply(
         &self,
         parameters: &[Tensor],

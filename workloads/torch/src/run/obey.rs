@@ -1,4 +1,4 @@
-//! What a job at rest does that is told to leave its device, to come back, or to put itself on file.
+//! Commands to a job at rest: pause, resume and checkpoint.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Job<'_> {
-    /// A job that is paused already has nothing to free, and says so in no time.
+    /// A job that is already paused frees nothing, and reports a duration of 0.
     pub(super) fn pause(
         &mut self,
         trainer: &mut Trainer,
@@ -35,7 +35,7 @@ impl Job<'_> {
         self.say(Event::Paused { dur_ns: dur, bytes_freed })
     }
 
-    /// One that is not paused has nothing to bring back.
+    /// A job that is not paused moves nothing back.
     pub(super) fn resume(
         &mut self,
         trainer: &mut Trainer,
@@ -48,7 +48,7 @@ impl Job<'_> {
         self.say(Event::Resumed { dur_ns })
     }
 
-    /// A checkpoint that cannot be written is no reason for a job to end.
+    /// A failed checkpoint does not end the job.
     pub(super) fn checkpoint(&mut self, trainer: &Trainer, place: &Path) -> Result<(), Failure> {
         wait_for(trainer.device())?;
         let begin = Nanos::monotonic_now();
@@ -66,7 +66,7 @@ impl Job<'_> {
     }
 }
 
-/// Waits for all ranks; whether each of them is ready.
+/// Waits for all ranks, and returns whether each of them is ready.
 fn all_are(ready: bool, group: Option<&Group>, device: Device) -> Result<bool, Failure> {
     let Some(group) = group else { return Ok(ready) };
     let count = Tensor::f_full([1], f64::from(u8::from(ready)), (Kind::Float, device))?;

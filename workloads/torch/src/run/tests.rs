@@ -1,4 +1,4 @@
-//! A job on a device of which the test decides the times.
+//! A job on a device with scripted times.
 
 use std::{path::PathBuf, thread};
 
@@ -33,7 +33,8 @@ impl Files {
         self.0.path().join("events")
     }
 
-    /// Trains on `device` as `run` does, with so many micro-batches a step; gives what came of it and what was said.
+    /// Trains on `device` as `run` does, with this number of micro-batches per step; returns the outcome
+    /// and the events.
     fn train(
         &self,
         device: &Scripted,
@@ -64,7 +65,7 @@ impl Files {
     }
 }
 
-/// What was said of steps and rests: the end in ms, or that the job was held.
+/// The steps and rests among the events: the end in ms, or that the job was held.
 fn course(said: &[EventLine]) -> Vec<Option<u64>> {
     said.iter()
         .filter_map(|line| match &line.event {
@@ -78,14 +79,14 @@ fn course(said: &[EventLine]) -> Vec<Option<u64>> {
         .collect()
 }
 
-/// Nothing stands before the marks of the clock's own beginning and of that of the training.
+/// No work precedes the first marks of the clock and of the training.
 fn device() -> Scripted {
     let device = Scripted::at(0);
     device.will_work(&[0, 0]);
     device
 }
 
-/// Each step keeps the device for 100 ms.
+/// Each step occupies the device for 100 ms.
 fn slow_device() -> Scripted {
     let device = device();
     for _ in 0..10 {
@@ -138,7 +139,7 @@ fn steps_in_flight_are_said_before_a_job_fails() {
     grant.extend_to(u64::MAX);
     let device = device();
     device.will_work(&[MS; 2 * (3 * 8 + 1)]);
-    // There are samples for two steps and a half.
+    // There are samples for two and a half steps.
     let (outcome, said) = files.train(&device, 8, None);
     let failure = outcome.err().expect("samples run out");
     assert_eq!((failure.kind, &*failure.message), (FailureKind::Data, "reading a batch: no more numbers"));

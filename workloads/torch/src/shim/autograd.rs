@@ -63,18 +63,19 @@ pub fn keep_gradient_in(parameter: &Tensor, place: &Tensor) -> Result<(), TchErr
     check(unsafe { tw_keep_gradient_in(parameter.as_ptr(), place.as_ptr()) })
 }
 
-/// While it lives, a closure hears of each addition to the gradient of a parameter.
+/// While it lives, a closure is called for each addition to the gradient of a parameter.
 #[must_use = "the closure is called no more when the guard is dropped"]
 pub struct GradientHook {
     parameter: Tensor,
 }
 
 impl GradientHook {
-    /// Has autograd call `closure` with `parameter`, a leaf that has no hook yet, each time it has added to its gradient:
-    /// once a backward pass, as a rule, and more often where parts of the pass are passes of their own.
+    /// Makes autograd call `closure` with `parameter`, a leaf without a hook, each time it has added to its
+    /// gradient: usually once per backward pass, and more often if parts of the pass are passes of their
+    /// own.
     ///
-    /// On CUDA that is on a thread of autograd's own. An error of the closure, or a panic, ends the backward pass, which
-    /// reports it.
+    /// On CUDA the call is on a thread of autograd. An error of the closure, or a panic, ends the backward
+    /// pass, which reports it.
     ///
     /// # Errors
     /// When the parameter has a hook already.
@@ -120,12 +121,12 @@ impl Drop for GradientHook {
     }
 }
 
-/// While it lives, nobody but a parameter has the memory in which a backward pass leaves its gradient, so that it can be
-/// written while the pass goes on.
+/// While it lives, only a parameter owns the memory in which a backward pass leaves its gradient, so that
+/// it can be written during the pass.
 ///
-/// Without it autograd makes a gradient of any tensor that nobody else has a handle on, even if that is a view of what
-/// others have still to read: an operation that adds a parameter, seen in another shape, to activations has one gradient for
-/// both. Such a gradient is copied now, and no other one is.
+/// Otherwise autograd uses any tensor without other handles as a gradient, even if it is a view of memory
+/// that others still have to read. For example, an operation that adds a parameter, in another shape, to
+/// activations has one gradient for both. Such a gradient is copied now, and no other one is.
 #[must_use = "memory may be shared again when the guard is dropped"]
 pub struct UnsharedGradient {
     parameter: Tensor,
@@ -153,9 +154,10 @@ impl Drop for UnsharedGradient {
     }
 }
 
-/// While it lives, operations of this thread on `device` that gain from it run in bfloat16, as PyTorch's autocast decides.
+/// While it lives, operations of this thread on `device` that benefit from it run in bfloat16, as PyTorch's
+/// autocast decides.
 ///
-/// The bf16 copies of weights are kept until the guard goes, so one guard spans one forward pass.
+/// The bf16 copies of weights are kept until the guard is dropped, so one guard spans one forward pass.
 #[must_use = "autocast ends when the guard is dropped"]
 pub struct AutocastBf16 {
     is_cuda: c_int,
@@ -270,9 +272,9 @@ mod tests {
     fn what_others_have_still_to_read_is_not_left_as_a_gradient() {
         let (taken, other) = (leaf(), leaf());
         let _unshared = UnsharedGradient::new(&taken).unwrap();
-        // Whoever gets the gradient first writes over it.
+        // The first user of the gradient overwrites it.
         let _hook = GradientHook::new(&taken, |taken| taken.grad().f_fill_(7.0).map(drop)).unwrap();
-        // In this order the backward pass comes to `taken` first. The sum has one gradient for both.
+        // In this order the backward pass reaches `taken` first. The sum has one gradient for both.
         let tripled = (&other * 3.0).view([1, 2]);
         let loss = (tripled + taken.view([1, 2])).square().sum(tch::Kind::Float);
         backward(&loss, &[]).unwrap();

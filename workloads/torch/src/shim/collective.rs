@@ -82,10 +82,12 @@ unsafe extern "C" {
     fn tw_work_delete(work: *mut RawWork);
 }
 
-/// What one rank holds of a process group. Collectives take `&mut self`: every rank starts the same ones in one order.
+/// One rank's part of a process group. Collectives take `&mut self`, because every rank must start the same
+/// ones in one order.
 pub struct ProcessGroup(*mut RawGroup);
 
-// SAFETY: the group locks what its own threads share with its callers, and nothing of it belongs to one thread.
+// SAFETY: the group locks the state that its threads share with callers, and no part of it belongs to one
+// thread.
 unsafe impl Send for ProcessGroup {}
 
 impl ProcessGroup {
@@ -125,10 +127,10 @@ impl ProcessGroup {
         Ok(Self(group))
     }
 
-    /// Replaces `tensor` by the sum of all ranks' ones.
+    /// Replaces `tensor` by the sum over all ranks.
     ///
     /// # Errors
-    /// As for all collectives: a tensor that the backend does not take. What other ranks do wrong is told by the work.
+    /// As for all collectives, a tensor that the backend does not support. The work reports errors of other ranks.
     pub fn all_reduce_sum(&mut self, tensor: &Tensor) -> Result<Work, TchError> {
         // SAFETY: group and tensor are alive; the work holds the tensor itself for as long as it needs it.
         Work::start(|work| unsafe { tw_group_all_reduce_sum(self.0, tensor.as_ptr(), work) })
@@ -163,7 +165,7 @@ impl ProcessGroup {
         })
     }
 
-    /// Sends `tensor` to the [`ProcessGroup::recv`] of rank `to` that names the same tag.
+    /// Sends `tensor` to rank `to`, which must call [`ProcessGroup::recv`] with the same tag.
     ///
     /// # Errors
     /// As [`ProcessGroup::all_reduce_sum`].
@@ -172,7 +174,7 @@ impl ProcessGroup {
         Work::start(|work| unsafe { tw_group_send(self.0, tensor.as_ptr(), number(to), number(tag), work) })
     }
 
-    /// Replaces `tensor` by what rank `from` sends under the same tag.
+    /// Replaces `tensor` by the one that rank `from` sends under the same tag.
     ///
     /// # Errors
     /// As [`ProcessGroup::all_reduce_sum`].
@@ -181,7 +183,7 @@ impl ProcessGroup {
         Work::start(|work| unsafe { tw_group_recv(self.0, tensor.as_ptr(), number(from), number(tag), work) })
     }
 
-    /// Work that is done when all ranks have come this far.
+    /// Work that is done when all ranks have reached this point.
     ///
     /// # Errors
     /// As [`ProcessGroup::all_reduce_sum`].
@@ -193,12 +195,13 @@ impl ProcessGroup {
 
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
-        // SAFETY: `meet` made it and nobody else has it; work that is under way keeps what it needs.
+        // SAFETY: `meet` made it and there is no other owner; work in progress keeps what it needs.
         unsafe { tw_group_delete(self.0) }
     }
 }
 
-/// A collective that was started. Its tensors are to be left alone until it was waited for; it keeps them alive.
+/// A collective that was started. Its tensors must not be used until it was waited for; it keeps them
+/// alive.
 #[must_use = "what was not waited for may have failed, or not be done"]
 pub struct Work(*mut RawWork);
 
@@ -212,28 +215,27 @@ impl Work {
         Ok(Self(work))
     }
 
-    /// Waits for the end of the work; with NCCL lets the device wait, which then does nothing of what is queued later
-    /// before the work is done.
+    /// Waits for the end of the work. With NCCL, makes the device wait before it executes later work.
     ///
     /// # Errors
-    /// In libtorch's words, when another rank has gone, did not come in time, or started something else.
+    /// libtorch's message, if another rank has gone, did not come in time, or started something else.
     pub fn wait(&self) -> Result<(), TchError> {
         // SAFETY: the work is ours and alive.
         check(unsafe { tw_work_wait(self.0) })
     }
 
-    /// Whether it has ended, well or not. Of a reduce-scatter, and of what is sent from one rank to another, Gloo only
-    /// knows when they are waited for. Does not wait.
+    /// Whether it has ended, well or not, without waiting. For a reduce-scatter and for sends between
+    /// ranks, Gloo only knows after a wait.
     pub fn is_done(&self) -> bool {
         let mut done = 0;
         // SAFETY: the work is ours and alive; the pointer is that of a local number.
         let asked = check(unsafe { tw_work_is_done(self.0, &mut done) });
-        // Whoever then waits for it gets the error.
+        // A later wait returns the error.
         asked.is_err() || done != 0
     }
 
-    /// When it ended, on the host's `CLOCK_MONOTONIC`. `None` until then, and always where the host is not told: with
-    /// NCCL, of a reduce-scatter, and of what is sent from one rank to another.
+    /// The time of its end on the host's `CLOCK_MONOTONIC`. `None` until then, and always if the host does
+    /// not learn it: with NCCL, for a reduce-scatter, and for sends between ranks.
     pub fn finished_at(&self) -> Option<Nanos> {
         // SAFETY: the work is ours and alive.
         let finished_ns = unsafe { tw_work_finished_ns(self.0) };
@@ -243,12 +245,12 @@ impl Work {
 
 impl Drop for Work {
     fn drop(&mut self) {
-        // SAFETY: `start` made it and nobody else has it.
+        // SAFETY: `start` made it and there is no other owner.
         unsafe { tw_work_delete(self.0) }
     }
 }
 
-/// Of a rank or a tag.
+/// Converts a rank or a tag.
 fn number(value: u32) -> c_int {
     c_int::try_from(value).expect("ranks and tags are small")
 }

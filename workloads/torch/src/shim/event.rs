@@ -1,4 +1,4 @@
-//! Events: marks in a device's stream that tell when the device came by.
+//! Events: marks in a device's stream that tell when the device passed them.
 
 use std::ffi::c_int;
 
@@ -21,7 +21,7 @@ unsafe extern "C" {
     fn tw_event_elapsed(from: *const RawEvent, to: *const RawEvent, milliseconds: *mut f64) -> c_int;
 }
 
-/// A mark in a CUDA stream, made anew by each [`CudaEvent::record`].
+/// A mark in a CUDA stream, replaced by each [`CudaEvent::record`].
 pub struct CudaEvent(*mut RawEvent);
 
 impl CudaEvent {
@@ -34,7 +34,7 @@ impl CudaEvent {
         Ok(Self(event))
     }
 
-    /// Marks the end of all that this thread has queued so far on CUDA device number `device`.
+    /// Marks the end of all work that this thread has queued so far on CUDA device number `device`.
     ///
     /// # Errors
     /// When there is no such device, or with an earlier error of the device.
@@ -43,8 +43,8 @@ impl CudaEvent {
         check(unsafe { tw_event_record(self.0, device_number(device)) })
     }
 
-    /// Lets what this thread queues from here on on CUDA device number `device` begin when the mark was come by, which may
-    /// lie in another stream. Does nothing where none was recorded. The host does not wait.
+    /// Makes later work of this thread on CUDA device number `device` wait for the mark, which may be in
+    /// another stream. Does nothing without a recorded mark. The host does not wait.
     ///
     /// # Errors
     /// When there is no such device.
@@ -53,7 +53,7 @@ impl CudaEvent {
         check(unsafe { tw_event_block(self.0, device_number(device)) })
     }
 
-    /// Whether the device has come by; also where nothing was ever recorded. Does not wait.
+    /// Whether the device has passed the mark; true if none was recorded. Does not wait.
     ///
     /// # Errors
     /// An earlier error of the device.
@@ -64,7 +64,7 @@ impl CudaEvent {
         Ok(done != 0)
     }
 
-    /// The device's time from `earlier` to this mark, in milliseconds. The device must have come by both.
+    /// The device's time from `earlier` to this mark, in milliseconds. The device must have passed both.
     ///
     /// CUDA gives it in single precision: near marks have a resolution of half a microsecond, far ones less.
     ///
@@ -80,7 +80,8 @@ impl CudaEvent {
 
 impl Drop for CudaEvent {
     fn drop(&mut self) {
-        // SAFETY: `new` made it and nobody else has it. CUDA warns, and does not throw, where it cannot free its part.
+        // SAFETY: `new` made it and there is no other owner. If CUDA cannot free its part, it warns and
+        // does not throw.
         unsafe { tw_event_delete(self.0) }
     }
 }

@@ -1,4 +1,4 @@
-//! A tensor as a line: its numbers in the order in which they lie in memory, whatever its shape and strides.
+//! A tensor as a line: its numbers in memory order, for any shape and strides.
 
 use std::ffi::c_int;
 
@@ -21,12 +21,12 @@ pub fn line(tensor: &Tensor) -> Result<Tensor, TchError> {
     let mut line = std::ptr::null_mut();
     // SAFETY: the handle is borrowed for the length of the call and the pointer is that of a local variable.
     check(unsafe { tw_line(tensor.as_ptr(), &mut line) })?;
-    // SAFETY: on success it is a handle that nobody else has, as tch's own functions return them.
+    // SAFETY: on success the handle has no other owner, like those that tch's own functions return.
     Ok(unsafe { Tensor::from_ptr(line) })
 }
 
-/// The gradient of `parameter`, `[numbers]`, in the order of the parameter's line; undefined where there is none. It
-/// shares the gradient's memory unless that is laid out otherwise.
+/// The gradient of `parameter`, `[numbers]`, in the order of the parameter's line; undefined without a
+/// gradient. It shares the gradient's memory unless that has another layout.
 ///
 /// # Errors
 /// Out of memory.
@@ -34,12 +34,13 @@ pub fn gradient_line(parameter: &Tensor) -> Result<Tensor, TchError> {
     let mut line = std::ptr::null_mut();
     // SAFETY: the handle is borrowed for the length of the call and the pointer is that of a local variable.
     check(unsafe { tw_gradient_line(parameter.as_ptr(), &mut line) })?;
-    // SAFETY: on success it is a handle that nobody else has, as tch's own functions return them.
+    // SAFETY: on success the handle has no other owner, like those that tch's own functions return.
     Ok(unsafe { Tensor::from_ptr(line) })
 }
 
-/// The gradient of `parameter`, which has one, `[numbers]`, in the order of the parameter's line and in the gradient's own
-/// memory: who writes to it writes the gradient. One that is laid out otherwise gets other memory first.
+/// The gradient of `parameter`, which must exist, `[numbers]`, in the order of the parameter's line. It
+/// shares the gradient's memory, so that writing to it writes the gradient. A gradient with another layout
+/// is moved first.
 ///
 /// # Errors
 /// Out of memory.
@@ -47,7 +48,7 @@ pub fn gradient_as_line(parameter: &Tensor) -> Result<Tensor, TchError> {
     let mut line = std::ptr::null_mut();
     // SAFETY: the handle is borrowed for the length of the call and the pointer is that of a local variable.
     check(unsafe { tw_gradient_as_line(parameter.as_ptr(), &mut line) })?;
-    // SAFETY: on success it is a handle that nobody else has, as tch's own functions return them.
+    // SAFETY: on success the handle has no other owner, like those that tch's own functions return.
     Ok(unsafe { Tensor::from_ptr(line) })
 }
 
@@ -79,7 +80,7 @@ mod tests {
         backward(&(&weight * numbered()).sum(None), &[]).unwrap();
         let shared = gradient_line(&weight).unwrap();
         assert_eq!((&shared, shared.data_ptr()), (&line(&weight).unwrap(), weight.grad().data_ptr()));
-        // One that is laid out otherwise, as an operation may hand over.
+        // Another layout, as operations may return it.
         weight.grad().set_data(&numbered());
         assert_eq!(gradient_line(&weight).unwrap(), line(&weight).unwrap());
     }
@@ -105,7 +106,7 @@ mod tests {
         let numbers = Tensor::arange(6, (Kind::Float, Device::Cpu)).view([2, 3, 1, 1]);
         let weight = channels_last(&numbers).unwrap().set_requires_grad(true);
         backward(&(&weight * &numbers).sum(None), &[]).unwrap();
-        // As the kernels of convolutions make them.
+        // Strides as made by the kernels of convolutions.
         weight.grad().set_data(&numbers.as_strided([2, 3, 1, 1], [3, 1, 3, 3], 0));
         assert_ne!(weight.grad().stride(), weight.stride());
         let left = weight.grad().data_ptr();

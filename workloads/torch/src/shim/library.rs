@@ -23,11 +23,11 @@ pub fn flush_denormals() -> bool {
     unsafe { tw_flush_denormals() != 0 }
 }
 
-/// Ends the process at once with this exit code. What was written stays written; nothing is torn down.
+/// Ends the process at once with this exit code. Written data stays written, and nothing is torn down.
 ///
-/// At an ordinary exit libtorch and CUDA's libraries destroy what they made, which means asking a device that may be in
-/// error: that can throw, which aborts, or wait. The kernel frees everything either way.
+/// At an ordinary exit libtorch and CUDA's libraries destroy their objects. This uses a device that may be
+/// in error, and can throw, which aborts, or wait. The kernel frees everything in either case.
 pub fn leave(code: u8) -> ! {
-    // SAFETY: takes a plain number; no other thread of ours has anything to finish.
+    // SAFETY: takes a plain number, and no other thread of this program has work to finish.
     unsafe { tw_leave(c_int::from(code)) }
 }

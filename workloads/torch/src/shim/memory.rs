@@ -1,4 +1,4 @@
-//! Exact tensor memory: what is allocated now, and the most that ever was.
+//! Exact tensor memory: the present allocation and its peak.
 
 use std::ffi::c_int;
 
@@ -28,14 +28,14 @@ unsafe extern "C" {
 /// Tensor memory of one device, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorMemory {
-    /// Held by tensors now.
+    /// Held by tensors at present.
     pub allocated_bytes: u64,
-    /// Taken from the device by the caching allocator, for tensors now or later. `None` on the CPU, which caches nothing.
+    /// Memory that the caching allocator took from the device. `None` on the CPU, which has no cache.
     pub reserved_bytes: Option<u64>,
     /// The largest `allocated_bytes` since the program began or the last [`reset_peak`].
     pub peak_bytes: u64,
-    /// How often since the program began the caching allocator was refused memory, gave back all it did not use, and
-    /// asked again. `None` on the CPU.
+    /// Number of times since the program began that the caching allocator was refused memory, released all
+    /// unused memory, and tried again. `None` on the CPU.
     pub retries: Option<u64>,
 }
 
@@ -45,8 +45,8 @@ pub fn count_cpu_tensors() {
     unsafe { tw_cpu_counting_install() }
 }
 
-/// Lets the process keep the host memory that tensors free, for those of the next step, in place of giving it back to the
-/// kernel and taking it again. What the process holds thus stays at its peak; [`tensor_memory`] is not touched by it.
+/// Makes the process keep host memory that tensors free for those of the next step, instead of returning it
+/// to the kernel. The size of the process thus stays at its peak; [`tensor_memory`] is not affected.
 ///
 /// # Errors
 /// Where the C library refuses.
@@ -55,7 +55,7 @@ pub fn keep_freed_memory() -> Result<(), TchError> {
     check(unsafe { tw_keep_freed_memory() })
 }
 
-/// Lets CPU tensors take so many bytes together and no more: an allocation beyond that fails as on a device that is full.
+/// Limits the total size of CPU tensors. A larger allocation fails as on a device that is full.
 pub fn limit_cpu_tensors(bytes: u64) {
     // SAFETY: takes a plain number and sets one atomic.
     unsafe { tw_cpu_limit(i64::try_from(bytes).unwrap_or(i64::MAX)) }
@@ -87,8 +87,8 @@ pub fn tensor_memory(device: Device) -> Result<TensorMemory, TchError> {
     })
 }
 
-/// Memory of the host that is page-locked for CUDA and in use, which the count of CPU tensors leaves out: tensors there
-/// come from an allocator of CUDA's, in blocks of powers of two.
+/// Page-locked host memory in use by CUDA, which the count of CPU tensors leaves out: its tensors come from
+/// an allocator of CUDA, in blocks of powers of two.
 ///
 /// # Errors
 /// When libtorch has no CUDA.
@@ -103,7 +103,7 @@ fn counted(bytes: i64) -> u64 {
     u64::try_from(bytes).expect("nothing is freed that was not counted")
 }
 
-/// Lets the peak of `device` begin anew at what is allocated now.
+/// Resets the peak of `device` to the present allocation.
 ///
 /// # Errors
 /// When libtorch has no such device.
@@ -120,17 +120,17 @@ pub fn reset_peak(device: Device) -> Result<(), TchError> {
     }
 }
 
-/// Gives back what is kept of freed memory for later: to CUDA what its caching allocator keeps, to the kernel what the C
-/// library does. Waits until `device` has done what was queued.
+/// Releases cached memory: the cache of CUDA's allocator to CUDA, and that of the C library to the kernel.
+/// Waits until `device` has completed the queued work.
 ///
 /// # Errors
 /// When libtorch has no such device, or with an earlier error of it.
 pub fn give_back_unused(device: Device) -> Result<(), TchError> {
     if device.is_cuda() {
-        // SAFETY: takes nothing; memory that a tensor has is left alone.
+        // SAFETY: takes nothing; memory of tensors is not affected.
         check(unsafe { tw_cuda_give_back() })
     } else {
-        // SAFETY: takes nothing; memory that somebody has is left alone.
+        // SAFETY: takes nothing; memory in use is not affected.
         unsafe { tw_cpu_give_back() };
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! Every allocation and every release of a device's tensor memory, and the operations that they belong to, in order.
+//! Records every allocation and release of a device's tensor memory, and the operations that they belong
+//! to, in order.
 
 use std::ffi::c_int;
 
@@ -21,14 +22,14 @@ struct RawEvent {
     nesting: i64,
 }
 
-/// What is recorded.
+/// A recorded event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// So many bytes were taken, or given back where negative.
+    /// This number of bytes was allocated, or released if negative.
     Bytes(i64),
-    /// An operation of libtorch begins, or a node of a backward pass. One may lie in another.
+    /// An operation of libtorch, or a node of a backward pass, begins. Operations may be nested.
     Begin,
-    /// The one that began last ends.
+    /// The innermost open operation ends.
     End,
 }
 
@@ -42,8 +43,9 @@ impl From<RawEvent> for Event {
     }
 }
 
-/// Records from here on what the tensors of `device` take and give back. One recording at a time is made in a process, and
-/// [`end`] is called by the thread that began it. On CUDA it is the work of this thread that is recorded.
+/// Starts to record the allocations and releases of tensors on `device`. There is one recording at a time
+/// in a process, and [`end`] must be called by the same thread. On CUDA, only the work of this thread is
+/// recorded.
 ///
 /// # Errors
 /// None is known.
@@ -52,16 +54,16 @@ pub fn begin(device: Device) -> Result<(), TchError> {
     check(unsafe { tw_memory_trace_begin(c_int::from(device.is_cuda())) })
 }
 
-/// Events so far.
+/// Number of events so far.
 pub fn length() -> usize {
     // SAFETY: takes nothing and reads under a lock.
     unsafe { tw_memory_trace_length() }
 }
 
-/// Ends the recording and gives its events.
+/// Ends the recording and returns its events.
 ///
 /// # Errors
-/// Where another thread began it.
+/// Another thread began the recording.
 pub fn end(device: Device) -> Result<Vec<Event>, TchError> {
     // SAFETY: takes a plain number.
     check(unsafe { tw_memory_trace_end(c_int::from(device.is_cuda())) })?;

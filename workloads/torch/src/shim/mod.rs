@@ -49,17 +49,17 @@ fn check(status: c_int) -> Result<(), TchError> {
     Err(TchError::Torch(message.to_string_lossy().into_owned()))
 }
 
-/// What a closure that C++ has called returns: 0, or 1 after its words were left for the exception that C++ makes of them.
-/// No panic crosses into C++.
+/// The return value of a closure that C++ has called: 0, or 1 after its message was stored for a C++
+/// exception. No panic crosses into C++.
 fn answer(closure: impl FnOnce() -> Result<(), TchError>) -> c_int {
     let words = match panic::catch_unwind(AssertUnwindSafe(closure)) {
         Ok(Ok(())) => return 0,
-        // Without the words that `TchError` puts before those of libtorch, as they come back as one.
+        // The prefix of `TchError` is left out, because the error comes back as a `TchError`.
         Ok(Err(TchError::Torch(words))) => words,
         Ok(Err(error)) => error.to_string(),
         Err(payload) => words_of(&*payload).to_owned(),
     };
-    // SAFETY: the text is borrowed for the length of the call, and so long.
+    // SAFETY: the text is borrowed for the length of the call, and has this length.
     unsafe { tw_remember_error(words.as_ptr().cast(), words.len()) };
     1
 }

@@ -1,4 +1,4 @@
-//! NCCL's process group, where the program was built with it and the machine has it.
+//! NCCL's process group, if the program was built with it and the machine has it.
 
 use std::{fs::File, io::Write, mem, os::fd::AsRawFd, sync::OnceLock};
 
@@ -7,17 +7,17 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::cuda;
 
-/// The function of `nccl.cpp`, which is handed on to `collective.cpp` and called there.
+/// The function of `nccl.cpp`, which is passed to `collective.cpp` and called there.
 pub(super) type MakeNccl = unsafe extern "C" fn();
 
-/// What `build.rs` made of `nccl.cpp`; nothing where it did not find the headers. The program carries it in itself, so
-/// that one file is all there is to place, on machines with and without GPUs.
+/// The library that `build.rs` made of `nccl.cpp`; empty if it did not find the headers. It is embedded in
+/// the program, so that there is one file to install, on machines with and without GPUs.
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/nccl.so"));
 
-/// Opens the library, which finds NCCL in that of PyTorch. Later calls return the first one's answer.
+/// Opens the library, which finds NCCL in that of PyTorch. Later calls return the first answer.
 ///
 /// # Errors
-/// What is missing, with the remedy.
+/// The missing part, with the remedy.
 pub fn find() -> Result<MakeNccl, String> {
     static FOUND: OnceLock<Result<MakeNccl, String>> = OnceLock::new();
     FOUND.get_or_init(open).clone()

@@ -1,6 +1,7 @@
-//! PyTorch's fused optimizer kernels on state tensors of our own: one call an update.
+//! PyTorch's fused optimizer kernels on explicit state tensors, with one call per update.
 //!
-//! tch's optimizers hide their state and loop over tensors; here the state can be saved, partitioned and moved.
+//! tch's optimizers hide their state and loop over tensors. Here the state can be saved, partitioned and
+//! moved.
 
 use std::ffi::c_int;
 

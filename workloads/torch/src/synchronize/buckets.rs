@@ -1,53 +1,55 @@
-//! Which gradients one sum moves, and where each of them lies.
+//! The division of gradients into sums, and the place of each gradient.
 
 use tch::{TchError, Tensor};
 
-/// A gradient of so many bytes is summed on its own, where autograd left it; smaller ones share buckets.
+/// A gradient of at least this size is summed on its own, in place; smaller ones share buckets.
 ///
-/// On its own a gradient is not copied, and costs what every collective costs however little it moves. With Gloo, between
-/// the two cores that this was tried on, that is 55 us (`profile calibrate`), and to copy a MiB 200 us.
+/// A sum on its own saves the copy, but costs the fixed time of a collective. With Gloo, between the two
+/// cores of this test, that is 55 us (`profile calibrate`), and copying a MiB takes 200 us.
 const LARGE_BYTES: u64 = 1 << 20;
 
-/// The first bucket is closed when it holds so much, unless a large gradient goes before it, and each later one. Small ones
-/// begin early, large ones use the link better; these are the sizes of PyTorch's DistributedDataParallel
-/// (`kDefaultFirstBucketBytes` and `kDefaultBucketBytesCap` in torch/csrc/distributed/c10d/reducer.hpp).
+/// The size at which the first bucket is closed, unless a large gradient precedes it; later ones are
+/// larger. Small buckets begin early, large ones use the link better. These are the sizes of PyTorch's
+/// DistributedDataParallel (`kDefaultFirstBucketBytes` and `kDefaultBucketBytesCap` in
+/// torch/csrc/distributed/c10d/reducer.hpp).
 const FIRST_BYTES: u64 = 1 << 20;
 const LATER_BYTES: u64 = 25 << 20;
 
-/// Gradients that one sum moves.
+/// Gradients that are moved by one sum.
 pub(super) struct Portion {
     pub(super) numbers: Numbers,
     pub(super) bytes: u64,
-    /// How many of them the backward pass under way has still to add to.
+    /// Number of them that the current backward pass has still to add to.
     pub(super) incomplete: usize,
 }
 
-/// Where the numbers of a portion are.
+/// The place of a portion's numbers.
 pub(super) enum Numbers {
-    /// In memory of ours, one small gradient after the other without gaps.
+    /// In a buffer of this module, one small gradient after the other without gaps.
     Bucket(Tensor),
-    /// Wherever autograd leaves the gradient of the parameter with this number.
+    /// In the memory that autograd uses for the gradient of this parameter.
     Left { parameter: usize },
 }
 
-/// Where the gradient of one parameter lies.
+/// The place of one parameter's gradient.
 pub(super) struct Place {
     /// The portion's number.
     pub(super) portion: usize,
-    /// In its bucket, with the parameter's shape and strides. `None` where autograd's own place will do.
+    /// Its part of a bucket, with the parameter's shape and strides. `None` if it stays in autograd's
+    /// memory.
     pub(super) view: Option<Tensor>,
 }
 
-/// What the buckets for the gradients of `parameters` take of memory.
+/// Size of the buckets for the gradients of `parameters`.
 pub(crate) fn bucket_bytes(parameters: &[Tensor]) -> u64 {
     parameters.iter().map(bytes_of).filter(|bytes| *bytes < LARGE_BYTES).sum()
 }
 
-/// Portions of the gradients of `parameters` in the order in which they are summed, buckets with all zeros, and a place for
-/// each gradient.
+/// The portions of the gradients of `parameters` in the order of their sums, zeroed buckets, and a place
+/// for each gradient.
 ///
-/// A parameter is one block of memory, as the weights of convolutions are in channels-last layout, too; so its gradient
-/// takes no more numbers of a bucket than it has.
+/// A parameter is one block of memory, even weights of convolutions in channels-last layout, so that its
+/// gradient takes no more numbers of a bucket than the parameter has.
 ///
 /// # Errors
 /// Out of memory.
@@ -82,8 +84,9 @@ pub(super) fn lay_out(parameters: &[Tensor]) -> Result<(Vec<Portion>, Vec<Place>
     Ok((portions, places.into_iter().map(|(_, place)| place).collect()))
 }
 
-/// Which parameters, whose gradients have so many bytes each, share a portion: from the last one to the first, as a backward
-/// pass comes to the last layers first. Sizes alone decide, so that all ranks have the same portions in the same order.
+/// Divides parameters, given the sizes of their gradients, into portions: from the last one to the first,
+/// because a backward pass reaches the last layers first. Only sizes decide, so that all ranks have the
+/// same portions in the same order.
 fn divide(bytes: &[u64]) -> Vec<Vec<usize>> {
     let (mut portions, mut bucket, mut held) = (Vec::new(), Vec::new(), 0);
     for (index, &bytes) in bytes.iter().enumerate().rev() {
@@ -127,13 +130,13 @@ mod tests {
             (vec![4, 8, MIB], vec![vec![2], vec![1, 0]]),
             (vec![40 * MIB, 4, 8], vec![vec![0], vec![2, 1]]),
             (vec![40 * MIB, MIB], vec![vec![1], vec![0]]),
-            // The first bucket is closed by what makes it a MiB, however much more that is.
+            // The gradient that fills the first bucket to a MiB closes it, even if it is larger.
             (vec![4, MIB - 1, 2], vec![vec![2, 1], vec![0]]),
             (vec![4, MIB - 1, MIB - 1], vec![vec![2, 1], vec![0]]),
-            // Where a large gradient begins early, buckets need not.
+            // If a large gradient begins early, buckets need not.
             (vec![8, 9 * MIB, MIB - 4, 2], vec![vec![1], vec![3, 2, 0]]),
             (vec![4, MIB, 8, 20 * MIB, 12], vec![vec![3], vec![1], vec![4, 2, 0]]),
-            // Later buckets have room for 25 MiB: 26 gradients that are a byte short of one.
+            // Later buckets have a capacity of 25 MiB: 26 gradients that are a byte smaller than one.
             (vec![MIB - 1; 30], vec![vec![29, 28], first, second]),
         ] {
             assert_eq!(divide(&bytes), portions, "{bytes:?}");
@@ -156,7 +159,7 @@ mod tests {
         for (place, parameter) in places.iter().zip(&parameters).take(4) {
             let mut view = place.view.as_ref().unwrap().shallow_clone();
             assert_eq!((view.size(), view.stride()), (parameter.size(), parameter.stride()));
-            // A number that lay in two places would be counted twice.
+            // Overlapping places would be counted twice.
             let _sum = view.f_add_scalar_(1.0).unwrap();
         }
         let Numbers::Bucket(bucket) = &portions[1].numbers else { panic!("they share a bucket") };

@@ -1,4 +1,4 @@
-//! Ranks without processes: threads that add up, and one of which the test sees all it does.
+//! Ranks as threads that compute sums, one of which a test can observe.
 
 use std::{
     sync::{
@@ -13,11 +13,12 @@ use tch::{TchError, Tensor};
 
 use super::{Ranks, Sum};
 
-/// One of several ranks that are threads of this process. Whoever comes last to a sum makes it for all.
+/// One of several ranks, which are threads of this process. The last one to enter a sum computes it for
+/// all.
 #[derive(Clone)]
 pub(crate) struct Thread {
     rank: usize,
-    /// Sums that this rank has begun.
+    /// Number of sums that this rank has begun.
     begun: Arc<AtomicUsize>,
     meeting: Arc<Meeting>,
 }
@@ -30,7 +31,7 @@ struct Meeting {
 
 #[derive(Default)]
 struct Made {
-    /// What has come, by rank.
+    /// The arrived parts, by rank.
     parts: Vec<Option<Tensor>>,
     end: Option<Nanos>,
 }
@@ -59,7 +60,7 @@ impl Ranks for Thread {
         made.parts.resize_with(self.meeting.ranks, || None);
         made.parts[self.rank] = Some(flat.shallow_clone());
         if made.parts.iter().all(Option::is_some) {
-            // In the order of the ranks, so that the sum is the same in every run.
+            // Parts are added in the order of the ranks, so that the sum is the same in every run.
             let mut parts: Vec<_> = made.parts.iter_mut().flatten().collect();
             let total = Tensor::f_stack(&parts, 0)?.f_sum_dim_intlist(0, false, None)?;
             parts.iter_mut().for_each(|part| part.copy_(&total));
@@ -88,15 +89,15 @@ impl Sum for Awaited {
     }
 }
 
-/// A rank that is alone in its group, and does what a test says at each begin of a sum.
+/// A single rank of a group, with an action of the test at each begin of a sum.
 #[derive(Clone)]
 pub(crate) struct Alone {
     on_begin: Arc<OnBegin>,
 }
 
-/// Sees what is to be summed; gives when that was made, or why it was not.
+/// Receives the tensor to sum; returns the time of the sum, or its error.
 type OnBegin = dyn Fn(&Tensor) -> Result<SumMade, TchError> + Send + Sync;
-/// What waiting for a sum gives.
+/// The result of waiting for a sum.
 pub(crate) type SumMade = Result<Option<Nanos>, TchError>;
 
 impl Alone {

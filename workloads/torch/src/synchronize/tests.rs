@@ -1,4 +1,4 @@
-//! Several ranks against one that does all of the work, on models that show one difficulty each.
+//! Several ranks against one that does all the work, on models that each show one difficulty.
 
 use std::{
     sync::{
@@ -31,24 +31,25 @@ use crate::{
 /// Samples of a step, all ranks together: it can be cut into 2, 3, 4 and 6 parts.
 const SAMPLES: usize = 12;
 const STEPS: usize = 3;
-/// Numbers of a sample.
+/// Size of a sample.
 const WIDTH: i64 = 48;
-/// Numbers between the layers: the square weight that the models end with is large enough to be summed on its own.
+/// Width of the hidden layer: the square weight at the end is large enough to be summed on its own.
 const HIDDEN: i64 = 512;
 
-/// What is hard about a model.
+/// The difficulty of a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Difficulty {
     Nothing,
     /// The first layer's weight is the last one's, too.
     Tied,
-    /// Three weights take part in nothing, a large one among them.
+    /// Three weights are not used, a large one among them.
     Unused,
     /// The first layer is a convolution, whose weight is kept channels-last.
     ChannelsLast,
-    /// And that weight is large.
+    /// The weight of the convolution is large.
     LargeChannelsLast,
-    /// The last layer's weight is the sum of two: to autograd the gradient of one is what that of the other is made from.
+    /// The last layer's weight is the sum of two, so that autograd makes the gradient of one from that of
+    /// the other.
     Shared,
     /// Two updates, of a part of the weights each.
     TwoUpdates,
@@ -66,7 +67,7 @@ struct Model {
     passes: Arc<AtomicUsize>,
 }
 
-/// Numbers between -1 and 1 that are no two alike. Tests run side by side and would draw from the same generator.
+/// Distinct numbers between -1 and 1. Tests run in parallel and would share a random generator.
 fn wave(shape: &[i64], step: f64) -> Tensor {
     let count = shape.iter().product::<i64>();
     (Tensor::arange(count, (Kind::Float, Device::Cpu)) * step).sin().view(shape)
@@ -149,7 +150,7 @@ impl Workload for Model {
     }
 }
 
-/// Samples of all ranks in order, of which each rank gets its part of every micro-batch.
+/// Samples of all ranks in order. Each rank gets its part of every micro-batch.
 struct Samples {
     share: Share,
     micro_batch: u64,
@@ -174,7 +175,7 @@ fn trainer(model: Model, micro_batches: usize, share: Share) -> Trainer {
     Trainer::new(Box::new(model), Box::new(Samples { share, micro_batch: 0 }), execution).unwrap()
 }
 
-/// Trains; gives the loss of each step, and the parameters at the end.
+/// Trains; returns the loss of each step, and the parameters at the end.
 fn train(mut trainer: Trainer, sent_bytes: Option<u64>) -> (Vec<f64>, Vec<Tensor>) {
     let parameters = trainer.workload().parameters().with_prefix("");
     let losses = (0..STEPS).map(|_| {
@@ -193,7 +194,7 @@ fn train(mut trainer: Trainer, sent_bytes: Option<u64>) -> (Vec<f64>, Vec<Tensor
     (losses, parameters.iter().map(|parameter| parameter.detach().copy()).collect())
 }
 
-/// Trains on several ranks, each of which has one end of a group, in a thread of its own; gives what each has.
+/// Trains on several ranks in threads, and returns the result of each.
 fn train_together<R>(
     ends: Vec<R>,
     difficulty: Difficulty,
@@ -216,7 +217,7 @@ where
     threads.into_iter().map(|thread| thread.join().unwrap()).collect()
 }
 
-/// Compares what ranks have trained with what one rank has trained on the whole batch.
+/// Compares the results of the ranks with those of one rank on the whole batch.
 fn assert_computed(whole: &(Vec<f64>, Vec<Tensor>), ranks: &[(Vec<f64>, Vec<Tensor>)], what: &str) {
     for (_, parameters) in ranks {
         for (index, (shared, whole)) in parameters.iter().zip(&whole.1).enumerate() {
@@ -329,8 +330,8 @@ fn the_first_sum_begins_before_the_backward_pass_has_ended() {
     assert_eq!(*seen.lock().unwrap(), [[true, true], later, later].concat(), "the first step learns");
 }
 
-/// The synchronisation of leaves in a group of one, which makes three times as much of what it is to sum as soon as it is
-/// asked to: whoever has still to read it sees that. And where each sum was made.
+/// The synchronisation of leaves in a group of one, which triples a gradient at the begin of its sum, so
+/// that an operation that reads it later would be wrong. Also returns the place of each sum.
 fn tripled(leaves: &[Tensor]) -> (GradientSync, Arc<Mutex<Vec<usize>>>) {
     let places = Arc::new(Mutex::new(Vec::new()));
     let group = Alone::new({
@@ -403,7 +404,7 @@ fn a_large_gradient_may_come_in_any_layout() {
     };
     let factors = wave(&SHAPE, 0.3);
     let ones = factors.ones_like();
-    // In its own, as one number that stands for all, transposed, and as a part of something larger.
+    // In its own layout, as one number for all, transposed, and as a part of a larger tensor.
     for _ in 0..2 {
         step(&factors, &|| (&weight * &factors).sum(Kind::Float));
         step(&ones, &|| weight.sum(Kind::Float));
@@ -418,7 +419,7 @@ fn a_large_gradient_may_come_in_any_layout() {
 fn what_a_large_gradient_is_made_from_is_not_summed_with_it() {
     const SHAPE: [i64; 2] = [512, 512];
     let (first, second) = (leaf(&SHAPE), leaf(&SHAPE));
-    // The second one's sum comes first.
+    // The second one's sum begins first.
     let (mut sync, _) = tripled(&[first.shallow_clone(), second.shallow_clone()]);
     let factors = wave(&SHAPE, 0.3);
     for step in 0..2 {
@@ -447,7 +448,7 @@ fn assert_additions_are_those_of_the_first_step(weight: &Tensor) {
     let mut sync = GradientSync::new(&[weight.shallow_clone()], group).unwrap();
     let mut pass = |additions: usize| {
         sync.before_backward(true);
-        // A part of the pass that is a pass of its own adds on its own, as one that recomputes does.
+        // A part of the pass that is a pass of its own, as in recomputation, adds by itself.
         let added = (0..additions).try_for_each(|_| backward(&weight.sum(Kind::Float), &[]));
         let gradient = added.map(|()| {
             sync.finish().unwrap();
@@ -470,7 +471,7 @@ fn a_group_that_fails_ends_the_step_as_a_failure_of_a_collective() {
     let gone = || TchError::Torch("Connection closed by peer".into());
     let made =
         |made: SumMade| Alone::new(move |_: &Tensor| Ok(made.as_ref().map(|end| *end).map_err(|_| gone())));
-    // The sums of the first step begin at its end, those of the second within the backward pass.
+    // The sums of the first step begin at its end, those of the second one within the backward pass.
     let in_the_second = AtomicUsize::new(0);
     let not_begun = Alone::new(move |_: &Tensor| match in_the_second.fetch_add(1, Ordering::Relaxed) {
         0 | 1 => Ok(Ok(None)),

@@ -1,4 +1,5 @@
-//! What TD3 learns from: transitions that the actor makes, one before each update, and that are drawn from at random.
+//! The samples of TD3: transitions that the actor makes, one before each update, and random draws from
+//! them.
 
 use std::{cell::Cell, rc::Rc};
 
@@ -17,9 +18,9 @@ type Observation = [f32; Pendulum::OBSERVATION];
 /// The newest transitions, in memory of the host.
 pub(super) struct Replay {
     actor: Rc<Actor>,
-    /// How many updates were made.
+    /// Number of updates so far.
     updates: Rc<Cell<u64>>,
-    /// Interactions for those updates; the random ones at the start not among them.
+    /// Interactions for those updates, without the random ones at the start.
     interactions: u64,
     environment: Pendulum,
     rng: Rng,
@@ -37,18 +38,19 @@ struct Transition {
     action: f32,
     next: Observation,
     reward: f32,
-    /// Whether the episode came to its own end. The time limit is none: something would have followed.
+    /// Whether the episode ended by itself. The time limit does not count, because a state would have
+    /// followed.
     terminated: bool,
 }
 
-/// What a batch holds as targets, `[samples, 6]`, in the order of its columns.
+/// The targets of a batch, `[samples, 6]`, in the order of its columns.
 pub(super) struct Outcomes {
     pub(super) observations: Tensor,
     pub(super) rewards: Tensor,
-    /// 0 where nothing can follow, else 1.
+    /// 0 if no state follows, else 1.
     pub(super) goes_on: Tensor,
-    /// What the target actor's actions are smoothed by. It is drawn with the samples, so that the loss of a batch is a
-    /// function of nothing else.
+    /// Smoothing noise for the target actor's actions. It is drawn with the samples, so that the loss of a
+    /// batch is a function of the batch alone.
     pub(super) noise: Tensor,
 }
 
@@ -67,7 +69,7 @@ impl Outcomes {
 }
 
 impl Replay {
-    /// Keeps up to `capacity` transitions, and first makes `random` ones with actions at random.
+    /// Keeps up to `capacity` transitions, and first makes `random` ones with random actions.
     pub(super) fn new(
         actor: Rc<Actor>,
         updates: Rc<Cell<u64>>,
@@ -88,7 +90,7 @@ impl Replay {
         replay
     }
 
-    /// Does what the actor would, and a little else to find out more.
+    /// Acts like the actor, with some noise for exploration.
     fn interact(&mut self) -> Result<(), TchError> {
         const EXPLORATION: f32 = 0.1;
         let actions = tch::no_grad(|| {
@@ -124,7 +126,7 @@ impl Replay {
 }
 
 impl DataStream for Replay {
-    /// The first call for each update interacts; micro-batches that follow only draw.
+    /// The first call for each update interacts. The following micro-batches only draw samples.
     fn next(&mut self, samples: usize) -> anyhow::Result<Batch> {
         const NOISE: f32 = 0.2;
         const NOISE_MAX: f32 = 0.5;
