@@ -1,4 +1,4 @@
-"""Adds to the package the file by which Python begins with it. All else stands in pyproject.toml."""
+"""Adds the file that starts the hook to the package. Everything else is in pyproject.toml."""
 
 from setuptools import setup
 from setuptools.command.build_py import build_py

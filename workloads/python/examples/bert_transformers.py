@@ -1,9 +1,9 @@
-"""Trains a small BERT with the Trainer of Hugging Face's transformers, and prints a JSON line a step: how long it took.
+"""Trains a small BERT with the Trainer of Hugging Face's transformers, and prints a JSON line per step: its duration.
 
     python3 bert_transformers.py [--steps 100] [--batch 4] [--accumulate 2] [--tokens 64] [--cpu]
 
-Needs torch, transformers and accelerate. A step has the gradients of as many micro-batches as are accumulated. It knows
-nothing of Tandem, and Tandem's measurement of it is held to what it prints.
+Needs torch, transformers and accelerate. A step accumulates the gradients of its micro-batches. The
+program is independent of Tandem, whose measurements are compared with its output.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from transformers import BertConfig, BertForMaskedLM, Trainer, TrainerCallback, 
 
 
 class Sentences(Dataset):
-    """Random tokens, of which any may be asked for."""
+    """Random tokens, for any index."""
 
     def __init__(self, count: int, tokens: int, vocabulary: int):
         self.tokens = torch.randint(vocabulary, (count, tokens), generator=torch.Generator().manual_seed(0))
@@ -30,7 +30,7 @@ class Sentences(Dataset):
 
 
 class StepTimes(TrainerCallback):
-    """Of the first step, too, though nobody knows where that begins: at the beginning of the training."""
+    """Times every step. The first one begins with the training."""
 
     def on_train_begin(self, args, state, control, **kwargs) -> None:
         self.begin_ns = now_ns(args.device)

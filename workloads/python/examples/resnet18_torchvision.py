@@ -1,8 +1,8 @@
-"""Trains torchvision's ResNet-18 on made-up images, and prints a JSON line for each step: how long it took, and its loss.
+"""Trains torchvision's ResNet-18 on made-up images, and prints a JSON line per step: its duration and its loss.
 
     python3 resnet18_torchvision.py [--steps 100] [--batch 8] [--side 64] [--loaders 1] [--device cpu]
 
-Needs torch and torchvision. It knows nothing of Tandem, and Tandem's measurement of it is held to what it prints.
+Needs torch and torchvision. It is independent of Tandem, whose measurements are compared with its output.
 """
 
 import argparse

@@ -17,18 +17,18 @@ def begin():
             from tandem_hook import awaited
 
             awaited.await_torch()
-    except Exception:  # Whatever is wrong with us, the program starts.
+    except Exception:  # An error of the hook must not keep the program from starting.
         pass
 
 
 def leave_search_path():
-    """Modules of `tandem_hook` are found through their package from now on."""
+    """Later imports find the modules of `tandem_hook` through their package."""
     here = os.path.abspath(os.path.dirname(__file__))
     sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != here]
 
 
 def run_the_next():
-    """An exception in it is Python's to report, as without us."""
+    """Python reports an exception in it, as without the hook."""
     ours = sys.modules.pop(__name__)
     try:
         import sitecustomize  # noqa: F401

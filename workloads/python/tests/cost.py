@@ -1,4 +1,4 @@
-"""Prints what the hook costs a step: `python3 workloads/python/tests/cost.py [STEPS]`.
+"""Prints the cost of the hook per step: `python3 workloads/python/tests/cost.py [STEPS]`.
 
 Programs that do nothing but call an optimizer are run with the hook and without it, forth and back, so that a drift of the
 machine's speed falls on both alike. The optimizer is PyTorch's SGD of one number where there is a PyTorch, and does nothing
@@ -43,9 +43,9 @@ def main() -> None:
         taken = {hooked: step_ns(python, steps, hooked) / 1e3 for hooked in order}
         costs_us.append(taken[True] - taken[False])
         alone_us.append(taken[False])
-    print("PyTorch" if python else "no PyTorch, an optimizer that does nothing")
+    print("PyTorch" if python else "no PyTorch, an empty optimizer")
     print("a step without the hook: %.2f us" % statistics.median(alone_us))
-    print("the hook: %.2f us a step (%.2f to %.2f)" % (statistics.median(costs_us), min(costs_us), max(costs_us)))
+    print("the hook: %.2f us per step (%.2f to %.2f)" % (statistics.median(costs_us), min(costs_us), max(costs_us)))
 
 
 if __name__ == "__main__":

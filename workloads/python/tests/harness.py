@@ -19,7 +19,7 @@ HOOK = HERE.parent / "hook"
 FAKE = HERE / "fake"
 
 PATIENCE_S = 60
-"""Only a test that fails waits for so long."""
+"""A time-out that only failing tests reach."""
 
 SYS_FUTEX = {"x86_64": 202, "aarch64": 98}
 FUTEX_WAKE = 1
@@ -29,7 +29,7 @@ FROM_TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 
 
 def python_with_torch():
-    """This Python or that of scripts/parity, where one of them has PyTorch."""
+    """This Python or that of scripts/parity, if one of them has PyTorch."""
     for python in (Path(sys.executable), ROOT / ".venv-parity/bin/python"):
         asks = [str(python), "-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"]
         if python.exists() and subprocess.run(asks, stderr=subprocess.DEVNULL).returncode == 0:
@@ -38,23 +38,23 @@ def python_with_torch():
 
 
 def asked_of(python: str, code: str) -> str:
-    """What this Python prints for it."""
+    """The output of the program under this Python."""
     return subprocess.run([python, "-c", code], capture_output=True, text=True).stdout.strip()
 
 
 def version_of_torch(python: str) -> tuple:
-    """The first two numbers of it."""
+    """The first two numbers of PyTorch's version."""
     return tuple(map(int, asked_of(python, "import torch; print(torch.__version__)").split(".")[:2]))
 
 
 class Launch(contextlib.AbstractContextManager):
-    """A folder for one launch: with `granted` steps from the beginning, without limit where nothing else is said."""
+    """A folder for one launch, with `granted` steps from the beginning; by default without limit."""
 
     def __init__(self, granted: int = ENDLESS, python: str = sys.executable, fake: bool = True):
         self.folder = Path(tempfile.mkdtemp(prefix="hook-"))
         self.python = python
         self.hook = self.folder / "hook"
-        # A copy, so that Python leaves its bytecode there.
+        # A copy, so that Python writes its bytecode there.
         shutil.copytree(HOOK, self.hook)
         self.events_path = self.folder / "0001-cmd.0.jsonl"
         self.events_path.touch()
@@ -91,7 +91,7 @@ class Launch(contextlib.AbstractContextManager):
         ctypes.CDLL(None).syscall(SYS_FUTEX[os.uname().machine], ctypes.byref(word), FUTEX_WAKE, 2**31 - 1, None, None, 0)
 
     def lines(self, rank: int = 0) -> list:
-        """Every line of a rank's file; they are what a harness would believe."""
+        """Every line of a rank's file, after the checks of a harness."""
         text = self.events_path.with_name("0001-cmd.%d.jsonl" % rank).read_text()
         assert text == "" or text.endswith("\n"), "the file ends within a line"
         lines = [json.loads(line) for line in text.splitlines()]
@@ -100,14 +100,14 @@ class Launch(contextlib.AbstractContextManager):
         return lines
 
     def events(self, rank: int = 0) -> list:
-        """Name and fields of each."""
+        """Name and fields of each event."""
         return [next(iter(line["event"].items())) for line in self.lines(rank)]
 
     def names(self, rank: int = 0) -> list:
         return [name for name, _ in self.events(rank)]
 
     def steps(self, rank: int = 0) -> list:
-        """Their lines, with the fields of the step beside `mono_ns`."""
+        """The lines of steps, with the fields of the step beside `mono_ns`."""
         return [{**line, **line["event"]["step"]} for line in self.lines(rank) if "step" in line["event"]]
 
     def notes(self) -> list:

@@ -10,7 +10,7 @@ SGD, Optimizer, Parameter = torch.optim.SGD, torch.optim.Optimizer, torch.Parame
 """
 
 PROGRAMS = {
-    # What it is, its text, its steps, how many of them have no time, and whether its optimizers take turns.
+    # Name, text, number of steps, number of steps without a time, and whether optimizers take turns.
     "gradients of four micro-batches are added up": (
         """
 optimizer = SGD()
@@ -167,7 +167,7 @@ for generator, discriminator in kept:
         generator.step()
         for _ in range(5): discriminator.step()
 """,
-        # The discriminator of the second is believed after twice five calls and four more.
+        # The discriminator of the second training takes over after twice five calls plus four.
         20 + 100,
         1 + 15,
         True,
@@ -245,7 +245,7 @@ for _ in range(10):
             with self.subTest(device), Launch() as launch:
                 self.assertEqual(launch.run(MODEL + program).stderr, "")
                 steps = launch.steps()
-                # The first of each training has no time.
+                # The first step of each training has no time.
                 timed = [index for index in range(40) if index % 10]
                 self.assertEqual([step["index"] for step in steps], timed)
                 for step in steps:

@@ -21,12 +21,12 @@ class DeviceTest(unittest.TestCase):
             self.assertEqual(launch.names(), ["hello", "ready"] + ["step"] * 3 + ["memory"] + ["step"] * 8 + ["finished"])
             steps = launch.steps()
             self.assertEqual({step["timing"] for step in steps}, {"hook-device-event"})
-            # The host issues all at once, and the device's events count.
+            # The host issues all steps at once, so the times are those of the device's events.
             for step in steps:
                 self.assertAlmostEqual(step["dur_ns"] / 1e6, 10, delta=0.01)
             ends_ns = [step["mono_ns"] for step in steps]
             self.assertEqual(ends_ns, sorted(ends_ns))
-            self.assertEqual(int(ended.stdout), 12, "an event for each boundary that the device has not come by")
+            self.assertEqual(int(ended.stdout), 12, "an event for each boundary that the device has not passed")
 
     def test_events_are_used_again(self):
         with Launch() as launch:

@@ -24,7 +24,7 @@ class PipTest(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = Path(tempfile.mkdtemp(prefix="pip-"))
         cls.addClassCleanup(shutil.rmtree, cls.folder)
-        # What pip builds lies beside the sources.
+        # pip builds beside the sources.
         left_out = shutil.ignore_patterns("tests", "__pycache__", "build", "*.egg-info")
         cls.source = str(shutil.copytree(HERE.parent, cls.folder / "source", ignore=left_out))
         subprocess.run([sys.executable, "-m", "venv", str(cls.folder / "venv")], check=True)
@@ -41,7 +41,7 @@ class PipTest(unittest.TestCase):
         return subprocess.run([cls.python, "-m", "pip", *arguments], capture_output=True, text=True)
 
     def run_training(self, *options, path: bool = True, harness: bool = True):
-        """What it printed, without an error, and the events."""
+        """The output of a run without an error, and the events."""
         with Launch(python=self.python, fake=False) as launch:
             if not path:
                 del launch.environment["PYTHONPATH"]

@@ -11,7 +11,7 @@ PYTHON = python_with_torch()
 PROGRAMS = HERE / "programs"
 TORCHRUN = "-m torch.distributed.run --nproc-per-node=2"
 
-# The program and its arguments; the steps of each training; the least PyTorch.
+# The program and its arguments, the steps of each training, and the oldest PyTorch.
 STEPS = [
     ("accelerated.py", [60], (2, 0)),
     ("classifier.py --workers 2", [60], (2, 0)),
@@ -39,7 +39,7 @@ WITHOUT_STEPS = ["inference.py", "manual_sgd.py"]
 
 NEEDS = {"accelerated.py": "accelerate", "fabric.py": "lightning", "trainer.py": "lightning"}
 RACES = {"hogwild.py"}
-"""Their losses differ from run to run."""
+"""Programs whose losses differ from run to run."""
 
 WARM_UP = 5
 """Steps of each training whose times are not added up. Where an optimizer has run in the backward pass the rest of the first
@@ -47,13 +47,13 @@ step is longer than that of others, as its state is made."""
 
 
 class Ended:
-    """What a program printed, without what differs from run to run."""
+    """The output of a program, without the parts that differ from run to run."""
 
     def __init__(self, launch: Launch, command: str):
         words = command.split()
         name = next(word for word in words if word.endswith(".py"))
         words[words.index(name)] = str(PROGRAMS / name)
-        # Bytecode would lie in the checkout.
+        # Otherwise Python would write bytecode into the checkout.
         environment = {**launch.environment, "PYTHONDONTWRITEBYTECODE": "1"}
         ended = subprocess.run([PYTHON, *words], env=environment, capture_output=True, text=True, timeout=300)
         self.returncode, self.errors = ended.returncode, ended.stderr
@@ -62,12 +62,12 @@ class Ended:
             if line.startswith("{"):
                 told.append(line)
             else:
-                # Before its loss a program may print its speed.
+                # A program may print its speed before its loss.
                 self.printed.append(line.rpartition("| loss")[2])
         self.told = [json.loads(line) for line in told]
 
     def losses(self) -> list:
-        """Those of each process, the lowest first, as processes begin in any order."""
+        """The losses of each process, sorted, because processes begin in any order."""
         processes = {line["pid"] for line in self.told}
         return sorted([line["loss"] for line in self.told if line["pid"] == pid and "loss" in line] for pid in processes)
 
@@ -86,7 +86,7 @@ class Ended:
 @unittest.skipUnless(PYTHON, "pytorch: neither this Python nor .venv-parity has it")
 class ProgramsTest(unittest.TestCase):
     def both_ways(self, command: str, launch: Launch) -> Ended:
-        """Runs it without the hook and with it, and holds what it does to what it does alone."""
+        """Runs a program without the hook and with it, and compares its behaviour."""
         with Launch(python=PYTHON, fake=False) as bare:
             del bare.environment["PYTHONPATH"], bare.environment["WORKER_EVENTS"]
             alone = Ended(bare, command)
@@ -115,13 +115,13 @@ class ProgramsTest(unittest.TestCase):
         (name, hello), *_, (last, finished) = launch.events(rank)
         own = ended.trainings(hello["pid"])
         self.assertEqual((name, [len(ends) for ends in own]), ("hello", trainings))
-        # A process that leaves by os._exit, as those of torch.multiprocessing do, says nothing last.
+        # A process that leaves by os._exit, as those of torch.multiprocessing do, has no last event.
         self.assertIn(last, ("finished", "step"))
         if last == "finished":
             self.assertEqual(finished["steps"], sum(trainings))
         steps, begun, hooks_ns, own_ns = {step["index"]: step for step in launch.steps(rank)}, 0, 0, 0
         for ends in own:
-            # When the first step of a training began the hook cannot know.
+            # The hook cannot know when the first step of a training began.
             self.assertNotIn(begun, steps)
             for index, (begin_ns, end_ns) in enumerate(zip(ends, ends[1:]), begun + 1):
                 self.assertTrue(begin_ns < steps[index]["mono_ns"] <= end_ns, f"step {index} ends elsewhere")

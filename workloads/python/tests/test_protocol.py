@@ -17,7 +17,7 @@ for _ in range(int(sys.argv[1]) if len(sys.argv) > 1 else 6):
 
 
 def fields_in_the_wire(name: str) -> dict:
-    """The fields that `wire.rs` gives an event, and whether each may be absent, as a list is that is empty."""
+    """The fields of an event in `wire.rs`, and whether each may be absent, as an empty list is."""
     wire = (ROOT / "workloads/schema/src/wire.rs").read_text()
     patterns = [pattern % name.capitalize() for pattern in (r"pub struct %s \{(.*?)\n\}", r"\n    %s \{(.*?)\n    \}")]
     body = next(filter(None, (re.search(pattern, wire, re.DOTALL) for pattern in patterns)))
@@ -38,12 +38,12 @@ class ProtocolTest(unittest.TestCase):
             self.assertEqual(finished, {"steps": 6})
 
     def test_what_the_hook_cannot_know_is_absent(self):
-        nobody_trained = """
+        not_trained = """
 import torch
 optimizer = torch.optim.SGD()
 for _ in range(4): optimizer.step()
 """
-        for program, parameters in ((TRAINING, {"parameters": 1024}), (nobody_trained, {})):
+        for program, parameters in ((TRAINING, {"parameters": 1024}), (not_trained, {})):
             with Launch() as launch:
                 launch.run(program)
                 (_, hello), (_, ready), *steps, (_, finished) = launch.events()
@@ -99,7 +99,7 @@ class GrantTest(unittest.TestCase):
         with Launch(granted=0) as launch, launch.start(TRAINING) as process:
             launch.wait_for("held", process)
             self.assertEqual(launch.names(), ["hello", "ready", "step", "held"])
-            self.assertEqual(launch.events()[-1], ("held", {"index": 2}), "two are over before it can be ready")
+            self.assertEqual(launch.events()[-1], ("held", {"index": 2}), "two steps are over before it can be ready")
             launch.grant(4)
             launch.wait_for(("held", {"index": 4}), process)
             granted_ns = time.monotonic_ns()
@@ -115,7 +115,7 @@ class GrantTest(unittest.TestCase):
             process.send_signal(signal.SIGTERM)
             process.communicate()
             self.assertEqual(process.returncode, -signal.SIGTERM)
-            self.assertEqual(launch.names()[-1], "held", "who is killed says nothing last")
+            self.assertEqual(launch.names()[-1], "held", "a killed process has no last event")
 
     def test_a_signal_handler_of_the_program_is_heard_while_it_rests(self):
         program = """

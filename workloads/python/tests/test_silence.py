@@ -14,7 +14,7 @@ SAID = ["hello", "ready"] + ["step"] * 4 + ["finished"]
 
 class ProgramTest(unittest.TestCase):
     def same_without_us(self, program: str, sitecustomize: str = "") -> None:
-        """Runs it with the hook and without it; both find such a `sitecustomize`."""
+        """Runs a program with the hook and without it, both times with this `sitecustomize` on the path."""
         with Launch() as launch:
             if sitecustomize:
                 (launch.folder / "more").mkdir()

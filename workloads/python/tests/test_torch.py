@@ -91,7 +91,7 @@ if __name__ == "__main__":
 }
 
 SINCE = {"a scaler that finds an overflow": (2, 3), "a compiled model and a compiled step": (2, 3)}
-"""PyTorch has a scaler for a CPU from then on, and leaves hooks in a `step` that it compiles."""
+"""Since this version PyTorch has a scaler for CPUs, and keeps hooks in a `step` that it compiles."""
 
 RANKS = """
 import sys, torch, torch.distributed as distributed
@@ -117,7 +117,7 @@ class TorchTest(unittest.TestCase):
                 if version < SINCE.get(what, version):
                     self.skipTest("pytorch: %s needs %d.%d" % (what, *SINCE[what]))
                 ended = launch.run(BEGINNING + program)
-                # PyTorch's compiler warns of what it leaves out of a step, hooks or none.
+                # PyTorch's compiler warns of uncompiled parts of a step, with and without hooks.
                 self.assertEqual((ended.returncode, ended.stdout, "tandem" in ended.stderr), (0, "", False))
                 self.assertEqual(launch.names(), ["hello", "ready"] + ["step"] * 9 + ["finished"])
                 (_, ready), *_ = launch.events()[1:]

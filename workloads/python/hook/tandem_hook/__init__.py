@@ -4,4 +4,4 @@ What is in here runs inside programs of others, so it imports nothing that they 
 """
 
 VERSION = "0.1.0"
-"""That of the harness which this is a part of."""
+"""The version of the harness that this belongs to."""

@@ -13,11 +13,11 @@ AWAITED = {
     "torch.cuda.amp.grad_scaler": "watch_scaler",
     "torch.cuda.graphs": "watch_graphs",
 }
-"""Modules, and what of `hook` is called with each when it is loaded."""
+"""For each module, the function of `hook` that is called when it is loaded."""
 
 
 def await_torch() -> None:
-    """Once, though it may be asked for twice: where the hook was installed, and lies on the path as well."""
+    """Has an effect once. It is called twice if the hook is installed and also on the path."""
     if not any(isinstance(finder, Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, Finder())
 
@@ -39,7 +39,7 @@ class Finder:
 
 
 class Loader:
-    """Stands in for a module's own loader until the module is loaded, and then is nowhere any more."""
+    """Replaces a module's own loader until the module is loaded."""
 
     def __init__(self, own):
         self._own = own
@@ -57,5 +57,5 @@ class Loader:
             from tandem_hook import hook
 
             getattr(hook, AWAITED[module.__name__])(module)
-        except Exception:  # A PyTorch without these hooks: the program is measured from outside.
+        except Exception:  # This PyTorch lacks the hooks, so the program is measured from outside.
             pass

@@ -13,7 +13,7 @@ which it is not known when they began; that a step ends with it if its optimizer
 has turned out so, for the marked calls before it as well."""
 
 KNOWN_CALLS = 4
-"""After so many calls of the optimizer that counts it is known how often others are called between two of them."""
+"""After this number of calls of the counting optimizer, the calls of others in between are representative."""
 
 PATIENCE_CALLS = 128
 """Before that is known, so often another one is called before it takes the place of the one that counts. Some GANs train their
@@ -23,18 +23,18 @@ discriminator a hundred times for each time of the generator."""
 class Boundaries:
     def __init__(self):
         self._counts = None
-        """The id of the optimizer that counts. A reference would keep what it holds in memory."""
+        """The id of the counting optimizer. A reference would keep its state in memory."""
         self._alive = None
         self.calls = 0
-        """Of the optimizer that counts, so far."""
+        """Calls of the counting optimizer so far."""
         self._most = 0
-        """Calls of another one between two of these, at most so far."""
+        """The largest number of calls of another optimizer between two of these."""
         self.alternate = False
-        """Whether others have been called between two calls of one that counted."""
+        """Whether others were called between two calls of a counting optimizer."""
         self._others = {}
-        """Calls of each of the others since its last one."""
+        """Calls of each other optimizer since the last call of the counting one."""
         self._marked = None
-        """The one of them whose calls are marked."""
+        """The other optimizer whose calls are marked."""
 
     def of(self, optimizer) -> int:
         caller = id(optimizer)
@@ -47,7 +47,7 @@ class Boundaries:
                 self.alternate = True
             return STEP
         if self._counts is None:
-            # What lies before a training is no step.
+            # The time before a training is no step.
             self._take(optimizer, 1)
             return BEGIN
         calls = self._others[caller] = self._others.get(caller, 0) + 1
@@ -61,7 +61,7 @@ class Boundaries:
         return NOTHING
 
     def _is_alone(self) -> bool:
-        """Whether the optimizer that counts is known to be the only one of its training."""
+        """Whether the counting optimizer is known to be the only one of its training."""
         return self.calls >= KNOWN_CALLS and self._most == 0
 
     def _patience(self) -> int:
@@ -74,6 +74,6 @@ class Boundaries:
         self._marked = None
 
     def _forget(self, alive) -> None:
-        # Its id may be that of another one soon.
+        # Python may soon reuse the id for another object.
         if alive is self._alive:
             self._counts = None

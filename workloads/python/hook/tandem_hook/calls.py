@@ -11,14 +11,14 @@ import threading
 class Calls(threading.local):
     depth = 0
     begun = 0
-    """Calls so far, inner ones too."""
+    """Calls so far, including inner ones."""
 
     def begin(self) -> None:
         self.depth += 1
         self.begun += 1
 
     def end(self, wrapper) -> bool:
-        """Whether the call that ends was an outermost one; `wrapper` is the frame of PyTorch's wrapper around it."""
+        """Returns whether the ending call is an outermost one; `wrapper` is the frame of PyTorch's wrapper around it."""
         self.depth -= 1
         if self.depth > 0 and lies_within_another(wrapper):
             return False
@@ -27,7 +27,7 @@ class Calls(threading.local):
 
 
 def lies_within_another(wrapper) -> bool:
-    """All wrappers are closures of one function, so they share their code."""
+    """All wrappers are closures of one function and share their code."""
     frame = wrapper.f_back
     while frame is not None:
         if frame.f_code is wrapper.f_code:

@@ -14,11 +14,11 @@ class HostClock:
         self.restart()
 
     def is_idle(self) -> bool:
-        """A device that PyTorch has no timing events for is not waited for."""
+        """The hook does not wait for a device without timing events in PyTorch."""
         return True
 
     def restart(self) -> None:
-        """A step begins now."""
+        """Begins a step now."""
         self._boundary_ns = time.monotonic_ns()
         self._ended = []
         self._marks = []
@@ -44,16 +44,16 @@ class HostClock:
         self._boundary_ns = now_ns
 
     def completed(self) -> list:
-        """Steps that ended since the last call: which, when, and how long they took, in ns."""
+        """The steps that ended since the last call: index, end and duration in ns."""
         ended, self._ended = self._ended, []
         return ended
 
 
 class DeviceClock:
-    """Puts a timing event into the device's stream at every boundary, and looks at it when the device has come by.
+    """Records a timing event in the device's stream at every boundary, and reads it when the device has passed it.
 
-    The host never waits for the device to be idle, which would leave it without work at every step. It learns of a step's
-    times a few steps later, and takes the events from a pool.
+    The host never waits for the device to be idle, which would leave it without work at every step. The times of a step
+    are known a few steps later. The events come from a pool.
     """
 
     timing = b"hook-device-event"
@@ -63,15 +63,15 @@ class DeviceClock:
         self._cuda, self._device = cuda, device
         self._pool = []
         self._queue = deque()
-        """Boundaries that the device may not have come to: the event, when that was put, and which step ends there, if one does."""
+        """Boundaries that the device may not have passed: the event, its recording time, and the step that ends there, if any."""
         self.restart()
 
     def is_idle(self) -> bool:
-        """Whether it has done all that was issued up to the last boundary."""
+        """Whether the device has completed all work up to the last boundary."""
         return not self._queue and self._boundary.query()
 
     def restart(self) -> None:
-        """A step begins now. The device is idle and comes by at once."""
+        """Begins a step now. The device is idle and passes the event at once."""
         self._end_ns = self._not_done_ns = time.monotonic_ns()
         self._boundary = self._put()
         self._marks = []
@@ -104,9 +104,9 @@ class DeviceClock:
                 self._not_done_ns = asked_ns
                 return
             dur_ns = int(self._boundary.elapsed_time(event) * 1e6)
-            # The device's clock counts from step to step, as differences of far events lose digits. It runs a little faster
-            # or slower than the host's, so the sum is held between what the host knows: when it put the event or last asked
-            # in vain, and when it saw that the device had come by.
+            # Durations are measured from step to step, because differences between distant events lose digits. The
+            # device's clock runs slightly faster or slower than the host's, so the sum is limited by what the host knows: the
+            # time of the recording or of the last poll before the event, and the time of the poll after it.
             earliest_ns, latest_ns = max(put_ns, self._not_done_ns), time.monotonic_ns()
             self._end_ns = min(max(self._end_ns + dur_ns, earliest_ns), latest_ns)
             self._pool.append(self._boundary)

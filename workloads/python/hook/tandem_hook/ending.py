@@ -6,12 +6,12 @@ LONGEST_ERROR_CHARS = 300
 
 
 def uncaught():
-    """The exception that Python has reported and ends because of, if there is one. `sys.exit` is none."""
+    """The exception that Python has reported and that ends the process, if any. `sys.exit` does not count."""
     return getattr(sys, "last_value", None)
 
 
 def kind_of(error: BaseException) -> str:
-    """In the words of the protocol. PyTorch has classes of errors for some of them, and raises a RuntimeError for others."""
+    """The kind in the protocol. PyTorch has classes for some errors, and raises a RuntimeError for others."""
     names, text = {kind.__name__ for kind in type(error).__mro__}, str(error)
     if names & {"OutOfMemoryError", "MemoryError"} or "out of memory" in text or "can't allocate memory" in text:
         return "out-of-memory"

@@ -5,19 +5,19 @@ import os
 import threading
 
 RANK_0 = ".0.jsonl"
-"""How the file of rank 0 is named; other ranks have their number in the place of the 0."""
+"""The suffix of the file of rank 0; other ranks have their number instead of the 0."""
 
 
 class EventFile:
     def __init__(self, descriptor: int, rank: int):
         self._descriptor, self._rank = descriptor, rank
         self._seq = 0
-        # A signal handler of the program may take a step, in the middle of one of ours.
+        # A signal handler of the program may take a step while an event is written.
         self._lock = threading.RLock()
 
     @classmethod
     def claim(cls, rank_0: str, rank: int):
-        """The file of `rank` if it is there for us: None where another process speaks for this rank, or did."""
+        """Opens the file of `rank`. Returns None if another process reports for this rank, or did."""
         path = rank_0
         if rank > 0:
             if not rank_0.endswith(RANK_0):
@@ -35,7 +35,7 @@ class EventFile:
         return cls(descriptor, rank)
 
     def say(self, mono_ns: int, event: bytes) -> None:
-        """Appends `event`, a JSON object, that happened at `mono_ns`. Nothing follows a last word."""
+        """Appends `event`, a JSON object, with the time `mono_ns`. Does nothing after the last event."""
         with self._lock:
             if self._descriptor < 0:
                 return
@@ -51,7 +51,7 @@ class EventFile:
             self.close()
 
     def close(self) -> None:
-        """In a forked child the parent goes on: the lock is on the file that both have open."""
+        """In a forked child the parent keeps the lock, because both share the open file."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)

@@ -15,16 +15,16 @@ FUTEX_CALLS = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s39
 """The number of the system call, by machine."""
 
 NAP_S = 0.002
-"""Between two looks at the number where there is no futex to sleep on."""
+"""The polling interval if no futex is available."""
 LOOK_S = 1
-"""Between two looks otherwise, should a wake be lost."""
+"""The polling interval with a futex, in case a wake is lost."""
 
 
 class Grant:
     def __init__(self, path: str):
         with open(path, "r+b") as file:
             self._page = mmap.mmap(file.fileno(), PAGE_BYTES)
-        # Read in one piece, as an aligned number of eight bytes is.
+        # Reads of an aligned eight-byte number are atomic.
         self._number = memoryview(self._page).cast("Q")
         try:
             self._sleep = futex(self._page)
@@ -44,9 +44,10 @@ class Grant:
 
 
 def futex(page):
-    """A function that sleeps on the lower half of the number, if a condition holds, until it changes or `LOOK_S` are over.
+    """Returns a function that sleeps on the lower half of the number, if a condition holds, until it changes or `LOOK_S`
+    have passed.
 
-    Raises where the machine is not known or Python has no ctypes.
+    Raises on an unknown machine, or if Python has no ctypes.
     """
     import ctypes
 
@@ -58,7 +59,7 @@ def futex(page):
     look = (ctypes.c_long * 2)(LOOK_S, 0)
 
     def sleep_while(condition) -> None:
-        # In this order: should the number grow after it was looked at, the word is not what it was and nobody sleeps.
+        # The word is read before the condition, so that the call returns at once if the number grows in between.
         seen = word.value
         if condition():
             syscall(ctypes.c_long(call), ctypes.byref(word), FUTEX_WAIT, ctypes.c_uint32(seen), look, None, 0)

@@ -8,14 +8,14 @@ class Graphs:
     def __init__(self):
         self._captured = []
         self._held = weakref.WeakKeyDictionary()
-        """The optimizers whose step is in a graph; references would keep what both hold in memory."""
+        """The optimizers of each graph, as weak references that do not keep their state in memory."""
 
     def capture(self, optimizer) -> None:
-        """Its step has gone into the graph that is being captured."""
+        """Notes that the graph under capture contains a step of the optimizer."""
         self._captured.append(weakref.ref(optimizer))
 
     def watch(self, graph_class, ended) -> None:
-        """Calls `ended` with each optimizer whose step was taken by a replay."""
+        """Calls `ended` after each replay, for each optimizer with a step in the graph."""
         capture_end, replay = graph_class.capture_end, graph_class.replay
 
         @functools.wraps(capture_end)

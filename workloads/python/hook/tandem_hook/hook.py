@@ -15,7 +15,7 @@ _job = Job()
 
 
 def watch_optimizers(module) -> None:
-    """`module` is `torch.optim.optimizer`, just loaded; the rest of PyTorch may not be."""
+    """`module` is `torch.optim.optimizer`. It has just been loaded, and the rest of PyTorch may not be."""
     register_before, register_after = module.register_optimizer_step_pre_hook, module.register_optimizer_step_post_hook
     register_before(before)
     register_after(after)
@@ -24,8 +24,8 @@ def watch_optimizers(module) -> None:
 
 
 def watch_scaler(module) -> None:
-    """A scaler whose gradients overflowed leaves its optimizer out; the work on the mini-batch has ended all the same."""
-    # Not that of a base class, which is watched where it is at home.
+    """A scaler skips its optimizer if gradients overflowed, but the mini-batch has ended nevertheless."""
+    # A `step` of the base class is watched in the base class.
     step = vars(module.GradScaler).get("step")
     if step is None:
         return
@@ -55,12 +55,12 @@ def after(optimizer, arguments, keywords) -> None:
         ended(optimizer)
 
 
-# So torch.compile marks what it must not look into. What it compiles around them calls them.
+# With this mark torch.compile does not compile them, and compiled code around them calls them.
 before._torchdynamo_disable = after._torchdynamo_disable = True
 
 
 def ended(optimizer) -> None:
-    """An optimizer has done its part of a step."""
+    """Handles the end of an optimizer's step."""
     job = _job
     try:
         if job.is_capturing():
@@ -75,7 +75,7 @@ def ended(optimizer) -> None:
 
 
 def forget() -> None:
-    """A forked child is another process, and most of them train nothing. One that does begins anew."""
+    """Resets the state in a forked child, most of which train nothing."""
     global _calls, _job
     _job.abandon()
     _calls, _job = Calls(), Job()

@@ -4,5 +4,5 @@ try:
     from tandem_hook import awaited
 
     awaited.await_torch()
-except Exception:  # Whatever is wrong with us, the program starts.
+except Exception:  # An error of the hook must not keep the program from starting.
     pass

@@ -16,18 +16,18 @@ from tandem_hook.grant import Grant
 PROTOCOL = 1
 
 FIRST_MEMORY_STEP = 3
-"""By then gradients and workspaces have been allocated and freed once."""
+"""By this step gradients and workspaces have been allocated and freed once."""
 MEMORY_PERIOD_NS = 2_000_000_000
 
 LAST_STEPS_S = 10
-"""How long a program that has ended may wait for its device: it would have to anyway."""
+"""The longest wait for the device at the end of a program, which would wait for it anyway."""
 
 
 class Job:
-    """Says nothing until an optimizer is called, `hello` then, `ready` when a first whole step is over, then its steps.
+    """Reports `hello` when an optimizer is first called, `ready` after the first complete step, then the steps.
 
-    Steps are counted from the first one on. That one, and the first of each further training, has an index and no event: when it
-    began is not known.
+    Steps are counted from the first one on. That one, and the first of each further training, has an index and no event,
+    because its beginning is unknown.
     """
 
     def __init__(self):
@@ -38,17 +38,17 @@ class Job:
         self._clock = None
         self._is_ready = False
         self._device = None
-        """A GPU; None on a CPU, and on devices that PyTorch has no timing events for."""
+        """A GPU; None on a CPU, and on devices without timing events in PyTorch."""
         self._optimizers = {}
-        """Those that were called before `ready`, by their id."""
+        """Optimizers that were called before `ready`, by their id."""
         self._noted_turns = False
         self._issued = 0
-        """Steps that the program has taken. A device may still be at work on some."""
+        """Steps that the program has taken. The device may still compute some of them."""
         self._memory_due_ns = 0
         self._peak_bytes = 0
 
     def ended(self, optimizer) -> bool:
-        """An optimizer was called; whether the job has to rest now."""
+        """Handles a call of an optimizer, and returns whether the job has to rest now."""
         if self._is_silent:
             return False
         call = self._boundaries.of(optimizer)
@@ -82,13 +82,13 @@ class Job:
         return not self._may_go_on()
 
     def is_capturing(self) -> bool:
-        """Whether what is issued goes into a CUDA graph, and nothing is done."""
+        """Whether work is captured into a CUDA graph and not executed."""
         return self._device is not None and sys.modules["torch"].cuda.is_current_stream_capturing()
 
     def rest(self) -> None:
         """Sleeps until another step is granted.
 
-        What is raised meanwhile comes from a signal handler of the program, and is the program's.
+        An exception in the meantime comes from a signal handler of the program, and is passed on.
         """
         while self._guarded(self._waits_for_device):
             time.sleep(NAP_S)
@@ -97,11 +97,11 @@ class Job:
         try:
             self._grant.wait_beyond(self._issued)
         finally:
-            # Time held belongs to no step.
+            # The time held belongs to no step.
             self._guarded(self._clock.restart)
 
     def give_up(self, error: Exception) -> None:
-        """Says why, and leaves the program alone from now on."""
+        """Reports the error, and leaves the program alone from now on."""
         self._is_silent = True
         try:
             self._say_failed("internal", "the hook: " + ending.words_of(error))
@@ -109,7 +109,7 @@ class Job:
             pass
 
     def abandon(self) -> None:
-        """In a child: it is its parent's."""
+        """Leaves the job to the parent, in a forked child."""
         self._is_silent = True
         if self._events:
             self._events.close()
@@ -122,7 +122,7 @@ class Job:
             return None
 
     def _begin(self, optimizer) -> None:
-        # Nothing is said where this fails, and the program is measured from outside.
+        # If this fails, no event is reported, and the program is measured from outside.
         self._grant = Grant(os.environ["WORKER_CONTROL"])
         self._device = device_of(optimizer)
         self._events = EventFile.claim(os.environ["WORKER_EVENTS"], rank())
@@ -140,7 +140,7 @@ class Job:
         return not self._clock.is_idle() and not self._may_go_on()
 
     def _comes_to_rest(self) -> bool:
-        """More may have been granted before the device had done what it was given."""
+        """Reports `held`, unless the grant has grown while the device completed its work."""
         if self._is_silent or self._may_go_on():
             return False
         self._say("held", {"index": self._issued})
@@ -171,7 +171,7 @@ class Job:
             for parameter in group["params"]
             if parameter.requires_grad
         }
-        # What stands in the model beside them, as buffers, no optimizer knows.
+        # Optimizers do not know other parts of the model, such as buffers.
         ready = {"parameters": sum(parameter.numel() for parameter in trained.values())} if trained else {}
         if self._device is not None:
             ready["peak_bytes"] = self._memory()["peak_bytes"]
@@ -189,7 +189,7 @@ class Job:
 
     def _memory(self) -> dict:
         stats = sys.modules["torch"].cuda.memory_stats(self._device)
-        # The program may have reset what its allocator takes for the peak.
+        # The program may have reset the allocator's peak.
         self._peak_bytes = max(self._peak_bytes, stats.get("allocated_bytes.all.peak", 0))
         return {
             "allocated_bytes": stats.get("allocated_bytes.all.current", 0),
@@ -230,13 +230,13 @@ class Job:
 
 
 def rank() -> int:
-    """Of this process, as PyTorch's process group has it; else as torchrun told it; else it is the only one."""
+    """The rank of this process in PyTorch's process group, else the one that torchrun set, else 0."""
     group = process_group()
     return group.get_rank() if group else int(os.environ.get("RANK") or 0)
 
 
 def ranks():
-    """How many there are, by the same; None where neither says so."""
+    """The number of ranks, from the same sources; None if unknown."""
     group = process_group()
     if group:
         return group.get_world_size()
@@ -245,22 +245,22 @@ def ranks():
 
 
 def process_group():
-    """`torch.distributed`, where the program is in a process group."""
+    """Returns `torch.distributed` if the program is in a process group."""
     distributed = getattr(sys.modules["torch"], "distributed", None)
     is_in_one = distributed is not None and distributed.is_available() and distributed.is_initialized()
     return distributed if is_in_one else None
 
 
 def device_of(optimizer):
-    """The GPU that it trains on, if there is one."""
+    """The GPU of the optimizer's parameters, if any."""
     parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
     return next((parameter.device for parameter in parameters if parameter.is_cuda), None)
 
 
 def process_age_ns() -> int:
-    """Time since the kernel started this process, to 10 ms."""
+    """Time since the kernel started this process, with a resolution of 10 ms."""
     with open("/proc/self/stat", "rb") as file:
-        # The name of the program comes second, in parentheses, and may hold anything.
+        # The program's name is the second field, in parentheses, and may contain anything.
         started_ticks = int(file.read().rpartition(b")")[2].split()[19])
     started_ns = started_ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     return max(0, time.clock_gettime_ns(time.CLOCK_BOOTTIME) - started_ns)

@@ -13,7 +13,7 @@ SUFFIX = ".notes"
 
 
 def write(word: str) -> None:
-    """Raises where the file cannot be written."""
+    """Raises if the file cannot be written."""
     events = os.environ["WORKER_EVENTS"]
     if not events.endswith(RANK_0):
         return

@@ -1,4 +1,4 @@
-"""A loop of one's own under Lightning Fabric."""
+"""A custom training loop under Lightning Fabric."""
 
 import own_clock
 import torch

@@ -1,4 +1,4 @@
-"""A causal transformer with accumulated gradients, clipping, a schedule of the rate and evaluations, in the style of nanoGPT."""
+"""A causal transformer in the style of nanoGPT: gradient accumulation, clipping, a learning rate schedule, evaluations."""
 
 import argparse
 import math

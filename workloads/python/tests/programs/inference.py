@@ -1,4 +1,4 @@
-"""Batches of inference: nothing is trained."""
+"""Batches of inference, without training."""
 
 import torch
 from torch import nn

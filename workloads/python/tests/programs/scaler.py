@@ -1,4 +1,4 @@
-"""Mixed precision with a GradScaler whose first scales are too large, so that it leaves out the first steps of its optimizer."""
+"""Mixed precision with a GradScaler whose first scales are too large, so that it skips the first steps of its optimizer."""
 
 import own_clock
 import torch

@@ -6,7 +6,7 @@ __version__ = "2.11.0+fake"
 
 
 class Parameter:
-    """So many fp32 numbers on a device: `cpu` or `cuda:0`."""
+    """A number of fp32 values on a device: `cpu` or `cuda:0`."""
 
     def __init__(self, numbers: int, device: str = "cpu", requires_grad: bool = True):
         self._numbers, self.device, self.requires_grad = numbers, device, requires_grad

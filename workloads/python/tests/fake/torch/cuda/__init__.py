@@ -6,7 +6,7 @@ from torch.cuda import graphs
 
 capturing = False
 breaks_after = None
-"""So many more looks at events go well."""
+"""The number of event queries before the device fails."""
 
 _idle_at_s = 0.0
 

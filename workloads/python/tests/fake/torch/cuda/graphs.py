@@ -2,7 +2,7 @@ import torch
 
 
 class CUDAGraph:
-    """Five milliseconds of work, whatever was captured."""
+    """Five milliseconds of work for any capture."""
 
     def capture_begin(self) -> None:
         torch.cuda.capturing = True
