@@ -1,6 +1,6 @@
-//! What finding the steady state costs, for launches of a thousand to a hundred thousand steps.
+//! The cost of finding the steady state, for launches of a thousand to a hundred thousand steps.
 //!
-//! Flat launches are the dearest: where nothing changes, nothing can be pruned.
+//! Flat launches are the most expensive: without changes, nothing can be pruned.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use statistics::steady::detect;

@@ -12,7 +12,7 @@ pub const EXCESSIVE_SPREAD_PERCENT: f64 = 5.0;
 /// The probability of reporting a drift where there is none.
 const SIGNIFICANCE: f64 = 0.05;
 
-/// A drift below this is not worth a word even if it is beyond doubt.
+/// A drift below this is not reported even if it is certain.
 const NEGLIGIBLE_PERCENT: f64 = 1.0;
 
 /// The linear trend of the logarithm of launches' medians over time.
@@ -20,7 +20,7 @@ const NEGLIGIBLE_PERCENT: f64 = 1.0;
 pub struct Drift {
     /// The change of step time from the first launch to the last, along the line.
     pub percent_over_span: f64,
-    /// How often launches without a trend would show one as strong (two-sided t test).
+    /// The probability that launches without a trend show one as strong (two-sided t test).
     pub p_value: f64,
 }
 
@@ -60,14 +60,13 @@ pub fn drift_between_launches(began_ns: &[u64], launch_medians: &[f64]) -> Optio
         .map(|(time, log)| (log - mean_log - slope * (time - mean_time)).powi(2))
         .sum();
     let standard_error = (unexplained / (count - 2) as f64 / spread).sqrt();
-    // Without a slope there is nothing to test, and without scatter 0 / 0 would say so badly.
+    // Without a slope there is nothing to test, and without scatter the statistic would be 0 / 0.
     let p_value =
         if slope == 0.0 { 1.0 } else { 2.0 * student_t(count - 2).sf((slope / standard_error).abs()) };
     Some(Drift { percent_over_span: 100.0 * slope.exp_m1(), p_value })
 }
 
-/// The standard deviation of the logarithms of launches' medians, in percent: what a launch
-/// typically differs by from the middle of the launches.
+/// The standard deviation of the logarithms of launches' medians, in percent.
 ///
 /// `None` for fewer than two launches or a median that is not a positive number.
 pub fn spread_percent(launch_medians: &[f64]) -> Option<f64> {

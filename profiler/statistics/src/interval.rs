@@ -10,11 +10,11 @@ pub const MIN_STEPS: usize = 30;
 /// The probability with which an interval should contain the truth.
 const CONFIDENCE: f64 = 0.95;
 
-/// As many batches as there are where steps are independent: more narrow the interval hardly at
-/// all, since the t quantile is then already close to its limit.
+/// The number of batches of independent steps. More batches hardly narrow the interval, because the t
+/// quantile is already close to its limit.
 const MAX_BATCHES: usize = 20;
 
-/// Fewer batches say too little about their own spread.
+/// Fewer batches do not reveal their own spread.
 const MIN_BATCHES: usize = 5;
 
 /// A batch of fewer steps has a median that is biased where step times are skewed.
@@ -23,7 +23,7 @@ const MIN_BATCH_STEPS: usize = 5;
 /// Batches are this many autocorrelation times long, so that they are nearly independent.
 const BATCH_CORRELATION_TIMES: f64 = 4.0;
 
-/// An estimate and its 95 % interval, in the unit of what was measured.
+/// An estimate and its 95 % interval, in the unit of the measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
     /// The best single value.
@@ -32,7 +32,7 @@ pub struct Interval {
     pub lo: f64,
     /// Upper end.
     pub hi: f64,
-    /// How many values the estimate rests on: steps, launches or pairs.
+    /// Number of values behind the estimate: steps, launches or pairs.
     pub n: usize,
 }
 
@@ -76,14 +76,14 @@ pub fn within_launch_median(step_ns: &[u64]) -> Option<Interval> {
     Some(Interval { estimate, lo: estimate * (-half_width).exp(), hi: estimate * half_width.exp(), n })
 }
 
-/// How many batches are few enough to be nearly independent.
+/// The number of batches that are long enough to be nearly independent.
 fn batch_count(steps: &[f64]) -> usize {
     let independent = steps.len() as f64 / autocorrelation_time(steps) / BATCH_CORRELATION_TIMES;
     let most = MAX_BATCHES.min(steps.len() / MIN_BATCH_STEPS);
     (independent as usize).clamp(MIN_BATCHES, most)
 }
 
-/// How many consecutive steps say as much as one independent step would; at least 1.
+/// The number of consecutive steps with the information of one independent step; at least 1.
 ///
 /// One plus twice the sum of the autocorrelations, cut off where they are mostly noise: at the first
 /// lag of three times the sum so far (A. Sokal, "Monte Carlo Methods in Statistical Mechanics:
@@ -100,7 +100,7 @@ fn autocorrelation_time(steps: &[f64]) -> f64 {
     if variance == 0.0 {
         return 1.0;
     }
-    // Beyond this there are so few batches already that it makes no difference.
+    // With larger values there are so few batches that it makes no difference.
     let longest = n as f64 / MIN_BATCHES as f64 / BATCH_CORRELATION_TIMES;
     let mut time = 1.0;
     for lag in 1..n / 2 {
@@ -192,7 +192,7 @@ mod tests {
     fn a_slow_step_in_ten_does_not_move_the_median() {
         let steps: Vec<u64> = (0..200).map(|index| if index % 10 == 9 { 2_000 } else { 1_000 }).collect();
         let median = within_launch_median(&steps).expect("two hundred steps");
-        // Twenty batches of ten hold one slow step each, so nothing is uncertain.
+        // Twenty batches of ten contain one slow step each, so that nothing is uncertain.
         assert_eq!((median.lo, median.estimate, median.hi), (1_000.0, 1_000.0, 1_000.0));
     }
 

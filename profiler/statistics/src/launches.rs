@@ -10,9 +10,10 @@ use crate::interval::{Interval, mean, t_half_width, t_quantile};
 
 /// The geometric mean of launches' medians, with the t interval over launches.
 ///
-/// This is what a cell publishes: it holds for the next launch's median, on average over launches.
-/// It is about the minutes of its run: on a machine whose speed wanders by 10 % with a memory of fifty launches, as simulated,
-/// five launches in a row cover their own minutes in 99 runs of 100, and the machine's mean over hours in 21.
+/// This is the number that a cell publishes: it holds for the next launch's median, on average over
+/// launches. It describes the minutes of its run. On a simulated machine whose speed varies by 10 % with a
+/// correlation time of fifty launches, five launches in a row cover their own minutes in 99 of 100 runs,
+/// and the machine's mean over hours in 21.
 ///
 /// Percentile bootstraps need ten launches and more; the t interval is right from two on, and
 /// useful from three.
@@ -23,7 +24,8 @@ pub fn between_launches(launch_medians: &[f64]) -> Option<Interval> {
     exponentiated_t_interval(&logs)
 }
 
-/// The standard deviation of launches on the log scale, from the interval that [`between_launches`] made of `launches` of them.
+/// The standard deviation of launches on the log scale, recovered from the interval of [`between_launches`]
+/// over `launches` of them.
 ///
 /// `None` for fewer than two launches, or an interval that is not one of positive numbers.
 pub fn log_deviation(lo: f64, hi: f64, launches: usize) -> Option<f64> {
@@ -32,13 +34,14 @@ pub fn log_deviation(lo: f64, hi: f64, launches: usize) -> Option<f64> {
     is_interval.then(|| half_width * (launches as f64).sqrt() / t_quantile(launches - 1))
 }
 
-/// How many times as long the second of each pair takes as the first, with its 95 % interval.
+/// The ratio of the second to the first value of pairs, with its 95 % interval.
 ///
 /// A pair is `(baseline, treatment)`, measured close together in time, so that what changes
 /// between pairs cancels within them (L. Bulej et al., "Duet Benchmarking: Improving Measurement
-/// Accuracy in the Cloud", ICPE 2020, arXiv 2001.05811). On the machine of [`between_launches`] each such interval covers 95
-/// times in 100; but rows that share their baselines miss together: over the pairs of six jobs the share of rows that miss
-/// varies between runs 1.8 times as much as it would if rows were independent.
+/// Accuracy in the Cloud", ICPE 2020, arXiv 2001.05811). On the machine of [`between_launches`] each such
+/// interval covers the truth 95 times in 100. Rows that share their baselines miss together, however: over
+/// the pairs of six jobs the share of rows that miss varies between runs 1.8 times as much as for
+/// independent rows.
 ///
 /// `None` for fewer than two pairs, or a value that is not a positive number.
 pub fn ratio_paired(pairs: &[(f64, f64)]) -> Option<Interval> {
@@ -50,8 +53,8 @@ pub fn ratio_paired(pairs: &[(f64, f64)]) -> Option<Interval> {
 
 /// The pair `(A, B)` of four launches in the order A B B A, by geometric means.
 ///
-/// A drift by a constant factor per launch cancels exactly: both kinds stand, on average, at the
-/// same place of the four.
+/// A drift by a constant factor per launch cancels exactly, because both kinds have, on average, the same
+/// position among the four.
 pub fn abba([first_a, first_b, second_b, second_a]: [f64; 4]) -> (f64, f64) {
     ((first_a * second_a).sqrt(), (first_b * second_b).sqrt())
 }

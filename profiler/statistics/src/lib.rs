@@ -1,4 +1,4 @@
-//! From step times to numbers that can be published, with what is not known about them.
+//! From step times to numbers that can be published, with their uncertainty.
 //!
 //! The unit of replication is the launch: steps of one launch share its memory layout, its clocks
 //! and its luck, so more of them say nothing about the next launch (T. Kalibera and R. Jones,
@@ -10,9 +10,9 @@
 //!    consecutive steps resemble each other;
 //! 2. between launches, [`launches::between_launches`] puts an interval around the launches' medians.
 //!
-//! Two things are compared by [`launches::ratio_paired`], on the log scale and in pairs; runs of the same things by
-//! [`runs::between_runs`].
-//! All intervals are at 95 %. Nothing here reads a file, a clock or a random number.
+//! [`launches::ratio_paired`] compares two quantities, on the log scale and in pairs;
+//! [`runs::between_runs`] compares runs of the same quantities. All intervals are at 95 %. Nothing here
+//! reads a file, a clock or a random number.
 
 pub mod drift;
 pub mod durations;

@@ -1,16 +1,16 @@
-//! How noisy a series is, seen past outliers, past changes of level and past autocorrelation.
+//! The noise of a series, robust against outliers, changes of level and autocorrelation.
 
 use crate::order::{median_in_place, robust_deviation};
 
-/// So many blocks must fit at the coarsest scale: one change of level then touches a quarter of the
-/// differences, which the median absolute deviation bears.
+/// The number of blocks at the coarsest scale. With this number, one change of level affects a quarter of
+/// the differences, which the median absolute deviation tolerates.
 const BLOCKS_AT_COARSEST_SCALE: usize = 10;
 
 /// The coarsest scale is no finer than this even for the shortest series, whose neighbouring values
 /// the running median has made alike.
 const FINEST_COARSEST_SCALE: usize = 3;
 
-/// The coarsest scale is no coarser than this: what stays correlated for longer is a change of level.
+/// The coarsest scale is no coarser than this. A longer correlation is a change of level.
 const COARSEST_SCALE: usize = 64;
 
 /// Every value replaced by the median of the `window` values around it, fewer at the two ends.
@@ -87,7 +87,7 @@ mod tests {
         for phi in [0.0, 0.3, 0.6, 0.9] {
             let truth = (1.0 + phi) / (1.0 - phi);
             let ratio = long_run_variance(&wander(phi, 5_000)) / truth;
-            // Above one by the choice of the largest scale, below by the end of the scales.
+            // The choice of the largest scale biases it upwards, the end of the scales downwards.
             assert!((0.7..1.5).contains(&ratio), "{ratio} times the truth at {phi}");
         }
     }

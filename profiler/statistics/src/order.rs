@@ -4,7 +4,7 @@
 /// where the values are normal: one over the upper quartile of the standard normal.
 const MAD_TO_STANDARD_DEVIATION: f64 = 1.482_602_218_505_602;
 
-/// The median of whole numbers such as nanoseconds, or `None` of nothing.
+/// The median of whole numbers such as nanoseconds, or `None` for an empty slice.
 ///
 /// An even count gives the mean of the two middle values, in the unit of the input.
 pub fn median(values: &[u64]) -> Option<f64> {

@@ -2,10 +2,11 @@
 
 use crate::order::quantile_of_sorted;
 
-/// Fewer values have no 90th percentile: with twenty, two lie above it.
+/// Fewer values have no 90th percentile. With twenty, two are above it.
 pub const MIN_P90: usize = 20;
 
-/// Fewer values have no 99th percentile. Of a hundred it is all but the slowest; with two hundred, two lie above it.
+/// Fewer values have no 99th percentile. With a hundred it would be all but the slowest; with two hundred,
+/// two are above it.
 pub const MIN_P99: usize = 200;
 
 /// Quantiles of step times in ns; the quantile at `q` is the smallest step time that at least
@@ -15,23 +16,23 @@ pub struct Tail {
     /// The middle. Of an even number of steps it is the lower of the middle two; the published median, [`crate::median`], is
     /// their mean.
     pub p50: u64,
-    /// Nine steps in ten are no slower; absent of fewer than [`MIN_P90`] steps.
+    /// The 90th percentile; absent below [`MIN_P90`] steps.
     pub p90: Option<u64>,
-    /// All but one in a hundred are no slower; absent of fewer than [`MIN_P99`] steps.
+    /// The 99th percentile; absent below [`MIN_P99`] steps.
     pub p99: Option<u64>,
     /// The slowest step.
     pub max: u64,
 }
 
 impl Tail {
-    /// The quantiles of at least one step, in any order; `None` of none.
+    /// The quantiles of at least one step, in any order; `None` without steps.
     pub fn of(step_ns: &[u64]) -> Option<Self> {
         let mut sorted = step_ns.to_vec();
         sorted.sort_unstable();
         Self::from_quantiles(sorted.len(), *sorted.last()?, |part| quantile_of_sorted(&sorted, part))
     }
 
-    /// Takes those quantiles that this number of values has; `None` of none.
+    /// Takes those quantiles that this number of values has; `None` without values.
     pub(crate) fn from_quantiles(count: usize, max: u64, quantile: impl Fn(f64) -> u64) -> Option<Self> {
         let of_at_least = |fewest, part| (count >= fewest).then(|| quantile(part));
         let (p90, p99) = (of_at_least(MIN_P90, 0.9), of_at_least(MIN_P99, 0.99));
@@ -58,7 +59,7 @@ mod tests {
         }
     }
 
-    /// Else the 99th percentile of a short launch would be its slowest step under another name.
+    /// Otherwise the 99th percentile of a short launch would be its slowest step under another name.
     #[test]
     fn too_few_steps_have_no_tail() {
         for (steps, p90, p99) in [

@@ -1,39 +1,40 @@
-//! How far runs that measure the same are apart.
+//! Differences between runs that measure the same.
 //!
-//! What differs from one run to the next (the place of pages in memory, the temperature, the neighbours of that hour) moves
-//! all that a run measures together, so that many numbers of two runs say hardly more about a third than one number would.
-//! The unit is therefore the run: two of them leave one degree of freedom, whose t quantile is 12.7, and the interval is as
-//! wide as that.
+//! The causes of differences between runs (the placement of pages in memory, the temperature, neighbours at
+//! the time) shift all measurements of a run together, so that many numbers of two runs say hardly more
+//! about a third run than one number would. The unit is therefore the run. Two of them leave one degree of
+//! freedom, whose t quantile is 12.7, so that the interval is wide.
 
 use crate::{
     interval::{Interval, mean, standard_deviation, t_quantile},
     launches::logarithms,
 };
 
-/// One thing that every run measured.
+/// One quantity that every run measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// In each run.
+    /// One estimate per run.
     pub estimates: Vec<f64>,
-    /// Standard deviation of each estimate on the log scale, as the run's own interval promises it; absent without one.
+    /// Standard deviation of each estimate on the log scale, derived from the run's own interval; absent
+    /// without one.
     pub deviations: Vec<Option<f64>>,
 }
 
-/// How far runs are apart, over all that they measured.
+/// The differences between runs, over everything that they measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Repeatability {
-    /// Of each run after the first over the first: the geometric mean over all that was measured. The interval is that of
-    /// the ratio of two runs which differ as these do.
+    /// Ratio of each later run to the first: the geometric mean over all quantities. The interval is that
+    /// of the ratio of two such runs.
     pub ratios: Vec<Interval>,
-    /// How many estimates of each run after the first are higher than those of the first.
+    /// For each later run, the number of estimates above those of the first.
     pub higher: Vec<usize>,
-    /// Standard deviation of single estimates between runs, in percent, shifts of whole runs included.
+    /// Standard deviation of single estimates between runs, in percent, including shifts of whole runs.
     pub scatter_percent: f64,
-    /// The same as the intervals within the runs promise; absent where none of the estimates has one.
+    /// The standard deviation that the intervals within the runs predict; absent if no estimate has one.
     pub promised_percent: Option<f64>,
 }
 
-/// `None` for fewer than two runs, for nothing that was measured, and for an estimate that is not a positive number.
+/// `None` for fewer than two runs, for no quantities, and for an estimate that is not a positive number.
 pub fn between_runs(measured: &[Measured]) -> Option<Repeatability> {
     let logs: Vec<Vec<f64>> =
         measured.iter().map(|one| logarithms(one.estimates.iter().copied())).collect::<Option<_>>()?;
@@ -90,7 +91,7 @@ mod tests {
         }
     }
 
-    /// What goes up here and down there shifts no run, and is scatter all the same.
+    /// Changes in both directions shift no run, but are scatter.
     #[test]
     fn scatter_is_that_of_single_estimates() {
         let up_and_down = [measured(&[1.0, 1.2, 1.0], None), measured(&[1.2, 1.0, 1.2], None)];

@@ -17,7 +17,8 @@ pub const MIN_STEPS: usize = 20;
 /// they can be told apart.
 const EQUIVALENT: f64 = 0.01;
 
-/// The last level must hold for this share of the steps to be the steady state; without one, so many are the window.
+/// The last level must hold for this share of the steps to be the steady state; without one, this share of
+/// steps is the window.
 const STEADY_SHARE: f64 = 0.5;
 
 /// A level that holds for at most this share of the steps is an interruption (an evaluation, a
@@ -47,7 +48,7 @@ const MIN_VARIANCE: f64 = 1e-8;
 /// First steps farther than this many standard deviations from the level are cold-start steps.
 const COLD_DEVIATIONS: f64 = 5.0;
 
-/// How step time behaved over a launch, from what is least doubtful to what is most.
+/// The course of step time over a launch, from the most to the least reliable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// One level from the first step on.
@@ -55,7 +56,7 @@ pub enum Class {
     Flat,
     /// The steady state is the fastest level of the launch, or as fast.
     WarmUp,
-    /// The launch had been faster: before a queue filled up, or before a clock went down.
+    /// The launch had been faster before, for example until a queue filled up or a clock went down.
     Slowdown,
     /// The last level holds for less than half of the steps.
     NoSteadyState,
@@ -64,7 +65,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// Whether the window is a steady state, and not merely the best there was.
+    /// Whether the window is a steady state, and not merely the best available one.
     pub fn is_steady(self) -> bool {
         matches!(self, Class::Flat | Class::WarmUp | Class::Slowdown)
     }
@@ -125,10 +126,10 @@ pub fn detect(step_ns: &[u64]) -> Steady {
     Steady { class, start, end: last.end }
 }
 
-/// The same of a job that has not warmed up before, as where it runs alone.
+/// Finds the steady state of a job without an earlier warm-up, such as a job alone.
 ///
-/// Of too few steps to judge, those of the [`warm_up`] are left out. A launch that ends before it is warm has its last half, as
-/// one without a steady state.
+/// If there are too few steps to judge, those of the [`warm_up`] are left out. If the launch ends before
+/// the warm-up does, the window is its last half, as without a steady state.
 pub fn of_launch(step_ns: &[u64]) -> Steady {
     let found = detect(step_ns);
     if found.class != Class::TooShort {
@@ -156,7 +157,7 @@ impl Level {
         self.end - self.start
     }
 
-    /// How many of the first steps do not belong to the level.
+    /// The number of first steps that do not belong to the level.
     ///
     /// The running median hides up to two wild steps, and the first step of a training job is
     /// exactly such a step: it allocates, compiles and picks kernels. It also leaves a boundary
@@ -169,10 +170,10 @@ impl Level {
     }
 }
 
-/// The levels of a launch, in order, and what it takes for two of them to differ.
+/// The levels of a launch, in order, and the threshold for two of them to differ.
 struct Levels {
     found: Vec<Level>,
-    /// What a change must explain, as a sum of squares over steps.
+    /// The sum of squares over steps that a change must explain.
     penalty: f64,
     longest_interruption: usize,
 }
@@ -204,7 +205,7 @@ impl Levels {
     fn are_one(&self, a: &Level, b: &Level) -> bool {
         let distance = (a.height - b.height).abs();
         let (a_steps, b_steps) = (a.steps() as f64, b.steps() as f64);
-        // What two means explain over one common mean, as in an analysis of variance.
+        // The sum of squares that two means explain over one common mean, as in an analysis of variance.
         let explained = distance.powi(2) * a_steps * b_steps / (a_steps + b_steps);
         distance < EQUIVALENT || explained < self.penalty
     }
@@ -235,8 +236,8 @@ impl Levels {
         }
     }
 
-    /// Leaves out what happened just before the end of a steady launch, when it was too late to
-    /// tell whether it would stay.
+    /// Leaves out a change just before the end of a steady launch, because it is too late to tell whether
+    /// it would have lasted.
     fn drop_interrupted_end(&mut self, steps: usize) {
         let is_long = |level: &Level| steps - level.start > self.longest_interruption;
         let last_long = self.found.iter().rposition(is_long);

@@ -1,23 +1,23 @@
-//! When a cell has been launched often enough.
+//! Decides when a cell has enough launches.
 
 use crate::interval::{Interval, standard_deviation, t_quantile};
 use crate::launches::{between_launches, log_deviation, logarithms};
 
-/// Fewer launches are never enough: with two, the interval is 13 standard errors wide each way,
-/// and by luck narrow all the same.
+/// Fewer launches are never enough: with two, the interval is 13 standard errors wide on each side, but may
+/// be narrow by chance.
 pub const MIN_REPEATS: usize = 3;
 
-/// An estimate of more launches than this says "too many" and nothing else.
+/// The limit of the estimated number of launches; a larger estimate only means "too many".
 pub const MOST_LAUNCHES: usize = 1_000;
 
-/// Whether to go on launching.
+/// Whether to start more launches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// The interval between launches is as narrow as was asked for.
+    /// The interval between launches is as narrow as requested.
     Reached,
-    /// It is not.
+    /// The interval is too wide.
     Continue {
-        /// How many more launches would do if they scatter as those so far; at most 1,000.
+        /// Number of further launches that would suffice if they scatter like those so far; at most 1,000.
         estimated_more_launches: usize,
     },
 }
@@ -39,7 +39,7 @@ pub fn verdict(launch_medians: &[f64], target_half_width_percent: f64, min_repea
     }
     let deviation = logarithms(launch_medians.iter().copied())
         .and_then(|logs| standard_deviation(&logs))
-        // Without two good launches there is no scatter to judge by, only the minimum.
+        // Without two good launches there is no scatter, and only the minimum counts.
         .unwrap_or(0.0);
     // Half the width of exp(-h) to exp(h), in units of the estimate, is sinh(h).
     let target = (target_half_width_percent / 100.0).asinh();
@@ -50,8 +50,8 @@ pub fn verdict(launch_medians: &[f64], target_half_width_percent: f64, min_repea
     Verdict::Continue { estimated_more_launches: needed.unwrap_or(count + MOST_LAUNCHES) - count }
 }
 
-/// About how many launches of each of two kinds would part their intervals between launches, if these scatter as those so far
-/// and the estimates stay where they are.
+/// The approximate number of launches of each of two kinds that would separate their intervals, if launches
+/// scatter like those so far and the estimates stay the same.
 ///
 /// `None` where more than [`MOST_LAUNCHES`] would, or one of the two is no interval of [`between_launches`].
 pub fn launches_to_part(one: &Interval, other: &Interval) -> Option<usize> {

@@ -1,19 +1,20 @@
-//! From the step times of a launch to the numbers that are published of it.
+//! From the step times of a launch to the numbers that are published for it.
 
 use crate::interval::{Interval, within_launch_median};
 use crate::order::median;
 use crate::quantile::Tail;
 use crate::steady::{self, Steady};
 
-/// What one launch says; times in ns, of the steps of its steady window only.
+/// The summary of one launch; times in ns, for the steps of its steady window only.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LaunchSummary {
-    /// Which steps were used.
+    /// The steps that were used.
     pub steady: Steady,
     /// The median step time.
     pub step_ns_median: f64,
-    /// The interval around this launch's own median; absent if the window is too short for one. Where the machine drifts by
-    /// 2 % meanwhile, as simulated, it covers the launch's own level in 86 launches of 100 that are called steady.
+    /// The interval around this launch's own median; absent if the window is too short for one. If the
+    /// machine drifts by 2 % during the launch, as simulated, it covers the launch's own level in 86 of 100
+    /// launches that are called steady.
     pub median_interval: Option<Interval>,
     /// Quantiles of step time.
     pub tail: Tail,
@@ -22,15 +23,16 @@ pub struct LaunchSummary {
 impl LaunchSummary {
     /// Summarises the step times of one launch, warm-up included, in order of execution.
     ///
-    /// `None` of a launch without steps. A launch without a steady state is summarised too, over
-    /// the window that [`steady::of_launch`] gives: it is the caller who says so beside the numbers.
+    /// `None` for a launch without steps. A launch without a steady state is summarised too, over the
+    /// window of [`steady::of_launch`]; the caller must report this beside the numbers.
     pub fn of(step_ns: &[u64]) -> Option<Self> {
         Self::within(step_ns, steady::of_launch(step_ns))
     }
 
-    /// The same over a window that was found elsewhere, as where other jobs decide what of a launch counts.
+    /// Summarises a window that was found elsewhere, for example if other jobs decide which part of a
+    /// launch counts.
     ///
-    /// `None` of an empty window.
+    /// `None` for an empty window.
     pub fn within(step_ns: &[u64], steady: Steady) -> Option<Self> {
         let used = &step_ns[steady.start..steady.end];
         Some(Self {

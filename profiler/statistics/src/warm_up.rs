@@ -1,8 +1,9 @@
-//! What a job does before any step of it counts, where its steps are too few to tell.
+//! The warm-up of a job with too few steps to detect it.
 //!
-//! Kernels are chosen, memory is taken and files are read in the first steps of a job. In a launch of many steps that is
-//! seen in their lengths; of a few slow ones it cannot be said which are cold. Members of a group warm up by this rule before they
-//! share, and a launch alone leaves out just as much, so that a slowdown is a ratio of the same kind of steps.
+//! Kernels are selected, memory is allocated and files are read in the first steps of a job. In a launch of
+//! many steps this shows in the step times, but with a few slow steps it cannot be decided which are cold.
+//! Members of a group warm up by this rule before they share, and a launch alone leaves out the same steps,
+//! so that a slowdown is a ratio of the same kind of steps.
 
 /// The fewest steps of a warm-up.
 pub const STEPS: usize = 3;
@@ -15,7 +16,7 @@ pub fn is_over(steps: usize, ns: u64) -> bool {
     steps >= STEPS && ns >= NS
 }
 
-/// How many of the first steps of a job are its warm-up; `None` where it is not over yet.
+/// The number of first steps of a job that are its warm-up; `None` if it is not over yet.
 pub fn steps(step_ns: &[u64]) -> Option<usize> {
     let mut spent_ns: u64 = 0;
     let is_last = |(index, &ns): (usize, &u64)| {

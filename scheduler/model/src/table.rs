@@ -1,4 +1,4 @@
-//! A model that knows what was measured, and nothing else.
+//! A model of measured times only.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -15,25 +15,27 @@ use schema::{
 
 use crate::{Neighbour, Prediction, Question, Subject, Throughput};
 
-/// Rows of jobs alone count together if their runs began within this time of the newest.
+/// Rows of jobs alone are pooled if their runs began within this time of the newest one.
 const AS_NEW: Duration = Duration::from_secs(15 * 60);
 
-/// Step times of jobs alone, out of `summary.csv`, and what others make of them, out of `interference.csv`.
+/// Step times of jobs alone, from `summary.csv`, and their slowdowns by others, from `interference.csv`.
 ///
-/// A question is answered by rows of just that job, batch, plan, number of devices, type of device, sharing mode and co-runners,
-/// or not at all; several rows, of several runs or of devices of one type, answer together. All rows are of devices of one
-/// node. What a trace says of the step time of its own job is believed where no row is of that job alone, wherever it is put.
+/// A question is answered only by rows of exactly this job, batch, plan, number of devices, type of device,
+/// sharing mode and co-runners. Several rows, of several runs or of devices of one type, are pooled. All
+/// rows are of devices of one node. The step time in the trace of a job is used if no row is of that job
+/// alone, for any placement.
 ///
-/// The speed of a machine may change from one hour to the next, so of a job alone only the newest runs are asked. What others cost
-/// is a ratio of times of the same minutes, which changes less: there all runs are.
+/// The speed of a machine may change from one hour to the next, so only the newest runs count for a job
+/// alone. A slowdown is a ratio of times of the same minutes and changes less, so all runs count for it.
 ///
-/// A neighbour slows the job down by as much as it did alone on another device, and several by the product of that. Where the
-/// interval has 1 in it, or the two were not measured, a neighbour is taken to cost nothing: as a rule it costs little.
+/// A neighbour slows a job down as much as a single neighbour did on another device, and several by the
+/// product. If the interval contains 1, or the pair was not measured, a neighbour is assumed to cost
+/// nothing, because its cost is usually small.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    /// By workload, in the order in which runs were added.
+    /// Rows by workload, in the order in which runs were added.
     alone: HashMap<String, Vec<Alone>>,
-    /// By the workload that is slowed down.
+    /// Rows by the workload that is slowed down.
     slowdowns: HashMap<String, Vec<Slowdown>>,
     minds_neighbours: bool,
     device_types: BTreeSet<String>,
@@ -42,12 +44,12 @@ pub struct Table {
 #[derive(Clone, Debug)]
 struct Alone {
     of: Measured,
-    /// When its run began.
+    /// Start of the run.
     began: Option<SystemTime>,
     step_ns: Estimate,
 }
 
-/// What a job takes in company, over what it takes alone.
+/// Step time of a job in company over its step time alone.
 #[derive(Clone, Debug)]
 struct Slowdown {
     of: Measured,
@@ -55,34 +57,34 @@ struct Slowdown {
     factor: Estimate,
 }
 
-/// The job that a row is of, and where it was.
+/// The job of a row, and its placement.
 #[derive(Clone, Debug)]
 struct Measured {
     global_batch: Option<u32>,
     plan: Option<Plan>,
     devices: u32,
     device_type: String,
-    /// Of each rank; absent where the run does not say.
+    /// Threads of each rank; absent if the run does not record them.
     threads: Option<u32>,
 }
 
 /// The other members of a row's group.
 #[derive(Clone, Debug)]
 enum Company {
-    /// All of them share a device with it.
+    /// All of them share a device with the job.
     CoRunners(Vec<Member>, Sharing),
-    /// The only other one shares none with it, and both run all the time.
+    /// The only other job shares no device with it, and both run all the time.
     Neighbour(Member),
 }
 
-/// A number, and its interval where it has one.
+/// A number, and its interval if it has one.
 type Estimate = (f64, Option<(f64, f64)>);
 
 /// Workload, batch and plan of a member of a group.
 type Member = (String, Option<u32>, Option<Plan>);
 
 impl Table {
-    /// Adds what a run measured.
+    /// Adds the measurements of a run.
     pub fn add(&mut self, manifest: &Manifest, summaries: &[Summary], interference: &[Interference]) {
         let began = manifest.started();
         for row in summaries.iter().filter(|row| row.group.is_none()) {
@@ -113,16 +115,16 @@ impl Table {
         }
     }
 
-    /// Types of the devices that any row is of.
+    /// Types of the devices in all rows.
     pub fn device_types(&self) -> impl Iterator<Item = &str> {
         self.device_types.iter().map(String::as_str)
     }
 
-    /// The time of a step alone, and the threads that it is of.
+    /// The step time alone, and its number of threads.
     fn alone(&self, question: &Question<'_>) -> Option<(Estimate, Option<u32>)> {
         let of_workload = self.alone.get(question.job.workload)?;
         let rows: Vec<&Alone> = of_workload.iter().filter(|row| row.of.answers(question)).collect();
-        // Where any number of threads will do, those of the first row.
+        // If any number of threads is acceptable, that of the first row is used.
         let threads = rows.first()?.of.threads;
         let alike = || rows.iter().filter(|row| row.of.threads == threads);
         let newest = alike().filter_map(|row| row.began).max();
@@ -134,7 +136,7 @@ impl Table {
         Some((pooled(&step_ns)?, threads))
     }
 
-    /// The effect of a company, as measured with this number of threads.
+    /// The slowdown by a company, as measured with this number of threads.
     fn slowdown(
         &self,
         question: &Question<'_>,
@@ -159,7 +161,8 @@ impl Throughput for Table {
                 Company::CoRunners(members, mode) => mode == *sharing && are(members, co_runners),
                 Company::Neighbour(_) => false,
             })?;
-            // What the job takes alone is uncertain on both sides of a comparison with taking turns, and cancels there.
+            // The uncertainty of the time alone is in both sides of a comparison with taking turns, and
+            // cancels.
             step_ns = times((step_ns.0, Some((step_ns.0, step_ns.0))), (factor, interval));
         }
         for Neighbour { job, share } in question.neighbours {
@@ -168,7 +171,7 @@ impl Throughput for Table {
                 threads,
                 |company| matches!(company, Company::Neighbour(neighbour) if is(neighbour, job)),
             );
-            // While it is not its turn, it costs nothing.
+            // A neighbour costs nothing while it is held.
             let in_turn = |factor: f64| 1.0 + (factor - 1.0) * share;
             if let Some((factor, Some((lo, hi)))) = slowdown
                 && (lo > 1.0 || hi < 1.0)
@@ -186,7 +189,7 @@ impl Throughput for Table {
 }
 
 impl Measured {
-    /// Whether the question is of such a job in such a place, whoever else is there.
+    /// Whether the question is about this job in this placement, with any other jobs.
     fn answers(&self, question: &Question<'_>) -> bool {
         let job = &question.job;
         (self.global_batch, self.plan) == (job.global_batch, job.plan)
@@ -196,7 +199,7 @@ impl Measured {
     }
 }
 
-/// Whether members of a group are these co-runners, in whatever order.
+/// Whether the members of a group are these co-runners, in any order.
 fn are(members: &[Member], co_runners: &[Subject<'_>]) -> bool {
     let as_often = |subject: &Subject<'_>| {
         members.iter().filter(|member| is(member, subject)).count()
@@ -209,13 +212,13 @@ fn is(member: &Member, subject: &Subject<'_>) -> bool {
     (member.0.as_str(), member.1, member.2) == (subject.workload, subject.global_batch, subject.plan)
 }
 
-/// Whether two are the same to a row, whatever a trace says of their step times.
+/// Whether two jobs have the same rows, regardless of step times in traces.
 fn same(a: &Subject<'_>, b: &Subject<'_>) -> bool {
     (a.workload, a.global_batch, a.plan) == (b.workload, b.global_batch, b.plan)
 }
 
-/// How long a job takes adds up from the mean of its steps; what is known of the interval is known of their median. Tables of
-/// versions before the mean had a column have the rate. A program without steps is one step as a whole.
+/// Durations of jobs are sums of mean step times, but the known interval is that of their median. Tables of
+/// versions before the column of the mean have the rate. A program without steps counts as one step.
 fn alone(row: &Summary) -> Option<Estimate> {
     if row.status != Status::Ok {
         return None;
@@ -231,8 +234,8 @@ fn alone(row: &Summary) -> Option<Estimate> {
     Some((step_ns, interval(row.step_ns_median_ci_lo, row.step_ns_median_ci_hi, scale)))
 }
 
-/// What several rows say of one question: the geometric mean, and all that lies in the interval of any. Rows of different
-/// runs differ by more than their own intervals know.
+/// Pools several rows: the geometric mean, and the union of their intervals. Rows of different runs differ
+/// by more than their own intervals show.
 fn pooled(rows: &[Estimate]) -> Option<Estimate> {
     let (first, rest) = rows.split_first()?;
     let logs: f64 = rows.iter().map(|(value, _)| value.ln()).sum();
@@ -252,7 +255,7 @@ fn interval(lo: Option<u64>, hi: Option<u64>, scale: f64) -> Option<(f64, f64)> 
     lo.zip(hi).map(|(lo, hi)| (lo as f64 * scale, hi as f64 * scale))
 }
 
-/// How many devices a row names, and their type; `None` where they are of several.
+/// Number and type of the devices of a row; `None` if they have several types.
 fn devices_of(manifest: &Manifest, devices: &str) -> Option<(u32, String)> {
     let types: Option<Vec<String>> = devices
         .split(',')
@@ -266,7 +269,8 @@ fn devices_of(manifest: &Manifest, devices: &str) -> Option<(u32, String)> {
     types.iter().all(|other| other == first).then(|| (types.len() as u32, first.clone()))
 }
 
-/// The other members of a row's group. `None` where they are of neither kind: of what several neighbours cost together, or neighbours and co-runners, nobody asks.
+/// The other members of a row's group. `None` for several neighbours, or neighbours and co-runners at once,
+/// because no question is about those.
 fn company(manifest: &Manifest, row: &Interference) -> Option<Company> {
     let mut groups = manifest.groups.iter();
     let group = groups.find(|group| group.name == row.group && group.sharing == row.sharing)?;

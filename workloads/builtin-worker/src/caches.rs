@@ -1,12 +1,12 @@
-//! How much the caches of a set of cores hold, as the kernel tells it.
+//! The size of the caches of a set of cores, as reported by the kernel.
 
 use std::{fs, path::Path};
 
-/// Where Linux describes the cores of a machine.
+/// The folder in which Linux describes the cores of a machine.
 pub const CORES: &str = "/sys/devices/system/cpu";
 
-/// Bytes of the last-level caches of these cores, each counted once however many cores share it. `None` where the
-/// kernel tells nothing, as in some containers. A guest is told what its host wants it to believe.
+/// Bytes of the last-level caches of these cores, with shared caches counted once. `None` if the kernel
+/// does not report them, as in some containers. In a guest, the host decides what is reported.
 pub fn last_level_bytes(system: &Path, cores: &[u16]) -> Option<u64> {
     let mut caches: Vec<(String, u64)> =
         cores.iter().filter_map(|core| last_level_cache(&system.join(format!("cpu{core}/cache")))).collect();
@@ -15,7 +15,7 @@ pub fn last_level_bytes(system: &Path, cores: &[u16]) -> Option<u64> {
     (!caches.is_empty()).then(|| caches.iter().map(|(_, bytes)| bytes).sum())
 }
 
-/// Which cores share the cache of the highest level in this folder, and its size.
+/// The cores that share the highest-level cache in this folder, and its size.
 fn last_level_cache(folder: &Path) -> Option<(String, u64)> {
     let read =
         |path: &Path, file| fs::read_to_string(path.join(file)).ok().map(|text| text.trim().to_owned());
@@ -37,7 +37,7 @@ mod tests {
     #[test]
     fn caches_that_cores_share_are_counted_once() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        // Two cores share 32 MiB of level 3, the third has 16 MiB of its own; level 2 does not count.
+        // Two cores share 32 MiB of level 3, and the third has 16 MiB for itself; level 2 does not count.
         for (core, shared, size) in [(0, "0-1", "32768K"), (1, "0-1", "32768K"), (2, "2", "16384K")] {
             for (index, level, size) in [(2, "2", "1024K"), (3, "3", size)] {
                 let cache = folder.path().join(format!("cpu{core}/cache/index{index}"));

@@ -1,4 +1,4 @@
-//! Faults on demand: each does at its moment what a broken worker would do.
+//! Faults on demand, each at its moment as in a broken worker.
 
 use std::{
     fs::File,
@@ -13,13 +13,13 @@ use std::{
 use rustix::process::{Signal, getpid, kill_process};
 use schema::catalog::Fault;
 
-/// The exit code of a crash on demand, unlike any that a program gives by accident.
+/// The exit code of a crash on demand, which programs do not use by accident.
 const CRASH_CODE: i32 = 3;
 
 pub(crate) struct Faults {
     fault: Option<Fault>,
     rank: u32,
-    /// Written to behind the back of the writer that keeps the protocol.
+    /// The event file, for writes that bypass the protocol.
     events: PathBuf,
 }
 
@@ -35,7 +35,7 @@ impl Faults {
         }
     }
 
-    /// The protocol to claim in `hello`.
+    /// The protocol version to claim in `hello`.
     pub(crate) fn protocol(&self, spoken: u32) -> u32 {
         if self.fault == Some(Fault::WrongProtocol) { spoken + 1 } else { spoken }
     }
@@ -46,7 +46,7 @@ impl Faults {
         }
     }
 
-    /// Strikes when so many steps are done. The text is that of running out of memory, which the
+    /// Triggers the fault after `done` steps. The returned text is that of exhausted memory, which the
     /// worker itself reports.
     pub(crate) fn before_step(&self, done: u64) -> io::Result<Option<String>> {
         let Some(fault) = self.fault else { return Ok(None) };
@@ -59,7 +59,7 @@ impl Faults {
                 self.write_line("Epoch 1: loss 3.2")?;
             }
             Fault::LostLine { after_steps } if done == after_steps => {
-                // A line that is right in itself, and comes from far ahead.
+                // A valid line with a sequence number far ahead.
                 let rank = self.rank;
                 self.write_line(&format!(
                     r#"{{"seq":1000000,"rank":{rank},"mono_ns":1,"event":{{"held":{{"index":{done}}}}}}}"#
@@ -87,8 +87,8 @@ fn hang() -> ! {
     }
 }
 
-/// Starts what a data loader may become: a process in a group of its own that ignores SIGTERM,
-/// holds no pipe of ours and outlives its parent.
+/// Starts a process like an orphaned data loader: it has its own process group, ignores SIGTERM, holds no
+/// pipe of the harness and outlives its parent.
 fn leave_child() -> io::Result<()> {
     Command::new("/bin/sh")
         .args(["-c", "trap '' TERM; sleep 1000"])

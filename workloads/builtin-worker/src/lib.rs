@@ -1,8 +1,8 @@
 //! A worker without libtorch, with faults on demand, and [stressors](stress).
 //!
-//! It keeps the worker protocol to the letter and trains nothing: a step burns some CPU time and
-//! sleeps the rest. The harness is tried out and tested with it wherever a real model would only
-//! cost time, and its [faults](schema::catalog::Fault) are those that a harness must survive.
+//! It follows the worker protocol exactly and trains nothing: a step burns some CPU time and sleeps for the
+//! rest. It serves tests and trials of the harness that need no real model, and its
+//! [faults](schema::catalog::Fault) are those that a harness must survive.
 
 pub mod caches;
 mod fault;
@@ -42,13 +42,13 @@ use crate::{
     work::{Burner, Work},
 };
 
-/// How long a rank at rest may leave a command unread. A grant wakes it at once.
+/// The interval at which a rank at rest looks for commands. A grant wakes it at once.
 const COMMAND_POLL: Duration = Duration::from_millis(10);
 
 /// Steps between two reports of memory.
 const MEMORY_EVERY_STEPS: u64 = 100;
 
-/// The whole life of one rank, told what to do by the environment variables of [`schema::wire`].
+/// The whole life of one rank, under the environment variables of [`schema::wire`].
 pub fn main() -> ExitCode {
     let started = Nanos::monotonic_now();
     let mut worker = match Worker::start() {
@@ -61,7 +61,7 @@ pub fn main() -> ExitCode {
     worker.live(started).unwrap_or_else(|error| {
         eprintln!("synthetic: {error:#}");
         let last_word = Event::Failed { kind: FailureKind::Internal, error: format!("{error:#}") };
-        // Where even this cannot be written, the exit code has to tell.
+        // If even this event cannot be written, the exit code reports the failure.
         let _ = worker.events.say(last_word);
         ExitCode::FAILURE
     })
@@ -75,15 +75,15 @@ struct Worker {
     task: Task,
     faults: Faults,
     work: Box<dyn Work>,
-    /// Of memory, when it was ready.
+    /// Peak of memory until it was ready.
     peak_bytes: u64,
-    /// Steps of the launches before, as the checkpoint says that this one goes on from.
+    /// Steps of earlier launches, as recorded in the checkpoint.
     before: u64,
     done: u64,
     loss: Option<f64>,
 }
 
-/// What ended a rest.
+/// The reason why a rest ended.
 enum Rest {
     Granted,
     Stop,
@@ -104,7 +104,7 @@ impl Worker {
             Cost::Synthetic(model) => Box::new(Burner::new(model, seed.wrapping_add(u64::from(rank)))),
             Cost::Stress { stress, dial_percent } => {
                 let device = devices.get(rank as usize).context("the spec has no device for this rank")?;
-                // The page lies among what lives as long as the launch.
+                // The page is in a folder that exists as long as the launch.
                 let folder = control.parent().context("the page of the grant lies in no folder")?;
                 Box::new(Stressors::new(stress, *dial_percent, device, threads, folder.into()))
             }
@@ -180,17 +180,17 @@ impl Worker {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Why it does not begin.
+    /// The reason why the job cannot start.
     fn refusal(&self) -> Option<String> {
         let reads = self.task.data.is_some();
         let no_data = "the synthetic worker trains nothing and reads no data; leave out --data";
         reads.then(|| no_data.into()).or_else(|| self.work.refusal())
     }
 
-    /// Does the next step, which began at `boundary`, and gives its end.
+    /// Does the next step, which began at `boundary`, and returns its end.
     fn step(&mut self, boundary: Nanos) -> anyhow::Result<Nanos> {
         let phases = self.work.step(self.done)?;
-        // It falls slowly and for ever, so that it falls in every window.
+        // The loss falls slowly without limit, so that it falls in every window.
         let trained = self.before + self.done;
         self.loss = (self.task.samples_per_step > 0).then(|| 1.0 + 1.0 / (1.0 + trained as f64 / 20.0));
         let end = Nanos::monotonic_now();
@@ -213,7 +213,7 @@ impl Worker {
 
     /// Sleeps until more steps are granted, and obeys commands meanwhile.
     fn rest(&mut self) -> anyhow::Result<Rest> {
-        // Before its first grant a job is at rest without saying so: `ready` has said it.
+        // Before its first grant a job is at rest after `ready`, without a `held`.
         if self.done > 0 {
             self.events.say(Event::Held { index: self.done })?;
         }
@@ -237,19 +237,19 @@ impl Worker {
                 self.events.say(Event::Paused { dur_ns: Nanos::monotonic_now() - begin, bytes_freed })?;
                 return self.stay_paused();
             }
-            // A job that is not paused has nothing to bring back, and says so in no time.
+            // A job that is not paused moves nothing back, and reports a duration of 0.
             Command::Resume {} => self.events.say(Event::Resumed { dur_ns: Nanos::ZERO })?,
             Command::Checkpoint { path } => self.checkpoint(Path::new(&path), begin)?,
         }
         Ok(Rest::Granted)
     }
 
-    /// A paused job has no memory to train in: it waits for commands alone, whatever it is granted.
+    /// A paused job cannot train, and waits for commands alone, regardless of its grant.
     fn stay_paused(&mut self) -> anyhow::Result<Rest> {
         loop {
             let command = match self.commands.recv() {
                 Ok(command) => command,
-                // Its sender ends the process before it lets go of the channel.
+                // The sender ends the process before it drops the channel.
                 Err(RecvError) => return Ok(Rest::Stop),
             };
             let begin = Nanos::monotonic_now();
@@ -268,7 +268,7 @@ impl Worker {
         }
     }
 
-    /// One rank writes it for all, so only that one can refuse.
+    /// One rank writes the checkpoint for all, so only this rank can refuse.
     fn checkpoint(&mut self, path: &Path, begin: Nanos) -> anyhow::Result<()> {
         let text = task::checkpoint(self.before + self.done);
         let written = if self.rank == 0 {
@@ -300,7 +300,7 @@ fn variable(name: &str) -> anyhow::Result<std::ffi::OsString> {
     env::var_os(name).with_context(|| format!("{name} is not set; a harness starts this program"))
 }
 
-/// Reads commands on a thread of its own, so that the end of stdin ends the rank wherever it is.
+/// Reads commands on a separate thread, so that the end of stdin ends the rank at any time.
 fn follow_commands() -> Receiver<Command> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! The task of a rank, as far as it matters to a worker that trains nothing.
+//! The task of a rank, reduced to what a worker without training needs.
 
 use std::{fs, path::PathBuf};
 
@@ -8,26 +8,26 @@ use schema::{
     spec::{AllReduce, Program, Training},
 };
 
-/// How long an all-reduce takes that moves nothing: as over a link of 10 GB/s, with 50 us to begin with.
+/// The simulated speed of an all-reduce: a link of 10 GB/s, with a latency of 50 us.
 const LINK_BYTES_PER_US: u64 = 10_000;
 const LATENCY_US: u64 = 50;
 
 pub(crate) struct Task {
     pub(crate) cost: Cost,
-    /// Leave after so many steps; else when told to stop.
+    /// The worker ends after this number of steps; if absent, on the order to stop.
     pub(crate) steps: Option<u64>,
     pub(crate) samples_per_step: u64,
-    /// What each step is to say it has handed to collectives.
+    /// Bytes passed to collectives that each step reports.
     pub(crate) sent_bytes: Option<u64>,
-    /// A folder that it was told to read, which it does not.
+    /// A data folder, which this worker does not read.
     pub(crate) data: Option<PathBuf>,
     restore: Option<PathBuf>,
 }
 
-/// What its steps are to cost.
+/// The cost of its steps.
 pub(crate) enum Cost {
     Synthetic(Synthetic),
-    /// How hard it is to press, in percent, is the batch of the job.
+    /// The batch of the job is the load in percent.
     Stress {
         stress: Stress,
         dial_percent: u32,
@@ -74,7 +74,7 @@ impl Task {
         Task { cost, steps: None, samples_per_step: 0, sent_bytes, data: None, restore: None }
     }
 
-    /// How it is to fail.
+    /// The fault to trigger.
     pub(crate) fn fault(&self) -> Option<Fault> {
         match &self.cost {
             Cost::Synthetic(model) => model.fault,
@@ -82,10 +82,10 @@ impl Task {
         }
     }
 
-    /// The steps of the checkpoint to go on from; `None` where the job begins anew.
+    /// The number of steps in the checkpoint to continue from; `None` without a checkpoint.
     ///
     /// # Errors
-    /// A file that is no checkpoint of this worker's.
+    /// The file is no checkpoint of this worker.
     pub(crate) fn restored_steps(&self) -> anyhow::Result<Option<u64>> {
         let Some(path) = &self.restore else { return Ok(None) };
         let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
@@ -96,7 +96,7 @@ impl Task {
     }
 }
 
-/// What stands in a checkpoint: all the state there is to save is the number of steps.
+/// The content of a checkpoint: the number of steps is all of the state.
 pub(crate) fn checkpoint(steps: u64) -> String {
     format!("step = {steps}\n")
 }

@@ -1,14 +1,14 @@
-//! The triad of STREAM (McCalpin, 1995): what `profile calibrate` measures memory with, and `stress-memory` loads
-//! it with.
+//! The STREAM triad (McCalpin, 1995), with which `profile calibrate` measures memory and `stress-memory`
+//! loads it.
 
-/// What it reads and writes for one element: `b`, `c` and `a`.
+/// Bytes read and written per element: `b`, `c` and `a`.
 pub const ELEMENT_BYTES: u64 = 3 * size_of::<f64>() as u64;
 
 const SCALE: f64 = 3.0;
 
 /// `a = b + 3 c`, element by element; `b` and `c` are as long as `a`, or longer.
 pub fn triad(a: &mut [f64], b: &[f64], c: &[f64]) {
-    // Where lengths are known to be equal no element needs a check.
+    // With equal lengths, no bounds checks are needed.
     let (b, c) = (&b[..a.len()], &c[..a.len()]);
     for i in 0..a.len() {
         a[i] = b[i] + SCALE * c[i];

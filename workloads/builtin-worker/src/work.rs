@@ -1,37 +1,37 @@
-//! What a rank does in its steps, and what a synthetic step costs: CPU time, sleep and memory.
+//! The work of a rank in its steps, and that of a synthetic step: CPU time, sleep and memory.
 
 use std::{hint::black_box, thread, time::Duration};
 
 use rustix::time::{ClockId, clock_gettime};
 use schema::{catalog::Synthetic, units::Nanos, wire::Phases};
 
-/// How much longer the steps at the start take. Sudden, as when a real job stops tuning kernels.
+/// Factor of the steps at the start. The change is sudden, as at the end of a real job's kernel tuning.
 const WARMUP_FACTOR: f64 = 2.0;
 
-/// How the busy part of a step is split into phases; the last one takes what is left.
+/// The division of the busy part of a step into phases; the last phase is the rest.
 const FORWARD_SHARE: f64 = 0.3;
 const BACKWARD_SHARE: f64 = 0.6;
 
-/// The smallest page of any machine we run on: one write a page makes it resident.
+/// The smallest page size of supported machines: one write per page makes it resident.
 const PAGE_BYTES: usize = 4096;
 
-/// What a rank does in its steps, and the memory that it does it in.
+/// The work of a rank in its steps, and its memory.
 pub(crate) trait Work {
-    /// Why this machine cannot do it.
+    /// The reason why this machine cannot do it.
     fn refusal(&self) -> Option<String> {
         None
     }
 
-    /// Makes the job's memory resident: memory that was never written to costs nothing.
+    /// Makes the job's memory resident, because untouched memory costs nothing.
     fn build(&mut self) -> anyhow::Result<()>;
 
     /// Does step `index`.
     fn step(&mut self, index: u64) -> anyhow::Result<Phases>;
 
-    /// Gives the job's memory back until it is built again, and how many bytes that was.
+    /// Releases the job's memory until the next build, and returns its size.
     fn release(&mut self) -> u64;
 
-    /// What it keeps now.
+    /// Size of the present memory.
     fn memory_bytes(&self) -> u64;
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn sleep(time: Duration) {
     }
 }
 
-/// Uses up CPU time by the thread's own clock: on a core that is shared it takes longer, as work does.
+/// Burns CPU time by the thread's own clock. On a shared core it takes longer, as real work does.
 pub(crate) fn burn(cpu_time: Duration) {
     let until = thread_cpu_time() + cpu_time;
     while thread_cpu_time() < until {
@@ -121,7 +121,7 @@ pub(crate) fn burn(cpu_time: Duration) {
     }
 }
 
-/// What the calling thread has had of its core.
+/// CPU time of the calling thread.
 pub(crate) fn thread_cpu_time() -> Duration {
     let t = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(t.tv_sec as u64, t.tv_nsec as u32)

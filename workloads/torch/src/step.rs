@@ -32,12 +32,12 @@ pub struct Execution {
     /// Forward passes run under autocast to bfloat16; parameters and optimizer stay in fp32. Without it CUDA computes
     /// as PyTorch does by default: convolutions and recurrent layers in TF32 (cuDNN), other products of matrices in fp32.
     pub bf16: bool,
-    /// The optimizer's state lies in host memory and updates are made there, with so many threads (`offload`).
+    /// The optimizer's state is in host memory and updates are made there, with this number of threads (`offload`).
     pub offload: Option<u32>,
 }
 
 impl Execution {
-    /// That of the plan `dp1`, with steps of so many samples.
+    /// The settings of the plan `dp1`, with this number of samples per step.
     pub fn plain(device: Device, samples: usize) -> Self {
         Self {
             device,
@@ -81,7 +81,7 @@ struct Updater {
     sync: Option<GradientSync>,
 }
 
-/// What a step in flight will have to tell beside its times.
+/// The report of a step in flight, except for its times.
 #[derive(Default)]
 struct Issued {
     /// One for each micro-batch, on the host. The device may not have written them yet: they are read when the clock says
@@ -203,7 +203,7 @@ impl Trainer {
         model.chain(state).chain(self.data.tensors()).map(Tensor::shallow_clone).collect()
     }
 
-    /// From now on a step takes so many micro-batches of so many samples. Every step must have been taken.
+    /// Changes the number and the size of the micro-batches of a step. No step may be in flight.
     pub(crate) fn set_micro_batches(&mut self, micro_batches: usize, samples: usize) {
         (self.execution.micro_batches, self.execution.micro_batch_samples) = (micro_batches, samples);
     }
@@ -235,7 +235,7 @@ impl Trainer {
     /// Bad data, or a failed operation, out of memory included. The model is then in no defined state and no step can
     /// be issued any more; those issued before are still to be taken.
     pub fn issue(&mut self) -> Result<(), StepError> {
-        // A failure leaves this entry behind those of the steps that the clock knows of, where nobody looks.
+        // After a failure this entry is behind those of the steps that the clock knows, and is never read.
         self.issued.push_back(Issued::default());
         let mut kept_batches = VecDeque::new();
         self.clock.begin_step();
@@ -302,7 +302,7 @@ impl Trainer {
         clock.lap(Phase::Optimizer).map_err(StepError::Device)
     }
 
-    /// Lets some time pass, short beside a step, in which the oldest step that was not taken may become complete.
+    /// Waits a time that is short compared with a step for the oldest step in flight.
     pub fn wait(&mut self) {
         self.clock.wait();
     }

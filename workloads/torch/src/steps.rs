@@ -1,4 +1,4 @@
-//! What a job does step by step, whatever a step is to it.
+//! The interface of a job that works in steps of any kind.
 
 use crate::{
     failure::Failure,

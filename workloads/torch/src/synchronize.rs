@@ -23,25 +23,25 @@ use crate::{
     },
 };
 
-/// What gradients need of the group that a rank belongs to.
+/// The group operations that the synchronisation of gradients needs.
 pub trait Ranks: Send {
-    /// How many there are.
+    /// Number of ranks.
     fn size(&self) -> u32;
 
     /// Begins to sum `flat` over all ranks, in place; it must not be touched before that was waited for. All ranks begin
     /// the same sums in the same order.
     ///
     /// # Errors
-    /// When the group cannot go on, as when another rank has gone.
+    /// The group cannot continue, for example because another rank has gone.
     fn begin_sum(&self, flat: &Tensor) -> Result<Box<dyn Sum>, TchError>;
 }
 
 /// A sum over ranks that may be under way.
 pub trait Sum: Send {
-    /// Waits for the end, on a GPU in its stream. Gives the moment of the end, `None` where the backend does not tell.
+    /// Waits for the end, on a GPU in its stream. Returns the time of the end, `None` if the backend does not report it.
     ///
     /// # Errors
-    /// When another rank has gone, or does not come in time.
+    /// Another rank has gone, or does not come in time.
     fn wait(self: Box<Self>) -> Result<Option<Nanos>, TchError>;
 }
 
@@ -76,7 +76,7 @@ pub struct Synchronized {
 ///
 /// In which order a backward pass completes gradients, and how often it adds to each, is for the first step to show: a
 /// tied weight gets one addition for all its uses, and several where some of them are recomputed, each in a pass of its
-/// own. So the sums of the first step begin when its backward pass has ended, and those of later ones while it goes on.
+/// own. So the sums of the first step begin when its backward pass has ended, and those of later ones during the pass.
 pub struct GradientSync {
     state: Arc<Mutex<State>>,
     /// Autograd forgets the state when these go.
@@ -117,7 +117,7 @@ impl GradientSync {
     /// [`clear_gradients`](crate::shim::autograd::clear_gradients).
     ///
     /// # Errors
-    /// When another rank has gone, or does not come in time.
+    /// Another rank has gone, or does not come in time.
     pub fn finish(&mut self) -> Result<Synchronized, TchError> {
         lock(&self.state).finish()
     }
@@ -133,7 +133,7 @@ struct State {
     in_last_pass: bool,
     /// The sums of the first portions, in order, each with the moment at which it began.
     begun: Vec<(Nanos, Box<dyn Sum>)>,
-    /// Why there will be no more: kept for the end of the backward pass, which is none of its business.
+    /// The error after which no sum begins. It is reported after the backward pass, which it does not concern.
     failure: Option<TchError>,
 }
 
@@ -141,9 +141,9 @@ struct Gradient {
     place: Place,
     /// Whether a backward pass of this update has made it. It is in its place then.
     is_made: bool,
-    /// How often the last backward pass of this update has added to it.
+    /// Number of additions to it in the last backward pass of this update.
     additions: u32,
-    /// How often that of the first step did: 0 for a parameter that takes no part. `None` in the first step.
+    /// Number of additions in the first step: 0 for a parameter that is not used. `None` in the first step.
     additions_expected: Option<u32>,
 }
 
@@ -254,7 +254,7 @@ impl State {
 }
 
 /// The gradient of `parameter` where it lies. One that takes part in nothing has none; other ranks cannot know that, so zeros
-/// stand for it, and what becomes of them is nobody's.
+/// replace it, and their sum is not used.
 fn flat_gradient(parameter: &Tensor) -> Result<Tensor, TchError> {
     if parameter.f_grad()?.defined() {
         gradient_as_line(parameter)

@@ -1,7 +1,7 @@
 //! Do 95 % intervals contain the truth 95 times in 100?
 //!
-//! Through the two functions that tables of a run come from, so warm-up detection is part of what is tested: every
-//! second launch begins with a warm-up that has to be found and left out.
+//! The test uses the two functions behind the tables of a run, so that it includes warm-up detection: every
+//! second launch begins with a warm-up that must be found and left out.
 
 use statistics::launches::between_launches;
 use statistics::stop::{MIN_REPEATS, Verdict, verdict};
@@ -22,7 +22,7 @@ struct Coverage {
     within_launch: f64,
     /// Of the runs' intervals, the true median over launches.
     between_launches: f64,
-    /// Of launches that were given a steady state.
+    /// Of launches, those with a steady state.
     steady: f64,
 }
 
@@ -86,14 +86,14 @@ fn intervals_cover_the_truth_of_correlated_steps() {
     assert_covers(0.6, 0.92);
 }
 
-/// Four hundred steps with a coefficient of 0.9 say as much as twenty-one independent ones, and
-/// how much they resemble each other has to be estimated from the same steps.
+/// Four hundred steps with a coefficient of 0.9 have the information of twenty-one independent ones, and
+/// their correlation must be estimated from the same steps.
 #[test]
 fn intervals_nearly_cover_the_truth_of_strongly_correlated_steps() {
     assert_covers(0.9, 0.85);
 }
 
-/// The price of looking after every launch, as the documentation of the stop rule gives it.
+/// The cost of a check after every launch, as the documentation of the stop rule states it.
 #[test]
 fn intervals_at_the_stop_nearly_cover_the_truth() {
     for (target_percent, fair) in [(1.0, 0.90..0.95), (2.0, 0.93..0.97)] {

@@ -1,4 +1,5 @@
-//! Do 95 % intervals contain the truth 95 times in 100 on a machine whose speed drifts, where rows share their baselines?
+//! Do 95 % intervals contain the truth 95 times in 100 on a machine whose speed drifts, if rows share their
+//! baselines?
 //!
 //! The speed of a shared host wanders by 5 to 20 % within minutes. Here it is a stationary AR(1) process on the logarithm, with
 //! a deviation of 10 % and a correlation time of fifty visits. Jobs run as `profile colocate --all-pairs` has them: in each
@@ -15,12 +16,12 @@ const RUNS: u64 = 1_000;
 const JOBS: usize = 6;
 const BLOCKS: usize = 5;
 const SLOWDOWN: f64 = 1.8;
-/// Of one visit, on the log scale, apart from what the machine does.
+/// Noise of one visit on the log scale, besides that of the machine.
 const NOISE: f64 = 0.01;
 const DRIFT: f64 = 0.1;
 const VISITS_REMEMBERED: f64 = 50.0;
 
-/// The logarithm of how slow the machine is, visit by visit.
+/// The logarithm of the slowness of the machine, visit by visit.
 struct Machine {
     random: fastrand::Rng,
     log: f64,
@@ -32,7 +33,7 @@ impl Machine {
         Machine { log: DRIFT * normal(&mut random), random }
     }
 
-    /// The step time of a visit that takes one second a step where the machine is as fast as it is on average.
+    /// The step time of a visit, which is one second at the mean speed of the machine.
     fn visit(&mut self) -> f64 {
         let phi = (-1.0 / VISITS_REMEMBERED).exp();
         self.log = phi * self.log + DRIFT * (1.0 - phi * phi).sqrt() * normal(&mut self.random);
@@ -40,11 +41,11 @@ impl Machine {
     }
 }
 
-/// What a run of all pairs shows.
+/// The measurements of a run of all pairs.
 struct AllPairs {
-    /// Medians of one job alone, two a block.
+    /// Medians of one job alone, two per block.
     alone: Vec<f64>,
-    /// `(alone, together)` of each block, of each of the two members of each pair.
+    /// For both members of each pair, `(alone, together)` of each block.
     members: Vec<[Vec<(f64, f64)>; 2]>,
 }
 
@@ -58,7 +59,7 @@ fn all_pairs(seed: u64) -> AllPairs {
         let before: Vec<f64> = (0..JOBS).map(|_| machine.visit()).collect();
         let mut together = vec![[0.0; 2]; pairs.len()];
         for pair in order {
-            // Members of a visit meet the same machine, and each has a noise of its own.
+            // Members of a visit share the state of the machine, and each has its own noise.
             let level = machine.visit();
             together[pair] = [(); 2].map(|()| SLOWDOWN * level * (NOISE * normal(&mut machine.random)).exp());
         }
@@ -87,8 +88,9 @@ fn deviation(values: &[f64]) -> f64 {
     mean(&values.iter().map(|value| (value - centre).powi(2)).collect::<Vec<_>>()).sqrt()
 }
 
-/// Slowdowns and throughputs of groups are ratios within a block, in which the drift cancels; the interval of each row covers.
-/// As rows share baselines and minutes, though, a run has many rows that miss or none: its rows are not so many witnesses.
+/// Slowdowns and throughputs of groups are ratios within a block, in which the drift cancels, and the
+/// interval of each row covers the truth. Rows share baselines and minutes, however, so that a run has many
+/// rows that miss or none: its rows are not independent.
 #[test]
 fn intervals_of_ratios_cover_and_rows_of_a_run_miss_together() {
     let [mut slowdowns, mut throughputs] = [Vec::new(), Vec::new()];
@@ -117,8 +119,8 @@ fn intervals_of_ratios_cover_and_rows_of_a_run_miss_together() {
     }
 }
 
-/// The interval over launches of one run says how the run's launches scatter around its own minutes. What another run an
-/// hour later shows lies outside of it more often than not: that is what baselines within a block are for.
+/// The interval over launches of one run describes their scatter around the run's own minutes. The result
+/// of another run an hour later is usually outside of it, which is the reason for baselines within a block.
 #[test]
 fn intervals_between_launches_are_about_the_minutes_of_their_run() {
     let run_and_hour = (0..RUNS).map(|seed| {

@@ -1,4 +1,4 @@
-//! Tests of what the crate claims about simulated launches, whose truth is known.
+//! Tests the claims of the crate on simulated launches with a known truth.
 
 mod coverage;
 mod drift;

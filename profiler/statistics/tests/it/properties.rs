@@ -1,4 +1,4 @@
-//! What must hold for any step times whatever.
+//! Properties for arbitrary step times.
 
 use proptest::prelude::*;
 use statistics::interval::within_launch_median;

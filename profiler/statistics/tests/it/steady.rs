@@ -1,4 +1,4 @@
-//! Where the steady state is found in launches that were made with one.
+//! Steady states in launches with a known one.
 
 use std::ops::RangeInclusive;
 
@@ -15,7 +15,7 @@ const NOISES: [Noise; 3] = [
     Noise { deviation: 0.02, phi: 0.9 },
 ];
 
-/// What is to be found at least 95 times in 100.
+/// The expected result in at least 95 of 100 launches.
 struct Expected {
     class: Class,
     start: RangeInclusive<usize>,
@@ -81,7 +81,7 @@ fn a_plateau_ends_where_it_ends() {
 #[test]
 fn a_decay_ends_when_it_is_lost_in_the_noise() {
     let decay = |index: usize| 1.0 + (-(index as f64) / 20.0).exp();
-    // It is down to 1 % after 92 steps.
+    // The decay reaches 1 % after 92 steps.
     assert_found(QUIET, decay, &warm_up(70..=115));
     for noise in NOISES {
         assert_found(noise, decay, &warm_up(30..=120));

@@ -9,7 +9,7 @@ pub(crate) fn normal(random: &mut fastrand::Rng) -> f64 {
     radius * (TAU * random.f64()).cos()
 }
 
-/// Noise whose values resemble their predecessors: a stationary AR(1) process.
+/// Noise with correlated neighbours: a stationary AR(1) process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Noise {
     /// Standard deviation of every value; that of the logarithm of step time, so 0.02 is 2 %.

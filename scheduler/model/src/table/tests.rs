@@ -66,7 +66,7 @@ fn manifest() -> Manifest {
     }
 }
 
-/// A summary of batches of 8, of which so many are done in a second.
+/// A summary of batches of 8 at this rate.
 fn summary(workload: &str, plan: &str, device: &str, threads: u32, batches_per_s: f64) -> Summary {
     let median = (0.9e9 / batches_per_s) as u64;
     let samples_per_s = 8.0 * batches_per_s;
@@ -201,7 +201,7 @@ fn co_runners_are_known_in_whatever_order_and_slow_down_what_the_job_takes_alone
     }
 }
 
-/// A job of batches of 8, alone in runs that began at these times.
+/// A job with batches of 8, alone in runs that began at these times.
 fn runs_at(runs: &[(&str, f64)]) -> Prediction {
     let mut table = Table::default();
     for (started_utc, batches_per_s) in runs {
@@ -240,7 +240,7 @@ fn neighbours_slow_down_by_what_was_measured_of_two_while_it_is_their_turn() {
         (alone, vec![next(b, 1.0)], 1.2),
         (alone, vec![next(b, 0.5)], 1.1),
         (alone, vec![next(b, 1.0), next(b, 0.5)], 1.2 * 1.1),
-        // From 0.95 to 1.15, which is no difference that was shown.
+        // An interval from 0.95 to 1.15 shows no difference.
         (alone_on(b, &[1], "CPU"), vec![next(a, 1.0)], 1.0),
         (alone, vec![next(a, 1.0), next(elsewhere, 1.0)], 1.0),
         (packed, vec![next(b, 1.0)], 1.2),
@@ -259,7 +259,7 @@ fn neighbours_slow_down_by_what_was_measured_of_two_while_it_is_their_turn() {
     assert!(table().minds_neighbours() && !Table::default().minds_neighbours());
 }
 
-/// Of a group of neighbours and co-runners at once, or of jobs that wait for their turn, nobody asks.
+/// Questions never have neighbours and co-runners at once, or jobs that wait for their turn.
 #[test]
 fn only_one_neighbour_that_runs_all_the_time_is_known() {
     let mut manifest = manifest();

@@ -1,17 +1,17 @@
-//! `stress-cache`: reads and writes a word of each line of a buffer as large as the last-level caches, again and
-//! again, so that they keep nothing of others.
+//! `stress-cache`: repeatedly reads and writes a word of each line of a buffer as large as the last-level
+//! caches, which evicts the data of others.
 
 use std::{hint::black_box, io};
 
 use super::Stressor;
 
-/// On most machines; where lines are twice as long, each is touched twice.
+/// The line size of most machines. With lines of twice the size, each line is touched twice.
 const LINE_BYTES: u64 = 64;
 
-/// Of a unit of work, some microseconds.
+/// Lines of a unit of work, which takes some microseconds.
 const UNIT_LINES: usize = 4096;
 
-/// The caches are shared out among the threads, in whole units.
+/// The share of a thread in the caches, in whole units.
 pub(super) fn thread_bytes(caches_bytes: u64, threads: u32) -> u64 {
     let unit_bytes = UNIT_LINES as u64 * LINE_BYTES;
     (caches_bytes / u64::from(threads) / unit_bytes).max(1) * unit_bytes
@@ -23,7 +23,7 @@ struct Line([u64; LINE_BYTES as usize / size_of::<u64>()]);
 
 pub(super) struct Cache {
     lines: Vec<Line>,
-    /// The next that is touched.
+    /// The next line.
     at: usize,
 }
 

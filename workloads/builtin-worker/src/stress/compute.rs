@@ -1,17 +1,17 @@
-//! `stress-compute`: multiplications and additions in registers, which nothing but the core itself takes part in.
+//! `stress-compute`: multiplications and additions in registers, which use only the core itself.
 
 use std::{hint::black_box, io};
 
 use super::Stressor;
 
-/// Chains that do not wait for each other: as many as the registers hold, two a register, and enough to keep the
-/// units for multiplying and adding at work while each chain waits for its last result.
+/// Number of independent chains: two per register, as many as registers hold, and enough to keep the
+/// multiply and add units busy during the latency of each chain.
 const CHAINS: usize = 24;
 
-/// Links of each chain in a unit of work, some microseconds.
+/// Links of each chain in a unit of work, which takes some microseconds.
 const LINKS: usize = 4096;
 
-/// What a link does tends to `ADDEND / (1 - FACTOR)`, which is 1, and never to a number that takes longer than others.
+/// A link converges to `ADDEND / (1 - FACTOR)`, which is 1, and never to a denormal number.
 const FACTOR: f64 = 1.0 - ADDEND;
 const ADDEND: f64 = 1.0 / 1_048_576.0;
 
@@ -25,7 +25,7 @@ impl Compute {
 
 impl Stressor for Compute {
     fn unit(&mut self) -> io::Result<()> {
-        // A copy of its own is kept in registers.
+        // A local copy is kept in registers.
         let mut chains = black_box(self.0);
         for _ in 0..LINKS {
             for chain in &mut chains {

@@ -1,8 +1,8 @@
-//! `stress-io`: writes blocks to a file, one after the other, and waits for the disk to have each.
+//! `stress-io`: writes blocks to a file, one after the other, and waits for the disk after each.
 //!
-//! The file lies on the file system of the run, so that `--out` says which disk is pressed on, and has no name: the
-//! kernel frees it when the last process that holds it is gone, however that ended. One thread has one write under
-//! way; a disk that takes several at once is busier with more threads.
+//! The file is on the file system of the run, so that `--out` selects the disk, and has no name: the kernel
+//! frees it when the last process that holds it is gone. One thread has one write in progress; a disk with
+//! parallel writes is busier with more threads.
 
 use std::{fs::File, io, os::unix::fs::FileExt, path::Path, time::Duration};
 
@@ -11,13 +11,13 @@ use schema::units::Nanos;
 
 use super::Stressor;
 
-/// Of a unit of work: large enough that a disk is slowed down by moving it, and not by the order alone.
+/// Size of a unit of work, so large that the transfer dominates the latency of a command.
 const BLOCK_BYTES: usize = 256 << 10;
 
 /// The number of blocks after which a file is written from its beginning again: 16 MiB.
 const BLOCKS: u64 = 64;
 
-/// What goes past the page cache has to lie at multiples of this, on any disk there is.
+/// Direct writes must be aligned to this on every disk.
 const ALIGNMENT: usize = 4096;
 
 /// A block, and room to align it.
@@ -26,7 +26,7 @@ pub(super) const THREAD_BYTES: u64 = (BLOCK_BYTES + ALIGNMENT) as u64;
 /// File systems that are memory: tmpfs and ramfs, as in Linux's `include/uapi/linux/magic.h`.
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// Why there is no disk to press on. A file system that hides another, as those of containers do, is believed.
+/// The reason why there is no disk to load. A file system on top of another, as in containers, is trusted.
 pub(super) fn refusal(folder: &Path) -> Option<String> {
     let kind = statfs(folder).ok()?.f_type as u64;
     IN_MEMORY.contains(&kind).then(|| {
@@ -36,25 +36,25 @@ pub(super) fn refusal(folder: &Path) -> Option<String> {
 
 pub(super) struct Io {
     file: File,
-    /// Block of the file that is written next.
+    /// The block of the file that is written next.
     block: u64,
     buffer: Vec<u8>,
-    /// Where the aligned part of the buffer begins.
+    /// Offset of the aligned part of the buffer.
     aligned: usize,
 }
 
 impl Io {
     /// # Errors
-    /// Where the folder cannot be written to, or the disk is full.
+    /// The folder cannot be written to, or the disk is full.
     pub(super) fn new(folder: &Path) -> io::Result<Io> {
         let file = tempfile::tempfile_in(folder)?;
         let buffer = vec![0x5a; THREAD_BYTES as usize];
         let aligned = buffer.as_ptr().align_offset(ALIGNMENT);
         let mut io = Io { file, block: 0, buffer, aligned };
-        // Once it has its place on the disk, to write there again changes nothing else: no write waits for a journal.
+        // Writing to allocated blocks changes no metadata, so that no write waits for a journal.
         (0..BLOCKS).try_for_each(|_| io.write())?;
         io.file.sync_all()?;
-        // Some file systems do not know it. Then a block goes to the disk by way of the page cache.
+        // Some file systems do not support it. A block then goes to the disk through the page cache.
         if let Err(error) = fcntl_setfl(&io.file, OFlags::DIRECT) {
             eprintln!("stress-io: writes go through the page cache: O_DIRECT: {error}");
         }
@@ -75,7 +75,7 @@ impl Stressor for Io {
         self.file.sync_data()
     }
 
-    /// To wait for the disk is its work.
+    /// Waiting for the disk is its work.
     fn clock(&self) -> Duration {
         Nanos::monotonic_now().as_duration()
     }

@@ -1,21 +1,21 @@
-//! `stress-memory`: the triad of STREAM over arrays that no cache holds, so that every element comes from memory
-//! and goes there.
+//! `stress-memory`: the STREAM triad over arrays larger than all caches, so that every element comes from
+//! memory and goes there.
 
 use std::{hint::black_box, io};
 
 use super::Stressor;
 use crate::triad::{ELEMENT_BYTES, triad};
 
-/// The arrays of all threads together are so many times as large as the last-level caches of their cores. When an
-/// element comes round again, four times what the caches hold has gone through them.
+/// Size of the arrays of all threads over the last-level caches of their cores. Before an element is used
+/// again, four times the size of the caches has passed through them.
 const CACHES: u64 = 4;
-/// And at least so large: a guest may be told of smaller caches than there are.
+/// Minimum size, because a guest may see smaller caches than there are.
 const LEAST_BYTES: u64 = 192 << 20;
 
-/// Of a unit of work, some ten microseconds.
+/// Elements of a unit of work, which takes some ten microseconds.
 const UNIT_ELEMENTS: usize = 16_384;
 
-/// Shared out among the threads, in whole units.
+/// The share of a thread, in whole units.
 pub(super) fn thread_bytes(caches_bytes: u64, threads: u32) -> u64 {
     let unit_bytes = UNIT_ELEMENTS as u64 * ELEMENT_BYTES;
     ((CACHES * caches_bytes).max(LEAST_BYTES) / u64::from(threads)).div_ceil(unit_bytes) * unit_bytes
@@ -33,7 +33,7 @@ impl Memory {
     /// Three arrays, of whole units.
     pub(super) fn new(bytes: u64) -> Memory {
         let elements = (bytes / ELEMENT_BYTES) as usize;
-        // No element is 0: pages of zeros that were never written to need not be in memory at all.
+        // No element is 0, because zero pages without a write need not be in memory.
         Memory { a: vec![0.5; elements], b: vec![1.0; elements], c: vec![2.0; elements], at: 0 }
     }
 }

@@ -1,9 +1,10 @@
-//! Stressors: jobs that each press on one resource of a machine, as hard as their dial says.
+//! Stressors: jobs that each load one resource of a machine at an adjustable intensity.
 //!
-//! A step is a period of 10 ms. At a dial of 40 percent every thread of the rank works for 4 ms of it, at 100
-//! percent for all of it, and then the rank rests for what is left. How much work that is, is found out once,
-//! before the job is ready; from then on all steps are the same work. So a stressor is slowed down as any job is,
-//! by who takes its core and by who takes its resource: its own step time shows what a job beside it takes.
+//! A step is a period of 10 ms. At a dial of 40 percent every thread of the rank works for 4 ms of it, at
+//! 100 percent for all of it, and then the rank sleeps for the rest. The amount of work is calibrated once,
+//! before the job is ready, and from then on all steps are the same. A stressor is therefore slowed down
+//! like any job by others on its core or its resource: its own step time shows the effect of a job beside
+//! it.
 
 mod cache;
 mod compute;
@@ -31,18 +32,18 @@ use crate::{
     work::{Work, sleep, thread_cpu_time, timed},
 };
 
-/// A step that nothing slows down.
+/// Duration of an undisturbed step.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// What the last-level caches are taken to hold where the kernel tells nothing of them.
+/// The assumed size of the last-level caches if the kernel does not report it.
 const UNTOLD_CACHES_BYTES: u64 = 32 << 20;
 
-/// One thread that presses on a resource. It works in units that are all the same.
+/// One thread that loads a resource, in units of equal work.
 trait Stressor: Send {
     /// Does one unit of work.
     fn unit(&mut self) -> std::io::Result<()>;
 
-    /// Runs while it works, and stands still while another job has its core.
+    /// A clock that stops while another job has the thread's core.
     fn clock(&self) -> Duration {
         thread_cpu_time()
     }
@@ -55,7 +56,7 @@ pub fn memory_bytes(stress: &Stress, cores: &[u16], threads: u32) -> u64 {
     u64::from(threads) * thread_bytes(stress.resource, cores, threads)
 }
 
-/// The part of one thread.
+/// The share of one thread.
 fn thread_bytes(resource: Resource, cores: &[u16], threads: u32) -> u64 {
     let caches = last_level_bytes(Path::new(CORES), cores).unwrap_or(UNTOLD_CACHES_BYTES);
     match resource {
@@ -66,22 +67,22 @@ fn thread_bytes(resource: Resource, cores: &[u16], threads: u32) -> u64 {
     }
 }
 
-/// The stressors of one rank, one a thread.
+/// The stressors of one rank, one per thread.
 pub(crate) struct Stressors {
     resource: Resource,
     dial_percent: u32,
     threads: u32,
     thread_bytes: u64,
-    /// Where files may lie.
+    /// The folder for files.
     folder: PathBuf,
-    /// None while their memory is released.
+    /// Empty while their memory is released.
     stressors: Vec<Box<dyn Stressor>>,
-    /// One a stressor, as soon as they were built for the first time.
+    /// One per stressor, from the first build on.
     paces: Vec<Pace>,
 }
 
 impl Stressors {
-    /// `folder` is for files that no one is to see.
+    /// `folder` is for temporary files.
     pub(crate) fn new(
         stress: &Stress,
         dial_percent: u32,
@@ -120,7 +121,7 @@ impl Work for Stressors {
         let (resource, bytes, folder) = (self.resource, self.thread_bytes, &self.folder);
         self.stressors = on_threads(0..self.threads, |_| stressor(resource, bytes, folder))?;
         if self.paces.is_empty() {
-            // All at once, as in every step: what they get of a resource that they share is what there is of it.
+            // All threads at once, as in every step, so that they divide a shared resource.
             self.paces =
                 on_threads(self.stressors.iter_mut(), |stressor| Ok(Pace::measure(stressor.as_mut())?))?;
         }
@@ -150,7 +151,7 @@ impl Work for Stressors {
     }
 }
 
-/// Does `work` with all items at the same time, with the first one on this thread. Threads are started anew each
+/// Does `work` with all items at the same time, the first one on this thread. Threads are started each
 /// time, which takes some ten microseconds of a step.
 fn on_threads<I: Send, T: Send>(
     items: impl IntoIterator<Item = I>,

@@ -1,26 +1,27 @@
-//! How much work a period holds, and how the dial shares it out among steps.
+//! The amount of work in a period, and its division into steps according to the dial.
 
 use std::{io, time::Duration};
 
 use super::{PERIOD, Stressor};
 
-/// How long a stressor works to find out how fast it is.
+/// Duration of the calibration of a stressor.
 const TRIALS: Duration = Duration::from_millis(200);
 
-/// The least that a trial takes: to read a clock is a thousandth of it.
+/// Minimum duration of a trial, of which reading a clock is a thousandth.
 const TRIAL: Duration = Duration::from_micros(500);
 
-/// What one thread is to do in a step.
+/// The work of one thread in a step.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Pace {
-    /// As many as it does in a period if it does nothing else.
+    /// Units that it does in a period at full load.
     units_per_period: f64,
-    /// What the steps before have left undone, which is less than a unit.
+    /// The remainder of earlier steps, which is less than a unit.
     left: f64,
 }
 
 impl Pace {
-    /// Has it work for a while by its own clock. The median over trials is taken, which a few disturbances do not move.
+    /// Runs the stressor for a while by its own clock. The median over trials is robust against a few
+    /// disturbances.
     pub(super) fn measure(stressor: &mut dyn Stressor) -> io::Result<Pace> {
         let mut units = 1u32;
         let mut spent = Duration::ZERO;
@@ -37,12 +38,12 @@ impl Pace {
             }
         }
         unit_s.sort_by(f64::total_cmp);
-        // A trial takes part of what all take, so there is one at least.
+        // No trial takes longer than all of them together, so there is at least one.
         let median_s = unit_s[unit_s.len() / 2];
         Ok(Pace { units_per_period: PERIOD.as_secs_f64() / median_s, left: 0.0 })
     }
 
-    /// Units of the next step. Over many steps they are what the dial says to the unit, however large a unit is.
+    /// Units of the next step. Over many steps they match the dial to the unit, for any size of a unit.
     pub(super) fn units_of_step(&mut self, dial_percent: u32) -> u64 {
         let due = self.left + self.units_per_period * f64::from(dial_percent) / 100.0;
         self.left = due.fract();

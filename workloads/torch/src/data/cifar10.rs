@@ -33,7 +33,7 @@ pub(super) enum Use {
     Imitate { image: u32, channels: u32, latent: u32 },
 }
 
-/// All training images, kept as bytes, in an order that each epoch shuffles anew.
+/// All training images, kept as bytes, in an order that each epoch shuffles again.
 pub(super) struct Cifar10 {
     /// Size of the noise vector for each image.
     latent: usize,

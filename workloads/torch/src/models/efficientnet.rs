@@ -79,7 +79,7 @@ fn layers(
     }
     let shape = Shape::depthwise(inner, kernel, stride);
     layers.push(Box::new(ConvNorm::new(&mut scope.part(layers.len()), ["0", "1"], shape, SILU)?));
-    // A quarter of what the block takes, not of what it works with.
+    // A quarter of the block's input channels, not of its expanded ones.
     let squeezed = (inputs / 4).max(1);
     let part = scope.part(layers.len());
     layers.push(Box::new(SqueezeExcitation::new(part, inner, squeezed, Activation::Silu, Gate::Sigmoid)?));

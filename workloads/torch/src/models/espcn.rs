@@ -37,7 +37,7 @@ pub(super) fn build(
     let mut blocks: Vec<Box<dyn Block>> = Vec::new();
     let mut channels = GREY;
     for (index, width) in widths.into_iter().map(i64::from).enumerate() {
-        // A ReLU halves the square of what it is given.
+        // A ReLU halves the mean square of its input.
         let layer = convolution(index + 1, channels, width, 2.0_f64.sqrt())?;
         blocks.push(Box::new(Rectified { layer }));
         channels = width;

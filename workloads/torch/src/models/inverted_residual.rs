@@ -28,7 +28,7 @@ pub(super) fn stem(
     ConvNorm::new(&mut scope, ["0", "1"], shape, Some(activation))
 }
 
-/// Layers that widen their input, look at each channel, and narrow it again, beside a shortcut where the shape stays.
+/// Layers that widen their input, convolve each channel, and narrow it again, with a shortcut if the shape stays.
 pub(super) struct InvertedResidual {
     /// The last one's output is no other operation's to keep.
     pub(super) layers: Vec<Box<dyn Block>>,

@@ -21,7 +21,7 @@ use crate::{
 const COORDINATES: i64 = 3;
 /// Widths of the three layers that see one point each, in the network and in its transforms.
 const OF_POINTS: [i64; 3] = [64, 128, 1024];
-/// Widths of the two layers that see the whole cloud, before the one that gives what is asked for.
+/// Widths of the two layers that see the whole cloud, before the output layer.
 const OF_CLOUD: [i64; 2] = [512, 256];
 
 /// Turns coordinates, sees points, then the cloud. Takes `[samples, 3, points]` and gives logits `[samples, classes]`;
@@ -77,7 +77,7 @@ fn norms<const N: usize>(
     Ok(norms.try_into().unwrap_or_else(|_| unreachable!("there is one for each width")))
 }
 
-/// The largest value of each channel over all points, whatever their order.
+/// The largest value of each channel over all points, in any order.
 fn over_points(features: &Tensor) -> Result<Tensor, TchError> {
     Ok(features.f_max_dim(2, false)?.0)
 }
@@ -169,7 +169,7 @@ impl Block for First {
     }
 }
 
-/// The other layers for each point, behind the feature transform, up to what is seen of the cloud as a whole.
+/// The other layers for each point, after the feature transform, up to the features of the whole cloud.
 struct Seen {
     transform: Option<Transform>,
     layers: [Pointwise; 2],
@@ -199,7 +199,7 @@ fn from_rotation(matrices: &Tensor) -> Result<Tensor, TchError> {
     apart.f_norm_scalaropt_dim(2.0, [1, 2], false)?.f_unsqueeze(1)
 }
 
-/// Classes, with whatever stands behind the features passed by.
+/// The classifier, which passes extra numbers after the features through.
 struct Head {
     layers: OfCloud,
     dropout: Dropout,
@@ -214,7 +214,7 @@ impl Block for Head {
     }
 }
 
-/// The paper's equation 2 beside the cross entropy.
+/// The cross entropy plus the paper's equation 2.
 fn regularised_cross_entropy(output: &Tensor, classes: &Tensor) -> Result<Tensor, TchError> {
     const WEIGHT: f64 = 0.001;
     let logits = output.size()[1] - 1;

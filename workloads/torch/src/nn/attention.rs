@@ -42,7 +42,7 @@ pub enum Mask<'a> {
     Bias(&'a Tensor),
 }
 
-/// What is done to scores beside the mask.
+/// Changes of scores besides the mask.
 #[derive(Clone, Copy, Default)]
 pub struct Weighting {
     /// What scores are multiplied by; `None` for the inverse root of a head's width.

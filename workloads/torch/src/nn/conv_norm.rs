@@ -11,7 +11,7 @@ use super::{
 };
 use crate::workload::Block;
 
-/// The two, and what is done to their output.
+/// The two layers, and the activation of their output.
 pub struct ConvNorm {
     convolution: Conv2d,
     norm: BatchNorm2d,

@@ -20,7 +20,7 @@ pub struct MultiHeadAttention {
 }
 
 impl MultiHeadAttention {
-    /// Takes `[samples, tokens, width]` twice, once for what asks and once for what is looked at, and gives the first's
+    /// Takes `[samples, tokens, width]` twice, for the queries and for the memory, and returns the first one's
     /// shape.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ pub fn random_state(device: Device) -> Result<Tensor, TchError> {
     let mut state = std::ptr::null_mut();
     // SAFETY: the pointer is that of a local variable.
     check(unsafe { tw_random_state(number(device), &mut state) })?;
-    // SAFETY: on success it is a handle that nobody else has, as tch's own functions return them.
+    // SAFETY: on success the handle has no other owner, like those that tch's own functions return.
     Ok(unsafe { Tensor::from_ptr(state) })
 }
 

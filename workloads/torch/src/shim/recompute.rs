@@ -34,7 +34,7 @@ unsafe extern "C" {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
     Forward,
-    /// In a backward pass: what changes the model beside giving an output was done before.
+    /// The run in a backward pass, in which side effects on the model must not be repeated.
     Again,
 }
 
@@ -88,7 +88,7 @@ unsafe extern "C" fn call(
 }
 
 /// # Safety
-/// `context` is one of [`recompute`], and nobody uses it any more.
+/// `context` comes from [`recompute`] and is not used afterwards.
 unsafe extern "C" fn drop_closure(context: *mut c_void) {
     // SAFETY: it came from a box of this type.
     drop(unsafe { Box::from_raw(context.cast::<Closure>()) });

@@ -1,4 +1,4 @@
-//! Streams of a CUDA device: what is queued in one of them does not wait for what is queued in another.
+//! Streams of a CUDA device. Work in one stream does not wait for work in another.
 
 use std::ffi::c_int;
 
@@ -11,7 +11,7 @@ unsafe extern "C" {
     fn tw_stream_exchange(device: c_int, stream: i64, previous: *mut i64) -> c_int;
 }
 
-/// A stream beside the one that a device's work goes to. It is one of PyTorch's pool and is never given back.
+/// A stream besides the device's default one. It comes from PyTorch's pool and is never returned.
 pub struct SideStream {
     device: c_int,
     id: i64,

@@ -49,7 +49,7 @@ impl DataStream for Numbers {
     }
 }
 
-/// Trains so many networks with micro-batches of one sample on a device of which the test decides the times.
+/// Trains this number of networks with micro-batches of one sample on a device with scripted times.
 pub(crate) fn trainer(device: &Scripted, networks: usize, micro_batches: usize) -> Trainer {
     let mut parameters = Parameters::new(Device::Cpu);
     let prefixes = ["a.", "b."];
@@ -128,7 +128,7 @@ fn what_ranks_share_is_told_with_the_step() {
         let device = Scripted::at(0);
         let mut trainer = trainer(&device, 2, 2);
         trainer.join(&Alone::new(move |_: &Tensor| Ok(Ok(end)))).unwrap();
-        // Data, forward and backward of two micro-batches, then what is waited for of the sum, then the optimizer.
+        // Data, forward and backward of two micro-batches, then the exposed part of the sum, then the optimizer.
         for network in [1, 10] {
             device.will_work(&[MS * network; 6]);
             device.will_work(&[MS * network * 3, MS * network * 7]);

@@ -6,7 +6,7 @@ use std::{
 };
 
 /// The folder of its libraries, for `LD_LIBRARY_PATH`, which the dynamic linker searches before what is baked into the
-/// program. `None`, said on stderr, where there is no such folder, or a driver that makes its answers other ones.
+/// program. `None`, with a note on stderr, without such a folder, or with a driver that changes the answers.
 pub(crate) fn whole_libtorch_without_driver() -> Option<PathBuf> {
     if Path::new("/dev/nvidiactl").exists() {
         schema::skips::skipped("no-gpu", "this machine has an NVIDIA driver");

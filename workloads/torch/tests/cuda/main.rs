@@ -29,7 +29,7 @@ pub(crate) fn present() -> Present {
     }
 }
 
-/// Says on stderr that a test is skipped, where there is none.
+/// Reports on stderr that a test is skipped, if there is none.
 pub(crate) fn there_is_a_device() -> bool {
     let there_is = present() == Present::Device;
     if !there_is {

@@ -1,4 +1,4 @@
-//! The models against what is published of them, and against other implementations.
+//! The models against published values and other implementations.
 
 mod bert;
 mod catalog;

@@ -19,7 +19,7 @@ pub(crate) fn build(workload: &Workload) -> Box<dyn workload::Workload> {
     models::build(workload, Device::Cpu).unwrap()
 }
 
-/// A model of any family and size; of a workload, nothing else takes part in what it computes.
+/// A model of any family and size. Nothing else of a workload affects its results.
 pub(crate) fn build_model(model: Model) -> Box<dyn workload::Workload> {
     build(&Workload { model, ..catalog("resnet18-mini") })
 }
@@ -43,7 +43,7 @@ pub(crate) fn take_step(trainer: &mut Trainer) {
     trainer.completed(0).unwrap().expect("it was issued");
 }
 
-/// Whether what takes minutes or gigabytes is run; says what is not.
+/// Whether tests run that take minutes or gigabytes; reports those that do not.
 pub(crate) fn is_slow_run(purpose: &str) -> bool {
     let is_slow = std::env::var_os("TANDEM_SLOW").is_some_and(|value| value == "1");
     if !is_slow {

@@ -18,7 +18,7 @@ fn losses(said: &[EventLine]) -> Vec<f64> {
     steps(said).iter().map(|step| step.loss.unwrap()).collect()
 }
 
-/// Writes a checkpoint at `place` after so many steps, then trains the whole job; all losses.
+/// Writes a checkpoint at `place` after this number of steps, then trains the whole job; returns all losses.
 fn checkpointed(spec: &LaunchSpec, after: u64, place: &Path) -> Vec<f64> {
     let mut worker = Worker::start(spec);
     worker.train_to(after);
@@ -330,7 +330,7 @@ fn a_kill_while_a_checkpoint_is_written_leaves_none_or_a_whole_one() {
             fs::rename(&place, &last).unwrap();
         }
     }
-    // What the last kill left is in nobody's way, and the last whole checkpoint restores.
+    // Remains of the last kill have no effect, and the last whole checkpoint restores.
     let mut worker = Worker::start(&restored(&spec, &last, "dp1", 1));
     worker.wait_for(|event| matches!(event, Event::Ready(_)));
     worker.checkpoint(&folder.path().join("next"));

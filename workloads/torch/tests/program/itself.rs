@@ -1,4 +1,4 @@
-//! What the program says of itself, and what it exports.
+//! The program's information about itself, and its exports.
 
 use std::{collections::HashMap, fs};
 

@@ -155,7 +155,7 @@ fn largest_difference(ours: &[f64], expected: &[f64]) -> f64 {
     ours.iter().zip(expected).map(apart).fold(0.0, f64::max)
 }
 
-/// Applies `work` to all of `items`, so many at a time as there are cores.
+/// Applies `work` to all of `items`, with one thread per core.
 fn at_once<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);

@@ -1,4 +1,4 @@
-//! Starts the program as the harness would, and reads what it says.
+//! Starts the program as the harness does, and reads its events.
 
 use std::{
     fs,
@@ -37,7 +37,7 @@ pub(crate) fn launch_of(workload: Workload, global_batch: u32, plan: Plan, steps
     LaunchSpec { seed: 11, ..LaunchSpec::new(name, job, program, cores(1)) }
 }
 
-/// A launch of `workload` with a rank on each of so many CPU devices.
+/// A launch of `workload` with a rank on each of this number of CPU devices.
 pub(crate) fn launch_ranks(
     ranks: u16,
     workload: &str,
@@ -69,7 +69,7 @@ struct Files {
 }
 
 impl Files {
-    /// Several ranks are told to meet in a file of the folder unless they are told otherwise.
+    /// Several ranks meet in a file of the folder unless the spec names another one.
     fn new(spec: &LaunchSpec) -> Rc<Self> {
         let folder = tempfile::tempdir().unwrap();
         let mut spec = spec.clone();
@@ -103,7 +103,7 @@ impl Worker {
         Self::start_as(program(), spec)
     }
 
-    /// Starts it with an address space of so many bytes, libtorch itself included.
+    /// Starts it with an address space of this size, including libtorch itself.
     pub(crate) fn start_with_address_space(bytes: u64, spec: &LaunchSpec) -> Self {
         let mut shell = Command::new("sh");
         let limited = format!("ulimit -v {} && exec \"$0\"", bytes / 1024);
@@ -226,7 +226,7 @@ pub(crate) fn run_to_end(spec: &LaunchSpec) -> (Vec<EventLine>, ExitStatus) {
     worker.finish()
 }
 
-/// The same job as that of `spec`, going on from a checkpoint under some plan, for so many steps.
+/// The job of `spec`, continued from a checkpoint under another plan for this number of steps.
 pub(crate) fn restored(spec: &LaunchSpec, checkpoint: &Path, plan: &str, steps: u64) -> LaunchSpec {
     let mut spec = spec.clone();
     let Program::Training(training) = &mut spec.program else { panic!("a command has no checkpoints") };

@@ -13,7 +13,7 @@ use schema::{
     wire::{Event, EventLine, FailureKind},
 };
 
-/// The program, to be run with the whole library; `None` where there is none.
+/// The program for the whole library; `None` if the library is missing.
 fn whole_program() -> Option<Command> {
     let mut program = program();
     program.env("LD_LIBRARY_PATH", whole_libtorch_without_driver()?);

@@ -1,4 +1,4 @@
-//! Segments of a few operations: whose gradients, which thread, what is freed, and what fails.
+//! Segments of a few operations: gradients, threads, freed memory and failures.
 
 use std::{
     sync::{

@@ -40,7 +40,7 @@ fn noisy(workload: &Workload) -> Workload {
 /// What a pass through all updates of a step leaves behind.
 struct Left {
     losses: Vec<f64>,
-    /// Of each update, by parameter, whatever network that is of.
+    /// Gradients of each update, by parameter of any network.
     gradients: BTreeMap<(usize, String), Tensor>,
     /// Running statistics.
     buffers: BTreeMap<String, Tensor>,
@@ -157,7 +157,7 @@ fn twelve_layers_hold_a_quarter_after_the_forward_pass_and_nothing_after_the_bac
     });
     println!("held after the forward pass: {plain} bytes, {ours} with checkpointing");
     assert!(4 * ours <= plain, "{plain} became {ours}");
-    // Of each layer its input, of the head what it saves, and the state of the generator.
+    // The input of each layer, the tensors that the head saves, and the state of the generator.
     let activation = 8 * 64 * 64 * 4;
     assert!(ours > 13 * activation && ours < 18 * activation, "{ours}");
 }

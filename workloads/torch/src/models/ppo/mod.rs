@@ -93,7 +93,7 @@ impl ActorCritic {
         Ok((logits, values.f_squeeze_dim(1)?))
     }
 
-    /// One that acts while this one learns, and the registry of what it holds. It is no part of the model.
+    /// A copy that acts while this one learns, and its registry. It is no part of the model.
     fn frozen(&self, mut unsaved: Parameters) -> Result<(Self, Parameters), TchError> {
         let mut root = unsaved.root();
         let policy = self.policy.frozen(root.part("policy"))?;

@@ -22,7 +22,7 @@ use crate::{
     workload::{Batch, Block, DataStream, Update, Workload},
 };
 
-/// All six networks. A batch holds observations beside actions, and what came of them.
+/// All six networks. A batch holds observations and actions, and their outcomes.
 pub(super) struct Td3 {
     parameters: Parameters,
     actor: Rc<Actor>,

@@ -1,4 +1,4 @@
-//! A checkpoint is of no plan: taken under any of them, it goes on under any other as if nothing had been.
+//! A checkpoint is independent of the plan: written under any plan, it continues under any other without a difference.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::support::Worker;
 /// Steps before the checkpoint.
 const BEFORE: u64 = 10;
 
-/// A row of the table: a job under one plan, and the plan under which it goes on.
+/// A row of the table: a job under one plan, and the plan under which it continues.
 #[derive(Clone)]
 struct Restart {
     from: Case,
