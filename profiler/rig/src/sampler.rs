@@ -111,6 +111,9 @@ impl Sampler {
 
     /// Returns when every row taken until now is on file.
     pub fn flush(&self) -> Result<(), SamplerError> {
+        if self.is_stuck.load(Ordering::Relaxed) {
+            return Err(SamplerError::Stuck);
+        }
         let (answer, answered) = mpsc::channel();
         self.send(WatcherCommand::Flush(answer));
         let answer = answered.recv_timeout(PATIENCE).map_err(|_| {
