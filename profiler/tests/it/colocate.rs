@@ -359,7 +359,7 @@ fn a_program_with_the_step_hook_takes_turns_as_a_job_does() {
     let Some(door) = with_program("train()") else { return };
     let options = catalogs(&door);
     let modes = "--sharing time-slice,step-gate:100ms";
-    let arguments = format!("colocate light {options} {modes} --seconds 1 --repeats 1 --out r --cmd");
+    let arguments = format!("colocate light {options} {modes} --seconds 0.5 --repeats 1 --out r --cmd");
     let output = profile(&door, &arguments, &["python3 train.py"]).output().expect("profile starts");
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let found = door.interference("r");

@@ -13,7 +13,7 @@ use schema::{
 /// What came of it is copied to where the test can see it.
 const SCRIPT: &str = r#"
 mount -t tmpfs -o size=1m tmpfs small || exit 77
-"$0" single synthetic-sleep --device cpu:0 --seconds 5 --repeats 2 --out small/r 2> err > out &
+"$0" single synthetic-sleep --device cpu:0 --seconds 3.5 --repeats 2 --out small/r 2> err > out &
 until grep -qs '"step"' small/r/events/*.jsonl; do kill -0 $! || exit 78; sleep 0.05; done
 sleep 1
 dd if=/dev/zero of=small/fill bs=512 2> filled

@@ -35,14 +35,22 @@ fn table<T: rows::Row>(door: &Door, name: &str) -> Vec<T> {
 }
 
 #[test]
-fn two_runs_become_one_table_with_all_that_failed_in_it() {
+fn two_runs_become_tables_of_launches_and_of_steps() {
     let door = two_runs();
+    all_launches_are_in_one_table(&door);
+    every_step_is_a_row_of_the_long_table(&door);
+    if python_has("pandas") {
+        pandas_reads(&door.path("all.csv"));
+    }
+}
+
+fn all_launches_are_in_one_table(door: &Door) {
     let said = door.exits(0, "export one two --out all.csv");
     assert_eq!(said.out, "", "stdout is for data that was asked for");
     assert!(said.err.contains("export: all.csv: 10 rows of 2 runs, 2 failed, 2 unsupported"), "{}", said.err);
-    assert_eq!(table::<ColumnRow>(&door, "all.csv.columns.csv"), dictionary::<ExportRow>());
+    assert_eq!(table::<ColumnRow>(door, "all.csv.columns.csv"), dictionary::<ExportRow>());
 
-    let exported: Vec<ExportRow> = table(&door, "all.csv");
+    let exported: Vec<ExportRow> = table(door, "all.csv");
     let measured: Vec<_> = ["one", "two"].iter().flat_map(|run| door.measurements(run)).collect();
     let copied: Vec<ExportRow> = measured.iter().map(ExportRow::of).collect();
     assert_eq!(exported.len(), copied.len());
@@ -59,7 +67,7 @@ fn two_runs_become_one_table_with_all_that_failed_in_it() {
         assert!(row.machine_cores.is_some() && row.device_capacity_bytes.is_some() && row.boot_id.is_some());
     }
     door.exits(0, "export one two --out told.csv --with-output");
-    let told: Vec<ExportRow> = table(&door, "told.csv");
+    let told: Vec<ExportRow> = table(door, "told.csv");
     let words = |rows: &[ExportRow]| rows.iter().map(|row| row.err_detail.clone()).collect::<Vec<_>>();
     assert_eq!(words(&told), words(&copied), "a program's last words are exported where they are asked for");
     let of = |status| exported.iter().filter(move |row| row.status == status);
@@ -95,15 +103,13 @@ fn two_runs_become_one_table_with_all_that_failed_in_it() {
     assert!(of(Status::Failed).chain(of(Status::Unsupported)).all(|row| !row.valid));
 }
 
-#[test]
-fn every_step_is_a_row_of_the_long_table() {
-    let door = two_runs();
+fn every_step_is_a_row_of_the_long_table(door: &Door) {
     door.exits(0, "export two --steps --out steps.csv");
-    assert_eq!(table::<ColumnRow>(&door, "steps.csv.columns.csv"), dictionary::<ExportStep>());
-    let steps: Vec<ExportStep> = table(&door, "steps.csv");
+    assert_eq!(table::<ColumnRow>(door, "steps.csv.columns.csv"), dictionary::<ExportStep>());
+    let steps: Vec<ExportStep> = table(door, "steps.csv");
     door.exits(0, "export two --out rows.csv");
     let split: BTreeMap<String, Split> =
-        table::<ExportRow>(&door, "rows.csv").into_iter().map(|row| (row.launch, row.split)).collect();
+        table::<ExportRow>(door, "rows.csv").into_iter().map(|row| (row.launch, row.split)).collect();
     assert!(steps.iter().all(|step| step.split == split[&step.launch]), "a word for both tables");
     assert!([Split::Train, Split::Test].iter().all(|side| steps.iter().any(|step| step.split == *side)));
     for row in door.measurements("two") {
@@ -317,16 +323,6 @@ fn pandas_reads(table: &Path) {
         Command::new("python3").args(["-c", COMPARE]).arg(table).output().expect("it was there before");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(out.trim(), "10 6 failed ok unsupported", "{err}");
-}
-
-#[test]
-fn pandas_reads_the_table_as_its_dictionary_says() {
-    if !python_has("pandas") {
-        return;
-    }
-    let door = two_runs();
-    door.exits(0, "export one two --out all.csv");
-    pandas_reads(&door.path("all.csv"));
 }
 
 #[cfg(feature = "parquet")]

@@ -125,9 +125,10 @@ fn a_time_limit_ends_a_program_and_all_it_started() {
 fn a_program_that_has_failed_when_its_time_is_over_is_no_success() {
     for (fails, exit_code, signal) in [("exit 1", Some(1), None), ("kill -SEGV $$", None, Some(11))] {
         let door = crate::door();
-        let mut command = door.command("single --device cpu:0 --seconds 3 --repeats 1 --out r --");
-        let script =
-            format!("sleep 0.5; kill -STOP $PPID; (sleep 4; kill -CONT $PPID) & echo no module >&2; {fails}");
+        let mut command = door.command("single --device cpu:0 --seconds 1.5 --repeats 1 --out r --");
+        let script = format!(
+            "sleep 0.5; kill -STOP $PPID; (sleep 2.5; kill -CONT $PPID) & echo no module >&2; {fails}"
+        );
         let status = command.args(["sh", "-c", &script]).status().expect("profile starts");
         assert_eq!(status.code(), Some(1));
         let row = &door.measurements("r")[0];
@@ -153,7 +154,7 @@ fn a_program_that_answers_the_signal_with_a_code_of_its_own_did_what_it_was_told
 #[test]
 fn a_program_that_computes_between_two_steps_is_not_hung_and_one_that_waits_is() {
     let steps = "i=0; while [ $i -lt 20 ]; do echo step $i; sleep 0.02; i=$((i+1)); done";
-    let compute = "end=$(($(date +%s) + 5)); while [ $(date +%s) -lt $end ]; do :; done";
+    let compute = "end=$(($(date +%s) + 3)); while [ $(date +%s) -lt $end ]; do :; done";
     for (between, code, err) in [(compute, 0, None), ("sleep 60", 1, Some(ErrorKind::Hung))] {
         let door = crate::door();
         let options = "--device cpu:0 --steps 35 --repeats 1 --heartbeat 1s --steps-regex ^step";
@@ -184,14 +185,14 @@ fn a_program_that_is_cut_says_so_and_not_how_long_it_runs() {
 #[test]
 fn of_output_without_bounds_the_beginning_and_the_end_are_kept_and_no_step_is_lost() {
     let door = crate::door();
-    // 192 MiB, and a line of them in 262144 ends a step.
-    let script = "yes 'a line of output' | head -c 192M | awk '{ print } NR % 262144 == 0 { print \"step\" }'; echo last";
+    // 48 MiB, of which 16 MiB are kept, and a line of them in 65536 ends a step.
+    let script = "yes 'a line of output' | head -c 48M | awk '{ print } NR % 65536 == 0 { print \"step\" }'; echo last";
     let mut command =
         door.command("single --device cpu:0 --repeats 1 --heartbeat 60s --out r --steps-regex ^step --");
     let status = command.args(["sh", "-c", script]).status().expect("profile starts");
     let row = &door.measurements("r")[0];
-    let lines = (192 << 20) / "a line of output\n".len() as u64;
-    assert_eq!((status.code(), row.steps_total), (Some(0), lines / (1 << 18)), "{row:?}");
+    let lines = (48 << 20) / "a line of output\n".len() as u64;
+    assert_eq!((status.code(), row.steps_total), (Some(0), lines / (1 << 16)), "{row:?}");
     let log = std::fs::read_to_string(door.run("r").stdout_path(&row.launch, 0)).expect("its output is kept");
     assert!(log.len() < 17 << 20, "{}", log.len());
     assert!(log.starts_with("a line of output\n") && log.ends_with("\nlast\n"));

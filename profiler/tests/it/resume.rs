@@ -4,7 +4,7 @@ use front_door::{Background, Door, Said, wait_until};
 use rustix::process::Signal;
 use schema::rows::{self, ErrorKind, Measurement};
 
-const GRID: &str = "single synthetic-sleep --plan dp1,ga2 --device cpu:0 --steps 60 --repeats 2";
+const GRID: &str = "single synthetic-sleep --plan dp1,ga2 --device cpu:0 --steps 25 --repeats 2";
 
 fn lines(door: &Door, name: &str) -> Vec<String> {
     let text = std::fs::read_to_string(door.run(name).measurements_path()).unwrap_or_default();

@@ -1,5 +1,6 @@
 //! `profile single` on synthetic workers: what a run leaves, and how slips are met.
 
+use front_door::Said;
 use schema::{
     rows::{self, ErrorKind, Status, Summary, Warning},
     run_dir::read_spec,
@@ -119,13 +120,13 @@ fn progress_names_batch_and_plan_of_each_launch() {
 fn many_warnings_are_counted_by_kind() {
     let door = crate::door();
     // Of so few steps each launch has a warning.
-    let said = door.exits(0, "single synthetic-sleep --device cpu:0 --steps 5 --repeats 11 --out r");
+    let mut command = door.command("single --device cpu:0 --repeats 11 --out r --steps-regex step --");
+    let script = "for step in 1 2 3; do echo step; sleep 0.02; done";
+    let said = Said::of(&command.args(["sh", "-c", script]).output().expect("profile starts"));
     assert_eq!(said.err.matches("few-steps").count(), 1, "{}", said.err);
-    assert!(
-        said.err.contains("warning: few-steps: 11 times, first in 0001-synthetic-sleep: "),
-        "{}",
-        said.err
-    );
+    let first = &door.measurements("r")[0].launch;
+    let words = format!("warning: few-steps: 11 times, first in {first}: ");
+    assert!(said.err.contains(&words), "{}", said.err);
     let tables = "warnings: column warnings of r/measurements.csv, r/summary.csv\n";
     assert!(said.err.contains(tables), "{}", said.err);
 }
@@ -146,7 +147,8 @@ fn two_ranks_step_together() {
 fn a_slow_job_is_never_held_before_it_leaves() {
     let door = crate::door();
     door.catalog("mine.toml", "slow", "step_us = 1100000, busy_percent = 1");
-    door.exits(0, "single slow --catalog mine.toml --device cpu:0 --steps 4 --repeats 1 --out r");
+    // It is let go after a few steps, when the patience with it ends.
+    door.exits(0, "single slow --catalog mine.toml --device cpu:0 --seconds 1 --repeats 1 --out r");
     let events = schema::events::read(&door.run("r").events_path("0001-slow", 0), 0).expect("events read");
     let held = events.iter().filter(|line| matches!(line.event, Event::Held { .. })).count();
     assert_eq!(held, 1, "the one hold is where it is told to leave");

@@ -187,7 +187,7 @@ fn shared(visit: &Visit) -> Window {
 #[test]
 fn two_saturating_jobs_get_half_a_core_each() {
     let mut visits = Visits::new();
-    let visit = visits.visit("time-slice", &[SPIN, SPIN], StopRule::Seconds(3.0));
+    let visit = visits.visit("time-slice", &[SPIN, SPIN], StopRule::Seconds(2.0));
     visits.assert_all_ended_well(&visit);
     let [a, b] = [0, 1].map(|seat| visits.cpu_ns(&visit, seat, shared(&visit)));
     let share = a / (a + b);
@@ -205,7 +205,7 @@ fn slices_that_were_chosen_are_as_fair() {
         return schema::skips::skipped("slices", reason);
     }
     let mut visits = Visits::new();
-    let visit = visits.visit(mode, &[SPIN, SPIN], StopRule::Seconds(3.0));
+    let visit = visits.visit(mode, &[SPIN, SPIN], StopRule::Seconds(2.0));
     visits.assert_all_ended_well(&visit);
     let [a, b] = [0, 1].map(|seat| visits.cpu_ns(&visit, seat, shared(&visit)));
     let share = a / (a + b);
@@ -237,7 +237,7 @@ fn weights_share_out_a_core() {
         return schema::skips::skipped("cgroups", reason);
     }
     let mut visits = Visits::new();
-    let visit = visits.visit(mode, &[SPIN, SPIN], StopRule::Seconds(3.0));
+    let visit = visits.visit(mode, &[SPIN, SPIN], StopRule::Seconds(2.0));
     visits.assert_all_ended_well(&visit);
     let [heavy, light] = [0, 1].map(|seat| visits.cpu_ns(&visit, seat, shared(&visit)));
     let share = heavy / (heavy + light);

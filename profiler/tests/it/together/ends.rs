@@ -76,12 +76,12 @@ fn a_program_that_takes_no_step_as_it_did_alone_is_not_waited_for_without_end() 
 
 #[test]
 fn an_interrupted_visit_leaves_nothing_behind() {
-    // While members warm up, and while they share: a launch has then taken so many steps.
+    // While members warm up, and while they share: a launch has then taken this many steps, of which 200 take its warm-up.
     for (mode, launch, steps, launches) in [
         ("time-slice", "0001-test", 1, 1),
-        ("time-slice", "0002-test", 400, 2),
-        ("step-gate:100ms", "0002-test", 400, 2),
-        ("sequential", "0001-test", 400, 2),
+        ("time-slice", "0002-test", 250, 2),
+        ("step-gate:100ms", "0002-test", 250, 2),
+        ("sequential", "0001-test", 250, 2),
     ] {
         let mut visits = Visits::new();
         let interrupt = Interrupt::default();
