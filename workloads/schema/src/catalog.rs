@@ -213,6 +213,22 @@ model.synthetic = { step_us = 10, busy_percent = 0 }
 "#;
 
     #[test]
+    fn the_readme_lists_the_workloads_that_train() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
+        let readme = std::fs::read_to_string(path).unwrap();
+        let (_, list) = readme.split_once("| family | workloads | taken from |").unwrap();
+        let rows = list.lines().skip(2).take_while(|line| line.starts_with('|'));
+        let names = rows.flat_map(|row| row.split('|').nth(2).unwrap().split(','));
+        let mut listed: Vec<&str> = names.map(|name| name.trim().trim_matches('`')).collect();
+        listed.sort_unstable();
+        let catalog = Catalog::embedded();
+        let trains = catalog.iter().filter(|workload| workload.model.worker() == "torch-worker");
+        let mut trained: Vec<&str> = trains.map(|workload| workload.name.as_str()).collect();
+        trained.sort_unstable();
+        assert_eq!(listed, trained, "workloads/README.md");
+    }
+
+    #[test]
     fn every_embedded_file_is_good_and_round_trips() {
         let catalog = Catalog::embedded();
         assert!(catalog.iter().count() > 0);

@@ -14,6 +14,13 @@ trait Family {
         Features::default()
     }
 
+    /// Whether it has convolutions or recurrent layers. On a GPU another library computes them than other
+    /// matrix products, and by default in another arithmetic. The tests of torch-worker compare this with its
+    /// layers.
+    fn convolves_or_recurs(&self) -> bool {
+        false
+    }
+
     /// Sizes that are inconsistent, and shares out of range. Sizes of 0 are checked for all families in one
     /// place.
     fn problem(&self) -> Option<String> {
@@ -26,6 +33,11 @@ trait Family {
     }
 
     fn refuses_device(&self, _device: &Device) -> Option<String> {
+        None
+    }
+
+    /// Why its training cannot be saved in the middle.
+    fn refuses_checkpoint(&self) -> Option<&'static str> {
         None
     }
 }
@@ -167,31 +179,7 @@ impl Model {
     /// Whether it has convolutions or recurrent layers. On a GPU another library computes them than other
     /// matrix products, and by default in another arithmetic.
     pub fn convolves_or_recurs(&self) -> bool {
-        match self {
-            Model::Dcgan(_)
-            | Model::Deepspeech(_)
-            | Model::Efficientnet(_)
-            | Model::Espcn(_)
-            | Model::LstmLm(_)
-            | Model::MobilenetV2(_)
-            | Model::MobilenetV3(_)
-            | Model::Pointnet(_)
-            | Model::Resnet(_)
-            | Model::Vgg(_)
-            | Model::Vit(_) => true,
-            Model::Bert(_)
-            | Model::Gpt2(_)
-            | Model::Llama(_)
-            | Model::Neumf(_)
-            | Model::Ppo(_)
-            | Model::Roberta(_)
-            | Model::Stress(_)
-            | Model::Synthetic(_)
-            | Model::T5(_)
-            | Model::Td3(_)
-            | Model::Transformer(_)
-            | Model::Vae(_) => false,
-        }
+        self.family().convolves_or_recurs()
     }
 
     /// The program that can train it, which lies beside the harness.
@@ -236,12 +224,7 @@ impl Model {
 
     /// The reason why a job cannot be checkpointed during training; `None` if it can.
     pub fn refuses_checkpoint(&self) -> Option<&'static str> {
-        match self {
-            Model::Ppo(_) | Model::Td3(_) => {
-                Some("it makes its data by acting, and where its environment is cannot be saved")
-            }
-            _ => None,
-        }
+        self.family().refuses_checkpoint()
     }
 
     /// The reason why the model cannot be built; `None` if it can.
@@ -254,6 +237,9 @@ impl Model {
         Some(format!("model.{family}: {problem}"))
     }
 }
+
+/// The reason why a job that acts in an environment cannot be checkpointed during training.
+const ACTS: &str = "it makes its data by acting, and where its environment is cannot be saved";
 
 /// The reason why `share` is invalid as a share that training drops.
 fn share_problem(name: &str, share: f64) -> Option<String> {

@@ -26,6 +26,10 @@ impl Family for Dcgan {
         Features::of_images(self.image.ilog2() - 1, self.image)
     }
 
+    fn convolves_or_recurs(&self) -> bool {
+        true
+    }
+
     fn problem(&self) -> Option<String> {
         let image = self.image;
         // The networks double and halve from and to 4x4, and need a layer besides the one that makes

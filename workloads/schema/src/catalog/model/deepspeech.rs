@@ -34,6 +34,10 @@ impl Family for Deepspeech {
         Features::of_sequences(self.layers, self.width, self.frames.div_ceil(2))
     }
 
+    fn convolves_or_recurs(&self) -> bool {
+        true
+    }
+
     fn problem(&self) -> Option<String> {
         let &Deepspeech { frames, alphabet, letters, .. } = self;
         if alphabet < 2 {

@@ -24,4 +24,8 @@ impl Family for Espcn {
     fn features(&self) -> Features {
         Features::of_images(self.widths.len() as u32 + 1, self.image)
     }
+
+    fn convolves_or_recurs(&self) -> bool {
+        true
+    }
 }

@@ -25,6 +25,10 @@ impl Family for LstmLm {
         Features::of_sequences(self.layers, self.width, self.context)
     }
 
+    fn convolves_or_recurs(&self) -> bool {
+        true
+    }
+
     fn problem(&self) -> Option<String> {
         share_problem("dropout", self.dropout)
     }

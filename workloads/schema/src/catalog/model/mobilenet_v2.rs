@@ -34,6 +34,10 @@ impl Family for MobilenetV2 {
         Features::of_images(layers, self.image)
     }
 
+    fn convolves_or_recurs(&self) -> bool {
+        true
+    }
+
     fn problem(&self) -> Option<String> {
         let stem = (3, self.stem_stride);
         window_problem(self.blocks.iter().map(|row| (row.kernel, row.stride)).chain([stem]))

@@ -53,6 +53,10 @@ impl Family for MobilenetV3 {
         Features::of_images(self.blocks.len() as u32, self.image)
     }
 
+    fn convolves_or_recurs(&self) -> bool {
+        true
+    }
+
     fn problem(&self) -> Option<String> {
         window_problem(self.blocks.iter().map(|block| (block.kernel, block.stride)))
             .or_else(|| share_problem("dropout", self.dropout))

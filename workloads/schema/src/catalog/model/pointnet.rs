@@ -27,6 +27,10 @@ impl Family for Pointnet {
         Features { sequence: Some(self.points), ..Features::default() }
     }
 
+    fn convolves_or_recurs(&self) -> bool {
+        true
+    }
+
     fn problem(&self) -> Option<String> {
         share_problem("dropout", self.dropout)
     }

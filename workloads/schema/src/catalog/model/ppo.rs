@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Family, Features, Samples};
+use super::{ACTS, Family, Features, Samples};
 
 /// A policy and a value network that balance a pole (CartPole-v1).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,5 +23,9 @@ impl Family for Ppo {
 
     fn features(&self) -> Features {
         Features::of_mlp(&self.hidden)
+    }
+
+    fn refuses_checkpoint(&self) -> Option<&'static str> {
+        Some(ACTS)
     }
 }

@@ -72,6 +72,10 @@ impl Family for Resnet {
         Features::of_images(layers, self.image)
     }
 
+    fn convolves_or_recurs(&self) -> bool {
+        true
+    }
+
     fn problem(&self) -> Option<String> {
         let &Resnet { block, width, groups, width_per_group, image, .. } = self;
         // Stem and stages halve the image up to five times, so that below 8 no pixels remain.

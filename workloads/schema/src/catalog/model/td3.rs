@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Family, Features, Samples};
+use super::{ACTS, Family, Features, Samples};
 
 /// An actor and twin critics, each with a target network, which swing up a pendulum (Pendulum-v1).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,5 +31,9 @@ impl Family for Td3 {
         let Td3 { replay, random, .. } = self;
         (random > replay)
             .then(|| format!("random {random} is more than what replay {replay} keeps; use {replay} or less"))
+    }
+
+    fn refuses_checkpoint(&self) -> Option<&'static str> {
+        Some(ACTS)
     }
 }

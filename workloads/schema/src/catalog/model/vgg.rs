@@ -32,6 +32,10 @@ impl Family for Vgg {
         Features::of_images(layers as u32, self.image)
     }
 
+    fn convolves_or_recurs(&self) -> bool {
+        true
+    }
+
     fn problem(&self) -> Option<String> {
         let (stages, image) = (self.stages.len(), self.image);
         if self.stages.iter().any(Vec::is_empty) || stages == 0 {

@@ -30,6 +30,10 @@ impl Family for Vit {
         Features { image: Some(self.image), ..Features::of_sequences(self.layers, self.width, positions) }
     }
 
+    fn convolves_or_recurs(&self) -> bool {
+        true
+    }
+
     fn problem(&self) -> Option<String> {
         let Vit { image, patch, width, heads, .. } = self;
         if !image.is_multiple_of(*patch) {
