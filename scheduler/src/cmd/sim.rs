@@ -183,7 +183,7 @@ fn simulate(
     let is_whole = match ended {
         Ok(()) => true,
         Err(error @ ClusterError::Stuck { .. }) => {
-            output::note(format_args!("error: {error}{}", refusal.told()));
+            output::note(format_args!("error: {error}{}{}", refusal.told(), inputs.measure_first()));
             false
         }
         Err(error) => return Err(error.into()),

@@ -2,10 +2,14 @@
 
 use anyhow::bail;
 use jobs::cells;
-use schema::{device::Device, job::Job};
+use model::{Question, Throughput as _};
+use schema::{device::Device, job::Job, sharing::Sharing};
 
 use super::run_inputs::{RunInputs, scheduling};
-use crate::job::{JobRequest, Payload};
+use crate::{
+    job::{JobRequest, Payload},
+    topology::Node,
+};
 
 impl RunInputs {
     /// Checks that the step times of all jobs that train can be known.
@@ -21,6 +25,35 @@ impl RunInputs {
             ),
             _ => Ok(()),
         }
+    }
+
+    /// The advice for a user if a simulation ends because the tables lack a job: a command that measures all jobs that they lack.
+    /// Empty if the tables have every job that `profile` can train.
+    pub fn measure_first(&self) -> String {
+        let jobs = self.spelled(|asked| !self.is_known_alone(asked));
+        if jobs.is_empty() {
+            return String::new();
+        }
+        let single = self.command("single", &jobs);
+        format!("; run `{single} --out runs/more` first, and give --table runs/more as well")
+    }
+
+    /// Whether the step time of a job alone is known for some device type of the cluster.
+    fn is_known_alone(&self, asked: &JobRequest) -> bool {
+        let workload = asked.what.workload();
+        let is_known_on = |node: &Node| {
+            let question = Question {
+                job: asked.subject(&workload),
+                placement: &[asked.devices],
+                device_type: &node.device_type,
+                cpus: None,
+                co_runners: &[],
+                sharing: &Sharing::TIME_SLICE,
+                neighbours: &[],
+            };
+            self.table.predict(&question).is_some()
+        };
+        self.topology.nodes().iter().any(is_known_on)
     }
 
     /// The advice for a user if the costs of switches are not known.

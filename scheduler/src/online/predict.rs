@@ -34,7 +34,8 @@ pub fn predict(inputs: &RunInputs, machine: Option<&Path>) -> anyhow::Result<Opt
     let mut refusal = FirstRefusal::new(&mut unrecorded);
     let (outcomes, ended) = simulate(inputs, &*costs, &mut refusal).context(why)?;
     if let Err(error) = ended {
-        return Err(anyhow::Error::new(error).context(format!("{why}{}", refusal.told())));
+        let told = format!("{why}{}{}", refusal.told(), inputs.measure_first());
+        return Err(anyhow::Error::new(error).context(told));
     }
     Ok(Some(outcomes.iter().map(Prediction::from).collect()))
 }

@@ -8,6 +8,8 @@ use schema::{
     run_dir::RunDir,
 };
 
+use crate::sim::measured;
+
 /// Steps of 5 ms; and jobs whose rank is killed in its sixth.
 const CATALOG: &str = r#"
 [[workload]]
@@ -209,6 +211,17 @@ fn what_is_wrong_is_said_before_anything_starts() {
         assert!(said.err.contains(message), "{row}: {}", said.err);
         assert!(!door.path("r").exists(), "{row}: nothing was begun");
     }
+}
+
+#[test]
+fn a_table_that_lacks_a_job_is_told_with_the_command_that_measures_it() {
+    let door = door("name,submit_s,job,steps\na,0,short,5\n");
+    measured(&door, "alone");
+    let said = door.exits(2, &format!("run trace.csv --policy fifo --switch-cost 1s --table alone {ON_TWO}"));
+    let measure = "the time of a step of short alone is not known; run `profile single short@b8@dp1 --device cpu:0,cpu:1 \
+        --catalog catalog.toml --out runs/more` first, and give --table runs/more as well";
+    assert!(said.err.contains(measure), "{}", said.err);
+    assert!(!door.path("r").exists(), "nothing was begun");
 }
 
 #[test]

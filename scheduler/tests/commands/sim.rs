@@ -195,7 +195,7 @@ fn lstm_on(device: Device) -> Cell {
 }
 
 /// A run that measured `lstm@b8@dp1` alone on a core, ten batches a second, and a quarter slower next to another on the next core.
-fn measured(door: &Door, name: &str) {
+pub(crate) fn measured(door: &Door, name: &str) {
     let facts = |device| DeviceFacts {
         device,
         name: "CPU".into(),
@@ -276,7 +276,7 @@ fn what_was_measured_says_how_long_jobs_take_and_what_was_not_is_told() {
     door.write("t.csv", "name,submit_s,job,steps\na,0,lstm@b16@dp1,100\n");
     let arguments = "sim t.csv --policy fifo --cluster 1x1 --switch-cost 0s --table alone";
     let said = door.exits(1, arguments);
-    let lacks =
-        "jobs wait (1), and the policy starts none of them; a: the time of a step of lstm alone is not known";
+    let lacks = "jobs wait (1), and the policy starts none of them; a: the time of a step of lstm alone is not known; \
+         run `profile single lstm@b16@dp1 --out runs/more` first, and give --table runs/more as well";
     assert!(said.err.contains(lacks), "nobody has measured a batch of 16: {}", said.err);
 }
