@@ -19,7 +19,6 @@ use jobs::{
     machine,
     run::{self, Observed},
 };
-use model::Table;
 use rig::{Exit, Rig, interrupt::Interrupt, programs};
 use schema::{
     calibration::Calibration,

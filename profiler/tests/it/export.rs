@@ -222,7 +222,7 @@ fn a_run_of_the_scheduler_is_left_out_and_those_beside_it_are_exported() {
 /// As the shell names it for `runs/*`, where `sched sim --out` has left a folder of runs.
 #[test]
 fn a_folder_that_is_no_run_is_left_out_of_several_and_refused_alone() {
-    let door = Door::new();
+    let door = crate::door();
     door.exits(0, "single synthetic-sleep --device cpu:0 --steps 5 --repeats 1 --out measured");
     std::fs::create_dir(door.path("empty")).expect("the folder is writable");
     let said = door.exits(0, "export empty measured --out t.csv");

@@ -105,7 +105,7 @@ pub fn by_type(devices: &mut [DeviceFacts]) {
 }
 
 /// The topology of the devices of a machine. Adjacent devices of one type are a node.
-pub fn topology(devices: &[DeviceFacts]) -> Topology {
+fn topology(devices: &[DeviceFacts]) -> Topology {
     let nodes =
         devices.chunk_by(|a, b| a.device_type() == b.device_type()).enumerate().map(|(number, same)| {
             let devices = same.iter().map(|facts| facts.device.clone()).collect();
