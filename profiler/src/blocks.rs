@@ -3,6 +3,7 @@
 mod estimate;
 mod ledger;
 mod lost;
+mod others;
 mod remaining;
 mod visit;
 
@@ -10,13 +11,7 @@ use anyhow::Context as _;
 use cli::table;
 use colocate::visit::{VisitRequest, visit_group};
 use jobs::launch;
-use rig::{
-    Rig, StopRule, disk,
-    interrupt::Interrupt,
-    measure_alone, output,
-    sampler::Sampler,
-    usage::{Scan, top_foreign},
-};
+use rig::{Rig, StopRule, disk, interrupt::Interrupt, measure_alone, output, sampler::Sampler, usage::Scan};
 use schema::{
     catalog::Catalog,
     device::Device,
@@ -30,7 +25,7 @@ use schema::{
 
 pub use self::estimate::{estimate, fewest_launches};
 pub(crate) use self::{ledger::Ledger, lost::Lost};
-use self::{remaining::Remaining, visit::Seating};
+use self::{others::Others, remaining::Remaining, visit::Seating};
 use crate::{
     cores::{self, HostCores},
     derive::Derived,
@@ -74,19 +69,21 @@ impl Blocks<'_> {
     pub fn measure(&mut self) -> anyhow::Result<Missing> {
         self.note_rows();
         let progress = Progress::new(self.remaining().launches_left_from(0));
+        let mut others = Others::default();
         let mut stopped = None;
         for block in 0.. {
             let positions = self.positions(block);
             if positions.is_empty() && block >= self.manifest.settings.repeats {
                 break;
             }
-            stopped = self.block(block, &positions, &progress)?;
+            stopped = self.block(block, &positions, &progress, &mut others)?;
             if stopped.is_some() {
                 break;
             }
             progress.expect(self.remaining().launches_left_from(block + 1));
         }
         progress.finish();
+        others.lines().for_each(output::note);
         let launches = if stopped.is_some() { self.missing_launches() } else { Vec::new() };
         Ok(Missing { launches, interrupted: stopped == Some(Stopped::Interrupted) })
     }
@@ -96,6 +93,7 @@ impl Blocks<'_> {
         block: u32,
         positions: &[BlockPosition],
         progress: &Progress,
+        others: &mut Others,
     ) -> anyhow::Result<Option<Stopped>> {
         for &position in positions {
             if self.interrupt.asked() {
@@ -122,8 +120,11 @@ impl Blocks<'_> {
             let measured = |row: &&Measurement| row.status != Status::Unsupported;
             let new: Vec<&Measurement> = self.derived.measurements[rows..].iter().filter(measured).collect();
             progress.end(&line(&self.name(position), &new));
-            if new.iter().any(|row| row.warnings.iter().any(|w| w == Warning::Foreign)) {
-                progress.say(&busiest_other(&devices, &before));
+            let is_foreign = |row: &&&Measurement| row.warnings.iter().any(|w| w == Warning::Foreign);
+            if let Some(row) = new.iter().find(is_foreign)
+                && let Some(line) = others.find(&row.launch, &devices, &before)
+            {
+                progress.say(&line);
             }
         }
         Ok(self.interrupt.asked().then_some(Stopped::Interrupted))
@@ -290,22 +291,4 @@ fn line(name: &str, rows: &[&Measurement]) -> String {
 enum Stopped {
     Interrupted,
     Budget,
-}
-
-/// Who it was, for people alone: a record names no program of others.
-fn busiest_other(devices: &[Device], before: &Scan) -> String {
-    let of_device = |device: &Device| match device {
-        Device::Cpu(cores) => cores.clone(),
-        _ => Vec::new(),
-    };
-    let cores: Vec<u16> = devices.iter().flat_map(of_device).collect();
-    match top_foreign(before, &Scan::take(), &cores, &[std::process::id()]) {
-        Some(other) => format!(
-            "  others used its device: most of all {} (process {}), {} of CPU time",
-            other.name,
-            other.pid,
-            Nanos(other.cpu_ns)
-        ),
-        None => "  others used its device, and none of them runs any more".into(),
-    }
 }
