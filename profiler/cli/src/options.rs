@@ -37,8 +37,11 @@ pub struct RunOptions {
     /// Decides the initial weights and the data, and the order in which `profile` visits the cells of a block.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Directory of the run [default: runs/<utc time>-<single|colocate|sched>-<hash>].
-    #[arg(long, value_name = "DIR")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        help = "Directory of the run [default: runs/<utc time>-<single|colocate|sched>-<hash>]"
+    )]
     pub out: Option<PathBuf>,
 }
 
