@@ -1,21 +1,21 @@
-# What the scripts beside this file share. Sourced by them, never run.
+# Functions that the scripts in this folder share. They source it and never run it.
 
 set -euo pipefail
 
-# Absolute, because what follows leaves the caller's folder, to which $0 may be relative.
+# Absolute, because the scripts change the folder, and $0 may be relative.
 script=$(cd -- "$(dirname -- "$0")" && pwd)/$(basename -- "$0")
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 cd -- "$root"
 
 say() { printf '%s\n' "$*" >&2; }
 
-# Ends with a sentence. 3 is the exit code of `profile`, too, where the machine lacks something.
+# Ends with a sentence. 3 is also the exit code of `profile` if the machine lacks something.
 die() {
   say "$(basename -- "$0"): $*"
   exit 3
 }
 
-# Prints the header of the calling script, up to its first line that is no comment: that is its help.
+# Prints the header of the calling script, up to its first line that is no comment, as its help.
 help_from_header() { sed -n '2,/^[^#]/{s/^# \{0,1\}//p}' "$script"; }
 
 need_build_tools() {
@@ -27,8 +27,8 @@ need_build_tools() {
     || die "there is no C++ compiler (${CXX:-c++}); install g++ (on Debian: apt install g++) and run this again."
 }
 
-# executables_of ARGUMENT OF cargo...: builds, and prints the path of each program and test, a line each. cargo itself is
-# asked where they are, because CARGO_TARGET_DIR and configuration files can put them anywhere.
+# executables_of ARGUMENT OF cargo...: builds, and prints the path of each program and test, one per line.
+# cargo itself reports the paths, because CARGO_TARGET_DIR and configuration files can change them.
 executables_of() {
   cargo "$@" --message-format=json-render-diagnostics | python3 -c '
 import json, sys
@@ -41,12 +41,12 @@ for line in sys.stdin:
 
 # failed NAME CODE BEGIN: ends with the exit code of the step that failed.
 failed() {
-  say "$(basename -- "$0"): $1 failed after $((SECONDS - $3)) s; the reason stands above."
+  say "$(basename -- "$0"): $1 failed after $((SECONDS - $3)) s; the reason is above."
   exit "$2"
 }
 
-# Says every half a minute that a step goes on, until it is killed or the script has ended. Bash itself waits: a `sleep` would
-# outlive the kill.
+# Reports every half minute that a step is running, until it is killed or the script has ended. Bash itself
+# waits, because a `sleep` would outlive the kill.
 say_progress() {
   local name=$1 begin=$SECONDS
   while read -r -t 30 <> <(:); [ $? -gt 128 ] && kill -0 $$ 2>/dev/null; do
@@ -54,13 +54,13 @@ say_progress() {
   done
 }
 
-# step NAME COMMAND ARGUMENT...: runs a command and keeps how long it took. bash does not heed `set -e` in what stands
-# before `||`, so a function that is run this way returns its errors itself.
+# step NAME COMMAND ARGUMENT...: runs a command and records its duration. bash ignores `set -e` in a command
+# before `||`, so a function that is run this way must return its errors itself.
 step() {
   local name=$1 begin=$SECONDS
   shift
   say "== $name"
-  # A step of a script that is itself a step says nothing more.
+  # If the script is itself a step of another one, only that one reports progress.
   local progress='' code=0
   if [ -z "${TANDEM_STEP-}" ]; then say_progress "$name" & progress=$!; fi
   TANDEM_STEP=$name "$@" || code=$?
@@ -83,5 +83,5 @@ together() {
   return "$code"
 }
 
-# Where the time went, one line a step.
+# Prints the duration of each step, one per line.
 say_durations() { printf '%s\n' "${durations[@]}" >&2; }

@@ -3,13 +3,13 @@
 
     python3 scripts/libtorch.py [--cuda | --cpu]
 
-`.libtorch` then has what torch-sys and the linker look for, `lib/` and `include/`. Where they come from, first that fits:
+`.libtorch` then has `lib/` and `include/`, which torch-sys and the linker look for. The first of these sources is used:
 
-1. the folder named by the environment variable LIBTORCH, which cargo obeys as well;
-2. what `.libtorch` already holds;
-3. the PyTorch 2.11 of the python3 that runs this script, used where it lies;
+1. the folder that the environment variable LIBTORCH names, which cargo uses as well;
+2. a libtorch that is already in `.libtorch`;
+3. the PyTorch 2.11 of the python3 that runs this script, used in place;
 4. wheels, fetched by pip and checked against the hashes below: three for the CPU (0.5 GB to fetch, 0.5 GB kept), or all
-   those that CUDA needs (2.2 GB to fetch, 3.6 GB kept) with --cuda or where an NVIDIA driver is found.
+   those that CUDA needs (2.2 GB to fetch, 3.6 GB kept) with --cuda or if an NVIDIA driver is found.
 
 Runs under any Python from 3.8 on: libtorch does not depend on the version of Python that its wheel was built for.
 """
@@ -36,11 +36,11 @@ VERSION = "2.11.0"
 ROOT = Path(__file__).resolve().parent.parent
 DESTINATION = ROOT / ".libtorch"
 SCRATCH = ROOT / ".libtorch-new"
-"""On the disk of the checkout, so that the last step is one rename and a torn run leaves nothing that looks whole."""
+"""On the disk of the checkout, so that the last step is one rename and an interrupted run leaves nothing complete."""
 
 
 class WheelSet(NamedTuple):
-    """Wheels to fetch, what of them to keep, and the room that takes while it is unpacked."""
+    """Wheels to fetch, the parts of them to keep, and the space that unpacking needs."""
 
     name: str
     wheels: Tuple[Tuple[str, str], ...]
@@ -106,7 +106,7 @@ PLATFORMS += ["manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64
 
 
 class Failed(Exception):
-    """A sentence for the user that says what went wrong and what to do."""
+    """An error for the user, with a remedy."""
 
 
 def main() -> None:
@@ -115,7 +115,7 @@ def main() -> None:
     choice.add_argument("--cuda", action="store_true", help="with CUDA, even where no NVIDIA driver is found")
     choice.add_argument("--cpu", action="store_true", help="do not fetch CUDA, even where an NVIDIA driver is found")
     arguments = parser.parse_args()
-    # One run at a time in a checkout: a second waits here, then finds what the first one made.
+    # One run at a time in a checkout: a second one waits here, then finds the result of the first.
     checkout = os.open(str(ROOT), os.O_RDONLY)
     fcntl.flock(checkout, fcntl.LOCK_EX)
     shutil.rmtree(str(SCRATCH), ignore_errors=True)
@@ -126,7 +126,7 @@ def main() -> None:
 
 
 def provide(cuda: bool) -> None:
-    """Makes `.libtorch` hold a libtorch, one with CUDA if asked for, and says which."""
+    """Makes `.libtorch` contain a libtorch, with CUDA if requested, and reports which one."""
     named = os.environ.get("LIBTORCH")
     if named and Path(named).resolve() != DESTINATION.resolve():
         if describe(Path(named)) is None:
@@ -154,7 +154,7 @@ def provide(cuda: bool) -> None:
 
 
 def describe(folder: Path) -> Optional[str]:
-    """Name the libtorch that `folder` holds, or None where it is not a complete libtorch 2.11."""
+    """Name the libtorch in `folder`, or None if it is not a complete libtorch 2.11."""
     if not (folder / "lib" / "libtorch_cpu.so").exists() or not (folder / "include" / "ATen").is_dir():
         return None
     version = version_of(folder)
@@ -164,9 +164,9 @@ def describe(folder: Path) -> Optional[str]:
 
 
 def version_of(folder: Path) -> Optional[str]:
-    """The version that a libtorch folder or an installed PyTorch package states, read where the libraries really lie.
+    """The version that a libtorch folder or an installed PyTorch package states, read beside the libraries after following links.
 
-    An adopted package can be upgraded under us, so there is no record of ours that could contradict it.
+    An adopted package can be upgraded at any time, so no separate record of the version is kept.
     """
     home = (folder / "lib").resolve().parent
     if (home / "version.py").exists():
@@ -207,7 +207,7 @@ def package_of_this_python() -> Optional[Path]:
 
 
 def adopt(folder: Path) -> None:
-    """Link to a libtorch that lies elsewhere.
+    """Link to a libtorch in another folder.
 
     The links are of `lib` and `include`, not copies, because its libraries find NVIDIA's relative to their own folder.
     """
@@ -231,7 +231,7 @@ def fetch(wheel_set: WheelSet) -> None:
     for part in ("lib", "include", "build-version"):
         (new / part).symlink_to(torch / part)
     # torch-sys links with -ltorch. The libtorch.so of the wheel is an empty library that needs libtorch_cuda.so; this
-    # line for the linker asks for what the programs really need.
+    # line for the linker names the library that the programs really need.
     (new / "lib" / "libtorch.so").write_text("INPUT(libtorch_cpu.so)\n")
     replace_destination(new)
 
@@ -267,7 +267,7 @@ def download(wheel_set: WheelSet, folder: Path) -> None:
     if not sys.stderr.isatty():
         command.append("--quiet")
     command += ["--dest", str(folder), "--requirement", str(requirements)]
-    # pip's report goes where progress belongs, so that stdout stays free for whoever calls us.
+    # pip's output goes to stderr, so that stdout stays free for the caller.
     if subprocess.run(command, stdout=sys.stderr.fileno()).returncode != 0:
         raise Failed(
             "pip could not fetch the wheels, for the reason it gives above; check the network, a proxy and the room on the "

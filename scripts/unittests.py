@@ -1,9 +1,9 @@
-"""Runs the Python tests of a folder, as `python3 -m unittest discover` does, and notes those that were skipped.
+"""Runs the Python tests of a folder, as `python3 -m unittest discover` does, and records those that were skipped.
 
     scripts/unittests.py FOLDER
 
-A line a test goes to the file that TANDEM_SKIPS names, in the form of workloads/schema/src/skips.rs. What a machine lacks
-stands first in the reason of a skip, up to a colon.
+Appends one line per test to the file that TANDEM_SKIPS names, in the format of workloads/schema/src/skips.rs. The missing
+dependency comes first in the reason of a skip, up to a colon.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""A process that multiplies matrices on a GPU until its input ends, and says how many it has done.
+"""A process that multiplies matrices on a GPU until its input ends, and prints the number of products.
 
     python3 gemm.py SIZE QUEUE
 
-Waits for the device after every QUEUE products, so that so many are in flight at most. Prints one JSON line each time.
-It leaves with nothing in flight, when its input ends or it is asked to by SIGTERM.
+Waits for the device after every QUEUE products, so that at most QUEUE are in flight. Prints one JSON line each time.
+It exits with nothing in flight, when its input ends or on SIGTERM.
 """
 
 import json
@@ -21,7 +21,7 @@ from probes import NotPossible
 
 
 class Gemm:
-    """Such a process, seen from outside."""
+    """A handle on such a process."""
 
     def __init__(self, device: str, variables: dict[str, str], size: int = 8192, queue: int = 20):
         command = [sys.executable, str(Path(__file__).resolve()), str(size), str(queue)]
@@ -38,7 +38,7 @@ class Gemm:
         threading.Thread(target=self._follow, daemon=True).start()
 
     def wait_for_first(self, limit_s: float = 20.0) -> None:
-        """Until it computes: PyTorch is loaded, the device initialized."""
+        """Waits until it computes, after it has loaded PyTorch and initialized the device."""
         until_s = time.monotonic() + limit_s
         while not self._lines:
             if self._process.poll() is not None:
@@ -58,7 +58,7 @@ class Gemm:
         return self._process.pid
 
     def rate_per_s(self, seconds: float) -> float:
-        """Products a second over a time that begins now."""
+        """The products per second over a time that begins now."""
         begin = len(self._lines) - 1
         time.sleep(seconds)
         first, last = self._lines[begin], self._lines[-1]
@@ -67,7 +67,7 @@ class Gemm:
         return (last["done"] - first["done"]) / (last["mono_ns"] - first["mono_ns"]) * 1e9
 
     def end(self) -> str | None:
-        """Gives what was needed where closing its input was not enough. To kill is the last resort."""
+        """Returns the measure that was needed if closing its input was not enough. SIGKILL is the last resort."""
         self._process.stdin.close()
         for number, wait_s in ((None, 10.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
             if number is not None:
@@ -81,7 +81,7 @@ class Gemm:
 
 
 def visible(device: str) -> dict[str, str]:
-    """Makes a device the only one that a process sees, counted as the driver counts."""
+    """Makes a device, in the driver's numbering, the only one that a process sees."""
     if device.startswith("cpu:"):
         return {"CUDA_VISIBLE_DEVICES": ""}
     return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": nvml.visible_entry(device)}

@@ -1,8 +1,8 @@
-"""An MPS daemon of our own: started in private folders, asked who is attached, ended without a trace.
+"""A private MPS daemon: started in private folders, queried for its clients, and ended without a trace.
 
-Rules of NVIDIA's that shape this: daemon and clients belong to one user; a client that finds no daemon runs without it
-and does not say so, hence `attached`; a client that is killed with work in flight can take the device with it, hence
-clients end by themselves (see `gemm.py`) before the daemon is told to quit.
+NVIDIA's rules that shape this: daemon and clients belong to one user; a client that finds no daemon runs without it
+and does not report it, hence `attached`; a client that is killed with work in flight can break the device, hence
+clients end by themselves (see `gemm.py`) before the daemon is ordered to quit.
 """
 
 import os
@@ -16,11 +16,11 @@ from pathlib import Path
 from probes import NotPossible
 
 FOLDERS = ("/usr/bin", "/usr/local/bin", "/usr/local/nvidia/bin", "/usr/local/cuda/bin", "/opt/nvidia/bin")
-"""Where the programs lie if not on the PATH: containers mount the driver outside it."""
+"""Folders of the programs besides the PATH, because containers mount the driver outside of it."""
 
 CONTROL = "nvidia-cuda-mps-control"
 FOREIGN = Path("/tmp/nvidia-mps")
-"""Where a daemon listens that was started with no folder named."""
+"""The folder of a daemon that was started without one."""
 
 SOCKET_PATH_BYTES = 108
 
@@ -30,7 +30,7 @@ def find(program: str) -> str | None:
 
 
 class Daemon:
-    """Runs between `__enter__` and `__exit__`; `residue` then says what of it was left."""
+    """Runs between `__enter__` and `__exit__`; `residue` then describes any remains."""
 
     def __init__(self, visible_device: str, answer_limit_s: float = 10.0):
         self._limit_s = answer_limit_s
@@ -61,7 +61,7 @@ class Daemon:
 
     def _start(self) -> None:
         environment = {**os.environ, **self.variables(), "CUDA_VISIBLE_DEVICES": self._visible_device}
-        # To a file and not a pipe: the daemon keeps what it was given, and a pipe would stay open as long as it lives.
+        # To a file and not a pipe: the daemon keeps its descriptors, and a pipe would stay open as long as it lives.
         with open(self.folder / "start", "w+") as said:
             try:
                 started = subprocess.run(
@@ -81,16 +81,16 @@ class Daemon:
         self.command("get_server_list")
 
     def variables(self) -> dict[str, str]:
-        """What makes a process a client of this daemon."""
+        """The environment that makes a process a client of this daemon."""
         return {
-            # The daemon lets one device through, and its clients count what is left.
+            # The daemon passes one device on, and its clients count the visible devices.
             "CUDA_VISIBLE_DEVICES": "0",
             "CUDA_MPS_PIPE_DIRECTORY": str(self.folder / "pipe"),
             "CUDA_MPS_LOG_DIRECTORY": str(self.folder / "log"),
         }
 
     def command(self, text: str) -> list[str]:
-        """Lines that the daemon answers a command with."""
+        """The lines of the daemon's answer to a command."""
         environment = {**os.environ, **self.variables()}
         try:
             asked = subprocess.run(
@@ -111,20 +111,20 @@ class Daemon:
         return [int(line) for line in self.command("get_server_list") if line.isdecimal()]
 
     def attached(self) -> set[int]:
-        """Processes that compute through this daemon: what a client itself believes does not count."""
+        """The processes that compute through this daemon, by the daemon's own account."""
         clients = set()
         for server in self.servers():
             clients |= {int(line) for line in self.command(f"get_client_list {server}") if line.isdecimal()}
         return clients
 
     def server_log(self) -> str:
-        """The last line of the server's log, where a failure to serve has its reason."""
+        """The last line of the server's log, which has the reason of a failure."""
         log = self.folder / "log" / "server.log"
         lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
         return lines[-1] if lines else "server.log is empty"
 
     def _end(self) -> None:
-        """Asks the daemon to quit; ends it by its id where it does not."""
+        """Asks the daemon to quit, and kills it by its id if it does not."""
         pid = pid_in(self.folder / "pipe")
         if pid:
             try:
@@ -143,7 +143,7 @@ class Daemon:
 
 
 def pid_in(folder: Path) -> int | None:
-    """The living daemon that a pipe folder belongs to."""
+    """The running daemon of a pipe folder."""
     try:
         pid = int((folder / f"{CONTROL}.pid").read_text())
     except (OSError, ValueError):
@@ -161,7 +161,7 @@ def ended(pid: int, limit_s: float) -> bool:
 
 
 def lives(pid: int) -> bool:
-    """Whether a process runs; one that has ended and was not collected yet does not."""
+    """Whether a process runs. A zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:

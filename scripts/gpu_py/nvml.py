@@ -1,4 +1,4 @@
-"""What the probes ask of libnvidia-ml, by ctypes. Only calls that read."""
+"""The calls of libnvidia-ml that the probes need, by ctypes. All of them only read."""
 
 import ctypes
 import os
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 NOT_FOUND, INSUFFICIENT_SIZE = 6, 7
 UNKNOWN = 0xFFFF_FFFF_FFFF_FFFF
-"""What a number of 64 bits is where the driver cannot tell it."""
+"""The value of a 64-bit number that the driver does not know."""
 
 VALUE_TYPES = ("double", "unsigned 32 bits", "unsigned long", "unsigned 64 bits", "signed 64 bits", "signed 32 bits")
 
@@ -54,7 +54,7 @@ class GpmMetric(ctypes.Structure):
 
 
 class GpmMetrics(ctypes.Structure):
-    # The newest header has room for 333 metrics; the driver touches as many as `count` says.
+    # The newest header has space for 333 metrics; the driver uses `count` of them.
     _fields_ = [("version", c_uint), ("count", c_uint), ("first", c_void_p), ("second", c_void_p)]
     _fields_ += [("metrics", GpmMetric * 333)]
 
@@ -91,7 +91,7 @@ class Library:
         return self._handle.nvmlErrorString(code).decode()
 
     def device(self, name: str) -> "Device":
-        """`cuda:0` is the first that CUDA_VISIBLE_DEVICES lets through, as for `profile`."""
+        """`cuda:0` is the first device in CUDA_VISIBLE_DEVICES, as for `profile`."""
         entry, handle = visible_entry(name), c_void_p()
         if entry.isdecimal():
             self.call("nvmlDeviceGetHandleByIndex_v2", c_uint(int(entry)), byref(handle))
@@ -101,7 +101,7 @@ class Library:
 
 
 def visible_entry(name: str) -> str:
-    """What CUDA_VISIBLE_DEVICES has to be for a device to be the only one a process sees: its index, or its UUID."""
+    """The value of CUDA_VISIBLE_DEVICES that makes a device the only visible one: its index, or its UUID."""
     index, listed = int(name.split(":")[1]), os.environ.get("CUDA_VISIBLE_DEVICES")
     entries = [entry.strip() for entry in listed.split(",")] if listed else [str(index)] * (index + 1)
     if index >= len(entries):
@@ -137,7 +137,7 @@ class Device:
         return list(values)
 
     def samples(self, kind: int, since_us: int = 0) -> tuple[int, list[Sample]]:
-        """The type of the values, and what the driver's buffer holds since a moment of wall-clock time."""
+        """The type of the values, and the content of the driver's buffer since a wall-clock time."""
         value_type, count = c_uint(), c_uint()
         self.call("nvmlDeviceGetSamples", c_uint(kind), c_ulonglong(since_us), byref(value_type), byref(count), None)
         samples = (Sample * count.value)()
@@ -146,7 +146,7 @@ class Device:
         return value_type.value, list(samples)[: count.value]
 
     def process_utilization(self, since_us: int = 0) -> list[ProcessUtilization]:
-        """One entry for each process the driver saw since a moment of wall-clock time; none where it saw none."""
+        """One entry for each process that the driver saw since a wall-clock time."""
         for _ in range(5):
             count = c_uint(0)
             try:
@@ -168,7 +168,7 @@ class Device:
         raise Error("nvmlDeviceGetProcessUtilization", INSUFFICIENT_SIZE, "the list grew with every call")
 
     def processes(self, mps: bool) -> list[ProcessInfo]:
-        """Those with a compute context on the device, directly or through MPS."""
+        """The processes with a compute context on the device, directly or through MPS."""
         infos = (ProcessInfo * 128)()
         count = c_uint(len(infos))
         kind = "MPSCompute" if mps else "Compute"
@@ -182,7 +182,7 @@ class Device:
         return sample
 
     def gpm(self, first: c_void_p, second: c_void_p, ids: list[int]) -> dict[int, Reading]:
-        """Each metric over the time between two samples. Gives the samples back."""
+        """Each metric over the time between two samples. Frees the samples."""
         request = GpmMetrics(version=1, count=len(ids), first=first, second=second)
         for slot, metric in zip(request.metrics, ids):
             slot.metric = metric

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 MODES = {"time-slice": "time-slice", "step-gate": "step-gate:250ms"}
-"""Packing as Gandiva has it, and its time-slicing with turns short enough for a short visit."""
+"""Gandiva's packing, and its time-slicing with turns short enough for a short visit."""
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,10 @@ class Run:
 
     name: str
     jobs: dict[str, str]
-    """What each is to the device, and how it is spelled; no two are of one workload."""
+    """The load of each job and its spelling; no two have the same workload."""
 
     every_pair: bool
-    """Each beside itself, too; otherwise the two of them alone."""
+    """Whether each is also paired with itself."""
 
     modes: tuple[str, ...] = tuple(MODES)
 
@@ -48,18 +48,18 @@ ON_CORE = [
     Run("bound", {"memory-bound": "stress-memory", "compute-bound": "stress-compute"}, every_pair=False),
 ]
 QUICK = [Run("heavy", {"heavy": "synthetic-spin"}, every_pair=True, modes=("time-slice",))]
-"""A visit in turns would take as long again."""
+"""A second visit in turns would double the time."""
 
 
 class Law(NamedTuple):
     shows: str
-    """In a few words."""
+    """A short description."""
 
     text: str
 
 
 def of_run(run: Run, interference: list[dict], measurements: list[dict]) -> list[dict]:
-    """A row for each pair of one run that has rows in `interference.csv`, in their order."""
+    """One row for each pair in `interference.csv` of a run, in order."""
     pairs: dict[str, list[dict]] = {}
     for row in interference:
         pairs.setdefault(row["group"], []).append(row)
@@ -68,7 +68,7 @@ def of_run(run: Run, interference: list[dict], measurements: list[dict]) -> list
 
 
 def of_pair(run: Run, seats: list[dict], alone: list[dict]) -> dict:
-    """Utilisations are means over the launches alone. What is not known is absent, and `missing` says why."""
+    """Utilisations are means over the launches alone. Unknown values are absent, with the reason in `missing`."""
     members = sorted({row["seat"]: row for row in seats}.values(), key=lambda row: int(row["seat"]))
     missing = []
 
@@ -106,9 +106,9 @@ def of_pair(run: Run, seats: list[dict], alone: list[dict]) -> dict:
 
 
 def law(pairs: list[dict]) -> Law:
-    """Whether the gain falls as the utilisation alone rises, over the pairs of which both are known.
+    """Whether the gain falls as the utilisation alone rises, over the pairs with both numbers.
 
-    Both in whole percents: NVML tells no smaller ones, and of a gain they would be noise.
+    Both are in whole percent, because NVML has no finer resolution, and fractions of a gain would be noise.
     """
     known = [(number(pair["device_util_percent_alone_mean"]), number(pair["gain_percent"])) for pair in pairs]
     points = sorted((round(util), round(gain)) for util, gain in known if util is not None and gain is not None)
@@ -142,7 +142,7 @@ def law(pairs: list[dict]) -> Law:
 
 
 def of_doubtful(pairs: list[dict]) -> str:
-    """Pairs that the law says nothing of, or only with the warnings they have."""
+    """Pairs without numbers for the law, or with warnings."""
     left_out = [f"{pair['pair']} ({pair['missing']})" for pair in pairs if pair["missing"]]
     doubtful = [f"{pair['pair']} ({pair['warnings']})" for pair in pairs if pair["warnings"]]
     said = f" Left out: {', '.join(left_out)}." if left_out else ""
@@ -154,7 +154,7 @@ def count(pairs: int) -> str:
 
 
 def rank_correlation(xs: tuple, ys: tuple) -> float:
-    """Spearman's: that of the ranks, where equal values share the mean of theirs. Neither may be constant."""
+    """Spearman's rank correlation, with mean ranks for equal values. Neither list may be constant."""
     return statistics.correlation(ranks(xs), ranks(ys))
 
 
@@ -168,12 +168,12 @@ def mean(cells) -> float | None:
 
 
 def number(cell) -> float | None:
-    """Of a cell of a table, or what it was made from."""
+    """The number in a cell of a table, or the number that the cell was made from."""
     return None if cell is None or cell == "" else float(cell)
 
 
 def rounded(value: float, digits: int) -> float:
-    """Without the minus of a zero."""
+    """Rounds, and turns -0 into 0."""
     return round(value, digits) + 0.0
 
 

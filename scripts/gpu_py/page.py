@@ -1,4 +1,4 @@
-"""The README.md of a record: which machine, which versions, every table, what is missing, and how it was made."""
+"""The README.md of a record: the machine, the versions, every table, missing parts, and the commands."""
 
 import json
 import re
@@ -56,7 +56,7 @@ COLUMNS = {
         "err_detail",
     ),
 }
-"""Of wide tables. The others are in the file."""
+"""Columns of wide tables on the page. The others are in the file."""
 
 PACKING = """Utilisation is `device_util_percent_mean` of the launches alone in `colocate-measurements.csv`: on a GPU the part
 of the time in which any kernel ran, which is Gandiva's measure. `norm_throughput` is the sum of what both members get
@@ -123,7 +123,7 @@ def parts(outcomes: list[Outcome]) -> str:
 
 
 def of_csv(path: Path) -> str:
-    """Columns in which no row has anything are left out."""
+    """Empty columns are left out."""
     rows = read_csv(path)
     if not rows:
         return "It has no rows."
@@ -133,7 +133,7 @@ def of_csv(path: Path) -> str:
 
 
 def short(cell: str) -> str:
-    """Four digits of a fraction tell enough on a page; the file has all."""
+    """Four digits of a fraction are enough for a page; the file has all."""
     try:
         return cell if cell.isdecimal() else f"{float(cell):.4g}"
     except ValueError:

@@ -1,4 +1,4 @@
-"""The parts of a check, most valuable first: what each runs, and how long it may take."""
+"""The parts of a check, most valuable first: their commands and their time limits."""
 
 import csv
 import json
@@ -17,7 +17,7 @@ from workplace import Failed, Ran, Skipped, Workplace, read_csv, say
 
 
 QUICK_JOB = ["--job", "synthetic-spin"]
-"""Its steps are short on any core, and it starts at once."""
+"""A job with short steps on any core, which starts at once."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class Part:
     name: str
     full_limit_s: int
     measure: Callable[[Workplace], str | None]
-    """Writes its files into the record; gives a note where there is something to say of it."""
+    """Writes its files into the record, and returns a note if necessary."""
 
     def limit_s(self, quick: bool) -> int:
-        """A quick check does a tenth of the work or less in twice the time: what takes longer hangs, and is not slow."""
+        """A quick check does at most a tenth of the work in twice the time, so that a part that takes longer hangs."""
         return 2 * self.full_limit_s if quick else self.full_limit_s
 
 
@@ -52,10 +52,10 @@ def transfers(place: Workplace) -> str | None:
 
 
 def worker(place: Workplace) -> str | None:
-    """torch-worker's own tests of CUDA: on a GPU the things themselves, elsewhere the errors that they must give."""
+    """torch-worker's own tests of CUDA: its functions on a GPU, elsewhere their errors."""
     shown = [f"{name}={value}" for name, value in visible(place.device).items()] if place.is_gpu else []
     command = ["env", *shown, place.bundle / "bin" / "torch-worker-cuda-test", "--test-threads=1", "--nocapture"]
-    # Without a driver alone, and with libraries that only the machine it was built on has.
+    # The skipped test needs a machine without a driver, and libraries of the build machine.
     ran = place.run([*command, "--skip", "every_entry_point_of_a_library_without_a_driver"])
     if ran.torn:
         raise Failed("its time was up")
@@ -75,7 +75,7 @@ def readings(place: Workplace) -> str | None:
 
 
 def probes(place: Workplace) -> str | None:
-    """Each in a process of its own, so that one which hangs takes no other with it."""
+    """Each probe has a process of its own, so that a hanging one does not affect others."""
     answers, torn = [], []
     for probe in PROBES:
         if place.left_s() < 8:
@@ -90,7 +90,7 @@ def probes(place: Workplace) -> str | None:
         answers += answers_of(probe, ran)
         if ran.torn or ran.code:
             torn.append(probe.name)
-        # After every probe, so that a check that is interrupted has what was answered before.
+        # Written after every probe, so that an interrupted check keeps earlier answers.
         (place.record / "probes.json").write_text(json.dumps(answers, indent=1) + "\n")
     if torn:
         raise Failed(f"not answered to the end: {', '.join(torn)}")
@@ -98,7 +98,7 @@ def probes(place: Workplace) -> str | None:
 
 
 def overhead(place: Workplace) -> str | None:
-    """At the rate of the sampler's fast tier that runs have, which on a GPU is 25 Hz, then at others."""
+    """At the usual rate of the sampler's fast tier, which on a GPU is 25 Hz, then at others."""
     rows = []
     asked = [(None, 2)] if place.quick else [(None, 4), ("5", 2), ("100", 2)]
     for fast_hz, blocks in asked:
@@ -124,8 +124,8 @@ def single(place: Workplace) -> str | None:
             for batch in sizes
         ]
         settings = ["--repeats", "3", "--seconds", "1"]
-    # A launch of the largest model ends within 15 s. What is more than the grid needs is left to the parts after it. The
-    # memory of jobs that name a plan is estimated first, which the budget counts in.
+    # A launch of the largest model ends within 15 s. Unused time is left to later parts. The
+    # memory of jobs with a named plan is estimated first, which the budget includes.
     budget_s = min(100, place.left_s() - 15)
     settings += ["--budget", f"{max(1, round(budget_s))}s"]
     out = place.relative("single")
@@ -139,7 +139,7 @@ def single(place: Workplace) -> str | None:
     rows = read_csv(place.record / "summary.csv")
     if not rows:
         raise Failed(f"no job was measured: {ran.last_line}")
-    # Launches that the budget left out are no failure of those that were made.
+    # Launches that the budget left out are no failure.
     failed = [f"{row['job']}: {row['err_detail'] or row['status']}" for row in rows if row["status"] != "ok"]
     if failed:
         raise Failed(some_of(failed))
@@ -148,7 +148,7 @@ def single(place: Workplace) -> str | None:
 
 
 def colocate(place: Workplace) -> str | None:
-    """Pairs of light and heavy jobs, at once and in turns, in one block: a second would take as long again."""
+    """Pairs of light and heavy jobs, at once and in turns, in one block, because a second would double the time."""
     tables: dict[str, list[dict]] = {"interference": [], "summary": [], "measurements": []}
     pairs, missing = [], []
     for run in packing.QUICK if place.quick else packing.ON_GPU if place.is_gpu else packing.ON_CORE:
@@ -171,19 +171,19 @@ def colocate(place: Workplace) -> str | None:
 
 
 def run_of_pairs(place: Workplace, run: packing.Run) -> tuple[Path, str]:
-    """Where one run of `profile colocate` lies, and what is the reason if pairs are missing in it."""
+    """The folder of a run of `profile colocate`, and the reason for missing pairs."""
     out = place.relative(f"colocate-{run.name}")
     folder = place.record.parent / out
     if place.left_s() - place.grace_s < 1:
         return folder, "the time of this part was used up"
     jobs = [*run.jobs.values(), *(["--all-pairs"] if run.every_pair else [])]
     settings = ["--sharing", ",".join(packing.MODES[mode] for mode in run.modes), "--device", place.device]
-    # Utilisation is a mean over up to a second before a reading, of which the steady time has to be longer.
+    # Utilisation is a mean over up to a second before a reading, so the steady time must be longer.
     settings += ["--repeats", "1", "--seconds", "0.2" if place.quick else "1.5"]
     ran = place.profile("colocate", *jobs, *settings, "--out", out)
     for name in ("manifest.toml", "end.toml"):
         keep(place, out, name, f"colocate-{run.name}-{name}")
-    # What is measured last are the jobs alone, without which a block has no slowdowns.
+    # The jobs alone are measured last, and without them a block has no slowdowns.
     why = "its time was up before the block was complete" if ran.torn else f"exit code {ran.code}: {ran.last_line}"
     return folder, why
 
@@ -225,20 +225,20 @@ def verify(place: Workplace) -> str | None:
 
 
 def some_of(reasons: list[str]) -> str:
-    """What is wrong with one is mostly wrong with all, and the tables have it."""
+    """Jobs mostly fail for the same reason, and the tables have all reasons."""
     more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
     return reasons[0] + more
 
 
 def keep(place: Workplace, run: str, name: str, named: str | None = None) -> None:
-    """Takes a file of a run into the record, where the run has it."""
+    """Copies a file of a run into the record, if the run has it."""
     path = place.record.parent / run / name
     if path.exists():
         shutil.copyfile(path, place.record / (named or name))
 
 
 def write_csv(place: Workplace, name: str, rows: list[dict]) -> None:
-    """Absent values are empty cells, as in every table of a run."""
+    """Writes absent values as empty cells, as in every table of a run."""
     if not rows:
         raise Failed("its time was up before the first row" if place.torn else "there are no rows")
     with open(place.record / f"{name}.csv", "w", newline="") as file:
@@ -261,4 +261,4 @@ PARTS = [
     Part("parity", 50, parity),
     Part("verify", 25, verify),
 ]
-"""With the five seconds in which the record is written they end within 480."""
+"""The limits end within 480 seconds, including five seconds to write the record."""

@@ -1,4 +1,4 @@
-"""Whether the driver moves a process off the device and back (cuCheckpointProcess*), and how fast."""
+"""Probes whether the driver moves a process off the device and back (cuCheckpointProcess*), and its speed."""
 
 import ctypes
 import json
@@ -47,7 +47,7 @@ class Driver:
             raise NotPossible(f"{call}: {(text.value or b'').decode() or f'error {code}'}")
 
     def call(self, name: str, pid: int) -> float:
-        """Gives how long it took, in seconds."""
+        """Returns the duration in seconds."""
         arguments = byref(LockArguments(timeout_ms=LOCK_LIMIT_MS)) if name == "Lock" else None
         function = getattr(self._cuda, f"cuCheckpointProcess{name}")
         begin_s = time.monotonic()
@@ -61,7 +61,7 @@ class Driver:
         return state.value
 
     def undo(self, pid: int) -> None:
-        """Back to running from wherever it is, whatever went wrong before."""
+        """Makes the process run again from any state, after any error."""
         if self.state(pid) == CHECKPOINTED:
             self.call("Restore", pid)
         if self.state(pid) == LOCKED:
@@ -109,7 +109,7 @@ def said(child: subprocess.Popen) -> dict:
 
 
 def hold(workers: int) -> None:
-    """The child: fills memory, says what is in it, and says it again for each line it is sent."""
+    """The child: fills memory, prints its content, and prints it again for each line of input."""
     import torch
 
     held = torch.arange(GIB << 28, device="cuda", dtype=torch.int32)
@@ -117,7 +117,7 @@ def hold(workers: int) -> None:
     while True:
         if batches:
             next(batches)
-        # In pieces: the sum of all at once would need as much memory again.
+        # In pieces, because one sum over everything would double the memory.
         total = sum(int(piece.sum()) for piece in held.split(1 << 26))
         print(json.dumps({"sum": total}), flush=True)
         if not sys.stdin.readline():

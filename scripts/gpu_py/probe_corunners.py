@@ -1,4 +1,4 @@
-"""Two processes on one device, in slices of time and under MPS: their rates, and what the driver sees of each."""
+"""Two processes on one device, in time slices and under MPS: their rates, and the driver's view of each."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""SIGSTOP stops a process, not its device: how long the work it had queued goes on."""
+"""SIGSTOP stops a process but not its device. Measures how long the device continues with queued work."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ def probe(device: str, quick: bool) -> None:
 
 
 def rests_after_s(gpu: nvml.Device) -> float | None:
-    """Until the end of the first window in which nothing ran."""
+    """The time until the end of the first window without work."""
     begin_s = time.monotonic()
     while time.monotonic() - begin_s < LIMIT_S:
         if sm_util(gpu) < RESTS_BELOW_PERCENT:

@@ -1,4 +1,4 @@
-"""What `profile doctor --readings` does not show of the driver: its buffers, the width of its counters, its units."""
+"""Probes the driver's buffers, the width of its counters and its units, beyond `profile doctor --readings`."""
 
 import time
 
@@ -59,7 +59,7 @@ def gpm_under_load(gpu: nvml.Device, device: str) -> None:
 
 
 def gpm_windows(gpu: nvml.Device, load: str) -> None:
-    """Valid windows show about nothing at rest, and a device full of matrix products; invalid ones something else."""
+    """In a valid window an idle device shows about 0, and a device with matrix products is full; others are invalid."""
     for window_ms in (10, 20, 50, 100, 200):
         first = gpu.gpm_sample()
         time.sleep(window_ms / 1e3)

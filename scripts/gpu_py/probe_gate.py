@@ -1,6 +1,6 @@
-"""How fast a hook on PyTorch's optimizer steps pauses a job at the boundary of a step, and lets it go on.
+"""Measures how fast a hook on PyTorch's optimizer steps pauses a job at the boundary of a step and resumes it.
 
-The hook reads one word of a page that it shares with whoever pauses the job, and sleeps on it while it says so.
+The hook reads one word of a page that it shares with the process that pauses the job, and sleeps on it while it is set.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ from probes import NotPossible, ask, tell
 from small_training import Training
 
 SYS_FUTEX, FUTEX_WAIT, FUTEX_WAKE = 202, 0, 1
-"""On x86-64."""
+"""The system call's number on x86-64."""
 
 OPEN, PAUSED = 0, 1
 READY_AT, PAUSED_AT, RESUMED_AT = 1, 2, 3
@@ -37,7 +37,7 @@ def question(step_ms: int) -> str:
 
 
 class Gate:
-    """A page that two processes share: a word that says whether to pause, and when its reader paused and went on."""
+    """A shared page of two processes: a word that requests a pause, and the times at which its reader paused and resumed."""
 
     SIZE = 4096
 
@@ -113,7 +113,7 @@ def stamped_after(gate: Gate, place: int, moment_ns: int, child: subprocess.Pope
 
 
 def gated(device: str, step_ms: int, path: str) -> None:
-    """The child: trains until its input ends, and rests at a boundary, the device with it, while the gate is shut."""
+    """The child: trains until its input ends. While the gate is shut, it rests at a boundary with an idle device."""
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     gate = Gate(path)

@@ -1,4 +1,4 @@
-"""Which files a measurement could rely on: drivers, MPS programs, cgroups, counters of the kernel."""
+"""Lists the files that a measurement could rely on: drivers, MPS programs, cgroups, counters of the kernel."""
 
 import glob
 import os

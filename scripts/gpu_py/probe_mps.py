@@ -1,4 +1,4 @@
-"""Does MPS work in the compute mode the device has: a canary client, then a client with a share of the device."""
+"""Probes MPS in the device's compute mode: a canary client, then a client with a share of the device."""
 
 import nvml
 from gemm import Gemm
@@ -24,7 +24,7 @@ def probe(device: str, quick: bool) -> None:
 
 
 def canary(daemon: Daemon, gpu: nvml.Device, device: str, mode: str) -> float:
-    """A client that must compute within 20 s and must be seen by the daemon; gives its products a second."""
+    """Runs a client that must compute within 20 s and be known to the daemon; returns its products per second."""
     client = Gemm(device, daemon.variables())
     try:
         client.wait_for_first()

@@ -1,7 +1,7 @@
-"""What a hook on PyTorch's optimizer steps costs the training it watches.
+"""Measures the cost of a hook on PyTorch's optimizer steps for the training.
 
-`register_optimizer_step_post_hook` is how steps of unmodified programs can be seen. On a GPU it fires when a step is
-launched; timing events say when one was done. They come from a pool and are polled, never waited for.
+`register_optimizer_step_post_hook` reports the steps of unmodified programs. On a GPU it fires when a step is
+launched; timing events tell when it was done. They come from a pool and are polled, never waited for.
 """
 
 import os
@@ -27,7 +27,7 @@ def question(step_ms: int) -> str:
 
 
 def in_child(device: str, step_ms: int, quick: bool) -> None:
-    """In a process of its own, which sees this device alone."""
+    """Runs in a process of its own, which sees this device alone."""
     command = [sys.executable, str(Path(__file__).resolve()), device, str(step_ms), str(int(quick))]
     done = subprocess.run(command, env={**os.environ, **visible(device)}, capture_output=True, text=True)
     if done.returncode:
@@ -37,7 +37,7 @@ def in_child(device: str, step_ms: int, quick: bool) -> None:
 
 
 class Hook:
-    """Keeps a time for each step, and an event for each, each tenth, or no step."""
+    """Records a time for each step, and an event for each, every tenth, or no step."""
 
     def __init__(self, torch, every: int):
         self._times_ns = deque(maxlen=65536)
@@ -62,7 +62,7 @@ class Hook:
 
 
 def cost(device: str, step_ms: int, quick: bool) -> None:
-    """The ways take turns, forth and back, so that a drift of the machine's speed falls on all alike."""
+    """The variants take turns, back and forth, so that a drift of the machine's speed affects all alike."""
     import torch
     from torch.optim.optimizer import register_optimizer_step_post_hook
 

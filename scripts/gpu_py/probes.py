@@ -1,8 +1,8 @@
-"""Questions about a machine that no command of `profile` answers: the list of them, and how one is asked.
+"""Probes of a machine beyond the commands of `profile`: the list of them, and the program that runs one.
 
     python3 probes.py NAME DEVICE [--quick]
 
-prints one JSON line an answer, at once, so that a probe that is ended keeps what it has found.
+prints one JSON line per answer, at once, so that an interrupted probe keeps its answers.
 """
 
 import importlib
@@ -21,10 +21,10 @@ class Probe:
     about: str
     full_limit_s: int
     needs: str = ""
-    """`gpu`: asked of GPUs alone. `torch`: asked where this Python has PyTorch."""
+    """`gpu`: the probe needs a GPU. `torch`: the probe needs PyTorch in this Python."""
 
     def limit_s(self, quick: bool) -> int:
-        """As of a part: what takes longer in a quick check hangs."""
+        """As for parts, a probe that takes longer in a quick check hangs."""
         return 3 * self.full_limit_s if quick else self.full_limit_s
 
     def reason_not_to(self, place) -> str | None:
@@ -51,7 +51,7 @@ PROBES = [
 
 
 def answers_of(probe: Probe, ran) -> list[dict]:
-    """What a probe printed, with the reason where it did not come to its end."""
+    """The output of a probe, with the reason if it did not complete."""
     answers = [{"probe": probe.name, **json.loads(line)} for line in ran.stdout.splitlines() if line.startswith("{")]
     if ran.torn:
         answers.append(probe.not_asked("not done when its time was up"))
@@ -61,18 +61,18 @@ def answers_of(probe: Probe, ran) -> list[dict]:
 
 
 class NotPossible(Exception):
-    """Why a question cannot be answered on this machine."""
+    """The reason why a question cannot be answered on this machine."""
 
 
 def tell(question: str, answer: str, **numbers) -> None:
-    """One answer: words, and the numbers behind them with their units in the names."""
+    """One answer: a text, and the numbers behind it with their units in the names."""
     print(json.dumps({"question": question, "answer": answer, "numbers": numbers}), flush=True)
 
 
 def ask(question: str, asked, *arguments) -> bool:
-    """Has a function tell its answer, or tells why there is none. One question that fails ends no other.
+    """Prints the answer of a function, or the reason why there is none. A failure does not end other questions.
 
-    False where the failure is none that a machine is known to answer with.
+    Returns False for an unexpected failure.
     """
     try:
         return asked(*arguments) is not False
@@ -86,7 +86,7 @@ def ask(question: str, asked, *arguments) -> bool:
 
 def main() -> None:
     name, device, *rest = sys.argv[1:]
-    # So that what is left of a probe that is asked to end is undone: daemons, pauses, checkpoints.
+    # SIGTERM must undo the effects of a probe: daemons, pauses, checkpoints.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     module = importlib.import_module(f"probe_{name}")
     about = next(probe.about for probe in PROBES if probe.name == name)
@@ -94,5 +94,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # The probes import this module by its name, and there must be one NotPossible.
+    # The probes import this module by its name, and must share one NotPossible.
     importlib.import_module("probes").main()

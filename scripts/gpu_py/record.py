@@ -1,4 +1,4 @@
-"""Completes a record: the page that describes it, the search for what must not be in it, and the archive."""
+"""Completes a record: its page, the search for private names in it, and the archive."""
 
 import getpass
 import os
@@ -18,11 +18,11 @@ def write(place: Workplace, outcomes: list[Outcome]) -> str:
     if not any(place.record.iterdir()):
         raise Failed("no part left anything to record")
     (place.record / "README.md").write_text(page.describe(place, outcomes))
-    # Messages of programs name files; what is left after this is found below.
+    # Messages of programs name files; remaining names are found below.
     for path in place.record.iterdir():
         path.write_text(place.without_places(path.read_text(errors="replace")))
     found = what_names_this_machine(place.record, names_of_this_machine(place))
-    # Packed all the same, so that it can be looked at elsewhere.
+    # The archive is made anyway, so that it can be examined elsewhere.
     pack(place.record)
     if found:
         raise Failed(f"not to be published as it is: {'; '.join(found[:5])}")
@@ -31,7 +31,7 @@ def write(place: Workplace, outcomes: list[Outcome]) -> str:
 
 
 def names_of_this_machine(place: Workplace) -> dict[str, re.Pattern]:
-    """What a record must not hold: who and where. Names that could be anyone's are no names."""
+    """Text that a record must not contain: users, hosts and folders. Generic names do not count."""
     folders = {"/home", "/root", str(place.bundle), str(place.record.parent), str(Path.cwd()), os.environ.get("HOME", "")}
     folders |= {str((place.bundle / ".libtorch" / "lib").resolve().parent)}
     folders |= {sysconfig.get_path("purelib"), site.getusersitepackages(), sys.prefix, os.environ.get("TMPDIR", "")}

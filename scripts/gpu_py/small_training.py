@@ -1,4 +1,4 @@
-"""A training whose steps take about as long as asked, for the probes of hooks on PyTorch's optimizer steps."""
+"""A training with steps of a requested duration, for the probes of hooks on PyTorch's optimizer steps."""
 
 import math
 import time
@@ -7,7 +7,7 @@ LAYERS = 8
 
 
 class Training:
-    """A multilayer perceptron whose width is chosen so that a step takes about as long as asked."""
+    """A multilayer perceptron whose width is chosen for steps of a requested duration."""
 
     def __init__(self, device: str, step_ms: int):
         import torch
@@ -16,7 +16,7 @@ class Training:
         self._torch, self._device = torch, device.split(":")[0]
         self._build(64)
         self.run(3)
-        # The width grows until the step is as long as asked; the time goes with its square.
+        # The width grows until the step has the duration, which is proportional to the square of the width.
         while (measured_ms := self.mean_step_ns(0.2) / 1e6) < step_ms * 0.7 and self._width < 16384:
             self._build(math.ceil(self._width * min(4, math.sqrt(step_ms / measured_ms)) / 64) * 64)
             self.run(3)
@@ -44,7 +44,7 @@ class Training:
             self._torch.cuda.synchronize()
 
     def mean_step_ns(self, seconds: float) -> float:
-        """Over so many seconds, waiting for the device at both ends alone."""
+        """The mean over this number of seconds, with a wait for the device only at both ends."""
         self.wait()
         begin_ns, steps = time.monotonic_ns(), 0
         while time.monotonic_ns() - begin_ns < seconds * 1e9:

@@ -1,4 +1,4 @@
-"""Makes `.libtorch` of a bundle: torch-worker looks for its libraries in `.libtorch/lib` beside its folder."""
+"""Makes the `.libtorch` of a bundle. torch-worker looks for its libraries in `.libtorch/lib` beside its folder."""
 
 import shutil
 from pathlib import Path
@@ -8,9 +8,9 @@ from workplace import Failed
 
 
 def link(bundle: Path, named: Path | None) -> str:
-    """Links to the libtorch named, or to the one of this Python's PyTorch, where it lies; gives its version.
+    """Links to the named libtorch, or to that of this Python's PyTorch, and returns its version.
 
-    The link is of the folder, because the libraries find NVIDIA's relative to it.
+    The link is to the folder, because the libraries find NVIDIA's relative to it.
     """
     folder = named or installed()
     if not (folder / "lib" / "libtorch_cpu.so").exists():
@@ -30,7 +30,7 @@ def link(bundle: Path, named: Path | None) -> str:
 
 
 def installed() -> Path:
-    """The folder of the package `torch` of this Python, found without importing it, whatever its version."""
+    """The folder of the package `torch` of this Python, of any version, found without importing it."""
     folder = libtorch.package_of_this_python()
     if folder is None:
         raise Failed("this python3 has no PyTorch; run this with a python3 that has torch==2.11.0, or name --libtorch DIR")

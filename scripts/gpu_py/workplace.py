@@ -1,4 +1,4 @@
-"""Where one check works: what it measures, the folder it writes, and the commands it runs within their time."""
+"""The workplace of a check: its device, its output folder, and its commands with their time limits."""
 
 import csv
 import datetime
@@ -17,11 +17,11 @@ from typing import NamedTuple
 import nvml
 
 class Failed(Exception):
-    """A sentence that says what went wrong."""
+    """An error in a sentence."""
 
 
 class Skipped(Exception):
-    """A sentence that says why something cannot be done here."""
+    """The reason in a sentence why something cannot be done here."""
 
 
 class Outcome(NamedTuple):
@@ -36,7 +36,7 @@ class Ran(NamedTuple):
     stdout: str
     stderr: str
     torn: bool
-    """Ended by us, because its time was up."""
+    """The command was ended because its time was up."""
 
     @property
     def last_line(self) -> str:
@@ -48,22 +48,22 @@ class Ran(NamedTuple):
 class Workplace:
     bundle: Path
     device: str
-    """As `profile` spells it: cuda:0, cpu:0."""
+    """The device as `profile` spells it: cuda:0, cpu:0."""
 
     device_name: str
     quick: bool
     record: Path
     commands: list[str] = field(default_factory=list)
-    """What was run, as a reader could type it in a bundle."""
+    """The commands, as a reader could type them in a bundle."""
 
     part: str = ""
     torn: bool = False
-    """Whether the time of the last command was up before it came to its end."""
+    """Whether the last command was ended by its time limit."""
 
     deadline_s: float = 0.0
 
     grace_s = 6.0
-    """Between the request to end and the kill: for a run to complete its files, for MPS clients to finish."""
+    """The time between SIGTERM and SIGKILL, for a run to complete its files and for MPS clients to finish."""
 
     @classmethod
     def open(cls, bundle: Path, device: str, quick: bool, out: Path | None) -> "Workplace":
@@ -79,7 +79,7 @@ class Workplace:
 
     @property
     def work(self) -> Path:
-        """Beside the record: the raw files of its runs, which are not part of it."""
+        """The folder beside the record for the raw files of its runs, which are not part of it."""
         return self.record.with_name(f"{self.record.name}.work")
 
     @property
@@ -93,11 +93,11 @@ class Workplace:
         return self.deadline_s - time.monotonic()
 
     def profile(self, *arguments: str) -> Ran:
-        """Runs `profile`; paths among the arguments are relative to the folder the record lies in."""
+        """Runs `profile`; paths among the arguments are relative to the folder of the record."""
         return self.run([self.bundle / "bin" / "profile", *arguments])
 
     def rows(self, *arguments: str) -> list[dict]:
-        """What `profile ARGUMENTS --json` prints; a single row counts as a list of one."""
+        """The output of `profile ARGUMENTS --json`; a single row counts as a list of one."""
         ran = self.profile(*arguments, "--json")
         try:
             rows = json.loads(ran.stdout)
@@ -109,7 +109,7 @@ class Workplace:
     def run(self, command: list, limit_s: float | None = None) -> Ran:
         """Runs a program in a session of its own, in the folder of the record, until the deadline of the part.
 
-        Then its process group is asked to end and, after a grace, killed. What it printed by then is kept.
+        Then its process group gets SIGTERM and, after a grace period, SIGKILL. Its output until then is kept.
         """
         words = [str(word) for word in command]
         self.commands.append(shlex.join(self.without_places(word) for word in words))
@@ -137,11 +137,11 @@ class Workplace:
         return Ran(process.returncode, out.read_text(errors="replace"), err.read_text(errors="replace"), torn)
 
     def relative(self, name: str) -> str:
-        """A place for raw files, as a command is told it."""
+        """A folder for raw files, as an argument of a command."""
         return f"{self.work.name}/{name}"
 
     def without_places(self, text: str) -> str:
-        """The text with names of places of this machine taken out of it."""
+        """The text without names of folders of this machine."""
         site_packages = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
         names = [(str(self.bundle), "."), (sys.executable, "python3"), (str(self.record.parent), ".")]
         names += [(path, "<site-packages>") for path in site_packages]
@@ -153,7 +153,7 @@ class Workplace:
 
 
 def end_group(process: subprocess.Popen, grace_s: float) -> None:
-    """Leaves no process of the group behind, asking before it kills."""
+    """Ends every process of the group, with SIGTERM before SIGKILL."""
     for number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 10.0)):
         try:
             os.killpg(process.pid, number)
@@ -168,7 +168,7 @@ def end_group(process: subprocess.Popen, grace_s: float) -> None:
 
 
 def group_lives(group: int) -> bool:
-    """Whether a process of the group runs; those that nobody has collected yet do not."""
+    """Whether a process of the group runs. Zombies do not count."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             state, _parent, its_group = stat.read_text().rpartition(")")[2].split()[:3]
@@ -192,14 +192,14 @@ def name_of(device: str) -> str:
 
 
 def unused_name(device: str) -> Path:
-    """`<date>-<device>`, and with a number behind it where that is taken."""
+    """`<date>-<device>`, with a number after it if that is taken."""
     today = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d")
     names = (f"{today}-{device}{suffix}" for suffix in ("", *(f"-{number}" for number in range(2, 1000))))
     return Path(next(name for name in names if not Path(name).exists() and not Path(f"{name}.work").exists()))
 
 
 def slug(device_name: str) -> str:
-    """`NVIDIA H200` to `h200`, `AMD EPYC 9B14 96-Core Processor` to `epyc-9b14`: short, and good in a path."""
+    """`NVIDIA H200` to `h200`, `AMD EPYC 9B14 96-Core Processor` to `epyc-9b14`: short, and usable in a path."""
     text = re.sub(r"\(r\)|\(tm\)|@.*|\d+-core", " ", device_name.lower())
     words = [word for word in re.findall(r"[a-z0-9]+", text)]
     plain = [word for word in words if word not in ("nvidia", "amd", "intel", "cpu", "processor", "core", "with")]
@@ -207,7 +207,7 @@ def slug(device_name: str) -> str:
 
 
 def read_csv(path: Path) -> list[dict]:
-    """No rows where there is no such file."""
+    """Returns no rows if there is no such file."""
     if not path.exists():
         return []
     with open(path, newline="") as file:

@@ -16,7 +16,7 @@ class CartPole:
         return self.state
 
     def step(self, action: int) -> tuple[float, bool, bool]:
-        """The reward, whether the episode came to its end, and whether the time limit was reached."""
+        """Returns the reward, whether the episode ended by itself, and whether the time limit was reached."""
         position, speed, angle, turning = self.state
         sine, cosine = math.sin(angle), math.cos(angle)
         push = ((10.0 if action == 1 else -10.0) + 0.05 * turning * turning * sine) / 1.1

@@ -1,4 +1,4 @@
-"""Starts one side once, with a process for each device, and gives the steps it made."""
+"""Starts one side once, with a process for each device, and returns its steps."""
 
 import contextlib
 import json
@@ -20,15 +20,15 @@ GRANT_PAGE_BYTES = 4096
 
 
 KEEP_FREED_MEMORY = {"GLIBC_TUNABLES": f"glibc.malloc.trim_threshold={2**62}:glibc.malloc.mmap_threshold={32 * 2**20}"}
-"""What torch-worker tells its C library by itself."""
+"""The setting of the C library that torch-worker makes by itself."""
 
 
 class Failed(Exception):
-    """A sentence for the user that says what went wrong and what to do."""
+    """An error for the user, with a remedy."""
 
 
 def program(name: str) -> Path:
-    """One of those that scripts/setup builds."""
+    """A program that scripts/setup builds."""
     path = ROOT / "bin" / name
     if not path.exists():
         raise Failed(f"bin/{name} is not there; run scripts/setup first")
@@ -59,7 +59,7 @@ class Device(NamedTuple):
 
     @property
     def variables(self) -> dict[str, str]:
-        """What a process needs to see this device alone, a GPU by its place on the bus, as the harness counts."""
+        """The environment in which a process sees this device alone. GPUs are in bus order, as in the harness."""
         if self.kind == "cpu":
             return {}
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -68,9 +68,9 @@ class Device(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """What one start gave: the steps in order, and how much of a core others used meanwhile (CPU), of several the most.
+    """The result of one start: the steps in order, and the largest share of a core that others used meanwhile (CPU).
 
-    Of several ranks a step is as long as that of the slowest, and its loss is the mean of theirs, as in the harness.
+    With several ranks, a step has the duration of the slowest rank and the mean loss, as in the harness.
     """
 
     step_ns: list[int]
@@ -79,7 +79,7 @@ class Launch(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """The files that make both sides compute the same: a spec of the harness, and what torch-worker makes of it."""
+    """The files that make both sides compute the same: a spec of the harness, and torch-worker's exports of it."""
 
     spec: Path
     weights: Path
@@ -90,7 +90,7 @@ class Exchange(NamedTuple):
 
 
 def export(spec: Path, scratch: Path, batches: int, devices: list[Device]) -> Exchange:
-    """Has torch-worker write the initial weights and the first batches of each rank that the spec leads to."""
+    """Makes torch-worker write the initial weights and the first batches of each rank of the spec."""
     data = [scratch / f"data.{rank}.safetensors" for rank in range(len(devices))]
     exchange = Exchange(spec, scratch / "weights.safetensors", data, scratch)
     for rank, (device, file) in enumerate(zip(devices, data)):
@@ -116,7 +116,7 @@ def launch_python(python: Path, exchange: Exchange, steps: int, devices: list[De
 
 
 def launch_worker(exchange: Exchange, steps: int, devices: list[Device]) -> Launch:
-    """Speaks the worker protocol: the spec says how many steps to make, and all of them are granted at once."""
+    """Speaks the worker protocol. The spec has the number of steps, and all of them are granted at once."""
     scratch = exchange.scratch
     spec = json.loads(exchange.spec.read_text())
     spec["program"]["training"]["steps"] = steps
@@ -141,7 +141,7 @@ def _launch(side: str, ranks: list[list[dict]], steps: int, foreign_cpu_percent:
         if [line["index"] for line in lines] != list(range(steps)):
             raise Failed(f"rank {rank} of {side} made {len(lines)} of {steps} steps")
     step_ns = [max(line["dur_ns"] for line in lines) for lines in zip(*ranks)]
-    # torch-worker leaves out a loss that is not finite, as training far beyond what a workload is made for may give.
+    # torch-worker leaves out a loss that is not finite, which a very long training may reach.
     losses = [statistics.fmean(line.get("loss", math.nan) for line in lines) for lines in zip(*ranks)]
     return Launch(step_ns, losses, foreign_cpu_percent)
 
@@ -161,7 +161,7 @@ class Command(NamedTuple):
         variables = {name: str(value) for name, value in self.variables.items()}
         return subprocess.Popen(
             [str(part) for part in self.line],
-            # A worker leaves at the end of this file, so it stays open until the worker has left.
+            # A worker exits at the end of this file, so it stays open until then.
             stdin=subprocess.PIPE,
             stdout=stdout,
             stderr=stderr,
@@ -204,7 +204,7 @@ def _run(commands: list[Command], scratch: Path) -> tuple[list[str], float | Non
 
 
 def _busy_s(core: int | None) -> float | None:
-    """CPU time of all processes on a core since boot; guests are contained in user time. None where none is pinned."""
+    """CPU time of all processes on a core since boot; user time includes guests. None without a pinned core."""
     if core is None:
         return None
     for line in Path("/proc/stat").read_text().splitlines():

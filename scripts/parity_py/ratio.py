@@ -7,7 +7,7 @@ from typing import NamedTuple
 class Ratio(NamedTuple):
     estimate: float
     ci_lo: float | None
-    """Absent where there is one block."""
+    """Absent with one block."""
     ci_hi: float | None
 
 
@@ -15,7 +15,7 @@ def ratio_over_blocks(blocks: list[tuple[list[float], list[float]]]) -> Ratio:
     """The geometric mean over blocks of (numerators over denominators), each block being one observation.
 
     Ratios are compared on the log scale, where twice as fast and twice as slow are equally far from equal. Launches of
-    one block share what drifts slowly on the machine, so blocks are taken as independent, and launches are not.
+    one block share slow drifts of the machine, so blocks are taken as independent, and launches are not.
     """
     logs = [_mean(map(math.log, above)) - _mean(map(math.log, below)) for above, below in blocks]
     center = _mean(logs)

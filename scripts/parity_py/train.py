@@ -1,4 +1,4 @@
-"""Trains one reference model in Python PyTorch and prints one JSON line a step: index, dur_ns, loss.
+"""Trains one reference model in Python PyTorch and prints one JSON line per step: index, dur_ns, loss.
 
     python train.py --spec LAUNCH.json --weights FILE --data FILE --steps N --device cpu|cuda
                     [--rank R --ranks N --rendezvous FILE]
@@ -6,7 +6,7 @@
 Uses the settings that PyTorch documents as fastest for eager training. On one thread of a CPU:
 
 - channels-last memory format for images and the weights of convolutions (tutorial "Channels Last Memory Format in
-  PyTorch"); models without images have nothing that it would change;
+  PyTorch"); it has no effect on models without images;
 - one call for attention, a stack of recurrent layers, and each norm: `scaled_dot_product_attention`, `nn.LSTM`,
   `nn.RMSNorm`; activations in place where the backward pass allows it;
 - a fused optimizer, except where convolutions hold more than a million weights: the fused kernel copies those that are
@@ -15,26 +15,26 @@ Uses the settings that PyTorch documents as fastest for eager training. On one t
   ("Performance Tuning Guide").
 
 On a GPU besides ("Performance Tuning Guide", "CUDA semantics"): cuDNN's benchmark mode, a fused optimizer for all,
-batches that lie on the device beforehand, and nothing in the loop that waits for the device: the length of a step comes
+batches that are on the device beforehand, and no wait for the device in the loop: the duration of a step comes
 from timing events that are read after the loop, and so do the losses. TF32 is as PyTorch has it by default: in
 convolutions, not in matrix products. The plan bf16 runs the forward pass under torch.autocast.
 
-The C library is told to keep freed memory, on both sides: what the guide advises another malloc for ("Switch Memory
-allocator"). Python is told by `GLIBC_TUNABLES` (launches.py).
+The C library keeps freed memory on both sides, the purpose for which the guide recommends another malloc ("Switch Memory
+allocator"). For Python the setting is in `GLIBC_TUNABLES` (launches.py).
 
-Of several ranks each trains on data of its own under DistributedDataParallel on Gloo, with buckets of its default sizes:
-gradients are views of the buckets and the graph is told to stay the same ("DistributedDataParallel", its note on
+With several ranks, each trains on its own data under DistributedDataParallel on Gloo, with buckets of its default sizes:
+gradients are views of the buckets and the graph is declared static ("DistributedDataParallel", its note on
 `static_graph` and `gradient_as_bucket_view`), and buffers, which torch-worker leaves to each rank, are not broadcast.
-Gloo's threads are told not to take the core from one that computes when they wake up, on both sides: a rank has one core,
-and there Gloo's event loop keeps its own sender waiting otherwise.
+On both sides, Gloo's threads must not preempt a computing thread when they wake up: a rank has one core,
+and Gloo's event loop would otherwise delay its own sender.
 
-Not used: torch.compile, which would compare a compiler with none; and another malloc, which would serve both sides.
+Not used: torch.compile, which would compare a compiler with eager execution; and another malloc, which would help both sides.
 
-Models that learn by acting act here as well, in environments of the same equations and with the same random numbers, and
-what acting costs is part of a step on both sides.
+Models that learn by acting also act here, in environments with the same equations and the same random numbers, and
+the cost of acting is part of a step on both sides.
 
-Dropout and drawn numbers are on. They come from torch's generator, set as torch-worker sets it before its first step,
-and both sides draw in the same order: so they draw the same numbers, and the losses can be compared all the same.
+Dropout and random samples are on. They come from torch's generator, seeded as in torch-worker before its first step,
+and both sides draw in the same order, so that they draw the same numbers and the losses can be compared.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--device", choices=["cpu", "cuda"], required=True)
     parser.add_argument("--rank", type=int, default=0)
     parser.add_argument("--ranks", type=int, default=1)
-    parser.add_argument("--rendezvous", type=Path, help="a file that was used for nothing before")
+    parser.add_argument("--rendezvous", type=Path, help="a file that was not used before")
     arguments = parser.parse_args()
 
     torch.set_num_threads(1)
@@ -81,7 +81,7 @@ def main() -> None:
     updates = [(update, build_optimizer(update.part, workload["optimizer"])) for update in model.updates()]
     if arguments.ranks > 1:
         store = distributed.FileStore(str(arguments.rendezvous), arguments.ranks)
-        # Threads of Gloo that wake up wait for the core, as torch-worker's do (shim/collective.cpp says why).
+        # Threads of Gloo that wake up wait for the core, as in torch-worker (see shim/collective.cpp).
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         distributed.init_process_group("gloo", store=store, rank=arguments.rank, world_size=arguments.ranks)
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
@@ -99,7 +99,7 @@ def main() -> None:
                 continue
             with torch.autocast(device.type, torch.bfloat16, enabled=training["plan"].endswith("bf16")):
                 loss = update.loss(inputs, targets)
-            # Of several updates each differentiates its own part alone; where there is one, naming it would cost time.
+            # With several updates, each differentiates only its own part. With one, naming the part would cost time.
             loss.backward(inputs=list(update.part.parameters()) if len(updates) > 1 else None)
             if update.gradient_norm_max is not None:
                 torch.nn.utils.clip_grad_norm_(update.part.parameters(), update.gradient_norm_max)
@@ -117,7 +117,7 @@ def main() -> None:
 
 
 class Loss(nn.Module):
-    """The loss of an update as a module, which is what DistributedDataParallel takes."""
+    """The loss of an update as a module, as DistributedDataParallel requires."""
 
     def __init__(self, update: Update):
         super().__init__()
@@ -128,13 +128,13 @@ class Loss(nn.Module):
 
 
 def shared(update: Update) -> Update:
-    """The same update, of which each rank gets the mean of all ranks' gradients."""
+    """The same update with the mean of all ranks' gradients on each rank."""
     options = {"gradient_as_bucket_view": True, "static_graph": True, "broadcast_buffers": False}
     return update._replace(loss=DistributedDataParallel(Loss(update), **options))
 
 
 def steps_on_cpu(step, count: int) -> list[tuple[int, float]]:
-    """The length and the loss of each step."""
+    """The duration and the loss of each step."""
     made = []
     for index in range(count):
         begin_ns = time.perf_counter_ns()
@@ -144,7 +144,7 @@ def steps_on_cpu(step, count: int) -> list[tuple[int, float]]:
 
 
 def steps_on_gpu(step, count: int) -> list[tuple[int, float]]:
-    """The same by events on the device, from the end of one step to the end of the next."""
+    """The same from events on the device, from the end of one step to the end of the next."""
     boundaries = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
     losses = []
     boundaries[0].record()
@@ -184,7 +184,7 @@ def read_batches(path: Path, device: torch.device) -> list[tuple[torch.Tensor, t
     def ready(tensor: torch.Tensor) -> torch.Tensor:
         if tensor.dim() == 4:
             tensor = tensor.contiguous(memory_format=torch.channels_last)
-        # Copied on a CPU as well: the file's pages are no place for tensors that are timed.
+        # Copied on a CPU as well, because pages of the file would distort the timing.
         return tensor.to(device, copy=True)
 
     return [(ready(tensors[f"inputs.{i}"]), ready(tensors[f"targets.{i}"])) for i in range(len(tensors) // 2)]

@@ -1,11 +1,11 @@
-"""What the exporters of reference models share: one training step in a file for torch-worker's tests to repeat.
+"""Common code of the exporters of reference models: one training step in a file, which torch-worker's tests repeat.
 
     python3 -m venv VENV
     VENV/bin/pip install torch==2.11.0 torchvision==0.26.0 transformers==5.23.0 safetensors numpy
     VENV/bin/python scripts/reference_py/NAME.py
 
-writes workloads/torch/tests/reference/<name>.safetensors, which is kept in the repository; so an exporter runs only to change
-a size. Models have no dropout, so that nothing of a step is left to chance.
+writes workloads/torch/tests/reference/<name>.safetensors, which is part of the repository. An exporter runs only to change
+a size. Models have no dropout, so that a step is deterministic.
 """
 
 from pathlib import Path
@@ -31,7 +31,7 @@ def export(name, model, inputs, targets, loss_of, transposed=frozenset()):
 
     saved = model.state_dict()
     parameters = dict(model.named_parameters())
-    # Nothing reads the counters, and positions and the like are not saved.
+    # Nothing reads the counters, and constants such as positions are not saved.
     buffers = {
         key: buffer
         for key, buffer in model.named_buffers()

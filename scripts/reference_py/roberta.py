@@ -11,7 +11,7 @@ torch.manual_seed(0)
 model = RobertaForMaskedLM(
     RobertaConfig(
         vocab_size=VOCABULARY,
-        # Two more than there are tokens: positions are counted from behind the padding token, which is number 1.
+        # Two more than there are tokens, because positions start after the padding token, which is number 1.
         max_position_embeddings=CONTEXT + 2,
         type_vocab_size=1,
         layer_norm_eps=1e-5,

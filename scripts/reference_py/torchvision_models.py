@@ -19,7 +19,7 @@ SEED = 3
 
 
 class NarrowResNet(ResNet):
-    """ResNet's own layers and forward pass from a first width below 64, which its constructor cannot be told."""
+    """ResNet's own layers and forward pass from a first width below 64, which its constructor does not support."""
 
     def __init__(self, layers, width, groups, width_per_group):
         nn.Module.__init__(self)
@@ -72,7 +72,7 @@ def mobilenet_v2():
 
 def vgg():
     model = VGG(make_layers([8, "M", 16, 16, "M"]), init_weights=False)
-    # Nor are the side that is averaged to and the widths of the linear layers.
+    # Neither are the side of the averaged image and the widths of the linear layers.
     model.avgpool = nn.AdaptiveAvgPool2d((2, 2))
     no_dropout = nn.Dropout(p=0.0)
     model.classifier = nn.Sequential(

@@ -1,8 +1,8 @@
-//! The exported functions of `libcuda.so`: those that a program needs that copies page-locked memory.
+//! The exported functions of `libcuda.so` that a program needs to copy page-locked memory.
 //!
 //! Each has the name, the arguments and the meaning of its namesake in NVIDIA's `cuda.h`. Devices are
-//! numbered the other way round than in NVML, so that whoever takes one number for the other is found
-//! out. Host memory is real; device memory is addresses alone, and what is copied keeps no content.
+//! numbered in the reverse order of NVML, so that a mix-up of the two numbers is detected. Host memory is
+//! real; device memory consists of addresses only, without content.
 
 mod memory;
 
@@ -31,7 +31,7 @@ thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// What lies behind a `CUevent`: when it happens, and on which device.
+/// The content of a `CUevent`: its time and its device.
 #[derive(Default)]
 struct Event {
     at: Option<(usize, Instant)>,
@@ -77,14 +77,14 @@ extern "C" fn cuInit(_: c_uint) -> CUresult {
     SUCCESS
 }
 
-/// May be asked before `cuInit`, as the real one.
+/// May be called before `cuInit`, like the real one.
 #[unsafe(no_mangle)]
 extern "C" fn cuDriverGetVersion(version: *mut c_int) -> CUresult {
     let loaded = machine().as_ref().map(|machine| machine.cuda_version);
     let Some(number) = loaded.or_else(|| Machine::load().ok().map(|machine| machine.cuda_version)) else {
         return CUresult::CUDA_ERROR_UNKNOWN;
     };
-    // SAFETY: the caller of every exported function hands in a valid place for the answer.
+    // SAFETY: the caller of every exported function passes a valid place for the answer.
     unsafe { version.write(number) };
     SUCCESS
 }
@@ -215,7 +215,7 @@ fn copy(way: Way, bytes: usize) -> CUresult {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamWaitEvent(_: CUstream, _: CUevent, _: c_uint) -> CUresult {
-    // There is one stream, which works off in order.
+    // There is one stream, which works in order.
     SUCCESS
 }
 
@@ -228,7 +228,7 @@ extern "C" fn cuEventCreate(out: *mut CUevent, _: c_uint) -> CUresult {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuEventDestroy_v2(event: CUevent) -> CUresult {
-    // SAFETY: the caller gives back what `cuEventCreate` gave, once.
+    // SAFETY: the caller returns what `cuEventCreate` gave, once.
     drop(unsafe { Box::from_raw(event.cast::<Event>()) });
     SUCCESS
 }

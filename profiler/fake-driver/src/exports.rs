@@ -1,5 +1,5 @@
-//! The exported functions. Each has the name, the arguments and the meaning of its namesake in
-//! NVIDIA's `nvml.h`; what a caller may rely on stands there.
+//! The exported functions. Each has the name, the arguments and the meaning of its namesake in NVIDIA's
+//! `nvml.h`, which documents the contract.
 #![expect(non_upper_case_globals, reason = "the names are NVIDIA's")]
 
 use std::{
@@ -30,7 +30,7 @@ pub(crate) fn on_machine(body: impl FnOnce(&mut Machine) -> Result<(), nvmlRetur
         None => nvmlReturn_enum_NVML_ERROR_UNINITIALIZED,
         Some(machine) => body(machine).err().unwrap_or(SUCCESS),
     };
-    // Calls of other threads go on.
+    // Calls of other threads continue.
     if code == HANGS {
         loop {
             std::thread::park();
@@ -228,7 +228,8 @@ extern "C" fn nvmlDeviceGetPcieReplayCounter(device: nvmlDevice_t, out: *mut c_u
     number(device, "pcie_replays", out)
 }
 
-/// Answers how a setting is now and how it will be after the next start; the script knows one value.
+/// Answers the present value of a setting and the value after the next start; the script has one value for
+/// both.
 fn setting(device: nvmlDevice_t, metric: &str, now: *mut c_uint, later: *mut c_uint) -> nvmlReturn_t {
     on_machine(|machine| {
         let (value, _) = machine.answer(index_of(device), metric)?;
@@ -290,7 +291,7 @@ extern "C" fn nvmlDeviceGetTopologyCommonAncestor(
 
 /// The metric behind a field, in the numbering of drivers from 580.82 on or of older ones.
 fn metric_of_field(field: u32, scope: u32, renumbered: bool) -> Option<&'static str> {
-    // Links are asked for one by one or, with all bits set, together; the script knows only the sum.
+    // Links are requested one by one or, with all bits set, together. The script has only the sum.
     let together = scope == u32::MAX;
     let cause = if renumbered { field.checked_sub(18) } else { Some(field) };
     match field {

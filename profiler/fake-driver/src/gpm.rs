@@ -10,7 +10,7 @@ use crate::{
     link::{Link, Way},
 };
 
-/// What lies behind a `nvmlGpmSample_t`: whose sample it is and when it was taken.
+/// The content of a `nvmlGpmSample_t`: its device and its time.
 struct GpmSample {
     device: usize,
     taken: Option<Instant>,
@@ -19,14 +19,14 @@ struct GpmSample {
 #[unsafe(no_mangle)]
 extern "C" fn nvmlGpmSampleAlloc(out: *mut nvmlGpmSample_t) -> nvmlReturn_t {
     let sample = Box::new(GpmSample { device: 0, taken: None });
-    // SAFETY: the caller hands in a valid place for the answer.
+    // SAFETY: the caller passes a valid place for the answer.
     unsafe { out.write(Box::into_raw(sample).cast()) };
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlGpmSampleFree(sample: nvmlGpmSample_t) -> nvmlReturn_t {
-    // SAFETY: the caller gives back what `nvmlGpmSampleAlloc` gave, once.
+    // SAFETY: the caller returns what `nvmlGpmSampleAlloc` gave, once.
     drop(unsafe { Box::from_raw(sample.cast::<GpmSample>()) });
     SUCCESS
 }
@@ -34,7 +34,7 @@ extern "C" fn nvmlGpmSampleFree(sample: nvmlGpmSample_t) -> nvmlReturn_t {
 #[unsafe(no_mangle)]
 extern "C" fn nvmlGpmSampleGet(device: nvmlDevice_t, sample: nvmlGpmSample_t) -> nvmlReturn_t {
     on_machine(|machine| {
-        // A chip without GPM has no GPM metric; which of them is asked does not matter here.
+        // A chip without GPM has no GPM metric, so that any of them can be requested here.
         machine.answer(index_of(device), "gpm_sm_util")?;
         // SAFETY: the sample comes from `nvmlGpmSampleAlloc` and is not freed yet.
         unsafe {
@@ -60,7 +60,7 @@ fn metric_of_gpm(id: u32) -> Option<&'static str> {
     }
 }
 
-/// What copies add to a rate, in the unit that the real library has for it.
+/// The contribution of copies to a rate, in the unit of the real library.
 fn copied_mib_per_s(link: &Link, id: u32, first: &GpmSample, second: &GpmSample) -> f64 {
     let way = match id {
         nvmlGpmMetricId_t_NVML_GPM_METRIC_PCIE_RX_PER_SEC => Way::In,

@@ -1,10 +1,10 @@
 //! A scripted stand-in for NVIDIA's driver, `libnvidia-ml.so.1` and `libcuda.so`, for tests.
 //!
-//! The shared library exports the functions of NVML and CUDA that the profiler calls and answers them
-//! from a script, so that a machine without a GPU can run the whole path, loading included. Beside it
-//! this crate is an ordinary library for the tests: [`install`] puts a copy of the shared library
-//! with its script into a folder. Each copy is a library of its own to the loader, so tests that run
-//! in one process do not see each other's devices.
+//! The shared library exports the functions of NVML and CUDA that the profiler calls, and answers them from
+//! a script, so that a machine without a GPU can test everything including the loading of libraries. This
+//! crate is also an ordinary library for the tests: [`install`] puts a copy of the shared library with its
+//! script into a folder. The loader treats each copy as a separate library, so that tests in one process do
+//! not see each other's devices.
 #![expect(unsafe_code, reason = "a C library is a list of exported functions that take raw pointers")]
 
 mod cuda;
@@ -22,17 +22,17 @@ use std::{
 
 pub use script::{CudaScript, DeviceScript, Reading, RunningProcess, Script, UtilizationSample};
 
-/// What the script of a copy is called: the copy's own name with this behind it.
+/// The suffix of a copy's script after the copy's own name.
 const SCRIPT_EXTENSION: &str = "script.toml";
 
 /// One device on which every metric of the profiler has an answer, shaped after an H200.
 pub const H200: &str = include_str!("../h200.toml");
 
-/// Puts a copy of the shared library into `dir`, answering from `script` (TOML, see [`Script`]), and
-/// returns the path to hand to whatever loads NVML.
+/// Puts a copy of the shared library into `dir`, with answers from `script` (TOML, see [`Script`]), and
+/// returns the path for the loader of NVML.
 ///
-/// A program that looks for libraries in `dir` finds CUDA there too. It is the same file: to the loader
-/// both are one library, so what is copied through CUDA is counted by NVML.
+/// A program that looks for libraries in `dir` finds CUDA there too. Both names are the same file and
+/// therefore one library to the loader, so that NVML counts copies made through CUDA.
 pub fn install(dir: &Path, script: &str) -> io::Result<PathBuf> {
     let copy = dir.join("libnvidia-ml.so.1");
     std::fs::copy(library_path(), &copy)?;
@@ -43,9 +43,9 @@ pub fn install(dir: &Path, script: &str) -> io::Result<PathBuf> {
     }
 }
 
-/// Where cargo left the shared library: beside the test that depends on this crate.
+/// The place where cargo left the shared library, beside the test that depends on this crate.
 ///
-/// Panics when it is not there, which means that the caller is not a program that cargo built.
+/// Panics if it is missing, because the caller is then no program that cargo built.
 pub fn library_path() -> PathBuf {
     let program = std::env::current_exe().expect("a running program has a path");
     let name = format!("{}fake_driver{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);

@@ -1,23 +1,23 @@
-//! The link between host and device: what is copied over it, and how much of it has gone by now.
+//! The link between host and device, with its copies and their progress.
 
 use std::time::{Duration, Instant};
 
 use crate::script::CudaScript;
 
-/// Which way, as the device sees it.
+/// The direction, from the view of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     In,
     Out,
 }
 
-/// Works copies off one after the other, at the speed of the script.
+/// Executes copies one after the other, at the speed of the script.
 #[derive(Debug, Default)]
 pub(crate) struct Link {
     copies: Vec<Copy>,
-    /// When all that was asked for is done. Absent once someone has seen that it is: what is asked for
-    /// next begins then, and not at the end of this. Until then time between two requests does not
-    /// count, so that what copies take does not depend on how busy the host is.
+    /// The end of all requested copies. Absent once a caller has seen it pass: the next copy begins at its
+    /// request and not at this time. Until then the time between two requests does not count, so that the
+    /// duration of copies does not depend on the load of the host.
     busy_until: Option<Instant>,
 }
 
@@ -26,12 +26,12 @@ struct Copy {
     way: Way,
     begin: Instant,
     end: Instant,
-    /// Headers of packets included.
+    /// Includes packet headers.
     bytes: f64,
 }
 
 impl Link {
-    /// Appends a copy of so many bytes.
+    /// Appends a copy of this number of bytes.
     pub(crate) fn copy(&mut self, script: &CudaScript, way: Way, bytes: usize) {
         let speed = match way {
             Way::In => script.host_to_device_bytes_per_s,
@@ -43,12 +43,12 @@ impl Link {
         self.busy_until = Some(end);
     }
 
-    /// When all that was asked for until now is done.
+    /// The end of all copies requested until now.
     pub(crate) fn mark(&mut self) -> Instant {
         *self.busy_until.get_or_insert_with(Instant::now)
     }
 
-    /// Whether the host may go on that waits for this moment.
+    /// Whether this moment has passed for a host that waits for it.
     pub(crate) fn has_passed(&mut self, moment: Instant) -> bool {
         let now = Instant::now();
         if self.busy_until.is_some_and(|busy| busy <= now) {
@@ -57,7 +57,7 @@ impl Link {
         moment <= now
     }
 
-    /// Bytes that had gone this way at a moment.
+    /// Bytes that had been copied in this direction at a moment.
     pub(crate) fn carried(&self, way: Way, moment: Instant) -> f64 {
         let of_copy = |copy: &Copy| {
             let gone = moment.saturating_duration_since(copy.begin).as_secs_f64();

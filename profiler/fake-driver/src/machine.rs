@@ -1,4 +1,4 @@
-//! The pretended machine: which device answers what at which call.
+//! The simulated machine, which decides the answer of each device to each call.
 
 use std::{
     collections::BTreeMap,
@@ -66,7 +66,7 @@ pub(crate) struct Machine {
 pub(crate) struct FakeDevice {
     pub(crate) script: DeviceScript,
     pub(crate) link: Link,
-    /// What was noted of processes so far.
+    /// Notes of processes so far.
     pub(crate) noted: Vec<nvmlProcessUtilizationSample_t>,
     calls: u64,
     calls_by_metric: BTreeMap<String, u64>,
@@ -76,12 +76,12 @@ static MACHINE: Mutex<Option<Machine>> = Mutex::new(None);
 
 /// The machine, from `nvmlInit` to `nvmlShutdown`.
 pub(crate) fn machine() -> MutexGuard<'static, Option<Machine>> {
-    // A test that failed while it held the lock is not a reason to fail others.
+    // A test that failed while it held the lock must not make others fail.
     MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Machine {
-    /// Reads the script that lies beside this copy of the library.
+    /// Reads the script beside this copy of the library.
     pub(crate) fn load() -> Result<Machine, String> {
         let library = own_path().ok_or("the loader does not say where this library lies")?;
         let path = crate::script_of(&library);
@@ -102,7 +102,7 @@ impl Machine {
         })
     }
 
-    /// Answers for `metric` of a device and counts the call.
+    /// Answers for `metric` of a device, and counts the call.
     pub(crate) fn answer(&mut self, device: usize, metric: &str) -> Result<(i64, Reading), nvmlReturn_t> {
         let seconds = self.started.elapsed().as_secs_f64();
         let device = self.devices.get_mut(device).ok_or(nvmlReturn_enum_NVML_ERROR_INVALID_ARGUMENT)?;
@@ -125,7 +125,7 @@ impl Machine {
 }
 
 impl FakeDevice {
-    /// Notes whose kernels ran, as the driver does all the time and the script at each call.
+    /// Notes the processes whose kernels ran. The driver does this all the time, the script at each call.
     pub(crate) fn note_utilization(&mut self) {
         let call = self.calls_by_metric.get("process_util").map_or(0, |calls| calls - 1);
         let now_us = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_micros() as u64);
@@ -158,7 +158,7 @@ impl Reading {
     }
 }
 
-/// No code of the driver's: the call that has it does not return.
+/// No code of the driver. A call with this code does not return.
 pub(crate) const HANGS: nvmlReturn_t = nvmlReturn_t::MAX;
 
 pub(crate) fn error_code(name: &str) -> Option<nvmlReturn_t> {
@@ -173,8 +173,8 @@ pub(crate) fn error_code(name: &str) -> Option<nvmlReturn_t> {
     }
 }
 
-/// Finds this copy of the library among the mapped files of the process: the mapping that holds
-/// this very function.
+/// Finds this copy of the library among the mapped files of the process, as the mapping that contains this
+/// function.
 fn own_path() -> Option<PathBuf> {
     let address = own_path as *const () as usize;
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;

@@ -1,4 +1,4 @@
-//! The exported functions that tell who uses a device.
+//! The exported functions that list the processes on a device.
 #![expect(non_upper_case_globals, reason = "the names are NVIDIA's")]
 
 use std::ffi::{c_uint, c_ulonglong};
@@ -28,7 +28,7 @@ extern "C" fn nvmlDeviceGetMPSComputeRunningProcesses_v3(
     running(device, "mps_processes", count, out)
 }
 
-/// Lists processes, or only their number where the caller's place is too small.
+/// Lists processes, or only their number if the caller's place is too small.
 fn running(
     device: nvmlDevice_t,
     metric: &str,
@@ -37,7 +37,7 @@ fn running(
 ) -> nvmlReturn_t {
     on_machine(|machine| {
         match machine.answer(index_of(device), metric) {
-            // Whoever asks for the number alone is always told it with this word.
+            // A request for the number alone always has this code.
             Err(nvmlReturn_enum_NVML_ERROR_INSUFFICIENT_SIZE) if out.is_null() => {}
             answer => drop(answer?),
         }
@@ -45,12 +45,12 @@ fn running(
         let list = if metric == "processes" { &script.processes } else { &script.mps_processes };
         let info = |process: &RunningProcess| nvmlProcessInfo_t {
             pid: process.pid,
-            // NVML's own word for "not available" is a value of ones.
+            // NVML's value for "not available" has all bits set.
             usedGpuMemory: process.bytes.unwrap_or(u64::MAX),
             gpuInstanceId: u32::MAX,
             computeInstanceId: u32::MAX,
         };
-        // SAFETY: the caller's place holds `count` processes, or none where the pointer is null.
+        // SAFETY: the caller's place holds `count` processes, or none if the pointer is null.
         unsafe {
             let room = if out.is_null() { 0 } else { count.read() as usize };
             count.write(list.len() as c_uint);
@@ -73,7 +73,7 @@ extern "C" fn nvmlDeviceGetProcessUtilization(
     last_seen_us: c_ulonglong,
 ) -> nvmlReturn_t {
     on_machine(|machine| {
-        // The call without a place asks how many there are, and belongs to the one that follows it.
+        // The call without a place requests the number, and belongs to the call that follows it.
         if out.is_null() {
             machine.answer(index_of(device), "process_util")?;
             machine.devices[index_of(device)].note_utilization();
@@ -83,7 +83,7 @@ extern "C" fn nvmlDeviceGetProcessUtilization(
         if new.is_empty() {
             return Err(nvmlReturn_enum_NVML_ERROR_NOT_FOUND);
         }
-        // SAFETY: the caller's place holds `count` samples, or none where the pointer is null.
+        // SAFETY: the caller's place holds `count` samples, or none if the pointer is null.
         unsafe {
             let room = if out.is_null() { 0 } else { count.read() as usize };
             count.write(new.len() as c_uint);

@@ -1,4 +1,4 @@
-//! What a script can say.
+//! The format of a script.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use serde::Deserialize;
 
 use crate::machine::METRICS;
 
-/// The machine that the library pretends to run on.
+/// The machine that the library simulates.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Script {
     #[serde(default = "a_driver_of_today")]
     pub driver: String,
-    /// The newest CUDA that the driver can run, as it writes it: `13000` for 13.0.
+    /// The newest CUDA version that the driver supports, in its own form: `13000` for 13.0.
     #[serde(default = "cuda_13")]
     pub cuda_version: i32,
     #[serde(default)]
@@ -24,23 +24,24 @@ pub struct Script {
 #[serde(deny_unknown_fields)]
 pub struct DeviceScript {
     pub name: String,
-    /// Empty where the driver does not tell it.
+    /// Empty if the driver does not report it.
     #[serde(default = "a_uuid")]
     pub uuid: String,
     pub memory_bytes: u64,
-    /// What the driver keeps for itself; `memory_used_bytes` does not contain it.
+    /// Memory that the driver reserves; `memory_used_bytes` does not include it.
     #[serde(default)]
     pub reserved_bytes: u64,
     #[serde(default = "hopper")]
     pub compute_capability: [i32; 2],
-    /// From this call on the device is lost. Calls that read a metric count, names and handles do not.
+    /// The number of the call from which on the device is lost. Calls that read a metric count, names and
+    /// handles do not.
     pub lost_after_calls: Option<u64>,
     #[serde(default)]
     pub processes: Vec<RunningProcess>,
     /// Processes that share the device through MPS.
     #[serde(default)]
     pub mps_processes: Vec<RunningProcess>,
-    /// Whose kernels ran; each entry is a sample of its own.
+    /// Processes whose kernels ran; each entry is a separate sample.
     #[serde(default)]
     pub utilization: Vec<UtilizationSample>,
     /// Without it CUDA does not list the device.
@@ -49,7 +50,7 @@ pub struct DeviceScript {
     pub metrics: BTreeMap<String, Reading>,
 }
 
-/// What CUDA says of a device and does with it. What is absent has no answer.
+/// The behaviour of a device in CUDA. Absent values have no answer.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CudaScript {
@@ -61,21 +62,21 @@ pub struct CudaScript {
     pub shared_memory_per_multiprocessor_bytes: Option<i32>,
     pub registers_per_multiprocessor: Option<i32>,
     pub async_engines: Option<i32>,
-    /// How fast copies are; PCIe bytes of NVML and rates of GPM (in MiB/s) grow by what is copied.
+    /// Speed of copies. PCIe bytes of NVML and rates of GPM (in MiB/s) grow with the copied bytes.
     pub host_to_device_bytes_per_s: u64,
     pub device_to_host_bytes_per_s: u64,
-    /// What headers of packets add to the traffic, over the bytes copied.
+    /// Traffic of packet headers relative to the copied bytes.
     #[serde(default)]
     pub header_share: f64,
-    /// Another process has the device for itself, so that no context can be made on it.
+    /// Another process uses the device exclusively, so that no context can be made on it.
     #[serde(default)]
     pub occupied: bool,
-    /// How much host memory can be page-locked.
+    /// Limit of page-locked host memory.
     pub page_locked_bytes: u64,
 }
 
-/// What the driver notes of a process at each call from `first_call` on, `calls` times. Notes are
-/// kept, and handed out to whoever has not seen them by their time.
+/// The driver's notes of a process, made at each of `calls` calls from `first_call` on. Notes are kept, and
+/// returned to every caller that has not seen them by their time.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UtilizationSample {
@@ -85,7 +86,7 @@ pub struct UtilizationSample {
     pub first_call: u64,
     #[serde(default = "always")]
     pub calls: u64,
-    /// Its time lies so far ahead of the clock, as that of a place nobody has written.
+    /// Distance of its time into the future, as in a place that nothing has written.
     #[serde(default)]
     pub ahead_s: u64,
 }
@@ -94,31 +95,31 @@ pub struct UtilizationSample {
 #[serde(deny_unknown_fields)]
 pub struct RunningProcess {
     pub pid: u32,
-    /// Absent where the driver cannot tell.
+    /// Absent if the driver does not know it.
     pub bytes: Option<u64>,
 }
 
-/// How a metric answers: `start + per_call * calls + per_s * seconds`, in the unit of its name.
+/// The answer of a metric: `start + per_call * calls + per_s * seconds`, in the unit of its name.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Reading {
     pub start: i64,
     pub per_call: i64,
     pub per_s: i64,
-    /// The counter is this many bits wide and wraps; 64 otherwise.
+    /// Width of the counter in bits, after which it wraps; by default 64.
     pub bits: Option<u32>,
-    /// How long the driver says it took (fields only).
+    /// Latency that the driver reports (fields only).
     pub latency_us: i64,
-    /// What the driver calls the unit (GPM only).
+    /// Name of the unit in the driver (GPM only).
     pub unit: Option<String>,
-    /// The value is not a number (GPM only).
+    /// Whether the value is NaN (GPM only).
     pub is_nan: bool,
     /// `not-supported`, `no-permission`, `timeout`, `insufficient-size` or `unknown`, instead of a value; or `hangs`: the call
     /// does not return (not of fields) ...
     pub error: Option<String>,
     /// ... from this call on ...
     pub error_after_calls: u64,
-    /// ... and for so many calls; for ever where absent.
+    /// ... and for this number of calls; for ever if absent.
     pub error_calls: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-"""What holds of a check whatever machine it meets: its time, what a failure does, and what a record may not hold."""
+"""Properties of a check on any machine: its time, the effect of a failure, and forbidden content of a record."""
 
 import contextlib
 import io

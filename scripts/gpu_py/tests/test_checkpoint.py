@@ -1,4 +1,4 @@
-"""A process that was moved off its device is brought back on every path, with a driver that fails where it is told to."""
+"""A process that was moved off its device is brought back on every path, with a driver that fails on demand."""
 
 import sys
 import unittest
@@ -51,7 +51,7 @@ class Cuda:
 
 class CheckpointTest(unittest.TestCase):
     def there_and_back(self, cuda: Cuda) -> None:
-        """What the probe does, with a child that is none."""
+        """The calls of the probe, with a fake child."""
         with mock.patch.object(probe_checkpoint.ctypes, "CDLL", return_value=cuda):
             driver = probe_checkpoint.Driver()
         child = mock.Mock(pid=PID, stdout=mock.Mock(readline=lambda: '{"sum": 1}'))

@@ -13,7 +13,7 @@ import probe_mps  # noqa: E402
 from probes import NotPossible  # noqa: E402
 
 PATIENT_S, SHORT_S = 20.0, 1.0
-"""A busy machine must not make a daemon look mute; one that is mute should not hold the tests up."""
+"""Long enough for a daemon on a busy machine, and short enough for tests with a mute one."""
 
 
 class WithStandIn(unittest.TestCase):
@@ -83,7 +83,7 @@ class DaemonTest(WithStandIn):
 
 
 class Client:
-    """A client that computes at once; whether it is attached is written where the stand-in reads it."""
+    """A client that computes at once; its attachment is written to the file of the stand-in."""
 
     pid = 4242
 
@@ -104,7 +104,7 @@ class Client:
 
 class CanaryTest(WithStandIn):
     def probe(self, attaches: bool) -> dict[str, tuple]:
-        """What the probe answers, by question."""
+        """The answers of the probe, by question."""
         client = type("Client", (Client,), {"attaches": attaches})
         gpu = mock.Mock(compute_mode=lambda: "default", processes=lambda mps: [mock.Mock(pid=Client.pid)])
         library = mock.Mock(open=lambda: mock.Mock(device=lambda index: gpu))

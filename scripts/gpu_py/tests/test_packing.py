@@ -1,4 +1,4 @@
-"""What a record says of packing: from the tables of runs to a row a pair and a sentence about Gandiva's law."""
+"""Packing in a record: from the tables of runs to one row per pair and a sentence about Gandiva's law."""
 
 import contextlib
 import io
@@ -21,7 +21,7 @@ JOBS = {"vae": "vae@b128@dp1", "resnet50": "resnet50@b64@dp1"}
 
 
 def seats(workloads: tuple[str, ...], mode: str, throughput: str, **more: str) -> list[dict]:
-    """Rows of `interference.csv`, as far as they are read."""
+    """Rows of `interference.csv`, with the columns that are read."""
     row = {"group": "+".join(JOBS[workload] for workload in workloads), "sharing": packing.MODES[mode], "blocks": "1"}
     row |= {"group_norm_throughput": throughput, "valid": "true", "warnings": "", "err_detail": "", **more}
     return [
@@ -30,7 +30,7 @@ def seats(workloads: tuple[str, ...], mode: str, throughput: str, **more: str) -
 
 
 def launch(workload: str, util: str, group: str = "", status: str = "ok") -> dict:
-    """A row of `measurements.csv`, as far as it is read."""
+    """A row of `measurements.csv`, with the columns that are read."""
     row = {"job": JOBS[workload], "group": group, "status": status, "device_util_percent_mean": util}
     return row | {"sm_util_percent": "", "dram_util_percent": "12.5"}
 
@@ -46,7 +46,7 @@ class PackingTest(unittest.TestCase):
         interference = seats(both, "time-slice", "1.32", warnings="foreign") + seats(both, "step-gate", "0.96")
         interference += seats(("resnet50", "resnet50"), "time-slice", "0.95", valid="false", warnings="foreign;few-steps")
         measurements = [launch("vae", "30"), launch("vae", "34"), launch("resnet50", "98")]
-        # What a job shows beside another or as it fails is not how busy it keeps the device alone.
+        # The utilisation beside another job or in a failed launch is not that of the job alone.
         measurements += [launch("vae", "90", group="x"), launch("vae", "1", status="failed")]
         mixed, heavy = packing.of_run(LIGHT_HEAVY, interference, measurements)
         self.assertEqual(mixed["pair"], "light + heavy")
@@ -88,7 +88,7 @@ class PackingTest(unittest.TestCase):
         self.assertIn("from +80 % at 10 % to -10 % at 90 %. The rank correlation is -1.00", law.text)
         self.assertIn("of the 24 orders that these gains can have, 1 falls as clearly or more so.", law.text)
         self.assertIn("So few points are a sign and no proof. With warnings: light + heavy (foreign).", law.text)
-        # Two saturate the device, and nobody can tell which of them more.
+        # Two saturate the device, and their order is unknown.
         tied = packing.law([pair(35, 80), pair(67, 40), pair(99.6, -1), pair(100, 2)])
         self.assertEqual(tied.shows, "shows")
         self.assertIn("correlation is -0.95; of the 24 orders that these gains can have, 2 fall as clearly", tied.text)
@@ -109,7 +109,7 @@ class PackingTest(unittest.TestCase):
 
 
 PROFILE = """#!/bin/sh
-# Stands in for bin/profile: takes its tables from the folder it was told of, as a run leaves them.
+# Stands in for bin/profile: copies the tables of a run from a given folder.
 while [ "$1" != --out ]; do shift; done
 mkdir -p "$2" && cp -- "$(dirname -- "$0")"/tables/* "$2/"
 sleep "$(cat -- "$(dirname -- "$0")/takes_s")"
@@ -119,7 +119,7 @@ exit "$(cat -- "$(dirname -- "$0")/code")"
 
 
 class PartTest(unittest.TestCase):
-    """The part of a check, with a program in the place of `profile`."""
+    """The part of a check, with another program instead of `profile`."""
 
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()

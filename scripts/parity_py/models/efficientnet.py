@@ -11,7 +11,7 @@ def silu() -> nn.Module:
 
 
 class InvertedResidual(nn.Module):
-    """`stochastic_depth` is the share of samples that take the shortcut alone (Huang et al., ECCV 2016)."""
+    """`stochastic_depth` is the share of samples that take only the shortcut (Huang et al., ECCV 2016)."""
 
     def __init__(self, inputs: int, outputs: int, expansion: int, kernel: int, stride: int, stochastic_depth: float):
         super().__init__()

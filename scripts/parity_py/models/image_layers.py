@@ -1,4 +1,4 @@
-"""What the networks for images are made of, as torchvision has it."""
+"""The layers of networks for images, as in torchvision."""
 
 import torch
 from torch import nn
@@ -23,7 +23,7 @@ def conv_norm(
 
 
 class SqueezeExcitation(nn.Module):
-    """Weighs each channel by what the means of all of them say (Hu et al., CVPR 2018)."""
+    """Squeeze-and-excitation: weighs each channel by a function of all channel means (Hu et al., CVPR 2018)."""
 
     def __init__(self, channels: int, squeezed: int, activation: nn.Module, gate: nn.Module):
         super().__init__()

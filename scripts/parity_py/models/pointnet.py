@@ -46,7 +46,7 @@ def turn(points: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
 
 
 class Features(Cloud):
-    """What is seen of a cloud, and the matrices of its feature transform where there is one."""
+    """The features of a cloud, and the matrices of its feature transform, if any."""
 
     def __init__(self, feature_transform: bool):
         super().__init__(3)

@@ -1,6 +1,6 @@
 """PPO (Schulman et al., 2017) in CartPole-v1, with the networks and names of Stable-Baselines3.
 
-As in torch-worker the next rollout is made while this one is learnt from, some interactions with each update.
+As in torch-worker, the next rollout is made during the updates on this one, with some interactions per update.
 """
 
 import copy
@@ -61,14 +61,14 @@ def hidden_layers(widths: list[int]) -> nn.Sequential:
 
 
 class Rollouts:
-    """Interactions of one policy, which is made equal to the learning one with each rollout."""
+    """Interactions of a policy that becomes a copy of the learning one with each rollout."""
 
     def __init__(self, model: Model, seed: int):
         self.model, self.behaviour = model, copy.deepcopy(model)
         self.device = next(model.parameters()).device
         self.rng = Rng(seed)
         self.environment = CartPole(self.rng)
-        # Of each interaction: observation, action, log probability, value; and what came of it.
+        # For each interaction: observation, action, log probability, value; and the outcome.
         self.rows: list[tuple] = []
         self.outcomes: list[tuple[float, bool]] = []
 
@@ -112,7 +112,7 @@ class Rollouts:
         return torch.cat([logits.flatten(), values]).tolist()
 
     def turn(self) -> np.ndarray:
-        """The rollout that was made: observations, then targets, in the columns of a batch."""
+        """The completed rollout: observations, then targets, in the columns of a batch."""
         rollout = np.array(self.rows, dtype=np.float32)
         next_value, next_advantage = self.judge(self.environment.observation())[-1], 0.0
         for index in reversed(range(len(rollout))):

@@ -1,4 +1,4 @@
-"""What a reference model is beside its layers: how it is trained."""
+"""The training of a reference model."""
 
 from typing import Callable, Iterator, NamedTuple
 
@@ -13,31 +13,31 @@ class Update(NamedTuple):
     """One of the updates of a step."""
 
     part: nn.Module
-    """Whose parameters it moves."""
+    """The module whose parameters it moves."""
 
     loss: Loss
     """The mean over the samples of a batch, from the batch's inputs and targets."""
 
     gradient_norm_max: float | None = None
-    """Larger gradients, all of them together, are scaled down to it."""
+    """The largest norm of all gradients together; larger ones are scaled down to it."""
 
     is_due: Callable[[], bool] = lambda: True
-    """Whether it is made in this step."""
+    """Whether the update is made in this step."""
 
     after: Callable[[], None] = lambda: None
-    """What follows when it was made."""
+    """Called after the update."""
 
 
 class Reference(nn.Module):
     """A model whose step is one update of all parameters, unless `updates` says otherwise."""
 
     def updates(self) -> list[Update]:
-        """In the order in which a step makes them."""
+        """The updates in the order of a step."""
         return [Update(self, self.loss)]
 
     def loss(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         raise NotImplementedError
 
     def experience(self, seed: int, samples: int) -> Iterator[Batch] | None:
-        """Batches of so many samples that the model makes by acting; of one that is fed from outside there are none."""
+        """Batches of this size that the model makes by acting; None for a model with external samples."""
         return None

@@ -38,7 +38,7 @@ class Residual(nn.Module):
 
 
 class Model(ImageClassifier):
-    """Its stem is one 3x3 convolution for 32x32 images, else 7x7 with stride 2 and a pooling."""
+    """The stem is one 3x3 convolution for 32x32 images, else a 7x7 convolution with stride 2 and a pooling."""
 
     def __init__(
         self,

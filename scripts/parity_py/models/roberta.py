@@ -9,7 +9,7 @@ from .reference import Reference
 
 EPSILON = 1e-5
 FIRST_POSITION = 2
-"""Positions are numbered from behind the number of the padding token, which is 1."""
+"""Positions start after the number of the padding token, which is 1."""
 
 
 class Predictions(nn.Module):

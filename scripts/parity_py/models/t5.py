@@ -14,7 +14,7 @@ FARTHEST = 128
 
 
 def buckets(tokens: int, causal: bool) -> torch.Tensor:
-    """Of each distance from a query to a key: one for each small distance, ever wider ones for the larger."""
+    """The bucket of each distance from a query to a key: one per small distance, increasingly wide ones for larger."""
     places = torch.arange(tokens)
     distance = places[None, :] - places[:, None]
     if causal:
@@ -47,7 +47,7 @@ class Attention(nn.Module):
 
 
 class AttentionPart(nn.Module):
-    """Attention behind a norm, with a shortcut around both; without a memory it looks at its own input."""
+    """Attention after a norm, with a shortcut around both; without a memory it attends to its own input."""
 
     def __init__(self, name: str, *sizes, dropout: float, is_first: bool):
         super().__init__()
@@ -74,7 +74,7 @@ class FeedForwardPart(nn.Module):
 
 
 class Stack(nn.Module):
-    """The encoder, or the decoder, which also looks at a memory."""
+    """The encoder, or the decoder, which also attends to a memory."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class Stack(nn.Module):
         return self.dropout(self.final_layer_norm(x))
 
     def bias(self) -> torch.Tensor:
-        """What all layers add to their scores, `[1, heads, tokens, tokens]`."""
+        """The bias that all layers add to their scores, `[1, heads, tokens, tokens]`."""
         table = self.block[0]["layer"][0].SelfAttention.relative_attention_bias
         bias = table(self.buckets).permute(2, 0, 1).unsqueeze(0)
         return (bias if self.future is None else bias.masked_fill(self.future, -torch.inf)).contiguous()
@@ -128,7 +128,7 @@ class Model(Reference):
         self.source = source
 
     def loss(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Behind the source stand the target's tokens before each that is to be predicted."""
+        """The input is the source followed by the target shifted by one token."""
         memory = self.encoder(self.shared(tokens[:, : self.source]))
         hidden = self.decoder(self.shared(tokens[:, self.source :]), memory)
         logits = F.linear(hidden * hidden.shape[-1] ** -0.5, self.shared.weight)

@@ -84,7 +84,7 @@ class Model(Reference):
         self.source = source
 
     def loss(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Behind the source stand the target's tokens before each that is to be predicted."""
+        """The input is the source followed by the target shifted by one token."""
         memory = self.encoder(self.embed(tokens[:, : self.source]))
         hidden = self.decoder(self.embed(tokens[:, self.source :]), memory)
         logits = F.linear(hidden * hidden.shape[-1] ** -0.5, self.encoder.src_word_emb.weight)

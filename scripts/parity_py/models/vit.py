@@ -10,7 +10,7 @@ from .reference import Reference
 
 
 class SelfAttention(nn.Module):
-    """As `nn.MultiheadAttention`, whose names it has, without what that does to find out which case it is."""
+    """As `nn.MultiheadAttention`, with its names but without its overhead of case distinctions."""
 
     def __init__(self, width: int, heads: int):
         super().__init__()

@@ -1,4 +1,4 @@
-//! The exported functions that take memory of a device or page-lock that of the host.
+//! The exported functions that allocate memory of a device or page-locked memory of the host.
 
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc},
@@ -14,10 +14,10 @@ use cudarc::driver::sys::{CUdeviceptr, CUresult, CUstream};
 
 use super::{INVALID, SUCCESS, answer, current, script_of};
 
-/// What was taken and not given back: bytes by address, and whose they are (the host's where absent).
+/// Live allocations: bytes by address, and the device that owns them (absent for the host).
 static TAKEN: Mutex<BTreeMap<u64, (usize, Option<usize>)>> = Mutex::new(BTreeMap::new());
 
-/// Where memory of devices goes on: above all that a program of today can have.
+/// The next address of device memory, above all addresses that programs can have.
 static NEXT_ADDRESS: AtomicU64 = AtomicU64::new(1 << 48);
 
 #[unsafe(no_mangle)]
@@ -27,7 +27,7 @@ extern "C" fn cuMemAllocAsync(out: *mut CUdeviceptr, bytes: usize, _: CUstream) 
         let limit = machine.devices[device].script.memory_bytes;
         let next = || NEXT_ADDRESS.fetch_add(bytes as u64, Ordering::Relaxed);
         let address = take(Some(device), bytes, limit, next)?;
-        // SAFETY: the caller of every exported function hands in a valid place for the answer.
+        // SAFETY: the caller of every exported function passes a valid place for the answer.
         unsafe { out.write(address) };
         Ok(())
     })
@@ -45,7 +45,7 @@ extern "C" fn cuMemHostAlloc(out: *mut *mut c_void, bytes: usize, _: c_uint) -> 
         let layout = page_aligned(bytes)?;
         // SAFETY: the layout is not empty.
         let memory = take(None, bytes, limit, || unsafe { alloc_zeroed(layout) } as u64)?;
-        // SAFETY: the caller of every exported function hands in a valid place for the answer.
+        // SAFETY: the caller of every exported function passes a valid place for the answer.
         unsafe { out.write(memory as *mut c_void) };
         Ok(())
     })
@@ -56,7 +56,7 @@ extern "C" fn cuMemFreeHost(memory: *mut c_void) -> CUresult {
     let Some(layout) = give_back(memory as u64).and_then(|bytes| page_aligned(bytes).ok()) else {
         return INVALID;
     };
-    // SAFETY: `cuMemHostAlloc` gave it with this layout, and it was not given back before.
+    // SAFETY: `cuMemHostAlloc` returned it with this layout, and it was not freed before.
     unsafe { dealloc(memory.cast(), layout) };
     SUCCESS
 }
@@ -65,7 +65,7 @@ fn page_aligned(bytes: usize) -> Result<Layout, CUresult> {
     Layout::from_size_align(bytes, 4096).ok().filter(|layout| layout.size() > 0).ok_or(INVALID)
 }
 
-/// Takes so much of an owner that has `limit` bytes, at the address that is then found for it.
+/// Allocates from an owner that has `limit` bytes, at the result of `address`.
 fn take(
     owner: Option<usize>,
     bytes: usize,
