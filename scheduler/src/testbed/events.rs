@@ -18,9 +18,20 @@ impl<L: Launcher> Testbed<L> {
         if let Some(progress) = self.unknown_loss(index) {
             return Some(progress);
         }
-        let (_, happened) = self.pending.remove(index);
+        let (_, mut happened) = self.pending.remove(index);
+        self.update_steps(&mut happened);
         self.note(&happened);
         Some(happened)
+    }
+
+    /// Sets the steps of a launch that goes on to those that are known by now.
+    fn update_steps(&self, happened: &mut Happened) {
+        if let Happened::Settled { job, now: Settled::Running | Settled::Paused, steps }
+        | Happened::Progress { job, steps } = happened
+            && let Some(launch) = self.placed.get(job).and_then(|placed| placed.launch)
+        {
+            *steps = self.launcher.steps(launch);
+        }
     }
 
     /// The loss of a device is an event once nothing runs on it any more.
@@ -61,10 +72,8 @@ impl<L: Launcher> Testbed<L> {
         }
         let Some(every) = self.progress_every else { return };
         for (&job, placed) in &mut self.placed {
-            let at = placed.next_progress.filter(|at| *at <= self.now);
-            let Some((at, launch)) = at.zip(placed.launch) else { continue };
-            let steps = self.launcher.steps(launch);
-            self.pending.push((at, Happened::Progress { job, steps }));
+            let Some(at) = placed.next_progress.filter(|at| *at <= self.now) else { continue };
+            self.pending.push((at, Happened::Progress { job, steps: placed.told_steps }));
             // A late report does not bring several at once.
             placed.next_progress = Some(next_multiple(at, every, self.now));
         }
@@ -130,7 +139,7 @@ impl<L: Launcher> Testbed<L> {
     }
 }
 
-/// Whether an action has overtaken an event of a job on devices. One of a job that has none is from before the run was resumed.
+/// Whether an action has overtaken an event of a job on devices. Arrivals, and events from before the run was resumed, stay valid.
 fn is_obsolete(placed: &BTreeMap<JobId, PlacedJob>, happened: &Happened) -> bool {
     let Some(placed) = happened.job().and_then(|job| placed.get(&job)) else { return false };
     match happened {

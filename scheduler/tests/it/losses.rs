@@ -23,7 +23,9 @@ use schema::{
 use crate::{
     bench::{Bench, Wanted},
     scripted::Scripted,
+    scripts::Script,
     support::{Own, SECOND, asked, built},
+    switches::Constants,
 };
 
 fn lost(device: u32) -> Happened {
@@ -60,6 +62,34 @@ fn jobs_of_a_lost_device_go_on_elsewhere() {
     let ends: Vec<_> = outcomes.iter().map(|row| (row.status, row.end_ns.map(|end| end / SECOND))).collect();
     assert_eq!(ends, [10, 20, 30].map(|end| (Status::Ok, Some(end))));
     assert_eq!((outcomes[1].retries, outcomes[1].steps_lost), (1, 4));
+}
+
+/// A launch that is ready at the instant in which its device is lost has failed. That it was ready is no event of the next launch.
+#[test]
+fn an_event_of_a_lost_launch_is_none_of_the_next() {
+    let topology = Topology::uniform(2, 2, "GPU");
+    let (truth, costs) = (Own { slowdown: 1.0 }, Constants(Nanos::ZERO));
+    let jobs = [asked(0, 0, 1, 10, SECOND)];
+    let mut scripted = Scripted::new(&topology, &jobs, &truth, &costs);
+    scripted.losses.push_back((Nanos(10 * SECOND), DeviceId(0)));
+    let mut testbed = Testbed::new(scripted, &jobs, None, ResumePoint::default());
+    let mut engine = Engine::new(&topology, &jobs, &truth, engine::Settings::default());
+    let (job, mut turns) = (JobId(0), Vec::new());
+    let start = |device| vec![Action::Start { job, devices: vec![DeviceId(device)], cpus: None, plan: None }];
+    let mut policy = Script(vec![start(0), start(1)]);
+    engine::run(&mut engine, &mut testbed, &mut policy, &mut turns).expect("the job ends");
+    let told: Vec<_> = turns.iter().map(|turn| (turn.at_ns.0 / SECOND, turn.happened.clone())).collect();
+    let detail = "lost its device".to_owned();
+    assert_eq!(
+        told,
+        [
+            (0, Happened::Arrived { job }),
+            (10, Happened::Failed { job, steps: 0, kind: ErrorKind::Killed, detail }),
+            (10, lost(0)),
+            (20, Happened::Settled { job, now: Settled::Running, steps: 0 }),
+            (30, Happened::Finished { job, steps: 10 }),
+        ]
+    );
 }
 
 /// A device that is there until it is told otherwise.

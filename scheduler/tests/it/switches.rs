@@ -26,7 +26,7 @@ use crate::{
 
 /// 10 s to start, 20 s from a checkpoint, 1 s to pause, 2 s to resume, 4 s for a checkpoint, 5 s to leave; and jobs were granted
 /// work for this long when they are told to.
-struct Constants(Nanos);
+pub(crate) struct Constants(pub(crate) Nanos);
 
 impl SwitchCosts for Constants {
     fn cost(&self, _: &Subject<'_>, _: u32, of: Cost, _: &mut dyn FnMut() -> f64) -> Option<Nanos> {
