@@ -113,11 +113,6 @@ impl Occupancy {
         &self.devices[device.0 as usize].kept_by
     }
 
-    /// Chooses `count` free devices of one pool, as [`Draft::take`] does. Returns `None` if no pool has that many.
-    pub fn consolidated(&self, count: u32) -> Option<Vec<DeviceId>> {
-        Draft::new(self).take(count)
-    }
-
     /// The free devices of a node, in order.
     pub fn free_on(&self, node: NodeId) -> impl Iterator<Item = DeviceId> {
         let devices = self.first_of[node.0 as usize]..self.first_of[node.0 as usize + 1];
@@ -170,22 +165,24 @@ impl Occupancy {
 mod tests {
     use super::*;
 
-    fn numbers(found: Option<Vec<DeviceId>>) -> Option<Vec<u32>> {
-        found.map(|devices| devices.iter().map(|device| device.0).collect())
+    /// Free devices, by their numbers.
+    fn free_devices(occupancy: &Occupancy, count: u32) -> Option<Vec<u32>> {
+        let found = Draft::new(occupancy).take(count)?;
+        Some(found.iter().map(|device| device.0).collect())
     }
 
     #[test]
     fn a_job_gets_as_few_nodes_as_can_be_and_the_fullest_of_those() {
         let mut occupancy = Occupancy::new(&Topology::uniform(10, 4, "GPU"));
         assert_eq!((occupancy.free(), occupancy.present()), (10, 10));
-        assert_eq!(numbers(occupancy.consolidated(2)), Some(vec![8, 9]), "the last node has but two");
-        assert_eq!(numbers(occupancy.consolidated(3)), Some(vec![0, 1, 2]));
-        assert_eq!(numbers(occupancy.consolidated(10)).map(|found| found.len()), Some(10));
-        assert_eq!(numbers(occupancy.consolidated(11)), None);
+        assert_eq!(free_devices(&occupancy, 2), Some(vec![8, 9]), "the last node has but two");
+        assert_eq!(free_devices(&occupancy, 3), Some(vec![0, 1, 2]));
+        assert_eq!(free_devices(&occupancy, 10).map(|found| found.len()), Some(10));
+        assert_eq!(free_devices(&occupancy, 11), None);
 
         occupancy.keep(JobId(1), &[DeviceId(0)]);
-        assert_eq!(numbers(occupancy.consolidated(3)), Some(vec![1, 2, 3]));
-        assert_eq!(numbers(occupancy.consolidated(6)), Some(vec![4, 5, 6, 7, 8, 9]));
+        assert_eq!(free_devices(&occupancy, 3), Some(vec![1, 2, 3]));
+        assert_eq!(free_devices(&occupancy, 6), Some(vec![4, 5, 6, 7, 8, 9]));
         occupancy.keep(JobId(2), &[DeviceId(0)]);
         occupancy.leave(JobId(1), &[DeviceId(0)]);
         assert_eq!((occupancy.free(), occupancy.kept_by(DeviceId(0))), (9, &[JobId(2)][..]));
@@ -198,7 +195,7 @@ mod tests {
         let mut occupancy = Occupancy::new(&Topology::uniform(2, 2, "GPU"));
         occupancy.set_lost(DeviceId(0), true);
         assert_eq!((occupancy.free(), occupancy.present()), (1, 1));
-        assert_eq!(numbers(occupancy.consolidated(1)), Some(vec![1]));
+        assert_eq!(free_devices(&occupancy, 1), Some(vec![1]));
         occupancy.set_lost(DeviceId(0), true);
         occupancy.set_lost(DeviceId(0), false);
         assert_eq!((occupancy.free(), occupancy.present()), (2, 2));

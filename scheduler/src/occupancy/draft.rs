@@ -145,9 +145,9 @@ mod tests {
         for (count, found) in
             [(2, Some(vec![0, 1])), (3, Some(vec![2, 3, 4])), (4, Some(vec![2, 3, 4, 5])), (5, None)]
         {
-            assert_eq!(numbers(occupancy.consolidated(count)), found, "{count}");
+            assert_eq!(numbers(Draft::new(&occupancy).take(count)), found, "{count}");
         }
         occupancy.set_lost(DeviceId(5), true);
-        assert_eq!((occupancy.free(), numbers(occupancy.consolidated(4))), (5, None));
+        assert_eq!((occupancy.free(), numbers(Draft::new(&occupancy).take(4))), (5, None));
     }
 }
