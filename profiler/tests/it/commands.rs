@@ -82,7 +82,7 @@ fn every_rank_answers_each_command_before_the_next_is_given() {
         if i > 0 {
             let begun = [zero[i], one[i]].map(|(_, at, dur)| at - dur).into_iter().min().unwrap();
             let answered = zero[i - 1].1.max(one[i - 1].1);
-            assert!(answered <= begun, "no rank is told before both have answered: {zero:?}, {one:?}");
+            assert!(answered <= begun, "no rank gets a command before both have answered: {zero:?}, {one:?}");
         }
     }
     assert_eq!(fs::read_to_string(checkpoint).unwrap(), "step = 3\n", "one rank writes it");

@@ -95,7 +95,7 @@ fn a_program_that_takes_the_hook_is_measured_like_a_job_and_ended_at_a_boundary(
         // A program that is not steady is let go after three times as many steps as were asked for.
         assert!(row.steps_used >= 40 || row.steps_total >= 3 * 40, "{row:?}");
         assert!(row.startup_ns > Some(2_000_000), "{row:?}");
-        assert!(row.samples_per_s.is_none(), "nobody knows how many there are");
+        assert!(row.samples_per_s.is_none(), "the number of samples is unknown");
         let end = door.run("r").launch_end(&row.launch).expect("it can be read").expect("it has ended");
         assert_eq!((end.err, end.ranks[0].signal), (None, Some(Signal::TERM.as_raw())));
         let events = events_of(&door, &row.launch, 0);

@@ -151,7 +151,7 @@ fn a_slow_job_is_never_held_before_it_leaves() {
     door.exits(0, "single slow --catalog mine.toml --device cpu:0 --seconds 1 --repeats 1 --out r");
     let events = schema::events::read(&door.run("r").events_path("0001-slow", 0), 0).expect("events read");
     let held = events.iter().filter(|line| matches!(line.event, Event::Held { .. })).count();
-    assert_eq!(held, 1, "the one hold is where it is told to leave");
+    assert_eq!(held, 1, "the only hold is at the order to stop");
 }
 
 /// A job with short steps is held once, until its pace is known, and is granted some more than it needs.

@@ -71,10 +71,10 @@ fn a_simulated_run_is_the_same_twice_and_is_decided_again() {
         assert!(RunDir::open(&door.path("one").join(policy)).unwrap().end().unwrap().is_some());
     }
 
-    // What nobody decided is found.
+    // A decision that no policy made is detected.
     let journal = door.path("one/srtf/decisions.jsonl");
     let text = fs::read_to_string(&journal).unwrap();
-    let started = text.find(r#""devices":[0]"#).expect("somebody was started on the first device");
+    let started = text.find(r#""devices":[0]"#).expect("a job was started on the first device");
     fs::write(&journal, format!("{}{}", &text[..started], text[started..].replacen("[0]", "[2]", 1)))
         .unwrap();
     let said = door.exits(1, "replay one/srtf");
@@ -278,5 +278,5 @@ fn what_was_measured_says_how_long_jobs_take_and_what_was_not_is_told() {
     let said = door.exits(1, arguments);
     let lacks = "jobs wait (1), and the policy starts none of them; a: the time of a step of lstm alone is not known; \
          run `profile single lstm@b16@dp1 --out runs/more` first, and give --table runs/more as well";
-    assert!(said.err.contains(lacks), "nobody has measured a batch of 16: {}", said.err);
+    assert!(said.err.contains(lacks), "a batch of 16 was not measured: {}", said.err);
 }

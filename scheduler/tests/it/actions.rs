@@ -164,11 +164,7 @@ fn nobody_takes_the_place_of_a_job_that_stays() {
     assert_eq!(refused(3), ["it takes no checkpoint: it is a command", stays]);
     assert_eq!(turns[3].actions, [stop(1, true)]);
     assert_eq!(refused(4), ["it takes no checkpoint: it is a command"]);
-    assert_eq!(
-        turns[4].actions,
-        [start(1, &[1]), start(2, &[1])],
-        "where nobody was to leave, jobs are packed"
-    );
+    assert_eq!(turns[4].actions, [start(1, &[1]), start(2, &[1])], "jobs are packed if no job was to leave");
     assert_eq!(refused(5), ["it is starting already"]);
     assert_eq!(turns[5].actions, [stop(0, false)]);
 }

@@ -178,7 +178,7 @@ fn what_a_program_may_not_ask_for_is_refused() {
     let mut engine = Engine::new(&topology, &jobs, &truth, engine::Settings::default());
     let mut policy = built(&command);
     let mut turns: Vec<Turn> = Vec::new();
-    let error = engine::run(&mut engine, &mut sim, &mut *policy, &mut turns).expect_err("nobody is started");
+    let error = engine::run(&mut engine, &mut sim, &mut *policy, &mut turns).expect_err("no job is started");
     assert_eq!(error.to_string(), "no event is left, jobs wait (2), and the policy starts none of them");
     let refused = |turn: &Turn| turn.refused.iter().map(|refused| refused.action.job().0).collect::<Vec<_>>();
     assert_eq!(turns.iter().map(refused).collect::<Vec<_>>(), [[0, 0, 1, 99], [0, 0, 1, 99]]);

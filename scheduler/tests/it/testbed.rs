@@ -118,7 +118,7 @@ fn a_job_that_is_stopped_goes_on_under_another_plan_on_other_devices() {
     assert_eq!(recovered.fates, [Happened::Finished { job: JobId(0), steps: 1_500 }]);
     assert_eq!(left(&bench), 2, "the checkpoint, and that it is the last one");
     bench.testbed.all_is_written();
-    assert_eq!(left(&bench), 0, "nobody goes on from them any more");
+    assert_eq!(left(&bench), 0, "no job continues from them any more");
 }
 
 #[test]

@@ -37,8 +37,8 @@ class GradientHook final : public torch::autograd::PostAccumulateGradHook {
   Drop drop_;
 };
 
-// Whether somebody else can reach the numbers of `gradient`. An operation that ends in a view, as a product that is then
-// transposed, gives a view of what it has made, and that view alone holds it.
+// Whether others can reach the numbers of `gradient`. An operation that ends in a view, as a product that is
+// then transposed, returns a view of its result, which only that view holds.
 bool is_shared(const at::Tensor& gradient) {
   size_t holders = gradient.storage().use_count();
   if (gradient.is_view() && gradient._base().use_count() == 1) holders--;
@@ -79,9 +79,9 @@ int tw_gradient_hook_clear(at::Tensor* parameter) {
   return shim::guarded([&] { torch::autograd::impl::set_post_acc_grad_hooks(*parameter, nullptr); });
 }
 
-// Has autograd copy what it would leave at the leaf `parameter` as its gradient where others can reach that, too. By itself
-// it looks at handles alone, and takes a view of what other operations have still to read. `position` is for
-// `tw_gradient_share`.
+// Makes autograd copy the gradient of the leaf `parameter` if others can reach its memory. By default
+// autograd checks handles only, and uses a view of memory that other operations have still to read.
+// `position` is for `tw_gradient_share`.
 int tw_gradient_unshare(const at::Tensor* parameter, unsigned* position) {
   return shim::guarded([&] {
     *position = parameter->register_hook([](const at::Tensor& gradient) {

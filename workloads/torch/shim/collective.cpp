@@ -24,7 +24,7 @@ namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 
-// All ranks of a job are processes of one machine, and nobody else is to reach them.
+// All ranks of a job are processes of one machine, and must not be reachable from others.
 constexpr const char* kLoopback = "127.0.0.1";
 
 struct Group {

@@ -18,7 +18,7 @@ extern "C" {
 
 const char* tw_last_error() { return last_error.c_str(); }
 
-// Leaves a message of Rust's, of so many bytes, where C++ called Rust and it failed.
+// Stores a message of `length` bytes from Rust, after C++ called Rust and it failed.
 void tw_remember_error(const char* message, size_t length) { shim::remember_error({message, length}); }
 
 }  // extern "C"

@@ -22,8 +22,8 @@ int tw_event_record(c10::Event* event, int device) {
   });
 }
 
-// What is queued from here on in the stream that `device` works on for this thread begins when the mark was come by,
-// whatever stream it was left in; at once where none was ever recorded.
+// Makes later work in the stream that `device` uses for this thread wait for the mark, in any stream; does
+// nothing without a recorded mark.
 int tw_event_block(const c10::Event* event, int device) {
   return shim::guarded([&] {
     const c10::impl::VirtualGuardImpl cuda(at::kCUDA);

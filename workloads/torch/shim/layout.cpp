@@ -26,7 +26,7 @@ int tw_line(const at::Tensor* tensor, at::Tensor** line) {
   return shim::guarded([&] { *line = new at::Tensor(shim::in_memory_order(tensor->detach())); });
 }
 
-// The same of the gradient of `parameter`, in the order of the parameter; undefined where there is no gradient.
+// The gradient of `parameter` as a line in the order of the parameter; undefined without a gradient.
 int tw_gradient_line(const at::Tensor* parameter, at::Tensor** line) {
   return shim::guarded([&] {
     at::NoGradGuard no_grad;
@@ -36,7 +36,7 @@ int tw_gradient_line(const at::Tensor* parameter, at::Tensor** line) {
   });
 }
 
-// The same where there is a gradient, and in its own memory, which is other memory if it was laid out otherwise.
+// The existing gradient as a line in its own memory, which is replaced if it has another layout.
 int tw_gradient_as_line(const at::Tensor* parameter, at::Tensor** line) {
   return shim::guarded([&] {
     at::NoGradGuard no_grad;

@@ -1,9 +1,10 @@
-// Every allocation and every release of one device's tensor memory, and the operations that they belong to, in order, while
-// somebody records them.
+// Records every allocation and release of one device's tensor memory, and the operations that they belong to,
+// in order.
 //
-// On the CPU our own allocator reports them. On CUDA the caching allocator does, to what PyTorch's memory profiler would
-// put in the same place of the thread; autograd hands that place on to its own threads. Where operations begin and end is
-// told by the callbacks that PyTorch's profiler lives on, which autograd hands on as well.
+// On the CPU the shim's allocator reports them. On CUDA the caching allocator reports them to the place in
+// the thread that PyTorch's memory profiler would use; autograd passes that place on to its threads. The
+// begin and end of operations come from the callbacks of PyTorch's profiler, which autograd passes on as
+// well.
 #include "memory_trace.h"
 
 #include "shim.h"
@@ -59,7 +60,7 @@ void shim::note_cpu_memory(int64_t bytes) noexcept {
 
 extern "C" {
 
-// Begins anew. On CUDA what this thread does is recorded, and what autograd's threads do for it.
+// Starts a new recording. On CUDA it contains the work of this thread and of autograd's threads for it.
 int tw_memory_trace_begin(int cuda) {
   return shim::guarded([&] {
     {
@@ -89,7 +90,7 @@ int tw_memory_trace_end(int cuda) {
   });
 }
 
-// Copies the first `count` events, of which there are at least so many.
+// Copies the first `count` events, which must exist.
 void tw_memory_trace_read(Event* into, size_t count) {
   const std::lock_guard<std::mutex> held(events_lock);
   std::copy_n(events.begin(), count, into);

@@ -5,7 +5,8 @@
 
 namespace shim {
 
-// Notes that CPU tensors took so many bytes, or gave them back where negative. Costs one load while nobody records.
+// Notes that CPU tensors allocated this number of bytes, or released them if negative. Costs one load without
+// a recording.
 void note_cpu_memory(int64_t bytes) noexcept;
 
 }  // namespace shim

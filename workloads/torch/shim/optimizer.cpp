@@ -9,9 +9,9 @@
 
 namespace {
 
-// The same numbers as a tensor that is contiguous. The fused kernels copy what is not, parameters and state there and
-// back, which the weights of convolutions in channels-last layout would suffer in every step. An optimizer does not mind
-// in which order it goes through the elements, as long as it is one order for all that belongs to a parameter.
+// The same numbers as a contiguous tensor. The fused kernels copy other tensors, parameters and state, in and
+// out, which would happen to the weights of convolutions in channels-last layout in every step. An optimizer
+// does not depend on the order of the elements, as long as it is the same for all tensors of a parameter.
 at::Tensor contiguous(const at::Tensor& tensor) {
   return tensor.is_contiguous() ? tensor : shim::in_memory_order(tensor);
 }

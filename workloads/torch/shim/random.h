@@ -5,7 +5,7 @@
 
 namespace shim {
 
-// As a new tensor of bytes in host memory. Waits until nobody draws.
+// Returns the state as a new tensor of bytes in host memory. Waits until the generator is not in use.
 at::Tensor state_of(at::Generator generator);
 
 // Lets `generator` go on from such a state.

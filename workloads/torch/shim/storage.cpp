@@ -3,8 +3,8 @@
 
 extern "C" {
 
-// Two tensors with the same `storage` share their memory, of which there are so many bytes. `first` is where in it the
-// tensor begins, counted in its own numbers.
+// Two tensors with the same `storage` share their memory, which has `bytes` bytes. `first` is the offset of
+// the tensor in it, in its own numbers.
 int tw_storage(const at::Tensor* tensor, const void** storage, int64_t* bytes, int64_t* first) {
   return shim::guarded([&] {
     *storage = tensor->storage().unsafeGetStorageImpl();

@@ -18,7 +18,7 @@ int tw_to_cuda(const at::Tensor* host, int device, at::Tensor** copy) {
   });
 }
 
-// `line` is a new tensor of so many numbers of the kind of `like`, in page-locked memory of the host.
+// `line` is a new tensor of `count` numbers of the kind of `like`, in page-locked memory of the host.
 int tw_page_locked(const at::Tensor* like, int64_t count, at::Tensor** line) {
   return shim::guarded([&] {
     const auto options = at::TensorOptions().dtype(like->scalar_type()).device(at::kCPU).pinned_memory(true);

@@ -60,9 +60,10 @@ impl<T: Send + 'static> Segment<T> {
 /// Otherwise this is a plain call.
 ///
 /// `forward` uses its inputs and parameters of the model, and no other tensor that has a graph. A segment
-/// inside of it is none.
+/// inside of it is just called.
 ///
-/// # Errors The errors of `forward`, here or, with the same message, in the backward pass.
+/// # Errors
+/// The errors of `forward`, here or, with the same message, in the backward pass.
 pub fn segment<const N: usize>(
     inputs: [&Tensor; N],
     forward: impl Fn([&Tensor; N]) -> Result<Tensor, TchError> + Send + 'static,

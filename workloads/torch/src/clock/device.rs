@@ -138,7 +138,7 @@ impl<S: Stream> DeviceClock<S> {
 
 impl<S: Stream> Clock for DeviceClock<S> {
     fn restart(&mut self) -> Result<(), TchError> {
-        assert!(self.in_flight.is_empty(), "nobody rests while steps are in flight");
+        assert!(self.in_flight.is_empty(), "no step is in flight at a rest");
         // The device is idle and passes the mark at once.
         self.end = self.stream.host_now();
         self.stream.put(&mut self.boundary)

@@ -157,7 +157,7 @@ impl<B: Default + Send + 'static> Ahead<B> {
         let Ok(made) = self.queues[self.turn].recv() else {
             match self.threads.swap_remove(self.turn).join() {
                 Err(panic) => resume_unwind(panic),
-                Ok(()) => unreachable!("a loader ends when it is told, or after an error that was taken"),
+                Ok(()) => unreachable!("a loader ends on order, or after an error that was taken"),
             }
         };
         self.turn = (self.turn + 1) % self.queues.len();

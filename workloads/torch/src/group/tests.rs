@@ -156,7 +156,7 @@ fn ranks_whose_peer_has_gone_do_not_wait_for_it() {
 fn a_rank_that_does_not_come_is_waited_for_until_the_timeout() {
     let folder = tempfile::tempdir().unwrap();
     let met = meet(&folder.path().join("rendezvous"), 0, 2, Duration::from_millis(100));
-    let error = met.err().expect("nobody else came").to_string();
+    let error = met.err().expect("the other rank does not come").to_string();
     assert!(error.to_lowercase().contains("timeout"), "{error}");
 }
 

@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn only_what_runs_inside_is_counted_and_counts_nest() {
-        add(|| unreachable!("nobody counts"));
+        add(|| unreachable!("no count is running"));
         let ((inner, ()), outer) = count(|| {
             add(|| 3);
             let ((), inner) = count(|| add(|| 5));

@@ -134,10 +134,10 @@ pub struct UnsharedGradient {
 }
 
 impl UnsharedGradient {
-    /// For `parameter`, a leaf that requires a gradient.
+    /// Sets the guard for `parameter`, a leaf that requires a gradient.
     ///
     /// # Errors
-    /// When it is none.
+    /// The parameter is no such leaf.
     pub fn new(parameter: &Tensor) -> Result<Self, TchError> {
         let mut position = 0;
         // SAFETY: the handle is borrowed for the length of the call and the pointer is that of a local number.

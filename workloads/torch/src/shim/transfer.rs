@@ -24,7 +24,7 @@ pub fn to_device(host: Tensor, device: Device) -> Result<Tensor, TchError> {
     let mut copy = std::ptr::null_mut();
     // SAFETY: the handle is borrowed for the length of the call and the pointer is that of a local variable.
     check(unsafe { tw_to_cuda(host.as_ptr(), device_number(index), &mut copy) })?;
-    // SAFETY: on success it is a handle that nobody else has, as tch's own functions return them.
+    // SAFETY: on success the handle has no other owner, like those that tch's own functions return.
     Ok(unsafe { Tensor::from_ptr(copy) })
 }
 
@@ -49,7 +49,7 @@ pub fn page_locked(like: &Tensor, count: i64) -> Result<Tensor, TchError> {
     let mut line = std::ptr::null_mut();
     // SAFETY: the handle is borrowed for the length of the call and the pointer is that of a local variable.
     check(unsafe { tw_page_locked(like.as_ptr(), count, &mut line) })?;
-    // SAFETY: on success it is a handle that nobody else has, as tch's own functions return them.
+    // SAFETY: on success the handle has no other owner, like those that tch's own functions return.
     Ok(unsafe { Tensor::from_ptr(line) })
 }
 

@@ -172,7 +172,7 @@ fn gradients_go_where_the_pass_is_asked_for_them_and_each_run_is_made_once() {
     assert_eq!(asked.grad(), input.detach() * other.detach() + 1.0);
     assert!(!other.grad().defined() && !input.grad().defined());
     let runs = runs.each_ref().map(|count| count.load(Ordering::Relaxed));
-    assert_eq!(runs, [2, 2], "a segment inside a segment is none");
+    assert_eq!(runs, [2, 2], "a segment inside a segment is just called");
 }
 
 #[test]
