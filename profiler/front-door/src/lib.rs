@@ -18,7 +18,7 @@ use schema::{
 
 pub use self::background::Background;
 
-/// A program, and a folder to run it in that is gone with the test.
+/// A program, and a working folder that is removed at the end of the test.
 pub struct Door {
     program: &'static Path,
     folder: tempfile::TempDir,
@@ -41,7 +41,7 @@ impl Door {
     pub fn command(&self, arguments: &str) -> Command {
         let mut command = Command::new(self.program);
         command.args(arguments.split_whitespace()).current_dir(self.folder.path());
-        // Inherited by all that the run starts, so that what is left of it can be found.
+        // A variable that all processes of the run inherit, so that remaining ones can be found.
         command.env("TANDEM_TEST_FOLDER", self.folder.path());
         command
     }
@@ -55,7 +55,7 @@ impl Door {
         said
     }
 
-    /// The program with a torch-worker that is the synthetic one, and takes a second to say that it knows no footprint.
+    /// The program with the synthetic worker as torch-worker, which takes a second to report that it knows no footprint.
     pub fn command_with_stand_in(&self, arguments: &str) -> Command {
         let said = Capabilities {
             version: env!("CARGO_PKG_VERSION").into(),
@@ -79,7 +79,7 @@ impl Door {
         command
     }
 
-    /// What a run in this folder has left running.
+    /// The remaining processes of a run in this folder.
     pub fn leftovers(&self) -> Vec<String> {
         processes_with(&self.folder.path().to_string_lossy())
     }
@@ -123,7 +123,7 @@ impl Door {
     }
 }
 
-/// The folder of torch-worker, or nothing and a word that says so.
+/// The folder of torch-worker, or a recorded skip.
 pub fn torch_bin() -> Option<PathBuf> {
     let bin = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../bin");
     let found = bin.join("torch-worker").is_file();
@@ -133,7 +133,7 @@ pub fn torch_bin() -> Option<PathBuf> {
     found.then_some(bin)
 }
 
-/// What a program printed.
+/// The output of a program.
 pub struct Said {
     pub out: String,
     pub err: String,
@@ -146,7 +146,7 @@ impl Said {
     }
 }
 
-/// Waits until something holds; panics after a time that only a hanging program takes.
+/// Waits until a condition holds; panics after a time that only a hanging program takes.
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
@@ -155,7 +155,7 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Processes in whose environment or command line this text stands, other than our own.
+/// Other processes with this text in their environment or command line.
 fn processes_with(text: &str) -> Vec<String> {
     let mentions =
         |file: PathBuf| fs::read(file).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(text));

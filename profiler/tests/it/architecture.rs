@@ -1,8 +1,8 @@
-//! The arrows between rooms, read from the manifests: those of ARCHITECTURE.md, and no others.
+//! The dependencies between crates in the manifests are exactly those of ARCHITECTURE.md.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-/// Every crate with the crates of ours that it may use. Test-only crates stand behind `+`.
+/// Every crate with the crates that it may use. Those for tests only follow a `+`.
 const ARROWS: &[(&str, &[&str])] = &[
     ("workloads/schema", &[]),
     ("workloads/builtin-worker", &["schema"]),
@@ -89,19 +89,19 @@ fn every_member_of_the_workspace_has_its_arrows_written_down() {
     }
 }
 
-/// No file of ours that must work without libtorch links it.
+/// No crate that must work without libtorch links it.
 #[test]
 fn libtorch_stays_outside() {
     let lock = std::fs::read_to_string(root().join("Cargo.lock")).expect("there is a lock file");
     assert!(!lock.contains("name = \"tch\"") && !lock.contains("name = \"torch-sys\""));
 }
 
-/// A format has one home.
+/// Formats are defined in one crate.
 #[test]
 fn only_schema_serialises() {
     for (folder, _) in ARROWS.iter().filter(|(folder, _)| *folder != "workloads/schema") {
         let manifest = manifest(folder);
-        // The fake library reads its own script, which no other program ever sees.
+        // The fake library reads its own script, which no other program reads.
         if *folder == "profiler/fake-driver" {
             continue;
         }

@@ -1,4 +1,4 @@
-//! A rig to launch synthetic jobs and programs on, as the tests of launches use it.
+//! A rig that launches synthetic jobs and programs, for the tests of launches.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -13,7 +13,7 @@ use schema::{
 };
 use tempfile::TempDir;
 
-/// Far beyond what anything here takes, also on a machine that does other things.
+/// Far longer than anything here takes, even on a busy machine.
 pub(crate) const PATIENT: Patience = Patience {
     heartbeat: Duration::from_secs(60),
     startup: Duration::from_secs(60),
@@ -21,17 +21,17 @@ pub(crate) const PATIENT: Patience = Patience {
     death: Duration::from_secs(60),
 };
 
-/// What is waited for in vain takes no longer than this.
+/// The longest wait for an event that does not come.
 const AT_MOST: Duration = Duration::from_secs(60);
 
 pub(crate) const PLENTY: u64 = 1_000_000;
 
-/// A rig with a run of its own, gone with the test.
+/// A rig with its own run, removed at the end of the test.
 pub(crate) struct Bench {
     pub(crate) dir: TempDir,
     pub(crate) run: RunDir,
     pub(crate) rig: Rig,
-    /// Everything that happened, in the order it was heard of.
+    /// All events in order of arrival.
     pub(crate) seen: Vec<RigEvent>,
     launches: u32,
 }
@@ -41,7 +41,7 @@ impl Bench {
         Bench::with_own(PathBuf::from(env!("CARGO_BIN_EXE_profile")))
     }
 
-    /// With a program in place of `profile`, that is of its leashes.
+    /// A bench with another program for its leashes instead of `profile`.
     pub(crate) fn with_own(own: PathBuf) -> Bench {
         let dir = tempfile::tempdir().unwrap();
         let run = RunDir::create(&dir.path().join("run")).unwrap();
@@ -55,7 +55,7 @@ impl Bench {
         self.rig.add(LaunchRequest { run: self.run.clone(), spec, patience, joins: Joins::default() })
     }
 
-    /// A synthetic job of steps of 1 ms that leaves when told to.
+    /// A synthetic job with steps of 1 ms that runs until the order to stop.
     pub(crate) fn add_job(&mut self, fault: Option<Fault>, ranks: usize, patience: Patience) -> Member {
         self.add(training(fault, ranks, None), ranks, patience)
     }
@@ -71,7 +71,7 @@ impl Bench {
         event
     }
 
-    /// Waits for a member to say what `wanted` looks for.
+    /// Waits until a member reports an event for which `wanted` returns a value.
     pub(crate) fn until<T>(&mut self, of: Member, wanted: impl Fn(&Event) -> Option<T>) -> T {
         loop {
             match self.next() {
@@ -99,7 +99,7 @@ impl Bench {
         pid
     }
 
-    /// Waits for launches of one rank, whichever starts first; gives process ids in order of members.
+    /// Waits for launches of one rank in any order; returns process ids in order of members.
     pub(crate) fn until_all_started<const N: usize>(&mut self, members: [Member; N]) -> [i32; N] {
         let pid_of = |seen: &[RigEvent], of: Member| {
             seen.iter().find_map(|event| match event {
@@ -113,7 +113,7 @@ impl Bench {
         members.map(|member| pid_of(&self.seen, member).expect("just waited for"))
     }
 
-    /// Waits for a member's end, and checks that it is the one on file with nothing beside it.
+    /// Waits for a member's end, and checks that it is equal to the one on file.
     pub(crate) fn until_ended(&mut self, of: Member) -> LaunchEnd {
         let end = loop {
             if let RigEvent::Ended { member, end, .. } = self.next()
@@ -144,13 +144,13 @@ pub(crate) fn training(fault: Option<Fault>, ranks: usize, steps: Option<u64>) -
     training_of(Duration::from_millis(1), fault, ranks, steps)
 }
 
-/// What launch number `launch` of a run is told.
+/// The spec of launch number `launch` of a run.
 pub(crate) fn spec(launch: u32, program: Program, devices: Vec<Device>) -> LaunchSpec {
     let launch = format!("{launch:04}-test");
     LaunchSpec { seed: 7, ..LaunchSpec::new(launch, "test@b32@dp1", program, devices) }
 }
 
-/// A synthetic job whose steps sleep for so long.
+/// A synthetic job whose steps sleep for this time.
 pub(crate) fn training_of(step: Duration, fault: Option<Fault>, ranks: usize, steps: Option<u64>) -> Program {
     let model = Synthetic {
         step_us: step.as_micros() as u64,
@@ -163,7 +163,7 @@ pub(crate) fn training_of(step: Duration, fault: Option<Fault>, ranks: usize, st
     synthetic(model, ranks, steps)
 }
 
-/// A synthetic job that leaves after so many steps, or when told to.
+/// A synthetic job that ends after this number of steps, or on the order to stop.
 pub(crate) fn synthetic(model: Synthetic, ranks: usize, steps: Option<u64>) -> Program {
     let catalog = Catalog::embedded();
     let workload = catalog.get("synthetic-sleep").unwrap();
@@ -177,7 +177,7 @@ pub(crate) fn step_indices(events: &[&Event]) -> Vec<u64> {
     events.iter().filter_map(index).collect()
 }
 
-/// A process that is a zombie has ended, and waits for whoever adopted it.
+/// A zombie has ended, and waits for its adoptive parent.
 pub(crate) fn runs(pid: i32) -> bool {
     let stat = procfs::process::Process::new(pid).and_then(|process| process.stat());
     stat.is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X'))

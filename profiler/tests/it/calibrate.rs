@@ -1,4 +1,4 @@
-//! `profile calibrate` on synthetic workers: what stands in the file, and when it is written.
+//! `profile calibrate` on synthetic workers: the content of the file, and the time of writing.
 
 use std::{fs, process::Command};
 
@@ -22,7 +22,7 @@ fn exits(code: i32, mut command: Command) -> Said {
     said
 }
 
-/// Each number of the file, and what it is.
+/// The name and the value of each number of the file.
 fn numbers(found: &Calibration) -> Vec<(String, Measured<f64>)> {
     let whole = |Measured { value, ci_lo, ci_hi }: Measured<u64>| Measured {
         value: value as f64,
@@ -63,7 +63,7 @@ fn cores_are_calibrated_and_a_pool_of_one_device_has_no_all_reduce() {
     let [missing] = &found.not_measured[..] else { panic!("one part cannot be: {found:?}") };
     assert_eq!((missing.what.as_str(), missing.status), ("all-reduce", Status::Unsupported));
     assert!(said.err.contains("not measured: all-reduce: unsupported: it takes two devices"), "{}", said.err);
-    // Nothing was launched, so there is no run behind it.
+    // Nothing was launched, so that there is no run.
     assert!(found.run.is_none() && !door.path("runs").exists());
     let text = fs::read_to_string(door.path("machine.toml")).expect("it was written");
     assert!(!text.contains(door.path("").to_str().expect("a plain path")), "{text}");
@@ -74,7 +74,7 @@ fn all_reduces_go_through_launches_of_a_run() {
     let door = crate::door();
     let arguments = "calibrate --parts all-reduce,spin,spin --kib 4096,1,4096 --device cpu:0,cpu:1 --repeats 2 \
                      --seconds 0.1 --run r --out two.toml";
-    // Its all-reduces take 50 us and as long as a link of 10 GB/s.
+    // All-reduces take 50 us plus the time of a link of 10 GB/s.
     let said = exits(0, door.command_with_stand_in(arguments));
     let found = calibration(&door, "two.toml");
     assert_eq!((found.run.as_deref(), found.not_measured.len()), (Some("r"), 0), "{}", said.err);
@@ -85,7 +85,7 @@ fn all_reduces_go_through_launches_of_a_run() {
     assert_eq!(sizes, [1 << 10, 4 << 20]);
     for row in &found.all_reduce {
         assert_eq!((&row.devices, row.collectives, row.repeats), (&found.pool, Collectives::Gloo, 2));
-        // It sleeps for so long at least; how much longer is the machine's affair.
+        // It sleeps at least this long; the rest depends on the machine.
         assert!(row.time_ns.value >= 50_000 + row.bytes / 10, "{row:?}");
         let algorithm = (row.bytes as f64 / (row.time_ns.value as f64 / 1e9)).round() as u64;
         assert_eq!(
@@ -137,7 +137,7 @@ fn a_restart_is_done_for_real_and_has_all_its_parts() {
         assert_eq!(of(Switch::Checkpoint).bytes, Some("step = 4\n".len() as u64));
         assert_eq!((of(Switch::Pause).bytes, of(Switch::Total).bytes), (Some(0), None));
     }
-    // What cannot run has its reason, and does not keep the others from being measured.
+    // A quantity that cannot be measured has a reason, and does not affect the others.
     let [refused] = &found.not_measured[..] else { panic!("{found:?}") };
     assert!(refused.what.contains("@gc@") && refused.reason.contains("runs no plans with gc"), "{refused:?}");
     assert_eq!(refused.status, Status::Unsupported);

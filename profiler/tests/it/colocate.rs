@@ -1,4 +1,4 @@
-//! `profile colocate` on synthetic workers: groups, what a run of them leaves, and how slips are met.
+//! `profile colocate` on synthetic workers: groups, the files of a run, and errors of the user.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use schema::{
 
 use crate::foreign::{profile, with_program};
 
-/// A light and a lighter job on one core.
+/// A light job and a lighter one on one core.
 fn catalogs(door: &Door) -> &'static str {
     door.catalog("a.toml", "light", "step_us = 2000, busy_percent = 20");
     door.catalog("b.toml", "lighter", "step_us = 3000, busy_percent = 5");
@@ -46,7 +46,7 @@ fn a_pair_is_measured_between_its_members_alone() {
         assert_eq!(row.timing, Some(Timing::Host));
     }
 
-    // A block is all cells, the group, and the cells in reverse.
+    // A block is all cells, the group, and the cells in reverse order.
     let rows = door.measurements("r");
     for block in rows.chunk_by(|a, b| a.repeat == b.repeat) {
         let jobs: Vec<_> = block.iter().map(|row| (row.workload.as_str(), row.seat)).collect();
@@ -56,10 +56,10 @@ fn a_pair_is_measured_between_its_members_alone() {
     }
     for row in rows.iter().filter(|row| row.group.is_some()) {
         assert_eq!((row.group.as_deref(), row.sharing.to_string().as_str()), (Some(group), "time-slice"));
-        // Members that are not steady are let go after three times as many steps as were asked for.
+        // Members without a steady state end after three times the requested steps.
         assert!(row.steps_used >= 60 || row.steps_total >= 3 * 60, "{row:?}");
         assert!(row.window_ns > Some(100_000_000), "{row:?}");
-        // Each works through its own time, whoever else is there.
+        // Each completes its own time, regardless of others.
         assert!(row.cpu_ns.is_some_and(|cpu_ns| Some(cpu_ns) < row.window_ns), "{row:?}");
     }
     let summaries = door.summaries("r");
@@ -77,7 +77,7 @@ fn a_pair_is_measured_between_its_members_alone() {
     assert!(before == read(), "what is derived again is the same to the byte");
 }
 
-/// A member that is held after its last step does nothing then, and its rate says so.
+/// A member that is held after its last step does nothing then, and its rate shows it.
 #[test]
 fn rates_under_turns_are_over_the_window_and_have_no_tail() {
     let door = crate::door();
@@ -180,7 +180,7 @@ fn a_group_of_one_is_refused_before_anything_is_estimated() {
         assert!(said.contains(words) && !said.contains("memory of"), "{jobs}: {said}");
         assert!(!door.path("r").exists(), "{jobs}");
     }
-    // A set is as many jobs as it has workloads, and a program is one beside a job.
+    // A set is one job per workload, and a program is one job.
     for more in ["set:stress", "synthetic-sleep --cmd true"] {
         door.exits(0, &format!("colocate {more} --device cpu:0 --seconds 1 --dry-run"));
     }
@@ -212,7 +212,7 @@ fn what_does_not_fit_together_is_a_row_and_is_not_started() {
 fn a_member_that_dies_contaminates_the_others() {
     let door = crate::door();
     let options = catalogs(&door);
-    // Its second start is that beside the other job.
+    // The second start is the one beside the other job.
     let script = "n=$(cat starts 2>/dev/null); echo $n. > starts; sleep 0.2; [ \"$n\" != . ]";
     let mut command = door.command(&format!("colocate light {options} --seconds 0.5 --repeats 1 --out r"));
     let status = command.args(["--cmd", &format!("sh -c '{script}'")]).status().expect("profile starts");
@@ -242,7 +242,7 @@ fn a_member_that_never_had_its_turn_is_a_row_too() {
     let kinds: Vec<_> = found.iter().map(|row| (row.workload.as_str(), row.err)).collect();
     let contaminated = Some(ErrorKind::Contaminated);
     assert_eq!(kinds, [("faulty", Some(ErrorKind::NoHello)), ("light", contaminated)], "{}", said.err);
-    // Twice is enough to know that nothing will come of the job alone, and then the group has nothing to be held against.
+    // Two failures are enough to give up the job alone, and then the group has no baseline.
     let count = |group: bool| {
         let rows = door.measurements("r");
         rows.iter().filter(|row| row.workload == "faulty" && row.group.is_some() == group).count()
@@ -277,7 +277,7 @@ fn kill_9_loses_the_visit_in_flight_and_resume_measures_no_group_beside_launches
     door.exits(0, "colocate --resume r");
     let all = lines(&door, "r");
     assert_eq!(all[..finished.len()], finished[..], "finished rows are byte-equal");
-    // Each job was measured alone before the kill, and none after its groups: so the block is made again.
+    // Each job was measured alone before the kill, and none after its groups, so the block is repeated.
     let rows = door.measurements("r");
     let of_part = |part: u32, in_group: bool| {
         let rows = rows.iter().filter(|row| row.part == part && row.group.is_some() == in_group);
@@ -318,7 +318,7 @@ fn ctrl_c_leaves_a_group_that_was_not_measured_without_a_row() {
     assert_eq!(door.leftovers(), Vec::<String>::new());
     let said = door.exits(2, "single --resume r");
     assert!(said.err.contains("is not a run of `profile single`"), "{}", said.err);
-    // A run of groups prints rows of groups, also where it has none yet; and there is a row for a launch alone.
+    // A run of groups prints rows of groups, even if there are none yet; a launch alone has a row.
     let printed: Vec<Interference> =
         rows::from_json(&door.exits(0, "derive r --json").out).expect("it is JSON");
     assert!(printed.is_empty());
@@ -378,7 +378,7 @@ fn a_program_with_the_step_hook_takes_turns_as_a_job_does() {
 fn a_program_of_several_ranks_takes_no_turns() {
     let Some(door) = with_program("train()") else { return };
     let options = catalogs(&door);
-    // As torchrun starts them, and one that alone has the hook.
+    // Started as by torchrun, and alone with the hook.
     for (script, ranks, modes, groups) in [
         (
             "export WORLD_SIZE=2; RANK=0 python3 train.py & RANK=1 python3 train.py; wait",
@@ -478,7 +478,7 @@ fn slips_are_usage_errors_that_say_what_to_do() {
     assert!(!door.path("runs").exists(), "nothing was begun");
 }
 
-/// Writes a visit of the run anew, as a change makes it.
+/// Rewrites a visit of the run after a change.
 fn visit_otherwise(run: &RunDir, change: impl FnOnce(&mut Visit)) {
     let name = run.visits().expect("they read")[0].clone();
     let mut visit = run.visit(&name).expect("it reads").expect("it is over");

@@ -1,4 +1,4 @@
-//! What a launch is told while it rests, by commands, and when it starts, by a checkpoint.
+//! Commands to a launch at rest, and its start from a checkpoint.
 
 use std::{fs, path::Path};
 
@@ -43,7 +43,7 @@ fn commands_wait_until_the_job_rests() {
     assert_eq!(fs::read_to_string(checkpoint).unwrap(), "step = 20\n");
 }
 
-/// What each of two ranks answers to commands, with the time that it says it took.
+/// The answers of two ranks to commands, with the durations that they report.
 fn answers(bench: &Bench, job: Member) -> [Vec<(&'static str, Nanos, Nanos)>; 2] {
     [0, 1].map(|rank| {
         let of_rank = |event: &RigEvent| match event {

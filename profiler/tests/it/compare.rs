@@ -1,9 +1,9 @@
-//! `profile compare`: runs of the same jobs, held against each other.
+//! `profile compare`: comparisons of runs of the same jobs.
 
 use front_door::Door;
 use schema::rows::{self, Comparison, Measurement, Quantity};
 
-/// A run as another one that measured all its groups slower by this factor.
+/// Another run that measured all groups slower by this factor.
 fn again(door: &Door, name: &str, slower: f64) {
     let (from, to) = (door.run("r"), door.path(name));
     std::fs::create_dir(&to).expect("the folder is writable");

@@ -1,4 +1,4 @@
-//! A disk that is full while a run is measured: no line is torn, and the run says so.
+//! A full disk during a run: no line is torn, and the run reports it.
 
 use std::{fs, path::Path, process::Command};
 
@@ -9,8 +9,8 @@ use schema::{
     run_dir::RunDir,
 };
 
-/// Measures on a file system of a megabyte, fills it once a step is on file, and gives the space back if the first argument is `again`.
-/// What came of it is copied to where the test can see it.
+/// Measures on a file system of a megabyte, fills it after the first step, and frees the space if the first argument is `again`.
+/// The results are copied to a place that the test can read.
 const SCRIPT: &str = r#"
 mount -t tmpfs -o size=1m tmpfs small || exit 77
 "$0" single synthetic-sleep --device cpu:0 --seconds 3.5 --repeats 2 --out small/r 2> err > out &
@@ -25,7 +25,7 @@ cp -r small/r r
 exit $code
 "#;
 
-/// The exit code and the run, or nothing where no file system can be mounted here.
+/// The exit code and the run, or `None` if no file system can be mounted here.
 fn fill_up(door: &Door, again: &str) -> Option<(i32, String)> {
     fs::create_dir(door.path("small")).expect("the folder is writable");
     let profile = door.command("");
@@ -43,7 +43,7 @@ fn fill_up(door: &Door, again: &str) -> Option<(i32, String)> {
     Some((code?, fs::read_to_string(door.path("err")).expect("it is there")))
 }
 
-/// Whether all lines of raw files are whole, but for the end of events whose writer is gone.
+/// Whether all lines of raw files are complete, except for the last event of a killed writer.
 fn check_lines(run: &RunDir, folder: &Path) {
     rows::read_appended::<DeviceSample>(&run.devices_path()).expect("no row is torn in its middle");
     rows::read_appended::<HostSample>(&run.host_path()).expect("no row is torn in its middle");
@@ -61,7 +61,7 @@ fn a_disk_that_is_full_for_a_while_tears_no_line_and_its_launch_is_measured_agai
     let Some((code, err)) = fill_up(&door, "again") else { return };
     assert_eq!(code, 5, "{err}");
     check_lines(&door.run("r"), &door.path("r"));
-    // Whether the launch has a row depends on when there was space again; it is made again in either case.
+    // Whether the launch has a row depends on when there was space again; it is repeated in either case.
     let output = door.command("single --resume r").output().expect("profile starts");
     assert!(matches!(output.status.code(), Some(0 | 1)), "{}", Said::of(&output).err);
     let rows = door.measurements("r");

@@ -1,9 +1,9 @@
-//! What the doctor measures of its own tools: what watching costs, and how long readings take.
+//! The measurements of the doctor about itself: the cost of observation, and the duration of readings.
 
 use front_door::Door;
 use schema::rows::{self, DeviceSample, Load, OverheadRow, ReadingRow, Tier};
 
-/// Runs the doctor on a scripted GPU; returns what it printed.
+/// Runs the doctor on a scripted GPU; returns its output.
 fn doctor(door: &Door, arguments: &str) -> String {
     let library = fake_driver::install(&door.path(""), fake_driver::H200).expect("the folder is writable");
     let mut command = door.command(arguments);
@@ -34,7 +34,7 @@ fn readings_of_a_gpu_are_timed_at_rest_and_beside_a_job() {
             assert!(row.ns_p50 > Some(0) && row.ns_p50 <= row.ns_max, "{row:?}");
             assert_eq!(row.ns_p99, None, "five calls have no 99th percentile");
         }
-        // One call answers for them: each has the time that the driver names, or none.
+        // One call answers for all of them: each has the latency that the driver reports, or none.
         for (reading, ns, capability) in [
             ("pcie_tx_bytes", Some(90_000), "ok, 32 bits"),
             ("energy_mj", None, "ok, 64 bits"),
@@ -45,7 +45,7 @@ fn readings_of_a_gpu_are_timed_at_rest_and_beside_a_job() {
             assert_eq!((row.calls, row.ns_p50, row.capability.as_deref()), (5, ns, Some(capability)));
         }
     }
-    // The readings themselves are on file, and no window of the performance monitors was too short.
+    // The readings are on file, and no window of the performance monitors was too short.
     let samples = samples(&door, "r");
     let gpm: Vec<_> = samples.iter().filter(|row| row.tier == Tier::Gpm).collect();
     assert_eq!((samples.len(), gpm.len()), (30, 10));
@@ -72,7 +72,7 @@ fn the_doctor_watches_as_often_as_it_is_told() {
         "doctor --overhead --job synthetic-sleep --device cuda:0 --blocks 2 --fast-hz 5 --out r --json";
     let out = doctor(&door, arguments);
     let row: OverheadRow = rows::from_json(&out).expect("a row of the schema");
-    // Of its own the device wants 25 a second. Fewer than asked for is what a busy machine does.
+    // The device's default is 25 readings per second. A busy machine makes fewer than requested.
     assert!(row.fast_reads_per_s > 0.0 && row.fast_reads_per_s <= 7.0, "{row:?}");
     assert!(row.step_ratio > 0.0 && row.blocks == 2, "{row:?}");
     assert!(door.run("r").end().expect("end.toml reads back").is_some());

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use front_door::{Background, wait_until};
 use rustix::process::Signal;
 
-/// A worker that never comes to say what a workload takes in memory.
+/// A worker that never reports the memory of a workload.
 const THINKS_FOR_EVER: &str =
     "#!/bin/sh\ncase $1 in --footprint) echo $$ > asked.new; mv asked.new asked; sleep 600 ;; esac\n";
 

@@ -1,4 +1,5 @@
-//! The exit code of a command says what must change before it is tried again: the command line, the machine, or the disk.
+//! The exit code of a command tells what to change before the next try: the command line, the machine, or
+//! the disk.
 
 use std::{
     fs::{self, File},
@@ -71,7 +72,7 @@ fn what_cannot_be_written_is_told_by_a_code_of_its_own() {
 #[test]
 fn a_driver_that_does_not_come_back_is_told_by_a_code_of_its_own() {
     let door = crate::door();
-    // The first reading is made when the device is opened, and the sampler makes those that follow.
+    // The first reading is made when the device is opened, and the sampler makes the later ones.
     let hangs = "util_percent = { error = \"hangs\", error_after_calls = 3, start = 97 }";
     let script = fake_driver::H200.replace("util_percent = { start = 97 }", hangs);
     let library = fake_driver::install(&door.path(""), &script).expect("the folder is writable");
@@ -82,7 +83,7 @@ fn a_driver_that_does_not_come_back_is_told_by_a_code_of_its_own() {
     assert!(said.err.contains("a device's driver may hang"), "{}", said.err);
 }
 
-/// No process can be made to outlive SIGKILL here, so that its end is written by hand.
+/// No process can be made to outlive SIGKILL here, so the test writes its end.
 #[test]
 fn a_run_with_a_launch_that_did_not_end_after_sigkill_has_that_code_too() {
     let door = crate::door();

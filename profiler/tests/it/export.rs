@@ -1,4 +1,4 @@
-//! `profile export`: runs joined into one table that other programs train models on.
+//! `profile export`: runs joined into one table for training models.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -74,7 +74,7 @@ fn all_launches_are_in_one_table(door: &Door) {
     for refused in of(Status::Unsupported) {
         assert_eq!((refused.zero, refused.dp, refused.gc), (Some(1), Some(1), Some(false)));
         assert_eq!((refused.launch.as_str(), refused.step_ns_median), ("", None));
-        // Another launch of the run was told what it is.
+        // Another launch of the run has the definition in its spec.
         assert_eq!(
             (refused.definition, refused.family.as_deref()),
             (Some(Definition::Launch), Some("synthetic"))
@@ -120,12 +120,12 @@ fn every_step_is_a_row_of_the_long_table(door: &Door) {
         );
         let counted = own.iter().filter(|step| step.in_window == Some(true)).count() as u64;
         assert_eq!(counted, row.steps_used, "{}", row.launch);
-        // Of a job that failed nothing counts, though it stepped.
+        // The steps of a failed job do not count.
         assert!(row.status == Status::Ok || own.iter().all(|step| step.in_window.is_none()));
     }
 }
 
-/// Steps of a group that count lie in the window that its members share.
+/// Counted steps of a group are in the common window of its members.
 #[test]
 fn a_seat_has_the_steps_of_all_of_its_launches_and_its_row_is_made_from_some() {
     let door = crate::door();
@@ -166,7 +166,7 @@ fn a_seat_has_the_steps_of_all_of_its_launches_and_its_row_is_made_from_some() {
     }
 }
 
-/// Files as programs wrote them before there were groups: without seats, groups and regular expressions.
+/// Files of a version without groups: without seats, groups and regular expressions.
 #[test]
 fn a_run_of_an_older_version_is_exported() {
     let door = crate::door();
@@ -187,7 +187,7 @@ fn a_run_of_an_older_version_is_exported() {
     assert_eq!((row.family.as_deref(), row.status), (Some("synthetic"), Status::Ok));
 }
 
-/// As the shell names them for `runs/*`.
+/// Sorted as the shell expands `runs/*`.
 #[test]
 fn a_run_of_the_scheduler_is_left_out_and_those_beside_it_are_exported() {
     let door = crate::door();
@@ -293,7 +293,7 @@ fn python_has(modules: &str) -> bool {
     found
 }
 
-/// Holds a table against its dictionary and against the same table read from CSV.
+/// Compares a table with its dictionary and with the same table in CSV.
 const COMPARE: &str = r#"
 import sys, pandas
 table = pandas.read_parquet(sys.argv[1]) if sys.argv[1].endswith(".parquet") else pandas.read_csv(sys.argv[1])

@@ -1,4 +1,4 @@
-//! Each fault of a worker is a row with the right `err`, and the harness goes on.
+//! Each fault of a worker is a row with the right `err`, and the harness continues.
 
 use schema::rows::{ErrorKind, Status};
 

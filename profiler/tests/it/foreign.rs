@@ -1,4 +1,4 @@
-//! Programs of the user's: with the step hook in them, by their output, and from outside, whatever they do.
+//! Users' programs: with the step hook, by their output, and from outside, with any behaviour.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use schema::{
     wire::{Event, Timing},
 };
 
-/// Trains for so many steps of 2 ms, without end where none are named, and then does what a test wants.
+/// Trains for this number of steps of 2 ms, by default without end, and then runs the code of a test.
 const TRAIN: &str = r#"
 import itertools, os, sys, time, torch
 optimizer = torch.optim.SGD([torch.Parameter(1000), torch.Parameter(24)])
@@ -28,7 +28,7 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// A folder with `train.py`, which is [`TRAIN`] and then `rest`, or nothing and a word that says so where there is no Python.
+/// A folder with `train.py`, which is [`TRAIN`] and then `rest`, or a recorded skip without Python.
 pub(crate) fn with_program(rest: &str) -> Option<Door> {
     let found = Command::new("python3").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !found.is_ok_and(|status| status.success()) {
@@ -40,7 +40,7 @@ pub(crate) fn with_program(rest: &str) -> Option<Door> {
     Some(door)
 }
 
-/// `profile` with these arguments, among programs that find the PyTorch of a hundred lines.
+/// `profile` with these arguments, with the fake PyTorch for its programs.
 pub(crate) fn profile(door: &Door, arguments: &str, program: &[&str]) -> Command {
     let mut command = door.command(arguments);
     command.args(program).env("PYTHONPATH", root().join("workloads/python/tests/fake"));
@@ -69,7 +69,7 @@ fn events_of(door: &Door, launch: &str, rank: u32) -> Vec<Event> {
     lines.into_iter().map(|line| line.event).collect()
 }
 
-/// Whatever of this name lies in the folder, or in one of those in it.
+/// Files of this name in the folder or its subfolders.
 fn found(folder: &Path, name: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("it can be listed").flatten() {
@@ -92,7 +92,7 @@ fn a_program_that_takes_the_hook_is_measured_like_a_job_and_ended_at_a_boundary(
     for row in &rows {
         assert_eq!((row.status, row.timing, row.parameters), (Status::Ok, Some(Timing::Hook), Some(1024)));
         assert!(row.step_ns_median >= Some(2_000_000), "{row:?}");
-        // A program that is not steady is let go after three times as many steps as were asked for.
+        // A program without a steady state is ended after three times the requested steps.
         assert!(row.steps_used >= 40 || row.steps_total >= 3 * 40, "{row:?}");
         assert!(row.startup_ns > Some(2_000_000), "{row:?}");
         assert!(row.samples_per_s.is_none(), "the number of samples is unknown");
@@ -237,7 +237,7 @@ fn output_without_a_step_is_a_row_that_names_the_regex() {
     assert!(row.err_detail.as_deref().unwrap_or_default().contains("match '^step'"), "{row:?}");
 }
 
-/// What a program does after it has trained for a while, and what becomes of its row.
+/// The behaviour of a program after some training, and its row.
 #[test]
 fn whatever_a_program_does_is_a_row_and_nothing_is_left_of_it() {
     let failures = [
@@ -266,7 +266,7 @@ fn whatever_a_program_does_is_a_row_and_nothing_is_left_of_it() {
             "not an event",
         ),
         ("os.unlink(os.environ['WORKER_EVENTS'])", None, ""),
-        // Children that train, leave, and stay.
+        // Children that train, exit, and stay.
         ("train(5) if os.fork() == 0 else os.wait()", None, ""),
         (
             "os._exit(0) if os.fork() else (os.setsid(), os.fork() and os._exit(0), time.sleep(1000))",
@@ -275,7 +275,7 @@ fn whatever_a_program_does_is_a_row_and_nothing_is_left_of_it() {
         ),
         ("os.execv(sys.executable, [sys.executable, '-c', 'pass'])", None, ""),
         ("os.execv('/bin/sh', ['sh', '-c', 'exit 7'])", Some(ErrorKind::Crashed), "exited with code 7"),
-        // Output that nobody can read.
+        // Output in no encoding.
         ("os.write(1, os.urandom(1 << 20)); os.write(2, b'\\xff\\0\\n' * 9)", None, ""),
     ];
     for (rest, kind, words) in failures {
@@ -295,7 +295,7 @@ fn whatever_a_program_does_is_a_row_and_nothing_is_left_of_it() {
     }
 }
 
-/// Truncates the page that its steps are granted in, in two ways, before its first step and after some, and trains on.
+/// Truncates the grant page in two ways, before the first step and later, and trains on.
 const TRUNCATES: &str = r#"
 refused = 0
 def truncate():
@@ -368,7 +368,7 @@ fn what_cannot_be_is_said_before_anything_starts() {
     }
 }
 
-/// A Python that has PyTorch, or nothing and a word that says so.
+/// A Python with PyTorch, or a recorded skip.
 fn python_with_torch() -> Option<PathBuf> {
     let python = root().join(".venv-parity/bin/python");
     let found = python.is_file();

@@ -1,4 +1,4 @@
-//! The whole way of a GPU's readings into the tables, with a scripted NVML in place of a driver.
+//! A GPU's readings from a scripted NVML to the tables.
 
 use schema::{
     device::Device,
@@ -8,7 +8,7 @@ use schema::{
 #[test]
 fn a_gpu_s_counters_reach_the_row() {
     let door = crate::door();
-    // Nobody is listed, and nobody holds memory.
+    // No process is listed or holds memory.
     let script =
         fake_driver::H200.replace("memory_used_bytes = { start = 20000000000 }", "memory_used_bytes = {}");
     let library = fake_driver::install(&door.path(""), &script).expect("the folder is writable");
@@ -19,7 +19,7 @@ fn a_gpu_s_counters_reach_the_row() {
     let row = &door.measurements("r")[0];
     assert_eq!((row.device.as_str(), row.status), ("cuda:0", Status::Ok));
     assert!(row.energy_mj > Some(0), "{:?}", row.energy_mj);
-    // A machine under load may leave the sampler no time to read them before they wrap.
+    // On a busy machine the sampler may be too late for counters that wrap.
     let was_late = row.warnings.iter().any(|warning| warning == Warning::Unread);
     for (what, value) in [("pcie_rx_bytes", row.pcie_rx_bytes), ("pcie_tx_bytes", row.pcie_tx_bytes)] {
         assert_eq!(value.is_none(), was_late, "{what}: {value:?}");
@@ -61,7 +61,7 @@ fn mfu_is_what_the_steps_of_the_row_make_of_the_peak_of_their_arithmetic() {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let row = &door.measurements("r")[0];
     assert_eq!(row.flops_per_step, Some(8 * FLOPS_PER_SAMPLE));
-    // It has no convolutions, so that fp32 is fp32: 67 TFLOP/s.
+    // It has no convolutions, so that fp32 really is fp32: 67 TFLOP/s.
     let window_s = row.window_ns.expect("it has steps") as f64 / 1e9;
     let expected = 100.0 * (8 * FLOPS_PER_SAMPLE * row.steps_used) as f64 / window_s / 67e12;
     let mfu = row.mfu_percent.expect("the chip is known");
@@ -113,7 +113,7 @@ fn jobs_together_on_a_gpu_have_cores_of_their_own() {
     let run = door.run("r");
     for launch in run.launches().expect("they are listed") {
         let log = std::fs::read_to_string(run.stdout_path(&launch, 0)).expect("its output is kept");
-        // One that was told to leave may have had no time to print.
+        // A process that was ordered to stop may have had no time to print.
         if let Some((_, list)) = log.trim().split_once(":\t") {
             let bound_to: Device = format!("cpu:{}", list.replace(',', "+")).parse().expect("a set of cores");
             assert_eq!(run.spec(&launch).expect("it reads back").host_cores, [bound_to], "{launch}");
@@ -173,7 +173,7 @@ fn a_device_that_is_split_up_is_refused_before_anything_starts() {
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("cuda:0 is split up by MIG") && said.contains("take another device"), "{said}");
     assert!(!door.path("r").exists());
-    // The doctor says so of this device and goes on.
+    // The doctor reports this device and continues.
     let mut doctor = door.command("doctor");
     let output = doctor.env("TANDEM_NVML", &library).output().expect("profile starts");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

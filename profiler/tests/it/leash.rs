@@ -1,4 +1,4 @@
-//! A leash, held by the test in the harness's place.
+//! A leash, with the test in the role of the harness.
 
 use std::{
     fs,
@@ -15,8 +15,7 @@ use rustix::process::{Pid, Signal};
 use schema::spec::RankEnd;
 use tempfile::TempDir;
 
-/// How soon nothing must be left.
-/// What takes longer hangs, however busy the machine is.
+/// The time within which all processes must be gone. A longer time means a hang, even on a busy machine.
 const SOON: Duration = Duration::from_secs(30);
 
 /// A shell, its background sleep, a daemon that forked twice into a session of its own, cleared its
@@ -84,7 +83,7 @@ impl Leash {
         self.process.id() as i32
     }
 
-    /// Waits until so many processes are below the leash.
+    /// Waits until this number of processes are below the leash.
     fn family(&self, size: usize) -> Vec<ProcessId> {
         let begin = Instant::now();
         loop {
@@ -102,7 +101,7 @@ impl Leash {
     }
 }
 
-/// Where a process is listed. A zombie is listed too, and counts as left behind.
+/// The state of a listed process. A zombie is listed too, and counts as left behind.
 fn entry(pid: i32) -> PathBuf {
     format!("/proc/{pid}").into()
 }
@@ -192,7 +191,7 @@ fn the_program_does_not_outlive_a_leash_that_is_killed() {
     let family = leash.family(1);
     leash.process.kill().unwrap();
     leash.process.wait().unwrap();
-    // Whoever adopts it may leave a zombie; it does not run any more.
+    // Its adoptive parent may leave a zombie, which does not run any more.
     let begin = Instant::now();
     let runs = |process: &ProcessId| {
         let stat = procfs::process::Process::new(process.pid).and_then(|process| process.stat());
@@ -207,7 +206,7 @@ fn the_program_does_not_outlive_a_leash_that_is_killed() {
 
 #[test]
 fn what_the_program_used_is_accounted_for() {
-    // The child of the shell is the one that needs memory and time.
+    // The child of the shell uses memory and time.
     let mut leash = Leash::shell("dd if=/dev/zero of=/dev/null bs=64M count=8 2>&1; true");
     leash.program();
     let end = leash.end();
@@ -224,7 +223,7 @@ fn stdin_is_between_the_harness_and_the_program() {
     drop(stdin);
     assert_eq!(leash.end().exit_code, Some(0));
     assert_eq!(leash.output(), "hello\n");
-    // And nobody else reads it: a program that closed its stdin is seen to have done so.
+    // No other process reads it, so that a program that closes its stdin is detected.
     let mut leash = Leash::shell("exec <&-; echo closed; sleep 1000");
     leash.program();
     while leash.output().is_empty() {
@@ -259,7 +258,7 @@ fn what_cannot_be_started_is_refused_with_the_reason() {
 fn an_idle_leash_sleeps() {
     let mut leash = Leash::start("cpu", &["sleep", "1000"]);
     leash.program();
-    // Both of its threads come to rest, and then nothing wakes them.
+    // Both of its threads come to rest, and are not woken afterwards.
     let begin = Instant::now();
     let mut before = context_switches(leash.pid());
     loop {

@@ -1,4 +1,4 @@
-//! Nothing of a launch outlives it, whichever of its processes ends first.
+//! No process of a launch outlives it, in any order of their ends.
 
 use std::{
     env,
@@ -66,14 +66,14 @@ fn a_leash_that_is_killed_leaves_nothing_behind() {
     let end = bench.until_ended(job);
     assert_eq!(end.err, Some(ErrorKind::Killed));
     assert!(end.err_detail.unwrap().contains("lost its leash"));
-    // The harness adopted them, so not even a zombie is left.
+    // The harness adopted them, so that not even a zombie is left.
     let left = |pid: i32| Path::new(&format!("/proc/{pid}")).exists();
     assert!(!family.iter().any(|process| left(process.pid)), "{family:?}");
     let job = bench.add_command(&["true"], PATIENT);
     assert_eq!(bench.until_ended(job).err, None);
 }
 
-/// Not a test: what the next one starts in a process of its own, to kill it.
+/// Not a test, but the process that the next test starts and kills.
 #[test]
 fn hold_a_rig_until_killed() {
     if env::var_os("HOLD_A_RIG").is_none() {

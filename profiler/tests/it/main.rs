@@ -1,4 +1,4 @@
-//! Tests through the front door: the program itself, with synthetic workers and no libtorch.
+//! Tests of the program `profile` itself, with synthetic workers and without libtorch.
 
 mod architecture;
 mod bench;

@@ -1,4 +1,4 @@
-//! Memory of plans, estimated before they are started: what does not fit is said and not started.
+//! Estimates of the memory of plans before their start: plans that do not fit are reported and not started.
 
 use std::path::Path;
 
@@ -100,7 +100,7 @@ fn ranks_that_share_a_gpu_have_a_part_of_it_each() {
     let rows: Vec<PlanRow> = rows::from_json(&said.out).expect("stdout is JSON and nothing else");
     let row = |plan: &str| rows.iter().find(|row| row.plan.to_string() == plan).expect("it is listed");
     assert_eq!((row("dp1").capacity_bytes, row("dp1").valid), (Some(3 << 29), true));
-    // Each of them has a context of CUDA, too, which takes more than its half.
+    // Each of them also has a CUDA context, which takes more than its half.
     assert_eq!((row("dp2").capacity_bytes, row("dp2").valid), (Some(3 << 28), false));
     assert_eq!(row("dp2").reason.as_deref(), Some("needs 1.00 GiB and cuda:0 has 768 MiB"));
     let refused = list("--device cuda:0,cuda:0").err;
@@ -136,14 +136,14 @@ fn what_a_device_that_is_not_there_would_hold_is_not_tried() {
     assert_eq!(said.err, "");
 }
 
-/// What was estimated may be so far below what was measured, and so far above.
+/// The bounds of the estimate below and above the measurement.
 const LOW: f64 = 0.95;
 const HIGH: f64 = 1.15;
-/// So far the closed form may be from what is held at the boundary of a step, either way, for models so large.
+/// The bounds of the closed form around the memory at the boundary of a step, for large models.
 const PERSISTENT: f64 = 0.05;
 const LARGE: u64 = 10_000_000;
 
-/// Measures all plans of a job, and prints what was estimated beside what was measured; gives what is out of bounds.
+/// Measures all plans of a job, and prints estimates beside measurements; returns those out of bounds.
 fn out_of_bounds(bin: &Path, workload: &str, batches: &str, plans: &str, pool: &str) -> Vec<String> {
     let door = crate::door();
     let arguments = format!(
@@ -194,7 +194,8 @@ fn out_of_bounds(bin: &Path, workload: &str, batches: &str, plans: &str, pool: &
 #[test]
 fn the_estimate_is_near_the_peak_under_plans_of_two_workloads() {
     let Some(bin) = torch_bin() else { return };
-    // Without AVX-512 a step in bf16 takes seconds, and all plans half an hour: then bf16 has one plan here.
+    // Without AVX-512 a step in bf16 takes seconds, and all plans half an hour, so that bf16 has one plan
+    // here.
     #[cfg(target_arch = "x86_64")]
     let is_fast = std::arch::is_x86_feature_detected!("avx512bw");
     #[cfg(not(target_arch = "x86_64"))]
@@ -213,8 +214,8 @@ fn the_estimate_is_near_the_peak_under_every_plan_of_seven_workloads() {
         return schema::skips::skipped("slow", "set TANDEM_SLOW=1 to take the minutes that it takes");
     }
     let Some(bin) = torch_bin() else { return };
-    // CNN, GAN of two updates, language model, encoder and decoder, LSTM, one whose step is little but its parameters, and
-    // one whose smallest products are made in other ways at few samples than at many.
+    // CNN, GAN of two updates, language model, encoder and decoder, LSTM, one whose step is dominated by
+    // its parameters, and one whose smallest products use other algorithms at few samples than at many.
     let workloads = [
         ("resnet18-cifar", "16,64"),
         ("dcgan-mini", "16,64"),

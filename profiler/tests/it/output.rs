@@ -1,4 +1,4 @@
-//! What `profile` prints for others than a person: readers that are gone, shells, and `man`.
+//! Output of `profile` for programs: readers that have ended, shells, and `man`.
 
 use std::{fs, process::Stdio};
 

@@ -1,4 +1,4 @@
-//! Any program at all, measured from outside.
+//! Any program, measured from outside.
 
 use front_door::Said;
 use schema::{
@@ -38,7 +38,7 @@ fn a_program_is_measured_until_it_ends() {
 fn memory_is_that_of_all_processes_together() {
     let door = crate::door();
     let mut command = door.command("single --device cpu:0 --repeats 1 --out r --");
-    // Each has a buffer of 64 MiB, and waits with it for somebody to read.
+    // Each has a buffer of 64 MiB, and waits with it for a reader.
     let holds = "dd if=/dev/zero bs=64M count=1 2>/dev/null | sleep 2";
     let script = format!("{holds} & {holds} & wait");
     assert_eq!(command.args(["sh", "-c", &script]).status().expect("profile starts").code(), Some(0));
@@ -120,7 +120,8 @@ fn a_time_limit_ends_a_program_and_all_it_started() {
     assert_eq!(door.leftovers(), Vec::<String>::new());
 }
 
-/// The program fails while its leash is stopped. When the leash goes on, it finds the dead program and the order to end it.
+/// The program fails while its leash is stopped. When the leash continues, it finds the dead program and
+/// the order to end it.
 #[test]
 fn a_program_that_has_failed_when_its_time_is_over_is_no_success() {
     for (fails, exit_code, signal) in [("exit 1", Some(1), None), ("kill -SEGV $$", None, Some(11))] {

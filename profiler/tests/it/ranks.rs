@@ -1,4 +1,4 @@
-//! What the ranks of a job say of themselves, in the row of the job.
+//! The reports of several ranks in the row of their job.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use schema::{
     wire::{Event, EventLine, Statistics},
 };
 
-/// Has a rank say other things at the same times.
+/// Makes a rank report other events at the same times.
 fn say_otherwise(path: &Path, rank: u32, change: impl Fn(&mut Event)) -> Vec<EventLine> {
     let mut lines = events::read(path, rank).expect("events read");
     std::fs::remove_file(path).expect("it was just read");
@@ -30,7 +30,7 @@ fn bytes_are_those_of_all_ranks_and_a_loss_is_their_mean() {
     let before = &door.measurements("r")[0];
     assert_eq!((before.sent_bytes, before.statistics), (None, None), "a synthetic worker sends nothing");
 
-    // As workers do that train: each sends its gradients, waits for the others', and says its own loss.
+    // As in real training, each rank sends its gradients, waits for the others', and reports its own loss.
     let ranks = [0, 1].map(|rank| {
         say_otherwise(&run.events_path("0001-synthetic-sleep", rank), rank, |event| match event {
             Event::Ready(ready) => ready.statistics = Some(Statistics::Local),

@@ -1,4 +1,4 @@
-//! Runs that were torn off or interrupted, and what comes after.
+//! Killed or interrupted runs, and their resumption.
 
 use front_door::{Background, Door, Said, wait_until};
 use rustix::process::Signal;
@@ -32,7 +32,7 @@ fn kill_9_leaves_no_process_and_resume_does_only_what_is_missing() {
     done.sort();
     done.dedup();
     assert_eq!((done.len(), rows.len()), (4, 4), "each cell once a block, none twice");
-    // What the torn launch left stays as evidence.
+    // The files of the killed launch stay as evidence.
     assert!(door.run("r").launches().expect("jobs/ is there").len() >= 5);
 
     let before = all;
@@ -128,7 +128,7 @@ fn a_program_that_is_to_outlive_its_terminal_does() {
     assert_eq!(code, Some(0), "{err}");
 }
 
-/// The kernel may take back what it gave when the run began. Weights that no kernel takes stand in for that.
+/// The kernel may withdraw settings after the run began. Invalid weights simulate this.
 #[test]
 fn a_mode_that_cannot_be_set_up_is_a_row_and_the_run_comes_to_its_end() {
     let door = crate::door();
@@ -149,8 +149,8 @@ fn a_mode_that_cannot_be_set_up_is_a_row_and_the_run_comes_to_its_end() {
     let before = lines(&door, "r");
     door.exits(1, "derive r");
     assert_eq!(lines(&door, "r"), before, "it is derived from raw files");
-    // Visit 6 had no launches 6 and 7. The job was measured alone again around it, in launches 5 and 8, as a group is held
-    // against those of the same part.
+    // Visit 6 had no launches 6 and 7. The job was measured alone again around it, in launches 5 and 8,
+    // because a group is compared with those of the same part.
     assert_eq!(door.run("r").next_number().expect("it reads"), 9, "a visit without launches has a number");
 }
 

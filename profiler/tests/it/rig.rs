@@ -1,4 +1,4 @@
-//! Launches on a rig, through real processes: what members may do, how they end, and who notices.
+//! Launches on a rig with real processes: permitted behaviour of members, their ends, and who is notified.
 
 use std::{
     fs,
@@ -124,7 +124,7 @@ fn every_fault_has_its_kind_and_the_rig_goes_on() {
             detail.starts_with("job 'test@b32@dp1': rank 0 ") && detail.contains(words),
             "{fault:?}: {detail}"
         );
-        // Names the log relative to the run, and says what to try next.
+        // The message names the log relative to the run, and has a remedy.
         assert!(detail.contains(&format!("; log/{:04}-test.0.err ", job.0 + 1)), "{fault:?}: {detail}");
         assert!(!detail.contains(bench.dir.path().to_str().unwrap()), "{fault:?}: {detail}");
         let strikes_in_training = !step_indices(&bench.said(job)).is_empty();
@@ -162,7 +162,7 @@ fn a_rank_that_dies_ends_the_others() {
     assert_eq!(told.rendezvous, Some(bench.run.rendezvous_path("0001-test")));
 }
 
-/// The others are in steps of an hour, and would not notice by themselves.
+/// The others are in steps of an hour, and do not notice by themselves.
 #[test]
 fn a_rank_that_is_killed_in_a_step_ends_the_launch_at_once() {
     let mut bench = Bench::new();
@@ -217,12 +217,12 @@ fn a_stopped_job_is_hung_and_does_not_stay() {
     bench.until(job, |event| matches!(event, Event::Step(_)).then_some(()));
     kill_process(Pid::from_raw(pid).unwrap(), Signal::STOP).unwrap();
     let end = bench.until_ended(job);
-    // It goes on for as long as it takes to answer the signal.
+    // It continues as long as it takes to answer the signal.
     assert_eq!((end.err, end.ranks[0].signal), (Some(ErrorKind::Hung), Some(Signal::TERM.as_raw())));
 }
 
-/// A process that waits in a driver cannot be had at will. What the harness sees of one is a leash that starts a program and
-/// never tells its end, so that is what it is given.
+/// A process that waits in a driver cannot be made on demand. To the harness it looks like a leash that
+/// starts a program and never reports its end, so the test uses such a leash.
 #[test]
 fn a_process_that_sigkill_does_not_end_ends_its_launch_and_not_the_harness() {
     let folder = tempfile::tempdir().unwrap();
@@ -257,7 +257,7 @@ fn a_process_that_sigkill_does_not_end_ends_its_launch_and_not_the_harness() {
         let detail = end.err_detail.unwrap();
         assert!(detail.contains(words) && detail.contains("a reset by its owner"), "{detail}");
     }
-    // The rig can go, though all are still there.
+    // The rig can be dropped, although all processes are still there.
     drop(bench);
     for pid in pids {
         assert!(runs(pid));

@@ -1,4 +1,4 @@
-//! `profile single` on synthetic workers: what a run leaves, and how slips are met.
+//! `profile single` on synthetic workers: the files of a run, and errors of the user.
 
 use front_door::Said;
 use schema::{
@@ -23,13 +23,13 @@ fn a_run_leaves_tables_whose_numbers_are_those_of_the_worker() {
         assert_eq!((row.launch.as_str(), row.repeat), (format!("{:04}-ten-ms", i + 1).as_str(), i as u32));
         assert_eq!((row.status, row.err), (Status::Ok, None));
         assert_eq!((row.global_batch, row.micro_batch), (Some(8), Some(8)));
-        // A step sleeps and spins for 10 ms at least; how much more is the machine's affair.
+        // A step sleeps and spins for at least 10 ms; the rest depends on the machine.
         assert!(row.step_ns_median >= Some(10_000_000), "{row:?}");
         assert!(row.step_ns_p90 >= row.step_ns_median, "{row:?}");
         assert_eq!((row.steps_used < 200, row.step_ns_p99), (true, None), "a p99 takes two hundred steps");
         let window_ns = row.window_ns.expect("it stepped");
         assert_eq!(row.step_ns_mean, Some((window_ns as f64 / row.steps_used as f64).round() as u64));
-        // On a machine that is not steady patience ends after 1.8 s, and so few steps have no interval.
+        // On an unsteady machine the launch ends after 1.8 s, and its few steps have no interval.
         let is_steady = row.steps_used >= 30;
         assert!(is_steady || row.steps_total >= 100, "{row:?}");
         assert_eq!(row.step_ns_median_ci_lo.is_some(), is_steady, "{row:?}");
@@ -37,7 +37,7 @@ fn a_run_leaves_tables_whose_numbers_are_those_of_the_worker() {
         assert!(!is_steady || row.step_ns_median <= row.step_ns_median_ci_hi, "{row:?}");
         assert!(row.steps_total >= row.steps_used);
         assert!(row.peak_memory_bytes >= Some(30_000_000) && row.host_rss_peak_bytes > row.peak_memory_bytes);
-        // What this device cannot give is empty, never zero.
+        // Values that this device cannot give are empty, never zero.
         assert_eq!(
             (row.pcie_rx_bytes, row.energy_mj, row.sm_util_percent, row.sent_bytes),
             (None, None, None, None)
@@ -60,7 +60,7 @@ fn half_a_core_is_measured_as_half_a_core() {
     door.catalog("mine.toml", "half", "step_us = 20000, busy_percent = 50");
     door.exits(0, "single half --catalog mine.toml --device cpu:0 --seconds 2 --repeats 1 --out r");
     let row = &door.measurements("r")[0];
-    // CPU time is what the worker burns whatever else the core does: half of each nominal step.
+    // The worker burns a fixed CPU time, on any core: half of each nominal step.
     let per_step = row.cpu_ns.expect("a CPU device tells") as f64 / row.steps_used as f64;
     assert!((per_step / 10e6 - 1.0).abs() < 0.15, "{per_step} ns of CPU time a step");
 }
@@ -86,7 +86,7 @@ fn a_grid_keeps_what_cannot_run_as_a_row() {
     assert_eq!(rows.iter().filter(|row| row.status == Status::Ok).count(), 2);
 }
 
-/// Of steps that take as long with each batch, the largest gets through most.
+/// If steps take the same time for each batch, the largest batch has the highest throughput.
 #[test]
 fn the_fastest_of_a_grid_is_said_and_rows_on_file_stay_in_order() {
     let door = crate::door();
@@ -119,7 +119,7 @@ fn progress_names_batch_and_plan_of_each_launch() {
 #[test]
 fn many_warnings_are_counted_by_kind() {
     let door = crate::door();
-    // Of so few steps each launch has a warning.
+    // With this number of steps, each launch has a warning.
     let mut command = door.command("single --device cpu:0 --repeats 11 --out r --steps-regex step --");
     let script = "for step in 1 2 3; do echo step; sleep 0.02; done";
     let said = Said::of(&command.args(["sh", "-c", script]).output().expect("profile starts"));
@@ -142,7 +142,7 @@ fn two_ranks_step_together() {
     assert!((rate * step_s - 8.0).abs() < 0.1, "all ranks together work on the global batch");
 }
 
-/// However slow its steps, a job is granted the next one before it is through with this one.
+/// A job with slow steps is granted the next one before it has completed the present one.
 #[test]
 fn a_slow_job_is_never_held_before_it_leaves() {
     let door = crate::door();
@@ -154,7 +154,8 @@ fn a_slow_job_is_never_held_before_it_leaves() {
     assert_eq!(held, 1, "the only hold is at the order to stop");
 }
 
-/// A job with short steps is held once, until its pace is known, and is granted some more than it needs.
+/// A job with short steps is held once, until its pace is known, and is granted slightly more than it
+/// needs.
 #[test]
 fn neither_time_held_nor_what_comes_after_enough_is_measured() {
     let door = crate::door();
@@ -325,7 +326,7 @@ fn a_set_stands_for_its_workloads() {
 #[test]
 fn every_launch_is_told_where_its_data_is_and_who_reads_it() {
     let door = crate::door();
-    // The synthetic worker refuses; what it was told is on file all the same.
+    // The synthetic worker refuses, but its spec is on file.
     let arguments =
         "single synthetic-sleep --device cpu:0 --steps 3 --repeats 2 --data . --loaders 3 --out r";
     door.exits(1, arguments);
@@ -390,7 +391,7 @@ fn verify_does_not_start_what_no_memory_holds() {
     let text = std::fs::read_to_string(door.path("mine.toml")).expect("just written");
     let huge = text.replace("global_batch = 8\n", "global_batch = 8\nparameters = 1_000_000_000_000_000\n");
     std::fs::write(door.path("mine.toml"), huge).expect("the folder is writable");
-    // Shapes are counted by torch-worker alone, which is missing here or refuses another program's workload.
+    // Only torch-worker counts shapes, which is missing here or refuses another program's workload.
     let said = door.exits(1, "verify huge --catalog mine.toml --device cpu:0 --out v");
     assert!(said.out.contains("besides activations and cpu:0 has"), "{}", said.out);
     assert!(!door.run("v").events_path("0001-huge", 0).exists());

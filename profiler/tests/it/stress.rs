@@ -1,4 +1,4 @@
-//! `profile` with stressors, by the name that people type.
+//! `profile` with stressors, by their names on the command line.
 
 use std::{fs, path::Path};
 
@@ -8,7 +8,7 @@ use schema::{
     units::Nanos,
 };
 
-/// What `stress-io` says where it would write to memory.
+/// The error of `stress-io` if it would write to memory.
 const NO_DISK: &str = "name a place on a disk with --out";
 
 #[test]
@@ -28,7 +28,7 @@ fn one_is_measured_as_any_job_and_its_samples_are_the_dial() {
     assert_eq!((row.status, row.global_batch), (Status::Ok, Some(50)), "{row:?}");
     let step_s = Nanos(row.step_ns_mean.expect("it stepped")).as_secs_f64();
     assert!((row.samples_per_s.expect("it stepped") * step_s - 50.0).abs() < 0.5, "{row:?}");
-    // Half of each period is slept whatever the machine does.
+    // Half of each period is slept on any machine.
     assert!(row.step_ns_median >= Some(5_000_000) && row.cpu_ns > Some(0), "{row:?}");
     let estimate = door.run("r").manifest().expect("it reads back").cells[0].memory_estimate_bytes;
     assert!(row.peak_memory_bytes >= estimate && estimate > Some(0), "{estimate:?}: {row:?}");
@@ -43,7 +43,7 @@ fn each_is_verified() {
         rows::from_json(&Said::of(&output).out).expect("stdout is JSON and nothing else");
     assert_eq!(rows.len(), 4);
     for row in rows {
-        // The folder of this test may lie in memory.
+        // The folder of this test may be in memory.
         let no_disk =
             row.workload == "stress-io" && row.reason.as_ref().is_some_and(|why| why.contains(NO_DISK));
         assert!(row.verified || no_disk, "{row:?}");
@@ -62,7 +62,7 @@ fn the_one_that_writes_leaves_no_file_or_says_that_there_is_no_disk() {
     if output.status.success() {
         assert_eq!((row.status, row.global_batch), (Status::Ok, Some(40)));
     } else {
-        // The folder of this test lies in memory.
+        // The folder of this test is in memory.
         assert_eq!((row.status, row.err), (Status::Failed, Some(ErrorKind::Unsupported)), "{row:?}");
         let detail = row.err_detail.as_deref().expect("it says why");
         assert!(detail.contains(NO_DISK), "{detail}");

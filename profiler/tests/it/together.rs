@@ -1,7 +1,7 @@
-//! Groups on the rig: who gets how much of a core, who runs when, and what becomes of the others when one leaves.
+//! Groups on the rig: shares of a core, turns, and the effect of a member that leaves.
 //!
-//! What they get is counted in CPU time, as shares of what they get together: also on a machine that does other
-//! things, both wait for the core alike.
+//! Shares are CPU time over the CPU time of all members. They are also valid on a machine with other load,
+//! because all members wait for the core alike.
 
 mod ends;
 mod turns;
@@ -31,9 +31,9 @@ use schema::{
 
 use crate::bench::{Bench, PATIENT, spec, synthetic};
 
-/// Burns CPU time for 10 ms a step, and never leaves by itself.
+/// Burns CPU time for 10 ms per step, and never ends by itself.
 const SPIN: Job = Job::new(10, 100);
-/// Sleeps for 5 ms a step.
+/// Sleeps for 5 ms per step.
 const SLEEP: Job = Job::new(5, 0);
 
 #[derive(Clone, Copy)]
@@ -42,7 +42,7 @@ struct Job {
     busy_percent: u8,
     steps: Option<u64>,
     fault: Option<Fault>,
-    /// Run this instead, and whether it obeys no grant.
+    /// Runs this program instead, and whether it obeys no grant.
     script: Option<&'static str>,
     outside: bool,
     startup: Duration,
@@ -77,7 +77,7 @@ impl Job {
     }
 }
 
-/// A rig that is watched, as groups need it.
+/// A rig with a sampler, as groups need it.
 struct Visits {
     bench: Bench,
     sampler: Sampler,
@@ -141,7 +141,7 @@ impl Visits {
         }
     }
 
-    /// Ends and lengths of a launch's steps that began after the barrier.
+    /// Ends and durations of a launch's steps that began after the barrier.
     fn steps(&self, visit: &Visit, launch: &str) -> Vec<Step> {
         let lines = events::read(&self.bench.run.events_path(launch, 0), 0).unwrap();
         let step = |event: &Event| if let Event::Step(step) = event { Some(step.dur_ns) } else { None };
@@ -168,11 +168,11 @@ fn request(run: &RunDir, launch: u32, seat: usize, program: Program, sharing: &S
     LaunchRequest { run: run.clone(), spec, patience: PATIENT, joins: Joins::default() }
 }
 
-/// When a step ended, and how long it was.
+/// End and duration of a step.
 type Step = (Nanos, Nanos);
 
-/// How far a share of a core may be from its law. A mode that shares otherwise is further off, and a machine that is busy with
-/// other things is not: at rest shares are within 0.01.
+/// The tolerance of a share of a core. Another sharing mode exceeds it, and other load on the machine does
+/// not: on an idle machine shares are within 0.01.
 const TURNED: f64 = 0.1;
 
 /// All jobs are on one core.
@@ -224,7 +224,7 @@ fn a_job_that_sleeps_half_its_time_gets_a_third_beside_one_that_never_does() {
     let cycles = Window { start: inside[0], end: inside[inside.len() - 1] };
     let [sleeper, other] = [0, 1].map(|seat| visits.cpu_ns(&visit, seat, cycles));
     let share = sleeper / (sleeper + other);
-    // What others take of the core while the sleeper sleeps is missing from the other's time alone.
+    // Core time of other programs during the sleep is missing from the other member's time alone.
     let others = (1.0 - (sleeper + other) / cycles.length().0 as f64).max(0.0);
     let law = 1.0 / 3.0;
     assert!(share >= law - TURNED && share <= law + TURNED + others, "{share}, and others had {others}");

@@ -1,4 +1,4 @@
-//! Real training through the same door, where set-up has placed torch-worker in `bin/`.
+//! Real training by the program, if set-up has placed torch-worker in `bin/`.
 
 use front_door::{Background, torch_bin, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -20,7 +20,7 @@ fn a_real_job_is_measured_with_its_phases_and_its_memory() {
     let row = &door.measurements("r")[0];
     assert_eq!(row.status, Status::Ok);
     assert!(row.parameters.is_some() && row.flops_per_step.is_some(), "{row:?}");
-    // Tensor memory holds parameters and gradients at least, four bytes each.
+    // Tensor memory holds at least parameters and gradients, four bytes each.
     assert!(row.peak_memory_bytes > row.parameters.map(|count| 8 * count), "{row:?}");
     let phases = [row.data_ns_median, row.forward_ns_median, row.backward_ns_median, row.optimizer_ns_median];
     let sum: u64 = phases.into_iter().map(|phase| phase.expect("every phase is reported on a CPU")).sum();
@@ -40,7 +40,7 @@ fn offload_is_run_where_it_is_named_and_has_a_phase_of_its_own() {
     let row = &door.measurements("r")[0];
     assert_eq!(row.status, Status::Ok);
     assert!(row.offload_ns_median.is_some_and(|ns| ns > 0), "{row:?}");
-    // Parameters, gradients, and a copy of either in host memory, which here is the device's.
+    // Parameters, gradients, and a copy of each in host memory, which here is the device's.
     assert!(row.peak_memory_bytes > row.parameters.map(|count| 16 * count), "{row:?}");
 }
 
@@ -108,7 +108,7 @@ fn all_reduces_and_restarts_of_real_jobs_are_calibrated() {
     for job in ["lstm@b4@dp1", "lstm@b4@dp2"] {
         let of =
             |part| found.restart.iter().find(|row| row.job == job && row.part == part).expect("it has all");
-        // Whatever the plan, the checkpoint holds the parameters at least, four bytes each.
+        // Under every plan, the checkpoint holds at least the parameters, four bytes each.
         let parameters =
             door.measurements("r").iter().find(|row| row.job == job).and_then(|row| row.parameters);
         assert!(of(Switch::Checkpoint).bytes > parameters.map(|count| 4 * count), "{job}");

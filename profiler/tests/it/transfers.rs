@@ -1,11 +1,11 @@
-//! Facts and copies of CUDA's library, scripted: found, matched, timed and held against the counters.
+//! Facts and copies of CUDA's library, scripted: found, matched, timed and compared with the counters.
 
 use std::process::{Command, Output};
 
 use front_door::Door;
 use schema::rows::{self, Direction, DoctorRow, Health, TransferRow};
 
-/// Two devices of known speed that nothing else uses. NVML and CUDA number them in opposite orders.
+/// Two devices of known speed without other users. NVML and CUDA number them in opposite orders.
 const TWO: &str = "
     [[device]]
     name = 'NVIDIA A'
@@ -30,7 +30,7 @@ const TWO: &str = "
     [device.metrics]
     pcie_rx_bytes = {}";
 
-/// `profile` where this script is the driver.
+/// `profile` with this script as the driver.
 fn scripted(door: &Door, script: &str, arguments: &str) -> Command {
     let library = fake_driver::install(&door.path(""), script).expect("the folder is writable");
     let mut command = door.command(arguments);
@@ -38,7 +38,7 @@ fn scripted(door: &Door, script: &str, arguments: &str) -> Command {
     command
 }
 
-/// What it printed, after the exit code was found to be right.
+/// The output, after a check of the exit code.
 fn said(code: i32, mut command: Command) -> (String, String) {
     let Output { status, stdout, stderr } = command.output().expect("profile starts");
     let [out, err] = [stdout, stderr].map(|text| String::from_utf8(text).expect("it speaks UTF-8"));
@@ -46,7 +46,7 @@ fn said(code: i32, mut command: Command) -> (String, String) {
     (out, err)
 }
 
-/// The doctor's rows. Its exit code also depends on libtorch, which these tests do without.
+/// The doctor's rows. Its exit code also depends on libtorch, which these tests do not need.
 fn examined(mut command: Command) -> Vec<DoctorRow> {
     let output = command.output().expect("profile starts");
     rows::from_json(&String::from_utf8_lossy(&output.stdout)).expect("rows")
@@ -69,7 +69,7 @@ fn known_copies_are_timed_and_found_in_both_accounts() {
         assert!(is_near(Some(row.bytes_per_s), speed), "{row:?}");
         // The receiving counter wraps in the first copy that counts.
         assert!(is_near(row.counter_ratio, 1.03) && is_near(row.counter_ratio_ci_hi, 1.03), "{row:?}");
-        // Windows of GPM are timed by the harness, so their sum is not exact.
+        // The harness times windows of GPM, so that their sum is not exact.
         assert!(row.gpm_ratio.is_some_and(|ratio| (0.5..1.6).contains(&ratio)), "{row:?}");
     }
 }
@@ -138,7 +138,7 @@ fn the_chip_stands_in_the_doctor_s_list_and_in_the_manifest() {
     assert_eq!(found("libcuda"), Some("runs CUDA up to 13.0"));
     assert_eq!((found("cuda:0 multiprocessors"), found("cuda:1 multiprocessors")), (Some("11"), Some("22")));
     assert_eq!((found("cuda:0 clock_mhz_max"), found("cuda:0 warp_size")), (Some("1500"), Some("32")));
-    // What the driver calls zero is not known, and what it refuses neither.
+    // A zero from the driver means unknown, and so does a refusal.
     assert_eq!((found("cuda:0 async_engines"), found("cuda:0 l2_cache_bytes")), (None, None));
 
     let run = "single synthetic-sleep --device cuda:0 --seconds 0.5 --repeats 1 --out r";

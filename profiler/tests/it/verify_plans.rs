@@ -12,7 +12,7 @@ fn rows_of(door: &Door, code: i32, arguments: &str) -> Vec<VerifyPlanRow> {
     rows::from_json(&said.out).expect("stdout is JSON and nothing else")
 }
 
-/// What a launch of the run was told.
+/// The spec of a launch of the run.
 fn told(door: &Door, launch: &str) -> Training {
     let spec = door.run("v").spec(launch).expect("a launch has a spec");
     let Program::Training(training) = spec.program else { panic!("a workload is trained") };
@@ -86,8 +86,8 @@ fn a_job_without_a_valid_plan_is_refused_with_its_reason() {
     assert!(!door.path("v").exists(), "nothing was begun");
 }
 
-/// A worker that takes a second to say that it knows no footprint stands in for the one that trains: what is known without
-/// it is not asked of it.
+/// Replaces torch-worker by a worker that takes a second to report that it knows no footprint. Known facts
+/// are not requested from it.
 #[test]
 fn the_states_of_an_exact_launch_are_counted_in_fp64() {
     let door = crate::door();

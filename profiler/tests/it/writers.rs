@@ -1,10 +1,10 @@
-//! Who may write the directory of a run, and what is written of one that somebody sent.
+//! Writers of the directory of a run, and writes to a received directory.
 
 use std::{fs, os::unix::fs::symlink, path::Path};
 
 use front_door::{Background, wait_until};
 
-/// Every file below a folder with what is in it.
+/// Every file below a folder with its content.
 fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("it is there").map(|entry| entry.expect("it reads").path()) {

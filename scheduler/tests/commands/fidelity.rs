@@ -1,11 +1,11 @@
-//! Runs held against each other through the door.
+//! Comparisons of runs by the program.
 
 use std::fs;
 
 use front_door::Door;
 use schema::rows::{self, Fidelity, Outcome, Prediction};
 
-/// Three runs of one trace, of which the second has noise and the third has more of it.
+/// Three runs of one trace, of which the second has noise and the third has more noise.
 fn runs(door: &Door) {
     let make = "trace make any --jobs 40 --length exponential:60s --step-time 250ms --every 40s --out t.csv";
     door.exits(0, make);
@@ -13,7 +13,7 @@ fn runs(door: &Door) {
         let sim = format!("sim t.csv --policy fifo --cluster 1x2 --switch-cost 5s --out {out} {more}");
         door.exits(0, &sim);
     }
-    // As `sched run` does it, which predicts before it runs.
+    // As in `sched run`, which predicts before it runs.
     for (predicted, run) in [("calm", "noisy"), ("wild", "calm")] {
         let outcomes: Vec<Outcome> = rows::read(&door.path(predicted).join("outcomes.csv")).unwrap();
         let predictions: Vec<Prediction> = outcomes.iter().map(Prediction::from).collect();
@@ -45,7 +45,7 @@ fn a_run_is_held_against_its_predictions_and_another_run_says_what_can_be_asked(
     let whole = found.per_job.iter().map(|job| job.jct.predicted_ns as i64 - job.jct.measured_ns as i64);
     assert!(parts.eq(whole), "they add up");
 
-    // The same run again differs from itself by nothing, so that the bars are the least ones.
+    // A repeated run is equal to itself, so that the bars have the least length.
     let said = door.exits(0, "fidelity noisy --again noisy --jobs");
     assert!(said.out.contains("5.0 %: holds") && said.out.contains("where it arose"), "{}", said.out);
     let said = door.exits(1, "fidelity calm --again calm");

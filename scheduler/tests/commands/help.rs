@@ -1,8 +1,8 @@
-//! What the help of each command shows is what it does.
+//! The examples in the help of each command work.
 
 use front_door::Door;
 
-/// Command lines that the help of a command gives as examples, without the name of the program.
+/// Examples in the help of a command, without the name of the program.
 fn examples(door: &Door, command: &str) -> Vec<String> {
     let help = door.exits(0, &format!("{command} --help")).out;
     let words: Vec<&str> = help.split_whitespace().collect();
@@ -11,7 +11,7 @@ fn examples(door: &Door, command: &str) -> Vec<String> {
     examples.map(|(example, _)| example.trim_start_matches("sched ").to_owned()).collect()
 }
 
-/// In the order in which a user comes to them, and all but those that want runs of `profile` or files of others.
+/// Commands in the order of a user's work, except those that need runs of `profile` or other files.
 #[test]
 fn examples_work_as_printed() {
     let door = crate::door();

@@ -1,4 +1,4 @@
-//! `kill -9` of the scheduler at any moment, and again while it goes on.
+//! `kill -9` of the scheduler at any moment, also during a resumption.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,7 +13,7 @@ use schema::{
 
 use crate::run::{ON_TWO, TRACE, door, outcomes, run};
 
-/// Moments at which a run is killed, in all tests that take the time; few in the others.
+/// Number of moments at which a run is killed: many in slow tests, few in the others.
 fn moments() -> u32 {
     let is_slow = std::env::var_os("TANDEM_SLOW").is_some_and(|value| value == "1");
     if !is_slow {
@@ -59,7 +59,7 @@ fn every_job_ends_once_with_all_its_steps_whenever_the_scheduler_is_killed() {
 fn a_policy_that_hangs_does_not_outlive_the_scheduler() {
     let door = crate::door();
     door.write("t.csv", "name,submit_s,job,steps,step_ns\na,0,any,5,7\n");
-    // Takes no notice of the end of its input.
+    // Ignores the end of its input.
     door.write("hang", "read line && touch asked\nexec sleep 600\n");
     let mut command = door.command("sim t.csv --cluster 1x1 --switch-cost 0s --policy");
     command.arg("exec:sh hang");
@@ -70,7 +70,7 @@ fn a_policy_that_hangs_does_not_outlive_the_scheduler() {
     door.wait_until_nothing_is_left();
 }
 
-/// Every job has ended once, with all its steps; and those that were done again are counted.
+/// Every job has ended once with all its steps, and repeated steps are counted.
 fn check(door: &Door) {
     let run = run(door);
     let rows = outcomes(door);

@@ -1,4 +1,4 @@
-//! Runs that lack something when they are gone on with, or while they go on.
+//! Runs that lack something when they are resumed, or later.
 
 use std::{fs, process::Command};
 
@@ -12,7 +12,7 @@ use crate::run::{ON_TWO, door, outcomes};
 
 const TRACE: &str = "name,submit_s,job,steps,step_ns\na,0,short,20,5000000\nb,0,short,20,5000000\n";
 
-/// All that a run needs later is read before a job starts, and what was done is not done again.
+/// All later inputs of a run are read before a job starts, and completed work is not repeated.
 #[test]
 fn what_a_run_lacks_is_said_before_anything_is_trained() {
     let door = door(TRACE);
@@ -59,14 +59,14 @@ fn what_a_run_lacks_is_said_before_anything_is_trained() {
 fn data_that_is_gone_is_missed_at_once() {
     let door = door(TRACE);
     fs::create_dir(door.path("data")).expect("the folder is writable");
-    // Synthetic workers read no data, so the jobs fail, and the run is there.
+    // Synthetic workers read no data, so that the jobs fail and the run exists.
     let _ = door.command(&format!("run trace.csv --policy fifo --data data {ON_TWO}")).output();
     fs::remove_dir(door.path("data")).expect("it is ours");
     let said = door.exits(2, "run --resume r");
     assert!(said.err.contains("--data data: there is no such folder to read"), "{}", said.err);
 }
 
-/// A disk without room for one more file is no failure of the jobs.
+/// A disk without space for another file is no failure of the jobs.
 #[test]
 fn a_full_disk_ends_the_run_and_costs_no_job_a_retry() {
     let may_mount = Command::new("unshare").args(["-rm", "true"]).output();
@@ -75,7 +75,7 @@ fn a_full_disk_ends_the_run_and_costs_no_job_a_retry() {
         return;
     }
     let mut were_begun = 0;
-    // Files that the disk has room for: before a run, within its first launches, and for all of it.
+    // Limits of files on the disk: before a run, within its first launches, and for all of it.
     for files in (18..42).step_by(3) {
         let door = door(TRACE);
         fs::create_dir(door.path("small")).expect("the folder is writable");
@@ -103,7 +103,7 @@ fn a_full_disk_ends_the_run_and_costs_no_job_a_retry() {
     assert!(were_begun > 0, "no disk was full while jobs were started");
 }
 
-/// Names may hold what a terminal obeys; files hold them as they are.
+/// Names may contain control characters of a terminal; files contain them unchanged.
 #[test]
 fn names_do_not_move_the_cursor() {
     let door = crate::door();

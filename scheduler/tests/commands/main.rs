@@ -1,4 +1,4 @@
-//! Tests through the front door: the program itself, with no libtorch.
+//! Tests of the program `sched` itself, without libtorch.
 
 mod fidelity;
 mod help;

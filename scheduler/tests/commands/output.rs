@@ -1,4 +1,4 @@
-//! Readers that are gone before all is printed, and places where nothing can be printed.
+//! Readers that end before all is printed, and outputs that cannot be written to.
 
 use std::{fs::File, process::Stdio};
 

@@ -1,4 +1,4 @@
-//! `sched run` with synthetic workers: what it leaves behind, and how it goes on.
+//! `sched run` with synthetic workers: its files, and its resumption.
 
 use front_door::{Background, Door, Said, wait_until};
 use rustix::process::Signal;
@@ -10,7 +10,7 @@ use schema::{
 
 use crate::sim::measured;
 
-/// Steps of 5 ms; and jobs whose rank is killed in its sixth.
+/// Steps of 5 ms, and jobs whose rank is killed in its sixth step.
 const CATALOG: &str = r#"
 [[workload]]
 name = "short"
@@ -33,7 +33,7 @@ optimizer.sgd = { learning_rate = 0.1, momentum = 0.0, weight_decay = 0.0 }
 model.synthetic = { step_us = 5000, busy_percent = 0, fault.rank-dies = { rank = 0, after_steps = 5 } }
 "#;
 
-/// Six jobs on two devices, of which some are stopped under SRTF so that others pass.
+/// Six jobs on two devices, some of which SRTF preempts for others.
 pub(crate) const TRACE: &str = "\
 name,submit_s,job,command,steps,step_ns
 long,0,short,,700,5000000
@@ -115,7 +115,7 @@ fn a_job_that_fails_is_tried_again_and_then_a_row_with_its_last_words() {
     assert!(bad.err_detail.as_deref().unwrap_or_default().contains("was killed by SIGKILL"), "{bad:?}");
 }
 
-/// Nobody grants jobs more steps while the policy thinks.
+/// The grants of jobs do not grow while the policy computes.
 #[test]
 fn a_policy_that_takes_too_long_is_told_of() {
     let door = door("name,submit_s,job,steps\na,0,short,100\n");
@@ -130,7 +130,8 @@ fn a_policy_that_takes_too_long_is_told_of() {
     assert!(output.status.success(), "{}", said.err);
     assert_eq!(said.err.matches("warning: a decision took ").count(), 1, "{}", said.err);
 
-    // Its program is started again where the user agrees, and a test has no terminal to be asked at.
+    // The policy's program is started again only if the user agrees, and a test has no terminal for the
+    // question.
     for command in ["run --resume r", "replay r"] {
         let said = door.exits(2, command);
         assert!(said.err.contains("  python3 slow.py\n") && said.err.contains("--yes"), "{}", said.err);
@@ -138,7 +139,7 @@ fn a_policy_that_takes_too_long_is_told_of() {
     }
 }
 
-/// Ends a run by a signal when a job has taken steps, and checks how it ended.
+/// Ends a run by a signal when a job has taken steps, and checks its end.
 fn interrupted(signal: Signal, code: u8) -> Door {
     let door = door(TRACE);
     let mut sched = Background::start(door.command(&format!("run trace.csv --policy srtf {ON_TWO}")));
@@ -266,7 +267,7 @@ fn ctrl_c_saves_all_jobs_and_the_run_goes_on_without_a_step_lost() {
     assert!(went_on(0) > Some(0), "it went on from where it was saved");
 }
 
-/// A program that shows its steps in its output: it is ended after as many as were asked for, or has come to its end before.
+/// A program whose output shows its steps: it is ended after the requested number, or has ended before.
 #[test]
 fn a_program_does_the_steps_that_were_asked_for_or_says_that_it_did_not() {
     let shows = |steps: &str| format!("sh -c 'for i in $(seq {steps}); do echo step $i; sleep 0.01; done'");

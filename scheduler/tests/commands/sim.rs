@@ -1,4 +1,4 @@
-//! Simulated runs through the door, and their replay.
+//! Simulated runs by the program, and their replay.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ use schema::{
     sharing::Sharing,
 };
 
-/// Jobs of 30, 20 and 10 s that arrive in this order at one instant, of which each is a turn of its own.
+/// Jobs of 30, 20 and 10 s that arrive in this order at one instant, each in a turn of its own.
 const THREE: &str = "name,submit_s,job,steps,step_ns\nlong,0,any,300,100000000\nmiddle,0,any,200,100000000\n\
     short,0,any,100,100000000\n";
 
@@ -34,7 +34,7 @@ fn jobs_take_as_long_as_they_should_in_the_order_of_the_policy() {
     door.write("t.csv", THREE);
     let found = totals(&door, "t.csv --policy fifo,sjf --cluster 1x1 --switch-cost 0s");
     let [fifo, sjf] = &found[..] else { panic!("{found:?}") };
-    // Whoever arrives first has the device before the others are there; the shortest of them is next.
+    // The first job gets the device before the others have arrived, and the shortest of them is next.
     for (row, mean_s, median_s) in
         [(fifo, (30 + 50 + 60) as f64 / 3.0, 50.0), (sjf, (30 + 40 + 60) as f64 / 3.0, 40.0)]
     {
@@ -85,7 +85,7 @@ fn a_simulated_run_is_the_same_twice_and_is_decided_again() {
     );
 }
 
-/// Elastic jobs may ask for more than there is, where somebody gives them less.
+/// Elastic jobs may ask for more devices than there are, if the policy gives them fewer.
 #[test]
 fn an_elastic_job_that_would_wait_for_ever_is_not_admitted() {
     let door = crate::door();
@@ -162,7 +162,7 @@ fn what_is_to_be_measured_first_is_a_command_to_copy() {
         ("sim lstm.csv --policy fifo --cluster 1x1 --switch-cost 0s", single),
         ("trace make lstm@b8 --jobs 2 --every 1s --length fixed:20s", single),
         ("sim told.csv --policy fifo --device cpu:0", calibrate),
-        // No workload of it is one that can be measured.
+        // None of its workloads can be measured.
         (
             "sim three.csv --policy fifo --cluster 1x1",
             "the costs of switches are not known; add --switch-cost, such as --switch-cost 5s",
@@ -194,7 +194,8 @@ fn lstm_on(device: Device) -> Cell {
     }
 }
 
-/// A run that measured `lstm@b8@dp1` alone on a core, ten batches a second, and a quarter slower next to another on the next core.
+/// A run that measured `lstm@b8@dp1` alone on a core, ten batches per second, and slower by a quarter beside another job on the
+/// next core.
 pub(crate) fn measured(door: &Door, name: &str) {
     let facts = |device| DeviceFacts {
         device,
@@ -261,7 +262,7 @@ fn what_was_measured_says_how_long_jobs_take_and_what_was_not_is_told() {
     let jct_s = found[0].jct_ns_mean.unwrap() as f64 / 1e9;
     assert!((jct_s - 10.0).abs() < 1e-6, "{jct_s}: the mean of steps counts, and not their median");
 
-    // Next to each other both are slower to the end, and on nodes of their own none is.
+    // As neighbours both are slower to the end, and on nodes of their own neither is.
     door.write("t.csv", "name,submit_s,job,steps\na,0,lstm@b8@dp1,100\nb,0,lstm@b8@dp1,100\n");
     for (nodes, expected) in [("1x2", 12.5), ("2x1", 10.0)] {
         let arguments = format!("t.csv --policy fifo --cluster {nodes} --switch-cost 0s --table alone");
@@ -269,7 +270,7 @@ fn what_was_measured_says_how_long_jobs_take_and_what_was_not_is_told() {
         assert!((jct_s - expected).abs() < 1e-6, "{nodes}: {jct_s}");
     }
 
-    // A length of 20 s is so many steps of it.
+    // A duration of 20 s is this number of its steps.
     let made = door.exits(0, "trace make lstm@b8 --jobs 2 --every 1s --length fixed:20s --table alone");
     assert_eq!(made.out.matches(",200,").count(), 2, "{}", made.out);
 

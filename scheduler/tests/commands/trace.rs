@@ -1,4 +1,4 @@
-//! Traces through the door.
+//! Traces on the command line.
 
 use schema::trace::{Trace, TraceRow};
 
@@ -61,7 +61,7 @@ fn an_imported_trace_can_be_scaled() {
         rows.iter().map(|row| (row.submit_s, row.steps)).collect::<Vec<_>>(),
         [(0.0, Some(100)), (100.0, Some(300))]
     );
-    // 500 GPU-seconds at half of what two GPUs do.
+    // 500 GPU-seconds at half of the rate of two GPUs.
     let scaled = "trace import --format philly philly.csv --time-scale 0.1 --load 0.5 --devices 2";
     let rows = read(&door.exits(0, scaled).out);
     assert_eq!((rows[1].submit_s, rows[1].steps), (50.0, Some(30)));

@@ -1,4 +1,4 @@
-//! What the engine refuses of a policy, and what it makes of failures. A scripted cluster says what happens.
+//! Actions that the engine refuses, and its handling of failures, on a scripted cluster.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ use crate::{
     support::{Own, SECOND, asked},
 };
 
-/// Tells what is written, one thing a second, and does whatever it is told.
+/// A cluster that reports scripted events, one per second, and obeys every action.
 pub(crate) struct Scripted {
     pub(crate) now: Nanos,
     pub(crate) events: VecDeque<Happened>,
@@ -59,7 +59,8 @@ pub(crate) fn failed(job: u32, kind: ErrorKind) -> Happened {
     Happened::Failed { job: JobId(job), steps: 0, kind, detail: "last words".into() }
 }
 
-/// Two nodes, of two devices and one; the third device is of another type. Each step is what happens, and what is asked for then.
+/// Two nodes, with two devices and one; the third device has another type. Each step is an event and the
+/// requested actions.
 fn run(
     jobs: &[JobRequest],
     script: Vec<(Happened, Vec<Action>)>,
@@ -84,7 +85,7 @@ fn an_action_that_cannot_be_is_refused_with_the_reason() {
         let Action::Start { job, devices, cpus, .. } = start(job, devices) else { unreachable!() };
         Action::Start { job, devices, cpus, plan: plan(spelling) }
     };
-    // 0 runs on both devices of the first node, and 1 is paused on the first of them.
+    // Job 0 runs on both devices of the first node, and job 1 is paused on the first of them.
     let mut jobs = [1, 1, 2, 1, 1]
         .into_iter()
         .zip(0..)
@@ -131,7 +132,7 @@ fn an_action_that_cannot_be_is_refused_with_the_reason() {
     assert_eq!(refused.len(), cases.len());
 }
 
-/// Each action is checked as if those before it in the same decision had been done.
+/// Each action is checked as if the actions before it in the same decision were complete.
 #[test]
 fn no_more_jobs_are_packed_on_a_device_than_the_settings_say() {
     let jobs: Vec<_> = (0..3).map(|id| asked(id, 0, 1, 9, 1)).collect();
@@ -141,7 +142,7 @@ fn no_more_jobs_are_packed_on_a_device_than_the_settings_say() {
     assert_eq!(turns[2].refused[0].why, "a/cuda:0 has 2 jobs, and no more are packed on a device");
 }
 
-/// A policy that makes room for a job does not ask for it to be packed where that fails.
+/// If an action that frees a device fails, the job for it is not packed instead.
 #[test]
 fn nobody_takes_the_place_of_a_job_that_stays() {
     let mut jobs: Vec<_> = (0..3).map(|id| asked(id, 0, 1, 9, 1)).collect();
@@ -211,7 +212,7 @@ fn a_failed_job_has_two_more_chances_and_then_its_last_words_stand_in_its_row() 
         assert_eq!((row.retries, row.starts), (chances as u32, chances as u32 + 1));
         assert_eq!((row.jct_ns, row.end_ns), (None, Some((chances as u64 + 2) * SECOND)));
     }
-    // The user's doing costs no chance.
+    // An interruption by the user does not count as a retry.
     let jobs = [asked(0, 0, 1, 9, 1)];
     let again = || (failed(0, ErrorKind::Interrupted), vec![start(0, &[0])]);
     let script = vec![(arrived(0), vec![start(0, &[0])]), again(), again(), again(), again()];
@@ -220,7 +221,7 @@ fn a_failed_job_has_two_more_chances_and_then_its_last_words_stand_in_its_row() 
     assert_eq!((turns.len(), outcomes[0].retries, outcomes[0].starts), (5, 0, 5));
 }
 
-/// Out of memory beside another is nobody's fault, and does not happen twice.
+/// Out of memory beside another job is no fault of either job, and does not happen twice.
 #[test]
 fn jobs_that_did_not_fit_together_are_not_packed_again() {
     let jobs: Vec<_> = (0..2).map(|id| asked(id, 0, 1, 9, 1)).collect();
@@ -237,7 +238,8 @@ fn jobs_that_did_not_fit_together_are_not_packed_again() {
     assert_eq!((outcomes[1].retries, outcomes[1].status), (0, Status::Failed));
 }
 
-/// Two that do not fit together may both run out of memory before either has left: neither is to blame.
+/// Two jobs that do not fit together may both run out of memory before either has left. Neither is at
+/// fault.
 #[test]
 fn both_of_two_that_ran_out_of_memory_together_have_another_chance() {
     let jobs: Vec<_> = (0..2).map(|id| asked(id, 0, 1, 9, 1)).collect();
@@ -249,7 +251,7 @@ fn both_of_two_that_ran_out_of_memory_together_have_another_chance() {
             (arrived(1), vec![start(1, &[0])]),
             (out_of_memory(0), vec![]),
             (out_of_memory(1), vec![start(0, &[0]), start(1, &[1])]),
-            // From now on each has a device for itself, and no excuse.
+            // From now on each has a device for itself, and failures count.
             (out_of_memory(0), vec![start(0, &[0])]),
             (settled(1, Settled::Running), vec![]),
         ],
@@ -294,7 +296,7 @@ fn a_policy_is_told_all_that_changed() {
     assert_eq!(heard, expected);
 }
 
-/// A cluster that tells what cannot be is not believed.
+/// Impossible reports of a cluster are refused.
 #[test]
 fn an_event_that_cannot_follow_ends_the_run() {
     let cases = [

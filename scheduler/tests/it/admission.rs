@@ -1,4 +1,4 @@
-//! What can never run is not in the queue, and its row says why.
+//! Jobs that can never run are not queued, and their rows have the reason.
 
 use model::Throughput;
 use scheduler::{
@@ -57,7 +57,7 @@ fn what_can_never_run_is_refused_with_the_reason() {
     }
 }
 
-/// Those behind it in the queue do not wait for it.
+/// Later jobs in the queue do not wait for it.
 #[test]
 fn the_others_run_as_if_it_were_not_there() {
     let topology = Topology::uniform(2, 2, "GPU");

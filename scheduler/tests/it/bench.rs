@@ -1,4 +1,4 @@
-//! A testbed of synthetic jobs, as its tests use it.
+//! A testbed of synthetic jobs for tests.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -26,16 +26,16 @@ use schema::{
 };
 use tempfile::TempDir;
 
-/// What is waited for in vain takes no longer than this.
+/// The longest wait for an event that does not come.
 const AT_MOST: Nanos = Nanos(60 * Nanos::SECOND.0);
 
-/// One job: its name in the catalog, or a command, and its steps.
+/// A job: its name in the catalog, or a command, and its steps.
 pub(crate) enum Wanted {
     Training(&'static str, u64),
     Command(&'static [&'static str]),
 }
 
-/// What jobs of tests are, by name: steps of 2 ms, of which some break, and steady ones of 20 ms.
+/// The workloads of test jobs: steps of 2 ms, some with faults, and `steady` with steps of 20 ms.
 const WORKLOADS: [(&str, &str); 4] = [
     ("short", "step_us = 2000, busy_percent = 0"),
     ("steady", "step_us = 20000, busy_percent = 0"),
@@ -43,7 +43,7 @@ const WORKLOADS: [(&str, &str); 4] = [
     ("too-large", "step_us = 2000, busy_percent = 0, fault.out-of-memory = { after_steps = 5 }"),
 ];
 
-/// As a file of the catalog.
+/// The catalog file.
 fn definition((name, model): (&str, &str)) -> String {
     format!(
         r#"
@@ -60,7 +60,7 @@ model.synthetic = {{ {model} }}
     )
 }
 
-/// Two devices, and the jobs of a test, none of which arrives by itself. Gone with the test.
+/// Two devices, and the jobs of a test, which have not arrived. Removed at the end of the test.
 pub(crate) struct Bench {
     pub(crate) run: RunDir,
     pub(crate) manifest: Manifest,
@@ -69,7 +69,7 @@ pub(crate) struct Bench {
     pub(crate) _folder: TempDir,
 }
 
-/// Who launches the jobs of a test, and the run that it does so in, which is gone with the folder.
+/// The launcher of the jobs of a test, and its run, which is removed with the folder.
 pub(crate) struct Stage {
     pub(crate) run: RunDir,
     pub(crate) manifest: Manifest,
@@ -78,7 +78,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// On these devices, read by these.
+    /// A testbed with these devices and these readers.
     pub(crate) fn new(
         jobs: &[Wanted],
         checkpoint_every: Option<Duration>,
@@ -119,7 +119,7 @@ impl Bench {
         Bench::watched(jobs, checkpoint_every, vec![Device::AllCores; 2], Vec::new())
     }
 
-    /// As [`Stage::new`].
+    /// See [`Stage::new`].
     pub(crate) fn watched(
         jobs: &[Wanted],
         checkpoint_every: Option<Duration>,
@@ -150,7 +150,7 @@ impl Bench {
         self.apply(Action::Stop { job: JobId(job), checkpoint }).unwrap();
     }
 
-    /// What is refused, in words.
+    /// The refusal of an action, as text.
     pub(crate) fn apply(&mut self, action: Action) -> Result<(), String> {
         self.testbed.apply(&action).map_err(|error| error.why)
     }
@@ -163,7 +163,7 @@ impl Bench {
         happened
     }
 
-    /// Waits until a switch of a job is over; the steps that it has then.
+    /// Waits until a switch of a job is over; returns its number of steps then.
     pub(crate) fn until_settled(&mut self, of: u32, at: Settled) -> u64 {
         loop {
             match self.next() {
@@ -184,7 +184,7 @@ impl Bench {
         }
     }
 
-    /// Lets time pass in which nothing is told.
+    /// Waits for a time without an event.
     pub(crate) fn wait(&mut self, time: Duration) {
         let until = self.testbed.now() + time.into();
         assert_eq!(self.testbed.next(Some(until)).unwrap(), Happened::Deadline);

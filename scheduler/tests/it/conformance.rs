@@ -1,4 +1,4 @@
-//! A simulated cluster and a testbed are the same to engine and policy: in front of either, every turn is the same.
+//! A simulated cluster and a testbed behave the same for engine and policy: every turn is equal.
 
 use fastrand::Rng;
 use model::{Prediction, Question, Subject, Throughput};
@@ -20,7 +20,7 @@ use crate::{
     support::{SECOND, asked},
 };
 
-/// Two that share a device get a little more done than one after the other, and that is known well.
+/// Two jobs that share a device have slightly more throughput than in turns, with a narrow interval.
 struct Truth;
 
 impl Throughput for Truth {
@@ -30,7 +30,7 @@ impl Throughput for Truth {
     }
 }
 
-/// Each has a cost of its own, so that none can stand for another.
+/// Each switch has another cost, so that a mix-up is detected.
 struct Costs;
 
 impl SwitchCosts for Costs {
@@ -49,7 +49,7 @@ impl SwitchCosts for Costs {
 
 fn jobs(random: &mut Rng) -> Vec<JobRequest> {
     let mut arrivals: Vec<u64> = (0..random.u32(2..14)).map(|_| random.u64(..90 * SECOND)).collect();
-    // Some arrive at one instant.
+    // Some arrive at the same instant.
     arrivals.extend(arrivals.first().copied());
     arrivals.sort_unstable();
     let job = |(id, arrival)| {
@@ -71,7 +71,7 @@ fn turns(
     (turns, outcomes.expect("every job ends"))
 }
 
-/// Runs a trace on both, and gives the actions that were taken.
+/// Runs a trace on both, and returns the actions of each.
 fn check(seed: u64, build: &dyn Fn() -> Box<dyn Policy>) -> usize {
     let mut random = Rng::with_seed(seed);
     let topology = Topology::uniform(random.u32(2..5), 2, "GPU");
@@ -94,7 +94,7 @@ fn check(seed: u64, build: &dyn Fn() -> Box<dyn Policy>) -> usize {
 fn every_policy_decides_the_same_on_a_testbed_as_on_a_simulated_cluster() {
     let names =
         ["fifo", "fifo-backfill", "sjf", "srtf", "tiresias:10s", "tiresias:5s/30s:promote=2", "packing-fifo"];
-    // One that is a program decides as the program does, which is not ours to compare.
+    // The decisions of an external program are not compared.
     for known in policy::names().filter(|known| !known.starts_with("exec")) {
         let kind = known.split(['[', ':']).next();
         assert!(names.iter().any(|name| name.split(':').next() == kind), "{known} is not compared");

@@ -1,4 +1,4 @@
-//! Policies that are programs: the one of the documentation, what it is shown, and what becomes of a run whose policy fails.
+//! Policies that are programs: the documented one, its input, and a run whose policy fails.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,8 @@ use crate::{
 
 const README: &str = include_str!("../../README.md");
 
-/// The program of the documentation in a folder, and how it is named; `None`, which is said, without Python.
+/// Writes the documented program to a folder, and returns its policy name; `None`, with a recorded skip,
+/// without Python.
 fn shortest_job_first() -> Option<(TempDir, PathBuf)> {
     let python = Command::new("python3").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !python.is_ok_and(|status| status.success()) {
@@ -41,7 +42,7 @@ fn shortest_job_first() -> Option<(TempDir, PathBuf)> {
     Some((folder, path))
 }
 
-/// Jobs of all sizes, some of which nothing is known of.
+/// Jobs of all sizes, some with unknown durations.
 fn trace(seed: u64) -> Vec<(u64, u32, u64)> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut trace: Vec<_> =
@@ -76,7 +77,7 @@ fn the_shortest_job_first_of_the_documentation_decides_as_ours_does() {
     }
 }
 
-/// What a program was shown in a run, by a copy that was kept of it.
+/// The input of a program in a run, as recorded by the program.
 fn shown(folder: &Path, program: &Path, topology: &Topology) -> (Vec<Shown>, Vec<Turn>) {
     let copy = folder.join("shown.jsonl");
     let command = format!("exec:sh -c 'tee {} | python3 {}'", copy.display(), program.display());
@@ -85,7 +86,7 @@ fn shown(folder: &Path, program: &Path, topology: &Topology) -> (Vec<Shown>, Vec
     (lines.lines().map(|line| Shown::from_line(line).expect("a line a turn")).collect(), turns)
 }
 
-/// Whoever keeps what was shown last of each job and device knows all of them.
+/// A reader that keeps the last state of each job and device knows all of them.
 #[test]
 fn what_is_shown_is_what_changed_and_adds_up_to_all_there_is() {
     let Some((folder, program)) = shortest_job_first() else { return };
@@ -100,7 +101,7 @@ fn what_is_shown_is_what_changed_and_adds_up_to_all_there_is() {
     for (number, line) in (0..).zip(&lines) {
         assert_eq!((line.turn, line.begin.is_some()), (number, number == 0));
         assert_eq!(line.now_ns, turns[number as usize].at_ns);
-        // One event, and what the last answer named.
+        // One event, and the jobs and devices that the last answer named.
         let named = if number == 0 { 0 } else { turns[number as usize - 1].actions.len() };
         assert!(line.jobs.len() <= named + 1, "turn {number}: {} jobs, {named} named", line.jobs.len());
         jobs.extend(line.jobs.iter().map(|job| (job.job, job)));
@@ -153,7 +154,8 @@ fn a_program_that_fails_ends_the_run_with_what_it_said_last() {
     }
 }
 
-/// An answer that names what is not there is refused action by action, and what it was wrong about is shown again.
+/// Actions on unknown jobs or devices are refused one by one, and the state of the named ones is sent
+/// again.
 #[test]
 fn what_a_program_may_not_ask_for_is_refused() {
     let folder = tempfile::tempdir().expect("there is a place for files");

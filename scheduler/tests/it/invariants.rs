@@ -1,5 +1,5 @@
-//! What holds whatever a policy asks for and whatever breaks: no device is over-used, no job is lost or run twice, service only grows,
-//! every account adds up, and every job ends or waits.
+//! Invariants for any policy and any failure: no device is over-used, no job is lost or run twice, service
+//! only grows, every account adds up, and every job ends or waits.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,8 @@ use crate::{
     support::{Own, SECOND, World, asked},
 };
 
-/// Asks for anything at all, possible or not; after so many turns it lets every job run to its end.
+/// A policy with random requests, possible or not. After a number of turns it lets every job run to its
+/// end.
 pub(crate) struct Restless {
     rng: Rng,
     turns: u32,
@@ -44,7 +45,8 @@ impl Restless {
             0 => Action::Pause { job },
             1 => Action::Resume { job },
             2 => Action::Stop { job, checkpoint: self.rng.bool() },
-            // Mostly as many as it wants, and sometimes the same twice or one that is not there.
+            // Usually the requested number of devices, and sometimes the same device twice or an unknown
+            // one.
             _ => {
                 let count = view.asked[job.0 as usize].devices;
                 let devices =
@@ -54,7 +56,7 @@ impl Restless {
         }
     }
 
-    /// One job at a time is given what it wants, the first that can have it.
+    /// Gives one job at a time its devices, the first that can have them.
     fn something(view: &View<'_>) -> Option<Action> {
         (0..view.asked.len()).find_map(|place| {
             let job = JobId(place as u32);
@@ -76,7 +78,7 @@ impl Restless {
 impl Policy for Restless {
     fn decide(&mut self, view: &View<'_>) -> Decision {
         if self.turns == 0 {
-            // A device may be down that nobody has been told of yet, so it asks again.
+            // A device may be down before the loss is reported, so the request is repeated.
             let wake_at = Some(view.now + Nanos(7 * SECOND));
             return Decision {
                 actions: Self::something(view).into_iter().collect(),
@@ -91,7 +93,7 @@ impl Policy for Restless {
     }
 }
 
-/// Looks at everything after every turn.
+/// Checks everything after every turn.
 #[derive(Default)]
 struct Watch {
     turns: Vec<Turn>,
@@ -222,7 +224,7 @@ proptest! {
         let well = outcomes.iter().filter(|row| row.status == Status::Ok).count();
         prop_assert_eq!(watch.turns.iter().filter(ends).count(), well, "each finishes once");
 
-        // The same again, to the byte; and once more from the journal.
+        // Run again with equal bytes, and once more from the journal.
         let mut again = Vec::new();
         let twice = world.run(&mut Restless::new(seed), &mut again).expect("every job ends");
         prop_assert_eq!(&twice, &outcomes);
@@ -233,7 +235,7 @@ proptest! {
     }
 }
 
-/// How often a job was stopped, as the policy wanted.
+/// Number of stops of a job by the policy.
 fn stops(turns: &[Turn], id: JobId) -> u32 {
     let stopped = |turn: &&Turn| matches!(turn.happened, Happened::Settled { job, now: Settled::Stopped, .. } if job == id);
     turns.iter().filter(stopped).count() as u32

@@ -1,4 +1,4 @@
-//! Devices that are lost on a testbed.
+//! Lost devices on a testbed.
 
 use std::sync::{
     Arc,
@@ -32,7 +32,8 @@ fn lost(device: u32) -> Happened {
     Happened::DeviceLost { device: DeviceId(device) }
 }
 
-/// Who runs there fails before the loss is told, and goes on elsewhere; who wants the device is refused.
+/// A job on the device fails before the loss is reported, and continues elsewhere. A start on the device is
+/// refused.
 #[test]
 fn jobs_of_a_lost_device_go_on_elsewhere() {
     let topology = Topology::uniform(2, 2, "GPU");
@@ -120,7 +121,8 @@ impl DeviceReader for Fragile {
     }
 }
 
-/// One job trains on it, one is paused there, one waits for the two others to leave it, and one is elsewhere.
+/// One job trains on the device, one is paused there, one waits for these two to leave it, and one is
+/// elsewhere.
 #[test]
 fn a_device_that_stops_answering_takes_its_jobs_with_it() {
     let is_lost = Arc::new(AtomicBool::new(false));

@@ -1,5 +1,5 @@
-//! Tests of the engine through the loop that every command uses, with simulated clusters in front of it; and of the testbed, with
-//! synthetic workers and no libtorch.
+//! Tests of the engine through the loop that every command uses, with simulated clusters; and of the
+//! testbed, with synthetic workers and no libtorch.
 
 mod actions;
 mod admission;

@@ -1,4 +1,4 @@
-//! What jobs on the other devices of a node cost in simulation.
+//! The cost of jobs on other devices of a node in simulation.
 
 use model::{Prediction, Question, Throughput};
 use scheduler::{
@@ -15,7 +15,7 @@ use crate::{
     support::{SECOND, built},
 };
 
-/// A quarter more for each neighbour all of the time, and a fifth more beside a co-runner.
+/// Slower by a quarter for each neighbour at full time, and by a fifth beside a co-runner.
 struct Crowded;
 
 impl Throughput for Crowded {
@@ -31,7 +31,7 @@ impl Throughput for Crowded {
     }
 }
 
-/// The seconds in which jobs end on nodes of two devices, where switches take no time.
+/// The times in seconds at which jobs end on nodes of two devices, without switching cost.
 fn ends(policy: &str, devices: u32, asked: &[(u64, u32, u64)]) -> Vec<u64> {
     let (topology, jobs, costs) = (Topology::uniform(devices, 2, "GPU"), jobs(asked), Named(Nanos::ZERO));
     let mut sim = Sim::new(&topology, &jobs, Box::new(Crowded), &costs, Settings::default()).unwrap();
@@ -43,7 +43,8 @@ fn ends(policy: &str, devices: u32, asked: &[(u64, u32, u64)]) -> Vec<u64> {
 
 #[test]
 fn a_neighbour_slows_down_while_both_train_and_no_other_node() {
-    // Four of the first job's ten seconds alone, four in five beside the second, and the last two alone.
+    // Four of the first job's ten seconds alone, four in five beside the second job, and the last two
+    // alone.
     assert_eq!(ends("fifo", 4, &[(0, 1, 10), (4, 1, 4), (5, 2, 3)]), [11, 9, 8]);
 }
 
@@ -55,6 +56,6 @@ fn a_job_is_no_neighbour_of_itself_or_of_its_co_runners() {
 
 #[test]
 fn neighbours_that_share_a_device_are_one_neighbour_at_a_time() {
-    // The second is slowed down by a quarter to its end; the others then have 10 of their 60 s left.
+    // The second job is slower by a quarter to its end; the others then have 10 of their 60 s left.
     assert_eq!(ends("packing-fifo", 2, &[(0, 1, 60), (0, 1, 60), (0, 1, 60)]), [87, 75, 87]);
 }

@@ -1,4 +1,4 @@
-//! Packing: what it asks of a model, what it makes of what is measured.
+//! Packing: its questions to a model, and its decisions on the answers.
 
 use model::{Prediction, Question, Throughput};
 use scheduler::{
@@ -23,7 +23,8 @@ use crate::{
     support::{Own, SECOND, built},
 };
 
-/// Alone a step takes as long as the trace says, beside another `slowdown` times that; each is known to `interval` of it.
+/// Step times are those of the trace, times `slowdown` beside another job; the intervals have the width
+/// `interval`.
 pub(crate) struct Packs {
     pub(crate) slowdown: Option<f64>,
     pub(crate) interval: f64,
@@ -38,7 +39,7 @@ impl Throughput for Packs {
     }
 }
 
-/// Jobs that are really `slowdown` times as slow together, on one node where switches take no time.
+/// Jobs with the true slowdown `slowdown` together, on one node without switching cost.
 fn run(devices: u32, asked: &[(u64, u32, u64)], model: &Packs, slowdown: f64) -> (Vec<Turn>, Vec<Outcome>) {
     run_on(&Topology::uniform(devices, devices, "GPU"), &jobs(asked), model, slowdown)
 }
@@ -72,7 +73,7 @@ fn starts(turns: &[Turn]) -> Vec<(u32, Vec<u32>)> {
 
 #[test]
 fn a_pack_must_gain_by_more_than_is_unknown() {
-    // The sum is 2 over the slowdown, and known to as much of it as each of the four numbers that it is made of.
+    // The sum is 2 over the slowdown, with the combined uncertainty of its four numbers.
     for (slowdown, interval, packed) in [
         (Some(1.5), 0.01, true),
         (Some(1.97), 0.01, true),
@@ -84,7 +85,7 @@ fn a_pack_must_gain_by_more_than_is_unknown() {
         let (_, outcomes) = run(1, &[(0, 1, 60), (0, 1, 60)], &Packs { slowdown, interval }, 1.2);
         assert_eq!(outcomes[1].start_ns < outcomes[0].end_ns, packed, "{slowdown:?} {interval}");
     }
-    // A prediction without an interval is none.
+    // A prediction without an interval does not count.
     let (topology, jobs) = (Topology::uniform(1, 1, "GPU"), jobs(&[(0, 1, 60), (0, 1, 60)]));
     let model = Own { slowdown: 1.2 };
     let costs = Named(Nanos::ZERO);
@@ -101,7 +102,7 @@ fn a_free_device_comes_first_and_no_device_has_three_jobs() {
     let model = Packs { slowdown: Some(1.2), interval: 0.01 };
     let trace = [(0, 1, 60), (0, 1, 60), (0, 1, 60), (0, 2, 60), (0, 1, 60)];
     let (turns, outcomes) = run(2, &trace, &model, 1.2);
-    // The fourth wants two devices and holds up the fifth, which then has not as many as the fourth.
+    // The fourth job wants two devices and blocks the fifth, which has another number of devices and is not packed with it.
     let expected = [(0, vec![0]), (1, vec![1]), (2, vec![0]), (3, vec![0, 1]), (4, vec![0])];
     assert_eq!(starts(&turns), expected);
     let ends: Vec<_> = outcomes.iter().filter_map(|row| row.end_ns).map(|end| end.div_ceil(SECOND)).collect();
@@ -111,7 +112,7 @@ fn a_free_device_comes_first_and_no_device_has_three_jobs() {
     assert_eq!(reason, Some("job-2 beside job-0: 1.667 ± 0.017 times taking turns"));
 }
 
-/// Knows of packs on devices of one type alone.
+/// A model of packs on one type of devices only.
 struct OnLarge(Packs);
 
 impl Throughput for OnLarge {
@@ -130,7 +131,7 @@ fn what_a_pack_gains_is_asked_of_the_devices_that_it_would_have() {
     assert_eq!(starts(&turns)[..3], [(0, vec![0]), (1, vec![1]), (2, vec![1])]);
 }
 
-/// Without that, a pack that loses could not be undone but by losing what one of them has done.
+/// If neither took checkpoints, undoing a bad pack would lose the work of one of them.
 #[test]
 fn of_two_that_are_packed_one_takes_checkpoints_and_is_the_one_to_leave() {
     let topology = Topology::uniform(1, 1, "GPU");
@@ -153,13 +154,14 @@ fn what_is_measured_undoes_a_pack_and_is_remembered() {
     let stops: Vec<_> =
         turns.iter().filter(|turn| turn.actions.iter().any(|a| matches!(a, Action::Stop { .. }))).collect();
     let [stop] = *stops else { panic!("{stops:?}") };
-    // Told after one second and after two: 400 steps of a millisecond each, and one more that may be almost done.
+    // Reported after one second and after two: 400 steps of a millisecond each, and one that may be almost
+    // complete.
     assert_eq!(
         (stop.at_ns, &*stop.actions),
         (Nanos(2 * SECOND), &[Action::Stop { job: JobId(1), checkpoint: true }][..])
     );
     assert_eq!(stop.reason, "job-1 no longer beside job-0: measured 0.802 at most");
-    // All three are alike: none is packed again.
+    // All three are alike, and none is packed again.
     assert_eq!(starts(&turns).iter().map(|(job, _)| *job).collect::<Vec<_>>(), [0, 1, 1, 2]);
     let ends: Vec<_> = outcomes.iter().filter_map(|row| row.end_ns).map(|end| end / (100 * MS)).collect();
     assert_eq!(ends, [1_012, 2_004, 3_004]);

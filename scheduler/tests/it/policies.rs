@@ -1,5 +1,5 @@
-//! Policies on a simulated cluster: schedules that are known, the walk that is not made, the best there is, and that nothing they ask
-//! for is refused.
+//! Policies on a simulated cluster: known schedules, unnecessary preemptions, the optimum, and that no
+//! request is refused.
 
 use model::{Prediction, Question, Throughput};
 use proptest::prelude::*;
@@ -25,7 +25,7 @@ use crate::{
     support::{Own, SECOND, asked, built},
 };
 
-/// Jobs as `(arrival, devices, length)`, in seconds; a step is a millisecond.
+/// Jobs as `(arrival, devices, duration)`, in seconds; a step is a millisecond.
 pub(crate) fn jobs(jobs: &[(u64, u32, u64)]) -> Vec<JobRequest> {
     let job = |(id, &(arrival, devices, length)): (u32, &(u64, u32, u64))| {
         asked(id, arrival * SECOND, devices, length * 1_000, MS)
@@ -33,13 +33,13 @@ pub(crate) fn jobs(jobs: &[(u64, u32, u64)]) -> Vec<JobRequest> {
     (0..).zip(jobs).map(job).collect()
 }
 
-/// A command runs as the job would, and loses all it has done where it is stopped.
+/// A command runs like the job, and loses all its work when it is stopped.
 pub(crate) fn becomes_command(job: &mut JobRequest) {
     job.what = Payload::Command(vec!["train".into()]);
     job.takes_no_checkpoint = Some("it is a command");
 }
 
-/// Runs jobs at their own speed, beside others as if alone.
+/// Runs jobs at their own speed, even beside others.
 pub(crate) fn run(
     policy: &mut dyn Policy,
     model: &dyn Throughput,
@@ -55,7 +55,7 @@ pub(crate) fn run(
     engine::run(&mut engine, &mut sim, policy, journal).expect("every job ends")
 }
 
-/// The same on one node, where switches take no time: the turns, and the seconds in which jobs ended.
+/// The same on one node without switching cost: the turns, and the times in seconds at which jobs ended.
 fn turns_and_ends(
     policy: &str,
     devices: u32,
@@ -76,11 +76,11 @@ fn ends(policy: &str, devices: u32, asked: &[(u64, u32, u64)]) -> Vec<u64> {
 
 #[test]
 fn schedules_that_are_known() {
-    // The second job wants both devices and waits for the first; the third fits beside the first.
+    // The second job wants both devices and waits for the first; the third one fits beside the first.
     let blocked = &[(0, 1, 10), (1, 2, 5), (2, 1, 4)];
-    // All wait for the first; the shortest is neither the first nor the last of them.
+    // All wait for the first job. The shortest is neither the first nor the last of them.
     let lengths = &[(0, 1, 10), (1, 1, 8), (2, 1, 3), (3, 1, 8)];
-    // Small ones that keep coming.
+    // Small jobs keep arriving.
     let stream = &[(0, 1, 4), (1, 1, 2), (2, 1, 2), (3, 1, 2), (4, 1, 2), (5, 1, 2)];
     for (policy, devices, jobs, expected) in [
         ("fifo", 2, &blocked[..], vec![10, 15, 19]),
@@ -89,19 +89,20 @@ fn schedules_that_are_known() {
         ("fifo", 1, lengths, vec![10, 18, 21, 29]),
         ("fifo-backfill", 1, lengths, vec![10, 18, 21, 29]),
         ("sjf", 1, lengths, vec![10, 21, 13, 29]),
-        // The short one goes before the long one, which then has less left than the third.
+        // The short job precedes the long one, which then has less left than the third.
         ("srtf", 1, &[(0, 1, 10), (2, 1, 3), (4, 1, 9)], vec![13, 5, 22]),
-        // Two small ones make way for a wide one that is shorter than both.
+        // Two small jobs are preempted for a wide one that is shorter than both.
         ("srtf", 2, &[(0, 1, 10), (0, 1, 12), (1, 2, 2)], vec![12, 14, 3]),
-        // A wide one that is longer waits for both; a small one, longer still, passes it until it fits.
+        // A longer wide job waits for both. A small one, longer still, overtakes it until it fits.
         ("srtf", 2, &[(0, 1, 3), (0, 1, 6), (1, 2, 20), (1, 1, 30)], vec![3, 6, 26, 53]),
-        // The first is demoted at 10 s; the second and the third are done before it goes on.
+        // The first job is demoted at 10 s; the second and the third end before it continues.
         ("tiresias:10s", 1, &[(0, 1, 30), (2, 1, 5), (12, 1, 8)], vec![43, 15, 23]),
-        // Service is time times devices: on two devices, 10 s of it are over after 5.
+        // Service is time times devices: on two devices, 10 s of it are over after 5 s.
         ("tiresias:10s", 2, &[(0, 2, 20), (1, 1, 4)], vec![24, 9]),
-        // Both are demoted; the one that came first was started last, and makes way.
+        // Both are demoted; the first to arrive was started last, and is preempted.
         ("tiresias:4s", 2, &[(0, 1, 4), (1, 2, 6), (2, 1, 9)], vec![4, 17, 13]),
-        // The first, demoted, waits until none comes any more, or until it has waited twice as long as it ran.
+        // The first job, demoted, waits until no more jobs arrive, or until it has waited twice as long as
+        // it ran.
         ("tiresias:2s", 1, stream, vec![14, 4, 6, 8, 10, 12]),
         ("tiresias:2s:promote=2", 1, stream, vec![8, 4, 6, 10, 12, 14]),
     ] {
@@ -120,7 +121,7 @@ fn a_job_that_takes_no_checkpoint_is_not_preempted() {
     }
 }
 
-/// With backfill a job that wants all devices waits as long as others keep coming.
+/// With backfill, a job that wants all devices waits as long as other jobs keep arriving.
 #[test]
 fn backfill_makes_no_reservation() {
     let mut jobs: Vec<(u64, u32, u64)> = (0..20).map(|at| (at, 1, 2)).collect();
@@ -129,7 +130,7 @@ fn backfill_makes_no_reservation() {
     assert_eq!(ends("fifo", 2, &jobs)[1], 3);
 }
 
-/// Knows how long jobs take, and not how long commands do.
+/// Knows the durations of jobs, but not of commands.
 pub(crate) struct NoCommands;
 
 impl Throughput for NoCommands {
@@ -156,8 +157,8 @@ fn any_jobs(most_devices: u32) -> impl Strategy<Value = Vec<(u64, u32, u64)>> {
     })
 }
 
-/// Whenever a policy had nothing to change, holds those that run against who would if devices went to all jobs in order of a key, each
-/// that fits in what is left. Of equals, those that run come first, then those that arrived first.
+/// Whenever a policy changed nothing, compares the running jobs with those that would run if devices went
+/// to all jobs in order of a key, each that fits in the rest. Ties go to running jobs, then by arrival.
 struct Walk<F> {
     key: F,
     arrived: usize,
@@ -258,7 +259,8 @@ proptest! {
     }
 }
 
-/// Two types of device, switches that take time, launches that crash: all that a policy asks for can be done, and every job ends.
+/// With two types of device, switches that take time, and launches that crash, every request of a policy is
+/// possible, and every job ends.
 #[test]
 fn nothing_that_a_policy_asks_for_is_refused() {
     let (large, small) = (Topology::uniform(8, 4, "large"), Topology::uniform(3, 2, "small"));

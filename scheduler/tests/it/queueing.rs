@@ -1,4 +1,5 @@
-//! Truths of queueing theory, which the engine knows nothing of: mean waits in closed form, and Little's law.
+//! Results of queueing theory, of which the engine is independent: mean waits in closed form, and Little's
+//! law.
 
 use fastrand::Rng;
 use scheduler::{
@@ -19,7 +20,7 @@ use crate::{
 
 /// Mean service time.
 const SERVICE_S: f64 = 10.0;
-/// Jobs of one run, and runs. Each run begins empty, which its first jobs profit from: they are left out.
+/// Number of jobs of one run, and number of runs. Each run begins empty, so its first jobs are left out.
 const JOBS: u32 = 3_000;
 const WARM_UP: usize = 500;
 const RUNS: u64 = 12;
@@ -28,7 +29,7 @@ fn exponential(rng: &mut Rng, mean: f64) -> f64 {
     -mean * (1.0 - rng.f64()).ln()
 }
 
-/// Jobs that arrive as a Poisson process, and take one device for as long as `service` draws.
+/// Jobs of a Poisson process that each take one device for a time drawn by `service`.
 fn poisson(seed: u64, utilisation: f64, service: fn(&mut Rng) -> f64) -> Vec<JobRequest> {
     let mut rng = Rng::with_seed(seed);
     let mut at = 0.0;
@@ -99,8 +100,9 @@ fn several_devices_wait_as_erlang_says() {
     assert!((mean - expected).abs() < 3.0 * error, "{mean} +- {error} s instead of {expected} s");
 }
 
-/// J. D. C. Little: the mean number of jobs there is the rate at which they come times the mean time they stay. In a run that begins
-/// and ends empty it holds to the nanosecond: what turns say of how many were there is what rows say of how long they stayed.
+/// J. D. C. Little: the mean number of jobs is their arrival rate times their mean time in the system. In a
+/// run that begins and ends empty it holds to the nanosecond, between the numbers of jobs in turns and the
+/// times in rows.
 #[test]
 fn jobs_that_are_there_are_those_that_stay() {
     for (seed, devices) in [(1, 1), (2, 2), (3, 4)] {

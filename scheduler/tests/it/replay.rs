@@ -1,4 +1,4 @@
-//! A run decided again from its journal.
+//! Repeats the decisions of a run from its journal.
 
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ fn with_world(check: impl FnOnce(&World<'_>)) {
     let job = |id: u32| asked(id, u64::from(id) * 3 * SECOND, 1 + id % 3, 5 + u64::from(id % 7), SECOND);
     let jobs: Vec<_> = (0..40).map(job).collect();
     let costs = Named(Nanos(SECOND));
-    // A launch in two fails, so that jobs are started again.
+    // Half of the launches fail, so that jobs are restarted.
     let faults = Faults { launch_mtbf_ns: Some(20e9), ..Faults::default() };
     let settings = Settings { seed: 3, faults, ..Settings::default() };
     check(&World {
@@ -73,7 +73,8 @@ fn the_first_turn_that_is_decided_otherwise_is_shown_beside_the_recorded_one() {
     });
 }
 
-/// Wherever a run was torn off, engine and policy go on from there: on a cluster where all launches are gone, at no job's cost.
+/// A run that was killed at any point continues, on a cluster without launches and without a retry for any
+/// job.
 #[test]
 fn a_run_goes_on_from_where_its_journal_ends() {
     with_world(|world| {
@@ -97,7 +98,7 @@ fn a_run_goes_on_from_where_its_journal_ends() {
     });
 }
 
-/// Everything that is started there is done a second later.
+/// A cluster in which every started job ends a second later.
 struct Prompt<'a> {
     now: Nanos,
     events: VecDeque<Happened>,

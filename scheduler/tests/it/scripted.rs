@@ -1,7 +1,7 @@
-//! A launcher without processes: what its launches do, and when, is computed, on a clock that jumps.
+//! A launcher without processes: the behaviour of its launches is computed, on a clock that jumps.
 //!
-//! It knows nothing of arrivals, of who waits for whom, or of what is told: that is the testbed's part, and is held against the
-//! simulated cluster's.
+//! It knows nothing of arrivals, waiting or reports. These are the part of the testbed, which is compared
+//! with the simulated cluster.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,7 +16,7 @@ use scheduler::{
 };
 use schema::{rows::ErrorKind, sharing::Sharing, units::Nanos};
 
-/// Sums of fractions of a step are this exact.
+/// The accuracy of sums of fractions of a step.
 const ROUNDING: f64 = 1e-6;
 
 pub(crate) struct Scripted<'a> {
@@ -27,9 +27,9 @@ pub(crate) struct Scripted<'a> {
     now: Nanos,
     launches: Vec<ScriptedLaunch>,
     saved: BTreeMap<JobId, u64>,
-    /// Devices that are lost, and when, the first to be lost first.
+    /// Devices that are lost, with the times, in order.
     pub(crate) losses: VecDeque<(Nanos, DeviceId)>,
-    /// Launches that go with a device, and are to be told of.
+    /// Launches that end with a lost device and are not yet reported.
     fall: VecDeque<Member>,
 }
 
@@ -44,13 +44,13 @@ struct ScriptedLaunch {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Doing {
-    /// Something that is over at that time.
+    /// An activity that ends at this time.
     Switches {
         until: Nanos,
         then: Then,
     },
     Trains,
-    /// To the end of a step, after so many.
+    /// Runs to the end of a step, after this number of steps.
     Leaves {
         after: u64,
         then: Then,
@@ -108,7 +108,7 @@ impl<'a> Scripted<'a> {
         }
     }
 
-    /// When the launch comes to the end of what it does, where it does anything.
+    /// The end of the launch's present activity, if it has one.
     fn due(&self, launch: &ScriptedLaunch) -> Option<Nanos> {
         let all = self.all(launch);
         let goal = match launch.doing {
@@ -125,7 +125,7 @@ impl<'a> Scripted<'a> {
         self.asked[launch.job.0 as usize].steps.expect("jobs here have steps")
     }
 
-    /// Begins new stretches for all that train on these devices.
+    /// Starts a new stretch for all jobs that train on these devices.
     fn change_pace(&mut self, devices: &[DeviceId]) {
         let trains = |launch: &ScriptedLaunch| matches!(launch.doing, Doing::Trains | Doing::Leaves { .. });
         let shares = |launch: &ScriptedLaunch, devices: &[DeviceId]| {
@@ -161,7 +161,7 @@ impl<'a> Scripted<'a> {
         self.launch(launch).doing = Doing::Switches { until, then };
     }
 
-    /// Ends training at a boundary, with so many steps.
+    /// Ends training at a boundary, with this number of steps.
     fn cease(&mut self, launch: Member, steps: u64) {
         let of = self.launch(launch);
         (of.steps, of.doing) = (steps as f64, Doing::Rests);
@@ -184,7 +184,7 @@ impl<'a> Scripted<'a> {
         self.launch(launch).doing = Doing::Leaves { after, then };
     }
 
-    /// What a launch comes to whose time has come; nothing where nobody is to hear of it.
+    /// The event of a launch whose activity ends; nothing if no report is expected.
     fn happens(&mut self, launch: Member) -> Option<Happened> {
         let of = &self.launches[launch.0 as usize];
         let (job, all, now) = (of.job, self.all(of), self.now);

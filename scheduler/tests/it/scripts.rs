@@ -1,4 +1,4 @@
-//! Policies that are written down, and what comes of them.
+//! Scripted policies, and their results.
 
 use scheduler::{
     cluster::{Action, ClusterError},
@@ -12,7 +12,7 @@ use crate::support::World;
 
 pub(crate) const MS: u64 = 1_000_000;
 
-/// Asks for what it was told to ask for, turn by turn.
+/// Requests scripted actions, turn by turn.
 pub(crate) struct Script(pub(crate) Vec<Vec<Action>>);
 
 impl Policy for Script {
@@ -22,7 +22,7 @@ impl Policy for Script {
     }
 }
 
-/// Asks for what a function makes of the view.
+/// Requests the actions that a function computes from the view.
 pub(crate) struct FromView<F>(pub(crate) F);
 
 impl<F: FnMut(&View<'_>) -> Vec<Action>> Policy for FromView<F> {
@@ -31,7 +31,7 @@ impl<F: FnMut(&View<'_>) -> Vec<Action>> Policy for FromView<F> {
     }
 }
 
-/// The turns of a run, its outcomes as far as it came, and why it came no further.
+/// The turns of a run, its outcomes so far, and its error.
 pub(crate) fn turns(
     world: &World<'_>,
     policy: &mut dyn Policy,

@@ -1,5 +1,5 @@
-//! A simulated cluster beside real workers: where no two events come so close that chance decides which is first, every decision is
-//! the same.
+//! A simulated cluster beside real workers: if no two events are so close that their order is random, every
+//! decision is the same.
 
 use std::{env, thread};
 
@@ -26,13 +26,13 @@ use crate::{
     support::{asked, built},
 };
 
-/// Of the workload `steady`.
+/// Step time of the workload `steady`.
 const STEP_NS: u64 = 20 * MS;
 
-/// Events are at least so far apart, but for those that follow on another by themselves.
+/// The minimum distance of events, except for those that follow from another one.
 const APART: Nanos = Nanos(200 * MS);
 
-/// Two that share a device do not disturb each other, as they mostly sleep.
+/// Two jobs that share a device do not disturb each other, because they mostly sleep.
 struct Truth;
 
 impl Throughput for Truth {
@@ -42,8 +42,8 @@ impl Throughput for Truth {
     }
 }
 
-/// About what switches of synthetic workers take, so many times. What a launch was granted when it is told to leave it still does,
-/// which takes most of the time of leaving.
+/// Approximate durations of switches of synthetic workers, times a factor. A launch still completes its
+/// grant after the order to stop, which is most of the duration of a stop.
 struct Costs(f64);
 
 impl SwitchCosts for Costs {
@@ -58,7 +58,7 @@ impl SwitchCosts for Costs {
     }
 }
 
-/// Five jobs of one to five seconds on one device or on both, within some seven seconds.
+/// Five jobs of one to five seconds on one device or both, within some seven seconds.
 fn jobs(seed: u64) -> Vec<JobRequest> {
     let mut random = Rng::with_seed(seed);
     let mut arrival = 0;
@@ -107,7 +107,7 @@ fn run(name: &str, jobs: &[JobRequest]) -> Vec<Turn> {
     turns
 }
 
-/// What a turn was about, and what was done: not when, nor after how many steps.
+/// The event of a turn and its actions, without times and numbers of steps.
 fn decided(turn: &Turn) -> ((u8, u32), Option<Settled>, &[Action], usize) {
     let settled = match turn.happened {
         Happened::Settled { now, .. } => Some(now),
@@ -116,7 +116,7 @@ fn decided(turn: &Turn) -> ((u8, u32), Option<Settled>, &[Action], usize) {
     (turn.happened.rank(), settled, &turn.actions, turn.refused.len())
 }
 
-/// A switch that is over follows on the order, or on the leaving of those that had to go before.
+/// The end of a switch follows its order, or the end of those that had to leave before.
 fn are_apart(turns: &[Turn]) -> bool {
     turns.windows(2).all(|pair| {
         let follows = match (&pair[0].happened, &pair[1].happened) {
@@ -131,8 +131,8 @@ fn are_apart(turns: &[Turn]) -> bool {
     })
 }
 
-/// Whether a trace shows what a policy is for, and chance does not decide in it: all is the same where jobs are somewhat faster or
-/// slower, and switches half or twice as long.
+/// Whether a trace shows the purpose of a policy and is robust: all decisions are the same if jobs are
+/// somewhat faster or slower, and switches take half or twice as long.
 fn suits(name: &str, jobs: &[JobRequest]) -> bool {
     let (turns, outcomes) = simulated(name, jobs, 1.0, 0.0, 0);
     let any_waits = outcomes.iter().any(|row| row.queued_ns > Some(APART.0));

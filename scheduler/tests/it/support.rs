@@ -1,4 +1,4 @@
-//! Jobs, a truth, and a policy for tests.
+//! Jobs, a true model, and policies for tests.
 
 use model::{Prediction, Question, Throughput};
 use scheduler::{
@@ -14,7 +14,7 @@ use schema::{rows::Outcome, trace::Class, units::Nanos};
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
 
-/// A rigid job of `steps` steps of `step_ns` on as many devices.
+/// A rigid job of `steps` steps of `step_ns` on this number of devices.
 pub(crate) fn asked(id: u32, arrival: u64, devices: u32, steps: u64, step_ns: u64) -> JobRequest {
     JobRequest {
         id: JobId(id),
@@ -34,7 +34,7 @@ pub(crate) fn asked(id: u32, arrival: u64, devices: u32, steps: u64, step_ns: u6
     }
 }
 
-/// Steps take as long as the trace says, and so many times as long beside each other job.
+/// Step times are those of the trace, times a factor for each other job.
 #[derive(Clone, Copy)]
 pub(crate) struct Own {
     pub(crate) slowdown: f64,
@@ -48,7 +48,7 @@ impl Throughput for Own {
     }
 }
 
-/// A policy by its name.
+/// Returns a policy by its name.
 pub(crate) fn built(name: &str) -> Box<dyn Policy> {
     policy::build(name).unwrap_or_else(|error| panic!("{error:#}"))
 }

@@ -1,4 +1,4 @@
-//! Known answers: what jobs do with their time where switches cost something and devices are shared.
+//! Known accounts of the time of jobs, if switches have a cost and devices are shared.
 
 use std::path::Path;
 
@@ -24,8 +24,8 @@ use crate::{
     support::{Own, SECOND, World, asked, built},
 };
 
-/// 10 s to start, 20 s from a checkpoint, 1 s to pause, 2 s to resume, 4 s for a checkpoint, 5 s to leave; and jobs were granted
-/// work for this long when they are told to.
+/// 10 s to start, 20 s from a checkpoint, 1 s to pause, 2 s to resume, 4 s for a checkpoint, 5 s to stop;
+/// and the work that is granted to a job when it is ordered to.
 pub(crate) struct Constants(pub(crate) Nanos);
 
 impl SwitchCosts for Constants {
@@ -50,7 +50,7 @@ fn start(job: u32, device: u32) -> Action {
     Action::Start { job: JobId(job), devices: vec![DeviceId(device)], cpus: None, plan: None }
 }
 
-/// Seconds at which something happened, and what.
+/// The seconds at which something happened, and the events.
 fn story(turns: &[Turn]) -> Vec<(f64, Happened)> {
     turns.iter().map(|turn| (turn.at_ns.as_secs_f64(), turn.happened.clone())).collect()
 }
@@ -94,7 +94,7 @@ fn a_job_is_paused_at_a_boundary_and_resumed_where_it_was() {
         (0.0, arrived(0)),
         (10.0, settled(0, Settled::Running, 0)),
         (12.5, arrived(1)),
-        // At the end of its third step, and 1 s to pause. Only then does the other begin.
+        // At the end of its third step, and 1 s to pause. Only then does the other job begin.
         (14.0, settled(0, Settled::Paused, 3)),
         (24.0, settled(1, Settled::Running, 0)),
         (27.0, finished(1, 3)),
@@ -107,7 +107,7 @@ fn a_job_is_paused_at_a_boundary_and_resumed_where_it_was() {
     let row = &outcomes[0];
     assert_eq!(row.jct_ns, Some(36 * SECOND));
     let times = [row.queued_ns, row.switching_ns, row.running_ns, row.paused_ns];
-    // 10 s to start, 1.5 s to the boundary and off, 2 s back.
+    // 10 s to start, 1.5 s to the boundary and to pause, 2 s to resume.
     assert_eq!(times, [0, 13_500, 9_500, 13_000].map(|ms| Some(ms * MS)));
     assert_eq!((row.starts, row.pauses, row.steps_lost), (1, 1, 0));
 }
@@ -119,7 +119,7 @@ fn a_stopped_job_goes_on_from_its_checkpoint_or_loses_its_steps() {
     {
         let topology = Topology::uniform(2, 1, "GPU");
         let jobs = [asked(0, 0, 1, 10, SECOND), asked(1, 12_500 * MS, 1, 1, SECOND)];
-        // Two steps have been told when the order to stop comes, and it does the third to its end.
+        // Two steps were reported before the order to stop, and the job completes the third one.
         let settings = sim::Settings { progress_every: Some(Nanos(SECOND)), ..Default::default() };
         let world = World {
             topology: &topology,
@@ -147,7 +147,7 @@ fn a_stopped_job_goes_on_from_its_checkpoint_or_loses_its_steps() {
         assert_eq!(story[1], (left_at, settled(0, Settled::Stopped, steps)));
         assert!(story.contains(&(started_again, settled(0, Settled::Running, steps))), "{story:?}");
         assert!(story.contains(&(ended, finished(0, 10))), "{story:?}");
-        // The other waited until the device was left.
+        // The other job waited until the device was free.
         assert!(story.contains(&(left_at + 10.0, settled(1, Settled::Running, 0))), "{story:?}");
         assert_eq!((outcomes[0].steps_lost, outcomes[0].starts), (lost, 2));
         assert_eq!(outcomes[0].status, Status::Ok);
@@ -156,10 +156,10 @@ fn a_stopped_job_goes_on_from_its_checkpoint_or_loses_its_steps() {
 
 #[test]
 fn a_job_that_leaves_does_what_it_was_granted_before() {
-    // Steps of 1 s from the tenth second on, and after two and a half of them it is told to leave.
+    // Steps of 1 s from the tenth second on, and the order to stop after two and a half of them.
     for (granted_ms, expected) in [
         (0, (22.0, settled(0, Settled::Stopped, 3))),
-        // The next step is granted always.
+        // The next step is always granted.
         (400, (23.0, settled(0, Settled::Stopped, 4))),
         (1_200, (23.0, settled(0, Settled::Stopped, 4))),
         (1_700, (24.0, settled(0, Settled::Stopped, 5))),
@@ -180,7 +180,7 @@ fn a_job_that_leaves_does_what_it_was_granted_before() {
     }
 }
 
-/// Two jobs on one device go at half their speed, and at full speed when one has left.
+/// Two jobs on one device run at half speed, and at full speed after one has left.
 #[test]
 fn what_is_left_is_planned_anew_when_company_changes() {
     let topology = Topology::uniform(1, 1, "GPU");
@@ -202,7 +202,7 @@ fn what_is_left_is_planned_anew_when_company_changes() {
         (8.0, progress(1, 2)),
         (12.0, progress(0, 8)),
         (12.0, progress(1, 4)),
-        // Both have done 5 steps together, and one has one left.
+        // Both have done 5 steps together, and one job has one left.
         (14.0, finished(1, 5)),
         (15.0, finished(0, 10)),
     ];
@@ -235,7 +235,8 @@ fn launches_differ_by_the_noise_that_was_asked_for_and_by_nothing_else() {
     assert!((0.045..0.055).contains(&deviation), "{deviation}");
 }
 
-/// What a checkpoint takes is spread over the steps between two: 4 s in 16 s make a step of 1 s one of 1.25 s.
+/// The cost of a checkpoint is spread over the steps between two: 4 s in 16 s make a step of 1 s one of
+/// 1.25 s.
 #[test]
 fn checkpoints_cost_their_time() {
     let topology = Topology::uniform(1, 1, "GPU");
@@ -272,7 +273,7 @@ fn a_launch_that_dies_leaves_the_steps_of_its_last_checkpoint() {
                 began[job.0 as usize] = (turn.at_ns, steps);
                 done[job.0 as usize] = steps;
             }
-            // No other progress is told here than that of steps that are about to be lost.
+            // The only progress that is reported here is that of steps that are about to be lost.
             Happened::Progress { job, steps } => done[job.0 as usize] = steps,
             Happened::Failed { job, steps, .. } => {
                 lost += done[job.0 as usize].saturating_sub(steps);
@@ -290,7 +291,7 @@ fn a_launch_that_dies_leaves_the_steps_of_its_last_checkpoint() {
     assert!(outcomes.iter().any(|row| row.retries > 0 && row.status == Status::Ok));
 }
 
-/// Numbers that no job has are told, not counted until they overflow.
+/// Impossible numbers of steps are reported, instead of an overflow.
 #[test]
 fn a_simulation_ends_when_jobs_would_outlive_everybody() {
     let topology = Topology::uniform(8, 8, "GPU");
@@ -309,7 +310,7 @@ fn a_simulation_ends_when_jobs_would_outlive_everybody() {
     }
 }
 
-/// What is measured of a machine is read from its file, and every switch of a measured workload has a cost.
+/// A measured machine is read from its file, and every switch of a measured workload has a cost.
 #[test]
 fn a_calibration_has_all_that_a_simulation_asks_for() {
     let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reports/record/20261122-epyc/machine.toml");

@@ -1,4 +1,4 @@
-//! Jobs on a testbed, through real processes: what each action does to them, and what is told of it.
+//! Jobs on a testbed with real processes: the effects and the events of each action.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ use crate::{
     support::{asked, built},
 };
 
-/// What a rank of a launch has said.
+/// The events of a rank of a launch.
 fn said(bench: &Bench, launch: &str, rank: u32) -> Vec<EventLine> {
     let mut lines = Vec::new();
     EventReader::open(&bench.run.events_path(launch, rank), rank).unwrap().poll(&mut lines).unwrap();
@@ -76,7 +76,7 @@ fn who_is_started_where_another_leaves_begins_when_that_one_has_left() {
     let begun = when(&said(&bench, "0002-short", 0), |event| matches!(event, Event::Hello(_)));
     assert!(paused.max() < Some(begun), "both ranks had left");
 
-    // Who does not want the devices any more that it waits for is out at once, and was never launched.
+    // A job that no longer wants the devices it waits for ends at once, and was never launched.
     bench.resume(0);
     bench.until_settled(0, Settled::Running);
     let mut again = Bench::new(&[Wanted::Training("short", 5_000), Wanted::Training("short", 20)], None);
@@ -111,7 +111,7 @@ fn a_job_that_is_stopped_goes_on_under_another_plan_on_other_devices() {
     assert_eq!(done, 1_500, "no step is done twice");
     assert_eq!(bench.run.spec("0002-short").unwrap().job, "short@b8@dp2");
     let left = |bench: &Bench| std::fs::read_dir(bench.run.checkpoints_path()).unwrap().count();
-    // A scheduler that dies before it has written that down must know it by what is left.
+    // A scheduler that dies before it has recorded this must detect it from the files.
     let checkpoints = Checkpoints::open(&bench.run, 1).unwrap();
     let placed = WasPlaced { job: JobId(0), asked: Some(1_500), told: 0, start: 2 };
     let recovered = Recovered::read(&bench.run, &bench.manifest, &checkpoints, &[placed]).unwrap();
@@ -123,7 +123,7 @@ fn a_job_that_is_stopped_goes_on_under_another_plan_on_other_devices() {
 
 #[test]
 fn a_job_that_is_killed_goes_on_from_its_last_checkpoint() {
-    // Long enough that the next one is not being written when the job is ended.
+    // Long enough that no checkpoint is being written when the job is ended.
     let every = Duration::from_secs(1);
     let mut bench = Bench::new(&[Wanted::Training("short", 3_000)], Some(every));
     bench.start(0, &[0], "dp1");
@@ -185,14 +185,14 @@ fn a_job_that_ran_out_of_memory_beside_another_runs_after_it() {
         turn.actions.iter().any(|it| matches!(it, Action::Start { job, .. } if *job == JobId(1)))
     };
     let started_at: Vec<&Happened> = turns.iter().filter(starts_it).map(|turn| &turn.happened).collect();
-    // Packed when it arrived; and alone it is too large as well.
+    // It was packed when it arrived, and is too large even alone.
     let expected = [&Happened::Arrived { job: JobId(1) }, &Happened::Finished { job: JobId(0), steps: 150 }];
     assert_eq!(started_at, expected);
     assert_eq!((outcomes[0].status, outcomes[0].starts), (Status::Ok, 1));
     assert_eq!((outcomes[1].err, outcomes[1].retries), (Some(ErrorKind::OutOfMemory), 0));
 }
 
-/// A disk that takes no checkpoint costs a rest each time that one is due, and no more.
+/// A disk that refuses a checkpoint costs a rest for each attempt, and nothing else.
 #[test]
 fn a_checkpoint_that_is_refused_is_tried_again_when_the_next_is_due() {
     let every = Duration::from_millis(700);
@@ -206,7 +206,7 @@ fn a_checkpoint_that_is_refused_is_tried_again_when_the_next_is_due() {
         .map(|line| line.mono_ns)
         .collect();
     assert!(refused.len() > 1, "it trains for longer than that");
-    // It rests for the next one after that time, and what it had been granted comes before.
+    // It rests for the next checkpoint after that time, and completes its grant before.
     assert!(refused.windows(2).all(|pair| pair[1] - pair[0] >= every.into()), "{refused:?}");
 }
 
@@ -267,7 +267,7 @@ fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
     }
     bench.wait(Duration::from_millis(300));
     let (run, manifest) = (bench.run.clone(), bench.manifest.clone());
-    // As a kill does: nothing of a launch outlives its harness, and nothing is asked of it.
+    // Like a kill: no process of a launch outlives the harness.
     let Bench { testbed, _folder, .. } = bench;
     drop(testbed);
 
@@ -289,20 +289,20 @@ fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
     let expected = [
         Happened::Progress { job: JobId(0), steps: done },
         gone(JobId(0), kept),
-        // All its steps are on file, whether or not somebody had heard of its end.
+        // All its steps are on file, even if its end was not reported.
         Happened::Finished { job: JobId(1), steps: 40 },
         gone(JobId(2), 0),
-        // A program that ended in peace is done, whatever was asked for.
+        // A program that exited with success is complete, regardless of the request.
         Happened::Finished { job: JobId(3), steps: 0 },
     ];
     assert_eq!(recovered.fates, expected);
     assert_eq!(recovered.last_word_mono_ns, lines.last().map(|line| line.mono_ns));
 
-    // Started once more, and not launched: what its launch before that had lost is not lost again.
+    // Started once more, but not launched: earlier losses are not counted twice.
     let again = WasPlaced { start: 1, ..placed[0] };
     let recovered = Recovered::read(&run, &manifest, &checkpoints, &[again]).unwrap();
     assert_eq!((recovered.fates, recovered.last_word_mono_ns), (vec![gone(JobId(0), kept)], None));
-    // What was told stays told, whatever the files have lost.
+    // Reported progress stays, even if the files have lost it.
     let told = WasPlaced { told: done + 5, ..placed[0] };
     let recovered = Recovered::read(&run, &manifest, &checkpoints, &[told]).unwrap();
     assert_eq!(recovered.fates[0], Happened::Progress { job: JobId(0), steps: done + 5 });

@@ -1,4 +1,4 @@
-//! Members that come to their end, and what becomes of the others.
+//! Members that end, and the effect on the others.
 
 use std::{fs, thread, time::Duration};
 
@@ -76,7 +76,7 @@ fn a_program_that_takes_no_step_as_it_did_alone_is_not_waited_for_without_end() 
 
 #[test]
 fn an_interrupted_visit_leaves_nothing_behind() {
-    // While members warm up, and while they share: a launch has then taken this many steps, of which 200 take its warm-up.
+    // While members warm up, and while they share: the number of steps that a launch has then taken.
     for (mode, launch, steps, launches) in [
         ("time-slice", "0001-test", 1, 1),
         ("time-slice", "0002-test", 250, 2),

@@ -1,4 +1,4 @@
-//! Members that take turns: who runs when, and for how long.
+//! Members that take turns: their order and their durations.
 
 use std::process::Command;
 
@@ -12,8 +12,8 @@ use schema::{
 
 use super::{Job, SLEEP, SPIN, Step, Visits};
 
-/// Asserts that each step after the barrier lies in a turn of its seat, and that turns do not overlap; gives the
-/// steps of each seat.
+/// Asserts that each step after the barrier is in a turn of its seat, and that turns do not overlap;
+/// returns the steps of each seat.
 fn assert_one_at_a_time(visits: &Visits, visit: &Visit) -> Vec<Vec<Step>> {
     let turns = &visit.turns;
     assert!(turns.is_sorted_by(|a, b| a.end_mono_ns <= b.start_mono_ns), "{turns:?}");
@@ -29,8 +29,8 @@ fn assert_one_at_a_time(visits: &Visits, visit: &Visit) -> Vec<Vec<Step>> {
     of_seats.collect()
 }
 
-/// Time of the first seat's steps over that of the second's, in the middle of what it was after each turn in the
-/// second half of a visit: the last turn may be longer than anybody could know.
+/// Time of the first seat's steps over that of the second's, as the median over the ratios after each turn
+/// in the second half of a visit, because the last turn may be unpredictably long.
 fn ratio_of_times(visit: &Visit, seats: &[Vec<Step>]) -> f64 {
     let time_until = |steps: &[Step], at: Nanos| -> f64 {
         steps.iter().filter(|(end, _)| *end <= at).map(|(_, dur)| dur.0 as f64).sum()
@@ -46,7 +46,7 @@ fn ratio_of_times(visit: &Visit, seats: &[Vec<Step>]) -> f64 {
 #[test]
 fn members_take_turns_as_long_as_their_weights_say() {
     let long = Job::new(30, 100);
-    // By steps, and by time that is no whole number of steps.
+    // By steps, and by a time that is no whole number of steps.
     for (mode, jobs, by_time) in
         [("step-gate:8:2/1", [SPIN, SPIN], false), ("step-gate:50ms:2/1", [SPIN, long], true)]
     {
@@ -60,7 +60,7 @@ fn members_take_turns_as_long_as_their_weights_say() {
         } else {
             assert_eq!(seats[0].len(), 2 * seats[1].len());
         }
-        // A step has the CPU time that it should, whoever else wants the core.
+        // A step has its intended CPU time, even if other programs want the core.
         for (launch, job) in visit.launches.iter().flatten().zip(jobs) {
             let all = events::read(&visits.bench.run.events_path(launch, 0), 0).unwrap();
             let steps = all.iter().filter(|line| matches!(line.event, Event::Step(_))).count() as f64;
@@ -74,7 +74,7 @@ fn members_take_turns_as_long_as_their_weights_say() {
     }
 }
 
-/// Takes a step of 5 ms with a PyTorch of a hundred lines, again and again.
+/// Repeats a step of 5 ms with the fake PyTorch.
 const HOOKED: &str = "PYTHONPATH=$PYTHONPATH:../workloads/python/tests/fake exec python3 -c '
 import time, torch
 optimizer = torch.optim.SGD([torch.Parameter(8)])
