@@ -1,9 +1,9 @@
-"""Whether packing pays: what pairs of jobs get through at once, over what they do in turns, beside how busy each keeps
-the device alone.
+"""Whether packing pays: the throughput of pairs of jobs at once over that in turns, beside the utilisation of the device by
+each job alone.
 
 Gandiva (Xiao et al., OSDI 2018, Table 1) packed jobs on a P40 by plain time-sharing. A job that used the device for 8.7 %
-of the time alone gained 412 %, those that used it for 87 % and more lost 11 to 16 %. That the gain falls with the
-utilisation alone is the law looked for here.
+of the time alone gained 412 %, and jobs that used it for 87 % and more lost 11 to 16 %. The question is whether the gain falls
+with the utilisation alone, as it did there.
 """
 
 import itertools

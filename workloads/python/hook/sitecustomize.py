@@ -1,8 +1,8 @@
-"""Python imports this by itself when it starts, because this folder is on PYTHONPATH.
+"""Python imports this file when it starts, because its folder is on PYTHONPATH.
 
-To the program it is as if the folder were not: it goes from the search path, and a `sitecustomize` that stands behind it is
-run as it would have been. Children of the program have the folder on their PYTHONPATH and begin here as well, whatever Python
-runs them; so this file alone is written for all of them.
+The program does not notice the folder: it is removed from the search path, and the next `sitecustomize` on the path
+runs as usual. Children of the program inherit the PYTHONPATH and start here as well, under any Python,
+so this file must run in every version.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Steps on a device that works beside the host: its own times, and a job that nobody waits for while it may go on."""
+"""Steps on an asynchronous device: its own times, and a job that never waits while it may continue."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-"""The hook as pip installs it, with the folder on the path and without."""
+"""The hook as installed by pip, with and without the folder on the path."""
 
 import os
 import shutil

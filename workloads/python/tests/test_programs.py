@@ -1,4 +1,4 @@
-"""Programs in the styles of public ones, in the real PyTorch: the hook's count and times of steps against the programs' own."""
+"""Programs in the styles of public ones, with the real PyTorch: counts and times of the hook against those of the programs."""
 
 import json
 import os
@@ -42,8 +42,8 @@ RACES = {"hogwild.py"}
 """Programs whose losses differ from run to run."""
 
 WARM_UP = 5
-"""Steps of each training whose times are not added up. Where an optimizer has run in the backward pass the rest of the first
-step is longer than that of others, as its state is made."""
+"""Steps at the beginning of each training that are left out of the sum of times. If an optimizer runs in the backward pass,
+the rest of the first step is longer than that of others, because it creates the optimizer's state."""
 
 
 class Ended:

@@ -1,4 +1,4 @@
-"""What a job under the hook says, and that it rests where its grant ends."""
+"""The events of a job under the hook, and its rest at the end of its grant."""
 
 import re
 import signal

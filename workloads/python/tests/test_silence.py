@@ -1,4 +1,4 @@
-"""What the program and its children notice of the hook, and who does not speak."""
+"""The effects of the hook on the program and its children, and the processes that report nothing."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-"""The hook in the real PyTorch, where there is one: what the PyTorch of the other tests may get wrong."""
+"""The hook in the real PyTorch, if available, for differences from the fake PyTorch of the other tests."""
 
 import json
 import os

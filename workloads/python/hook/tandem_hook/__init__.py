@@ -1,6 +1,6 @@
-"""Tells a harness of the optimizer steps of a program that knows nothing of it, and holds the program between two of them.
+"""Reports the optimizer steps of an unmodified program to a harness, and holds the program between steps.
 
-What is in here runs inside programs of others, so it imports nothing that they may lack, prints nothing, and raises nothing.
+This package runs inside users' programs, so it imports nothing that they may lack, prints nothing, and raises nothing.
 """
 
 VERSION = "0.1.0"

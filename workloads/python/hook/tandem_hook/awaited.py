@@ -1,7 +1,7 @@
-"""Waits until the program imports those modules of PyTorch that the hook is put into.
+"""Waits until the program imports the modules of PyTorch that the hook instruments.
 
-A finder stands first in `sys.meta_path` and looks for their names. They are found and loaded by those that would have done
-it anyway. Nothing is imported before, `importlib.util` least of all, which would double the time that Python takes to start.
+A finder at the front of `sys.meta_path` looks for their names. The other finders and loaders find and load them as usual.
+Nothing is imported before, not even `importlib.util`, which would double the start-up time of Python.
 """
 
 import sys

@@ -1,23 +1,23 @@
-"""Tells which calls of optimizers end a step, where a program has several.
+"""Decides which calls of optimizers end a step in a program with several optimizers.
 
-A GAN has two optimizers; where the optimizer runs in the backward pass there is one for each parameter. Whatever their
-order, the first one that was called is called once a step, or nearly so, and steps are counted by it. Trainings that follow
-each other have an optimizer each, and the first may stay alive: another one counts as soon as the first is not called any more.
+A GAN has two optimizers, and a program that runs the optimizer in the backward pass has one for each parameter. In any
+order, the optimizer that was called first is called about once per step, so it counts the steps. Successive trainings
+have an optimizer each, and the first may stay alive: another one takes over as soon as the first is no longer called.
 """
 
 import weakref
 
 NOTHING, STEP, BEGIN, MARK, ADOPT = range(5)
-"""What a call means: nothing; the end of a step; that the next step begins with it, and that those of `calls` have ended, of
-which it is not known when they began; that a step ends with it if its optimizer turns out to be the one that counts; and that it
-has turned out so, for the marked calls before it as well."""
+"""The meaning of a call: nothing; the end of a step; the begin of the next step, after the end of `calls` steps whose
+beginning is unknown; the possible end of a step, if its optimizer turns out to count the steps; and the confirmation of
+that, also for the marked calls before it."""
 
 KNOWN_CALLS = 4
 """After this number of calls of the counting optimizer, the calls of others in between are representative."""
 
 PATIENCE_CALLS = 128
-"""Before that is known, so often another one is called before it takes the place of the one that counts. Some GANs train their
-discriminator a hundred times for each time of the generator."""
+"""Until then, another optimizer takes over after this number of calls. Some GANs train their discriminator a hundred
+times for each training of the generator."""
 
 
 class Boundaries:

@@ -1,8 +1,8 @@
-"""Tells the outermost call of an optimizer's `step` from those that it makes in turn.
+"""Tells the outermost call of an optimizer's `step` from inner calls.
 
-A subclass that calls `super().step()` is seen twice, and an optimizer that calls others once for each. They are counted as
-they begin and end, in each thread by itself. An exception in `step` leaves one open for ever, so the count alone is not
-believed: where it says that a call lies within another, the other one's wrapper must stand on the stack.
+A subclass that calls `super().step()` is called twice, and an optimizer that calls others once for each. Calls are counted
+as they begin and end, separately in each thread. An exception in `step` leaves a call open for ever, so the count
+is only a hint: for an inner call, the wrapper of another call must also be on the stack.
 """
 
 import threading

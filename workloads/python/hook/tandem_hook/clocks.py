@@ -1,10 +1,10 @@
-"""The lengths and ends of steps: by the host's clock, or by that of a GPU that works on its own."""
+"""Durations and ends of steps, by the host's clock or by that of an asynchronous GPU."""
 
 import time
 from collections import deque
 
 NAP_S = 0.0002
-"""Between two looks at a device that somebody waits for."""
+"""The interval between two polls of a device that the program waits for."""
 
 
 class HostClock:

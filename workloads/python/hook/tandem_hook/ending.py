@@ -1,4 +1,4 @@
-"""What a process that ends can say of its end: whether an exception ended it, and of which kind."""
+"""The reason for which a process ends: whether an exception ended it, and of which kind."""
 
 import sys
 

@@ -1,6 +1,6 @@
-"""How many steps the job may complete: a number at the beginning of a page that the harness shares with all ranks.
+"""The number of steps that the job may complete, at the beginning of a page that the harness shares with all ranks.
 
-It only grows. Who has used it up sleeps on its lower half, which is the word of a futex that the harness wakes.
+The number only grows. A rank that has used its grant sleeps on the lower half, a futex that the harness wakes.
 """
 
 import mmap

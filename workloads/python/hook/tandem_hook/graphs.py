@@ -1,4 +1,4 @@
-"""A CUDA graph that an optimizer's step was captured in takes that step at every replay, and calls no optimizer then."""
+"""A CUDA graph that has captured an optimizer's step takes that step at every replay, without calling the optimizer."""
 
 import functools
 import weakref

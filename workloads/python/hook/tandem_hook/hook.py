@@ -1,4 +1,4 @@
-"""What PyTorch calls before and after every optimizer step, and where every exception of ours ends."""
+"""The functions that PyTorch calls before and after every optimizer step. They catch every exception of the hook."""
 
 import functools
 import os

@@ -1,4 +1,4 @@
-"""Imported by `tandem_hook.pth` where the hook was installed, before any `sitecustomize`, as soon as a harness asks for it."""
+"""Imported by `tandem_hook.pth` of an installed hook, before any `sitecustomize`, if a harness requests it."""
 
 try:
     from tandem_hook import awaited

@@ -1,4 +1,4 @@
-"""One rank of a job: says what the worker protocol wants to hear, and rests where the grant ends."""
+"""One rank of a job: reports the events of the worker protocol, and rests when its grant is used up."""
 
 import atexit
 import json

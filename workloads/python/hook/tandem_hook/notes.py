@@ -1,8 +1,8 @@
-"""Lets a harness know of what no event tells, in a file beside the events: one line each, a word and a process.
+"""Reports facts without an event to a harness, in a file beside the events: one line each, a word and a process.
 
-`loaded` says that the process has imported PyTorch, and `unheard` that it takes optimizer steps which no event tells of, as
-another process speaks for its rank, or did. `alternating` says that several optimizers take turns, and that steps are the calls
-of one of them.
+`loaded` means that the process has imported PyTorch. `unheard` means that it takes optimizer steps without events, because
+another process reports for its rank, or did. `alternating` means that several optimizers take turns, and that steps are the
+calls of one of them.
 """
 
 import os

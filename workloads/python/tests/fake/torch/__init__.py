@@ -1,4 +1,4 @@
-"""As much of PyTorch as the hook touches, and as much as a program needs to call an optimizer. It computes nothing."""
+"""The parts of PyTorch that the hook touches, and that a program needs to call an optimizer. They compute nothing."""
 
 from torch import amp, cuda, distributed, optim, version
 

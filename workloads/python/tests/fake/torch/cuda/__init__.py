@@ -1,4 +1,4 @@
-"""A device that works through its one stream beside the host, by the host's clock: `work` gives it something to do."""
+"""An asynchronous device with one stream, simulated by the host's clock: `work` adds work to it."""
 
 import time
 

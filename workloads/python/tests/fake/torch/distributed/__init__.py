@@ -1,4 +1,4 @@
-"""A process group of which a program may say that this process has some rank in it."""
+"""A process group in which a program sets the rank of this process."""
 
 rank = None
 world_size = 1
