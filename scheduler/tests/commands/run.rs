@@ -270,13 +270,15 @@ fn ctrl_c_saves_all_jobs_and_the_run_goes_on_without_a_step_lost() {
 /// A program whose output shows its steps: it is ended after the requested number, or has ended before.
 #[test]
 fn a_program_does_the_steps_that_were_asked_for_or_says_that_it_did_not() {
-    let shows = |steps: &str| format!("sh -c 'for i in $(seq {steps}); do echo step $i; sleep 0.01; done'");
+    let shows =
+        |steps, step_s| format!("sh -c 'for i in $(seq {steps}); do echo step $i; sleep {step_s}; done'");
     let door = door(&format!(
         "name,submit_s,job,command,steps,steps_regex\nlong,0,,{},30,^step\nearly,0.1,,{},50,^step\nunseen,0.2,,{},50,\n\
          beside,0.2,short,,60,\n",
-        shows("1000"),
-        shows("40"),
-        shows("40"),
+        // A step is long beside the time from its line to the end of the program.
+        shows(1000, 0.1),
+        shows(40, 0.01),
+        shows(40, 0.01),
     ));
     door.exits(1, &format!("run trace.csv --policy fifo {ON_TWO}"));
     let [long, early, unseen, beside] = &outcomes(&door)[..] else { panic!("four rows") };
