@@ -47,6 +47,15 @@ def version_of_torch(python: str) -> tuple:
     return tuple(map(int, asked_of(python, "import torch; print(torch.__version__)").split(".")[:2]))
 
 
+class Program(subprocess.Popen):
+    """A started program. A test that fails kills it, where `Popen` would wait for its end."""
+
+    def __exit__(self, failure, *rest) -> None:
+        if failure is not None:
+            self.kill()
+        super().__exit__(failure, *rest)
+
+
 class Launch(contextlib.AbstractContextManager):
     """A folder for one launch, with `granted` steps from the beginning; by default without limit."""
 
@@ -69,12 +78,12 @@ class Launch(contextlib.AbstractContextManager):
     def __exit__(self, *_) -> None:
         shutil.rmtree(self.folder)
 
-    def start(self, program: str, before=(), **variables) -> subprocess.Popen:
+    def start(self, program: str, before=(), **variables) -> "Program":
         """`program` is a script's text; `before` are arguments of Python that come before its name."""
         script = self.folder / "train.py"
         script.write_text(program)
         environment = {**self.environment, **{name: str(value) for name, value in variables.items()}}
-        return subprocess.Popen(
+        return Program(
             [self.python, *before, str(script)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
