@@ -250,7 +250,7 @@ model.synthetic = { step_us = 10, busy_percent = 0 }
     }
 
     #[test]
-    fn what_cannot_be_believed_is_refused_with_file_and_line() {
+    fn invalid_definitions_are_refused_with_file_and_line() {
         let twice = format!("{GOOD}{GOOD}");
         let cases: [(&str, String, usize, &str); 7] = [
             ("unknown key", GOOD.replace("about", "abuot"), 4, "unknown field `abuot`"),

@@ -220,7 +220,7 @@ fn with_third(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn what_a_step_cannot_say_is_refused_by_its_line() {
+fn impossible_steps_are_refused_with_their_line() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("e.jsonl");
     let dur = r#""dur_ns":10000000"#;

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_so_is_refused_by_line_and_column() {
+    fn invalid_rows_are_refused_with_line_and_column() {
         for (row, message) in [
             ("yesterday,66.0,1,66.0,a", "p.csv: line 2: column 'timestamp': 'yesterday' is no 2017-10-09"),
             ("2017-10-09 07:01:55,-1,1,1,a", "p.csv: line 2: column 'duration': -1 is no length of time"),

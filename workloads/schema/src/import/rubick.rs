@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_so_is_refused_by_line_and_column() {
+    fn invalid_rows_are_refused_with_line_and_column() {
         for (row, message) in [
             ("a,5,100,vgg,2,16,0,ga,50,0", "line 2: column 'application': 'vgg' is not one of: vit, roberta"),
             ("a,5,100,vit,2,16,0,dp,50,0", "line 2: column 'exec_plan': 'dp' is not one of: ga, gc"),

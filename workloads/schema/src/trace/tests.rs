@@ -21,7 +21,7 @@ fn a_trace_of_few_columns_has_defaults_for_the_others() {
 }
 
 #[test]
-fn what_cannot_be_believed_is_refused_with_line_and_column() {
+fn invalid_traces_are_refused_with_line_and_column() {
     let header = "name,submit_s,job,command,steps,devices,step_ns\n";
     for (rows, message) in [
         ("a,-1,lstm,,5,,\n", "line 2: column 'submit_s': -1 is no time"),

@@ -197,7 +197,7 @@ fn refused(case: usize, change: Change) -> [String; 2] {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_the_file_whoever_reads_it() {
+fn errors_of_every_reader_name_the_file() {
     const IMAGES: usize = 2;
     const DAT: usize = 4;
     const CSV: usize = 5;

@@ -189,7 +189,7 @@ fn a_tensor_with_gaps_in_memory_is_not_moved() {
 }
 
 #[test]
-fn nobody_outside_of_the_machine_can_reach_a_rank() {
+fn no_other_machine_can_reach_a_rank() {
     with_ranks(2, |group, _| {
         let process = Process::myself().unwrap();
         let sockets: Vec<u64> = process

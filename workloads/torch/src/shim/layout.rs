@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_to_a_gradient_as_a_line_writes_the_gradient_however_it_was_laid_out() {
+    fn writing_to_a_gradient_as_a_line_writes_the_gradient_in_every_layout() {
         let weight = channels_last(&numbered()).unwrap().set_requires_grad(true);
         assert!(gradient_as_line(&weight).is_err(), "there is none");
         backward(&(&weight * numbered()).sum(None), &[]).unwrap();
