@@ -106,21 +106,25 @@ impl Door {
 
     /// A catalog of one synthetic workload, given by its `model.synthetic` table.
     pub fn catalog(&self, file: &str, name: &str, synthetic: &str) {
-        let text = format!(
-            r#"
-            [[workload]]
-            name = "{name}"
-            about = "for a test"
-            source = "a test"
-            global_batch = 8
-            axes = ["dp", "ga"]
-            verify = {{ global_batch = 8, steps = 4 }}
-            optimizer.sgd = {{ learning_rate = 0.1, momentum = 0.0, weight_decay = 0.0 }}
-            model.synthetic = {{ {synthetic} }}
-            "#
-        );
-        self.write(file, &text);
+        self.write(file, &definition(name, synthetic));
     }
+}
+
+/// A synthetic workload as it stands in a catalog, given by its `model.synthetic` table.
+pub fn definition(name: &str, synthetic: &str) -> String {
+    format!(
+        r#"
+[[workload]]
+name = "{name}"
+about = "for a test"
+source = "a test"
+global_batch = 8
+axes = ["dp", "ga"]
+verify = {{ global_batch = 8, steps = 4 }}
+optimizer.sgd = {{ learning_rate = 0.1, momentum = 0.0, weight_decay = 0.0 }}
+model.synthetic = {{ {synthetic} }}
+"#
+    )
 }
 
 /// The folder of torch-worker, or a recorded skip.

@@ -1,6 +1,6 @@
 //! `sched run` with synthetic workers: its files, and its resumption.
 
-use front_door::{Background, Door, Said, wait_until};
+use front_door::{Background, Door, Said, definition, wait_until};
 use rustix::process::Signal;
 use schema::{
     decision::{self, Action, Happened, JobId, Settled},
@@ -9,29 +9,6 @@ use schema::{
 };
 
 use crate::sim::measured;
-
-/// Steps of 5 ms, and jobs whose rank is killed in its sixth step.
-const CATALOG: &str = r#"
-[[workload]]
-name = "short"
-about = "for tests"
-source = "a test"
-global_batch = 8
-axes = ["dp", "ga"]
-verify = { global_batch = 8, steps = 4 }
-optimizer.sgd = { learning_rate = 0.1, momentum = 0.0, weight_decay = 0.0 }
-model.synthetic = { step_us = 5000, busy_percent = 0 }
-
-[[workload]]
-name = "dies"
-about = "for tests"
-source = "a test"
-global_batch = 8
-axes = ["dp"]
-verify = { global_batch = 8, steps = 4 }
-optimizer.sgd = { learning_rate = 0.1, momentum = 0.0, weight_decay = 0.0 }
-model.synthetic = { step_us = 5000, busy_percent = 0, fault.rank-dies = { rank = 0, after_steps = 5 } }
-"#;
 
 /// Six jobs on two devices, some of which SRTF preempts for others.
 pub(crate) const TRACE: &str = "\
@@ -48,7 +25,11 @@ pub(crate) const ON_TWO: &str = "--device cpu:0,cpu:1 --catalog catalog.toml --p
 
 pub(crate) fn door(trace: &str) -> Door {
     let door = crate::door();
-    door.write("catalog.toml", CATALOG);
+    // Steps of 5 ms; and jobs whose rank is killed in its sixth.
+    let step = "step_us = 5000, busy_percent = 0";
+    let short = definition("short", step);
+    let dies = definition("dies", &format!("{step}, fault.rank-dies = {{ rank = 0, after_steps = 5 }}"));
+    door.write("catalog.toml", &format!("{short}{dies}"));
     door.write("trace.csv", trace);
     door
 }

@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use front_door::definition;
 use rig::{Programs, Rig, device::DeviceReader, interrupt::Interrupt, sampler::Sampler};
 use scheduler::{
     cluster::{Action, Cluster as _, DeviceId, Happened, JobId, Settled},
@@ -43,23 +44,6 @@ const WORKLOADS: [(&str, &str); 4] = [
     ("too-large", "step_us = 2000, busy_percent = 0, fault.out-of-memory = { after_steps = 5 }"),
 ];
 
-/// The catalog file.
-fn definition((name, model): (&str, &str)) -> String {
-    format!(
-        r#"
-[[workload]]
-name = "{name}"
-about = "for tests"
-source = "a test"
-global_batch = 8
-axes = ["dp", "ga"]
-verify = {{ global_batch = 8, steps = 4 }}
-optimizer.sgd = {{ learning_rate = 0.1, momentum = 0.0, weight_decay = 0.0 }}
-model.synthetic = {{ {model} }}
-"#
-    )
-}
-
 /// Two devices, and the jobs of a test, which have not arrived. Removed at the end of the test.
 pub(crate) struct Bench {
     pub(crate) run: RunDir,
@@ -87,7 +71,7 @@ impl Stage {
     ) -> Stage {
         let folder = tempfile::tempdir().unwrap();
         let mut catalog = Catalog::embedded();
-        let definitions: String = WORKLOADS.into_iter().map(definition).collect();
+        let definitions: String = WORKLOADS.iter().map(|(name, model)| definition(name, model)).collect();
         catalog.add("tests.toml", &definitions).unwrap();
         let run = RunDir::create(&folder.path().join("run")).unwrap();
         let manifest = manifest(jobs);
