@@ -4,7 +4,7 @@ use schema::catalog::{Model, Workload};
 
 use crate::{
     reference::assert_equal_to_reference,
-    support::{assert_deviation, build, catalog, is_slow_run, state},
+    support::{assert_deviation, build, catalog, size_of_part, state},
 };
 
 /// The sizes of `scripts/reference_py/bert.py`.
@@ -25,12 +25,7 @@ fn loss_and_gradients_are_those_of_transformers() {
 fn the_body_has_its_published_size() {
     let sizes = [("bert-base", 109_482_240), ("bert-large", 335_141_888)];
     for (name, published) in sizes {
-        if name == "bert-large" && !is_slow_run("the size of BERT-large") {
-            continue;
-        }
-        let model = build(&catalog(name));
-        let body: usize = model.parameters().with_prefix("bert.").iter().map(tch::Tensor::numel).sum();
-        assert_eq!(body, published, "{name}");
+        assert_eq!(size_of_part(name, "bert."), published, "{name}");
     }
 }
 

@@ -3,12 +3,11 @@
 use tch::Tensor;
 use torch_worker::shim::autograd::backward;
 
-use crate::support::{assert_deviation, batch, build, catalog};
+use crate::support::{assert_deviation, batch, build, catalog, size_of_part};
 
 #[test]
 fn the_networks_of_dcgan_have_their_published_sizes() {
-    let model = build(&catalog("dcgan"));
-    let count = |prefix| model.parameters().with_prefix(prefix).iter().map(Tensor::numel).sum::<usize>();
+    let count = |prefix| size_of_part("dcgan", prefix);
     assert_eq!((count("generator."), count("discriminator.")), (3_576_704, 2_765_568));
 }
 

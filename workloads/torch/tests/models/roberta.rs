@@ -1,11 +1,10 @@
 //! RoBERTa against Hugging Face's.
 
 use schema::catalog::Model;
-use tch::Tensor;
 
 use crate::{
     reference::assert_equal_to_reference,
-    support::{build, catalog, is_slow_run},
+    support::{catalog, size_of_part},
 };
 
 /// The sizes of `scripts/reference_py/roberta.py`.
@@ -24,11 +23,7 @@ fn loss_and_gradients_are_those_of_transformers() {
 
 #[test]
 fn the_body_with_its_pooler_has_the_published_size() {
-    if !is_slow_run("the size of RoBERTa") {
-        return;
-    }
-    let model = build(&catalog("roberta-large"));
-    let body: usize = model.parameters().with_prefix("roberta.").iter().map(Tensor::numel).sum();
+    let body = size_of_part("roberta-large", "roberta.");
     // The published body ends in a pooler, a square layer that masked tokens do not use.
     assert_eq!(body + 1024 * 1024 + 1024, 355_359_744);
 }

@@ -43,6 +43,12 @@ pub(crate) fn take_step(trainer: &mut Trainer) {
     trainer.completed(0).unwrap().expect("it was issued");
 }
 
+/// Parameters of the part of a workload's model whose names begin with `prefix`, counted from shapes.
+pub(crate) fn size_of_part(name: &str, prefix: &str) -> usize {
+    let model = models::build_shapes(&catalog(name)).unwrap();
+    model.parameters().with_prefix(prefix).iter().map(Tensor::numel).sum()
+}
+
 /// Whether tests run that take minutes or gigabytes; reports those that do not.
 pub(crate) fn is_slow_run(purpose: &str) -> bool {
     let is_slow = std::env::var_os("TANDEM_SLOW").is_some_and(|value| value == "1");
