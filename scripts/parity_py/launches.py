@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import statistics
 import struct
 import subprocess
@@ -35,9 +36,24 @@ def program(name: str) -> Path:
     return path
 
 
+PACKAGES = {"torchvision": "0.26.0"}
+"""Those that models are taken from, with the versions that are compared; torchvision 0.26 is that of PyTorch 2.11."""
+
+
+def reference(family: str) -> Path:
+    """The file with Python's model of the family."""
+    return HERE / "models" / f"{family.replace('-', '_')}.py"
+
+
 def has_reference(family: str) -> bool:
     """Whether Python has a model of the family; asked without loading PyTorch, which this python3 need not have."""
-    return (HERE / "models" / f"{family.replace('-', '_')}.py").exists()
+    return reference(family).exists()
+
+
+def package_of(family: str) -> str | None:
+    """The package beside PyTorch that Python's model of the family is taken from."""
+    imports = re.search(rf"^from ({'|'.join(PACKAGES)})\b", reference(family).read_text(), re.MULTILINE)
+    return imports and imports[1]
 
 
 class Device(NamedTuple):

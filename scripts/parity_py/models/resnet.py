@@ -1,9 +1,18 @@
-"""Residual networks (He et al., CVPR 2016) and ResNeXts (Xie et al., CVPR 2017), as in torchvision."""
+"""Residual networks (He et al., CVPR 2016) and ResNeXts (Xie et al., CVPR 2017), as in torchvision.
+
+Not torchvision's own: scripts/gpu_py/parts.py compares ResNet-50 on machines that have PyTorch alone.
+"""
 
 from torch import nn
 from torch.nn import functional as F
 
-from .image_layers import ImageClassifier, conv_norm
+from .image_classifier import ImageClassifier
+
+
+def conv_norm(inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> nn.Sequential:
+    """A convolution that keeps the size at stride 1, and the batch norm behind it."""
+    convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, groups=groups, bias=False)
+    return nn.Sequential(convolution, nn.BatchNorm2d(outputs))
 
 
 class Residual(nn.Module):

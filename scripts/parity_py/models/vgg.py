@@ -1,8 +1,11 @@
-"""VGG (Simonyan and Zisserman, ICLR 2015), as in torchvision."""
+"""VGG (Simonyan and Zisserman, ICLR 2015), as in torchvision.
+
+Not torchvision's own: its constructor takes neither the side of the pooling nor the widths of the linear layers.
+"""
 
 from torch import nn
 
-from .image_layers import ImageClassifier
+from .image_classifier import ImageClassifier
 
 
 class Model(ImageClassifier):

@@ -1,4 +1,7 @@
-"""Vision transformers (Dosovitskiy et al., ICLR 2021), as in torchvision."""
+"""Vision transformers (Dosovitskiy et al., ICLR 2021), as in torchvision.
+
+Not torchvision's own: its `nn.MultiheadAttention` copies queries, keys and values, for about a tenth of the step of `vit-mini`.
+"""
 
 from collections import OrderedDict
 
