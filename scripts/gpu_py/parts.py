@@ -191,7 +191,7 @@ def run_of_pairs(place: Workplace, run: packing.Run) -> tuple[Path, str]:
 def parity(place: Workplace) -> str | None:
     if libtorch.pytorch_of_this_python() is None:
         raise Skipped("this python3 has no PyTorch 2.11 to compare with")
-    # Of jobs whose models in Python need PyTorch alone, as that machine may have no torchvision.
+    # Of jobs whose models in Python need PyTorch alone, as that machine may have neither torchvision nor transformers.
     if place.quick:
         jobs, settings = ["lstm"], ["--blocks", "1", "--seconds", "0.5"]
     else:

@@ -36,7 +36,7 @@ def program(name: str) -> Path:
     return path
 
 
-PACKAGES = {"torchvision": "0.26.0"}
+PACKAGES = {"torchvision": "0.26.0", "transformers": "5.23.0"}
 """Those that models are taken from, with the versions that are compared; torchvision 0.26 is that of PyTorch 2.11."""
 
 

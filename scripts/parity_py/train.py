@@ -3,7 +3,8 @@
     python train.py --spec LAUNCH.json --weights FILE --data FILE --steps N --device cpu|cuda
                     [--rank R --ranks N --rendezvous FILE]
 
-Uses the settings that PyTorch documents as fastest for eager training. On one thread of a CPU:
+Uses the settings that PyTorch documents as fastest for eager training, and the models of torchvision and transformers as
+they are, where models/ takes them from there. On one thread of a CPU:
 
 - channels-last memory format for images and the weights of convolutions (tutorial "Channels Last Memory Format in
   PyTorch"); it has no effect on models without images;
@@ -157,9 +158,13 @@ def steps_on_gpu(step, count: int) -> list[tuple[int, float]]:
 
 
 def load_weights(model: torch.nn.Module, weights: dict[str, torch.Tensor]) -> None:
-    """Sets every parameter and buffer; only the count of batches, which training does not read, may be missing."""
+    """Sets every parameter and buffer, one that is shared by its first name.
+
+    Only the count of batches, which training does not read, may be missing.
+    """
     missing, unexpected = model.load_state_dict(weights, strict=False)
-    missing = [name for name in missing if not name.endswith("num_batches_tracked")]
+    first_names = {name for name, _ in (*model.named_parameters(), *model.named_buffers())}
+    missing = [name for name in missing if name in first_names and not name.endswith("num_batches_tracked")]
     if missing or unexpected:
         raise SystemExit(f"the exported weights lack {missing} and have {unexpected}, which the reference model does not")
 
