@@ -1,4 +1,7 @@
-"""GPT-2 (Radford et al., 2019) with learned positions and an output layer tied to the embedding."""
+"""GPT-2 (Radford et al., 2019) with learned positions and an output layer tied to the embedding.
+
+Not that of transformers: scripts/gpu_py/parts.py compares GPT-2 on machines that have PyTorch alone.
+"""
 
 import torch
 from torch import nn

@@ -1,4 +1,8 @@
-"""LLaMA (Touvron et al., 2023): rotary positions, gated feed-forward networks, heads that may share keys and values."""
+"""LLaMA (Touvron et al., 2023): rotary positions, gated feed-forward networks, heads that may share keys and values.
+
+Not that of transformers: its norm is several operations in place of one, and it shares keys and values by `enable_gqa`,
+which in fp32 on a GPU leaves the fused kernels.
+"""
 
 import torch
 from torch import nn
@@ -40,7 +44,7 @@ class Attention(nn.Module):
         return self.o_proj(mixed.transpose(1, 2).flatten(2))
 
     def repeated(self, shared: torch.Tensor) -> torch.Tensor:
-        """For each head of its group. `enable_gqa` would leave the fused kernels on a CPU, and in fp32 on a GPU."""
+        """For each head of its group. `enable_gqa` would leave the fused kernels in fp32 on a GPU."""
         if self.group == 1:
             return shared
         return shared.unsqueeze(2).expand(-1, -1, self.group, -1, -1).flatten(1, 2)

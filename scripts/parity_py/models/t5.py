@@ -1,4 +1,7 @@
-"""T5 1.0 (Raffel et al., JMLR 2020), named as Hugging Face's `T5ForConditionalGeneration`."""
+"""T5 1.0 (Raffel et al., JMLR 2020), named as Hugging Face's `T5ForConditionalGeneration`.
+
+Not that of transformers: its norm is several operations in place of one, and each layer makes the same mask again.
+"""
 
 import math
 
