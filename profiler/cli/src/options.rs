@@ -4,37 +4,38 @@ use std::{path::PathBuf, time::Duration};
 
 use schema::{device::Device, manifest::Settings, units::HumanBytes};
 
-/// The silence after which a job is ended as hung where --heartbeat does not say it.
+/// The default of `--heartbeat`, except for programs that are measured until they end.
 pub const HEARTBEAT: Duration = Duration::from_secs(120);
 
-/// On which devices jobs run, how, and where the run is written.
+/// The options of a run: its devices, how jobs run on them, and where the run is written.
 #[derive(clap::Args)]
 pub struct RunOptions {
-    /// Devices to take ranks from, in this order. Without it, the best that is present.
+    /// Devices to take ranks from, in this order [default: the best device that is present].
     #[arg(long, value_name = "POOL", value_delimiter = ',')]
     pub device: Vec<Device>,
-    /// Memory of each CPU device, as 2GiB [default: its share of the machine's].
+    /// Memory of each CPU device, such as 2GiB [default: the device's share of the machine's memory].
     ///
-    /// What is estimated to need more is not started. The tensors of a rank are held to it as a GPU holds them to
-    /// its own: an allocation beyond it ends the job as out of memory. Only tensors count, not the program itself.
+    /// A job that is estimated to need more is not started. The limit applies to the tensors of a rank, as the memory of a GPU
+    /// does: an allocation beyond it ends the job as out of memory. Memory of the program itself does not count.
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<HumanBytes>,
-    /// Threads of each rank [default: the cores that it has; programs of your own get it only where it is given].
+    /// Threads of each rank [default: the number of its cores; programs of your own are given a number only with this option].
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: Option<u32>,
     /// Folder with real data, instead of the seeded synthetic stream.
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// A file of further workloads.
+    /// A file with additional workloads.
     #[arg(long, value_name = "FILE")]
     pub catalog: Vec<PathBuf>,
-    /// The silence after which a job is ended as hung [default: 2m; without a limit where `profile` measures programs until they end].
+    /// The time without a heartbeat after which a job is ended as hung [default: 2m; no limit where `profile` measures programs
+    /// until they end].
     ///
-    /// A program of your own is held to it from its first step on. Between two steps it may test its model: one that uses a
-    /// twentieth of a core or more is not ended.
+    /// The limit applies to a program of your own from its first step on. It may test its model between two steps: a program
+    /// that uses a twentieth of a core or more is not ended.
     #[arg(long, value_name = "TIME", value_parser = heartbeat)]
     pub heartbeat: Option<Duration>,
-    /// Decides the initial weights and the data, and the order in which `profile` visits the cells of a block.
+    /// Seed of the initial weights, the data, and the order in which `profile` visits the cells of a block.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     #[arg(
@@ -62,7 +63,7 @@ impl RunOptions {
 fn heartbeat(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
         Ok(time) if time >= Duration::from_secs(1) => Ok(time),
-        Ok(_) => Err("a second is the shortest".into()),
+        Ok(_) => Err("expected a time of at least 1s".into()),
         Err(error) => Err(error.to_string()),
     }
 }

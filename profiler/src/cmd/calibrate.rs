@@ -1,4 +1,4 @@
-//! `profile calibrate`: what this machine's parts can do, into `machine.toml`.
+//! `profile calibrate`: measures the parts of this machine, and writes `machine.toml`.
 
 use std::{
     collections::BTreeSet,
@@ -29,17 +29,16 @@ use schema::{
 use super::options::positive;
 use crate::calibrate::{self, CalibrationPart, Calibrator};
 
-/// Measure what the parts of this machine can do, and write it to machine.toml.
+/// Measure the parts of this machine, and write the results to machine.toml.
 ///
-/// Over the devices of the pool: what cores take from each other, memory bandwidth of CPU devices,
-/// copies to and from GPUs, all-reduces by size and number of ranks through the process groups that
-/// training uses. Of each JOB: what it costs to stop it and to start it again from a checkpoint, done
-/// for real, part by part. Without a JOB no restart is measured, as which jobs matter is for you to
-/// say, and each takes several launches.
+/// On the devices of the pool, it measures the contention between cores, the memory bandwidth of CPU devices, copies to and
+/// from GPUs, and all-reduces by size and number of ranks through the process groups that training uses. For each JOB, it
+/// measures the cost to stop the job and to start it again from a checkpoint, part by part, on a real launch. Without a JOB, no
+/// restart is measured: each takes several launches, and you choose the jobs that matter.
 ///
-/// Every number has a 95 % interval over repeats. The file is replaced when all is measured, and not
-/// before; what could not be measured stands in it with the reason. The events behind it are in a run
-/// of its own under runs/. Nothing else should use the machine meanwhile.
+/// Every number has a 95 % interval over repeats. The file is replaced only when everything is measured; it also has what could
+/// not be measured, with the reason. The events behind the numbers are in a separate run under runs/. Nothing else should use
+/// the machine during a calibration.
 ///
 /// Example: `profile calibrate --device cpu:0,cpu:1`
 ///
@@ -48,39 +47,39 @@ use crate::calibrate::{self, CalibrationPart, Calibrator};
 /// Example: `profile calibrate --parts all-reduce --kib 1,1024 --device cpu:0,cpu:1`
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Jobs to measure restarts of: `WORKLOAD[@bN][@PLAN][@on=DEVICE]`, or `set:NAME`.
+    /// Jobs whose restarts are measured: `WORKLOAD[@bN][@PLAN][@on=DEVICE]`, or `set:NAME`.
     jobs: Vec<Job>,
-    /// Devices to measure. Without it, the best that is present.
+    /// Devices to measure [default: the best device that is present].
     #[arg(long, value_name = "POOL", value_delimiter = ',')]
     device: Vec<Device>,
-    /// The parts to measure [default: all; restart where a JOB is named].
+    /// The parts to measure [default: all, and restart only if a JOB is named].
     #[arg(long, value_name = "PART,..", value_delimiter = ',')]
     parts: Vec<CalibrationPart>,
-    /// How often each number is measured.
+    /// The number of measurements of each value.
     #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..))]
     repeats: u32,
     /// Steady time of each all-reduce launch [default: 1].
     #[arg(long, value_name = "S", value_parser = positive)]
     seconds: Option<f64>,
-    /// Sizes of all-reduces in KiB [default: 1, 4, 16 and so on up to 262144, as far as memory goes].
+    /// Sizes of all-reduces in KiB [default: 1, 4, 16 and so on up to 262144, as far as memory allows].
     #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
     kib: Vec<u64>,
-    /// Who moves tensors between ranks: gloo or nccl [default: gloo for CPU devices, nccl for GPUs].
+    /// The library that moves tensors between ranks: gloo or nccl [default: gloo for CPU devices, nccl for GPUs].
     #[arg(long, value_name = "LIBRARY")]
     collectives: Option<Collectives>,
     /// The time after which no measurement is started.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     budget: Option<Duration>,
-    /// A file of further workloads.
+    /// A file with additional workloads.
     #[arg(long, value_name = "FILE")]
     catalog: Vec<PathBuf>,
-    /// Decides the order of launches, the initial weights and the data.
+    /// Seed of the order of launches, the initial weights and the data.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// The file to write; one that is there is replaced.
+    /// The file to write. An existing file is replaced.
     #[arg(long, value_name = "FILE", default_value = "machine.toml")]
     out: PathBuf,
-    /// Directory of the run behind it [default: runs/<utc time>-calibrate-<hash>].
+    /// Directory of the run with the events [default: runs/<utc time>-calibrate-<hash>].
     #[arg(long, value_name = "DIR")]
     run: Option<PathBuf>,
     /// Print the calibration as JSON.
@@ -90,7 +89,7 @@ pub(super) struct Args {
 
 const SECONDS: f64 = 1.0;
 
-/// A size four times as large as the one before, from 1 KiB to 256 MiB.
+/// The default sizes: from 1 KiB to 256 MiB, each four times the one before.
 const SIZES_KIB: [u64; 10] = [1, 4, 16, 64, 256, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18];
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
@@ -122,7 +121,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     Ok(calibrator.exit(&found))
 }
 
-/// Each part that is wanted once, in the order in which they are measured.
+/// The parts to measure, without duplicates, in the order in which they are measured.
 fn parts(args: &Args) -> anyhow::Result<Vec<CalibrationPart>> {
     if args.parts.is_empty() {
         return Ok(CalibrationPart::value_variants().to_vec());
@@ -131,17 +130,19 @@ fn parts(args: &Args) -> anyhow::Result<Vec<CalibrationPart>> {
     match (names(CalibrationPart::Restart), args.jobs.is_empty()) {
         (true, true) => bail!("--parts restart: name a job to restart, as in `profile calibrate lstm`"),
         (false, false) => {
-            bail!("a job is named, and --parts leaves out its restart; add restart or drop the job")
+            bail!("a job is named, but --parts does not contain restart; add it, or remove the job")
         }
         _ => {}
     }
     if !names(CalibrationPart::AllReduce) && (args.seconds.is_some() || !args.kib.is_empty()) {
-        bail!("--kib and --seconds are about all-reduces, and --parts leaves them out; add all-reduce");
+        bail!(
+            "--kib and --seconds apply to all-reduces only, and --parts does not contain all-reduce; add it"
+        );
     }
     Ok(CalibrationPart::value_variants().iter().copied().filter(|part| names(*part)).collect())
 }
 
-/// What is to be launched, on what.
+/// The manifest of the run: all-reduces, and jobs to restart.
 fn manifest(
     args: &Args,
     catalog: &Catalog,
@@ -171,7 +172,7 @@ fn manifest(
             bail!("--parts all-reduce: {}", calibrate::NO_PAIR);
         }
         if args.kib.is_empty() {
-            // Cells that do not fit into memory were not named by the user.
+            // The user named no sizes, so those that do not fit into memory are left out.
             cells.retain(|cell| cell.unsupported.is_none());
         }
     }
@@ -236,7 +237,7 @@ fn show(found: &Calibration) -> anyhow::Result<()> {
     table::print(&table)
 }
 
-/// A number and its interval, in the words of `spell`.
+/// A number and its interval, formatted by `spell`.
 fn interval<T>(measured: Measured<T>, spell: impl Fn(T) -> String) -> [String; 2] {
     let [value, lo, hi] = [measured.value, measured.ci_lo, measured.ci_hi].map(spell);
     [value, format!("{lo} to {hi}")]
@@ -248,6 +249,6 @@ fn time(ns: u64) -> String {
 
 fn gb_per_s(bytes_per_s: u64) -> String {
     let gb_per_s = bytes_per_s as f64 / 1e9;
-    // Of a small tensor it is mostly latency, and would be rounded to nothing.
+    // The speed of a small tensor is mostly latency, and two decimals would round it to 0.
     if gb_per_s < 0.1 { format!("{gb_per_s:.4} GB/s") } else { format!("{gb_per_s:.2} GB/s") }
 }

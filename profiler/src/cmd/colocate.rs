@@ -1,4 +1,4 @@
-//! `profile colocate`: jobs together, and what each costs the others.
+//! `profile colocate`: jobs together, and how much they slow each other down.
 
 use std::path::PathBuf;
 
@@ -24,20 +24,21 @@ use crate::{
     run_tables,
 };
 
-/// The set of the catalog whose workloads press on one resource each, and whose batch is a dial in percent.
+/// The set of the catalog whose workloads each load one resource. Their batch is the intensity in percent.
 const STRESSORS: &str = "stress";
 
-/// Measure jobs together, and what each of them costs the others.
+/// Measure jobs together, and how much they slow each other down.
 ///
-/// The jobs run at once on the devices they name, which may be the same or next to each other. A block measures every job
-/// alone, every group, and every job alone once more in reverse; repeats are blocks. Members of a group warm up one after
-/// another and begin together, one that ends early is started again, and only the time counts in which all are steady.
-/// A slowdown is the time of a step in the group over that alone in the same block, with an interval over blocks.
+/// The jobs run at the same time on the devices they name, which may be the same or different ones. A block measures every job
+/// alone, every group, and every job alone again in reverse order; each repeat is a block. Members of a group warm up one after
+/// another and are released together. A member that ends early is started again, and only the time in which all are steady
+/// counts. A slowdown is the step time in the group over the step time alone in the same block, with an interval over blocks.
 ///
-/// A run that is gone on with in the middle of a block measures those groups again that lack launches alone, between new ones.
+/// If a run is resumed in the middle of a block, the groups whose launches alone are incomplete are measured again, with new
+/// launches alone before and after them.
 ///
 /// interference.csv has a row for each member of each group; measurements.csv and summary.csv have all launches, alone and
-/// together. A group whose members do not fit on a device together is not started, and its rows say so.
+/// together. A group whose members do not fit on a device together is not started, and its rows have the reason.
 ///
 /// Example: `profile colocate resnet18-mini lstm --device cpu:0`
 ///
@@ -54,46 +55,48 @@ const STRESSORS: &str = "stress";
 /// Example: `profile colocate resnet18-mini --sensitivity --device cpu:0`
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Who runs together: `WORKLOAD[@bN][@PLAN][@on=DEVICE]`, or `set:NAME` for all workloads of a set.
+    /// Jobs to run together: `WORKLOAD[@bN][@PLAN][@on=DEVICE]`, or `set:NAME` for all workloads of a set.
     ///
-    /// All that are named are one group, in which a job that is named twice is twice.
+    /// All jobs that are named form one group. A job that is named twice is two members of it.
     jobs: Vec<Job>,
     /// How a group shares its devices; each mode is measured [default: time-slice].
     ///
-    /// time-slice[:SLICE]: all at once, as the device or the kernel shares it out; on cores, a slice such as 20ms may be given,
-    /// up to 100ms, where the kernel's own are shorter. step-gate[:QUANTUM][:WEIGHTS]: one at a time, in
-    /// turns that end at a step and last 8 (steps), 250ms or 2s (default 1s), times a member's weight, as in 2/1.
-    /// cpu-shares:WEIGHTS: all at once, CPU time by weight. sequential: one after the other, each for as long as it is
-    /// measured: what sharing has to beat, in the throughput of the group; a member has no slowdown there.
+    /// time-slice[:SLICE]: all members run at once, scheduled by the device or the kernel; on cores, a time slice such as 20ms,
+    /// up to 100ms, can be given where the kernel's own are shorter. step-gate[:QUANTUM][:WEIGHTS]: one member runs at a time,
+    /// in turns that end at a step. A turn lasts QUANTUM, a number of steps such as 8 or a time such as 250ms or 2s (default
+    /// 1s), times the member's weight, as in 2/1. cpu-shares:WEIGHTS: all members run at once, and have CPU time by weight.
+    /// sequential: one member runs after the other, each for the whole measured time. This is the baseline for the throughput
+    /// of a group; its members have no slowdown.
     #[arg(long, value_name = "MODE,..", value_delimiter = ',')]
     sharing: Vec<Sharing>,
-    /// Measure every pair of the jobs, each beside itself too.
+    /// Measure every pair of the jobs, including each job beside itself.
     #[arg(long, conflicts_with_all = ["size", "sensitivity"])]
     all_pairs: bool,
-    /// Measure every group of K of the jobs, in which each may be more than once.
+    /// Measure every group of K of the jobs, in which a job may occur more than once.
     #[arg(long, value_name = "K", conflicts_with = "sensitivity", value_parser = clap::value_parser!(u8).range(2..=16))]
     size: Option<u8>,
-    /// Put the members of a group on devices of their own, the next ones of --device: what they cost each other as neighbours.
+    /// Put the members of a group on separate devices, the next ones of --device, to measure the interference between
+    /// neighbours.
     #[arg(long, conflicts_with = "sensitivity")]
     apart: bool,
-    /// Measure each job beside a stressor of each resource: curves.csv says what it bears, and what it does to them.
+    /// Measure each job beside a stressor of each resource: curves.csv has the slowdown of the job and of the stressor.
     #[arg(long)]
     sensitivity: bool,
-    /// Places of the stressors' dials, in percent of the time in which they work [default: 25,50,75,100].
+    /// Intensities of the stressors, in percent of the time in which they work [default: 25,50,75,100].
     #[arg(long, value_name = "PCT,..", value_delimiter = ',', requires = "sensitivity",
         value_parser = clap::value_parser!(u32).range(1..=100))]
     dial: Vec<u32>,
-    /// Blocks; an interval takes two, and three make it useful.
+    /// Number of blocks. An interval needs at least two, and three make it useful.
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     repeats: u32,
     #[command(flatten)]
     run: RunOptions,
     #[command(flatten)]
     measure: MeasureOptions,
-    /// Go on with a run that was interrupted: measures only what is missing.
+    /// Resume a run that was interrupted: only what is missing is measured.
     ///
-    /// The budget begins anew. --data and --catalog are taken from the same folder as at first. Another version of Tandem, libtorch or
-    /// the driver of GPUs than the run was begun with is refused.
+    /// The budget starts anew. --data and --catalog keep their paths. A run is not resumed with another version of Tandem,
+    /// libtorch or the GPU driver.
     #[arg(long, value_name = "RUN", conflicts_with_all = [
         "jobs", "sharing", "all_pairs", "size", "apart", "sensitivity", "dial", "repeats", "RunOptions", "MeasureOptions",
     ])]
@@ -119,11 +122,11 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     let (has_jobs, has_commands) = (!args.jobs.is_empty(), !args.measure.cmd.is_empty());
     let (catalog, pool) = args.measure.resolve(&args.run, &args.jobs, has_commands)?;
     if !has_jobs && !has_commands {
-        bail!("name two jobs, as in `profile colocate lstm vae`; `profile list` shows what there is");
+        bail!("name two jobs, as in `profile colocate lstm vae`; `profile list` shows the workloads");
     }
     args.measure.check_use(&args.run, has_jobs, has_commands)?;
     if let Some(job) = args.jobs.iter().find(|job| args.apart && job.device.is_some()) {
-        bail!("--apart chooses the device of each job, and job '{job}' names its own; drop one of them");
+        bail!("--apart chooses the device of each job, and job '{job}' names its own; remove one of them");
     }
     let modes = modes(args)?;
     let mut settings = args.measure.settings(&args.run, args.repeats, has_jobs);
@@ -162,10 +165,14 @@ fn modes(args: &Args) -> anyhow::Result<Vec<Sharing>> {
     let mut modes = Vec::new();
     for mode in &args.sharing {
         if *mode == Sharing::Alone {
-            bail!("--sharing alone: every block measures each job alone anyhow; name another mode, or none");
+            bail!(
+                "--sharing alone: every block measures each job alone already; name another mode, or remove the option"
+            );
         }
         if args.sensitivity && *mode == Sharing::Sequential {
-            bail!("--sensitivity needs slowdowns, which {mode} has none of; name another mode, or none");
+            bail!(
+                "--sensitivity needs slowdowns, and {mode} has none; name another mode, or remove --sharing"
+            );
         }
         if modes.contains(mode) {
             bail!("--sharing names {mode} twice; name each mode once");
@@ -178,7 +185,7 @@ fn modes(args: &Args) -> anyhow::Result<Vec<Sharing>> {
     Ok(modes)
 }
 
-/// The names of all stressors, and each of them at each place of its dial.
+/// The names of all stressors, and a job for each stressor at each intensity.
 fn stressors(catalog: &Catalog, dial: &[u32]) -> anyhow::Result<(Vec<String>, Vec<Job>)> {
     let names: Vec<String> = catalog.set(STRESSORS).map(|workload| workload.name.clone()).collect();
     if names.is_empty() {

@@ -1,4 +1,4 @@
-//! `profile compare`: whether runs that measure the same say the same.
+//! `profile compare`: whether runs of the same jobs agree.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -20,28 +20,29 @@ use statistics::{
 
 use crate::derive;
 
-/// Hold runs of the same jobs against each other: how well do they repeat?
+/// Compare runs of the same jobs: how repeatable are they?
 ///
-/// For each job alone (the time of a step) and each seat of a group (its slowdown) that every RUN measured: what each run says, and
-/// its ratio to the first. Below that, over all of a kind, the geometric mean of these ratios, with a 95 % interval in
-/// which the unit is the run and not the row, as what makes one run differ from the next moves all its rows together. Two runs
-/// leave one degree of freedom: their interval is 12.7 standard errors to each side. Three and more say much more.
+/// For each job alone (its step time) and each seat of a group (its slowdown) that every RUN measured, the table has the value
+/// of each run and its ratio to the first run. Below it, for all rows of a kind, is the geometric mean of these ratios with a
+/// 95 % interval. The unit of this interval is the run and not the row, because a difference between two runs affects all of
+/// their rows together. Two runs leave one degree of freedom: their interval is 12.7 standard errors to each side. Three or
+/// more runs give a much narrower one.
 ///
-/// The last line has the scatter of single rows between the runs beside what the rows' own intervals promise. Where it
-/// is larger, these intervals are of one run and not of another.
+/// The last line has the scatter of single rows between the runs, beside the scatter that the rows' own intervals promise. If
+/// it is larger, these intervals are valid within one run only.
 ///
-/// Numbers are those of measurements.csv, so that published records can be compared too; `profile derive` makes it again.
-/// Members of a group under `sequential` have no slowdown, and are left out.
+/// The values are those of measurements.csv, so that published records can be compared too; `profile derive` makes this file
+/// again. Members of a group under `sequential` have no slowdown, and are left out.
 ///
 /// Example: `profile compare runs/pairs runs/pairs-again`
 ///
 /// Example: `profile compare reports/record/20261122-epyc/colocate/all-pairs-1 reports/record/20261122-epyc/colocate/all-pairs-2 --json`
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Directories of two runs or more.
+    /// Directories of two or more runs.
     #[arg(required = true, num_args = 2.., value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// Print all of it as JSON: an object.
+    /// Print the comparison as a JSON object.
     #[arg(long)]
     json: bool,
 }
@@ -51,8 +52,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let found = runs.iter().map(estimates).collect::<anyhow::Result<Vec<_>>>()?;
     let comparison = compare(runs.iter().map(RunDir::name).collect(), &found);
     if comparison.rows.is_empty() {
-        let nothing =
-            "the runs share nothing: no job alone, and no seat of a group, has numbers in all of them";
+        let nothing = "nothing to compare: no job alone and no seat of a group has numbers in all runs";
         return Err(Exit::NothingMatched.because(nothing));
     }
     match args.json {
@@ -73,13 +73,13 @@ struct Subject {
     device: String,
 }
 
-/// A number, and its standard deviation on the log scale where it has an interval.
+/// A value, and its standard deviation on the log scale if it has an interval.
 type Estimate = (f64, Option<f64>);
 
-/// What a run says.
+/// The values of a run.
 ///
 /// # Errors
-/// A run of the scheduler; tables that are not there, or cannot be read.
+/// The run is one of the scheduler, or its tables are missing or cannot be read.
 fn estimates(run: &RunDir) -> anyhow::Result<BTreeMap<Subject, Estimate>> {
     let path = run.path().display();
     let manifest = run.manifest()?;
@@ -232,7 +232,10 @@ fn show(comparison: &Comparison) -> anyhow::Result<()> {
         ))?;
     }
     if comparison.left_out > 0 {
-        output::note(format_args!("left out, as not every run has numbers of them: {}", comparison.left_out));
+        output::note(format_args!(
+            "left out, because not every run has numbers for them: {}",
+            comparison.left_out
+        ));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `profile derive`: the tables of a run, once more from its raw files.
+//! `profile derive`: rebuilds the tables of a run from its raw files.
 
 use std::path::PathBuf;
 
@@ -11,8 +11,8 @@ use crate::derive::Derived;
 
 /// Rebuild the derived files of a run from its raw ones.
 ///
-/// Replaces measurements.csv, summary.csv and trace.json, of a run of groups interference.csv and curves.csv too, with the
-/// statistics of this version. A run that a program is writing is left alone.
+/// Replaces measurements.csv, summary.csv and trace.json, and for a run of groups interference.csv and curves.csv, with the
+/// statistics of this version. A run that a program is still writing is refused.
 ///
 /// Example: `profile derive runs/20261120T101340Z-single-1a2b3c`
 #[derive(clap::Args)]

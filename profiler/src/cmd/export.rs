@@ -1,4 +1,4 @@
-//! `profile export`: runs joined into one table to train models on.
+//! `profile export`: joins runs into one table to train models on.
 
 use std::{
     collections::BTreeSet,
@@ -18,18 +18,18 @@ use crate::export::{self, Source};
 
 /// Join runs into one tidy table to train performance models on.
 ///
-/// A row for each launch of the runs, and for each seat of each visit of a group: what was measured, beside what it may
-/// be predicted from. These are sizes of the model, the axes of its plan, what it does alone, who ran beside it and how
-/// they shared, and what the machine is made of. What failed and what could not run are rows as well, with their status
-/// for a label. What is not known is empty.
+/// The table has a row for each launch of the runs, and for each seat of each visit of a group. A row has what was measured,
+/// and the features to predict it from: sizes of the model, the axes of its plan, the job's numbers alone, its co-runners and
+/// how they shared, and the parts of the machine. Launches that failed and cells that could not run are rows too, with their
+/// status as a label. Unknown values are empty.
 ///
-/// The column split says train or test of each row, and of each step with --steps. Rows whose groups are of the same workloads have the same word, so that no
-/// model is tested on a group that it learnt from in another order or in another run.
+/// The column split is train or test for each row. Rows whose groups have the same workloads have the same value, so that no
+/// model is tested on a group that it has seen in another order or in another run.
 ///
-/// Beside the table lies its data dictionary, under the same name with .columns.csv behind it: what each column means, its
-/// type and its unit. Every run is derived anew from its raw files. Nothing is printed but where the files lie.
+/// A data dictionary is written beside the table, under the same name with .columns.csv appended: the meaning, the type and the
+/// unit of each column. Every run is derived again from its raw files. Only the paths of the files are printed.
 ///
-/// Flags are true or false. pandas reads a column of flags that has empty cells as booleans too, where read_csv is called with
+/// Flags are true or false. pandas reads a column of flags with empty cells as booleans, too, if read_csv is called with
 /// dtype_backend="numpy_nullable".
 ///
 /// Example: `profile export runs/* --out training.csv`
@@ -39,25 +39,24 @@ use crate::export::{self, Source};
 /// Example: `profile export runs/pairs --steps --out steps.csv`
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Directories of runs; their last parts must differ, as rows carry them. Runs of the scheduler are left out, and where several
-    /// are named also what is no run.
+    /// Directories of runs. Their last path components must differ, because rows carry them. Runs of the scheduler are left
+    /// out.
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// The file to write, by its ending as CSV, or as Parquet where the program was built with it; one that is there is
-    /// replaced.
+    /// The file to write. The ending selects CSV, or Parquet if the program was built with it. An existing file is replaced.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Write every step of every launch instead, one a row.
+    /// Write every step of every launch instead, one per row.
     #[arg(long)]
     steps: bool,
-    /// What `profile calibrate` measured of the machine of the runs, for the columns from triad_bytes_per_s on.
+    /// A file of `profile calibrate` for the machine of the runs, for the columns from triad_bytes_per_s on.
     ///
-    /// Give one for each machine that the runs are of. Rows of a machine without one have these columns empty.
+    /// Give one file for each machine of the runs. Rows of a machine without a file have these columns empty.
     #[arg(long, value_name = "FILE", conflicts_with = "steps")]
     machine: Vec<PathBuf>,
-    /// Say in err_detail why launches failed, in which the last words of their programs stand.
+    /// Fill err_detail for failed launches, with the end of their programs' output.
     ///
-    /// These may hold names and paths of the machine that ran them, so without this option the column is empty for failed launches.
+    /// This text may contain names and paths of the machine, so without this option the column is empty for failed launches.
     #[arg(long, conflicts_with = "steps")]
     with_output: bool,
 }
@@ -82,15 +81,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         write_rows(args, format, &sources, &calibrations)?
     };
     if written == 0 {
-        return Err(
-            Exit::NothingMatched.because("the runs hold nothing to export: no launch of them has ended")
-        );
+        return Err(Exit::NothingMatched.because("nothing to export: no launch of the runs has ended"));
     }
     Ok(Exit::Ok)
 }
 
-/// The runs that have rows. A run of the scheduler has none, and a folder may be no run. Neither must keep those beside it out of a
-/// table of `runs/*`.
+/// The runs of `profile`. A run of the scheduler has no rows, and is skipped so that `runs/*` can contain one.
 fn sources(runs: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
     let mut sources = Vec::new();
     for path in runs {
@@ -105,7 +101,7 @@ fn sources(runs: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
         match run.manifest()?.scheduling {
             None => sources.push(Source::read(run)?),
             Some(_) => output::note(format_args!(
-                "left out: {} is a run of the scheduler, no launch of which is a measurement",
+                "left out: {} is a run of the scheduler, whose launches are not measurements",
                 path.display()
             )),
         }
@@ -116,12 +112,12 @@ fn sources(runs: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// Rows of two runs are told apart by the runs' names.
+/// Checks that no two runs have the same name: the name is what distinguishes their rows.
 fn distinct(sources: &[Source]) -> anyhow::Result<()> {
     let mut names = BTreeSet::new();
     match sources.iter().map(Source::name).find(|name| !names.insert(name.clone())) {
         Some(twice) => bail!(
-            "two of the runs are named '{twice}'; name each once, and rename a folder where they differ"
+            "two of the runs are named '{twice}'; name each once, and rename a folder if they are different runs"
         ),
         None => Ok(()),
     }
@@ -135,7 +131,7 @@ fn write_rows(
 ) -> anyhow::Result<usize> {
     for (path, calibration) in calibrations {
         if !sources.iter().any(|source| export::is_of(calibration, source.manifest())) {
-            bail!("{}: none of the runs is of the machine that it is of", path.display());
+            bail!("{}: none of the runs was made on the machine of this calibration", path.display());
         }
     }
     let catalog = Catalog::embedded();
@@ -144,12 +140,16 @@ fn write_rows(
         let mut known = calibrations.iter().filter(|(_, found)| export::is_of(found, source.manifest()));
         let calibration = known.next();
         if let (Some((one, _)), Some((other, _))) = (calibration, known.next()) {
-            bail!("{} and {} are of the same machine; name one of them", one.display(), other.display());
+            bail!(
+                "{} and {} are calibrations of the same machine; name one of them",
+                one.display(),
+                other.display()
+            );
         }
         rows.extend(source.rows(&catalog, calibration.map(|(_, calibration)| calibration))?);
     }
     export::split(&mut rows);
-    // What could not run was refused in words of ours.
+    // The reason of an unsupported row is written by this program, and contains no output of another one.
     for row in
         rows.iter_mut().filter(|row: &&mut ExportRow| row.status == Status::Failed && !args.with_output)
     {
@@ -173,8 +173,8 @@ fn runs(sources: &[Source]) -> String {
     }
 }
 
-/// Writes a table piece by piece and its dictionary beside it, and says so; how many rows there were. A table without rows
-/// is not written.
+/// Writes a table piece by piece and its dictionary beside it, and returns the number of rows. A table without rows is not
+/// written.
 fn write<T: Row + Columns>(
     out: &Path,
     format: TableFormat,

@@ -1,4 +1,4 @@
-//! `profile list`: what can be trained, and under which plans.
+//! `profile list`: the workloads of the catalog, and the plans of a job.
 
 use std::path::PathBuf;
 
@@ -18,36 +18,36 @@ use schema::{
     units::HumanBytes,
 };
 
-/// Memory does not depend on which numbers are drawn.
+/// The seed of launches that measure memory, which does not depend on the seed.
 const ANY_SEED: u64 = 1;
 
 /// Show the workloads of the catalog, or the plans of a job.
 ///
-/// The memory of each plan is estimated from a few steps of a few samples, which are taken on the first device of the pool:
-/// some seconds for each combination of gc, offload and bf16. It is that of the largest rank's tensors.
+/// The memory of each plan is estimated from a few steps of a few samples on the first device of the pool, which takes some
+/// seconds for each combination of gc, offload and bf16. It is the tensor memory of the largest rank.
 ///
 /// Example: `profile list`
 ///
 /// Example: `profile list --plans gpt2@b8 --device cuda:0`
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Only workloads whose name contains this, or those of a set, as `set:quick`.
+    /// Show only workloads whose name contains this text, or those of a set, as `set:quick`.
     pattern: Option<String>,
-    /// Show the plans of this job, and why those that cannot run here cannot.
+    /// Show the plans of this job, and the reason for each plan that cannot run here.
     #[arg(long, value_name = "JOB", conflicts_with = "pattern")]
     plans: Option<Job>,
-    /// The pool that plans are held against.
+    /// The pool of devices that the plans are checked against.
     #[arg(long, value_name = "POOL", value_delimiter = ',', requires = "plans")]
     device: Vec<Device>,
-    /// Memory of each CPU device of the pool, as 2GiB [default: its share of the machine's].
+    /// Memory of each CPU device of the pool, as 2GiB [default: the device's share of the machine's memory].
     #[arg(long, value_name = "SIZE", requires = "plans")]
     memory: Option<HumanBytes>,
-    /// Who moves tensors between ranks: gloo or nccl [default: gloo for CPU devices, nccl for GPUs].
+    /// The library that moves tensors between ranks: gloo or nccl [default: gloo for CPU devices, nccl for GPUs].
     ///
-    /// With gloo several ranks may share one GPU, of which each then has its part.
+    /// With gloo, several ranks may share one GPU, and each then has a share of its memory.
     #[arg(long, value_name = "LIBRARY", requires = "plans")]
     collectives: Option<Collectives>,
-    /// A file of further workloads.
+    /// A file with additional workloads.
     #[arg(long, value_name = "FILE")]
     catalog: Vec<PathBuf>,
     /// Print rows as JSON.

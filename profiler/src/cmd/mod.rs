@@ -1,6 +1,6 @@
 //! The commands, each in a file of its own.
 
-// The reader of the output may be gone: `output` allows for that, and the macros do not.
+// `output` tolerates a closed pipe, and the macros of the standard library do not.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod calibrate;
@@ -26,14 +26,13 @@ use rig::{Exit, interrupt};
 
 /// Measures deep-learning training jobs on the devices of this machine.
 ///
-/// Jobs are spelled `WORKLOAD[@bN][@PLAN][@on=DEVICE]`, as in `resnet50@b64@bf16@on=cuda:0`.
-/// A run leaves a directory under runs/ whose tables pandas reads as they are.
+/// A job is written as `WORKLOAD[@bN][@PLAN][@on=DEVICE]`, for example `resnet50@b64@bf16@on=cuda:0`. A run leaves a directory
+/// under runs/ whose tables pandas can read without options.
 ///
-/// Exit codes: 0 all rows are ok; 1 some row failed or is missing, as when --ci is not reached within
-/// the budget; 2 usage, a file that does not exist, a bad definition, or a single job that cannot run
-/// here; 3 the machine lacks something (`profile doctor` says what); 4 nothing matched; 5 a file cannot
-/// be written or read; 6 a device or its driver does not answer; 130 interrupted, 129 by a terminal
-/// that was closed.
+/// Exit codes: 0 all rows are ok; 1 a row failed or is missing, for example because --ci was not reached within the budget; 2
+/// wrong usage, a bad definition, or a single job that cannot run here; 3 the machine lacks something (`profile doctor` shows
+/// what); 4 nothing matched; 5 a file cannot be written or read; 6 a device or its driver does not answer; 130 interrupted, 129
+/// interrupted by a terminal that was closed.
 #[derive(Parser)]
 #[command(name = "profile", version, max_term_width = 100)]
 pub struct Cli {
@@ -67,7 +66,7 @@ enum Command {
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
     let command = parse::<Cli>().command;
-    // Without it a signal ends the program all the same, and without words.
+    // If this fails, a signal still ends the program, but without a message.
     let _ = interrupt::listen_early();
     let outcome = match command {
         Command::Single(args) => single::run(&args),

@@ -18,50 +18,53 @@ use schema::{
 
 use crate::cores;
 
-/// Steady time of a launch where jobs are measured and neither a time nor steps are named.
+/// The default of `--seconds` where jobs are measured and `--steps` is not given.
 const SECONDS: f64 = 10.0;
 
 /// The options of `single` and `colocate` for a run that they begin, beside [`RunOptions`].
 #[derive(clap::Args)]
 pub(super) struct MeasureOptions {
-    /// A program and its arguments, beside the jobs; split as a shell would, and never given to one. It takes the first device.
+    /// A program of your own and its arguments, measured in addition to the jobs. It takes the first device. The text is split
+    /// as a shell splits it, but no shell runs it.
     #[arg(long, value_name = "COMMAND")]
     pub(super) cmd: Vec<CommandLine>,
-    /// Matches each line of the programs' output that ends a step, as '^step \d+'; then the hook for PyTorch is left out.
+    /// A regular expression for the lines of a program's output that end a step, as '^step \d+'. The hook for PyTorch is then
+    /// not used.
     ///
-    /// A step ends when its line is seen. Python is told to write each line as it is printed; other programs may have to be
-    /// told, as by `stdbuf -oL`. The program cannot be held between two steps.
+    /// A step ends when its line is read. Python is made to write each line as it is printed; for other programs that may need
+    /// a wrapper such as `stdbuf -oL`. The program cannot be held between two steps.
     #[arg(long, value_name = "REGEX", value_parser = cells::steps_regex)]
     steps_regex: Option<String>,
-    /// Steady time of each launch [default: 10; without a job, that is of programs alone: until they end].
+    /// Steady time of each launch [default: 10; if only programs are measured, they run until they end].
     ///
-    /// A program that has taken no step after this time is measured from outside: `single` ends it then, `colocate` lets it come
-    /// to its end. Where it has loaded PyTorch, or --steps-regex is given, its first step is waited for, for five minutes at
-    /// most; with --steps, for as long as it takes.
+    /// A program that has taken no step after this time is measured from outside: `single` ends it then, and `colocate` lets it
+    /// run to its end. If it has loaded PyTorch, or --steps-regex is given, the harness waits for its first step: at most five
+    /// minutes, or without a limit with --steps.
     #[arg(long, value_name = "S", value_parser = positive)]
     seconds: Option<f64>,
     /// Steady steps of each launch, instead of a time.
     #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = clap::value_parser!(u64).range(1..))]
     steps: Option<u64>,
-    /// Cores of the host for each job on GPUs, all of its ranks together, near its GPUs.
+    /// Cores of the host for each job on GPUs, for all of its ranks together, near its GPUs.
     ///
-    /// A core counts once with all its hyperthreads. Jobs that are measured together have cores of their own, and the harness
-    /// keeps off them; where there are too few, their rows say cores-shared. Without it each rank has as many as there are for
-    /// each of those that are measured together at most, alone too, and one is left to the harness.
+    /// A core counts once, with all of its hyperthreads. Jobs that are measured together have separate cores, which the harness
+    /// does not use; if there are too few cores, their rows have the warning cores-shared. By default, one core is left to the
+    /// harness, and the others are divided by the largest number of ranks that are measured together. A rank that is measured
+    /// alone has the same number of cores.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     cpus_per_job: Option<u32>,
     /// Threads of each rank that read and decode batches of --data ahead of the training thread.
     ///
-    /// With 0 the training thread makes each batch when it needs it. Batches are the same for every N. The threads share
-    /// the cores of the rank's device with training, and count to the job's CPU time.
+    /// With 0, the training thread makes each batch when it needs it. Batches are the same for every N. These threads share the
+    /// cores of the rank's device with training, and their CPU time counts as the job's.
     #[arg(long, value_name = "N", default_value_t = 0, requires = "data", value_parser = clap::value_parser!(u32).range(..=64))]
     loaders: u32,
     /// Threads of each rank for the optimizer's step on the host, under plans with offload [default: --threads].
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..))]
     offload_threads: Option<u32>,
-    /// Who moves tensors between ranks: gloo or nccl [default: gloo for CPU devices, nccl for GPUs].
+    /// The library that moves tensors between ranks: gloo or nccl [default: gloo for CPU devices, nccl for GPUs].
     ///
-    /// With gloo, GPUs exchange through host memory, and several ranks may share one GPU.
+    /// With gloo, GPUs exchange tensors through host memory, and several ranks may share one GPU.
     #[arg(long, value_name = "LIBRARY")]
     collectives: Option<Collectives>,
     /// Show what would be launched and an estimate of the time, and begin no run.
@@ -74,10 +77,10 @@ pub(super) struct MeasureOptions {
 /// The options of `single` and `colocate` that --resume takes, too.
 #[derive(clap::Args)]
 pub(super) struct ResumeOptions {
-    /// With --resume: start the programs that the run names without asking.
+    /// With --resume: start the programs that the run names without a confirmation.
     #[arg(long)]
     pub(super) yes: bool,
-    /// The time after which no launch is started. The time that estimates of memory take counts.
+    /// The time after which no launch is started. It includes the time for estimates of memory.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(super) budget: Option<Duration>,
     /// Print the table as JSON.
@@ -89,12 +92,12 @@ pub(super) struct ResumeOptions {
 pub(super) fn positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value > 0.0 && value.is_finite() => Ok(value),
-        _ => Err("a number above 0 is wanted".into()),
+        _ => Err("expected a number above 0".into()),
     }
 }
 
 impl MeasureOptions {
-    /// Refuses options that say something of what is not there.
+    /// Refuses options that apply to jobs or to programs only, if the run has none of these.
     pub(super) fn check_use(
         &self,
         run: &RunOptions,
@@ -110,17 +113,17 @@ impl MeasureOptions {
         ];
         let option = of_jobs.into_iter().find_map(|(name, is_given)| is_given.then_some(name));
         if let Some(option) = option.filter(|_| !has_jobs) {
-            bail!("{option} says something of jobs alone, and none is named; drop it");
+            bail!("{option} applies to jobs only, and none is named; remove it");
         }
         if self.steps_regex.is_some() && !has_commands {
             bail!(
-                "--steps-regex says something of programs alone; name one with --cmd, or after -- in `profile single`"
+                "--steps-regex applies to programs only; name one with --cmd, or after -- in `profile single`"
             );
         }
         Ok(())
     }
 
-    /// The catalog, and the devices of jobs that name none and of programs.
+    /// The catalog, and the devices of programs and of jobs that name no device.
     pub(super) fn resolve(
         &self,
         run: &RunOptions,
@@ -136,7 +139,7 @@ impl MeasureOptions {
         Ok((catalog, pool))
     }
 
-    /// The settings of a run. `repeats` is the number of launches of each cell in each of its places of a block.
+    /// The settings of a run. `repeats` is the number of launches of each cell at each of its places in a block.
     pub(super) fn settings(&self, run: &RunOptions, repeats: u32, has_jobs: bool) -> Settings {
         let counted = self.steps.is_some();
         let seconds = self.seconds.or((!counted && has_jobs).then_some(SECONDS));
@@ -156,7 +159,7 @@ impl MeasureOptions {
         }
     }
 
-    /// Refuses options that no cell of the run has a use for.
+    /// Refuses options that apply to no cell of the run.
     pub(super) fn check_cells(&self, cells: &[Cell]) -> anyhow::Result<()> {
         let offloads = cells.iter().any(|cell| cell.plan.is_some_and(|plan| plan.offload));
         if self.offload_threads.is_some() && !offloads {
@@ -170,13 +173,13 @@ fn check_cpus_per_job(cores: u32, cells: &[Cell]) -> anyhow::Result<()> {
     let on_gpus = |cell: &&Cell| cell.devices.iter().any(|device| matches!(device, Device::Cuda(_)));
     let Some(largest) = cells.iter().filter(on_gpus).max_by_key(|cell| cell.devices.len()) else {
         bail!(
-            "--cpus-per-job: a job on a CPU device has the cores of its device; name those with --device, or a GPU"
+            "--cpus-per-job: a job on a CPU device has the cores of its device; choose these with --device, or name a GPU"
         );
     };
     let (ranks, found) = (largest.devices.len(), cores::count()?);
     if (cores as usize) < ranks {
         bail!(
-            "--cpus-per-job {cores}: {} has {ranks} ranks, each of which takes a core; give it more",
+            "--cpus-per-job {cores}: {} has {ranks} ranks, and each needs a core; give it at least {ranks}",
             largest.job
         );
     }
@@ -187,13 +190,13 @@ fn check_cpus_per_job(cores: u32, cells: &[Cell]) -> anyhow::Result<()> {
 }
 
 impl ResumeOptions {
-    /// Refuses what only a run that goes on can be asked.
+    /// Refuses options that apply to a resumed run only.
     ///
     /// # Errors
-    /// `--yes`.
+    /// `--yes` was given.
     pub(super) fn check_new(&self) -> anyhow::Result<()> {
         if self.yes {
-            bail!("--yes answers a question that only --resume asks; drop it");
+            bail!("--yes applies to --resume only; remove it");
         }
         Ok(())
     }

@@ -27,8 +27,8 @@ pub(super) fn begin(
     json: bool,
 ) -> anyhow::Result<Exit> {
     let path = out.map_or_else(|| manifest::directory(command, manifest), Path::to_path_buf);
-    // From here on there is a run, which a signal ends in order.
-    let _interrupt = Interrupt::listen().context("signals cannot be listened to")?;
+    // From here on, a signal ends the run in an orderly way.
+    let _interrupt = Interrupt::listen().context("cannot install the signal handlers")?;
     let run = RunDir::create(&path)?;
     run.write_manifest(manifest)?;
     if !footprints.measured.is_empty() {
@@ -37,7 +37,7 @@ pub(super) fn begin(
     measure((command, began), &run, manifest, json)
 }
 
-/// Goes on with a run that `command` began.
+/// Continues a run that `command` began.
 pub(super) fn resume(
     command: &str,
     path: &Path,
@@ -68,7 +68,7 @@ fn measure(
         for launch in &outcome.missing.launches {
             output::note(format_args!("  {launch}"));
         }
-        output::note(format_args!("go on with: profile {command} --resume {}", run.path().display()));
+        output::note(format_args!("resume with: profile {command} --resume {}", run.path().display()));
     }
     Ok(outcome.exit)
 }
@@ -79,7 +79,7 @@ fn show_alone(summaries: &[Summary]) -> anyhow::Result<()> {
     fastest::lines(&ranked).into_iter().try_for_each(output::print)
 }
 
-/// Prints what a run shows, and where it lies.
+/// Prints the tables of a run and the path of its directory.
 pub(super) fn show(run: &RunDir, derived: &Derived, json: bool) -> anyhow::Result<Exit> {
     match (json, derived.is_of_groups()) {
         (true, true) => output::print(rows::to_json(&derived.interference))?,

@@ -1,4 +1,4 @@
-//! `profile single`: each job alone on its device.
+//! `profile single`: jobs, each alone on its device.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -25,20 +25,20 @@ use super::{
 };
 use crate::{blocks, run_tables};
 
-/// A budget where an interval is asked for and no budget is named.
+/// The budget of a run with `--ci` and without `--budget`.
 const DEFAULT_BUDGET: Duration = Duration::from_secs(3600);
 
 /// Measure jobs, each alone on its device.
 ///
-/// Every cell of JOBS x batches x plans is launched once a block, in an order drawn from the seed,
-/// for as many blocks as there are repeats. A launch is measured from its steady state on. The run
-/// directory holds every event and sample; measurements.csv has a row a launch with the interval
-/// within it, summary.csv a row a cell with the interval between launches. Of the plans and batches of
-/// a workload, the table that is printed has the fastest first.
+/// Every cell of JOBS x batches x plans is launched once per block, in an order drawn from the seed, for as many blocks as
+/// there are repeats. A launch is measured from its steady state on. The run directory holds every event and sample;
+/// measurements.csv has a row per launch with the interval within the launch, summary.csv a row per cell with the interval
+/// between launches. In the printed table, the plans and batches of a workload are sorted by speed, the fastest first.
 ///
-/// --cmd and what stands after -- are programs of your own, unmodified. Where one is Python's and trains with PyTorch, its
-/// steps are found by a hook in it, and it is measured like a job; where its output shows its steps, --steps-regex finds them
-/// there; any other is measured from outside: how long it runs, what it uses. The column timing says which it was.
+/// --cmd and the command after -- name unmodified programs of your own. If such a program uses Python and trains with PyTorch,
+/// a hook in it reports its steps, and it is measured like a job. If its output shows its steps, --steps-regex finds them
+/// there. Any other program is measured from outside: its run time and its use of resources. The column timing has the source
+/// of the step times.
 ///
 /// Example: `profile single resnet50@b64 gpt2@bf16 --device cuda:0 --repeats 5`
 ///
@@ -53,18 +53,18 @@ const DEFAULT_BUDGET: Duration = Duration::from_secs(3600);
 /// Example: `profile single lstm --cmd "python3 train.py" --cmd "python3 train.py --amp" --steps 200`
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// What to measure: `WORKLOAD[@bN][@PLAN][@on=DEVICE]`, or `set:NAME` for all workloads of a set.
+    /// Jobs to measure: `WORKLOAD[@bN][@PLAN][@on=DEVICE]`, or `set:NAME` for all workloads of a set.
     jobs: Vec<Job>,
-    /// Plans to cross with the jobs that name none, or `all` that are valid and fit.
+    /// Plans to cross with the jobs that name none, or `all` for all plans that are valid and fit.
     ///
-    /// The memory of plans that are named is estimated before anything starts, by a few steps of a few samples, and stands
-    /// in the column memory_estimate_bytes. Without a name of a plan that is done only where the device may be too small.
+    /// The memory of plans that are named is estimated before the first launch, from a few steps of a few samples, and is in
+    /// the column memory_estimate_bytes. If no plan is named, memory is estimated only where the device may be too small.
     #[arg(long, value_name = "P,..|all", value_delimiter = ',')]
     plan: Vec<PlanOrAll>,
     /// Global batches to cross with the jobs that name none.
     #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     batch: Vec<u32>,
-    /// Launches of each cell; with --ci the fewest.
+    /// Launches of each cell; with --ci, the smallest number.
     #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     repeats: u32,
     /// Repeat until the interval of the median step between launches has a half-width of PCT percent, for an hour or --budget.
@@ -81,8 +81,8 @@ pub(super) struct Args {
     measure: MeasureOptions,
     /// Go on with a run that was interrupted: measures only what is missing.
     ///
-    /// The budget begins anew. --data and --catalog are taken from the same folder as at first. Another version of Tandem, libtorch or
-    /// the driver of GPUs than the run was begun with is refused.
+    /// The budget starts anew. --data and --catalog keep their paths. A run is not resumed with another version of Tandem,
+    /// libtorch or the GPU driver.
     #[arg(long, value_name = "RUN", conflicts_with_all = [
         "jobs", "command", "plan", "batch", "repeats", "ci", "RunOptions", "MeasureOptions",
     ])]
@@ -95,7 +95,7 @@ pub(super) struct Args {
 }
 
 impl Args {
-    /// The programs of the user's.
+    /// The user's programs, from `--cmd` and after `--`.
     fn commands(&self) -> impl Iterator<Item = &[String]> {
         let after_dashes = Some(&self.command[..]).filter(|argv| !argv.is_empty());
         self.measure.cmd.iter().map(|CommandLine(argv)| &argv[..]).chain(after_dashes)
@@ -128,16 +128,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     runs::begin(("single", began), args.run.out.as_deref(), &manifest, &footprints, args.resumable.json)
 }
 
-/// What is to be measured, and what the estimates in it were made from.
+/// The manifest of the run, and the footprints that its estimates were made from.
 fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     let (has_jobs, has_commands) = (!args.jobs.is_empty(), args.commands().next().is_some());
     let (catalog, pool) = args.measure.resolve(&args.run, &args.jobs, has_commands)?;
     if !has_jobs && !has_commands {
-        bail!("name a job, as in `profile single resnet18-cifar`; `profile list` shows what there is");
+        bail!("name a job, as in `profile single resnet18-cifar`; `profile list` shows the workloads");
     }
     let grid_options = [("--plan", !args.plan.is_empty()), ("--batch", !args.batch.is_empty())];
     if let Some((option, _)) = grid_options.into_iter().find(|(_, is_given)| *is_given && !has_jobs) {
-        bail!("{option} says something of jobs alone, and none is named; drop it");
+        bail!("{option} applies to jobs only, and none is named; remove it");
     }
     args.measure.check_use(&args.run, has_jobs, has_commands)?;
     let budget = args.resumable.budget.or(args.ci.map(|_| DEFAULT_BUDGET));
@@ -170,7 +170,7 @@ fn grid(args: &Args) -> anyhow::Result<Grid> {
             PlanOrAll::All if args.plan.len() == 1 => {
                 return Ok(Grid { batches: args.batch.clone(), plans: Plans::All, ..Grid::default() });
             }
-            PlanOrAll::All => bail!("--plan all stands alone; drop the plans beside it"),
+            PlanOrAll::All => bail!("--plan all cannot be combined with other plans; remove these"),
         }
     }
     let plans = if plans.is_empty() { Plans::Default } else { Plans::Named(plans) };

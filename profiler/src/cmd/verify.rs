@@ -1,4 +1,4 @@
-//! `profile verify`: does every workload build what it says and learn, and does every plan compute the same.
+//! `profile verify`: whether every workload matches its definition and learns, and whether all plans compute the same.
 
 mod bench;
 mod plans;
@@ -19,13 +19,13 @@ use schema::{
 
 use self::bench::Bench;
 
-/// Train every workload for a few steps: parameters as published, and a loss that falls.
+/// Train every workload for a few steps, and check its parameters and that its loss falls.
 ///
-/// A workload that needs more memory than the device has is not trained: its parameters and operations are counted by the
-/// shapes of its tensors, and held to the catalog.
+/// A workload that needs more memory than the device has is not trained: its parameters and operations are counted from the
+/// shapes of its tensors, and compared with the catalog.
 ///
-/// With --plans, all plans of a job are held to each other instead: whatever the plan, the same is computed. A plan that
-/// needs more memory than its devices have is unsupported and not started, and neither is any other where dp1 is.
+/// With --plans, the plans of a job are compared with each other instead: all must compute the same. A plan that needs more
+/// memory than its devices have is unsupported and not started. If that plan is dp1, no plan of the job is started.
 ///
 /// Example: `profile verify`
 ///
@@ -34,29 +34,29 @@ use self::bench::Bench;
 /// Example: `profile verify gpt2-mini@b8 --plans --device cpu:0,cpu:1`
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Workloads and sets to verify, as `set:quick`, all of the catalog where none is named; with --plans, jobs
+    /// Workloads and sets to verify, as `set:quick` [default: all of the catalog]; with --plans, jobs
     /// `WORKLOAD[@bN][@on=DEVICE]` and sets.
     #[arg(value_name = "WORKLOAD|JOB")]
     workloads: Vec<String>,
-    /// Train under every plan that is valid on the pool, and hold the losses of 20 steps to those of dp1.
+    /// Train under every plan that is valid on the pool, and compare the losses of 20 steps with those of dp1.
     ///
-    /// All are computed in fp64, where a plan may only change the order of sums: losses that are more than 1e-9 apart are
-    /// not the same. What differs between plans by design is left out: dropout and stochastic depth are 0, what a model
-    /// draws is its mean, batch norm uses its running statistics as they began, and advantages are not normalised.
+    /// All plans compute in fp64, where a plan may only change the order of sums: losses that differ by more than 1e-9 are not
+    /// the same. Differences between plans by design are removed: dropout and stochastic depth are 0, random draws of a model
+    /// are replaced by their mean, batch norm uses its initial running statistics, and advantages are not normalised.
     #[arg(long, requires = "workloads")]
     plans: bool,
-    /// Devices to take ranks from, in this order. Without it, the best that is present.
+    /// Devices to take ranks from, in this order [default: the best device that is present].
     #[arg(long, value_name = "POOL", value_delimiter = ',')]
     device: Vec<Device>,
-    /// Memory of each CPU device, as 2GiB [default: its share of the machine's].
+    /// Memory of each CPU device, as 2GiB [default: the device's share of the machine's memory].
     #[arg(long, value_name = "SIZE")]
     memory: Option<HumanBytes>,
-    /// Who moves tensors between ranks: gloo or nccl [default: gloo for CPU devices, nccl for GPUs].
+    /// The library that moves tensors between ranks: gloo or nccl [default: gloo for CPU devices, nccl for GPUs].
     ///
-    /// With gloo several ranks may share one GPU.
+    /// With gloo, several ranks may share one GPU.
     #[arg(long, value_name = "LIBRARY", requires = "plans")]
     collectives: Option<Collectives>,
-    /// A file of further workloads.
+    /// A file with additional workloads.
     #[arg(long, value_name = "FILE")]
     catalog: Vec<PathBuf>,
     /// Directory of the run [default: runs/<utc time>-verify-<hash>].
@@ -67,7 +67,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Whether a workload is right depends on no seed, and the same one lets a failure be seen again.
+/// The verdict depends on no seed; a fixed one makes failures reproducible.
 const SEED: u64 = 1;
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {

@@ -261,9 +261,9 @@ fn slips_are_usage_errors_that_say_what_to_do() {
             "--parts memory,all-reduce --device cpu:0",
             "it takes two devices of a kind, and the pool has none",
         ),
-        (2, "lstm --parts memory --device cpu:0", "add restart or drop the job"),
-        (2, "--parts memory --kib 1 --device cpu:0", "--parts leaves them out; add all-reduce"),
-        (2, "--parts memory --seconds 1 --device cpu:0", "--parts leaves them out; add all-reduce"),
+        (2, "lstm --parts memory --device cpu:0", "does not contain restart; add it, or remove the job"),
+        (2, "--parts memory --kib 1 --device cpu:0", "--parts does not contain all-reduce; add it"),
+        (2, "--parts memory --seconds 1 --device cpu:0", "--parts does not contain all-reduce; add it"),
         (3, "--device cpu:9999", "core 9999 of cpu:9999 is not among the cores"),
     ] {
         let said = door.exits(code, &format!("calibrate {arguments}"));

@@ -48,7 +48,7 @@ fn runs_that_share_nothing_are_refused() {
         door.exits(0, &format!("single {job} --device cpu:0 --steps 25 --repeats 1 --out {name}"));
     }
     for (arguments, code, words) in [
-        ("compare one other", 4, "the runs share nothing"),
+        ("compare one other", 4, "nothing to compare: no job alone"),
         ("compare one nowhere", 2, "nowhere is no run"),
         ("compare one", 2, "2 values required"),
     ] {

@@ -268,7 +268,11 @@ fn slips_are_said_before_anything_is_written() {
     assert!(!door.path("t.csv").exists());
     std::fs::remove_file(door.run("a/r").launch_end_path("0001-synthetic-sleep")).expect("it had ended");
     let said = door.exits(4, "export a/r --out t.csv");
-    assert!(said.err.contains("no launch of them has ended") && !door.path("t.csv").exists(), "{}", said.err);
+    assert!(
+        said.err.contains("no launch of the runs has ended") && !door.path("t.csv").exists(),
+        "{}",
+        said.err
+    );
 }
 
 #[cfg(not(feature = "parquet"))]

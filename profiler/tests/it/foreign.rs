@@ -356,8 +356,8 @@ fn what_cannot_be_is_said_before_anything_starts() {
     for (arguments, words) in [
         ("--steps-regex ( -- true", "unclosed group"),
         ("lstm --steps-regex x", "name one with --cmd, or after --"),
-        ("--plan all -- true", "--plan says something of jobs alone"),
-        ("--memory 1GiB --cmd true", "--memory says something of jobs alone"),
+        ("--plan all -- true", "--plan applies to jobs only"),
+        ("--memory 1GiB --cmd true", "--memory applies to jobs only"),
         ("--cmd 'true", "a quote or a backslash"),
         ("--cmd true --cmd true", "asked for twice"),
         ("--cmd true -- true", "cannot be used with"),

@@ -106,7 +106,10 @@ fn slips_are_usage_errors_that_say_what_to_do() {
     let door = crate::door();
     for (arguments, message) in [
         ("verify --plans", "required"),
-        ("verify synthetic-sleep@ga2 --plans", "names its plan, and --plans takes all; drop one of them"),
+        (
+            "verify synthetic-sleep@ga2 --plans",
+            "names its plan, and --plans takes all plans; remove one of them",
+        ),
         ("verify lstm@on=cpu:0 --plans --device cpu:1", "and so does --device"),
         ("verify lstm --collectives gloo", "--plans"),
         ("verify synthetic-sleep@b4", "there is no workload 'synthetic-sleep@b4'"),

@@ -1,4 +1,4 @@
-//! `profile doctor`: what this machine offers, what it lacks, and what the harness itself costs.
+//! `profile doctor`: what this machine offers and lacks, and the cost of the harness itself.
 
 mod overhead;
 mod readings;
@@ -21,16 +21,16 @@ use crate::core_contention;
 
 /// Show what this machine offers and lacks.
 ///
-/// With --overhead a job is trained for about a minute and a half while the harness watches it in
-/// some stretches and looks away in others: the ratio of step times is what being watched costs.
+/// With --overhead, a job is trained for about a minute and a half. The harness watches it in some stretches and not in others:
+/// the ratio of the step times is the cost of being watched.
 ///
-/// With --readings each reading of the device is taken many times at rest, and again while a job
-/// trains: how long it takes. Metrics that one call answers together share the time of `field_values`
-/// or `gpm_metrics`; beside them stands what the driver says of each, if it does.
+/// With --readings, each reading of the device is taken many times at rest and again while a job trains, to measure how long it
+/// takes. Metrics that one call returns together share the time of `field_values` or `gpm_metrics`; their rows have what the
+/// driver says about each, if anything.
 ///
-/// With --transfers page-locked memory is copied to a GPU and back, a few seconds long, while the
-/// device's counters of PCIe traffic are read: how fast the link is, and whether they count right.
-/// Nothing else should use the device then.
+/// With --transfers, page-locked memory is copied to a GPU and back for a few seconds, while the device's counters of PCIe
+/// traffic are read. This measures the speed of the link and the accuracy of the counters. Nothing else should use the device
+/// at that time.
 ///
 /// Example: `profile doctor`
 ///
@@ -44,13 +44,13 @@ use crate::core_contention;
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("measurement").args(["overhead", "readings", "transfers"])))]
 pub(super) struct Args {
-    /// Measure what the harness costs the job it watches.
+    /// Measure the cost of the harness to the job that it watches.
     #[arg(long)]
     overhead: bool,
     /// Measure how long readings of the device take, at rest and beside a job.
     #[arg(long)]
     readings: bool,
-    /// Measure the link between host and GPU, and check the counters of what goes over it.
+    /// Measure the link between host and GPU, and check the device's counters of its traffic.
     #[arg(long)]
     transfers: bool,
     /// The job to train [default: gpt2-mini, or synthetic-spin without libtorch].
@@ -59,19 +59,19 @@ pub(super) struct Args {
     /// The device to measure on [default: the best that is present; cuda:0 for transfers].
     #[arg(long, requires = "measurement")]
     device: Option<Device>,
-    /// Blocks of four stretches of a second.
+    /// Number of blocks, each of four stretches of a second.
     #[arg(long, value_name = "N", default_value_t = 20, requires = "overhead", value_parser = clap::value_parser!(u32).range(2..))]
     blocks: u32,
-    /// How often a second the device is read while it is watched [default: what it wants, 10 or 25].
+    /// Readings of the device per second while it is watched [default: the rate of its kind, 10 or 25].
     #[arg(long, value_name = "N", requires = "overhead", value_parser = hertz)]
     fast_hz: Option<f64>,
-    /// Readings of each tier, at rest and again beside the job; a 99th percentile takes 200.
+    /// Readings of each tier, at rest and again beside the job; a 99th percentile needs 200.
     #[arg(long, value_name = "N", default_value_t = 200, requires = "readings", value_parser = clap::value_parser!(u32).range(1..))]
     calls: u32,
-    /// How much each copy moves, in MiB.
+    /// Size of each copy, in MiB.
     #[arg(long, value_name = "N", default_value_t = 8192, requires = "transfers", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     mib: u64,
-    /// Copies in each direction, after one that is not counted.
+    /// Copies in each direction, after one that does not count.
     #[arg(long, value_name = "N", default_value_t = 5, requires = "transfers", value_parser = clap::value_parser!(u32).range(1..))]
     copies: u32,
     /// Directory of the job's run [default: runs/<utc time>-doctor-<hash>].
@@ -82,11 +82,12 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Once in ten seconds is hardly watching, and a thousand times a second nothing but.
+/// Parses a rate. One reading in ten seconds would hardly be watching, and more than a thousand per second would leave time for
+/// nothing else.
 fn hertz(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(hz) if (0.1..=1000.0).contains(&hz) => Ok(hz),
-        _ => Err("a number from 0.1 to 1000 is wanted".into()),
+        _ => Err("expected a number from 0.1 to 1000".into()),
     }
 }
 
@@ -113,7 +114,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         }
         table::print(&table)?;
     }
-    // Without a worker no workload can be trained; all other lacks narrow what can be measured.
+    // Without torch-worker no workload can be trained. Anything else that is missing only limits what can be measured.
     let trains = rows.iter().any(|row| row.about == WORKER && row.health == Health::Ok);
     Ok(if trains { Exit::Ok } else { Exit::MachineLacks })
 }
@@ -128,7 +129,7 @@ fn examine() -> anyhow::Result<Vec<DoctorRow>> {
     say("cpu", Health::Ok, machine.cpu.unwrap_or_else(|| "unknown".into()));
     say("kernel", Health::Ok, machine.kernel.unwrap_or_else(|| "unknown".into()));
     if machine.hypervisor == Some(true) {
-        let found = "virtual machine: steal is watched, and cores may share a physical one";
+        let found = "virtual machine: steal time is measured, and cores may share a physical core";
         say("hypervisor", Health::Note, found.into());
     }
     worker(&mut say);
@@ -159,7 +160,8 @@ fn worker(say: &mut impl FnMut(&str, Health, String)) {
         Err(error) => return say(WORKER, Health::Lacks, format!("{error:#}")),
     };
     if capabilities.version != env!("CARGO_PKG_VERSION") {
-        let found = format!("is version {}, and this is {}", capabilities.version, env!("CARGO_PKG_VERSION"));
+        let found =
+            format!("is version {}, but this program is {}", capabilities.version, env!("CARGO_PKG_VERSION"));
         return say(WORKER, Health::Lacks, format!("{found}; run scripts/setup"));
     }
     say(WORKER, Health::Ok, format!("libtorch {}", capabilities.libtorch));
@@ -186,7 +188,7 @@ fn describe(say: &mut impl FnMut(&str, Health, String), device: &Device) {
     let name = device.to_string();
     say(&name, Health::Ok, format!("{}{}", facts.name, memory.unwrap_or_default()));
     for (metric, capability) in &facts.capabilities {
-        // A capability begins with `ok` where there is one, and with the reason where there is none.
+        // The text of a capability begins with `ok` if the device has it; otherwise it is the reason.
         let (health, found) = match capability.strip_prefix("ok") {
             Some("") => (Health::Ok, "can be read"),
             Some(qualified) => (Health::Ok, qualified.trim_start_matches(", ")),
@@ -206,16 +208,16 @@ fn describe(say: &mut impl FnMut(&str, Health, String), device: &Device) {
     }
 }
 
-/// Blocks of spin loops: with fewer, a busy host could pass for cores that share a physical one.
+/// The number of blocks of spin loops. With fewer, a busy host could be mistaken for cores that share a physical one.
 const SPIN_BLOCKS: u32 = 8;
 
-/// Two spin loops on each neighbouring pair of cores, the first four pairs of them.
+/// Runs two spin loops on each of the first four pairs of neighbouring cores.
 fn siblings(say: &mut impl FnMut(&str, Health, String)) -> anyhow::Result<()> {
     let cores = device::allowed_cores()?;
     for pair in cores.windows(2).take(4) {
         let about = format!("cores {} and {}", pair[0], pair[1]);
         let Some(ratio) = core_contention::sibling_ratio(pair[0], pair[1], SPIN_BLOCKS) else {
-            say(&about, Health::Lacks, "a spin loop could not be pinned to them".into());
+            say(&about, Health::Lacks, "cannot pin a spin loop to them".into());
             continue;
         };
         let found = format!(
@@ -228,23 +230,23 @@ fn siblings(say: &mut impl FnMut(&str, Health, String)) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Below this ratio of times, two spin loops are taken not to slow each other down.
+/// Below this ratio of times, two spin loops are considered independent.
 const APART: f64 = 1.05;
 
-/// What two spin loops cost each other, as far as it can be told.
+/// The finding about two spin loops, as far as the interval allows one.
 fn cost_beside(ratio: Interval) -> (Health, &'static str) {
     if ratio.hi < APART {
         (Health::Ok, "")
     } else if ratio.lo >= APART {
         (Health::Note, "; they share a physical core, or the host is busy")
     } else {
-        (Health::Note, "; cannot tell whether they share a physical core: ask again when the host is idle")
+        (Health::Note, "; cannot tell whether they share a physical core: run it again when the host is idle")
     }
 }
 
-/// What the leash promises and what it cannot.
+/// The guarantees of the leash and their exceptions.
 fn supervision() -> &'static str {
-    "kill -9 of any one process of ours leaves none behind; a program's own children outlive harness \
+    "kill -9 of any one process of Tandem leaves none behind; a program's own children outlive harness \
      and leash killed at the same instant, and a child that leaves both its session and its \
      environment outlives a killed leash"
 }

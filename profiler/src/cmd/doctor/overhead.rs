@@ -1,4 +1,4 @@
-//! `profile doctor --overhead`: what the harness costs the job it watches.
+//! `profile doctor --overhead`: the cost of the harness to the job that it watches.
 
 use std::time::Duration;
 
@@ -43,10 +43,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// What is to be said where being watched shows no cost.
+/// The remark for an interval that contains 1, and nothing otherwise.
 fn finding(row: &OverheadRow) -> &'static str {
     let has_no_cost = row.step_ratio_ci_lo <= 1.0 && 1.0 <= row.step_ratio_ci_hi;
-    if has_no_cost { ": cannot tell a cost from none; more --blocks make the interval narrower" } else { "" }
+    if has_no_cost {
+        ": the cost cannot be told from zero; more --blocks make the interval narrower"
+    } else {
+        ""
+    }
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     drop(rig);
     readings.finish();
     run::write_end(&trial.run, Exit::Ok, Vec::new(), observed, SamplerCost::default())?;
-    // A reading at rest and the same one beside the job stand together.
+    // Puts the row of a reading at rest next to that of the same reading beside the job.
     let order: Vec<_> = rows.iter().map(|row| (row.device.clone(), row.reading.clone())).collect();
     rows.sort_by_key(|row| {
         order.iter().position(|(device, reading)| (device, reading) == (&row.device, &row.reading))

@@ -1,4 +1,4 @@
-//! `profile doctor --transfers`: how fast the link copies, and whether the device counts it right.
+//! `profile doctor --transfers`: the speed of the link, and the accuracy of the device's counters of its traffic.
 
 use cli::table;
 use rig::{Exit, output};

@@ -1,4 +1,4 @@
-//! A run of one job that the doctor trains in order to measure something else.
+//! A run with one job that the doctor trains in order to measure something else.
 
 use std::{fs::File, path::Path};
 
@@ -19,19 +19,19 @@ use schema::{
 
 use super::WORKER;
 
-/// A run that is begun, and what its only launch is to be told.
+/// A run that has begun, and the request of its only launch.
 pub(super) struct Trial {
     pub(super) run: RunDir,
     pub(super) manifest: Manifest,
     pub(super) request: LaunchRequest,
-    /// Of the run.
+    /// The lock of the run directory.
     _lock: File,
 }
 
-/// Begins a run of `job`, or of one that trains wherever it may, in `out` or a new directory.
+/// Begins a run of `job`, or of a default job that can train here, in `out` or a new directory.
 ///
 /// # Errors
-/// Where the job cannot run here.
+/// The job cannot run here.
 pub(super) fn begin(job: Option<&Job>, device: Option<&Device>, out: Option<&Path>) -> anyhow::Result<Trial> {
     let catalog = Catalog::embedded();
     let job = match job {

@@ -1,4 +1,4 @@
-//! Visits the cells of a run one after the other, each launched once.
+//! Launches the cells of a run once each, one after another.
 
 use jobs::run;
 use rig::{
@@ -16,14 +16,14 @@ use schema::{
 
 use crate::progress::Progress;
 
-/// A run that is to be verified.
+/// A run of `profile verify`.
 pub(super) struct Bench<'a> {
     pub(super) run: &'a RunDir,
     pub(super) manifest: &'a Manifest,
     pub(super) catalog: &'a Catalog,
 }
 
-/// Runs launches to their ends.
+/// Runs launches until they end.
 pub(super) struct Launcher {
     rig: Rig,
     sampler: Sampler,
@@ -31,8 +31,8 @@ pub(super) struct Launcher {
 }
 
 impl Bench<'_> {
-    /// What `visit` makes of each cell, in the order of the manifest and until it gives nothing, and what watching them has
-    /// cost; `line` tells people.
+    /// Calls `visit` for each cell in the order of the manifest, until it returns `None` or the cells end. Returns the results
+    /// and the cost of the sampler. `line` formats a result for the progress display.
     pub(super) fn each_cell<R>(
         &self,
         line: impl Fn(&R) -> String,
@@ -60,7 +60,7 @@ impl Bench<'_> {
 }
 
 impl Launcher {
-    /// How a launch ended that made all the steps it was given; nothing where the user interrupted it.
+    /// Runs a launch to its end and returns how it ended, or `None` if the user interrupted it.
     pub(super) fn launch(&mut self, request: LaunchRequest) -> Option<LaunchEnd> {
         let end = measure_alone(&mut self.rig, &self.sampler, request, StopRule::End, true, &self.interrupt);
         (!self.interrupt.asked()).then_some(end)

@@ -1,4 +1,4 @@
-//! `profile verify --plans`: does every plan of a job compute the same thing.
+//! `profile verify --plans`: whether all plans of a job compute the same.
 
 use anyhow::{Context as _, bail};
 use cli::table::{self, or_dash};
@@ -24,14 +24,14 @@ use schema::{
 use super::{SEED, bench::Bench};
 use crate::derive::job_steps;
 
-/// Of each launch.
+/// The number of steps of each launch.
 const STEPS: u64 = 20;
-/// The largest difference of two losses, relative to them. Sums in another order differ by some 1e-16 in fp64, and twenty
-/// steps let that grow.
+/// The largest relative difference between two losses. In fp64, sums in another order differ by about 1e-16, and the difference
+/// grows over twenty steps.
 const TOLERANCE: f64 = 1e-9;
 
-/// A cell for each job and valid plan, `dp1` first. Plans that are measured only where they are named are among them, as
-/// what they cost does not matter here.
+/// A cell for each job and valid plan, `dp1` first. It includes plans that `--plan all` leaves out, because their cost does not
+/// matter here.
 pub(super) fn cells(
     catalog: &Catalog,
     names: &[String],
@@ -40,7 +40,7 @@ pub(super) fn cells(
 ) -> anyhow::Result<Vec<Cell>> {
     let jobs: Vec<Job> = names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
     if let Some(job) = jobs.iter().find(|job| job.plan.is_some()) {
-        bail!("job '{job}' names its plan, and --plans takes all; drop one of them");
+        bail!("job '{job}' names its plan, and --plans takes all plans; remove one of them");
     }
     let shared = pool::of_jobs(&jobs, named, collectives)?;
     let mut all = Vec::new();
@@ -49,7 +49,7 @@ pub(super) fn cells(
         for workload in workload_lookup::workloads(catalog, &job.workload)? {
             let global_batch = job.global_batch.unwrap_or(workload.global_batch);
             let enumerated = plans::enumerate(workload, global_batch, &pool).into_iter();
-            // That of `dp1` is a row where it is refused: a job that was asked for must not vanish.
+            // A refused `dp1` is kept as a row, so that each job that was named has one.
             let is_kept = |plan: &Plan| {
                 *plan == Plan::default() || plans::refusal(workload, global_batch, plan, &pool).is_none()
             };
@@ -63,11 +63,11 @@ pub(super) fn cells(
     Ok(all)
 }
 
-/// Refuses plans that their devices cannot hold, in the numbers that they are verified in; and where `dp1` is refused all
-/// plans of its job, which would have nothing to be held to.
+/// Refuses plans that their devices cannot hold in fp64. If `dp1` is refused, all plans of its job are, because there is
+/// nothing to compare them with.
 ///
 /// # Errors
-/// Where there is one job and none of its plans can run.
+/// There is only one job, and none of its plans can run.
 pub(super) fn refuse_outgrown(
     catalog: &Catalog,
     cells: &mut [Cell],
@@ -82,7 +82,8 @@ pub(super) fn refuse_outgrown(
             cell.unsupported = judgement.refusal;
         }
         if plan == Plan::default() {
-            of_dp1 = cell.unsupported.as_ref().map(|reason| format!("it is held to dp1, which {reason}"));
+            of_dp1 =
+                cell.unsupported.as_ref().map(|reason| format!("it is compared with dp1, which {reason}"));
         } else if cell.unsupported.is_none() {
             cell.unsupported.clone_from(&of_dp1);
         }
@@ -102,7 +103,7 @@ fn job_of<'a>(catalog: &'a Catalog, cell: &Cell) -> anyhow::Result<(&'a Workload
     Ok((workload_lookup::workload(catalog, &cell.workload)?, global_batch, plan))
 }
 
-/// Trains under each plan and holds its losses to those of `dp1`, which comes before it.
+/// Trains under each plan and compares the losses with those of `dp1`, which comes first.
 pub(super) fn verify(bench: &Bench<'_>) -> anyhow::Result<(Vec<VerifyPlanRow>, SamplerCost)> {
     let &Bench { run, manifest, catalog } = bench;
     let line = |row: &VerifyPlanRow| format!("{}@{}: {}", row.job, row.plan, verdict(row));
@@ -129,14 +130,14 @@ pub(super) fn verify(bench: &Bench<'_>) -> anyhow::Result<(Vec<VerifyPlanRow>, S
     })
 }
 
-/// The job's loss of each step that all ranks made; absent where it is not finite.
+/// The job's loss of each step that all ranks completed; `None` where it is not finite.
 fn losses(run: &RunDir, launch: &str, ranks: u32) -> Vec<Option<f64>> {
     let of_rank = |rank| events::read(&run.events_path(launch, rank), rank).unwrap_or_default();
     let events: Vec<_> = (0..ranks).map(of_rank).collect();
     job_steps(&events).into_iter().map(|step| step.loss).collect()
 }
 
-/// A plan that was not started.
+/// The row of a plan that was not started.
 fn unsupported(job: String, plan: Plan, reason: &str) -> VerifyPlanRow {
     VerifyPlanRow {
         job,

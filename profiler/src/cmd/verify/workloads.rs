@@ -1,4 +1,4 @@
-//! `profile verify`: does every workload build what it says, and learn.
+//! `profile verify`: whether every workload matches its definition and learns.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ use super::bench::Bench;
 /// The number of steps at either end over which the loss is averaged, because single steps scatter.
 const LOSS_STEPS: usize = 3;
 
-/// One cell a workload, at the batch that verifies it; of the whole catalog where none is named.
+/// One cell per workload, with the batch of its verification; for the whole catalog if `names` is empty.
 pub(super) fn cells(catalog: &Catalog, names: &[String], pool: &[Device]) -> anyhow::Result<Vec<Cell>> {
     let chosen: Vec<&Workload> = if names.is_empty() {
         catalog.iter().collect()
@@ -46,7 +46,7 @@ pub(super) fn cells(catalog: &Catalog, names: &[String], pool: &[Device]) -> any
     Ok(all)
 }
 
-/// Trains each workload, or counts it by its shapes where its device cannot hold it.
+/// Trains each workload, or counts its parameters and operations from shapes if its device cannot hold it.
 pub(super) fn verify(bench: &Bench<'_>) -> anyhow::Result<(Vec<VerifyRow>, SamplerCost)> {
     let &Bench { run, manifest, catalog } = bench;
     let outgrown = outgrown(manifest, catalog)?;
@@ -74,8 +74,8 @@ pub(super) fn verify(bench: &Bench<'_>) -> anyhow::Result<(Vec<VerifyRow>, Sampl
     })
 }
 
-/// Why cells need more memory than their device has, by name. All are asked for before the first launch: what
-/// estimates say of themselves would tear the bar of progress.
+/// The reason for each cell that needs more memory than its device has, by name. All estimates are made before the first
+/// launch, because their messages would break the progress bar.
 fn outgrown(manifest: &Manifest, catalog: &Catalog) -> anyhow::Result<BTreeMap<String, String>> {
     let mut estimates = Estimates::new(&manifest.settings, manifest.seed);
     let mut reasons = BTreeMap::new();
@@ -88,7 +88,7 @@ fn outgrown(manifest: &Manifest, catalog: &Catalog) -> anyhow::Result<BTreeMap<S
     Ok(reasons)
 }
 
-/// Holds what shapes say to what the catalog says; `reason` is why nothing was trained.
+/// Compares the shapes with the catalog; `reason` is why the workload was not trained.
 fn judge_shapes(workload: &Workload, shapes: &Shapes, reason: &str) -> VerifyRow {
     let wrong = if workload.parameters != Some(shapes.parameters) {
         Some("its parameters are not those of the catalog")
@@ -118,7 +118,7 @@ fn never_started(reason: String) -> LaunchEnd {
     }
 }
 
-/// A workload that was not trained here.
+/// The row of a workload that could not be verified here.
 fn unverified(workload: &Workload, reason: &str) -> VerifyRow {
     VerifyRow {
         workload: workload.name.clone(),
@@ -133,7 +133,7 @@ fn unverified(workload: &Workload, reason: &str) -> VerifyRow {
     }
 }
 
-/// Holds what a launch said to what the catalog says.
+/// Compares the events of a launch with the catalog.
 fn judge(workload: &Workload, events: &[EventLine], end: &LaunchEnd) -> VerifyRow {
     let mut parameters = None;
     let mut losses = Vec::new();
