@@ -1,4 +1,4 @@
-//! Which of several ways to run a workload is the fastest, as far as the intervals of a run can tell.
+//! Finds the fastest of several ways to run a workload, as far as the intervals of a run allow.
 
 use schema::rows::Summary;
 use statistics::{
@@ -6,10 +6,10 @@ use statistics::{
     stop::{MIN_REPEATS, MOST_LAUNCHES, launches_to_part},
 };
 
-/// A row for people to read, and how it stands among the rows of its workload.
+/// A row for people to read, and its comparison with the rows of the same workload.
 pub struct Ranked<'a> {
     pub row: &'a Summary,
-    /// Absent where it has no numbers, or no other row of its workload has.
+    /// `None` if the row has no numbers, or no other row of its workload has.
     pub standing: Option<Standing>,
 }
 
@@ -21,18 +21,18 @@ pub enum Standing {
     Slower,
 }
 
-/// With how many repeats a row could be told apart from the fastest.
+/// The number of repeats that would separate a row from the fastest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Repeats {
     About(usize),
     /// More than [`MOST_LAUNCHES`].
     TooMany,
-    /// One of the two has no interval to estimate that from.
+    /// One of the two rows has no interval to estimate the number from.
     Unknown,
 }
 
-/// The rows by workload, in the order in which the workloads come first, and within a workload by speed, the fastest first. A
-/// row without numbers comes last in its workload.
+/// The rows grouped by workload, in the order in which the workloads first occur, and sorted by speed within a workload, the
+/// fastest first. A row without numbers is the last of its workload.
 pub fn ranked(summaries: &[Summary]) -> Vec<Ranked<'_>> {
     let mut workloads: Vec<&str> = Vec::new();
     for row in summaries {
@@ -78,7 +78,8 @@ impl Speed {
         Some(Speed::of(row, 1e9 / row.step_ns_median? as f64))
     }
 
-    /// The interval of a rate is as wide as that of the median step: a launch that is slow by a factor is so in both.
+    /// The speed of a row. The interval of a rate is as wide as that of the median step, because a launch that is slower by a
+    /// factor is so in both.
     fn of(row: &Summary, per_s: f64) -> Speed {
         let ends = row.step_ns_median.zip(row.step_ns_median_ci_lo.zip(row.step_ns_median_ci_hi));
         let interval = ends.map(|(median, (lo, hi))| Interval {
@@ -102,8 +103,8 @@ impl Speed {
     }
 }
 
-/// What to say below a table of these rows: of each workload with several, which is the fastest, and with how many repeats
-/// those that may be as fast could be told apart from it.
+/// The lines below a table of these rows. For each workload with several rows they name the fastest, and the number of repeats
+/// that would separate it from the others that may be as fast.
 pub fn lines(ranked: &[Ranked]) -> Vec<String> {
     ranked.chunk_by(|one, other| one.row.workload == other.row.workload).flat_map(lines_of_workload).collect()
 }
@@ -119,7 +120,7 @@ fn lines_of_workload(ranked: &[Ranked]) -> Vec<String> {
         let remedy = match repeats {
             Repeats::About(repeats) => format!("about {repeats} repeats would tell (an estimate)"),
             Repeats::TooMany => format!("more than {MOST_LAUNCHES} repeats would tell (an estimate)"),
-            Repeats::Unknown => format!("an interval wants {MIN_REPEATS} repeats at least"),
+            Repeats::Unknown => format!("an interval needs at least {MIN_REPEATS} repeats"),
         };
         Some(format!("  {} may be as fast; {remedy}", name(other.row)))
     };

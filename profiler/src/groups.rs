@@ -1,4 +1,4 @@
-//! From what a user asked for to the cells and the groups of a run of `profile colocate`.
+//! Makes the cells and the groups of a run of `profile colocate` from what the user named.
 
 use anyhow::bail;
 use colocate::{groups, sharing};
@@ -12,30 +12,30 @@ use schema::{
     units::HumanBytes,
 };
 
-/// Who runs together.
+/// Which jobs run together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Company {
     /// All jobs that were named, in one group.
     All,
-    /// Every group of this number of jobs. A job may be in a group more than once.
+    /// Every group of this number of jobs. A job may occur more than once in a group.
     Every(usize),
-    /// Each of them beside each of these.
+    /// Each job that was named beside each of these.
     Beside(Vec<Job>),
 }
 
-/// The groups that were asked for.
+/// The jobs, programs and modes that the user named.
 pub struct GroupRequest<'a> {
     pub jobs: &'a [Job],
     pub commands: &'a [CommandLine],
     pub company: Company,
-    /// Each member on devices of its own, the next ones of the pool.
+    /// Whether each member has separate devices, the next ones of the pool.
     pub apart: bool,
     pub modes: &'a [Sharing],
     pub pool: &'a [Device],
 }
 
 impl GroupRequest<'_> {
-    /// How many jobs and programs were named, in which a set counts as all of its workloads.
+    /// The number of jobs and programs that were named. A set counts as all of its workloads.
     fn members(&self, catalog: &Catalog) -> anyhow::Result<usize> {
         let of_job = |job: &Job| workload_lookup::workloads(catalog, &job.workload).map(|found| found.len());
         let of_jobs: usize = self.jobs.iter().map(of_job).sum::<anyhow::Result<_>>()?;
@@ -43,18 +43,18 @@ impl GroupRequest<'_> {
     }
 }
 
-/// The cells of all members, each once however often its job was named, and the groups of them, one per company and mode.
+/// The cells of all members, without duplicates, and the groups of them, one per company and mode.
 ///
-/// What cannot run is kept with its reason: a plan, weights for another number of members, members that no device holds
-/// together, a mode that the machine does not offer.
+/// A group that cannot run is kept with the reason: a plan that cannot run, weights for another number of members, members that
+/// a device cannot hold together, or a mode that the machine does not offer.
 pub fn of(
     catalog: &Catalog,
     request: &GroupRequest,
     estimates: &mut Estimates,
 ) -> anyhow::Result<(Vec<Cell>, Vec<Group>)> {
-    // Before any memory is estimated, which may take minutes.
+    // This comes before memory is estimated, which may take minutes.
     if request.company == Company::All && request.members(catalog)? < 2 {
-        bail!("a group takes two jobs at least; name one twice to run it beside itself");
+        bail!("a group needs at least two jobs; name a job twice to run it beside itself");
     }
     let mut cells = Vec::new();
     let mut members = Vec::new();
@@ -103,12 +103,12 @@ fn of_job(
     pool: &[Device],
     estimates: &mut Estimates,
 ) -> anyhow::Result<Vec<Cell>> {
-    // Whether members fit together is known from what each of them takes.
+    // Whether members fit together depends on the memory of each.
     let grid = Grid { effort: Effort::Measure, ..Grid::default() };
     cells::alone(catalog, std::slice::from_ref(job), &grid, pool, Some(estimates))
 }
 
-/// The same companies of cells that are on devices of their own, one after the other.
+/// The same companies, with cells on separate devices in the order of the pool.
 fn apart(
     catalog: &Catalog,
     cells: &[Cell],
@@ -126,7 +126,7 @@ fn apart(
             let Some((devices, rest)) = free.split_at_checked(ranks(cell)) else {
                 let wanted: usize = company.iter().map(|&member| ranks(&cells[member])).sum();
                 bail!(
-                    "--apart: a group takes {wanted} devices, and there are {}; name more with --device",
+                    "--apart: a group needs {wanted} devices, and there are {}; name more with --device",
                     pool.len()
                 );
             };
@@ -142,18 +142,18 @@ fn apart(
     Ok((placed, moved))
 }
 
-/// How many devices it takes, which may be more than it was given.
+/// The number of devices that a cell needs, which may be more than it was given.
 fn ranks(cell: &Cell) -> usize {
     cell.plan.as_ref().map_or(1, |plan| plan.ranks() as usize)
 }
 
-/// What was asked for as this cell, on whatever device.
+/// The job of a cell, without its devices.
 fn job(cell: &Cell) -> Job {
     let Cell { workload, global_batch, plan, .. } = cell;
     Job { workload: workload.clone(), global_batch: *global_batch, plan: *plan, device: None }
 }
 
-/// Adds cells that are not there yet; returns where all of them are.
+/// Adds the cells that are not there yet, and returns the positions of all of them.
 fn add(cells: &mut Vec<Cell>, more: Vec<Cell>) -> Vec<usize> {
     let mut places = Vec::new();
     for cell in more {
@@ -185,8 +185,8 @@ fn group(members: &[&Cell], mode: &Sharing, estimates: &mut Estimates) -> Group 
     group
 }
 
-/// Why some device does not hold all members at once, as far as their peaks are known. All are loaded in every mode, and those
-/// that wait for their turn too.
+/// Returns why a device cannot hold all members at once, as far as their peaks are known. In every mode all members are loaded,
+/// including those that wait for their turn.
 fn does_not_fit(members: &[&Cell], mut capacity: impl FnMut(&Device) -> Option<u64>) -> Option<String> {
     let ranks = || members.iter().flat_map(|cell| cell.devices.iter().map(move |device| (cell, device)));
     let mut devices: Vec<&Device> = ranks().map(|(_, device)| device).collect();

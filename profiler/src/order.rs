@@ -1,9 +1,9 @@
-//! In which order a block visits the cells and the groups of a run.
+//! The order in which a block visits the cells and the groups of a run.
 
-/// A position in a block: what the block visits there. Numbers are those of the lists of the run.
+/// One visit of a block. Numbers are positions in the lists of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BlockPosition {
-    /// A cell, for the first time in the block (0) or once more after all groups (1).
+    /// A cell, in the first pass of the block (0) or in the second one after all groups (1).
     Cell {
         cell: usize,
         pass: u32,
@@ -11,13 +11,13 @@ pub enum BlockPosition {
     Group(usize),
 }
 
-/// How often a block visits each cell of a run: before and after its groups, where it has any, so that what a job takes alone
-/// is known as of the middle of the block, where the groups are.
+/// The number of passes over the cells in each block of a run. With groups there are two, before and after them, so that the
+/// time of a job alone is known for the middle of the block, where the groups are.
 pub fn passes(groups: usize) -> u32 {
     if groups == 0 { 1 } else { 2 }
 }
 
-/// What block number `block` comes to, one after the other: all cells, all groups, and all cells again in reverse.
+/// The visits of block number `block` in order: all cells, all groups, and all cells again in reverse.
 pub fn of_block(cells: usize, groups: usize, seed: u64, block: u32) -> Vec<BlockPosition> {
     let order = shuffled(cells, seed, block);
     let again = order.iter().rev().filter(|_| passes(groups) > 1);
@@ -27,8 +27,8 @@ pub fn of_block(cells: usize, groups: usize, seed: u64, block: u32) -> Vec<Block
     first.chain(between).chain(again.map(|&cell| BlockPosition::Cell { cell, pass: 1 })).collect()
 }
 
-/// So many numbers in an order drawn from the seed of the run: the same for the same seed and block, so that a resumed run
-/// goes on as the first one would have.
+/// The numbers below `count` in an order drawn from the seed of the run. The order depends only on the seed and the block, so
+/// that a resumed run continues with the same one.
 pub fn shuffled(count: usize, seed: u64, block: u32) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     // Distinct streams for distinct blocks: fastrand scrambles its seed, and the multiplier is odd.

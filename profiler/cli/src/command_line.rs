@@ -1,12 +1,12 @@
-//! The command line, where clap would take a negative value for an option.
+//! Parses the command line, with an error for negative values, which clap would take for options.
 
 use std::ffi::OsString;
 
 use clap::{Parser, error::ErrorKind};
 
-/// Parses the command line, and ends the program where it is wrong.
+/// Parses the command line, and ends the program if it is wrong.
 ///
-/// Of `--seconds -1` clap says to write `-- -1`, which would be a program of the user's.
+/// For `--seconds -1`, clap would suggest `-- -1`, which would name a program of the user's.
 pub fn parse<T: Parser>() -> T {
     T::try_parse().unwrap_or_else(|error| {
         let negative =
@@ -22,7 +22,8 @@ pub fn parse<T: Parser>() -> T {
     })
 }
 
-/// The first option that a negative number follows, as `-1` or `-5m`. What stands after `--` belongs to a program of the user's.
+/// The first option that is followed by a negative number, as `-1` or `-5m`. Arguments after `--` belong to a program of the
+/// user's.
 fn negative(arguments: impl Iterator<Item = OsString>) -> Option<(String, String)> {
     let arguments = arguments.map(|argument| argument.to_string_lossy().into_owned());
     let ours: Vec<String> = arguments.take_while(|argument| argument != "--").collect();

@@ -1,4 +1,4 @@
-//! From what a user asked for to the cells of a run: jobs by batches by plans.
+//! Makes the cells of a run from what the user named: jobs by batches by plans.
 
 use std::{collections::BTreeSet, path::Path, str::FromStr};
 
@@ -19,12 +19,12 @@ use crate::{
     pool, workload_lookup,
 };
 
-/// The axes of a grid. An empty list means the job's own, or else the workload's default.
+/// The axes of a grid. An empty list means the job's own value, or the workload's default.
 #[derive(Clone, Debug, Default)]
 pub struct Grid {
     pub batches: Vec<u32>,
     pub plans: Plans,
-    /// The effort that may be spent on the memory of jobs under plans that the user did not name.
+    /// The effort for memory estimates of jobs whose plans the user did not name.
     pub effort: Effort,
 }
 
@@ -33,15 +33,15 @@ pub enum Plans {
     #[default]
     Default,
     Named(Vec<Plan>),
-    /// All that are valid for the job on the pool.
+    /// All plans that are valid for the job on the pool.
     All,
 }
 
-/// The cells of `jobs` over the grid, each alone, on the first devices of the pool or on its own.
+/// The cells of `jobs` over the grid, each alone, on the first devices of the pool or on the job's own device.
 ///
-/// A combination that cannot run is a cell with its reason: asked for by name it must not vanish, and of
-/// all plans of a batch one stays. With estimates, one whose devices cannot hold it is among those; without,
-/// nobody asks.
+/// A combination that cannot run is a cell with the reason. With `Plans::All`, combinations that do not fit are left out, but
+/// one of them remains for a batch that would have no cell otherwise. Without estimates, it is not checked whether a
+/// combination fits.
 pub fn alone(
     catalog: &Catalog,
     jobs: &[Job],
@@ -52,7 +52,7 @@ pub fn alone(
     let mut cells = Vec::new();
     for (job, workload) in each_workload(catalog, jobs)? {
         let pool = pool::of_job(job, pool)?;
-        // Who names plans compares them, and wants to know what each takes.
+        // A user who names plans compares them, and needs the memory of each.
         let named = job.plan.is_some() || !matches!(grid.plans, Plans::Default);
         let effort = if named { Effort::Measure } else { grid.effort };
         for global_batch in batches(workload, job, grid)? {
@@ -98,7 +98,7 @@ pub fn alone(
     Ok(cells)
 }
 
-/// Jobs with their workloads: several where a job is a set.
+/// Jobs with their workloads; a job that names a set has several.
 fn each_workload<'a>(catalog: &'a Catalog, jobs: &'a [Job]) -> anyhow::Result<Vec<(&'a Job, &'a Workload)>> {
     let mut pairs = Vec::new();
     for job in jobs {
@@ -115,7 +115,7 @@ fn each_workload<'a>(catalog: &'a Catalog, jobs: &'a [Job]) -> anyhow::Result<Ve
     Ok(pairs)
 }
 
-/// A program of the user's with its arguments, as typed into one argument: split as a shell would, and never given to one.
+/// A program of the user's with its arguments, typed as one argument. It is split as a shell splits it, but no shell runs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandLine(pub Vec<String>);
 
@@ -123,22 +123,23 @@ impl FromStr for CommandLine {
     type Err = String;
 
     fn from_str(text: &str) -> Result<CommandLine, String> {
-        let argv =
-            shlex::split(text).ok_or("a quote or a backslash in it is not followed by what it wants")?;
-        let first = argv.first().ok_or("a program must be named")?;
+        let argv = shlex::split(text).ok_or("a quote is not closed, or a backslash is at the end")?;
+        let first = argv.first().ok_or("expected a program")?;
         if let Some((variable, _)) = first.split_once('=').filter(|(name, _)| is_variable(name)) {
-            return Err(format!("there is no shell to set {variable}; write env {text}"));
+            return Err(format!("no shell runs this command, so {variable} is not set; write env {text}"));
         }
         let is_of_shell = |word: &&String| first == "cd" || OF_SHELL.contains(&word.as_str());
         if let Some(word) = argv.iter().find(is_of_shell) {
             let quoted = shlex::try_quote(text).map_err(|error| error.to_string())?;
-            return Err(format!("there is no shell that '{word}' means something to; write sh -c {quoted}"));
+            return Err(format!(
+                "no shell runs this command, so '{word}' has no effect; write sh -c {quoted}"
+            ));
         }
         Ok(CommandLine(argv))
     }
 }
 
-/// Words that mean something to a shell alone, where they stand alone.
+/// Words that have a meaning only to a shell, if they are words of their own.
 const OF_SHELL: [&str; 11] = ["&&", "||", "|", ";", "&", ">", ">>", "<", "2>", "2>&1", "&>"];
 
 fn is_variable(name: &str) -> bool {
@@ -146,23 +147,23 @@ fn is_variable(name: &str) -> bool {
     !name.is_empty() && name.chars().all(is_word) && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// A program with its arguments as [`CommandLine`] reads it.
+/// A program with its arguments in the form that [`CommandLine`] reads.
 pub fn command_line(argv: &[String]) -> String {
-    // What cannot be quoted has a zero byte in it, and no program could be started with that.
+    // Only a zero byte cannot be quoted, and no program can be started with one.
     shlex::try_join(argv.iter().map(String::as_str)).unwrap_or_else(|_| argv.join(" "))
 }
 
-/// What finds steps in the output of a program.
+/// Checks the regular expression of `--steps-regex`.
 ///
 /// # Errors
-/// Why it is no regular expression.
+/// The text is not a regular expression.
 pub fn steps_regex(text: &str) -> Result<String, String> {
     Regex::new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
-/// The one cell of a program of the user's.
+/// The only cell of a program of the user's.
 pub fn command(argv: &[String], device: &Device) -> anyhow::Result<Cell> {
-    let program = argv.first().context("after -- a program must follow")?;
+    let program = argv.first().context("expected a program after --")?;
     ensure!(programs::is_there(program), "{}", not_there(program));
     let name = command_name(argv);
     Ok(Cell {
@@ -180,7 +181,7 @@ pub fn command(argv: &[String], device: &Device) -> anyhow::Result<Cell> {
     })
 }
 
-/// Why a program cannot be started, where that is so. The current folder is not on the PATH, as users of a shell may forget.
+/// Returns why a program cannot be started. It names the current folder, which is not on the PATH.
 fn not_there(program: &str) -> String {
     match (program.contains('/'), Path::new(program).is_file()) {
         (false, true) => {
@@ -195,7 +196,7 @@ fn not_there(program: &str) -> String {
     }
 }
 
-/// Devices of one job as rows name them: `cpu:0`, `cpu:0,cpu:1`.
+/// The devices of one job in the form that rows have: `cpu:0`, `cpu:0,cpu:1`.
 pub fn joined(devices: &[Device]) -> String {
     devices.iter().map(Device::to_string).collect::<Vec<_>>().join(",")
 }
@@ -205,7 +206,7 @@ fn batches(workload: &Workload, job: &Job, grid: &Grid) -> anyhow::Result<Vec<u3
         (Some(batch), true) => Ok(vec![batch]),
         (None, true) => Ok(vec![workload.global_batch]),
         (None, false) => Ok(grid.batches.clone()),
-        (Some(_), false) => bail!("job '{job}' names its batch, and so does --batch; drop one of them"),
+        (Some(_), false) => bail!("job '{job}' names its batch, and so does --batch; remove one of them"),
     }
 }
 
@@ -226,16 +227,16 @@ fn plans_of(
             .filter(|candidate| candidate.refusal.is_none())
             .map(|candidate| (candidate.plan, None))
             .collect()),
-        (Some(_), _) => bail!("job '{job}' names its plan, and so does --plan; drop one of them"),
+        (Some(_), _) => bail!("job '{job}' names its plan, and so does --plan; remove one of them"),
     }
 }
 
-/// That no cell is asked for twice: its rows could not be told apart.
+/// Checks that no cell occurs twice, because its rows could not be told apart.
 pub fn distinct(cells: &[Cell]) -> anyhow::Result<()> {
     let mut names = BTreeSet::new();
     match cells.iter().find(|cell| !names.insert(&cell.name)) {
         Some(twice) => {
-            bail!("'{}' is asked for twice; name it once and repeat it with --repeats", twice.name)
+            bail!("'{}' is named twice; name it once, and set --repeats for more launches", twice.name)
         }
         None => Ok(()),
     }
@@ -328,16 +329,19 @@ mod tests {
             assert_eq!(split(text).expect("a command"), argv, "{text}");
         }
         for (text, why) in [
-            ("", "a program must be named"),
-            ("  ", "a program must be named"),
-            ("python3 'train.py", "a quote or a backslash in it is not followed by what it wants"),
-            ("a \\", "a quote or a backslash in it is not followed by what it wants"),
-            ("SEED=1 python3 a.py", "there is no shell to set SEED; write env SEED=1 python3 a.py"),
+            ("", "expected a program"),
+            ("  ", "expected a program"),
+            ("python3 'train.py", "a quote is not closed, or a backslash is at the end"),
+            ("a \\", "a quote is not closed, or a backslash is at the end"),
+            (
+                "SEED=1 python3 a.py",
+                "no shell runs this command, so SEED is not set; write env SEED=1 python3 a.py",
+            ),
             (
                 "cd x && python3 a.py",
-                "there is no shell that 'cd' means something to; write sh -c 'cd x && python3 a.py'",
+                "no shell runs this command, so 'cd' has no effect; write sh -c 'cd x && python3 a.py'",
             ),
-            ("a > log", "there is no shell that '>' means something to; write sh -c 'a > log'"),
+            ("a > log", "no shell runs this command, so '>' has no effect; write sh -c 'a > log'"),
         ] {
             assert_eq!(split(text), Err(why.to_owned()), "{text:?}");
         }

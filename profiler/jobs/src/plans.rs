@@ -1,4 +1,4 @@
-//! Which plans a job can run under on a pool of devices, with a reason for each that it cannot.
+//! The plans that a job can run under on a pool of devices, and the reason for each plan that it cannot.
 
 mod estimates;
 mod footprint;
@@ -13,17 +13,17 @@ use schema::{
 pub use estimates::{Effort, Estimates, Judgement};
 pub use memory::CUDA_CONTEXT_BYTES;
 
-/// Degrees that are tried on each axis. Beyond them a plan can still be named.
+/// The degrees that are tried on each axis. Other degrees are possible if the user names the plan.
 const DEGREES: [u16; 4] = [1, 2, 4, 8];
 
-/// A plan, and why it cannot run where it cannot.
+/// A plan, and the reason if it cannot run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     pub plan: Plan,
     pub refusal: Option<String>,
 }
 
-/// Why `workload` cannot run with `global_batch` under `plan` on the first devices of `pool`.
+/// Returns why `workload` cannot run with `global_batch` under `plan` on the first devices of `pool`.
 pub fn refusal(workload: &Workload, global_batch: u32, plan: &Plan, pool: &[Device]) -> Option<String> {
     if let Some(reason) = workload.refuses(plan, global_batch) {
         return Some(reason);
@@ -36,7 +36,7 @@ pub fn refusal(workload: &Workload, global_batch: u32, plan: &Plan, pool: &[Devi
         .then(|| format!("it needs {wanted} devices and the pool has {found}; name more with --device A,B"))
 }
 
-/// Why `--plan all` leaves a plan out that is run where it is asked for by name.
+/// Returns why `--plan all` leaves out a plan that runs if the user names it.
 fn not_worth_it(plan: &Plan, pool: &[Device]) -> Option<String> {
     let on_cores = pool.iter().take(plan.ranks() as usize).any(|device| !matches!(device, Device::Cuda(_)));
     (plan.offload && on_cores).then(|| {
@@ -44,9 +44,8 @@ fn not_worth_it(plan: &Plan, pool: &[Device]) -> Option<String> {
     })
 }
 
-/// All plans worth a look for this job: those that vary what the workload's axes allow, in every
-/// combination, and one of each axis that it lacks, so that its reason can be read. Offload on a CPU device
-/// saves nothing and is refused here alone.
+/// All plans to consider for this job: every combination of what the workload's axes allow, and one plan of each axis that it
+/// lacks, as a row with the reason. Offload on a CPU device saves no memory and is refused only here.
 pub fn enumerate(workload: &Workload, global_batch: u32, pool: &[Device]) -> Vec<Candidate> {
     let legal = |axis| workload.axes.contains(&axis);
     let degrees = |axis| if legal(axis) { &DEGREES[..] } else { &DEGREES[..1] };
@@ -74,7 +73,7 @@ pub fn enumerate(workload: &Workload, global_batch: u32, pool: &[Device]) -> Vec
     for lacking in ["dp2", "tp2", "pp2", "zero1", "ga2", "gc", "offload", "bf16"] {
         plans.push(lacking.parse().expect("each is a canonical plan"));
     }
-    // Spelling and parsing once more drops what no plan may combine, such as zero with tp.
+    // A plan that cannot be combined, such as zero with tp, does not parse, and is removed.
     plans.retain(|plan| plan.to_string().parse::<Plan>().is_ok());
     let mut seen = std::collections::BTreeSet::new();
     plans.retain(|plan| seen.insert(*plan));
@@ -85,7 +84,7 @@ pub fn enumerate(workload: &Workload, global_batch: u32, pool: &[Device]) -> Vec
     plans.into_iter().map(of_enumeration).collect()
 }
 
-/// A plan that was asked for by its name.
+/// A plan that the user named.
 pub fn candidate(workload: &Workload, global_batch: u32, plan: Plan, pool: &[Device]) -> Candidate {
     Candidate { plan, refusal: refusal(workload, global_batch, &plan, pool) }
 }

@@ -1,4 +1,4 @@
-//! The devices a run may use, in the order it takes them.
+//! The devices that a run may use, in the order in which it takes them.
 
 use std::collections::BTreeSet;
 
@@ -6,13 +6,11 @@ use anyhow::bail;
 use rig::device::{allowed_cores, discover};
 use schema::{device::Device, job::Job, spec::Collectives, units::HumanBytes};
 
-/// The pool a user named, with `cpu` replaced by the cores it stands for; the best device of the
-/// machine where none was named.
+/// The pool that a user named, with `cpu` replaced by its cores, or the best device of the machine if none was named.
 ///
 /// # Errors
-/// Where two devices of the pool share a core or are the same GPU: ranks on them would share what
-/// they are taken to have alone. Ranks may share a GPU where it was asked that Gloo moves tensors
-/// between them. Where it was asked of NCCL, and a device is no GPU.
+/// Two devices of the pool share a core or are the same GPU: ranks on them would share what is treated as their own. Ranks may
+/// share a GPU if Gloo moves tensors between them. A device is not a GPU although NCCL was chosen.
 pub fn resolve(named: &[Device], collectives: Option<Collectives>) -> anyhow::Result<Vec<Device>> {
     let pool = if named.is_empty() {
         discover()?.devices.into_iter().take(1).collect()
@@ -22,49 +20,49 @@ pub fn resolve(named: &[Device], collectives: Option<Collectives>) -> anyhow::Re
     let cpu = pool.iter().find(|device| matches!(device, Device::Cpu(_)));
     match cpu.filter(|_| collectives == Some(Collectives::Nccl)) {
         Some(cpu) => {
-            bail!("--collectives nccl moves tensors between GPUs alone, and {cpu} is not one; use gloo")
+            bail!("--collectives nccl moves tensors between GPUs only, and {cpu} is not one; use gloo")
         }
         None => Ok(pool),
     }
 }
 
-/// The devices of a pool that jobs share which name none themselves.
+/// The pool for the jobs that name no device.
 ///
 /// # Errors
-/// As [`resolve`], and where no job would take a device from the pool that was named.
+/// The errors of [`resolve`], and a pool that was named although every job names its own device.
 pub fn of_jobs(
     jobs: &[Job],
     named: &[Device],
     collectives: Option<Collectives>,
 ) -> anyhow::Result<Vec<Device>> {
     if !named.is_empty() && !jobs.is_empty() && jobs.iter().all(|job| job.device.is_some()) {
-        bail!("every job names its device with @on=, and so does --device; drop one of them");
+        bail!("every job names its device with @on=, and so does --device; remove one of them");
     }
     resolve(named, collectives)
 }
 
-/// The pool of one job: the device that it names, or else the one it shares with others.
+/// The pool of one job: the device that it names, or the shared pool.
 ///
 /// # Errors
-/// Where the machine lacks the device it names.
+/// The machine lacks the device that the job names.
 pub fn of_job(job: &Job, shared: &[Device]) -> anyhow::Result<Vec<Device>> {
     match &job.device {
-        // A single device is no place for two ranks, so it does not matter who moves tensors between them.
+        // A single device is no place for two ranks, so the library between them does not matter.
         Some(own) => resolve(std::slice::from_ref(own), None),
         None => Ok(shared.to_vec()),
     }
 }
 
-/// Whether the memory that the user names is that of a device at hand.
+/// Checks that `--memory` applies to a device of the run.
 ///
 /// # Errors
-/// Where every device is a GPU, which knows its own and keeps jobs to it.
+/// Every device is a GPU, which has memory of its own as the limit.
 pub fn check_memory<'a>(
     named: Option<HumanBytes>,
     mut devices: impl Iterator<Item = &'a Device>,
 ) -> anyhow::Result<()> {
     if named.is_some() && devices.all(|device| matches!(device, Device::Cuda(_))) {
-        bail!("--memory is that of CPU devices, and none is used; leave it out");
+        bail!("--memory applies to CPU devices only, and none is used; remove it");
     }
     Ok(())
 }

@@ -1,21 +1,21 @@
-//! Workloads as a user names them: one by its name, those of a set by `set:` and the set's.
+//! Workloads by the names that a user gives: `NAME` for one, `set:NAME` for those of a set.
 
 use anyhow::Context as _;
 use rig::{Exit, programs};
 use schema::catalog::{Catalog, Workload};
 
-/// Before the name of a set; no workload's name has a colon.
+/// The prefix of the name of a set; no workload's name has a colon.
 const SET: &str = "set:";
 
-/// Whether `name` is that of a set, known or not.
+/// Whether `name` is the name of a set, known or not.
 pub fn is_set(name: &str) -> bool {
     name.starts_with(SET)
 }
 
-/// The workloads that `name` stands for; those of a set in the order of names. Never empty.
+/// The workloads that `name` stands for, never none; those of a set in the order of their names.
 ///
 /// # Errors
-/// A name that the catalog does not know.
+/// The catalog does not have the name.
 pub fn workloads<'a>(catalog: &'a Catalog, name: &str) -> anyhow::Result<Vec<&'a Workload>> {
     let Some(set) = name.strip_prefix(SET) else { return Ok(vec![workload(catalog, name)?]) };
     let members: Vec<_> = catalog.set(set).collect();
@@ -27,10 +27,10 @@ pub fn workloads<'a>(catalog: &'a Catalog, name: &str) -> anyhow::Result<Vec<&'a
     Ok(members)
 }
 
-/// The one workload of that name.
+/// The workload with this name.
 ///
 /// # Errors
-/// Says which workload was likely meant.
+/// The catalog does not have the name; the error suggests a similar one.
 pub fn workload<'a>(catalog: &'a Catalog, name: &str) -> anyhow::Result<&'a Workload> {
     catalog.get(name).with_context(|| unknown(catalog, name))
 }
@@ -38,7 +38,7 @@ pub fn workload<'a>(catalog: &'a Catalog, name: &str) -> anyhow::Result<&'a Work
 fn unknown(catalog: &Catalog, name: &str) -> String {
     if programs::is_there(name) {
         return format!(
-            "there is no workload '{name}'; if the program is meant, write it after --, as in `profile single -- {name} ..`, \
+            "there is no workload '{name}'; to run a program, write it after --, as in `profile single -- {name} ..`, \
              or give it with --cmd"
         );
     }

@@ -170,7 +170,7 @@ fn every_pair_and_every_mode_is_a_group() {
 fn a_group_of_one_is_refused_before_anything_is_estimated() {
     let door = crate::door();
     for (jobs, words) in [
-        ("lstm", "a group takes two jobs at least; name one twice to run it beside itself"),
+        ("lstm", "a group needs at least two jobs; name a job twice to run it beside itself"),
         ("lstmm", "did you mean 'lstm'?"),
     ] {
         let mut command = door.command_with_stand_in(&format!("colocate {jobs} --device cpu:0 --out r"));
@@ -444,7 +444,7 @@ fn slips_are_usage_errors_that_say_what_to_do() {
     let door = crate::door();
     for (arguments, message) in [
         ("colocate", "name two jobs, as in `profile colocate lstm vae`"),
-        ("colocate synthetic-sleep", "name one twice to run it beside itself"),
+        ("colocate synthetic-sleep", "name a job twice to run it beside itself"),
         ("colocate synthetic-sleep resnet81", "did you mean 'resnet18'?"),
         ("colocate synthetic-sleep synthetic-spin --sharing alone", "measures each job alone already"),
         ("colocate synthetic-sleep synthetic-spin --sharing time-slice,time-slice", "names time-slice twice"),
@@ -463,7 +463,7 @@ fn slips_are_usage_errors_that_say_what_to_do() {
         ("colocate synthetic-sleep@on=cpu:0 synthetic-spin --apart", "names its own; remove one of them"),
         ("colocate synthetic-sleep synthetic-spin --apart --device cpu:0", "a group takes 2 devices"),
         ("colocate synthetic-sleep --sensitivity --dial 120", "120 is not in 1..=100"),
-        ("colocate --cmd ' ", "is not followed by what it wants"),
+        ("colocate --cmd ' ", "a quote is not closed"),
         ("colocate --resume nowhere", "nowhere is no run"),
         ("colocate --resume nowhere --repeats 3", "cannot be used with"),
         ("colocate --resume nowhere --seed 3", "cannot be used with"),

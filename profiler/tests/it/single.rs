@@ -247,9 +247,12 @@ fn slips_are_usage_errors_that_say_what_to_do() {
         ("single --collectives gloo -- true", "--collectives applies to jobs only"),
         ("list --plans lstm@on=cpu:0 --device cpu:1", "and so does --device"),
         ("list --collectives gloo", "--plans <JOB>"),
-        ("single lstm --device cuda:0 --memory 1GiB", "--memory is that of CPU devices, and none is used"),
-        ("list --plans lstm --device cuda:0 --memory 1GiB", "--memory is that of CPU devices"),
-        ("verify lstm --device cuda:0 --memory 1GiB", "--memory is that of CPU devices"),
+        (
+            "single lstm --device cuda:0 --memory 1GiB",
+            "--memory applies to CPU devices only, and none is used",
+        ),
+        ("list --plans lstm --device cuda:0 --memory 1GiB", "--memory applies to CPU devices only"),
+        ("verify lstm --device cuda:0 --memory 1GiB", "--memory applies to CPU devices only"),
     ] {
         let said = door.exits(2, arguments);
         assert!(said.err.contains(message), "profile {arguments}: {}", said.err);

@@ -21,39 +21,39 @@ use super::{
 };
 use crate::launch;
 
-/// What is known of the memory of jobs, and found out when it is first asked for.
+/// Estimates of the memory of jobs, which are measured when they are first needed.
 pub struct Estimates {
     settings: Settings,
     seed: u64,
-    /// Of launches whose plans are held to each other.
+    /// Whether the launches are exact, so that their plans can be compared.
     is_exact: bool,
     footprints: KnownFootprints,
-    /// Of each device that was asked about, those that are not there included.
+    /// The facts of each device that was looked up; `None` for a device that is missing.
     devices: BTreeMap<Device, Option<DeviceFacts>>,
 }
 
-/// Model states that leave less of a device than a third to activations may be too much for it. A third is what a sequence
-/// or two need in the larger language models of the catalog.
+/// If model states leave less than a third of a device to activations, the device may be too small. A third is about what one
+/// or two sequences need in the larger language models of the catalog.
 const TIGHT_SHARE: f64 = 2.0 / 3.0;
 
-/// How much may be spent on knowing.
+/// The effort that may be spent on an estimate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Effort {
-    /// What is not known is measured: some seconds for a workload, and for each of `gc`, `offload` and `bf16` beside it.
+    /// Measure what is not known: some seconds for a workload, and again for each of `gc`, `offload` and `bf16`.
     Measure,
-    /// Only where model states leave little of a device, so that it may be too small.
+    /// Measure only if model states leave so little of a device that it may be too small.
     #[default]
     WhereTight,
 }
 
-/// What there is to say of a plan before it is started.
+/// The estimate of a plan before it is started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Judgement {
-    /// Peak of tensor memory of the largest rank; absent where it is not known.
+    /// Peak of tensor memory of the largest rank; `None` if it is not known.
     pub memory_bytes: Option<u64>,
-    /// Of the smallest of its devices; absent where that is not there.
+    /// Memory of the smallest of its devices; `None` if a device is missing.
     pub capacity_bytes: Option<u64>,
-    /// Why its devices cannot hold it.
+    /// The reason that its devices cannot hold it.
     pub refusal: Option<String>,
 }
 
@@ -63,7 +63,7 @@ impl Estimates {
         Estimates::with(settings, seed, rig::footprint::measure)
     }
 
-    /// The same of launches that are made exact ([`schema::spec::Training::make_exact`]).
+    /// Estimates for launches that are made exact ([`schema::spec::Training::make_exact`]).
     pub fn of_exact(settings: &Settings, seed: u64) -> Estimates {
         Estimates { is_exact: true, ..Estimates::new(settings, seed) }
     }
@@ -82,12 +82,12 @@ impl Estimates {
         }
     }
 
-    /// What the estimates were made from.
+    /// The footprints that the estimates were made from.
     pub fn footprints(&self) -> Footprints {
         Footprints { format: FORMAT, measured: self.footprints.measured().to_vec() }
     }
 
-    /// Estimates the memory of a job whose plan can run on these devices, one a rank, and holds it against what they have.
+    /// Estimates the memory of a job whose plan can run on these devices, one per rank, and compares it with their capacity.
     pub fn judge(
         &mut self,
         workload: &Workload,
@@ -102,7 +102,7 @@ impl Estimates {
             Judgement { capacity_bytes: smallest.map(|(_, bytes)| bytes), ..Judgement::default() };
         let memory = if let Device::Cuda(_) = first { DeviceMemory::Own } else { DeviceMemory::Host };
         let beside = if memory == DeviceMemory::Own { CUDA_CONTEXT_BYTES } else { 0 };
-        // Why the devices do not hold these bytes; `None` where they do.
+        // The reason that the devices cannot hold these bytes; `None` if they can.
         let outgrown = |bytes: u64, what: &str| {
             let (device, capacity) = smallest.filter(|(_, capacity)| bytes + beside > *capacity)?;
             Some(format!(
@@ -112,7 +112,7 @@ impl Estimates {
             ))
         };
         let numbers = if self.is_exact { Numbers::Fp64 } else { Numbers::Fp32 };
-        // What needs no measuring comes first, as it is known of models that no machine at hand can build.
+        // Formulas come first. They need no measurement, so they also work for models that this machine cannot build.
         let of_parameters = |parameters| states_bytes(parameters, &workload.optimizer, plan, memory, numbers);
         let states = workload.parameters.map(of_parameters);
         judgement.refusal = states.and_then(|bytes| outgrown(bytes, " besides activations"));
@@ -127,7 +127,7 @@ impl Estimates {
         let is_tight = |(_, capacity): (&Device, u64)| {
             states.is_none_or(|bytes| bytes as f64 > TIGHT_SHARE * capacity as f64)
         };
-        // Who named what a device has wants it to be kept.
+        // A capacity that the user named is a limit to keep.
         let measures = effort == Effort::Measure
             || self.settings.memory_bytes.is_some()
             || smallest.is_some_and(is_tight);
@@ -151,7 +151,7 @@ impl Estimates {
         judgement
     }
 
-    /// What each rank of a model takes that no worker needs to be asked for.
+    /// The memory that a rank of a model takes, if it is known without a measurement.
     fn defined_bytes(&self, model: &Model, first: &Device, devices: &[Device]) -> Option<u64> {
         match (model, first) {
             (Model::Synthetic(model), _) => Some(model.memory_bytes),
@@ -166,7 +166,7 @@ impl Estimates {
         self.settings.threads.unwrap_or_else(|| launch::threads(devices))
     }
 
-    /// The device that has least for a rank, where all are there. Ranks that share a GPU have a part of it each.
+    /// The device with the least memory for a rank, if none is missing. Each of several ranks on one GPU has a share of it.
     fn smallest<'a>(&mut self, devices: &'a [Device]) -> Option<(&'a Device, u64)> {
         let ranks_of = |device| devices.iter().filter(|other| *other == device).count() as u64;
         let all: Option<Vec<_>> =
@@ -174,7 +174,7 @@ impl Estimates {
         all?.into_iter().min_by_key(|(_, bytes)| *bytes)
     }
 
-    /// What a device has for the jobs on it; absent where it is not there.
+    /// The memory of a device for the jobs on it; `None` if the device is missing.
     pub fn capacity(&mut self, device: &Device) -> Option<u64> {
         match (device, self.settings.memory_bytes) {
             (Device::Cpu(_) | Device::AllCores, Some(named)) => Some(named),
@@ -182,13 +182,13 @@ impl Estimates {
         }
     }
 
-    /// A device that is not there is reported where it is opened to be watched.
+    /// The facts of a device. A missing device is reported later, when it is opened for the sampler.
     fn device(&mut self, device: &Device) -> Option<&DeviceFacts> {
         let open = || Some(device::open(device).ok()?.facts().clone());
         self.devices.entry(device.clone()).or_insert_with(open).as_ref()
     }
 
-    /// That of one rank, which trains alone on `device`: other ranks change nothing but what the formulas know.
+    /// The footprint of one rank, which trains alone on `device`: formulas cover the effect of other ranks.
     fn footprint(
         &mut self,
         workload: &Workload,
@@ -212,7 +212,7 @@ impl Estimates {
             let program = Program::Training(Box::new(training));
             LaunchSpec {
                 threads: class.threads,
-                // To find out that something does not fit must not take the machine's memory.
+                // A micro-batch that does not fit must not take all of the machine's memory.
                 memory_bytes: capacity,
                 seed,
                 ..LaunchSpec::new("0001-footprint", job, program, vec![class.device.clone()])

@@ -1,4 +1,4 @@
-//! Footprints of workloads: what a job takes in memory, measured by torch-worker, and each once.
+//! Footprints of workloads: the memory that a job takes, measured by torch-worker once per class.
 
 use rig::output;
 use schema::{
@@ -9,21 +9,21 @@ use schema::{
     wire::FailureKind,
 };
 
-/// Samples of the smaller micro-batch that a footprint is measured at. With a single one operations differ, as a dimension of
-/// one needs no copies, and batch norm has nothing to average over: it is the last resort.
+/// The smaller micro-batch that a footprint is measured with. A single sample is the last resort: some operations differ,
+/// because a dimension of one needs no copies and batch norm has nothing to average over.
 const SMALL_MICRO_BATCHES: [u32; 2] = [2, 1];
 
-/// Finds out what a launch takes in memory.
+/// Measures the memory that a launch takes.
 type Measure = dyn FnMut(&LaunchSpec) -> anyhow::Result<Answer>;
 
-/// All footprints that were asked for so far.
+/// All footprints that were needed so far.
 pub(super) struct KnownFootprints {
     measure: Box<Measure>,
     measured: Vec<MeasuredFootprint>,
     unmeasured: Vec<(Class, Unmeasured)>,
 }
 
-/// What is measured once: a workload under what of its plan changes a micro-step.
+/// What shares a footprint: a workload, with the parts of its plan that change a micro-step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Class {
     pub(super) workload: String,
@@ -32,10 +32,10 @@ pub(super) struct Class {
     pub(super) threads: u32,
 }
 
-/// Where a footprint could not be measured.
+/// A footprint that could not be measured.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unmeasured {
-    /// Samples of the smallest micro-batch of which it is known that the device does not hold it.
+    /// Samples of the smallest micro-batch that the device is known not to hold.
     pub(super) too_large: Option<u32>,
 }
 
@@ -50,8 +50,8 @@ impl KnownFootprints {
         &self.measured
     }
 
-    /// The footprint of a class, which is measured when it is first asked for. `spec` is what a worker is told that
-    /// tries a micro-batch and its double.
+    /// The footprint of a class, measured on the first call. `spec` makes the launch of a worker that tries a micro-batch and
+    /// its double.
     pub(super) fn of(
         &mut self,
         class: &Class,
@@ -92,7 +92,7 @@ impl KnownFootprints {
             let error = match (self.measure)(&spec(micro_batch)) {
                 Ok(Answer::Measured(footprint)) => return Ok(footprint),
                 Ok(Answer::Failed { kind: FailureKind::OutOfMemory, .. }) => {
-                    // One of the two was too large, so the larger one is.
+                    // One of the two micro-batches was too large, so the larger one is.
                     why.too_large = Some(2 * micro_batch);
                     continue;
                 }

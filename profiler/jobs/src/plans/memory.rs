@@ -1,8 +1,8 @@
-//! How much memory a rank takes under a plan, told before it is started.
+//! The memory that a rank takes under a plan, computed before it is started.
 //!
-//! Between two steps a rank holds its model states, as Rajbhandari et al. count them (ZeRO, SC 2020, section 3.1; theirs are
-//! in mixed precision, ours in fp32 under every plan, and in fp64 where plans are held to each other). With `P` parameters
-//! of 4 bytes:
+//! Between two steps a rank holds its model states, as Rajbhandari et al. count them (ZeRO, SC 2020, section 3.1). Theirs are
+//! in mixed precision; here they are in fp32 under every plan, and in fp64 where plans are compared with each other. With `P`
+//! parameters of 4 bytes:
 //!
 //! | what | bytes |
 //! | --- | --- |
@@ -13,15 +13,16 @@
 //! | `offload` on a GPU: copy and optimizer state are in host memory | minus the optimizer state |
 //! | the pool of synthetic samples | as counted |
 //!
-//! Within a step activations and gradients come and go. How many bytes that is depends on the model and is measured, by a
-//! few steps at two small micro-batches `m` and `2 m` ([`Footprint`]). What is held at one moment of a step is a line over
-//! the micro-batch, and the peak of `x` samples is the highest of all moments: the maximum of `l + (h - l) (x - m) / m`
-//! where `l` and `h` bytes were held at the two. That a moment is the same in both is told by the operation that it lies
-//! in, as libraries take memory of their own at some sizes alone. Which part of it a plan sees is this. A step begins
-//! without gradients, and they come while activations go; with `ga` that is the first micro-step, and all later ones have
-//! the gradients beside them. The optimizer has them always. With `dp` those that lie in buckets are there always, and
-//! others come and go as they do without. Peaks are of one update at a time: where a step makes several, as a GAN's, each
-//! has gradients of its own.
+//! Within a step, activations and gradients come and go. Their size depends on the model. It is measured with a few steps at
+//! two small micro-batches `m` and `2 m` ([`Footprint`]). The memory that is held at one moment of a step is a line over the
+//! micro-batch, and the peak of `x` samples is the highest of all moments: the maximum of `l + (h - l) (x - m) / m`, where `l`
+//! and `h` bytes were held at the two micro-batches. Moments of the two are matched by the operation that they lie in, because
+//! libraries take memory of their own at some sizes only.
+//!
+//! The plan decides which part of this counts. A step begins without gradients, and they grow while activations shrink; with
+//! `ga` this is the first micro-step, and all later ones hold the gradients as well. The optimizer always holds them. With
+//! `dp`, gradients in buckets exist all the time, and others come and go as without `dp`. Peaks are of one update at a time: if
+//! a step makes several, as a GAN's does, each has gradients of its own.
 
 use schema::{
     catalog::Optimizer,
@@ -29,7 +30,7 @@ use schema::{
     plan::Plan,
 };
 
-/// What CUDA's context and the code of its kernels take of a GPU beside all tensors.
+/// The memory that CUDA's context and the code of its kernels take of a GPU, in addition to all tensors.
 pub const CUDA_CONTEXT_BYTES: u64 = 1 << 30;
 
 /// The memory of the device on which a rank trains.
@@ -41,11 +42,11 @@ pub enum DeviceMemory {
     Own,
 }
 
-/// What parameters, gradients and optimizer state are kept in, whatever the plan.
+/// The type of parameters, gradients and optimizer state, which is the same under all plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbers {
     Fp32,
-    /// Of launches that are held to each other ([`schema::spec::Training::exact`]).
+    /// In launches that are compared with each other ([`schema::spec::Training::exact`]).
     Fp64,
 }
 
@@ -58,7 +59,7 @@ impl Numbers {
     }
 }
 
-/// The model states of a rank between two steps: all but buffers, samples and [`bucket_bytes`].
+/// The model states of a rank between two steps, without buffers, samples and [`bucket_bytes`].
 pub fn states_bytes(
     parameters: u64,
     optimizer: &Optimizer,
@@ -75,7 +76,7 @@ pub fn states_bytes(
     numbers.bytes() * parameters * (1 + state)
 }
 
-/// What ranks that share their gradients keep for the small ones of all updates.
+/// The buckets that ranks with data parallelism keep for the small gradients of all updates.
 pub fn bucket_bytes(footprint: &Footprint, plan: &Plan) -> u64 {
     footprint.updates.iter().map(|update| in_buckets(update, plan)).sum()
 }
@@ -84,16 +85,16 @@ fn in_buckets(update: &UpdateFootprint, plan: &Plan) -> u64 {
     if plan.dp > 1 { update.bucket_bytes.unwrap_or(update.gradient_bytes) } else { 0 }
 }
 
-/// The most that the tensors of a rank take under `plan`, from the start of the job on, where each of its micro-steps works
-/// on `micro_batch` samples. `footprint` is that of the plan with one rank and one micro-batch.
+/// The peak of the tensors of a rank under `plan`, over the whole job, if each of its micro-steps has `micro_batch` samples.
+/// `footprint` is that of the plan with one rank and one micro-batch.
 pub fn peak_bytes(footprint: &Footprint, plan: &Plan, micro_batch: u32) -> u64 {
     let in_step = footprint.updates.iter().map(|update| {
         let at = |envelope: &Envelope| height(envelope, footprint.micro_batches, micro_batch);
         // Buckets are counted below.
         let gradients = update.gradient_bytes - in_buckets(update, plan);
         let (first, later) = (at(&update.first), gradients + at(&update.later));
-        // A small gradient leaves autograd's memory for its bucket at once, and `first` has all that came so far. So has
-        // `later` none of them, but all large ones from the beginning: what is taken is below both.
+        // A small gradient moves from autograd's memory to its bucket at once, but `first` contains all gradients so far.
+        // `later` contains all large gradients from the beginning and none of the small ones. The real peak is below both.
         let first = if plan.dp > 1 { first.min(later) } else { first };
         let accumulated = if plan.ga > 1 { later } else { 0 };
         first.max(accumulated).max(gradients + at(&update.optimizer))
