@@ -1,7 +1,7 @@
-//! The tables of `profile export`: what runs measured, beside what it may be predicted from.
+//! The tables of `profile export`: measurements of runs, with the features to predict them from.
 //!
-//! A run is derived anew from its raw files, so that runs of older versions say what this one makes of them. What a row
-//! cannot know stays empty; rows that failed, and what could not run, are labels like any other.
+//! A run is derived again from its raw files, so that runs of older versions have the numbers of this one. Unknown values are
+//! empty. Rows that failed or could not run are kept as labels.
 
 mod alone;
 mod calibrated;
@@ -27,21 +27,21 @@ use crate::{derive::Derived, export::group::Members};
 
 pub use calibrated::is_of;
 
-/// A run, with all that its rows are joined from.
+/// A run, with all data that its rows are joined from.
 pub struct Source {
     run: RunDir,
     manifest: Manifest,
     measurements: Vec<Measurement>,
     summaries: Vec<Summary>,
     interference: Vec<Interference>,
-    /// What each launch that has a row was told.
+    /// The specification of each launch that has a row.
     specs: BTreeMap<String, LaunchSpec>,
     footprints: Vec<MeasuredFootprint>,
 }
 
 impl Source {
     /// # Errors
-    /// A run that has no raw files, as a published record; a file of it that cannot be read; a run of the scheduler.
+    /// The run has no raw files, as a published record, or is one of the scheduler, or a file of it cannot be read.
     pub fn read(run: RunDir) -> anyhow::Result<Source> {
         let path = run.path().display();
         run.launches().with_context(|| {
@@ -61,7 +61,7 @@ impl Source {
         })
     }
 
-    /// The name that its rows carry.
+    /// The name of the run in its rows.
     pub fn name(&self) -> String {
         self.run.name()
     }
@@ -70,11 +70,11 @@ impl Source {
         &self.manifest
     }
 
-    /// A row for each of `measurements.csv`, in its order. Definitions that no launch of the run was told are taken from
-    /// `catalog`, and what the machine's parts can do from its calibration.
+    /// One row for each row of `measurements.csv`, in its order. Definitions that no launch of the run contains are taken from
+    /// `catalog`, and the performance of the machine's parts from its calibration.
     ///
     /// # Errors
-    /// A row of a cell or a group that the manifest does not name.
+    /// A row is of a cell or a group that the manifest does not name.
     pub fn rows(
         &self,
         catalog: &Catalog,
@@ -120,7 +120,7 @@ impl Source {
     }
 }
 
-/// Divides the rows of a whole table into those to learn from and those to test on.
+/// Divides the rows of a whole table into training and test rows.
 pub fn split(rows: &mut [ExportRow]) {
     let tested = tested(rows.iter().map(|row| row.split_key));
     for row in rows {
@@ -128,7 +128,7 @@ pub fn split(rows: &mut [ExportRow]) {
     }
 }
 
-/// The keys of the rows to test on, of the whole table that is made of these runs.
+/// The split keys of the rows to test on, in the whole table that is made of these runs.
 ///
 /// # Errors
 /// A row of a cell or a group that the manifest does not name.
@@ -146,7 +146,7 @@ fn side(key: u32, tested: &BTreeSet<u32>) -> Split {
 /// What a row is of.
 struct Subject<'a> {
     measurement: &'a Measurement,
-    /// Absent for what was never started.
+    /// `None` for a cell that was never started.
     spec: Option<&'a LaunchSpec>,
     members: Members<'a>,
 }

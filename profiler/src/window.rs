@@ -1,18 +1,17 @@
-//! What a cumulative counter did in a window, and what a gauge was in it.
+//! The growth of a cumulative counter in a window, and the mean of a gauge.
 
 use schema::units::Nanos;
 pub use schema::units::Window;
 
-/// The growth of a cumulative counter over windows that do not overlap, by straight lines between readings.
+/// The growth of a cumulative counter over windows that do not overlap, with linear interpolation between readings.
 ///
-/// `readings` are (time, value) in order of time; `own_period` is how often the device itself brings the counter up to date,
-/// where that is known. `None` where they cannot tell:
-/// - They do not reach around a window to within a tenth of its length on either side: part of it was not seen.
-/// - A window is shorter than a time between two readings that it touches, or than the counter's own period. What the
-///   counter did within that time is not known, and a straight line through it is no measurement. Where such windows make up
-///   less than a tenth of all, as the first steps of a job do between which it waits for grants, the rate in the others
-///   stands in for theirs.
-/// - The counter fell, as one does whose device was reset: what it had counted until then is lost.
+/// `readings` are pairs of time and value in order of time. `own_period` is the interval at which the device itself updates the
+/// counter, if it is known. The result is `None` if the readings do not determine it:
+/// - Readings do not extend to within a tenth of a window's length of both of its ends: a part of the window was not observed.
+/// - A window is shorter than the time between two readings that it touches, or than the counter's own period. The course of
+///   the counter within that time is not known, and interpolation would not be a measurement. If such windows make up less than
+///   a tenth of all, as the first steps of a job do between its first grants, the rate in the other windows is used for them.
+/// - The counter fell, as it does when a device is reset: what it had counted before is lost.
 pub fn growth_in(
     readings: impl IntoIterator<Item = (Nanos, u64)>,
     own_period: Nanos,
@@ -39,7 +38,7 @@ pub fn growth_in(
     is_enough.then(|| (grown * all.0 as f64 / length.0 as f64).round() as u64)
 }
 
-/// The readings within the window, with one on either side where there is one.
+/// The readings within the window, and the next one on either side if there is one.
 fn touched_by(readings: &[(Nanos, u64)], window: Window) -> Option<&[(Nanos, u64)]> {
     let slack = window.length().0 / 10;
     let (first, last) = (readings.first()?.0, readings.last()?.0);
@@ -52,7 +51,7 @@ fn touched_by(readings: &[(Nanos, u64)], window: Window) -> Option<&[(Nanos, u64
     Some(&readings[before..=after])
 }
 
-/// The growth over a window that these readings reach around, but for the slack at its edges: the rate fills that in.
+/// The growth over a window that these readings cover except for the slack at its ends, which is filled with the mean rate.
 fn grown(touched: &[(Nanos, u64)], window: Window) -> f64 {
     let (start, end) = (window.start.max(touched[0].0), window.end.min(touched[touched.len() - 1].0));
     let seen = end.saturating_sub(start);
@@ -67,13 +66,13 @@ fn value_at(readings: &[(Nanos, u64)], at: Nanos) -> f64 {
     v0 as f64 + part * (v1 as f64 - v0 as f64)
 }
 
-/// The longest time without a reading of which a part lies in the window. `readings` are when each began and ended,
-/// in order of time; as a value may be of either moment, that time is from one's begin to the next one's end.
+/// The longest time without a reading that overlaps the window. `readings` has the begin and the end of each, in order of time.
+/// A value may be from either moment, so a gap is from the begin of one reading to the end of the next.
 pub fn longest_gap(readings: impl IntoIterator<Item = (Nanos, Nanos)>, window: Window) -> Nanos {
     let mut longest = Nanos::ZERO;
     let mut begin = None;
     for (next, end) in readings {
-        // Before the first reading the window's own start is the last that is known.
+        // Before the first reading, the last known moment is the start of the window.
         let begin = begin.replace(next).unwrap_or(window.start.min(next));
         if begin < window.end && end > window.start {
             longest = longest.max(end.saturating_sub(begin));
@@ -83,7 +82,7 @@ pub fn longest_gap(readings: impl IntoIterator<Item = (Nanos, Nanos)>, window: W
     longest.max(window.end.saturating_sub(last))
 }
 
-/// The sum where every part is known, and where there is such a number: parts that somebody changed in a file may have none.
+/// The sum if every part is known and the sum does not overflow, which it can if a file was edited.
 pub fn total(mut parts: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     parts.try_fold(0_u64, |sum, part| sum.checked_add(part?))
 }
@@ -95,7 +94,7 @@ pub fn mean(readings: impl IntoIterator<Item = (Nanos, f64)>, windows: &[Window]
     (!inside.is_empty()).then(|| inside.iter().sum::<f64>() / inside.len() as f64)
 }
 
-/// The sum where every part is known, and where it is a number of the table; of no parts nothing is known.
+/// The sum as in [`total`], but `None` if there are no parts.
 pub(crate) fn sum_of_all(parts: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     let mut parts = parts.peekable();
     parts.peek()?;

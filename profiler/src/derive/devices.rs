@@ -1,4 +1,4 @@
-//! What devices showed in the windows that count.
+//! The columns of a row that come from readings of devices in its windows.
 
 use rig::device::WRAPS_BEYOND;
 use schema::{
@@ -9,20 +9,20 @@ use schema::{
 use super::rounded;
 use crate::window::{Window, growth_in, longest_gap, mean, sum_of_all};
 
-/// Drivers bring the energy counter up to date about ten times a second: over a shorter window, what is missing at its ends
-/// may be a tenth of it and more.
+/// Drivers update the energy counter about ten times a second. Over a window shorter than this, the error at its ends may be a
+/// tenth of the value or more.
 const PERIOD_OF_ENERGY: Nanos = Nanos::SECOND;
 
 /// A column of a device's readings.
 type Value = fn(&DeviceSample) -> Option<u64>;
 
-/// By how much a counter of one device grew in the windows.
+/// The growth of a counter of one device in the windows.
 fn grown(rows: &[&DeviceSample], value: Value, own_period: Nanos, windows: &[Window]) -> Option<u64> {
     growth_in(rows.iter().filter_map(|row| Some((row.mono_ns, value(row)?))), own_period, windows)
 }
 
-/// The same of bytes over PCIe. Those of the fast tier come from a counter that wraps; where a device has none, the
-/// performance monitors give rates, which do not.
+/// The growth of a PCIe counter. The fast tier has a counter that wraps; on a device without it, the performance monitors give
+/// rates, which do not wrap.
 fn pcie_grown(rows: &[&DeviceSample], value: Value, windows: &[Window]) -> Option<u64> {
     let counted = of_wrapping(rows, value);
     match wrap_gap(&counted, windows) {
@@ -32,7 +32,7 @@ fn pcie_grown(rows: &[&DeviceSample], value: Value, windows: &[Window]) -> Optio
     }
 }
 
-/// For how long the PCIe counters of a device were not read, where they may have wrapped more than once in that time.
+/// The longest time without a reading of a device's PCIe counters, if they may have wrapped more than once in it.
 pub(super) fn unread_pcie(rows: &[&DeviceSample], windows: &[Window]) -> Option<Nanos> {
     let of = |value: Value| wrap_gap(&of_wrapping(rows, value), windows);
     of(|row| row.pcie_rx_bytes).max(of(|row| row.pcie_tx_bytes))
@@ -49,8 +49,8 @@ fn wrap_gap(counted: &[&DeviceSample], windows: &[Window]) -> Option<Nanos> {
     (!counted.is_empty() && longest > WRAPS_BEYOND).then_some(longest)
 }
 
-/// What the job's devices showed: counters add up over them, gauges are their mean. What one of them
-/// cannot tell is not known of the job.
+/// Fills in the columns of the job's devices: counters are summed over devices, gauges are averaged. A value that one device
+/// does not have is `None` for the job.
 pub(super) fn fill(row: &mut Measurement, devices: &[Vec<&DeviceSample>], windows: &[Window]) {
     let counter = |value: Value, own_period| {
         sum_of_all(devices.iter().map(|rows| grown(rows, value, own_period, windows)))
@@ -75,9 +75,9 @@ pub(super) fn fill(row: &mut Measurement, devices: &[Vec<&DeviceSample>], window
     row.dram_util_percent = gauge(|row| row.dram_util_percent);
 }
 
-/// The share of its devices that the driver attributes to a job: ranks that share a device add up, and
-/// over devices it is the mean, as of every gauge. A rank of which nothing is known is not a rank at
-/// rest: then nothing is known of the job.
+/// The share of its devices that the driver attributes to a job. Ranks that share a device are summed, and devices are
+/// averaged, as for every gauge. If the value of a rank is unknown, the value of the job is unknown too: an unknown rank is not
+/// an idle one.
 pub(super) fn job_util_percent(
     host: &[&HostSample],
     ranks: u32,

@@ -1,4 +1,4 @@
-//! What makes a row doubtful. Each gate compares what a launch left with a bound of [`warnings`].
+//! Warnings about rows. Each gate compares the data of a launch with a bound of [`warnings`].
 
 use jobs::cells::joined;
 use rig::device;
@@ -17,14 +17,15 @@ use crate::{
     window::{Window, growth_in, longest_gap},
 };
 
-/// So many lines that come together are the chance of two looks and not a buffer's doing: one in twenty.
+/// The share of steps, one in twenty, up to which steps that are seen together are explained by the timing of reads. More of
+/// them mean a buffer.
 const BUFFERED_ONE_IN: usize = 20;
 
-/// What was found, in words and numbers.
+/// A warning, and its description with numbers.
 type Found = (Warning, String);
 
-/// Cores of the host that a launch has in common with another that was measured with it, or its ranks with each other, where
-/// they are not the devices of both.
+/// Cores of the host that a launch shares with another launch of its group, or that its ranks share with each other. Cores that
+/// are the devices of both do not count.
 pub(super) fn of_cores(own: &LaunchSpec, others: &[&LaunchSpec]) -> Option<Found> {
     fn bound_to(spec: &LaunchSpec) -> &[Device] {
         if spec.host_cores.is_empty() { &spec.devices } else { &spec.host_cores }
@@ -47,11 +48,11 @@ pub(super) fn of_cores(own: &LaunchSpec, others: &[&LaunchSpec]) -> Option<Found
     ))
 }
 
-/// The steps of a launch, of which the last `used` count, and how they came to be those.
+/// Warnings about the steps of a launch, of which the last `used` count, and about their steady state.
 pub(super) fn of_steps(steps: &[JobStep], used: usize, class: Class) -> Vec<Found> {
     let mut found = Vec::new();
     if used < MIN_STEPS {
-        let text = format!("{used} steady steps, and an interval takes {MIN_STEPS}");
+        let text = format!("{used} steady steps, and an interval needs {MIN_STEPS}");
         found.push((Warning::FewSteps, text));
     }
     let all = steps.len();
@@ -66,7 +67,7 @@ pub(super) fn of_steps(steps: &[JobStep], used: usize, class: Class) -> Vec<Foun
             found.push((Warning::NotSteady, text));
         }
         Class::TooShort => {
-            let text = format!("{all} steps are too few to find a steady state in");
+            let text = format!("{all} steps are too few to find a steady state");
             found.push((Warning::NotSteady, text));
         }
     }
@@ -76,9 +77,9 @@ pub(super) fn of_steps(steps: &[JobStep], used: usize, class: Class) -> Vec<Foun
         let text = format!("{together} of {} steps were seen together with the one before", steps.len());
         found.push((Warning::Buffered, text));
     }
-    // A step without samples trains nothing, and has no loss to say.
+    // A step without samples trains nothing, and has no loss.
     let without_loss = steps.iter().filter(|step| step.samples != Some(0) && step.loss.is_none()).count();
-    // A worker of ours always reads its loss; a hook in another program may not.
+    // A worker of Tandem always reports a loss; a hook in another program may not.
     let is_ours = |step: &JobStep| matches!(step.timing, Timing::Host | Timing::DeviceEvent);
     if without_loss > 0 && (without_loss < steps.len() || steps.first().is_some_and(is_ours)) {
         let text = format!("{without_loss} of {} steps have no finite loss", steps.len());
@@ -87,7 +88,7 @@ pub(super) fn of_steps(steps: &[JobStep], used: usize, class: Class) -> Vec<Foun
     found
 }
 
-/// How often the ranks' allocators were refused memory, as far as it surely was within the window.
+/// The number of times that the ranks' allocators were refused memory, as far as it was certainly in the window.
 pub(super) fn of_allocator(ranks: &[Vec<EventLine>], window: Window) -> Option<Found> {
     let of_rank = |events: &Vec<EventLine>| {
         let retries: Vec<(Nanos, u64)> = events
@@ -97,7 +98,7 @@ pub(super) fn of_allocator(ranks: &[Vec<EventLine>], window: Window) -> Option<F
                 _ => None,
             })
             .collect();
-        // What was counted before the window may have come with its first reading.
+        // A count from before the window may already be in the first reading.
         let before = retries.iter().rfind(|(at, _)| *at <= window.start);
         let inside = || retries.iter().filter(|(at, _)| window.contains(*at));
         let (first, last) = (before.or_else(|| inside().next())?, inside().next_back()?);
@@ -112,17 +113,17 @@ pub(super) fn of_allocator(ranks: &[Vec<EventLine>], window: Window) -> Option<F
     (retries > 0).then(|| (Warning::AllocatorRetries, text()))
 }
 
-/// Layers that did not compute in the arithmetic of the plan.
+/// Layers that did not compute in the precision of the plan.
 pub(super) fn of_arithmetic(ranks: &[Vec<EventLine>]) -> Option<Found> {
     let layers = ranks.iter().flatten().find_map(|line| match &line.event {
         Event::Ready(ready) if !ready.fp32_layers.is_empty() => Some(&ready.fp32_layers),
         _ => None,
     })?;
-    let text = format!("in fp32 for lack of a kernel in bf16: {}", layers.join(", "));
+    let text = format!("computed in fp32 because there is no bf16 kernel: {}", layers.join(", "));
     Some((Warning::Fp32Layers, text))
 }
 
-/// Doubts about a program of the user's. `steps` is the number of its steps that were seen.
+/// Warnings about a program of the user's. `steps` is the number of its observed steps.
 pub(super) fn of_program(spec: &LaunchSpec, end: &LaunchEnd, steps: usize) -> Vec<Found> {
     let mut found = Vec::new();
     if spec.program.speaks() {
@@ -130,7 +131,7 @@ pub(super) fn of_program(spec: &LaunchSpec, end: &LaunchEnd, steps: usize) -> Ve
     }
     let ran = Nanos(end.ranks.iter().filter_map(|rank| rank.wall_ns).max().unwrap_or(0));
     if steps == 0 && end.enough_mono_ns.is_some() {
-        found.push((Warning::Cut, format!("it was ended after {ran}, and had taken no step by then")));
+        found.push((Warning::Cut, format!("it was ended after {ran} without a step")));
     }
     if steps == 0 && end.notes.has_pytorch {
         let text = format!("it has imported PyTorch, and no optimizer step was seen in {ran}");
@@ -151,7 +152,7 @@ pub(super) fn of_program(spec: &LaunchSpec, end: &LaunchEnd, steps: usize) -> Ve
     found
 }
 
-/// The readings of one device. `own_cpu_ns` is the CPU time of all jobs of the run on it, where that is known.
+/// Warnings from the readings of one device. `own_cpu_ns` is the CPU time of all jobs of the run on it, if it is known.
 pub(super) fn of_device(
     name: &str,
     rows: &[&DeviceSample],
@@ -203,7 +204,7 @@ pub(super) fn of_device(
     found
 }
 
-/// Whether a tier was read too rarely. Every device has a fast one; the others, only where it is ever read.
+/// A warning if a tier was read too rarely. Every device has a fast tier; other tiers count only if they were ever read.
 fn of_tier(name: &str, rows: &[&DeviceSample], tier: Tier, windows: &[Window]) -> Option<Found> {
     let of_it = || rows.iter().filter(|row| row.tier == tier).map(|row| (row.mono_ns, row.end_mono_ns));
     let is_offered = tier == Tier::Fast || of_it().next().is_some();
@@ -212,7 +213,7 @@ fn of_tier(name: &str, rows: &[&DeviceSample], tier: Tier, windows: &[Window]) -
     (is_offered && gap_s > warnings::longest_gap_s(tier)).then(|| (Warning::SamplerLate, text()))
 }
 
-/// Whether many of a tier's readings lack something.
+/// A warning if many of a tier's readings lack values.
 fn of_failures(name: &str, tier: Tier, rows: &[&DeviceSample]) -> Option<Found> {
     let failed: Vec<&String> = rows.iter().filter_map(|row| row.err.as_ref()).collect();
     let text = |last: &String| {
@@ -226,7 +227,7 @@ fn of_failures(name: &str, tier: Tier, rows: &[&DeviceSample]) -> Option<Found> 
     failed.last().filter(|_| share > warnings::UNREAD_PERCENT).map(|last| (Warning::Unread, text(last)))
 }
 
-/// Cores that a device name stands for; one for a GPU, whose counters run once.
+/// The number of cores of a device; 1 for a GPU, whose counters run once.
 fn cores(device: &str) -> f64 {
     match device.parse() {
         Ok(Device::Cpu(cores)) => cores.len() as f64,

@@ -1,4 +1,4 @@
-//! Rows of `interference.csv` and `curves.csv`, what is doubtful about them, and groups that turned out not to be possible.
+//! Rows of `interference.csv` and `curves.csv`, their warnings, and groups that turned out to be impossible.
 
 use colocate::{curves, slowdown};
 use schema::{
@@ -14,7 +14,7 @@ use schema::{
 use super::{is_of, is_of_group, launch};
 use crate::warnings::Finding;
 
-/// The tables of what jobs cost each other.
+/// The tables of the costs of sharing.
 pub(super) fn of_all(
     manifest: &Manifest,
     measurements: &[Measurement],
@@ -42,7 +42,7 @@ fn blocks_failed(row: &Interference) -> Option<Finding> {
     Some(Finding { subject: seat_name(&row.group, &row.sharing, row.seat), warning, found })
 }
 
-/// A member of a group, for people.
+/// The name of a member of a group, for people.
 pub(super) fn seat_name(group: &str, sharing: &Sharing, seat: u32) -> String {
     format!("{group} ({sharing}), seat {seat}")
 }
@@ -53,8 +53,8 @@ pub(super) fn unsupported_rows(run: &RunDir, manifest: &Manifest) -> Vec<Measure
     manifest.groups.iter().filter_map(refused).flatten().collect()
 }
 
-/// The same of groups that take turns, now that `row` says of one of their members that it cannot: nobody knows that of a
-/// program before it has run.
+/// Rows of groups that take turns, if `row` shows that one of their members cannot. For a program of the user's this is only
+/// known after it has run.
 pub(super) fn refused_by(
     run: &RunDir,
     manifest: &Manifest,
@@ -72,14 +72,14 @@ pub(super) fn refused_by(
         let ranks = ranks_of(run, &run.spec(&row.launch)?);
         if row.warnings.iter().any(|warning| warning == Warning::Unheard) {
             let reason =
-                format!("{} has several processes that train, and one alone obeys a grant", cell.job);
+                format!("{} has several processes that train, and only one of them obeys a grant", cell.job);
             rows.extend(rows_of_refused(run, manifest, group, &reason));
             continue;
         }
         let reason = match (obeys_no_grant(row), ranks) {
             (true, _) => format!("{} obeys no grant, so it cannot take turns with others", cell.job),
             (false, 2..) => {
-                format!("{} has {ranks} ranks, and a program takes turns with one alone", cell.job)
+                format!("{} has {ranks} ranks, and a program takes turns only if it has one", cell.job)
             }
             _ => continue,
         };
@@ -88,8 +88,8 @@ pub(super) fn refused_by(
     Ok(rows)
 }
 
-/// Ranks of a program: those that spoke, or more where one of them says that there are. Turns are told by what one rank says,
-/// and the others may be within a step when that one rests.
+/// The number of ranks of a program: those with events, or more if one of them reports more. Turns depend on the reports of one
+/// rank, and other ranks may be within a step while that rank rests.
 fn ranks_of(run: &RunDir, spec: &LaunchSpec) -> u32 {
     let spoke = run.ranks(spec);
     let said = |rank| {
@@ -102,7 +102,7 @@ fn ranks_of(run: &RunDir, spec: &LaunchSpec) -> u32 {
     (0..spoke).filter_map(said).fold(spoke, u32::max)
 }
 
-/// Whether a launch alone showed that its program does not speak the worker protocol.
+/// Whether a launch alone showed that its program does not use the worker protocol.
 pub fn obeys_no_grant(row: &Measurement) -> bool {
     row.status == Status::Ok && matches!(row.timing, Some(Timing::Outside | Timing::Scraped))
 }

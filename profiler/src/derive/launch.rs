@@ -1,4 +1,4 @@
-//! One row of `measurements.csv` out of what one launch left.
+//! Makes one row of `measurements.csv` from the raw files of a launch.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ use crate::{
 };
 use jobs::cells;
 
-/// A row and what is doubtful about it.
+/// A row and its warnings.
 pub(super) struct Row {
     pub(super) measurement: Measurement,
     pub(super) findings: Vec<Finding>,
@@ -55,7 +55,7 @@ pub(super) fn measurement(
         err_detail: end.err_detail.clone(),
         ..blank_of_spec(run, &spec)
     };
-    // Somebody has changed it since, and that must not take the other rows away.
+    // A file was changed after the run. The row says so, and the other rows are still derived.
     if let Some(error) = unreadable {
         row.status = Status::Failed;
         row.err = Some(ErrorKind::Garbled);
@@ -66,7 +66,7 @@ pub(super) fn measurement(
     row.host_rss_peak_bytes = memory::rss_peak_bytes(samples.of_launch(launch), end);
     let launch = LaunchRecord { spec: &spec, ranks: &ranks, samples, manifest, ended: end.mono_ns };
     let mut findings = Vec::new();
-    // A job that failed has no numbers to publish, though its raw steps stay on file.
+    // A failed job has no numbers in the tables. Its raw steps stay on file.
     if row.status == Status::Ok {
         let takes_no_steps = steps.is_empty() && matches!(spec.program, Program::Command(_));
         match &spec.steps_regex {
@@ -86,14 +86,14 @@ pub(super) fn measurement(
     Ok(Row { measurement: row, findings })
 }
 
-/// The steps on which it was decided that there were enough. Those after them were granted before, and it would be chance
-/// whether they change what was steady.
+/// The steps up to the decision that there are enough of them. Later steps were granted before it, and would change the steady
+/// state by chance.
 fn asked_for<'a>(steps: &'a [JobStep], end: &LaunchEnd) -> &'a [JobStep] {
     let enough = end.enough_mono_ns.unwrap_or(Nanos(u64::MAX));
     &steps[..steps.partition_point(|step| step.end <= enough)]
 }
 
-/// A row that says what was to be measured and no number.
+/// A row with what was to be measured, without numbers.
 pub(super) fn blank(run: &RunDir, cell: &Cell) -> Measurement {
     let micro_batch = match (cell.global_batch, cell.plan) {
         (Some(batch), Some(plan)) if batch.is_multiple_of(plan.batch_divisor()) => {
@@ -116,7 +116,7 @@ pub(super) fn blank(run: &RunDir, cell: &Cell) -> Measurement {
     }
 }
 
-/// What was estimated for a launch's cell before the run began.
+/// The memory that was estimated for a launch's cell before the run began.
 pub(super) fn estimate(manifest: &Manifest, spec: &LaunchSpec) -> Option<u64> {
     manifest.cells.iter().find(|cell| cell.name == spec.cell)?.memory_estimate_bytes
 }
@@ -151,7 +151,7 @@ pub(super) fn blank_of_spec(run: &RunDir, spec: &LaunchSpec) -> Measurement {
     row
 }
 
-/// The events of each rank. Those of a launch that failed may end in what made it fail.
+/// The events of each rank. If the launch failed, the events may end at the line that made it fail.
 pub(super) fn read_ranks(
     run: &RunDir,
     spec: &LaunchSpec,
@@ -171,7 +171,7 @@ pub(super) fn read_ranks(
 
 pub(super) fn read_what_can_be_read(path: &std::path::Path, rank: u32) -> Vec<EventLine> {
     let mut lines = Vec::new();
-    // The error is what `LaunchEnd` already states as the launch's end.
+    // `LaunchEnd` already has this error.
     let _: Result<(), EventError> =
         events::EventReader::open(path, rank).and_then(|mut reader| reader.poll(&mut lines));
     lines
@@ -199,7 +199,7 @@ pub(super) fn fill_from_events(row: &mut Measurement, ranks: &[Vec<EventLine>]) 
     row.peak_memory_sum_bytes = sum_of_all(peaks.into_iter());
 }
 
-/// What is on record of a launch: its numbers are read from it.
+/// The sources of a launch's numbers.
 pub(super) struct LaunchRecord<'a> {
     pub(super) spec: &'a LaunchSpec,
     pub(super) ranks: &'a [Vec<EventLine>],
@@ -228,8 +228,9 @@ impl LaunchRecord<'_> {
         self.find(findings, gates::of_allocator(self.ranks, window));
     }
 
-    /// The time in which these steps were done, without that in which the job was held between two of them, as it waits for its
-    /// first grants, while nobody knows yet how long a step takes; and without that of steps between them that have no length.
+    /// The windows in which these steps were done. Time in which the job was held between two steps is left out, for example
+    /// while it waits for its first grants because the time of a step is not known yet. So is the time of steps without a
+    /// length.
     fn unheld<'b>(&self, steps: &'b [JobStep]) -> impl Iterator<Item = Window> + use<'b> {
         let held_before: BTreeSet<u64> = self.ranks.iter().flatten().filter_map(held_before).collect();
         steps
@@ -237,8 +238,8 @@ impl LaunchRecord<'_> {
             .filter_map(|stretch| Some(Window { start: stretch.first()?.start(), end: stretch.last()?.end }))
     }
 
-    /// The numbers of the steps that count, of which there is at least one. Rates are over the `window` in which they were
-    /// done: where a job was held between two of them or after the last, that time belongs to no step and to the window.
+    /// Fills in the numbers of the steps that count, of which there is at least one. Rates are over the `window` in which they
+    /// were done: time in which the job was held between two of them, or after the last, belongs to the window but to no step.
     pub(super) fn fill_from_used(
         &self,
         row: &mut Measurement,
@@ -279,14 +280,14 @@ impl LaunchRecord<'_> {
         }));
     }
 
-    /// A program that took no steps: from its first reading to its end.
+    /// Fills in the numbers of a program without steps: from its first reading to its end.
     fn fill_from_outside(&self, row: &mut Measurement, end: &LaunchEnd, findings: &mut Vec<Finding>) {
         row.timing = Some(Timing::Outside);
         let Some(first) = self.samples.of_launch(&self.spec.launch).first() else { return };
         let window = Window { start: first.mono_ns, end: end.mono_ns };
         row.window_ns = Some(window.length().0);
         self.fill_from_samples(row, &[(&self.spec.launch, window)], Some, findings);
-        // What the kernel accounted for when it was reaped holds its last moments too.
+        // The kernel's account of a process that has ended includes its last moments.
         row.cpu_ns = sum_of_all(end.ranks.iter().map(|rank| rank.cpu_ns)).or(row.cpu_ns);
     }
 
@@ -303,9 +304,9 @@ impl LaunchRecord<'_> {
         self.manifest.devices.iter().filter(|facts| self.spec.devices.contains(&facts.device))
     }
 
-    /// What was read in the windows that count, each of the launch of the job that it lies in.
+    /// Fills in the readings in the windows that count. Each window has the launch of the job that it lies in.
     ///
-    /// `known_cpu` turns CPU time of the job into that of all jobs of the run on its device, where that is known.
+    /// `known_cpu` converts CPU time of the job into that of all jobs of the run on its device, if it is known.
     pub(super) fn fill_from_samples(
         &self,
         row: &mut Measurement,
@@ -319,7 +320,7 @@ impl LaunchRecord<'_> {
         for device in self.distinct_devices() {
             let name = device.to_string();
             let rows = self.samples.of_device(&name, &windows, self.ended);
-            // CPU time of a rank is known, and not which of its devices it was spent on.
+            // The CPU time of a rank is known, but not how it is divided among several devices.
             let own_cpu_ns = row.cpu_ns.filter(|_| self.spec.devices.len() == 1).and_then(&known_cpu);
             self.find(findings, gates::of_device(&name, &rows, own_cpu_ns, &windows));
             read.push(rows);
@@ -346,7 +347,7 @@ impl LaunchRecord<'_> {
         row.job_util_percent_mean = devices::job_util_percent(&host, ranks, devices, windows);
     }
 
-    /// What is read of a device that ranks share counts once.
+    /// The devices without duplicates, because readings of a device that ranks share count once.
     fn distinct_devices(&self) -> BTreeSet<&Device> {
         self.spec.devices.iter().collect()
     }
@@ -369,7 +370,7 @@ fn too_short(row: &mut Measurement, detail: String) {
 fn fill_phases(row: &mut Measurement, used: &[JobStep]) {
     let of = |phase: fn(&Phases) -> Option<Nanos>| -> Option<u64> {
         let all: Vec<u64> = used.iter().filter_map(|step| phase(&step.phases).map(|ns| ns.0)).collect();
-        // A phase that only some steps report would mix two things under one name.
+        // A phase that only some of the steps report would mix two different means.
         (all.len() == used.len()).then(|| median(&all)).flatten().map(whole)
     };
     row.data_ns_median = of(|p| p.data_ns);

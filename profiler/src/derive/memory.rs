@@ -1,4 +1,4 @@
-//! Memory of the host that all processes of a job have together.
+//! Host memory of all processes of a job together.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use schema::{
     spec::{LaunchEnd, RankEnd},
 };
 
-/// The largest sum of resident sets that was read at one time, over all processes of all ranks; at least that of the largest
-/// single process, which the kernel knows to the byte.
+/// The largest sum of resident sets in one reading, over all processes of all ranks. It is at least the peak of the largest
+/// single process, which the kernel knows exactly.
 ///
-/// A page that processes share counts in each of them, so the sum is an upper bound of what was read. A process that came and
-/// went between two looks is in it only as far as it was the largest.
+/// A page that processes share counts in each of them, so the sum is an upper bound for the processes that were read. A process
+/// that lived only between two readings counts only through its own peak.
 pub(super) fn rss_peak_bytes(readings: &[HostSample], end: &LaunchEnd) -> Option<u64> {
     let mut of_rank = BTreeMap::new();
     let until_the_end = readings.iter().filter(|row| row.mono_ns <= end.mono_ns);

@@ -1,9 +1,9 @@
-//! In which arithmetic a job computes, and what of its peak a job achieves (MFU).
+//! The arithmetic in which a job computes, and its model FLOP/s utilisation (MFU).
 //!
-//! torch-worker leaves PyTorch's switches as they are: on a GPU under fp32, cuDNN computes convolutions and recurrent layers in
-//! TF32, and all other products of matrices are in fp32. Under bf16 autocast has them all in bfloat16. Of a model with both
-//! kinds of layers the higher peak counts: how its operations are divided is not known, and what is published is then never
-//! above what is true.
+//! torch-worker does not change PyTorch's switches. On a GPU under fp32, cuDNN computes convolutions and recurrent layers in
+//! TF32, and all other matrix products are in fp32. Under bf16, autocast computes all of them in bfloat16. For a model with
+//! both kinds of layers the higher peak is used, because the division of its operations is not known. The published utilisation
+//! is then never too high.
 
 use jobs::machine::{NVIDIA_OVERRIDE, TORCH_OVERRIDE};
 use schema::{
@@ -13,8 +13,8 @@ use schema::{
     rows::Arithmetic,
 };
 
-/// What the vendor promises of a device for the arithmetic in which a model is computed on it, FLOP/s; `None` where that is
-/// not known.
+/// The vendor's peak rate of a device for the arithmetic in which a model is computed on it, in FLOP/s; `None` if it is not
+/// known.
 pub(crate) fn peak(
     facts: &DeviceFacts,
     machine: &Machine,
@@ -36,8 +36,8 @@ pub(crate) fn peak(
     }
 }
 
-/// The percentage of the peaks of all devices that these operations in this time achieve, and the arithmetic that the peaks are
-/// of: the highest where devices differ.
+/// The percentage of the peaks of all devices that these operations achieve in this time, and the arithmetic of these peaks: if
+/// devices differ, that of the highest.
 pub(super) fn percent(
     peaks: impl Iterator<Item = Option<(Arithmetic, f64)>>,
     flops_per_s: f64,

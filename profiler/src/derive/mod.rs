@@ -1,5 +1,5 @@
-//! From raw files to tables. All that `profile` prints or compares comes through here, so that a
-//! run derived again, by a later version too, says the same of the same raw files.
+//! Makes tables from raw files. All that `profile` prints or compares comes from here, so that the same raw files always give
+//! the same numbers, also when they are derived again by a later version.
 
 mod devices;
 mod gates;
@@ -31,8 +31,8 @@ pub use interference::obeys_no_grant;
 pub use steps::{JobStep, LaunchSteps, job_steps};
 pub use summary::{is_of, is_of_group};
 
-/// While a run goes on, tables over all its launches are made again when their rows have become more by one in so many. So
-/// what they cost a launch does not grow with the run.
+/// During a run, the tables over all launches are made again when the number of rows has grown by one in this many. Their cost
+/// per launch therefore does not grow with the run.
 const SUMMARISED_ONE_IN: usize = 8;
 
 /// The tables of a run, as far as its launches have ended.
@@ -40,20 +40,20 @@ pub struct Derived {
     run: RunDir,
     manifest: Manifest,
     samples: Samples,
-    /// The table of measurements, once it is added to.
+    /// The file of the table of measurements, once a row is appended.
     on_file: Option<Appender<Measurement>>,
     pub measurements: Vec<Measurement>,
-    /// How many of them are in the tables over all launches.
+    /// The number of rows that are in the tables over all launches.
     summarised: usize,
     pub summaries: Vec<Summary>,
-    /// Of a run of groups.
+    /// The rows of a run with groups.
     pub interference: Vec<Interference>,
     pub curves: Vec<Curve>,
-    /// What makes rows doubtful, with the numbers behind it.
+    /// The warnings of rows, with the numbers behind them.
     pub findings: Vec<Finding>,
-    /// The findings of single launches, without those of all launches together.
+    /// The warnings of single launches, without those of all launches together.
     launch_findings: Vec<Finding>,
-    /// Visits of groups that have rows.
+    /// The visits of groups that have rows.
     visits: BTreeSet<String>,
 }
 
@@ -61,14 +61,12 @@ impl Derived {
     /// Derives all tables of a run from its raw files.
     ///
     /// # Errors
-    /// A run of the scheduler, in whose launches jobs change company and are not measured; files that cannot be read.
+    /// The run is one of the scheduler, whose launches are not measurements because co-runners change during a launch, or a
+    /// file cannot be read.
     pub fn of(run: &RunDir) -> anyhow::Result<Derived> {
         let manifest = run.manifest()?;
         if manifest.scheduling.is_some() {
-            bail!(
-                "{} is a run of the scheduler; `sched fidelity` says what there is of it",
-                run.path().display()
-            );
+            bail!("{} is a run of the scheduler; use `sched fidelity` for it", run.path().display());
         }
         let mut measurements = unsupported_rows(run, &manifest);
         measurements.extend(interference::unsupported_rows(run, &manifest));
@@ -87,7 +85,7 @@ impl Derived {
             visits: BTreeSet::new(),
         };
         derived.samples.read_on()?;
-        // A visit whose members could not be made to share may have no launch.
+        // A visit whose sharing mode could not be set up may have no launch.
         let visits = run.visits()?;
         let mut names = [run.launches()?, visits.clone()].concat();
         run_dir::in_order(&mut names);
@@ -98,10 +96,10 @@ impl Derived {
         Ok(derived)
     }
 
-    /// Adds a launch that has ended since to the table of measurements on file. The others follow now and then, and at last by
-    /// [`Derived::write`].
+    /// Appends the row of a launch that has ended to the table of measurements on file. The other tables are written from time
+    /// to time, and finally by [`Derived::write`].
     ///
-    /// Nothing else may be on the rig: readings from before its end are forgotten.
+    /// No other launch may be on the rig, because readings from before its end are dropped.
     pub fn add_launch(&mut self, launch: &str) -> anyhow::Result<()> {
         let known = self.measurements.len();
         self.samples.read_on()?;
@@ -110,7 +108,7 @@ impl Derived {
         self.put_on_file(known, ended)
     }
 
-    /// The same of a visit of a group that is over.
+    /// Appends the rows of a visit of a group that is over, as [`Derived::add_launch`] does for a launch.
     pub fn add_visit(&mut self, name: &str) -> anyhow::Result<()> {
         let known = self.measurements.len();
         self.samples.read_on()?;
@@ -119,7 +117,7 @@ impl Derived {
         self.put_on_file(known, ended)
     }
 
-    /// Rows from number `known` on, of what has ended then.
+    /// Appends the rows from number `known` on, which are those of what has just ended at `ended`.
     fn put_on_file(&mut self, known: usize, ended: Option<Nanos>) -> anyhow::Result<()> {
         self.samples.forget_before(ended.unwrap_or_default());
         match &mut self.on_file {
@@ -136,13 +134,13 @@ impl Derived {
         Ok(())
     }
 
-    /// Which part of the run comes next: no launch of it stands beside one of another part.
+    /// The number of the next part of the run. Launches of different parts are never compared.
     pub fn next_part(&self) -> u32 {
         let launched = self.measurements.iter().filter(|row| !row.launch.is_empty());
         launched.map(|row| row.part + 1).max().unwrap_or(0)
     }
 
-    /// Whether the run is one of groups, also where none of them has a row.
+    /// Whether the run has groups, even if none of them has a row.
     pub fn is_of_groups(&self) -> bool {
         !self.manifest.groups.is_empty()
     }
@@ -151,8 +149,8 @@ impl Derived {
         if let Some(seat) = self.run.spec(launch)?.seat {
             return self.measure_visit(&seat.visit);
         }
-        // A launch without an end was torn off with the harness, and one that the user interrupted
-        // was not measured: their cells are done again, and what they left stays as evidence.
+        // A launch without an end was cut off together with the harness, and one that the user interrupted was not measured.
+        // Their cells are measured again, and their files stay as evidence.
         let Some(end) = self.run.launch_end(launch)?.filter(is_measurement) else { return Ok(()) };
         let row = launch::measurement(&self.run, &self.manifest, &self.samples, launch, &end)
             .with_context(|| format!("launch {launch}"))?;
@@ -164,7 +162,7 @@ impl Derived {
         Ok(())
     }
 
-    /// A visit without a file is as a launch without an end.
+    /// Adds the rows of a visit. A visit without a file is treated like a launch without an end.
     fn measure_visit(&mut self, name: &str) -> anyhow::Result<()> {
         let Some(visit) = self.run.visit(name)? else { return Ok(()) };
         if self.visits.contains(name) {
@@ -207,15 +205,15 @@ impl Derived {
     }
 }
 
-/// What runs are compared by, of the rows that a run is known by.
+/// The rows that `profile compare` uses, made from the measurements of a run.
 pub fn compared(manifest: &Manifest, measurements: &[Measurement]) -> (Vec<Summary>, Vec<Interference>) {
     let (summaries, _) = summary::of_all(manifest, measurements);
     let (interference, ..) = interference::of_all(manifest, measurements);
     (summaries, interference)
 }
 
-/// The steps behind a row of what was started: of its launch, or of all launches of its seat. What of them cannot be read is
-/// left out, as the row says why.
+/// The steps behind the row of a launch, or of all launches of a seat. Steps that cannot be read are left out; the row has the
+/// reason.
 pub fn steps_of(run: &RunDir, row: &Measurement) -> anyhow::Result<Vec<LaunchSteps>> {
     let launch = row.launch.clone();
     let spec = run.spec(&launch)?;
@@ -229,7 +227,7 @@ pub fn steps_of(run: &RunDir, row: &Measurement) -> anyhow::Result<Vec<LaunchSte
     Ok(vec![LaunchSteps { launch, steps, used }])
 }
 
-/// Whether a launch that ended so stands for a measurement, failed ones included.
+/// Whether a launch with this end counts as a measurement. Failed launches do.
 pub fn is_measurement(end: &LaunchEnd) -> bool {
     end.err != Some(ErrorKind::Interrupted)
 }
@@ -246,13 +244,13 @@ fn unsupported_rows(run: &RunDir, manifest: &Manifest) -> Vec<Measurement> {
     manifest.cells.iter().filter_map(refused).collect()
 }
 
-/// A measured number in whole units. The largest is `i64::MAX`, which every format that is written here
-/// can hold: the interval of two repeats that differ a hundredfold has ends beyond it.
+/// A measured number in whole units, at most `i64::MAX`, which every format that is written here can hold. The ends of the
+/// interval of two repeats that differ a hundredfold can be larger.
 pub(crate) fn whole(value: f64) -> u64 {
     (value.round() as u64).min(i64::MAX as u64)
 }
 
-/// Rounds to this number of decimals: more would be digits that were not measured.
+/// Rounds to this number of decimals, because further digits would not be measured ones.
 pub(crate) fn rounded(value: f64, decimals: i32) -> f64 {
     let scale = 10f64.powi(decimals);
     (value * scale).round() / scale

@@ -1,4 +1,4 @@
-//! The readings of a run, as far as launches that have no row yet may need them.
+//! The readings of a run, as far as launches without a row may need them.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use schema::{
 
 use crate::window::{Window, growth_in, total};
 
-/// The time before a window from which readings belong to it: several periods of the rarest tier.
+/// The time before a window from which its readings begin: several periods of the slowest tier.
 const BEFORE: Nanos = Nanos(10 * Nanos::SECOND.0);
 
-/// Readings in the order in which they were taken. The files they come from grow while a run goes on, and are read once.
+/// Readings in the order in which they were taken. Their files grow during a run, and each line is read once.
 pub(super) struct Samples {
     device_file: Follower<DeviceSample>,
     host_file: Follower<HostSample>,
     devices: BTreeMap<String, Vec<DeviceSample>>,
-    /// By launch.
+    /// The readings of processes by launch.
     hosts: BTreeMap<String, Vec<HostSample>>,
 }
 
 impl Samples {
-    /// Those of a run of which nothing was read yet.
+    /// The readings of a run, of which none is loaded yet.
     pub(super) fn of(run: &RunDir) -> Samples {
         Samples {
             device_file: Follower::new(&run.devices_path()),
@@ -33,7 +33,7 @@ impl Samples {
         }
     }
 
-    /// Reads what is new.
+    /// Reads the new lines.
     pub(super) fn read_on(&mut self) -> Result<(), RowError> {
         for row in self.device_file.read_on()? {
             of_key(&mut self.devices, &row.device).push(row);
@@ -44,7 +44,7 @@ impl Samples {
         Ok(())
     }
 
-    /// Forgets what no launch needs that starts after `at`.
+    /// Drops readings that no launch needs that starts after `at`.
     pub(super) fn forget_before(&mut self, at: Nanos) {
         let oldest = at.saturating_sub(BEFORE);
         for rows in self.devices.values_mut() {
@@ -53,8 +53,8 @@ impl Samples {
         self.hosts.clear();
     }
 
-    /// Readings of a device for windows of a launch that has ended then. Those from after its end are on file only when a row
-    /// is derived again, and must not make it another row.
+    /// Readings of a device for windows of a launch that ended at `ended`. Later readings are left out: they exist only when a
+    /// row is derived again, and must not change it.
     pub(super) fn of_device(&self, name: &str, windows: &[Window], ended: Nanos) -> Vec<&DeviceSample> {
         let start = windows.iter().map(|window| window.start).min().unwrap_or_default();
         let oldest = start.saturating_sub(BEFORE);
@@ -67,7 +67,7 @@ impl Samples {
         self.hosts.get(launch).map_or(&[], Vec::as_slice)
     }
 
-    /// By how much a counter of all ranks of a launch grew in windows of it; `None` where one of them was not seen.
+    /// The growth of a counter of all ranks of a launch in its windows; `None` if a rank was not observed.
     pub(super) fn grown(
         &self,
         launch: &str,
@@ -84,7 +84,7 @@ impl Samples {
 }
 
 fn of_key<'a, T>(rows: &'a mut BTreeMap<String, Vec<T>>, key: &str) -> &'a mut Vec<T> {
-    // Most rows are of a key that is there.
+    // This avoids a copy of the key, which exists for most rows.
     if !rows.contains_key(key) {
         rows.insert(key.to_owned(), Vec::new());
     }

@@ -1,4 +1,4 @@
-//! The steps of a job out of the events of its ranks.
+//! Makes the steps of a job from the events of its ranks.
 
 use std::collections::BTreeSet;
 
@@ -9,23 +9,23 @@ use schema::{
 
 use crate::window::total;
 
-/// One step of a job. It ends when its last rank's does, so that the lengths of steps between which no rank was held add up
-/// to the time in which they were done; the lengths of the slowest rank of each would add up to more.
+/// One step of a job. It ends when its last rank ends it. The lengths of consecutive steps, if no rank was held between them,
+/// therefore add up to the elapsed time; the lengths of the slowest rank of each step would add up to more.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobStep {
     pub index: u64,
-    /// When the last rank was through.
+    /// When the last rank ended the step.
     pub end: Nanos,
-    /// Of several ranks from the end of the step before, or from when the first rank began it where that is later: after time
-    /// held. One rank says itself how long it took, and may know that better than when it was through.
+    /// With several ranks, the time from the end of the step before, or from the start of the first rank if that is later
+    /// because the job was held. A single rank reports its own duration, which may be more accurate than the time of its event.
     pub dur_ns: u64,
-    /// Of the rank that took longest.
+    /// The phases of the rank that took longest.
     pub phases: Phases,
-    /// Of all ranks together; absent where one of them does not know.
+    /// Samples of all ranks together; `None` if one of them does not know its number.
     pub samples: Option<u64>,
     pub sent_bytes: Option<u64>,
-    /// The mean over the samples of all ranks; absent where one of them says none, or of several does not know its samples,
-    /// and where nothing was trained on.
+    /// The mean over the samples of all ranks. It is `None` if a rank reports no loss, if one of several ranks does not know
+    /// its samples, and if the step had no samples.
     pub loss: Option<f64>,
     pub timing: Timing,
 }
@@ -34,18 +34,18 @@ pub struct JobStep {
 pub struct LaunchSteps {
     pub launch: String,
     pub steps: Vec<JobStep>,
-    /// Their places in `steps`; absent where the row has no numbers of steps.
+    /// Their positions in `steps`; `None` if the row has no numbers of steps.
     pub used: Option<BTreeSet<usize>>,
 }
 
 impl JobStep {
-    /// When the step began, time held left out.
+    /// The start of the step, without time in which the job was held.
     pub fn start(&self) -> Nanos {
         self.end.saturating_sub(Nanos(self.dur_ns))
     }
 }
 
-/// The steps that all ranks completed and timed, in order. `ranks` holds the events of each rank.
+/// The steps that all ranks completed and timed, in order. `ranks` has the events of each rank.
 pub fn job_steps(ranks: &[Vec<EventLine>]) -> Vec<JobStep> {
     let steps: Vec<Vec<(Nanos, &Step)>> = ranks.iter().map(|events| steps_of(events)).collect();
     let Some((first, others)) = steps.split_first() else { return Vec::new() };
@@ -72,7 +72,7 @@ fn steps_of(events: &[EventLine]) -> Vec<(Nanos, &Step)> {
         .collect()
 }
 
-/// One step out of those of all ranks, of which there is at least one; the step `before` it ended then.
+/// Combines one step of all ranks, of which there is at least one. `before` is the end of the step before.
 fn job_step(ranks: &[(Nanos, &Step)], before: Nanos) -> JobStep {
     let (_, first) = ranks[0];
     let slowest = ranks.iter().map(|(_, step)| *step).max_by_key(|step| step.dur_ns).unwrap_or(first);

@@ -1,4 +1,4 @@
-//! Rows of `summary.csv` out of those of `measurements.csv`.
+//! Makes rows of `summary.csv` from those of `measurements.csv`.
 
 use jobs::cells;
 use schema::{
@@ -17,8 +17,8 @@ use statistics::{
 use super::{interference::seat_name, rounded, whole};
 use crate::warnings::Finding;
 
-/// One row per cell and one per member of a group, in the order of the manifest, and what is doubtful about its launches
-/// together. What has no launch yet has no row.
+/// One row per cell and one per member of a group, in the order of the manifest, and the warnings about their launches
+/// together. A cell or a member without a launch has no row.
 pub(super) fn of_all(manifest: &Manifest, measurements: &[Measurement]) -> (Vec<Summary>, Vec<Finding>) {
     let mut findings = Vec::new();
     let of_cell = |cell: &Cell| {
@@ -78,7 +78,7 @@ fn summary(
     let medians: Vec<f64> = ok.iter().filter_map(|row| row.step_ns_median).map(|ns| ns as f64).collect();
     let interval = between_launches(&medians);
     let means: Vec<f64> = ok.iter().filter_map(|row| row.step_ns_mean).map(|ns| ns as f64).collect();
-    // A program that was measured from outside has one number a launch: how long it ran.
+    // A program that was measured from outside has one number per launch: its run time.
     let walls: Vec<f64> = match medians.is_empty() {
         true => ok.iter().filter_map(|row| row.wall_ns).map(|ns| ns as f64).collect(),
         false => Vec::new(),
@@ -87,7 +87,7 @@ fn summary(
     let half_width = interval.or(wall).map(|interval| rounded(interval.half_width_percent(), 3));
 
     let mut warnings: Warnings = ok.iter().flat_map(|row| row.warnings.iter()).collect();
-    // Launches of a cell are one block apart, so that the block number stands for time.
+    // Launches of a cell are one block apart, so the block number stands for time.
     let of_block = |row: &&Measurement| {
         let ns = if medians.is_empty() { row.wall_ns } else { row.step_ns_median };
         Some((u64::from(row.repeat), ns? as f64))
@@ -135,14 +135,14 @@ fn summary(
         device_util_percent_mean: mean(|row| row.device_util_percent_mean, 2),
         job_util_percent_mean: mean(|row| row.job_util_percent_mean, 2),
         warnings,
-        // Where some launches have numbers, `repeats_failed` says that others have none.
+        // If some launches have numbers, `repeats_failed` counts those without.
         status: if ok.is_empty() { first.status } else { Status::Ok },
         err: if ok.is_empty() { first.err } else { None },
         err_detail: if ok.is_empty() { first.err_detail.clone() } else { None },
     }
 }
 
-/// What is doubtful about the launches together: the block of each, and its step time, or how long a program without steps ran.
+/// Warnings about the launches together. `values` has the block and the step time of each, or its run time if it has no steps.
 fn between(manifest: &Manifest, values: &[(u64, f64)], half_width: Option<f64>) -> Vec<(Warning, String)> {
     let mut found = Vec::new();
     if values.is_empty() {
@@ -171,7 +171,7 @@ fn between(manifest: &Manifest, values: &[(u64, f64)], half_width: Option<f64>) 
     found
 }
 
-/// What is published: the centre of the interval, or the only value there is.
+/// The published value: the centre of the interval, or the only value.
 fn centre_of(interval: Option<Interval>, values: &[f64]) -> Option<u64> {
     let centre = interval.map(|interval| interval.estimate).or_else(|| values.first().copied());
     centre.map(whole)

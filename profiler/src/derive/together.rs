@@ -52,37 +52,37 @@ pub(super) fn steps(run: &RunDir, visit: &Visit, seat: usize) -> anyhow::Result<
     Ok(steps.collect())
 }
 
-/// What each seat left, launch by launch.
+/// The launches of each seat, with what they left on file.
 fn read(run: &RunDir, visit: &Visit) -> anyhow::Result<Vec<Vec<Told>>> {
     let of_seat = |launches: &Vec<String>| launches.iter().map(|launch| Told::read(run, launch)).collect();
     visit.launches.iter().map(of_seat).collect()
 }
 
-/// The launch that failed of itself and took the others with it.
+/// The launch that failed by itself, which contaminated the others.
 fn failed_launch(seats: &[Vec<Told>]) -> Option<&Told> {
     let by_itself = |err: ErrorKind| err != ErrorKind::Contaminated;
     let mut all = seats.iter().flatten();
     all.find(|told| told.failure.as_ref().is_some_and(|(err, _)| by_itself(*err)))
 }
 
-/// What of each seat counts; nothing where a launch failed.
+/// The part of each seat that counts; `None` if a launch failed.
 fn common_window(visit: &Visit, seats: &[Vec<Told>]) -> Option<Vec<SteadyPart>> {
     if failed_launch(seats).is_some() {
         return None;
     }
     let members: Vec<Vec<window::LaunchActivity>> =
         seats.iter().map(|launches| launches.iter().map(Told::launch).collect()).collect();
-    // A group of programs that obey no grant has no barrier: they are there from their start.
+    // A group of programs that obey no grant has no barrier: its members count from their start.
     let start = visit.barrier_mono_ns.unwrap_or(Nanos::ZERO);
     let end = visit.end_mono_ns.unwrap_or(Nanos(u64::MAX));
     window::common(&members, Window { start, end }, &visit.turns)
 }
 
-/// What one launch of a member left.
+/// The raw data of one launch of a member.
 struct Told {
     spec: LaunchSpec,
     end: LaunchEnd,
-    /// Why it did not do what it was asked to.
+    /// Why it did not do what was requested.
     failure: Option<Failure>,
     ranks: Vec<Vec<EventLine>>,
     steps: Vec<JobStep>,
@@ -95,7 +95,7 @@ impl Told {
         let spec = run.spec(launch)?;
         let end = run
             .launch_end(launch)?
-            .ok_or_else(|| anyhow::anyhow!("{launch} stands in a visit that is over, and has no end"))?;
+            .ok_or_else(|| anyhow::anyhow!("{launch} is part of a visit that is over, but has no end"))?;
         let (ranks, garbled) = match launch::read_ranks(run, &spec, &end) {
             Ok(ranks) => (ranks, None),
             Err(error) => (Vec::new(), Some((ErrorKind::Garbled, Some(error.to_string())))),
@@ -105,12 +105,12 @@ impl Told {
         Ok(Told { spec, end, failure, ranks, steps })
     }
 
-    /// A program that tells no steps.
+    /// Whether it is a program without known steps.
     fn is_outside(&self) -> bool {
         !self.spec.program.speaks() && self.steps.is_empty()
     }
 
-    /// From the start of its first process to its end.
+    /// The time from the start of its first process to its end.
     fn life(&self) -> Window {
         let wall_ns = self.end.ranks.iter().filter_map(|rank| rank.wall_ns).max().unwrap_or(0);
         Window { start: self.end.mono_ns.saturating_sub(Nanos(wall_ns)), end: self.end.mono_ns }
@@ -175,7 +175,7 @@ impl Together<'_> {
         Some(Row { measurement: row, findings })
     }
 
-    /// The row of a seat whose member was not started: the visit failed before it was its turn to warm up.
+    /// The row of a seat whose member was not started, because the visit failed before its warm-up.
     fn never_started(&self, seat: usize, (err, err_detail): Failure) -> Option<Measurement> {
         let (visit, manifest) = (self.visit, self.manifest);
         let is_visited = |group: &&Group| group.name == visit.group && group.sharing == visit.sharing;
@@ -194,7 +194,7 @@ impl Together<'_> {
         })
     }
 
-    /// The numbers of a seat; what went wrong where it has none.
+    /// Fills in the numbers of a seat; returns what went wrong if it has none.
     fn fill(
         &self,
         row: &mut Measurement,
@@ -236,8 +236,8 @@ impl Together<'_> {
         let summary = LaunchSummary::within(&step_ns, steady)?;
         launch.fill_from_used(row, &used, &summary, Nanos(part.window_ns));
         if self.visit.sharing.takes_turns() {
-            // A step in whose middle the job was held is as long as a turn of the others: how many of a hundred are held is
-            // what the quantum makes of it, and says nothing of the job.
+            // A step in which the job was held is longer by the turns of the others. The share of such steps depends on the
+            // quantum and is no property of the job.
             (row.step_ns_p90, row.step_ns_p99) = (None, None);
         }
         row.warmup_steps = part.steps.first().map(|step| step.step as u64);
@@ -249,7 +249,7 @@ impl Together<'_> {
         None
     }
 
-    /// How long a program takes beside the others: the mean of those runs that it ended by itself.
+    /// The run time of a program beside the others: the mean of the runs that ended by themselves.
     fn wall_ns(&self, launches: &[Told]) -> Option<u64> {
         let left = self.visit.end_mono_ns.unwrap_or(Nanos(u64::MAX));
         let whole: Vec<u64> = launches
@@ -262,8 +262,7 @@ impl Together<'_> {
         sum.checked_div(whole.len() as u64)
     }
 
-    /// CPU time of all members on these cores. Not known where a member has other devices beside them, or was not there all
-    /// the time.
+    /// CPU time of all members on these cores; `None` if a member has other devices as well, or was not present all the time.
     fn cpu_of_all(&self, devices: &[Device], windows: &[Window]) -> Option<u64> {
         let device = cells::joined(devices);
         let mut sum: u64 = 0;

@@ -8,7 +8,7 @@ use schema::{
     wire::{Event, Step},
 };
 
-/// Tracks of devices start here; those of launches count from one.
+/// The first track of devices. The tracks of launches are numbered from 1.
 const FIRST_DEVICE_TRACK: u64 = 1_000_000;
 
 pub(super) fn write(run: &RunDir) -> anyhow::Result<()> {
@@ -44,7 +44,7 @@ fn write_steps(
     Ok(())
 }
 
-/// What a click on a step shows. Phases are lengths: where they lie within a step is not recorded.
+/// The values that are shown for a selected step. Phases are lengths, because their position within a step is not recorded.
 fn arguments(step: &Step) -> [(&'static str, Option<f64>); 6] {
     let phases = step.phases.clone().unwrap_or_default();
     let ns = |phase: Option<Nanos>| phase.map(|ns| ns.0 as f64);

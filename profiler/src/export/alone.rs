@@ -1,4 +1,4 @@
-//! What a job did alone in its run, which its rows in groups are held against.
+//! The numbers of a job alone in its run, which its rows in groups are compared with.
 
 use jobs::cells;
 use schema::{
@@ -30,8 +30,8 @@ impl<'a> Alone<'a> {
         self.0.iter().filter_map(|row| row.peak_memory_bytes).max()
     }
 
-    /// Time of a step in the block of a row: the geometric mean of its launches of the same part of the run, which begin and
-    /// end the block.
+    /// The step time alone in the block of a row: the geometric mean of the launches of the same part of the run, which begin
+    /// and end the block.
     pub(super) fn step_ns_beside(&self, row: &Measurement) -> Option<f64> {
         let beside = |alone: &&&Measurement| (alone.repeat, alone.part) == (row.repeat, row.part);
         let of_block = self.0.iter().filter(beside);
@@ -39,8 +39,8 @@ impl<'a> Alone<'a> {
         (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
     }
 
-    /// How many times as long a step takes in a row of the job in a group as alone in the same block. Not known under
-    /// `sequential`, as of `interference.csv`.
+    /// The ratio of the step time in a row of a group to the step time alone in the same block. It is `None` under
+    /// `sequential`, as in `interference.csv`.
     pub(super) fn slowdown_of(&self, row: &Measurement) -> Option<f64> {
         if row.sharing == Sharing::Sequential {
             return None;
@@ -49,7 +49,7 @@ impl<'a> Alone<'a> {
     }
 }
 
-/// Time of a step, in a group with the time in which the job was held; how long a program runs whose steps are not known.
+/// The step time, in a group including the time in which the job was held; the run time of a program without known steps.
 fn step_ns(row: &Measurement) -> Option<f64> {
     let time = match row.timing? {
         schema::wire::Timing::Outside => row.wall_ns? as f64,

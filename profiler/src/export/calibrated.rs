@@ -1,4 +1,4 @@
-//! What the parts of the machine can do, from `machine.toml`.
+//! Columns about the parts of the machine, from `machine.toml`.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use schema::{
 
 use super::group::Members;
 
-/// Whether a calibration is of the machine of a run, as far as their own words tell: same processor, as many cores.
+/// Whether a calibration was made on the machine of a run, as far as both describe it: the same processor and number of cores.
 pub fn is_of(calibration: &Calibration, manifest: &Manifest) -> bool {
     (&calibration.machine.cpu, calibration.machine.cores) == (&manifest.machine.cpu, manifest.machine.cores)
 }
@@ -24,7 +24,7 @@ pub(super) fn fill(row: &mut ExportRow, calibration: &Calibration, members: &Mem
     [row.triad_bytes_per_s, row.triad_bytes_per_s_ci_lo, row.triad_bytes_per_s_ci_hi] =
         spread(triad.map(|found| found.bytes_per_s));
 
-    // The largest copies are those that are not mostly latency.
+    // The largest copies are those with the smallest share of latency.
     let copies = |direction| {
         let of_first = calibration.copy.iter().filter(|found| cell.devices.first() == Some(&found.device));
         let found = of_first.filter(|found| found.direction == direction).max_by_key(|found| found.bytes);
@@ -41,7 +41,7 @@ pub(super) fn fill(row: &mut ExportRow, calibration: &Calibration, members: &Mem
         row.device_to_host_bytes_per_s_ci_hi,
     ] = copies(Direction::DeviceToHost);
 
-    // Over the library that the run named, where it named one.
+    // If the run chose a library, only all-reduces with that library count.
     let named = row.collectives;
     let is_between = |found: &&AllReduceRow| {
         found.devices == cell.devices && named.is_none_or(|named| found.collectives == named)
@@ -62,7 +62,7 @@ pub(super) fn fill(row: &mut ExportRow, calibration: &Calibration, members: &Mem
     [row.restart_ns, row.restart_ns_ci_lo, row.restart_ns_ci_hi] = spread(restart.map(|found| found.ns));
 }
 
-/// The worst ratio between a device of the job and another one of its co-runners.
+/// The worst ratio between a device of the job and a device of its co-runners.
 fn spin(calibration: &Calibration, members: &Members) -> Option<Measured<f64>> {
     let own = &members.own().devices;
     let others: Vec<&Device> = members.co_runners().flat_map(|cell| &cell.devices).collect();
@@ -74,7 +74,7 @@ fn spin(calibration: &Calibration, members: &Members) -> Option<Measured<f64>> {
     between.map(|found| found.ratio).max_by(|a, b| a.value.total_cmp(&b.value))
 }
 
-/// The three columns of a number with its interval; empty where it was not measured.
+/// The three columns of a number with its interval; empty if it was not measured.
 fn spread<T: Copy>(measured: Option<Measured<T>>) -> [Option<T>; 3] {
     [measured.map(|found| found.value), measured.map(|found| found.ci_lo), measured.map(|found| found.ci_hi)]
 }

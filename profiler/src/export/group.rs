@@ -1,4 +1,4 @@
-//! Who a job ran with, and what that cost it.
+//! Columns about the co-runners of a job, and the interference between them.
 
 use anyhow::Context as _;
 use jobs::cells;
@@ -13,7 +13,7 @@ use schema::{
 use super::{Source, Subject, alone::Alone};
 use crate::derive::whole;
 
-/// The cells of a group, this row's own among them; the only one of a job alone.
+/// The cells of a group, including that of this row; a single cell for a job alone.
 pub(super) struct Members<'a> {
     all: Vec<&'a Cell>,
     seat: usize,
@@ -21,7 +21,7 @@ pub(super) struct Members<'a> {
 
 impl<'a> Members<'a> {
     /// # Errors
-    /// A cell or a group that the manifest does not name.
+    /// The row is of a cell or a group that the manifest does not name.
     pub(super) fn of(
         manifest: &'a Manifest,
         row: &Measurement,
@@ -63,7 +63,7 @@ impl<'a> Members<'a> {
         self.all.len()
     }
 
-    /// All but the own one, in the order of their seats.
+    /// All members except its own, in the order of their seats.
     pub(super) fn co_runners(&self) -> impl Iterator<Item = &'a Cell> {
         let others = self.all.iter().enumerate().filter(|(seat, _)| *seat != self.seat);
         others.map(|(_, cell)| *cell)
@@ -130,7 +130,7 @@ fn fill_sharing(row: &mut ExportRow, members: &Members) {
     });
 }
 
-/// Whether a device is one of these, or has a core in common with one.
+/// Whether a device is one of these, or shares a core with one of them.
 fn overlaps(device: &Device, others: &[Device]) -> bool {
     others.iter().any(|other| match (device, other) {
         (Device::Cpu(some), Device::Cpu(more)) => some.iter().any(|core| more.contains(core)),

@@ -1,4 +1,4 @@
-//! What the manifest says of the machine and of the job's first device.
+//! Columns about the machine and the job's first device, from the manifest.
 
 use schema::{
     manifest::{Cell, Manifest},

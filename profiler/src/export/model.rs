@@ -1,4 +1,4 @@
-//! What is known of a model, its plan and its data before it is started.
+//! Columns about a model, its plan and its data that are known before a launch.
 
 use schema::{
     catalog::{Catalog, Optimizer, Workload},
@@ -85,7 +85,7 @@ fn fill_definition(row: &mut ExportRow, workload: &Workload) {
     row.optimizer_state_per_parameter = Some(workload.optimizer.state_per_parameter() as u32);
 }
 
-/// How much more a forward pass leaves behind for each sample more.
+/// The growth of the memory that a forward pass leaves behind, per additional sample.
 fn activation_bytes_per_sample(footprint: &Footprint) -> Option<u64> {
     let [small, large] = footprint.micro_batches.map(u64::from);
     let samples = large.checked_sub(small).filter(|samples| *samples > 0)?;

@@ -1,4 +1,4 @@
-//! Every step of a run, in rows.
+//! Every step of a run as a row.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +8,12 @@ use super::{Source, side};
 use crate::derive::{self, JobStep, LaunchSteps};
 
 impl Source {
-    /// The steps of each launch that has a row, a piece at a time, as all of them may be more than memory holds. Of a seat
-    /// whose job was started again that is every one of its launches. What was never started has none, and neither has a
-    /// program that was measured from outside. `tested` are the keys of the rows to test on.
+    /// The steps of each launch that has a row, in pieces, because all of them may not fit into memory. A seat whose job was
+    /// started again has the steps of all of its launches. A cell that was never started has none, and neither has a program
+    /// that was measured from outside. `tested` are the split keys of the rows to test on.
     ///
     /// # Errors
-    /// A file of the run that cannot be read, and a group that the manifest does not name.
+    /// A file of the run cannot be read, or the manifest does not name a group.
     pub fn steps(&self, tested: &BTreeSet<u32>) -> impl Iterator<Item = anyhow::Result<Vec<ExportStep>>> {
         let launches = self.measurements.iter().filter(|row| !row.launch.is_empty());
         launches.map(|row| {

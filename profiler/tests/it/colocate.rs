@@ -397,7 +397,7 @@ fn a_program_of_several_ranks_takes_no_turns() {
         let (turns, at_once): (Vec<_>, Vec<_>) = found.iter().partition(|row| row.sharing.takes_turns());
         assert_eq!([at_once.len(), turns.len()], groups.map(|groups| 2 * groups), "{script}");
         assert!(at_once.iter().all(|row| row.status == Status::Ok), "{script}: {at_once:?}");
-        let reason = format!("has {ranks} ranks, and a program takes turns with one alone");
+        let reason = format!("has {ranks} ranks, and a program takes turns only if it has one");
         for row in turns {
             assert_eq!(
                 (row.status, row.err),
