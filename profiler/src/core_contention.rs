@@ -1,7 +1,6 @@
-//! How much two cores take from each other: the floor of every claim about separate cores.
+//! The contention between two cores: the lower bound of any claim about separate cores.
 //!
-//! Virtual cores may share a physical one and the guest cannot see it. Two spin loops, alone and
-//! together, can.
+//! Virtual cores may share a physical core, which the guest cannot see. Two spin loops, run alone and together, reveal it.
 
 use std::{
     hint::black_box,
@@ -14,8 +13,8 @@ use statistics::{Interval, launches::ratio_paired};
 
 const STRETCH: Duration = Duration::from_millis(60);
 
-/// Time per turn of a spin loop with the other core spinning, over the time with it idle, in blocks of alone,
-/// together, together, alone. `None` of fewer than two blocks, or where a core is not to be had.
+/// The time per iteration of a spin loop while the other core spins, over the time while it is idle, in blocks of alone,
+/// together, together, alone. `None` for fewer than two blocks, or if a core is not available.
 pub fn sibling_ratio(first: u16, second: u16, blocks: u32) -> Option<Interval> {
     let pairs: Vec<(f64, f64)> = (0..blocks)
         .map(|_| {
@@ -40,7 +39,7 @@ fn together(first: u16, second: u16) -> f64 {
     })
 }
 
-/// Keeps the calling thread on one core; `false` where that is not to be had.
+/// Pins the calling thread to one core; returns `false` if the core is not available.
 pub(crate) fn pin_to(core: u16) -> bool {
     let (core, mut set) = (usize::from(core), CpuSet::new());
     if core >= CpuSet::MAX_CPU {
@@ -50,7 +49,7 @@ pub(crate) fn pin_to(core: u16) -> bool {
     sched_setaffinity(None, &set).is_ok()
 }
 
-/// Nanoseconds per turn on one core; not a number where the core is not to be had.
+/// Nanoseconds per iteration on one core; NaN if the core is not available.
 fn spin_on(core: u16, start: Option<&Barrier>) -> f64 {
     let pinned = pin_to(core);
     if let Some(start) = start {
@@ -62,7 +61,7 @@ fn spin_on(core: u16, start: Option<&Barrier>) -> f64 {
     let (began, mut turns, mut state) = (Instant::now(), 0u64, 1u64);
     while began.elapsed() < STRETCH {
         for _ in 0..10_000 {
-            // A chain of dependent multiplications: the clock is read once in ten thousand.
+            // A chain of dependent multiplications. The clock is read only once in ten thousand of them.
             state = black_box(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
         }
         turns += 10_000;

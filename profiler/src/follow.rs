@@ -1,4 +1,4 @@
-//! Keeps a job training for as long as something else is measured, and notes its steps.
+//! Keeps a job training while something else is measured, and records its steps.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use anyhow::bail;
 use rig::{Exit, LaunchRequest, Leave, Member, Rig, RigEvent, Watch, interrupt::Interrupt, sampler::Sampler};
 use schema::{units::Nanos, wire::Event};
 
-/// The first steps of a job are not like those to come.
+/// The time at the start of a job whose steps are not measured.
 pub const WARM_UP: Duration = Duration::from_secs(5);
-/// Granted beyond the steps that are known: longer than two looks of a harness that looks away.
+/// The granted time beyond the known steps: more than two intervals between reads of events while the harness does not watch.
 const AHEAD_NS: u64 = 3_000_000_000;
 
-/// A job that trains, alone on its rig.
+/// A job that trains alone on its rig.
 pub struct Follower<'a> {
     watch: Watch<'a>,
     member: Member,
-    /// When each step ended and how long it took, ns.
+    /// The end and the duration of each step, ns.
     steps: Vec<(Nanos, u64)>,
 }
 
 impl<'a> Follower<'a> {
-    /// Starts a launch and waits until it trains. Its processes are sampled where there is a sampler.
+    /// Starts a launch and waits until it trains. Its processes are sampled if there is a sampler.
     ///
     /// # Errors
     /// The launch ends before that, or the user interrupts.
@@ -47,12 +47,12 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// The interval between two looks at the job's events, from now on.
+    /// Sets the interval between reads of the job's events.
     pub fn look_every(&self, interval: Duration) {
         self.watch.rig.look_every(self.member, interval);
     }
 
-    /// Follows the job for this time, and keeps it supplied well beyond the next look.
+    /// Follows the job for this time, and keeps its grant well ahead of the next read.
     ///
     /// # Errors
     /// The job ends.
@@ -74,7 +74,7 @@ impl<'a> Follower<'a> {
         Ok(())
     }
 
-    /// Lets the job go at a step boundary and returns all its steps.
+    /// Ends the job at a step boundary and returns all its steps.
     pub fn dismiss(mut self) -> Vec<(Nanos, u64)> {
         self.watch.rig.remove(self.member, Leave::AtBoundary);
         loop {

@@ -1,8 +1,8 @@
-//! What the harness costs the job it watches, measured on one job within one launch.
+//! The cost of the harness to the job that it watches, measured on one job within one launch.
 //!
-//! The job trains on; the harness watches it in stretches of a second and looks away in others, in
-//! the order watched, away, away, watched. What differs between launches cancels, and so does a drift
-//! within a block of four. Looking away means no sampling and events looked at once a second.
+//! The job trains all the time. The harness watches it in stretches of a second, in the order watched, not watched, not
+//! watched, watched. Differences between launches cancel, and so does a drift within a block of four. Without watching, there
+//! is no sampling, and events are read once per second.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -26,31 +26,31 @@ use crate::{
 
 /// Whether the harness watches, in each stretch of a block.
 const BLOCK: [bool; 4] = [true, false, false, true];
-/// The first part of a stretch still feels the one before it.
+/// The first part of a stretch, which is left out because the stretch before still affects it.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// A harness that looks away still sees, so late, that the job has ended.
+/// The interval between reads of events while the harness does not watch; the end of the job is noticed this late.
 const AWAY: Duration = Duration::from_secs(1);
 
-/// A stretch and what the harness did in it.
+/// A stretch, and whether the harness watched in it.
 struct Stretch {
     watched: bool,
     window: Window,
     harness_cpu: Duration,
 }
 
-/// What is measured, and how.
+/// The parameters of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Blocks of four stretches.
     pub blocks: u32,
     pub stretch: Duration,
-    /// How often the fast tier of the device is read while it is watched; as often as the device wants
-    /// where absent.
+    /// The interval between readings of the fast tier while the device is watched; `None` for the rate that the device
+    /// requires.
     pub fast_period: Option<Duration>,
 }
 
-/// Measures on one launch.
+/// Measures the cost on one launch.
 pub fn measure(
     rig: &mut Rig,
     sampler: &Sampler,
@@ -109,12 +109,12 @@ fn row(
             median(&inside.map(|(_, dur_ns)| *dur_ns).collect::<Vec<u64>>())
         })
         .collect::<Option<_>>()
-        .context("a stretch has no whole step; take a job of shorter steps")?;
+        .context("a stretch contains no whole step; choose a job with shorter steps")?;
     let pairs: Vec<(f64, f64)> = medians
         .chunks_exact(BLOCK.len())
         .map(|block| abba([block[1], block[0], block[3], block[2]]))
         .collect();
-    let ratio = ratio_paired(&pairs).context("two blocks at least are needed")?;
+    let ratio = ratio_paired(&pairs).context("at least two blocks are needed")?;
     let watched = || stretches.iter().filter(|stretch| stretch.watched);
     let watched_s: f64 = watched().map(|stretch| stretch.window.length().as_secs_f64()).sum();
     let cpu_us: f64 = watched().map(|stretch| stretch.harness_cpu.as_secs_f64() * 1e6).sum();

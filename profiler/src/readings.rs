@@ -1,4 +1,4 @@
-//! How long readings of devices take: each tier as the sampler reads it, and each call within.
+//! Measures how long readings of devices take: each tier as the sampler reads it, and each call within it.
 
 use std::time::Duration;
 
@@ -15,23 +15,23 @@ use statistics::Durations;
 
 use crate::progress::Progress;
 
-/// Between two readings where nothing asks for longer: back to back, a driver may answer from a cache.
+/// The shortest pause between two readings. Without one, a driver may answer from a cache.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Reads devices a number of times.
+/// Takes a fixed number of readings of devices.
 pub struct Readings<'a> {
     devices: Vec<Opened>,
-    /// What was read, as evidence.
+    /// The file of the readings, kept as evidence.
     rows: Appender<DeviceSample>,
     calls: u32,
     interrupt: &'a Interrupt,
     progress: Progress,
 }
 
-/// A device and what lists its processes, where that can be told.
+/// A device, and the lister of its processes if it has one.
 type Opened = (Box<dyn DeviceReader>, Option<Box<dyn ProcessLister>>);
 
-/// What the readings of one tier took.
+/// The times of the readings of one tier.
 struct TierTimes {
     tier: Tier,
     took: Durations,
@@ -39,7 +39,7 @@ struct TierTimes {
 }
 
 impl<'a> Readings<'a> {
-    /// For `calls` readings of each tier, twice: with and without load.
+    /// Prepares `calls` readings of each tier, with and without load.
     pub fn new(
         devices: Vec<Box<dyn DeviceReader>>,
         rows: Appender<DeviceSample>,
@@ -54,10 +54,10 @@ impl<'a> Readings<'a> {
         Readings { devices: devices.collect(), rows, calls, interrupt, progress }
     }
 
-    /// Takes all readings under one load. `pause` lets the given time pass.
+    /// Takes all readings under one load. `pause` waits for the given time.
     ///
     /// # Errors
-    /// Where `pause` fails, where the user interrupts, and where rows cannot be written.
+    /// `pause` fails, the user interrupts, or a row cannot be written.
     pub fn take(
         &mut self,
         load: Load,
@@ -90,7 +90,7 @@ impl<'a> Readings<'a> {
         // A window of the performance monitors that is too short is invalid.
         let has_gpm = tiers.iter().any(|times| times.tier == Tier::Gpm);
         let between = if has_gpm { SHORTEST_GPM_WINDOW } else { PAUSE };
-        // What opening it took is not asked for.
+        // The cost of opening the device does not count.
         reader.take_costs();
         lister.as_mut().map(|lister| lister.take_costs());
         for _ in 0..self.calls {

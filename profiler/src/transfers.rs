@@ -1,18 +1,18 @@
-//! How fast page-locked memory is copied over the link, and whether the device's own accounts of
-//! the link agree with what is known to have been copied.
+//! Measures the speed of copies of page-locked memory over the link, and whether the device's own accounts of the link agree
+//! with the number of bytes copied.
 //!
-//! There are two accounts. The byte counters (NVML fields 197 and 198, "PCIe transmit bytes" and
-//! "PCIe receive bytes", which "can be wrapped") are read as the sampler reads them, often enough that
-//! no wrap of 32 bits is missed. The performance monitors (GPM) give rates, "PCIe traffic from this
-//! GPU" and "PCIe traffic to this GPU", which are added up over windows that join. Both are the device's
-//! view: what a copy from host to device moves is *received*, what one to the host moves is *transmitted*.
+//! There are two accounts. The byte counters (NVML fields 197 and 198, "PCIe transmit bytes" and "PCIe receive bytes", which
+//! "can be wrapped") are read as the sampler reads them, often enough that no wrap of 32 bits is missed. The performance
+//! monitors (GPM) give rates, "PCIe traffic from this GPU" and "PCIe traffic to this GPU", which are integrated over adjacent
+//! windows. Both are from the device's point of view: a copy from host to device is *received*, and one to the host is
+//! *transmitted*.
 //!
-//! A copy that is counted right has a ratio of 1 or a little more. The link carries packets, and their
-//! headers are traffic too: from generation 3 to 5, 20 bytes a packet of data that the device asked
-//! for, which is how it receives, and 24 a packet that it writes. With 256 bytes of data in a packet, as
-//! most machines are set up, an account that includes headers says 1.08 and 1.09; with 128 bytes, 1.16
-//! and 1.19. NVML does not say whether its counters include them; DCGM says that its PCIe metrics do.
-//! What anything else moves over the link is in the ratio too, so a device is to be otherwise idle.
+//! A copy that is counted correctly has a ratio of 1 or a little more. The link carries packets, and their headers are traffic
+//! too. From generation 3 to 5, a packet has 20 bytes of header if the device requested the data, which is how it receives, and
+//! 24 bytes if the device writes it. With 256 bytes of data in a packet, the usual setting, an account that includes headers
+//! has a ratio of 1.08 and 1.09; with 128 bytes, of 1.16 and 1.19. NVML does not document whether its counters include headers;
+//! DCGM documents that its PCIe metrics do. Other traffic on the link is in the ratio too, so the device should otherwise be
+//! idle.
 
 use std::time::Duration;
 
@@ -32,25 +32,24 @@ use statistics::launches::between_launches;
 
 use crate::progress::Progress;
 
-/// The page-locked buffer that a copy uses again and again: far larger than any cache, and small
-/// enough that a machine will page-lock it.
+/// The page-locked buffer that every copy uses: far larger than any cache, and small enough to be page-locked on any machine.
 const BUFFER_BYTES: u64 = 256 << 20;
 
-/// Between what is counted and what is copied, at either end of a copy: counters are brought up to date
-/// now and then, and a window of GPM is a tenth of a second at least. An idle link cannot wrap a counter.
+/// The pause between a reading and a copy, at either end of the copy. Counters are updated only at intervals, and a window of
+/// GPM is at least a tenth of a second. An idle link cannot wrap a counter.
 const SETTLE: Duration = Duration::from_millis(150);
 
-/// How far a ratio may be from 1 for the counters to agree with the copies.
+/// The largest distance of a ratio from 1 at which the counters agree with the copies.
 pub const TOLERANCE: f64 = 0.05;
 
-/// The most that headers of packets can add, with some room.
+/// The largest ratio that headers of packets can explain, with a margin.
 const WITH_HEADERS: f64 = 1.2;
 
-/// Copies about `bytes` bytes `copies` times in each direction, and holds what the device counted
-/// against it. The directions take turns, so that a drift meets both alike.
+/// Copies about `bytes` bytes `copies` times in each direction, and compares the device's accounts with it. The directions
+/// alternate, so that a drift affects both equally.
 ///
 /// # Errors
-/// Where there is no driver, no such device, or not the memory for the buffers.
+/// There is no driver or no such device, or the memory for the buffers is not available.
 pub fn measure(index: u32, bytes: u64, copies: u32) -> anyhow::Result<Vec<TransferRow>> {
     let lacks = |error: DeviceError| Exit::MachineLacks.because(error.to_string());
     let device = Device::Cuda(index);
@@ -74,7 +73,7 @@ pub fn measure(index: u32, bytes: u64, copies: u32) -> anyhow::Result<Vec<Transf
                 let lost = format!("{}: the device stopped answering", account.reader.device());
                 return Err(Exit::MachineLacks.because(lost));
             }
-            // The first of a direction wakes the link, which rests at its slowest.
+            // The first copy in a direction wakes the link from its lowest speed, and does not count.
             if round > 0 {
                 copies.push(copy);
             }
@@ -87,7 +86,7 @@ pub fn measure(index: u32, bytes: u64, copies: u32) -> anyhow::Result<Vec<Transf
     Ok(rows.map(|(&direction, copies)| row(&device, direction, buffer * times, copies)).collect())
 }
 
-/// One copy: how fast it was, and what each account says of it.
+/// The speed of one copy, and what each account has for it.
 struct Copied {
     bytes_per_s: f64,
     /// Bytes counted over bytes copied, by the counters and by GPM.
@@ -117,17 +116,17 @@ fn watched_copy(
         *ratio = account
             .total(direction)
             .zip(before)
-            // One that fell since has lost what was copied.
+            // A counter that fell since then has lost the copy.
             .and_then(|(after, before)| Some(after.checked_sub(before)? as f64 / bytes as f64));
     }
     Ok(Copied { bytes_per_s: bytes as f64 / seconds, ratios })
 }
 
-/// One of the device's accounts of its link, read at the rate that its reader asks for.
+/// One of the device's accounts of its link, read at the rate that its reader requires.
 struct Account {
     reader: NvmlReader,
     tier: Tier,
-    /// When it must be read next; never, where the device does not keep this account.
+    /// The time of the next reading; `None` if the device does not have this account.
     due: Option<Nanos>,
 }
 
@@ -137,7 +136,7 @@ impl Account {
         Account { reader, tier, due }
     }
 
-    /// Reads what is due. The reader itself adds up what its counters count.
+    /// Takes a reading if it is due. The reader itself accumulates the counters.
     fn keep_up(&mut self) {
         let now = Nanos::monotonic_now();
         if self.due.is_some_and(|due| due <= now) {
@@ -151,7 +150,7 @@ impl Account {
         self.reader.sample(self.tier)
     }
 
-    /// What went in this direction since the reader was opened.
+    /// The bytes in this direction since the reader was opened.
     fn total(&mut self, direction: Direction) -> Option<u64> {
         self.due?;
         let sample = self.read();
@@ -182,7 +181,7 @@ fn row(device: &Device, direction: Direction, bytes: u64, copies: &[Copied]) -> 
     }
 }
 
-/// A mean over copies with its interval, where there is one.
+/// A mean over copies, with its interval if there is one.
 #[derive(Debug, PartialEq)]
 struct Estimate {
     mean: Option<f64>,
@@ -191,8 +190,8 @@ struct Estimate {
 }
 
 impl Estimate {
-    /// Of the copies that have a value. One copy has a mean and no interval; so has an account
-    /// that missed a copy whole, whose zero has no logarithm and must not go unsaid.
+    /// The estimate over the copies that have a value. A single copy has a mean and no interval. So has an account that missed
+    /// a whole copy: its ratio of 0 has no logarithm, but must be reported.
     fn of(values: impl Iterator<Item = Option<f64>>) -> Estimate {
         let values: Vec<f64> = values.flatten().collect();
         let plain = || (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
@@ -205,14 +204,14 @@ impl Estimate {
     }
 }
 
-/// Whether an account agrees with the copies, and what may be the matter where it does not. It cannot be told where the
-/// interval has both in it.
+/// Whether an account agrees with the copies, and the likely cause if it does not. If the interval contains both cases, the
+/// verdict is that it cannot be told.
 pub fn verdict(ratio: Option<f64>, interval: Option<(f64, f64)>) -> String {
-    let Some(ratio) = ratio else { return "this device keeps no such account".into() };
+    let Some(ratio) = ratio else { return "this device has no such counter".into() };
     let percent = TOLERANCE * 100.0;
     let (lo, hi) = match interval {
         Some(interval) => interval,
-        // Of several copies a ratio has no interval where one of them was not counted at all.
+        // The ratio of several copies has no interval if one of them was not counted at all.
         None if ratio < 1.0 - TOLERANCE => (ratio, ratio),
         None => {
             return format!(
@@ -234,7 +233,7 @@ pub fn verdict(ratio: Option<f64>, interval: Option<(f64, f64)>) -> String {
             "{of}: cannot tell whether that is within {percent} %; take more with --copies, and let nothing else use the device"
         );
     } else if hi <= WITH_HEADERS {
-        "so much do the headers of packets add where they are counted"
+        "this is what packet headers add if they are counted"
     } else if lo > WITH_HEADERS {
         "there was other traffic; let nothing else use the device"
     } else {
@@ -257,7 +256,7 @@ mod tests {
                 1.094,
                 1.09,
                 1.1,
-                "1.094 (1.090 to 1.100) of what was copied, NOT within 5 %: so much do the headers",
+                "1.094 (1.090 to 1.100) of what was copied, NOT within 5 %: this is what packet headers",
             ),
             (
                 2.5,
@@ -277,7 +276,7 @@ mod tests {
             (Some(0.0), "0.000 of what was copied, NOT within 5 %: traffic is missing"),
             (Some(0.667), "0.667 of what was copied, NOT within 5 %: traffic is missing"),
             (Some(1.0), "1.000 of what was copied: cannot tell, as one copy has no interval"),
-            (None, "this device keeps no such account"),
+            (None, "this device has no such counter"),
         ] {
             assert!(verdict(ratio, None).starts_with(verdict_of_it), "{}", verdict(ratio, None));
         }

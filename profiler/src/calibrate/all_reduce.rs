@@ -1,4 +1,4 @@
-//! All-reduces between the devices of the pool: which, and what their rows say.
+//! All-reduces between the devices of the pool: their cells and their rows.
 
 use jobs::cells::joined;
 use schema::{
@@ -14,11 +14,11 @@ use schema::{
 use super::{limits::NO_TIME, values::failed};
 use crate::derive::whole;
 
-/// A rank holds the tensor, what it sends and what it receives of it, and some room is to be left.
+/// The memory of an all-reduce on a rank, in sizes of the tensor: the tensor, its send and receive buffers, and a reserve.
 const TENSORS_HELD: u64 = 4;
 
-/// A cell for each size and each number of ranks, from two to all of a kind: ranks on a GPU and on
-/// cores have no process group in common. What no memory is there for is a cell with its reason.
+/// A cell for each size and each number of ranks, from two to all devices of a kind. Ranks on a GPU and on cores cannot be in
+/// one process group. A size that does not fit into memory is a cell with the reason.
 pub fn cells(facts: &[DeviceFacts], sizes: &[u64]) -> Vec<Cell> {
     let is_gpu = |facts: &&DeviceFacts| matches!(facts.device, Device::Cuda(_));
     let (gpus, cpus): (Vec<_>, Vec<_>) = facts.iter().partition(is_gpu);
@@ -53,7 +53,7 @@ fn cell(facts: &[&DeviceFacts], bytes: u64) -> Cell {
     }
 }
 
-/// The rows of cells that were measured, and why the others were not.
+/// The rows of cells that were measured, and the reason for each that was not.
 pub(super) fn rows(
     cells: &[Cell],
     summaries: &[Summary],
@@ -82,7 +82,7 @@ fn row(cell: &Cell, summary: &Summary, collectives: Option<Collectives>) -> Opti
         ci_lo: summary.step_ns_median_ci_lo?,
         ci_hi: summary.step_ns_median_ci_hi?,
     };
-    // The longest time is the lowest bandwidth.
+    // The longest time is the lowest bandwidth, so the ends are swapped.
     let [value, ci_lo, ci_hi] = [time_ns.value, time_ns.ci_hi, time_ns.ci_lo]
         .map(|ns| bandwidths(bytes, cell.devices.len() as u32, ns));
     Some(AllReduceRow {
@@ -99,7 +99,7 @@ fn row(cell: &Cell, summary: &Summary, collectives: Option<Collectives>) -> Opti
     })
 }
 
-/// Bytes a second by the algorithm and on the bus: see [`AllReduceRow`].
+/// The algorithm bandwidth and the bus bandwidth in bytes per second: see [`AllReduceRow`].
 fn bandwidths(bytes: u64, ranks: u32, time_ns: u64) -> (u64, u64) {
     let algorithm = bytes as f64 / Nanos(time_ns.max(1)).as_secs_f64();
     let bus = 2.0 * f64::from(ranks - 1) / f64::from(ranks) * algorithm;

@@ -1,13 +1,13 @@
-//! How long a calibration may go on, and what ends it.
+//! The limits of a calibration: its budget, and an interrupt by the user.
 
 use rig::{Exit, interrupt::Interrupt};
 use schema::{calibration::Calibration, manifest::Manifest, units::Nanos};
 
 use super::values::failed;
 
-pub(super) const NO_TIME: &str = "the budget was spent before; give it more with --budget";
+pub(super) const NO_TIME: &str = "the budget was spent before; increase it with --budget";
 
-/// How long it may go on.
+/// The limits of a calibration.
 pub(super) struct Limits {
     pub(super) interrupt: Interrupt,
     pub(super) began: Nanos,
@@ -21,7 +21,7 @@ impl Limits {
     }
 
     /// # Errors
-    /// Where the user wants to stop.
+    /// The user has interrupted the calibration.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         if self.interrupt.asked() {
             return Err(Exit::Interrupted.because("interrupted; no calibration was written"));
@@ -34,7 +34,7 @@ impl Limits {
         self.budget_s.is_none_or(|budget_s| spent_s < budget_s)
     }
 
-    /// Whether there is time for this; where not, that is noted.
+    /// Whether there is time to measure `what`. If not, it is noted as not measured.
     pub(super) fn allow(&self, what: &str, found: &mut Calibration) -> anyhow::Result<bool> {
         self.check()?;
         let has_time = self.has_time();

@@ -18,21 +18,19 @@ use statistics::median;
 use super::values::over_repeats;
 use crate::core_contention::pin_to;
 
-/// Each array is so many times as large as all last-level caches of the cores together, as STREAM asks
-/// for.
+/// The size of each array in multiples of all last-level caches of the cores together, as STREAM requires.
 const CACHES: u64 = 4;
-/// And at least so large, also where the kernel tells nothing of caches.
+/// The minimum size of each array, for small caches and for a kernel that does not report them.
 const LEAST_BYTES: u64 = 64 << 20;
 
-/// Passes over the arrays in one repeat, as in STREAM, after one that is not counted.
+/// Passes over the arrays in one repeat, as in STREAM, after one that does not count.
 const PASSES: usize = 10;
 
-/// The triad on all cores of `devices`, which are CPU devices, at the same time; one thread a core.
-/// Each repeat takes new memory, and its number is the median over its passes; the interval is over
-/// repeats.
+/// Runs the triad on all cores of `devices`, which are CPU devices, at the same time, with one thread per core. Each repeat
+/// allocates new memory, and its value is the median over its passes. The interval is over repeats.
 ///
 /// # Errors
-/// Where a core is not to be had, or half of the memory that is free would not do.
+/// A thread cannot be pinned to its core, or the arrays need more than half of the free memory.
 pub(super) fn measure(devices: &[Device], repeats: u32) -> anyhow::Result<MemoryRow> {
     let cores: Vec<u16> = devices
         .iter()
@@ -44,7 +42,9 @@ pub(super) fn measure(devices: &[Device], repeats: u32) -> anyhow::Result<Memory
     let free = procfs::Meminfo::current().ok().and_then(|memory| memory.mem_available);
     if let Some(free) = free.filter(|free| free / 2 < 3 * array_bytes) {
         let (takes, free) = (HumanBytes(3 * array_bytes), HumanBytes(free));
-        anyhow::bail!("three arrays beyond the caches take {takes}, and {free} of memory are free");
+        anyhow::bail!(
+            "three arrays larger than the caches need {takes}, which is more than half of the {free} of free memory"
+        );
     }
     let elements = array_bytes as usize / size_of::<f64>() / cores.len();
     let speeds: Vec<f64> = (0..repeats)
@@ -58,7 +58,7 @@ pub(super) fn measure(devices: &[Device], repeats: u32) -> anyhow::Result<Memory
     })
 }
 
-/// Bytes a second of all cores together, in the middle pass; `None` where a thread cannot be pinned.
+/// Bytes per second of all cores together in the median pass; `None` if a thread cannot be pinned.
 fn repeat(cores: &[u16], elements: usize) -> Option<f64> {
     let start = Barrier::new(cores.len());
     let spans: Vec<Vec<(Nanos, Nanos)>> = thread::scope(|scope| {
@@ -67,7 +67,7 @@ fn repeat(cores: &[u16], elements: usize) -> Option<f64> {
             cores.iter().map(|&core| scope.spawn(move || passes_on(core, elements, start))).collect();
         threads.into_iter().map(|thread| thread.join().ok().flatten()).collect::<Option<_>>()
     })?;
-    // A pass lasts from the first thread that begins it to the last that is through.
+    // A pass lasts from the first thread that begins it to the last that ends it.
     let pass_ns: Vec<u64> = (0..PASSES)
         .filter_map(|pass| {
             let begin = spans.iter().map(|passes| passes[pass].0).min()?;
@@ -79,8 +79,7 @@ fn repeat(cores: &[u16], elements: usize) -> Option<f64> {
     median(&pass_ns).map(|ns| bytes as f64 / (ns / 1e9))
 }
 
-/// When each pass began and ended on one core. Its memory is first written here, so that it lies near
-/// the core.
+/// When each pass began and ended on one core. The thread writes its memory first, so that the memory is near the core.
 fn passes_on(core: u16, elements: usize, start: &Barrier) -> Option<Vec<(Nanos, Nanos)>> {
     let pinned = pin_to(core);
     let (mut a, b, c) = (vec![0.5; elements], vec![1.0; elements], vec![2.0; elements]);
@@ -93,7 +92,7 @@ fn passes_on(core: u16, elements: usize, start: &Barrier) -> Option<Vec<(Nanos, 
             (begin, Nanos::monotonic_now())
         })
         .collect();
-    // Others wait at the barrier for a thread that is not on its core as well, so it leaves only now.
+    // Threads that are not pinned leave only here, because the others wait for them at the barrier.
     pinned.then_some(spans)
 }
 

@@ -1,8 +1,7 @@
-//! What the parts of this machine can do: the numbers of `machine.toml`.
+//! Measures the parts of this machine: the numbers of `machine.toml`.
 //!
-//! What needs a quiet machine comes first, then what launches jobs. All-reduces are cells of a run as
-//! any other, and go through the blocks of `profile single`; restarts go through its rig. Their events
-//! stay on file.
+//! Parts that need a quiet machine come first, then those that launch jobs. All-reduces are cells of a run and go through the
+//! blocks of `profile single`. Restarts use the rig of that run. The events of both stay on file.
 
 mod all_reduce;
 mod limits;
@@ -43,17 +42,16 @@ use crate::{
     transfers,
 };
 
-/// Moved by each copy over a link: long beside the time it takes to begin one.
+/// The size of each copy over a link, large enough that its start does not matter.
 const COPY_BYTES: u64 = 1 << 30;
 
-/// Why a pool has no all-reduces.
-pub const NO_PAIR: &str =
-    "it takes two devices of a kind, and the pool has none; name more with --device A,B";
+/// The reason that a pool has no all-reduces.
+pub const NO_PAIR: &str = "it needs two devices of a kind, which the pool lacks; name more with --device A,B";
 
 /// A part of a calibration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum CalibrationPart {
-    /// What two CPU devices take from each other.
+    /// Contention between two CPU devices.
     Spin,
     /// Memory bandwidth of CPU devices.
     Memory,
@@ -61,26 +59,26 @@ pub enum CalibrationPart {
     Copy,
     /// All-reduces between devices.
     AllReduce,
-    /// Stopping a job and starting it again.
+    /// Stop and restart of a job from a checkpoint.
     Restart,
 }
 
-/// What is to be measured, on what.
+/// What to measure, and on which devices.
 pub struct Calibrator<'a> {
     pub catalog: &'a Catalog,
-    /// Its cells are what is launched.
+    /// The manifest of the run, whose cells are the launches of the calibration.
     pub manifest: &'a Manifest,
     pub pool: &'a [Device],
     pub parts: &'a [CalibrationPart],
-    /// The directory of its run, which is made where there is something to launch.
+    /// The directory of the run, which is created only if there is something to launch.
     pub run: &'a Path,
 }
 
 impl Calibrator<'_> {
-    /// Measures part after part. What fails is in `not_measured`.
+    /// Measures the parts in order. Failures are in `not_measured`.
     ///
     /// # Errors
-    /// Where the user interrupts, and where files of the run cannot be written.
+    /// The user interrupts the calibration, or a file of the run cannot be written.
     pub fn measure(&self) -> anyhow::Result<Calibration> {
         let limits = Limits::of(self.manifest)?;
         let mut found = self.blank();
@@ -108,8 +106,8 @@ impl Calibrator<'_> {
         Ok(found)
     }
 
-    /// What a command ends with that has found this. A part that nobody named and that the pool has no devices for is said
-    /// and is no failure; a cell that cannot run is one, as of any run.
+    /// The exit code of the command for these results. A part that the user did not name and that the pool has no devices for
+    /// is noted and is no failure. A cell that cannot run is a failure, as in any run.
     pub fn exit(&self, found: &Calibration) -> Exit {
         let failed = found.not_measured.iter().any(|row| row.status == Status::Failed);
         let refused = self.manifest.cells.iter().any(|cell| cell.unsupported.is_some());
@@ -159,7 +157,7 @@ impl Calibrator<'_> {
             let Some(ratio) =
                 core_contention::sibling_ratio(cores[0], cores[1], self.manifest.settings.repeats)
             else {
-                let reason = "they could not be pinned to their cores";
+                let reason = "the loops could not be pinned to their cores";
                 progress.end(&format!("{what}: {reason}"));
                 found.not_measured.push(failed(&what, reason));
                 continue;
@@ -176,7 +174,7 @@ impl Calibrator<'_> {
         Ok(())
     }
 
-    /// Each CPU device by itself, and all of them at once.
+    /// Measures each CPU device by itself, and all of them at once.
     fn memory(&self, limits: &Limits, found: &mut Calibration) -> anyhow::Result<()> {
         let all: Vec<Device> = self.cpus().into_iter().map(|(device, _)| device.clone()).collect();
         let mut sets: Vec<&[Device]> = all.chunks(1).collect();
@@ -206,7 +204,7 @@ impl Calibrator<'_> {
     }
 
     fn copies(&self, limits: &Limits, found: &mut Calibration) -> anyhow::Result<()> {
-        // Ranks may share a GPU, which then stands in the pool more than once.
+        // A GPU that ranks share is in the pool more than once.
         for device in self.pool.iter().collect::<BTreeSet<_>>() {
             let Device::Cuda(index) = device else { continue };
             let what = format!("copies to and from {device}");
@@ -268,7 +266,7 @@ impl Calibrator<'_> {
         }
     }
 
-    /// Measures what can run here, and returns what is missing.
+    /// Measures the cells that can run here, and returns what is missing.
     fn launch_all(
         &self,
         run: &RunDir,

@@ -1,4 +1,4 @@
-//! What it costs to stop a job and to start it again: done for real, and timed part by part.
+//! Measures the cost of stopping a job and starting it again, part by part, on a real launch.
 
 use std::{
     collections::BTreeMap,
@@ -24,8 +24,8 @@ use super::{
 };
 use crate::{order, progress::Progress};
 
-/// Trained before the job is stopped: the first step is like no other, and the last one is what is
-/// compared with.
+/// The number of steps before the job is stopped. The first step is slower than the others, and the last one is the one to
+/// compare with.
 const STEPS: u64 = 4;
 
 /// Restarts of the jobs of a run.
@@ -37,19 +37,18 @@ pub(super) struct Restarts<'a> {
     pub(super) limits: &'a Limits,
 }
 
-/// What each part of one restart took, and the bytes it moved.
+/// The time of each part of one restart, and the bytes it moved.
 type Parts = BTreeMap<Switch, (Nanos, Option<u64>)>;
 
 /// Why a restart has no numbers.
 enum Trouble {
     Failed(String),
-    /// The user wants to stop.
+    /// The user interrupts the calibration.
     Interrupted,
 }
 
 impl Restarts<'_> {
-    /// Restarts each job once a block, in an order drawn from the seed. A job that fails is not tried
-    /// again.
+    /// Restarts each job once per block, in an order drawn from the seed. A job that fails is not tried again.
     pub(super) fn measure(mut self, jobs: &[Cell]) -> (Vec<RestartRow>, Vec<NotMeasured>) {
         let repeats = self.manifest.settings.repeats;
         let mut taken: Vec<Vec<Parts>> = vec![Vec::new(); jobs.len()];
@@ -95,16 +94,15 @@ impl Restarts<'_> {
             for &part in Switch::ALL {
                 match row(job, part, taken) {
                     Some(row) => rows.push(row),
-                    None => {
-                        unmeasured.push(failed(&format!("{what}: {part}"), "fewer than two repeats tell it"))
-                    }
+                    None => unmeasured
+                        .push(failed(&format!("{what}: {part}"), "fewer than two repeats have a value")),
                 }
             }
         }
         (rows, unmeasured)
     }
 
-    /// Trains a little, pauses, writes a checkpoint, leaves, starts again from there and trains one
+    /// Trains a few steps, pauses, writes a checkpoint, ends the launch, starts another from the checkpoint and trains one
     /// step.
     fn restart(&mut self, cell: &Cell, block: u32) -> Result<Parts, Trouble> {
         let mut parts = Parts::new();
@@ -159,7 +157,7 @@ impl Restarts<'_> {
         let ended = first.iter().map(|(at, _)| *at).max().unwrap_or(told);
         parts.insert(Switch::Total, (ended.saturating_sub(ordered), None));
         job.leave()?;
-        // No launch goes on from it any more, and it may be large.
+        // No launch continues from this checkpoint any more, and it may be large.
         remove(&checkpoint).map_err(|error| Trouble::Failed(format!("{}: {error}", checkpoint.display())))?;
         Ok(parts)
     }
@@ -185,19 +183,19 @@ impl Restarts<'_> {
     }
 }
 
-/// A launch that is not over.
+/// A launch that has not ended.
 struct Running<'a> {
     watch: Watch<'a>,
     member: Member,
     ranks: u32,
-    /// Where it may write one.
+    /// The path that a checkpoint may be written to.
     checkpoint: PathBuf,
     said: Vec<(u32, Nanos, Event)>,
     is_over: bool,
 }
 
 impl Drop for Running<'_> {
-    /// What went wrong half-way does not stay on the rig beside the next job.
+    /// Ends a launch after an error, so that it does not run beside the next job.
     fn drop(&mut self) {
         if !self.is_over {
             self.watch.rig.remove(self.member, Leave::Now);
@@ -207,8 +205,8 @@ impl Drop for Running<'_> {
 }
 
 impl Running<'_> {
-    /// Waits until every rank has said something that `wanted` looks for; what the first of each was,
-    /// and when it was said, in the order of ranks.
+    /// Waits until every rank has sent an event that `wanted` accepts. Returns the first of each rank with its time, in the
+    /// order of ranks.
     fn all_say<T>(&mut self, wanted: impl Fn(&Event) -> Option<T>) -> Result<Vec<(Nanos, T)>, Trouble> {
         loop {
             let of_rank = |rank| {
@@ -226,13 +224,13 @@ impl Running<'_> {
                 return Err(trouble);
             }
             if let Some(end) = self.wait()? {
-                let detail = end.err_detail.unwrap_or_else(|| "ended before it was told to".into());
+                let detail = end.err_detail.unwrap_or_else(|| "ended by itself".into());
                 return Err(Trouble::Failed(detail));
             }
         }
     }
 
-    /// Lets the job leave at its boundary, and waits until nothing of it is left.
+    /// Lets the job leave at a step boundary, and waits until all of its processes have ended.
     fn leave(&mut self) -> Result<LaunchEnd, Trouble> {
         self.watch.rig.remove(self.member, Leave::AtBoundary);
         loop {
@@ -246,7 +244,7 @@ impl Running<'_> {
         }
     }
 
-    /// Waits for a moment, and notes what is said in it; the launch's end, if it has come.
+    /// Waits briefly for events and stores them. Returns the launch's end if it has ended.
     fn wait(&mut self) -> Result<Option<LaunchEnd>, Trouble> {
         if self.watch.is_interrupted() {
             return Err(Trouble::Interrupted);
@@ -263,7 +261,7 @@ impl Running<'_> {
     }
 }
 
-/// How long step number `index` took.
+/// The duration of step number `index`, if the event is that step.
 fn step(event: &Event, index: u64) -> Option<Nanos> {
     match event {
         Event::Step(step) if step.index == index => Some(step.dur_ns),
@@ -271,23 +269,23 @@ fn step(event: &Event, index: u64) -> Option<Nanos> {
     }
 }
 
-/// Of the slowest rank.
+/// The longest time of a rank.
 fn longest(said: &[(Nanos, Nanos)]) -> Nanos {
     said.iter().map(|(_, dur)| *dur).max().unwrap_or_default()
 }
 
-/// The time of the slowest rank, and the bytes of all of them.
+/// The time of the slowest rank, and the bytes of all ranks together.
 fn longest_and_sum(said: &[(Nanos, (Nanos, u64))]) -> (Nanos, Option<u64>) {
     let longest = said.iter().map(|(_, (dur, _))| *dur).max().unwrap_or_default();
     (longest, Some(said.iter().map(|(_, (_, bytes))| bytes).sum()))
 }
 
-/// Removes a checkpoint, which is a folder or, of a worker with little to save, a file.
+/// Removes a checkpoint, which is a folder, or a file for a worker with little state.
 fn remove(checkpoint: &Path) -> io::Result<()> {
     if checkpoint.is_dir() { fs::remove_dir_all(checkpoint) } else { fs::remove_file(checkpoint) }
 }
 
-/// The row of one part over all restarts of a job; `None` where fewer than two have a number of it.
+/// The row of one part over all restarts of a job; `None` if fewer than two of them have a value.
 fn row(job: &Cell, part: Switch, taken: &[Parts]) -> Option<RestartRow> {
     let of_part: Vec<(Nanos, Option<u64>)> =
         taken.iter().filter_map(|parts| parts.get(&part).copied()).collect();

@@ -22,7 +22,7 @@ pub(super) fn measured(value: f64, ci_lo: f64, ci_hi: f64) -> Measured<u64> {
     Measured { value, ci_lo, ci_hi }
 }
 
-/// The same of repeats that were each measured by itself; `None` of fewer than two.
+/// The mean of independent repeats with its interval; `None` for fewer than two.
 pub(super) fn over_repeats(values: &[f64]) -> Option<Measured<u64>> {
     let interval = between_launches(values)?;
     Some(measured(interval.estimate, interval.lo, interval.hi))

@@ -62,7 +62,7 @@ fn cores_are_calibrated_and_a_pool_of_one_device_has_no_all_reduce() {
     assert!(found.spin.is_empty() && found.copy.is_empty() && found.all_reduce.is_empty(), "{found:?}");
     let [missing] = &found.not_measured[..] else { panic!("one part cannot be: {found:?}") };
     assert_eq!((missing.what.as_str(), missing.status), ("all-reduce", Status::Unsupported));
-    assert!(said.err.contains("not measured: all-reduce: unsupported: it takes two devices"), "{}", said.err);
+    assert!(said.err.contains("not measured: all-reduce: unsupported: it needs two devices"), "{}", said.err);
     // Nothing was launched, so that there is no run.
     assert!(found.run.is_none() && !door.path("runs").exists());
     let text = fs::read_to_string(door.path("machine.toml")).expect("it was written");
@@ -259,7 +259,7 @@ fn slips_are_usage_errors_that_say_what_to_do() {
         (
             2,
             "--parts memory,all-reduce --device cpu:0",
-            "it takes two devices of a kind, and the pool has none",
+            "it needs two devices of a kind, which the pool lacks",
         ),
         (2, "lstm --parts memory --device cpu:0", "does not contain restart; add it, or remove the job"),
         (2, "--parts memory --kib 1 --device cpu:0", "--parts does not contain all-reduce; add it"),

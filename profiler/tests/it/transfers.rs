@@ -91,12 +91,12 @@ fn the_device_is_the_one_that_nvml_means_and_headers_are_called_headers() {
     let (out, _) = said(0, scripted(&door, TWO, "doctor --transfers --device cuda:1 --mib 16 --copies 2"));
     assert!(out.contains("0.80 GB/s") && out.contains("0.60 GB/s"), "{out}");
     assert!(out.contains("bytes received, by the PCIe counters: 1.100 (1."), "{out}");
-    assert!(out.contains("of what was copied, NOT within 5 %: so much do the headers"), "{out}");
+    assert!(out.contains("of what was copied, NOT within 5 %: this is what packet headers add"), "{out}");
     assert!(
-        out.contains("bytes transmitted, by the PCIe counters: this device keeps no such account"),
+        out.contains("bytes transmitted, by the PCIe counters: this device has no such counter"),
         "{out}"
     );
-    assert!(out.contains("bytes received, by the rates of GPM: this device keeps no such account"), "{out}");
+    assert!(out.contains("bytes received, by the rates of GPM: this device has no such counter"), "{out}");
 }
 
 #[test]
