@@ -167,7 +167,7 @@ impl Group<'_> {
         Ok(())
     }
 
-    /// Grants members so much that they do not wait for us.
+    /// Extends the grants of members before they are used up.
     fn supply(&mut self, seats: Range<usize>) {
         for launched in self.seats[seats].iter_mut().filter_map(Seat::launched_mut) {
             if launched.is_ready()

@@ -178,7 +178,7 @@ fn rounds(turns: &[Turn], seats: usize) -> Option<Vec<&[Turn]>> {
 
 /// Members take turns: the rounds from the first in which every turn began when its member had settled.
 ///
-/// Where there is none, as where each has one long turn in which it warms up, all rounds count.
+/// If there is no such round, for example because each member warms up in one long turn, all rounds count.
 fn in_turns(members: &[Vec<Lane>], rounds: &[&[Turn]]) -> Vec<SteadyPart> {
     let settled: Vec<Nanos> = members.iter().map(|lanes| settled_at(lanes)).collect();
     let is_settled = |round: &&[Turn]| {

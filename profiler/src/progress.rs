@@ -36,7 +36,7 @@ impl Progress {
         self.say(&format!("[{done}/{all}{left}] {line}"));
     }
 
-    /// So many launches are still to come, more or fewer than was thought.
+    /// Sets the number of launches that are still to come, if it differs from the plan.
     pub fn expect(&self, left: u64) {
         self.bar.set_length(self.bar.position() + left);
     }

@@ -48,8 +48,8 @@ impl Backend for Plain {
     }
 }
 
-/// Whether somebody holds the other end of a socket. Of what kind it is does not matter: where nobody does, the
-/// kernel refuses before it compares kinds.
+/// Whether a process listens on a socket. The kind of the socket does not matter: if none listens, the kernel
+/// refuses before it compares kinds.
 fn answers(socket: &Path) -> bool {
     match UnixStream::connect(socket) {
         Ok(_) => true,

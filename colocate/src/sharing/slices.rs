@@ -1,8 +1,8 @@
-//! Slices of a length that was asked for, from the kernel's fair scheduler.
+//! Time slices of a requested length, from the kernel's fair scheduler.
 //!
-//! By itself Linux takes a core from a job after a millisecond or some, so many times within a step, and each time what lay in
+//! By default Linux preempts a job after one or a few milliseconds, many times within a step, and each time the contents of
 //! caches and predictors may be lost. Since 6.12 a thread may ask for slices of its own (`sched_setattr(2)`, where `sched_runtime`
-//! is that of a normal thread), as NVIDIA's `nvidia-smi compute-policy` sets those of a GPU. What it starts inherits them.
+//! is that of a normal thread), as NVIDIA's `nvidia-smi compute-policy` sets those of a GPU. Its children inherit them.
 
 use std::{thread, time::Duration};
 

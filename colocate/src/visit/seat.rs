@@ -14,7 +14,7 @@ use crate::window;
 /// The shortest pause between two looks at the events of a member that is about to rest.
 pub(super) const SHORTEST_LOOK: Duration = Duration::from_millis(1);
 
-/// So much of the time that a member still needs is slept through before it is looked at.
+/// The share of the time that a member still needs after which it is looked at again.
 const SLEPT_SHARE: f64 = 0.9;
 
 /// A place in the group, and the launches that have had it, one after the other.

@@ -13,8 +13,8 @@ use super::{Group, Stop, seat::SHORTEST_LOOK};
 const FIRST_PART: f64 = 0.75;
 
 impl Group<'_> {
-    /// Round after round, each member has a turn as long as its weight says. The visit ends with a round, so that
-    /// nobody has had a turn too many.
+    /// In each round every member has a turn whose length is proportional to its weight. The visit ends with a round, so
+    /// that all members have had the same number of turns.
     pub(super) fn in_turns(
         &mut self,
         barrier: Nanos,

@@ -105,8 +105,8 @@ pub struct LaunchRequest {
 /// How a job leaves that has not ended by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
-    /// When it has used up its grant: it is told to stop, says `finished`, and the launch is good.
-    /// A program of the user's is ended there by SIGTERM, or at once if it knows of no grant, and is good too.
+    /// At the end of its grant: the worker is ordered to stop and reports `finished`, and the launch succeeds.
+    /// A program of the user's is ended there by SIGTERM, or at once if it obeys no grant, and succeeds too.
     AtBoundary,
     /// By SIGTERM, and SIGKILL after the grace. The launch is recorded as interrupted.
     Now,

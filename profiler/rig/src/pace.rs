@@ -8,8 +8,8 @@ use schema::wire::{Step, Timing};
 /// not hold it. A job goes on for this time after enough of it was seen.
 const DEFAULT_AHEAD: Duration = Duration::from_millis(1000);
 
-/// The last steps whose mean is the pace of a job: so many at least, and so many more as took this long. Of very short steps a
-/// few lucky ones say little: after them a thousand times as many would be granted.
+/// The pace of a job is the mean of its last steps: at least this number of them, and as many as took [`PACE_NS`]. A few very
+/// short steps are a poor estimate: after some fast ones a thousand times the work would be granted.
 const PACE_STEPS: usize = 8;
 const PACE_NS: u64 = 100_000_000;
 

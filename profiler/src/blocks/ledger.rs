@@ -77,7 +77,7 @@ impl Account {
         self.of_block.get(&(block, part)).copied().unwrap_or(0)
     }
 
-    /// Whether nothing came of what was tried last, so many rows at a time, so that it would not be otherwise another time.
+    /// Whether the last attempts, of `at_a_time` rows each, all failed, so that another one is expected to fail.
     pub(super) fn is_given_up(&self, at_a_time: usize) -> bool {
         self.failed_in_a_row >= GIVE_UP_AFTER * at_a_time
     }

@@ -42,7 +42,7 @@ fn group(sharing: &str, members: &[&Cell]) -> Group {
     Group { name: members.join("+"), sharing, members, unsupported: None }
 }
 
-/// A row of a cell that took `step_ns` a step in a block, and used so much of its device.
+/// A row of a cell that took `step_ns` a step in a block, and used this percentage of its device.
 fn row(cell: &Cell, block: u32, step_ns: u64, util: f64) -> Measurement {
     Measurement {
         run: "r".into(),

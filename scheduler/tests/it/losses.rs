@@ -93,7 +93,7 @@ fn an_event_of_a_lost_launch_is_none_of_the_next() {
     );
 }
 
-/// A device that is there until it is told otherwise.
+/// A device that is present until it is removed.
 struct Fragile {
     reader: CpuReader,
     is_lost: Arc<AtomicBool>,

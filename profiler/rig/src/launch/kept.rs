@@ -15,7 +15,7 @@ use schema::units::HumanBytes;
 /// Kept of the beginning of a log, and as much of its end.
 const KEPT_BYTES: u64 = 8 << 20;
 
-/// A hole is made when it gives back so much.
+/// A hole is punched when it frees this number of bytes.
 const WORTH_BYTES: u64 = 8 << 20;
 
 pub(super) struct Kept {

@@ -115,8 +115,8 @@ impl Scraper {
         if ended == 0 { Ok(()) } else { self.say(ended, self.looked_at) }
     }
 
-    /// So many steps have ended since the last that was seen. Where they are several, as when the program's output comes in
-    /// blocks, each is taken to be as long as the others.
+    /// Reports `ended` steps that have ended since the last report. If there are several, for example because the program's
+    /// output comes in blocks, each gets the same share of the time.
     fn say(&mut self, ended: u64, seen: Nanos) -> io::Result<()> {
         let Some(begun) = self.boundary.replace(seen) else {
             self.steps = ended;

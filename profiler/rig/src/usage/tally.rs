@@ -1,12 +1,12 @@
 //! CPU time of a tree whose processes end.
 //!
-//! A process that ended is in the books twice: here, with what was read last, and at the parent that
-//! waited for it, whom the kernel credits with all that the child and the child's children used. The
-//! kernel's entry also holds children that came and went unseen; but there is none when the parent
-//! ignores its children or has ended itself. So of the two the larger counts.
+//! A process that ended is counted twice: here, with its last reading, and at the parent that waited
+//! for it, to which the kernel adds the time of the child and of the child's children. The kernel's
+//! entry also contains children that were never read, but is missing if the parent ignores its children
+//! or has ended itself. Therefore the larger of the two counts.
 //!
 //! Both entries are lower bounds of the truth (ours misses a child's last moments, the kernel's is
-//! printed in ticks), and so is their maximum: nothing counts twice.
+//! printed in ticks), and so is their maximum, in which no time counts twice.
 
 use std::collections::BTreeMap;
 

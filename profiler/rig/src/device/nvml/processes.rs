@@ -15,12 +15,12 @@ use super::{
 /// Processes come and go between the call that tells how many there are and the one that lists them.
 const TRIES: usize = 3;
 
-/// A sample from further in the future than this, in us, is none: drivers give out places of their
-/// ring that they have not written yet.
+/// A sample that is further in the future than this, in us, is discarded: drivers return entries of their
+/// ring buffer that they have not written yet.
 const AHEAD_US: u64 = 2_000_000;
 
 /// The memory that may be in use without any process. A CUDA context alone takes more.
-const NOBODYS_BYTES: u64 = 256 << 20;
+const UNOWNED_BYTES: u64 = 256 << 20;
 
 /// Lists the processes of one device, with what the driver said of its own.
 pub(super) struct Users {
@@ -101,10 +101,10 @@ impl ProcessLister for Users {
         let is_missing = are_listed
             && in_use_bytes
                 .zip(held_bytes)
-                .is_some_and(|(in_use, held)| in_use.saturating_sub(held) > NOBODYS_BYTES);
+                .is_some_and(|(in_use, held)| in_use.saturating_sub(held) > UNOWNED_BYTES);
         let memory_is_known = are_listed && !is_missing;
         // Samples may name processes by the numbers of the host where the lists do not (HAMi-core issue
-        // 112): then a sample that belongs to nobody on the lists may be anybody's.
+        // 112): then a sample of a process that is not listed may be of any process.
         let has_stranger = utils.iter().flatten().any(|(pid, _)| !by_pid.contains_key(pid));
         let mut listed: BTreeMap<u32, ProcessUse> = BTreeMap::new();
         for (&pid, &util) in utils.iter().flatten() {
