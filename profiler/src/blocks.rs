@@ -1,4 +1,4 @@
-//! The course of a run: block after block over its cells and groups, until each is known well enough.
+//! Runs the blocks of a run over its cells and groups, until everything is measured.
 
 mod estimate;
 mod ledger;
@@ -33,11 +33,11 @@ use crate::{
     progress::Progress,
 };
 
-/// A run that is going on.
+/// A run in progress.
 pub struct Blocks<'a> {
     pub run: &'a RunDir,
     pub manifest: &'a Manifest,
-    /// Those of the manifest that are measured here.
+    /// The cells of the manifest that are measured by blocks.
     pub cells: &'a [Cell],
     pub groups: &'a [Group],
     pub catalog: &'a Catalog,
@@ -47,25 +47,25 @@ pub struct Blocks<'a> {
     pub host_cores: HostCores,
     pub derived: Derived,
     pub(crate) ledger: Ledger,
-    /// Which part of the run this is.
+    /// The number of this part of the run.
     pub(crate) part: u32,
     pub(crate) lost: Lost,
-    /// Of the next launch.
+    /// The number of the next launch.
     pub(crate) next_number: usize,
-    /// When the command began: since then the budget is spent.
+    /// When the command began, which is the start of the budget.
     pub began: Nanos,
 }
 
-/// Why a run measured no more.
+/// The reason that a run ended before everything was measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Missing {
-    /// What was asked for and not measured: `cell, block N`, or `group (mode), block N`.
+    /// The launches that are missing: `cell, block N`, or `group (mode), block N`.
     pub launches: Vec<String>,
     pub interrupted: bool,
 }
 
 impl Blocks<'_> {
-    /// Measures what is missing, and returns what is missing still.
+    /// Measures what is missing, and returns what is still missing at the end.
     pub fn measure(&mut self) -> anyhow::Result<Missing> {
         self.note_rows();
         let progress = Progress::new(self.remaining().launches_left_from(0));
@@ -130,7 +130,7 @@ impl Blocks<'_> {
         Ok(self.interrupt.asked().then_some(Stopped::Interrupted))
     }
 
-    /// Starts a cell once and adds it to the tables.
+    /// Launches a cell once and adds the launch to the tables.
     fn launch(&mut self, cell: &Cell, block: u32) -> anyhow::Result<()> {
         let number = self.next_number;
         let mut request =
@@ -140,7 +140,7 @@ impl Blocks<'_> {
         self.next_number += 1;
         let launch = request.spec.launch.clone();
         let rule = self.stop_rule(cell.command.is_some())?;
-        // What others cost a program without steps is how much later it comes to its end, alone and together.
+        // The cost of sharing to a program without steps is the difference in its run time, so it has to run to its end.
         let to_its_end = !self.groups.is_empty();
         let end = match self.lost.refusal(&cell.devices) {
             Some(why) => lost::refuse(self.run, &request.spec, &why)?,
@@ -158,7 +158,7 @@ impl Blocks<'_> {
         if is_spoilt { Err(disk::full(self.run, &launch)) } else { Ok(()) }
     }
 
-    /// Corrects the end of a launch that would be good, had its samples not met a full disk.
+    /// Marks a launch that would have succeeded as failed, because its samples did not fit on the disk.
     fn without_samples(&self, launch: &str, end: LaunchEnd, error: &str) {
         if end.err.is_none() && disk::is_full(error) {
             let message = self.run.relative(error, &self.run.devices_path());
@@ -174,7 +174,7 @@ impl Blocks<'_> {
         self.ledger.note(self.cells, self.groups, &self.derived.measurements);
     }
 
-    /// Starts the members of a group once and adds them to the tables; returns their devices.
+    /// Launches the members of a group once and adds them to the tables; returns their devices.
     fn visit(&mut self, group: &Group, block: u32) -> anyhow::Result<Vec<Device>> {
         let (run, manifest, catalog) = (self.run, self.manifest, self.catalog);
         let numbers = (self.next_number, self.part, block);
@@ -269,8 +269,8 @@ impl Blocks<'_> {
     }
 }
 
-/// One line for people about what has just been measured: a launch, or all members of a group. It begins with the whole name of
-/// what was measured, as launches of all batches and plans of a workload are named alike.
+/// A line about a launch, or all members of a group, for the progress display. It begins with the full name, because launches
+/// of all batches and plans of a workload have similar names.
 fn line(name: &str, rows: &[&Measurement]) -> String {
     let of_row = |row: &&Measurement| match (row.status, row.step_ns_median) {
         (Status::Ok, Some(ns)) => {

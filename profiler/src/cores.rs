@@ -1,8 +1,8 @@
 //! Cores of the host for jobs on GPUs.
 //!
-//! A job on a GPU needs the host as well: it makes batches, issues kernels, and moves what is offloaded. Two that are measured
-//! together would share the host's cores too, and what that costs them would pass for what the GPU costs them. So each has
-//! cores of its own, near its GPU, and the harness keeps off them. Alone a job has as many as in its groups.
+//! A job on a GPU also needs the host: it makes batches, launches kernels, and moves offloaded data. Two jobs that are measured
+//! together would share the host's cores too, and that cost would be attributed to the GPU. Each job therefore has separate
+//! cores near its GPU, which the harness does not use. A job alone has as many cores as in its groups.
 
 mod assign;
 mod topology;
@@ -28,10 +28,11 @@ use self::assign::{Core, Wish, assign};
 
 const SYS: &str = "/sys";
 
-/// The cores of the host that jobs on GPUs have, and how many each of them is given.
+/// The cores of the host for jobs on GPUs, and the number for each job.
 #[derive(Debug, Default)]
 pub struct HostCores {
-    /// The first is given last: the kernel has it serve most devices.
+    /// The cores in the order in which they are assigned. The first core comes last, because the kernel handles most interrupts
+    /// on it.
     cores: Vec<Core>,
     near: BTreeMap<Device, Vec<u16>>,
     per_job: Option<u32>,
@@ -39,10 +40,10 @@ pub struct HostCores {
 }
 
 impl HostCores {
-    /// The cores for the jobs of a run; empty where the run uses no GPU.
+    /// The cores for the jobs of a run; empty if the run uses no GPU.
     ///
     /// # Errors
-    /// Where the kernel does not say which cores this program may use.
+    /// The kernel does not report which cores this program may use.
     pub fn of(manifest: &Manifest) -> Result<HostCores, DeviceError> {
         let runnable: Vec<&Cell> = manifest.cells.iter().filter(|cell| cell.unsupported.is_none()).collect();
         let devices = || runnable.iter().flat_map(|cell| &cell.devices);
@@ -64,8 +65,8 @@ impl HostCores {
         Ok(HostCores { cores, near, per_job: manifest.settings.cpus_per_job, per_rank })
     }
 
-    /// For each of the jobs that are measured together, a set for each of its ranks: none for jobs on CPU devices, which are
-    /// bound to those.
+    /// A set of cores for each rank of each job that is measured together with the others. A job on CPU devices has none,
+    /// because it is bound to these devices.
     pub fn of_jobs(&self, jobs: &[&Cell]) -> Vec<Vec<Device>> {
         let wishes: Vec<Vec<Wish>> = jobs.iter().map(|job| self.wishes(job)).collect();
         let mut sets = assign(&self.cores, &wishes.concat()).into_iter().map(Device::Cpu);
@@ -88,8 +89,8 @@ impl HostCores {
         job.devices.iter().enumerate().map(wish).collect()
     }
 
-    /// Moves this program off the cores that jobs of the run are given, where any are left for it. What it starts is bound
-    /// anew.
+    /// Moves this program off the cores of the run's jobs, if any cores are left for it. Programs that it starts are bound
+    /// separately.
     pub fn keep_off(&self, manifest: &Manifest) {
         let cell = |name: &String| manifest.cells.iter().find(|cell| cell.name == *name);
         let alone = manifest.cells.iter().map(|cell| vec![cell]);
@@ -108,7 +109,7 @@ impl HostCores {
         for thread in threads.into_iter().flatten().flatten() {
             if let Err(error) = sched_setaffinity(Pid::from_raw(thread.tid), &set) {
                 output::note(format_args!(
-                    "warning: the harness does not keep off the cores of jobs: {error}"
+                    "warning: the harness cannot be moved off the cores of jobs: {error}"
                 ));
                 return;
             }
@@ -116,8 +117,8 @@ impl HostCores {
     }
 }
 
-/// Binds each rank of a job on GPUs to cores of the host. It has a thread for each that its rank has, where the user names no
-/// number.
+/// Binds each rank of a job on GPUs to cores of the host. If the user names no number of
+/// threads, a rank has one for each of its cores.
 pub fn bind(spec: &mut LaunchSpec, cores: Vec<Device>) {
     let fewest = cores.iter().map(|set| launch::threads(std::slice::from_ref(set))).min();
     spec.threads = fewest.filter(|_| !spec.threads_named).unwrap_or(spec.threads);
@@ -127,7 +128,7 @@ pub fn bind(spec: &mut LaunchSpec, cores: Vec<Device>) {
 /// How many cores this program may use.
 ///
 /// # Errors
-/// Where the kernel does not say.
+/// The kernel does not report them.
 pub fn count() -> Result<usize, DeviceError> {
     Ok(topology::cores(Path::new(SYS), &allowed_cores()?).len())
 }
@@ -136,7 +137,7 @@ fn is_gpu(device: &Device) -> bool {
     matches!(device, Device::Cuda(_))
 }
 
-/// All cores where CPU devices leave none.
+/// The cores that are not part of a CPU device, or all cores if there are none.
 fn free_of_cpu_devices<'a>(cores: Vec<Core>, devices: impl Iterator<Item = &'a Device>) -> Vec<Core> {
     let taken: Vec<&Device> = devices.filter(|device| !is_gpu(device)).collect();
     let is_free = |core: &&Core| !taken.iter().any(|device| device.shares_with(&Device::Cpu(core.0.clone())));
@@ -144,7 +145,7 @@ fn free_of_cpu_devices<'a>(cores: Vec<Core>, devices: impl Iterator<Item = &'a D
     if free.is_empty() { cores } else { free }
 }
 
-/// How many ranks on GPUs are measured together at most.
+/// The largest number of ranks on GPUs that are measured together.
 fn most_ranks(manifest: &Manifest, runnable: &[&Cell]) -> usize {
     let ranks = |cell: &Cell| cell.devices.iter().filter(|device| is_gpu(device)).count();
     let of_name =

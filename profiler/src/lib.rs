@@ -1,4 +1,4 @@
-//! Measures training jobs: starts them, watches them and their devices, and writes what it saw.
+//! Measures training jobs: starts them, observes them and their devices, and writes the results.
 
 pub mod blocks;
 pub mod calibrate;

@@ -1,4 +1,4 @@
-//! `profile`: the program, and two parts it plays for itself.
+//! The program `profile`, which is also the leash and the synthetic worker.
 
 use std::process::ExitCode;
 

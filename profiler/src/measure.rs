@@ -28,28 +28,28 @@ pub struct Outcome {
     pub exit: Exit,
 }
 
-/// Whether a run that was begun can be continued here and now.
+/// Checks whether a run can be resumed here and now.
 ///
 /// # Errors
-/// Where its clock has begun anew since, so that old and new readings would stand on one time line; where it is no run of
-/// `profile` and this command; and where other programs would go on with it, as of [`software::is_measured_by_the_same`].
+/// The clock has started anew since the run began, so that old and new readings would be on one time line; the run is not one
+/// of `profile` and this command; or the software has changed, as of [`software::is_measured_by_the_same`].
 pub fn can_go_on(run: &RunDir, manifest: &Manifest, command: &str) -> anyhow::Result<()> {
     let path = run.path().display();
     if manifest.command.get(1).map(String::as_str) != Some(command) {
-        bail!("{path} is not a run of `profile {command}`, which goes on with its own alone");
+        bail!("{path} is not a run of `profile {command}`, which resumes only its own runs");
     }
     if manifest.machine.boot_id != machine::boot_id() {
-        bail!("{path} was begun before this machine was started, or on another; begin a new run");
+        bail!("{path} was begun before this machine was restarted, or on another machine; begin a new run");
     }
     software::is_measured_by_the_same(run, manifest)?;
     run::check_data(manifest.settings.data.as_deref())
 }
 
-/// Measures what the manifest asks for and the run does not have yet. Its budget is spent since `began`.
+/// Measures what the manifest contains and the run does not have yet. The budget counts from `began`.
 ///
 /// # Errors
-/// Before the first launch: what the machine lacks, and files that cannot be read. Later: files that cannot be written. The run
-/// has its last file then too, as far as that can be written.
+/// Before the first launch: the machine lacks something, or a file cannot be read. Later: a file cannot be written. The last
+/// file of the run is then still written, if possible.
 pub fn measure(
     run: &RunDir,
     manifest: &Manifest,
@@ -58,7 +58,7 @@ pub fn measure(
 ) -> anyhow::Result<Outcome> {
     let observed = Observed::from_now();
     let _lock = run::lock(run)?;
-    let interrupt = Interrupt::listen().context("signals cannot be listened to")?;
+    let interrupt = Interrupt::listen().context("cannot install the signal handlers")?;
     let sampler = run::start_sampler(run, manifest)?;
     let mut rig = Rig::new(programs::all()?)?;
     let derived = Derived::of(run)?;
@@ -100,7 +100,7 @@ pub fn measure(
     }
 }
 
-/// Writes tables and the last file of a run that an error has ended, as far as they can be written.
+/// Writes the tables and the last file of a run that ended with an error, if possible.
 pub(crate) fn write_failed_end(
     run: &RunDir,
     error: &anyhow::Error,
@@ -108,7 +108,7 @@ pub(crate) fn write_failed_end(
     observed: Observed,
     cost: SamplerCost,
 ) {
-    // What failed may be whole again by now, and where it is not, what it was is said by the error.
+    // The cause may be gone by now. If it is not, `error` already describes it.
     let tables = Derived::of(run).and_then(|derived| derived.write());
     let end = run::write_end(run, Exit::of(error), left, observed, cost);
     if let Err(further) = tables.and(end) {
@@ -116,7 +116,7 @@ pub(crate) fn write_failed_end(
     }
 }
 
-/// What came of a run of which this is missing.
+/// The result of a run with these missing launches.
 fn outcome(run: &RunDir, missing: Missing) -> anyhow::Result<Outcome> {
     let derived = Derived::of(run)?;
     derived.write()?;
@@ -126,7 +126,7 @@ fn outcome(run: &RunDir, missing: Missing) -> anyhow::Result<Outcome> {
         (true, _) => Exit::Interrupted,
         (false, true) if rows.iter().any(|row| row.err == Some(ErrorKind::Stuck)) => Exit::Stuck,
         (false, true) => Exit::SomeFailed,
-        // What was asked for and is missing failed too: a row, or an interval that was not reached.
+        // Missing launches and intervals that were not reached count as failures.
         (false, false) if !missing.launches.is_empty() => Exit::SomeFailed,
         (false, false) => Exit::Ok,
     };

@@ -1,4 +1,4 @@
-//! What a user sees while a run goes on: a bar on a terminal, plain lines elsewhere, on stderr.
+//! The progress of a run for the user, on stderr: a bar on a terminal, plain lines elsewhere.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// For about this number of launches.
+    /// Shows the progress of an estimated number of launches.
     pub fn new(launches: u64) -> Progress {
         let bar = ProgressBar::with_draw_target(Some(launches), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg} ({elapsed} so far, {prefix})");
@@ -21,14 +21,14 @@ impl Progress {
         Progress { bar, began: Instant::now() }
     }
 
-    /// A launch begins.
+    /// Shows that a launch begins.
     pub fn begin(&self, what: &str) {
         self.bar.set_message(output::harmless(what).into_owned());
         self.bar.set_prefix(self.left());
         self.bar.enable_steady_tick(Duration::from_millis(500));
     }
 
-    /// A launch has ended; `line` says how.
+    /// Shows that a launch has ended; `line` describes its result.
     pub fn end(&self, line: &str) {
         self.bar.inc(1);
         let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
@@ -36,12 +36,12 @@ impl Progress {
         self.say(&format!("[{done}/{all}{left}] {line}"));
     }
 
-    /// Sets the number of launches that are still to come, if it differs from the plan.
+    /// Sets the number of remaining launches, which may differ from the estimate.
     pub fn expect(&self, left: u64) {
         self.bar.set_length(self.bar.position() + left);
     }
 
-    /// Prints a line without tearing the bar.
+    /// Prints a line without breaking the bar.
     pub fn say(&self, line: &str) {
         self.bar.suspend(|| output::note(line));
     }
@@ -50,7 +50,7 @@ impl Progress {
         self.bar.finish_and_clear();
     }
 
-    /// The time left, at the pace of the launches so far.
+    /// The time left at the pace of the launches so far.
     fn left(&self) -> String {
         let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
         match done {

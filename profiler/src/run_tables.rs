@@ -11,19 +11,19 @@ use schema::{
 
 use crate::fastest::{Ranked, Standing};
 
-/// A longer command would leave no room for its numbers.
+/// The longest shown part of a command, which leaves room for the numbers.
 const LONGEST_COMMAND_CHARS: usize = 40;
 
-/// A number for an interval with a wider half-width would look like something that was measured.
+/// The largest half-width of an interval that is printed. A wider one would look like a measurement.
 const WIDEST_PERCENT: f64 = 100.0;
 
-/// Of fewer repeats an interval is so wide that a disturbance of one of them makes it useless.
+/// The number of repeats below which an interval is so wide that one disturbed repeat makes it useless.
 const FEW_REPEATS: u32 = 5;
 
-/// The place of the column that says which job is the fastest: beside the speeds.
+/// The position of the column that marks the fastest job, beside the speeds.
 const FASTEST: usize = 6;
 
-/// What a run measured, one line a job. Which is the fastest is a column where something has several ways to be run.
+/// The summaries of a run, one line per job. There is a column for the fastest if a workload has several rows.
 pub fn of_summaries(ranked: &[Ranked]) -> Table {
     let is_ranked = ranked.iter().any(|ranked| ranked.standing.is_some());
     let mut header = vec![
@@ -64,7 +64,7 @@ pub fn of_summaries(ranked: &[Ranked]) -> Table {
     table
 }
 
-/// The interval between launches.
+/// The half-width of the interval between launches.
 fn half_width(row: &Summary) -> String {
     match row.half_width_percent {
         None => "-".into(),
@@ -73,7 +73,7 @@ fn half_width(row: &Summary) -> String {
     }
 }
 
-/// The peak of a job's tensors; of a program that does not tell it, all that its processes had of the host's memory, which is
+/// The peak of a job's tensors. For a program that does not report it, the peak of host memory of all its processes, which is
 /// more than tensors.
 fn memory(row: &Summary) -> String {
     match (row.peak_memory_bytes, row.host_rss_peak_bytes) {
@@ -82,7 +82,7 @@ fn memory(row: &Summary) -> String {
     }
 }
 
-/// Whether an interval is as wide as it is because it has few repeats, and not because they differ.
+/// Whether an interval is wide because of few repeats, and not because the repeats differ.
 fn says_nothing(half_width_percent: f64, repeats: u32) -> bool {
     half_width_percent > WIDEST_PERCENT && repeats < FEW_REPEATS
 }
@@ -95,7 +95,7 @@ fn yes_or_no(standing: Standing) -> &'static str {
     }
 }
 
-/// What jobs cost each other, one line a member of a group.
+/// The slowdowns of jobs in groups, one line per member of a group.
 pub fn of_interference(rows: &[Interference]) -> Table {
     let mut table = new(&[
         "job",
@@ -151,7 +151,7 @@ pub fn of_interference(rows: &[Interference]) -> Table {
     table
 }
 
-/// A job, and what its name alone says nothing of: the beginning of the command that it is.
+/// The name of a job, and for a command, whose name is not informative, the beginning of the command line.
 fn named(job: &str, command: Option<&str>) -> String {
     let Some(command) = command else { return job.into() };
     let shown: String = command.chars().take(LONGEST_COMMAND_CHARS).collect();
@@ -167,7 +167,7 @@ fn align_left(table: &mut Table, columns: &[usize]) {
     }
 }
 
-/// The median of step times, or how long a program without steps runs.
+/// The median of step times, or the run time of a program without steps.
 fn step_or_wall(row: &Summary) -> String {
     match (row.step_ns_median, row.wall_ns) {
         (None, Some(wall)) if row.warnings.iter().any(|warning| warning == Warning::Cut) => {
@@ -178,7 +178,7 @@ fn step_or_wall(row: &Summary) -> String {
     }
 }
 
-/// How often something was measured.
+/// The number of measurements, with the number of failures.
 fn and_failed(ok: u32, failed: u32) -> String {
     match failed {
         0 => ok.to_string(),
@@ -194,7 +194,7 @@ fn notes(status: Status, detail: Option<&str>, warnings: &Warnings) -> String {
     }
 }
 
-/// The launches of a run, one line for each cell, with their number.
+/// The cells of a run, one line each, with the number of launches.
 pub fn of_cells(title: &str, cells: &[manifest::Cell], launches: u32) -> Table {
     let mut table = new(&[title, "memory", "launches"]);
     for cell in cells {
@@ -214,7 +214,7 @@ pub fn of_groups(groups: &[Group], visits: u32) -> Table {
     table
 }
 
-/// How often something is started, or why it is not.
+/// The number of starts, or the reason that there are none.
 fn or_reason(unsupported: Option<&String>, times: u32) -> String {
     unsupported.map_or_else(|| times.to_string(), |reason| format!("none: {reason}"))
 }

@@ -1,22 +1,22 @@
-//! What makes a number doubtful: the bound behind each warning, its cause, and what to try next.
+//! Warnings about rows: the bound behind each, its cause, and a remedy.
 //!
-//! A doubtful row is kept and labelled, never dropped: the reader decides.
+//! A row with warnings is kept and labelled, never dropped: the reader decides.
 
 use std::{fmt, path::PathBuf};
 
 use schema::rows::{Tier, Warning};
 
-/// Time below the wanted clock, over the window.
+/// The share of the window in which the device ran below its requested clock.
 pub const THROTTLED_PERCENT: f64 = 0.5;
-/// Time the hypervisor gave to others, over the window and the cores of the set.
+/// The share of CPU time that the hypervisor gave to others, over the window and the cores of the set.
 pub const STEAL_PERCENT: f64 = 1.0;
-/// CPU time of others on the cores of the set. The clock of `/proc/stat` ticks in 10 ms and kernel
-/// threads work for the job too, so that the one percent one would wish for would cry wolf.
+/// The share of CPU time that others used on the cores of the set. One percent would give false warnings, because the clock of
+/// `/proc/stat` ticks in 10 ms and kernel threads work for the job too.
 pub const FOREIGN_PERCENT: f64 = 2.0;
-/// Readings of a tier that failed, of all that were taken in the window.
+/// The share of a tier's readings in the window that failed.
 pub const UNREAD_PERCENT: f64 = 1.0;
 
-/// Readings of a device further apart than this leave too much unseen. The slow tier is read once a second.
+/// The longest gap between readings of a device. The slow tier is read once a second.
 pub fn longest_gap_s(tier: Tier) -> f64 {
     match tier {
         Tier::Fast | Tier::Gpm => 1.0,
@@ -27,25 +27,25 @@ pub fn longest_gap_s(tier: Tier) -> f64 {
 /// One warning about one row, with the number behind it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// A launch, or a job where all launches together are meant.
+    /// A launch, or a job if the warning is about all of its launches.
     pub subject: String,
     pub warning: Warning,
-    /// What was found, in words and numbers.
+    /// A description with numbers.
     pub found: String,
 }
 
-/// `0003-lstm: foreign: other programs used 34.0 % of cpu:0; stop them, or ...`
+/// Formats the warning as `0003-lstm: foreign: other programs used 34.0 % of cpu:0; stop them, or ...`.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}: {}; {}", self.subject, self.warning, self.found, remedy(self.warning))
     }
 }
 
-/// More findings than this would fill a screen, and say the same of one launch after the other.
+/// The number of findings that are printed in full. More would fill the screen with repetitions.
 const MOST_LINES: usize = 10;
 
-/// What to tell people of a run: each finding, or where there are many, how many of each kind and the first of them; then also
-/// which of these `tables` have all.
+/// The lines about the findings of a run: each finding, or if there are too many, the number of each kind with the first of
+/// them, and the names of the `tables` that have all.
 pub fn lines(findings: &[Finding], tables: &[PathBuf]) -> Vec<String> {
     if findings.len() <= MOST_LINES {
         return findings.iter().map(|finding| format!("warning: {finding}")).collect();
@@ -66,62 +66,66 @@ pub fn lines(findings: &[Finding], tables: &[PathBuf]) -> Vec<String> {
     Warning::ALL.iter().filter_map(of_kind).chain([all]).collect()
 }
 
-/// What to try next.
+/// What to do about a warning.
 fn remedy(warning: Warning) -> &'static str {
     match warning {
         Warning::Throttled => "let the device cool down, or compare only runs that were throttled alike",
         Warning::Steal => "the host is overcommitted: measure at another time, or on another machine",
-        Warning::Foreign => "stop them, or take other cores with --device",
+        Warning::Foreign => "stop them, or choose other cores with --device",
         Warning::CoresShared => {
-            "what they cost each other may be the host's doing: give each fewer cores with --cpus-per-job, or measure fewer of \
+            "the slowdown may come from the host: give each job fewer cores with --cpus-per-job, or measure fewer of \
              them together"
         }
         Warning::FewSteps => "measure for longer with --seconds, or count with --steps",
         Warning::NotSteady => "measure for longer with --seconds; trace.json shows what the steps did",
         Warning::SlowedDown => {
             "look in trace.json for when it turned slow: a queue that filled up, a clock that went down or another program; \
-             measure for longer with --seconds to see whether it stays so"
+             measure for longer with --seconds to see whether it stays slow"
         }
         Warning::SamplerLate => "leave the harness some CPU time: take fewer cores with --device",
         Warning::Drift => "let the machine settle and run again; --ci repeats until the interval is narrow",
         Warning::Spread => {
             "look for what differs between launches; --ci repeats until the interval is narrow"
         }
-        Warning::FewRepeats => "repeat more often with --repeats: an interval wants at least three launches",
-        Warning::Budget => "go on with --resume and a larger --budget, or accept a wider interval with --ci",
-        Warning::LossNotFinite => "training diverged: its speed may still be right, its result is not",
+        Warning::FewRepeats => "increase --repeats: an interval needs at least three launches",
+        Warning::Budget => {
+            "continue with --resume and a larger --budget, or accept a wider interval with --ci"
+        }
+        Warning::LossNotFinite => "training diverged: the speed may still be valid, but the result is not",
         Warning::Buffered => {
-            "believe the mean alone, or have each line written as it is printed: `stdbuf -oL` does it for many programs"
+            "use the mean only, or make the program write each line as it is printed: `stdbuf -oL` does so for many programs"
         }
         Warning::DeviceLost => "look at the driver's log; the device must be reset by its owner",
         Warning::FasterTogether => {
-            "likely a clock that rises under load, what one reads and the others then have in their caches, or something that \
+            "likely causes are a clock that rises under load, data that members share in caches, or something that \
              slowed its launches alone; look at the steps in trace.json, and measure again with more --repeats"
         }
         Warning::BlocksFailed => {
-            "measurements.csv says why each failed; measure again, with more --repeats where failures are rare"
+            "measurements.csv has the reason for each; measure again, with more --repeats where failures are rare"
         }
         Warning::Fp32Layers => {
-            "its bf16 plans say nothing about bf16 on other devices: compare them with each other alone"
+            "its bf16 plans do not represent bf16 on other devices: compare them only with each other"
         }
         Warning::Cut => {
-            "how long it runs is not known: give it more time with --seconds, or none, so that it comes to its end"
+            "its run time is not known: give it more time with --seconds, or leave out --seconds so that it runs to its end"
         }
         Warning::NoSteps => {
-            "an optimizer of its own, or none, shows no step: name with --steps-regex the lines of output that end one"
+            "steps of a program without an optimizer of PyTorch are not seen: match the lines of output that end a step with --steps-regex"
         }
         Warning::Unheard => {
             "measure one training at a time, or start its processes as ranks of a process group, as torchrun does"
         }
         Warning::Alternating => {
-            "compare its step times with each other alone; where another call ends its steps, name with --steps-regex the lines of \
+            "compare its step times only with each other; if another call ends its steps, match with --steps-regex the lines of \
              output that do"
         }
-        Warning::Looped => "give it more steps, so that it lasts as long as the others",
+        Warning::Looped => "give it more steps, so that it runs as long as the others",
         Warning::Unread => {
-            "the column `err` of devices.csv says which readings failed; where they came too rarely, leave the harness a core of its own"
+            "the column `err` of devices.csv has the failed readings; if readings were too rare, leave a core to the harness"
         }
-        Warning::AllocatorRetries => "the job barely fits: take a smaller batch, or another plan with --plan",
+        Warning::AllocatorRetries => {
+            "the job barely fits: choose a smaller batch, or another plan with --plan"
+        }
     }
 }
 
@@ -159,7 +163,7 @@ mod tests {
         findings.push(finding(11, Warning::Spread));
         let many = lines(&findings, &tables);
         assert_eq!(many.len(), 3);
-        let remedy = "something was found; stop them, or take other cores with --device";
+        let remedy = "something was found; stop them, or choose other cores with --device";
         assert!(
             many.contains(&format!("warning: foreign: 10 times, first in 0001-lstm: {remedy}")),
             "{many:?}"
@@ -175,7 +179,7 @@ mod tests {
             warning: Warning::Foreign,
             found: "other programs used 34.0 % of cpu:0".into(),
         };
-        let sentence = "0003-lstm: foreign: other programs used 34.0 % of cpu:0; stop them, or take other cores with --device";
+        let sentence = "0003-lstm: foreign: other programs used 34.0 % of cpu:0; stop them, or choose other cores with --device";
         assert_eq!(finding.to_string(), sentence);
     }
 }

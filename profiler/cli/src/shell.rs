@@ -1,4 +1,4 @@
-//! What a shell and `man` read of a program: completions and manual pages, made from its own options.
+//! Completions for shells and manual pages, made from a program's own options.
 
 use std::{fs, path::PathBuf};
 
@@ -10,7 +10,7 @@ use rig::{Exit, output};
 /// The options of `completions`.
 #[derive(clap::Args)]
 pub struct Completions {
-    /// The shell that reads them.
+    /// The shell to print completions for.
     #[arg(value_name = "SHELL")]
     shell: Shell,
 }

@@ -3,7 +3,7 @@
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use rig::output;
 
-/// A table of plain columns; the first is text, the others align to the right.
+/// A table of plain columns. The first is text; the others are right-aligned.
 pub fn new(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -14,20 +14,20 @@ pub fn new(header: &[&str]) -> Table {
     table
 }
 
-/// Prints a table without the blanks that would fill its last column.
+/// Prints a table without the spaces that would fill its last column.
 ///
 /// # Errors
-/// As of [`output::print`].
+/// The errors of [`output::print`].
 pub fn print(table: &Table) -> anyhow::Result<()> {
     output::print(table.trim_fmt())
 }
 
-/// What was not measured is a dash, never a zero.
+/// A value, or a dash if it was not measured.
 pub fn or_dash<T: std::fmt::Display>(value: Option<T>) -> String {
     value.map_or_else(|| "-".into(), |value| value.to_string())
 }
 
-/// Thousands apart: `11,689,512`.
+/// A number with separators between thousands: `11,689,512`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! The request of a launch of a run.
+//! Makes the request of a launch.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ pub fn request(
         threads: settings.threads.unwrap_or_else(|| threads(&cell.devices)),
         threads_named: settings.threads.is_some(),
         memory_bytes: settings.memory_bytes,
-        // Repeats differ in chance as they differ in everything else that is not controlled.
+        // Repeats differ in their random numbers, as in everything else that is not controlled.
         seed: manifest.seed.wrapping_add(u64::from(block)),
         ..LaunchSpec::new(launch, &cell.job, program, cell.devices.clone())
     };

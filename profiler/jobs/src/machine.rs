@@ -1,4 +1,4 @@
-//! What the manifest says of the host: an allow-list, so that a record names no host and no user.
+//! The description of the host for the manifest. It is an allow-list, so that a record contains no name of a host or a user.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ pub const NVIDIA_OVERRIDE: &str = "NVIDIA_TF32_OVERRIDE";
 /// Turns TF32 on in PyTorch for products of matrices where it is 1.
 pub const TORCH_OVERRIDE: &str = "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE";
 
-/// Variables that change how a worker computes.
+/// Environment variables that change how a worker computes.
 const ENVIRONMENT: &[&str] = &[
     "CUDA_VISIBLE_DEVICES",
     "MALLOC_ARENA_MAX",
@@ -23,7 +23,7 @@ const ENVIRONMENT: &[&str] = &[
     TORCH_OVERRIDE,
 ];
 
-/// Reads the host's facts; those that cannot be read are absent.
+/// Reads the facts of the host; those that cannot be read are `None`.
 pub fn facts(libtorch: Option<String>, driver: Option<String>) -> Machine {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -45,7 +45,7 @@ pub fn facts(libtorch: Option<String>, driver: Option<String>) -> Machine {
     }
 }
 
-/// A random name that the kernel gives itself at each start; the monotonic clock counts from there.
+/// The random name of this boot of the kernel, from which the monotonic clock counts.
 pub fn boot_id() -> Option<String> {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(text.trim().to_string())

@@ -65,7 +65,7 @@ pub fn make_for(
     })
 }
 
-/// `runs/20261120T101340Z-single-1a2b3c`: sorted by time, and no two runs the same.
+/// A new directory such as `runs/20261120T101340Z-single-1a2b3c`. The names sort by time and are unique.
 pub fn directory(what: &str, manifest: &Manifest) -> PathBuf {
     let time: String = manifest.started_utc.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
     let unique = u64::from(std::process::id()) ^ Nanos::monotonic_now().0;

@@ -22,23 +22,23 @@ use schema::{
     units::Nanos,
 };
 
-/// Whether the folder with real data is there, which launches read that come hours later.
+/// Checks that the folder with real data exists, because launches read it much later.
 ///
 /// # Errors
-/// Where it is not.
+/// The folder does not exist.
 pub fn check_data(data: Option<&Path>) -> anyhow::Result<()> {
     let Some(data) = data else { return Ok(()) };
     fs::read_dir(data).map(drop).with_context(|| {
         let data = data.display();
-        format!("--data {data}: there is no such folder to read; leave it out for synthetic data, or bring back what the run began with")
+        format!("--data {data}: there is no such folder to read; leave out the option for synthetic data, or restore the folder that the run began with")
     })
 }
 
-/// Held while files of a run are written, derived ones too: two programs that write one run would spoil it. It ends with the
-/// program that holds it, whatever ends that one.
+/// Locks a run while its files are written, including derived files, because two programs that write one run would corrupt it.
+/// The lock ends with the program that holds it.
 ///
 /// # Errors
-/// Where another one has it, which does not notice.
+/// Another program holds the lock, which is not affected.
 pub fn lock(run: &RunDir) -> anyhow::Result<File> {
     let manifest = File::open(run.manifest_path())?;
     match rustix::fs::flock(&manifest, FlockOperation::NonBlockingLockExclusive) {
@@ -53,7 +53,7 @@ pub fn lock(run: &RunDir) -> anyhow::Result<File> {
     }
 }
 
-/// Begins to watch the devices of a run.
+/// Starts the sampler for the devices of a run.
 pub fn start_sampler(run: &RunDir, manifest: &Manifest) -> anyhow::Result<Sampler> {
     let devices: Vec<Device> = manifest.devices.iter().map(|facts| facts.device.clone()).collect();
     let devices = open_all(&devices)?;
@@ -61,7 +61,7 @@ pub fn start_sampler(run: &RunDir, manifest: &Manifest) -> anyhow::Result<Sample
     Ok(Sampler::start(devices, device_rows, host_rows)?)
 }
 
-/// Opens devices. A machine that lacks one of them cannot do the run.
+/// Opens devices. If one is missing, the run cannot be made on this machine.
 pub(crate) fn open_all(devices: &[Device]) -> anyhow::Result<Vec<Box<dyn DeviceReader>>> {
     devices
         .iter()
@@ -69,7 +69,7 @@ pub(crate) fn open_all(devices: &[Device]) -> anyhow::Result<Vec<Box<dyn DeviceR
         .collect()
 }
 
-/// Since when the harness measures a run, or its resumed part.
+/// The time from which the harness observes a run, or a resumed part of it.
 pub struct Observed {
     began: Nanos,
     cpu_before: Duration,
@@ -81,7 +81,7 @@ impl Observed {
     }
 }
 
-/// Writes the last file of a run: how it ended, and what observing it has cost.
+/// Writes the last file of a run: how it ended, and the cost of observing it.
 pub fn write_end(
     run: &RunDir,
     exit: Exit,
@@ -102,14 +102,14 @@ pub fn write_end(
     Ok(run.write_end(&end)?)
 }
 
-/// CPU time of this process so far, its threads included and its children left out.
+/// CPU time of this process so far, including its threads but not its children.
 pub fn own_cpu() -> Duration {
     let clock = rustix::time::ClockId::ProcessCPUTime;
     let spent = rustix::time::clock_gettime(clock);
     Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
 }
 
-/// As `2026-11-20T10:13:40Z`.
+/// The time in the format `2026-11-20T10:13:40Z`.
 pub fn utc_now() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }

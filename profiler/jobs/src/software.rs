@@ -10,11 +10,12 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The revision of the sources that it was built from, where it was built from a repository.
 pub(crate) const REVISION: Option<&str> = option_env!("TANDEM_REVISION");
 
-/// Whether what measured a run, and what its jobs run on, is here as it was: otherwise a difference between two of its rows
-/// could be one between two programs.
+/// Checks that the software that a run depends on has not changed. Otherwise a difference between two of its rows could be a
+/// difference between two programs.
 ///
 /// # Errors
-/// Another version of Tandem, of libtorch where a job of the run uses it, or of the driver where a device of it is a GPU.
+/// The version is different for Tandem, for libtorch if a job of the run uses it, or for the driver if a device of the run is a
+/// GPU.
 pub fn is_measured_by_the_same(run: &RunDir, manifest: &Manifest) -> anyhow::Result<()> {
     let then = Software::of(manifest);
     let now = Software {
@@ -29,7 +30,7 @@ pub fn is_measured_by_the_same(run: &RunDir, manifest: &Manifest) -> anyhow::Res
     }
 }
 
-/// What a run depends on and an update may change.
+/// The software that a run depends on and that an update may change.
 #[derive(Clone, Debug, PartialEq)]
 struct Software {
     version: String,
@@ -49,7 +50,7 @@ impl Software {
         }
     }
 
-    /// The first difference, in words. A revision counts where both are known.
+    /// Describes the first difference. Revisions are compared only if both are known.
     fn differs_from(&self, now: &Software) -> Option<String> {
         let known = self.revision.is_some() && now.revision.is_some();
         let some = |text: &str| Some(text.to_owned());
@@ -68,13 +69,13 @@ impl Software {
         .map(|(what, then, now)| {
             let unknown = || "an unknown version".into();
             let (then, now) = (then.unwrap_or_else(unknown), now.unwrap_or_else(unknown));
-            format!("it was begun with {what} {then}, and here is {now}")
+            format!("it was begun with {what} {then}, but here is {now}")
         })
     }
 }
 
-/// The version of the libtorch that workers use; asks the worker, so that a run that cannot start
-/// says so before it makes a directory.
+/// The version of the libtorch that workers use. The worker is asked before a run has a directory, so that a run that cannot
+/// start creates none.
 pub(crate) fn torch() -> anyhow::Result<String> {
     match programs::torch_capabilities() {
         Ok(capabilities) => Ok(capabilities.libtorch),

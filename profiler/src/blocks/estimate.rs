@@ -1,4 +1,4 @@
-//! How many launches a run takes, and how long.
+//! Estimates the number of launches of a run and its duration.
 
 use schema::{
     manifest::{Manifest, Settings},
@@ -12,7 +12,7 @@ use crate::order;
 /// The time of a launch beyond its steady time: start, warm-up, end.
 const AROUND_S: f64 = 3.0;
 
-/// How often each cell is launched at least, in each of its places of a block.
+/// The smallest number of launches of each cell, at each of its places in a block.
 pub fn fewest_launches(settings: &Settings) -> u32 {
     match settings.ci_percent {
         Some(_) => settings.repeats.max(MIN_REPEATS as u32),
@@ -20,7 +20,7 @@ pub fn fewest_launches(settings: &Settings) -> u32 {
     }
 }
 
-/// What a run is expected to take: for `--dry-run` and for people's patience.
+/// The expected duration of a run, for `--dry-run` and the progress display.
 pub fn estimate(manifest: &Manifest) -> Option<Nanos> {
     let seconds = manifest.settings.seconds?;
     let runnable = manifest.cells.iter().filter(|cell| cell.unsupported.is_none()).count() as f64;

@@ -1,5 +1,5 @@
-//! What a run has of each cell and group so far: it tells what is still wanted without going through all rows, of which there
-//! may be thousands.
+//! The progress of each cell and group, so that the next visit is found without a search through all rows, of which there may
+//! be thousands.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use schema::{
 
 use crate::derive;
 
-/// Launches in a row without a number after which a cell is given up; visits, of a group.
+/// The number of launches in a row without a value after which a cell is given up; for a group, the number of visits.
 const GIVE_UP_AFTER: usize = 2;
 
 /// An account of each cell and of each group, in their orders.
@@ -19,30 +19,30 @@ const GIVE_UP_AFTER: usize = 2;
 pub(crate) struct Ledger {
     pub(super) cells: Vec<Account>,
     pub(super) groups: Vec<Account>,
-    /// Rows that are in it.
+    /// The number of rows that are included.
     noted: usize,
 }
 
 #[derive(Clone, Default)]
 pub(super) struct Account {
-    /// Those since the last that did not fail.
+    /// The number of failures since the last success.
     failed_in_a_row: usize,
-    /// It was found out that it cannot run.
+    /// Whether it turned out that it cannot run.
     pub(super) refused: bool,
-    /// It ran, and obeyed its grant.
+    /// Whether it ran and obeyed its grant.
     pub(super) has_obeyed: bool,
-    /// Rows by block and part of the run.
+    /// The number of rows by block and part of the run.
     of_block: BTreeMap<(u32, u32), usize>,
-    /// The number of each launch that an interval is made from: its step time, or of a program without steps how long it ran.
+    /// The value of each launch for the interval: its step time, or the run time of a program without steps.
     pub(super) times_ns: Vec<f64>,
 }
 
 impl Ledger {
-    /// Notes the rows that are new since the last time.
+    /// Adds the rows that are new since the last call.
     pub(super) fn note(&mut self, cells: &[Cell], groups: &[Group], rows: &[Measurement]) {
         self.cells.resize(cells.len(), Account::default());
         self.groups.resize(groups.len(), Account::default());
-        // What a full disk kept from being written is measured again.
+        // A launch that failed because of a full disk is measured again.
         for row in rows[self.noted..].iter().filter(|row| row.err != Some(ErrorKind::DiskFull)) {
             let of_cell = cells.iter().zip(&mut self.cells).filter(|(cell, _)| derive::is_of(cell, row));
             of_cell.for_each(|(cell, account)| account.note(row, cell.command.is_some()));
@@ -64,7 +64,7 @@ impl Account {
         self.times_ns.extend(time_ns.map(|ns| ns as f64));
     }
 
-    /// The parts of the run that have rows of a block, with how many.
+    /// The parts of the run that have rows of a block, with the number of rows.
     pub(super) fn parts_of_block(&self, block: u32) -> impl Iterator<Item = (u32, usize)> {
         self.of_block.range((block, 0)..=(block, u32::MAX)).map(|(&(_, part), &rows)| (part, rows))
     }
@@ -77,7 +77,7 @@ impl Account {
         self.of_block.get(&(block, part)).copied().unwrap_or(0)
     }
 
-    /// Whether the last attempts, of `at_a_time` rows each, all failed, so that another one is expected to fail.
+    /// Whether the last attempts all failed, so that another would fail too. An attempt has `at_a_time` rows.
     pub(super) fn is_given_up(&self, at_a_time: usize) -> bool {
         self.failed_in_a_row >= GIVE_UP_AFTER * at_a_time
     }

@@ -1,7 +1,7 @@
-//! Devices on which no job is started any more, as a process on them does not end.
+//! Lost devices, on which no job is started any more because a process on them does not end.
 //!
-//! The process may hold memory of the device, and what is measured beside it would be no measurement. `--resume` starts with no
-//! device lost: it may be back.
+//! The process may hold memory of the device, and would disturb any measurement beside it. `--resume` starts without lost
+//! devices, because a device may have recovered.
 
 use colocate::visit::SeatRequest;
 use schema::{
@@ -14,31 +14,31 @@ use schema::{
     units::Nanos,
 };
 
-/// Each with the launch that is stuck there.
+/// The lost devices, each with the launch that is stuck on it.
 #[derive(Default)]
 pub(crate) struct Lost(Vec<(Device, String)>);
 
 impl Lost {
-    /// Notes how a launch on these devices ended.
+    /// Records how a launch on these devices ended.
     pub(super) fn note(&mut self, launch: &str, devices: &[Device], end: &LaunchEnd) {
-        // A launch that was refused for a lost device is not itself stuck there.
+        // A launch that was refused because of a lost device is not stuck itself.
         if end.err == Some(ErrorKind::Stuck) && !end.ranks.is_empty() {
             self.0.extend(devices.iter().map(|device| (device.clone(), launch.to_owned())));
         }
     }
 
-    /// Why nothing can be started on these devices.
+    /// Returns why nothing can be started on these devices.
     pub(super) fn refusal(&self, devices: &[Device]) -> Option<String> {
         let (device, launch) =
             self.0.iter().find(|(lost, _)| devices.iter().any(|own| own.shares_with(lost)))?;
         Some(format!(
-            "was not started, as {launch} on {device} did not end after SIGKILL; look at the kernel's log, and go on with \
+            "was not started, because {launch} on {device} did not end after SIGKILL; check the kernel's log, and continue with \
              --resume when the device is back"
         ))
     }
 }
 
-/// Puts a launch on file that was not started, and gives its end.
+/// Records a launch that was not started, and returns its end.
 pub(super) fn refuse(run: &RunDir, spec: &LaunchSpec, why: &str) -> Result<LaunchEnd, RunError> {
     run.write_spec(spec)?;
     let end = LaunchEnd {
@@ -54,7 +54,7 @@ pub(super) fn refuse(run: &RunDir, spec: &LaunchSpec, why: &str) -> Result<Launc
     Ok(end)
 }
 
-/// Puts the first launch of each seat on file as not started; gives the visit that these are.
+/// Records the first launch of each seat as not started, and returns their visit.
 pub(super) fn refuse_all(run: &RunDir, seats: &[SeatRequest], why: &str) -> Result<Option<Visit>, RunError> {
     for seat in seats {
         refuse(run, &seat.request.spec, why)?;

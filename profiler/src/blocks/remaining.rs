@@ -1,4 +1,4 @@
-//! What a run has not measured yet, and what it no longer tries.
+//! The cells and groups that a run has still to measure, and those that it has given up.
 
 use schema::{
     group::Group,
@@ -9,19 +9,20 @@ use statistics::stop::{self, MIN_REPEATS, Verdict};
 use super::ledger::{Account, Ledger};
 use crate::order::{self, BlockPosition};
 
-/// What a run has still to measure: what was asked for, held against what there is. Cells and groups are named by their numbers.
+/// The cells and groups that a run has still to measure, by its settings and its ledger. Cells and groups are identified by
+/// their positions.
 pub(super) struct Remaining<'a> {
     pub(super) settings: &'a Settings,
     pub(super) cells: &'a [Cell],
     pub(super) groups: &'a [Group],
     pub(super) ledger: &'a Ledger,
-    /// Which part of the run this is. A group is held against launches alone of the same part: where an earlier one was torn off
-    /// between them, the block's group and its cells are measured again, before it and after it.
+    /// The number of this part of the run. A group is compared with launches alone of the same part: if an earlier part was cut
+    /// off between them, the group of the block is measured again, with its cells before and after it.
     pub(super) part: u32,
 }
 
 impl Remaining<'_> {
-    /// Whether a block should come to this position.
+    /// Whether a block should visit this position.
     pub(super) fn wants(&self, position: BlockPosition, block: u32) -> bool {
         match position {
             BlockPosition::Cell { cell, pass } => self.wants_cell(cell, block, pass as usize),
@@ -45,7 +46,7 @@ impl Remaining<'_> {
         if self.groups.is_empty() {
             return account.rows_of_block(block) > pass;
         }
-        // What is begun in this part is for groups of this part, and is begun only where one is to be held against it.
+        // Launches of this part belong to groups of this part, and are needed only if a group is to be compared with them.
         let begun = account.rows_of_part(block, self.part);
         let is_whole = account.parts_of_block(block).any(|(_, rows)| rows >= self.passes());
         begun > pass || (begun == 0 && is_whole && !self.is_for_a_group(cell, block))
@@ -60,13 +61,13 @@ impl Remaining<'_> {
     fn wants_group(&self, group: usize, block: u32) -> bool {
         let account = &self.ledger.groups[group];
         let done = account.parts_of_block(block).any(|(part, _)| self.has_all_alone(group, block, part));
-        // Of one that cannot be measured alone there will be nothing to hold the group against.
+        // If a member cannot be measured alone, there is no baseline for the group.
         let given_up = account.is_given_up(self.groups[group].members.len())
             || self.accounts(group).any(|account| account.is_given_up(1));
         block < self.settings.repeats && !account.refused && !done && !given_up
     }
 
-    /// Whether a part of the run has all members of a group alone in a block, or will.
+    /// Whether a part of the run has, or will have, all members of a group alone in a block.
     fn has_all_alone(&self, group: usize, block: u32, part: u32) -> bool {
         let is_whole = |account: &Account| account.rows_of_part(block, part) >= self.passes();
         part == self.part || self.accounts(group).all(is_whole)
@@ -86,7 +87,7 @@ impl Remaining<'_> {
         order::passes(self.groups.len()) as usize
     }
 
-    /// How many more launches the interval asked for is likely to take.
+    /// The estimated number of launches until the interval is reached.
     fn more_launches(&self, cell: usize) -> usize {
         let Some(target) = self.settings.ci_percent else { return 0 };
         let repeats = (self.settings.repeats as usize).max(MIN_REPEATS);
@@ -96,7 +97,7 @@ impl Remaining<'_> {
         }
     }
 
-    /// How many launches and visits are still to come, as far as can be told, when all blocks before this one are over.
+    /// The estimated number of remaining launches and visits when all blocks before this one are over.
     pub(super) fn launches_left_from(&self, block: u32) -> u64 {
         let blocks = block..self.settings.repeats;
         match self.settings.ci_percent {
@@ -105,14 +106,14 @@ impl Remaining<'_> {
         }
     }
 
-    /// How many positions a block should come to.
+    /// The number of positions that a block should visit.
     fn positions_wanted(&self, block: u32) -> u64 {
         let of_cell = |cell| (0..self.passes()).filter(|pass| self.wants_cell(cell, block, *pass)).count();
         let groups = (0..self.groups.len()).filter(|group| self.wants_group(*group, block)).count();
         (0..self.cells.len()).map(of_cell).sum::<usize>() as u64 + groups as u64
     }
 
-    /// Cells whose interval is not what was asked for.
+    /// The cells whose interval is not narrow enough yet.
     pub(super) fn unreached(&self) -> impl Iterator<Item = usize> {
         (0..self.cells.len()).filter(|cell| self.wants_cell(*cell, u32::MAX, 0))
     }

@@ -23,12 +23,12 @@ pub(super) struct Seating<'a> {
     pub(super) group: &'a Group,
     pub(super) part: u32,
     pub(super) block: u32,
-    /// What the visit is called: the number of its first launch.
+    /// The name of the visit, which is the number of its first launch.
     pub(super) visit: String,
     members: Vec<&'a Cell>,
-    /// Of the host, for each seat.
+    /// The host cores of each seat.
     cores: Vec<Vec<Device>>,
-    /// Number of the next launch.
+    /// The number of the next launch.
     pub(super) next: usize,
 }
 
@@ -61,8 +61,8 @@ impl<'a> Seating<'a> {
         })
     }
 
-    /// The first launch of each seat. A program that has not shown alone that it obeys a grant is taken not to: the barrier does
-    /// not wait for it.
+    /// The first launch of each seat. The barrier does not wait for a program unless it has shown in a launch alone that it
+    /// obeys a grant.
     pub(super) fn requests(
         &mut self,
         has_obeyed: impl Fn(&Cell) -> bool,
@@ -76,7 +76,7 @@ impl<'a> Seating<'a> {
             .collect()
     }
 
-    /// Another launch of a seat.
+    /// The request of another launch of a seat.
     pub(super) fn request(&mut self, seat: u32) -> anyhow::Result<LaunchRequest> {
         let cell = self.members[seat as usize];
         let mut request =

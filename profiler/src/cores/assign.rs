@@ -1,13 +1,13 @@
-//! Who gets which cores: a function of the machine and of what is asked for.
+//! Assigns cores to ranks, as a pure function of the machine and the requests.
 
-/// A core with its hyperthreads: the numbers that the kernel has for them, ascending.
+/// A core with its hyperthreads: their processor numbers in the kernel, ascending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Core(pub(super) Vec<u16>);
 
-/// What one rank is to have.
+/// The cores that one rank requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wish {
-    /// The processors near its GPU; empty where no core is nearer than another.
+    /// The processors near its GPU; empty if no core is nearer than another.
     pub(super) near: Vec<u16>,
     pub(super) cores: usize,
 }
@@ -18,10 +18,10 @@ impl Wish {
     }
 }
 
-/// Gives each rank as many cores as it wishes, or all where it wishes for more; each has cores of its own for as long as there
-/// are any, those near its GPU first, and neighbours where it can be. Then those are shared that the fewest have.
+/// Gives each rank as many cores as it requests, or all if it requests more. Ranks have separate cores while there are any
+/// left, first those near their GPU, and neighbouring ones if possible. After that, cores with the fewest ranks are shared.
 ///
-/// Earlier cores are given first. A rank has the processors of its cores, ascending.
+/// Cores are assigned in their order. A rank has the processors of its cores, ascending.
 pub(super) fn assign(cores: &[Core], wishes: &[Wish]) -> Vec<Vec<u16>> {
     let mut given: Vec<Vec<usize>> = vec![Vec::new(); wishes.len()];
     let everyone: Vec<usize> = (0..wishes.len()).collect();
@@ -48,7 +48,8 @@ fn free(cores: usize, given: &[Vec<usize>]) -> impl Iterator<Item = usize> {
     (0..cores).filter(|core| !given.iter().any(|of_rank| of_rank.contains(core)))
 }
 
-/// Counts cores out to these ranks in turns, so that none goes short for an earlier one, and gives each a stretch of them.
+/// Deals cores to these ranks one at a time, so that no rank is short because of an earlier one, and gives each a contiguous
+/// stretch.
 fn hand_out(free: Vec<usize>, ranks: &[usize], wishes: &[Wish], given: &mut [Vec<usize>]) {
     let mut open: Vec<usize> =
         ranks.iter().map(|&rank| wishes[rank].cores.saturating_sub(given[rank].len())).collect();

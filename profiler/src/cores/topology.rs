@@ -1,11 +1,11 @@
-//! The cores of the machine, as the kernel tells in its folder `/sys`.
+//! The cores of the machine, as the kernel reports them in `/sys`.
 
 use std::{fs, path::Path};
 
 use super::assign::Core;
 
-/// Those of the allowed processors, with their hyperthreads that are allowed too, in order of the lowest. A processor of which
-/// the kernel says nothing is a core of its own.
+/// The cores of the allowed processors, each with its allowed hyperthreads, in the order of the lowest. A processor that the
+/// kernel does not describe is a core of its own.
 pub(super) fn cores(sys: &Path, allowed: &[u16]) -> Vec<Core> {
     let mut cores: Vec<Core> = Vec::new();
     for &cpu in allowed {
@@ -20,12 +20,12 @@ pub(super) fn cores(sys: &Path, allowed: &[u16]) -> Vec<Core> {
     cores
 }
 
-/// The processors near a device of the PCI bus, named as in `0000:3b:00.0`; none where the kernel does not tell.
+/// The processors near a device of the PCI bus, named as in `0000:3b:00.0`; empty if the kernel does not report them.
 pub(super) fn near(sys: &Path, address: &str) -> Vec<u16> {
     let device = sys.join("bus/pci/devices").join(address);
     let node: Option<i32> =
         fs::read_to_string(device.join("numa_node")).ok().and_then(|text| text.trim().parse().ok());
-    // Of a device that belongs to no node the list names all processors.
+    // For a device without a NUMA node, the list contains all processors.
     if node.is_none_or(|node| node < 0) {
         Vec::new()
     } else {
@@ -33,7 +33,7 @@ pub(super) fn near(sys: &Path, address: &str) -> Vec<u16> {
     }
 }
 
-/// `0-3,8`, as the kernel writes sets of processors.
+/// Parses a set of processors in the kernel's format, such as `0-3,8`.
 fn list(file: &Path) -> Option<Vec<u16>> {
     let text = fs::read_to_string(file).ok()?;
     let mut all = Vec::new();
