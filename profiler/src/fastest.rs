@@ -225,6 +225,6 @@ mod tests {
         let rows = [once("dp1", 900), once("ga2", 100)];
         let found = found(&rows);
         assert_eq!(found[1], ("lstm@b8@dp1", Some(Standing::Maybe(Repeats::Unknown))));
-        assert!(lines(&ranked(&rows))[1].ends_with("may be as fast; an interval wants 3 repeats at least"));
+        assert!(lines(&ranked(&rows))[1].ends_with("may be as fast; an interval needs at least 3 repeats"));
     }
 }

@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(names(&groups), ["spin+sleep@on=cpu:1+spin"; 2]);
         assert_ne!(groups[0].sharing, groups[1].sharing);
         let error = found(&["synthetic-spin"], Company::All, &["time-slice"]).expect_err("refused");
-        assert!(error.to_string().contains("name one twice"), "{error}");
+        assert!(error.to_string().contains("name a job twice"), "{error}");
     }
 
     #[test]
@@ -263,7 +263,7 @@ mod tests {
         for (first, devices) in [("synthetic-spin@dp2", 3), ("synthetic-spin@dp4", 5)] {
             let error = placed(&[first, "synthetic-sleep"], Company::All, true, &["time-slice"]);
             let message =
-                format!("--apart: a group takes {devices} devices, and there are 2; name more with --device");
+                format!("--apart: a group needs {devices} devices, and there are 2; name more with --device");
             assert_eq!(error.expect_err("there are two devices").to_string(), message);
         }
     }

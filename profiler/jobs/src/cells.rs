@@ -298,13 +298,13 @@ mod tests {
         let error = |jobs: &[&str], grid: &Grid| cells(jobs, grid).expect_err("refused").to_string();
         let batches = Grid { batches: vec![8], ..Grid::default() };
         assert!(error(&["resnet81"], &Grid::default()).contains("did you mean 'resnet18'?"));
-        assert!(error(&["lstm", "lstm"], &Grid::default()).contains("asked for twice"));
-        assert!(error(&["set:quick", "lstm"], &Grid::default()).contains("asked for twice"));
+        assert!(error(&["lstm", "lstm"], &Grid::default()).contains("named twice"));
+        assert!(error(&["set:quick", "lstm"], &Grid::default()).contains("named twice"));
         assert!(error(&["set:quick@b4"], &Grid::default()).contains("write set:quick and use --batch"));
         assert!(
             error(&["set:slow"], &Grid::default()).contains("there is no set 'slow'; the catalog has quick")
         );
-        assert!(error(&["lstm@b4"], &batches).contains("drop one of them"));
+        assert!(error(&["lstm@b4"], &batches).contains("remove one of them"));
     }
 
     #[test]

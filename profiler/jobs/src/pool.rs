@@ -128,7 +128,7 @@ mod tests {
             (gloo, ["cpu:0", "cpu:0"], Some("names cpu:0 twice")),
             (gloo, ["cpu:0", "cpu:1"], None),
             (nccl, ["cuda:0", "cuda:1"], None),
-            (nccl, ["cuda:0", "cpu:1"], Some("between GPUs alone, and cpu:1 is not one; use gloo")),
+            (nccl, ["cuda:0", "cpu:1"], Some("between GPUs only, and cpu:1 is not one; use gloo")),
         ] {
             let error = resolved_for(collectives, &names).err().map(|error| error.to_string());
             let expected = error.as_deref().zip(refusal).is_some_and(|(error, words)| error.contains(words));

@@ -102,7 +102,7 @@ mod tests {
         let full = || io::Error::from(ErrorKind::StorageFull);
         let missing = || io::Error::from(ErrorKind::NotFound);
         let cases: [(anyhow::Error, Exit); 10] = [
-            (anyhow::anyhow!("--seconds: a number above 0 is wanted"), Exit::Usage),
+            (anyhow::anyhow!("--seconds: expected a number above 0"), Exit::Usage),
             (Exit::NothingMatched.because("there is no set"), Exit::NothingMatched),
             (RunError::Io { file: "m".into(), cause: missing() }.into(), Exit::Usage),
             (

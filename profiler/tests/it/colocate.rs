@@ -461,7 +461,7 @@ fn slips_are_usage_errors_that_say_what_to_do() {
         ("colocate synthetic-sleep --sensitivity --sharing sequential", "--sensitivity needs slowdowns"),
         ("colocate synthetic-sleep --yes", "--yes applies to --resume only; remove it"),
         ("colocate synthetic-sleep@on=cpu:0 synthetic-spin --apart", "names its own; remove one of them"),
-        ("colocate synthetic-sleep synthetic-spin --apart --device cpu:0", "a group takes 2 devices"),
+        ("colocate synthetic-sleep synthetic-spin --apart --device cpu:0", "a group needs 2 devices"),
         ("colocate synthetic-sleep --sensitivity --dial 120", "120 is not in 1..=100"),
         ("colocate --cmd ' ", "a quote is not closed"),
         ("colocate --resume nowhere", "nowhere is no run"),

@@ -358,8 +358,8 @@ fn what_cannot_be_is_said_before_anything_starts() {
         ("lstm --steps-regex x", "name one with --cmd, or after --"),
         ("--plan all -- true", "--plan applies to jobs only"),
         ("--memory 1GiB --cmd true", "--memory applies to jobs only"),
-        ("--cmd 'true", "a quote or a backslash"),
-        ("--cmd true --cmd true", "asked for twice"),
+        ("--cmd 'true", "a quote is not closed"),
+        ("--cmd true --cmd true", "named twice"),
         ("--cmd true -- true", "cannot be used with"),
     ] {
         let said = exits(2, &door, &format!("single --device cpu:0 --out r {arguments}"), &[]);

@@ -215,7 +215,7 @@ fn slips_are_usage_errors_that_say_what_to_do() {
         ("single lstm --device cpu:0,cpu:0", "names cpu:0 twice"),
         (
             "single lstm --device cpu:0,cpu:1 --collectives nccl",
-            "between GPUs alone, and cpu:0 is not one; use gloo",
+            "between GPUs only, and cpu:0 is not one; use gloo",
         ),
         ("single synthetic-sleep --seconds 0", "expected a number above 0"),
         ("single synthetic-sleep --seconds=-1", "expected a number above 0"),
