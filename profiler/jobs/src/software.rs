@@ -69,7 +69,7 @@ impl Software {
         .map(|(what, then, now)| {
             let unknown = || "an unknown version".into();
             let (then, now) = (then.unwrap_or_else(unknown), now.unwrap_or_else(unknown));
-            format!("it was begun with {what} {then}, but here is {now}")
+            format!("it was begun with {what} {then}, and here is {now}")
         })
     }
 }

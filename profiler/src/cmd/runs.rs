@@ -68,7 +68,7 @@ fn measure(
         for launch in &outcome.missing.launches {
             output::note(format_args!("  {launch}"));
         }
-        output::note(format_args!("resume with: profile {command} --resume {}", run.path().display()));
+        output::note(format_args!("go on with: profile {command} --resume {}", run.path().display()));
     }
     Ok(outcome.exit)
 }
