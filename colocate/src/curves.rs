@@ -1,13 +1,13 @@
-//! `curves.csv`: what a job bears, and does to others, along the dial of a stressor.
+//! `curves.csv`: the slowdown of a job beside a stressor, and of the stressor, by the stressor's intensity.
 //!
-//! Beside stressors of each resource a job needs as many groups as they have places of their dials, where beside all other
-//! jobs it would need as many as there are jobs: O(n) runs in place of O(n^2) (arXiv 2501.16909 measures interference so).
+//! With stressors of each resource, a job needs one group per stressor and intensity, instead of one group per other job: O(n)
+//! runs instead of O(n^2) (arXiv 2501.16909 measures interference in this way).
 
 use schema::rows::{Curve, Interference, Side};
 
-/// Two points for each pair of a job and a stressor: how much the one slows the other down. The dial is the stressor's
-/// global batch, in percent. `stressors` are names of workloads; groups without exactly one of them are no
-/// points. Under `sequential` a member has no slowdown, nor has its point.
+/// Two points for each pair of a job and a stressor, one for the slowdown of each. The intensity is the stressor's global
+/// batch, in percent. `stressors` are names of workloads; groups without exactly one of them are no points. Members under
+/// `sequential` have no slowdown, and neither have their points.
 pub fn curves(rows: &[Interference], stressors: &[String]) -> Vec<Curve> {
     let is_stressor = |row: &Interference| stressors.contains(&row.workload);
     let mut curves = Vec::new();

@@ -1,11 +1,11 @@
-//! Which of the jobs that were asked for run together.
+//! The groups that are made of the jobs that were named.
 
 use schema::{group::Group, manifest::Cell, sharing::Sharing};
 
-/// All groups of `size` out of `jobs` jobs: numbers of jobs, rising within a group. A job may be in a group more than once,
-/// as it also has to be known what two of a kind do to each other; who sits where does not make another group.
+/// All groups of `size` out of `jobs` jobs, as ascending numbers of jobs. A job may occur more than once in a group, because
+/// the interference between two copies of a job matters, too. The order of the seats does not make another group.
 ///
-/// There are `jobs + size - 1` over `size` of them; none without jobs or of size 0.
+/// Their number is the binomial coefficient of `jobs + size - 1` over `size`. There are none without jobs or with size 0.
 pub fn of_size(jobs: usize, size: usize) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = (0..jobs).map(|job| vec![job]).collect();
     for _ in 1..size {
@@ -18,7 +18,7 @@ pub fn of_size(jobs: usize, size: usize) -> Vec<Vec<usize>> {
     if size == 0 { Vec::new() } else { groups }
 }
 
-/// The group of these cells, in the order of their seats; with its reason where it cannot run anywhere.
+/// The group of these cells, in the order of their seats, with the reason if it cannot run on any machine.
 pub fn group(members: &[&Cell], sharing: &Sharing) -> Group {
     let names: Vec<String> = members.iter().map(|cell| cell.name.clone()).collect();
     Group {

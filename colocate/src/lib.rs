@@ -1,8 +1,8 @@
-//! What jobs cost each other when they run together.
+//! Measures how much jobs slow each other down when they run together.
 //!
-//! The way from jobs to `interference.csv`: [`groups`] says which of the jobs run together, [`sharing`] makes the machine share a
-//! device among them, [`visit`] runs one group, [`window`] says which part of the visit counts, [`slowdown`] makes rows of ratios
-//! out of rows of measurements, and [`curves`] picks those that lie along the dial of a stressor.
+//! [`groups`] selects the jobs that run together, [`sharing`] sets up how the machine shares a device among them, [`visit`]
+//! runs one group, [`window`] finds the part of the visit that counts, [`slowdown`] makes rows of ratios from rows of
+//! measurements, and [`curves`] selects the rows with a stressor.
 
 pub mod curves;
 pub mod groups;

@@ -1,12 +1,12 @@
-//! What being in a group costs: rows of `interference.csv` out of rows of `measurements.csv`.
+//! The cost of sharing: makes rows of `interference.csv` from rows of `measurements.csv`.
 //!
-//! The time of a step, alone and together, is the length of the window over the steps in it. In each block a job is measured
-//! alone before all groups and after them; the time together is held against the geometric mean of these two, so that a
-//! drift by a constant factor cancels and no baseline is older than its block. Over blocks the ratios are averaged on the
+//! The time of a step, alone and together, is the length of the window divided by the number of its steps. In each block a job
+//! is measured alone before all groups and after them. The time together is divided by the geometric mean of these two, so that
+//! a drift by a constant factor cancels and no baseline is older than its block. The ratios of all blocks are averaged on the
 //! log scale, with the t interval.
 //!
-//! A run that is gone on with makes a torn block again, and only what one part of the run measured is compared: of the
-//! visits of a group in a block the last counts, and of the launches alone those of the same part.
+//! A resumed run measures an incomplete block again, and only launches of one part of the run are compared: the last visit of a
+//! group in a block counts, with the launches alone of the same part.
 
 use schema::{
     device::Device,
@@ -20,23 +20,23 @@ use statistics::{
     launches::{abba, between_launches, ratio_paired},
 };
 
-/// One row per member of each group, in the order of the groups. A group whose first block is not complete has none yet.
+/// One row per member of each group, in the order of the groups. A group without a complete first block has no row yet.
 pub fn interference(groups: &[Group], rows: &[Measurement]) -> Vec<Interference> {
     groups.iter().flat_map(|group| of_group(group, rows)).collect()
 }
 
-/// One seat of a group: what was measured in it, once a block, and of the same job alone beside that.
+/// One seat of a group: its rows, one per block, and the rows of the same job alone in these blocks.
 struct Member<'a> {
     together: Vec<&'a Measurement>,
     alone: Vec<&'a Measurement>,
 }
 
-/// A number alone and together, over blocks.
+/// A value alone and together, over blocks.
 struct Ratio {
     alone: f64,
     together: f64,
     blocks: usize,
-    /// Absent with a single block.
+    /// `None` with a single block.
     interval: Option<Interval>,
 }
 
@@ -79,8 +79,8 @@ fn of_group(group: &Group, rows: &[Measurement]) -> Vec<Interference> {
     table
 }
 
-/// What the group got through of what its members would alone, in each block in which all of them have numbers: of each the
-/// rate over the whole window, in which it may have been held, over its rate alone.
+/// The throughput of the group relative to its members alone, in each block in which all of them have numbers: the sum of each
+/// member's rate over the whole window, including time in which it was held, divided by its rate alone.
 fn norm_throughputs(members: &[Member]) -> Vec<f64> {
     let of_member = |member: &Member, block: u32| {
         let (alone, together) = member.pair(member.in_block(block)?, step_ns)?;
@@ -90,7 +90,7 @@ fn norm_throughputs(members: &[Member]) -> Vec<f64> {
     members.first().map(|first| first.together.iter().filter_map(of_block).collect()).unwrap_or_default()
 }
 
-/// Why a seat has no ratio.
+/// The reason that a seat has no ratio.
 struct Failure {
     status: Status,
     err: Option<ErrorKind>,
@@ -98,7 +98,7 @@ struct Failure {
 }
 
 impl<'a> Member<'a> {
-    /// `None` where the seat has no row yet.
+    /// Returns `None` if the seat has no row yet.
     fn of(group: &Group, seat: u32, rows: &'a [Measurement]) -> Option<Member<'a>> {
         let sits_here = |row: &&Measurement| {
             row.group.as_ref() == Some(&group.name) && row.sharing == group.sharing && row.seat == Some(seat)
@@ -122,12 +122,12 @@ impl<'a> Member<'a> {
         self.together.iter().copied().find(|row| row.repeat == block)
     }
 
-    /// The launches alone of the block of this row.
+    /// The launches alone in the block of this row.
     fn alone_of(&self, row: &Measurement) -> impl Iterator<Item = &'a Measurement> {
         self.alone.iter().copied().filter(move |alone| alone.repeat == row.repeat)
     }
 
-    /// `(alone, together)` of the block of this row, where it has all three.
+    /// `(alone, together)` in the block of this row, if all three launches have the value.
     fn pair(&self, row: &Measurement, value: fn(&Measurement) -> Option<f64>) -> Option<(f64, f64)> {
         let known = |row: &Measurement| value(row).filter(|value| row.status == Status::Ok && *value > 0.0);
         let comparable = self.alone_of(row).filter(|alone| has_steps(alone) == has_steps(row));
@@ -150,7 +150,7 @@ impl<'a> Member<'a> {
         })
     }
 
-    /// Blocks that are over and gave no ratio. One that is under way, or was torn off, has not failed.
+    /// The number of blocks that are over and have no ratio. A block in progress, or one that was cut off, has not failed.
     fn blocks_failed(&self) -> usize {
         let has_failed = |row: &&&Measurement| {
             let failed = |row: &Measurement| row.status == Status::Failed;
@@ -160,7 +160,7 @@ impl<'a> Member<'a> {
         self.together.iter().filter(has_failed).count()
     }
 
-    /// What went wrong together, or else alone.
+    /// The failure of a launch together, or otherwise of a launch alone.
     fn failure(&self) -> Option<Failure> {
         let failed = |row: &&&Measurement| row.status != Status::Ok;
         let of = |row: &Measurement, place: &str| Failure {
@@ -175,7 +175,7 @@ impl<'a> Member<'a> {
 
     fn incomparable(&self) -> Option<Failure> {
         let (together, alone) = (self.together.first()?, self.alone.first()?);
-        let detail = "its steps are known in the group and not alone, or the other way round";
+        let detail = "its steps are known in the group but not alone, or alone but not in the group";
         (has_steps(together) != has_steps(alone)).then(|| Failure {
             status: Status::Failed,
             err: Some(ErrorKind::NoHello),
@@ -186,7 +186,7 @@ impl<'a> Member<'a> {
     fn row(&self, group: &Group, ratio: Option<&Ratio>, failure: Option<Failure>) -> Interference {
         let first = self.together[0];
         let blocks_failed = self.blocks_failed();
-        // Its share of the time is what the lengths of turns made it, and no property of the member.
+        // The share of a member depends on the lengths of the turns, and is no property of the member.
         let own = ratio.filter(|_| group.sharing != Sharing::Sequential);
         let p99 = self.ratio(|row| row.step_ns_p99.map(|ns| ns as f64));
         let p99 = p99.filter(|p99| own.is_some_and(|own| own.blocks == p99.blocks));
@@ -225,11 +225,11 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Those of all launches behind a row, and its own.
+    /// The warnings of all launches behind a row, and those of the row itself.
     fn warnings(&self, own: Option<&Ratio>, some_failed: bool) -> Warnings {
         let launches = || self.together.iter().chain(&self.alone);
         let mut warnings: Warnings = launches().flat_map(|row| row.warnings.iter()).collect();
-        // One without a steady state may be a cold start: it stays in the ratio, which is doubtful then.
+        // A launch without a steady state may be a cold start. It stays in the ratio, with the warning.
         if launches().any(|row| row.steady == Some(false)) {
             warnings.add(Warning::NotSteady);
         }
@@ -249,7 +249,7 @@ impl Ratio {
     }
 }
 
-/// The time of a step; of a program without steps, of the whole program.
+/// The time of a step; for a program without steps, the run time.
 fn step_ns(row: &Measurement) -> Option<f64> {
     if has_steps(row) {
         (row.steps_used > 0).then_some(row.window_ns? as f64 / row.steps_used as f64)
@@ -262,13 +262,13 @@ fn has_steps(row: &Measurement) -> bool {
     row.timing != Some(Timing::Outside)
 }
 
-/// What a job took at most: as the driver of a GPU says, and resident memory on CPU devices.
+/// The peak memory of a job: on a GPU as the driver reports it, on CPU devices resident memory.
 fn memory_bytes(row: &Measurement) -> Option<u64> {
     let is_cpu = |name: &str| matches!(name.parse(), Ok(Device::Cpu(_) | Device::AllCores));
     if row.device.split(',').all(is_cpu) { row.host_rss_peak_bytes } else { row.device_memory_bytes }
 }
 
-/// Six decimals: more would be digits that nothing measured.
+/// Rounds to six decimals, because further digits would not be measured ones.
 fn rounded(ratio: f64) -> f64 {
     (ratio * 1e6).round() / 1e6
 }

@@ -1,11 +1,10 @@
-//! One visit of a group: its members are started and warmed up one after another, let go together, and measured
-//! while they share.
+//! One visit of a group: its members are started and warmed up one after another, released together, and measured while they
+//! share.
 //!
-//! Kernels are chosen, memory is taken and files are read in the first steps of a job, and what is chosen
-//! beside others may be chosen badly: so each member warms up alone and is then held. A member that comes to
-//! its end by itself is started again, so that no member is measured beside an empty seat; one that fails
-//! contaminates the visit, and all others leave. What counts of the visit is decided later, from its raw files:
-//! here it is only seen to that there is enough of it.
+//! In its first steps a job chooses kernels, allocates memory and reads files. A choice that is made beside other jobs may be a
+//! bad one, so each member warms up alone and is then held. A member that ends by itself is started again, so that no member is
+//! measured beside an empty seat. A member that fails contaminates the visit, and all others leave. The part of the visit that
+//! counts is found later, from its raw files; here the visit only has to be long enough.
 
 mod seat;
 mod turns;
@@ -32,31 +31,31 @@ use crate::{
     window,
 };
 
-/// What runs together, how, and for how long.
+/// The members of a visit, their sharing mode, and when the visit ends.
 pub struct VisitRequest<'a> {
     pub sharing: &'a Sharing,
     pub seats: Vec<SeatRequest>,
-    /// The request of another launch for a seat whose member has come to its end. Its name must be new: a
-    /// launch that was just asked for may have no file yet.
+    /// Makes the request of another launch for a seat whose member has ended. Its name must be new: a launch that was just
+    /// requested may have no file yet.
     pub again: &'a mut dyn FnMut(u32) -> anyhow::Result<LaunchRequest>,
-    /// Of the time that all members share; of each one's turn where they run one after the other. With
-    /// [`StopRule::End`], and with a number of steps where no member shows any, the visit is over when each has
-    /// come to its end by itself.
+    /// When the visit is long enough. It applies to the time that all members share, or to each member's turn if they run one
+    /// after another. With [`StopRule::End`], and with a number of steps if no member has steps, the visit is over when each
+    /// member has ended by itself.
     pub rule: StopRule,
 }
 
 /// The first launch of a seat.
 pub struct SeatRequest {
     pub request: LaunchRequest,
-    /// It obeys no grant, as is known from when it was alone. It cannot be held, so it begins when the others
-    /// are let go.
+    /// Whether the launch alone showed that the member obeys no grant. Such a member cannot be held, so it starts when the
+    /// others are released.
     pub outside: bool,
 }
 
-/// Measures a group once. `None` where the user interrupted it. When it returns, nothing of its members is left.
+/// Measures a group once. Returns `None` if the user interrupted it. No process of a member is left when it returns.
 ///
 /// # Errors
-/// Where `again` fails. A sharing mode that cannot be had, or was found not to be kept, is said by the visit.
+/// `again` fails. An error of the sharing mode is recorded in the visit instead.
 pub fn visit_group(
     rig: &mut Rig,
     sampler: &Sampler,
@@ -65,7 +64,7 @@ pub fn visit_group(
 ) -> anyhow::Result<Option<Visit>> {
     let VisitRequest { sharing, seats: requests, again, rule } = request;
     let all_obey = requests.iter().all(|seat| !seat.outside);
-    ensure!(all_obey || !sharing.takes_turns(), "{sharing} holds members, and one of them obeys no grant");
+    ensure!(all_obey || !sharing.takes_turns(), "{sharing} holds members, but one of them obeys no grant");
     let devices: Vec<_> = requests.iter().flat_map(|seat| seat.request.spec.devices.clone()).collect();
     let mut backend = backend(sharing, &devices);
     let seats = requests.iter().map(|seat| Seat::new(seat.outside)).collect();
@@ -91,7 +90,7 @@ pub fn visit_group(
     let outcome = group.run(sharing, requests);
     let outcome = group.dismiss(outcome);
     if let Err(error) = group.backend.tear_down() {
-        // The group was measured all the same, and the next sweeps up what is left.
+        // The group was measured nevertheless, and the next process removes what is left.
         output::note(format_args!("warning: {error:#}"));
     }
     match outcome {
@@ -102,14 +101,14 @@ pub fn visit_group(
     }
 }
 
-/// Why a visit ends before there is enough of it.
+/// The reason that a visit ends early.
 enum Stop {
     Interrupted,
-    /// This launch ended as it should not have, or never came to its first step, and contaminates the others.
+    /// This launch failed or never came to its first step, and contaminates the others.
     Failed {
         launch: String,
     },
-    /// Members were found not to share as asked.
+    /// Members were found not to share as requested.
     NotShared(String),
     Error(anyhow::Error),
 }
@@ -120,7 +119,7 @@ impl From<anyhow::Error> for Stop {
     }
 }
 
-/// The members on the rig.
+/// The members of a group on the rig.
 struct Group<'a> {
     watch: Watch<'a>,
     backend: Box<dyn Backend>,
@@ -155,7 +154,7 @@ impl Group<'_> {
         self.verify()
     }
 
-    /// Lets all members run as they please.
+    /// Runs all members without restrictions.
     fn at_once(&mut self, barrier: Nanos) -> Result<(), Stop> {
         let all = 0..self.seats.len();
         let mut stop = StopCheck::new(self.rule);
@@ -167,7 +166,7 @@ impl Group<'_> {
         Ok(())
     }
 
-    /// Extends the grants of members before they are used up.
+    /// Grants members enough steps that they do not wait for the harness.
     fn supply(&mut self, seats: Range<usize>) {
         for launched in self.seats[seats].iter_mut().filter_map(Seat::launched_mut) {
             if launched.is_ready()
@@ -178,20 +177,20 @@ impl Group<'_> {
         }
     }
 
-    /// Whether there is enough of what these seats share since `since`, or no more patience with it.
+    /// Whether these seats have shared long enough since `since`, or the patience is used up.
     fn has_enough(&self, stop: &mut StopCheck, seats: Range<usize>, since: Nanos, turns: &[Turn]) -> bool {
         let seats = &self.seats[seats];
         let now = Nanos::monotonic_now();
         let steps = seats.iter().filter_map(|seat| seat.steps_since(since)).min().unwrap_or(0);
         let seen = Amount { seconds: (now - since).as_secs_f64(), steps };
-        // What being beside others costs a program without steps is known when it has come to its end.
+        // The cost of sharing to a program without steps is known only when it has ended.
         let ended = |seat: &Seat| seat.has_steps() || seat.came_to_its_end_since(since);
         self.is_over_by_itself(seats, since)
             || ((seats.iter().all(ended) || stop.is_out_of_patience(seen))
                 && stop.is_reached(seen, || common(seats, Window { start: since, end: now }, turns)))
     }
 
-    /// Waits for an event, at most to `deadline`, and briefly enough that an interrupt is seen soon.
+    /// Waits for an event until `deadline`, but returns early enough to handle an interrupt.
     fn next(&mut self, deadline: Option<Nanos>) -> Result<(), Stop> {
         match self.watch.next(deadline) {
             Some(RigEvent::Started { member, pid, .. }) => {
@@ -210,7 +209,7 @@ impl Group<'_> {
         if self.watch.is_interrupted() { Err(Stop::Interrupted) } else { Ok(()) }
     }
 
-    /// Starts a member again that has come to its end by itself.
+    /// Starts a member again that has ended by itself.
     fn replace(&mut self, member: Member, end: &LaunchEnd) -> Result<(), Stop> {
         let Some(seat) = self.seats.iter().position(|seat| seat.has(member)) else { return Ok(()) };
         let failed = self.note_end(member, end);
@@ -224,15 +223,15 @@ impl Group<'_> {
         Ok(())
     }
 
-    /// Whether nothing was asked for but that members come to their ends, and they have.
+    /// Whether the visit only waits for members to end by themselves, and all have.
     fn is_over_by_itself(&self, seats: &[Seat], since: Nanos) -> bool {
         let without_steps = seats.iter().all(|seat| !seat.has_steps());
         (self.rule == StopRule::End || (matches!(self.rule, StopRule::Steps(_)) && without_steps))
             && seats.iter().all(|seat| seat.came_to_its_end_since(since))
     }
 
-    /// Notes that a launch has ended; gives its name where it should not have ended as it did. One that takes
-    /// steps and has taken none would only do so again.
+    /// Records that a launch has ended, and returns its name if it failed. A launch with steps that ended before its first one
+    /// counts as failed, because it would only do so again.
     fn note_end(&mut self, member: Member, end: &LaunchEnd) -> Option<String> {
         let seat = self.seats.iter_mut().find(|seat| seat.has(member))?;
         let outside = seat.outside;
@@ -259,14 +258,14 @@ impl Group<'_> {
             if let Some(launched) = seat.launches.last() {
                 let verified = self.backend.verify(number, &launched.pids);
                 verified.map_err(|why| {
-                    Stop::NotShared(format!("{} does not share as asked: {why}", launched.name))
+                    Stop::NotShared(format!("{} does not share as requested: {why}", launched.name))
                 })?;
             }
         }
         Ok(())
     }
 
-    /// Makes all members leave as the outcome says, and waits until they have.
+    /// Makes all members leave as the outcome requires, and waits until they have ended.
     fn dismiss(&mut self, mut outcome: Result<(), Stop>) -> Result<(), Stop> {
         self.visit.end_mono_ns = Some(Nanos::monotonic_now());
         self.tell_to_leave(&outcome);
@@ -286,7 +285,7 @@ impl Group<'_> {
         for launched in self.seats.iter().filter_map(Seat::alive) {
             match outcome {
                 Ok(()) => self.watch.rig.remove(launched.member, Leave::AtBoundary),
-                // One that failed and is alive has done nothing yet.
+                // A member that failed and is alive has done nothing yet.
                 Err(Stop::Failed { launch }) if *launch == launched.name => {
                     self.watch.rig.remove(launched.member, Leave::AtBoundary);
                 }
@@ -299,7 +298,7 @@ impl Group<'_> {
     }
 }
 
-/// How much of a visit counts so far, of the member with the least.
+/// The amount of a visit that counts so far, for the member with the least.
 fn common(seats: &[Seat], visit: Window, turns: &[Turn]) -> Amount {
     let lanes: Vec<Vec<window::LaunchActivity>> = seats.iter().map(|seat| seat.lanes(visit.end)).collect();
     let Some(parts) = window::common(&lanes, visit, turns) else { return Amount::default() };
@@ -310,7 +309,7 @@ fn common(seats: &[Seat], visit: Window, turns: &[Turn]) -> Amount {
         parts.iter().zip(seats).filter(|(_, seat)| seat.has_steps()).map(|(part, _)| part.steps.len());
     Amount {
         seconds: parts.iter().map(|part| Nanos(part.window_ns).as_secs_f64()).fold(f64::INFINITY, f64::min),
-        // Programs without steps are not held up for any.
+        // Programs without steps do not limit the amount.
         steps: steps.min().unwrap_or(usize::MAX),
     }
 }

@@ -1,9 +1,9 @@
-//! The part of a visit in which every member is steady: the only part that counts.
+//! The part of a visit in which all members are steady, which is the only part that counts.
 //!
-//! Members do not warm up, pause and end at the same moments, so what one shows while another is busy with something else
-//! says little about the two together. Here each member's steady part is found in its own steps, and only the time that
-//! all of them share is kept. Where members take turns, it is a whole number of rounds: a window that began in one's
-//! turn and ended in the other's would give one of them a turn too many.
+//! Members do not warm up, pause and end at the same time, and the numbers of one while another does something else are not
+//! about the two together. The steady part of each member is found in its own steps, and only the time that all of them share
+//! is kept. If members take turns, this is a whole number of rounds: a window from one member's turn into the other's would
+//! give one of them an additional turn.
 
 use schema::{
     group::Turn,
@@ -14,32 +14,32 @@ use statistics::{
     steady::{self, Class},
 };
 
-/// What one launch of a member did.
+/// The data of one launch of a member.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LaunchActivity {
     /// Its steps, in order.
     Steps(Vec<Step>),
-    /// No steps of it are known: it was there from its start to its end.
+    /// The launch has no known steps; it was present from its start to its end.
     Outside(Window),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     pub end: Nanos,
-    /// From boundary to boundary, time held left out.
+    /// The length from boundary to boundary, without time in which the job was held.
     pub dur_ns: u64,
 }
 
-/// What of a member counts.
+/// The part of a member that counts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SteadyPart {
-    /// Its steps wholly within the common window, in order; none of a program without steps.
+    /// Its steps that lie completely within the common window, in order; empty for a program without steps.
     pub steps: Vec<Used>,
-    /// Where they lie, by launch. They do not overlap.
+    /// The windows of these steps, by launch. They do not overlap.
     pub windows: Vec<(usize, Window)>,
-    /// How long these steps took with all time between them: over their number, the time of a step.
+    /// The time of these steps with all time between them. Divided by their number, it is the time of a step.
     pub window_ns: u64,
-    /// How its launches that count came to their steady states: the most doubtful of them.
+    /// The least certain steady state of the launches that count.
     pub class: Class,
 }
 
@@ -47,16 +47,16 @@ pub struct SteadyPart {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Used {
     pub launch: usize,
-    /// Which of the launch's steps it is, from 0.
+    /// The position of the step in its launch, from 0.
     pub step: usize,
-    /// From the end of the step before, so that time held is in it.
+    /// The length from the end of the step before, so that time in which the job was held is included.
     pub length_ns: u64,
 }
 
-/// What counts of each member. `members` holds, for each seat, its launches in their order; `visit` reaches from the barrier to
-/// the first order to leave; `turns` are empty where all members run at once.
+/// Finds the part of each member that counts. `members` has the launches of each seat in order. `visit` extends from the
+/// barrier to the first order to leave. `turns` is empty if all members run at once.
 ///
-/// `None` where there is no time in which all were steady, or one of them has no complete step in it.
+/// Returns `None` if there is no time in which all members were steady, or one of them has no complete step in it.
 pub fn common(members: &[Vec<LaunchActivity>], visit: Window, turns: &[Turn]) -> Option<Vec<SteadyPart>> {
     let members: Vec<Vec<Lane>> = members
         .iter()
@@ -67,7 +67,7 @@ pub fn common(members: &[Vec<LaunchActivity>], visit: Window, turns: &[Turn]) ->
     (!parts.is_empty() && parts.iter().all(|part| !part.windows.is_empty())).then_some(parts)
 }
 
-/// A launch as far as it lies within the visit.
+/// A launch, limited to the visit.
 enum Lane {
     Steps { launch: usize, first: usize, steps: Vec<Span>, steady: Steady },
     Outside { launch: usize, window: Window },
@@ -92,7 +92,7 @@ impl Lane {
                 let first = steps.iter().position(|step| began(step) >= visit.start)?;
                 let inside: Vec<&Step> =
                     steps[first..].iter().take_while(|step| step.end <= visit.end).collect();
-                // Time held before the first step is no part of it, because no member was to run then.
+                // Time in which the job was held before its first step is left out, because no member was to run then.
                 let starts = inside.first().map(|step| began(step)).into_iter();
                 let starts = starts.chain(inside.iter().map(|step| step.end));
                 let spans: Vec<Span> =
@@ -104,7 +104,7 @@ impl Lane {
         }
     }
 
-    /// From the start of its first steady step to the end of its last.
+    /// The time from the start of its first steady step to the end of its last.
     fn steady_window(&self) -> Option<Window> {
         match self {
             Lane::Outside { window, .. } => Some(*window),
@@ -123,7 +123,7 @@ impl Lane {
     }
 }
 
-/// All members run at once: what lies in every one's steady part.
+/// The parts of members that run at once: the intersection of their steady parts.
 fn at_once(members: &[Vec<Lane>]) -> Vec<SteadyPart> {
     let mut common = vec![Window { start: Nanos::ZERO, end: Nanos(u64::MAX) }];
     for lanes in members {
@@ -162,7 +162,7 @@ fn part_at_once(lanes: &[Lane], common: &[Window]) -> SteadyPart {
     part
 }
 
-/// The time in which each of `seats` members had a turn, and no more than that; `None` where there is no such time.
+/// Divides turns into complete rounds, in which each of `seats` members had a turn; `None` if there are none.
 fn rounds(turns: &[Turn], seats: usize) -> Option<Vec<&[Turn]>> {
     let mut rounds = Vec::new();
     let mut left = turns;
@@ -176,7 +176,7 @@ fn rounds(turns: &[Turn], seats: usize) -> Option<Vec<&[Turn]>> {
     (!rounds.is_empty()).then_some(rounds)
 }
 
-/// Members take turns: the rounds from the first in which every turn began when its member had settled.
+/// The parts of members that take turns: the rounds from the first in which every turn began when its member was steady.
 ///
 /// If there is no such round, for example because each member warms up in one long turn, all rounds count.
 fn in_turns(members: &[Vec<Lane>], rounds: &[&[Turn]]) -> Vec<SteadyPart> {
@@ -192,7 +192,7 @@ fn in_turns(members: &[Vec<Lane>], rounds: &[&[Turn]]) -> Vec<SteadyPart> {
     members.iter().map(|lanes| part_in_turns(lanes, window)).collect()
 }
 
-/// When a member's first launch became steady; at once where it was from its first step on.
+/// The time at which a member's first launch became steady; zero if it was steady from its first step on.
 fn settled_at(lanes: &[Lane]) -> Nanos {
     match lanes.first() {
         Some(Lane::Steps { steps, steady, .. }) if steady.start > 0 => {
@@ -222,7 +222,7 @@ fn part_in_turns(lanes: &[Lane], window: Window) -> SteadyPart {
             part.class = part.class.max(lane.class());
         }
     }
-    // A single launch was there all the time, held or not.
+    // A single launch was present all the time, held or not.
     if let [(_, only)] = &mut part.windows[..] {
         *only = window;
     }

@@ -1,28 +1,28 @@
-//! The seam between a sharing mode and what it needs of the machine.
+//! The interface between a sharing mode and the machine.
 
 use procfs::process::Process;
 use rig::Joins;
 
-/// What a mode needs of the machine. Dropping it takes down what was set up.
+/// The setup that a mode needs on the machine. Dropping it removes the setup.
 pub trait Backend {
-    /// Why the mode cannot be had here.
+    /// Returns why the mode is not available here.
     fn probe(&self) -> Result<(), String>;
 
-    /// Makes what a group of this number of members needs.
+    /// Sets up the mode for a group with this number of members.
     fn set_up(&mut self, seats: usize) -> anyhow::Result<()>;
 
-    /// What each rank of a seat joins before it begins.
+    /// What each rank of a seat joins before it starts.
     fn joins(&self, seat: usize) -> Joins;
 
-    /// Whether the processes of a seat do share as the mode says; else why not. A number that is published of a
-    /// mode is of that mode: what cannot be had must not be taken for it.
+    /// Checks that the processes of a seat share as the mode requires, or returns why they do not. Published numbers of a mode
+    /// must not come from another one.
     fn verify(&self, seat: usize, pids: &[u32]) -> Result<(), String>;
 
-    /// Takes down what was set up, when all processes have ended.
+    /// Removes the setup, after all processes have ended.
     fn tear_down(&mut self) -> anyhow::Result<()>;
 }
 
-/// Whether a process is there and has not ended.
+/// Whether a process exists and has not ended.
 pub(super) fn runs(pid: u32) -> bool {
     let stat = Process::new(pid as i32).and_then(|process| process.stat());
     stat.is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X'))

@@ -1,9 +1,9 @@
-//! Cgroups of our own, one a member: made by us and removed by us.
+//! Cgroups that this process creates and removes, one per member.
 //!
-//! They lie in one directory of ours, so that the members share out among themselves what they get as one. The
-//! kernel has two interfaces. In the first, any group may have others below it. In the second, a group that
-//! holds processes may not share out anything below it, so ours lie beside the one that this process is in, or
-//! above: in the nearest that shares out CPU time already. No setting of a group that others made is changed.
+//! They are in one directory, so that the members divide among themselves what the group gets as a whole. The kernel has two
+//! interfaces. In version 1, any group may have child groups. In version 2, a group with processes cannot distribute anything
+//! to child groups, so the directory is created beside the cgroup of this process, or in the nearest ancestor that already
+//! distributes CPU time. Settings of cgroups that others created are never changed.
 
 use std::{
     fs::{self, File},
@@ -18,18 +18,18 @@ use procfs::process::{MountInfo, Process};
 use rustix::fs::{FlockOperation, flock};
 use schema::units::Nanos;
 
-/// How the names of our directories begin. Each is locked for as long as its group lives: one that is not was
-/// left behind.
+/// The prefix of the names of these directories. Each directory is locked while its group lives; one without a lock was left
+/// behind.
 const PREFIX: &str = "tandem-";
 
-/// The largest weight: that of the second interface.
+/// The largest weight, which is that of version 2.
 pub(super) const LARGEST: u32 = 10_000;
 
-/// The kernel lets go of a process that has ended a little after its parent was told.
+/// The time within which the kernel releases a process from its cgroup after its parent was notified of its end.
 const LETTING_GO: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Directories that are there until dropped.
+/// Directories of cgroups that are removed when this is dropped.
 pub(super) struct Groups {
     seats: Vec<PathBuf>,
     all: PathBuf,
@@ -37,7 +37,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Makes one for each of these weights.
+    /// Creates one directory for each of these weights.
     pub(super) fn make(weights: &[u32]) -> anyhow::Result<Groups> {
         Groups::at(&ParentGroup::find()?, weights)
     }
@@ -45,7 +45,7 @@ impl Groups {
     fn at(within: &ParentGroup, weights: &[u32]) -> anyhow::Result<Groups> {
         let context = |path: &Path| path.display().to_string();
         let parent = File::open(&within.path).with_context(|| context(&within.path))?;
-        // A new directory is locked before another process can take it for one that was left behind.
+        // The lock comes first, so that no other process mistakes a new directory for one that was left behind.
         flock(&parent, FlockOperation::LockExclusive).with_context(|| context(&within.path))?;
         sweep(&within.path);
         let name = format!("{PREFIX}{}-{:x}", std::process::id(), Nanos::monotonic_now().0);
@@ -79,7 +79,7 @@ impl Groups {
 
 impl Drop for Groups {
     fn drop(&mut self) {
-        // Where it was removed in order there is nothing left; what cannot be removed now is swept up by the next.
+        // After a regular removal nothing is left. What cannot be removed now is removed by the next process.
         let _ = self.remove();
     }
 }
@@ -90,7 +90,7 @@ struct ParentGroup {
     version: Version,
 }
 
-/// An interface of the kernel.
+/// A version of the kernel's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
     One,
@@ -105,8 +105,7 @@ impl Version {
         }
     }
 
-    /// Weights in the same proportions, as large as the kernel takes them: it rounds, and knows none below 2 in
-    /// the first.
+    /// Weights in the same proportions, as large as the kernel accepts. It rounds, and version 1 accepts none below 2.
     fn scaled(self, weights: &[u32]) -> Vec<u32> {
         let most = match self {
             Version::One => 262_144,
@@ -149,7 +148,8 @@ impl ParentGroup {
         Ok(ParentGroup { path: path.into(), version: Version::Two })
     }
 
-    /// In the second interface, who moves a process needs a right to the group above both its places as well.
+    /// Checks that processes may be moved into a new group. In version 2, this also requires write permission on the common
+    /// ancestor of both cgroups.
     fn check_that_processes_may_move(&self) -> anyhow::Result<()> {
         let file = self.path.join("cgroup.procs");
         if self.version == Version::Two {
@@ -159,7 +159,7 @@ impl ParentGroup {
     }
 }
 
-/// The directory of a group. The mount may show a part of the hierarchy only, as in a container.
+/// The directory of a group. In a container, the mount may show only a part of the hierarchy.
 fn place_in(mount: &MountInfo, group: &str) -> PathBuf {
     let within = Path::new(group).strip_prefix(&mount.root).unwrap_or(Path::new(""));
     mount.mount_point.join(within)
@@ -170,7 +170,7 @@ fn shares_out_cpu(group: &Path) -> bool {
     controllers.split_ascii_whitespace().any(|name| name == "cpu")
 }
 
-/// Removes what a harness that was killed left behind: its lock is gone, and its processes with it.
+/// Removes directories of harness processes that were killed: their locks and their processes are gone.
 fn sweep(place: &Path) {
     let entries = fs::read_dir(place).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
@@ -178,7 +178,7 @@ fn sweep(place: &Path) {
         let free = File::open(&left)
             .is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok());
         if free {
-            // One that still has a process in it stays for the next to sweep.
+            // A directory that still contains a process is left to the next process.
             let below = fs::read_dir(&left).into_iter().flatten().flatten();
             below.filter(|entry| entry.path().is_dir()).for_each(|seat| drop(fs::remove_dir(seat.path())));
             let _ = fs::remove_dir(&left);

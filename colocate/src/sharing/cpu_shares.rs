@@ -1,4 +1,4 @@
-//! CPU time by weight, which the kernel shares out among cgroups.
+//! CPU time by weight, which the kernel distributes among cgroups.
 
 use std::fs;
 
@@ -35,7 +35,7 @@ impl CpuShares {
 
 impl Backend for CpuShares {
     fn probe(&self) -> Result<(), String> {
-        // Rights, mounts and versions of the kernel all have a say: making them is the one sure way to know.
+        // Permissions, mounts and the kernel version all matter, so the only reliable probe is to create the cgroups.
         self.make(self.weights.count().unwrap_or(1)).map(drop)
     }
 

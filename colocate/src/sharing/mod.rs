@@ -1,10 +1,9 @@
-//! How the machine is made to share a device as a sharing mode says.
+//! Sets up the machine for a sharing mode.
 //!
-//! Most modes need nothing of the machine: jobs run at once as they please, or take turns by their grants,
-//! which is the business of [`crate::visit`]. What needs something, and it may be missing here, is behind
-//! one seam: it is probed before a run has a directory, set up before a group starts, verified while the group
-//! runs, and torn down when nothing is left of it. A mode that needs a server or stops processes finds its
-//! place here too.
+//! Most modes need no setup: jobs run at once without restrictions, or take turns by their grants, which [`crate::visit`]
+//! controls. Modes that need a setup, which may be unavailable, implement one trait: the mode is probed before a run has a
+//! directory, set up before a group starts, verified while the group runs, and removed when all processes have ended. A mode
+//! that needs a server or stops processes belongs here, too.
 
 mod backend;
 mod cgroup;
@@ -17,7 +16,7 @@ use schema::{device::Device, sharing::Sharing};
 pub use self::backend::Backend;
 use self::{cpu_shares::CpuShares, plain::Plain, slices::Slices};
 
-/// What `sharing` needs for jobs on these devices.
+/// The setup that `sharing` needs for jobs on these devices.
 pub fn backend(sharing: &Sharing, devices: &[Device]) -> Box<dyn Backend> {
     match sharing {
         Sharing::Alone

@@ -1,4 +1,4 @@
-//! Modes that need nothing of the machine, as long as no other program has changed how it shares.
+//! Modes that need no setup, unless another program has changed how the machine shares.
 
 use std::{io::ErrorKind, os::unix::net::UnixStream, path::Path};
 
@@ -7,8 +7,8 @@ use schema::device::Device;
 
 use super::backend::Backend;
 
-/// Where CUDA looks for a server of NVIDIA's Multi-Process Service if its environment names none, and no rank's
-/// does (`launch::removed_from_environment`). A client that finds one joins it silently.
+/// The default path at which CUDA looks for a server of NVIDIA's Multi-Process Service. The environment of a rank never names
+/// another one (`launch::removed_from_environment`). A client that finds a server joins it silently.
 const MPS_CONTROL: &str = "/tmp/nvidia-mps/control";
 
 pub(super) struct Plain {
@@ -48,8 +48,8 @@ impl Backend for Plain {
     }
 }
 
-/// Whether a process listens on a socket. The kind of the socket does not matter: if none listens, the kernel
-/// refuses before it compares kinds.
+/// Whether another process listens on a socket. The type of the socket does not matter: without a listener, the kernel refuses
+/// the connection before it compares types.
 fn answers(socket: &Path) -> bool {
     match UnixStream::connect(socket) {
         Ok(_) => true,

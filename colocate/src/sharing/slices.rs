@@ -1,8 +1,9 @@
 //! Time slices of a requested length, from the kernel's fair scheduler.
 //!
-//! By default Linux preempts a job after one or a few milliseconds, many times within a step, and each time the contents of
-//! caches and predictors may be lost. Since 6.12 a thread may ask for slices of its own (`sched_setattr(2)`, where `sched_runtime`
-//! is that of a normal thread), as NVIDIA's `nvidia-smi compute-policy` sets those of a GPU. Its children inherit them.
+//! By default Linux preempts a job after about a millisecond, many times within a step, and each preemption may lose the
+//! contents of caches and predictors. Since 6.12 a thread may request a length for its time slices (`sched_setattr(2)`, in the
+//! field `sched_runtime` of a normal thread), as NVIDIA's `nvidia-smi compute-policy` does for a GPU. Child processes inherit
+//! it.
 
 use std::{thread, time::Duration};
 
@@ -33,7 +34,7 @@ impl Backend for Slices {
             ));
         }
         let slice = self.slice;
-        // On a thread that ends with the slices it took.
+        // The probe runs on a thread of its own, which ends with its time slices.
         let tried = thread::spawn(move || take(slice)).join().expect("it does not panic");
         tried.map_err(|error| format!("{error:#}"))
     }

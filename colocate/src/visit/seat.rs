@@ -1,4 +1,4 @@
-//! What is known of a member while its group runs.
+//! The state of a member while its group runs.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use schema::{
 
 use crate::window;
 
-/// The shortest pause between two looks at the events of a member that is about to rest.
+/// The shortest interval between reads of the events of a member that is about to rest.
 pub(super) const SHORTEST_LOOK: Duration = Duration::from_millis(1);
 
-/// The share of the time that a member still needs after which it is looked at again.
+/// The share of a member's remaining time that passes before its events are read again.
 const SLEPT_SHARE: f64 = 0.9;
 
-/// A place in the group, and the launches that have had it, one after the other.
+/// A place in the group, and its launches in order.
 pub(super) struct Seat {
-    /// Its member obeys no grant.
+    /// Whether its member obeys no grant.
     pub(super) outside: bool,
     pub(super) launches: Vec<Launched>,
 }
@@ -30,17 +30,17 @@ pub(super) struct Launched {
     pub(super) member: Member,
     pub(super) pids: Vec<u32>,
     pub(super) pace: Pace,
-    /// Of its first rank, of the steps all ranks share: the other ranks are within a step of it, so that here, where it is only
-    /// seen to that there is enough, one will do.
+    /// The steps of its first rank. Other ranks are within a step of it, which is accurate enough to decide whether the visit
+    /// is long enough.
     pub(super) steps: Vec<window::Step>,
-    /// Their time, time held left out.
+    /// The duration of these steps, without time in which the job was held.
     pub(super) worked_ns: u64,
     started: Option<Nanos>,
     pub(super) ended: Option<Nanos>,
     granted_at: Nanos,
-    /// When a program of the user's is no longer waited for. A worker has patience of its own to lose.
+    /// The time limit for the first step of a program of the user's. Workers have a limit of their own.
     ready_by: Option<Nanos>,
-    /// For each rank after how many steps it came to rest last; ready is at rest after none.
+    /// The number of steps after which each rank last came to rest. A rank that is ready rests after 0 steps.
     rests_after: Vec<Option<u64>>,
 }
 
@@ -49,7 +49,7 @@ impl Seat {
         Seat { outside, launches: Vec::new() }
     }
 
-    /// The launch that has it now.
+    /// The current launch.
     pub(super) fn launched_mut(&mut self) -> Option<&mut Launched> {
         self.launches.last_mut()
     }
@@ -66,7 +66,7 @@ impl Seat {
         self.alive().is_some_and(Launched::is_ready)
     }
 
-    /// Whether it has used up what it was granted.
+    /// Whether the member has used up its grant.
     pub(super) fn rests(&self) -> bool {
         self.alive().is_some_and(Launched::rests)
     }
@@ -76,7 +76,7 @@ impl Seat {
         !self.outside || self.launches.iter().any(|launched| !launched.steps.is_empty())
     }
 
-    /// `None` where its steps are not known.
+    /// Returns `None` if its steps are not known.
     pub(super) fn steps_since(&self, since: Nanos) -> Option<usize> {
         let of_launch = |launched: &Launched| {
             launched.steps.len() - launched.steps.partition_point(|step| step.end <= since)
@@ -88,7 +88,7 @@ impl Seat {
         self.launches.iter().any(|launched| launched.ended.is_some_and(|at| at >= since))
     }
 
-    /// Its launches up to now, for who looks for the time that members share.
+    /// Its launches so far, as input of the search for the common window.
     pub(super) fn lanes(&self, now: Nanos) -> Vec<window::LaunchActivity> {
         let lane = |launched: &Launched| {
             if self.has_steps() {
@@ -104,7 +104,7 @@ impl Seat {
 impl Launched {
     pub(super) fn new(member: Member, spec: &LaunchSpec, patience: Patience) -> Launched {
         let now = Nanos::monotonic_now();
-        // Of a program of the user's one process is ours, and that obeys for all it starts.
+        // Only one process of a user's program speaks for it, and it obeys grants for all processes that it starts.
         let (ranks, ready_by) = match spec.program {
             Program::Command(_) => (1, Some(now + patience.startup.into())),
             Program::Training(_) | Program::AllReduce(_) => (spec.devices.len(), None),
@@ -155,7 +155,7 @@ impl Launched {
         self.rests_after.iter().all(Option::is_some)
     }
 
-    /// Whether it should have been ready by now, and is not.
+    /// Whether its time limit has passed and it is not ready.
     pub(super) fn keeps_us_waiting(&self) -> bool {
         !self.is_ready() && self.ready_by.is_some_and(|by| Nanos::monotonic_now() > by)
     }
@@ -170,7 +170,7 @@ impl Launched {
         self.pace.grant(steps)
     }
 
-    /// How long to wait until the next look, for who wants to know soon when it rests.
+    /// The time until the next read of events, so that a rest is noticed soon.
     pub(super) fn look_after(&self, now: Nanos) -> Duration {
         let Some(step_ns) = self.pace.step_ns() else { return POLL_TRAINING };
         let last = self.steps.last().map_or(self.granted_at, |step| step.end.max(self.granted_at));

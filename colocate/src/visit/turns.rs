@@ -1,4 +1,4 @@
-//! Members that take turns: one runs, all others are held at a boundary.
+//! Members that take turns: one runs, and all others are held at a step boundary.
 
 use rig::{POLL_TRAINING, StopCheck};
 use schema::{
@@ -9,12 +9,12 @@ use schema::{
 
 use super::{Group, Stop, seat::SHORTEST_LOOK};
 
-/// The first part of a turn: long enough to tell the pace, and short enough that what is left can make up for a wrong one.
+/// The share of a turn in its first part: long enough to measure the pace, and short enough that the rest can correct an error.
 const FIRST_PART: f64 = 0.75;
 
 impl Group<'_> {
-    /// In each round every member has a turn whose length is proportional to its weight. The visit ends with a round, so
-    /// that all members have had the same number of turns.
+    /// Runs rounds in which each member has a turn of the length that its weight requires. The visit ends with a complete
+    /// round, so that no member has an additional turn.
     pub(super) fn in_turns(
         &mut self,
         barrier: Nanos,
@@ -25,7 +25,7 @@ impl Group<'_> {
         let mut stop = StopCheck::new(self.rule);
         loop {
             for (seat, account) in accounts.iter_mut().enumerate() {
-                // One that was started again takes part as soon as it is ready.
+                // A member that was started again takes part as soon as it is ready.
                 let Some(launched) = self.seats[seat].alive().filter(|launched| launched.is_ready()) else {
                     continue;
                 };
@@ -43,7 +43,7 @@ impl Group<'_> {
         }
     }
 
-    /// One turn a member, each until there is enough of it.
+    /// Gives each member one turn, which ends when it is long enough.
     pub(super) fn one_after_another(&mut self) -> Result<(), Stop> {
         for seat in 0..self.seats.len() {
             let only = seat..seat + 1;
@@ -65,10 +65,11 @@ impl Group<'_> {
         Ok(())
     }
 
-    /// Lets a member take about `steps` steps. A turn ends early where the member does.
+    /// Lets a member take about `steps` steps. The turn ends early if the member does.
     ///
-    /// The pace they were counted by is that of its last turn, and a host or a clock may have changed its speed since. So
-    /// a turn that is asked for in time has two parts, and the second is as long as the pace of the first says.
+    /// The number of steps is based on the pace of the member's last turn, and the speed of the host or a clock may have
+    /// changed since. A turn with a length in time therefore has two parts, and the second is computed from the pace of the
+    /// first.
     fn turn(&mut self, seat: usize, quantum: Quantum, steps: u64, account: &mut Account) -> Result<(), Stop> {
         let launches = self.seats[seat].launches.len();
         let start_mono_ns = Nanos::monotonic_now();
@@ -87,7 +88,7 @@ impl Group<'_> {
         Ok(())
     }
 
-    /// Gives the time that these steps took.
+    /// Lets a member take `steps` steps, and returns the time that they took.
     fn part_of_turn(&mut self, seat: usize, steps: u64) -> Result<u64, Stop> {
         let launch = self.seats[seat].launches.len() - 1;
         let worked_ns = self.seats[seat].launches[launch].worked_ns;
@@ -103,8 +104,8 @@ impl Group<'_> {
         }
     }
 
-    /// Waits until a member rests, or has ended. Its events are looked at as rarely as usual at first,
-    /// and ever more often towards the end that its pace lets expect: a device that waits for us is lost time.
+    /// Waits until a member rests or has ended. Its events are read at the usual interval at first, and more often towards the
+    /// expected end of its grant, because a device that waits for the harness is lost time.
     pub(super) fn until_rest(&mut self, seat: usize) -> Result<(), Stop> {
         let launches = self.seats[seat].launches.len();
         let (mut pause, mut look_at) = (POLL_TRAINING, Nanos::ZERO);
@@ -121,7 +122,7 @@ impl Group<'_> {
                 }
                 look_at = now + next.into();
             }
-            // At the shortest pause the rig looks often enough, and wakes us when it has seen something.
+            // At the shortest interval the rig reads often enough, and wakes this thread when there is an event.
             self.next((pause > SHORTEST_LOOK).then_some(look_at))?;
         }
         if let Some(launched) = self.seats[seat].alive().filter(|_| is_same(self)) {
@@ -131,19 +132,18 @@ impl Group<'_> {
     }
 }
 
-/// Time that a member is owed, or owes.
+/// The time that a member is owed, or owes if it is negative.
 ///
-/// Turns are whole steps, so one that is asked for in time is never as long as it should be. What is missing is
-/// given in the turns to come, and a member whose step was longer than all its turns sits some of them out:
-/// this is deficit round robin (M. Shreedhar and G. Varghese, SIGCOMM 1995). So members get time in the ratio
-/// of their weights, however long their steps.
+/// Turns are whole steps, so a turn with a length in time is never exact. The difference is added to later turns, and a member
+/// with a step that was longer than several turns skips some: this is deficit round robin (M. Shreedhar and G. Varghese,
+/// SIGCOMM 1995). Members therefore get time in the ratio of their weights, whatever the length of their steps.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     owed_ns: f64,
 }
 
 impl Account {
-    /// The steps of the next turn, at this pace. Before the first step nothing is known of it, and it is one.
+    /// The number of steps of the next turn at this pace. It is 1 before the first step, when the pace is not known.
     fn next_turn(&mut self, quantum: Quantum, weight: u32, step_ns: Option<f64>) -> u64 {
         match quantum {
             Quantum::Steps(steps) => u64::from(steps) * u64::from(weight),
@@ -154,7 +154,7 @@ impl Account {
         }
     }
 
-    /// The steps that take what is owed, at this pace.
+    /// The number of steps that take the owed time at this pace.
     fn steps_at(&self, step_ns: f64) -> u64 {
         (self.owed_ns / step_ns).round().max(0.0) as u64
     }

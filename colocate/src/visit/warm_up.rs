@@ -1,4 +1,4 @@
-//! How a member warms up before the barrier: alone, and then it is held.
+//! The warm-up of a member before the barrier: it runs alone, and is then held.
 
 use rig::pace::Pace;
 use statistics::warm_up;
@@ -12,7 +12,7 @@ impl Group<'_> {
             self.until_ready(seat)?;
             self.until_rest(seat)?;
             if !self.seats[seat].rests() {
-                // It has come to its end and was started again.
+                // The member has ended and was started again.
                 continue;
             }
             let Some(steps) = left_to(&self.seats[seat]) else { return Ok(()) };
@@ -23,7 +23,7 @@ impl Group<'_> {
     fn until_ready(&mut self, seat: usize) -> Result<(), Stop> {
         while !self.seats[seat].is_ready() {
             self.next(None)?;
-            // Alone it took steps and obeyed; why it does not now is not known.
+            // In its launch alone the program took steps and obeyed. The reason that it does not now is not known.
             if let Some(late) = self.seats[seat].alive().filter(|launched| launched.keeps_us_waiting()) {
                 return Err(Stop::Failed { launch: late.name.clone() });
             }
@@ -32,14 +32,14 @@ impl Group<'_> {
     }
 }
 
-/// Steps to grant next; `None` where the member is warm. One that came to its end by then and was started again
-/// is as warm as it can be.
+/// The number of steps to grant next; `None` if the member is warm. A member that ended before and was started again is not
+/// warmed up further.
 fn left_to(seat: &Seat) -> Option<u64> {
     let [launched] = &seat.launches[..] else { return None };
     steps_left(&launched.pace, launched.worked_ns)
 }
 
-/// The rest of a warm-up, at the pace of the steps so far.
+/// The number of steps left in a warm-up, at the pace so far.
 fn steps_left(pace: &Pace, worked_ns: u64) -> Option<u64> {
     let done = pace.done() as usize;
     if warm_up::is_over(done, worked_ns) {

@@ -40,7 +40,7 @@ fn a_program_that_obeys_no_grant_is_there_from_the_barrier_on() {
     visits.assert_all_ended_well(&visit);
     assert!(visit.launches[1].len() >= 3, "{:?}", visit.launches);
     let error = visits.try_visit("step-gate", &jobs, StopRule::End, &Interrupt::default()).unwrap_err();
-    assert_eq!(error.to_string(), "step-gate holds members, and one of them obeys no grant");
+    assert_eq!(error.to_string(), "step-gate holds members, but one of them obeys no grant");
 }
 
 #[test]
