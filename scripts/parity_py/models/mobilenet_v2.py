@@ -16,7 +16,7 @@ class Model(ImageClassifier, MobileNetV2):
         rows = [[row["expansion"], row["channels"] / share, row["count"], row["stride"]] for row in blocks]
         super().__init__(classes, share, rows, dropout=dropout)
         self.features[0][0].stride = (stem_stride, stem_stride)
-        # Nor does it have an argument for the head below 1280.
+        # It has no argument for a head below 1280.
         self.features[-1] = Conv2dNormActivation(
             blocks[-1]["channels"], head, 1, norm_layer=nn.BatchNorm2d, activation_layer=nn.ReLU6
         )
