@@ -180,13 +180,14 @@ impl<'a> Engine<'a> {
         let all_have_arrived = self.arrived == self.asked.len();
         // A lost device may come back. Only the cluster knows whether it will.
         let all_are_there = self.occupancy.present() == self.topology.devices();
-        if self.busy == 0 && all_have_arrived && self.wake_at.is_none() && all_are_there {
-            return Err(stuck());
+        let is_stuck = self.busy == 0 && all_have_arrived && self.wake_at.is_none() && all_are_there;
+        // An event of this instant may be pending, such as the loss of a device on which the cluster has refused a start.
+        let until = if is_stuck { Some(self.now) } else { self.wake_at };
+        match cluster.next(until) {
+            Ok(Happened::Deadline) if is_stuck => Err(stuck()),
+            Err(ClusterError::Nothing) => Err(stuck()),
+            next => next,
         }
-        cluster.next(self.wake_at).map_err(|error| match error {
-            ClusterError::Nothing => stuck(),
-            other => other,
-        })
     }
 
     /// Checks, applies and records the actions of a decision, in order.

@@ -209,7 +209,7 @@ impl<'a> Sim<'a> {
         match event {
             Event::Finish(id, number) if self.has(id, number) => self.finish(id).map(Some),
             Event::Lose(id, number) if self.has(id, number) => {
-                self.fail(id, ErrorKind::Killed, "a device that it ran on was lost").map(Some)
+                self.fail(id, ErrorKind::DeviceLost, "a device that it ran on was lost").map(Some)
             }
             Event::Boundary(id, number) if self.has(id, number) => self.reach_boundary(id).map(|()| None),
             Event::Settle(id, number, to) if self.has(id, number) => self.settle(id, to).map(Some),

@@ -105,8 +105,8 @@ impl Engine<'_> {
             ErrorKind::OutOfMemory => !others.is_empty() || self.crowded.contains(&id),
             // Another start would fail in the same way.
             ErrorKind::Unsupported | ErrorKind::TooShort => false,
-            // The user interrupted it. The job is not at fault.
-            ErrorKind::Interrupted => true,
+            // The user interrupted it, or its device was lost. The job is not at fault.
+            ErrorKind::Interrupted | ErrorKind::DeviceLost => true,
             _ => {
                 let retries = &mut self.jobs[id.0 as usize].retries;
                 let has_chance = *retries < self.settings.retries;

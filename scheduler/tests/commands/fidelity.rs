@@ -3,7 +3,7 @@
 use std::fs;
 
 use front_door::Door;
-use schema::rows::{self, Fidelity, Outcome, Prediction};
+use schema::rows::{self, Fidelity, Outcome, Prediction, Status};
 
 /// Three runs of one trace, of which the second has noise and the third has more noise.
 fn runs(door: &Door) {
@@ -53,6 +53,27 @@ fn a_run_is_held_against_its_predictions_and_another_run_says_what_can_be_asked(
     let both = door.exits(0, "fidelity noisy --again calm --json");
     let both: Vec<Fidelity> = rows::from_json(&both.out).unwrap();
     assert_eq!((both.len(), &both[0]), (2, &found));
+}
+
+/// The jobs that ended well were predicted exactly, and one has failed in both runs.
+#[test]
+fn a_job_that_failed_misses_the_limits() {
+    let door = crate::door();
+    runs(&door);
+    let mut outcomes: Vec<Outcome> = rows::read(&door.path("calm/outcomes.csv")).unwrap();
+    let predictions: Vec<Prediction> = outcomes.iter().map(Prediction::from).collect();
+    rows::write(&door.path("calm/predictions.csv"), &predictions).unwrap();
+    door.exits(0, "fidelity calm --again calm");
+    (outcomes[3].status, outcomes[3].jct_ns) = (Status::Failed, None);
+    rows::write(&door.path("calm/outcomes.csv"), &outcomes).unwrap();
+    let said = door.exits(1, "fidelity calm --again calm");
+    let name = &outcomes[3].name;
+    assert!(
+        said.err.contains(&format!("did not end well on both sides are left out: {name}")),
+        "{}",
+        said.err
+    );
+    door.exits(0, "fidelity calm");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use scheduler::{
 };
 use schema::{
     decision::{Happened, Settled, Turn},
-    rows::Status,
+    rows::{ErrorKind, Status},
     units::Nanos,
 };
 
@@ -218,7 +218,8 @@ proptest! {
                 Status::Ok => prop_assert_eq!(Some(row.steps), job.steps),
                 _ => prop_assert!(has_faults && row.retries == 2 && row.err.is_some(), "{:?}", row),
             }
-            prop_assert!(row.starts <= 1 + row.retries + stops(&watch.turns, job.id), "{:?}", row);
+            let again = row.retries + stops(&watch.turns, job.id) + losses(&watch.turns, job.id);
+            prop_assert!(row.starts <= 1 + again, "{:?}", row);
         }
         let ends = |turn: &&Turn| matches!(turn.happened, Happened::Finished { .. });
         let well = outcomes.iter().filter(|row| row.status == Status::Ok).count();
@@ -236,6 +237,12 @@ proptest! {
 }
 
 /// Number of stops of a job by the policy.
+/// The number of times that a job failed because its device was lost.
+fn losses(turns: &[Turn], id: JobId) -> u32 {
+    let lost = |turn: &&Turn| matches!(turn.happened, Happened::Failed { job, kind: ErrorKind::DeviceLost, .. } if job == id);
+    turns.iter().filter(lost).count() as u32
+}
+
 fn stops(turns: &[Turn], id: JobId) -> u32 {
     let stopped = |turn: &&Turn| matches!(turn.happened, Happened::Settled { job, now: Settled::Stopped, .. } if job == id);
     turns.iter().filter(stopped).count() as u32

@@ -57,12 +57,31 @@ fn jobs_of_a_lost_device_go_on_elsewhere() {
         panic!("{at_loss:?}")
     };
     let detail = "lost its device".to_owned();
-    assert_eq!(*failed, Happened::Failed { job: JobId(1), steps: 0, kind: ErrorKind::Killed, detail });
+    assert_eq!(*failed, Happened::Failed { job: JobId(1), steps: 0, kind: ErrorKind::DeviceLost, detail });
     assert_eq!(refused.why, "device 1 is lost", "the first in the queue was to have it");
     assert_eq!(*told, lost(1));
     let ends: Vec<_> = outcomes.iter().map(|row| (row.status, row.end_ns.map(|end| end / SECOND))).collect();
     assert_eq!(ends, [10, 20, 30].map(|end| (Status::Ok, Some(end))));
-    assert_eq!((outcomes[1].retries, outcomes[1].steps_lost), (1, 4));
+    assert_eq!((outcomes[1].retries, outcomes[1].steps_lost), (0, 4), "a loss costs no retry");
+}
+
+/// The only job fails with its device, and its start on that device is refused before the engine receives the loss. The run
+/// continues on the other device.
+#[test]
+fn a_start_that_only_the_cluster_refuses_does_not_end_the_run() {
+    let topology = Topology::uniform(2, 2, "GPU");
+    let (truth, costs) = (Own { slowdown: 1.0 }, Named(Nanos::ZERO));
+    let jobs = [asked(0, 0, 1, 10, SECOND)];
+    let mut scripted = Scripted::new(&topology, &jobs, &truth, &costs);
+    scripted.losses.push_back((Nanos(4 * SECOND), DeviceId(0)));
+    let mut testbed = Testbed::new(scripted, &jobs, None, ResumePoint::default());
+    let mut engine = Engine::new(&topology, &jobs, &truth, engine::Settings::default());
+    let mut turns = Vec::new();
+    let outcomes =
+        engine::run(&mut engine, &mut testbed, &mut *built("fifo"), &mut turns).expect("the job ends");
+    let refused: Vec<_> = turns.iter().flat_map(|turn| &turn.refused).map(|refused| &*refused.why).collect();
+    assert_eq!(refused, ["device 0 is lost"]);
+    assert_eq!((outcomes[0].end_ns, outcomes[0].starts), (Some(14 * SECOND), 2));
 }
 
 /// A launch that is ready at the instant in which its device is lost has failed. That it was ready is no event of the next launch.
@@ -85,7 +104,7 @@ fn an_event_of_a_lost_launch_is_none_of_the_next() {
         told,
         [
             (0, Happened::Arrived { job }),
-            (10, Happened::Failed { job, steps: 0, kind: ErrorKind::Killed, detail }),
+            (10, Happened::Failed { job, steps: 0, kind: ErrorKind::DeviceLost, detail }),
             (10, lost(0)),
             (20, Happened::Settled { job, now: Settled::Running, steps: 0 }),
             (30, Happened::Finished { job, steps: 10 }),
@@ -146,7 +165,7 @@ fn a_device_that_stops_answering_takes_its_jobs_with_it() {
     }
     let failed = |job: u32| {
         bench.told[told_from..].iter().any(|happened| match happened {
-            Happened::Failed { job: of, steps: 0, kind: ErrorKind::Killed, detail } => {
+            Happened::Failed { job: of, steps: 0, kind: ErrorKind::DeviceLost, detail } => {
                 *of == JobId(job) && detail.contains("lost its device")
             }
             _ => false,

@@ -299,7 +299,7 @@ impl Launcher for Scripted<'_> {
                 self.cease(launch, steps);
                 self.launch(launch).doing = Doing::IsGone;
                 let job = self.launches[launch.0 as usize].job;
-                let (steps, kind) = (self.saved_steps(job), ErrorKind::Killed);
+                let (steps, kind) = (self.saved_steps(job), ErrorKind::DeviceLost);
                 return Ok(Some(Happened::Failed { job, steps, kind, detail: "lost its device".into() }));
             }
             let due = |(place, launch): (u32, &ScriptedLaunch)| {

@@ -146,7 +146,7 @@ fn advice(kind: ErrorKind, speaks: bool) -> &'static str {
         }
         ErrorKind::Killed => "find out who sent the signal, and run it again",
         ErrorKind::Crashed | ErrorKind::Internal | ErrorKind::NoFinish => "read the whole log",
-        ErrorKind::Stuck => {
+        ErrorKind::DeviceLost | ErrorKind::Stuck => {
             "look at the kernel's log; its device needs a reset by its owner, or the machine a restart"
         }
         ErrorKind::Contaminated => "see why that one failed",

@@ -93,6 +93,8 @@ words! {
         Crashed = "crashed",
         /// A signal that was not sent by the harness ended the program.
         Killed = "killed",
+        /// A device of the job stopped answering, so that the scheduler ended the job.
+        DeviceLost = "device-lost",
         /// The program exited with success, but without a last event.
         NoFinish = "no-finish",
         /// The program completed no step in its time.
