@@ -112,7 +112,7 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
         checkpoints,
         rig: Rig::new(programs::all()?)?,
         sampler: run::start_sampler(run, &inputs.manifest)?,
-        interrupt: Interrupt::listen().context("signals cannot be listened to")?,
+        interrupt: Interrupt::listen().context("cannot install the signal handlers")?,
     };
     let launcher = ProcessLauncher::new(setup)?;
     let mut parts = Appender::<Part>::open(&run.parts_path())?;

@@ -118,7 +118,7 @@ fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<RunDir> {
     drop(busy);
     let path = args.run.out.clone().unwrap_or_else(|| manifest::directory("sched", &inputs.manifest));
     // From here on a signal does not end the program at once, so that no file of the run is cut off.
-    let _interrupt = Interrupt::listen().context("signals cannot be listened to")?;
+    let _interrupt = Interrupt::listen().context("cannot install the signal handlers")?;
     let run = RunDir::create(&path)?;
     online::keep_inputs(&run, trace, &args.rules.table, args.rules.machine.as_deref())?;
     match predictions {
