@@ -1,23 +1,23 @@
-//! A full disk: what tells of it, and what is said then.
+//! Errors of a full disk: how they are recognized, and their message.
 
 use schema::run_dir::RunDir;
 
 use crate::exit::Exit;
 
-/// As the system says it, and all programs after it: a worker's error arrives as text alone.
+/// The text of the system's error, which other programs print as well: a worker's error arrives only as text.
 const WORDS: [&str; 2] = ["No space left on device", "Disk quota exceeded"];
 
-/// Whether a message tells of a disk that is full, or of a share of one that is used up.
+/// Whether a message reports a full disk or an exceeded quota.
 pub fn is_full(message: &str) -> bool {
     WORDS.iter().any(|words| message.contains(words))
 }
 
-/// Whether nothing can be written beside the files of a run.
+/// Whether nothing can be written to the folder of a run.
 pub fn has_no_space(run: &RunDir) -> bool {
     rustix::fs::statvfs(run.path()).is_ok_and(|found| found.f_bavail == 0 && found.f_blocks > 0)
 }
 
-/// Why a run ends that has met a full disk.
+/// The error of a run that ended because of a full disk.
 pub fn full(run: &RunDir, launch: &str) -> anyhow::Error {
     Exit::InputOutput.because(format!(
         "the disk was full while {launch} ran, so that its files are not whole; make space for {}, and go on with --resume",

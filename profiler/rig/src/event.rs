@@ -1,8 +1,8 @@
-//! Events of a rig, which is how its caller learns of all launches.
+//! Events of a rig, which report the state of all launches to its caller.
 
 use schema::{spec::LaunchEnd, units::Nanos, wire::Event};
 
-/// One launch in a rig. Numbers count up from 0 and are never given twice.
+/// One launch in a rig. Numbers count up from 0 and are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Member(pub u32);
 

@@ -1,4 +1,4 @@
-//! How long a program of the user's is waited for that has taken no step.
+//! The time limit for the first step of a program of the user's.
 
 use std::time::Duration;
 
@@ -6,30 +6,30 @@ use schema::{spec::Program, units::Nanos};
 
 use crate::{launch::LaunchRequest, output, processes::loads, stop::StopRule};
 
-/// A file that every process has mapped which has imported PyTorch, by a part of its name.
+/// A part of the path of a file that every process with PyTorch has mapped.
 const PYTORCH: &str = "/libtorch";
 
-/// Between two looks at what a program has loaded, which take a millisecond or so.
+/// The interval between checks of the libraries that a program has loaded. A check takes about a millisecond.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// From the start of a program to its first step, where it is measured for a time.
+/// The wait from the start of a program to its first step, if the program is measured for a limited time.
 ///
-/// When that time is over it was measured from outside. But to import PyTorch and to load data may take longer than anybody
-/// wants to measure: where steps are to be expected, the first is waited for as patiently as for a worker of ours.
+/// After that time the program is measured from outside. To import PyTorch and to load data may take longer than the measured
+/// time. If steps are expected, the harness therefore waits for the first one as long as for a worker of Tandem.
 pub(crate) struct FirstStep {
     time: Nanos,
     startup: Nanos,
-    /// Because the user told how to see them.
+    /// Whether steps are expected because the user gave a pattern for them.
     are_promised: bool,
     launch: String,
     was_told: bool,
-    /// When its process was started, and its number.
+    /// The start of its process, and the process id.
     began: Option<(Nanos, u32)>,
     look_at: Nanos,
 }
 
 impl FirstStep {
-    /// Absent for a worker, and where steps are counted or the program runs to its end.
+    /// `None` for a worker, and if steps are counted or the program runs to its end.
     pub(crate) fn of(request: &LaunchRequest, rule: StopRule) -> Option<FirstStep> {
         let (Program::Command(_), StopRule::Seconds(seconds)) = (&request.spec.program, rule) else {
             return None;
@@ -49,7 +49,7 @@ impl FirstStep {
         self.began.get_or_insert((Nanos::monotonic_now(), pid));
     }
 
-    /// Whether it is waited for no longer.
+    /// Whether the wait is over.
     pub(crate) fn is_given_up(&mut self) -> bool {
         let Some((began, pid)) = self.began else { return false };
         let now = Nanos::monotonic_now();

@@ -1,4 +1,4 @@
-//! What torch-worker says of the memory of a launch, which it finds out by a few steps of it.
+//! The memory of a launch, which torch-worker measures with a few steps of it.
 
 use std::{fs, path::Path, process::Stdio, time::Duration};
 
@@ -12,13 +12,13 @@ use crate::{
     programs,
 };
 
-/// A few steps of a few samples take seconds; those of the largest models on one core take minutes.
+/// The time limit. A few steps of a few samples take seconds; those of the largest models on one core take minutes.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// Has torch-worker take a few steps of a launch, on its device and under a leash, as a rank would be.
+/// Makes torch-worker take a few steps of a launch, on its device and under a leash, as a rank would be.
 ///
 /// # Errors
-/// Where there is no torch-worker, or it ends without an answer.
+/// There is no torch-worker, or it ends without an answer.
 pub fn measure(spec: &LaunchSpec) -> anyhow::Result<Answer> {
     let folder = interrupt::temporary_folder().context("there is no place for temporary files")?;
     let run = RunDir::create(&folder.path().join("footprint"))?;
@@ -51,12 +51,12 @@ pub fn measure(spec: &LaunchSpec) -> anyhow::Result<Answer> {
     }
 }
 
-/// Runs a program to its end and gives the last that is heard of it.
+/// Runs a program to its end and returns its last report.
 fn wait_for(command: RankCommand) -> anyhow::Result<News> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let own = std::env::current_exe()?;
     runtime.block_on(async {
-        // Letting go of the leash, here or by our own end, ends the program.
+        // The end of this process, or dropping the leash, ends the program.
         let (_leash, mut reports) = LeashHandle::start(&own, &Joins::default(), command)?;
         let last = async {
             loop {

@@ -1,5 +1,5 @@
-//! Ctrl-C, and a terminal that is closed: before there is a run it ends the program at once and in words; then the first asks for an
-//! orderly end, and a later one leaves at once.
+//! Ctrl-C, and a closed terminal. Before a run exists, a signal ends the program at once with a message. During a run, the
+//! first signal requests an orderly end, and a second one ends the program at once.
 
 use std::{
     fs, io,
@@ -21,39 +21,39 @@ use tempfile::TempDir;
 
 use crate::{exit::Exit, output};
 
-/// Programs that pass a signal on to a process and to its group send it twice at once; a person who
-/// means it twice takes longer.
+/// The time within which a second signal is ignored. Programs that forward a signal to a process and to its group send it twice
+/// at once; a person takes longer.
 const ONE_AND_THE_SAME: Duration = Duration::from_secs(1);
-/// A process that was ended with us may still make a file in a folder that is being removed.
+/// The number of attempts to remove a folder. A process that was ended together with this one may still create a file in it.
 const ATTEMPTS: usize = 20;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
 
-/// Whether the user wants to stop. One that does not listen is set by [`Interrupt::ask`].
+/// Whether the user wants to stop. Without signal handlers it is set by [`Interrupt::ask`].
 #[derive(Clone, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
-/// That of this process, once it listens.
+/// The interrupt of this process, once it listens.
 static OURS: OnceLock<Interrupt> = OnceLock::new();
 
-/// What a signal does as long as no run is there to be ended in order.
+/// The effect of a signal while there is no run.
 static EARLY: Mutex<Early> = Mutex::new(Early { is_over: false, temporary: Vec::new() });
 
 struct Early {
     is_over: bool,
-    /// Folders that go with the program.
+    /// Folders that are removed when the program ends.
     temporary: Vec<PathBuf>,
 }
 
 impl Interrupt {
-    /// Listens for SIGINT, SIGTERM and SIGHUP, which ask for an orderly end from now on.
+    /// Listens for SIGINT, SIGTERM and SIGHUP, which request an orderly end from now on.
     pub fn listen() -> io::Result<Interrupt> {
         let interrupt = listen_early()?;
-        // Waits for ever where a signal has come, as that ends the program meanwhile.
+        // If a signal has come before, this waits for ever, and the signal ends the program meanwhile.
         early(|early| early.is_over = true);
         Ok(interrupt.clone())
     }
 
-    /// Asks for an orderly end, as the first signal does.
+    /// Requests an orderly end, as the first signal does.
     pub fn ask(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -63,8 +63,8 @@ impl Interrupt {
     }
 }
 
-/// Listens for SIGINT, SIGTERM and SIGHUP, which end the program at once until [`Interrupt::listen`] is called. A program that is
-/// to outlive its terminal, as one started by `nohup`, is not ended by SIGHUP.
+/// Listens for SIGINT, SIGTERM and SIGHUP, which end the program at once until [`Interrupt::listen`] is called. SIGHUP does not
+/// end a program that ignores it, for example one started by `nohup`.
 pub fn listen_early() -> io::Result<&'static Interrupt> {
     static STARTING: Mutex<()> = Mutex::new(());
     let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,7 +102,7 @@ fn ignores(signal: i32) -> bool {
 /// A folder for files outside a run. It is removed when dropped, and also when a signal ends the program.
 ///
 /// # Errors
-/// Where there is no place for temporary files.
+/// There is no place for temporary files.
 pub fn temporary_folder() -> io::Result<TempDir> {
     let folder = tempfile::tempdir()?;
     early(|early| {
@@ -116,7 +116,7 @@ fn early(with: impl FnOnce(&mut Early)) {
     with(&mut EARLY.lock().unwrap_or_else(PoisonError::into_inner));
 }
 
-/// Ends the program, unless a run is there. What it has started ends with it.
+/// Ends the program and everything it started, unless a run exists.
 fn leave_early(early: &mut Early) {
     if early.is_over {
         return;

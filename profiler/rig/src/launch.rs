@@ -1,9 +1,8 @@
-//! One launch of a job: its ranks, what they may do, and how it ended.
+//! One launch of a job: its ranks, their limits, and its end.
 //!
-//! A launch is a task of the rig's supervisor thread. It follows the event files of its ranks by
-//! looking at them now and then: an append-only file cannot slow a trainer down, and a look costs
-//! the same whether one event is new or a hundred. Nothing here trusts a rank to leave: who does not
-//! answer SIGTERM within the grace is killed, with all it started.
+//! A launch is a task of the rig's supervisor thread. It reads the event files of its ranks at intervals: an append-only file
+//! cannot slow a trainer down, and a read costs the same for one new event or a hundred. No rank is trusted to leave: a rank
+//! that does not react to SIGTERM within the grace period is killed, with all processes that it started.
 
 mod command;
 mod ending;
@@ -51,32 +50,32 @@ use crate::{
     output,
 };
 
-/// How often event files are looked at while the job trains. Waking up beside it is what costs, by
-/// far: some 0.05 ms of CPU time each, against 0.001 ms for an event.
+/// The interval between reads of event files while the job trains. Most of the cost is that of waking up beside the job: about
+/// 0.05 ms of CPU time, against 0.001 ms for an event.
 pub const POLL_TRAINING: Duration = Duration::from_millis(200);
-/// And while something is waited for that comes soon: being ready, a boundary, an answer, the end.
+/// The interval while an event is expected soon: ready, a boundary, an answer or the end.
 const POLL_WAITING: Duration = Duration::from_millis(20);
 
-/// Between two looks at how long its logs are.
+/// The interval between checks of the sizes of its logs.
 const LOOK_AT_LOGS: Duration = Duration::from_secs(1);
 
-/// How patient the harness is with a job.
+/// The time limits of a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// The silence after which a job that may run is hung. A program of the user's may say nothing at all, and is held to
-    /// it from its first step on; one that computes meanwhile is not hung.
+    /// The time without an event after which a job that may run is hung. A program of the user's may have no events at all, so
+    /// the limit applies from its first step on, and the program is not hung while it computes.
     pub heartbeat: Duration,
-    /// So is one that takes longer to be ready.
+    /// The time in which a job must become ready.
     pub startup: Duration,
-    /// Between SIGTERM and SIGKILL.
+    /// The time between SIGTERM and SIGKILL.
     pub grace: Duration,
-    /// The time after SIGKILL in which a process must end. One that has not waits for something in the kernel that may never come,
-    /// as for a driver whose device is gone, and the launch ends as `stuck`.
+    /// The time after SIGKILL in which a process must end. A process that has not ended waits in the kernel for something that
+    /// may never come, for example a driver whose device is gone, and the launch ends as `stuck`.
     pub death: Duration,
 }
 
 impl Patience {
-    /// Longer than anybody waits.
+    /// A time longer than any wait.
     pub const ENDLESS: Duration = Duration::from_secs(1 << 32);
 }
 
@@ -91,41 +90,41 @@ impl Default for Patience {
     }
 }
 
-/// What is to be started, where, and how patiently.
+/// What to start, where, and with which time limits.
 #[derive(Clone, Debug)]
 pub struct LaunchRequest {
     pub run: RunDir,
-    /// The specification that its ranks read. The rig fills in their rendezvous.
+    /// The specification that its ranks read. The rig adds their rendezvous.
     pub spec: LaunchSpec,
     pub patience: Patience,
     /// What its ranks join before their programs run.
     pub joins: Joins,
 }
 
-/// How a job leaves that has not ended by itself.
+/// How a job that has not ended by itself leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
-    /// At the end of its grant: the worker is ordered to stop and reports `finished`, and the launch succeeds.
-    /// A program of the user's is ended there by SIGTERM, or at once if it obeys no grant, and succeeds too.
+    /// At the end of its grant: the job is stopped, reports `finished`, and the launch is good. A program of the user's is
+    /// ended there by SIGTERM, or at once if it does not obey grants, and is good too.
     AtBoundary,
-    /// By SIGTERM, and SIGKILL after the grace. The launch is recorded as interrupted.
+    /// By SIGTERM, and by SIGKILL after the grace period. The launch is recorded as interrupted.
     Now,
 }
 
-/// What the owner of a launch asks of it.
+/// An order to a launch from its owner.
 pub(crate) enum Order {
     Extend(u64),
-    /// How often to look at the events of a job that trains.
+    /// Sets the interval between reads of the events of a job that trains.
     LookEvery(Duration),
     Tell(Command),
     Leave(Leave),
-    /// To leave as by [`Leave::Now`], because another launch of its group failed: this one.
+    /// Leave as by [`Leave::Now`], because this other launch of its group failed.
     Contaminate {
         by: String,
     },
 }
 
-/// How far the launch is on its way to the end.
+/// The state of a launch between its start and its end.
 #[derive(Clone, Copy, PartialEq)]
 enum Ending {
     No,
@@ -139,34 +138,34 @@ struct Launch {
     spec: LaunchSpec,
     patience: Patience,
     joins: Joins,
-    /// Collected in one turn and sent together, so that the owner wakes once for all of them.
+    /// Events that are collected and sent together, so that the owner wakes once for all of them.
     reports: Vec<RigEvent>,
     ranks: Vec<Rank>,
-    /// Absent where steps are found in the program's output.
+    /// `None` if steps are found in the program's output.
     grant: Option<Grant>,
-    /// Present there.
+    /// `Some` if steps are found in the program's output.
     scraper: Option<Scraper>,
     commands: VecDeque<Command>,
-    /// A program of the user's, which cannot be told to stop, is to end at its next boundary.
+    /// Whether a program of the user's, which has no stop command, is to end at its next boundary.
     leaving: bool,
-    /// When it was first told to leave at the end of a step.
+    /// When the launch was first ordered to leave at the end of a step.
     enough_mono_ns: Option<Nanos>,
     ending: Ending,
     look_every: Duration,
-    /// The end was asked for and is good, however it comes.
+    /// Whether the end was requested and counts as good in any case.
     dismissed: bool,
     /// The program of the first rank.
     pid: Option<u32>,
-    /// When its logs were last looked at for their lengths.
+    /// When the sizes of its logs were last checked.
     logs_seen: Nanos,
-    /// Present while a program of the user's has been silent for too long, and may be at work all the same.
+    /// `Some` while a program of the user's has had no event for too long, but may still compute.
     life: Option<Life>,
-    /// The first fault of a rank, which explains those that follow.
+    /// The first fault of a rank, which explains the later ones.
     fault: Option<(u32, Fault)>,
     out_of_memory_kills: Option<i64>,
 }
 
-/// Runs a launch from its first file to its last; returns when nothing of it is left.
+/// Runs a launch from its first file to its last, and returns when all of its processes have ended.
 ///
 /// Writes `jobs/<launch>.json` before the ranks start, their logs, and `jobs/<launch>.end.json`.
 pub(crate) async fn supervise(
@@ -234,7 +233,7 @@ impl Launch {
                 let before = grant.get();
                 grant.extend_to(steps);
                 for listener in self.ranks.iter_mut().flat_map(|rank| &mut rank.listeners) {
-                    // The patience with a job that hangs does not begin anew with every grant.
+                    // The time limit for a hung job does not start anew with every grant.
                     if listener.at_rest(before) {
                         listener.told(None);
                     }
@@ -267,7 +266,7 @@ impl Launch {
     fn hear_of(&mut self, index: usize, news: News) {
         let rank = index as u32;
         if self.ranks[index].end.is_some() {
-            // It was given up a moment ago.
+            // The launch has stopped waiting for this rank, and has recorded its end.
             return;
         }
         let end = match news {
@@ -302,17 +301,17 @@ impl Launch {
             greeted: self.ranks[index].listeners.iter().all(Listener::greeted),
             memory_ran_out,
         });
-        // What failed before it could be told to leave is no end that was asked for.
+        // A failure before the order to leave does not count as a requested end.
         let left_too_early = self.dismissed && end.by_itself && fault.is_some();
         self.dismissed &= !left_too_early;
-        // A rank that was killed within a line is reported as killed, not as one that cannot write.
+        // A rank that was killed within a line is reported as killed, and not as one that cannot write.
         if let Some(fault) = fault.filter(|_| left_too_early || !self.is_our_doing(&end)).or(torn) {
             self.fail(rank, fault);
         }
         self.ranks[index].end = Some(end);
     }
 
-    /// Reads and reports what the ranks have said since the last time.
+    /// Reads the new events of the ranks and reports them.
     fn listen(&mut self) {
         self.look_for_ranks();
         self.scrape();
@@ -336,10 +335,10 @@ impl Launch {
         }
     }
 
-    /// Sends the next command as soon as all ranks are at rest and have answered the last one.
+    /// Sends the next command when all ranks are at rest and have answered the last one.
     fn send_commands(&mut self) {
         let granted = self.granted();
-        // Who is leaving already is not told anything, and does not keep the others waiting.
+        // A rank that is leaving gets no command, and the others do not wait for it.
         let mut left = self.ranks.iter().filter(|rank| rank.end.is_none() && !rank.said_last_word());
         let ready = left.all(|rank| rank.listeners.iter().all(|listener| listener.at_rest(granted)));
         if !ready || self.ending != Ending::No {
@@ -351,13 +350,13 @@ impl Launch {
                 continue;
             }
             let Some(stdin) = &mut rank.stdin else { continue };
-            // A rank that closed its stdin does not answer, and that is what is reported.
+            // A rank that closed its stdin does not answer, and this is reported.
             let _ = write_command(stdin, &command);
             rank.listeners.iter_mut().for_each(|listener| listener.told(Some(&command)));
         }
     }
 
-    /// When to look again, if nothing else happens before.
+    /// The time of the next read if there is no event before.
     fn poll_after(&self) -> Duration {
         let mut listeners = self.ranks.iter().flat_map(|rank| &rank.listeners);
         let somebody_waits = self.ending != Ending::No || self.leaving || !self.commands.is_empty();
@@ -368,7 +367,7 @@ impl Launch {
         self.grant.as_ref().map_or(0, Grant::get)
     }
 
-    /// Keeps what the ranks print from filling the disk.
+    /// Keeps the output of the ranks from filling the disk.
     fn bound_logs(&mut self) {
         let now = Nanos::monotonic_now();
         if now.saturating_sub(self.logs_seen) < LOOK_AT_LOGS.into() {
@@ -378,13 +377,13 @@ impl Launch {
         for rank in &mut self.ranks {
             for (place, log) in rank.logs.iter_mut().enumerate() {
                 let read_to = self.scraper.as_ref().map_or(u64::MAX, |scraper| scraper.read_to(place));
-                // Where this cannot be, they are shortened in the end alone.
+                // If a log cannot be shortened while it is written, it is shortened at the end.
                 let _ = log.give_back(read_to);
             }
         }
     }
 
-    /// Nothing is left of the launch: writes how it ended and removes what only the living need.
+    /// Finishes a launch without processes: writes how it ended, and removes what only processes need.
     fn close(self) -> LaunchEnd {
         let launch = &self.spec.launch;
         let _ = fs::remove_file(self.run.control_path(launch));
@@ -401,7 +400,7 @@ impl Launch {
         self.forget_silent_rank();
         let notes = notes::take(&self.run.notes_path(launch));
         for log in self.ranks.iter().flat_map(|rank| &rank.logs) {
-            // One that is not there was not written; one that cannot be shortened is whole.
+            // A log that does not exist was not written, and one that cannot be shortened is complete.
             let _ = log.shorten();
         }
         let ranks = self.ranks.into_iter().filter_map(|rank| rank.end).collect();
@@ -415,14 +414,14 @@ impl Launch {
             ranks,
         };
         if let Err(error) = self.run.write_launch_end(launch, &end) {
-            // Without this file the launch counts as torn off, which is what a full disk does to it.
+            // Without this file the launch counts as cut off, which is correct for a full disk.
             output::note(format_args!("warning: {error}"));
         }
         end
     }
 }
 
-/// How many processes the kernel has killed since boot because memory ran out.
+/// The number of processes that the kernel has killed since boot because it ran out of memory.
 fn out_of_memory_kills() -> Option<i64> {
     procfs::vmstat().ok()?.get("oom_kill").copied()
 }

@@ -1,14 +1,12 @@
-//! The leash: a process of our own between the harness and each rank, so that `kill -9` of the
-//! harness leaves nothing behind.
+//! The leash: a process between the harness and each rank, so that `kill -9` of the harness leaves no process behind.
 //!
-//! A parent-death signal reaches the direct child alone; data loaders, shells and daemons outlive
-//! it. The leash is a subreaper, so everything its program ever starts stays below it, however often
-//! it forks and whatever session it moves to. It holds one end of a socket whose other end the
-//! harness holds: when the harness ends, for whatever reason, the kernel closes that end and the
-//! leash kills all that is below it until nothing is left. The same happens to what the program
-//! leaves behind when it exits. An idle leash is blocked in the kernel and costs no time.
+//! A parent-death signal reaches only the direct child; data loaders, shells and daemons outlive it. The leash is a subreaper,
+//! so all processes that its program ever starts stay below it, whatever they fork and whatever session they move to. It holds
+//! one end of a socket, and the harness holds the other. When the harness ends for any reason, the kernel closes that end, and
+//! the leash kills all processes below it until none is left. The same happens to processes that the program leaves behind when
+//! it exits. An idle leash is blocked in the kernel and costs no time.
 //!
-//! What is guaranteed, by who is killed with SIGKILL:
+//! The guarantees depend on the process that is killed with SIGKILL:
 //!
 //! * the harness: the leash kills the tree, whatever it does;
 //! * the leash: the program dies by its parent-death signal, and the harness looks for the rest by
@@ -59,34 +57,34 @@ const MARK: &str = "TANDEM_LEASH";
 pub struct Joins {
     /// The directory of a cgroup.
     pub cgroup: Option<PathBuf>,
-    /// The slices of the kernel's scheduler that it asks for.
+    /// The length of time slices that it requests from the kernel's scheduler.
     pub slice: Option<Duration>,
 }
 
-/// What the harness may ask for, one byte each. The end of file asks for [`KILL`].
+/// The orders of the harness, one byte each. The end of file is an order for [`KILL`].
 const TERMINATE: u8 = b't';
 const KILL: u8 = b'k';
 
-/// First word of the first line a leash says: the program runs, its process id follows.
+/// The first word of the first line of a leash if the program runs; its process id follows.
 const STARTED: &str = "started";
-/// Or it could not be started, the reason follows.
+/// The first word if the program could not be started; the reason follows.
 const REFUSED: &str = "refused";
 /// The program has ended and left processes behind, which are being killed. The last line is the [`RankEnd`] as JSON.
 const EXITED: &str = "exited";
 
-/// Pause between two rounds of killing. A process that forks as fast as it can loses: each round
-/// leaves only what was started within it.
+/// The pause between two rounds of killing. A process that forks as fast as it can loses: after each round, only processes that
+/// were started within it are left.
 const KILL_ROUND: Duration = Duration::from_millis(5);
 
-/// The rounds after which every process that can die is dead. One that is left waits in the kernel, and looking for it costs time:
-/// from then on a round comes every `SLOW_ROUND`.
+/// The number of rounds after which every process that can die is dead. A process that is left waits in the kernel, and each
+/// search for it costs time: from then on there is a round every `SLOW_ROUND`.
 const KILL_ROUNDS: u32 = 1000;
 const SLOW_ROUND: Duration = Duration::from_secs(1);
 
-/// Before the others, where the program belongs in a cgroup: its directory follows.
+/// Precedes the other arguments if the program belongs in a cgroup; its directory follows.
 const CGROUP: &str = "--cgroup";
 
-/// Then, where the program asks for slices of a length: nanoseconds follow.
+/// Follows it if the program requests time slices of a length; nanoseconds follow.
 const SLICE: &str = "--slice-ns";
 
 /// `leash [--cgroup DIRECTORY] [--slice-ns NS] STDOUT DEVICE PROGRAM ARGUMENT...`: runs a program until it ends or
@@ -121,9 +119,9 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
              this"
         )
     };
-    // Killing all programs of the harness's name then spares those who clean up after it.
+    // A signal to all programs with the harness's name then spares the leashes, which clean up after it.
     rustix::thread::set_name(c"leash")?;
-    // Away from the terminal: Ctrl-C is for the harness, which ends its launches in order.
+    // The leash leaves the terminal's session: Ctrl-C is for the harness, which ends its launches in order.
     setsid().context("setsid")?;
     set_child_subreaper(Some(getpid())).context("set_child_subreaper")?;
     let mut harness = UnixStream::from(io::stdout().as_fd().try_clone_to_owned()?);
@@ -152,13 +150,12 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
     let cpu_us = [usage.user_time(), usage.system_time()].map(|t| t.tv_sec() * 1_000_000 + t.tv_usec());
     end.cpu_ns = Some(cpu_us.iter().sum::<i64>() as u64 * 1_000);
     end.rss_peak_bytes = Some(usage.max_rss() as u64 * 1024);
-    // A harness that is gone does not read it, and needs nothing more from us.
+    // A harness that has ended does not read it, and needs nothing more from the leash.
     let _ = writeln!(harness, "{}", end.to_line());
     Ok(())
 }
 
-/// Joins a cgroup, as everything does that the leash starts from now on. One that sleeps takes nothing from its
-/// program.
+/// Joins a cgroup. Processes that the leash starts later inherit it, and the sleeping leash takes no CPU time from them.
 fn join(cgroup: &Path) -> anyhow::Result<()> {
     // The kernel takes 0 for the process that writes it.
     fs::write(cgroup.join("cgroup.procs"), "0").with_context(|| format!("cannot join {}", cgroup.display()))
@@ -173,7 +170,7 @@ fn start(stdout: &Path, device: &OsStr, program: &OsStr, arguments: &[OsString])
         .with_context(|| format!("cannot write {}", stdout.display()))?;
     let device: Device = device.to_str().context("the device is no text")?.parse()?;
     if let Device::Cpu(cores) = &device {
-        // The leash binds itself: its program inherits the set, and it has nothing else to do.
+        // The leash binds itself, because its program inherits the set, and the leash has no other work.
         let mut set = CpuSet::new();
         cores.iter().for_each(|core| set.set(usize::from(*core)));
         sched_setaffinity(None, &set)
@@ -194,13 +191,13 @@ fn start(stdout: &Path, device: &OsStr, program: &OsStr, arguments: &[OsString])
     Ok(child)
 }
 
-/// Has what the command starts killed when the thread that starts it ends, which is also when all of this process does. What that
-/// program starts in turn is not: it takes a leash to hold a tree.
+/// Makes the kernel kill the command's program when the thread that starts it ends, which is also when this process ends.
+/// Processes that the program starts in turn are not killed; that is what a leash is for.
 pub fn die_with_us(command: &mut Command) {
     let us = getpid();
     let tie = move || {
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        // Who died before the line above would never be missed.
+        // If the parent died before the line above, there is no signal.
         if getppid() == Some(us) { Ok(()) } else { Err(rustix::io::Errno::SRCH.into()) }
     };
     #[expect(unsafe_code, reason = "the signal must be set between fork and exec")]
@@ -210,8 +207,8 @@ pub fn die_with_us(command: &mut Command) {
     }
 }
 
-/// Does what the harness asks for until there is no more harness; never returns. Notes whether the program was told to end before
-/// it ended by itself.
+/// Executes the orders of the harness until the harness ends; never returns. Records whether the program was ordered to end
+/// before it ended by itself.
 fn obey(mut orders: UnixStream, program: Pid, was_told: &AtomicBool) {
     let root = getpid().as_raw_nonzero().get();
     let mut order = [KILL];
@@ -220,7 +217,7 @@ fn obey(mut orders: UnixStream, program: Pid, was_told: &AtomicBool) {
         if asked == 1 && order[0] == TERMINATE {
             let all = descendants(root);
             let program = all.iter().find(|process| process.pid == program.as_raw_nonzero().get());
-            // Between a look at whether it has begun to exit and the signal it could begin: so it is stopped first.
+            // The program could begin to exit between the check and the signal, so it is stopped first.
             if program.is_some_and(|program| program.stop()) {
                 was_told.store(true, Ordering::SeqCst);
             }
@@ -228,7 +225,7 @@ fn obey(mut orders: UnixStream, program: Pid, was_told: &AtomicBool) {
             program.iter().for_each(|program| program.signal(Signal::CONT));
             continue;
         }
-        // Killed children free the main thread, which ends this process when none is left.
+        // When killed children are reaped, the main thread continues, and ends this process when none is left.
         let mut round = 0;
         loop {
             kill_all_below(root, round);
@@ -243,7 +240,7 @@ fn kill_all_below(root: i32, round: u32) {
     thread::sleep(if round < KILL_ROUNDS { KILL_ROUND } else { SLOW_ROUND });
 }
 
-/// Waits for the program. What it orphaned meanwhile is ours to reap.
+/// Waits for the program, and reaps the processes that it orphans meanwhile.
 fn wait_for(program: Pid) -> io::Result<RankEnd> {
     loop {
         let reaped = rustix::io::retry_on_intr(|| rustix::process::wait(WaitOptions::empty()))?;
@@ -259,7 +256,7 @@ fn rank_end(status: WaitStatus) -> RankEnd {
     RankEnd { exit_code: status.exit_status(), signal: status.terminating_signal(), ..RankEnd::default() }
 }
 
-/// Kills and reaps what the program left behind, daemons included, and says so where there is something.
+/// Kills and reaps the processes that the program left behind, daemons included, and reports if there were any.
 fn end_leftovers(harness: &mut UnixStream) -> io::Result<()> {
     let root = getpid().as_raw_nonzero().get();
     let mut round = 0;

@@ -1,4 +1,4 @@
-//! What runs jobs and watches them: launches under leashes on one rig, and readings of their devices and processes.
+//! Runs and observes jobs: launches under leashes on one rig, and readings of their devices and processes.
 
 pub mod device;
 pub mod disk;

@@ -1,4 +1,4 @@
-//! Takes one job from its start to enough steady steps, and lets it go at a step boundary.
+//! Runs one job from its start until it has enough steady steps, and ends it at a step boundary.
 
 use schema::{spec::LaunchEnd, units::Nanos, wire::Event};
 use statistics::{steady, warm_up};
@@ -15,9 +15,9 @@ use crate::{
     watch::Watch,
 };
 
-/// Runs a launch alone on the rig until there is enough of it. Its raw files tell the rest.
+/// Runs a launch alone on the rig until it is long enough. Its results are in its raw files.
 ///
-/// A program that takes no steps is ended when the requested time is over, unless it is to come `to_its_end`.
+/// A program that takes no steps is ended after the requested time, unless it is to run `to_its_end`.
 pub fn measure_alone(
     rig: &mut Rig,
     sampler: &Sampler,
@@ -37,7 +37,7 @@ pub fn measure_alone(
                 first_step.iter_mut().for_each(|first| first.started(pid));
             }
             Some(RigEvent::Said { rank: 0, event, .. }) => {
-                // From its first step on, steps tell when there is enough.
+                // After its first step, the number of steps decides when the launch is long enough.
                 first_step = first_step.filter(|_| !matches!(event, Event::Hello(_)));
                 measured.update(watch.rig, &event);
             }
@@ -54,14 +54,14 @@ pub fn measure_alone(
     }
 }
 
-/// What is known of a launch while it runs.
+/// The state of a launch while it runs.
 struct MeasuredLaunch {
     member: Member,
     pace: Pace,
     stop: StopCheck,
-    /// Of its first rank: the others are within a step of it.
+    /// The steps of its first rank; the others are within a step of it.
     step_ns: Vec<u64>,
-    /// Time of all steps so far.
+    /// The total duration of the steps so far.
     spent_ns: u64,
     leaving: bool,
 }
@@ -112,7 +112,7 @@ impl MeasuredLaunch {
         let amount =
             |steps: &[u64]| Amount { seconds: Nanos(steps.iter().sum()).as_secs_f64(), steps: steps.len() };
         self.stop.is_reached(seen, || {
-            // From the start of the steady state to now.
+            // The time from the start of the steady state to now.
             let steady = steady::detect(step_ns);
             if steady.is_steady() { amount(&step_ns[steady.start..]) } else { Amount::default() }
         })

@@ -1,4 +1,4 @@
-//! Output on stdout and stderr. The reader may be gone, as `head` is after some lines. That does not end a run, whose files remain.
+//! Output on stdout and stderr. The reader may stop early, as `head` does. This does not end a run, whose files remain.
 
 use std::{
     borrow::Cow,
@@ -9,10 +9,10 @@ use std::{
 
 use anyhow::Context as _;
 
-/// Whether the terminal was closed, after which nothing is read that is printed.
+/// Whether the terminal was closed, after which printed output has no reader.
 static IS_CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Notes that SIGHUP has come: the terminal was closed.
+/// Records that SIGHUP has arrived because the terminal was closed.
 pub(crate) fn terminal_was_closed() {
     IS_CLOSED.store(true, Ordering::Relaxed);
 }
@@ -33,7 +33,7 @@ pub fn print(text: impl Display) -> anyhow::Result<()> {
 /// Prints on stdout what `write` writes.
 ///
 /// # Errors
-/// As of [`print()`].
+/// The errors of [`print()`].
 pub fn print_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     match write(&mut stdout).and_then(|()| stdout.flush()) {
@@ -42,14 +42,15 @@ pub fn print_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyho
     }
 }
 
-/// Tells a line on stderr. What cannot be told there can be told nowhere.
+/// Prints a line on stderr. A failure is ignored, because there is no other place to report it.
 pub fn note(line: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{}", harmless(&line.to_string()));
 }
 
-/// Text in which nothing moves the cursor or turns letters round: names of jobs and files, and what programs have said, may hold that.
+/// Escapes characters that move the cursor or change the direction of text, because names of jobs and files and the output of
+/// programs may contain them.
 ///
-/// It is spelled as in JSON, in whose strings it means the same.
+/// The escapes are those of JSON, so they have the same meaning in its strings.
 pub fn harmless(text: &str) -> Cow<'_, str> {
     if !text.contains(is_harmful) {
         return Cow::Borrowed(text);

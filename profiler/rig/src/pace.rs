@@ -1,4 +1,4 @@
-//! How many steps a job is granted, at the pace of its last ones.
+//! The number of steps that a job is granted, at the pace of its last ones.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -13,28 +13,29 @@ const DEFAULT_AHEAD: Duration = Duration::from_millis(1000);
 const PACE_STEPS: usize = 8;
 const PACE_NS: u64 = 100_000_000;
 
-/// What a launch has done and may do.
+/// The steps of a launch so far, and its grant.
 pub struct Pace {
     done: u64,
-    /// Of the last steps, time held left out.
+    /// The durations of the last steps, without time in which the job was held.
     last_ns: VecDeque<u64>,
-    /// Their sum.
+    /// The sum of these durations.
     sum_ns: u64,
-    /// Steps that may be under way beyond the last one that was told.
+    /// The number of steps that may be in progress after the last reported one.
     under_way: u64,
     granted: u64,
     ahead: Duration,
 }
 
 impl Default for Pace {
-    /// Of a launch that was granted nothing yet.
+    /// The pace of a launch without a grant.
     fn default() -> Pace {
         Pace::ahead_by(DEFAULT_AHEAD)
     }
 }
 
 impl Pace {
-    /// As the default, granted `ahead` at a time: for a job that shall come to rest sooner and is looked at more often.
+    /// The pace of a job that is granted `ahead` at a time, because it must come to rest sooner and its events are read more
+    /// often.
     pub fn ahead_by(ahead: Duration) -> Pace {
         Pace { done: 0, last_ns: VecDeque::new(), sum_ns: 0, under_way: 1, granted: 0, ahead }
     }
@@ -55,19 +56,18 @@ impl Pace {
         self.under_way = if device { 2 } else { 1 };
     }
 
-    /// Notes the number of steps that are done. Not every step of a program of the user's is reported by an event.
+    /// Records the number of completed steps. A program of the user's does not report every step by an event.
     pub fn rested(&mut self, done: u64) {
         self.done = self.done.max(done);
-        // The first of them it took before it could be held.
+        // The program took the first of them before it could be held.
         self.granted = self.granted.max(done);
     }
 
-    /// The steps to have been granted in all from now on, if it is time to grant more: for a job that must not
-    /// wait for us.
+    /// The total number of steps to grant, if it is time to grant more, for a job that must not wait for the harness.
     pub fn due(&mut self) -> Option<u64> {
         let ahead = self.steps_ahead();
-        // Each order wakes the supervisor, so it gets one when half is used up and not one a step. But
-        // the step after those under way is granted always: its job must not wait for us.
+        // Each order wakes the supervisor, so there is one when half of the grant is used, and not one per step. The step after
+        // those in progress is always granted, because its job must not wait for the harness.
         let due = self.granted < self.done + ahead.div_ceil(2).max(self.under_way + 1);
         due.then(|| {
             self.granted = self.done + ahead;
@@ -89,12 +89,12 @@ impl Pace {
         self.granted
     }
 
-    /// The time of a step, time held left out: the mean of the last ones. `None` before the first.
+    /// The time of a step without time in which the job was held: the mean of the last steps. `None` before the first.
     pub fn step_ns(&self) -> Option<f64> {
         (!self.last_ns.is_empty()).then(|| self.sum_ns.max(1) as f64 / self.last_ns.len() as f64)
     }
 
-    /// Steps that fill the time that is granted, at the pace of the last ones, and those that are under way.
+    /// The number of steps that fill the granted time at the current pace, with those that are in progress.
     fn steps_ahead(&self) -> u64 {
         let ahead = self.step_ns().map_or(1.0, |ns| (self.ahead.as_nanos() as f64 / ns).ceil());
         self.under_way + ahead.max(1.0) as u64

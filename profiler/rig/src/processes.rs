@@ -1,7 +1,7 @@
-//! Finds processes by descent and signals them without hitting a stranger.
+//! Finds processes by descent, and signals them without hitting an unrelated process.
 //!
-//! There is no list of a process's children to rely on (`/proc/<pid>/task/*/children` is an option
-//! of the kernel), so the tree is put together from the parent that every process names.
+//! A process's list of children is not always available (`/proc/<pid>/task/*/children` is an option of the kernel), so the tree
+//! is built from the parent that every process has.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use std::{
 use procfs::process::{Process, Stat, all_processes};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// One process, told apart from a later one that was given the same number.
+/// One process, distinguished from a later one with the same process id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProcessId {
     pub pid: i32,
@@ -28,18 +28,19 @@ impl ProcessId {
     pub fn signal(self, signal: Signal) {
         let Some(pid) = Pid::from_raw(self.pid) else { return };
         let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
-        // The handle stays with the process it was opened for, so one look after that settles which one.
+        // The handle stays with the process that it was opened for, so one check after opening it is enough.
         let same = Process::new(self.pid).and_then(|p| p.stat()).is_ok_and(|s| ProcessId::of(&s) == self);
         if same {
-            // A process that ends meanwhile is what was wanted.
+            // It is no error if a process ends meanwhile.
             let _ = pidfd_send_signal(handle, signal);
         }
     }
 
-    /// Stops the process by SIGSTOP. Whether it stands still: what has begun to exit does not stop any more.
+    /// Stops the process by SIGSTOP and returns whether it stands still. A process that has begun to exit does not stop any
+    /// more.
     ///
-    /// A process that waits in the kernel stops when that lets it go. It is not waited for longer than some time, and counts as
-    /// one that stands still, as it does nothing meanwhile.
+    /// A process that waits in the kernel stops when that wait ends. It is waited for only for a limited time, and then counts
+    /// as stopped, because it does nothing meanwhile.
     pub fn stop(self) -> bool {
         self.signal(Signal::STOP);
         let began = Instant::now();
@@ -59,13 +60,13 @@ impl ProcessId {
     }
 }
 
-/// In the flags of a process that has begun to exit, whatever may still be left to free (`include/linux/sched.h`).
+/// The flag of a process that has begun to exit, whatever it still has to free (`include/linux/sched.h`).
 const PF_EXITING: u32 = 4;
 
-/// How long a process is waited for that is to stop.
+/// The time limit for a process that is to stop.
 const STOPS_WITHIN: Duration = Duration::from_millis(500);
 
-/// All processes that are alive, zombies left out. Others may come and go while it looks.
+/// All processes that are alive, without zombies. Others may start and end during the listing.
 fn all_alive() -> Vec<Stat> {
     let Ok(processes) = all_processes() else { return Vec::new() };
     processes
@@ -95,15 +96,15 @@ fn below(alive: &[Stat], mut roots: Vec<i32>) -> Vec<ProcessId> {
     found
 }
 
-/// Whether `root` or a process below it has mapped a file in whose path `part` stands.
+/// Whether `root` or a process below it has mapped a file whose path contains `part`.
 pub fn loads(root: i32, part: &str) -> bool {
     let maps = |pid| fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
     let mut all = descendants(root).into_iter().map(|process| process.pid).chain([root]);
     all.any(|pid| String::from_utf8_lossy(&maps(pid)).contains(part))
 }
 
-/// Every live process of a session or with `mark` (`NAME=value`) in the environment it was started
-/// with, and all below them: what can be found of a tree whose root is gone.
+/// Every live process of a session, or with `mark` (`NAME=value`) in its initial environment, and all below them: the processes
+/// of a tree that can be found after its root has ended.
 pub fn strays(session: i32, mark: &str) -> Vec<ProcessId> {
     let alive = all_alive();
     let marked: Vec<&Stat> =
@@ -114,7 +115,7 @@ pub fn strays(session: i32, mark: &str) -> Vec<ProcessId> {
     found
 }
 
-/// False also for processes of other users, which cannot be ours.
+/// Returns `false` also for processes of other users, which cannot belong to the harness.
 fn carries(pid: i32, mark: &str) -> bool {
     fs::read(format!("/proc/{pid}/environ"))
         .is_ok_and(|environment| environment.split(|&byte| byte == 0).any(|entry| entry == mark.as_bytes()))

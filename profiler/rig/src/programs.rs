@@ -1,4 +1,4 @@
-//! Finds the other programs of Tandem: beside this one, as set-up leaves them.
+//! Finds the other programs of Tandem, which setup installs beside this one.
 
 use std::{
     ffi::OsStr,
@@ -19,13 +19,13 @@ use schema::{capabilities::Capabilities, shapes::Shapes};
 
 use crate::{exit::Exit, launch::Programs, leash::die_with_us};
 
-/// A folder to look for the other programs in, before the one this program lies in.
+/// The environment variable with a folder that is searched before the folder of this program.
 pub const TANDEM_BIN: &str = "TANDEM_BIN";
 
-/// How long to wait for what torch-worker says of itself and of shapes. Loading libtorch from a cold disk takes seconds.
+/// The time limit for an answer of torch-worker about itself or about shapes. Loading libtorch from a cold disk takes seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The program called `name`, or an error that says how to get it.
+/// The path of the program called `name`, or an error with a way to install it.
 pub fn find(name: &str) -> anyhow::Result<PathBuf> {
     let beside = std::env::current_exe().ok().and_then(|path| path.parent().map(Path::to_path_buf));
     let named = std::env::var_os(TANDEM_BIN).map(PathBuf::from);
@@ -37,7 +37,7 @@ pub fn find(name: &str) -> anyhow::Result<PathBuf> {
         .with_context(|| format!("{name} is not beside this program; run scripts/setup, which builds it"))
 }
 
-/// Whether a program of the user's can be started under that name: on the PATH, or where its path says.
+/// Whether a program of the user's with this name can be started: on the PATH, or at its path.
 pub fn is_there(name: &str) -> bool {
     let can_be_started = |path: &Path| path.is_file() && access(path, Access::EXEC_OK).is_ok();
     if name.contains('/') {
@@ -47,25 +47,25 @@ pub fn is_there(name: &str) -> bool {
     std::env::split_paths(&folders).any(|folder| can_be_started(&folder.join(name)))
 }
 
-/// All programs that a launch may need.
+/// The paths of all programs that a launch may need.
 pub fn all() -> std::io::Result<Programs> {
     Ok(Programs { torch_worker: find("torch-worker").ok(), ..Programs::beside_us()? })
 }
 
-/// Asks the worker, which loads libtorch for it: about half a second.
+/// The capabilities of torch-worker. The worker loads libtorch for this query: about half a second.
 pub fn torch_capabilities() -> anyhow::Result<Capabilities> {
     let said = ask_torch_worker(["--capabilities".as_ref()])?;
     Capabilities::from_line(&said)
         .context("torch-worker --capabilities is not of this version; run scripts/setup")
 }
 
-/// Counts the workload of a launch, which needs no memory for it.
+/// The shapes of the workload of a launch, for which no memory is needed.
 pub fn torch_shapes(spec: &Path) -> anyhow::Result<Shapes> {
     let said = ask_torch_worker(["--shapes".as_ref(), "--spec".as_ref(), spec.as_os_str()])?;
     Shapes::from_line(&said).context("torch-worker --shapes is not of this version; run scripts/setup")
 }
 
-/// What the worker prints for those who want to know.
+/// Runs a query of the worker and returns its output.
 fn ask_torch_worker<const N: usize>(arguments: [&OsStr; N]) -> anyhow::Result<String> {
     let program = find("torch-worker")?;
     let mut command = Command::new(&program);
@@ -86,8 +86,8 @@ fn ask_torch_worker<const N: usize>(arguments: [&OsStr; N]) -> anyhow::Result<St
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs a program to its end and returns its output. Kills a program that takes longer, and returns `None` without waiting for
-/// its death, which may never come to a process that hangs in a driver.
+/// Runs a program to its end and returns its output. A program that exceeds the time limit is killed, and the result is `None`.
+/// Its death is not waited for, because it may never come to a process that hangs in a driver.
 fn output_within(patience: Duration, mut command: Command) -> io::Result<Option<Output>> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn()?;

@@ -1,9 +1,8 @@
 //! Runs jobs together under one clock; members come and go.
 //!
-//! A rig of one measures a job alone, a rig of several measures a group, and a rig whose members
-//! come and go is a testbed: one piece of code, so that their numbers can be compared. All child
-//! processes belong to one supervisor thread that outlives them. The caller sees a stream of events,
-//! so however slow it is, no heartbeat is late.
+//! A rig with one member measures a job alone, a rig with several measures a group, and a rig whose members come and go is a
+//! testbed. All use the same code, so that their numbers can be compared. All child processes belong to one supervisor thread
+//! that outlives them. The caller receives a stream of events, and a slow caller delays no heartbeat.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -25,14 +24,14 @@ use crate::{
     launch::{LaunchRequest, Leave, Order, Programs, supervise},
 };
 
-/// Ends all that runs, and waits for it, when dropped.
+/// Dropping a rig ends all launches and waits for their ends.
 pub struct Rig {
     /// Absent only while being dropped: closing it is what ends the supervisor.
     launches: Option<UnboundedSender<NewLaunch>>,
     /// To each member whose end was not given out yet.
     orders: HashMap<Member, UnboundedSender<Order>>,
     events: mpsc::Receiver<Vec<RigEvent>>,
-    /// Came together with an event that was given out.
+    /// Events that arrived together with one that was returned.
     inbox: VecDeque<RigEvent>,
     supervisor: Option<JoinHandle<()>>,
     added: u32,
@@ -46,9 +45,9 @@ struct NewLaunch {
 }
 
 impl Rig {
-    /// Starts the supervisor thread, with nothing on the rig.
+    /// Starts the supervisor thread, without launches.
     ///
-    /// Makes this process a subreaper, so that orphans of a leash that somebody killed come to us.
+    /// Makes this process a subreaper, so that it becomes the parent of a killed leash's orphans.
     pub fn new(programs: Programs) -> io::Result<Rig> {
         set_child_subreaper(Some(getpid()))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -67,7 +66,7 @@ impl Rig {
         })
     }
 
-    /// Starts a launch with nothing granted. Whatever goes wrong comes as its [`RigEvent::Ended`].
+    /// Starts a launch without a grant. Any error is reported by its [`RigEvent::Ended`].
     pub fn add(&mut self, request: LaunchRequest) -> Member {
         let member = Member(self.added);
         self.added += 1;
@@ -79,36 +78,34 @@ impl Rig {
         member
     }
 
-    /// Lets a member complete `steps` steps in all. A grant only grows: a smaller one changes nothing.
+    /// Lets a member complete `steps` steps in total. A grant only grows: a smaller one has no effect.
     pub fn extend(&self, member: Member, steps: u64) {
         self.order(member, Order::Extend(steps));
     }
 
-    /// Sets the interval between looks at the events of a member that trains: for a harness
-    /// that measures what its own looking costs.
+    /// Sets the interval between reads of the events of a member that trains, for a measurement of the cost of these reads.
     pub fn look_every(&self, member: Member, pause: Duration) {
         self.order(member, Order::LookEvery(pause));
     }
 
-    /// Tells every rank of a member something as soon as all of them are at rest. Commands are
-    /// answered in the order they were given.
+    /// Sends a command to every rank of a member when all of them are at rest. Commands are answered in the order in which they
+    /// were given.
     pub fn command(&self, member: Member, command: Command) {
         self.order(member, Order::Tell(command));
     }
 
-    /// Makes a member leave. At a boundary means where its grant ends, so one that was granted
-    /// more than it can ever do does not leave.
+    /// Makes a member leave. A member that leaves at a boundary leaves at the end of its grant, so one whose grant it can never
+    /// use up does not leave.
     pub fn remove(&self, member: Member, leave: Leave) {
         self.order(member, Order::Leave(leave));
     }
 
-    /// Makes a member leave at once because another one of its group failed, the launch `by`: its own end says so.
+    /// Makes a member leave at once because the launch `by` of its group failed, and records this in its own end.
     pub fn contaminate(&self, member: Member, by: &str) {
         self.order(member, Order::Contaminate { by: by.into() });
     }
 
-    /// Waits for the next event, at most to `deadline`. Without a deadline it returns nothing only
-    /// where nothing is left that could happen.
+    /// Waits for the next event until `deadline`. Without a deadline it returns `None` only if there can be no more events.
     pub fn next(&mut self, deadline: Option<Nanos>) -> Option<RigEvent> {
         if self.inbox.is_empty() {
             let events = match deadline {
@@ -145,7 +142,7 @@ impl Drop for Rig {
     }
 }
 
-/// The supervisor: runs launches until the caller lets go and all have ended.
+/// The supervisor: passes orders to the members' launches until the caller drops the rig and all launches have ended.
 async fn run(
     programs: Arc<Programs>,
     mut launches: UnboundedReceiver<NewLaunch>,

@@ -1,9 +1,9 @@
-//! What watches: devices and the processes of launches, each at its own rate.
+//! Takes readings of devices and of the processes of launches, each at its own rate.
 //!
-//! Two threads share the work. The watcher reads devices and hands its rows over; the keeper does what may take long: it
-//! walks `/proc`, has drivers list processes, and writes the files. Neither a slow disk nor a driver that takes its time over
-//! a list comes between two readings of a counter that wraps. Between ticks both sleep, and neither takes a lock that a
-//! launch could be waiting for.
+//! There are two threads. The watcher reads devices and passes the rows on. The keeper does the work that may take long: it
+//! walks `/proc`, has drivers list processes, and writes the files. Neither a slow disk nor a slow list of a driver therefore
+//! delays a reading of a counter that wraps. Both threads sleep between ticks, and neither takes a lock that a launch could
+//! wait for.
 
 mod keeper;
 mod schedule;
@@ -35,18 +35,17 @@ use self::{
 };
 use crate::{device::DeviceReader, output};
 
-/// How long to wait for an answer of the threads. They are asleep or in calls that take milliseconds, unless a driver
-/// hangs.
+/// The time limit for an answer of the threads. They sleep or are in calls that take milliseconds, unless a driver hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Watches from `start` to `stop`.
+/// Takes readings from `start` to `stop`.
 pub struct Sampler {
     commands: Sender<WatcherCommand>,
     orders: Sender<KeeperOrder>,
     status: SharedStatus,
-    /// The watcher, then the keeper, which ends when the watcher has.
+    /// The watcher, then the keeper, which ends after the watcher.
     threads: Vec<JoinHandle<()>>,
-    /// Whether they did not answer in time; then they are not waited for again.
+    /// Whether the threads did not answer in time; then they are not waited for again.
     is_stuck: AtomicBool,
 }
 
@@ -59,7 +58,7 @@ pub enum SamplerError {
 }
 
 impl Sampler {
-    /// Starts watching the devices, at the rates each of them wants.
+    /// Starts to read the devices, each at the rates that it requires.
     pub fn start(
         mut devices: Vec<Box<dyn DeviceReader>>,
         device_rows: Appender<DeviceSample>,
@@ -86,30 +85,30 @@ impl Sampler {
         })
     }
 
-    /// Watches the processes of a rank: `root` and all below it, from now on.
+    /// Starts to read the processes of a rank: `root` and all below it.
     pub fn watch(&self, launch: &str, rank: u32, root: u32) {
         self.order(KeeperOrder::Watch { launch: launch.into(), rank, root });
     }
 
-    /// Takes a last reading of each rank of a launch and forgets them.
+    /// Takes a last reading of each rank of a launch, and stops reading them.
     pub fn unwatch(&self, launch: &str) {
         self.order(KeeperOrder::Unwatch { launch: launch.into() });
     }
 
-    /// Sets the interval between readings of the fast tier of all devices, in place of the one each device wants: for
-    /// measuring what watching costs. A counter that wraps is not known while it is read too rarely.
+    /// Sets the interval between readings of the fast tier of all devices, instead of each device's own, for a measurement of
+    /// the cost of watching. A counter that wraps is not known while it is read too rarely.
     pub fn read_fast_every(&self, period: Duration) {
         self.send(WatcherCommand::ReadFastEvery(period.into()));
     }
 
-    /// Sleeps while inactive: no reading at all, for measuring what watching costs. Counters go on where they stood, but
-    /// for those that wrap, which are not known over that time.
+    /// Stops all readings while inactive, for a measurement of the cost of watching. Counters continue afterwards, except for
+    /// those that wrap, which are not known over that time.
     pub fn set_active(&self, active: bool) {
         self.send(WatcherCommand::SetActive(active));
         self.order(KeeperOrder::SetActive(active));
     }
 
-    /// Returns when every row taken until now is on file.
+    /// Returns when every row taken so far is on file.
     pub fn flush(&self) -> Result<(), SamplerError> {
         if self.is_stuck.load(Ordering::Relaxed) {
             return Err(SamplerError::Stuck);
@@ -128,12 +127,12 @@ impl Sampler {
         status.watcher.and(status.keeper)
     }
 
-    /// Devices that have stopped answering for good.
+    /// Devices that have permanently stopped answering.
     pub fn lost_devices(&self) -> Vec<Device> {
         locked(&self.status).lost.clone()
     }
 
-    /// Writes what is left and ends.
+    /// Writes the remaining rows and ends the threads.
     pub fn stop(mut self) -> Result<SamplerCost, SamplerError> {
         self.flush()?;
         self.end();
@@ -150,10 +149,10 @@ impl Sampler {
     }
 
     fn end(&mut self) {
-        // Without a sender a thread's inbox is closed, and that is its sign to leave.
+        // A thread ends when its channel has no sender.
         self.commands = mpsc::channel().0;
         self.orders = mpsc::channel().0;
-        // Joining threads that a driver holds would wait for the driver, and they end when the driver lets them go.
+        // A thread that hangs in a driver is not joined. It ends when the driver call returns.
         let is_stuck = self.is_stuck.load(Ordering::Relaxed);
         for thread in self.threads.drain(..).filter(|_| !is_stuck) {
             if thread.join().is_err() {

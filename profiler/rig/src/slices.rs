@@ -1,15 +1,15 @@
-//! The time slices of a thread, as the kernel's fair scheduler gives them: `sched_setattr(2)`, where `sched_runtime` is that of
-//! a normal thread. Since Linux 6.12 a thread may choose them.
+//! The time slices of a thread in the kernel's fair scheduler: `sched_setattr(2)`, in the field `sched_runtime` of a normal
+//! thread. Since Linux 6.12 a thread can set them.
 
 use std::{io, mem, time::Duration};
 
 use anyhow::Context as _;
 use nix::libc::{SYS_sched_getattr, SYS_sched_setattr, sched_attr, syscall};
 
-/// Asks for time slices of this length for this thread and for all that it starts from now on.
+/// Requests time slices of this length for this thread and for all that it starts from now on.
 ///
 /// # Errors
-/// The kernel gives others: one before 6.12 gives its own.
+/// The kernel sets another length. A kernel before 6.12 uses its own.
 pub fn take(slice: Duration) -> anyhow::Result<()> {
     let asked = sched_attr { sched_runtime: slice.as_nanos() as u64, ..attributes(0)? };
     #[expect(unsafe_code, reason = "no safe wrapper sets the slices of a thread")]
@@ -26,7 +26,7 @@ pub fn take(slice: Duration) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The slices of a thread; 0 is this one.
+/// The length of a thread's time slices; 0 is this thread.
 ///
 /// # Errors
 /// There is no such thread, or the kernel has no such call.

@@ -1,18 +1,19 @@
-//! When a launch, or a group, has been measured for long enough.
+//! Decides when a launch, or a group, has been measured for long enough.
 
 use statistics::interval::MIN_STEPS;
 
-/// A launch that does not become steady ends after this multiple of what was asked for, counted from the end of its warm-up.
+/// The multiple of the requested amount after which a launch that does not become steady ends, counted from the end of its
+/// warm-up.
 pub(crate) const PATIENCE: f64 = 3.0;
 
-/// When a launch has been measured for long enough.
+/// The condition for a launch to be long enough.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StopRule {
-    /// This steady time, in seconds, with the steps that an interval needs if they come before three times as much.
+    /// This steady time, in seconds, with the number of steps that an interval needs if they come within three times that time.
     Seconds(f64),
     /// This number of steady steps.
     Steps(u64),
-    /// As many steps as the job was given, or the end of the program.
+    /// The number of steps that the job was given, or the end of the program.
     End,
 }
 
@@ -23,12 +24,13 @@ pub struct Amount {
     pub steps: usize,
 }
 
-/// Says when there is enough, and looks for what is steady only where that can be: the search costs time.
+/// Decides when there is enough. The search for the steady state costs time, so it is done only when it may succeed.
 pub struct StopCheck {
     rule: StopRule,
     /// The amount, in the unit of the rule, at which the next search is worth its cost.
     look_at: f64,
-    /// How much of what was seen is the warm-up, on which no patience is spent: of a few slow steps it is left out.
+    /// The part of the amount that is the warm-up and does not count against the limit. With a few slow steps, the warm-up is
+    /// not subtracted.
     pub(crate) warm_up: Amount,
 }
 
@@ -37,7 +39,7 @@ impl StopCheck {
         StopCheck { rule, look_at: 0.0, warm_up: Amount::default() }
     }
 
-    /// Whether there is enough of it, or no more patience with it. `steady` finds how much of `seen` counts.
+    /// Whether the amount is sufficient, or the limit is exceeded. `steady` finds the part of `seen` that counts.
     pub fn is_reached(&mut self, seen: Amount, steady: impl FnOnce() -> Amount) -> bool {
         let (wanted, so_far) = match self.rule {
             StopRule::End => return false,
@@ -55,7 +57,7 @@ impl StopCheck {
             StopRule::Seconds(_) => (steady.seconds, steady.steps >= MIN_STEPS),
             StopRule::Steps(_) | StopRule::End => (steady.steps as f64, true),
         };
-        // A twentieth at least until the next look, so that looking stays cheap.
+        // The next search comes after at least a twentieth more, so that the searches stay cheap.
         self.look_at = so_far + (wanted - found).max(wanted / 20.0);
         found >= wanted && suffices
     }

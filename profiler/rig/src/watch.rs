@@ -1,4 +1,4 @@
-//! The loop that watches launches: every wait for an event of a rig goes through it.
+//! The loop that follows launches: every wait for an event of a rig uses it.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use schema::units::Nanos;
 
 use crate::{event::RigEvent, interrupt::Interrupt, rig::Rig, sampler::Sampler};
 
-/// The longest wait, so that an interrupt is seen soon.
+/// The longest wait, so that an interrupt is noticed soon.
 const LONGEST_WAIT: Duration = Duration::from_millis(200);
 
-/// Launches on a rig, the sampler that reads their processes, and the user who may interrupt them.
+/// Launches on a rig, the sampler that reads their processes, and the interrupt of the user.
 pub struct Watch<'a> {
     pub rig: &'a mut Rig,
-    /// Absent where the processes of launches are not sampled.
+    /// `None` if the processes of launches are not sampled.
     sampler: Option<&'a Sampler>,
     interrupt: &'a Interrupt,
 }
@@ -22,7 +22,7 @@ impl<'a> Watch<'a> {
         Watch { rig, sampler, interrupt }
     }
 
-    /// Waits for the next event, at most to `deadline` and at most 200 ms. The sampler reads a process from its start to the end of
+    /// Waits for the next event until `deadline`, but at most 200 ms. The sampler reads a process from its start to the end of
     /// its launch.
     pub fn next(&mut self, deadline: Option<Nanos>) -> Option<RigEvent> {
         let longest = Nanos::monotonic_now() + LONGEST_WAIT.into();
@@ -37,7 +37,7 @@ impl<'a> Watch<'a> {
         Some(event)
     }
 
-    /// Whether the user has asked for an end.
+    /// Whether the user has requested an end.
     pub fn is_interrupted(&self) -> bool {
         self.interrupt.asked()
     }

@@ -1,31 +1,31 @@
-//! Counters as drivers give them: they start anywhere, some are 32 bits wide and wrap, and a device
-//! that was reset starts again at zero.
+//! Counters in the form that drivers give them: they start at any value, some are 32 bits wide and wrap, and a device that was
+//! reset starts again at zero.
 
 use schema::units::Nanos;
 
 const WRAP: u64 = 1 << 32;
 
-/// Between two readings of a counter of 32 bits that are further apart than this it may have wrapped more than once: a link of
-/// generation 5 with 16 lanes carries 55 GB/s, and 60 with the headers of its packets, which is a wrap in 72 ms.
+/// The interval between two readings beyond which a counter of 32 bits may have wrapped more than once. A link of generation 5
+/// with 16 lanes carries 55 GB/s, and 60 GB/s with the headers of its packets, which is a wrap in 72 ms.
 pub const WRAPS_BEYOND: Nanos = Nanos(70_000_000);
 
-/// How many bits a counter has, as the driver's own type for it says.
+/// The width of a counter in bits, which is that of the driver's type for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Width {
     Bits32,
     Bits64,
 }
 
-/// Adds up what a counter has counted since it was first read, or since it fell.
+/// Accumulates the growth of a counter since it was first read, or since it fell.
 #[derive(Debug, Default)]
 pub(crate) struct Counter {
     last: Option<u64>,
     total: u64,
 }
 
-/// A counter was less than at the reading before, as after a reset of its device. What it had counted between that
-/// reading and the reset is lost, so its total starts anew at zero: a total that falls says that no difference across the
-/// fall is a growth.
+/// The error for a counter that is less than at the reading before, as after a reset of its device. What it had counted between
+/// that reading and the reset is lost, so its total starts again at zero: a total that falls shows that no difference across
+/// the fall is a growth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the counter fell from {from} to {to}, as when the device is reset, and is added up anew")]
 pub(crate) struct Fell {
@@ -38,11 +38,11 @@ impl Counter {
         self.total
     }
 
-    /// Takes a reading and returns what was counted since the one before.
+    /// Takes a reading and returns the growth since the one before.
     ///
-    /// A counter of 32 bits that falls has wrapped, once: a link must be read again within [`WRAPS_BEYOND`]. A
-    /// wider one only falls when its device was reset. But a driver may hand out a narrow counter in a wide type: one that
-    /// was never wider, and for which a wrap is a step that a link can carry between two readings, has wrapped.
+    /// A counter of 32 bits that falls has wrapped once, because a link must be read again within [`WRAPS_BEYOND`]. A wider
+    /// counter falls only when its device was reset. But a driver may return a narrow counter in a wide type: if a counter has
+    /// never exceeded 32 bits, and a link can carry the growth that a wrap implies, it has wrapped.
     pub(crate) fn grow(&mut self, raw: u64, width: Width) -> Result<u64, Fell> {
         let last = self.last.replace(raw).unwrap_or(raw);
         let wrapped = raw.wrapping_sub(last) % WRAP;

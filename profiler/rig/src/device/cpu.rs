@@ -1,10 +1,9 @@
 //! A set of cores as a device.
 //!
-//! Busy time is what remains of elapsed time when the kernel's idle and steal time are taken away. The
-//! kernel keeps idle time to the nanosecond and the other kinds by looking who runs at each tick: a
-//! process that slept a little between ticks came out 2.5 % short that way, and 0.4 % long this way
-//! (Linux 6.18; part of it is the work of waking up). `/proc/stat` prints in steps of 10 ms per core:
-//! that is the resolution.
+//! Busy time is elapsed time without the kernel's idle and steal time. The kernel measures idle time to the nanosecond, and the
+//! other kinds by sampling the running process at each tick: for a process that slept a little between ticks, that method gave
+//! 2.5 % too little, and this one 0.4 % too much (Linux 6.18; part of it is the work of waking up). `/proc/stat` prints in
+//! steps of 10 ms per core, which is the resolution.
 
 use std::{
     collections::BTreeMap,
@@ -38,11 +37,11 @@ pub struct CpuReader {
     last: Busy,
 }
 
-/// The set's counters, added up over its cores, and when they were read.
+/// The set's counters, summed over its cores, and the time of the reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Reading {
     at: Nanos,
-    /// With the time spent waiting for a disk: a core that waits is free to do other work.
+    /// This includes the time spent waiting for a disk, because a waiting core is free for other work.
     idle_ns: u64,
     steal_ns: u64,
 }
@@ -151,8 +150,8 @@ impl DeviceReader for CpuReader {
     }
 }
 
-/// Busy time since the first reading. Printed counters are rounded down, each on its own, so what they
-/// leave can fall by a step: time that was busy once stays busy.
+/// Busy time since the first reading. Printed counters are rounded down one by one, so their difference can fall by a step. The
+/// result never falls.
 fn busy(first: &Reading, now: &Reading, cores: usize, last: &Busy) -> Busy {
     let all = now.at.saturating_sub(first.at).0 * cores as u64;
     let idle = now.idle_ns.saturating_sub(first.idle_ns);
@@ -164,8 +163,8 @@ fn busy(first: &Reading, now: &Reading, cores: usize, last: &Busy) -> Busy {
     }
 }
 
-/// Adds up the lines `cpuN user nice system idle iowait irq softirq steal ...` of the cores asked for;
-/// the error is a core that has no whole line.
+/// Sums the lines `cpuN user nice system idle iowait irq softirq steal ...` of these cores; the error is a core without a
+/// complete line.
 fn cores_of(text: &[u8], cores: &[u16], at: Nanos) -> Result<Reading, u16> {
     let tick_ns = 1_000_000_000 / procfs::ticks_per_second();
     let mut reading = Reading { at, ..Reading::default() };
@@ -214,7 +213,7 @@ fn online_cores() -> usize {
     std::fs::read_to_string(STAT).map_or(0, cpus).saturating_sub(1)
 }
 
-/// Which cores the kernel believes to be one physical core with this one. A guest may not be told.
+/// The cores that the kernel reports to be one physical core with this one. A guest may not know.
 fn siblings(core: u16) -> Option<String> {
     let file = PathBuf::from(format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list"));
     Some(format!("physical core of {}", std::fs::read_to_string(file).ok()?.trim()))

@@ -1,13 +1,13 @@
-//! What the vendor's data sheets promise: the denominator of model FLOP/s utilisation (MFU).
+//! Peak rates from the vendor's data sheets: the denominator of model FLOP/s utilisation (MFU).
 //!
-//! Dense rates, without structured sparsity, at boost clock, in TFLOP/s. `fp32` is plain
-//! single precision, `tf32` what the tensor cores do with fp32 operands where the framework allows
-//! it, `bf16` the tensor cores with bfloat16 or, the same on these chips, half precision.
+//! Rates are dense, without structured sparsity, at boost clock, in TFLOP/s. `fp32` is plain single precision. `tf32` is the
+//! rate of the tensor cores with fp32 operands, if the framework allows it. `bf16` is the rate of the tensor cores with
+//! bfloat16 or half precision, which are equal on these chips.
 
 use std::collections::BTreeMap;
 
 struct Peak {
-    /// What the driver's name for the chip begins with, `NVIDIA` or `Tesla` left out.
+    /// The beginning of the driver's name for the chip, without `NVIDIA` or `Tesla`.
     name: &'static str,
     fp32: f64,
     tf32: Option<f64>,
@@ -18,8 +18,8 @@ const fn peak(name: &'static str, fp32: f64, tf32: Option<f64>, bf16: Option<f64
     Peak { name, fp32, tf32, bf16 }
 }
 
-/// From the documents of NVIDIA's named beside the rows; where one gives rates with sparsity, half of it.
-/// A variant stands before the chip that its name begins with.
+/// The values are from the NVIDIA documents named beside the rows. If a document gives rates with sparsity, they are halved. A
+/// variant comes before the chip whose name is its prefix.
 const PEAKS: &[Peak] = &[
     // NVIDIA Blackwell data sheet, per GPU of a GB200 NVL72 and of an HGX B200.
     peak("GB200", 80.0, Some(1250.0), Some(2500.0)),
@@ -31,9 +31,9 @@ const PEAKS: &[Peak] = &[
     peak("H100 PCIe", 51.0, Some(378.0), Some(756.5)),
     peak("H100 NVL", 60.0, Some(417.5), Some(835.5)),
     peak("H100 80GB HBM3", 67.0, Some(494.5), Some(989.5)),
-    // Sold in China alone, without a public data sheet: NVIDIA's figures as the press reported them.
+    // Sold only in China, without a public data sheet: NVIDIA's figures as reported by the press.
     peak("H20", 44.0, Some(74.0), Some(148.0)),
-    // NVIDIA A100 data sheet. The A800 differs in its links alone.
+    // NVIDIA A100 data sheet. The A800 differs only in its links.
     peak("A100", 19.5, Some(156.0), Some(312.0)),
     peak("A800", 19.5, Some(156.0), Some(312.0)),
     // NVIDIA A40 data sheet.
@@ -58,7 +58,7 @@ const PEAKS: &[Peak] = &[
 /// Peak FLOP/s of the named chip by precision; empty for a chip that is not in the table.
 pub(crate) fn peak_flops(name: &str) -> BTreeMap<String, f64> {
     let name = name.trim_start_matches("NVIDIA ").trim_start_matches("Tesla ");
-    // `A10` must not answer for an `A100`, nor `L4` for an `L40S`: what follows is no letter or digit.
+    // `A10` must not match an `A100`, nor `L4` an `L40S`: the next character must not be a letter or a digit.
     let is_named = |peak: &&Peak| {
         name.strip_prefix(peak.name)
             .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))

@@ -1,4 +1,4 @@
-//! Which program a rank runs, and what its environment says.
+//! The program of a rank, and its environment.
 
 use std::{
     env,
@@ -21,17 +21,17 @@ use crate::{
     leash::RankCommand,
 };
 
-/// What a program of the user's must not inherit from a harness that is a worker itself, or runs under torchrun: it would take
-/// itself for one of several ranks and wait for the others.
+/// Variables that a program of the user's must not inherit from a harness that is itself a worker or runs under torchrun: the
+/// program would act as one of several ranks and wait for the others.
 const OF_WORKERS: [&str; 6] =
     ["RANK", "LOCAL_RANK", "WORLD_SIZE", WORKER_SPEC, WORKER_EVENTS, WORKER_CONTROL];
 
-/// Where the programs are that a launch may need.
+/// The paths of the programs that a launch may need.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// `profile` itself, which is the leash and the synthetic worker as well.
+    /// `profile` itself, which is also the leash and the synthetic worker.
     pub own: PathBuf,
-    /// Of torch-worker, where it is not beside `own`.
+    /// The path of torch-worker, if it is not beside `own`.
     pub torch_worker: Option<PathBuf>,
 }
 
@@ -60,7 +60,7 @@ impl Programs {
     }
 }
 
-/// What rank `rank` of a launch is started as; `stdin` is where its commands come from.
+/// The command of rank `rank` of a launch; `stdin` is the source of its commands.
 pub(super) fn of_rank(
     programs: &Programs,
     run: &RunDir,
@@ -72,7 +72,7 @@ pub(super) fn of_rank(
     let device = spec.devices[rank as usize].clone();
     let mut environment: Vec<(&'static str, OsString)> =
         visible(&device).map_err(io::Error::other)?.into_iter().collect();
-    // Absolute, because a program may change its directory.
+    // The path is absolute, because a program may change its directory.
     let file = |path: &Path| absolute(path).map(OsString::from);
     let mut removed = removed_from_environment();
     if spec.program.speaks() {
@@ -95,7 +95,7 @@ pub(super) fn of_rank(
                 (WORKER_CONTROL, file(&run.control_path(launch))?),
             ]);
         } else {
-            // Else Python keeps some thousand bytes of lines before it writes them to a file.
+            // Without this, Python buffers some thousand bytes of lines before it writes them to a file.
             environment.push(("PYTHONUNBUFFERED", "1".into()));
         }
     }
@@ -113,19 +113,19 @@ pub(super) fn of_rank(
     })
 }
 
-/// What a worker of ours finds in its environment, whether it is a rank or is asked something.
+/// The environment of a worker of Tandem, both for a rank and for a query.
 ///
 /// # Errors
-/// Where the driver does not say which device it is.
+/// The driver does not report the uuid of the device.
 pub(crate) fn environment(device: &Device, count: u32) -> Result<Vec<(&'static str, OsString)>, DeviceError> {
     Ok(visible(device)?.into_iter().chain(threads(count)).collect())
 }
 
-/// Lets CUDA show the device and no other. Without this a program would take whatever CUDA counts first, and its numbers
-/// would be filed under the wrong device: where the driver does not say how the device is called, nothing is started.
+/// Makes this device, and no other, visible to CUDA. Otherwise a program would take the first device of CUDA, and its numbers
+/// would be recorded for the wrong device. If the driver does not report the device's uuid, nothing is started.
 fn visible(device: &Device) -> Result<Option<(&'static str, OsString)>, DeviceError> {
     let Device::Cuda(index) = device else { return Ok(None) };
-    // By its uuid: numbers mean another device where the user shows CUDA some devices only, and where CUDA counts the
+    // The uuid is used because an index has another meaning if the user makes only some devices visible, or if CUDA counts the
     // fastest first.
     Ok(Some(("CUDA_VISIBLE_DEVICES", uuid(*index)?.into())))
 }
@@ -134,7 +134,7 @@ fn threads(count: u32) -> [(&'static str, OsString); 2] {
     ["OMP_NUM_THREADS", "MKL_NUM_THREADS"].map(|name| (name, count.to_string().into()))
 }
 
-/// What it must not find there: a server for sharing devices that runs for others must not be joined by accident.
+/// Variables that are removed from the environment: a rank must not join a server for sharing devices that runs for others.
 pub(crate) fn removed_from_environment() -> Vec<OsString> {
     env::vars_os()
         .map(|(name, _)| name)

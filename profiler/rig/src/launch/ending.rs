@@ -1,4 +1,4 @@
-//! How a launch comes to its end when a rank fails or keeps us waiting.
+//! How a launch ends when a rank fails or exceeds a time limit.
 
 use std::time::Duration;
 
@@ -14,17 +14,17 @@ use super::{
 use crate::leash::LeashHandle;
 
 impl Launch {
-    /// Whether a rank ended as it did because it was told to.
+    /// Whether a rank ended because the harness ended it.
     pub(super) fn is_our_doing(&self, end: &RankEnd) -> bool {
         match self.ending {
             Ending::No => false,
-            // Programs answer SIGTERM in ways of their own; none of them answers with SIGKILL.
+            // Programs react to SIGTERM in different ways, but none of them reacts with SIGKILL.
             Ending::Terminated { .. } => end.signal != Some(Signal::KILL.as_raw()),
             Ending::Killed => true,
         }
     }
 
-    /// Notes why the launch failed, and ends what is left of it.
+    /// Records why the launch failed, and ends the remaining ranks.
     pub(super) fn fail(&mut self, rank: u32, fault: Fault) {
         if self.dismissed && fault.0 != ErrorKind::Stuck {
             return;
@@ -36,7 +36,7 @@ impl Launch {
         self.terminate();
     }
 
-    /// Asks every rank to leave, and gives it the grace to do so.
+    /// Requests every rank to leave, and gives it the grace period to do so.
     pub(super) fn terminate(&mut self) {
         if self.ending != Ending::No {
             return;
@@ -44,20 +44,20 @@ impl Launch {
         self.ending = Ending::Terminated { kill_at: Nanos::monotonic_now() + self.patience.grace.into() };
         let speaks = self.spec.program.speaks();
         for rank in &self.ranks {
-            // A worker that has said its last word is leaving already; beyond that of a script much may come.
+            // A worker that has sent its last event is leaving already; a script may go on much longer.
             if let Some(leash) = rank.leash.as_ref().filter(|_| !(speaks && rank.said_last_word())) {
                 leash.terminate();
             }
         }
     }
 
-    /// Ends the launch, which is good however it ends from now on.
+    /// Ends the launch, which counts as good in any case from now on.
     pub(super) fn dismiss(&mut self) {
         self.dismissed = true;
         self.terminate();
     }
 
-    /// Ends what keeps us waiting: by SIGTERM first, by SIGKILL when its grace is over.
+    /// Ends ranks that exceed a time limit: first by SIGTERM, and by SIGKILL after the grace period.
     pub(super) fn urge(&mut self) {
         let Patience { heartbeat, startup, .. } = self.patience;
         match self.ending {
@@ -69,7 +69,7 @@ impl Launch {
                     Some((index as u32, overdue.or_else(|| rank.unstarted(startup))?))
                 });
                 match hung {
-                    // What a program does between two steps may take long, and there are enough of them.
+                    // Work between two steps may take long, and there are enough steps.
                     Some(_) if self.leaving => self.dismiss(),
                     Some(_) if self.is_at_work() => {}
                     Some((rank, fault)) => self.fail(rank, fault),
@@ -92,7 +92,7 @@ impl Launch {
         }
     }
 
-    /// Whether a program of the user's that is silent computes, or may: then it has all the patience anew.
+    /// Whether a silent program of the user's computes, or may compute: then its time limit starts anew.
     fn is_at_work(&mut self) -> bool {
         let Some(pid) = self.pid.filter(|_| !self.spec.program.speaks()) else { return false };
         let Some(computes) = self.life.get_or_insert_with(|| Life::look_at(pid)).sign() else { return true };
@@ -106,7 +106,7 @@ impl Launch {
         computes
     }
 
-    /// Waits no more for ranks that SIGKILL does not end: the launch ends without them.
+    /// Stops waiting for ranks that SIGKILL does not end: the launch ends without them.
     pub(super) fn give_up(&mut self) {
         let death = self.patience.death;
         let last = Nanos::monotonic_now().saturating_sub(death.into());
@@ -125,8 +125,8 @@ impl Launch {
         }
     }
 
-    /// Whether all that are left have said their last word long ago and do not exit, as happens when
-    /// a library hangs on its way out. Their steps are all on file.
+    /// Whether all remaining ranks have long sent their last event and do not exit, as happens when a library hangs at exit.
+    /// All of their steps are on file.
     fn all_linger(&self, limit: Duration) -> bool {
         let lingers = |listener: &Listener| listener.lingering().is_some_and(|since| since > limit);
         let mut left = self.ranks.iter().filter(|rank| rank.end.is_none());

@@ -1,7 +1,8 @@
-//! What a launch of a program of the user's has beside what one of a worker has.
+//! The parts of a launch that only a program of the user's has.
 //!
-//! The program knows nothing of us. Where it is Python's and trains with PyTorch, the step hook speaks for it; else its output
-//! may show its steps, and else it is measured from outside. Which of these it is shows while it runs.
+//! The program does not know the harness. If it is a Python program that trains with PyTorch, the step hook reports its steps.
+//! Otherwise its output may contain its steps, and if not, it is measured from outside. Which of these applies is known only
+//! while it runs.
 
 use std::{fs, future::pending};
 
@@ -15,7 +16,8 @@ use super::{
 };
 
 impl Launch {
-    /// A program of the user's may have any number of ranks, each of which makes its file with its first step.
+    /// Finds new ranks. A program of the user's may have any number of ranks, each of which creates its file with its first
+    /// step.
     pub(super) fn look_for_ranks(&mut self) {
         if self.spec.program.speaks() || self.scraper.is_some() {
             return;
@@ -24,14 +26,14 @@ impl Launch {
         loop {
             let rank = listeners.len() as u32;
             let events = self.run.events_path(&self.spec.launch, rank);
-            // To open what is no file could mean to wait.
+            // Opening anything but a regular file could block.
             let listener = events.is_file().then(|| Listener::open(&events, rank, Speaker::Hook));
             let Some(Ok(listener)) = listener else { return };
             listeners.push(listener);
         }
     }
 
-    /// A process that nothing is heard of obeys no grant, so that its job cannot take turns.
+    /// Whether the program has a process without events. Such a process obeys no grant, so its job cannot take turns.
     pub(super) fn refuse_unheard(&mut self) {
         if self.spec.program.speaks() || !self.spec.sharing.takes_turns() || self.dismissed {
             return;
@@ -45,7 +47,7 @@ impl Launch {
         }
     }
 
-    /// Turns what a program has printed into events.
+    /// Converts new output of the program into events.
     pub(super) fn scrape(&mut self) {
         let Some(scraper) = &mut self.scraper else { return };
         let outcome = match self.ranks.first() {
@@ -58,7 +60,7 @@ impl Launch {
         }
     }
 
-    /// Returns when a program whose output shows its steps has printed something.
+    /// Returns when a program whose output has its steps has printed something.
     pub(super) async fn output(&self) {
         match &self.scraper {
             Some(scraper) => scraper.written().await,
@@ -66,7 +68,7 @@ impl Launch {
         }
     }
 
-    /// Ends a program of the user's that is to leave, as soon as it rests, or at once where it knows of no grant.
+    /// Ends a program of the user's that is to leave: when it rests, or at once if it does not obey grants.
     pub(super) fn let_go(&mut self) {
         let granted = self.granted();
         let mut listeners = self.ranks.iter().flat_map(|rank| &rank.listeners);
@@ -75,7 +77,7 @@ impl Launch {
         }
     }
 
-    /// Removes the event file that was made for a program which then took no step.
+    /// Removes the event file that was created for a program which then took no step.
     pub(super) fn forget_silent_rank(&self) {
         let events = self.run.events_path(&self.spec.launch, 0);
         if !self.spec.program.speaks() && fs::metadata(&events).is_ok_and(|file| file.len() == 0) {

@@ -1,14 +1,14 @@
-//! The step hook for Python programs (`workloads/python`), which travels inside this program.
+//! The step hook for Python programs (`workloads/python`), which is part of this executable.
 //!
-//! Each launch gets a copy of its own: Python leaves its bytecode beside the files, with their whole path in it, and that must
-//! not stay in a run. What the hook wants to find is said in `workloads/python/README.md`.
+//! Each launch has a copy of its own: Python writes its bytecode beside the files, with their full path in it, and that must
+//! not stay in a run. The environment of the hook is documented in `workloads/python/README.md`.
 
 use std::{env, ffi::OsString, fs, io, path::Path};
 
-/// Goes before what else is on the path where Python looks for modules.
+/// The variable with Python's module path, which the hook is put at the beginning of.
 const PYTHONPATH: &str = "PYTHONPATH";
 
-/// The files by their names, with their texts.
+/// The files of the hook by name, with their contents.
 macro_rules! hook_files {
     ($($name:literal,)+) => {
         &[$(($name, include_str!(concat!("../../../../workloads/python/hook/", $name)))),+]
@@ -32,7 +32,7 @@ const FILES: &[(&str, &str)] = hook_files![
     "tandem_hook/notes.py",
 ];
 
-/// Writes the hook into `folder`, which it makes.
+/// Creates `folder` and writes the hook into it.
 pub(super) fn write(folder: &Path) -> io::Result<()> {
     for (name, text) in FILES {
         let path = folder.join(name);
@@ -42,10 +42,10 @@ pub(super) fn write(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What makes Python begin with the hook in `folder`, an absolute path.
+/// The environment that makes Python load the hook in `folder`, an absolute path.
 ///
 /// # Errors
-/// Where the path cannot be one of several in `PYTHONPATH`.
+/// The path cannot be part of `PYTHONPATH`.
 pub(super) fn environment(folder: &Path) -> io::Result<(&'static str, OsString)> {
     let mut path = folder.as_os_str().to_owned();
     if path.as_encoded_bytes().contains(&b':') {

@@ -1,7 +1,7 @@
-//! Keeps what a program prints within bounds, so that no program fills the disk: of each of its logs the beginning and the end.
+//! Limits the size of a program's logs so that they cannot fill the disk: the beginning and the end of each are kept.
 //!
-//! A log is a file that the program writes by itself, so that no process has to pass its output on. While it writes, what lies between
-//! gives its place on the disk back; when it has ended, a line says there how much is left out.
+//! The program writes the file of a log directly, so that no process has to forward its output. While it writes, the space of
+//! the middle part is returned to the disk. When it has ended, a line in that place has the number of bytes that were left out.
 
 use std::{
     fs::{self, File},
@@ -12,15 +12,15 @@ use std::{
 use rustix::fs::{FallocateFlags, fallocate};
 use schema::units::HumanBytes;
 
-/// Kept of the beginning of a log, and as much of its end.
+/// The number of bytes that are kept at the beginning of a log, and at its end.
 const KEPT_BYTES: u64 = 8 << 20;
 
-/// A hole is punched when it frees this number of bytes.
+/// The smallest number of bytes that a new hole has to return.
 const WORTH_BYTES: u64 = 8 << 20;
 
 pub(super) struct Kept {
     log: PathBuf,
-    /// Where the hole ends that was made last.
+    /// The end of the last hole.
     hole_end: u64,
 }
 
@@ -29,10 +29,10 @@ impl Kept {
         Kept { log, hole_end: KEPT_BYTES }
     }
 
-    /// Gives back what is in the middle of the log, up to `read_to`, where steps were looked for.
+    /// Returns the space of the middle of the log to the disk, up to `read_to`, which is how far steps were searched.
     ///
     /// # Errors
-    /// On a file system without holes, among others. The log is shortened in the end all the same.
+    /// For example, the file system does not support holes. The log is shortened at the end in any case.
     pub(super) fn give_back(&mut self, read_to: u64) -> io::Result<()> {
         let end = fs::metadata(&self.log)?.len().saturating_sub(KEPT_BYTES).min(read_to);
         if end >= self.hole_end + WORTH_BYTES {
@@ -44,10 +44,10 @@ impl Kept {
         Ok(())
     }
 
-    /// To be called when the program has ended.
+    /// Shortens the log. It is called when the program has ended.
     ///
     /// # Errors
-    /// Where there is no place for what is kept. The log stays as it is then.
+    /// There is no space for the part that is kept. The log then stays as it is.
     pub(super) fn shorten(&self) -> io::Result<()> {
         let length = fs::metadata(&self.log)?.len();
         if length <= 2 * KEPT_BYTES {
@@ -55,7 +55,7 @@ impl Kept {
         }
         let mut log = File::open(&self.log)?;
         let mut begin = read(&mut log)?;
-        // Whole lines, where there are lines.
+        // Only whole lines are kept, if there are lines.
         if let Some(last) = begin.iter().rposition(|byte| *byte == b'\n') {
             begin.truncate(last + 1);
         }

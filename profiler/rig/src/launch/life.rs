@@ -1,4 +1,4 @@
-//! Signs of life of a program that takes no step: to test its model may take it longer than any heartbeat.
+//! Signs of life of a program that takes no step: a test of its model may take longer than any heartbeat.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use schema::units::Nanos;
 
 use crate::usage::Tree;
 
-/// How long a silent program is looked at.
+/// The time over which a silent program is observed.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The part of a core from which on a program computes. One that waits has less: timers, and threads that poll.
+/// The part of a core from which a program counts as computing. A waiting program uses less: timers, and threads that poll.
 const COMPUTES_FROM: f64 = 0.05;
 
-/// A look at all processes of a program.
+/// A reading of all processes of a program.
 pub(super) struct Life {
     tree: Tree,
     since: Nanos,
@@ -25,7 +25,7 @@ impl Life {
         Life { since: Nanos::monotonic_now(), cpu_ns: tree.read().cpu_ns, tree }
     }
 
-    /// Whether the program computes; absent until it was looked at for long enough.
+    /// Whether the program computes; `None` until it was observed for long enough.
     pub(super) fn sign(&mut self) -> Option<bool> {
         let looked = Nanos::monotonic_now().saturating_sub(self.since);
         if looked < LOOK.into() {

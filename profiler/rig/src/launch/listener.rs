@@ -1,4 +1,4 @@
-//! Follows what one rank says, and holds it to the protocol.
+//! Reads the events of one rank, and checks that they follow the protocol.
 
 use std::{path::Path, time::Duration};
 
@@ -9,33 +9,33 @@ use schema::{
     wire::{Command, Event, EventLine, FailureKind, PROTOCOL},
 };
 
-/// Why a rank is not believed or has failed: the kind, and what happened in words.
+/// A fault of a rank: its kind, and a description.
 pub(super) type Fault = (ErrorKind, String);
 
-/// Who appends to the file of a rank.
+/// The writer of a rank's event file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Speaker {
-    /// A worker, which has to.
+    /// A worker, which must write events.
     Worker,
-    /// The hook in a program of the user's, which says hello late or never.
+    /// The hook in a program of the user's, which writes `hello` late or never.
     Hook,
-    /// We do, for a program whose output shows its steps. It knows of no grant.
+    /// The harness, for a program whose output has its steps. The program does not obey grants.
     Scraper,
 }
 
 pub(super) struct Listener {
     reader: EventReader,
     speaker: Speaker,
-    /// Nothing is read after an error: what follows it means nothing.
+    /// Whether an error occurred. Nothing is read after it, because later events have no meaning.
     broken: bool,
     greeted: bool,
     ready: bool,
-    /// The steps it had completed when it last came to rest.
+    /// The number of completed steps when it last came to rest.
     rested_at: Option<u64>,
     paused: bool,
     owes_reply: bool,
     said_last_word: bool,
-    /// When it last said something, or was last told something.
+    /// The time of its last event, or of the last grant or command to it.
     fresh_at: Nanos,
 }
 
@@ -55,7 +55,7 @@ impl Listener {
         })
     }
 
-    /// Appends what is new to `out`, up to the first line that breaks the protocol.
+    /// Appends new events to `out`, up to the first line that breaks the protocol.
     pub(super) fn poll(&mut self, out: &mut Vec<EventLine>) -> Result<(), Fault> {
         if self.broken {
             return Ok(());
@@ -76,7 +76,7 @@ impl Listener {
         outcome
     }
 
-    /// To be called when the rank has ended: a line it left unfinished is an error now.
+    /// Reads the rest after the rank has ended: an incomplete line is an error now.
     pub(super) fn finish(&mut self, out: &mut Vec<EventLine>) -> Result<(), Fault> {
         self.poll(out)?;
         if self.broken { Ok(()) } else { self.reader.finish().map_err(|error| fault_of(&error)) }
@@ -122,24 +122,24 @@ impl Listener {
         Ok(())
     }
 
-    /// Notes that the rank was granted or told something just now; a command is owed an answer.
+    /// Records that the rank got a grant or a command just now. A command must be answered.
     pub(super) fn told(&mut self, command: Option<&Command>) {
         self.fresh_at = Nanos::monotonic_now();
         self.owes_reply |= command.is_some();
     }
 
-    /// Whether a command may be sent: it waits for steps beyond `granted`, or is paused.
+    /// Whether a command may be sent: the rank waits for steps beyond `granted`, or is paused.
     pub(super) fn at_rest(&self, granted: u64) -> bool {
         let rests = self.paused || self.rested_at.is_some_and(|done| done >= granted);
         rests && !self.owes_reply && !self.said_last_word
     }
 
-    /// Whether nothing more comes from it under this grant.
+    /// Whether no more steps come from it under this grant.
     pub(super) fn rests(&self, granted: u64) -> bool {
         self.said_last_word || self.at_rest(granted)
     }
 
-    /// Whether it should say something soon that somebody waits for: not just its next step.
+    /// Whether an event other than its next step is expected from it soon.
     pub(super) fn is_due(&self) -> bool {
         match self.speaker {
             Speaker::Worker => !self.ready || self.owes_reply,
@@ -148,12 +148,12 @@ impl Listener {
         }
     }
 
-    /// Whether it does not go beyond the grant: a program of the user's says so by being ready.
+    /// Whether it stops at its grant. A program of the user's shows this by being ready.
     pub(super) fn obeys_grant(&self) -> bool {
         self.speaker == Speaker::Worker || self.ready
     }
 
-    /// What it has kept us waiting for longer than it may.
+    /// The event that is overdue.
     pub(super) fn overdue(&self, granted: u64, heartbeat: Duration, startup: Duration) -> Option<Fault> {
         let silent = Nanos::monotonic_now().saturating_sub(self.fresh_at);
         let (limit, what) = match () {
@@ -169,7 +169,7 @@ impl Listener {
         (silent > Nanos::from(limit)).then(|| (ErrorKind::Hung, format!("{what} for {silent}")))
     }
 
-    /// For how long it has been due to exit.
+    /// The time since its last event, if that was the one before its exit.
     pub(super) fn lingering(&self) -> Option<Duration> {
         let silent = Nanos::monotonic_now().saturating_sub(self.fresh_at);
         self.said_last_word.then(|| silent.as_duration())
@@ -184,7 +184,7 @@ impl Listener {
     }
 }
 
-/// The kind of a row for what a worker says of its own end.
+/// The kind of error for the reason that a worker reports for its end.
 pub(super) fn kind_of(failure: FailureKind) -> ErrorKind {
     match failure {
         FailureKind::OutOfMemory => ErrorKind::OutOfMemory,

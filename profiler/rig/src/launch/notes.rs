@@ -1,10 +1,11 @@
-//! Reads what the step hook tells beside events: lines of a word and a process (`workloads/python/README.md`).
+//! Reads the notes of the step hook, which are separate from events: lines of a word and a process
+//! (`workloads/python/README.md`).
 
 use std::{collections::BTreeSet, fs, path::Path};
 
 use schema::spec::Notes;
 
-/// What is in the file so far. Where there is no file there is nothing to tell.
+/// The notes so far. Without a file there are none.
 pub(super) fn read(file: &Path) -> Notes {
     let text = fs::read_to_string(file).unwrap_or_default();
     let processes = |word: &str| -> BTreeSet<&str> {
@@ -17,7 +18,7 @@ pub(super) fn read(file: &Path) -> Notes {
     }
 }
 
-/// The same, of a launch that has ended. The file goes.
+/// The notes of a launch that has ended. The file is removed.
 pub(super) fn take(file: &Path) -> Notes {
     let notes = read(file);
     let _ = fs::remove_file(file);

@@ -1,4 +1,4 @@
-//! A rank of a launch: its leash, what is heard of it, and what is left of it.
+//! A rank of a launch: its leash, its events, and its end.
 
 use std::{io::PipeWriter, time::Duration};
 
@@ -12,21 +12,21 @@ use super::{
 use crate::leash::LeashHandle;
 
 pub(super) struct Rank {
-    /// Gone when the rank has ended.
+    /// `None` when the rank has ended.
     pub(super) leash: Option<LeashHandle>,
-    /// Its start has been reported. Nothing it says is reported before.
+    /// Whether its start has been reported. None of its events is reported before.
     pub(super) started: bool,
-    /// One for a worker. For a program of the user's one for each of its ranks that was heard of, and the first of them from
-    /// the beginning.
+    /// One listener for a worker. A program of the user's has one for each rank that has events, and the first of them from the
+    /// beginning.
     pub(super) listeners: Vec<Listener>,
     pub(super) stdin: Option<PipeWriter>,
     pub(super) end: Option<RankEnd>,
     pub(super) asked_at: Nanos,
-    /// Of its stdout and of its stderr.
+    /// The logs of its stdout and its stderr.
     pub(super) logs: [Kept; 2],
-    /// Since when nothing but SIGKILL is meant for it, or for what it has left behind.
+    /// The time of the first SIGKILL to it, or to processes that it left behind.
     pub(super) dying_since: Option<Nanos>,
-    /// What waits for the reports of the leash.
+    /// The task that waits for the reports of the leash.
     pub(super) reports: AbortHandle,
 }
 
@@ -36,14 +36,14 @@ impl Rank {
         !self.listeners.is_empty() && self.listeners.iter().all(Listener::said_last_word)
     }
 
-    /// Of a program that may be silent for as long as it likes, nothing else tells that it never came to run.
+    /// The fault of a program that was not started in time. No other fault shows this for a program without events.
     pub(super) fn unstarted(&self, limit: Duration) -> Option<Fault> {
         let waited = Nanos::monotonic_now().saturating_sub(self.asked_at);
         let is_late = !self.started && waited > limit.into();
         is_late.then(|| (ErrorKind::Start, format!("was not started for {waited}")))
     }
 
-    /// Waits for it no more, as if nothing of it were left.
+    /// Stops waiting for it, as if all of its processes had ended.
     pub(super) fn abandon(&mut self) {
         self.reports.abort();
         self.leash = None;

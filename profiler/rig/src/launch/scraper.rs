@@ -1,7 +1,7 @@
-//! Finds steps in the output of a program: each line that the user's regular expression matches ends one.
+//! Finds steps in the output of a program: each line that matches the user's regular expression ends one.
 //!
-//! What is found is appended to the event file of rank 0, from which it is read like the events of any worker. The kernel tells
-//! when the program has written, so a line is seen some tenths of a millisecond after it was written, however seldom we look.
+//! The steps are appended to the event file of rank 0, which is read like that of any worker. The kernel notifies the harness
+//! of a write, so a line is found some tenths of a millisecond after it was written, independent of the interval between reads.
 
 use std::{fs::File, io, os::fd::OwnedFd, path::PathBuf};
 
@@ -24,30 +24,31 @@ use tokio::{
 
 use super::tail::Tail;
 
-/// Between two looks at what a program writes all the time: it shall not keep us awake.
+/// The shortest interval between reads of the output of a program that writes continuously.
 const SHORTEST_PAUSE: Nanos = Nanos(1_000_000);
 
-/// Who says hello in the place of a program that cannot.
+/// The name in the `hello` that is written for such a program.
 const WORKER: &str = "profile";
 
 pub(super) struct Scraper {
     pattern: Regex,
-    /// Its stdout and its stderr.
+    /// The logs of its stdout and its stderr.
     logs: [Tail; 2],
     events: EventWriter,
-    /// Tells of every write to the logs.
+    /// Notifies of every write to the logs.
     writes: AsyncFd<OwnedFd>,
     looked_at: Nanos,
-    /// When the last line that ends a step was seen. The first one sends `hello`, because the beginning of its step is not known.
+    /// When the last line that ends a step was found. The first such line sends `hello`, because the beginning of its step is
+    /// not known.
     boundary: Option<Nanos>,
-    /// That have ended so far.
+    /// The number of steps so far.
     steps: u64,
-    /// Of the program, once it runs.
+    /// The process id of the program, once it runs.
     pid: u32,
 }
 
 impl Scraper {
-    /// Makes the logs and begins to watch them. Needs a tokio runtime.
+    /// Creates the logs and begins to watch them. Needs a tokio runtime.
     pub(super) fn start(run: &RunDir, launch: &str, pattern: &str) -> anyhow::Result<Scraper> {
         let pattern = Regex::new(pattern).context("--steps-regex")?;
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
@@ -72,7 +73,7 @@ impl Scraper {
         self.pid = pid;
     }
 
-    /// Returns when the program has written something that was not looked at.
+    /// Returns when the program has written output that was not read yet.
     pub(super) async fn written(&self) {
         let next_look = self.looked_at + SHORTEST_PAUSE;
         let early = next_look.saturating_sub(Nanos::monotonic_now());
@@ -81,7 +82,7 @@ impl Scraper {
         }
         match self.writes.readable().await {
             Ok(mut ready) => {
-                // What they say does not matter, only that they came. Unread ones would come again at once.
+                // Only the arrival of notifications matters. Unread ones would arrive again at once.
                 let mut news = [0; 4096];
                 let mut read = || retry_on_intr(|| rustix::io::read(self.writes.get_ref(), &mut news));
                 while read().is_ok() {}
@@ -91,17 +92,17 @@ impl Scraper {
         }
     }
 
-    /// Looks at what was written, and appends the steps in it.
+    /// Reads new output, and appends the steps in it.
     pub(super) fn poll(&mut self) -> io::Result<()> {
         self.look(|log, each| log.poll(each).map(drop))
     }
 
-    /// How much of a log was looked at: of its stdout, or of its stderr where `place` is 1.
+    /// How far a log was read: that of stdout, or that of stderr if `place` is 1.
     pub(super) fn read_to(&self, place: usize) -> u64 {
         self.logs[place].read_bytes()
     }
 
-    /// To be called when the program has ended.
+    /// Reads the rest. It is called when the program has ended.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         self.look(|log, each| log.finish(each))
     }
@@ -115,8 +116,8 @@ impl Scraper {
         if ended == 0 { Ok(()) } else { self.say(ended, self.looked_at) }
     }
 
-    /// Reports `ended` steps that have ended since the last report. If there are several, for example because the program's
-    /// output comes in blocks, each gets the same share of the time.
+    /// Records the steps that have ended since the last one was found. If there are several, because the program's output comes
+    /// in blocks, they count as equally long.
     fn say(&mut self, ended: u64, seen: Nanos) -> io::Result<()> {
         let Some(begun) = self.boundary.replace(seen) else {
             self.steps = ended;

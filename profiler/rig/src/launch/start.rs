@@ -1,4 +1,4 @@
-//! How a launch comes into being: its files, and a leash for each rank.
+//! The start of a launch: its files, and a leash for each rank.
 
 use std::{fs::File, process::Stdio};
 
@@ -17,8 +17,8 @@ use super::{
 use crate::leash::{LeashHandle, News};
 
 impl Launch {
-    /// Writes what the ranks are told, then starts them. What was started before an error is in
-    /// `ranks`, and has to be ended.
+    /// Writes the files for the ranks, then starts them. Ranks that were started before an error are in `ranks`, and must be
+    /// ended.
     pub(super) fn begin(
         &mut self,
         programs: &Programs,
@@ -47,7 +47,7 @@ impl Launch {
             let rank = index as u32;
             let (mut stdin, mut commands) = (Stdio::null(), None);
             let events = self.run.events_path(&launch, rank);
-            // Made here, so that a file which is not there can only mean a rank's mistake.
+            // The harness creates the file, so a missing file can only be an error of the rank.
             File::create_new(&events)?;
             let listeners = vec![Listener::open(&events, rank, speaker)?];
             if speaks {
@@ -63,7 +63,7 @@ impl Launch {
                 loop {
                     let news = reports.next().await;
                     let last = news.is_last();
-                    // The launch stays until each of its ranks has told its last news.
+                    // The launch lives until each of its ranks has sent its last report.
                     if tell.send((index, news)).is_err() || last {
                         return;
                     }

@@ -1,4 +1,4 @@
-//! Follows a log that somebody else writes, line by line.
+//! Follows a log that another process writes, line by line.
 
 use std::{
     fs::File,
@@ -6,13 +6,13 @@ use std::{
     path::Path,
 };
 
-/// A longer line of output is cut.
+/// The length at which a line of output is cut.
 const LONGEST_LINE_BYTES: usize = 1 << 16;
 const CHUNK_BYTES: u64 = 1 << 20;
 
 pub(super) struct Tail {
     file: File,
-    /// The beginning of a line whose end has not come.
+    /// The beginning of a line that is not complete yet.
     line: Vec<u8>,
     read_bytes: u64,
 }
@@ -22,14 +22,15 @@ impl Tail {
         Ok(Tail { file: File::open(log)?, line: Vec::new(), read_bytes: 0 })
     }
 
-    /// Gives the lines that were completed since the last time, up to a megabyte of them, so that a program which writes faster
-    /// than we read keeps us for no longer. Whether there may be more. A progress bar ends its lines with a carriage return.
+    /// Passes on the lines that were completed since the last call, up to a megabyte of them, so that a program which writes
+    /// faster than the harness reads does not block it. Returns whether there may be more. A progress bar ends its lines with a
+    /// carriage return.
     pub(super) fn poll(&mut self, mut each: impl FnMut(&[u8])) -> io::Result<bool> {
         let mut chunk = Vec::new();
         let read = (&mut self.file).take(CHUNK_BYTES).read_to_end(&mut chunk)?;
         self.read_bytes += read as u64;
         let mut parts = chunk.split(|byte| matches!(byte, b'\n' | b'\r'));
-        // What stands before the first end of a line belongs to what is there already.
+        // The text before the first line break belongs to the line that has begun already.
         self.extend(parts.next().unwrap_or_default());
         for part in parts {
             self.end_line(&mut each);
@@ -42,7 +43,7 @@ impl Tail {
         self.read_bytes
     }
 
-    /// To be called when the file has no writer any more: what is left is a line, too.
+    /// Passes on the rest, which is a line too. It is called when the file has no writer any more.
     pub(super) fn finish(&mut self, mut each: impl FnMut(&[u8])) -> io::Result<()> {
         while self.poll(&mut each)? {}
         self.end_line(&mut each);

@@ -1,10 +1,10 @@
-//! Says how a rank ended, and tells people what to try next.
+//! Determines how a rank ended, and a hint for the user.
 //!
-//! A launch of several ranks has one row, and its kind is that of the first fault. Where a rank dies, the collectives of
-//! all others fail as its connections close, and which of the two is heard of first is chance. So `collective` gives way
-//! to any other fault: a launch of which a rank was killed is `killed`, with that rank's number. It stays `collective`
-//! where no rank can be told from the others: a connection was lost, or a rank did not come in time. NCCL ends the
-//! process of a rank whose peer has gone before it can say anything, which is a crash like any other.
+//! A launch of several ranks has one row, and its kind of error is that of the first fault. When a rank dies, the collectives
+//! of all others fail because its connections close, and the order of the two reports is random. Therefore `collective` gives
+//! way to any other fault: a launch with a killed rank is `killed`, with the number of that rank. It stays `collective` if no
+//! rank is different from the others: a connection was lost, or a rank did not arrive in time. NCCL ends the process of a rank
+//! whose peer has gone before it can report anything, which counts as a crash.
 
 use std::{
     fs::File,
@@ -22,26 +22,26 @@ use schema::{
 use super::listener::Fault;
 use crate::disk;
 
-/// No last line of a log is worth more, and a long one would hide the rest of the message.
+/// The length at which a line of a log is cut. A longer one would hide the rest of the message.
 const LONGEST_QUOTE_CHARS: usize = 300;
-/// A traceback of many frames fits in.
+/// The part of a log that is searched, which is large enough for a traceback of many frames.
 const TAIL_BYTES: u64 = 1 << 16;
 
-/// What is known about a rank that has ended.
+/// The facts about a rank that has ended.
 pub(super) struct Evidence<'a> {
     pub(super) end: &'a RankEnd,
-    /// Whether its program has to speak the protocol. Of any other the exit counts more than what was said.
+    /// Whether its program must use the protocol. For other programs the exit status counts more than events.
     pub(super) speaks: bool,
     pub(super) said_last_word: bool,
     pub(super) greeted: bool,
-    /// The kernel's killer for lack of memory has struck since the launch began.
+    /// Whether the kernel has killed a process for lack of memory since the launch began.
     pub(super) memory_ran_out: bool,
 }
 
-/// Why the rank failed; absent where it did what it was asked to, or has said itself what happened.
+/// The reason that the rank failed; `None` if it did what was requested, or reported its error itself.
 pub(super) fn fault_of(evidence: &Evidence) -> Option<Fault> {
     if evidence.speaks && evidence.said_last_word {
-        // Whatever happened to it afterwards, its steps are all on file.
+        // Whatever happened to it after its last event, all of its steps are on file.
         return None;
     }
     let RankEnd { exit_code, signal, .. } = evidence.end;
@@ -67,7 +67,7 @@ pub(super) fn fault_of(evidence: &Evidence) -> Option<Fault> {
     }
 }
 
-/// The fault as it is where the disk is full: then whatever a program says of itself, or leaves unsaid, comes of that.
+/// The fault, corrected for a full disk: then any report of a program, or a missing one, is a consequence of it.
 pub(super) fn of_disk(run: &RunDir, (kind, what): Fault) -> Fault {
     use ErrorKind::{Crashed, Data, Garbled, Internal, NoFinish, NoHello, Start};
     let may_be = matches!(kind, Crashed | Data | Garbled | Internal | NoFinish | NoHello | Start);
@@ -78,9 +78,9 @@ pub(super) fn of_disk(run: &RunDir, (kind, what): Fault) -> Fault {
     }
 }
 
-/// Whether `fault` says why a launch failed, of which so far `known` is known. Collectives fail because another rank has
-/// left: why that one left is the better answer. That a process does not end concerns every launch after it, whatever came
-/// before.
+/// Whether `fault` explains the failure of a launch better than the fault that is known so far. Collectives fail because
+/// another rank has left, and the reason of that rank is the better explanation. A process that does not end affects every
+/// later launch, so it comes first in any case.
 pub(super) fn explains(fault: &Fault, known: &Fault) -> bool {
     fault.0 == ErrorKind::Stuck || known.0 == ErrorKind::Collective && fault.0 != ErrorKind::Collective
 }
@@ -109,8 +109,8 @@ fn name(signal: i32) -> String {
     word.into()
 }
 
-/// The whole message: job, rank, what happened, the last line of its stderr, what to try next. `files` are those of the run
-/// that a fault may have named.
+/// The complete message: job, rank, fault, the last line of its stderr, and a hint. `files` are the paths of the run that a
+/// fault may contain.
 pub(super) fn detail(
     run: &RunDir,
     spec: &LaunchSpec,
@@ -159,7 +159,7 @@ fn advice(kind: ErrorKind, speaks: bool) -> &'static str {
     }
 }
 
-/// What a log says of the end: the exception that Python ended with, or else the last line with a word in it.
+/// The explanation in a log: the exception that ended Python, or otherwise the last line that contains a word.
 fn last_words(log: &Path) -> io::Result<Option<String>> {
     let mut file = File::open(log)?;
     let length = file.metadata()?.len();
@@ -172,8 +172,8 @@ fn last_words(log: &Path) -> io::Result<Option<String>> {
     Ok(line.map(|line| line.chars().take(LONGEST_QUOTE_CHARS).collect()))
 }
 
-/// The first line of the last exception for which there is a traceback. What launchers raise because a program of theirs has
-/// failed comes after the exception of that program, and says less.
+/// The first line of the last exception with a traceback. Exceptions of launchers are skipped: they come after the exception of
+/// the program that failed, and explain less.
 fn exception(log: &str) -> Option<&str> {
     let (mut is_within, mut found) = (false, None);
     for line in log.lines().map(without_rank) {
@@ -192,7 +192,7 @@ fn exception(log: &str) -> Option<&str> {
 const LAUNCHERS: [&str; 2] =
     ["torch.distributed.elastic.multiprocessing.errors.ChildFailedError", "subprocess.CalledProcessError"];
 
-/// PyTorch puts `[rank0]: ` before each line of a traceback where there are ranks.
+/// PyTorch puts `[rank0]: ` before each line of a traceback if there are ranks.
 fn without_rank(line: &str) -> &str {
     let rest = line.strip_prefix("[rank").map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
     rest.and_then(|rest| rest.strip_prefix("]: ")).unwrap_or(line)

@@ -21,22 +21,22 @@ use tokio::{
 use super::{CGROUP, EXITED, Joins, KILL, KILL_ROUND, MARK, REFUSED, SLICE, STARTED, TERMINATE};
 use crate::processes::strays;
 
-/// What one rank runs, and with what.
+/// The program of one rank, with its environment and its files.
 pub(crate) struct RankCommand {
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<OsString>,
     pub(crate) environment: Vec<(&'static str, OsString)>,
     /// Variables that the rank must not inherit; `environment` may set them anew.
     pub(crate) removed: Vec<OsString>,
-    /// That it runs on, or the cores of the host that it has beside a GPU.
+    /// The device that it runs on, or its cores of the host in addition to a GPU.
     pub(crate) device: Device,
     pub(crate) stdin: Stdio,
     pub(crate) stdout: PathBuf,
     pub(crate) stderr: PathBuf,
 }
 
-/// What a leash reports. `Started` and `Leaving` come at most once, one of the others comes last: then nothing of the rank is
-/// left.
+/// A report of a leash. `Started` and `Leaving` come at most once. One of the others is the last: then all processes of the
+/// rank have ended.
 #[derive(Debug, PartialEq)]
 pub(crate) enum News {
     /// The process id is the program's own.
@@ -50,7 +50,7 @@ pub(crate) enum News {
         why: String,
     },
     Ended(RankEnd),
-    /// Somebody killed the leash; what it held has been killed.
+    /// The leash was killed from outside; its processes have been killed.
     Lost,
 }
 
@@ -60,25 +60,26 @@ impl News {
     }
 }
 
-/// Held for as long as the rank may live: letting go of it kills the rank and all it started.
+/// A handle to a leash. Dropping it kills the rank and all processes that it started.
 pub(crate) struct LeashHandle {
-    /// Not tokio's: that one refuses to write until it has seen that it may, and an order must not be lost.
+    /// A socket of the standard library. That of tokio refuses to write until it has seen that it may, and an order must not be
+    /// lost.
     orders: Socket,
 }
 
-/// Where the leash's reports come from, one [`Reports::next`] after the other.
+/// The source of the leash's reports, of which [`Reports::next`] returns one.
 pub(crate) struct Reports {
     lines: tokio::io::Lines<BufReader<UnixStream>>,
     leash: Child,
     leash_pid: i32,
     program_pid: Option<i32>,
-    /// Somebody killed the leash.
+    /// Whether the leash was killed from outside.
     is_lost: bool,
 }
 
 impl LeashHandle {
-    /// Starts `leash` of our own program `own`, and through it the rank, which joins what it is to join before
-    /// its program runs. Needs a tokio runtime.
+    /// Starts `leash` of the program `own`, and through it the rank, which joins what it is to join before its program runs.
+    /// Needs a tokio runtime.
     pub(crate) fn start(own: &Path, joins: &Joins, rank: RankCommand) -> io::Result<(LeashHandle, Reports)> {
         let (ours, theirs) = Socket::pair()?;
         ours.set_nonblocking(true)?;
@@ -102,8 +103,8 @@ impl LeashHandle {
             .stdin(rank.stdin)
             .stdout(OwnedFd::from(theirs))
             .stderr(File::create(&rank.stderr)?);
-        // The command holds the leash's end of the socket. Where we kept it open as well, the death
-        // of a leash would go unseen: it is dropped here, with the command.
+        // The command holds the leash's end of the socket. It is dropped here, because an open copy in this process would hide
+        // the death of a leash.
         let leash = command.spawn()?;
         drop(command);
         let leash_pid = leash.id().expect("it was not waited for yet") as i32;
@@ -112,26 +113,26 @@ impl LeashHandle {
         Ok((LeashHandle { orders }, Reports { lines, leash, leash_pid, program_pid: None, is_lost: false }))
     }
 
-    /// Asks for SIGTERM to everything the rank runs.
+    /// Requests SIGTERM for all processes of the rank.
     pub(crate) fn terminate(&self) {
         self.order(TERMINATE);
     }
 
-    /// Asks for SIGKILL to everything the rank runs, until nothing is left.
+    /// Requests SIGKILL for all processes of the rank, until none is left.
     pub(crate) fn kill(&self) {
         self.order(KILL);
     }
 
     fn order(&self, order: u8) {
-        // The socket has room for more orders than are ever given, so this does not wait. It fails
-        // where the leash is gone: it has nothing left to end, and its reports say so.
+        // The socket has room for more orders than are ever given, so this does not block. It fails if the leash has ended,
+        // which its reports show.
         let _ = (&self.orders).write_all(&[order]);
     }
 }
 
 impl Drop for LeashHandle {
     fn drop(&mut self) {
-        // The reports still come over the same socket, so closing our copy would not be noticed.
+        // The reports arrive over the same socket, so closing this copy would not be noticed.
         let _ = self.orders.shutdown(Shutdown::Write);
     }
 }
@@ -159,7 +160,7 @@ impl Reports {
                 None => RankEnd::from_line(&line).ok().map(News::Ended),
             };
             if let Some(last) = last {
-                // It has nothing left to do but exit; waiting for it leaves no zombie.
+                // The leash only has to exit; waiting for it leaves no zombie.
                 let _ = self.leash.wait().await;
                 return last;
             }
@@ -168,8 +169,8 @@ impl Reports {
         News::Leaving
     }
 
-    /// Does what the lost leash cannot do any more. As the harness is a subreaper, its orphans may
-    /// have become our children, and are reaped by number: others wait for children of their own.
+    /// Does the work of a leash that was killed. Because the harness is a subreaper, its orphans may have become children of
+    /// the harness. They are reaped by process id, because other threads wait for their own children.
     async fn kill_strays(&self) {
         let mark = format!("{MARK}={}", self.leash_pid);
         let mut orphans: Vec<i32> = self.program_pid.into_iter().collect();

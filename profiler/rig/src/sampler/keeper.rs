@@ -1,4 +1,4 @@
-//! The thread that may be kept waiting: it walks `/proc`, has drivers list processes, and writes the files.
+//! The thread that may be delayed: it walks `/proc`, has drivers list processes, and writes the files.
 
 use std::{
     collections::BTreeMap,
@@ -17,10 +17,10 @@ use super::{
 };
 use crate::{device::ProcessLister, usage::Tree};
 
-/// How often readings of devices go from one thread to the other, and rows to their files.
+/// The interval at which readings of devices are passed between the threads, and rows are written.
 pub(super) const HAND_OVER_PERIOD: Nanos = Nanos::SECOND;
 const HOST_PERIOD: Nanos = Nanos(100_000_000);
-/// How often processes are looked for, and devices asked who uses them.
+/// The interval at which new processes are searched, and the processes that use devices are listed.
 const LOOK_PERIOD: Nanos = Nanos::SECOND;
 
 pub(super) enum KeeperOrder {
@@ -33,17 +33,17 @@ pub(super) enum KeeperOrder {
         launch: String,
     },
     SetActive(bool),
-    /// Readings of devices, in the order they were taken.
+    /// Readings of devices, in the order in which they were taken.
     Keep(Vec<DeviceSample>),
     Flush(Sender<Result<(), RowError>>),
 }
 
 pub(super) struct Keeper {
-    /// What lists the processes of each device, by its name.
+    /// The process lister of each device, by its name.
     listers: BTreeMap<String, Box<dyn ProcessLister>>,
     listed: BTreeMap<String, Listed>,
     trees: BTreeMap<(String, u32), Tree>,
-    /// Who uses the devices, since they were last asked; each host row takes its part once.
+    /// The processes that use the devices, as of the last listing; each host row takes its part once.
     users: Option<Users>,
     schedule: Schedule<What>,
     device_file: Appender<DeviceSample>,
@@ -54,7 +54,7 @@ pub(super) struct Keeper {
     status: SharedStatus,
 }
 
-/// What the slow rows of a device say of its processes.
+/// The columns of a device's slow rows that are about its processes.
 #[derive(Default)]
 struct Listed {
     foreign: Option<u64>,
@@ -75,7 +75,7 @@ impl Keeper {
         host_file: Appender<HostSample>,
         status: SharedStatus,
     ) -> Keeper {
-        // Processes are looked for before devices say who uses them, and that before the rows that repeat it.
+        // New processes come first, then the processes that use devices, and last the rows that repeat these.
         let works = [(LOOK_PERIOD, What::Look), (HOST_PERIOD, What::Hosts), (HAND_OVER_PERIOD, What::Write)];
         Keeper {
             listers,
@@ -92,9 +92,9 @@ impl Keeper {
         }
     }
 
-    /// Runs until no order can be sent any more.
+    /// Runs until the channel of orders is closed.
     pub(super) fn run(mut self, inbox: &Receiver<KeeperOrder>) {
-        // The first rows of devices are to say who uses them, too.
+        // The first rows of devices also need the processes that use them.
         self.tick();
         loop {
             match self.schedule.wait(inbox) {
@@ -152,7 +152,7 @@ impl Keeper {
         }
     }
 
-    /// Looks for new processes of launches, then asks each device who uses it.
+    /// Looks for new processes of launches, then lists the processes that use each device.
     fn look(&mut self) {
         self.trees.values_mut().for_each(Tree::refresh);
         self.users = None;
@@ -165,7 +165,7 @@ impl Keeper {
         }
     }
 
-    /// Takes rows of devices; a slow one says what was last heard of the device's processes.
+    /// Takes rows of devices; a slow row repeats the last listing of the device's processes.
     fn keep(&mut self, rows: Vec<DeviceSample>) {
         for mut row in rows {
             if row.tier == Tier::Slow
@@ -185,7 +185,7 @@ impl Keeper {
         let hosts = self.host_file.push(&self.host_rows);
         self.device_rows.clear();
         self.host_rows.clear();
-        // The first failure says most; rows that could not be written are given up.
+        // The first failure is the most useful; rows that could not be written are dropped.
         self.failed = self.failed.take().or(devices.and(hosts).err());
     }
 

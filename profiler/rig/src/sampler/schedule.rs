@@ -1,5 +1,5 @@
-//! What is done again and again, and when: absolute deadlines on the one clock, so that a late tick does not shift those
-//! after it. Deadlines that passed are not made up for.
+//! A schedule of periodic work, with absolute deadlines on one clock, so that a late tick does not shift later ones. Missed
+//! deadlines are skipped.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
@@ -8,7 +8,7 @@ use schema::units::Nanos;
 
 use super::status::SamplerCost;
 
-/// Work of one thread, and what it has cost.
+/// The work of one thread, and its cost.
 pub(super) struct Schedule<W> {
     dues: Vec<Due<W>>,
     active: bool,
@@ -21,23 +21,23 @@ struct Due<W> {
     what: W,
 }
 
-/// Why a thread woke up.
+/// The reason that a thread woke up.
 pub(super) enum Woken<C> {
     By(C),
     ToWork,
-    /// Nothing can be sent any more.
+    /// The channel is closed.
     ToLeave,
 }
 
 impl<W: Copy> Schedule<W> {
-    /// Everything is due now. Of what is due together, what stands first is done first.
+    /// Creates a schedule in which all work is due now. Work that is due at the same time is done in the order of the list.
     pub(super) fn new(works: impl IntoIterator<Item = (Nanos, W)>) -> Schedule<W> {
         let at = Nanos::monotonic_now();
         let dues = works.into_iter().map(|(period, what)| Due { at, period, what }).collect();
         Schedule { dues, active: true, cost: SamplerCost::default() }
     }
 
-    /// Sleeps until something is sent or due.
+    /// Sleeps until a message arrives or work is due.
     pub(super) fn wait<C>(&self, inbox: &Receiver<C>) -> Woken<C> {
         let next = self.dues.iter().map(|due| due.at).min().filter(|_| self.active);
         let Some(next) = next else { return inbox.recv().map_or(Woken::ToLeave, Woken::By) };
@@ -52,7 +52,7 @@ impl<W: Copy> Schedule<W> {
         self.dues.len()
     }
 
-    /// The work of this place and the time, where it is due.
+    /// Returns the work at this position and the time, if it is due.
     pub(super) fn begin(&mut self, place: usize) -> Option<(W, Nanos)> {
         let now = Nanos::monotonic_now();
         let due = &mut self.dues[place];
@@ -75,7 +75,7 @@ impl<W: Copy> Schedule<W> {
         self.active
     }
 
-    /// While it is inactive nothing is due; when it becomes active, everything is.
+    /// Sets whether work is due. When the schedule becomes active again, all work is due.
     pub(super) fn set_active(&mut self, active: bool) {
         if active && !self.active {
             let now = Nanos::monotonic_now();
@@ -84,14 +84,14 @@ impl<W: Copy> Schedule<W> {
         self.active = active;
     }
 
-    /// Sets the period of some of the works from now on.
+    /// Sets the period of some of the work from now on.
     pub(super) fn set_period(&mut self, period: Nanos, is_meant: impl Fn(W) -> bool) {
         for due in self.dues.iter_mut().filter(|due| is_meant(due.what)) {
             (due.period, due.at) = (period, Nanos::monotonic_now());
         }
     }
 
-    /// What the thread that calls this has cost so far.
+    /// The cost of the calling thread so far.
     pub(super) fn cost(&self) -> SamplerCost {
         let cpu = clock_gettime(ClockId::ThreadCPUTime);
         SamplerCost { cpu_ns: cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64, ..self.cost }

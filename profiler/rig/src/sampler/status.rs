@@ -1,18 +1,18 @@
-//! What the threads of the sampler have to say of themselves.
+//! The shared status of the sampler's threads.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use schema::device::Device;
 
-/// What watching has cost so far, both threads together.
+/// The cost of watching so far, of both threads together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SamplerCost {
     /// CPU time of the threads.
     pub cpu_ns: u64,
     pub ticks: u64,
-    /// Ticks that began later than half their period after the deadline.
+    /// Ticks that began later than half of their period after the deadline.
     pub late_ticks: u64,
-    /// The longest time that one tick took.
+    /// The longest time of one tick.
     pub worst_tick_ns: u64,
 }
 
@@ -27,7 +27,7 @@ impl SamplerCost {
     }
 }
 
-/// What others may know at any moment without waiting for the threads.
+/// The status that other threads can read at any time without waiting.
 #[derive(Default)]
 pub(super) struct Status {
     pub(super) watcher: SamplerCost,

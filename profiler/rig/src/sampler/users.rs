@@ -1,4 +1,4 @@
-//! Who uses the devices, as their drivers say.
+//! The processes that use the devices, as their drivers report them.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -7,13 +7,13 @@ use crate::{
     usage::Tree,
 };
 
-/// The processes that use some device.
+/// The processes that use a device.
 pub(super) struct Users {
     by_pid: BTreeMap<u32, ProcessUse>,
-    /// A process that is not among them holds no device memory. Not so while the driver lists numbers
-    /// of another pid namespace: one of those may be ours.
+    /// Whether a process that is not in the list holds no device memory. This is not so while the driver lists process ids of
+    /// another pid namespace, because one of these may belong to a launch.
     memory_is_known: bool,
-    /// And ran no kernel.
+    /// Whether a process that is not in the list ran no kernel.
     util_is_known: bool,
 }
 
@@ -22,9 +22,9 @@ impl Users {
         Users { by_pid: BTreeMap::new(), memory_is_known: true, util_is_known: true }
     }
 
-    /// Adds those of one device, and counts the ones that no launch of ours started.
+    /// Adds the processes of one device, and counts those that do not belong to a launch.
     pub(super) fn add(&mut self, processes: Processes, is_ours: impl Fn(u32) -> bool) -> u64 {
-        // A number that names no process here is of another pid namespace, or just ended.
+        // A process id without a process here is of another pid namespace, or its process has just ended.
         let is_here = |pid: u32| Path::new("/proc").join(pid.to_string()).exists();
         let (mut foreign, mut elsewhere) = (0, false);
         for process in processes.listed {
@@ -48,7 +48,7 @@ impl Users {
         sum.util_percent = sum.util_percent.zip(process.util_percent).map(|(sum, own)| sum + own);
     }
 
-    /// Device memory that the processes of a rank have together.
+    /// Device memory of all processes of a rank together.
     pub(super) fn bytes_of(&self, tree: &Tree) -> Option<u64> {
         self.of(tree, |process| process.bytes, self.memory_is_known)
     }

@@ -1,5 +1,5 @@
-//! The thread that reads counters, and does nothing else: a counter that wraps must be read again in time, whatever disks,
-//! `/proc` and the driver's lists are doing. What it reads it hands over once a second.
+//! The thread that only reads counters: a counter that wraps must be read again in time, independent of disks, `/proc` and the
+//! driver's lists. It passes its readings on once a second.
 
 use std::sync::mpsc::{Receiver, Sender};
 
@@ -19,7 +19,7 @@ use crate::device::DeviceReader;
 pub(super) enum WatcherCommand {
     ReadFastEvery(Nanos),
     SetActive(bool),
-    /// Goes on to the keeper behind the rows that were read until then.
+    /// Is passed to the keeper, after the rows that were read so far.
     Flush(Sender<Result<(), RowError>>),
 }
 
@@ -53,7 +53,7 @@ impl Watcher {
         Watcher { devices, schedule: Schedule::new(works), rows: Vec::new(), keeper, status }
     }
 
-    /// Runs until no command can be sent any more.
+    /// Runs until the channel of commands is closed.
     pub(super) fn run(mut self, inbox: &Receiver<WatcherCommand>) {
         loop {
             match self.schedule.wait(inbox) {
@@ -90,7 +90,7 @@ impl Watcher {
         }
     }
 
-    /// Hands the rows to the keeper. If the keeper has ended, the next flush reports it.
+    /// Passes the rows to the keeper. If the keeper has ended, the next flush reports it.
     fn hand_over(&mut self) {
         let _ = self.keeper.send(KeeperOrder::Keep(std::mem::take(&mut self.rows)));
     }

@@ -1,11 +1,11 @@
-//! Who else used the cores: found by comparing two looks at every process of the machine.
+//! Finds the foreign process that used the cores most, from two scans of all processes of the machine.
 
 use std::collections::BTreeMap;
 
 use super::process::{numbers, stat_of};
 
-/// Every process at one moment. Taking one costs about ten microseconds a process: at the ends of a
-/// measurement, not in between.
+/// Every process at one moment. A scan takes about ten microseconds per process, so it is done at the ends of a measurement and
+/// not in between.
 pub struct Scan {
     by_pid: BTreeMap<u32, Entry>,
 }
@@ -16,17 +16,17 @@ struct Entry {
     start_ticks: u64,
     name: String,
     cpu_ticks: u64,
-    /// Where it ran last.
+    /// The core on which it last ran.
     core: Option<u16>,
 }
 
-/// A process that is not ours and the CPU time it used.
+/// A foreign process, and the CPU time it used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foreign {
     pub pid: u32,
-    /// The program's name as the kernel keeps it, cut at 15 bytes.
+    /// The program's name in the kernel, cut at 15 bytes.
     pub name: String,
-    /// In steps of 10 ms.
+    /// The CPU time in steps of 10 ms.
     pub cpu_ns: u64,
 }
 
@@ -43,7 +43,7 @@ impl Scan {
     }
 
     fn is_below(&self, mut pid: u32, roots: &[u32]) -> bool {
-        // As many steps as there are processes: a scan is no snapshot, so its parents might form a ring.
+        // The number of steps is limited to that of the processes: a scan is not atomic, so its parents might form a cycle.
         for _ in 0..=self.by_pid.len() {
             if roots.contains(&pid) {
                 return true;
@@ -57,9 +57,9 @@ impl Scan {
     }
 }
 
-/// The foreign process that used most CPU time between two scans, among those that were last seen on
-/// one of `cores` at either scan. `ours` are processes that, with all below them, are not foreign: the
-/// harness itself, usually. `None` where no foreign process used as much as a tick.
+/// The foreign process with the most CPU time between two scans, among those that were last seen on one of `cores` at either
+/// scan. Processes in `ours`, usually the harness, and all processes below them are not foreign. `None` if no foreign process
+/// used a tick of CPU time.
 pub fn top_foreign(before: &Scan, after: &Scan, cores: &[u16], ours: &[u32]) -> Option<Foreign> {
     let on_cores = |entry: &Entry| entry.core.is_some_and(|core| cores.contains(&core));
     let used = |(&pid, now): (&u32, &Entry)| {
@@ -67,7 +67,7 @@ pub fn top_foreign(before: &Scan, after: &Scan, cores: &[u16], ours: &[u32]) -> 
         if !(on_cores(now) || then.is_some_and(on_cores)) || after.is_below(pid, ours) {
             return None;
         }
-        // One that was not there before used all of its time since.
+        // A process that did not exist before used all of its time since.
         let ticks = now.cpu_ticks.saturating_sub(then.map_or(0, |then| then.cpu_ticks));
         let cpu_ns = ticks * (1_000_000_000 / procfs::ticks_per_second());
         (cpu_ns > 0).then(|| Foreign { pid, name: now.name.clone(), cpu_ns })

@@ -1,9 +1,8 @@
-//! What the processes of a rank cost: the process it was started with and everything below it.
+//! The resource usage of a rank: of its first process and of all processes below it.
 //!
-//! Processes come and go faster than they can be listed, so the list is renewed at the slow rate and
-//! the files of known processes are held open and read again at the fast rate. A held file belongs to
-//! its process and not to its number: when the process is gone the file says so, even if the number
-//! has been given to another.
+//! Processes start and end faster than they can be listed, so the list is renewed at the slow rate, while the files of known
+//! processes are kept open and read at the fast rate. An open file belongs to its process and not to its process id: after the
+//! end of the process a read fails, even if the process id is in use again.
 
 mod foreign;
 mod process;
@@ -16,35 +15,35 @@ pub use process::capabilities;
 use process::{Process, children_of};
 use tally::Tally;
 
-/// The processes of one rank. Counters never fall: what ended processes had used stays in.
+/// The processes of one rank. Counters never fall: the usage of processes that have ended stays included.
 pub struct Tree {
     root: u32,
     found: bool,
     processes: BTreeMap<u32, Process>,
     tally: Tally,
-    /// What processes that ended had waited for a core.
+    /// The waiting time for a core of processes that have ended.
     ended_wait_ns: u64,
-    /// What processes had read and written whose end was not seen by a parent in the tree.
+    /// The I/O of processes whose end was not observed by a parent in the tree.
     orphaned: [u64; 2],
     last: Reading,
 }
 
-/// One reading. `None` is what this kernel does not tell about these processes.
+/// One reading. A value is `None` if this kernel does not report it for these processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Processes that run; those that ended and wait for their parent to ask are left out.
+    /// The number of running processes, without those that have ended and wait for their parent.
     pub processes: u64,
     pub cpu_ns: u64,
-    /// Time in which threads were ready and had no core.
+    /// The time in which threads were ready and had no core.
     pub run_queue_wait_ns: Option<u64>,
     pub rss_bytes: u64,
-    /// Bytes that went through read and write calls.
+    /// Bytes passed through read and write calls.
     pub read_bytes: Option<u64>,
     pub write_bytes: Option<u64>,
 }
 
 impl Tree {
-    /// Takes up a process and what is below it now. One that does not exist makes an empty tree.
+    /// Starts with a process and the processes below it now. A process that does not exist makes an empty tree.
     pub fn new(root: u32) -> Tree {
         let mut tree = Tree {
             root,
@@ -64,7 +63,7 @@ impl Tree {
         self.root
     }
 
-    /// Whether the process it was asked to watch existed.
+    /// Whether the first process existed.
     pub fn was_found(&self) -> bool {
         self.found
     }
@@ -73,13 +72,13 @@ impl Tree {
         self.processes.contains_key(&pid)
     }
 
-    /// The processes that are known and were there at the last reading.
+    /// The known processes that existed at the last reading.
     pub fn pids(&self) -> impl Iterator<Item = u32> {
         self.processes.keys().copied()
     }
 
-    /// Looks for new processes and threads. Costs some microseconds a thread; the slow rate will do,
-    /// because a process that lives between two looks is accounted for by the parent that waits for it.
+    /// Looks for new processes and threads. It takes some microseconds per thread. The slow rate is sufficient, because the
+    /// usage of a process that lives between two searches is counted by the parent that waits for it.
     pub fn refresh(&mut self) {
         let mut parents: Vec<u32> = self.pids().collect();
         while let Some(parent) = parents.pop() {
@@ -115,13 +114,13 @@ impl Tree {
             io = io.zip(process.io()).map(|([r, w], [read, write])| [r + read, w + write]);
             self.tally.update(pid, process.parent, process.cpu_ns, process.reaped_ns);
         }
-        // Children started after their parents: one that ended is added to a parent that still counts.
+        // Children started after their parents, so a child that has ended is added to a parent that still counts.
         ended.sort_unstable();
         for (_, pid) in ended.into_iter().rev() {
             let process = self.processes.remove(&pid).expect("it was listed a moment ago");
             now.run_queue_wait_ns = now.run_queue_wait_ns.map(|sum| sum + process.wait_ns().unwrap_or(0));
             self.ended_wait_ns += process.wait_ns().unwrap_or(0);
-            // The kernel adds what a child read and wrote to the parent that waited for it.
+            // The kernel adds the I/O of a child to the parent that waited for it.
             if !self.processes.contains_key(&process.parent) {
                 for (sum, own) in self.orphaned.iter_mut().zip(process.io().unwrap_or_default()) {
                     *sum += own;
@@ -131,7 +130,7 @@ impl Tree {
             self.tally.end(pid);
         }
         now.cpu_ns = self.tally.total_ns();
-        // Between the end of a child and the next look at its parent its bytes are in neither.
+        // Between the end of a child and the next reading of its parent, its bytes are in neither.
         now.read_bytes = io.map(|[read, _]| read.max(self.last.read_bytes.unwrap_or(0)));
         now.write_bytes = io.map(|[_, write]| write.max(self.last.write_bytes.unwrap_or(0)));
         self.last = now;

@@ -1,4 +1,4 @@
-//! One process, through files that are held open.
+//! One process, read through files that are kept open.
 
 use std::{
     fs::{self, File},
@@ -11,14 +11,14 @@ use procfs::{FromRead, process::Stat};
 
 use crate::processes::descendants;
 
-/// Threads of a process beyond which their waiting is not read: it costs about a microsecond each.
+/// The number of threads of a process beyond which their waiting time is not read: a read takes about a microsecond per thread.
 const THREADS_READ_MAX: usize = 64;
 
-/// A process and what was read of it last.
+/// A process and its last reading.
 pub(super) struct Process {
     pid: u32,
     stat: File,
-    /// Absent where another user's process may not be looked into.
+    /// `None` if the process of another user may not be read.
     io_file: Option<File>,
     threads: Threads,
     io: Option<[u64; 2]>,
@@ -26,7 +26,7 @@ pub(super) struct Process {
     pub(super) parent: u32,
     pub(super) is_zombie: bool,
     pub(super) cpu_ns: u64,
-    /// CPU time of children it waited for, theirs included.
+    /// CPU time of children that it waited for, including their own children.
     pub(super) reaped_ns: u64,
     pub(super) rss_bytes: u64,
 }
@@ -50,7 +50,7 @@ impl Process {
         process.read().then_some(process)
     }
 
-    /// Reads it again; `false` when it is gone, and then the last values stay.
+    /// Reads the process again; returns `false` if it has ended, and then keeps the last values.
     pub(super) fn read(&mut self) -> bool {
         let mut buffer = [0; 1024];
         let Some(stat) = text(&self.stat, &mut buffer).and_then(|text| Stat::from_read(text.as_bytes()).ok())
@@ -64,8 +64,8 @@ impl Process {
         self.rss_bytes = stat.rss * procfs::page_size();
         self.reaped_ns = (stat.cutime + stat.cstime).max(0) as u64 * tick_ns;
         self.threads.read();
-        // Ticks hold every thread there ever was but are rounded down to 10 ms; threads are exact but
-        // some ended unseen. Both are lower bounds.
+        // Ticks include all threads that ever existed, but are rounded down to 10 ms. Threads are exact, but some ended unseen.
+        // Both are lower bounds.
         self.cpu_ns = self.cpu_ns.max((stat.utime + stat.stime) * tick_ns).max(self.threads.run_ns());
         self.io = self.io_file.as_ref().and_then(|file| io(text(file, &mut buffer)?)).or(self.io);
         true
@@ -86,7 +86,7 @@ impl Process {
     }
 }
 
-/// What this kernel tells about processes beyond CPU time and memory, and what it does not.
+/// The values that this kernel reports about processes in addition to CPU time and memory.
 pub fn capabilities() -> [(&'static str, &'static str); 2] {
     let wait = if schedstat_is_live() { "ok" } else { "this kernel keeps no scheduler statistics" };
     let io =
@@ -160,8 +160,8 @@ impl Threads {
     }
 }
 
-/// Whether this kernel keeps the account: without scheduler statistics its files are absent or zero. A
-/// thread that runs has had a time slice at least, though the length of its first is only added up later.
+/// Whether this kernel keeps the account: without scheduler statistics its files do not exist or contain zeros. A running
+/// thread has had at least one time slice, although the length of its first is added only later.
 fn schedstat_is_live() -> bool {
     static LIVE: OnceLock<bool> = OnceLock::new();
     *LIVE.get_or_init(|| {
@@ -176,14 +176,14 @@ fn times(text: &str) -> Option<Times> {
     Some(Times { run_ns: fields.next()?, wait_ns: fields.next()? })
 }
 
-/// Bytes that went through read and write calls: `rchar` and `wchar`.
+/// Bytes passed through read and write calls: `rchar` and `wchar`.
 fn io(text: &str) -> Option<[u64; 2]> {
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
     Some([field("rchar:")?, field("wchar:")?])
 }
 
-/// The children of a process: from the kernel's own list where it keeps one. Elsewhere every process is
-/// asked for its parent, and then those below the children come along.
+/// The children of a process, from the kernel's list if there is one. Otherwise the parents of all processes are read, and the
+/// result includes the processes below the children.
 pub(super) fn children_of(pid: u32) -> Vec<u32> {
     static LISTED: OnceLock<bool> = OnceLock::new();
     if *LISTED.get_or_init(|| Path::new("/proc/thread-self/children").exists()) {

@@ -1,20 +1,19 @@
 //! CPU time of a tree whose processes end.
 //!
-//! A process that ended is counted twice: here, with its last reading, and at the parent that waited
-//! for it, to which the kernel adds the time of the child and of the child's children. The kernel's
-//! entry also contains children that were never read, but is missing if the parent ignores its children
-//! or has ended itself. Therefore the larger of the two counts.
+//! A process that has ended is counted twice: here with its last reading, and by the kernel at the parent that waited for it,
+//! with all that the child and its children used. The kernel's entry also includes children that started and ended unseen. But
+//! there is no entry if the parent ignores its children or has ended itself. Of the two, the larger counts.
 //!
-//! Both entries are lower bounds of the truth (ours misses a child's last moments, the kernel's is
-//! printed in ticks), and so is their maximum, in which no time counts twice.
+//! Both entries are lower bounds (the reading misses a child's last moments, and the kernel's entry is printed in ticks), and
+//! so is their maximum, because nothing is counted twice in it.
 
 use std::collections::BTreeMap;
 
-/// The books of one tree.
+/// The accounts of one tree.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     alive: BTreeMap<u32, Account>,
-    /// Used by processes that ended without a parent in the tree.
+    /// CPU time of processes that ended without a parent in the tree.
     orphaned_ns: u64,
 }
 
@@ -25,7 +24,7 @@ struct Account {
     /// The kernel's entry for children that ended: now, and at the reading before.
     reaped_ns: u64,
     reaped_before_ns: u64,
-    /// Our entry for them.
+    /// The sum of the last readings of these children.
     ended_ns: u64,
 }
 
@@ -36,7 +35,7 @@ impl Account {
 }
 
 impl Tally {
-    /// Enters a reading of a living process.
+    /// Enters a reading of a live process.
     pub(super) fn update(&mut self, pid: u32, parent: u32, own_ns: u64, reaped_ns: u64) {
         let account = self.alive.entry(pid).or_insert_with(|| Account { reaped_ns, ..Account::default() });
         account.parent = parent;
@@ -45,12 +44,12 @@ impl Tally {
         account.reaped_ns = account.reaped_ns.max(reaped_ns);
     }
 
-    /// Closes the account of a process that was there at the reading before and is not at this one, the
-    /// living having been entered. Of several that end at once, children come first.
+    /// Closes the account of a process that existed at the reading before and does not exist at this one, after the live
+    /// processes were entered. Of several processes that end at once, children come first.
     pub(super) fn end(&mut self, pid: u32) {
         let Some(account) = self.alive.remove(&pid) else { return };
         match self.alive.get_mut(&account.parent) {
-            // The kernel's entry of the reading before cannot have this child in it yet.
+            // The kernel's entry of the reading before cannot include this child yet.
             Some(parent) => {
                 parent.ended_ns = parent.ended_ns.max(parent.reaped_before_ns) + account.total_ns();
             }

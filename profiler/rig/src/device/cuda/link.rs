@@ -17,23 +17,23 @@ pub struct Link {
     stream: Arc<CudaStream>,
 }
 
-/// Copies that the device works off by itself.
+/// A sequence of copies that the device executes by itself.
 pub struct Copying {
     begin: CudaEvent,
     end: CudaEvent,
 }
 
 impl Link {
-    /// Opens the link of the device with this name (`GPU-...`) and takes `bytes` on either side.
+    /// Opens the link of the device with this name (`GPU-...`) and allocates `bytes` on either side.
     ///
     /// # Errors
-    /// Without a driver, with one older than CUDA 12.8, and where the memory is not there.
+    /// There is no driver, it is older than CUDA 12.8, or the memory is not available.
     pub fn open(uuid: &str, bytes: usize) -> Result<Link, CudaError> {
         let (number, _) = find(uuid, COPIES_SINCE)?;
         let context = CudaContext::new(number).map_err(failed("opening a CUDA context"))?;
         let stream = context.default_stream();
         let device = stream.alloc_zeros(bytes).map_err(failed("taking memory of the device"))?;
-        // Plain page-locked memory: that which combines writes is slow to read, for people's programs too.
+        // Plain page-locked memory, because write-combining memory is slow to read and users rarely choose it.
         // SAFETY: what is unset is set before anything reads it.
         let mut host = unsafe { context.alloc_pinned_with_flags(bytes, 0) }
             .map_err(failed("taking page-locked memory of the host"))?;
@@ -64,7 +64,7 @@ impl Copying {
         self.end.try_is_complete().map_err(failed("copying"))
     }
 
-    /// How long the device took, by its own clock; waits for the end.
+    /// Waits for the end, and returns the time that the copies took by the device's clock.
     pub fn seconds(&self) -> Result<f64, CudaError> {
         let ms = self.begin.elapsed_ms(&self.end).map_err(failed("timing a copy"))?;
         Ok(f64::from(ms) / 1e3)

@@ -1,9 +1,8 @@
-//! The CUDA driver library, opened at run time: what it says of a chip, and copies over the link.
+//! The CUDA driver library, opened at run time: facts of a chip, and copies over the link.
 //!
-//! Asking for facts creates no context: one would hold hundreds of megabytes of the device and show
-//! the harness among the processes that use it. Only [`Link`] creates one, and drops it with itself.
-//! Facts are asked for when a GPU is opened, so before any launch; what a launch starts is a program of
-//! its own and shares nothing of the driver's state here.
+//! A query of facts creates no context, which would take hundreds of megabytes of the device and list the harness among the
+//! processes that use it. Only [`Link`] creates a context, and removes it when dropped. Facts are queried when a GPU is opened,
+//! which is before any launch. A launch starts separate programs, which share nothing of the driver's state here.
 #![expect(unsafe_code, reason = "the bindings mark as unsafe what takes a device that must have been listed")]
 
 mod link;
@@ -17,8 +16,7 @@ use cudarc::driver::{
 
 pub use link::{Copying, Link};
 
-/// The facts of a chip by the names that the manifest gives them, and by how much the driver's
-/// number is divided: it counts clocks in kHz.
+/// The facts of a chip with their names in the manifest, and the divisor of the driver's number, which has clocks in kHz.
 const CHIP: [(&str, Attribute, i32); 9] = [
     ("multiprocessors", Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 1),
     ("l2_cache_bytes", Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 1),
@@ -41,7 +39,7 @@ const CHIP: [(&str, Attribute, i32); 9] = [
 const FACTS_SINCE: i32 = 11_040;
 const COPIES_SINCE: i32 = 12_080;
 
-/// Why the driver library does not answer.
+/// The reason that the driver library does not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum CudaError {
     #[error(
@@ -61,8 +59,8 @@ pub fn version() -> Result<String, CudaError> {
     Ok(dotted(version_number()?))
 }
 
-/// The facts of the device with this name (`GPU-...`), integers with the unit in the key. What the
-/// driver does not say is left out, and so is a zero: no chip has none of these.
+/// The facts of the device with this name (`GPU-...`), as integers with the unit in the key. Unknown values are left out, and
+/// so are zeros, because no chip has none of these.
 pub fn chip(uuid: &str) -> Result<BTreeMap<String, u64>, CudaError> {
     let (_, device) = find(uuid, FACTS_SINCE)?;
     let facts = CHIP.iter().filter_map(|&(name, attribute, divisor)| {

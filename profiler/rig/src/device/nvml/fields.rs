@@ -27,7 +27,7 @@ const FIELDS: [(&str, u32); 9] = [
     ("throttle_power_brake_ns", field_id::NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN),
 ];
 
-/// Fills in what the fields tell.
+/// Fills in the values of the fields.
 pub(super) fn fill(
     handle: &Handle<'static>,
     inquiry: &mut Inquiry,
@@ -45,7 +45,7 @@ pub(super) fn fill(
     let (mut causes, mut silent) = (Vec::new(), false);
     for ((name, _), answer) in asked.into_iter().zip(answers) {
         let is_cause = name.starts_with("throttle");
-        // Zero is what a driver leaves that does not fill it in.
+        // A driver that does not fill in the value leaves zero.
         if let Ok(latency_us @ 1..) = answer.as_ref().map(|field| field.latency) {
             inquiry.took(name, latency_us as u64 * 1000);
         }
@@ -76,7 +76,7 @@ pub(super) fn fill(
     row.throttle_ns = throttle.read(now, &causes, silent);
 }
 
-/// Takes the reading of a counter and returns its total. A fall stands in the row's `err`.
+/// Takes the reading of a counter and returns its total. A fall is reported in the row's `err`.
 pub(super) fn add_up(
     inquiry: &mut Inquiry,
     counters: &mut BTreeMap<&'static str, Counter>,
@@ -91,7 +91,7 @@ pub(super) fn add_up(
     counter.total()
 }
 
-/// A value and how wide the driver's type for it is.
+/// A value and the width of the driver's type for it.
 fn whole(value: SampleValue) -> Result<(u64, Width), NvmlError> {
     match value {
         SampleValue::U32(n) => Ok((u64::from(n), Width::Bits32)),

@@ -28,20 +28,20 @@ const RATES: [(&str, GpmMetricId, &str); 4] = [
     ("gpm_nvlink_rx", GpmMetricId::NvlinkTotalRxPerSec, "nvlink_rx_bytes"),
 ];
 
-/// Keeps the sample at which the next window begins, so that windows join without a gap.
+/// Keeps the sample at which the next window begins, so that windows are adjacent.
 #[derive(Default)]
 pub(super) struct Gpm {
     begin: Option<(Nanos, GpmSample<'static>)>,
 }
 
 impl Gpm {
-    /// Whether the device has given a sample. Its own word on support is not asked: a guest may be
-    /// told yes and get none.
+    /// Whether the device has returned a sample. The driver's statement on support is not used, because in a guest it may claim
+    /// support and return no samples.
     pub(super) fn is_offered(&self) -> bool {
         self.begin.is_some()
     }
 
-    /// Fills in what the window since the last sample shows. A window that is too short stays open.
+    /// Fills in the values of the window since the last sample. A window that is too short stays open.
     pub(super) fn fill(
         &mut self,
         nvml: &'static Nvml,
@@ -68,7 +68,7 @@ impl Gpm {
         self.begin = Some((now, end));
         for ((name, _), answer) in asked.into_iter().zip(answers.into_iter().flatten()) {
             let Some(metric) = inquiry.take(name, answer) else { continue };
-            // No number is no value, and the next window may have one.
+            // Not a number means no value, and the next window may have one.
             if !metric.value.is_finite() {
                 continue;
             }
@@ -110,8 +110,8 @@ fn bytes_place<'a>(row: &'a mut DeviceSample, counter: &str) -> &'a mut Option<u
     }
 }
 
-/// The value of a share, and what its unit was taken from: the driver's word, or the header's where the
-/// driver names none. The header promises percent; the driver must say nothing else.
+/// The value of a share, and the source of its unit: the driver, or the header if the driver names none. The header promises
+/// percent, so any other unit of the driver is an error.
 fn percent(metric: &GpmMetricResult) -> Result<(f64, String), String> {
     match metric.metric_info.unit.trim() {
         "" => Ok((metric.value, "percent by the header, the driver names no unit".into())),
@@ -122,8 +122,8 @@ fn percent(metric: &GpmMetricResult) -> Result<(f64, String), String> {
     }
 }
 
-/// The value of a rate, and what its unit was taken from. Documents disagree about it, so the driver's
-/// own word comes before NVIDIA's header.
+/// The value of a rate, and the source of its unit. Documents disagree about it, so the driver's unit takes precedence over
+/// NVIDIA's header.
 fn bytes_per_s(metric: &GpmMetricResult) -> Result<(f64, String), String> {
     const MIB: f64 = 1024.0 * 1024.0;
     let unit = metric.metric_info.unit.trim();

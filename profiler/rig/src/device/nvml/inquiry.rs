@@ -1,4 +1,4 @@
-//! What a device was asked for, what it said, and how long that took.
+//! The metrics of a device: which were requested, what it answered, and how long that took.
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -10,30 +10,30 @@ use super::super::CallCost;
 /// while a run goes on, which takes 4 s of the fast tier to be seen.
 const PASSED_OVER: u32 = 100;
 
-/// Remembers the metrics that a device has refused from the start, so that they are not asked for again: a refusal costs
-/// as much as an answer, and would come again at every tick. A metric that has answered before is never given up: what
-/// it says then is a trouble of its row.
+/// Remembers the metrics that a device has refused from the start, so that they are not requested again: a refusal costs as
+/// much as an answer, and would come at every tick. A metric that has answered once is never given up; a later failure is an
+/// error of its row.
 #[derive(Debug, Default)]
 pub(super) struct Inquiry {
     metrics: BTreeMap<&'static str, Metric>,
     lost: Option<String>,
-    /// What failed since the last row and may work at the next.
+    /// Failures since the last row of metrics that may work in the next.
     troubles: Vec<String>,
 }
 
 #[derive(Debug, Default)]
 struct Metric {
-    /// It has answered.
+    /// The metric has answered.
     is_known: bool,
-    /// Why there is no answer, and how often it is passed over until it is asked for again; for good where absent.
+    /// The reason of a refusal, and the number of requests to skip before the next one; a refusal without a number is final.
     refusal: Option<(String, Option<u32>)>,
-    /// What an answer showed beside its value: its width or its unit.
+    /// A property that an answer showed in addition to its value: its width or its unit.
     remark: Option<String>,
     cost: CallCost,
 }
 
 impl Inquiry {
-    /// Whether an answer is to be expected.
+    /// Whether an answer is expected.
     pub(super) fn wants(&self, metric: &str) -> bool {
         self.lost.is_none() && self.metrics.get(metric).is_none_or(|known| known.refusal.is_none())
     }
@@ -44,7 +44,7 @@ impl Inquiry {
         self.lost.is_none() && !self.metrics.get(metric).is_some_and(is_final)
     }
 
-    /// Whether to ask for a metric at this occasion: one that may answer, or one that may be permitted by now.
+    /// Whether to request a metric now: it may answer, or may be permitted by now.
     pub(super) fn is_due(&mut self, metric: &str) -> bool {
         let Some(known) = self.metrics.get_mut(metric) else { return self.lost.is_none() };
         let is_due = match &mut known.refusal {
@@ -58,7 +58,7 @@ impl Inquiry {
         is_due && self.lost.is_none()
     }
 
-    /// Asks for a metric, unless it is known that there is no answer.
+    /// Requests a metric, unless it is known to have no answer.
     pub(super) fn ask<T>(
         &mut self,
         metric: &'static str,
@@ -74,7 +74,7 @@ impl Inquiry {
         self.take(metric, answer)
     }
 
-    /// Notes how long an answer took.
+    /// Records the duration of an answer.
     pub(super) fn took(&mut self, metric: &'static str, ns: u64) {
         self.metrics.entry(metric).or_default().cost.took.record(ns);
     }
@@ -99,22 +99,22 @@ impl Inquiry {
         None
     }
 
-    /// Notes what is wrong with a metric in the row that is being read.
+    /// Records the failure of a metric for the row that is being read.
     pub(super) fn trouble(&mut self, metric: &str, what: &dyn std::fmt::Display) {
         self.troubles.push(format!("{metric}: {what}"));
     }
 
-    /// Notes that a metric has no answer that could be used.
+    /// Records that a metric has no usable answer.
     pub(super) fn refuse(&mut self, metric: &'static str, reason: String) {
         self.metrics.entry(metric).or_default().refusal = Some((reason, None));
     }
 
-    /// Whether there was an answer that could be used.
+    /// Whether there was a usable answer.
     pub(super) fn is_understood(&self, metric: &str) -> bool {
         self.metrics.get(metric).is_some_and(|known| known.remark.is_some())
     }
 
-    /// Notes what an answer showed beside its value, the first time it does.
+    /// Records a property that an answer showed, the first time it does.
     pub(super) fn remark(&mut self, metric: &'static str, remark: impl FnOnce() -> String) {
         self.metrics.entry(metric).or_default().remark.get_or_insert_with(remark);
     }
@@ -134,7 +134,7 @@ impl Inquiry {
         self.metrics.iter_mut().map(take).collect()
     }
 
-    /// By metric: `ok`, with what an answer showed beside its value, or the reason of the refusal.
+    /// The capability of each metric: `ok` with the properties that answers showed, or the reason of the refusal.
     pub(super) fn findings(&self) -> BTreeMap<String, String> {
         let state = |known: &Metric| match (&known.refusal, &known.remark) {
             (Some((reason, _)), _) => reason.clone(),
@@ -145,7 +145,7 @@ impl Inquiry {
     }
 }
 
-/// Whether the same question would get the same answer for as long as the driver is loaded.
+/// Whether the same request would get the same answer as long as the driver is loaded.
 fn is_final(error: &NvmlError) -> bool {
     matches!(
         error,

@@ -1,4 +1,4 @@
-//! The driver's library: where it is, which devices it shows, how they are connected.
+//! The driver's library: where it is, which devices it lists, and how they are connected.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use schema::device::Device;
 
 use super::DeviceError;
 
-/// Names the library to load instead of the driver's, for a driver in an unusual place and for tests.
+/// The environment variable with the library to load instead of the driver's, for a driver in an unusual place and for tests.
 pub const LIBRARY_ENV: &str = "TANDEM_NVML";
 const LIBRARY: &str = "libnvidia-ml.so.1";
 
@@ -41,7 +41,7 @@ pub fn driver_version() -> Option<String> {
     library().ok()?.sys_driver_version().ok()
 }
 
-/// The devices that a CUDA program started here would see.
+/// The devices that a CUDA program started here would have.
 pub(in super::super) fn devices(nvml: &'static Nvml) -> Result<Vec<Device>, DeviceError> {
     Ok((0..visible(nvml)?.len() as u32).map(Device::Cuda).collect())
 }
@@ -59,7 +59,7 @@ pub(super) fn handle(nvml: &'static Nvml, index: u32) -> Result<Handle<'static>,
     })
 }
 
-/// The name by which CUDA can be shown this device and no other, whatever it is shown now.
+/// The name that makes this device, and no other, visible to CUDA, whatever is visible now.
 pub fn uuid(index: u32) -> Result<String, DeviceError> {
     uuid_of(&Device::Cuda(index), &handle(library()?, index)?)
 }
@@ -68,21 +68,21 @@ pub(super) fn uuid_of(device: &Device, handle: &Handle<'static>) -> Result<Strin
     handle.uuid().map_err(|e| DeviceError::Uuid { device: device.clone(), reason: e.to_string() })
 }
 
-/// Where a GPU hangs on the PCI bus, as the kernel names it; `None` where the driver does not tell.
+/// The address of a GPU on the PCI bus, as the kernel writes it; `None` if the driver does not report it.
 pub fn pci_address(device: &Device) -> Option<String> {
     let Device::Cuda(index) = device else { return None };
     let pci = handle(library().ok()?, *index).ok()?.pci_info().ok()?;
     address_of(&pci.bus_id)
 }
 
-/// The driver writes the domain with eight digits, and the kernel with as many as it takes, four at least.
+/// Converts an address: the driver writes the domain with eight digits, and the kernel with at least four.
 fn address_of(bus_id: &str) -> Option<String> {
     let (domain, rest) = bus_id.split_once(':')?;
     let domain = u32::from_str_radix(domain, 16).ok()?;
     Some(format!("{domain:04x}:{}", rest.to_ascii_lowercase()))
 }
 
-/// The driver's indices of the devices that CUDA shows, in CUDA's order.
+/// The driver's indices of the devices that CUDA lists, in CUDA's order.
 fn visible(nvml: &Nvml) -> Result<Vec<u32>, DeviceError> {
     let driver = |e: NvmlError| DeviceError::NoDriver { reason: e.to_string() };
     let count = nvml.device_count().map_err(driver)?;
@@ -92,11 +92,11 @@ fn visible(nvml: &Nvml) -> Result<Vec<u32>, DeviceError> {
     select(&list.to_string_lossy(), &uuids)
 }
 
-/// Applies a list of indices and uuids as CUDA does: it ends at the first that names no device, and
-/// the beginning of a uuid will do. A device of which the driver does not say its uuid has none here.
+/// Applies a list of indices and uuids as CUDA does: it ends at the first entry that names no device, and the beginning of a
+/// uuid is enough. A device whose uuid the driver does not report has none here.
 ///
 /// # Errors
-/// An entry that cannot be followed, or that may be a device without a uuid.
+/// An entry cannot be resolved, or may be a device without a uuid.
 fn select(list: &str, uuids: &[Option<String>]) -> Result<Vec<u32>, DeviceError> {
     let mut selected = Vec::new();
     for entry in list.split(',').map(str::trim) {
@@ -116,11 +116,10 @@ fn select(list: &str, uuids: &[Option<String>]) -> Result<Vec<u32>, DeviceError>
     Ok(selected)
 }
 
-/// What `mig` is where the device is split up.
+/// The value of `mig` for a device that is divided.
 pub(super) const MIG_ENABLED: &str = "enabled";
 
-/// How a device hangs on its machine and how it is set: facts for the manifest, each left out where it
-/// is not known.
+/// How a device is connected and configured, for the manifest. Unknown facts are left out.
 pub(super) fn topology(nvml: &'static Nvml, handle: &Handle<'static>) -> BTreeMap<String, String> {
     let mut facts = settings(handle);
     let link = (handle.max_pcie_link_gen(), handle.max_pcie_link_width());
@@ -142,12 +141,12 @@ pub(super) fn topology(nvml: &'static Nvml, handle: &Handle<'static>) -> BTreeMa
     facts
 }
 
-/// How the owner of a device has set it. These are read and never changed.
+/// The settings that the owner of a device has chosen. They are read and never changed.
 fn settings(handle: &Handle<'static>) -> BTreeMap<String, String> {
     let mig = match handle.mig_mode() {
         Ok(mode) if mode.current == 0 => Some("disabled"),
         Ok(_) => Some(MIG_ENABLED),
-        // A chip that cannot be split, and a driver that knows nothing of it.
+        // The chip cannot be divided, or the driver does not support it.
         Err(NvmlError::NotSupported | NvmlError::FunctionNotFound | NvmlError::FailedToLoadSymbol(_)) => {
             Some("absent")
         }

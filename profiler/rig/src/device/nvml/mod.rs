@@ -1,8 +1,8 @@
 //! A GPU, read through NVIDIA's management library.
 //!
-//! Fast rows hold what is cheap or must be read often (the PCIe counters wrap within 78 ms at full
-//! speed), GPM rows what the performance monitors say of the time since the row before, slow rows the
-//! NVLink counters and the state of the PCIe link. What a device refuses, `inquiry` remembers.
+//! Fast rows have what is cheap or must be read often (the PCIe counters wrap within 78 ms at full speed), GPM rows have the
+//! values of the performance monitors since the row before, and slow rows have the NVLink counters and the state of the PCIe
+//! link. `inquiry` remembers the metrics that a device refuses.
 
 mod fields;
 mod gpm;

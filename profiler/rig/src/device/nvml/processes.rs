@@ -1,4 +1,4 @@
-//! Who uses a device: memory from the driver's lists of processes, utilisation from its samples.
+//! The processes that use a device: memory from the driver's lists of processes, utilisation from its samples.
 
 use std::{collections::BTreeMap, time::SystemTime};
 
@@ -15,18 +15,18 @@ use super::{
 /// Processes come and go between the call that tells how many there are and the one that lists them.
 const TRIES: usize = 3;
 
-/// A sample that is further in the future than this, in us, is discarded: drivers return entries of their
-/// ring buffer that they have not written yet.
+/// A sample further in the future than this, in us, is invalid: drivers return entries of their ring that they have not written
+/// yet.
 const AHEAD_US: u64 = 2_000_000;
 
 /// The memory that may be in use without any process. A CUDA context alone takes more.
 const UNOWNED_BYTES: u64 = 256 << 20;
 
-/// Lists the processes of one device, with what the driver said of its own.
+/// Lists the processes of one device, and records the driver's answers to its own queries.
 pub(super) struct Users {
     handle: Handle<'static>,
     inquiry: Inquiry,
-    /// The newest sample so far, by the wall clock in us, as the driver stamps them.
+    /// The time of the newest sample so far, by the wall clock in us, as the driver stamps them.
     seen_us: u64,
 }
 
@@ -35,7 +35,7 @@ impl Users {
         Users { handle, inquiry: Inquiry::default(), seen_us: 0 }
     }
 
-    /// What the driver can be asked for.
+    /// The kinds of queries to the driver.
     pub(super) fn findings(&self) -> BTreeMap<String, String> {
         self.inquiry.findings()
     }
@@ -43,13 +43,13 @@ impl Users {
     /// The mean utilisation of each process over the samples that are new.
     fn utils(&mut self) -> Option<BTreeMap<u32, f64>> {
         let now_us = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_micros() as u64);
-        // After the wall clock was set back, what was seen last must not hide what comes.
+        // If the wall clock was set back, the newest sample so far must not hide later ones.
         self.seen_us = self.seen_us.min(now_us + AHEAD_US);
         let since = self.seen_us;
         let handle = &self.handle;
         let samples = self.inquiry.ask("process_util", || {
             match several_tries(|| handle.process_utilization_stats(since)) {
-                // The driver's word for an idle device.
+                // The driver's answer for an idle device.
                 Err(NvmlError::NotFound) => Ok(Vec::new()),
                 other => other,
             }
@@ -70,12 +70,12 @@ impl Users {
 }
 
 impl ProcessLister for Users {
-    /// Seen from a container, drivers leave out the processes of others, and some leave out all: memory that is in use
-    /// and held by no listed process shows that one is missing.
+    /// Whether a process is missing from the lists. In a container, drivers leave out the processes of others, and some leave
+    /// out all: memory that is in use and held by no listed process shows it.
     fn list(&mut self) -> Option<Processes> {
         let utils = self.utils();
         let Users { handle, inquiry, .. } = self;
-        // Some drivers count what they reserve as used; this leaves it out either way.
+        // Some drivers count reserved memory as used; this leaves it out in both cases.
         let memory = inquiry.ask("memory_in_use", || handle.memory_info());
         let in_use_bytes = memory.map(|m| m.total.saturating_sub(m.free).saturating_sub(m.reserved));
         let alone = inquiry.ask("processes", || handle.running_compute_processes());
@@ -83,15 +83,15 @@ impl ProcessLister for Users {
         if alone.is_none() && mps.is_none() && utils.is_none() {
             return None;
         }
-        // A list that was refused may have held any process; one that the driver does not keep holds none.
+        // A list that was refused could contain any process; one that the driver does not have contains none.
         let are_listed = alone.is_some() && (mps.is_some() || !inquiry.may_answer("mps_processes"));
         let mut by_pid = BTreeMap::new();
         let alone = alone.into_iter().flatten().map(|process| (process, false));
         let clients = mps.into_iter().flatten().map(|process| (process, true));
-        // A client of MPS may stand in both lists.
+        // A client of MPS may be in both lists.
         for (process, is_client) in alone.chain(clients) {
             let bytes = match process.used_gpu_memory {
-                // A listed process has a context, which takes memory: the driver did not find it.
+                // A listed process has a context, which takes memory: a driver that reports none did not find it.
                 UsedGpuMemory::Used(0) | UsedGpuMemory::Unavailable => None,
                 UsedGpuMemory::Used(bytes) => Some(bytes),
             };
@@ -108,14 +108,14 @@ impl ProcessLister for Users {
         let has_stranger = utils.iter().flatten().any(|(pid, _)| !by_pid.contains_key(pid));
         let mut listed: BTreeMap<u32, ProcessUse> = BTreeMap::new();
         for (&pid, &util) in utils.iter().flatten() {
-            // What it held it has given back, if there is a list and it is not on it.
+            // Memory of a process that is not on an existing list has been freed.
             let bytes = memory_is_known.then_some(0);
             listed.insert(pid, ProcessUse { pid, bytes, util_percent: Some(util) });
         }
         for (pid, (bytes, is_client)) in by_pid {
             let util = utils.as_ref().and_then(|utils| utils.get(&pid).copied());
-            // A process that the driver answered for and that has no sample ran nothing. Not so a client
-            // of MPS: what it ran may have been put down to the server, which nothing documents.
+            // A process that the driver answered for and that has no sample ran nothing. This does not hold for a client of
+            // MPS: its work may be attributed to the server, which is not documented.
             let rested = utils.is_some() && !is_client && !has_stranger;
             let util_percent = util.or(rested.then_some(0.0));
             listed.insert(pid, ProcessUse { pid, bytes, util_percent });

@@ -1,4 +1,4 @@
-//! Time below the wanted clock, out of one counter a cause.
+//! Time below the requested clock, from one counter per cause.
 
 use std::collections::BTreeMap;
 
@@ -6,22 +6,22 @@ use schema::units::Nanos;
 
 use super::super::counter::{Counter, Width};
 
-/// Adds up what the causes' counters count, in nanoseconds.
+/// Accumulates the counters of the causes, in nanoseconds.
 ///
-/// Causes overlap: a chip at its power limit may be too hot as well, and then two counters run. How
-/// much they overlap is not told, so their sum is an upper bound, and the time that passed is another.
+/// Causes overlap: a chip at its power limit may be too hot as well, and then two counters run. The overlap is not known, so
+/// their sum is an upper bound, and so is the elapsed time.
 #[derive(Default)]
 pub(super) struct Throttle {
     causes: BTreeMap<&'static str, Counter>,
     read_at: Option<Nanos>,
-    /// Time of earlier rows in which a cause was not heard: what it has to tell belongs there too.
+    /// The time of earlier rows in which a cause could not be read, because its next reading covers that time, too.
     unheard_ns: u64,
     total_ns: u64,
 }
 
 impl Throttle {
     /// Takes the counters that could be read at `now`, and returns the total since the first row, or since one of them fell;
-    /// `None` of none. `missing` says that a cause which usually answers did not.
+    /// `None` if there are none. `missing` means that a cause which usually answers did not.
     pub(super) fn read(
         &mut self,
         now: Nanos,
@@ -31,7 +31,7 @@ impl Throttle {
         if causes.is_empty() {
             return None;
         }
-        // All of them are read before one that fell ends the sum.
+        // All counters are read before an error of one that fell ends the sum.
         let steps: Vec<Option<u64>> = causes
             .iter()
             .map(|&(cause, raw, width)| self.causes.entry(cause).or_default().grow(raw, width).ok())
