@@ -103,8 +103,8 @@ impl ProcessLister for Users {
                 .zip(held_bytes)
                 .is_some_and(|(in_use, held)| in_use.saturating_sub(held) > UNOWNED_BYTES);
         let memory_is_known = are_listed && !is_missing;
-        // Samples may name processes by the numbers of the host where the lists do not (HAMi-core issue
-        // 112): then a sample of a process that is not listed may be of any process.
+        // Samples may have process ids of the host although the lists do not (HAMi-core issue 112). A sample whose process is
+        // not on the lists may then belong to any process.
         let has_stranger = utils.iter().flatten().any(|(pid, _)| !by_pid.contains_key(pid));
         let mut listed: BTreeMap<u32, ProcessUse> = BTreeMap::new();
         for (&pid, &util) in utils.iter().flatten() {
