@@ -9,7 +9,7 @@ pub use schema::units::Window;
 /// counter, if it is known. The result is `None` if the readings do not determine it:
 /// - Readings do not extend to within a tenth of a window's length of both of its ends: a part of the window was not observed.
 /// - A window is shorter than the time between two readings that it touches, or than the counter's own period. The course of
-///   the counter within that time is not known, and interpolation would not be a measurement. If such windows make up less than
+///   the counter within that time is not known, and interpolation would not be a measurement. If such windows make up at most
 ///   a tenth of all, as the first steps of a job do between its first grants, the rate in the other windows is used for them.
 /// - The counter fell, as it does when a device is reset: what it had counted before is lost.
 pub fn growth_in(

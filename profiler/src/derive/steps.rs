@@ -134,8 +134,8 @@ mod tests {
         assert_eq!(only.phases.forward_ns, Some(Nanos(7)));
     }
 
-    /// Two ranks that are slow in turn: the longest of each step add up to 36, and the three took 30. Before the last they
-    /// were held for 100.
+    /// Two ranks are slow in turn: the longest times of the first three steps add up to 36, and the steps took 32. Before the
+    /// last step both ranks were held for 100.
     #[test]
     fn a_step_lasts_from_the_end_of_the_last_to_its_own() {
         let ranks = [[(12, 12), (20, 8), (32, 12)], [(8, 8), (20, 12), (28, 8)]];
