@@ -4,15 +4,13 @@ use std::{fs::File, io::Write, mem, os::fd::AsRawFd, sync::OnceLock};
 
 use libloading::os::unix::{Library, RTLD_NOW};
 use rustix::fs::{MemfdFlags, memfd_create};
+// Embedded in the program, so that there is one file to install, on machines with and without GPUs.
+use torch_shim::NCCL;
 
 use crate::cuda;
 
 /// The function of `nccl.cpp`, which is passed to `collective.cpp` and called there.
 pub(super) type MakeNccl = unsafe extern "C" fn();
-
-/// The library that `build.rs` made of `nccl.cpp`; empty if it did not find the headers. It is embedded in
-/// the program, so that there is one file to install, on machines with and without GPUs.
-const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/nccl.so"));
 
 /// Opens the library, which finds NCCL in that of PyTorch. Later calls return the first answer.
 ///
@@ -24,7 +22,7 @@ pub fn find() -> Result<MakeNccl, String> {
 }
 
 fn open() -> Result<MakeNccl, String> {
-    if LIBRARY.is_empty() {
+    if NCCL.is_empty() {
         return Err(
             "this torch-worker was built without NCCL; build it anew after scripts/setup --cuda".into()
         );
@@ -34,7 +32,7 @@ fn open() -> Result<MakeNccl, String> {
         |error: &dyn std::fmt::Display| format!("NCCL's part of torch-worker cannot be opened: {error}");
     let memory = memfd_create("torch-worker-nccl", MemfdFlags::CLOEXEC).map_err(|error| cannot(&error))?;
     let mut file = File::from(memory);
-    file.write_all(LIBRARY).map_err(|error| cannot(&error))?;
+    file.write_all(NCCL).map_err(|error| cannot(&error))?;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     // SAFETY: the library is ours, has no initialisers of its own, and takes its symbols from libtorch, which is open.
     let library = unsafe { Library::open(Some(path), RTLD_NOW) }.map_err(|error| cannot(&error))?;
@@ -52,7 +50,7 @@ mod tests {
     #[test]
     fn it_is_there_or_what_is_missing_is_named() {
         let found = find();
-        let missing = match (LIBRARY.is_empty(), cuda::load()) {
+        let missing = match (NCCL.is_empty(), cuda::load()) {
             (true, _) => "built without NCCL; build it anew after scripts/setup --cuda",
             (false, Err(_)) => "libtorch has no CUDA",
             // Where libtorch has CUDA, no driver is needed to open it.
