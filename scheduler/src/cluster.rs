@@ -18,12 +18,13 @@ pub trait Cluster {
     /// Fails if the action cannot be done on this cluster. The state of the cluster is then unchanged.
     fn apply(&mut self, action: &Action) -> Result<(), ActionError>;
 
-    /// Waits or jumps to the next event, or to `deadline` if that is earlier. An event at the deadline itself comes before
-    /// [`Happened::Deadline`]. Of two events at the same time, the one with the smaller [`Happened::rank`] comes first.
+    /// Waits or jumps to the next instant with an event, or to `deadline` if that is earlier. Returns all events of the instant in
+    /// the order in which they take effect: an event that is the effect of another comes after it, and of others the one with the
+    /// smaller [`Happened::rank`] comes first. Returns [`Happened::Deadline`] alone if there is no event up to the deadline.
     ///
     /// # Errors
     /// Returns [`ClusterError::Nothing`] if no event is left and there is no deadline. Fails if the cluster cannot go on.
-    fn next(&mut self, deadline: Option<Nanos>) -> Result<Happened, ClusterError>;
+    fn next(&mut self, deadline: Option<Nanos>) -> Result<Vec<Happened>, ClusterError>;
 }
 
 /// The error of an action that the engine or the cluster refused. The run goes on without the action.

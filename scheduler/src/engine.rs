@@ -1,4 +1,4 @@
-//! The engine: the loop that receives events, asks the policy, and carries out its actions. It is the only writer of the state of
+//! The engine: the loop that receives the events of an instant, asks the policy, and carries out its actions. It is the only writer of the state of
 //! jobs. It depends neither on the policy nor on the kind of cluster.
 
 mod admission;
@@ -91,14 +91,18 @@ pub fn run(
     journal: &mut dyn Journal,
 ) -> Result<Vec<Outcome>, ClusterError> {
     while engine.left > 0 {
-        let happened = engine.next(cluster)?;
+        let events = engine.next(cluster)?;
         let now = cluster.now();
-        engine.apply(now, &happened).with_context(|| format!("the cluster reported at {now}: {happened}"))?;
+        for happened in &events {
+            engine
+                .apply(now, happened)
+                .with_context(|| format!("the cluster reported at {now}: {happened}"))?;
+        }
         let decision = policy.decide(&engine.view());
         if let Some(failure) = policy.failure() {
             return Err(failure.into());
         }
-        let turn = engine.act(happened, decision, cluster)?;
+        let turn = engine.act(events, decision, cluster)?;
         journal.record(turn, &engine.view())?;
     }
     Ok(engine.outcomes())
@@ -175,16 +179,15 @@ impl<'a> Engine<'a> {
         self.arrived - self.jobs[..self.arrived].iter().filter(ended).count()
     }
 
-    fn next(&self, cluster: &mut dyn Cluster) -> Result<Happened, ClusterError> {
+    fn next(&self, cluster: &mut dyn Cluster) -> Result<Vec<Happened>, ClusterError> {
         let stuck = || ClusterError::Stuck { waiting: self.waiting() };
         let all_have_arrived = self.arrived == self.asked.len();
         // A lost device may come back. Only the cluster knows whether it will.
         let all_are_there = self.occupancy.present() == self.topology.devices();
-        let is_stuck = self.busy == 0 && all_have_arrived && self.wake_at.is_none() && all_are_there;
-        // An event of this instant may be pending, such as the loss of a device on which the cluster has refused a start.
-        let until = if is_stuck { Some(self.now) } else { self.wake_at };
-        match cluster.next(until) {
-            Ok(Happened::Deadline) if is_stuck => Err(stuck()),
+        if self.busy == 0 && all_have_arrived && self.wake_at.is_none() && all_are_there {
+            return Err(stuck());
+        }
+        match cluster.next(self.wake_at) {
             Err(ClusterError::Nothing) => Err(stuck()),
             next => next,
         }
@@ -193,7 +196,7 @@ impl<'a> Engine<'a> {
     /// Checks, applies and records the actions of a decision, in order.
     fn act(
         &mut self,
-        happened: Happened,
+        events: Vec<Happened>,
         decision: Decision,
         cluster: &mut dyn Cluster,
     ) -> Result<Turn, ClusterError> {
@@ -225,14 +228,14 @@ impl<'a> Engine<'a> {
                 }
             }
         }
-        self.idle_wakes.count(self.now, happened == Happened::Deadline && applied.is_empty())?;
+        self.idle_wakes.count(self.now, events == [Happened::Deadline] && applied.is_empty())?;
         self.chain.done(&applied);
         self.wake_at = wake_at;
         self.turns += 1;
         Ok(Turn {
             turn: self.turns - 1,
             at_ns: self.now,
-            happened,
+            events,
             actions: applied,
             refused,
             wake_at_ns: wake_at,

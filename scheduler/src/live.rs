@@ -66,7 +66,7 @@ impl Screen {
     }
 
     fn show(&self, turn: &Turn, view: &View<'_>) {
-        for line in turn_lines(turn, view).into_iter().filter(|_| is_end(&turn.happened)) {
+        for line in turn_lines(turn, view).into_iter().filter(|_| turn.events.iter().any(is_end)) {
             // A line that cannot be shown is no reason to end the run.
             let _ = self.all.println(&*output::harmless(&line));
         }

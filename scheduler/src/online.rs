@@ -176,7 +176,8 @@ fn resume_point(
     let decided = turns.last().map(|turn| turn.at_ns);
     let devices = (0..inputs.topology.devices()).map(DeviceId);
     let back = devices.filter(|device| view.occupancy.is_lost(*device));
-    let arrived = turns.iter().filter(|turn| matches!(turn.happened, Happened::Arrived { .. })).count();
+    let events = turns.iter().flat_map(|turn| &turn.events);
+    let arrived = events.filter(|happened| matches!(happened, Happened::Arrived { .. })).count();
     Ok(ResumePoint {
         at: said.max(decided).unwrap_or_default(),
         arrived,

@@ -71,10 +71,10 @@ impl Cluster for Replay<'_> {
         }
     }
 
-    fn next(&mut self, _deadline: Option<Nanos>) -> Result<Happened, ClusterError> {
+    fn next(&mut self, _deadline: Option<Nanos>) -> Result<Vec<Happened>, ClusterError> {
         let turn = self.turns.get(self.begun).ok_or(ClusterError::Nothing)?;
         (self.begun, self.applied) = (self.begun + 1, 0);
-        Ok(turn.happened.clone())
+        Ok(turn.events.clone())
     }
 }
 

@@ -13,7 +13,7 @@ mod switches;
 
 use std::collections::BTreeMap;
 
-use anyhow::{anyhow, bail, ensure};
+use anyhow::{bail, ensure};
 use model::{Subject, Throughput};
 use schema::{decision::Happened, plan::Plan, rows::ErrorKind, sharing::Sharing, units::Nanos};
 
@@ -201,6 +201,29 @@ impl<'a> Sim<'a> {
         self.launches[id.0 as usize].number == number
     }
 
+    /// Jumps to the next event that the engine receives. Returns `None` if there is none up to `until`.
+    fn next_event(&mut self, until: Option<Nanos>) -> anyhow::Result<Option<Happened>> {
+        loop {
+            let arrives = |asked: &JobRequest| (asked.arrival, Happened::Arrived { job: asked.id }.rank());
+            let arrival = self.asked.get(self.arrived).map(arrives);
+            let first = [arrival, self.queue.first()].into_iter().flatten().min();
+            let Some((at, _)) = first.filter(|(at, _)| until.is_none_or(|until| *at <= until)) else {
+                return Ok(None);
+            };
+            ensure!(at < LONGEST, "jobs have not ended after 100 simulated years");
+            self.now = self.now.max(at);
+            if first == arrival {
+                self.arrived += 1;
+                return Ok(Some(Happened::Arrived { job: self.asked[self.arrived - 1].id }));
+            }
+            if let Some((_, event)) = self.queue.pop()
+                && let Some(happened) = self.meet(event)?
+            {
+                return Ok(Some(happened));
+            }
+        }
+    }
+
     /// Carries out a planned event. Returns `None` if the event is obsolete or is not reported to the engine.
     fn meet(&mut self, event: Event) -> anyhow::Result<Option<Happened>> {
         if let Some(progress) = self.unknown_loss(event) {
@@ -250,29 +273,15 @@ impl Cluster for Sim<'_> {
         done.map_err(|error| ActionError { action: action.clone(), why: format!("{error:#}") })
     }
 
-    fn next(&mut self, deadline: Option<Nanos>) -> Result<Happened, ClusterError> {
-        loop {
-            let arrives = |asked: &JobRequest| (asked.arrival, Happened::Arrived { job: asked.id }.rank());
-            let arrival = self.asked.get(self.arrived).map(arrives);
-            let first = [arrival, self.queue.first()].into_iter().flatten().min();
-            let Some((at, _)) = first.filter(|(at, _)| deadline.is_none_or(|deadline| *at <= deadline))
-            else {
-                self.now = self.now.max(deadline.ok_or(ClusterError::Nothing)?);
-                return Ok(Happened::Deadline);
-            };
-            if at >= LONGEST {
-                return Err(anyhow!("jobs have not ended after 100 simulated years").into());
-            }
-            self.now = self.now.max(at);
-            if first == arrival {
-                self.arrived += 1;
-                return Ok(Happened::Arrived { job: self.asked[self.arrived - 1].id });
-            }
-            if let Some((_, event)) = self.queue.pop()
-                && let Some(happened) = self.meet(event)?
-            {
-                return Ok(happened);
-            }
+    fn next(&mut self, deadline: Option<Nanos>) -> Result<Vec<Happened>, ClusterError> {
+        let Some(first) = self.next_event(deadline)? else {
+            self.now = self.now.max(deadline.ok_or(ClusterError::Nothing)?);
+            return Ok(vec![Happened::Deadline]);
+        };
+        let mut events = vec![first];
+        while let Some(happened) = self.next_event(Some(self.now))? {
+            events.push(happened);
         }
+        Ok(events)
     }
 }

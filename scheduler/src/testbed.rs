@@ -139,7 +139,7 @@ impl<L: Launcher> Testbed<L> {
 }
 
 impl<L: Launcher> Cluster for Testbed<L> {
-    /// The time of the last event. All events of one instant of the engine have the same time.
+    /// The time of the last event.
     fn now(&self) -> Nanos {
         self.now
     }
@@ -148,18 +148,16 @@ impl<L: Launcher> Cluster for Testbed<L> {
         self.obey(action).map_err(|why| ActionError { action: action.clone(), why })
     }
 
-    fn next(&mut self, deadline: Option<Nanos>) -> Result<Happened, ClusterError> {
-        // The engine asks for the next event when it has written down the last.
+    fn next(&mut self, deadline: Option<Nanos>) -> Result<Vec<Happened>, ClusterError> {
+        // The engine asks for the next events when it has written down the last.
         self.all_is_written();
         loop {
-            // All events of one instant are received before the first is passed on, and so are those that the last actions caused
-            // at once.
-            while self.receive(Some(self.launcher.now()))? {}
-            if let Some(happened) = self.next_event() {
-                return Ok(happened);
+            let events = self.events_of_now()?;
+            if !events.is_empty() {
+                return Ok(events);
             }
             if deadline.is_some_and(|deadline| deadline <= self.now) {
-                return Ok(Happened::Deadline);
+                return Ok(vec![Happened::Deadline]);
             }
             let arrival = self.arrivals.front().map(|(at, _)| *at);
             let progress = self.placed.values().filter_map(|placed| placed.next_progress).min();

@@ -55,7 +55,7 @@ fn turn(happened: Happened, actions: Vec<Action>, reason: &str) -> Turn {
     Turn {
         turn: 3,
         at_ns: Nanos(5 * Nanos::SECOND.0),
-        happened,
+        events: vec![happened],
         actions,
         refused: Vec::new(),
         wake_at_ns: None,

@@ -4,10 +4,10 @@ use schema::decision::{Action, Happened, Settled, Turn};
 
 use crate::{cluster::JobId, job::State, topology::DeviceId, view::View};
 
-/// The lines of a turn: one for the event and one for each action. Progress and deadlines have no line.
+/// The lines of a turn: one for each event and one for each action. Progress and deadlines have no line.
 pub(super) fn turn_lines(turn: &Turn, view: &View<'_>) -> Vec<String> {
     let name = |job: JobId| &view.asked[job.0 as usize].name;
-    let event = match &turn.happened {
+    let event = |happened: &Happened| match happened {
         Happened::Arrived { job } => Some(format!("{} arrived", name(*job))),
         Happened::Settled { job, now: Settled::Running, steps } => {
             Some(format!("{} runs from step {steps}", name(*job)))
@@ -45,7 +45,7 @@ pub(super) fn turn_lines(turn: &Turn, view: &View<'_>) -> Vec<String> {
     let because = if turn.reason.is_empty() { String::new() } else { format!(" ({})", turn.reason) };
     let actions = turn.actions.iter().map(|done| format!("{}{because}", action(done)));
     let at = turn.at_ns;
-    event.into_iter().chain(actions).map(|line| format!("[{at}] {line}")).collect()
+    turn.events.iter().filter_map(event).chain(actions).map(|line| format!("[{at}] {line}")).collect()
 }
 
 fn devices_named(view: &View<'_>, devices: &[DeviceId]) -> String {

@@ -28,7 +28,7 @@ use crate::{
 
 /// Decides which jobs run on which devices.
 pub trait Policy {
-    /// Decides after an event. The engine checks and applies the actions in order. It skips a refused action, records it, and
+    /// Decides after the events of an instant. The engine checks and applies the actions in order. It skips a refused action, records it, and
     /// reports it on stderr.
     fn decide(&mut self, view: &View<'_>) -> Decision;
 
@@ -39,7 +39,7 @@ pub trait Policy {
     }
 }
 
-/// The answer of a policy to an event.
+/// The answer of a policy to the events of an instant.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decision {
     pub actions: Vec<Action>,

@@ -32,7 +32,7 @@ impl Sim<'_> {
             self.queue.plan(self.after(down), Event::Back(device));
             return Some(Happened::DeviceLost { device });
         }
-        // What the policy does between two of them may give one another number, so that this may take more than one round.
+        // The failure of one changes the pace of its co-runners and thus their numbers, so that this may take more than one round.
         for job in has {
             self.queue.plan(self.now, Event::Lose(job, self.number(job)));
         }

@@ -8,8 +8,21 @@ use super::{JobPhase, PlacedJob, Testbed, actions::not_started, clock::next_mult
 use crate::cluster::{ClusterError, DeviceId, Happened, JobId, Settled};
 
 impl<L: Launcher> Testbed<L> {
-    /// The next event for the engine.
-    pub(super) fn next_event(&mut self) -> Option<Happened> {
+    /// All events that are there by now, and their effects at once.
+    pub(super) fn events_of_now(&mut self) -> Result<Vec<Happened>, ClusterError> {
+        let now = self.launcher.now();
+        let mut events = Vec::new();
+        loop {
+            // An event may let a launch begin that reports at once.
+            while self.receive(Some(now))? {}
+            match self.next_event() {
+                Some(happened) => events.push(happened),
+                None => return Ok(events),
+            }
+        }
+    }
+
+    fn next_event(&mut self) -> Option<Happened> {
         self.now = self.now.max(self.clock.of_run(self.launcher.now()));
         self.fall_due();
         self.pending.retain(|(_, happened)| !is_obsolete(&self.placed, happened));

@@ -77,9 +77,10 @@ fn check(door: &Door) {
     let asked = [700, 500, 120, 60, 200, 150];
     assert_eq!(rows.len(), asked.len());
     let mut ends = BTreeMap::<JobId, u32>::new();
-    for turn in decision::read(&run.decisions_path()).expect("decisions.jsonl reads back") {
-        if let Happened::Finished { job, .. } = turn.happened {
-            *ends.entry(job).or_default() += 1;
+    let turns = decision::read(&run.decisions_path()).expect("decisions.jsonl reads back");
+    for happened in turns.iter().flat_map(|turn| &turn.events) {
+        if let Happened::Finished { job, .. } = happened {
+            *ends.entry(*job).or_default() += 1;
         }
     }
     let mut done = BTreeMap::<String, u64>::new();

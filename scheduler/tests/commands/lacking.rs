@@ -90,7 +90,8 @@ fn a_full_disk_ends_the_run_and_costs_no_job_a_retry() {
         let output = command.output().expect("there is unshare");
         let said = Said::of(&output);
         let turns = decision::read(&door.path("r/decisions.jsonl")).unwrap_or_default();
-        let failed = |turn: &Turn| matches!(turn.happened, Happened::Failed { .. });
+        let fails = |happened: &Happened| matches!(happened, Happened::Failed { .. });
+        let failed = |turn: &Turn| turn.events.iter().any(fails);
         assert!(!turns.iter().any(failed), "{files}: {turns:?}\n{}", said.err);
         if output.status.success() {
             assert!(outcomes(&door).iter().all(|row| row.status == Status::Ok), "{files}");

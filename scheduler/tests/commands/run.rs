@@ -126,7 +126,8 @@ fn interrupted(signal: Signal, code: u8) -> Door {
     let mut sched = Background::start(door.command(&format!("run trace.csv --policy srtf {ON_TWO}")));
     wait_until("a job runs", || {
         decision::read(&door.path("r/decisions.jsonl")).is_ok_and(|turns| {
-            turns.iter().any(|turn| matches!(turn.happened, Happened::Progress { steps: 1.., .. }))
+            let mut events = turns.iter().flat_map(|turn| &turn.events);
+            events.any(|happened| matches!(happened, Happened::Progress { steps: 1.., .. }))
         })
     });
     sched.send(signal);
@@ -239,8 +240,8 @@ fn ctrl_c_saves_all_jobs_and_the_run_goes_on_without_a_step_lost() {
     assert_eq!((first.turns, first.at_ns), (0, 0));
     assert!(turns[second.turns as usize].at_ns.0 >= second.at_ns && second.at_ns > 0);
     let went_on = |job| {
-        let after = &turns[second.turns as usize..];
-        after.iter().find_map(|turn| match turn.happened {
+        let mut after = turns[second.turns as usize..].iter().flat_map(|turn| &turn.events);
+        after.find_map(|happened| match *happened {
             Happened::Settled { job: of, now: Settled::Running, steps } if of == JobId(job) => Some(steps),
             _ => None,
         })

@@ -36,9 +36,9 @@ impl Cluster for Scripted {
         Ok(())
     }
 
-    fn next(&mut self, _deadline: Option<Nanos>) -> Result<Happened, ClusterError> {
+    fn next(&mut self, _deadline: Option<Nanos>) -> Result<Vec<Happened>, ClusterError> {
         self.now += Nanos::SECOND;
-        self.events.pop_front().ok_or(ClusterError::Nothing)
+        self.events.pop_front().map(|event| vec![event]).ok_or(ClusterError::Nothing)
     }
 }
 

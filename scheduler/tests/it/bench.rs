@@ -1,6 +1,6 @@
 //! A testbed of synthetic jobs for tests.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::VecDeque, path::PathBuf, time::Duration};
 
 use front_door::definition;
 use rig::{Programs, Rig, device::DeviceReader, interrupt::Interrupt, sampler::Sampler};
@@ -50,6 +50,8 @@ pub(crate) struct Bench {
     pub(crate) manifest: Manifest,
     pub(crate) testbed: Testbed<ProcessLauncher>,
     pub(crate) told: Vec<Happened>,
+    /// Events of the last turn that the test has not looked at.
+    coming: VecDeque<Happened>,
     pub(crate) _folder: TempDir,
 }
 
@@ -113,7 +115,7 @@ impl Bench {
         let Stage { run, manifest, launcher, folder } = Stage::new(jobs, checkpoint_every, devices, readers);
         let resume = ResumePoint { arrived: jobs.len(), ..ResumePoint::default() };
         let testbed = Testbed::new(launcher, &asked(jobs), None, resume);
-        Bench { run, manifest, testbed, told: Vec::new(), _folder: folder }
+        Bench { run, manifest, testbed, told: Vec::new(), coming: VecDeque::new(), _folder: folder }
     }
 
     pub(crate) fn start(&mut self, job: u32, devices: &[u32], plan: &str) {
@@ -140,8 +142,11 @@ impl Bench {
     }
 
     pub(crate) fn next(&mut self) -> Happened {
-        let deadline = self.testbed.now() + AT_MOST;
-        let happened = self.testbed.next(Some(deadline)).unwrap();
+        if self.coming.is_empty() {
+            let deadline = self.testbed.now() + AT_MOST;
+            self.coming = self.testbed.next(Some(deadline)).unwrap().into();
+        }
+        let happened = self.coming.pop_front().expect("a turn has an event");
         assert_ne!(happened, Happened::Deadline, "nothing came: {:?}", self.told);
         self.told.push(happened.clone());
         happened
@@ -171,7 +176,8 @@ impl Bench {
     /// Waits for a time without an event.
     pub(crate) fn wait(&mut self, time: Duration) {
         let until = self.testbed.now() + time.into();
-        assert_eq!(self.testbed.next(Some(until)).unwrap(), Happened::Deadline);
+        assert!(self.coming.is_empty(), "{:?}", self.coming);
+        assert_eq!(self.testbed.next(Some(until)).unwrap(), [Happened::Deadline]);
     }
 }
 

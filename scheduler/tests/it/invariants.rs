@@ -23,7 +23,7 @@ use schema::{
 };
 
 use crate::{
-    scripts::MS,
+    scripts::{MS, events},
     support::{Own, SECOND, World, asked},
 };
 
@@ -105,7 +105,7 @@ struct Watch {
 
 impl Journal for Watch {
     fn record(&mut self, turn: Turn, view: &View<'_>) -> anyhow::Result<()> {
-        self.arrived += usize::from(matches!(turn.happened, Happened::Arrived { .. }));
+        self.arrived += turn.events.iter().filter(|it| matches!(it, Happened::Arrived { .. })).count();
         self.check_devices(view);
         self.accounts.resize(view.jobs.len(), Account::default());
         self.steps.resize(view.jobs.len(), 0);
@@ -164,11 +164,11 @@ impl Watch {
             grows(|a| a.device_time) && grows(|a| a.running) && grows(|a| a.queued) && grows(|a| a.paused)
         );
         assert!(before.starts <= account.starts && before.steps_lost <= account.steps_lost);
-        let falls_back = match &turn.happened {
+        let falls_back = turn.events.iter().any(|happened| match happened {
             Happened::Failed { job, .. } | Happened::Settled { job, now: Settled::Stopped, .. } => *job == id,
             _ => false,
-        };
-        assert!(job.steps >= self.steps[place] || falls_back, "{id:?} lost steps at {:?}", turn.happened);
+        });
+        assert!(job.steps >= self.steps[place] || falls_back, "{id:?} lost steps at {:?}", turn.events);
         assert!(Some(job.steps) <= asked.steps);
         self.steps[place] = job.steps;
         if matches!(job.state, State::Ended { .. }) {
@@ -221,9 +221,9 @@ proptest! {
             let again = row.retries + stops(&watch.turns, job.id) + losses(&watch.turns, job.id);
             prop_assert!(row.starts <= 1 + again, "{:?}", row);
         }
-        let ends = |turn: &&Turn| matches!(turn.happened, Happened::Finished { .. });
+        let ends = |happened: &Happened| matches!(happened, Happened::Finished { .. });
         let well = outcomes.iter().filter(|row| row.status == Status::Ok).count();
-        prop_assert_eq!(watch.turns.iter().filter(ends).count(), well, "each finishes once");
+        prop_assert_eq!(count(&watch.turns, ends), well as u32, "each finishes once");
 
         // Run again with equal bytes, and once more from the journal.
         let mut again = Vec::new();
@@ -236,14 +236,22 @@ proptest! {
     }
 }
 
-/// Number of stops of a job by the policy.
 /// The number of times that a job failed because its device was lost.
 fn losses(turns: &[Turn], id: JobId) -> u32 {
-    let lost = |turn: &&Turn| matches!(turn.happened, Happened::Failed { job, kind: ErrorKind::DeviceLost, .. } if job == id);
-    turns.iter().filter(lost).count() as u32
+    count(
+        turns,
+        |happened| matches!(*happened, Happened::Failed { job, kind: ErrorKind::DeviceLost, .. } if job == id),
+    )
 }
 
+/// The number of stops of a job by the policy.
 fn stops(turns: &[Turn], id: JobId) -> u32 {
-    let stopped = |turn: &&Turn| matches!(turn.happened, Happened::Settled { job, now: Settled::Stopped, .. } if job == id);
-    turns.iter().filter(stopped).count() as u32
+    count(
+        turns,
+        |happened| matches!(*happened, Happened::Settled { job, now: Settled::Stopped, .. } if job == id),
+    )
+}
+
+fn count(turns: &[Turn], of: impl Fn(&Happened) -> bool) -> u32 {
+    events(turns).filter(|(_, happened)| of(happened)).count() as u32
 }

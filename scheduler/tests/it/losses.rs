@@ -23,7 +23,7 @@ use schema::{
 use crate::{
     bench::{Bench, Wanted},
     scripted::Scripted,
-    scripts::Script,
+    scripts::{Script, events},
     support::{Own, SECOND, asked, built},
     switches::Constants,
 };
@@ -46,42 +46,44 @@ fn jobs_of_a_lost_device_go_on_elsewhere() {
     let mut turns = Vec::new();
     let outcomes =
         engine::run(&mut engine, &mut testbed, &mut *built("fifo"), &mut turns).expect("every job ends");
-    let at_loss: Vec<_> = turns
-        .iter()
-        .filter(|turn| turn.at_ns == Nanos(4 * SECOND + SECOND / 2))
-        .map(|turn| (turn.happened.clone(), turn.actions.len(), turn.refused.first()))
-        .collect();
-    let [(Happened::Progress { steps: 4, .. }, 0, None), (failed, 0, Some(refused)), (told, 0, None)] =
-        &at_loss[..]
-    else {
-        panic!("{at_loss:?}")
-    };
-    let detail = "lost its device".to_owned();
-    assert_eq!(*failed, Happened::Failed { job: JobId(1), steps: 0, kind: ErrorKind::DeviceLost, detail });
-    assert_eq!(refused.why, "device 1 is lost", "the first in the queue was to have it");
-    assert_eq!(*told, lost(1));
+    let at_loss: Vec<_> = turns.iter().filter(|turn| turn.at_ns == Nanos(4 * SECOND + SECOND / 2)).collect();
+    let [turn] = &at_loss[..] else { panic!("{at_loss:?}") };
+    let (job, detail) = (JobId(1), "lost its device".to_owned());
+    let failed = Happened::Failed { job, steps: 0, kind: ErrorKind::DeviceLost, detail };
+    assert_eq!(turn.events, [Happened::Progress { job, steps: 4 }, failed, lost(1)]);
+    assert_eq!((turn.actions.len(), turn.refused.len()), (0, 0), "the first in the queue cannot have it");
     let ends: Vec<_> = outcomes.iter().map(|row| (row.status, row.end_ns.map(|end| end / SECOND))).collect();
     assert_eq!(ends, [10, 20, 30].map(|end| (Status::Ok, Some(end))));
     assert_eq!((outcomes[1].retries, outcomes[1].steps_lost), (0, 4), "a loss costs no retry");
 }
 
-/// The only job fails with its device, and its start on that device is refused before the engine receives the loss. The run
-/// continues on the other device.
+/// Of two jobs on a lost device, one ends a second before the other. Until both have ended, the engine does not know of the loss,
+/// and the cluster refuses a start there.
 #[test]
-fn a_start_that_only_the_cluster_refuses_does_not_end_the_run() {
+fn a_start_on_a_device_that_is_being_lost_is_refused() {
     let topology = Topology::uniform(2, 2, "GPU");
     let (truth, costs) = (Own { slowdown: 1.0 }, Named(Nanos::ZERO));
-    let jobs = [asked(0, 0, 1, 10, SECOND)];
+    let jobs = [asked(0, 0, 1, 10, SECOND), asked(1, 0, 1, 10, SECOND)];
     let mut scripted = Scripted::new(&topology, &jobs, &truth, &costs);
     scripted.losses.push_back((Nanos(4 * SECOND), DeviceId(0)));
+    scripted.falls_for = Nanos::SECOND;
     let mut testbed = Testbed::new(scripted, &jobs, None, ResumePoint::default());
     let mut engine = Engine::new(&topology, &jobs, &truth, engine::Settings::default());
     let mut turns = Vec::new();
-    let outcomes =
-        engine::run(&mut engine, &mut testbed, &mut *built("fifo"), &mut turns).expect("the job ends");
+    let start = |job, device| Action::Start {
+        job: JobId(job),
+        devices: vec![DeviceId(device)],
+        cpus: None,
+        plan: None,
+    };
+    let both_on = |device| vec![start(0, device), start(1, device)];
+    let mut policy = Script(vec![both_on(0), vec![], vec![start(0, 0)], both_on(1)]);
+    let outcomes = engine::run(&mut engine, &mut testbed, &mut policy, &mut turns).expect("the jobs end");
     let refused: Vec<_> = turns.iter().flat_map(|turn| &turn.refused).map(|refused| &*refused.why).collect();
-    assert_eq!(refused, ["device 0 is lost"]);
-    assert_eq!((outcomes[0].end_ns, outcomes[0].starts), (Some(14 * SECOND), 2));
+    assert_eq!((turns[2].at_ns, &refused[..]), (Nanos(5 * SECOND), &["device 0 is lost"][..]));
+    assert_eq!(turns[3].events.last(), Some(&lost(0)));
+    let ends: Vec<_> = outcomes.iter().map(|row| row.end_ns).collect();
+    assert_eq!(ends, [Some(16 * SECOND); 2]);
 }
 
 /// A launch that is ready at the instant in which its device is lost has failed. That it was ready is no event of the next launch.
@@ -98,7 +100,7 @@ fn an_event_of_a_lost_launch_is_none_of_the_next() {
     let start = |device| vec![Action::Start { job, devices: vec![DeviceId(device)], cpus: None, plan: None }];
     let mut policy = Script(vec![start(0), start(1)]);
     engine::run(&mut engine, &mut testbed, &mut policy, &mut turns).expect("the job ends");
-    let told: Vec<_> = turns.iter().map(|turn| (turn.at_ns.0 / SECOND, turn.happened.clone())).collect();
+    let told: Vec<_> = events(&turns).map(|(at, happened)| (at.0 / SECOND, happened.clone())).collect();
     let detail = "lost its device".to_owned();
     assert_eq!(
         told,

@@ -110,6 +110,29 @@ fn schedules_that_are_known() {
     }
 }
 
+/// The first event of an instant alone would give the device to the wrong job.
+#[test]
+fn a_policy_decides_after_the_last_event_of_an_instant() {
+    let cases = [
+        // Two jobs arrive together: the short one runs first.
+        ("sjf", 1, 0, &[(0, 1, 100), (0, 1, 10)][..], vec![110, 10]),
+        // Two jobs end together: the wide one behind them fits, and the narrow one does not pass it.
+        ("fifo-backfill", 2, 0, &[(0, 1, 10), (0, 1, 10), (1, 2, 10), (2, 1, 100)], vec![10, 10, 20, 120]),
+        // A job ends when a short one arrives: the preempted one is not restarted, which would take 40 s.
+        ("srtf", 1, 40, &[(0, 1, 100), (5, 1, 10), (15, 1, 2)], vec![152, 15, 17]),
+        ("tiresias:5s", 1, 40, &[(0, 1, 100), (5, 1, 5), (10, 1, 2)], vec![147, 10, 12]),
+    ];
+    for (policy, devices, restart_s, asked, expected) in cases {
+        let topology = Topology::uniform(devices, devices, "GPU");
+        let costs = (Settings::default(), Nanos(restart_s * SECOND));
+        let mut turns: Vec<Turn> = Vec::new();
+        let truth = Own { slowdown: 1.0 };
+        let outcomes = run(&mut *built(policy), &truth, &topology, &jobs(asked), costs, &mut turns);
+        let ends: Vec<_> = outcomes.iter().filter_map(|row| Some(row.end_ns? / SECOND)).collect();
+        assert_eq!(ends, expected, "{policy}");
+    }
+}
+
 #[test]
 fn a_job_that_takes_no_checkpoint_is_not_preempted() {
     for policy in ["srtf", "tiresias:10s"] {
@@ -168,7 +191,7 @@ struct Walk<F> {
 impl<K: Ord, F: Fn(&View<'_>, &JobRequest, &Job) -> K> Journal for Walk<F> {
     fn record(&mut self, turn: Turn, view: &View<'_>) -> anyhow::Result<()> {
         assert!(turn.refused.is_empty());
-        self.arrived += usize::from(matches!(turn.happened, Happened::Arrived { .. }));
+        self.arrived += turn.events.iter().filter(|it| matches!(it, Happened::Arrived { .. })).count();
         let placed = || view.jobs.iter().filter_map(Job::placed);
         if !turn.actions.is_empty() || placed().any(|placed| placed.phase != Phase::Running) {
             return Ok(());

@@ -109,10 +109,10 @@ fn jobs_that_are_there_are_those_that_stay() {
         let jobs = poisson(seed, 0.9 * f64::from(devices), |rng| exponential(rng, SERVICE_S));
         let (turns, outcomes) = run(&jobs, devices);
         let (mut there, mut since, mut area_ns) = (0u128, Nanos::ZERO, 0u128);
-        for turn in &turns {
-            area_ns += there * u128::from((turn.at_ns - since).0);
-            since = turn.at_ns;
-            match turn.happened {
+        for (at, happened) in scripts::events(&turns) {
+            area_ns += there * u128::from((at - since).0);
+            since = at;
+            match happened {
                 Happened::Arrived { .. } => there += 1,
                 Happened::Finished { .. } => there -= 1,
                 _ => {}

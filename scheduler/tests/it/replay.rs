@@ -114,7 +114,8 @@ impl<'a> Prompt<'a> {
             kind: ErrorKind::Interrupted,
             detail: "the scheduler died".into(),
         };
-        let arrived = turns.iter().filter(|turn| matches!(turn.happened, Happened::Arrived { .. })).count();
+        let is_arrival = |(_, happened): &(Nanos, &Happened)| matches!(happened, Happened::Arrived { .. });
+        let arrived = scripts::events(turns).filter(is_arrival).count();
         Prompt {
             now: turns.last().map_or(Nanos::ZERO, |turn| turn.at_ns),
             events: asked.iter().map(|asked| asked.id).filter(is_placed).map(gone).collect(),
@@ -136,14 +137,14 @@ impl Cluster for Prompt<'_> {
         Ok(())
     }
 
-    fn next(&mut self, _deadline: Option<Nanos>) -> Result<Happened, ClusterError> {
+    fn next(&mut self, _deadline: Option<Nanos>) -> Result<Vec<Happened>, ClusterError> {
         self.now += Nanos::SECOND;
         if let Some(event) = self.events.pop_front() {
-            return Ok(event);
+            return Ok(vec![event]);
         }
         let (first, rest) = self.to_come.split_first().ok_or(ClusterError::Nothing)?;
         self.to_come = rest;
         self.now = self.now.max(first.arrival);
-        Ok(Happened::Arrived { job: first.id })
+        Ok(vec![Happened::Arrived { job: first.id }])
     }
 }

@@ -29,8 +29,10 @@ pub(crate) struct Scripted<'a> {
     saved: BTreeMap<JobId, u64>,
     /// Devices that are lost, with the times, in order.
     pub(crate) losses: VecDeque<(Nanos, DeviceId)>,
-    /// Launches that end with a lost device and are not yet reported.
-    fall: VecDeque<Member>,
+    /// The time that each launch on a lost device takes to end, one after another.
+    pub(crate) falls_for: Nanos,
+    /// Launches that end with a lost device and are not yet reported, with the times of their ends.
+    fall: VecDeque<(Nanos, Member)>,
 }
 
 struct ScriptedLaunch {
@@ -78,8 +80,8 @@ impl<'a> Scripted<'a> {
         costs: &'a dyn SwitchCosts,
     ) -> Scripted<'a> {
         let (now, launches, saved) = (Nanos::ZERO, Vec::new(), BTreeMap::new());
-        let (losses, fall) = (VecDeque::new(), VecDeque::new());
-        Scripted { topology, asked, truth, costs, now, launches, saved, losses, fall }
+        let (losses, fall, falls_for) = (VecDeque::new(), VecDeque::new(), Nanos::ZERO);
+        Scripted { topology, asked, truth, costs, now, launches, saved, losses, falls_for, fall }
     }
 
     fn subject(&self, job: JobId) -> Subject<'_> {
@@ -294,7 +296,14 @@ impl Launcher for Scripted<'_> {
 
     fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<Happened>, ClusterError> {
         loop {
-            if let Some(launch) = self.fall.pop_front() {
+            let due = |(place, launch): (u32, &ScriptedLaunch)| {
+                Some((self.due(launch)?, launch.job, Member(place)))
+            };
+            let first = (0..).zip(&self.launches).filter_map(due).min();
+            let is_within = |at: Nanos| deadline.is_none_or(|deadline| at <= deadline);
+            let is_first = |at: Nanos| is_within(at) && first.is_none_or(|(first, ..)| at <= first);
+            if let Some((at, launch)) = self.fall.pop_front_if(|(at, _)| is_first(*at)) {
+                self.now = self.now.max(at);
                 let steps = whole(self.steps_at(&self.launches[launch.0 as usize]));
                 self.cease(launch, steps);
                 self.launch(launch).doing = Doing::IsGone;
@@ -302,11 +311,6 @@ impl Launcher for Scripted<'_> {
                 let (steps, kind) = (self.saved_steps(job), ErrorKind::DeviceLost);
                 return Ok(Some(Happened::Failed { job, steps, kind, detail: "lost its device".into() }));
             }
-            let due = |(place, launch): (u32, &ScriptedLaunch)| {
-                Some((self.due(launch)?, launch.job, Member(place)))
-            };
-            let first = (0..).zip(&self.launches).filter_map(due).min();
-            let is_within = |at: Nanos| deadline.is_none_or(|deadline| at <= deadline);
             let loss = self.losses.front().filter(|(at, _)| first.is_none_or(|(first, ..)| *at < first));
             if let Some(&(at, device)) = loss.filter(|(at, _)| is_within(*at)) {
                 self.now = self.now.max(at);
@@ -315,7 +319,8 @@ impl Launcher for Scripted<'_> {
                     launch.doing != Doing::IsGone && launch.devices.contains(&device)
                 };
                 let there = (0..).zip(&self.launches).filter(|(_, launch)| is_there(launch));
-                self.fall = there.map(|(place, _)| Member(place)).collect();
+                let ends = (1..).map(|nth| at + Nanos(nth * self.falls_for.0));
+                self.fall = ends.zip(there.map(|(place, _)| Member(place))).collect();
                 return Ok(Some(Happened::DeviceLost { device }));
             }
             let Some((at, _, launch)) = first.filter(|(at, ..)| is_within(*at)) else {

@@ -6,7 +6,11 @@ use scheduler::{
     policy::{Decision, Policy},
     view::View,
 };
-use schema::{decision::Turn, rows::Outcome};
+use schema::{
+    decision::{Happened, Turn},
+    rows::Outcome,
+    units::Nanos,
+};
 
 use crate::support::World;
 
@@ -29,6 +33,11 @@ impl<F: FnMut(&View<'_>) -> Vec<Action>> Policy for FromView<F> {
     fn decide(&mut self, view: &View<'_>) -> Decision {
         Decision { actions: (self.0)(view), ..Decision::default() }
     }
+}
+
+/// All events of a run, with the times of their turns.
+pub(crate) fn events(turns: &[Turn]) -> impl Iterator<Item = (Nanos, &Happened)> {
+    turns.iter().flat_map(|turn| turn.events.iter().map(|happened| (turn.at_ns, happened)))
 }
 
 /// The turns of a run, its outcomes so far, and its error.

@@ -107,28 +107,34 @@ fn run(name: &str, jobs: &[JobRequest]) -> Vec<Turn> {
     turns
 }
 
-/// The event of a turn and its actions, without times and numbers of steps.
-fn decided(turn: &Turn) -> ((u8, u32), Option<Settled>, &[Action], usize) {
-    let settled = match turn.happened {
-        Happened::Settled { now, .. } => Some(now),
-        _ => None,
+/// The rank of an event, and the state of a job after a switch.
+type Kind = ((u8, u32), Option<Settled>);
+
+/// The events of a turn and its actions, without times and numbers of steps.
+fn decided(turn: &Turn) -> (Vec<Kind>, &[Action], usize) {
+    let kind = |happened: &Happened| match happened {
+        Happened::Settled { now, .. } => (happened.rank(), Some(*now)),
+        _ => (happened.rank(), None),
     };
-    (turn.happened.rank(), settled, &turn.actions, turn.refused.len())
+    (turn.events.iter().map(kind).collect(), &turn.actions, turn.refused.len())
 }
 
 /// The end of a switch follows its order, or the end of those that had to leave before.
 fn are_apart(turns: &[Turn]) -> bool {
-    turns.windows(2).all(|pair| {
-        let follows = match (&pair[0].happened, &pair[1].happened) {
-            (
-                Happened::Settled { now: Settled::Stopped, .. },
-                Happened::Settled { now: Settled::Running, .. },
-            ) => true,
-            (_, Happened::Settled { job, .. }) => pair[0].actions.iter().any(|action| action.job() == *job),
-            _ => false,
-        };
-        follows || pair[1].at_ns - pair[0].at_ns >= APART
-    })
+    turns.iter().all(|turn| turn.events.len() == 1)
+        && turns.windows(2).all(|pair| {
+            let follows = match (&pair[0].events[0], &pair[1].events[0]) {
+                (
+                    Happened::Settled { now: Settled::Stopped, .. },
+                    Happened::Settled { now: Settled::Running, .. },
+                ) => true,
+                (_, Happened::Settled { job, .. }) => {
+                    pair[0].actions.iter().any(|action| action.job() == *job)
+                }
+                _ => false,
+            };
+            follows || pair[1].at_ns - pair[0].at_ns >= APART
+        })
 }
 
 /// Whether a trace shows the purpose of a policy and is robust: all decisions are the same if jobs are

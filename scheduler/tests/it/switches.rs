@@ -52,7 +52,7 @@ fn start(job: u32, device: u32) -> Action {
 
 /// The seconds at which something happened, and the events.
 fn story(turns: &[Turn]) -> Vec<(f64, Happened)> {
-    turns.iter().map(|turn| (turn.at_ns.as_secs_f64(), turn.happened.clone())).collect()
+    scripts::events(turns).map(|(at, happened)| (at.as_secs_f64(), happened.clone())).collect()
 }
 
 fn settled(job: u32, now: Settled, steps: u64) -> Happened {
@@ -196,8 +196,8 @@ fn what_is_left_is_planned_anew_when_company_changes() {
         (0.0, arrived(0)),
         (0.0, settled(0, Settled::Running, 0)),
         (4.0, arrived(1)),
-        (4.0, settled(1, Settled::Running, 0)),
         (4.0, progress(0, 4)),
+        (4.0, settled(1, Settled::Running, 0)),
         (8.0, progress(0, 6)),
         (8.0, progress(1, 2)),
         (12.0, progress(0, 8)),
@@ -267,10 +267,10 @@ fn a_launch_that_dies_leaves_the_steps_of_its_last_checkpoint() {
     assert!(error.is_none(), "{error:?}");
     let (mut began, mut failures) = (vec![(Nanos::ZERO, 0); jobs.len()], 0);
     let (mut done, mut lost) = (vec![0u64; jobs.len()], 0);
-    for turn in &turns {
-        match turn.happened {
+    for (at, happened) in scripts::events(&turns) {
+        match *happened {
             Happened::Settled { job, now: Settled::Running, steps } => {
-                began[job.0 as usize] = (turn.at_ns, steps);
+                began[job.0 as usize] = (at, steps);
                 done[job.0 as usize] = steps;
             }
             // The only progress that is reported here is that of steps that are about to be lost.
@@ -278,8 +278,8 @@ fn a_launch_that_dies_leaves_the_steps_of_its_last_checkpoint() {
             Happened::Failed { job, steps, .. } => {
                 lost += done[job.0 as usize].saturating_sub(steps);
                 let (since, before) = began[job.0 as usize];
-                let written = (turn.at_ns - since).0 / every.0;
-                assert_eq!(steps, before + 4 * written, "{job:?}, {} after it began", turn.at_ns - since);
+                let written = (at - since).0 / every.0;
+                assert_eq!(steps, before + 4 * written, "{job:?}, {} after it began", at - since);
                 failures += 1;
             }
             _ => {}

@@ -184,10 +184,10 @@ fn a_job_that_ran_out_of_memory_beside_another_runs_after_it() {
     let starts_it = |turn: &&Turn| {
         turn.actions.iter().any(|it| matches!(it, Action::Start { job, .. } if *job == JobId(1)))
     };
-    let started_at: Vec<&Happened> = turns.iter().filter(starts_it).map(|turn| &turn.happened).collect();
+    let started_at: Vec<&[Happened]> = turns.iter().filter(starts_it).map(|turn| &*turn.events).collect();
     // It was packed when it arrived, and is too large even alone.
-    let expected = [&Happened::Arrived { job: JobId(1) }, &Happened::Finished { job: JobId(0), steps: 150 }];
-    assert_eq!(started_at, expected);
+    let expected = [Happened::Arrived { job: JobId(1) }, Happened::Finished { job: JobId(0), steps: 150 }];
+    assert_eq!(started_at, expected.each_ref().map(std::slice::from_ref));
     assert_eq!((outcomes[0].status, outcomes[0].starts), (Status::Ok, 1));
     assert_eq!((outcomes[1].err, outcomes[1].retries), (Some(ErrorKind::OutOfMemory), 0));
 }

@@ -3,6 +3,7 @@
 
 mod chain;
 mod file;
+mod one_or_several;
 mod words;
 
 use serde::{Deserialize, Serialize};
@@ -13,8 +14,8 @@ pub use self::{
 };
 use crate::{plan::Plan, rows::ErrorKind, units::Nanos};
 
-/// One turn: an event, and the decision of the policy. Turns are raw data, from which every decision can be
-/// made again.
+/// One turn: the events of an instant, and the decision of the policy on them. Turns are raw data, from which
+/// every decision can be made again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Turn {
@@ -22,7 +23,10 @@ pub struct Turn {
     pub turn: u64,
     /// Time from the start of the run.
     pub at_ns: Nanos,
-    pub happened: Happened,
+    /// The events in the order in which they took effect, at least one. In journals of earlier versions, a turn
+    /// has one event in a field `happened`.
+    #[serde(alias = "happened", deserialize_with = "one_or_several::read")]
+    pub events: Vec<Happened>,
     /// Actions in the order in which they were applied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<Action>,
@@ -130,7 +134,7 @@ pub enum Happened {
         job: JobId,
         steps: u64,
     },
-    /// The deadline that the policy set has passed without an event.
+    /// The deadline that the policy set has passed without another event. It is the only event of its turn.
     Deadline,
 }
 

@@ -26,12 +26,14 @@ impl<'a> Progress<'a> {
 
 impl Journal for Progress<'_> {
     fn record(&mut self, turn: Turn, view: &View<'_>) -> anyhow::Result<()> {
-        // A job that is not admitted has ended when it arrives.
-        if let Happened::Finished { job, .. } | Happened::Failed { job, .. } | Happened::Arrived { job } =
-            turn.happened
-            && let State::Ended { .. } = view.job(job).state
-        {
-            self.bar.inc(1);
+        for happened in &turn.events {
+            // A job that is not admitted has ended when it arrives.
+            if let Happened::Finished { job, .. } | Happened::Failed { job, .. } | Happened::Arrived { job } =
+                *happened
+                && let State::Ended { .. } = view.job(job).state
+            {
+                self.bar.inc(1);
+            }
         }
         self.journal.record(turn, view)
     }

@@ -112,16 +112,16 @@ mod tests {
             (any_action(), "\\PC{0,20}").prop_map(|(action, why): (Action, String)| Refused { action, why });
         let turn = (
             any::<u64>(),
-            any_event(),
+            prop::collection::vec(any_event(), 1..4),
             prop::collection::vec(any_action(), 0..3),
             prop::collection::vec(refused, 0..2),
             prop::option::of(any::<u64>()),
             "\\PC{0,20}",
         );
-        let turn = turn.prop_map(|(at, happened, actions, refused, wake, reason)| Turn {
+        let turn = turn.prop_map(|(at, events, actions, refused, wake, reason)| Turn {
             turn: 0,
             at_ns: Nanos(at),
-            happened,
+            events,
             actions,
             refused,
             wake_at_ns: wake.map(Nanos),
@@ -159,7 +159,7 @@ mod tests {
         Turn {
             turn,
             at_ns: Nanos(5),
-            happened: Happened::Arrived { job: JobId(0) },
+            events: vec![Happened::Arrived { job: JobId(0) }],
             actions: vec![Action::Pause { job: JobId(1) }],
             refused: Vec::new(),
             wake_at_ns: None,
@@ -171,8 +171,23 @@ mod tests {
     /// A file of the present format, which later programs must read.
     #[test]
     fn a_line_reads_as_it_is_written() {
-        let line = r#"{"turn":0,"at_ns":5,"happened":{"arrived":{"job":0}},"actions":[{"pause":{"job":1}}],"wake_at_ns":null,"view_hash":"0123456789abcdef"}"#;
+        let line = r#"{"turn":0,"at_ns":5,"events":[{"arrived":{"job":0}}],"actions":[{"pause":{"job":1}}],"wake_at_ns":null,"view_hash":"0123456789abcdef"}"#;
         assert_eq!(serde_json::to_string(&example(0)).unwrap(), line);
+        assert_eq!(serde_json::from_str::<Turn>(line).unwrap(), example(0));
+    }
+
+    #[test]
+    fn a_line_with_one_event_outside_of_a_list_is_read() {
+        let line = |happened: &str| {
+            format!(r#"{{"turn":0,"at_ns":5,"happened":{happened},"wake_at_ns":null,"view_hash":"0"}}"#)
+        };
+        for (spelled, event) in [
+            (r#"{"arrived":{"job":3}}"#, Happened::Arrived { job: JobId(3) }),
+            (r#""deadline""#, Happened::Deadline),
+        ] {
+            let turn: Turn = serde_json::from_str(&line(spelled)).unwrap();
+            assert_eq!(turn.events, [event]);
+        }
     }
 
     #[test]
@@ -184,6 +199,7 @@ mod tests {
             (first.clone(), "decisions.jsonl: line 2: turns were lost: expected turn 1, found 0"),
             ("{}".into(), "line 2: not a turn: missing field"),
             (first.replace("arrived", "arised").replacen('0', "1", 1), "line 2: not a turn: unknown variant"),
+            (first.replace(r#"{"arrived":{"job":0}}"#, ""), "line 2: not a turn: a turn without an event"),
         ] {
             std::fs::write(&path, format!("{first}\n{second}\n")).unwrap();
             let error = read(&path).unwrap_err().to_string();
