@@ -14,6 +14,7 @@ use anyhow::{Context as _, anyhow};
 use model::Throughput;
 use schema::{
     decision::{Chain, Happened, Refused, Turn},
+    plan::Plan,
     rows::{ErrorKind, Outcome},
     sharing::Sharing,
     units::Nanos,
@@ -22,9 +23,9 @@ use schema::{
 use self::{idle::IdleWakes, packing::Packing};
 use crate::{
     cluster::{Action, Cluster, ClusterError, JobId},
-    job::{Job, JobRequest, Phase, Placed, State},
+    job::{Job, JobRequest, Pausing, Phase, Placed, State},
     journal::Journal,
-    occupancy::Occupancy,
+    occupancy::{Occupancy, PoolId},
     policy::{Decision, Policy},
     topology::{DeviceId, Topology},
     view::{Change, View},
@@ -47,6 +48,16 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// The maximum number of jobs on a device, which is 1 if jobs do not share.
+    fn most_on_a_device(&self) -> u32 {
+        match self.sharing {
+            Sharing::Alone => 1,
+            _ => self.jobs_per_device,
+        }
+    }
+}
+
 /// The state of a run: its jobs, its devices and the time.
 pub struct Engine<'a> {
     topology: &'a Topology,
@@ -61,6 +72,8 @@ pub struct Engine<'a> {
     packing: Packing,
     /// Pairs of jobs that did not fit on a device together. The smaller number is first.
     do_not_fit: BTreeSet<(JobId, JobId)>,
+    /// Plans under which a job ran out of memory alone, with the pools of the devices.
+    too_large: BTreeSet<(JobId, Option<Plan>, PoolId)>,
     /// Jobs on devices that have shared a device with a job that ran out of memory there.
     crowded: BTreeSet<JobId>,
     /// Changes since the last decision of the policy.
@@ -127,6 +140,7 @@ impl<'a> Engine<'a> {
             paused_on: BTreeMap::new(),
             packing: Packing::new(asked.len()),
             do_not_fit: BTreeSet::new(),
+            too_large: BTreeSet::new(),
             crowded: BTreeSet::new(),
             changes: Vec::new(),
             now: Nanos::ZERO,
@@ -160,6 +174,7 @@ impl<'a> Engine<'a> {
             now: self.now,
             topology: self.topology,
             sharing: &self.settings.sharing,
+            jobs_per_device: self.settings.most_on_a_device(),
             asked: self.asked,
             jobs: &self.jobs,
             occupancy: &self.occupancy,
@@ -223,6 +238,9 @@ impl<'a> Engine<'a> {
                         let state = self.jobs.get(job.0 as usize).map(|job| &job.state);
                         let devices = state.and_then(kept).unwrap_or_default();
                         stays.extend(devices.iter().map(|device| (*device, job)));
+                    }
+                    if (action.job().0 as usize) < self.arrived {
+                        self.changes.push(Change::Refused(action.job()));
                     }
                     refused.push(Refused { action, why });
                 }
@@ -318,8 +336,13 @@ impl<'a> Engine<'a> {
         })
     }
 
-    fn others_there(&self, id: JobId, devices: &[DeviceId]) -> BTreeSet<JobId> {
-        self.all_there(devices).filter(|other| *other != id).collect()
+    /// The other jobs that hold memory of these devices. A paused job holds none if its tensors have been moved to the host.
+    fn others_in_memory(&self, id: JobId, devices: &[DeviceId]) -> BTreeSet<JobId> {
+        let holds = |other: &JobId| {
+            let is_paused = paused(&self.jobs[other.0 as usize].state).is_some();
+            !is_paused || self.asked[other.0 as usize].pausing != Pausing::FreesMemory
+        };
+        self.all_there(devices).filter(|other| *other != id && holds(other)).collect()
     }
 
     fn fit(&self, one: JobId, other: JobId) -> bool {

@@ -20,7 +20,7 @@ use schema::{
 
 use crate::{
     cluster::JobId,
-    job::{JobRequest, Payload},
+    job::{JobRequest, Pausing, Payload},
 };
 
 /// The use of the jobs of a trace.
@@ -55,6 +55,7 @@ pub fn jobs(
         let steps_regex = row.steps_regex.as_deref().map(cells::steps_regex).transpose();
         let steps_regex = steps_regex.map_err(|why| refuse(("steps_regex", why)))?;
         let takes_no_checkpoint = takes_no_checkpoint(&what, catalog);
+        let pausing = pausing(&what, steps_regex.is_some());
         Ok(JobRequest {
             id: JobId(number as u32),
             name: row.name.clone(),
@@ -66,6 +67,7 @@ pub fn jobs(
             steps: row.steps,
             steps_regex,
             takes_no_checkpoint,
+            pausing,
             user: row.user.clone(),
             virtual_cluster: row.vc.clone(),
             class: row.class,
@@ -119,6 +121,17 @@ fn takes_no_checkpoint(what: &Payload, catalog: &Catalog) -> Option<&'static str
     }
 }
 
+/// The step hook holds a command. Without it, steps are found in output that the command has already written.
+fn pausing(what: &Payload, has_steps_regex: bool) -> Pausing {
+    match what {
+        Payload::Training { .. } => Pausing::FreesMemory,
+        Payload::Command(_) if has_steps_regex => {
+            Pausing::Impossible("its steps are found in its output, and nothing can hold it")
+        }
+        Payload::Command(_) => Pausing::HoldsMemory,
+    }
+}
+
 /// Reads the results of runs of `profile` into one table.
 ///
 /// # Errors
@@ -164,6 +177,8 @@ mod tests {
         assert_eq!(c.what, Payload::Training { workload: "nobody".into(), global_batch: None });
         assert_eq!((c.plan, c.devices, c.step_ns), (None, 8, Some(100)));
         assert_eq!([a, b, c].map(|asked| asked.takes_no_checkpoint), [None, Some("it is a command"), None]);
+        assert_eq!((a.pausing, c.pausing), (Pausing::FreesMemory, Pausing::FreesMemory));
+        assert!(matches!(b.pausing, Pausing::Impossible(_)), "{:?}", b.pausing);
         let acts = read("a,0,ppo-cartpole,,10,,,,\n", Purpose::Run, 1).unwrap()[0].takes_no_checkpoint;
         assert!(acts.is_some_and(|why| why.contains("environment")), "{acts:?}");
     }

@@ -25,6 +25,7 @@ pub struct JobRequest {
     pub steps_regex: Option<String>,
     /// The reason why the job takes no checkpoint and loses all its steps when it is stopped. `None` for a job that takes them.
     pub takes_no_checkpoint: Option<&'static str>,
+    pub pausing: Pausing,
     pub user: String,
     pub virtual_cluster: String,
     pub class: Class,
@@ -42,6 +43,17 @@ pub enum Payload {
     },
     /// A program and its arguments.
     Command(Vec<String>),
+}
+
+/// What a pause does to a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pausing {
+    /// The job is held, and its tensors are moved to the memory of the host.
+    FreesMemory,
+    /// The job is held, and keeps its memory on the device.
+    HoldsMemory,
+    /// The job cannot be paused, for this reason.
+    Impossible(&'static str),
 }
 
 impl Payload {

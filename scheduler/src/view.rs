@@ -1,7 +1,7 @@
 //! The input of a policy: the state of all jobs and devices, the changes since its last decision, and a model that it may query.
 
 use model::Throughput;
-use schema::{sharing::Sharing, units::Nanos};
+use schema::{plan::Plan, sharing::Sharing, units::Nanos};
 
 use crate::{
     cluster::JobId,
@@ -16,6 +16,8 @@ pub struct View<'a> {
     pub now: Nanos,
     pub topology: &'a Topology,
     pub sharing: &'a Sharing,
+    /// The maximum number of jobs on a device.
+    pub jobs_per_device: u32,
     /// The requests of all jobs, by [`JobId`]. A policy must not use those of jobs that have not arrived.
     pub asked: &'a [JobRequest],
     /// The states of all jobs, by [`JobId`].
@@ -58,6 +60,11 @@ pub enum Change {
     Back(DeviceId),
     /// Two jobs did not fit on a device together.
     DoNotFit(JobId, JobId),
+    /// A job ran out of memory under a plan or on a number of devices that it did not ask for. It waits, and is not started again
+    /// under this plan on devices of this type.
+    TooLarge { job: JobId, plan: Option<Plan> },
+    /// An action on a job was refused in the last decision.
+    Refused(JobId),
 }
 
 impl Change {
@@ -68,7 +75,9 @@ impl Change {
             | Change::Placed(job)
             | Change::Settled(job)
             | Change::Progressed(job)
-            | Change::Ended(job) => Some(job),
+            | Change::Ended(job)
+            | Change::TooLarge { job, .. }
+            | Change::Refused(job) => Some(job),
             Change::Lost(_) | Change::Back(_) | Change::DoNotFit(..) => None,
         }
     }

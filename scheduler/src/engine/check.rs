@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schema::{plan::Plan, sharing::Sharing};
+use schema::plan::Plan;
 
 use super::Engine;
 use crate::{
     cluster::{Action, JobId},
-    job::{Payload, Phase, Placed, State},
+    job::{Pausing, Payload, Phase, Placed, State},
     topology::DeviceId,
 };
 
@@ -20,9 +20,10 @@ impl Engine<'_> {
         }
         match action {
             Action::Start { devices, plan, .. } => self.check_start(id, devices, *plan),
-            Action::Pause { .. } => match self.placed(id)?.phase {
-                Phase::Running => Ok(()),
-                phase => Err(format!("it is {phase}, and only what runs is paused")),
+            Action::Pause { .. } => match (self.placed(id)?.phase, self.asked[id.0 as usize].pausing) {
+                (Phase::Running, Pausing::Impossible(why)) => Err(format!("it cannot be paused: {why}")),
+                (Phase::Running, _) => Ok(()),
+                (phase, _) => Err(format!("it is {phase}, and only what runs is paused")),
             },
             Action::Resume { .. } => {
                 let placed = self.placed(id)?;
@@ -115,6 +116,9 @@ impl Engine<'_> {
         if let Some(other) = devices.iter().find(|device| kind(device) != kind(&devices[0])) {
             return Err(format!("its devices are of two types: {} and {}", kind(&devices[0]), kind(other)));
         }
+        if self.too_large.contains(&(id, plan, self.occupancy.pool_of(devices[0]))) {
+            return Err(format!("it ran out of memory under {} on {}", named(plan), kind(&devices[0])));
+        }
         self.check_room(id, devices)
     }
 
@@ -124,14 +128,11 @@ impl Engine<'_> {
         if let Some(lost) = devices.iter().find(|device| self.occupancy.is_lost(**device)) {
             return Err(format!("{} is lost", name(*lost)));
         }
-        let most = match self.settings.sharing {
-            Sharing::Alone => 1,
-            _ => self.settings.jobs_per_device as usize,
-        };
+        let most = self.settings.most_on_a_device() as usize;
         if let Some(full) = devices.iter().find(|device| self.occupancy.kept_by(**device).len() >= most) {
             return Err(format!("{} has {most} jobs, and no more are packed on a device", name(*full)));
         }
-        match self.others_there(id, devices).into_iter().find(|other| !self.fit(id, *other)) {
+        match self.others_in_memory(id, devices).into_iter().find(|other| !self.fit(id, *other)) {
             Some(other) => {
                 Err(format!("it did not fit on a device with {}", self.asked[other.0 as usize].name))
             }

@@ -11,7 +11,6 @@ use super::Engine;
 use crate::{
     cluster::JobId,
     job::{Phase, Placed, State},
-    topology::DeviceId,
     view::Change,
 };
 
@@ -47,9 +46,9 @@ impl Engine<'_> {
                 self.changes.push(Change::Ended(job));
             }
             Happened::Failed { job, steps, kind, ref detail } => {
-                let devices = self.placed_at(job)?.devices.clone();
+                let placed = self.placed_at(job)?.clone();
                 self.roll_back(job, steps);
-                self.failed(job, &devices, kind, detail);
+                self.failed(job, &placed, kind, detail);
             }
             Happened::DeviceLost { device } => {
                 ensure!(device.0 < self.topology.devices(), "there is no such device");
@@ -98,11 +97,15 @@ impl Engine<'_> {
     }
 
     /// Returns a failed job to the queue, or ends it if it is not to be started again.
-    fn failed(&mut self, id: JobId, devices: &[DeviceId], kind: ErrorKind, detail: &str) {
-        let others = self.others_there(id, devices);
+    fn failed(&mut self, id: JobId, placed: &Placed, kind: ErrorKind, detail: &str) {
+        let Placed { devices, plan, .. } = placed;
+        let others = self.others_in_memory(id, devices);
+        let asked = &self.asked[id.0 as usize];
+        let is_as_asked = *plan == asked.plan && devices.len() as u32 == asked.devices;
+        let is_too_large = kind == ErrorKind::OutOfMemory && others.is_empty() && !self.crowded.contains(&id);
         let has_chance = match kind {
             // If two jobs did not fit together, both may have failed. The second is alone when its failure is reported.
-            ErrorKind::OutOfMemory => !others.is_empty() || self.crowded.contains(&id),
+            ErrorKind::OutOfMemory => !is_too_large || !is_as_asked,
             // Another start would fail in the same way.
             ErrorKind::Unsupported | ErrorKind::TooShort => false,
             // The user interrupted it, or its device was lost. The job is not at fault.
@@ -120,6 +123,10 @@ impl Engine<'_> {
         } else {
             self.change(id, State::Ended { at: self.now, failed: Some((kind, detail.to_owned())) });
             self.changes.push(Change::Ended(id));
+        }
+        if is_too_large && has_chance {
+            self.too_large.insert((id, *plan, self.occupancy.pool_of(devices[0])));
+            self.changes.push(Change::TooLarge { job: id, plan: *plan });
         }
         if kind == ErrorKind::OutOfMemory {
             for other in others {

@@ -10,7 +10,7 @@ use schema::{
 use super::{panel::panel, turn_text::turn_lines};
 use crate::{
     cluster::JobId,
-    job::{Job, JobRequest, Payload, Phase, Placed, State},
+    job::{Job, JobRequest, Pausing, Payload, Phase, Placed, State},
     occupancy::Occupancy,
     topology::{DeviceId, Topology},
     view::View,
@@ -36,6 +36,7 @@ fn asked(id: u32, steps: Option<u64>) -> JobRequest {
         steps,
         steps_regex: None,
         takes_no_checkpoint: Some("it is a command"),
+        pausing: Pausing::HoldsMemory,
         user: String::new(),
         virtual_cluster: String::new(),
         class: Class::Guaranteed,
@@ -85,6 +86,7 @@ fn a_view_says_where_all_jobs_are_and_a_turn_what_changed() {
         now: Nanos(5 * Nanos::SECOND.0),
         topology: &topology,
         sharing: &Sharing::TIME_SLICE,
+        jobs_per_device: 2,
         asked: &all,
         jobs: &jobs,
         occupancy: &occupancy,

@@ -91,11 +91,13 @@ impl Exec {
             devices.extend(&now_on);
             devices.extend(self.shown_on.insert(job, now_on).unwrap_or_default());
         }
-        let mut do_not_fit = Vec::new();
+        let (mut do_not_fit, mut too_large, mut refused) = (Vec::new(), Vec::new(), Vec::new());
         for change in view.changes {
             match *change {
                 Change::Lost(device) | Change::Back(device) => devices.extend([device]),
                 Change::DoNotFit(one, other) => do_not_fit.push((one, other)),
+                Change::TooLarge { job, plan } => too_large.push((job, plan)),
+                Change::Refused(job) => refused.push(job),
                 _ => {}
             }
         }
@@ -105,11 +107,14 @@ impl Exec {
             begin: (self.turn == 0).then(|| Begin {
                 protocol: PROTOCOL,
                 sharing: view.sharing.clone(),
+                jobs_per_device: view.jobs_per_device,
                 nodes: nodes(view.topology),
             }),
             jobs: due.into_iter().map(|job| show_job(view, job)).collect(),
             devices: devices.into_iter().map(|device| show_device(view, device)).collect(),
             do_not_fit,
+            too_large,
+            refused,
         };
         self.turn += 1;
         shown

@@ -5,7 +5,7 @@
 //! same number of devices for itself, if the model predicts a gain. The sum of the normalised throughputs of the two (step time
 //! alone over step time together) must exceed 1, the sum of time slicing without loss, by more than the half-width of its
 //! confidence interval. If the model has no prediction or no interval, the jobs are not packed. Of several candidates, the one with
-//! the largest sum is chosen, and of equals the first in the trace. At most two jobs share a device.
+//! the largest sum is chosen, and of equals the first in the trace. At most two jobs share a device, and none if `--jobs-per-device` is 1.
 //!
 //! The prediction is then compared with the measurement: with the steps of each job while both run, from its first report of
 //! progress on. Reports count whole steps, so that a job may have done almost one step more. If the sum is at most 1 even with that
@@ -111,7 +111,8 @@ impl Policy for PackingFifo {
             reasons.push(format!("{} first in the queue", started.len()));
         }
         actions.extend(started);
-        while let Some(head) = self.queue.head() {
+        let may_pack = view.jobs_per_device as usize >= SEATS;
+        while let Some(head) = self.queue.head().filter(|_| may_pack) {
             let Some((beside, gain)) = self.partner(view, head) else { break };
             let devices = view.job(beside).placed().map(|placed| placed.devices.clone());
             actions.push(start(view, head, devices.unwrap_or_default()));
@@ -134,6 +135,13 @@ impl PackingFifo {
         for change in view.changes {
             match *change {
                 Change::DoNotFit(one, other) => self.keep_apart(view, [one, other]),
+                Change::Refused(job) => {
+                    let of_job =
+                        self.packs.iter().find(|pack| pack.members[1].job == job && !pack.holds(view));
+                    if let Some(jobs) = of_job.map(Pack::jobs) {
+                        self.keep_apart(view, jobs);
+                    }
+                }
                 Change::Progressed(job) => self.add_report(view, job),
                 _ => {}
             }

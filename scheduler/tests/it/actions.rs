@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use scheduler::{
     cluster::{Action, ActionError, Cluster, ClusterError, DeviceId, JobId, Settled},
     engine::{self, Engine, Settings},
-    job::JobRequest,
+    job::{JobRequest, Pausing},
     topology::Topology,
     view::{Change, View},
 };
@@ -262,6 +262,65 @@ fn both_of_two_that_ran_out_of_memory_together_have_another_chance() {
     assert_eq!((outcomes[1].err, outcomes[1].retries), (Some(ErrorKind::Interrupted), 0), "it runs");
 }
 
+/// The job waits for another plan, and its own plan is the last.
+#[test]
+fn a_plan_that_the_policy_chose_and_that_is_too_large_does_not_end_the_job() {
+    let mut jobs = [asked(0, 0, 1, 9, 1)];
+    (jobs[0].plan, jobs[0].elastic) = (Some("gc".parse().unwrap()), true);
+    let under = |device: u32, plan: &str| {
+        let Action::Start { job, devices, cpus, .. } = start(0, &[device]) else { unreachable!() };
+        Action::Start { job, devices, cpus, plan: Some(plan.parse().unwrap()) }
+    };
+    let out_of_memory = || failed(0, ErrorKind::OutOfMemory);
+    let (turns, outcomes, _) = run(
+        &jobs,
+        vec![
+            (arrived(0), vec![under(0, "dp1")]),
+            // Devices of another type may hold it.
+            (out_of_memory(), vec![under(1, "dp1"), under(2, "dp1")]),
+            (out_of_memory(), vec![under(0, "gc")]),
+            (out_of_memory(), vec![]),
+        ],
+    );
+    assert_eq!(turns[1].refused[0].why, "it ran out of memory under dp1 on large");
+    assert_eq!(turns.iter().map(|turn| turn.actions.len()).collect::<Vec<_>>(), [1, 1, 1, 0]);
+    assert_eq!((outcomes[0].err, outcomes[0].retries), (Some(ErrorKind::OutOfMemory), 0));
+    assert_eq!((outcomes[0].starts, outcomes[0].end_ns), (3, Some(4 * SECOND)));
+}
+
+/// Tensors of a paused job are in the memory of the host, and a paused command keeps its memory.
+#[test]
+fn two_jobs_that_do_not_fit_together_may_take_turns() {
+    let mut jobs: Vec<_> = (0..3).map(|id| asked(id, 0, 1, 9, 1)).collect();
+    becomes_command(&mut jobs[1]);
+    let pause = |job| Action::Pause { job: JobId(job) };
+    let (turns, ..) = run(
+        &jobs,
+        vec![
+            (arrived(0), vec![start(0, &[0])]),
+            (arrived(1), vec![start(1, &[0])]),
+            (failed(1, ErrorKind::OutOfMemory), vec![]),
+            (settled(0, Settled::Running), vec![pause(0), start(1, &[0])]),
+            (settled(0, Settled::Paused), vec![Action::Resume { job: JobId(0) }]),
+            (settled(1, Settled::Running), vec![pause(1), Action::Resume { job: JobId(0) }]),
+        ],
+    );
+    let why = |turn: usize| turns[turn].refused.iter().map(|it| it.why.as_str()).collect::<Vec<_>>();
+    assert_eq!((turns[3].actions.len(), why(3)), (2, vec![]));
+    assert_eq!(why(4), ["it did not fit on a device with job-1"]);
+    assert_eq!((turns[5].actions.len(), why(5)), (1, vec!["it did not fit on a device with job-1"]));
+}
+
+#[test]
+fn a_job_that_nothing_can_hold_is_not_paused() {
+    let mut jobs = [asked(0, 0, 1, 9, 1)];
+    jobs[0].pausing = Pausing::Impossible("its steps are found in its output");
+    let pause = vec![Action::Pause { job: JobId(0) }];
+    let script = vec![(arrived(0), vec![start(0, &[0])]), (settled(0, Settled::Running), pause)];
+    let (turns, ..) = run(&jobs, script);
+    assert_eq!(turns[1].refused[0].why, "it cannot be paused: its steps are found in its output");
+}
+
 #[test]
 fn a_policy_is_told_all_that_changed() {
     let topology = Topology::uniform(2, 2, "GPU");
@@ -281,13 +340,14 @@ fn a_policy_is_told_all_that_changed() {
     let mut heard = Vec::new();
     let mut listener = FromView(|view: &View<'_>| {
         heard.push(view.changes.to_vec());
-        if heard.len() == 1 { vec![start(0, &[0])] } else { vec![] }
+        // The job cannot be started twice, and there is no second one.
+        if heard.len() == 1 { vec![start(0, &[0]), start(0, &[0]), start(1, &[0])] } else { vec![] }
     });
     let mut engine = Engine::new(&topology, &jobs, &model, Settings::default());
     engine::run(&mut engine, &mut cluster, &mut listener, &mut scheduler::journal::Unrecorded).unwrap();
     let expected = [
         vec![Change::Waits(id)],
-        vec![Change::Placed(id), Change::Settled(id)],
+        vec![Change::Placed(id), Change::Refused(id), Change::Settled(id)],
         vec![Change::Progressed(id)],
         vec![Change::Lost(DeviceId(1))],
         vec![Change::Back(DeviceId(1))],

@@ -6,7 +6,7 @@ use front_door::definition;
 use rig::{Programs, Rig, device::DeviceReader, interrupt::Interrupt, sampler::Sampler};
 use scheduler::{
     cluster::{Action, Cluster as _, DeviceId, Happened, JobId, Settled},
-    job::{JobRequest, Payload},
+    job::{JobRequest, Pausing, Payload},
     testbed::{
         ResumePoint, Testbed,
         checkpoints::Checkpoints,
@@ -209,6 +209,10 @@ fn asked(jobs: &[Wanted]) -> Vec<JobRequest> {
         takes_no_checkpoint: match wanted {
             Wanted::Training(..) => None,
             Wanted::Command(_) => Some("it is a command"),
+        },
+        pausing: match wanted {
+            Wanted::Training(..) => Pausing::FreesMemory,
+            Wanted::Command(_) => Pausing::HoldsMemory,
         },
         user: String::new(),
         virtual_cluster: String::new(),

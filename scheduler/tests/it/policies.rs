@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use scheduler::{
     cluster::JobId,
     engine::{self, Engine},
-    job::{Job, JobRequest, Payload, Phase, State},
+    job::{Job, JobRequest, Pausing, Payload, Phase, State},
     journal::Journal,
     policy::Policy,
     sim::{Faults, Named, Settings, Sim},
@@ -37,6 +37,7 @@ pub(crate) fn jobs(jobs: &[(u64, u32, u64)]) -> Vec<JobRequest> {
 pub(crate) fn becomes_command(job: &mut JobRequest) {
     job.what = Payload::Command(vec!["train".into()]);
     job.takes_no_checkpoint = Some("it is a command");
+    job.pausing = Pausing::HoldsMemory;
 }
 
 /// Runs jobs at their own speed, even beside others.

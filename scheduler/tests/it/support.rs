@@ -4,7 +4,7 @@ use model::{Prediction, Question, Throughput};
 use scheduler::{
     cluster::{ClusterError, JobId},
     engine::{self, Engine},
-    job::{JobRequest, Payload},
+    job::{JobRequest, Pausing, Payload},
     journal::Journal,
     policy::{self, Policy},
     sim::{self, Sim, SwitchCosts},
@@ -27,6 +27,7 @@ pub(crate) fn asked(id: u32, arrival: u64, devices: u32, steps: u64, step_ns: u6
         steps: Some(steps),
         steps_regex: None,
         takes_no_checkpoint: None,
+        pausing: Pausing::FreesMemory,
         user: String::new(),
         virtual_cluster: String::new(),
         class: Class::Guaranteed,

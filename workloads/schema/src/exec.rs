@@ -35,6 +35,12 @@ pub struct Shown {
     /// Jobs that did not fit on a device together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub do_not_fit: Vec<(JobId, JobId)>,
+    /// Jobs that ran out of memory alone under these plans, which they did not ask for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub too_large: Vec<(JobId, Option<Plan>)>,
+    /// Jobs of actions in the last answer that were refused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<JobId>,
 }
 
 /// Settings that are constant in a run.
@@ -44,6 +50,8 @@ pub struct Begin {
     pub protocol: u32,
     /// How packed jobs share a device.
     pub sharing: Sharing,
+    /// The maximum number of jobs on a device.
+    pub jobs_per_device: u32,
     pub nodes: Vec<ShownNode>,
 }
 
@@ -164,12 +172,12 @@ mod tests {
 
     /// A sample line, because a change of it breaks users' programs.
     const LINE: &str = concat!(
-        r#"{"turn":0,"now_ns":5,"begin":{"protocol":2,"sharing":"time-slice","nodes":[{"name":"n0","device_type":"GPU","#,
+        r#"{"turn":0,"now_ns":5,"begin":{"protocol":2,"sharing":"time-slice","jobs_per_device":2,"nodes":[{"name":"n0","device_type":"GPU","#,
         r#""devices":[0,1]}]},"jobs":[{"job":3,"name":"a","arrival_ns":5,"workload":"gpt2","global_batch":8,"#,
         r#""plan":"dp2","devices":2,"elastic":false,"steps":100,"takes_checkpoints":true,"user":"u","vc":"v","class":"guaranteed","#,
         r#""step_ns":2500000.0,"state":"waiting","since_ns":5,"on":[],"steps_done":0,"steps_at_ns":5,"#,
         r#""first_start_ns":null,"running_ns":0,"device_time_ns":0,"starts":0,"retries":0,"failed":null}],"#,
-        r#""devices":[{"device":0,"kept_by":[],"lost":false}],"do_not_fit":[[1,2]]}"#,
+        r#""devices":[{"device":0,"kept_by":[],"lost":false}],"do_not_fit":[[1,2]],"too_large":[[3,"gc"]],"refused":[3]}"#,
         "\n"
     );
 
