@@ -71,6 +71,26 @@ fn starts(turns: &[Turn]) -> Vec<(u32, Vec<u32>)> {
     turns.iter().flat_map(|turn| &turn.actions).filter_map(start).collect()
 }
 
+/// A request for a pack would be refused at every turn.
+#[test]
+fn nothing_is_packed_if_a_device_takes_one_job() {
+    let (topology, jobs) = (Topology::uniform(1, 1, "GPU"), jobs(&[(0, 1, 60), (0, 1, 60)]));
+    let model = Packs { slowdown: Some(1.2), interval: 0.01 };
+    for (jobs_per_device, expected) in [(1, [60, 120]), (2, [72, 72])] {
+        let costs = Named(Nanos::ZERO);
+        let truth = Box::new(Own { slowdown: 1.2 });
+        let mut sim = Sim::new(&topology, &jobs, truth, &costs, Settings::default()).expect("all is known");
+        let settings = engine::Settings { jobs_per_device, ..engine::Settings::default() };
+        let mut engine = Engine::new(&topology, &jobs, &model, settings);
+        let mut turns: Vec<Turn> = Vec::new();
+        let policy = &mut *built("packing-fifo");
+        let outcomes = engine::run(&mut engine, &mut sim, policy, &mut turns).expect("every job ends");
+        assert!(turns.iter().all(|turn| turn.refused.is_empty()));
+        let ends: Vec<_> = outcomes.iter().filter_map(|row| Some(row.end_ns?.div_ceil(SECOND))).collect();
+        assert_eq!(ends, expected, "{jobs_per_device} on a device");
+    }
+}
+
 #[test]
 fn a_pack_must_gain_by_more_than_is_unknown() {
     // The sum is 2 over the slowdown, with the combined uncertainty of its four numbers.
