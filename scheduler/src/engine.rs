@@ -23,7 +23,7 @@ use schema::{
 use self::{idle::IdleWakes, packing::Packing};
 use crate::{
     cluster::{Action, Cluster, ClusterError, JobId},
-    job::{Job, JobRequest, Pausing, Phase, Placed, State},
+    job::{Job, JobRequest, Phase, Placed, State},
     journal::Journal,
     occupancy::{Occupancy, PoolId},
     policy::{Decision, Policy},
@@ -336,11 +336,11 @@ impl<'a> Engine<'a> {
         })
     }
 
-    /// The other jobs that hold memory of these devices. A paused job holds none if its tensors have been moved to the host.
+    /// The other jobs that hold memory of these devices.
     fn others_in_memory(&self, id: JobId, devices: &[DeviceId]) -> BTreeSet<JobId> {
-        let holds = |other: &JobId| {
-            let is_paused = paused(&self.jobs[other.0 as usize].state).is_some();
-            !is_paused || self.asked[other.0 as usize].pausing != Pausing::FreesMemory
+        let holds = |other: &JobId| match paused(&self.jobs[other.0 as usize].state) {
+            None => true,
+            Some(on) => !self.asked[other.0 as usize].pausing.frees(self.topology.device(on[0])),
         };
         self.all_there(devices).filter(|other| *other != id && holds(other)).collect()
     }

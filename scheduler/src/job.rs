@@ -3,7 +3,7 @@
 use std::{borrow::Cow, fmt};
 
 use model::Subject;
-use schema::{job::command_name, plan::Plan, rows::ErrorKind, trace::Class, units::Nanos};
+use schema::{device::Device, job::command_name, plan::Plan, rows::ErrorKind, trace::Class, units::Nanos};
 
 use crate::{cluster::JobId, topology::DeviceId};
 
@@ -48,12 +48,19 @@ pub enum Payload {
 /// What a pause does to a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pausing {
-    /// The job is held, and its tensors are moved to the memory of the host.
+    /// The job is held, and its tensors are moved to the memory of the host. On a CPU device they are there already.
     FreesMemory,
     /// The job is held, and keeps its memory on the device.
     HoldsMemory,
     /// The job cannot be paused, for this reason.
     Impossible(&'static str),
+}
+
+impl Pausing {
+    /// Whether a pause frees memory of this device.
+    pub fn frees(self, device: &Device) -> bool {
+        self == Pausing::FreesMemory && matches!(device, Device::Cuda(_))
+    }
 }
 
 impl Payload {

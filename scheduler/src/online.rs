@@ -17,6 +17,7 @@ use anyhow::{Context as _, ensure};
 use colocate::sharing::backend;
 use jobs::{
     machine,
+    plans::Estimates,
     run::{self, Observed},
 };
 use rig::{Exit, Rig, interrupt::Interrupt, programs};
@@ -101,6 +102,7 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     }
     let resume = resume_point(run, &inputs, &engine, &checkpoints, &turns)?;
 
+    let footprints = run.footprints()?.map(|known| known.measured).unwrap_or_default();
     let every = |seconds: Option<f64>| seconds.map(Nanos::from_secs_f64);
     let setup = TestbedSetup {
         run: run.clone(),
@@ -110,6 +112,7 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
         asked: inputs.asked.clone(),
         checkpoint_every: every(scheduling.checkpoint_every_s),
         checkpoints,
+        estimates: Estimates::of_run(&inputs.manifest, footprints),
         rig: Rig::new(programs::all()?)?,
         sampler: run::start_sampler(run, &inputs.manifest)?,
         interrupt: Interrupt::listen().context("cannot install the signal handlers")?,

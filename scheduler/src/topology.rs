@@ -107,9 +107,14 @@ impl Topology {
         counts
     }
 
+    pub fn device(&self, device: DeviceId) -> &Device {
+        let node = &self.nodes[self.node_of(device).0 as usize];
+        &node.devices[(device.0 - node.first.0) as usize]
+    }
+
     /// The name of a device, such as `n0/cuda:0`.
     pub fn name_of(&self, device: DeviceId) -> String {
         let node = &self.nodes[self.node_of(device).0 as usize];
-        format!("{}/{}", node.name, node.devices[(device.0 - node.first.0) as usize])
+        format!("{}/{}", node.name, self.device(device))
     }
 }

@@ -21,6 +21,7 @@ use rig::{Exit, interrupt::Interrupt, output};
 use schema::{
     catalog::Catalog,
     device::Device,
+    footprint::Footprints,
     manifest::{Cell, Manifest, Settings},
     rows::{self, Outcome, Status},
     run_dir::RunDir,
@@ -111,7 +112,8 @@ fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<RunDir> {
     // All inputs are checked before the directory is made. For this a policy that is a program is started once without a question.
     drop(policy::build(policy)?);
     run::check_data(args.run.data.as_deref())?;
-    let inputs = RunInputs::new(manifest(trace, policy, args)?, trace, &args.rules.table)?;
+    let (manifest, footprints) = manifest(trace, policy, args)?;
+    let inputs = RunInputs::new(manifest, trace, &args.rules.table)?;
     some_jobs(&inputs, trace)?;
     let busy = busy("simulating the trace first".into());
     let predictions = online::predict(&inputs, args.rules.machine.as_deref())?;
@@ -128,12 +130,14 @@ fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<RunDir> {
             inputs.calibrate_first()
         )),
     }
+    run.write_footprints(&footprints)?;
     // The manifest is last: a directory that has one is complete and can be resumed.
     run.write_manifest(&inputs.manifest)?;
     Ok(run)
 }
 
-fn manifest(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<Manifest> {
+/// Makes the manifest, and returns it with the footprints that the memory of jobs was estimated from.
+fn manifest(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     let catalog = Catalog::open(&args.run.catalog)?;
     let pool = pool::resolve(&args.run.device, None)?;
     pool::check_memory(args.run.memory, pool.iter())?;
@@ -147,7 +151,7 @@ fn manifest(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<Manifest>
     let mut manifest = manifest::make_for("sched", &pool, &catalog, request)?;
     online::by_type(&mut manifest.devices);
     manifest.scheduling = Some(args.rules.scheduling(policy, Some(args.progress_every)));
-    Ok(manifest)
+    Ok((manifest, estimates.footprints()))
 }
 
 /// Makes the cell of a job in the manifest. If the job can never run here, the cell has the reason.

@@ -14,7 +14,7 @@ pub trait Launcher {
     ///
     /// # Errors
     /// Why it cannot.
-    fn check(&self, start: &StartRequest) -> Result<(), String>;
+    fn check(&mut self, start: &StartRequest) -> Result<(), String>;
 
     /// Launches a job from its last checkpoint, or anew; it trains as soon as it is ready, and has settled then.
     ///

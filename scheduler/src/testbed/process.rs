@@ -8,6 +8,7 @@
 mod commands;
 mod launch;
 mod losses;
+mod memory;
 mod request;
 mod stall;
 mod updates;
@@ -15,7 +16,7 @@ mod updates;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use anyhow::Context as _;
-use jobs::plans;
+use jobs::plans::Estimates;
 use rig::{
     Leave, Member, Rig, Watch,
     interrupt::Interrupt,
@@ -57,6 +58,7 @@ pub struct TestbedSetup {
     /// The interval between checkpoints of a launch.
     pub checkpoint_every: Option<Nanos>,
     pub checkpoints: Checkpoints,
+    pub estimates: Estimates,
     pub rig: Rig,
     pub sampler: Sampler,
     pub interrupt: Interrupt,
@@ -160,27 +162,22 @@ impl Launcher for ProcessLauncher {
         Nanos::monotonic_now()
     }
 
-    fn check(&self, start: &StartRequest) -> Result<(), String> {
+    fn check(&mut self, start: &StartRequest) -> Result<(), String> {
         let cell = self.cell(start).map_err(|error| format!("{error:#}"))?;
         if let (Some(cpus), Some(Device::Cpu(cores))) = (start.cpus, cell.devices.first())
             && usize::from(cpus) > cores.len()
         {
             return Err(format!("{cpus} cores are more than {} has", cell.devices[0]));
         }
-        let refusal = match (self.workload(start.job), cell.plan, cell.global_batch) {
-            (Some(workload), Some(plan), Some(batch)) => {
-                plans::refusal(workload, batch, &plan, &cell.devices)
-            }
-            _ => None,
-        };
-        refusal.map_or(Ok(()), Err)
+        self.check_memory(start, &cell)
     }
 
     fn start(&mut self, start: &StartRequest) -> Result<Member, String> {
         let request = self.request(start).map_err(|error| format!("{error:#}"))?;
         self.next_number += 1;
         let before = self.setup.checkpoints.steps(start.job);
-        let launch = LaunchState::new(start, &request.spec, before, self.steps_left(start.job));
+        let mut launch = LaunchState::new(start, &request.spec, before, self.steps_left(start.job));
+        launch.memory_bytes = self.memory_bytes(start);
         let member = self.setup.rig.add(request);
         // Whether a command ever reports a step is not known.
         self.setup.rig.look_every(member, if launch.is_command { LOOK_EVERY } else { LOOK_AT_FIRST });

@@ -3,6 +3,7 @@
 use std::{collections::VecDeque, path::PathBuf, time::Duration};
 
 use front_door::definition;
+use jobs::plans::Estimates;
 use rig::{Programs, Rig, device::DeviceReader, interrupt::Interrupt, sampler::Sampler};
 use scheduler::{
     cluster::{Action, Cluster as _, DeviceId, Happened, JobId, Settled},
@@ -37,10 +38,11 @@ pub(crate) enum Wanted {
 }
 
 /// The workloads of test jobs: steps of 2 ms, some with faults, and `steady` with steps of 20 ms.
-const WORKLOADS: [(&str, &str); 4] = [
+const WORKLOADS: [(&str, &str); 5] = [
     ("short", "step_us = 2000, busy_percent = 0"),
     ("steady", "step_us = 20000, busy_percent = 0"),
     ("hangs", "step_us = 2000, busy_percent = 0, fault.hang = { after_steps = 5 }"),
+    ("heavy", "step_us = 2000, busy_percent = 0, memory_bytes = 60_000_000"),
     ("too-large", "step_us = 2000, busy_percent = 0, fault.out-of-memory = { after_steps = 5 }"),
 ];
 
@@ -92,6 +94,7 @@ impl Stage {
             asked: asked(jobs),
             checkpoint_every: checkpoint_every.map(Nanos::from),
             checkpoints: Checkpoints::open(&run, jobs.len() as u32).unwrap(),
+            estimates: Estimates::of_run(&manifest, Vec::new()),
             rig: Rig::new(Programs { own, torch_worker: None }).unwrap(),
             sampler: sampler.unwrap(),
             interrupt: Interrupt::default(),
@@ -250,7 +253,7 @@ fn manifest(jobs: &[Wanted]) -> Manifest {
         version: "0".into(),
         git_revision: None,
         seed: 1,
-        settings: Settings { heartbeat_s: Some(2.0), ..Settings::default() },
+        settings: Settings { heartbeat_s: Some(2.0), memory_bytes: Some(100_000_000), ..Settings::default() },
         machine: Machine::default(),
         devices: Vec::new(),
         cells: jobs.iter().enumerate().map(cell).collect(),

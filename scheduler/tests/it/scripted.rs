@@ -247,7 +247,7 @@ impl Launcher for Scripted<'_> {
         self.now
     }
 
-    fn check(&self, _start: &StartRequest) -> Result<(), String> {
+    fn check(&mut self, _start: &StartRequest) -> Result<(), String> {
         Ok(())
     }
 

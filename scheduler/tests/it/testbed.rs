@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use scheduler::{
-    cluster::{Action, Happened, JobId, Settled},
+    cluster::{Action, DeviceId, Happened, JobId, Settled},
     engine::{self, Engine},
     job::{JobRequest, Payload},
     testbed::{
@@ -162,6 +162,31 @@ fn what_a_launch_breaks_by_is_told() {
         };
         assert_eq!(found, (0, expected), "{:?}", bench.told);
     }
+}
+
+/// Two jobs of 60 MB on devices of 100 MB each. A paused job on a CPU device keeps its memory.
+#[test]
+fn jobs_that_need_more_memory_than_a_device_has_are_not_started_there() {
+    let heavy = || Wanted::Training("heavy", 100_000);
+    let mut bench = Bench::new(&[heavy(), heavy(), Wanted::Training("short", 100_000)], None);
+    let on = |job, device| Action::Start {
+        job: JobId(job),
+        devices: vec![DeviceId(device)],
+        cpus: None,
+        plan: Some("dp1".parse().unwrap()),
+    };
+    bench.start(0, &[0], "dp1");
+    bench.until_settled(0, Settled::Running);
+    let why = "it and the jobs on cpu need 114 MiB together, and there are 95.4 MiB";
+    assert_eq!(bench.apply(on(1, 0)), Err(why.into()));
+    bench.start(2, &[0], "dp1");
+    bench.until_settled(2, Settled::Running);
+    bench.pause(0);
+    bench.until_settled(0, Settled::Paused);
+    assert_eq!(bench.apply(on(1, 0)), Err(why.into()));
+    bench.stop(0, false);
+    bench.start(1, &[0], "dp1");
+    bench.until_settled(1, Settled::Running);
 }
 
 #[test]

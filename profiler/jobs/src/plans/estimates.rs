@@ -8,8 +8,8 @@ use schema::{
     FORMAT,
     catalog::{Model, Workload},
     device::Device,
-    footprint::{Answer, Footprint, Footprints},
-    manifest::{DeviceFacts, Settings},
+    footprint::{Answer, Footprint, Footprints, MeasuredFootprint},
+    manifest::{DeviceFacts, Manifest, Settings},
     plan::Plan,
     spec::{LaunchSpec, Program},
     units::HumanBytes,
@@ -44,6 +44,8 @@ pub enum Effort {
     /// Measure only if model states leave so little of a device that it may be too small.
     #[default]
     WhereTight,
+    /// Measure nothing: use formulas, and the footprints that are known.
+    Known,
 }
 
 /// The estimate of a plan before it is started.
@@ -66,6 +68,15 @@ impl Estimates {
     /// Estimates for launches that are made exact ([`schema::spec::Training::make_exact`]).
     pub fn of_exact(settings: &Settings, seed: u64) -> Estimates {
         Estimates { is_exact: true, ..Estimates::new(settings, seed) }
+    }
+
+    /// Estimates for a run that has begun, from the facts of its devices and its footprints.
+    pub fn of_run(manifest: &Manifest, measured: Vec<MeasuredFootprint>) -> Estimates {
+        let mut estimates = Estimates::new(&manifest.settings, manifest.seed);
+        estimates.footprints.add(measured);
+        let known = manifest.devices.iter().map(|facts| (facts.device.clone(), Some(facts.clone())));
+        estimates.devices.extend(known);
+        estimates
     }
 
     fn with(
@@ -127,15 +138,18 @@ impl Estimates {
         let is_tight = |(_, capacity): (&Device, u64)| {
             states.is_none_or(|bytes| bytes as f64 > TIGHT_SHARE * capacity as f64)
         };
-        // A capacity that the user named is a limit to keep.
-        let measures = effort == Effort::Measure
-            || self.settings.memory_bytes.is_some()
-            || smallest.is_some_and(is_tight);
-        if !measures || self.device(first).is_none() {
+        let measures = match effort {
+            Effort::Measure => true,
+            // A capacity that the user named is a limit to keep.
+            Effort::WhereTight => self.settings.memory_bytes.is_some() || smallest.is_some_and(is_tight),
+            Effort::Known => false,
+        };
+        let class = self.class(workload, plan, first);
+        if !measures && self.footprints.known(&class).is_none() || self.device(first).is_none() {
             return judgement;
         }
         let micro_batch = global_batch / plan.batch_divisor();
-        match self.footprint(workload, plan, first) {
+        match self.footprint(workload, &class) {
             Ok(footprint) => {
                 let bytes = peak_bytes(footprint, plan, micro_batch);
                 judgement.memory_bytes = Some(bytes);
@@ -188,22 +202,20 @@ impl Estimates {
         self.devices.entry(device.clone()).or_insert_with(open).as_ref()
     }
 
-    /// The footprint of one rank, which trains alone on `device`: formulas cover the effect of other ranks.
-    fn footprint(
-        &mut self,
-        workload: &Workload,
-        plan: &Plan,
-        device: &Device,
-    ) -> Result<&Footprint, Unmeasured> {
-        let class = Class {
+    fn class(&self, workload: &Workload, plan: &Plan, device: &Device) -> Class {
+        Class {
             workload: workload.name.clone(),
             plan: plan.of_micro_step(),
             device: device.clone(),
             threads: self.threads(std::slice::from_ref(device)),
-        };
-        let capacity = self.capacity(device);
+        }
+    }
+
+    /// The footprint of one rank, which trains alone on the device: formulas cover the effect of other ranks.
+    fn footprint(&mut self, workload: &Workload, class: &Class) -> Result<&Footprint, Unmeasured> {
+        let capacity = self.capacity(&class.device);
         let (settings, seed, is_exact) = (&self.settings, self.seed, self.is_exact);
-        self.footprints.of(&class, |micro_batch| {
+        self.footprints.of(class, |micro_batch| {
             let mut training = launch::training(settings, workload, micro_batch, class.plan);
             if is_exact {
                 training.make_exact();
@@ -314,6 +326,24 @@ mod tests {
         judge(&mut estimates, "resnet18-mini", 16, "bf16");
         assert_eq!(asked.borrow()[1..], ["resnet18-mini@b2@bf16"]);
         assert_eq!(estimates.footprints().measured.len(), 2);
+    }
+
+    #[test]
+    fn footprints_of_before_are_used_and_none_is_measured() {
+        let (mut first, _) = estimates(|_| None);
+        let measured = judge(&mut first, "resnet18-mini", 16, "dp1");
+        let (mut later, asked) = estimates(|_| None);
+        let catalog = Catalog::embedded();
+        let workload = catalog.get("resnet18-mini").expect("the catalog has it");
+        let known = |later: &mut Estimates, plan: &str| {
+            let plan: Plan = plan.parse().expect("canonical");
+            later.judge(workload, 16, &plan, &[Device::Cpu(vec![0])], Effort::Known)
+        };
+        assert_eq!(known(&mut later, "dp1").memory_bytes, None);
+        later.footprints.add(first.footprints().measured);
+        assert_eq!(known(&mut later, "dp1"), measured);
+        assert_eq!(known(&mut later, "ga2").refusal, None, "half of the micro-batch fits");
+        assert!(asked.borrow().is_empty());
     }
 
     #[test]

@@ -46,6 +46,11 @@ impl KnownFootprints {
         KnownFootprints { measure: Box::new(measure), measured: Vec::new(), unmeasured: Vec::new() }
     }
 
+    /// Adds footprints that were measured before.
+    pub(super) fn add(&mut self, measured: Vec<MeasuredFootprint>) {
+        self.measured.extend(measured);
+    }
+
     pub(super) fn measured(&self) -> &[MeasuredFootprint] {
         &self.measured
     }
@@ -57,11 +62,7 @@ impl KnownFootprints {
         class: &Class,
         spec: impl Fn(u32) -> LaunchSpec,
     ) -> Result<&Footprint, Unmeasured> {
-        let is_of_class = |known: &MeasuredFootprint| {
-            (&known.workload, &known.plan, &known.device, known.threads)
-                == (&class.workload, &class.plan, &class.device, class.threads)
-        };
-        if let Some(known) = self.measured.iter().position(is_of_class) {
+        if let Some(known) = self.position(class) {
             return Ok(&self.measured[known].footprint);
         }
         if let Some((_, why)) = self.unmeasured.iter().find(|(known, _)| known == class) {
@@ -78,6 +79,18 @@ impl KnownFootprints {
                 Err(why)
             }
         }
+    }
+
+    /// The footprint of a class if it has been measured.
+    pub(super) fn known(&self, class: &Class) -> Option<&Footprint> {
+        Some(&self.measured[self.position(class)?].footprint)
+    }
+
+    fn position(&self, class: &Class) -> Option<usize> {
+        self.measured.iter().position(|known| {
+            (&known.workload, &known.plan, &known.device, known.threads)
+                == (&class.workload, &class.plan, &class.device, class.threads)
+        })
     }
 
     fn find_out(&mut self, class: &Class, spec: impl Fn(u32) -> LaunchSpec) -> Result<Footprint, Unmeasured> {

@@ -52,6 +52,8 @@ pub(super) struct LaunchState {
     pub(super) is_over: bool,
     /// Its job has finished.
     pub(super) has_finished: bool,
+    /// The estimated peak of tensor memory of its largest rank, if it is known.
+    pub(super) memory_bytes: Option<u64>,
     /// Commands that not all ranks have answered. Ranks answer them in this order.
     pub(super) commands: VecDeque<Command>,
     answers: usize,
@@ -91,6 +93,7 @@ impl LaunchState {
             is_leaving: false,
             is_over: false,
             has_finished: false,
+            memory_bytes: None,
             commands: VecDeque::new(),
             answers: 0,
             refused: None,
