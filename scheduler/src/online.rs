@@ -20,7 +20,7 @@ use jobs::{
     plans::Estimates,
     run::{self, Observed},
 };
-use rig::{Exit, Rig, interrupt::Interrupt, programs};
+use rig::{Exit, Rig, interrupt::Interrupt, output, programs};
 use schema::{
     calibration::Calibration,
     decision::{self, Turn},
@@ -47,7 +47,7 @@ use crate::{
         ResumePoint, Testbed,
         checkpoints::Checkpoints,
         process::{ProcessLauncher, TestbedSetup},
-        recovery::{Recovered, WasPlaced},
+        recovery::{Recovered, WasPlaced, unrecorded},
     },
 };
 
@@ -170,6 +170,13 @@ fn resume_point(
             start: job.account.starts - 1,
         })
         .collect();
+    let starts: BTreeMap<JobId, u32> = started().map(|(id, job)| (id, job.account.starts)).collect();
+    for launch in unrecorded(run, &inputs.manifest, &starts)? {
+        output::note(format_args!(
+            "warning: {launch} was started, and the scheduler ended before it had recorded this; what the launch did since its \
+             last checkpoint is done again"
+        ));
+    }
     let recovered = Recovered::read(run, &inputs.manifest, checkpoints, &placed)?;
     let parts: Vec<Part> = rows::read_appended(&run.parts_path())?;
     let said = parts
@@ -184,7 +191,7 @@ fn resume_point(
     Ok(ResumePoint {
         at: said.max(decided).unwrap_or_default(),
         arrived,
-        starts: started().map(|(id, job)| (id, job.account.starts)).collect(),
+        starts,
         left: recovered.fates.into_iter().chain(back.map(|device| Happened::DeviceBack { device })).collect(),
     })
 }

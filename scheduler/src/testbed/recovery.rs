@@ -50,7 +50,9 @@ impl Recovered {
         checkpoints: &Checkpoints,
         placed: &[WasPlaced],
     ) -> anyhow::Result<Recovered> {
-        let last = last_launches(run)?;
+        // A later launch of a job replaces those before.
+        let last: BTreeMap<String, RecordedLaunch> =
+            launches(run)?.into_iter().map(|launch| (launch.cell.clone(), launch)).collect();
         let mut recovered = Recovered::default();
         for &WasPlaced { job, asked, told, start } in placed {
             let cell = manifest.cells.get(job.0 as usize);
@@ -131,19 +133,37 @@ fn done(saved: Option<&Saved>, traces: Option<&Traces>) -> (u64, bool) {
     (before + since, traces.has_ended)
 }
 
-struct LastLaunch {
+/// The launches that no turn of the journal has started: the scheduler died before it had written their turn. `starts` is the
+/// number of starts of each job in the journal.
+///
+/// # Errors
+/// Fails if files of the run cannot be read.
+pub fn unrecorded(
+    run: &RunDir,
+    manifest: &Manifest,
+    starts: &BTreeMap<JobId, u32>,
+) -> anyhow::Result<Vec<String>> {
+    let recorded = manifest.cells.iter().zip((0..).map(JobId));
+    let recorded: BTreeMap<&str, u32> =
+        recorded.map(|(cell, job)| (&*cell.name, starts.get(&job).copied().unwrap_or(0))).collect();
+    let is_recorded =
+        |launch: &RecordedLaunch| recorded.get(&*launch.cell).is_some_and(|starts| launch.start < *starts);
+    Ok(launches(run)?.into_iter().filter(|launch| !is_recorded(launch)).map(|launch| launch.name).collect())
+}
+
+struct RecordedLaunch {
     name: String,
+    cell: String,
     /// The number of earlier starts of its job.
     start: u32,
 }
 
-/// The last launch of each job, by the name of its cell.
-fn last_launches(run: &RunDir) -> anyhow::Result<BTreeMap<String, LastLaunch>> {
+/// All launches of a run in the order in which they were started.
+fn launches(run: &RunDir) -> anyhow::Result<Vec<RecordedLaunch>> {
     let launch = |name: String| {
         let spec = run.spec(&name)?;
-        Ok((spec.cell, LastLaunch { name, start: spec.block }))
+        Ok(RecordedLaunch { name, cell: spec.cell, start: spec.block })
     };
-    // In the order in which they were started, so that a later one replaces those before.
     run.launches()?.into_iter().map(launch).collect()
 }
 

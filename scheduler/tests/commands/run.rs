@@ -148,6 +148,24 @@ fn a_closed_terminal_saves_all_jobs_too() {
     assert!(rows.iter().all(|row| row.status == Status::Ok && row.steps_lost == 0), "{rows:?}");
 }
 
+/// The scheduler may die after it has started a launch and before the turn is in the journal.
+#[test]
+fn a_launch_that_the_journal_lacks_is_named_and_the_job_goes_on_from_what_it_saved() {
+    let door = interrupted(Signal::INT, 130);
+    let journal = door.path("r/decisions.jsonl");
+    let turns = decision::read(&journal).expect("decisions.jsonl reads back");
+    let starts = |action: &Action| matches!(action, Action::Start { job: JobId(0), .. });
+    let first = turns.iter().position(|turn| turn.actions.iter().any(starts)).expect("it was started");
+    let text = std::fs::read_to_string(&journal).expect("the run has a journal");
+    let before: String = text.split_inclusive('\n').take(first).collect();
+    std::fs::write(&journal, before).expect("it is ours");
+    let said = door.exits(0, "run --resume r");
+    assert!(said.err.contains("-short was started, and the scheduler ended before"), "{}", said.err);
+    let rows = outcomes(&door);
+    assert!(rows.iter().all(|row| row.status == Status::Ok), "{rows:?}");
+    assert_eq!(rows.iter().map(|row| row.steps).sum::<u64>(), 1730);
+}
+
 #[test]
 fn a_run_whose_outcomes_cannot_be_written_says_how_it_ended() {
     let door = door(TRACE);
