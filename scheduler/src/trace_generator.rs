@@ -167,19 +167,31 @@ impl std::str::FromStr for Length {
     }
 }
 
-/// Multiplies the arrivals and the numbers of steps of a trace by a factor.
+/// Multiplies the arrivals and the lengths of the jobs of a trace by a factor. Returns the number of jobs that are longer than that
+/// by more than half a step.
+///
+/// A number of steps is rounded, and is at least 1. If the trace has the time of a step, this time takes up the rounding, so that
+/// the length is exact to half a nanosecond per step. Otherwise it is exact to half a step, except for the jobs that are counted,
+/// whose scaled length is below half a step.
 ///
 /// # Errors
 /// Fails if a job has no number of steps, such as a command that runs until it ends.
-pub fn scale_time(rows: &mut [TraceRow], factor: f64) -> anyhow::Result<()> {
+pub fn scale_time(rows: &mut [TraceRow], factor: f64) -> anyhow::Result<usize> {
     if let Some(row) = rows.iter().find(|row| row.steps.is_none()) {
         bail!("{} has no number of steps, so that --time-scale cannot scale its length", row.name);
     }
+    let mut too_long = 0;
     for row in rows {
         row.submit_s = in_ms(row.submit_s * factor);
-        row.steps = row.steps.map(|steps| ((steps as f64 * factor).round() as u64).max(1));
+        let Some(steps) = &mut row.steps else { continue };
+        let exact = *steps as f64 * factor;
+        *steps = (exact.round() as u64).max(1);
+        match &mut row.step_ns {
+            Some(step_ns) => *step_ns = ((*step_ns as f64 * (exact / *steps as f64)).round() as u64).max(1),
+            None => too_long += usize::from(exact < 0.5),
+        }
     }
-    Ok(())
+    Ok(too_long)
 }
 
 /// Scales the arrivals so that between the first and the last of them work arrives at `load` times the capacity of `devices`

@@ -37,7 +37,8 @@ enum Command {
 /// The options that change any trace, and the output.
 #[derive(clap::Args)]
 struct Shaped {
-    /// A factor for all times: the arrivals of jobs and their numbers of steps.
+    /// A factor for all times: the arrivals of jobs and their lengths. Numbers of steps are rounded to at least 1; if the trace has
+    /// the time of a step, it is adapted, so that the length is right.
     #[arg(long, value_name = "FACTOR", value_parser = positive)]
     time_scale: Option<f64>,
     /// Scale the arrivals until the work of all jobs, each alone, arrives at this multiple of the capacity of --devices.
@@ -66,7 +67,14 @@ impl Shaped {
         step_ns: impl Fn(&TraceRow) -> anyhow::Result<f64>,
     ) -> anyhow::Result<Exit> {
         if let Some(factor) = self.time_scale {
-            scale_time(&mut rows, factor)?;
+            let too_long = scale_time(&mut rows, factor)?;
+            if too_long > 0 {
+                output::note(format_args!(
+                    "trace: {too_long} of {} jobs are shorter than half a step by --time-scale, and have one step: the trace has \
+                     no time of a step to shorten",
+                    rows.len()
+                ));
+            }
         }
         if let Some((load, devices)) = self.load.zip(self.devices) {
             set_load(&mut rows, load, devices, step_ns)?;

@@ -112,16 +112,41 @@ fn load_moves_arrivals_and_time_scale_moves_all() {
     assert!((work / (last * 4.0) - 0.5).abs() < 1e-6, "{work} in {last}");
 
     let before = rows.clone();
-    scale_time(&mut rows, 0.01).unwrap();
+    assert_eq!(scale_time(&mut rows, 0.01).unwrap(), 0);
     for (after, before) in rows.iter().zip(&before) {
         assert!((seconds(after) - 1.0).abs() < 1e-9);
         assert!((after.submit_s - before.submit_s * 0.01).abs() < 5.1e-4);
     }
-    scale_time(&mut rows, 1e-9).unwrap();
+    assert_eq!(scale_time(&mut rows, 1e-9).unwrap(), 200);
     assert!(rows.iter().all(|row| row.steps == Some(1)), "no job has nothing to do");
 
     let mut at_once = vec![rows[0].clone(), TraceRow { submit_s: 0.0, ..rows[1].clone() }];
     assert!(set_load(&mut at_once, 0.5, 4, step_ns).unwrap_err().to_string().contains("arrive at once"));
     let mut command = [TraceRow { job: None, command: Some("train".into()), steps: None, ..line("a") }];
     assert!(scale_time(&mut command, 2.0).unwrap_err().to_string().contains("--time-scale cannot scale"));
+}
+
+/// Steps that the trace times are scaled exactly, and others to half a step.
+#[test]
+fn a_scaled_job_has_the_scaled_length() {
+    let job = |steps, step_ns| TraceRow { steps: Some(steps), step_ns, ..line("llama-30b") };
+    for (steps, step_ns, factor, scaled, scaled_ns) in [
+        // One step of 4.4 s is a step of 44 ms at a hundredth, and not a step of 4.4 s.
+        (1, Some(4_400_000_000), 0.01, 1, Some(44_000_000)),
+        (149, Some(1_000_000), 0.01, 1, Some(1_490_000)),
+        (25, Some(1_000_000), 0.1, 3, Some(833_333)),
+        (3, Some(1_000), 2.0, 6, Some(1_000)),
+        (1, Some(1), 0.001, 1, Some(1)),
+        (149, None, 0.01, 1, None),
+        (151, None, 0.01, 2, None),
+        (50, None, 0.01, 1, None),
+    ] {
+        let mut rows = [job(steps, step_ns)];
+        assert_eq!(scale_time(&mut rows, factor).unwrap(), 0, "{steps} steps");
+        assert_eq!((rows[0].steps, rows[0].step_ns), (Some(scaled), scaled_ns), "{steps} steps");
+    }
+    // A job has at least one step. Without the time of a step, nothing shorter can be written.
+    let mut rows = [job(1, None), job(49, None), job(50, None)];
+    assert_eq!(scale_time(&mut rows, 0.01).unwrap(), 2);
+    assert!(rows.iter().all(|row| row.steps == Some(1)));
 }

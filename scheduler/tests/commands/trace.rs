@@ -70,3 +70,22 @@ fn an_imported_trace_can_be_scaled() {
     let said = door.exits(2, "trace import --format helios philly.csv");
     assert!(said.err.contains("'helios' is not one of: philly, rubick"), "{}", said.err);
 }
+
+#[test]
+fn times_of_rubick_come_from_a_table_and_not_from_its_durations() {
+    let door = crate::door();
+    door.write(
+        "mt.csv",
+        "name,submission_time,duration,application,num_gpus,num_cpus,bandwidth,exec_plan,steps,is_sla\n\
+         a,0,0.02,bert,1,8,0,gc,1,1\nb,100,30,bert,2,16,0,ga,450,0\n",
+    );
+    let scaled = door.exits(0, "trace import --format rubick mt.csv --time-scale 0.1");
+    let steps: Vec<_> = read(&scaled.out).iter().map(|row| (row.steps, row.step_ns)).collect();
+    assert_eq!(steps, [(Some(1), None), (Some(45), None)]);
+    assert!(scaled.err.contains("1 of 2 jobs are shorter than half a step"), "{}", scaled.err);
+    let said = door.exits(2, "trace import --format rubick mt.csv --load 0.5 --devices 2");
+    assert!(said.err.contains("a: --format rubick has no time of a step"), "{}", said.err);
+    door.exits(0, "trace import --format rubick mt.csv --out t.csv");
+    let said = door.exits(2, "sim t.csv --policy fifo --cluster 1x2 --switch-cost 1s");
+    assert!(said.err.contains("bert-large"), "{}", said.err);
+}

@@ -51,20 +51,20 @@ fn philly_has_its_jobs() {
 
 #[test]
 fn rubick_has_its_406_jobs_in_each_of_its_traces() {
+    let mut base: Option<Vec<TraceRow>> = None;
     for (name, guaranteed) in [("base", 0), ("bp", 0), ("mt", 194)] {
         let Some(file) = published(&format!("rubick-a800/workloads/workload-{name}.csv")) else { return };
         let rows = import(TraceFormat::Rubick, &file, &std::fs::read(&file).unwrap());
         assert_eq!(rows.len(), 406, "{name}");
         let promised = rows.iter().filter(|row| row.class == Class::Guaranteed).count();
         assert_eq!(promised, guaranteed, "{name}");
-        if name != "bp" {
-            // As published: 617.8 GPU-hours requested, and submissions over 13.21 h.
-            assert!(
-                (device_seconds(&rows) / 3600.0 - 617.8).abs() < 0.06,
-                "{}",
-                device_seconds(&rows) / 3600.0
-            );
-        }
+        assert!(rows.iter().all(|row| row.step_ns.is_none()), "{name}: times come from a table");
+        // The three traces have the same work under other plans.
+        assert_eq!(rows.iter().filter(|row| row.steps == Some(1)).count(), 98, "{name}");
+        let base = base.get_or_insert_with(|| rows.clone());
+        assert!(rows.iter().zip(&*base).all(|(row, base)| row.steps == base.steps), "{name}");
+        let other_plans = rows.iter().zip(&*base).filter(|(row, base)| row.job != base.job).count();
+        assert_eq!(other_plans, if name == "bp" { 276 } else { 0 }, "{name}");
         assert!((rows.last().unwrap().submit_s / 3600.0 - 13.21).abs() < 0.006, "{name}");
     }
 }

@@ -17,9 +17,10 @@ use super::Shaped;
 /// Convert a published trace.
 ///
 /// philly: the 82,247 jobs of a cluster of Microsoft, with arrival, GPUs and duration; they can be simulated, but not run.
-/// rubick: the 406 jobs of seven models of Rubick's artifact, with their plans.
+/// rubick: the 406 jobs of seven models of Rubick's artifact, with their plans and steps; the times of their steps come from
+/// --table of `sched sim`, so that --load does not apply.
 ///
-/// Example: `sched trace import --format rubick workload-mt.csv --time-scale 0.01 --out mt.csv`
+/// Example: `sched trace import --format rubick workload-mt.csv --time-scale 0.1 --out mt.csv`
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The file, or - for standard input.
@@ -42,5 +43,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if rows.is_empty() {
         return Err(Exit::NothingMatched.because(format!("{} has no jobs", file.display())));
     }
-    args.shaped.finish(rows, |row| row.step_ns.map(|ns| ns as f64).context("its step time is not known"))
+    args.shaped.finish(rows, |row| {
+        let known = row.step_ns.map(|ns| ns as f64);
+        known.with_context(|| {
+            format!(
+                "{}: --format {} has no time of a step, so that its load is not known; remove --load, or scale the trace with \
+                 --time-scale",
+                row.name, args.format
+            )
+        })
+    })
 }

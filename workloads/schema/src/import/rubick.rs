@@ -1,10 +1,18 @@
 //! Rubick: seven models under execution plans of their users, 406 jobs for 64 GPUs.
+//!
+//! `steps` is the work of a job. The simulator of the artifact (`simulator/job.py`) ends a job after that many steps, each of the
+//! time that was measured for its model, its plan and its placement on A800 GPUs (`simulator/traces/*/placements.csv`). It
+//! reads `duration` only in the absence of `steps`. In all three traces `duration` belongs to the plan of workload-base.csv:
+//! `steps` is `duration` by the measured time of a step under that plan, rounded, and at least 1. 276 jobs of workload-bp.csv
+//! have another plan, and 98 jobs of each trace have one step, even with a `duration` of a hundredth of it.
+//! `duration / steps` is therefore not the time of a step. All models of the trace were measured, so that no job has a
+//! `step_ns`, and its time comes from a table.
 
 use std::path::Path;
 
 use serde::Deserialize;
 
-use super::{Found, rows_of, seconds, step_ns};
+use super::{Found, rows_of};
 use crate::{
     job::Job,
     plan::Plan,
@@ -12,14 +20,12 @@ use crate::{
     trace::{Class, TraceRow},
 };
 
-/// A line. Cores and bandwidth follow from the number of GPUs and are left out.
+/// A line. Bandwidth follows from the number of GPUs and is left out, and so is `duration`, which is not that of `exec_plan`.
 #[derive(Deserialize)]
 struct RubickRow {
     name: String,
-    /// In seconds, as `duration`.
+    /// In seconds.
     submission_time: f64,
-    /// Duration of the job on its GPUs under its plan.
-    duration: f64,
     application: String,
     num_gpus: u32,
     exec_plan: String,
@@ -53,7 +59,7 @@ fn row(_: usize, row: RubickRow) -> Found<TraceRow> {
     })?;
     let plan = plan(&row.exec_plan, row.num_gpus)?;
     if row.steps == 0 {
-        return Err(("steps", "is 0; drop the line".into()));
+        return Err(("steps", "is 0, and a job has at least one step; drop the line".into()));
     }
     let class = match row.is_sla {
         0 => Class::BestEffort,
@@ -77,7 +83,7 @@ fn row(_: usize, row: RubickRow) -> Found<TraceRow> {
         class,
         user: String::new(),
         vc: String::new(),
-        step_ns: step_ns(seconds("duration", row.duration)?, row.steps),
+        step_ns: None,
     })
 }
 
@@ -133,7 +139,7 @@ mod tests {
             let rows = import(&format!("{row}\n")).unwrap();
             let [only] = &rows[..] else { panic!("{rows:?}") };
             assert_eq!((only.job.as_ref().unwrap().to_string().as_str(), only.class), (job, class));
-            assert_eq!((only.submit_s, only.step_ns, only.elastic), (5.0, Some(2_000_000_000), true));
+            assert_eq!((only.submit_s, only.steps, only.step_ns, only.elastic), (5.0, Some(50), None, true));
         }
     }
 
@@ -147,7 +153,6 @@ mod tests {
                 "a,5,100,t5,2,16,0,244,50,0",
                 "line 2: column 'exec_plan': '244' takes 32 GPUs, and num_gpus is 2",
             ),
-            ("a,5,0,t5,2,16,0,ga,50,0", "line 2: column 'duration': 0 is no length of time"),
             ("a,5,9,t5,0,16,0,ga,50,0", "line 2: column 'num_gpus': 0 is no number of GPUs"),
             ("a,5,9,t5,2,16,0,ga,0,0", "line 2: column 'steps': is 0"),
             ("a,5,9,t5,2,16,0,ga,5,2", "line 2: column 'is_sla': is 2"),
