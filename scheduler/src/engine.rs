@@ -14,6 +14,7 @@ use anyhow::{Context as _, anyhow};
 use model::Throughput;
 use schema::{
     decision::{Chain, Happened, Refused, Turn},
+    placement::Placement,
     plan::Plan,
     rows::{ErrorKind, Outcome},
     sharing::Sharing,
@@ -36,6 +37,8 @@ use crate::{
 pub struct Settings {
     /// The way in which packed jobs share their devices. With `alone`, no jobs are packed.
     pub sharing: Sharing,
+    /// The nodes on which policies place jobs. The engine does not check it.
+    pub placement: Placement,
     /// The maximum number of jobs on a device.
     pub jobs_per_device: u32,
     /// The maximum number of times that a failed job is started again from its last checkpoint.
@@ -44,7 +47,12 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { sharing: Sharing::TIME_SLICE, jobs_per_device: 2, retries: 2 }
+        Settings {
+            sharing: Sharing::TIME_SLICE,
+            placement: Placement::Consolidated,
+            jobs_per_device: 2,
+            retries: 2,
+        }
     }
 }
 
@@ -175,6 +183,7 @@ impl<'a> Engine<'a> {
             topology: self.topology,
             sharing: &self.settings.sharing,
             jobs_per_device: self.settings.most_on_a_device(),
+            placement: self.settings.placement,
             asked: self.asked,
             jobs: &self.jobs,
             occupancy: &self.occupancy,

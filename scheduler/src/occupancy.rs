@@ -2,7 +2,7 @@
 
 mod draft;
 
-use std::collections::BTreeSet;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 pub use draft::Draft;
 
@@ -35,6 +35,10 @@ struct Pool {
     free: u32,
     /// The nodes of the pool that have free devices, in order of the number of those.
     by_free: BTreeSet<(u32, NodeId)>,
+    /// The nodes of the pool of which all devices are free, the largest first.
+    whole: BTreeSet<(Reverse<u32>, NodeId)>,
+    /// The number of devices of the largest node, of the two largest together, and so on.
+    largest: Vec<u32>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,9 +69,19 @@ impl Occupancy {
             });
             pool_of.push(PoolId(pool as u16));
             pools[pool].free += free;
+            pools[pool].largest.push(free);
             if free > 0 {
                 pools[pool].by_free.insert((free, NodeId(number)));
+                pools[pool].whole.insert((Reverse(free), NodeId(number)));
             }
+        }
+        for pool in &mut pools {
+            pool.largest.sort_unstable_by_key(|devices| Reverse(*devices));
+            let mut sum = 0;
+            pool.largest.iter_mut().for_each(|devices| {
+                sum += *devices;
+                *devices = sum;
+            });
         }
         Occupancy {
             devices: vec![Slot::default(); topology.devices() as usize],
@@ -97,6 +111,28 @@ impl Occupancy {
 
     pub fn pool_of(&self, device: DeviceId) -> PoolId {
         self.pool_of[self.node_of[device.0 as usize].0 as usize]
+    }
+
+    /// All nodes of a pool, in order.
+    pub fn nodes_in(&self, pool: PoolId) -> impl Iterator<Item = NodeId> {
+        (0..).zip(&self.pool_of).filter(move |(_, of)| **of == pool).map(|(node, _)| NodeId(node))
+    }
+
+    /// The smallest number of nodes of a pool that have `count` devices, free or not. `None` if all its nodes together have fewer.
+    pub fn fewest_nodes(&self, pool: PoolId, count: u32) -> Option<usize> {
+        let largest = &self.pools[usize::from(pool.0)].largest;
+        let fewer = largest.partition_point(|devices| *devices < count);
+        (fewer < largest.len()).then_some(fewer + 1)
+    }
+
+    /// The number of devices of a node, free or not.
+    pub fn devices_of(&self, node: NodeId) -> u32 {
+        self.first_of[node.0 as usize + 1] - self.first_of[node.0 as usize]
+    }
+
+    /// The number of free devices of a node.
+    pub fn free_at(&self, node: NodeId) -> u32 {
+        self.free_of[node.0 as usize]
     }
 
     /// The number of devices that are not lost.
@@ -147,7 +183,11 @@ impl Occupancy {
         let node = self.node_of[device.0 as usize];
         let pool = &mut self.pools[usize::from(self.pool_of[node.0 as usize].0)];
         let free = &mut self.free_of[node.0 as usize];
+        let devices = self.first_of[node.0 as usize + 1] - self.first_of[node.0 as usize];
         pool.by_free.remove(&(*free, node));
+        if *free == devices {
+            pool.whole.remove(&(Reverse(devices), node));
+        }
         if after {
             *free += 1;
             pool.free += 1;
@@ -158,16 +198,21 @@ impl Occupancy {
         if *free > 0 {
             pool.by_free.insert((*free, node));
         }
+        if *free == devices {
+            pool.whole.insert((Reverse(devices), node));
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use schema::placement::Placement;
+
     use super::*;
 
     /// Free devices, by their numbers.
     fn free_devices(occupancy: &Occupancy, count: u32) -> Option<Vec<u32>> {
-        let found = Draft::new(occupancy).take(count)?;
+        let found = Draft::new(occupancy, Placement::Spread).take(count)?;
         Some(found.iter().map(|device| device.0).collect())
     }
 

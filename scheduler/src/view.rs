@@ -1,12 +1,12 @@
 //! The input of a policy: the state of all jobs and devices, the changes since its last decision, and a model that it may query.
 
 use model::Throughput;
-use schema::{plan::Plan, sharing::Sharing, units::Nanos};
+use schema::{placement::Placement, plan::Plan, sharing::Sharing, units::Nanos};
 
 use crate::{
     cluster::JobId,
     job::{Job, JobRequest},
-    occupancy::Occupancy,
+    occupancy::{Draft, Occupancy},
     topology::{DeviceId, Topology},
 };
 
@@ -18,6 +18,8 @@ pub struct View<'a> {
     pub sharing: &'a Sharing,
     /// The maximum number of jobs on a device.
     pub jobs_per_device: u32,
+    /// The nodes on which the policy is to place jobs. The engine does not check it.
+    pub placement: Placement,
     /// The requests of all jobs, by [`JobId`]. A policy must not use those of jobs that have not arrived.
     pub asked: &'a [JobRequest],
     /// The states of all jobs, by [`JobId`].
@@ -33,6 +35,11 @@ impl View<'_> {
     /// The request of a job that has arrived.
     pub fn asked_by(&self, job: JobId) -> &JobRequest {
         &self.asked[job.0 as usize]
+    }
+
+    /// The free devices, for a decision that starts several jobs.
+    pub fn draft(&self) -> Draft<'_> {
+        Draft::new(self.occupancy, self.placement)
     }
 
     /// The state of a job that has arrived.

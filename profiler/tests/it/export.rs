@@ -9,6 +9,7 @@ use std::{
 use front_door::Door;
 use schema::{
     manifest::{Manifest, Scheduling},
+    placement::Placement,
     rows::{
         self, ColumnRow, Definition, ErrorKind, ExportRow, ExportStep, ProgramKind, Split, Status, dictionary,
     },
@@ -194,6 +195,7 @@ fn a_run_of_the_scheduler_is_left_out_and_those_beside_it_are_exported() {
     door.exits(0, "single synthetic-sleep --device cpu:0 --steps 5 --repeats 1 --out measured");
     let scheduling = Scheduling {
         policy: "fifo".into(),
+        placement: Placement::Spread,
         tables: 0,
         switch_cost_s: None,
         checkpoint_every_s: None,

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use schema::manifest::Scheduling;
+use schema::{manifest::Scheduling, placement::Placement};
 
 use super::above_zero;
 
@@ -25,6 +25,13 @@ pub(super) struct Rules {
     /// A job that fails is started again from its last checkpoint, and so are the jobs of a run that is resumed.
     #[arg(long, value_name = "TIME", value_parser = above_zero)]
     checkpoint_every: Option<Duration>,
+    /// The nodes on which a policy places a job: `consolidated` or `spread`.
+    ///
+    /// Consolidated: a job waits for the smallest number of nodes that can hold it. That is one node if the job is not larger than
+    /// a node, and else whole nodes and, for the rest, a part of one more. Spread: a job starts as soon as enough devices of one
+    /// type are free, on any nodes.
+    #[arg(long, value_name = "PLACEMENT", default_value_t = Placement::Consolidated)]
+    placement: Placement,
     /// The maximum number of jobs on a device.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
     jobs_per_device: u32,
@@ -39,6 +46,7 @@ impl Rules {
         let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
         Scheduling {
             policy: policy.into(),
+            placement: self.placement,
             tables: self.table.len() as u32,
             switch_cost_s: seconds(self.switch_cost),
             checkpoint_every_s: seconds(self.checkpoint_every),

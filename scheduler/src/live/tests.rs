@@ -1,6 +1,7 @@
 use model::{Prediction, Question, Throughput};
 use schema::{
     decision::{Action, Happened, Turn},
+    placement::Placement,
     rows::ErrorKind,
     sharing::Sharing,
     trace::Class,
@@ -87,6 +88,7 @@ fn a_view_says_where_all_jobs_are_and_a_turn_what_changed() {
         topology: &topology,
         sharing: &Sharing::TIME_SLICE,
         jobs_per_device: 2,
+        placement: Placement::Consolidated,
         asked: &all,
         jobs: &jobs,
         occupancy: &occupancy,

@@ -1,7 +1,12 @@
 //! The free devices during a decision. A policy places several jobs in one decision, and the occupancy changes only when the
 //! decision is applied.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use schema::placement::Placement;
 
 use super::{Occupancy, PoolId};
 use crate::{
@@ -13,6 +18,7 @@ use crate::{
 /// grow with the number of devices.
 pub struct Draft<'a> {
     base: &'a Occupancy,
+    placement: Placement,
     free: Vec<u32>,
     /// The free devices of each node that has changed.
     touched: BTreeMap<NodeId, BTreeSet<DeviceId>>,
@@ -21,41 +27,59 @@ pub struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    pub fn new(base: &'a Occupancy) -> Draft<'a> {
+    pub fn new(base: &'a Occupancy, placement: Placement) -> Draft<'a> {
         let free = base.pools.iter().map(|pool| pool.free).collect();
-        Draft { base, free, touched: BTreeMap::new(), by_free: BTreeSet::new() }
+        Draft { base, placement, free, touched: BTreeMap::new(), by_free: BTreeSet::new() }
     }
 
     pub fn free_in(&self, pool: PoolId) -> u32 {
         self.free[usize::from(pool.0)]
     }
 
-    /// The largest number of devices that a job can be given: those that are free in one pool.
-    pub fn most(&self) -> u32 {
-        self.free.iter().copied().max().unwrap_or(0)
+    /// Whether a job of `count` devices can be placed in some pool.
+    pub fn fits(&self, count: u32) -> bool {
+        self.base.pools().any(|pool| match self.placement {
+            Placement::Spread => count <= self.free_in(pool),
+            Placement::Consolidated => self.on_fewest_nodes(pool, count).is_some(),
+        })
     }
 
     /// Takes `count` free devices of the first pool that has them, as [`Draft::take_in`] does.
     pub fn take(&mut self, count: u32) -> Option<Vec<DeviceId>> {
-        let pool = self.base.pools().find(|pool| self.free_in(*pool) >= count)?;
-        self.take_in(pool, count)
+        self.base.pools().find_map(|pool| self.take_in(pool, count))
     }
 
-    /// Takes `count` free devices of a pool: on as few nodes as possible, of those on the fullest, lowest numbers first. Returns
-    /// `None` if fewer are free. The time grows with `count` and with the logarithm of the number of nodes.
+    /// Takes `count` free devices of a pool, of each node those with the lowest numbers. The time grows with `count` and with the
+    /// logarithm of the number of nodes. Returns `None` if there are none as the placement requires:
+    ///
+    /// * Spread: on as few nodes as possible, of those on the fullest.
+    /// * Consolidated: on the smallest number of nodes that have `count` devices, free or not. A part of a node is taken of the
+    ///   fullest in which it fits. Where a job needs several nodes, all but one are taken whole, the largest first. Lucid's
+    ///   simulator (Hu et al., ASPLOS 2023) does the same, except that it takes the part of the emptiest node.
     pub fn take_in(&mut self, pool: PoolId, count: u32) -> Option<Vec<DeviceId>> {
         if count > self.free_in(pool) {
             return None;
         }
         let mut found = Vec::with_capacity(count as usize);
+        if self.placement == Placement::Consolidated {
+            for (node, part) in self.on_fewest_nodes(pool, count)? {
+                found.extend(self.take_on(node, part));
+            }
+            return Some(found);
+        }
         while found.len() < count as usize {
-            let left = count as usize - found.len();
-            let node = self.fitting(pool, left as u32).or_else(|| self.emptiest(pool))?;
-            let taken: Vec<DeviceId> = self.free_on(node).iter().copied().take(left).collect();
-            self.change(node, |free| free.retain(|device| !taken.contains(device)));
-            found.extend(taken);
+            let left = count - found.len() as u32;
+            let node = self.fitting(pool, left, &[]).or_else(|| self.emptiest(pool))?;
+            found.extend(self.take_on(node, left));
         }
         Some(found)
+    }
+
+    /// Takes the free devices with the lowest numbers of a node: `most` of them, or all if they are fewer.
+    pub fn take_on(&mut self, node: NodeId, most: u32) -> Vec<DeviceId> {
+        let taken: Vec<DeviceId> = self.free_on(node).iter().copied().take(most as usize).collect();
+        self.change(node, |free| free.retain(|device| !taken.contains(device)));
+        taken
     }
 
     /// Gives back the devices of a job that will leave them, except those that another job also holds.
@@ -69,13 +93,44 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The node with the fewest free devices among those that have at least `count`, the first if there are several.
-    fn fitting(&self, pool: PoolId, count: u32) -> Option<NodeId> {
+    /// The nodes of a consolidated placement, each with the number of devices there.
+    fn on_fewest_nodes(&self, pool: PoolId, count: u32) -> Option<Vec<(NodeId, u32)>> {
+        let nodes = self.base.fewest_nodes(pool, count)?;
+        if nodes == 1 {
+            return self.fitting(pool, count, &[]).map(|node| vec![(node, count)]);
+        }
+        let mut whole = self.whole(pool, nodes - 1);
+        if whole.len() < nodes - 1 {
+            return None;
+        }
+        let left = count - whole.iter().map(|(_, devices)| devices).sum::<u32>();
+        whole.push((self.fitting(pool, left, &whole)?, left));
+        Some(whole)
+    }
+
+    /// The largest nodes of which all devices are free, at most this number of them, each with the number of its devices.
+    fn whole(&self, pool: PoolId, most: usize) -> Vec<(NodeId, u32)> {
+        let as_was = self.base.pools[usize::from(pool.0)].whole.iter().copied();
+        let as_was = as_was.filter(|(_, node)| !self.touched.contains_key(node)).take(most);
+        let touched = self
+            .by_free
+            .iter()
+            .filter(|(of, free, node)| *of == pool && *free == self.base.devices_of(*node));
+        let mut whole: Vec<_> = as_was.chain(touched.map(|&(_, free, node)| (Reverse(free), node))).collect();
+        whole.sort_unstable();
+        whole.truncate(most);
+        whole.into_iter().map(|(Reverse(devices), node)| (node, devices)).collect()
+    }
+
+    /// The node with the fewest free devices among those that have at least `count` and are not in `except`. The first if there are
+    /// several.
+    fn fitting(&self, pool: PoolId, count: u32, except: &[(NodeId, u32)]) -> Option<NodeId> {
+        let is_left = |node: NodeId| except.iter().all(|(other, _)| *other != node);
         let as_was = self.base.pools[usize::from(pool.0)].by_free.range((count, NodeId(0))..);
-        let as_was = as_was.copied().find(|(_, node)| !self.touched.contains_key(node));
-        let touched = self.by_free.range((pool, count, NodeId(0))..);
-        let touched = touched.map(|&(of, free, node)| (of, (free, node))).find(|(of, _)| *of == pool);
-        as_was.into_iter().chain(touched.map(|(_, found)| found)).min().map(|(_, node)| node)
+        let as_was = as_was.copied().find(|(_, node)| !self.touched.contains_key(node) && is_left(*node));
+        let touched = self.by_free.range((pool, count, NodeId(0))..).take_while(|(of, ..)| *of == pool);
+        let touched = touched.map(|&(_, free, node)| (free, node)).find(|(_, node)| is_left(*node));
+        as_was.into_iter().chain(touched).min().map(|(_, node)| node)
     }
 
     /// The node with the most free devices, the first if there are several.
@@ -86,7 +141,7 @@ impl<'a> Draft<'a> {
         let touched = self.by_free.range(..(PoolId(pool.0 + 1), 0, NodeId(0))).next_back();
         let most_touched = touched.filter(|(of, ..)| *of == pool).map(|&(_, free, _)| free);
         let most = most_as_was.map(|(free, _)| free).max(most_touched)?;
-        self.fitting(pool, most)
+        self.fitting(pool, most, &[])
     }
 
     fn free_on(&self, node: NodeId) -> BTreeSet<DeviceId> {
@@ -111,6 +166,8 @@ impl<'a> Draft<'a> {
 
 #[cfg(test)]
 mod tests {
+    use schema::device::Device;
+
     use super::*;
     use crate::topology::Topology;
 
@@ -123,11 +180,15 @@ mod tests {
         let mut occupancy = Occupancy::new(&Topology::uniform(10, 4, "GPU"));
         occupancy.keep(JobId(1), &[DeviceId(4), DeviceId(5)]);
         occupancy.keep(JobId(2), &[DeviceId(5)]);
-        let mut draft = Draft::new(&occupancy);
+        let mut draft = Draft::new(&occupancy, Placement::Spread);
         assert_eq!(numbers(draft.take(2)), Some(vec![6, 7]), "of two nodes with two free, the first");
         assert_eq!(numbers(draft.take(1)), Some(vec![8]));
         draft.give_back(JobId(1), &[DeviceId(4), DeviceId(5)]);
-        assert_eq!((draft.free_in(PoolId(0)), draft.most()), (6, 6), "job 2 keeps device 5");
+        assert_eq!(
+            (draft.free_in(PoolId(0)), draft.fits(6), draft.fits(7)),
+            (6, true, false),
+            "job 2 keeps device 5"
+        );
         assert_eq!(numbers(draft.take(6)), Some(vec![0, 1, 2, 3, 4, 9]));
         assert_eq!(numbers(draft.take(1)), None);
         assert_eq!(occupancy.free(), 8, "nothing was done");
@@ -145,9 +206,61 @@ mod tests {
         for (count, found) in
             [(2, Some(vec![0, 1])), (3, Some(vec![2, 3, 4])), (4, Some(vec![2, 3, 4, 5])), (5, None)]
         {
-            assert_eq!(numbers(Draft::new(&occupancy).take(count)), found, "{count}");
+            assert_eq!(numbers(Draft::new(&occupancy, Placement::Spread).take(count)), found, "{count}");
         }
         occupancy.set_lost(DeviceId(5), true);
-        assert_eq!((occupancy.free(), numbers(Draft::new(&occupancy).take(4))), (5, None));
+        assert_eq!((occupancy.free(), numbers(Draft::new(&occupancy, Placement::Spread).take(4))), (5, None));
+    }
+
+    #[test]
+    fn a_consolidated_job_gets_whole_nodes_and_a_part_of_one() {
+        // Three nodes of four devices, and the last with two.
+        let mut occupancy = Occupancy::new(&Topology::uniform(14, 4, "GPU"));
+        let take = |occupancy: &Occupancy, count| {
+            let mut draft = Draft::new(occupancy, Placement::Consolidated);
+            let fits = draft.fits(count);
+            let found = numbers(draft.take(count));
+            assert_eq!(fits, found.is_some(), "{count}");
+            found
+        };
+        assert_eq!(take(&occupancy, 2), Some(vec![12, 13]));
+        assert_eq!(take(&occupancy, 6), Some(vec![0, 1, 2, 3, 12, 13]), "the part is of the fullest node");
+        assert_eq!(take(&occupancy, 14).map(|found| found.len()), Some(14));
+        assert_eq!(take(&occupancy, 15), None);
+
+        occupancy.keep(JobId(1), &[DeviceId(0)]);
+        assert_eq!(take(&occupancy, 3), Some(vec![1, 2, 3]));
+        assert_eq!(take(&occupancy, 7), Some(vec![4, 5, 6, 7, 1, 2, 3]));
+        assert_eq!(take(&occupancy, 8), Some(vec![4, 5, 6, 7, 8, 9, 10, 11]));
+        occupancy.keep(JobId(2), &[DeviceId(5)]);
+        assert_eq!(take(&occupancy, 4), Some(vec![8, 9, 10, 11]));
+        assert_eq!(take(&occupancy, 8), None, "12 devices are free, and one node is");
+        occupancy.keep(JobId(3), &[DeviceId(9), DeviceId(12)]);
+        assert_eq!((take(&occupancy, 4), take(&occupancy, 3)), (None, Some(vec![1, 2, 3])));
+
+        // What a decision has taken and given back counts.
+        let mut draft = Draft::new(&occupancy, Placement::Consolidated);
+        draft.give_back(JobId(1), &[DeviceId(0)]);
+        draft.give_back(JobId(2), &[DeviceId(5)]);
+        assert_eq!(numbers(draft.take(8)), Some(vec![0, 1, 2, 3, 4, 5, 6, 7]));
+        assert_eq!((draft.fits(3), draft.fits(4)), (true, false));
+    }
+
+    #[test]
+    fn the_largest_nodes_are_taken_whole() {
+        let node =
+            |devices: u32| (format!("n{devices}"), "GPU".into(), (0..devices).map(Device::Cuda).collect());
+        let mut occupancy = Occupancy::new(&Topology::new([2, 8, 4, 8].map(node)));
+        let pool = PoolId(0);
+        let fewest = [2, 8, 9, 16, 17, 22, 23].map(|count| occupancy.fewest_nodes(pool, count));
+        assert_eq!(fewest, [Some(1), Some(1), Some(2), Some(2), Some(3), Some(4), None]);
+        let nodes = |occupancy: &Occupancy, count| {
+            let found = Draft::new(occupancy, Placement::Consolidated).on_fewest_nodes(pool, count);
+            found.map(|found| found.iter().map(|(node, part)| (node.0, *part)).collect::<Vec<_>>())
+        };
+        assert_eq!(nodes(&occupancy, 17), Some(vec![(1, 8), (3, 8), (0, 1)]));
+        occupancy.keep(JobId(1), &[DeviceId(2)]);
+        assert_eq!(nodes(&occupancy, 17), Some(vec![(3, 8), (2, 4), (1, 5)]));
+        assert_eq!(nodes(&occupancy, 16), None, "the smallest number is two nodes, of which one is in use");
     }
 }

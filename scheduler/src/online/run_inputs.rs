@@ -64,6 +64,7 @@ impl RunInputs {
         let settings = match &self.manifest.scheduling {
             Some(of) => engine::Settings {
                 sharing: Sharing::TIME_SLICE,
+                placement: of.placement,
                 jobs_per_device: of.jobs_per_device,
                 retries: of.retries,
             },

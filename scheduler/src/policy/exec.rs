@@ -108,6 +108,7 @@ impl Exec {
                 protocol: PROTOCOL,
                 sharing: view.sharing.clone(),
                 jobs_per_device: view.jobs_per_device,
+                placement: view.placement,
                 nodes: nodes(view.topology),
             }),
             jobs: due.into_iter().map(|job| show_job(view, job)).collect(),

@@ -1,31 +1,34 @@
 //! Greedy preemptive assignment. All jobs, running or not, are considered in the order of a key. A job gets devices if those that
-//! the jobs before it leave are enough; otherwise it is skipped. A running job that gets no devices is stopped.
+//! the jobs before it leave are enough; otherwise it is skipped. A running job that gets no devices is stopped. A running job is not
+//! moved to other devices to make room for another.
 //!
 //! A decision does not walk over all jobs. It starts from the result of the last decision, the running jobs, and changes only what
 //! the event requires:
 //!
-//! * A waiting job can have the free devices and those of the running jobs behind it. Of these jobs, from the last one on, only
-//!   those
-//!   are examined whose devices it needs.
+//! * A waiting job can have the free devices and those of the running jobs behind it (`greedy/room.rs`). If jobs are spread, it
+//!   displaces the last running jobs of a pool. If they are consolidated, it displaces those of a node, of the node where they are
+//!   furthest behind (`greedy/index.rs`), or of several nodes if the job is larger than one.
 //! * Of the waiting jobs that need the same number of devices, only the first is examined: if it does not fit, none does.
-//! * A job that gets devices displaces the last of the running jobs. The displaced jobs are then considered for the devices that
-//!   are
-//!   left, in order.
+//! * Only jobs whose devices are needed are displaced. They are then considered for the devices that are left, in order.
 //!
-//! The time of a turn thus grows with the numbers of devices that jobs need, and with the logarithm of the length of the queue.
+//! The time of a turn thus grows with the numbers of devices that jobs need, and with the logarithms of the length of the queue and
+//! of the number of nodes.
 
-use std::collections::BTreeMap;
+mod index;
+mod room;
 
-use super::{
-    Decision, Watch, jobs_named,
-    ranking::{Ranking, SortedJobs},
-    start,
-};
+use std::collections::BTreeSet;
+
+use schema::placement::Placement;
+
+use self::room::{Place, Room};
+use super::{Decision, Watch, jobs_named, ranking::Ranking, start};
 use crate::{
     cluster::{Action, JobId},
     job::{Phase, State},
-    occupancy::{Draft, PoolId},
-    view::View,
+    occupancy::PoolId,
+    topology::NodeId,
+    view::{Change, View},
 };
 
 /// The jobs that wait and those that can be stopped, in order of a key; the smallest comes first. A job in a switch is not
@@ -34,7 +37,8 @@ use crate::{
 pub(super) struct Greedy<K> {
     watch: Watch,
     waiting: Ranking<K>,
-    running: BTreeMap<PoolId, SortedJobs<K>>,
+    /// `None` before the first turn.
+    room: Option<Room<K>>,
 }
 
 /// The role in which a job is considered: to be started, or to keep its devices.
@@ -44,18 +48,15 @@ pub(super) enum Looks {
     Running,
 }
 
-/// The first job in order that fits.
-struct Next<K> {
-    key: K,
-    /// Of two jobs with the same key, the running one comes first.
-    looks: Looks,
-    job: JobId,
-    pool: PoolId,
+/// The first job in order that fits: a displaced one that keeps its devices, or a waiting one in a place.
+enum Next<K> {
+    Keeps(K, JobId),
+    Starts(JobId, Place),
 }
 
 impl<K> Default for Greedy<K> {
     fn default() -> Greedy<K> {
-        Greedy { watch: Watch::default(), waiting: Ranking::default(), running: BTreeMap::new() }
+        Greedy { watch: Watch::default(), waiting: Ranking::default(), room: None }
     }
 }
 
@@ -68,10 +69,17 @@ impl<K: Ord + Copy> Greedy<K> {
     /// Takes out the jobs that have changed. Returns each with the role in which the caller has to [`Greedy::put`] it back, and
     /// `None` for a job that is not considered.
     pub(super) fn due(&mut self, view: &View<'_>) -> Vec<(JobId, Option<Looks>)> {
-        let due = self.watch.due(view);
+        let mut due = self.watch.due(view);
+        let room = self.room.get_or_insert_with(|| Room::new(view));
+        for change in view.changes {
+            if let Change::Lost(device) | Change::Back(device) = *change {
+                room.device_changed(view, device);
+                due.extend(view.occupancy.kept_by(device));
+            }
+        }
         let looks = |job: JobId| {
             self.waiting.remove(job);
-            self.running.values_mut().for_each(|running| running.remove(job));
+            room.update(view, job);
             let looks = match &view.job(job).state {
                 State::Waiting { .. } => Some(Looks::Waiting),
                 State::Placed(placed) => (placed.phase == Phase::Running
@@ -88,9 +96,8 @@ impl<K: Ord + Copy> Greedy<K> {
         match looks {
             Looks::Waiting => self.waiting.put(job, view.asked_by(job).devices, key),
             Looks::Running => {
-                let device = view.job(job).placed().and_then(|placed| placed.devices.first());
-                if let Some(pool) = device.map(|device| view.occupancy.pool_of(*device)) {
-                    self.running.entry(pool).or_default().put(job, key);
+                if let Some(room) = &mut self.room {
+                    room.may_displace(job, key);
                 }
             }
         }
@@ -98,85 +105,75 @@ impl<K: Ord + Copy> Greedy<K> {
 
     /// Decides which jobs stop and which start. `as_running` makes the key of a waiting job comparable with those of running jobs.
     pub(super) fn decide(&mut self, view: &View<'_>, as_running: impl Fn(K) -> K, why: &str) -> Decision {
-        let mut free: BTreeMap<PoolId, u32> =
-            view.occupancy.pools().map(|pool| (pool, view.occupancy.free_in(pool))).collect();
-        let mut displaced: BTreeMap<(K, JobId), PoolId> = BTreeMap::new();
-        let mut granted: Vec<(JobId, PoolId)> = Vec::new();
-        while let Some(next) = self.next(view, &as_running, &free, &displaced) {
-            let Next { key, looks, job, pool } = next;
-            let left = free.entry(pool).or_default();
-            if looks == Looks::Running {
-                displaced.remove(&(key, job));
-                self.running.entry(pool).or_default().put(job, key);
-                *left -= leaves_free(view, job);
-                continue;
+        let mut room = self.room.take().unwrap_or_else(|| Room::new(view));
+        room.refresh(view);
+        let mut displaced = BTreeSet::new();
+        let mut granted: Vec<(JobId, Place)> = Vec::new();
+        while let Some(next) = self.next(view, &as_running, &mut room, &displaced) {
+            match next {
+                Next::Keeps(key, job) => {
+                    displaced.remove(&(key, job));
+                    room.keep(key, job);
+                }
+                Next::Starts(job, place) => {
+                    displaced.extend(room.take(&place));
+                    self.waiting.remove(job);
+                    granted.push((job, place));
+                }
             }
-            let wanted = view.asked_by(job).devices;
-            let running = self.running.entry(pool).or_default();
-            while *left < wanted {
-                let Some((key, last)) = running.backwards().next() else { break };
-                running.remove(last);
-                displaced.insert((key, last), pool);
-                *left += leaves_free(view, last);
-            }
-            *left -= wanted;
-            self.waiting.remove(job);
-            granted.push((job, pool));
         }
-        self.act(view, &granted, displaced.into_keys().map(|(_, job)| job).collect(), why)
+        self.room = Some(room);
+        self.act(view, &granted, displaced.into_iter().map(|(_, job)| job).collect(), why)
     }
 
+    /// Of a running and a waiting job with the same key, the running one comes first.
     fn next(
         &self,
         view: &View<'_>,
         as_running: impl Fn(K) -> K,
-        free: &BTreeMap<PoolId, u32>,
-        displaced: &BTreeMap<(K, JobId), PoolId>,
+        room: &mut Room<K>,
+        displaced: &BTreeSet<(K, JobId)>,
     ) -> Option<Next<K>> {
-        let waiting = self.waiting.heads().filter_map(|(wanted, key, job)| {
-            let key = as_running(key);
-            let pool = self.room(view, free, wanted, key)?;
-            Some(Next { key, looks: Looks::Waiting, job, pool })
-        });
-        let back = displaced.iter().find(|((_, job), pool)| leaves_free(view, *job) <= free[*pool]);
-        let back = back.map(|(&(key, job), &pool)| Next { key, looks: Looks::Running, job, pool });
-        waiting.chain(back).min_by_key(|next| (next.key, next.looks == Looks::Waiting, next.job))
-    }
-
-    /// The first pool that has `wanted` free devices, or else the first that has them together with those of running jobs behind
-    /// the key.
-    fn room(&self, view: &View<'_>, free: &BTreeMap<PoolId, u32>, wanted: u32, key: K) -> Option<PoolId> {
-        let at_once = free.iter().find(|(_, free)| **free >= wanted);
-        let found = at_once.or_else(|| {
-            free.iter().find(|(pool, free)| {
-                let running = self.running.get(pool).into_iter().flat_map(SortedJobs::backwards);
-                let mut behind = running.take_while(|(other, _)| *other > key);
-                let mut room = **free;
-                behind.any(|(_, job)| {
-                    room += leaves_free(view, job);
-                    room >= wanted
-                })
-            })
-        });
-        found.map(|(pool, _)| *pool)
+        let keeps = displaced.iter().find(|(_, job)| room.has_room_for(*job)).copied();
+        let heads = self.waiting.heads().map(|(wanted, key, job)| (as_running(key), job, wanted));
+        let mut heads: Vec<(K, JobId, u32)> = heads.collect();
+        heads.sort_unstable();
+        for (key, job, wanted) in heads {
+            if keeps.is_some_and(|(first, _)| first <= key) {
+                break;
+            }
+            if let Some(place) = room.place(view, wanted, key) {
+                return Some(Next::Starts(job, place));
+            }
+        }
+        keeps.map(|(key, job)| Next::Keeps(key, job))
     }
 
     fn act(
         &mut self,
         view: &View<'_>,
-        granted: &[(JobId, PoolId)],
+        granted: &[(JobId, Place)],
         stopped: Vec<JobId>,
         why: &str,
     ) -> Decision {
-        let mut draft = Draft::new(view.occupancy);
+        let mut draft = view.draft();
         for &job in &stopped {
             draft.give_back(job, view.job(job).placed().map_or(&[], |placed| &placed.devices));
         }
         let mut actions: Vec<Action> =
             stopped.iter().map(|&job| Action::Stop { job, checkpoint: true }).collect();
-        for &(job, pool) in granted {
-            let devices = draft.take_in(pool, view.asked_by(job).devices);
-            actions.push(start(view, job, devices.expect("as many are free as were counted")));
+        for (job, place) in granted {
+            let mut devices = Vec::new();
+            for &(bin, count) in place {
+                devices.extend(match view.placement {
+                    Placement::Spread => {
+                        let taken = draft.take_in(PoolId(bin.0 as u16), count);
+                        taken.expect("as many are free as were counted")
+                    }
+                    Placement::Consolidated => draft.take_on(NodeId(bin.0), count),
+                });
+            }
+            actions.push(start(view, *job, devices));
         }
         self.watch.decided(&actions);
         let started: Vec<JobId> = granted.iter().map(|(job, _)| *job).collect();
@@ -189,11 +186,4 @@ impl<K: Ord + Copy> Greedy<K> {
         };
         Decision { actions, wake_at: None, reason }
     }
-}
-
-/// The number of devices that are free after the job has left: those that no other job holds and that are not lost.
-fn leaves_free(view: &View<'_>, job: JobId) -> u32 {
-    let devices = view.job(job).placed().map_or(&[][..], |placed| &placed.devices);
-    let alone = |device| view.occupancy.kept_by(device) == [job] && !view.occupancy.is_lost(device);
-    devices.iter().filter(|device| alone(**device)).count() as u32
 }

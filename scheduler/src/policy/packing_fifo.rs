@@ -26,7 +26,7 @@ use super::{
 use crate::{
     cluster::{Action, JobId},
     job::{Job, Payload, Phase},
-    occupancy::{Draft, PoolId},
+    occupancy::PoolId,
     view::{Change, View},
 };
 
@@ -106,7 +106,7 @@ impl Policy for PackingFifo {
         self.refresh(view);
         let mut reasons = Vec::new();
         let mut actions = self.unpack(view, &mut reasons);
-        let started = self.queue.start(view, &mut Draft::new(view.occupancy));
+        let started = self.queue.start(view, &mut view.draft());
         if !started.is_empty() {
             reasons.push(format!("{} first in the queue", started.len()));
         }

@@ -50,7 +50,7 @@ impl<K: Ord + Copy> Queue<K> {
         loop {
             let next = match self.misfit {
                 Misfit::Blocks => self.waiting.first(),
-                Misfit::IsPassed => self.waiting.first_within(draft.most()),
+                Misfit::IsPassed => self.waiting.first_that(|devices| draft.fits(devices)),
             };
             let Some((devices, job)) = next else { return actions };
             let Some(devices) = draft.take(devices) else { return actions };
@@ -78,7 +78,7 @@ impl<K: Ord + Copy> Queue<K> {
     /// Makes the decision of a policy that consists of this queue alone.
     pub(super) fn decide(&mut self, view: &View<'_>, key: impl Fn(JobId) -> K, why: &str) -> Decision {
         self.refresh(view, key);
-        let actions = self.start(view, &mut Draft::new(view.occupancy));
+        let actions = self.start(view, &mut view.draft());
         let started: Vec<JobId> = actions.iter().map(Action::job).collect();
         let reason = match *started {
             [] => String::new(),

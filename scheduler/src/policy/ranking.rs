@@ -49,11 +49,6 @@ impl<K: Ord + Copy> SortedJobs<K> {
     pub(super) fn first(&self) -> Option<(K, JobId)> {
         self.by_key.first().copied()
     }
-
-    /// The jobs from the last to the first.
-    pub(super) fn backwards(&self) -> impl Iterator<Item = (K, JobId)> {
-        self.by_key.iter().rev().copied()
-    }
 }
 
 impl<K: Ord + Copy> Ranking<K> {
@@ -76,13 +71,13 @@ impl<K: Ord + Copy> Ranking<K> {
 
     /// The first of all jobs, with the number of devices that it needs.
     pub(super) fn first(&self) -> Option<(u32, JobId)> {
-        self.first_within(u32::MAX)
+        self.first_that(|_| true)
     }
 
-    /// The first of the jobs that need at most `devices` devices.
-    pub(super) fn first_within(&self, devices: u32) -> Option<(u32, JobId)> {
-        let alike = self.heads().take_while(|(wanted, ..)| *wanted <= devices);
-        alike.min_by_key(|&(_, key, job)| (key, job)).map(|(wanted, _, job)| (wanted, job))
+    /// The first of the jobs whose number of devices fits.
+    pub(super) fn first_that(&self, fits: impl Fn(u32) -> bool) -> Option<(u32, JobId)> {
+        let fitting = self.heads().filter(|(wanted, ..)| fits(*wanted));
+        fitting.min_by_key(|&(_, key, job)| (key, job)).map(|(wanted, _, job)| (wanted, job))
     }
 
     /// The first job of each group as `(devices, key, job)`, the smallest number of devices first.
@@ -128,10 +123,8 @@ mod tests {
                 let first = sorted.first().map(|&(_, job, devices)| (devices, job));
                 prop_assert_eq!(ranking.first(), first);
                 let fits = sorted.iter().find(|(.., devices)| *devices <= within);
-                prop_assert_eq!(ranking.first_within(within), fits.map(|&(_, job, devices)| (devices, job)));
+                prop_assert_eq!(ranking.first_that(|wanted| wanted <= within), fits.map(|&(_, job, devices)| (devices, job)));
                 prop_assert_eq!(order.first(), sorted.first().map(|&(key, job, _)| (key, job)));
-                let backwards: Vec<_> = sorted.iter().rev().map(|&(key, job, _)| (key, job)).collect();
-                prop_assert_eq!(order.backwards().collect::<Vec<_>>(), backwards);
                 for (devices, key, job) in ranking.heads() {
                     let head = sorted.iter().find(|(.., wanted)| *wanted == devices);
                     prop_assert_eq!(head, Some(&(key, job, devices)));

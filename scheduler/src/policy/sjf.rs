@@ -1,7 +1,7 @@
 //! Shortest job first (SJF).
 //!
-//! Waiting jobs start in order of their length, without preemption. A job that does not fit holds up all jobs behind it, as in the
-//! SJF that Lucid compares with (Hu et al., ASPLOS 2023). The length is the number of steps times the model's time of a step alone.
+//! Waiting jobs start in order of their length, without preemption. A job that does not fit holds up all jobs behind it. If jobs
+//! are consolidated, this is the SJF that Lucid compares with (Hu et al., ASPLOS 2023). The length is the number of steps times the model's time of a step alone.
 //! With an exact model, the policy is a bound rather than a competitor of others, because users do not know the lengths of their
 //! jobs. Jobs of unknown length come last, in order of arrival.
 

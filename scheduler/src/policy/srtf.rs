@@ -1,9 +1,10 @@
 //! Shortest remaining time first (SRTF).
 //!
 //! Preemptive: after each event, devices go to all jobs, running or not, in order of their remaining time. A job that does not fit
-//! in the devices left by the jobs before it is skipped, and stopped with a checkpoint if it runs (`greedy.rs`). This is the SRTF
-//! that Helios and Lucid compare with, with placement instead of their quota of devices and with the measured time of a switch
-//! instead of their constant. The remaining time is the number of remaining steps times the model's time of a step alone. The
+//! in the devices left by the jobs before it is skipped, and stopped with a checkpoint if it runs (`greedy.rs`). Helios
+//! and Lucid compare with an SRTF that grants devices by a quota and then places jobs, so that a job may be preempted for one that
+//! finds no place. Here a job is preempted only if the other one gets a place, and a switch takes its measured time instead of a
+//! constant. The remaining time is the number of remaining steps times the model's time of a step alone. The
 //! policy is a bound rather than a competitor of others, because users do not know this time. Jobs of unknown length come last. On
 //! one device, and if switches take no time, no schedule has a smaller mean completion time (Schrage, Operations Research 1968).
 

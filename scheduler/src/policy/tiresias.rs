@@ -9,9 +9,9 @@
 //! from 0 again.
 //!
 //! The parameters are the thresholds between queues in device-seconds, by default `3600s` (as in the simulator of the authors; two
-//! queues, as the paper recommends), and `promote`, by default off (in the paper: infinite). The paper spreads out jobs whose
-//! tensors are similar in size, because they did not slow down in its profiles. Here all jobs are placed on as few nodes as
-//! possible.
+//! queues, as the paper recommends), and `promote`, by default off (in the paper: infinite). The paper consolidates a job
+//! if its tensors differ much in size, and spreads out all others, because those did not slow down in its profiles. Here the
+//! placement of the run holds for all jobs.
 
 use std::collections::HashMap;
 

@@ -84,6 +84,39 @@ fn a_simulated_run_is_the_same_twice_and_is_decided_again() {
     );
 }
 
+/// Two jobs of two devices leave one device free on each of two nodes. A third one waits for a node, or is spread over both.
+#[test]
+fn a_consolidated_job_waits_for_one_node_and_a_spread_job_does_not() {
+    let door = crate::door();
+    let row = |name: &str, steps| format!("{name},0,any,{steps},2,1000000000\n");
+    let header = "name,submit_s,job,steps,devices,step_ns\n";
+    door.write("t.csv", &format!("{header}{}{}{}", row("a", 10), row("b", 30), row("c", 5)));
+    for (policy, placement, ends) in [
+        ("fifo", "", [10, 30, 15]),
+        // The longer one makes room, before its first step.
+        ("srtf", "--placement consolidated", [10, 35, 5]),
+        ("fifo", "--placement spread", [10, 30, 5]),
+    ] {
+        let out = format!("{policy}{}", placement.len());
+        let arguments =
+            format!("t.csv --policy {policy} --cluster 2x3 --switch-cost 60s {placement} --out {out}");
+        let what = totals(&door, &arguments);
+        let outcomes: Vec<Outcome> = rows::read(&door.path(&out).join("outcomes.csv")).unwrap();
+        let found: Vec<u64> = outcomes.iter().filter_map(|row| Some(row.end_ns? / 1_000_000_000)).collect();
+        assert_eq!(found, ends, "{policy} {placement}: {what:?}");
+        door.exits(0, &format!("replay {out}"));
+    }
+
+    // A run of before the option was spread.
+    let manifest = door.path("fifo18/manifest.toml");
+    let text = fs::read_to_string(&manifest).unwrap();
+    assert!(text.contains("placement = \"spread\"\n"), "{text}");
+    fs::write(&manifest, text.replace("placement = \"spread\"\n", "")).unwrap();
+    door.exits(0, "replay fifo18");
+    let said = door.exits(2, "sim t.csv --policy fifo --cluster 2x3 --switch-cost 0s --placement tight");
+    assert!(said.err.contains("'tight' is not one of: consolidated, spread"), "{}", said.err);
+}
+
 /// Elastic jobs may ask for more devices than there are, if the policy gives them fewer.
 #[test]
 fn an_elastic_job_that_would_wait_for_ever_is_not_admitted() {

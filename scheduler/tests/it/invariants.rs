@@ -9,7 +9,6 @@ use scheduler::{
     cluster::{Action, DeviceId, JobId},
     job::{Account, JobRequest, Phase, Placed, State},
     journal::Journal,
-    occupancy::Draft,
     policy::{Decision, Policy},
     replay::replay,
     sim::{Faults, Named, Settings},
@@ -62,7 +61,7 @@ impl Restless {
             let job = JobId(place as u32);
             match &view.jobs[place].state {
                 State::Waiting { .. } if view.asked[place].arrival <= view.now => {
-                    let devices = Draft::new(view.occupancy).take(view.asked[place].devices)?;
+                    let devices = view.draft().take(view.asked[place].devices)?;
                     Some(Action::Start { job, devices, cpus: None, plan: None })
                 }
                 State::Placed(Placed { phase: Phase::Paused, devices, .. }) => {

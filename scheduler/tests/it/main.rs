@@ -10,6 +10,7 @@ mod invariants;
 mod losses;
 mod neighbours;
 mod packing;
+mod placement;
 mod policies;
 mod queueing;
 mod replay;

@@ -15,6 +15,7 @@ use scheduler::{
 };
 use schema::{
     decision::{Happened, Turn},
+    placement::Placement,
     rows::{Outcome, Status},
     units::Nanos,
 };
@@ -40,7 +41,7 @@ pub(crate) fn becomes_command(job: &mut JobRequest) {
     job.pausing = Pausing::HoldsMemory;
 }
 
-/// Runs jobs at their own speed, even beside others.
+/// Runs jobs at their own speed, even beside others. Jobs are spread, so that only numbers of devices matter.
 pub(crate) fn run(
     policy: &mut dyn Policy,
     model: &dyn Throughput,
@@ -52,7 +53,8 @@ pub(crate) fn run(
     let costs = Named(switch_cost);
     let truth = Box::new(Own { slowdown: 1.0 });
     let mut sim = Sim::new(topology, jobs, truth, &costs, settings).expect("all is known");
-    let mut engine = Engine::new(topology, jobs, model, engine::Settings::default());
+    let settings = engine::Settings { placement: Placement::Spread, ..engine::Settings::default() };
+    let mut engine = Engine::new(topology, jobs, model, settings);
     engine::run(&mut engine, &mut sim, policy, journal).expect("every job ends")
 }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     decision::{Action, DeviceId, JobId},
+    placement::Placement,
     plan::Plan,
     rows::{ErrorKind, words},
     sharing::Sharing,
@@ -52,6 +53,8 @@ pub struct Begin {
     pub sharing: Sharing,
     /// The maximum number of jobs on a device.
     pub jobs_per_device: u32,
+    /// Where the program is to place jobs. It is not checked.
+    pub placement: Placement,
     pub nodes: Vec<ShownNode>,
 }
 
@@ -172,7 +175,7 @@ mod tests {
 
     /// A sample line, because a change of it breaks users' programs.
     const LINE: &str = concat!(
-        r#"{"turn":0,"now_ns":5,"begin":{"protocol":2,"sharing":"time-slice","jobs_per_device":2,"nodes":[{"name":"n0","device_type":"GPU","#,
+        r#"{"turn":0,"now_ns":5,"begin":{"protocol":2,"sharing":"time-slice","jobs_per_device":2,"placement":"spread","nodes":[{"name":"n0","device_type":"GPU","#,
         r#""devices":[0,1]}]},"jobs":[{"job":3,"name":"a","arrival_ns":5,"workload":"gpt2","global_batch":8,"#,
         r#""plan":"dp2","devices":2,"elastic":false,"steps":100,"takes_checkpoints":true,"user":"u","vc":"v","class":"guaranteed","#,
         r#""step_ns":2500000.0,"state":"waiting","since_ns":5,"on":[],"steps_done":0,"steps_at_ns":5,"#,

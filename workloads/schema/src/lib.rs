@@ -17,6 +17,7 @@ pub mod job;
 mod line_file;
 pub mod lines;
 pub mod manifest;
+pub mod placement;
 pub mod plan;
 pub mod rows;
 pub mod run_dir;

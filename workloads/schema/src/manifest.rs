@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{device::Device, group::Group, plan::Plan, sharing::Sharing, spec::Collectives};
+use crate::{
+    device::Device, group::Group, placement::Placement, plan::Plan, sharing::Sharing, spec::Collectives,
+};
 
 /// The request, the machine and the seed of a run, which is enough to repeat it and all that `--resume`
 /// needs. It contains no name of a host or a user.
@@ -51,6 +53,9 @@ impl Manifest {
 pub struct Scheduling {
     /// The policy as typed.
     pub policy: String,
+    /// Where the policy places jobs. Runs without this field were spread.
+    #[serde(default = "Placement::unrecorded")]
+    pub placement: Placement,
     /// Number of tables of step times in `inputs/`.
     pub tables: u32,
     /// The cost of every switch, instead of a calibration.

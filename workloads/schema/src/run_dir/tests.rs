@@ -6,6 +6,7 @@ use crate::{
     device::Device,
     group::{Group, Turn},
     manifest::{AlikeNodes, Cell, DeviceFacts, Machine, ObserverCost, Scheduling, Settings, Simulated},
+    placement::Placement,
     rows::ErrorKind,
     sharing::Sharing,
     spec::{AllReduce, Collectives, Program, RankEnd, Seat, Training},
@@ -79,6 +80,7 @@ fn manifest(text: &str, number: f64, seed: u64) -> Manifest {
         }],
         scheduling: Some(Scheduling {
             policy: text.into(),
+            placement: Placement::Consolidated,
             tables: 1,
             switch_cost_s: None,
             checkpoint_every_s: Some(number),
