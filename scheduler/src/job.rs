@@ -2,10 +2,13 @@
 
 use std::{borrow::Cow, fmt};
 
-use model::Subject;
+use model::{Subject, TraceTime};
 use schema::{device::Device, job::command_name, plan::Plan, rows::ErrorKind, trace::Class, units::Nanos};
 
-use crate::{cluster::JobId, topology::DeviceId};
+use crate::{
+    cluster::JobId,
+    topology::{DeviceId, Topology},
+};
 
 /// The request for a job. It does not change during a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +32,8 @@ pub struct JobRequest {
     pub user: String,
     pub virtual_cluster: String,
     pub class: Class,
-    /// The time of a step of the job alone on what it asks for, if the trace gives it.
+    /// The time of a step of the job alone on what it asks for, if the trace gives it. A model is asked with
+    /// [`JobRequest::subject`].
     pub step_ns: Option<u64>,
 }
 
@@ -81,10 +85,23 @@ impl Payload {
 }
 
 impl JobRequest {
-    /// The subject of a question to a model about this job. `workload` is the name that [`Payload::workload`] returns.
-    pub fn subject<'a>(&self, workload: &'a str) -> Subject<'a> {
-        let (global_batch, plan, step_ns) = (self.what.global_batch(), self.plan, self.step_ns);
-        Subject { workload, global_batch, plan, step_ns }
+    /// The subject of a question to a model about this job under a plan, on devices of a type. `workload` is the name that
+    /// [`Payload::workload`] returns.
+    pub fn subject<'a>(
+        &'a self,
+        workload: &'a str,
+        plan: Option<Plan>,
+        topology: &Topology,
+        device_type: &str,
+    ) -> Subject<'a> {
+        let trace_time = self.step_ns.map(|step_ns| TraceTime {
+            step_ns,
+            plan: self.plan,
+            devices: self.devices,
+            nodes: topology.fewest_nodes(device_type, self.devices),
+            device_type: None,
+        });
+        Subject { workload, global_batch: self.what.global_batch(), plan, trace_time }
     }
 }
 

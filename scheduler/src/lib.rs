@@ -11,6 +11,7 @@ pub mod inputs;
 pub mod job;
 pub mod journal;
 pub mod live;
+pub mod models;
 pub mod occupancy;
 pub mod online;
 pub mod policy;

@@ -15,7 +15,13 @@ use std::collections::BTreeMap;
 
 use anyhow::{bail, ensure};
 use model::{Subject, Throughput};
-use schema::{decision::Happened, plan::Plan, rows::ErrorKind, sharing::Sharing, units::Nanos};
+use schema::{
+    decision::{DeviceId, Happened},
+    plan::Plan,
+    rows::ErrorKind,
+    sharing::Sharing,
+    units::Nanos,
+};
 
 pub use self::switches::{Cost, Measured, MeasuredElseNamed, Named, SwitchCosts};
 use self::{
@@ -184,7 +190,8 @@ impl<'a> Sim<'a> {
             Payload::Training { workload, .. } => workload,
             Payload::Command(_) => &self.names[&id],
         };
-        Subject { workload, global_batch: asked.what.global_batch(), plan, step_ns: asked.step_ns }
+        let device = self.launches[id.0 as usize].devices.first().copied().unwrap_or(DeviceId(0));
+        asked.subject(workload, plan, self.topology, self.topology.type_of(device))
     }
 
     /// The time after a duration from now.

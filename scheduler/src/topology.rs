@@ -14,6 +14,8 @@ pub struct NodeId(pub u32);
 pub struct Topology {
     nodes: Vec<Node>,
     node_of: Vec<NodeId>,
+    /// For each type, the number of devices on its largest nodes: on one, on two, and so on.
+    on_largest: BTreeMap<String, Vec<u32>>,
 }
 
 /// A node: devices that reach each other without a network.
@@ -31,12 +33,22 @@ pub struct Node {
 impl Topology {
     /// Creates a topology from nodes as `(name, device type, devices)`.
     pub fn new(nodes: impl IntoIterator<Item = (String, String, Vec<Device>)>) -> Topology {
-        let mut topology = Topology { nodes: Vec::new(), node_of: Vec::new() };
+        let mut topology = Topology { nodes: Vec::new(), node_of: Vec::new(), on_largest: BTreeMap::new() };
         for (name, device_type, devices) in nodes {
             let (node, first) =
                 (NodeId(topology.nodes.len() as u32), DeviceId(topology.node_of.len() as u32));
             topology.node_of.extend(devices.iter().map(|_| node));
+            let sizes = topology.on_largest.entry(device_type.clone()).or_default();
+            sizes.push(devices.len() as u32);
             topology.nodes.push(Node { name, device_type, first, devices });
+        }
+        for sizes in topology.on_largest.values_mut() {
+            sizes.sort_unstable_by(|a, b| b.cmp(a));
+            let mut sum = 0;
+            sizes.iter_mut().for_each(|size| {
+                sum += *size;
+                *size = sum;
+            });
         }
         topology
     }
@@ -61,11 +73,13 @@ impl Topology {
 
     /// The number of devices of the most frequent type, which is the largest number that a job can be given.
     pub fn most_of_a_type(&self) -> u32 {
-        let mut of_type = BTreeMap::<&str, u32>::new();
-        for node in &self.nodes {
-            *of_type.entry(&node.device_type).or_default() += node.devices.len() as u32;
-        }
-        of_type.values().copied().max().unwrap_or(0)
+        self.on_largest.values().filter_map(|sums| sums.last().copied()).max().unwrap_or(0)
+    }
+
+    /// The smallest number of nodes that have `count` devices of a type. One more than there are if the type has fewer devices.
+    pub fn fewest_nodes(&self, device_type: &str, count: u32) -> u32 {
+        let sums = self.on_largest.get(device_type).map_or(&[][..], |sums| sums);
+        sums.partition_point(|sum| *sum < count) as u32 + 1
     }
 
     pub fn devices(&self) -> u32 {

@@ -1,14 +1,20 @@
 //! Performance models, which predict step times for a placement. They are pure: a model is read from tables
 //! and queried.
 
+mod belief_error;
+mod spread;
 mod table;
+mod trace_time;
 
 use schema::{plan::Plan, sharing::Sharing};
 
+pub use belief_error::BeliefError;
+pub use spread::Spread;
 pub use table::Table;
+pub use trace_time::TraceTime;
 
 /// A predictor of step times. The simulated cluster uses one, and the beliefs of a policy are another.
-pub trait Throughput {
+pub trait Throughput: Sync {
     /// Predicts a step time; `None` if the model does not know.
     fn predict(&self, question: &Question<'_>) -> Option<Prediction>;
 
@@ -50,8 +56,18 @@ pub struct Subject<'a> {
     pub workload: &'a str,
     pub global_batch: Option<u32>,
     pub plan: Option<Plan>,
-    /// Step time alone from the job's trace, if present.
-    pub step_ns: Option<u64>,
+    /// The step time alone in the job's trace, if present.
+    pub trace_time: Option<TraceTime<'a>>,
+}
+
+impl<T: Throughput + ?Sized> Throughput for &T {
+    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+        (**self).predict(question)
+    }
+
+    fn minds_neighbours(&self) -> bool {
+        (**self).minds_neighbours()
+    }
 }
 
 /// The predicted step time, with an interval from its sources.
@@ -60,4 +76,12 @@ pub struct Prediction {
     pub step_ns: f64,
     /// The 95 % interval; absent if the source has none.
     pub step_ns_ci: Option<(f64, f64)>,
+}
+
+impl Prediction {
+    /// The prediction and its interval, times a factor.
+    pub fn times(self, factor: f64) -> Prediction {
+        let step_ns_ci = self.step_ns_ci.map(|(lo, hi)| (lo * factor, hi * factor));
+        Prediction { step_ns: self.step_ns * factor, step_ns_ci }
+    }
 }

@@ -23,7 +23,7 @@ const AS_NEW: Duration = Duration::from_secs(15 * 60);
 /// A question is answered only by rows of exactly this job, batch, plan, number of devices, type of device,
 /// sharing mode and co-runners. Several rows, of several runs or of devices of one type, are pooled. All
 /// rows are of devices of one node. The step time in the trace of a job is used if no row is of that job
-/// alone, for any placement.
+/// alone and the question is about what the trace asks for.
 ///
 /// The speed of a machine may change from one hour to the next, so only the newest runs count for a job
 /// alone. A slowdown is a ratio of times of the same minutes and changes less, so all runs count for it.
@@ -154,8 +154,8 @@ impl Table {
 impl Throughput for Table {
     fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
         let Question { co_runners, sharing, .. } = question;
-        let told = || Some(((question.job.step_ns? as f64, None), None));
-        let (mut step_ns, threads) = self.alone(question).or_else(told)?;
+        let in_trace = || Some(((question.trace_time()?, None), None));
+        let (mut step_ns, threads) = self.alone(question).or_else(in_trace)?;
         if !co_runners.is_empty() {
             let (factor, interval) = self.slowdown(question, threads, |company| match company {
                 Company::CoRunners(members, mode) => mode == *sharing && are(members, co_runners),

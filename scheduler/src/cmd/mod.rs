@@ -97,6 +97,12 @@ fn busy(with: String) -> ProgressBar {
     spinner
 }
 
+/// Parses an argument that is a number above 0.
+fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| *number > 0.0 && number.is_finite());
+    number.ok_or_else(|| format!("'{text}' is not a number above 0"))
+}
+
 /// Parses an argument that is a time above 0.
 fn above_zero(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {

@@ -2,9 +2,13 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use schema::{manifest::Scheduling, placement::Placement};
+use schema::{
+    manifest::{Scheduling, SizeOfError},
+    placement::Placement,
+};
 
 use super::above_zero;
+use crate::models::{Source, Tables};
 
 /// The measurements of jobs and switches, and the settings for all jobs.
 #[derive(clap::Args)]
@@ -14,6 +18,21 @@ pub(super) struct Rules {
     /// jobs together is that over all measurements.
     #[arg(long, value_name = "RUN")]
     pub(super) table: Vec<PathBuf>,
+    /// What the policy believes of step times: `tables`, which is the default, `trace`, or runs of `profile`.
+    ///
+    /// tables: those of --table. trace: the step times of the trace alone. Otherwise directories of runs of `profile`, separated
+    /// by commas. A job that is in no table has the step time of the trace, if that has one for the plan and the devices.
+    #[arg(long, value_name = "SOURCE")]
+    model: Option<Source>,
+    /// Random errors of what the policy believes, as SIGMA[:BIAS]: each prediction is multiplied by a log-normal factor.
+    ///
+    /// The factor is drawn once for each job, plan, number and type of devices, and has this standard deviation and this mean on
+    /// the log scale: 0.2 makes two thirds of the predictions right within 20 %, and 0:0.7 makes all of them twice as long.
+    #[arg(long, value_name = "SIGMA[:BIAS]", value_parser = size_of_error)]
+    belief_error: Option<SizeOfError>,
+    /// The step time of a job on more nodes than it needs, over that on the fewest, where no table has it; 1 for full speed.
+    #[arg(long, value_name = "FACTOR", value_parser = super::positive)]
+    spread_slowdown: Option<f64>,
     /// The costs of switches that `profile calibrate` has measured.
     #[arg(long, value_name = "FILE")]
     pub(super) machine: Option<PathBuf>,
@@ -41,13 +60,29 @@ pub(super) struct Rules {
 }
 
 impl Rules {
+    /// The tables of --table and of --model.
+    pub(super) fn tables(&self) -> Tables {
+        let mut tables = Tables::new(&self.table);
+        self.model.iter().for_each(|source| drop(tables.of(source)));
+        tables
+    }
+
     /// The settings in the manifest of a run on devices. `progress_every` is the interval between reports of progress.
-    pub(super) fn scheduling(&self, policy: &str, progress_every: Option<Duration>) -> Scheduling {
+    pub(super) fn scheduling(
+        &self,
+        policy: &str,
+        progress_every: Option<Duration>,
+        tables: &mut Tables,
+    ) -> Scheduling {
+        let model = tables.of(self.model.as_ref().unwrap_or(&Source::Tables));
         let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
         Scheduling {
             policy: policy.into(),
             placement: self.placement,
-            tables: self.table.len() as u32,
+            tables: tables.paths.len() as u32,
+            model: Some(model),
+            belief_error: self.belief_error,
+            spread_slowdown: self.spread_slowdown,
             switch_cost_s: seconds(self.switch_cost),
             checkpoint_every_s: seconds(self.checkpoint_every),
             progress_every_s: seconds(progress_every),
@@ -56,4 +91,13 @@ impl Rules {
             simulated: None,
         }
     }
+}
+
+fn size_of_error(text: &str) -> Result<SizeOfError, String> {
+    let wrong =
+        || format!("'{text}' is not the size of an error; write SIGMA[:BIAS], such as 0.2 or 0.2:-0.1");
+    let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
+    let (sigma, bias) = text.split_once(':').unwrap_or((text, "0"));
+    let sigma = number(sigma).filter(|sigma| *sigma >= 0.0).ok_or_else(wrong)?;
+    Ok(SizeOfError { sigma, bias: number(bias).ok_or_else(wrong)? })
 }

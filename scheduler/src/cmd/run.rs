@@ -113,7 +113,8 @@ fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<RunDir> {
     drop(policy::build(policy)?);
     run::check_data(args.run.data.as_deref())?;
     let (manifest, footprints) = manifest(trace, policy, args)?;
-    let inputs = RunInputs::new(manifest, trace, &args.rules.table)?;
+    let tables = args.rules.tables();
+    let inputs = RunInputs::new(manifest, trace, &tables.paths)?;
     some_jobs(&inputs, trace)?;
     let busy = busy("simulating the trace first".into());
     let predictions = online::predict(&inputs, args.rules.machine.as_deref())?;
@@ -122,7 +123,7 @@ fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<RunDir> {
     // From here on a signal does not end the program at once, so that no file of the run is cut off.
     let _interrupt = Interrupt::listen().context("cannot install the signal handlers")?;
     let run = RunDir::create(&path)?;
-    online::keep_inputs(&run, trace, &args.rules.table, args.rules.machine.as_deref())?;
+    online::keep_inputs(&run, trace, &tables.paths, args.rules.machine.as_deref())?;
     match predictions {
         Some(predictions) => rows::write(&run.predictions_path(), &predictions)?,
         None => output::note(format_args!(
@@ -150,7 +151,8 @@ fn manifest(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<(Manifest
     let request = RunRequest { cells, groups: Vec::new(), settings, seed: args.run.seed };
     let mut manifest = manifest::make_for("sched", &pool, &catalog, request)?;
     online::by_type(&mut manifest.devices);
-    manifest.scheduling = Some(args.rules.scheduling(policy, Some(args.progress_every)));
+    manifest.scheduling =
+        Some(args.rules.scheduling(policy, Some(args.progress_every), &mut args.rules.tables()));
     Ok((manifest, estimates.footprints()))
 }
 

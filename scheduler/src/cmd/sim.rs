@@ -33,6 +33,7 @@ use crate::{
     cluster::ClusterError,
     inputs,
     journal::{Decisions, FirstRefusal, Journal, Unrecorded},
+    models::{Source, Tables},
     online::{self, RunInputs},
     sim::{self, Sim, SwitchCosts},
     totals::totals,
@@ -42,7 +43,8 @@ use crate::{
 ///
 /// The step times of jobs come from the tables of --table: alone, packed, and next to other jobs on a node. For a job that is in no
 /// table, the time of the trace is used; such a job cannot be packed. If a time is not known, the simulation ends with an error
-/// that names it. The policies decide as they would for real jobs, with the same tables.
+/// that names it. The policies decide as they would for real jobs, with the same tables. --truth gives the simulated cluster other
+/// step times than --model gives the policies, and --belief-error makes what the policies believe wrong.
 ///
 /// The costs of switches come from --machine, drawn at random with the measured spread. --switch-cost is the cost for jobs without
 /// a measurement. One of the two options is needed.
@@ -52,6 +54,8 @@ use crate::{
 /// Example: `sched sim trace.csv --policy fifo,srtf,tiresias:60s --cluster 1x4 --switch-cost 5s --out runs/sim`
 ///
 /// Example: `sched sim trace.csv --policy packing-fifo --device cpu:0,cpu:1 --table runs/pairs --machine machine.toml`
+///
+/// Example: `sched sim trace.csv --policy srtf --cluster 2x4 --switch-cost 5s --truth runs/monday --model runs/friday`
 ///
 /// Example: `sched sim philly-trace.csv --policy tiresias --cluster 311x8,1x2 --switch-cost 62s`
 #[derive(clap::Args)]
@@ -71,6 +75,9 @@ pub(super) struct Args {
     device: Vec<Device>,
     #[command(flatten)]
     rules: Rules,
+    /// The step times of the simulated cluster: `tables`, which is the default, `trace`, or runs of `profile`, as for --model.
+    #[arg(long, value_name = "SOURCE")]
+    truth: Option<Source>,
     /// A file of further workloads.
     #[arg(long, value_name = "FILE")]
     catalog: Vec<PathBuf>,
@@ -102,14 +109,16 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let names = policies::named(&args.policy)?;
-    let mut inputs = RunInputs::new(manifest(args, &names[0])?, &args.trace, &args.rules.table)?;
+    let mut tables = args.tables();
+    let manifest = manifest(args, &names[0], &mut tables)?;
+    let mut inputs = RunInputs::new(manifest, &args.trace, &tables.paths)?;
     some_jobs(&inputs, &args.trace)?;
     inputs.check_times()?;
     let costs = online::costs(args.rules.machine.as_deref(), args.rules.switch_cost.map(Nanos::from))?;
     let costs = costs
         .with_context(|| format!("the costs of switches are not known; {}", inputs.calibrate_first()))?;
     // The trace is checked before the directory is made.
-    let truth = Box::new(inputs.table.clone());
+    let truth = Box::new(&*inputs.models.truth);
     drop(Sim::new(&inputs.topology, &inputs.asked, truth, &*costs, sim::Settings::default())?);
     let mut all = Vec::new();
     let mut exit = Exit::Ok;
@@ -136,7 +145,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-fn manifest(args: &Args, policy: &str) -> anyhow::Result<Manifest> {
+impl Args {
+    /// All tables that the run keeps.
+    fn tables(&self) -> Tables {
+        let mut tables = self.rules.tables();
+        self.truth.iter().for_each(|source| drop(tables.of(source)));
+        tables
+    }
+}
+
+fn manifest(args: &Args, policy: &str, tables: &mut Tables) -> anyhow::Result<Manifest> {
     let catalog = Catalog::open(&args.catalog)?;
     let pool = match args.device.is_empty() {
         true => Vec::new(),
@@ -153,9 +171,10 @@ fn manifest(args: &Args, policy: &str) -> anyhow::Result<Manifest> {
             device_up_s: seconds(args.device_mtbf),
             device_down_s: seconds(args.device_repair_time),
             launch_up_s: seconds(args.job_mtbf),
-            nodes: nodes::typed(&args.cluster, &inputs::table(&args.rules.table)?)?,
+            truth: Some(tables.of(args.truth.as_ref().unwrap_or(&Source::Tables))),
+            nodes: nodes::typed(&args.cluster, &inputs::table(&tables.paths)?)?,
         }),
-        ..args.rules.scheduling(policy, args.progress_every)
+        ..args.rules.scheduling(policy, args.progress_every, tables)
     });
     Ok(manifest)
 }
@@ -172,7 +191,7 @@ fn simulate(
     let mut journal: Box<dyn Journal> = match &run {
         None => Box::new(Unrecorded),
         Some(run) => {
-            online::keep_inputs(run, &args.trace, &args.rules.table, args.rules.machine.as_deref())?;
+            online::keep_inputs(run, &args.trace, &args.tables().paths, args.rules.machine.as_deref())?;
             run.write_manifest(&inputs.manifest)?;
             Box::new(Decisions::open(&run.decisions_path())?)
         }

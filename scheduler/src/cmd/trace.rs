@@ -12,6 +12,7 @@ use schema::{
     trace::{self, Trace, TraceRow},
 };
 
+use super::positive;
 use crate::trace_generator::{scale_time, set_load};
 
 /// Make a trace, or import a published one.
@@ -92,9 +93,4 @@ impl Shaped {
         }
         Ok(Exit::Ok)
     }
-}
-
-fn positive(text: &str) -> Result<f64, String> {
-    let number = text.parse::<f64>().ok().filter(|number| *number > 0.0 && number.is_finite());
-    number.ok_or_else(|| format!("'{text}' is not a number above 0"))
 }

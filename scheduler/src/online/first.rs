@@ -2,8 +2,8 @@
 
 use anyhow::bail;
 use jobs::cells;
-use model::{Question, Throughput as _};
-use schema::{device::Device, job::Job, sharing::Sharing};
+use model::Question;
+use schema::{device::Device, job::Job, placement::Placement, sharing::Sharing};
 
 use super::run_inputs::{RunInputs, scheduling};
 use crate::{
@@ -23,7 +23,23 @@ impl RunInputs {
                 "the time of a step of {first} is not known; run `{} --out runs/alone` first, and add --table runs/alone",
                 self.command("single", &jobs)
             ),
-            _ => Ok(()),
+            _ => self.check_spread(),
+        }
+    }
+
+    /// Checks that the step times of jobs that a policy may spread over nodes can be known.
+    fn check_spread(&self) -> anyhow::Result<()> {
+        let scheduling = scheduling(&self.manifest)?;
+        let is_known =
+            scheduling.placement == Placement::Consolidated || scheduling.spread_slowdown.is_some();
+        let spread = self.asked.iter().find(|asked| asked.devices > 1);
+        match spread.filter(|_| !is_known && self.topology.nodes().len() > 1) {
+            Some(asked) => bail!(
+                "{} may be spread over nodes, and the time of its steps there is not known; add --spread-slowdown, such as \
+                 --spread-slowdown 1.2, or 1 for full speed",
+                asked.name
+            ),
+            None => Ok(()),
         }
     }
 
@@ -43,7 +59,7 @@ impl RunInputs {
         let workload = asked.what.workload();
         let is_known_on = |node: &Node| {
             let question = Question {
-                job: asked.subject(&workload),
+                job: asked.subject(&workload, asked.plan, &self.topology, &node.device_type),
                 placement: &[asked.devices],
                 device_type: &node.device_type,
                 cpus: None,
@@ -51,7 +67,7 @@ impl RunInputs {
                 sharing: &Sharing::TIME_SLICE,
                 neighbours: &[],
             };
-            self.table.predict(&question).is_some()
+            self.models.truth.predict(&question).is_some()
         };
         self.topology.nodes().iter().any(is_known_on)
     }

@@ -65,7 +65,8 @@ pub fn simulate(
             launch_mtbf_ns: simulated.launch_up_s.map(mean_ns),
         },
     };
-    let mut sim = Sim::new(&inputs.topology, &inputs.asked, Box::new(inputs.table.clone()), costs, settings)?;
+    let mut sim =
+        Sim::new(&inputs.topology, &inputs.asked, Box::new(&*inputs.models.truth), costs, settings)?;
     let mut policy = policy::build(&scheduling.policy)?;
     let mut engine = inputs.engine();
     let ended = engine::run(&mut engine, &mut sim, &mut *policy, journal);

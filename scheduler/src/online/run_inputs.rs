@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use model::Table;
 use schema::{
     catalog::Catalog,
     manifest::{DeviceFacts, Manifest, Scheduling},
@@ -17,6 +16,7 @@ use crate::{
     engine::{self, Engine},
     inputs::{self, Purpose},
     job::JobRequest,
+    models::Models,
     policy,
     topology::Topology,
 };
@@ -27,8 +27,7 @@ pub struct RunInputs {
     pub catalog: Catalog,
     pub topology: Topology,
     pub asked: Vec<JobRequest>,
-    /// The measured times, which are the model of the policy.
-    pub table: Table,
+    pub models: Models,
 }
 
 impl RunInputs {
@@ -45,7 +44,7 @@ impl RunInputs {
         };
         let purpose = if simulated.is_some() { Purpose::Simulate } else { Purpose::Run };
         let asked = inputs::jobs(&Trace::read(trace)?, &catalog, purpose, topology.most_of_a_type())?;
-        Ok(RunInputs { table: inputs::table(tables)?, manifest, catalog, topology, asked })
+        Ok(RunInputs { models: Models::new(&manifest, tables)?, manifest, catalog, topology, asked })
     }
 
     /// Reads the inputs that were copied into the directory of a run.
@@ -70,7 +69,7 @@ impl RunInputs {
             },
             None => engine::Settings::default(),
         };
-        let mut engine = Engine::new(&self.topology, &self.asked, &self.table, settings);
+        let mut engine = Engine::new(&self.topology, &self.asked, &*self.models.belief, settings);
         for (cell, id) in self.manifest.cells.iter().zip(0..) {
             if let Some(why) = &cell.unsupported {
                 engine.refuse(JobId(id), why.clone());

@@ -1,7 +1,7 @@
 //! The estimates of a policy: the questions about step times that it asks the model of its view.
 
 use model::{Prediction, Question};
-use schema::units::Nanos;
+use schema::{plan::Plan, units::Nanos};
 
 use crate::{
     cluster::JobId,
@@ -43,10 +43,12 @@ impl Length {
 /// possible.
 pub(super) fn step(view: &View<'_>, job: JobId) -> Option<Prediction> {
     let device_type = view.topology.nodes().first().map_or("", |node| &node.device_type);
-    ask(view, job, &on_few_nodes(view.topology, view.asked_by(job).devices), device_type, None)
+    let asked = view.asked_by(job);
+    ask(view, (job, asked.plan), &on_few_nodes(view.topology, asked.devices), device_type, None)
 }
 
-/// The time of a step of a job on these devices, alone or beside a job that shares them all.
+/// The time of a step of a job on these devices, alone or beside a job that shares them all. Jobs on devices are asked about under
+/// their present plans.
 pub(super) fn step_on(
     view: &View<'_>,
     job: JobId,
@@ -54,12 +56,17 @@ pub(super) fn step_on(
     beside: Option<JobId>,
 ) -> Option<Prediction> {
     let device_type = view.topology.type_of(*devices.first()?);
-    ask(view, job, &view.topology.placement(devices), device_type, beside)
+    ask(view, (job, plan_of(view, job)), &view.topology.placement(devices), device_type, beside)
+}
+
+/// The plan of a job on its devices, or the one that it asks for.
+fn plan_of(view: &View<'_>, job: JobId) -> Option<Plan> {
+    view.job(job).placed().map_or(view.asked_by(job).plan, |placed| placed.plan)
 }
 
 fn ask(
     view: &View<'_>,
-    job: JobId,
+    (job, plan): (JobId, Option<Plan>),
     placement: &[u32],
     device_type: &str,
     beside: Option<JobId>,
@@ -68,9 +75,11 @@ fn ask(
     let workload = asked.what.workload();
     let other = beside.map(|other| view.asked_by(other));
     let others_workload = other.map(|other| other.what.workload());
-    let co_runner = other.zip(others_workload.as_deref()).map(|(other, workload)| other.subject(workload));
+    let co_runner = other.zip(others_workload.as_deref()).map(|(other, workload)| {
+        other.subject(workload, plan_of(view, other.id), view.topology, device_type)
+    });
     view.model.predict(&Question {
-        job: asked.subject(&workload),
+        job: asked.subject(&workload, plan, view.topology, device_type),
         placement,
         device_type,
         cpus: None,

@@ -193,7 +193,12 @@ impl Sim<'_> {
             let beside: Vec<&str> = co_runners.iter().map(|other| other.workload).collect();
             let beside =
                 if beside.is_empty() { "alone".into() } else { format!("beside {}", beside.join(", ")) };
-            format!("the time of a step of {} {beside} is not known", question.job.workload)
+            let devices = launch.devices.len();
+            let several = if devices == 1 { "" } else { "s" };
+            let under = launch.plan.map(|plan| format!(" under {plan}")).unwrap_or_default();
+            let (workload, nodes) = (question.job.workload, question.placement.len());
+            let spread = if nodes == 1 { String::new() } else { format!(" of {nodes} nodes") };
+            format!("the time of a step of {workload}{under} on {devices} device{several}{spread} {beside} is not known")
         })?;
         let checkpoints = match self.settings.checkpoint_every {
             Some(every) => {

@@ -232,7 +232,7 @@ mod tests {
             workload,
             global_batch: Some(batch),
             plan: Some(plan.parse().unwrap()),
-            step_ns: None,
+            trace_time: None,
         };
         let ms = |job: &Subject<'_>, devices, of, luck: f64| {
             measured.cost(job, devices, of, &mut || luck).map(|cost| cost.0 as f64 / 1e6)
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn a_named_cost_is_for_going_on_alone() {
         let both = MeasuredElseNamed(measured(), Named(Nanos(62_000_000_000)));
-        let job = |workload| Subject { workload, global_batch: None, plan: None, step_ns: None };
+        let job = |workload| Subject { workload, global_batch: None, plan: None, trace_time: None };
         let cost = |workload, of| both.cost(&job(workload), 1, of, &mut || 0.0).map(|cost| cost.0);
         assert_eq!(cost("philly", Cost::Restart), Some(62_000_000_000));
         assert_eq!(cost("philly", Cost::Start), Some(0));

@@ -219,7 +219,7 @@ fn a_table_that_lacks_a_job_is_told_with_the_command_that_measures_it() {
     let door = door("name,submit_s,job,steps\na,0,short,5\n");
     measured(&door, "alone");
     let said = door.exits(2, &format!("run trace.csv --policy fifo --switch-cost 1s --table alone {ON_TWO}"));
-    let measure = "the time of a step of short alone is not known; run `profile single short@b8@dp1 --device cpu:0,cpu:1 \
+    let measure = "the time of a step of short under dp1 on 1 device alone is not known; run `profile single short@b8@dp1 --device cpu:0,cpu:1 \
         --catalog catalog.toml --out runs/more` first, and give --table runs/more as well";
     assert!(said.err.contains(measure), "{}", said.err);
     assert!(!door.path("r").exists(), "nothing was begun");

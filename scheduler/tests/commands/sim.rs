@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use front_door::Door;
+use front_door::{Door, Said};
 use schema::{
     FORMAT,
     device::Device,
@@ -95,7 +95,7 @@ fn a_consolidated_job_waits_for_one_node_and_a_spread_job_does_not() {
         ("fifo", "", [10, 30, 15]),
         // The longer one makes room, before its first step.
         ("srtf", "--placement consolidated", [10, 35, 5]),
-        ("fifo", "--placement spread", [10, 30, 5]),
+        ("fifo", "--placement spread --spread-slowdown 2", [10, 30, 10]),
     ] {
         let out = format!("{policy}{}", placement.len());
         let arguments =
@@ -108,13 +108,78 @@ fn a_consolidated_job_waits_for_one_node_and_a_spread_job_does_not() {
     }
 
     // A run of before the option was spread.
-    let manifest = door.path("fifo18/manifest.toml");
+    let manifest = door.path("fifo38/manifest.toml");
     let text = fs::read_to_string(&manifest).unwrap();
     assert!(text.contains("placement = \"spread\"\n"), "{text}");
     fs::write(&manifest, text.replace("placement = \"spread\"\n", "")).unwrap();
-    door.exits(0, "replay fifo18");
+    door.exits(0, "replay fifo38");
+    let said = door.exits(2, "sim t.csv --policy fifo --cluster 2x3 --switch-cost 0s --placement spread");
+    assert!(
+        said.err.contains("a may be spread over nodes") && said.err.contains("--spread-slowdown 1.2"),
+        "{}",
+        said.err
+    );
     let said = door.exits(2, "sim t.csv --policy fifo --cluster 2x3 --switch-cost 0s --placement tight");
     assert!(said.err.contains("'tight' is not one of: consolidated, spread"), "{}", said.err);
+}
+
+/// A time in a trace holds for the plan and the devices that the job asks for.
+#[test]
+fn a_job_that_is_resized_has_no_time_in_its_trace() {
+    let door = crate::door();
+    door.write(
+        "t.csv",
+        "name,submit_s,job,steps,devices,elastic,step_ns\na,0,any@dp8,10,8,true,1000000000\n",
+    );
+    let starts = |devices: u32, plan: &str| {
+        let numbers: Vec<String> = (0..devices).map(|number| number.to_string()).collect();
+        let start =
+            format!(r#"{{"start": {{"job": 0, "devices": [{}], "plan": "{plan}"}}}}"#, numbers.join(", "));
+        format!(
+            "import json, sys\nfor line in sys.stdin:\n    turn = json.loads(line)\n    first = turn['turn'] == 0\n    \
+             print(json.dumps({{'turn': turn['turn'], 'actions': [json.loads('{start}')] if first else []}}), flush=True)\n"
+        )
+    };
+    door.write("one.py", &starts(1, "dp1"));
+    door.write("all.py", &starts(8, "dp8"));
+    let simulate = |program: &str| {
+        let mut command = door.command("sim t.csv --cluster 1x8 --switch-cost 0s --json --policy");
+        let output = command.arg(format!("exec:python3 {program}")).output().expect("it starts");
+        (output.status.code(), Said::of(&output))
+    };
+    let (code, said) = simulate("all.py");
+    let found: Vec<Totals> = rows::from_json(&said.out).expect("it is rows of totals");
+    assert_eq!((code, found[0].jct_ns_mean), (Some(0), Some(10_000_000_000)), "{}", said.err);
+    let (code, said) = simulate("one.py");
+    let why = "the time of a step of any under dp1 on 1 device alone is not known";
+    assert!(code == Some(1) && said.err.contains(why), "{}", said.err);
+}
+
+/// Times in seconds of jobs `a` and `b` under SRTF on one device, which believes what `options` say.
+fn believed(options: &str) -> Vec<u64> {
+    let door = crate::door();
+    let jobs = "a,0,lstm@b8@dp1,100,100000000\nb,0,any,200,100000000\n";
+    door.write("t.csv", &format!("name,submit_s,job,steps,step_ns\n{jobs}"));
+    measured(&door, "right");
+    measured_at(&door, "wrong", 8.0);
+    let sim = "sim t.csv --policy sjf --cluster 1x1 --switch-cost 0s --table right --out r";
+    door.exits(0, &format!("{sim} {options}"));
+    door.exits(0, "replay r");
+    let outcomes: Vec<Outcome> = rows::read(&door.path("r/outcomes.csv")).unwrap();
+    outcomes.iter().filter_map(|row| Some(row.end_ns? / 1_000_000_000)).collect()
+}
+
+#[test]
+fn a_policy_decides_by_what_it_believes_and_jobs_take_as_long_as_they_do() {
+    assert_eq!(believed(""), [10, 30]);
+    assert_eq!(believed("--model wrong"), [30, 20]);
+    assert_eq!(believed("--model trace"), [10, 30]);
+    assert_eq!(believed("--truth wrong"), [100, 120]);
+    assert_eq!(believed("--truth wrong --model wrong"), [120, 20]);
+    assert_eq!(believed("--belief-error 0:1"), [10, 30], "a bias changes no order");
+    let orders: std::collections::BTreeSet<Vec<u64>> =
+        (0..20).map(|seed| believed(&format!("--belief-error 2 --seed {seed}"))).collect();
+    assert_eq!(orders, [vec![10, 30], vec![30, 20]].into());
 }
 
 /// Elastic jobs may ask for more devices than there are, if the policy gives them fewer.
@@ -229,6 +294,11 @@ fn lstm_on(device: Device) -> Cell {
 /// A run that measured `lstm@b8@dp1` alone on a core, ten batches per second, and slower by a quarter beside another job on the
 /// next core.
 pub(crate) fn measured(door: &Door, name: &str) {
+    measured_at(door, name, 80.0);
+}
+
+/// The same with another rate alone.
+fn measured_at(door: &Door, name: &str, samples_per_s: f64) {
     let facts = |device| DeviceFacts {
         device,
         name: "CPU".into(),
@@ -275,12 +345,13 @@ pub(crate) fn measured(door: &Door, name: &str) {
         scheduling: None,
     })
     .unwrap();
-    let summary: Summary = rows::from_json(
+    let mut summary: Summary = rows::from_json(
         r#"{"run": "r", "job": "lstm@b8@dp1", "workload": "lstm", "plan": "dp1", "device": "cpu:0", "threads": 1,
         "sharing": "alone", "global_batch": 8, "repeats": 3, "repeats_failed": 0, "warnings": "",
         "step_ns_median": 99000000, "samples_per_s": 80.0, "status": "ok"}"#,
     )
     .unwrap();
+    summary.samples_per_s = Some(samples_per_s);
     rows::write(&run.summary_path(), &[summary]).unwrap();
     rows::write(&run.interference_path(), &[0, 1].map(beside)).unwrap();
 }
@@ -309,7 +380,7 @@ fn what_was_measured_says_how_long_jobs_take_and_what_was_not_is_told() {
     door.write("t.csv", "name,submit_s,job,steps\na,0,lstm@b16@dp1,100\n");
     let arguments = "sim t.csv --policy fifo --cluster 1x1 --switch-cost 0s --table alone";
     let said = door.exits(1, arguments);
-    let lacks = "jobs wait (1), and the policy starts none of them; a: the time of a step of lstm alone is not known; \
+    let lacks = "jobs wait (1), and the policy starts none of them; a: the time of a step of lstm under dp1 on 1 device alone is not known; \
          run `profile single lstm@b16@dp1 --out runs/more` first, and give --table runs/more as well";
     assert!(said.err.contains(lacks), "a batch of 16 was not measured: {}", said.err);
 }

@@ -25,7 +25,8 @@ struct Truth;
 
 impl Throughput for Truth {
     fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
-        let step_ns = question.job.step_ns? as f64 * 1.37f64.powi(question.co_runners.len() as i32);
+        let step_ns =
+            question.job.trace_time?.step_ns as f64 * 1.37f64.powi(question.co_runners.len() as i32);
         Some(Prediction { step_ns, step_ns_ci: Some((0.99 * step_ns, 1.01 * step_ns)) })
     }
 }
@@ -43,7 +44,7 @@ impl SwitchCosts for Costs {
             Cost::Checkpoint => 1_300,
             Cost::Stop => 590,
         };
-        Some(Nanos((ms + u64::from(devices)) * MS + job.step_ns? % MS))
+        Some(Nanos((ms + u64::from(devices)) * MS + job.trace_time?.step_ns % MS))
     }
 }
 

@@ -22,7 +22,7 @@ impl Throughput for Crowded {
     fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
         let shares: f64 = question.neighbours.iter().map(|neighbour| neighbour.share).sum();
         let beside = if question.co_runners.is_empty() { 1.0 } else { 1.2 };
-        let step_ns = question.job.step_ns? as f64 * (1.0 + shares / 4.0) * beside;
+        let step_ns = question.job.trace_time?.step_ns as f64 * (1.0 + shares / 4.0) * beside;
         Some(Prediction { step_ns, step_ns_ci: None })
     }
 

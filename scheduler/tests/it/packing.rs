@@ -33,7 +33,7 @@ pub(crate) struct Packs {
 impl Throughput for Packs {
     fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
         let slowdown = if question.co_runners.is_empty() { 1.0 } else { self.slowdown? };
-        let step_ns = question.job.step_ns? as f64 * slowdown;
+        let step_ns = question.job.trace_time?.step_ns as f64 * slowdown;
         let step_ns_ci = Some((step_ns * (1.0 - self.interval), step_ns * (1.0 + self.interval)));
         Some(Prediction { step_ns, step_ns_ci })
     }

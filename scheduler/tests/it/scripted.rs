@@ -86,10 +86,11 @@ impl<'a> Scripted<'a> {
 
     fn subject(&self, job: JobId) -> Subject<'_> {
         let asked = &self.asked[job.0 as usize];
-        asked.subject(match &asked.what {
+        let workload = match &asked.what {
             scheduler::job::Payload::Training { workload, .. } => workload,
             scheduler::job::Payload::Command(_) => "",
-        })
+        };
+        asked.subject(workload, asked.plan, self.topology, self.topology.type_of(DeviceId(0)))
     }
 
     fn cost(&self, job: JobId, of: Cost) -> Nanos {

@@ -37,7 +37,7 @@ struct Truth;
 
 impl Throughput for Truth {
     fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
-        let step_ns = question.job.step_ns? as f64;
+        let step_ns = question.job.trace_time?.step_ns as f64;
         Some(Prediction { step_ns, step_ns_ci: Some((0.99 * step_ns, 1.01 * step_ns)) })
     }
 }

@@ -44,7 +44,7 @@ pub(crate) struct Own {
 impl Throughput for Own {
     fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
         let others = question.co_runners.len() as i32;
-        let step_ns = question.job.step_ns? as f64 * self.slowdown.powi(others);
+        let step_ns = question.job.trace_time?.step_ns as f64 * self.slowdown.powi(others);
         Some(Prediction { step_ns, step_ns_ci: None })
     }
 }

@@ -317,7 +317,7 @@ fn a_calibration_has_all_that_a_simulation_asks_for() {
     let calibration = Calibration::read(&record).unwrap();
     let costs = sim::Measured::new(&[calibration], Nanos::ZERO).unwrap();
     let job =
-        Subject { workload: "lstm", global_batch: Some(20), plan: Some(Plan::default()), step_ns: None };
+        Subject { workload: "lstm", global_batch: Some(20), plan: Some(Plan::default()), trace_time: None };
     let ms = |of| costs.cost(&job, 1, of, &mut || 0.0).map(|cost| (cost.as_secs_f64() * 1e3).round());
     // Start 175 ms and restore 4 ms; the first step takes 66 ms and another 32 ms.
     let expected = [208.0, 213.0, 2.0, 0.0, 8.0, 52.0].map(Some);

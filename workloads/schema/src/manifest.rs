@@ -58,6 +58,15 @@ pub struct Scheduling {
     pub placement: Placement,
     /// Number of tables of step times in `inputs/`.
     pub tables: u32,
+    /// The numbers of the tables from which the policy's model is made; all of them if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<Vec<u32>>,
+    /// The error of the policy's model; absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub belief_error: Option<SizeOfError>,
+    /// Step time of a job on more nodes than it needs over that on one node, where no table has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread_slowdown: Option<f64>,
     /// The cost of every switch, instead of a calibration.
     pub switch_cost_s: Option<f64>,
     /// The interval between checkpoints of a job that trains.
@@ -72,6 +81,16 @@ pub struct Scheduling {
     pub simulated: Option<Simulated>,
 }
 
+/// The size of the random errors of a model: predictions are multiplied by a log-normal factor.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SizeOfError {
+    /// Standard deviation of the factor on the log scale.
+    pub sigma: f64,
+    /// Mean of the factor on the log scale.
+    pub bias: f64,
+}
+
 /// Settings of a simulation besides the files in `inputs/`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -83,6 +102,10 @@ pub struct Simulated {
     pub device_up_s: Option<f64>,
     pub device_down_s: Option<f64>,
     pub launch_up_s: Option<f64>,
+    /// The numbers of the tables from which the step times of the simulated cluster are made; all of them if
+    /// absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub truth: Option<Vec<u32>>,
     /// Nodes in order; empty if the cluster was the `devices` of this machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<AlikeNodes>,

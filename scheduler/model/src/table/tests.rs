@@ -6,6 +6,7 @@ use schema::{
 };
 
 use super::*;
+use crate::TraceTime;
 
 fn cell(workload: &str, devices: &[&str]) -> Cell {
     let plan = Plan { dp: devices.len() as u16, ..Plan::default() };
@@ -124,7 +125,13 @@ fn table() -> Table {
 }
 
 fn subject(workload: &'static str, plan: &str) -> Subject<'static> {
-    Subject { workload, global_batch: Some(8), plan: Some(plan.parse().unwrap()), step_ns: None }
+    Subject { workload, global_batch: Some(8), plan: Some(plan.parse().unwrap()), trace_time: None }
+}
+
+/// The job with a step time in its trace, of its plan on this number of devices of one node.
+fn with_time(job: Subject<'static>, step_ns: u64, devices: u32) -> Subject<'static> {
+    let time = TraceTime { step_ns, plan: job.plan, devices, nodes: 1, device_type: None };
+    Subject { trace_time: Some(time), ..job }
 }
 
 /// A job alone on a node.
@@ -147,8 +154,12 @@ fn what_was_measured_is_known_and_nothing_else() {
         (subject("c", "dp1"), &[1], "CPU", None),
         (subject("c", "dp2"), &[2], "CPU", None),
         (subject("d", "dp1"), &[1], "CPU", None),
-        (Subject { step_ns: Some(7), ..subject("d", "dp1") }, &[1, 1], "TPU", Some(7.0)),
-        (Subject { step_ns: Some(7), ..subject("a", "dp1") }, &[1], "CPU", Some(1e9 / 70f64.sqrt())),
+        (with_time(subject("d", "dp2"), 7, 2), &[2], "TPU", Some(7.0)),
+        // A row comes first, and the time in the trace holds for what was asked for.
+        (with_time(subject("a", "dp1"), 7, 1), &[1], "CPU", Some(1e9 / 70f64.sqrt())),
+        (with_time(subject("d", "dp2"), 7, 2), &[1, 1], "TPU", None),
+        (with_time(subject("d", "dp2"), 7, 2), &[1], "TPU", None),
+        (Subject { plan: None, ..with_time(subject("d", "dp2"), 7, 2) }, &[2], "TPU", None),
     ] {
         let found = table().predict(&alone_on(job, placement, device_type)).map(|found| found.step_ns);
         let is_right = match (found, step_ns) {
@@ -174,7 +185,7 @@ fn threads_count_where_they_are_asked_for_and_intervals_follow_the_mean() {
 #[test]
 fn co_runners_are_known_in_whatever_order_and_slow_down_what_the_job_takes_alone() {
     let (a, b) = (subject("a", "dp1"), subject("b", "dp1"));
-    let with_time = Subject { step_ns: Some(5), ..b };
+    let with_time = with_time(b, 5, 1);
     let (a_alone, b_alone) = (1e9 / 70f64.sqrt(), 1e9 / 8.0);
     for (job, co_runners, sharing, step_ns) in [
         (a, &[a, b][..], "time-slice", Some((3.0, a_alone))),
@@ -235,7 +246,7 @@ fn neighbours_slow_down_by_what_was_measured_of_two_while_it_is_their_turn() {
     let alone = alone_on(a, &[1], "CPU");
     let co_runners = [a, b];
     let packed = Question { co_runners: &co_runners, ..alone };
-    let told = alone_on(Subject { step_ns: Some(100), ..a }, &[2], "CPU");
+    let told = alone_on(with_time(subject("a", "dp4"), 100, 2), &[2], "CPU");
     for (question, neighbours, slowdown) in [
         (alone, vec![next(b, 1.0)], 1.2),
         (alone, vec![next(b, 0.5)], 1.1),

@@ -5,7 +5,7 @@ use std::{path::PathBuf, str::FromStr, time::Duration};
 use anyhow::{Context as _, bail, ensure};
 use clap::ArgGroup;
 use jobs::workload_lookup;
-use model::{Question, Subject, Table, Throughput as _};
+use model::{Question, Subject, Table, Throughput as _, TraceTime};
 use rig::Exit;
 use schema::{
     catalog::Catalog,
@@ -192,14 +192,12 @@ impl Lengths {
 
     fn step_ns(&self, row: &TraceRow) -> anyhow::Result<f64> {
         let job = row.job.as_ref().context("a command has no step time")?;
+        let (plan, devices) = (job.plan, row.devices());
+        let trace_time =
+            row.step_ns.map(|step_ns| TraceTime { step_ns, plan, devices, nodes: 1, device_type: None });
         let question = Question {
-            job: Subject {
-                workload: &job.workload,
-                global_batch: job.global_batch,
-                plan: job.plan,
-                step_ns: row.step_ns,
-            },
-            placement: &[row.devices()],
+            job: Subject { workload: &job.workload, global_batch: job.global_batch, plan, trace_time },
+            placement: &[devices],
             device_type: &self.device_type,
             cpus: None,
             co_runners: &[],

@@ -5,7 +5,9 @@ use crate::{
     catalog::Catalog,
     device::Device,
     group::{Group, Turn},
-    manifest::{AlikeNodes, Cell, DeviceFacts, Machine, ObserverCost, Scheduling, Settings, Simulated},
+    manifest::{
+        AlikeNodes, Cell, DeviceFacts, Machine, ObserverCost, Scheduling, Settings, Simulated, SizeOfError,
+    },
     placement::Placement,
     rows::ErrorKind,
     sharing::Sharing,
@@ -82,12 +84,16 @@ fn manifest(text: &str, number: f64, seed: u64) -> Manifest {
             policy: text.into(),
             placement: Placement::Consolidated,
             tables: 1,
+            model: Some(vec![0]),
+            belief_error: Some(SizeOfError { sigma: number, bias: -number }),
+            spread_slowdown: Some(number),
             switch_cost_s: None,
             checkpoint_every_s: Some(number),
             progress_every_s: Some(number),
             jobs_per_device: 2,
             retries: 3,
             simulated: Some(Simulated {
+                truth: Some(Vec::new()),
                 noise_percent: number,
                 nodes: vec![AlikeNodes { nodes: 2, devices: 8, device_type: text.into() }],
                 ..Simulated::default()

@@ -1,0 +1,27 @@
+//! The cost of a job on more nodes than it needs.
+
+use crate::{Prediction, Question, Throughput};
+
+/// A model that also answers for jobs that are spread over nodes: a step takes this many times as long as on one node. The factor
+/// applies where the model itself has no answer for the placement.
+pub struct Spread {
+    pub model: Box<dyn Throughput>,
+    pub slowdown: f64,
+}
+
+impl Throughput for Spread {
+    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+        self.model.predict(question).or_else(|| {
+            let devices: u32 = question.placement.iter().sum();
+            if question.placement.len() < 2 {
+                return None;
+            }
+            let found = self.model.predict(&Question { placement: &[devices], ..*question })?;
+            Some(found.times(self.slowdown))
+        })
+    }
+
+    fn minds_neighbours(&self) -> bool {
+        self.model.minds_neighbours()
+    }
+}
