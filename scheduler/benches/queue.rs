@@ -31,7 +31,7 @@ impl Journal for Count {
 
 fn turns(criterion: &mut Criterion) {
     let topology = Topology::uniform(64, 8, "GPU");
-    let costs = Named(Nanos::ZERO);
+    let costs = Named::constant(Nanos::ZERO);
     let mut group = criterion.benchmark_group("turns");
     // The fewest that criterion takes, of as few runs as can be.
     group.sample_size(10).sampling_mode(SamplingMode::Flat);

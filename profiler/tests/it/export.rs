@@ -202,6 +202,7 @@ fn a_run_of_the_scheduler_is_left_out_and_those_beside_it_are_exported() {
         progress_every_s: None,
         jobs_per_device: 2,
         retries: 2,
+        switch_cost_from: Vec::new(),
         simulated: None,
     };
     let manifest = door.run("measured").manifest().expect("it was begun");

@@ -8,7 +8,10 @@ use schema::{
 };
 
 use super::above_zero;
-use crate::models::{Source, Tables};
+use crate::{
+    models::{Source, Tables},
+    sim::Named,
+};
 
 /// The measurements of jobs and switches, and the settings for all jobs.
 #[derive(clap::Args)]
@@ -36,9 +39,10 @@ pub(super) struct Rules {
     /// The costs of switches that `profile calibrate` has measured.
     #[arg(long, value_name = "FILE")]
     pub(super) machine: Option<PathBuf>,
-    /// The cost of a restart after a stop or a resumption after a pause, for jobs without a measurement.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
-    pub(super) switch_cost: Option<Duration>,
+    /// The cost of a restart after a stop or a resumption after a pause, for jobs without a measurement. `40s,9:60s` is 40 s, and
+    /// 60 s from 9 devices on.
+    #[arg(long, value_name = "TIME[,DEVICES:TIME..]")]
+    pub(super) switch_cost: Option<Named>,
     /// The interval between checkpoints of each job that trains [default: a checkpoint only when a job is stopped].
     ///
     /// A job that fails is started again from its last checkpoint, and so are the jobs of a run that is resumed.
@@ -76,20 +80,25 @@ impl Rules {
     ) -> Scheduling {
         let model = tables.of(self.model.as_ref().unwrap_or(&Source::Tables));
         let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
-        Scheduling {
+        let mut scheduling = Scheduling {
             policy: policy.into(),
             placement: self.placement,
             tables: tables.paths.len() as u32,
             model: Some(model),
             belief_error: self.belief_error,
             spread_slowdown: self.spread_slowdown,
-            switch_cost_s: seconds(self.switch_cost),
+            switch_cost_s: None,
             checkpoint_every_s: seconds(self.checkpoint_every),
             progress_every_s: seconds(progress_every),
             jobs_per_device: self.jobs_per_device,
             retries: self.retries,
+            switch_cost_from: Vec::new(),
             simulated: None,
+        };
+        if let Some(named) = &self.switch_cost {
+            named.record(&mut scheduling);
         }
+        scheduling
     }
 }
 

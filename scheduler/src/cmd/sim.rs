@@ -114,7 +114,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut inputs = RunInputs::new(manifest, &args.trace, &tables.paths)?;
     some_jobs(&inputs, &args.trace)?;
     inputs.check_times()?;
-    let costs = online::costs(args.rules.machine.as_deref(), args.rules.switch_cost.map(Nanos::from))?;
+    let costs = online::costs(args.rules.machine.as_deref(), args.rules.switch_cost.clone())?;
     let costs = costs
         .with_context(|| format!("the costs of switches are not known; {}", inputs.calibrate_first()))?;
     // The trace is checked before the directory is made.

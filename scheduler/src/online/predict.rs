@@ -26,7 +26,7 @@ use crate::{
 /// # Errors
 /// Fails if the trace cannot be simulated, for example because a step time is not known.
 pub fn predict(inputs: &RunInputs, machine: Option<&Path>) -> anyhow::Result<Option<Vec<Prediction>>> {
-    let named = scheduling(&inputs.manifest)?.switch_cost_s.map(Nanos::from_secs_f64);
+    let named = Named::recorded(scheduling(&inputs.manifest)?);
     let Some(costs) = costs(machine, named)? else { return Ok(None) };
     let why = "the trace cannot be simulated to predict it; to run it without a prediction, remove --machine and --switch-cost";
     inputs.check_times().context(why)?;
@@ -77,10 +77,10 @@ pub fn simulate(
 ///
 /// # Errors
 /// Fails if the calibration cannot be read.
-pub fn costs(machine: Option<&Path>, named: Option<Nanos>) -> anyhow::Result<Option<Box<dyn SwitchCosts>>> {
+pub fn costs(machine: Option<&Path>, named: Option<Named>) -> anyhow::Result<Option<Box<dyn SwitchCosts>>> {
     let calibration = machine.map(Calibration::read).transpose()?;
     let measured = calibration.map(|calibration| Measured::new(&[calibration], WORK_LEFT)).transpose()?;
-    Ok(match (measured, named.map(Named)) {
+    Ok(match (measured, named) {
         (Some(measured), Some(named)) => Some(Box::new(MeasuredElseNamed(measured, named))),
         (Some(measured), None) => Some(Box::new(measured)),
         (None, Some(named)) => Some(Box::new(named)),

@@ -3,11 +3,12 @@
 use std::fs;
 
 use front_door::{Door, Said};
+use scheduler::sim::Named;
 use schema::{
     FORMAT,
     device::Device,
     group::Group,
-    manifest::{Cell, DeviceFacts, Machine, Manifest, Settings},
+    manifest::{Cell, DeviceFacts, Machine, Manifest, Settings, SwitchCostFrom},
     plan::Plan,
     rows::{self, Interference, Outcome, Status, Summary, Totals},
     run_dir::RunDir,
@@ -180,6 +181,26 @@ fn a_policy_decides_by_what_it_believes_and_jobs_take_as_long_as_they_do() {
     let orders: std::collections::BTreeSet<Vec<u64>> =
         (0..20).map(|seed| believed(&format!("--belief-error 2 --seed {seed}"))).collect();
     assert_eq!(orders, [vec![10, 30], vec![30, 20]].into());
+}
+
+/// A long job is stopped for a short one that needs all devices, and goes on after it.
+#[test]
+fn a_switch_may_cost_more_for_a_job_of_more_devices() {
+    let door = crate::door();
+    for (devices, jct_s) in [(8, 100 + 10 + 40), (9, 100 + 10 + 60)] {
+        let row = |name: &str, at, steps, devices| format!("{name},{at},any,{steps},{devices},1000000000\n");
+        let (long, short) = (row("long", 0, 100, devices), row("short", 10, 10, 16));
+        door.write("t.csv", &format!("name,submit_s,job,steps,devices,step_ns\n{long}{short}"));
+        let out = format!("on-{devices}");
+        door.exits(0, &format!("sim t.csv --policy srtf --cluster 1x16 --switch-cost 40s,9:60s --out {out}"));
+        let run = RunDir::open(&door.path(&out)).unwrap();
+        let outcomes: Vec<Outcome> = rows::read(&run.outcomes_path()).unwrap();
+        assert_eq!(outcomes[0].jct_ns, Some(jct_s * 1_000_000_000), "{devices}: {outcomes:?}");
+        let scheduling = run.manifest().unwrap().scheduling.unwrap();
+        let from = [SwitchCostFrom { devices: 9, cost_s: 60.0 }];
+        assert_eq!((scheduling.switch_cost_s, &scheduling.switch_cost_from[..]), (Some(40.0), &from[..]));
+        assert_eq!(Named::recorded(&scheduling), "40s,9:60s".parse().ok());
+    }
 }
 
 /// Elastic jobs may ask for more devices than there are, if the policy gives them fewer.

@@ -62,7 +62,7 @@ fn what_can_never_run_is_refused_with_the_reason() {
 fn the_others_run_as_if_it_were_not_there() {
     let topology = Topology::uniform(2, 2, "GPU");
     let jobs = [asked(0, 0, 3, 1, SECOND), asked(1, 5, 2, 1, SECOND)];
-    let costs = Named(Nanos::ZERO);
+    let costs = Named::constant(Nanos::ZERO);
     let settings = scheduler::sim::Settings::default();
     let world =
         World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.0 }, costs: &costs, settings };

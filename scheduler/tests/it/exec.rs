@@ -143,7 +143,7 @@ fn a_program_that_fails_ends_the_run_with_what_it_said_last() {
             "the policy was woken 1000 times within 999 ns of the run and did nothing; it has to ask for a later",
         ),
     ] {
-        let costs = Named(Nanos::ZERO);
+        let costs = Named::constant(Nanos::ZERO);
         let truth = Own { slowdown: 1.0 };
         let mut sim =
             Sim::new(&topology, &jobs, Box::new(truth), &costs, Settings::default()).expect("all is known");
@@ -175,7 +175,7 @@ fn what_a_program_may_not_ask_for_is_refused() {
         copy.display()
     );
     let (topology, jobs) = (Topology::uniform(2, 2, "GPU"), jobs(&[(0, 1, 5), (1, 1, 5)]));
-    let costs = Named(Nanos::ZERO);
+    let costs = Named::constant(Nanos::ZERO);
     let truth = Own { slowdown: 1.0 };
     let mut sim =
         Sim::new(&topology, &jobs, Box::new(truth), &costs, Settings::default()).expect("all is known");

@@ -197,7 +197,7 @@ proptest! {
         checkpoint_ms in prop::option::of(500..5_000u64),
     ) {
         let topology = Topology::uniform(4, 3, "GPU");
-        let costs = Named(Nanos(300 * MS));
+        let costs = Named::constant(Nanos(300 * MS));
         let faults = Faults { device_mtbf_ns: Some(60e9), device_repair_ns: 5e9, launch_mtbf_ns: Some(60e9) };
         let settings = Settings {
             seed,

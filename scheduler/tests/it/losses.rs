@@ -37,7 +37,7 @@ fn lost(device: u32) -> Happened {
 #[test]
 fn jobs_of_a_lost_device_go_on_elsewhere() {
     let topology = Topology::uniform(2, 2, "GPU");
-    let (truth, costs) = (Own { slowdown: 1.0 }, Named(Nanos::ZERO));
+    let (truth, costs) = (Own { slowdown: 1.0 }, Named::constant(Nanos::ZERO));
     let jobs: Vec<_> = (0..3).map(|id| asked(id, 0, 1, 10, SECOND)).collect();
     let mut scripted = Scripted::new(&topology, &jobs, &truth, &costs);
     scripted.losses.push_back((Nanos(4 * SECOND + SECOND / 2), DeviceId(1)));
@@ -62,7 +62,7 @@ fn jobs_of_a_lost_device_go_on_elsewhere() {
 #[test]
 fn a_start_on_a_device_that_is_being_lost_is_refused() {
     let topology = Topology::uniform(2, 2, "GPU");
-    let (truth, costs) = (Own { slowdown: 1.0 }, Named(Nanos::ZERO));
+    let (truth, costs) = (Own { slowdown: 1.0 }, Named::constant(Nanos::ZERO));
     let jobs = [asked(0, 0, 1, 10, SECOND), asked(1, 0, 1, 10, SECOND)];
     let mut scripted = Scripted::new(&topology, &jobs, &truth, &costs);
     scripted.losses.push_back((Nanos(4 * SECOND), DeviceId(0)));

@@ -33,7 +33,8 @@ impl Throughput for Crowded {
 
 /// The times in seconds at which jobs end on nodes of two devices, without switching cost.
 fn ends(policy: &str, devices: u32, asked: &[(u64, u32, u64)]) -> Vec<u64> {
-    let (topology, jobs, costs) = (Topology::uniform(devices, 2, "GPU"), jobs(asked), Named(Nanos::ZERO));
+    let (topology, jobs, costs) =
+        (Topology::uniform(devices, 2, "GPU"), jobs(asked), Named::constant(Nanos::ZERO));
     let mut sim = Sim::new(&topology, &jobs, Box::new(Crowded), &costs, Settings::default()).unwrap();
     let model = Packs { slowdown: Some(1.2), interval: 0.01 };
     let mut engine = Engine::new(&topology, &jobs, &model, engine::Settings::default());

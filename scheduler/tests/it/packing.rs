@@ -50,7 +50,7 @@ fn run_on(
     model: &dyn Throughput,
     slowdown: f64,
 ) -> (Vec<Turn>, Vec<Outcome>) {
-    let costs = Named(Nanos::ZERO);
+    let costs = Named::constant(Nanos::ZERO);
     let settings = Settings { progress_every: Some(Nanos::SECOND), ..Settings::default() };
     let truth = Box::new(Own { slowdown });
     let mut sim = Sim::new(topology, jobs, truth, &costs, settings).expect("all is known");
@@ -77,7 +77,7 @@ fn nothing_is_packed_if_a_device_takes_one_job() {
     let (topology, jobs) = (Topology::uniform(1, 1, "GPU"), jobs(&[(0, 1, 60), (0, 1, 60)]));
     let model = Packs { slowdown: Some(1.2), interval: 0.01 };
     for (jobs_per_device, expected) in [(1, [60, 120]), (2, [72, 72])] {
-        let costs = Named(Nanos::ZERO);
+        let costs = Named::constant(Nanos::ZERO);
         let truth = Box::new(Own { slowdown: 1.2 });
         let mut sim = Sim::new(&topology, &jobs, truth, &costs, Settings::default()).expect("all is known");
         let settings = engine::Settings { jobs_per_device, ..engine::Settings::default() };
@@ -108,7 +108,7 @@ fn a_pack_must_gain_by_more_than_is_unknown() {
     // A prediction without an interval does not count.
     let (topology, jobs) = (Topology::uniform(1, 1, "GPU"), jobs(&[(0, 1, 60), (0, 1, 60)]));
     let model = Own { slowdown: 1.2 };
-    let costs = Named(Nanos::ZERO);
+    let costs = Named::constant(Nanos::ZERO);
     let mut sim =
         Sim::new(&topology, &jobs, Box::new(model), &costs, Settings::default()).expect("all is known");
     let mut engine = Engine::new(&topology, &jobs, &model, engine::Settings::default());

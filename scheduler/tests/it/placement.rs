@@ -43,7 +43,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn of(&self, policy: &mut dyn Policy, journal: &mut dyn Journal) -> Result<Vec<Outcome>, ClusterError> {
-        let costs = Named(self.switch_cost);
+        let costs = Named::constant(self.switch_cost);
         let truth = Box::new(Own { slowdown: 1.2 });
         let mut sim =
             Sim::new(self.topology, self.jobs, truth, &costs, self.settings.clone()).expect("all is known");

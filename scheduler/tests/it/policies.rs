@@ -50,7 +50,7 @@ pub(crate) fn run(
     (settings, switch_cost): (Settings, Nanos),
     journal: &mut dyn Journal,
 ) -> Vec<Outcome> {
-    let costs = Named(switch_cost);
+    let costs = Named::constant(switch_cost);
     let truth = Box::new(Own { slowdown: 1.0 });
     let mut sim = Sim::new(topology, jobs, truth, &costs, settings).expect("all is known");
     let settings = engine::Settings { placement: Placement::Spread, ..engine::Settings::default() };

@@ -43,7 +43,7 @@ fn poisson(seed: u64, utilisation: f64, service: fn(&mut Rng) -> f64) -> Vec<Job
 
 fn run(jobs: &[JobRequest], devices: u32) -> (Vec<Turn>, Vec<Outcome>) {
     let topology = Topology::uniform(devices, devices, "GPU");
-    let costs = Named(Nanos::ZERO);
+    let costs = Named::constant(Nanos::ZERO);
     let settings = Settings::default();
     let world =
         World { topology: &topology, asked: jobs, truth: Own { slowdown: 1.0 }, costs: &costs, settings };

@@ -27,7 +27,7 @@ fn with_world(check: impl FnOnce(&World<'_>)) {
     let topology = Topology::uniform(4, 2, "GPU");
     let job = |id: u32| asked(id, u64::from(id) * 3 * SECOND, 1 + id % 3, 5 + u64::from(id % 7), SECOND);
     let jobs: Vec<_> = (0..40).map(job).collect();
-    let costs = Named(Nanos(SECOND));
+    let costs = Named::constant(Nanos(SECOND));
     // Half of the launches fail, so that jobs are restarted.
     let faults = Faults { launch_mtbf_ns: Some(20e9), ..Faults::default() };
     let settings = Settings { seed: 3, faults, ..Settings::default() };

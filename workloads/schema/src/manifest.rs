@@ -67,7 +67,7 @@ pub struct Scheduling {
     /// Step time of a job on more nodes than it needs over that on one node, where no table has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread_slowdown: Option<f64>,
-    /// The cost of every switch, instead of a calibration.
+    /// The cost of a switch of a job that was not calibrated, with one device or more.
     pub switch_cost_s: Option<f64>,
     /// The interval between checkpoints of a job that trains.
     pub checkpoint_every_s: Option<f64>,
@@ -76,6 +76,9 @@ pub struct Scheduling {
     pub jobs_per_device: u32,
     /// Number of restarts of a job that fails.
     pub retries: u32,
+    /// The costs of switches of jobs with more devices, if they differ.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub switch_cost_from: Vec<SwitchCostFrom>,
     /// Present if the run was simulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<Simulated>,
@@ -89,6 +92,14 @@ pub struct SizeOfError {
     pub sigma: f64,
     /// Mean of the factor on the log scale.
     pub bias: f64,
+}
+
+/// The cost of a switch of jobs with at least this number of devices.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchCostFrom {
+    pub devices: u32,
+    pub cost_s: f64,
 }
 
 /// Settings of a simulation besides the files in `inputs/`.

@@ -7,6 +7,7 @@ use crate::{
     group::{Group, Turn},
     manifest::{
         AlikeNodes, Cell, DeviceFacts, Machine, ObserverCost, Scheduling, Settings, Simulated, SizeOfError,
+        SwitchCostFrom,
     },
     placement::Placement,
     rows::ErrorKind,
@@ -92,6 +93,7 @@ fn manifest(text: &str, number: f64, seed: u64) -> Manifest {
             progress_every_s: Some(number),
             jobs_per_device: 2,
             retries: 3,
+            switch_cost_from: vec![SwitchCostFrom { devices: 9, cost_s: number }],
             simulated: Some(Simulated {
                 truth: Some(Vec::new()),
                 noise_percent: number,
