@@ -184,6 +184,7 @@ impl<'a> Engine<'a> {
             sharing: &self.settings.sharing,
             jobs_per_device: self.settings.most_on_a_device(),
             placement: self.settings.placement,
+            virtual_cluster: None,
             asked: self.asked,
             jobs: &self.jobs,
             occupancy: &self.occupancy,

@@ -98,7 +98,7 @@ impl JobRequest {
             step_ns,
             plan: self.plan,
             devices: self.devices,
-            nodes: topology.fewest_nodes(device_type, self.devices),
+            nodes: topology.fewest_nodes(&self.virtual_cluster, device_type, self.devices),
             device_type: None,
         });
         Subject { workload, global_batch: self.what.global_batch(), plan, trace_time }

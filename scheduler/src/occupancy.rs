@@ -2,13 +2,13 @@
 
 mod draft;
 
-use std::{cmp::Reverse, collections::BTreeSet};
+use std::{cmp::Reverse, collections::BTreeSet, ops::Range};
 
 pub use draft::Draft;
 
 use crate::{
     cluster::JobId,
-    topology::{DeviceId, NodeId, Topology},
+    topology::{DeviceId, NodeId, Topology, VirtualClusterId},
 };
 
 /// The jobs that hold each device. A job that is leaving its devices does not hold them.
@@ -19,16 +19,30 @@ pub struct Occupancy {
     free_of: Vec<u32>,
     pools: Vec<Pool>,
     pool_of: Vec<PoolId>,
+    /// The virtual cluster of each pool.
+    virtual_cluster_of: Vec<Option<VirtualClusterId>>,
     lost: u32,
     node_of: Vec<NodeId>,
     /// The number of the first device of each node, and last the number of all devices.
     first_of: Vec<u32>,
 }
 
-/// The number of a pool: the devices of one type. Pools are in the order in which the topology first names their types. All devices
-/// of a job are of one pool.
+/// The number of a pool: the devices of one type, in a divided cluster of one type and of one virtual cluster. Pools are in the order
+/// of virtual clusters, and then in that in which the topology first names their types. All devices of a job are of one pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PoolId(pub u16);
+
+/// Pools with adjacent numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pools(Range<u16>);
+
+impl Iterator for Pools {
+    type Item = PoolId;
+
+    fn next(&mut self) -> Option<PoolId> {
+        self.0.next().map(PoolId)
+    }
+}
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Pool {
@@ -59,14 +73,19 @@ impl Occupancy {
     pub fn new(topology: &Topology) -> Occupancy {
         let nodes = topology.nodes();
         let free_of: Vec<u32> = nodes.iter().map(|node| node.devices.len() as u32).collect();
-        let (mut types, mut pools, mut pool_of) = (Vec::new(), Vec::<Pool>::new(), Vec::new());
+        let mut kinds: Vec<(Option<VirtualClusterId>, &str)> = Vec::new();
+        for node in nodes {
+            let kind = (node.virtual_cluster, &*node.device_type);
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        kinds.sort_by_key(|(virtual_cluster, _)| *virtual_cluster);
+        let mut pools = vec![Pool::default(); kinds.len()];
+        let mut pool_of = Vec::new();
         for ((number, node), &free) in (0..).zip(nodes).zip(&free_of) {
-            let known = types.iter().position(|known| *known == &node.device_type);
-            let pool = known.unwrap_or_else(|| {
-                types.push(&node.device_type);
-                pools.push(Pool::default());
-                types.len() - 1
-            });
+            let kind = (node.virtual_cluster, &*node.device_type);
+            let pool = kinds.iter().position(|known| *known == kind).unwrap_or_default();
             pool_of.push(PoolId(pool as u16));
             pools[pool].free += free;
             pools[pool].largest.push(free);
@@ -87,6 +106,7 @@ impl Occupancy {
             devices: vec![Slot::default(); topology.devices() as usize],
             pools,
             pool_of,
+            virtual_cluster_of: kinds.iter().map(|(virtual_cluster, _)| *virtual_cluster).collect(),
             lost: 0,
             node_of: (0..topology.devices()).map(|device| topology.node_of(DeviceId(device))).collect(),
             first_of: nodes.iter().map(|node| node.first.0).chain([topology.devices()]).collect(),
@@ -100,8 +120,15 @@ impl Occupancy {
     }
 
     /// All pools of the topology.
-    pub fn pools(&self) -> impl Iterator<Item = PoolId> + use<> {
-        (0..self.pools.len() as u16).map(PoolId)
+    pub fn pools(&self) -> Pools {
+        Pools(0..self.pools.len() as u16)
+    }
+
+    /// The pools of a virtual cluster.
+    pub fn pools_of(&self, virtual_cluster: VirtualClusterId) -> Pools {
+        let first = self.virtual_cluster_of.partition_point(|of| *of < Some(virtual_cluster));
+        let end = self.virtual_cluster_of.partition_point(|of| *of <= Some(virtual_cluster));
+        Pools(first as u16..end as u16)
     }
 
     /// The number of devices of a pool that no job holds and that are not lost.
@@ -212,7 +239,7 @@ mod tests {
 
     /// Free devices, by their numbers.
     fn free_devices(occupancy: &Occupancy, count: u32) -> Option<Vec<u32>> {
-        let found = Draft::new(occupancy, Placement::Spread).take(count)?;
+        let found = Draft::new(occupancy, Placement::Spread, occupancy.pools()).take(count)?;
         Some(found.iter().map(|device| device.0).collect())
     }
 

@@ -9,13 +9,28 @@ use schema::{device::Device, manifest::AlikeNodes};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u32);
 
+/// The number of a virtual cluster in its [`Topology`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VirtualClusterId(pub u16);
+
 /// The nodes of a cluster and their devices, in order. The numbers of devices go through all nodes.
+///
+/// A cluster may be divided into virtual clusters, each a set of nodes. A job then has devices of its own virtual cluster alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     nodes: Vec<Node>,
     node_of: Vec<NodeId>,
-    /// For each type, the number of devices on its largest nodes: on one, on two, and so on.
-    on_largest: BTreeMap<String, Vec<u32>>,
+    /// For each virtual cluster and type, the number of devices on the largest nodes: on one, on two, and so on.
+    on_largest: BTreeMap<Option<VirtualClusterId>, BTreeMap<String, Vec<u32>>>,
+    /// Empty if the cluster is not divided.
+    virtual_clusters: Vec<VirtualCluster>,
+}
+
+/// A part of a cluster whose jobs and devices are apart from all others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VirtualCluster {
+    pub name: String,
+    nodes: Vec<NodeId>,
 }
 
 /// A node: devices that reach each other without a network.
@@ -28,21 +43,36 @@ pub struct Node {
     /// The number of the first device of the node.
     pub first: DeviceId,
     pub devices: Vec<Device>,
+    /// `None` if the cluster is not divided.
+    pub virtual_cluster: Option<VirtualClusterId>,
 }
 
 impl Topology {
     /// Creates a topology from nodes as `(name, device type, devices)`.
     pub fn new(nodes: impl IntoIterator<Item = (String, String, Vec<Device>)>) -> Topology {
-        let mut topology = Topology { nodes: Vec::new(), node_of: Vec::new(), on_largest: BTreeMap::new() };
+        let mut topology = Topology {
+            nodes: Vec::new(),
+            node_of: Vec::new(),
+            on_largest: BTreeMap::new(),
+            virtual_clusters: Vec::new(),
+        };
         for (name, device_type, devices) in nodes {
             let (node, first) =
                 (NodeId(topology.nodes.len() as u32), DeviceId(topology.node_of.len() as u32));
             topology.node_of.extend(devices.iter().map(|_| node));
-            let sizes = topology.on_largest.entry(device_type.clone()).or_default();
-            sizes.push(devices.len() as u32);
-            topology.nodes.push(Node { name, device_type, first, devices });
+            topology.nodes.push(Node { name, device_type, first, devices, virtual_cluster: None });
         }
-        for sizes in topology.on_largest.values_mut() {
+        topology.sum_largest();
+        topology
+    }
+
+    fn sum_largest(&mut self) {
+        self.on_largest.clear();
+        for Node { device_type, devices, virtual_cluster, .. } in &self.nodes {
+            let of_type = self.on_largest.entry(*virtual_cluster).or_default();
+            of_type.entry(device_type.clone()).or_default().push(devices.len() as u32);
+        }
+        for sizes in self.on_largest.values_mut().flat_map(BTreeMap::values_mut) {
             sizes.sort_unstable_by(|a, b| b.cmp(a));
             let mut sum = 0;
             sizes.iter_mut().for_each(|size| {
@@ -50,7 +80,6 @@ impl Topology {
                 *size = sum;
             });
         }
-        topology
     }
 
     /// Creates a topology of `devices` GPUs of one type in nodes of `per_node`. The last node may have fewer.
@@ -62,24 +91,69 @@ impl Topology {
         Topology::new((0..devices).step_by(per_node.max(1) as usize).enumerate().map(node))
     }
 
-    /// Creates the topology of a simulated cluster of GPUs.
+    /// Creates the topology of a simulated cluster of GPUs. If some nodes are in a virtual cluster, all are.
     pub fn simulated(nodes: &[AlikeNodes]) -> Topology {
-        let alike = |of: &AlikeNodes| std::iter::repeat_n(of.clone(), of.nodes as usize);
-        let node = |(number, of): (usize, AlikeNodes)| {
-            (format!("n{number}"), of.device_type, (0..of.devices).map(Device::Cuda).collect())
+        let all: Vec<&AlikeNodes> =
+            nodes.iter().flat_map(|of| std::iter::repeat_n(of, of.nodes as usize)).collect();
+        let node = |(number, of): (usize, &&AlikeNodes)| {
+            (format!("n{number}"), of.device_type.clone(), (0..of.devices).map(Device::Cuda).collect())
         };
-        Topology::new(nodes.iter().flat_map(alike).enumerate().map(node))
+        let mut topology = Topology::new(all.iter().enumerate().map(node));
+        for (number, of) in (0..).zip(all) {
+            if let Some(name) = &of.virtual_cluster {
+                topology.put_into(NodeId(number), name);
+            }
+        }
+        topology.sum_largest();
+        topology
+    }
+
+    fn put_into(&mut self, node: NodeId, virtual_cluster: &str) {
+        let id = self.virtual_cluster(virtual_cluster).unwrap_or_else(|| {
+            self.virtual_clusters
+                .push(VirtualCluster { name: virtual_cluster.to_owned(), nodes: Vec::new() });
+            VirtualClusterId(self.virtual_clusters.len() as u16 - 1)
+        });
+        self.virtual_clusters[usize::from(id.0)].nodes.push(node);
+        self.nodes[node.0 as usize].virtual_cluster = Some(id);
+    }
+
+    /// The virtual clusters, in the order in which the nodes first name them. Empty if the cluster is not divided.
+    pub fn virtual_clusters(&self) -> &[VirtualCluster] {
+        &self.virtual_clusters
+    }
+
+    /// The virtual cluster with this name.
+    pub fn virtual_cluster(&self, name: &str) -> Option<VirtualClusterId> {
+        let place = self.virtual_clusters.iter().position(|known| known.name == name);
+        place.map(|place| VirtualClusterId(place as u16))
+    }
+
+    /// The nodes on which jobs of this virtual cluster may be placed, in order: all nodes if the cluster is not divided.
+    pub fn nodes_for(&self, virtual_cluster: &str) -> impl Iterator<Item = &Node> {
+        let divided =
+            self.virtual_cluster(virtual_cluster).map(|id| &self.virtual_clusters[usize::from(id.0)]);
+        let undivided = self.virtual_clusters.is_empty().then_some(&self.nodes);
+        let nodes = divided.into_iter().flat_map(|of| &of.nodes).map(|node| &self.nodes[node.0 as usize]);
+        undivided.into_iter().flatten().chain(nodes)
     }
 
     /// The number of devices of the most frequent type, which is the largest number that a job can be given.
     pub fn most_of_a_type(&self) -> u32 {
-        self.on_largest.values().filter_map(|sums| sums.last().copied()).max().unwrap_or(0)
+        most_of_a_type(&self.nodes)
     }
 
-    /// The smallest number of nodes that have `count` devices of a type. One more than there are if the type has fewer devices.
-    pub fn fewest_nodes(&self, device_type: &str, count: u32) -> u32 {
-        let sums = self.on_largest.get(device_type).map_or(&[][..], |sums| sums);
+    /// The smallest number of nodes of a virtual cluster that have `count` devices of a type. One more than there are if it has
+    /// fewer of these devices.
+    pub fn fewest_nodes(&self, virtual_cluster: &str, device_type: &str, count: u32) -> u32 {
+        let of_types = self.on_largest.get(&self.virtual_cluster(virtual_cluster));
+        let sums = of_types.and_then(|of_types| of_types.get(device_type)).map_or(&[][..], |sums| sums);
         sums.partition_point(|sum| *sum < count) as u32 + 1
+    }
+
+    /// The largest number of devices that a job of this virtual cluster can be given.
+    pub fn most_for(&self, virtual_cluster: &str) -> u32 {
+        most_of_a_type(self.nodes_for(virtual_cluster))
     }
 
     pub fn devices(&self) -> u32 {
@@ -131,4 +205,12 @@ impl Topology {
         let node = &self.nodes[self.node_of(device).0 as usize];
         format!("{}/{}", node.name, self.device(device))
     }
+}
+
+fn most_of_a_type<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> u32 {
+    let mut of_type = BTreeMap::<&str, u32>::new();
+    for node in nodes {
+        *of_type.entry(&node.device_type).or_default() += node.devices.len() as u32;
+    }
+    of_type.values().copied().max().unwrap_or(0)
 }

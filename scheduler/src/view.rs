@@ -6,8 +6,8 @@ use schema::{placement::Placement, plan::Plan, sharing::Sharing, units::Nanos};
 use crate::{
     cluster::JobId,
     job::{Job, JobRequest},
-    occupancy::{Draft, Occupancy},
-    topology::{DeviceId, Topology},
+    occupancy::{Draft, Occupancy, Pools},
+    topology::{DeviceId, Topology, VirtualClusterId},
 };
 
 /// The state of a run at one moment. To make a view takes time that does not grow with the number of jobs. A policy that keeps jobs
@@ -20,6 +20,8 @@ pub struct View<'a> {
     pub jobs_per_device: u32,
     /// The nodes on which the policy is to place jobs. The engine does not check it.
     pub placement: Placement,
+    /// The virtual cluster for which the policy decides. `None` if it decides for the whole cluster.
+    pub virtual_cluster: Option<VirtualClusterId>,
     /// The requests of all jobs, by [`JobId`]. A policy must not use those of jobs that have not arrived.
     pub asked: &'a [JobRequest],
     /// The states of all jobs, by [`JobId`].
@@ -39,7 +41,15 @@ impl View<'_> {
 
     /// The free devices, for a decision that starts several jobs.
     pub fn draft(&self) -> Draft<'_> {
-        Draft::new(self.occupancy, self.placement)
+        Draft::new(self.occupancy, self.placement, self.pools())
+    }
+
+    /// The pools of the devices for which the policy decides.
+    pub fn pools(&self) -> Pools {
+        match self.virtual_cluster {
+            Some(virtual_cluster) => self.occupancy.pools_of(virtual_cluster),
+            None => self.occupancy.pools(),
+        }
     }
 
     /// The state of a job that has arrived.

@@ -119,6 +119,13 @@ impl Engine<'_> {
         if self.too_large.contains(&(id, plan, self.occupancy.pool_of(devices[0]))) {
             return Err(format!("it ran out of memory under {} on {}", named(plan), kind(&devices[0])));
         }
+        let mut nodes =
+            devices.iter().map(|device| &self.topology.nodes()[self.topology.node_of(*device).0 as usize]);
+        let virtual_cluster = self.topology.virtual_cluster(&asked.virtual_cluster);
+        if let Some(node) = nodes.find(|node| node.virtual_cluster != virtual_cluster) {
+            let (node, its) = (&node.name, &asked.virtual_cluster);
+            return Err(format!("{node} is not of '{its}', the virtual cluster of the job"));
+        }
         self.check_room(id, devices)
     }
 

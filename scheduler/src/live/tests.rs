@@ -89,6 +89,7 @@ fn a_view_says_where_all_jobs_are_and_a_turn_what_changed() {
         sharing: &Sharing::TIME_SLICE,
         jobs_per_device: 2,
         placement: Placement::Consolidated,
+        virtual_cluster: None,
         asked: &all,
         jobs: &jobs,
         occupancy: &occupancy,

@@ -8,7 +8,7 @@ use std::{
 
 use schema::placement::Placement;
 
-use super::{Occupancy, PoolId};
+use super::{Occupancy, PoolId, Pools};
 use crate::{
     cluster::JobId,
     topology::{DeviceId, NodeId},
@@ -19,6 +19,8 @@ use crate::{
 pub struct Draft<'a> {
     base: &'a Occupancy,
     placement: Placement,
+    /// The pools in which jobs may be placed.
+    pools: Pools,
     free: Vec<u32>,
     /// The free devices of each node that has changed.
     touched: BTreeMap<NodeId, BTreeSet<DeviceId>>,
@@ -27,9 +29,9 @@ pub struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    pub fn new(base: &'a Occupancy, placement: Placement) -> Draft<'a> {
+    pub fn new(base: &'a Occupancy, placement: Placement, pools: Pools) -> Draft<'a> {
         let free = base.pools.iter().map(|pool| pool.free).collect();
-        Draft { base, placement, free, touched: BTreeMap::new(), by_free: BTreeSet::new() }
+        Draft { base, placement, pools, free, touched: BTreeMap::new(), by_free: BTreeSet::new() }
     }
 
     pub fn free_in(&self, pool: PoolId) -> u32 {
@@ -38,7 +40,7 @@ impl<'a> Draft<'a> {
 
     /// Whether a job of `count` devices can be placed in some pool.
     pub fn fits(&self, count: u32) -> bool {
-        self.base.pools().any(|pool| match self.placement {
+        self.pools.clone().any(|pool| match self.placement {
             Placement::Spread => count <= self.free_in(pool),
             Placement::Consolidated => self.on_fewest_nodes(pool, count).is_some(),
         })
@@ -46,7 +48,7 @@ impl<'a> Draft<'a> {
 
     /// Takes `count` free devices of the first pool that has them, as [`Draft::take_in`] does.
     pub fn take(&mut self, count: u32) -> Option<Vec<DeviceId>> {
-        self.base.pools().find_map(|pool| self.take_in(pool, count))
+        self.pools.clone().find_map(|pool| self.take_in(pool, count))
     }
 
     /// Takes `count` free devices of a pool, of each node those with the lowest numbers. The time grows with `count` and with the
@@ -180,7 +182,7 @@ mod tests {
         let mut occupancy = Occupancy::new(&Topology::uniform(10, 4, "GPU"));
         occupancy.keep(JobId(1), &[DeviceId(4), DeviceId(5)]);
         occupancy.keep(JobId(2), &[DeviceId(5)]);
-        let mut draft = Draft::new(&occupancy, Placement::Spread);
+        let mut draft = Draft::new(&occupancy, Placement::Spread, occupancy.pools());
         assert_eq!(numbers(draft.take(2)), Some(vec![6, 7]), "of two nodes with two free, the first");
         assert_eq!(numbers(draft.take(1)), Some(vec![8]));
         draft.give_back(JobId(1), &[DeviceId(4), DeviceId(5)]);
@@ -206,10 +208,17 @@ mod tests {
         for (count, found) in
             [(2, Some(vec![0, 1])), (3, Some(vec![2, 3, 4])), (4, Some(vec![2, 3, 4, 5])), (5, None)]
         {
-            assert_eq!(numbers(Draft::new(&occupancy, Placement::Spread).take(count)), found, "{count}");
+            assert_eq!(
+                numbers(Draft::new(&occupancy, Placement::Spread, occupancy.pools()).take(count)),
+                found,
+                "{count}"
+            );
         }
         occupancy.set_lost(DeviceId(5), true);
-        assert_eq!((occupancy.free(), numbers(Draft::new(&occupancy, Placement::Spread).take(4))), (5, None));
+        assert_eq!(
+            (occupancy.free(), numbers(Draft::new(&occupancy, Placement::Spread, occupancy.pools()).take(4))),
+            (5, None)
+        );
     }
 
     #[test]
@@ -217,7 +226,7 @@ mod tests {
         // Three nodes of four devices, and the last with two.
         let mut occupancy = Occupancy::new(&Topology::uniform(14, 4, "GPU"));
         let take = |occupancy: &Occupancy, count| {
-            let mut draft = Draft::new(occupancy, Placement::Consolidated);
+            let mut draft = Draft::new(occupancy, Placement::Consolidated, occupancy.pools());
             let fits = draft.fits(count);
             let found = numbers(draft.take(count));
             assert_eq!(fits, found.is_some(), "{count}");
@@ -239,7 +248,7 @@ mod tests {
         assert_eq!((take(&occupancy, 4), take(&occupancy, 3)), (None, Some(vec![1, 2, 3])));
 
         // What a decision has taken and given back counts.
-        let mut draft = Draft::new(&occupancy, Placement::Consolidated);
+        let mut draft = Draft::new(&occupancy, Placement::Consolidated, occupancy.pools());
         draft.give_back(JobId(1), &[DeviceId(0)]);
         draft.give_back(JobId(2), &[DeviceId(5)]);
         assert_eq!(numbers(draft.take(8)), Some(vec![0, 1, 2, 3, 4, 5, 6, 7]));
@@ -255,7 +264,8 @@ mod tests {
         let fewest = [2, 8, 9, 16, 17, 22, 23].map(|count| occupancy.fewest_nodes(pool, count));
         assert_eq!(fewest, [Some(1), Some(1), Some(2), Some(2), Some(3), Some(4), None]);
         let nodes = |occupancy: &Occupancy, count| {
-            let found = Draft::new(occupancy, Placement::Consolidated).on_fewest_nodes(pool, count);
+            let found = Draft::new(occupancy, Placement::Consolidated, occupancy.pools())
+                .on_fewest_nodes(pool, count);
             found.map(|found| found.iter().map(|(node, part)| (node.0, *part)).collect::<Vec<_>>())
         };
         assert_eq!(nodes(&occupancy, 17), Some(vec![(1, 8), (3, 8), (0, 1)]));

@@ -1,6 +1,9 @@
 //! What a run is made of: its jobs, its devices, and what is known of both.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context as _;
 use schema::{
@@ -77,9 +80,13 @@ impl RunInputs {
         }
         let policy = self.manifest.scheduling.as_ref().map(|of| &*of.policy);
         if let Some(policy) = policy.filter(|policy| !policy::resizes(policy)) {
-            let most = self.topology.most_of_a_type();
-            for asked in self.asked.iter().filter(|asked| asked.devices > most) {
-                let devices = asked.devices;
+            let mut most_for = HashMap::new();
+            for asked in &self.asked {
+                let (devices, its) = (asked.devices, &*asked.virtual_cluster);
+                let most = *most_for.entry(its).or_insert_with(|| self.topology.most_for(its));
+                if devices <= most {
+                    continue;
+                }
                 let why = format!(
                     "asks for {devices} devices, the cluster has {most} of one type, and policy '{policy}' gives no other number"
                 );

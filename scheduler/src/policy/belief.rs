@@ -5,7 +5,7 @@ use schema::{plan::Plan, units::Nanos};
 
 use crate::{
     cluster::JobId,
-    topology::{DeviceId, Topology},
+    topology::{DeviceId, Node},
     view::View,
 };
 
@@ -39,12 +39,12 @@ impl Length {
     }
 }
 
-/// The time of a step of a job alone, on the number of devices that it asks for, of the first node's type and on as few nodes as
-/// possible.
+/// The time of a step of a job alone, on the number of devices that it asks for, of the type of the first node that it may use
+/// and on as few nodes as possible.
 pub(super) fn step(view: &View<'_>, job: JobId) -> Option<Prediction> {
-    let device_type = view.topology.nodes().first().map_or("", |node| &node.device_type);
     let asked = view.asked_by(job);
-    ask(view, (job, asked.plan), &on_few_nodes(view.topology, asked.devices), device_type, None)
+    let first = view.topology.nodes_for(&asked.virtual_cluster).next()?;
+    ask(view, (job, asked.plan), &on_few_nodes(first, asked.devices), &first.device_type, None)
 }
 
 /// The time of a step of a job on these devices, alone or beside a job that shares them all. Jobs on devices are asked about under
@@ -90,8 +90,8 @@ fn ask(
 }
 
 /// The number of devices on each node, if all nodes are like the first.
-fn on_few_nodes(topology: &Topology, devices: u32) -> Vec<u32> {
-    let per_node = topology.nodes().first().map_or(0, |node| node.devices.len() as u32).max(1);
+fn on_few_nodes(first: &Node, devices: u32) -> Vec<u32> {
+    let per_node = (first.devices.len() as u32).max(1);
     let whole = std::iter::repeat_n(per_node, (devices / per_node) as usize);
     whole.chain(Some(devices % per_node).filter(|rest| *rest > 0)).collect()
 }

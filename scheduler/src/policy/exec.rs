@@ -146,10 +146,11 @@ impl Policy for Exec {
 }
 
 fn nodes(topology: &Topology) -> Vec<ShownNode> {
-    let show = |Node { name, device_type, first, devices }: &Node| ShownNode {
+    let show = |Node { name, device_type, first, devices, virtual_cluster }: &Node| ShownNode {
         name: name.clone(),
         device_type: device_type.clone(),
         devices: (first.0..first.0 + devices.len() as u32).map(DeviceId).collect(),
+        vc: virtual_cluster.map(|of| topology.virtual_clusters()[usize::from(of.0)].name.clone()),
     };
     topology.nodes().iter().map(show).collect()
 }

@@ -3,7 +3,7 @@
 //! Jobs start in order of arrival and run to their end. A job that failed and is to be started again keeps its place. In the strict
 //! form, a job that does not fit holds up all jobs behind it. If jobs are consolidated, this is the FIFO of Helios and Lucid (Hu et
 //! al., SC 2021, ASPLOS 2023). With backfill, which some papers call best effort, any job that fits starts before it. Backfill makes
-//! no reservation, which would need known lengths: a job that needs many devices may wait until arrivals cease. The policy ignores users, virtual clusters, classes and types of device: a job goes to the first type with enough free
+//! no reservation, which would need known lengths: a job that needs many devices may wait until arrivals cease. The policy ignores users, classes and types of device: a job goes to the first type with enough free
 //! devices.
 
 use super::{

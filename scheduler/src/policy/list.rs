@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, bail, ensure};
 
-use super::{Policy, exec, fifo, packing_fifo, sjf, srtf, tiresias};
+use super::{Policy, divided::Divided, exec, fifo, packing_fifo, sjf, srtf, tiresias};
 
 struct Entry {
     name: &'static str,
@@ -21,21 +21,29 @@ impl Entry {
 }
 
 const POLICIES: &[Entry] = &[
-    Entry::new("fifo", |_| Ok(Box::new(fifo::Fifo::strict()))),
-    Entry::new("fifo-backfill", |_| Ok(Box::new(fifo::Fifo::backfill()))),
-    Entry::new("sjf", |_| Ok(Box::new(sjf::Sjf::new()))),
-    Entry::new("srtf", |_| Ok(Box::new(srtf::Srtf::new()))),
+    Entry::new("fifo", |_| each(fifo::Fifo::strict)),
+    Entry::new("fifo-backfill", |_| each(fifo::Fifo::backfill)),
+    Entry::new("sjf", |_| each(sjf::Sjf::new)),
+    Entry::new("srtf", |_| each(srtf::Srtf::new)),
     Entry {
         usage: "[:THRESHOLD[/THRESHOLD..]][:promote=FACTOR]",
-        ..Entry::new("tiresias", |text| Ok(Box::new(tiresias::Tiresias::new(text)?)))
+        ..Entry::new("tiresias", |text| {
+            let settings = tiresias::Settings::parse(text)?;
+            each(move || tiresias::Tiresias::new(settings.clone()))
+        })
     },
-    Entry::new("packing-fifo", |_| Ok(Box::new(packing_fifo::PackingFifo::default()))),
+    Entry::new("packing-fifo", |_| each(packing_fifo::PackingFifo::default)),
     Entry {
         usage: ":COMMAND",
         resizes: true,
         ..Entry::new("exec", |command| Ok(Box::new(exec::Exec::start(command)?)))
     },
 ];
+
+/// A policy that decides in each virtual cluster apart.
+fn each<P: Policy + 'static>(build: impl Fn() -> P + 'static) -> anyhow::Result<Box<dyn Policy>> {
+    Ok(Box::new(Divided::new(move || Box::new(build()))))
+}
 
 /// Builds a policy by its name, for example `srtf`, `tiresias:3600s` or `exec:python3 my_policy.py`. A program is started at once.
 ///

@@ -4,6 +4,7 @@
 //! depends on the list of policies.
 
 mod belief;
+mod divided;
 mod exec;
 mod fifo;
 mod greedy;

@@ -30,7 +30,7 @@ pub(super) struct Tiresias {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Settings {
+pub(super) struct Settings {
     /// The attained services at which a job is demoted from one queue to the next, in ascending order.
     thresholds: Vec<Nanos>,
     /// The ratio of waiting time to running time at which a job is promoted.
@@ -52,7 +52,7 @@ impl Settings {
     const DEFAULT_THRESHOLD: Nanos = Nanos(3_600 * Nanos::SECOND.0);
 
     /// Parses `[THRESHOLD[/THRESHOLD..]][:promote=FACTOR]`.
-    fn parse(text: &str) -> anyhow::Result<Settings> {
+    pub(super) fn parse(text: &str) -> anyhow::Result<Settings> {
         let (mut thresholds, mut promote) = (Vec::new(), None);
         for part in text.split(':').filter(|_| !text.is_empty()) {
             if let Some(factor) = part.strip_prefix("promote=") {
@@ -78,14 +78,13 @@ impl Settings {
 }
 
 impl Tiresias {
-    pub(super) fn new(settings: &str) -> anyhow::Result<Tiresias> {
-        let settings = Settings::parse(settings)?;
-        Ok(Tiresias {
+    pub(super) fn new(settings: Settings) -> Tiresias {
+        Tiresias {
             settings,
             jobs: Greedy::default(),
             changes_at: SortedJobs::default(),
             promoted: HashMap::new(),
-        })
+        }
     }
 
     /// The key of a job that waits or runs, and the time at which the key changes unless the job changes before.

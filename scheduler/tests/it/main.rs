@@ -20,3 +20,4 @@ mod slow;
 mod support;
 mod switches;
 mod testbed;
+mod virtual_clusters;

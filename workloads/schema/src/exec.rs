@@ -64,6 +64,9 @@ pub struct ShownNode {
     pub name: String,
     pub device_type: String,
     pub devices: Vec<DeviceId>,
+    /// Its virtual cluster, if the cluster is divided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vc: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -123,13 +123,16 @@ pub struct Simulated {
 }
 
 /// Neighbouring nodes that are identical.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AlikeNodes {
     pub nodes: u32,
     /// Devices of each node.
     pub devices: u32,
     pub device_type: String,
+    /// The virtual cluster of the nodes. Absent if the cluster is not divided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub virtual_cluster: Option<String>,
 }
 
 /// How each cell is measured.

@@ -32,7 +32,8 @@ pub(super) fn typed(cluster: &[Nodes], table: &Table) -> anyhow::Result<Vec<Alik
                 nodes.devices
             ),
         };
-        Ok(AlikeNodes { nodes: nodes.nodes, devices: nodes.devices, device_type: device_type.into() })
+        let device_type = device_type.into();
+        Ok(AlikeNodes { nodes: nodes.nodes, devices: nodes.devices, device_type, ..AlikeNodes::default() })
     };
     cluster.iter().map(of).collect()
 }

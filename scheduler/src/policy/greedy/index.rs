@@ -5,13 +5,13 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap},
+    collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap},
 };
 
 use super::room::{Bin, BinId, Place};
 use crate::{
     cluster::JobId,
-    occupancy::{Occupancy, PoolId},
+    occupancy::{Occupancy, PoolId, Pools},
     topology::NodeId,
 };
 
@@ -38,12 +38,11 @@ impl<K: Ord> Reach<K> {
 }
 
 pub(super) struct Index<K> {
-    pools: Vec<PoolIndex<K>>,
+    pools: BTreeMap<PoolId, PoolIndex<K>>,
     /// The pool of each node, and the place of the node in it.
-    place_of: Vec<(PoolId, usize)>,
+    place_of: HashMap<NodeId, (PoolId, usize)>,
     /// The nodes that have changed.
-    changed: Vec<NodeId>,
-    has_changed: Vec<bool>,
+    changed: BTreeSet<NodeId>,
 }
 
 struct PoolIndex<K> {
@@ -56,36 +55,30 @@ struct PoolIndex<K> {
 }
 
 impl<K: Ord + Copy> Index<K> {
-    pub(super) fn new(occupancy: &Occupancy) -> Index<K> {
-        let nodes_in =
-            |pool| occupancy.nodes_in(pool).map(|node| (node, occupancy.devices_of(node))).collect();
-        let pools: Vec<PoolIndex<K>> = occupancy
-            .pools()
-            .map(|pool| PoolIndex { nodes: nodes_in(pool), parts: BTreeMap::new(), whole: BTreeMap::new() })
-            .collect();
-        let nodes = pools.iter().map(|pool| pool.nodes.len()).sum();
-        let mut place_of = vec![(PoolId(0), 0); nodes];
-        for (pool, of) in occupancy.pools().zip(&pools) {
-            for (place, (node, _)) in of.nodes.iter().enumerate() {
-                place_of[node.0 as usize] = (pool, place);
-            }
-        }
-        Index { pools, place_of, changed: Vec::new(), has_changed: vec![false; nodes] }
+    pub(super) fn new(occupancy: &Occupancy, pools: Pools) -> Index<K> {
+        let mut place_of = HashMap::new();
+        let mut pool_index = |pool| {
+            let nodes: Vec<NodeId> = occupancy.nodes_in(pool).collect();
+            place_of.extend(nodes.iter().enumerate().map(|(place, node)| (*node, (pool, place))));
+            let nodes = nodes.into_iter().map(|node| (node, occupancy.devices_of(node))).collect();
+            (pool, PoolIndex { nodes, parts: BTreeMap::new(), whole: BTreeMap::new() })
+        };
+        let pools = pools.map(&mut pool_index).collect();
+        Index { pools, place_of, changed: BTreeSet::new() }
     }
 
     /// Notes that the free devices or the running jobs of a node have changed.
     pub(super) fn mark(&mut self, node: NodeId) {
-        if !std::mem::replace(&mut self.has_changed[node.0 as usize], true) {
-            self.changed.push(node);
-        }
+        self.changed.insert(node);
     }
 
     /// Enters the nodes that have changed.
     pub(super) fn refresh(&mut self, bins: &[Bin<K>]) {
         for node in std::mem::take(&mut self.changed) {
-            self.has_changed[node.0 as usize] = false;
-            let (pool, place) = self.place_of[node.0 as usize];
-            self.pools[usize::from(pool.0)].enter(place, &bins[node.0 as usize]);
+            let Some((pool, place)) = self.place_of.get(&node) else { continue };
+            if let Some(of) = self.pools.get_mut(pool) {
+                of.enter(*place, &bins[node.0 as usize]);
+            }
         }
     }
 
@@ -99,7 +92,7 @@ impl<K: Ord + Copy> Index<K> {
         reaches: &dyn Fn(&Reach<K>) -> bool,
     ) -> Option<Place> {
         let count = occupancy.fewest_nodes(pool, wanted)?;
-        let pool = &mut self.pools[usize::from(pool.0)];
+        let pool = self.pools.get_mut(&pool)?;
         let mut place = Place::new();
         let mut left = wanted;
         if count > 1 {

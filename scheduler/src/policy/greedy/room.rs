@@ -40,16 +40,19 @@ pub(super) struct Room<K> {
 
 impl<K: Ord + Copy> Room<K> {
     pub(super) fn new(view: &View<'_>) -> Room<K> {
-        let (bins, index) = match view.placement {
-            Placement::Spread => (view.occupancy.pools().count(), None),
-            Placement::Consolidated => (view.topology.nodes().len(), Some(Index::new(view.occupancy))),
+        let (bins, outdated, index) = match view.placement {
+            Placement::Spread => {
+                let pools = view.pools().map(|pool| BinId(pool.0.into()));
+                (view.occupancy.pools().count(), pools.collect(), None)
+            }
+            Placement::Consolidated => {
+                let nodes = view.pools().flat_map(|pool| view.occupancy.nodes_in(pool));
+                let index = Index::new(view.occupancy, view.pools());
+                (view.topology.nodes().len(), nodes.map(|node| BinId(node.0)).collect(), Some(index))
+            }
         };
-        Room {
-            bins: vec![Bin { free: 0, running: BTreeMap::new() }; bins],
-            on: HashMap::new(),
-            outdated: (0..bins as u32).map(BinId).collect(),
-            index,
-        }
+        let bins = vec![Bin { free: 0, running: BTreeMap::new() }; bins];
+        Room { bins, on: HashMap::new(), outdated, index }
     }
 
     /// Takes out a job that has changed, and puts it back if it has devices. It cannot be displaced until the caller says so.
@@ -107,24 +110,23 @@ impl<K: Ord + Copy> Room<K> {
     /// them together with those of running jobs behind the key.
     pub(super) fn place(&mut self, view: &View<'_>, wanted: u32, key: K) -> Option<Place> {
         let Some(index) = &mut self.index else {
-            let pool = self.pool(wanted, key)?;
+            let pool = self.pool(view, wanted, key)?;
             return Some(vec![(pool, wanted)]);
         };
         index.refresh(&self.bins);
         let mut place = |reaches: &dyn Fn(&Reach<K>) -> bool| {
-            view.occupancy
-                .pools()
-                .find_map(|pool| index.place(view.occupancy, &self.bins, pool, wanted, reaches))
+            view.pools().find_map(|pool| index.place(view.occupancy, &self.bins, pool, wanted, reaches))
         };
         place(&|reach| matches!(reach, Reach::Free(_))).or_else(|| place(&|reach| reach.is_behind(key)))
     }
 
     /// The first pool that has `wanted` free devices, or else the first that has them together with those of running jobs behind
     /// the key.
-    fn pool(&self, wanted: u32, key: K) -> Option<BinId> {
-        let at_once = self.bins.iter().position(|bin| bin.free >= wanted);
+    fn pool(&self, view: &View<'_>, wanted: u32, key: K) -> Option<BinId> {
+        let bins = || view.pools().map(|pool| (BinId(pool.0.into()), &self.bins[usize::from(pool.0)]));
+        let at_once = bins().find(|(_, bin)| bin.free >= wanted);
         let found = at_once.or_else(|| {
-            self.bins.iter().position(|bin| {
+            bins().find(|(_, bin)| {
                 let mut behind = bin.running.iter().rev().take_while(|((other, _), _)| *other > key);
                 let mut room = bin.free;
                 behind.any(|(_, leaves)| {
@@ -133,7 +135,7 @@ impl<K: Ord + Copy> Room<K> {
                 })
             })
         });
-        found.map(|bin| BinId(bin as u32))
+        found.map(|(pool, _)| pool)
     }
 
     /// Gives a place to a waiting job. Returns the running jobs that it displaces: of each bin the last ones, as far as its devices

@@ -97,7 +97,12 @@ fn manifest(text: &str, number: f64, seed: u64) -> Manifest {
             simulated: Some(Simulated {
                 truth: Some(Vec::new()),
                 noise_percent: number,
-                nodes: vec![AlikeNodes { nodes: 2, devices: 8, device_type: text.into() }],
+                nodes: vec![AlikeNodes {
+                    nodes: 2,
+                    devices: 8,
+                    device_type: text.into(),
+                    virtual_cluster: Some(text.into()),
+                }],
                 ..Simulated::default()
             }),
         }),
