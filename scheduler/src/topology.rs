@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 pub use schema::decision::DeviceId;
-use schema::{device::Device, manifest::AlikeNodes};
+use schema::{cluster::NodeFacts, device::Device, manifest::AlikeNodes};
 
 /// The place of a node in its [`Topology`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,6 +45,8 @@ pub struct Node {
     pub devices: Vec<Device>,
     /// `None` if the cluster is not divided.
     pub virtual_cluster: Option<VirtualClusterId>,
+    /// Empty if nothing is known besides the devices.
+    pub facts: NodeFacts,
 }
 
 impl Topology {
@@ -60,7 +62,8 @@ impl Topology {
             let (node, first) =
                 (NodeId(topology.nodes.len() as u32), DeviceId(topology.node_of.len() as u32));
             topology.node_of.extend(devices.iter().map(|_| node));
-            topology.nodes.push(Node { name, device_type, first, devices, virtual_cluster: None });
+            let (virtual_cluster, facts) = (None, NodeFacts::default());
+            topology.nodes.push(Node { name, device_type, first, devices, virtual_cluster, facts });
         }
         topology.sum_largest();
         topology
@@ -100,6 +103,7 @@ impl Topology {
         };
         let mut topology = Topology::new(all.iter().enumerate().map(node));
         for (number, of) in (0..).zip(all) {
+            topology.nodes[number as usize].facts = of.facts;
             if let Some(name) = &of.virtual_cluster {
                 topology.put_into(NodeId(number), name);
             }

@@ -58,6 +58,8 @@ use crate::{
 /// Example: `sched sim trace.csv --policy srtf --cluster 2x4 --switch-cost 5s --truth runs/monday --model runs/friday`
 ///
 /// Example: `sched sim philly-trace.csv --policy tiresias --cluster 311x8,1x2 --switch-cost 62s`
+///
+/// Example: `sched sim trace.csv --policy fifo,srtf --cluster cluster.toml --switch-cost 40s,9:60s`
 #[derive(clap::Args)]
 #[command(group(ArgGroup::new("devices").args(["cluster", "device"]).required(true)))]
 pub(super) struct Args {
@@ -67,8 +69,12 @@ pub(super) struct Args {
         "The policies, separated by commas; a policy that is a program needs a --policy of its own"
     ))]
     policy: Vec<String>,
-    /// Nodes of the cluster, as NODESxDEVICES[:TYPE] [default TYPE: the only type in the tables, or GPU without tables].
-    #[arg(long, value_name = "NODES,..", value_delimiter = ',')]
+    /// Nodes of the cluster, as NODESxDEVICES[:TYPE], or a file that describes them [default TYPE: the only type in the tables, or
+    /// GPU without tables].
+    ///
+    /// The file has groups of nodes with their types, memory and links, and may divide the cluster into virtual clusters:
+    /// docs/scheduler.md has an example.
+    #[arg(long, value_name = "NODES,..|FILE.toml", value_delimiter = ',')]
     cluster: Vec<Nodes>,
     /// Devices of this machine as the cluster.
     #[arg(long, value_name = "POOL", value_delimiter = ',')]

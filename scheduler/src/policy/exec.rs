@@ -146,10 +146,11 @@ impl Policy for Exec {
 }
 
 fn nodes(topology: &Topology) -> Vec<ShownNode> {
-    let show = |Node { name, device_type, first, devices, virtual_cluster }: &Node| ShownNode {
+    let show = |Node { name, device_type, first, devices, virtual_cluster, facts }: &Node| ShownNode {
         name: name.clone(),
         device_type: device_type.clone(),
         devices: (first.0..first.0 + devices.len() as u32).map(DeviceId).collect(),
+        facts: *facts,
         vc: virtual_cluster.map(|of| topology.virtual_clusters()[usize::from(of.0)].name.clone()),
     };
     topology.nodes().iter().map(show).collect()
@@ -209,5 +210,33 @@ fn show_phase(phase: Phase) -> JobState {
         Phase::Paused => JobState::Paused,
         Phase::Resuming => JobState::Resuming,
         Phase::Stopping => JobState::Stopping,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::{cluster::NodeFacts, manifest::AlikeNodes};
+
+    use super::*;
+
+    #[test]
+    fn nodes_are_shown_with_what_the_user_has_described() {
+        let facts = NodeFacts { cpus: Some(48), memory_bytes: Some(1 << 38), ..NodeFacts::default() };
+        let alike = AlikeNodes {
+            nodes: 2,
+            devices: 1,
+            device_type: "V100".into(),
+            virtual_cluster: Some("a".into()),
+            facts,
+        };
+        let shown = nodes(&Topology::simulated(&[alike]));
+        let expected = ShownNode {
+            name: "n1".into(),
+            device_type: "V100".into(),
+            devices: vec![DeviceId(1)],
+            vc: Some("a".into()),
+            facts,
+        };
+        assert_eq!((shown.len(), &shown[1]), (2, &expected));
     }
 }

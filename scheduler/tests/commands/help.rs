@@ -15,6 +15,7 @@ fn examples(door: &Door, command: &str) -> Vec<String> {
 #[test]
 fn examples_work_as_printed() {
     let door = crate::door();
+    door.write("cluster.toml", "[[nodes]]\ncount = 2\ndevices = 4\n");
     let mut done = 0;
     for command in ["trace make", "sim", "replay", "fidelity"] {
         let examples = examples(&door, command);
@@ -26,5 +27,5 @@ fn examples_work_as_printed() {
             done += 1;
         }
     }
-    assert_eq!(done, 4, "one of each");
+    assert_eq!(done, 5, "one of each, and two of sim");
 }

@@ -183,6 +183,58 @@ fn a_policy_decides_by_what_it_believes_and_jobs_take_as_long_as_they_do() {
     assert_eq!(orders, [vec![10, 30], vec![30, 20]].into());
 }
 
+/// In each virtual cluster, a job of 10 s comes before one of 5 s. The last two jobs are not admitted.
+#[test]
+fn a_described_cluster_is_divided_and_is_kept_in_the_run() {
+    let door = crate::door();
+    door.write(
+        "c.toml",
+        "[[nodes]]\ncount = 1\ndevices = 2\nvirtual_cluster = \"a\"\ncpus = 48\nmemory = \"2GiB\"\n\n\
+         [[nodes]]\ncount = 2\ndevices = 2\nvirtual_cluster = \"b\"\n",
+    );
+    let row =
+        |name: &str, vc: &str, devices, steps| format!("{name},0,any,{steps},{devices},{vc},1000000000\n");
+    let rows = [
+        row("a1", "a", 2, 10),
+        row("a2", "a", 1, 5),
+        row("b1", "b", 4, 10),
+        row("b2", "b", 2, 5),
+        row("wide", "a", 3, 5),
+        row("other", "c", 1, 5),
+    ];
+    door.write("t.csv", &format!("name,submit_s,job,steps,devices,vc,step_ns\n{}", rows.concat()));
+    for policy in ["fifo", "tiresias"] {
+        let arguments = format!("t.csv --policy {policy} --cluster c.toml --switch-cost 0s --out {policy}");
+        door.exits(1, &format!("sim {arguments}"));
+        let run = RunDir::open(&door.path(policy)).unwrap();
+        let outcomes: Vec<Outcome> = rows::read(&run.outcomes_path()).unwrap();
+        let ends: Vec<u64> = outcomes.iter().filter_map(|row| Some(row.end_ns? / 1_000_000_000)).collect();
+        assert_eq!(ends, [10, 15, 10, 15], "{policy}: {outcomes:?}");
+        let why: Vec<&str> = outcomes[4..].iter().filter_map(|row| row.err_detail.as_deref()).collect();
+        let expected = [
+            "asks for 3 devices, and virtual cluster 'a' has 2 of one type",
+            "is of virtual cluster 'c', and the cluster is divided into a, b",
+        ];
+        assert_eq!(why, expected, "{policy}");
+        let simulated = run.manifest().unwrap().scheduling.and_then(|of| of.simulated).unwrap();
+        let first = &simulated.nodes[0];
+        assert_eq!((first.facts.cpus, first.facts.memory_bytes), (Some(48), Some(2 << 30)));
+    }
+    fs::remove_file(door.path("c.toml")).unwrap();
+    let said = door.exits(0, "replay fifo");
+    assert!(said.out.contains("every decision as it was recorded"), "{}", said.out);
+
+    door.write("bad.toml", "[[nodes]]\ncount = 1\ndevices = 2\ngpus = 3\n");
+    for (cluster, message) in [
+        ("bad.toml", "bad.toml: line 4: unknown field `gpus`, expected one of `count`"),
+        ("c.toml", "c.toml: line 1: cannot be read"),
+        ("bad.toml,2x4", "--cluster names bad.toml and other nodes; describe all nodes in the file"),
+    ] {
+        let said = door.exits(2, &format!("sim t.csv --policy fifo --cluster {cluster} --switch-cost 0s"));
+        assert!(said.err.contains(message) && said.out.is_empty(), "{cluster}: {}", said.err);
+    }
+}
+
 /// A long job is stopped for a short one that needs all devices, and goes on after it.
 #[test]
 fn a_switch_may_cost_more_for_a_job_of_more_devices() {

@@ -30,6 +30,7 @@ fn divided(groups: &[(&str, u32, u32, &str)]) -> Topology {
         devices,
         device_type: device_type.into(),
         virtual_cluster: (!name.is_empty()).then(|| name.into()),
+        ..AlikeNodes::default()
     };
     Topology::simulated(&groups.iter().map(group).collect::<Vec<_>>())
 }

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    cluster::NodeFacts,
     decision::{Action, DeviceId, JobId},
     placement::Placement,
     plan::Plan,
@@ -67,6 +68,9 @@ pub struct ShownNode {
     /// Its virtual cluster, if the cluster is divided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vc: Option<String>,
+    /// What is known of it besides, if the user has described the cluster.
+    #[serde(default, skip_serializing_if = "NodeFacts::is_empty")]
+    pub facts: NodeFacts,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

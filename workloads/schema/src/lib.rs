@@ -5,6 +5,7 @@ pub mod calibration;
 pub mod capabilities;
 pub mod catalog;
 pub mod checkpoint;
+pub mod cluster;
 pub mod decision;
 pub mod device;
 pub mod events;

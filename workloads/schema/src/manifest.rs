@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    device::Device, group::Group, placement::Placement, plan::Plan, sharing::Sharing, spec::Collectives,
+    cluster::NodeFacts, device::Device, group::Group, placement::Placement, plan::Plan, sharing::Sharing,
+    spec::Collectives,
 };
 
 /// The request, the machine and the seed of a run, which is enough to repeat it and all that `--resume`
@@ -133,6 +134,8 @@ pub struct AlikeNodes {
     /// The virtual cluster of the nodes. Absent if the cluster is not divided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub virtual_cluster: Option<String>,
+    #[serde(default, skip_serializing_if = "NodeFacts::is_empty")]
+    pub facts: NodeFacts,
 }
 
 /// How each cell is measured.

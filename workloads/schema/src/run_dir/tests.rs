@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     catalog::Catalog,
+    cluster::NodeFacts,
     device::Device,
     group::{Group, Turn},
     manifest::{
@@ -102,6 +103,7 @@ fn manifest(text: &str, number: f64, seed: u64) -> Manifest {
                     devices: 8,
                     device_type: text.into(),
                     virtual_cluster: Some(text.into()),
+                    facts: NodeFacts { memory_bytes: Some(seed), ..NodeFacts::default() },
                 }],
                 ..Simulated::default()
             }),
