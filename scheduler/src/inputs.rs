@@ -35,7 +35,7 @@ pub enum Purpose {
 ///
 /// # Errors
 /// Fails at the first line with an unknown workload, a plan that the workload does not support, a plan for another number of
-/// devices, or more devices than `most_devices`. An elastic job may ask for more devices than there are.
+/// devices, a number of devices that its bounds exclude, or more devices than `most_devices`. An elastic job may ask for more devices than there are.
 pub fn jobs(
     trace: &Trace,
     catalog: &Catalog,
@@ -52,6 +52,9 @@ pub fn jobs(
                 format!("asks for {devices} devices, and the cluster has {most_devices} of one type");
             return Err(refuse((column, message)));
         }
+        if let Some(problem) = row.out_of_bounds(devices) {
+            return Err(refuse(problem));
+        }
         let steps_regex = row.steps_regex.as_deref().map(cells::steps_regex).transpose();
         let steps_regex = steps_regex.map_err(|why| refuse(("steps_regex", why)))?;
         let takes_no_checkpoint = takes_no_checkpoint(&what, catalog);
@@ -63,7 +66,11 @@ pub fn jobs(
             what,
             plan,
             devices,
+            device_type: row.device_type.clone(),
+            cpus: row.cpus,
             elastic: row.elastic,
+            min_devices: row.min_devices,
+            max_devices: row.max_devices,
             steps: row.steps,
             steps_regex,
             takes_no_checkpoint,
@@ -71,6 +78,9 @@ pub fn jobs(
             user: row.user.clone(),
             virtual_cluster: row.vc.clone(),
             class: row.class,
+            priority: row.priority,
+            recurring_job: row.recurring_job.clone(),
+            submitted_at: row.submitted_at(),
             step_ns: row.step_ns,
         })
     };
@@ -211,6 +221,14 @@ mod tests {
             assert!(error.starts_with("t.csv: line 2: ") && error.contains(message), "{error}");
         }
         assert_eq!(read("a,0,lstm@dp4,,5,,true,,\n", Purpose::Run, 2).unwrap()[0].devices, 4);
+        // The plan of the job, and not the trace, has the number of devices.
+        let text = "name,submit_s,job,steps,elastic,max_devices\na,0,lstm@dp4,5,true,3\n";
+        let trace = Trace::parse(Path::new("t.csv"), text.as_bytes()).unwrap();
+        let error = jobs(&trace, &Catalog::embedded(), Purpose::Run, 8).unwrap_err().to_string();
+        assert!(
+            error.contains("line 2: column 'max_devices': is 3, and the job asks for 4 devices"),
+            "{error}"
+        );
         assert!(read("a,0,lstm@b7@dp2,,5,,,9,\n", Purpose::Simulate, 2).is_ok(), "measured elsewhere");
         assert!(table(&[PathBuf::from("nowhere")]).unwrap_err().to_string().contains("is no run"));
     }

@@ -1,6 +1,6 @@
 //! Jobs: the requests of a trace, and the state of each job during a run, which only the engine writes.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, time::SystemTime};
 
 use model::{Subject, TraceTime};
 use schema::{device::Device, job::command_name, plan::Plan, rows::ErrorKind, trace::Class, units::Nanos};
@@ -21,7 +21,15 @@ pub struct JobRequest {
     /// The plan that the job asks for. An elastic job may be given another plan and number of devices.
     pub plan: Option<Plan>,
     pub devices: u32,
+    /// The type of the devices that the job asks for. `None` if it runs on any.
+    pub device_type: Option<String>,
+    /// The number of cores of the host that the job asks for, for each rank. `None` if it asks for none.
+    pub cpus: Option<u16>,
     pub elastic: bool,
+    /// The smallest number of devices that an elastic job may be given. `None` for 1.
+    pub min_devices: Option<u32>,
+    /// The largest number of devices that an elastic job may be given. `None` if there is no bound.
+    pub max_devices: Option<u32>,
     /// The number of steps of the job. `None` for a command that runs until it ends.
     pub steps: Option<u64>,
     /// The regular expression that finds the steps of a command in its output.
@@ -32,6 +40,12 @@ pub struct JobRequest {
     pub user: String,
     pub virtual_cluster: String,
     pub class: Class,
+    /// The priority of the job. A larger number is more important.
+    pub priority: i32,
+    /// The recurring job of which this job is an instance, as its user named it.
+    pub recurring_job: Option<String>,
+    /// The date and time of the arrival where the trace was recorded.
+    pub submitted_at: Option<SystemTime>,
     /// The time of a step of the job alone on what it asks for, if the trace gives it. A model is asked with
     /// [`JobRequest::subject`].
     pub step_ns: Option<u64>,
@@ -99,7 +113,7 @@ impl JobRequest {
             plan: self.plan,
             devices: self.devices,
             nodes: topology.fewest_nodes(&self.virtual_cluster, device_type, self.devices),
-            device_type: None,
+            device_type: self.device_type.as_deref(),
         });
         Subject { workload, global_batch: self.what.global_batch(), plan, trace_time }
     }

@@ -155,9 +155,14 @@ impl Topology {
         sums.partition_point(|sum| *sum < count) as u32 + 1
     }
 
-    /// The largest number of devices that a job of this virtual cluster can be given.
-    pub fn most_for(&self, virtual_cluster: &str) -> u32 {
-        most_of_a_type(self.nodes_for(virtual_cluster))
+    /// The largest number of devices that a job of this virtual cluster can be given, of this type if it names one.
+    pub fn most_for(&self, virtual_cluster: &str, device_type: Option<&str>) -> u32 {
+        let Some(of_types) = self.on_largest.get(&self.virtual_cluster(virtual_cluster)) else { return 0 };
+        let most = |sums: &Vec<u32>| sums.last().copied();
+        match device_type {
+            Some(named) => of_types.get(named).and_then(most).unwrap_or(0),
+            None => of_types.values().filter_map(most).max().unwrap_or(0),
+        }
     }
 
     pub fn devices(&self) -> u32 {

@@ -93,6 +93,13 @@ impl Engine<'_> {
                 named(plan)
             ));
         }
+        let (min, max) = (asked.min_devices.unwrap_or(1), asked.max_devices.unwrap_or(u32::MAX));
+        if count > 0 && count < min {
+            return Err(format!("it asks for at least {min} devices, and would get {count}"));
+        }
+        if count > max {
+            return Err(format!("it asks for at most {max} devices, and would get {count}"));
+        }
         match (&asked.what, plan) {
             (_, Some(plan)) if plan.ranks() != count => {
                 return Err(format!("{plan} takes {} devices, and would get {count}", plan.ranks()));
@@ -125,6 +132,11 @@ impl Engine<'_> {
         if let Some(node) = nodes.find(|node| node.virtual_cluster != virtual_cluster) {
             let (node, its) = (&node.name, &asked.virtual_cluster);
             return Err(format!("{node} is not of '{its}', the virtual cluster of the job"));
+        }
+        if let Some(wanted) = &asked.device_type
+            && wanted != kind(&devices[0])
+        {
+            return Err(format!("it asks for devices of type {wanted}, and would get {}", kind(&devices[0])));
         }
         self.check_room(id, devices)
     }

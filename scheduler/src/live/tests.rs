@@ -33,7 +33,11 @@ fn asked(id: u32, steps: Option<u64>) -> JobRequest {
         what: Payload::Command(vec!["true".into()]),
         plan: None,
         devices: 1,
+        device_type: None,
+        cpus: None,
         elastic: false,
+        min_devices: None,
+        max_devices: None,
         steps,
         steps_regex: None,
         takes_no_checkpoint: Some("it is a command"),
@@ -41,6 +45,9 @@ fn asked(id: u32, steps: Option<u64>) -> JobRequest {
         user: String::new(),
         virtual_cluster: String::new(),
         class: Class::Guaranteed,
+        priority: 0,
+        recurring_job: None,
+        submitted_at: None,
         step_ns: None,
     }
 }

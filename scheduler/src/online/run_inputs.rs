@@ -1,9 +1,6 @@
 //! What a run is made of: its jobs, its devices, and what is known of both.
 
-use std::{
-    collections::HashMap,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use schema::{
@@ -80,15 +77,15 @@ impl RunInputs {
         }
         let policy = self.manifest.scheduling.as_ref().map(|of| &*of.policy);
         if let Some(policy) = policy.filter(|policy| !policy::resizes(policy)) {
-            let mut most_for = HashMap::new();
             for asked in &self.asked {
-                let (devices, its) = (asked.devices, &*asked.virtual_cluster);
-                let most = *most_for.entry(its).or_insert_with(|| self.topology.most_for(its));
+                let (devices, wanted) = (asked.devices, asked.device_type.as_deref());
+                let most = self.topology.most_for(&asked.virtual_cluster, wanted);
                 if devices <= most {
                     continue;
                 }
+                let of = wanted.map_or("of one type".into(), |wanted| format!("of type {wanted}"));
                 let why = format!(
-                    "asks for {devices} devices, the cluster has {most} of one type, and policy '{policy}' gives no other number"
+                    "asks for {devices} devices, the cluster has {most} {of}, and policy '{policy}' gives no other number"
                 );
                 engine.refuse(asked.id, why);
             }

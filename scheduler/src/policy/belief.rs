@@ -82,7 +82,7 @@ fn ask(
         job: asked.subject(&workload, plan, view.topology, device_type),
         placement,
         device_type,
-        cpus: None,
+        cpus: asked.cpus,
         co_runners: co_runner.as_slice(),
         sharing: view.sharing,
         neighbours: &[],

@@ -73,9 +73,10 @@ impl Watch {
     }
 }
 
-/// Makes the action that starts a job under the plan that it asks for.
+/// Makes the action that starts a job under the plan and with the cores that it asks for.
 fn start(view: &View<'_>, job: JobId, devices: Vec<DeviceId>) -> Action {
-    Action::Start { job, devices, cpus: None, plan: view.asked_by(job).plan }
+    let asked = view.asked_by(job);
+    Action::Start { job, devices, cpus: asked.cpus, plan: asked.plan }
 }
 
 /// The text `3 jobs`, or the name of the job if there is only one.

@@ -1,22 +1,9 @@
-use schema::trace::{Class, Trace};
+use schema::trace::Trace;
 
 use super::*;
 
 fn line(job: &str) -> TraceRow {
-    TraceRow {
-        name: String::new(),
-        submit_s: 0.0,
-        job: Some(job.parse().unwrap()),
-        command: None,
-        steps_regex: None,
-        steps: None,
-        devices: None,
-        elastic: false,
-        class: Class::Guaranteed,
-        user: String::new(),
-        vc: String::new(),
-        step_ns: None,
-    }
+    TraceRow { job: Some(job.parse().unwrap()), ..TraceRow::default() }
 }
 
 fn recipe(length: &str) -> Recipe {

@@ -132,6 +132,34 @@ fn an_action_that_cannot_be_is_refused_with_the_reason() {
     assert_eq!(refused.len(), cases.len());
 }
 
+#[test]
+fn a_job_is_given_devices_within_its_bounds_and_of_its_type() {
+    let elastic =
+        JobRequest { elastic: true, min_devices: Some(2), max_devices: Some(2), ..asked(0, 0, 2, 9, 1) };
+    let large = JobRequest { device_type: Some("large".into()), ..asked(1, 0, 1, 9, 1) };
+    let one_at_most = JobRequest {
+        elastic: true,
+        max_devices: Some(1),
+        device_type: Some("small".into()),
+        ..asked(2, 0, 1, 9, 1)
+    };
+    let refused = [start(0, &[0]), start(1, &[2]), start(2, &[0, 1]), start(2, &[0])];
+    let done = [start(0, &[0, 1]), start(1, &[1]), start(2, &[2])];
+    let all = [&refused[..], &done].concat();
+    let (turns, ..) = run(
+        &[elastic, large, one_at_most],
+        vec![(arrived(0), vec![]), (arrived(1), vec![]), (arrived(2), all)],
+    );
+    let whys: Vec<&str> = turns[2].refused.iter().map(|refused| &*refused.why).collect();
+    let expected = [
+        "it asks for at least 2 devices, and would get 1",
+        "it asks for devices of type large, and would get small",
+        "it asks for at most 1 devices, and would get 2",
+        "it asks for devices of type small, and would get large",
+    ];
+    assert_eq!((whys.as_slice(), turns[2].actions.as_slice()), (&expected[..], &done[..]));
+}
+
 /// Each action is checked as if the actions before it in the same decision were complete.
 #[test]
 fn no_more_jobs_are_packed_on_a_device_than_the_settings_say() {

@@ -34,6 +34,20 @@ fn what_can_never_run_is_refused_with_the_reason() {
         (job(7), Some("asks for 7 devices, and the cluster has 6 of one type")),
         (JobRequest { elastic: true, ..job(7) }, None),
         (job(0), Some("asks for no device")),
+        (
+            JobRequest { elastic: true, min_devices: Some(7), ..job(8) },
+            Some("asks for at least 7 devices, and the cluster has 6 of one type"),
+        ),
+        (JobRequest { elastic: true, min_devices: Some(6), ..job(8) }, None),
+        (JobRequest { device_type: Some("small".into()), ..job(3) }, None),
+        (
+            JobRequest { device_type: Some("small".into()), ..job(4) },
+            Some("asks for 4 devices, and the cluster has 3 of type small"),
+        ),
+        (
+            JobRequest { device_type: Some("huge".into()), elastic: true, ..job(1) },
+            Some("asks for at least 1 devices, and the cluster has 0 of type huge"),
+        ),
         (JobRequest { plan: plan("dp2"), ..job(4) }, Some("asks for 4 devices, and its plan takes 2")),
         (JobRequest { plan: plan("dp2-tp2"), ..job(4) }, None),
         (JobRequest { what: command(), ..job(2) }, None),

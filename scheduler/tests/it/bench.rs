@@ -206,7 +206,11 @@ fn asked(jobs: &[Wanted]) -> Vec<JobRequest> {
         },
         plan: None,
         devices: 1,
+        device_type: None,
+        cpus: None,
         elastic: true,
+        min_devices: None,
+        max_devices: None,
         steps: wanted.steps(),
         steps_regex: None,
         takes_no_checkpoint: match wanted {
@@ -220,6 +224,9 @@ fn asked(jobs: &[Wanted]) -> Vec<JobRequest> {
         user: String::new(),
         virtual_cluster: String::new(),
         class: Class::Guaranteed,
+        priority: 0,
+        recurring_job: None,
+        submitted_at: None,
         step_ns: None,
     };
     (0..).zip(jobs).map(asked).collect()

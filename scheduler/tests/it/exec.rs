@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::SystemTime,
 };
 
 use scheduler::{
@@ -55,6 +56,12 @@ fn turns(policy: &str, topology: &Topology, seed: u64) -> Vec<Turn> {
     let mut jobs = jobs(&trace(seed));
     for job in jobs.iter_mut().filter(|job| job.id.0 % 7 == 0) {
         becomes_command(job);
+    }
+    for job in &mut jobs {
+        (job.elastic, job.min_devices, job.max_devices) = (true, Some(1), Some(8));
+        (job.device_type, job.cpus, job.priority) = (Some("GPU".into()), Some(2), -(job.id.0 as i32));
+        job.recurring_job = Some(format!("recurring-{}", job.id.0 % 3));
+        job.submitted_at = Some(SystemTime::UNIX_EPOCH + job.arrival.as_duration());
     }
     let mut turns = Vec::new();
     let slow = (Settings::default(), Nanos::SECOND);
@@ -117,6 +124,19 @@ fn what_is_shown_is_what_changed_and_adds_up_to_all_there_is() {
         assert_eq!(kept, jobs.values().map(|job| job.on.len()).sum::<usize>(), "turn {number}");
     }
     assert!(jobs.values().all(|job| job.state == JobState::Ended) && jobs.len() == 40);
+    for (id, job) in &jobs {
+        assert_eq!((job.min_devices, job.max_devices, job.cpus), (Some(1), Some(8), Some(2)));
+        assert_eq!((job.device_type.as_deref(), job.priority), (Some("GPU"), -(id.0 as i32)));
+        assert_eq!(job.recurring_job, Some(format!("recurring-{}", id.0 % 3)));
+        // All jobs arrive within the first minute.
+        let submitted = format!("1970-01-01T00:00:{:02}Z", job.arrival_ns.0 / 1_000_000_000);
+        assert_eq!(job.submit_utc, Some(submitted));
+    }
+    let mut cores = turns.iter().flat_map(|turn| &turn.actions).map(|action| match action {
+        Action::Start { cpus, .. } => *cpus,
+        other => panic!("{other:?}"),
+    });
+    assert!(cores.all(|cpus| cpus == Some(2)));
     assert!(jobs.values().all(|job| job.step_ns.is_none() == (job.job.0 % 7 == 0)));
 }
 

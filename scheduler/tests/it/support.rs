@@ -23,7 +23,11 @@ pub(crate) fn asked(id: u32, arrival: u64, devices: u32, steps: u64, step_ns: u6
         what: Payload::Training { workload: "lstm".into(), global_batch: Some(20) },
         plan: None,
         devices,
+        device_type: None,
+        cpus: None,
         elastic: false,
+        min_devices: None,
+        max_devices: None,
         steps: Some(steps),
         steps_regex: None,
         takes_no_checkpoint: None,
@@ -31,6 +35,9 @@ pub(crate) fn asked(id: u32, arrival: u64, devices: u32, steps: u64, step_ns: u6
         user: String::new(),
         virtual_cluster: String::new(),
         class: Class::Guaranteed,
+        priority: 0,
+        recurring_job: None,
+        submitted_at: None,
         step_ns: Some(step_ns),
     }
 }

@@ -95,8 +95,15 @@ pub struct ShownJob {
     /// The requested plan; `on` has the present devices.
     pub plan: Option<Plan>,
     pub devices: u32,
+    /// The type of the devices that it asks for; absent for any.
+    pub device_type: Option<String>,
+    /// Cores of the host that it asks for, for each rank.
+    pub cpus: Option<u16>,
     /// Whether its plan and its number of devices may be changed.
     pub elastic: bool,
+    /// The bounds of that number; absent for 1 and for no bound.
+    pub min_devices: Option<u32>,
+    pub max_devices: Option<u32>,
     /// Absent for a command that runs until it ends.
     pub steps: Option<u64>,
     /// Whether it can be stopped with a checkpoint. If not, a stop loses all of its steps.
@@ -104,6 +111,12 @@ pub struct ShownJob {
     pub user: String,
     pub vc: String,
     pub class: Class,
+    /// A larger number is more important.
+    pub priority: i32,
+    /// The recurring job of which it is an instance.
+    pub recurring_job: Option<String>,
+    /// Date and time of the arrival where the trace was recorded, in UTC (RFC 3339).
+    pub submit_utc: Option<String>,
     /// Predicted step time for the job alone on the devices and under the plan that it asks for.
     pub step_ns: Option<f64>,
     pub state: JobState,
@@ -184,8 +197,9 @@ mod tests {
     const LINE: &str = concat!(
         r#"{"turn":0,"now_ns":5,"begin":{"protocol":2,"sharing":"time-slice","jobs_per_device":2,"placement":"spread","nodes":[{"name":"n0","device_type":"GPU","#,
         r#""devices":[0,1]}]},"jobs":[{"job":3,"name":"a","arrival_ns":5,"workload":"gpt2","global_batch":8,"#,
-        r#""plan":"dp2","devices":2,"elastic":false,"steps":100,"takes_checkpoints":true,"user":"u","vc":"v","class":"guaranteed","#,
-        r#""step_ns":2500000.0,"state":"waiting","since_ns":5,"on":[],"steps_done":0,"steps_at_ns":5,"#,
+        r#""plan":"dp2","devices":2,"device_type":"GPU","cpus":4,"elastic":true,"min_devices":1,"max_devices":null,"#,
+        r#""steps":100,"takes_checkpoints":true,"user":"u","vc":"v","class":"guaranteed","priority":-1,"#,
+        r#""recurring_job":"nightly","submit_utc":"2020-09-01T08:00:00Z","step_ns":2500000.0,"state":"waiting","since_ns":5,"on":[],"steps_done":0,"steps_at_ns":5,"#,
         r#""first_start_ns":null,"running_ns":0,"device_time_ns":0,"starts":0,"retries":0,"failed":null}],"#,
         r#""devices":[{"device":0,"kept_by":[],"lost":false}],"do_not_fit":[[1,2]],"too_large":[[3,"gc"]],"refused":[3]}"#,
         "\n"

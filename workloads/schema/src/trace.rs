@@ -4,6 +4,7 @@ use std::{
     collections::HashMap,
     io,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -19,7 +20,7 @@ use crate::{
 const LONGEST_S: f64 = 100.0 * 365.25 * 86_400.0;
 
 /// A job of a trace, as one of its lines.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraceRow {
     /// Unique in the trace.
@@ -38,15 +39,31 @@ pub struct TraceRow {
     pub steps_regex: Option<String>,
     /// Number of devices; if absent, that of its plan.
     pub devices: Option<u32>,
+    /// The type of the devices that it asks for, as rows name it; if absent, any.
+    pub device_type: Option<String>,
+    /// Cores of the host for each rank; if absent, the policy or the worker chooses.
+    pub cpus: Option<u16>,
     /// Whether its devices and its plan may be changed.
     #[serde(default, deserialize_with = "or_default")]
     pub elastic: bool,
+    /// The smallest number of devices of an elastic job; if absent, 1.
+    pub min_devices: Option<u32>,
+    /// The largest number of devices of an elastic job; if absent, there is no bound.
+    pub max_devices: Option<u32>,
     #[serde(default, deserialize_with = "or_default")]
     pub class: Class,
+    /// A larger number is more important.
+    #[serde(default, deserialize_with = "or_default")]
+    pub priority: i32,
     #[serde(default)]
     pub user: String,
     #[serde(default)]
     pub vc: String,
+    /// The recurring job of which this job is an instance: the name under which its user submits it again and again.
+    pub recurring_job: Option<String>,
+    /// Date and time of the arrival where the trace was recorded, in UTC (RFC 3339). Unlike `submit_s`, it is kept when the
+    /// arrivals are scaled, so that the hour of the day and the day of the week are known.
+    pub submit_utc: Option<String>,
     /// Step time alone on what it asks for, if the trace has one from another source.
     pub step_ns: Option<u64>,
 }
@@ -81,6 +98,19 @@ impl TraceRow {
         self.steps?.checked_mul(self.step_ns?)
     }
 
+    /// The time in `submit_utc`.
+    pub fn submitted_at(&self) -> Option<SystemTime> {
+        humantime::parse_rfc3339(self.submit_utc.as_deref()?).ok()
+    }
+
+    /// The column of a bound that excludes this number of devices, and the reason.
+    pub fn out_of_bounds(&self, devices: u32) -> Option<(&'static str, String)> {
+        let asked =
+            |bound| format!("is {bound}, and the job asks for {devices} devices; correct one of them");
+        let below = self.min_devices.filter(|min| devices < *min).map(|min| ("min_devices", asked(min)));
+        below.or_else(|| self.max_devices.filter(|max| devices > *max).map(|max| ("max_devices", asked(max))))
+    }
+
     /// The invalid column and the reason.
     fn problem(&self) -> Option<(&'static str, String)> {
         let problem = |column, message: &str| Some((column, message.to_owned()));
@@ -102,12 +132,43 @@ impl TraceRow {
         if self.steps_regex.is_some() && self.command.is_none() {
             return problem("steps_regex", "says something of commands alone; leave it empty");
         }
-        for (column, value) in
-            [("steps", self.steps), ("devices", self.devices.map(u64::from)), ("step_ns", self.step_ns)]
-        {
+        for (column, value) in [
+            ("steps", self.steps),
+            ("devices", self.devices.map(u64::from)),
+            ("cpus", self.cpus.map(u64::from)),
+            ("min_devices", self.min_devices.map(u64::from)),
+            ("max_devices", self.max_devices.map(u64::from)),
+            ("step_ns", self.step_ns),
+        ] {
             if value == Some(0) {
                 return problem(column, "is 0; write 1 or more, or leave it empty");
             }
+        }
+        for (column, bound) in [("min_devices", self.min_devices), ("max_devices", self.max_devices)] {
+            if bound.is_some() && !self.elastic {
+                return problem(column, "bounds an elastic job; write true in elastic, or leave it empty");
+            }
+        }
+        if let (Some(min), Some(max)) = (self.min_devices, self.max_devices)
+            && min > max
+        {
+            return Some((
+                "min_devices",
+                format!("is {min}, above max_devices, which is {max}; exchange them"),
+            ));
+        }
+        if let Some(devices) = self.devices
+            && let Some(problem) = self.out_of_bounds(devices)
+        {
+            return Some(problem);
+        }
+        if let Some(date) = &self.submit_utc
+            && self.submitted_at().is_none()
+        {
+            return Some((
+                "submit_utc",
+                format!("'{date}' is no time in UTC; write it as 2020-09-01T08:00:00Z"),
+            ));
         }
         if self.step_ns.is_some() && self.steps.is_none() {
             return problem(
@@ -217,7 +278,8 @@ impl Trace {
 
 /// The hexadecimal number of a record, and its column.
 fn hexadecimal<'a>(header: &'a csv::StringRecord, record: &csv::StringRecord) -> Option<(&'a str, String)> {
-    let numbers = ["submit_s", "steps", "devices", "step_ns"];
+    let numbers =
+        ["submit_s", "steps", "devices", "cpus", "min_devices", "max_devices", "priority", "step_ns"];
     let mut cells = header.iter().zip(record).filter(|(column, _)| numbers.contains(column));
     cells.find_map(|(column, cell)| Some((column, rows::hexadecimal(cell)?)))
 }

@@ -11,7 +11,7 @@ use schema::{
     catalog::Catalog,
     job::Job,
     sharing::Sharing,
-    trace::{Class, Trace, TraceRow},
+    trace::{Trace, TraceRow},
     units::Nanos,
 };
 
@@ -120,20 +120,7 @@ impl FromStr for Weighted {
 /// One line with its weight for each job that can be drawn. Jobs of the catalog are spelled in full.
 fn mix(args: &Args, catalog: &Catalog) -> anyhow::Result<Vec<(TraceRow, f64)>> {
     let step_ns = args.step_time.map(|time| Nanos::from(time).0);
-    let line = |job: Job| TraceRow {
-        name: String::new(),
-        submit_s: 0.0,
-        job: Some(job),
-        command: None,
-        steps_regex: None,
-        steps: None,
-        devices: None,
-        elastic: args.elastic,
-        class: Class::Guaranteed,
-        user: String::new(),
-        vc: String::new(),
-        step_ns,
-    };
+    let line = |job: Job| TraceRow { job: Some(job), elastic: args.elastic, step_ns, ..TraceRow::default() };
     let mut mix = Vec::new();
     for Weighted { job, weight } in &args.mix {
         if step_ns.is_some()

@@ -5,16 +5,12 @@ use std::{path::Path, time::UNIX_EPOCH};
 use serde::Deserialize;
 
 use super::{Found, rows_of, seconds, step_ns};
-use crate::{
-    job::Job,
-    rows::RowError,
-    trace::{Class, TraceRow},
-};
+use crate::{job::Job, rows::RowError, trace::TraceRow};
 
 /// A line. `gpu_time` is the product of two other columns and left out.
 #[derive(Deserialize)]
 struct PhillyRow {
-    /// As `2017-10-09 07:01:55`, in an unknown time zone.
+    /// As `2017-10-09 07:01:55`, in an unknown time zone, which is taken to be UTC.
     timestamp: String,
     /// In seconds.
     duration: f64,
@@ -45,16 +41,13 @@ fn row(number: usize, row: PhillyRow) -> Found<TraceRow> {
     Ok(TraceRow {
         name: format!("philly-{}", number + 2),
         submit_s: at.as_secs_f64(),
+        submit_utc: Some(humantime::format_rfc3339(UNIX_EPOCH + at).to_string()),
         job: Some(Job { workload: "philly".into(), global_batch: None, plan: None, device: None }),
-        command: None,
-        steps_regex: None,
         steps: Some(steps),
         devices: Some(row.num_gpus),
-        elastic: false,
-        class: Class::Guaranteed,
-        user: String::new(),
         vc: row.cluster,
         step_ns: step_ns(length_s, steps),
+        ..TraceRow::default()
     })
 }
 
@@ -74,6 +67,7 @@ mod tests {
         let [short, long] = &rows[..] else { panic!("{rows:?}") };
         assert_eq!((short.name.as_str(), short.submit_s, short.vc.as_str()), ("philly-3", 0.0, "6214e9"));
         assert_eq!((short.steps, short.length_ns()), (Some(1), Some(400_000_000)));
+        assert_eq!(short.submit_utc.as_deref(), Some("2017-10-08T23:59:50Z"));
         assert_eq!((long.name.as_str(), long.submit_s, long.devices()), ("philly-2", 20.0, 8));
         assert_eq!((long.steps, long.length_ns()), (Some(66), Some(66_000_000_000)));
     }

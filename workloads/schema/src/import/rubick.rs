@@ -20,7 +20,8 @@ use crate::{
     trace::{Class, TraceRow},
 };
 
-/// A line. Bandwidth follows from the number of GPUs and is left out, and so is `duration`, which is not that of `exec_plan`.
+/// A line. Cores, 8 for each GPU whatever the plan, and bandwidth are left out, and so is `duration`, which is not that of
+/// `exec_plan`.
 #[derive(Deserialize)]
 struct RubickRow {
     name: String,
@@ -75,15 +76,10 @@ fn row(_: usize, row: RubickRow) -> Found<TraceRow> {
             plan: Some(plan),
             device: None,
         }),
-        command: None,
-        steps_regex: None,
         steps: Some(row.steps),
-        devices: None,
         elastic: true,
         class,
-        user: String::new(),
-        vc: String::new(),
-        step_ns: None,
+        ..TraceRow::default()
     })
 }
 

@@ -13,6 +13,7 @@ fn a_trace_of_few_columns_has_defaults_for_the_others() {
     let [a, b] = &trace.rows[..] else { panic!("{trace:?}") };
     assert_eq!((a.devices(), b.devices(), b.submit_s), (2, 1, 1.5));
     assert_eq!((a.class, a.elastic, a.user.as_str(), a.step_ns), (Class::Guaranteed, false, "", None));
+    assert_eq!((a.priority, a.cpus, a.min_devices, a.submitted_at()), (0, None, None, None));
     let error = trace.refuse(1, "job", "there is no workload 'resnet18-mini'").to_string();
     assert_eq!(error, "jobs.csv: line 4: column 'job': there is no workload 'resnet18-mini'");
     let empty = "name,submit_s,command,elastic,class\nc,0,\"python train.py --x 'a b'\",,\n";
@@ -51,6 +52,33 @@ fn invalid_traces_are_refused_with_line_and_column() {
         let error = parse(&format!("{header}{rows}")).unwrap_err().to_string();
         assert!(error.starts_with("jobs.csv: ") && error.contains(message), "{rows:?}: {error}");
     }
+    let header = "name,submit_s,job,steps,devices,cpus,elastic,min_devices,max_devices,priority,submit_utc\n";
+    for (rows, message) in [
+        ("a,0,lstm,5,,0,,,,,\n", "line 2: column 'cpus': is 0"),
+        ("a,0,lstm,5,,70000,,,,,\n", "line 2: column 'cpus': number too large"),
+        (
+            "a,0,lstm,5,4,,,2,,,\n",
+            "line 2: column 'min_devices': bounds an elastic job; write true in elastic",
+        ),
+        ("a,0,lstm,5,4,,false,,8,,\n", "line 2: column 'max_devices': bounds an elastic job"),
+        ("a,0,lstm,5,4,,true,0,8,,\n", "line 2: column 'min_devices': is 0"),
+        ("a,0,lstm,5,4,,true,8,2,,\n", "line 2: column 'min_devices': is 8, above max_devices, which is 2"),
+        ("a,0,lstm,5,4,,true,5,,,\n", "line 2: column 'min_devices': is 5, and the job asks for 4 devices"),
+        ("a,0,lstm,5,4,,true,1,3,,\n", "line 2: column 'max_devices': is 3, and the job asks for 4 devices"),
+        ("a,0,lstm,5,,,,,,high,\n", "line 2: column 'priority': invalid digit"),
+        ("a,0,lstm,5,,,,,,0x7,\n", "line 2: column 'priority': 0x7 is hexadecimal"),
+        (
+            "a,0,lstm,5,,,,,,,2020-09-01 08:00\n",
+            "line 2: column 'submit_utc': '2020-09-01 08:00' is no time in UTC",
+        ),
+        (
+            "a,0,lstm,5,,,,,,,2020-09-01T08:00:00+08:00\n",
+            "line 2: column 'submit_utc': '2020-09-01T08:00:00+08:00'",
+        ),
+    ] {
+        let error = parse(&format!("{header}{rows}")).unwrap_err().to_string();
+        assert!(error.starts_with("jobs.csv: ") && error.contains(message), "{rows:?}: {error}");
+    }
     for (text, message) in [
         ("name,submit_s,jib,steps\na,0,lstm,5\n", "unknown field `jib`"),
         ("name,job,steps\na,lstm,5\n", "missing field `submit_s`"),
@@ -62,6 +90,19 @@ fn invalid_traces_are_refused_with_line_and_column() {
     let endless = Trace::read(Path::new("/dev/zero")).unwrap_err().to_string();
     assert!(endless.starts_with("/dev/zero: line 1: the line is longer than 16.0 MiB"), "{endless}");
     assert!(Trace::read(Path::new("/nowhere.csv")).unwrap_err().to_string().starts_with("/nowhere.csv: "));
+}
+
+#[test]
+fn the_optional_columns_are_read() {
+    let text = "name,submit_s,job,steps,devices,device_type,cpus,elastic,min_devices,max_devices,priority,user,recurring_job,\
+                submit_utc\na,0,lstm,10,4,NVIDIA H200,6,true,2,8,-3,u,nightly,2020-09-01T08:00:00Z\n";
+    let row = &parse(text).unwrap().rows[0];
+    assert_eq!((row.device_type.as_deref(), row.cpus, row.priority), (Some("NVIDIA H200"), Some(6), -3));
+    assert_eq!((row.min_devices, row.max_devices), (Some(2), Some(8)));
+    assert_eq!((row.user.as_str(), row.recurring_job.as_deref()), ("u", Some("nightly")));
+    // 2020-09-01T08:00:00Z in seconds of Unix time.
+    let submitted = row.submitted_at().unwrap().duration_since(std::time::UNIX_EPOCH).unwrap();
+    assert_eq!(submitted.as_secs(), 1_598_947_200);
 }
 
 fn any_row() -> impl Strategy<Value = TraceRow> {
@@ -77,10 +118,17 @@ fn any_row() -> impl Strategy<Value = TraceRow> {
             steps_regex: command.clone(),
             command,
             steps: Some(steps),
+            device_type: elastic.then(|| "NVIDIA H200".into()),
+            cpus: steps.try_into().ok(),
             elastic,
+            min_devices: elastic.then_some(1),
+            max_devices: elastic.then_some(4),
             class,
+            priority: submit_s as i32 - 7,
             vc: user.clone(),
+            recurring_job: Some(user.clone()).filter(|name| !name.is_empty()),
             user,
+            submit_utc: elastic.then(|| "2020-09-01T08:00:00Z".into()),
             step_ns,
         },
     )
