@@ -67,8 +67,29 @@ fn an_imported_trace_can_be_scaled() {
     assert_eq!((rows[1].submit_s, rows[1].steps), (50.0, Some(30)));
     let said = door.exits(2, "trace import --format rubick philly.csv");
     assert!(said.err.contains("philly.csv: line 2: missing field `name`"), "{}", said.err);
-    let said = door.exits(2, "trace import --format helios philly.csv");
-    assert!(said.err.contains("'helios' is not one of: philly, rubick"), "{}", said.err);
+    let said = door.exits(2, "trace import --format acme philly.csv");
+    assert!(said.err.contains("'acme' is not one of: helios, "), "{}", said.err);
+}
+
+#[test]
+fn an_imported_trace_keeps_its_dates_when_it_is_scaled_and_can_be_simulated() {
+    let door = crate::door();
+    door.write(
+        "cluster_log.csv",
+        "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n\
+         1,u,v,2,8,1,COMPLETED,2020-06-09 18:41:00,,,100,0\n2,u,v,0,8,1,FAILED,2020-06-09 18:41:10,,,5,0\n\
+         3,w,v,1,6,1,CANCELLED,2020-06-09 18:42:40,,,300,0\n",
+    );
+    let import = "trace import --format helios cluster_log.csv --time-scale 0.1 --load 0.5 --devices 2";
+    let said = door.exits(0, &format!("{import} --out t.csv"));
+    assert!(said.err.contains("1 jobs of cluster_log.csv are left out: they ask for no GPU"), "{}", said.err);
+    let rows = read(&std::fs::read_to_string(door.path("t.csv")).unwrap());
+    let dates: Vec<_> = rows.iter().map(|row| (row.submit_s, row.submit_utc.as_deref())).collect();
+    // 50 GPU-seconds at half of the rate of two GPUs.
+    assert_eq!(dates, [(0.0, Some("2020-06-09T18:41:00Z")), (50.0, Some("2020-06-09T18:42:40Z"))]);
+    assert_eq!(rows.iter().map(|row| row.cpus).collect::<Vec<_>>(), [Some(4), Some(6)]);
+    let said = door.exits(0, "sim t.csv --policy fifo --cluster 1x2 --switch-cost 0s --out runs/sim");
+    assert!(said.out.contains("fifo"), "{}", said.out);
 }
 
 #[test]

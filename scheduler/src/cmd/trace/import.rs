@@ -6,9 +6,9 @@ use std::{
 };
 
 use anyhow::Context as _;
-use rig::Exit;
+use rig::{Exit, output};
 use schema::{
-    import::{self, TraceFormat},
+    import::{self, Imported, TraceFormat},
     lines,
 };
 
@@ -16,6 +16,8 @@ use super::Shaped;
 
 /// Convert a published trace.
 ///
+/// helios: the jobs of a cluster of SenseTime, with arrival, GPUs, cores, duration, user and virtual cluster; they can be simulated,
+/// but not run. Files of the artifact of Lucid have the names of recurring jobs, too.
 /// philly: the 82,247 jobs of a cluster of Microsoft, with arrival, GPUs and duration; they can be simulated, but not run.
 /// rubick: the 406 jobs of seven models of Rubick's artifact, with their plans and steps; the times of their steps come from
 /// --table of `sched sim`, so that --load does not apply.
@@ -25,7 +27,7 @@ use super::Shaped;
 pub(super) struct Args {
     /// The file, or - for standard input.
     file: PathBuf,
-    /// The format of the file: philly or rubick.
+    /// The format of the file: helios, philly or rubick.
     #[arg(long)]
     format: TraceFormat,
     #[command(flatten)]
@@ -39,7 +41,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         true => lines::read_to_end(file, std::io::stdin(), 0)?,
         false => lines::read_to_end(file, File::open(file).with_context(|| file.display().to_string())?, 0)?,
     };
-    let rows = import::read(args.format, file, &text)?;
+    let Imported { rows, left_out } = import::read(args.format, file, &text)?;
+    for (why, jobs) in left_out {
+        output::note(format_args!("trace: {jobs} jobs of {} are left out: {why}", file.display()));
+    }
     if rows.is_empty() {
         return Err(Exit::NothingMatched.because(format!("{} has no jobs", file.display())));
     }

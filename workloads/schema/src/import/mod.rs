@@ -1,9 +1,14 @@
 //! Converts published traces.
 
+mod helios;
 mod philly;
 mod rubick;
 
-use std::path::Path;
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use serde::de::DeserializeOwned;
 
@@ -15,6 +20,9 @@ use crate::{
 words! {
     /// The source of a trace.
     TraceFormat {
+        /// SenseTime's clusters in 2020 (Hu et al., SC 2021): `cluster_log.csv` of S-Lab-System-Group/HeliosData, and the files of
+        /// the artifact of Lucid, which are made from it (S-Lab-System-Group/Lucid, ASPLOS 2023).
+        Helios = "helios",
         /// Microsoft's cluster in 2017 (Jeon et al., USENIX ATC 2019), as in the artifact of Pollux
         /// (petuum/adaptdl, branch osdi21-artifact, `simulator/traces/philly.csv`).
         Philly = "philly",
@@ -23,40 +31,92 @@ words! {
     }
 }
 
-/// The jobs of such a trace in order of arrival. The first arrives at its own time in the file or, if that is a date, at 0.
+/// The jobs of a published trace.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Imported {
+    /// In order of arrival. The first arrives at its own time in the file or, if that is a date, at 0.
+    pub rows: Vec<TraceRow>,
+    /// The number of jobs of the file that are not in `rows`, for each reason.
+    pub left_out: BTreeMap<&'static str, usize>,
+}
+
+/// Reads the jobs of a published trace.
 ///
 /// # Errors
 /// The first line that does not fit the format, with its column.
-pub fn read(format: TraceFormat, file: &Path, text: &[u8]) -> Result<Vec<TraceRow>, RowError> {
-    let mut rows = match format {
+pub fn read(format: TraceFormat, file: &Path, text: &[u8]) -> Result<Imported, RowError> {
+    let mut imported = match format {
+        TraceFormat::Helios => helios::read(file, text)?,
         TraceFormat::Philly => philly::read(file, text)?,
         TraceFormat::Rubick => rubick::read(file, text)?,
     };
     // The sort is stable, so that simultaneous jobs keep their order in the file.
-    rows.sort_by(|a, b| a.submit_s.total_cmp(&b.submit_s));
-    Ok(rows)
+    imported.rows.sort_by(|a, b| a.submit_s.total_cmp(&b.submit_s));
+    Ok(imported)
 }
 
 /// A value of a row, or the invalid column and the reason.
 type Found<T> = Result<T, (&'static str, String)>;
 
+/// What a line of a published trace becomes.
+enum Line {
+    Job(Box<TraceRow>),
+    /// A job that is left out, for this reason.
+    LeftOut(&'static str),
+}
+
+impl From<TraceRow> for Line {
+    fn from(row: TraceRow) -> Line {
+        Line::Job(Box::new(row))
+    }
+}
+
+impl Imported {
+    fn add(&mut self, line: Line) {
+        match line {
+            Line::Job(row) => self.rows.push(*row),
+            Line::LeftOut(why) => *self.left_out.entry(why).or_default() += 1,
+        }
+    }
+
+    /// Moves the first arrival to 0.
+    fn starting_at_zero(mut self) -> Imported {
+        let first = self.rows.iter().map(|row| row.submit_s).fold(f64::INFINITY, f64::min);
+        self.rows.iter_mut().for_each(|row| row.submit_s -= first);
+        self
+    }
+}
+
 /// Converts the rows of a file with a function for one row.
 fn rows_of<T: DeserializeOwned>(
     file: &Path,
     text: &[u8],
-    mut row: impl FnMut(usize, T) -> Found<TraceRow>,
-) -> Result<Vec<TraceRow>, RowError> {
+    mut line: impl FnMut(usize, T) -> Found<Line>,
+) -> Result<Imported, RowError> {
     let theirs: Vec<T> = rows::parse(file, csv::Reader::from_reader(text))?;
-    let of = |(number, theirs)| {
-        row(number, theirs).map_err(|(column, message)| RowError::Field {
+    let mut imported = Imported::default();
+    for (number, theirs) in theirs.into_iter().enumerate() {
+        imported.add(line(number, theirs).map_err(|(column, message)| RowError::Field {
             file: file.into(),
             // None of these formats quotes line breaks, and the first line is the header.
             line: number as u64 + 2,
             column: column.into(),
             message,
-        })
-    };
-    theirs.into_iter().enumerate().map(of).collect()
+        })?);
+    }
+    Ok(imported)
+}
+
+/// The time of a date such as `2017-10-09 07:01:55`, in Unix time. A trace does not name its time zone, which is taken to be UTC.
+fn date(column: &'static str, text: &str) -> Found<Duration> {
+    let at = humantime::parse_rfc3339_weak(text).ok();
+    let at = at.and_then(|at: SystemTime| at.duration_since(UNIX_EPOCH).ok());
+    at.ok_or_else(|| (column, format!("'{text}' is no 2017-10-09 07:01:55")))
+}
+
+/// The column `submit_utc` for a Unix time.
+fn submit_utc(at: Duration) -> Option<String> {
+    Some(humantime::format_rfc3339(UNIX_EPOCH + at).to_string())
 }
 
 /// A duration in seconds, above 0.
@@ -67,7 +127,16 @@ fn seconds(column: &'static str, value: f64) -> Found<f64> {
     }
 }
 
-/// The step time of a job with this duration and number of steps.
-fn step_ns(length_s: f64, steps: u64) -> Option<u64> {
-    Some(((length_s * 1e9 / steps as f64).round() as u64).max(1))
+/// The number of steps of a job of which only the duration is known, and their time: steps of about one second.
+fn steps_of_a_second(length_s: f64) -> (Option<u64>, Option<u64>) {
+    let steps = (length_s.round() as u64).max(1);
+    (Some(steps), Some(((length_s * 1e9 / steps as f64).round() as u64).max(1)))
+}
+
+/// The number of cores of the host for each rank of a job, rounded up. `None` if the job asks for no cores.
+fn cores_per_rank(column: &'static str, cores: u32, ranks: u32) -> Found<Option<u16>> {
+    let each = u16::try_from(cores.div_ceil(ranks));
+    let each =
+        each.map_err(|_| (column, format!("{cores} cores are too many for {ranks} GPUs; drop the line")))?;
+    Ok(Some(each).filter(|each| *each > 0))
 }

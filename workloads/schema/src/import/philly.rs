@@ -1,10 +1,10 @@
 //! Philly: arrival times, durations and numbers of GPUs. The models are unknown.
 
-use std::{path::Path, time::UNIX_EPOCH};
+use std::path::Path;
 
 use serde::Deserialize;
 
-use super::{Found, rows_of, seconds, step_ns};
+use super::{Found, Imported, Line, date, rows_of, seconds, steps_of_a_second, submit_utc};
 use crate::{job::Job, rows::RowError, trace::TraceRow};
 
 /// A line. `gpu_time` is the product of two other columns and left out.
@@ -22,33 +22,28 @@ struct PhillyRow {
 /// The jobs have a workload that no catalog defines, with steps of about one second that add up to their
 /// duration. Jobs have no names in the file and are named after their lines. The published file has 82,247
 /// jobs and an empty line at its end.
-pub(super) fn read(file: &Path, text: &[u8]) -> Result<Vec<TraceRow>, RowError> {
-    let mut rows = rows_of(file, text, row)?;
-    let first = rows.iter().map(|row| row.submit_s).fold(f64::INFINITY, f64::min);
-    rows.iter_mut().for_each(|row| row.submit_s -= first);
-    Ok(rows)
+pub(super) fn read(file: &Path, text: &[u8]) -> Result<Imported, RowError> {
+    Ok(rows_of(file, text, line)?.starting_at_zero())
 }
 
-fn row(number: usize, row: PhillyRow) -> Found<TraceRow> {
-    let at = humantime::parse_rfc3339_weak(&row.timestamp).ok();
-    let at = at.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
-    let at = at.ok_or_else(|| ("timestamp", format!("'{}' is no 2017-10-09 07:01:55", row.timestamp)))?;
-    let length_s = seconds("duration", row.duration)?;
-    let steps = (length_s.round() as u64).max(1);
+fn line(number: usize, row: PhillyRow) -> Found<Line> {
+    let at = date("timestamp", &row.timestamp)?;
+    let (steps, step_ns) = steps_of_a_second(seconds("duration", row.duration)?);
     if row.num_gpus == 0 {
         return Err(("num_gpus", "is 0; drop the line".into()));
     }
-    Ok(TraceRow {
+    let row = TraceRow {
         name: format!("philly-{}", number + 2),
         submit_s: at.as_secs_f64(),
-        submit_utc: Some(humantime::format_rfc3339(UNIX_EPOCH + at).to_string()),
+        submit_utc: submit_utc(at),
         job: Some(Job { workload: "philly".into(), global_batch: None, plan: None, device: None }),
-        steps: Some(steps),
+        steps,
+        step_ns,
         devices: Some(row.num_gpus),
         vc: row.cluster,
-        step_ns: step_ns(length_s, steps),
         ..TraceRow::default()
-    })
+    };
+    Ok(row.into())
 }
 
 #[cfg(test)]
@@ -63,7 +58,7 @@ mod tests {
         let text = format!(
             "{HEADER}2017-10-09 00:00:10,66.0,8,528.0,11cb48\n2017-10-08 23:59:50,0.4,1,0.4,6214e9\n"
         );
-        let rows = read(TraceFormat::Philly, Path::new("p.csv"), text.as_bytes()).unwrap();
+        let rows = read(TraceFormat::Philly, Path::new("p.csv"), text.as_bytes()).unwrap().rows;
         let [short, long] = &rows[..] else { panic!("{rows:?}") };
         assert_eq!((short.name.as_str(), short.submit_s, short.vc.as_str()), ("philly-3", 0.0, "6214e9"));
         assert_eq!((short.steps, short.length_ns()), (Some(1), Some(400_000_000)));

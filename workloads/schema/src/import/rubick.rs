@@ -12,7 +12,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::{Found, rows_of};
+use super::{Found, Imported, Line, rows_of};
 use crate::{
     job::Job,
     plan::Plan,
@@ -48,11 +48,11 @@ const APPLICATIONS: [(&str, &str, u32); 7] = [
 ];
 
 /// Rubick may change the plan and the GPUs of any job, so that all jobs are elastic.
-pub(super) fn read(file: &Path, text: &[u8]) -> Result<Vec<TraceRow>, RowError> {
-    rows_of(file, text, row)
+pub(super) fn read(file: &Path, text: &[u8]) -> Result<Imported, RowError> {
+    rows_of(file, text, line)
 }
 
-fn row(_: usize, row: RubickRow) -> Found<TraceRow> {
+fn line(_: usize, row: RubickRow) -> Found<Line> {
     let known = APPLICATIONS.iter().find(|(name, ..)| *name == row.application);
     let (_, workload, global_batch) = known.ok_or_else(|| {
         let names = APPLICATIONS.map(|(name, ..)| name).join(", ");
@@ -67,7 +67,7 @@ fn row(_: usize, row: RubickRow) -> Found<TraceRow> {
         1 => Class::Guaranteed,
         other => return Err(("is_sla", format!("is {other}, and neither 0 nor 1"))),
     };
-    Ok(TraceRow {
+    let row = TraceRow {
         name: row.name,
         submit_s: row.submission_time,
         job: Some(Job {
@@ -80,7 +80,8 @@ fn row(_: usize, row: RubickRow) -> Found<TraceRow> {
         elastic: true,
         class,
         ..TraceRow::default()
-    })
+    };
+    Ok(row.into())
 }
 
 /// `ga` is plain data parallelism, `zero-dp` has stage 2, and three digits are degrees: pipeline, tensor, data.
@@ -120,7 +121,8 @@ mod tests {
         "name,submission_time,duration,application,num_gpus,num_cpus,bandwidth,exec_plan,steps,is_sla\n";
 
     fn import(rows: &str) -> Result<Vec<TraceRow>, RowError> {
-        read(TraceFormat::Rubick, Path::new("r.csv"), format!("{HEADER}{rows}").as_bytes())
+        let text = format!("{HEADER}{rows}");
+        Ok(read(TraceFormat::Rubick, Path::new("r.csv"), text.as_bytes())?.rows)
     }
 
     #[test]
