@@ -82,7 +82,7 @@ fn an_imported_trace_keeps_its_dates_when_it_is_scaled_and_can_be_simulated() {
     );
     let import = "trace import --format helios cluster_log.csv --time-scale 0.1 --load 0.5 --devices 2";
     let said = door.exits(0, &format!("{import} --out t.csv"));
-    assert!(said.err.contains("1 jobs of cluster_log.csv are left out: they ask for no GPU"), "{}", said.err);
+    assert!(said.err.contains("1 jobs are left out: they ask for no GPU"), "{}", said.err);
     let rows = read(&std::fs::read_to_string(door.path("t.csv")).unwrap());
     let dates: Vec<_> = rows.iter().map(|row| (row.submit_s, row.submit_utc.as_deref())).collect();
     // 50 GPU-seconds at half of the rate of two GPUs.
@@ -90,6 +90,30 @@ fn an_imported_trace_keeps_its_dates_when_it_is_scaled_and_can_be_simulated() {
     assert_eq!(rows.iter().map(|row| row.cpus).collect::<Vec<_>>(), [Some(4), Some(6)]);
     let said = door.exits(0, "sim t.csv --policy fifo --cluster 1x2 --switch-cost 0s --out runs/sim");
     assert!(said.out.contains("fifo"), "{}", said.out);
+}
+
+#[test]
+fn the_tables_of_pai_are_one_trace() {
+    let door = crate::door();
+    door.write("jobs.csv", "j,i,ana,Terminated,100.0,400.0\nk,l,bob,Failed,160.0,200.0\n");
+    door.write(
+        "tasks.csv",
+        "j,worker,4.0,Terminated,110.0,400.0,600.0,29.3,50.0,T4\nk,worker,1.0,Failed,170.0,200.0,600.0,29.3,100.0,T4\n",
+    );
+    door.write("groups.csv", "i,ana,T4,nightly,\n");
+    let rows = read(&door.exits(0, "trace import --format pai-2020 jobs.csv tasks.csv groups.csv").out);
+    let found: Vec<_> =
+        rows.iter().map(|row| (row.devices(), row.cpus, row.device_type.as_deref())).collect();
+    assert_eq!(found, [(2, Some(12), Some("T4")), (1, Some(6), None)]);
+    assert_eq!(rows[0].recurring_job.as_deref(), Some("nightly"));
+    let said = door.exits(2, "trace import --format pai-2020 jobs.csv");
+    assert!(
+        said.err.contains("--format pai-2020 reads pai_job_table.csv, pai_task_table.csv"),
+        "{}",
+        said.err
+    );
+    let said = door.exits(2, "trace import --format pai-2020 tasks.csv jobs.csv");
+    assert!(said.err.contains("jobs.csv: line 1: has 6 columns, and 10 are expected"), "{}", said.err);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::{
 use anyhow::Context as _;
 use rig::{Exit, output};
 use schema::{
-    import::{self, Imported, TraceFormat},
+    import::{self, Imported, Source, TraceFormat},
     lines,
 };
 
@@ -18,6 +18,7 @@ use super::Shaped;
 ///
 /// helios: the jobs of a cluster of SenseTime, with arrival, GPUs, cores, duration, user and virtual cluster; they can be simulated,
 /// but not run. Files of the artifact of Lucid have the names of recurring jobs, too.
+/// pai-2020: the jobs of a cluster of Alibaba, with the sum of their tasks, users and groups; they can be simulated, but not run.
 /// philly: the 82,247 jobs of a cluster of Microsoft, with arrival, GPUs and duration; they can be simulated, but not run.
 /// rubick: the 406 jobs of seven models of Rubick's artifact, with their plans and steps; the times of their steps come from
 /// --table of `sched sim`, so that --load does not apply.
@@ -25,9 +26,10 @@ use super::Shaped;
 /// Example: `sched trace import --format rubick workload-mt.csv --time-scale 0.1 --out mt.csv`
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// The file, or - for standard input.
-    file: PathBuf,
-    /// The format of the file: helios, philly or rubick.
+    /// The file, or - for standard input; for pai-2020 the tables of jobs, of tasks and, if wanted, of group tags, in this order.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The format of the file: helios, pai-2020, philly or rubick.
     #[arg(long)]
     format: TraceFormat,
     #[command(flatten)]
@@ -35,18 +37,15 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let is_stdin = args.file == Path::new("-");
-    let file = if is_stdin { Path::new("standard input") } else { &args.file };
-    let text = match is_stdin {
-        true => lines::read_to_end(file, std::io::stdin(), 0)?,
-        false => lines::read_to_end(file, File::open(file).with_context(|| file.display().to_string())?, 0)?,
-    };
-    let Imported { rows, left_out } = import::read(args.format, file, &text)?;
+    let texts = args.files.iter().map(|file| read(file)).collect::<anyhow::Result<Vec<_>>>()?;
+    let sources: Vec<Source<'_>> = texts.iter().map(|(file, text)| Source { file, text }).collect();
+    let Imported { rows, left_out } = import::read(args.format, &sources)?;
     for (why, jobs) in left_out {
-        output::note(format_args!("trace: {jobs} jobs of {} are left out: {why}", file.display()));
+        output::note(format_args!("trace: {jobs} jobs are left out: {why}"));
     }
     if rows.is_empty() {
-        return Err(Exit::NothingMatched.because(format!("{} has no jobs", file.display())));
+        let files: Vec<String> = sources.iter().map(|source| source.file.display().to_string()).collect();
+        return Err(Exit::NothingMatched.because(format!("{} has no jobs", files.join(", "))));
     }
     args.shaped.finish(rows, |row| {
         let known = row.step_ns.map(|ns| ns as f64);
@@ -58,4 +57,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             )
         })
     })
+}
+
+/// The name of a file in messages, and its content.
+fn read(file: &Path) -> anyhow::Result<(&Path, Vec<u8>)> {
+    if file == Path::new("-") {
+        let name = Path::new("standard input");
+        return Ok((name, lines::read_to_end(name, std::io::stdin(), 0)?));
+    }
+    let open = File::open(file).with_context(|| file.display().to_string())?;
+    Ok((file, lines::read_to_end(file, open, 0)?))
 }

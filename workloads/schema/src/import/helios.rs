@@ -1,10 +1,10 @@
 //! Helios: arrival times, durations, GPUs, cores, users and virtual clusters, also with the names of jobs of the artifact of Lucid.
 
-use std::path::Path;
-
 use serde::Deserialize;
 
-use super::{Found, Imported, Line, cores_per_rank, date, rows_of, seconds, steps_of_a_second, submit_utc};
+use super::{
+    Found, Imported, Line, Source, cores_per_rank, date, rows_of, seconds, steps_of_a_second, submit_utc,
+};
 use crate::{job::Job, rows::RowError, trace::TraceRow};
 
 /// A line. The state of a job is left out: a job that failed or was cancelled held its GPUs as long as one that was completed, and
@@ -29,8 +29,8 @@ struct HeliosRow {
 
 /// The jobs have a workload that no catalog defines, with steps of about one second that add up to their duration. Jobs without a
 /// GPU are left out, as in the simulators of Helios and Lucid, and so are jobs that ended when they started.
-pub(super) fn read(file: &Path, text: &[u8]) -> Result<Imported, RowError> {
-    Ok(rows_of(file, text, line)?.starting_at_zero())
+pub(super) fn read(source: Source<'_>) -> Result<Imported, RowError> {
+    Ok(rows_of(source, line)?.starting_at_zero())
 }
 
 fn line(_: usize, row: HeliosRow) -> Found<Line> {
@@ -61,11 +61,11 @@ fn line(_: usize, row: HeliosRow) -> Found<Line> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{TraceFormat, read};
+    use super::super::{ImportError, TraceFormat, read_text};
     use super::*;
 
-    fn import(text: &str) -> Result<Imported, RowError> {
-        read(TraceFormat::Helios, Path::new("h.csv"), text.as_bytes())
+    fn import(text: &str) -> Result<Imported, ImportError> {
+        read_text(TraceFormat::Helios, "h.csv", text)
     }
 
     /// The form of `cluster_log.csv` of HeliosData.

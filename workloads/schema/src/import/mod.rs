@@ -1,6 +1,7 @@
 //! Converts published traces.
 
 mod helios;
+mod pai2020;
 mod philly;
 mod rubick;
 
@@ -23,12 +24,43 @@ words! {
         /// SenseTime's clusters in 2020 (Hu et al., SC 2021): `cluster_log.csv` of S-Lab-System-Group/HeliosData, and the files of
         /// the artifact of Lucid, which are made from it (S-Lab-System-Group/Lucid, ASPLOS 2023).
         Helios = "helios",
+        /// Alibaba's PAI in 2020 (Weng et al., NSDI 2022): the tables `pai_job_table`, `pai_task_table` and `pai_group_tag_table`
+        /// of alibaba/clusterdata, `cluster-trace-gpu-v2020`.
+        Pai2020 = "pai-2020",
         /// Microsoft's cluster in 2017 (Jeon et al., USENIX ATC 2019), as in the artifact of Pollux
         /// (petuum/adaptdl, branch osdi21-artifact, `simulator/traces/philly.csv`).
         Philly = "philly",
         /// The artifact of Rubick (AlibabaPAI/reconfigurable-dl-scheduler, MLSys 2025).
         Rubick = "rubick",
     }
+}
+
+impl TraceFormat {
+    /// The files of the format, as a message names them.
+    fn files(self) -> &'static str {
+        match self {
+            TraceFormat::Pai2020 => {
+                "pai_job_table.csv, pai_task_table.csv and, if wanted, pai_group_tag_table.csv, in this order"
+            }
+            TraceFormat::Helios | TraceFormat::Philly | TraceFormat::Rubick => "one file",
+        }
+    }
+}
+
+/// A file of a published trace.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    pub file: &'a Path,
+    pub text: &'a [u8],
+}
+
+/// The reason why a trace cannot be imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    #[error("--format {format} reads {}; the number of files is {found}", .format.files())]
+    Files { format: TraceFormat, found: usize },
+    #[error(transparent)]
+    Row(#[from] RowError),
 }
 
 /// The jobs of a published trace.
@@ -43,12 +75,15 @@ pub struct Imported {
 /// Reads the jobs of a published trace.
 ///
 /// # Errors
-/// The first line that does not fit the format, with its column.
-pub fn read(format: TraceFormat, file: &Path, text: &[u8]) -> Result<Imported, RowError> {
-    let mut imported = match format {
-        TraceFormat::Helios => helios::read(file, text)?,
-        TraceFormat::Philly => philly::read(file, text)?,
-        TraceFormat::Rubick => rubick::read(file, text)?,
+/// Another number of files than the format has, or the first line that does not fit the format, with its column.
+pub fn read(format: TraceFormat, sources: &[Source<'_>]) -> Result<Imported, ImportError> {
+    let mut imported = match (format, sources) {
+        (TraceFormat::Helios, &[log]) => helios::read(log)?,
+        (TraceFormat::Pai2020, &[jobs, tasks]) => pai2020::read(jobs, tasks, None)?,
+        (TraceFormat::Pai2020, &[jobs, tasks, groups]) => pai2020::read(jobs, tasks, Some(groups))?,
+        (TraceFormat::Philly, &[jobs]) => philly::read(jobs)?,
+        (TraceFormat::Rubick, &[jobs]) => rubick::read(jobs)?,
+        (format, sources) => return Err(ImportError::Files { format, found: sources.len() }),
     };
     // The sort is stable, so that simultaneous jobs keep their order in the file.
     imported.rows.sort_by(|a, b| a.submit_s.total_cmp(&b.submit_s));
@@ -89,8 +124,7 @@ impl Imported {
 
 /// Converts the rows of a file with a function for one row.
 fn rows_of<T: DeserializeOwned>(
-    file: &Path,
-    text: &[u8],
+    Source { file, text }: Source<'_>,
     mut line: impl FnMut(usize, T) -> Found<Line>,
 ) -> Result<Imported, RowError> {
     let theirs: Vec<T> = rows::parse(file, csv::Reader::from_reader(text))?;
@@ -139,4 +173,10 @@ fn cores_per_rank(column: &'static str, cores: u32, ranks: u32) -> Found<Option<
     let each =
         each.map_err(|_| (column, format!("{cores} cores are too many for {ranks} GPUs; drop the line")))?;
     Ok(Some(each).filter(|each| *each > 0))
+}
+
+/// Imports the text of one file, for the tests of the formats.
+#[cfg(test)]
+fn read_text(format: TraceFormat, file: &str, text: &str) -> Result<Imported, ImportError> {
+    read(format, &[Source { file: Path::new(file), text: text.as_bytes() }])
 }

@@ -1,10 +1,8 @@
 //! Philly: arrival times, durations and numbers of GPUs. The models are unknown.
 
-use std::path::Path;
-
 use serde::Deserialize;
 
-use super::{Found, Imported, Line, date, rows_of, seconds, steps_of_a_second, submit_utc};
+use super::{Found, Imported, Line, Source, date, rows_of, seconds, steps_of_a_second, submit_utc};
 use crate::{job::Job, rows::RowError, trace::TraceRow};
 
 /// A line. `gpu_time` is the product of two other columns and left out.
@@ -22,8 +20,8 @@ struct PhillyRow {
 /// The jobs have a workload that no catalog defines, with steps of about one second that add up to their
 /// duration. Jobs have no names in the file and are named after their lines. The published file has 82,247
 /// jobs and an empty line at its end.
-pub(super) fn read(file: &Path, text: &[u8]) -> Result<Imported, RowError> {
-    Ok(rows_of(file, text, line)?.starting_at_zero())
+pub(super) fn read(source: Source<'_>) -> Result<Imported, RowError> {
+    Ok(rows_of(source, line)?.starting_at_zero())
 }
 
 fn line(number: usize, row: PhillyRow) -> Found<Line> {
@@ -48,8 +46,7 @@ fn line(number: usize, row: PhillyRow) -> Found<Line> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{TraceFormat, read};
-    use std::path::Path;
+    use super::super::{TraceFormat, read_text};
 
     const HEADER: &str = "timestamp,duration,num_gpus,gpu_time,cluster\n";
 
@@ -58,7 +55,7 @@ mod tests {
         let text = format!(
             "{HEADER}2017-10-09 00:00:10,66.0,8,528.0,11cb48\n2017-10-08 23:59:50,0.4,1,0.4,6214e9\n"
         );
-        let rows = read(TraceFormat::Philly, Path::new("p.csv"), text.as_bytes()).unwrap().rows;
+        let rows = read_text(TraceFormat::Philly, "p.csv", &text).unwrap().rows;
         let [short, long] = &rows[..] else { panic!("{rows:?}") };
         assert_eq!((short.name.as_str(), short.submit_s, short.vc.as_str()), ("philly-3", 0.0, "6214e9"));
         assert_eq!((short.steps, short.length_ns()), (Some(1), Some(400_000_000)));
@@ -76,8 +73,7 @@ mod tests {
             ("2017-10-09 07:01:55,1,x,1,a", "p.csv: line 2: column 'num_gpus': invalid digit"),
         ] {
             let text = format!("{HEADER}{row}\n");
-            let error =
-                read(TraceFormat::Philly, Path::new("p.csv"), text.as_bytes()).unwrap_err().to_string();
+            let error = read_text(TraceFormat::Philly, "p.csv", &text).unwrap_err().to_string();
             assert!(error.starts_with(message), "{error}");
         }
     }

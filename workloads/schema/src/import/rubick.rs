@@ -8,11 +8,9 @@
 //! `duration / steps` is therefore not the time of a step. All models of the trace were measured, so that no job has a
 //! `step_ns`, and its time comes from a table.
 
-use std::path::Path;
-
 use serde::Deserialize;
 
-use super::{Found, Imported, Line, rows_of};
+use super::{Found, Imported, Line, Source, rows_of};
 use crate::{
     job::Job,
     plan::Plan,
@@ -48,8 +46,8 @@ const APPLICATIONS: [(&str, &str, u32); 7] = [
 ];
 
 /// Rubick may change the plan and the GPUs of any job, so that all jobs are elastic.
-pub(super) fn read(file: &Path, text: &[u8]) -> Result<Imported, RowError> {
-    rows_of(file, text, line)
+pub(super) fn read(source: Source<'_>) -> Result<Imported, RowError> {
+    rows_of(source, line)
 }
 
 fn line(_: usize, row: RubickRow) -> Found<Line> {
@@ -114,15 +112,14 @@ fn plan(theirs: &str, gpus: u32) -> Found<Plan> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{TraceFormat, read};
+    use super::super::{ImportError, TraceFormat, read_text};
     use super::*;
 
     const HEADER: &str =
         "name,submission_time,duration,application,num_gpus,num_cpus,bandwidth,exec_plan,steps,is_sla\n";
 
-    fn import(rows: &str) -> Result<Vec<TraceRow>, RowError> {
-        let text = format!("{HEADER}{rows}");
-        Ok(read(TraceFormat::Rubick, Path::new("r.csv"), text.as_bytes())?.rows)
+    fn import(rows: &str) -> Result<Vec<TraceRow>, ImportError> {
+        Ok(read_text(TraceFormat::Rubick, "r.csv", &format!("{HEADER}{rows}"))?.rows)
     }
 
     #[test]
