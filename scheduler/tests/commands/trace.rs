@@ -117,6 +117,22 @@ fn the_tables_of_pai_are_one_trace() {
 }
 
 #[test]
+fn jobs_of_pollux_are_elastic_jobs_of_the_catalog() {
+    let door = crate::door();
+    door.write(
+        "w.csv",
+        "name,time,application,num_replicas,batch_size\ncifar10-0,107,cifar10,6,2048\ndeepspeech2-1,110,deepspeech2,6,320\n\
+         ncf-2,135,ncf,1,32768\nimagenet-3,140,imagenet,32,6400\nbert-4,150,bert,12,384\nyolov3-5,160,yolov3,4,64\n",
+    );
+    let said = door.exits(0, "trace import --format pollux w.csv --out t.csv");
+    assert!(said.err.contains("1 jobs are left out: they train YOLOv3"), "{}", said.err);
+    // The catalog has the workloads, and they support the plans: all that is missing are times.
+    let said = door.exits(2, "sim t.csv --policy fifo --cluster 16x4 --switch-cost 30s");
+    assert!(!said.err.contains("line "), "{}", said.err);
+    assert!(said.err.contains("resnet18-cifar"), "{}", said.err);
+}
+
+#[test]
 fn times_of_rubick_come_from_a_table_and_not_from_its_durations() {
     let door = crate::door();
     door.write(

@@ -20,6 +20,7 @@ use super::Shaped;
 /// but not run. Files of the artifact of Lucid have the names of recurring jobs, too.
 /// pai-2020: the jobs of a cluster of Alibaba, with the sum of their tasks, users and groups; they can be simulated, but not run.
 /// philly: the 82,247 jobs of a cluster of Microsoft, with arrival, GPUs and duration; they can be simulated, but not run.
+/// pollux: the 160 jobs of a workload of Pollux's artifact, with their numbers of GPUs and batches; times come from --table.
 /// rubick: the 406 jobs of seven models of Rubick's artifact, with their plans and steps; the times of their steps come from
 /// --table of `sched sim`, so that --load does not apply.
 ///
@@ -29,7 +30,7 @@ pub(super) struct Args {
     /// The file, or - for standard input; for pai-2020 the tables of jobs, of tasks and, if wanted, of group tags, in this order.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The format of the file: helios, pai-2020, philly or rubick.
+    /// The format of the file: helios, pai-2020, philly, pollux or rubick.
     #[arg(long)]
     format: TraceFormat,
     #[command(flatten)]

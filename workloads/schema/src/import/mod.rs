@@ -3,6 +3,7 @@
 mod helios;
 mod pai2020;
 mod philly;
+mod pollux;
 mod rubick;
 
 use std::{
@@ -30,6 +31,9 @@ words! {
         /// Microsoft's cluster in 2017 (Jeon et al., USENIX ATC 2019), as in the artifact of Pollux
         /// (petuum/adaptdl, branch osdi21-artifact, `simulator/traces/philly.csv`).
         Philly = "philly",
+        /// The workloads of the artifact of Pollux (petuum/adaptdl, branch osdi21-artifact, `simulator/workloads*/*.csv`, OSDI
+        /// 2021).
+        Pollux = "pollux",
         /// The artifact of Rubick (AlibabaPAI/reconfigurable-dl-scheduler, MLSys 2025).
         Rubick = "rubick",
     }
@@ -42,7 +46,9 @@ impl TraceFormat {
             TraceFormat::Pai2020 => {
                 "pai_job_table.csv, pai_task_table.csv and, if wanted, pai_group_tag_table.csv, in this order"
             }
-            TraceFormat::Helios | TraceFormat::Philly | TraceFormat::Rubick => "one file",
+            TraceFormat::Helios | TraceFormat::Philly | TraceFormat::Pollux | TraceFormat::Rubick => {
+                "one file"
+            }
         }
     }
 }
@@ -82,6 +88,7 @@ pub fn read(format: TraceFormat, sources: &[Source<'_>]) -> Result<Imported, Imp
         (TraceFormat::Pai2020, &[jobs, tasks]) => pai2020::read(jobs, tasks, None)?,
         (TraceFormat::Pai2020, &[jobs, tasks, groups]) => pai2020::read(jobs, tasks, Some(groups))?,
         (TraceFormat::Philly, &[jobs]) => philly::read(jobs)?,
+        (TraceFormat::Pollux, &[jobs]) => pollux::read(jobs)?,
         (TraceFormat::Rubick, &[jobs]) => rubick::read(jobs)?,
         (format, sources) => return Err(ImportError::Files { format, found: sources.len() }),
     };

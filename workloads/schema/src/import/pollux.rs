@@ -1,0 +1,125 @@
+//! Pollux: jobs of six applications with tuned numbers of GPUs and batches, 160 for 64 GPUs in each file.
+
+use serde::Deserialize;
+
+use super::{Found, Imported, Line, Source, rows_of};
+use crate::{job::Job, plan::Plan, rows::RowError, trace::TraceRow};
+
+/// A line.
+#[derive(Deserialize)]
+struct PolluxRow {
+    name: String,
+    /// In seconds.
+    time: f64,
+    application: String,
+    num_replicas: u16,
+    batch_size: u32,
+}
+
+/// An application of the trace.
+struct Application {
+    name: &'static str,
+    /// The workload of the catalog.
+    workload: &'static str,
+    /// The length of a job: `max_epochs` in `simulator/applications.py`.
+    epochs: u64,
+    /// The samples of an epoch of the data set that Table 1 of Pollux names (Qiao et al., OSDI 2021). By the batch that the
+    /// application begins with, they are the steps of an epoch in the simulator.
+    samples: u64,
+}
+
+const APPLICATIONS: [Application; 5] = [
+    // CIFAR-10.
+    Application { name: "cifar10", workload: "resnet18-cifar", epochs: 100, samples: 50_000 },
+    // ImageNet.
+    Application { name: "imagenet", workload: "resnet50", epochs: 90, samples: 1_281_167 },
+    // SQuAD: windows of 384 tokens.
+    Application { name: "bert", workload: "bert-base-squad", epochs: 2, samples: 88_641 },
+    // CMU-ARCTIC: the utterances of seven speakers that are trained on.
+    Application { name: "deepspeech2", workload: "deepspeech2", epochs: 80, samples: 7_140 },
+    // MovieLens-1M: 994,169 ratings, and four negatives for each.
+    Application { name: "ncf", workload: "neumf", epochs: 10, samples: 4_970_845 },
+];
+
+/// The jobs are elastic, and keep their batch, rounded up to a multiple of their replicas as the simulator of Pollux does. Their
+/// steps are those of their epochs at this batch. The simulator counts more for a large batch, by the gradient noise that was
+/// measured in each epoch; this is left out. The trace has no durations.
+pub(super) fn read(source: Source<'_>) -> Result<Imported, RowError> {
+    rows_of(source, line)
+}
+
+fn line(_: usize, row: PolluxRow) -> Found<Line> {
+    if row.application == "yolov3" {
+        return Ok(Line::LeftOut("they train YOLOv3, which the catalog does not have"));
+    }
+    let known = APPLICATIONS.iter().find(|known| known.name == row.application);
+    let application = known.ok_or_else(|| {
+        let names = APPLICATIONS.map(|known| known.name).join(", ");
+        ("application", format!("'{}' is not one of: {names}, yolov3", row.application))
+    })?;
+    for (column, value) in [("num_replicas", u32::from(row.num_replicas)), ("batch_size", row.batch_size)] {
+        if value == 0 {
+            return Err((column, "is 0; drop the line".into()));
+        }
+    }
+    let too_large = || ("batch_size", format!("{} is too large; drop the line", row.batch_size));
+    let global_batch =
+        row.batch_size.checked_next_multiple_of(row.num_replicas.into()).ok_or_else(too_large)?;
+    let row = TraceRow {
+        name: row.name,
+        submit_s: row.time,
+        job: Some(Job {
+            workload: application.workload.into(),
+            global_batch: Some(global_batch),
+            plan: Some(Plan { dp: row.num_replicas, ..Plan::default() }),
+            device: None,
+        }),
+        steps: Some((application.epochs * application.samples).div_ceil(global_batch.into())),
+        elastic: true,
+        ..TraceRow::default()
+    };
+    Ok(row.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ImportError, TraceFormat, read_text};
+    use super::*;
+
+    fn import(rows: &str) -> Result<Imported, ImportError> {
+        let header = "name,time,application,num_replicas,batch_size\n";
+        read_text(TraceFormat::Pollux, "w.csv", &format!("{header}{rows}"))
+    }
+
+    #[test]
+    fn steps_are_those_of_the_epochs_at_the_batch() {
+        for (row, job, steps) in [
+            // 2048 images are not cut into 6 equal parts, and 2052 are.
+            ("cifar10-0,107,cifar10,6,2048", "resnet18-cifar@b2052@dp6", 5_000_000_u64.div_ceil(2052)),
+            ("ncf-2,107,ncf,1,32768", "neumf@b32768@dp1", 1_517),
+            ("imagenet-11,107,imagenet,32,6400", "resnet50@b6400@dp32", 18_017),
+            ("bert-27,107,bert,12,384", "bert-base-squad@b384@dp12", 462),
+            ("deepspeech2-1,107,deepspeech2,8,320", "deepspeech2@b320@dp8", 1_785),
+        ] {
+            let imported = import(&format!("{row}\nyolov3-31,200,yolov3,4,64\n")).unwrap();
+            let [only] = &imported.rows[..] else { panic!("{imported:?}") };
+            assert_eq!((only.job.as_ref().unwrap().to_string().as_str(), only.steps), (job, Some(steps)));
+            assert_eq!((only.submit_s, only.elastic, only.step_ns), (107.0, true, None));
+            assert_eq!(imported.left_out.values().sum::<usize>(), 1);
+        }
+    }
+
+    #[test]
+    fn invalid_rows_are_refused_with_line_and_column() {
+        for (row, message) in [
+            ("a,1,vgg,1,8", "line 2: column 'application': 'vgg' is not one of: cifar10, imagenet"),
+            ("a,1,ncf,0,8", "line 2: column 'num_replicas': is 0"),
+            ("a,1,ncf,1,0", "line 2: column 'batch_size': is 0"),
+            ("a,1,ncf,70000,8", "line 2: column 'num_replicas': number too large"),
+            ("a,1,ncf,7,4294967295", "line 2: column 'batch_size': 4294967295 is too large"),
+        ] {
+            let error = import(&format!("{row}\n")).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+    }
+}
