@@ -47,6 +47,8 @@ impl Iterator for Pools {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Pool {
     free: u32,
+    /// The number of devices that are not lost.
+    present: u32,
     /// The nodes of the pool that have free devices, in order of the number of those.
     by_free: BTreeSet<(u32, NodeId)>,
     /// The nodes of the pool of which all devices are free, the largest first.
@@ -88,6 +90,7 @@ impl Occupancy {
             let pool = kinds.iter().position(|known| *known == kind).unwrap_or_default();
             pool_of.push(PoolId(pool as u16));
             pools[pool].free += free;
+            pools[pool].present += free;
             pools[pool].largest.push(free);
             if free > 0 {
                 pools[pool].by_free.insert((free, NodeId(number)));
@@ -167,6 +170,11 @@ impl Occupancy {
         self.devices.len() as u32 - self.lost
     }
 
+    /// The number of devices of a pool that are not lost.
+    pub fn present_in(&self, pool: PoolId) -> u32 {
+        self.pools[usize::from(pool.0)].present
+    }
+
     pub fn is_lost(&self, device: DeviceId) -> bool {
         self.devices[device.0 as usize].lost
     }
@@ -195,7 +203,11 @@ impl Occupancy {
     }
 
     pub(crate) fn set_lost(&mut self, device: DeviceId, lost: bool) {
-        self.lost = self.lost + u32::from(lost) - u32::from(self.is_lost(device));
+        let was_lost = self.is_lost(device);
+        self.lost = self.lost + u32::from(lost) - u32::from(was_lost);
+        let pool = self.pool_of(device);
+        let present = &mut self.pools[usize::from(pool.0)].present;
+        *present = *present + u32::from(was_lost) - u32::from(lost);
         self.change(device, |slot| slot.lost = lost);
     }
 
@@ -239,7 +251,7 @@ mod tests {
 
     /// Free devices, by their numbers.
     fn free_devices(occupancy: &Occupancy, count: u32) -> Option<Vec<u32>> {
-        let found = Draft::new(occupancy, Placement::Spread, occupancy.pools()).take(count)?;
+        let found = Draft::new(occupancy, Placement::Spread, occupancy.pools()).take(count, None)?;
         Some(found.iter().map(|device| device.0).collect())
     }
 

@@ -38,17 +38,21 @@ impl<'a> Draft<'a> {
         self.free[usize::from(pool.0)]
     }
 
-    /// Whether a job of `count` devices can be placed in some pool.
-    pub fn fits(&self, count: u32) -> bool {
-        self.pools.clone().any(|pool| match self.placement {
+    /// Whether a job of `count` devices can be placed, in this pool or in any.
+    pub fn fits(&self, count: u32, only: Option<PoolId>) -> bool {
+        self.pools_among(only).any(|pool| match self.placement {
             Placement::Spread => count <= self.free_in(pool),
             Placement::Consolidated => self.on_fewest_nodes(pool, count).is_some(),
         })
     }
 
-    /// Takes `count` free devices of the first pool that has them, as [`Draft::take_in`] does.
-    pub fn take(&mut self, count: u32) -> Option<Vec<DeviceId>> {
-        self.pools.clone().find_map(|pool| self.take_in(pool, count))
+    /// Takes `count` free devices of this pool, or of the first that has them, as [`Draft::take_in`] does.
+    pub fn take(&mut self, count: u32, only: Option<PoolId>) -> Option<Vec<DeviceId>> {
+        self.pools_among(only).find_map(|pool| self.take_in(pool, count))
+    }
+
+    fn pools_among(&self, only: Option<PoolId>) -> impl Iterator<Item = PoolId> + use<> {
+        self.pools.clone().filter(move |pool| only.is_none_or(|only| only == *pool))
     }
 
     /// Takes `count` free devices of a pool, of each node those with the lowest numbers. The time grows with `count` and with the
@@ -183,16 +187,16 @@ mod tests {
         occupancy.keep(JobId(1), &[DeviceId(4), DeviceId(5)]);
         occupancy.keep(JobId(2), &[DeviceId(5)]);
         let mut draft = Draft::new(&occupancy, Placement::Spread, occupancy.pools());
-        assert_eq!(numbers(draft.take(2)), Some(vec![6, 7]), "of two nodes with two free, the first");
-        assert_eq!(numbers(draft.take(1)), Some(vec![8]));
+        assert_eq!(numbers(draft.take(2, None)), Some(vec![6, 7]), "of two nodes with two free, the first");
+        assert_eq!(numbers(draft.take(1, None)), Some(vec![8]));
         draft.give_back(JobId(1), &[DeviceId(4), DeviceId(5)]);
         assert_eq!(
-            (draft.free_in(PoolId(0)), draft.fits(6), draft.fits(7)),
+            (draft.free_in(PoolId(0)), draft.fits(6, None), draft.fits(7, None)),
             (6, true, false),
             "job 2 keeps device 5"
         );
-        assert_eq!(numbers(draft.take(6)), Some(vec![0, 1, 2, 3, 4, 9]));
-        assert_eq!(numbers(draft.take(1)), None);
+        assert_eq!(numbers(draft.take(6, None)), Some(vec![0, 1, 2, 3, 4, 9]));
+        assert_eq!(numbers(draft.take(1, None)), None);
         assert_eq!(occupancy.free(), 8, "nothing was done");
     }
 
@@ -209,14 +213,17 @@ mod tests {
             [(2, Some(vec![0, 1])), (3, Some(vec![2, 3, 4])), (4, Some(vec![2, 3, 4, 5])), (5, None)]
         {
             assert_eq!(
-                numbers(Draft::new(&occupancy, Placement::Spread, occupancy.pools()).take(count)),
+                numbers(Draft::new(&occupancy, Placement::Spread, occupancy.pools()).take(count, None)),
                 found,
                 "{count}"
             );
         }
         occupancy.set_lost(DeviceId(5), true);
         assert_eq!(
-            (occupancy.free(), numbers(Draft::new(&occupancy, Placement::Spread, occupancy.pools()).take(4))),
+            (
+                occupancy.free(),
+                numbers(Draft::new(&occupancy, Placement::Spread, occupancy.pools()).take(4, None))
+            ),
             (5, None)
         );
     }
@@ -227,8 +234,8 @@ mod tests {
         let mut occupancy = Occupancy::new(&Topology::uniform(14, 4, "GPU"));
         let take = |occupancy: &Occupancy, count| {
             let mut draft = Draft::new(occupancy, Placement::Consolidated, occupancy.pools());
-            let fits = draft.fits(count);
-            let found = numbers(draft.take(count));
+            let fits = draft.fits(count, None);
+            let found = numbers(draft.take(count, None));
             assert_eq!(fits, found.is_some(), "{count}");
             found
         };
@@ -251,8 +258,8 @@ mod tests {
         let mut draft = Draft::new(&occupancy, Placement::Consolidated, occupancy.pools());
         draft.give_back(JobId(1), &[DeviceId(0)]);
         draft.give_back(JobId(2), &[DeviceId(5)]);
-        assert_eq!(numbers(draft.take(8)), Some(vec![0, 1, 2, 3, 4, 5, 6, 7]));
-        assert_eq!((draft.fits(3), draft.fits(4)), (true, false));
+        assert_eq!(numbers(draft.take(8, None)), Some(vec![0, 1, 2, 3, 4, 5, 6, 7]));
+        assert_eq!((draft.fits(3, None), draft.fits(4, None)), (true, false));
     }
 
     #[test]

@@ -39,12 +39,14 @@ impl Length {
     }
 }
 
-/// The time of a step of a job alone, on the number of devices that it asks for, of the type of the first node that it may use
-/// and on as few nodes as possible.
+/// The time of a step of a job alone, on the number of devices that it asks for and on as few nodes as possible. They have the type
+/// that it asks for, or that of the first node that it may use.
 pub(super) fn step(view: &View<'_>, job: JobId) -> Option<Prediction> {
     let asked = view.asked_by(job);
-    let first = view.topology.nodes_for(&asked.virtual_cluster).next()?;
-    ask(view, (job, asked.plan), &on_few_nodes(first, asked.devices), &first.device_type, None)
+    let is_wanted =
+        |node: &&Node| asked.device_type.as_ref().is_none_or(|wanted| *wanted == node.device_type);
+    let node = view.topology.nodes_for(&asked.virtual_cluster).find(is_wanted)?;
+    ask(view, (job, asked.plan), &on_few_nodes(node, asked.devices), &node.device_type, None)
 }
 
 /// The time of a step of a job on these devices, alone or beside a job that shares them all. Jobs on devices are asked about under
@@ -89,9 +91,9 @@ fn ask(
     })
 }
 
-/// The number of devices on each node, if all nodes are like the first.
-fn on_few_nodes(first: &Node, devices: u32) -> Vec<u32> {
-    let per_node = (first.devices.len() as u32).max(1);
+/// The number of devices on each node, if all nodes are like this one.
+fn on_few_nodes(node: &Node, devices: u32) -> Vec<u32> {
+    let per_node = (node.devices.len() as u32).max(1);
     let whole = std::iter::repeat_n(per_node, (devices / per_node) as usize);
     whole.chain(Some(devices % per_node).filter(|rest| *rest > 0)).collect()
 }

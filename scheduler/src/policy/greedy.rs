@@ -8,7 +8,8 @@
 //! * A waiting job can have the free devices and those of the running jobs behind it (`greedy/room.rs`). If jobs are spread, it
 //!   displaces the last running jobs of a pool. If they are consolidated, it displaces those of a node, of the node where they are
 //!   furthest behind (`greedy/index.rs`), or of several nodes if the job is larger than one.
-//! * Of the waiting jobs that need the same number of devices, only the first is examined: if it does not fit, none does.
+//! * Of the waiting jobs that need the same number of devices, of the same type, only the first is examined: if it does not fit,
+//!   none does.
 //! * Only jobs whose devices are needed are displaced. They are then considered for the devices that are left, in order.
 //!
 //! The time of a turn thus grows with the numbers of devices that jobs need, and with the logarithms of the length of the queue and
@@ -22,7 +23,11 @@ use std::collections::BTreeSet;
 use schema::placement::Placement;
 
 use self::room::{Place, Room};
-use super::{Decision, Watch, jobs_named, ranking::Ranking, start};
+use super::{
+    Decision, Watch, jobs_named,
+    ranking::{Need, Ranking},
+    start,
+};
 use crate::{
     cluster::{Action, JobId},
     job::{Phase, State},
@@ -94,7 +99,7 @@ impl<K: Ord + Copy> Greedy<K> {
 
     pub(super) fn put(&mut self, view: &View<'_>, job: JobId, looks: Looks, key: K) {
         match looks {
-            Looks::Waiting => self.waiting.put(job, view.asked_by(job).devices, key),
+            Looks::Waiting => self.waiting.put(job, Need::of(view, job), key),
             Looks::Running => {
                 if let Some(room) = &mut self.room {
                     room.may_displace(job, key);
@@ -135,14 +140,14 @@ impl<K: Ord + Copy> Greedy<K> {
         displaced: &BTreeSet<(K, JobId)>,
     ) -> Option<Next<K>> {
         let keeps = displaced.iter().find(|(_, job)| room.has_room_for(*job)).copied();
-        let heads = self.waiting.heads().map(|(wanted, key, job)| (as_running(key), job, wanted));
-        let mut heads: Vec<(K, JobId, u32)> = heads.collect();
+        let heads = self.waiting.heads().map(|(need, key, job)| (as_running(key), job, need));
+        let mut heads: Vec<(K, JobId, Need)> = heads.collect();
         heads.sort_unstable();
-        for (key, job, wanted) in heads {
+        for (key, job, need) in heads {
             if keeps.is_some_and(|(first, _)| first <= key) {
                 break;
             }
-            if let Some(place) = room.place(view, wanted, key) {
+            if let Some(place) = room.place(view, need, key) {
                 return Some(Next::Starts(job, place));
             }
         }

@@ -21,6 +21,7 @@ use schema::{plan::Plan, units::Nanos};
 use super::{
     Decision, Policy, belief,
     queue::{Misfit, Queue},
+    ranking::Need,
     start,
 };
 use crate::{
@@ -112,7 +113,7 @@ impl Policy for PackingFifo {
         }
         actions.extend(started);
         let may_pack = view.jobs_per_device as usize >= SEATS;
-        while let Some(head) = self.queue.head().filter(|_| may_pack) {
+        while let Some(head) = self.queue.head(view).filter(|_| may_pack) {
             let Some((beside, gain)) = self.partner(view, head) else { break };
             let devices = view.job(beside).placed().map(|placed| placed.devices.clone());
             actions.push(start(view, head, devices.unwrap_or_default()));
@@ -203,6 +204,7 @@ impl PackingFifo {
         let with = |(other, jobs): (&PlacedKind, &BTreeSet<JobId>)| {
             let job = *jobs.first()?;
             let alike = view.asked_by(job).devices == view.asked_by(head).devices;
+            let alike = alike && Need::of(view, head).allows(other.pool);
             let can_end = can_leave(view, job) || can_leave(view, head);
             if !alike || !can_end || self.apart.contains(&pair(kind, other.kind)) {
                 return None;

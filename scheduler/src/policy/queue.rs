@@ -2,7 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{Decision, Watch, jobs_named, ranking::Ranking, start};
+use super::{
+    Decision, Watch, jobs_named,
+    ranking::{Need, Ranking},
+    start,
+};
 use crate::{
     cluster::{Action, JobId},
     job::State,
@@ -37,7 +41,7 @@ impl<K: Ord + Copy> Queue<K> {
         let due = self.watch.due(view);
         for &job in &due {
             match view.job(job).state {
-                State::Waiting { .. } => self.waiting.put(job, view.asked_by(job).devices, key(job)),
+                State::Waiting { .. } => self.waiting.put(job, Need::of(view, job), key(job)),
                 State::Placed(_) | State::Ended { .. } => self.waiting.remove(job),
             }
         }
@@ -49,19 +53,27 @@ impl<K: Ord + Copy> Queue<K> {
         let mut actions = Vec::new();
         loop {
             let next = match self.misfit {
-                Misfit::Blocks => self.waiting.first(),
-                Misfit::IsPassed => self.waiting.first_that(|devices| draft.fits(devices)),
+                Misfit::Blocks => self.first(view),
+                Misfit::IsPassed => {
+                    self.waiting.first_that(|Need { devices, pool }| draft.fits(devices, pool))
+                }
             };
-            let Some((devices, job)) = next else { return actions };
-            let Some(devices) = draft.take(devices) else { return actions };
+            let Some((need, job)) = next else { return actions };
+            let Some(devices) = draft.take(need.devices, need.pool) else { return actions };
             actions.push(start(view, job, devices));
             self.took(job);
         }
     }
 
     /// The first job in order.
-    pub(super) fn head(&self) -> Option<JobId> {
-        self.waiting.first().map(|(_, job)| job)
+    pub(super) fn head(&self, view: &View<'_>) -> Option<JobId> {
+        self.first(view).map(|(_, job)| job)
+    }
+
+    /// A job that needs more devices than are present holds up no other: lost devices may never come back.
+    fn first(&self, view: &View<'_>) -> Option<(Need, JobId)> {
+        let is_present = |need: Need, pool| view.occupancy.present_in(pool) >= need.devices;
+        self.waiting.first_that(|need| view.pools().any(|pool| need.allows(pool) && is_present(need, pool)))
     }
 
     /// Removes a job that the decision starts. The job is examined again at the next turn, as the start may be refused.

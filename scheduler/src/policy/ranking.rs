@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::cluster::JobId;
+use crate::{cluster::JobId, occupancy::PoolId, view::View};
 
 /// Jobs in order of a key, and of their numbers for equal keys.
 #[derive(Clone, Debug)]
@@ -12,12 +12,36 @@ pub(super) struct SortedJobs<K> {
     key_of: HashMap<JobId, K>,
 }
 
-/// Waiting jobs in order of a key, grouped by the number of devices that they need. If the first job of a group does not fit, no
-/// job of the group does, so that a search for a job that fits examines only the first of each group.
+/// The devices that a job needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Need {
+    pub(super) devices: u32,
+    /// The devices of the type that the job asks for. `None` if it runs on any.
+    pub(super) pool: Option<PoolId>,
+}
+
+/// Waiting jobs in order of a key, grouped by the devices that they need. If the first job of a group does not fit, no job of the
+/// group does, so that a search for a job that fits examines only the first of each group.
 #[derive(Clone, Debug)]
 pub(super) struct Ranking<K> {
-    by_devices: BTreeMap<u32, BTreeSet<(K, JobId)>>,
-    place_of: HashMap<JobId, (u32, K)>,
+    by_need: BTreeMap<Need, BTreeSet<(K, JobId)>>,
+    place_of: HashMap<JobId, (Need, K)>,
+}
+
+impl Need {
+    pub(super) fn of(view: &View<'_>, job: JobId) -> Need {
+        let asked = view.asked_by(job);
+        let of_type = |wanted: &String| {
+            let nodes = view.topology.nodes_for(&asked.virtual_cluster);
+            let mut nodes = nodes.filter(|node| !node.devices.is_empty());
+            nodes.find(|node| node.device_type == *wanted).map(|node| view.occupancy.pool_of(node.first))
+        };
+        Need { devices: asked.devices, pool: asked.device_type.as_ref().and_then(of_type) }
+    }
+
+    pub(super) fn allows(self, pool: PoolId) -> bool {
+        self.pool.is_none_or(|wanted| wanted == pool)
+    }
 }
 
 impl<K> Default for SortedJobs<K> {
@@ -28,7 +52,7 @@ impl<K> Default for SortedJobs<K> {
 
 impl<K> Default for Ranking<K> {
     fn default() -> Ranking<K> {
-        Ranking { by_devices: BTreeMap::new(), place_of: HashMap::new() }
+        Ranking { by_need: BTreeMap::new(), place_of: HashMap::new() }
     }
 }
 
@@ -53,38 +77,31 @@ impl<K: Ord + Copy> SortedJobs<K> {
 
 impl<K: Ord + Copy> Ranking<K> {
     /// Inserts a job, or moves it if it is there already.
-    pub(super) fn put(&mut self, job: JobId, devices: u32, key: K) {
+    pub(super) fn put(&mut self, job: JobId, need: Need, key: K) {
         self.remove(job);
-        self.by_devices.entry(devices).or_default().insert((key, job));
-        self.place_of.insert(job, (devices, key));
+        self.by_need.entry(need).or_default().insert((key, job));
+        self.place_of.insert(job, (need, key));
     }
 
     pub(super) fn remove(&mut self, job: JobId) {
-        let Some((devices, key)) = self.place_of.remove(&job) else { return };
-        if let Some(alike) = self.by_devices.get_mut(&devices) {
+        let Some((need, key)) = self.place_of.remove(&job) else { return };
+        if let Some(alike) = self.by_need.get_mut(&need) {
             alike.remove(&(key, job));
             if alike.is_empty() {
-                self.by_devices.remove(&devices);
+                self.by_need.remove(&need);
             }
         }
     }
 
-    /// The first of all jobs, with the number of devices that it needs.
-    pub(super) fn first(&self) -> Option<(u32, JobId)> {
-        self.first_that(|_| true)
+    /// The first of the jobs whose needs fit.
+    pub(super) fn first_that(&self, fits: impl Fn(Need) -> bool) -> Option<(Need, JobId)> {
+        let fitting = self.heads().filter(|(need, ..)| fits(*need));
+        fitting.min_by_key(|&(_, key, job)| (key, job)).map(|(need, _, job)| (need, job))
     }
 
-    /// The first of the jobs whose number of devices fits.
-    pub(super) fn first_that(&self, fits: impl Fn(u32) -> bool) -> Option<(u32, JobId)> {
-        let fitting = self.heads().filter(|(wanted, ..)| fits(*wanted));
-        fitting.min_by_key(|&(_, key, job)| (key, job)).map(|(wanted, _, job)| (wanted, job))
-    }
-
-    /// The first job of each group as `(devices, key, job)`, the smallest number of devices first.
-    pub(super) fn heads(&self) -> impl Iterator<Item = (u32, K, JobId)> {
-        self.by_devices
-            .iter()
-            .filter_map(|(devices, alike)| alike.first().map(|&(key, job)| (*devices, key, job)))
+    /// The first job of each group as `(need, key, job)`, the smallest number of devices first.
+    pub(super) fn heads(&self) -> impl Iterator<Item = (Need, K, JobId)> {
+        self.by_need.iter().filter_map(|(need, alike)| alike.first().map(|&(key, job)| (*need, key, job)))
     }
 }
 
@@ -94,11 +111,16 @@ mod tests {
 
     use super::*;
 
+    fn any_need() -> impl Strategy<Value = Need> {
+        (1u32..5, prop::option::of((0u16..2).prop_map(PoolId)))
+            .prop_map(|(devices, pool)| Need { devices, pool })
+    }
+
     proptest! {
         /// Compares both orders with a list that is sorted after each change.
         #[test]
         fn a_ranking_is_a_sorted_list(
-            changes in prop::collection::vec((0u32..12, prop::option::of((1u32..5, 0u8..6))), 0..60),
+            changes in prop::collection::vec((0u32..12, prop::option::of((any_need(), 0u8..6))), 0..60),
             within in 0u32..6,
         ) {
             let (mut ranking, mut order) = (Ranking::default(), SortedJobs::default());
@@ -106,10 +128,10 @@ mod tests {
             for (job, place) in changes {
                 let job = JobId(job);
                 match place {
-                    Some((devices, key)) => {
-                        ranking.put(job, devices, key);
+                    Some((need, key)) => {
+                        ranking.put(job, need, key);
                         order.put(job, key);
-                        list.insert(job, (devices, key));
+                        list.insert(job, (need, key));
                     }
                     None => {
                         ranking.remove(job);
@@ -117,17 +139,18 @@ mod tests {
                         list.remove(&job);
                     }
                 }
-                let mut sorted: Vec<(u8, JobId, u32)> =
-                    list.iter().map(|(job, (devices, key))| (*key, *job, *devices)).collect();
+                let mut sorted: Vec<(u8, JobId, Need)> =
+                    list.iter().map(|(job, (need, key))| (*key, *job, *need)).collect();
                 sorted.sort_unstable();
-                let first = sorted.first().map(|&(_, job, devices)| (devices, job));
-                prop_assert_eq!(ranking.first(), first);
-                let fits = sorted.iter().find(|(.., devices)| *devices <= within);
-                prop_assert_eq!(ranking.first_that(|wanted| wanted <= within), fits.map(|&(_, job, devices)| (devices, job)));
+                let first = sorted.first().map(|&(_, job, need)| (need, job));
+                prop_assert_eq!(ranking.first_that(|_| true), first);
+                let fits = |need: Need| need.devices <= within && need.allows(PoolId(0));
+                let fitting = sorted.iter().find(|(.., need)| fits(*need));
+                prop_assert_eq!(ranking.first_that(fits), fitting.map(|&(_, job, need)| (need, job)));
                 prop_assert_eq!(order.first(), sorted.first().map(|&(key, job, _)| (key, job)));
-                for (devices, key, job) in ranking.heads() {
-                    let head = sorted.iter().find(|(.., wanted)| *wanted == devices);
-                    prop_assert_eq!(head, Some(&(key, job, devices)));
+                for (need, key, job) in ranking.heads() {
+                    let head = sorted.iter().find(|(.., wanted)| *wanted == need);
+                    prop_assert_eq!(head, Some(&(key, job, need)));
                 }
             }
         }

@@ -61,7 +61,7 @@ impl Restless {
             let job = JobId(place as u32);
             match &view.jobs[place].state {
                 State::Waiting { .. } if view.asked[place].arrival <= view.now => {
-                    let devices = view.draft().take(view.asked[place].devices)?;
+                    let devices = view.draft().take(view.asked[place].devices, None)?;
                     Some(Action::Start { job, devices, cpus: None, plan: None })
                 }
                 State::Placed(Placed { phase: Phase::Paused, devices, .. }) => {

@@ -7,8 +7,9 @@ use std::sync::{
 
 use rig::device::{CpuReader, DeviceReader, allowed_cores};
 use scheduler::{
-    cluster::{Action, DeviceId, Happened, JobId, Settled},
+    cluster::{Action, ClusterError, DeviceId, Happened, JobId, Settled},
     engine::{self, Engine},
+    journal::Unrecorded,
     sim::Named,
     testbed::{ResumePoint, Testbed},
     topology::Topology,
@@ -55,6 +56,24 @@ fn jobs_of_a_lost_device_go_on_elsewhere() {
     let ends: Vec<_> = outcomes.iter().map(|row| (row.status, row.end_ns.map(|end| end / SECOND))).collect();
     assert_eq!(ends, [10, 20, 30].map(|end| (Status::Ok, Some(end))));
     assert_eq!((outcomes[1].retries, outcomes[1].steps_lost), (0, 4), "a loss costs no retry");
+}
+
+/// After a loss, the head of the queue needs more devices than there are. The others do not wait for it.
+#[test]
+fn a_job_that_is_too_wide_after_a_loss_holds_up_no_other() {
+    let topology = Topology::uniform(2, 2, "GPU");
+    let (truth, costs) = (Own { slowdown: 1.0 }, Named::constant(Nanos::ZERO));
+    let jobs = [(0, 1), (1, 2), (2, 1)].map(|(id, devices)| asked(id, 0, devices, 10, SECOND));
+    for policy in ["fifo", "sjf", "packing-fifo"] {
+        let mut scripted = Scripted::new(&topology, &jobs, &truth, &costs);
+        scripted.losses.push_back((Nanos(4 * SECOND), DeviceId(1)));
+        let mut testbed = Testbed::new(scripted, &jobs, None, ResumePoint::default());
+        let mut engine = Engine::new(&topology, &jobs, &truth, engine::Settings::default());
+        let ended = engine::run(&mut engine, &mut testbed, &mut *built(policy), &mut Unrecorded);
+        assert!(matches!(ended, Err(ClusterError::Stuck { waiting: 1 })), "{policy}: {ended:?}");
+        let ends: Vec<_> = engine.outcomes().iter().map(|row| row.end_ns).collect();
+        assert_eq!(ends, [Some(10 * SECOND), None, Some(20 * SECOND)], "{policy}");
+    }
 }
 
 /// Of two jobs on a lost device, one ends a second before the other. Until both have ended, the engine does not know of the loss,

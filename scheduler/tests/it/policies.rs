@@ -285,8 +285,8 @@ proptest! {
     }
 }
 
-/// With two types of device, switches that take time, and launches that crash, every request of a policy is
-/// possible, and every job ends.
+/// With two types of device, of which some jobs ask for one, switches that take time, and launches that crash, every request of a
+/// policy is possible, and every job ends.
 #[test]
 fn nothing_that_a_policy_asks_for_is_refused() {
     let (large, small) = (Topology::uniform(8, 4, "large"), Topology::uniform(3, 2, "small"));
@@ -307,17 +307,19 @@ fn nothing_that_a_policy_asks_for_is_refused() {
                 faults,
                 ..Settings::default()
             };
+            let mut jobs = jobs(&trace);
+            for job in &mut jobs {
+                job.device_type = match (job.id.0 % 5, job.devices <= 3) {
+                    (0, true) => Some("small".into()),
+                    (1, _) => Some("large".into()),
+                    _ => None,
+                };
+            }
             let mut turns: Vec<Turn> = Vec::new();
             let switch_cost = Nanos(1_500 * MS);
             let model = Packs { slowdown: Some(1.2), interval: 0.01 };
-            let outcomes = run(
-                &mut *built(policy),
-                &model,
-                &topology,
-                &jobs(&trace),
-                (settings, switch_cost),
-                &mut turns,
-            );
+            let outcomes =
+                run(&mut *built(policy), &model, &topology, &jobs, (settings, switch_cost), &mut turns);
             assert!(turns.iter().all(|turn| turn.refused.is_empty()), "{policy} {seed}");
             assert!(
                 outcomes.iter().all(|row| row.status == Status::Ok || row.retries == 2),

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use schema::placement::Placement;
 
-use super::index::{Index, Reach};
+use super::{
+    Need,
+    index::{Index, Reach},
+};
 use crate::{
     cluster::JobId,
     occupancy::PoolId,
@@ -106,24 +109,28 @@ impl<K: Ord + Copy> Room<K> {
         }
     }
 
-    /// A place for a waiting job of `wanted` devices: in the first pool that has free devices for it, or else in the first that has
+    /// A place for a waiting job: in the first pool that has free devices for it, or else in the first that has
     /// them together with those of running jobs behind the key.
-    pub(super) fn place(&mut self, view: &View<'_>, wanted: u32, key: K) -> Option<Place> {
+    pub(super) fn place(&mut self, view: &View<'_>, need: Need, key: K) -> Option<Place> {
+        let wanted = need.devices;
         let Some(index) = &mut self.index else {
-            let pool = self.pool(view, wanted, key)?;
+            let pool = self.pool(view, need, key)?;
             return Some(vec![(pool, wanted)]);
         };
         index.refresh(&self.bins);
         let mut place = |reaches: &dyn Fn(&Reach<K>) -> bool| {
-            view.pools().find_map(|pool| index.place(view.occupancy, &self.bins, pool, wanted, reaches))
+            let mut pools = view.pools().filter(|pool| need.allows(*pool));
+            pools.find_map(|pool| index.place(view.occupancy, &self.bins, pool, wanted, reaches))
         };
         place(&|reach| matches!(reach, Reach::Free(_))).or_else(|| place(&|reach| reach.is_behind(key)))
     }
 
-    /// The first pool that has `wanted` free devices, or else the first that has them together with those of running jobs behind
+    /// The first pool that has the free devices, or else the first that has them together with those of running jobs behind
     /// the key.
-    fn pool(&self, view: &View<'_>, wanted: u32, key: K) -> Option<BinId> {
-        let bins = || view.pools().map(|pool| (BinId(pool.0.into()), &self.bins[usize::from(pool.0)]));
+    fn pool(&self, view: &View<'_>, need: Need, key: K) -> Option<BinId> {
+        let wanted = need.devices;
+        let pools = || view.pools().filter(|pool| need.allows(*pool));
+        let bins = || pools().map(|pool| (BinId(pool.0.into()), &self.bins[usize::from(pool.0)]));
         let at_once = bins().find(|(_, bin)| bin.free >= wanted);
         let found = at_once.or_else(|| {
             bins().find(|(_, bin)| {
