@@ -243,3 +243,30 @@ impl<E: Ord + Copy> Tournament<E> {
 fn bin_of(node: NodeId) -> BinId {
     BinId(node.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Compares the entries with a list that is sorted after each change, of equal ones the first place first.
+        #[test]
+        fn a_tournament_is_a_sorted_list(
+            mut entries in prop::collection::vec(0u8..5, 1..12),
+            changes in prop::collection::vec((0usize..12, 0u8..5), 0..20),
+        ) {
+            let mut tournament = Tournament::new(entries.iter().map(|entry| Some(*entry)), None);
+            for (place, entry) in changes {
+                let place = place % entries.len();
+                entries[place] = entry;
+                tournament.set(place, Some(entry));
+                let mut sorted: Vec<_> = entries.iter().copied().map(Some).zip(0..).collect();
+                sorted.sort_by_key(|(entry, place)| (Reverse(*entry), *place));
+                prop_assert_eq!(tournament.greatest(), sorted[0].0);
+                prop_assert_eq!(tournament.descending().take(entries.len()).collect::<Vec<_>>(), sorted);
+            }
+        }
+    }
+}
