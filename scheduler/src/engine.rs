@@ -7,6 +7,7 @@ mod events;
 mod idle;
 mod outcomes;
 mod packing;
+mod shares;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +22,7 @@ use schema::{
     units::Nanos,
 };
 
-use self::{idle::IdleWakes, packing::Packing};
+use self::{idle::IdleWakes, packing::Packing, shares::Shares};
 use crate::{
     cluster::{Action, Cluster, ClusterError, JobId},
     job::{Job, JobRequest, Phase, Placed, State},
@@ -78,6 +79,7 @@ pub struct Engine<'a> {
     /// Jobs that are paused on a device, or are being paused: their processes remain there.
     paused_on: BTreeMap<DeviceId, Vec<JobId>>,
     packing: Packing,
+    shares: Shares,
     /// Pairs of jobs that did not fit on a device together. The smaller number is first.
     do_not_fit: BTreeSet<(JobId, JobId)>,
     /// Plans under which a job ran out of memory alone, with the pools of the devices.
@@ -147,6 +149,7 @@ impl<'a> Engine<'a> {
             occupancy: Occupancy::new(topology),
             paused_on: BTreeMap::new(),
             packing: Packing::new(asked.len()),
+            shares: Shares::new(asked.len(), topology.devices()),
             do_not_fit: BTreeSet::new(),
             too_large: BTreeSet::new(),
             crowded: BTreeSet::new(),
@@ -195,7 +198,7 @@ impl<'a> Engine<'a> {
 
     /// The outcomes of all jobs, in the order of the trace.
     pub fn outcomes(&self) -> Vec<Outcome> {
-        outcomes::outcomes(self.asked, &self.jobs, &self.packing, self.now, self.arrived)
+        outcomes::outcomes(self.asked, &self.jobs, &self.packing, &self.shares, self.now, self.arrived)
     }
 
     /// The number of jobs that have arrived and have not ended.
@@ -335,6 +338,7 @@ impl<'a> Engine<'a> {
             }
             _ => {}
         }
+        self.shares.changed(id, &before, self.now, &self.jobs[id.0 as usize]);
         self.packing.changed(id, &before, self.now, &self.jobs, &self.occupancy);
     }
 

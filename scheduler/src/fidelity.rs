@@ -4,17 +4,22 @@ use std::collections::HashMap;
 
 use anyhow::{Context as _, ensure};
 use schema::rows::{
-    Arose, BusyDevices, Fidelity, JobErrors, JobFidelity, Outcome, Prediction, Status, Times,
+    Arose, Fidelity, JobErrors, JobFidelity, Outcome, Prediction, Status, Times, Utilisation,
 };
 use statistics::{median_in_place, quantile_of_sorted};
 
-use crate::totals::average;
+use crate::totals::{average, busy_ns, makespan_ns, utilisation_percent};
 
-/// Computes the errors of a prediction. Jobs are matched by name.
+/// Computes the errors of a prediction. Jobs are matched by name. `devices` holds the number of devices of each side, the
+/// predicted one first; without both, the utilisation is not known.
 ///
 /// # Errors
 /// Fails if a job is on one side alone, as with different traces, and if no job ended well on both sides.
-pub fn compare(predicted: &[Prediction], measured: &[Outcome]) -> anyhow::Result<Fidelity> {
+pub fn compare(
+    predicted: &[Prediction],
+    measured: &[Outcome],
+    devices: [Option<u32>; 2],
+) -> anyhow::Result<Fidelity> {
     let mut of_name: HashMap<&str, &Prediction> =
         predicted.iter().map(|row| (row.name.as_str(), row)).collect();
     let mut pairs = Vec::new();
@@ -31,7 +36,22 @@ pub fn compare(predicted: &[Prediction], measured: &[Outcome]) -> anyhow::Result
         anyhow::bail!(only_on("predicted", name));
     }
     ensure!(!pairs.is_empty(), "no job ended well on both sides; there is nothing to compare");
-    Ok(fidelity(&pairs, left_out))
+    Ok(Fidelity { utilisation: utilisation(predicted, measured, devices), ..fidelity(&pairs, left_out) })
+}
+
+fn utilisation(
+    predicted: &[Prediction],
+    measured: &[Outcome],
+    devices: [Option<u32>; 2],
+) -> Option<Utilisation> {
+    let first = measured.iter().map(|row| row.submit_ns).min()?;
+    let last = predicted.iter().filter(|row| row.status == Status::Ok).filter_map(|row| row.end_ns).max()?;
+    let busy = predicted.iter().map(|row| busy_ns(row.busy_share_ns, row.device_time_ns, row.packed_ns));
+    let predicted_percent = utilisation_percent(busy, last.checked_sub(first)?, devices[0]?)?;
+    let busy = measured.iter().map(|row| busy_ns(row.busy_share_ns, row.device_time_ns, row.packed_ns));
+    let measured_percent = utilisation_percent(busy, makespan_ns(measured)?, devices[1]?)?;
+    let error_percent = percent(predicted_percent, measured_percent);
+    Some(Utilisation { predicted_percent, measured_percent, error_percent })
 }
 
 /// The limits for the errors of a prediction, in percent. They depend on the difference between two runs of the same trace.
@@ -79,7 +99,6 @@ struct Side {
     running: u64,
     paused: u64,
     packed: u64,
-    device_time: u64,
     /// The number of starts and pauses. A pause and its resumption count as one.
     switches: u32,
 }
@@ -134,7 +153,6 @@ fn side(row: &Prediction) -> Option<Side> {
         running: row.running_ns?,
         paused: row.paused_ns?,
         packed: row.packed_ns?,
-        device_time: row.device_time_ns?,
         switches: row.starts + row.pauses,
     })
 }
@@ -169,22 +187,13 @@ fn fidelity(pairs: &[Pair], left_out: Vec<String>) -> Fidelity {
     let first = pairs.iter().map(|pair| pair.submit).min().unwrap_or(0);
     let last = |side: fn(&Pair) -> u64| pairs.iter().map(side).max().unwrap_or(first).saturating_sub(first);
     let makespan = times(last(|pair| pair.predicted.end), last(|pair| pair.measured.end));
-    let busy = |side: fn(&Pair) -> u64, makespan_ns: u64| {
-        pairs.iter().map(side).sum::<u64>() as f64 / makespan_ns.max(1) as f64
-    };
-    let predicted_busy = busy(|pair| pair.predicted.device_time, makespan.predicted_ns);
-    let measured_busy = busy(|pair| pair.measured.device_time, makespan.measured_ns);
     Fidelity {
         jobs: pairs.len() as u32,
         left_out,
         average_jct: times(average(&predicted), average(&measured)),
         p99_jct: times(quantile_of_sorted(&predicted, 0.99), quantile_of_sorted(&measured, 0.99)),
         makespan,
-        busy_devices: BusyDevices {
-            predicted: predicted_busy,
-            measured: measured_busy,
-            error_percent: percent(predicted_busy, measured_busy),
-        },
+        utilisation: None,
         job_jct: JobErrors {
             p90_percent: quantile_of_sorted(&errors, 0.9),
             max_percent: quantile_of_sorted(&errors, 1.0),

@@ -33,7 +33,7 @@ use schema::{
 
 pub use self::{
     predict::{costs, predict, simulate},
-    run_inputs::{RunInputs, by_type, scheduling},
+    run_inputs::{RunInputs, by_type, cluster, scheduling},
 };
 use crate::{
     cluster::{ClusterError, DeviceId, Happened, JobId},

@@ -12,8 +12,7 @@ pub fn totals(policy: &str, outcomes: &[Outcome], devices: u32) -> Totals {
     let mut jct = of(|row| row.jct_ns);
     jct.sort_unstable();
     let makespan_ns = makespan_ns(outcomes);
-    let device_time: u128 = outcomes.iter().filter_map(|row| row.device_time_ns).map(u128::from).sum();
-    let there = makespan_ns.map(|ns| u128::from(ns) * u128::from(devices)).filter(|ns| *ns > 0);
+    let busy = outcomes.iter().map(|row| busy_ns(row.busy_share_ns, row.device_time_ns, row.packed_ns));
     let count = |status| outcomes.iter().filter(|row| row.status == status).count() as u32;
     Totals {
         policy: policy.into(),
@@ -27,7 +26,7 @@ pub fn totals(policy: &str, outcomes: &[Outcome], devices: u32) -> Totals {
         queued_ns_mean: some_average(of(|row| row.queued_ns)),
         switching_ns_mean: some_average(of(|row| row.switching_ns)),
         makespan_ns,
-        util_percent: there.map(|there| device_time as f64 / there as f64 * 100.0),
+        util_percent: makespan_ns.and_then(|ns| utilisation_percent(busy, ns, devices)),
         starts: outcomes.iter().map(|row| u64::from(row.starts)).sum(),
         pauses: outcomes.iter().map(|row| u64::from(row.pauses)).sum(),
         steps_lost: outcomes.iter().map(|row| row.steps_lost).sum(),
@@ -41,6 +40,27 @@ pub(crate) fn makespan_ns(outcomes: &[Outcome]) -> Option<u64> {
     ends.max().zip(first).map(|(last, first)| last - first)
 }
 
+/// The part of a job in the busy time of devices, from three columns of its row. A row without `busy_share_ns` has it as well if
+/// the job was never packed, because all its device time was its own.
+pub(crate) fn busy_ns(share: Option<u64>, device_time: Option<u64>, packed: Option<u64>) -> Option<u64> {
+    match packed {
+        None | Some(0) => share.or(Some(device_time.unwrap_or(0))),
+        Some(_) => share,
+    }
+}
+
+/// The utilisation: the time in which devices were busy over the makespan of this number of devices, in percent. `None` if the
+/// part of a job is not known, and without any makespan.
+pub(crate) fn utilisation_percent(
+    mut busy_ns: impl Iterator<Item = Option<u64>>,
+    makespan_ns: u64,
+    devices: u32,
+) -> Option<f64> {
+    let there = u128::from(makespan_ns) * u128::from(devices);
+    let busy = busy_ns.try_fold(0, |all: u128, part| Some(all + u128::from(part?)))?;
+    (there > 0).then(|| busy as f64 / there as f64 * 100.0)
+}
+
 /// The mean of at least one value, rounded down.
 pub(crate) fn average(values: &[u64]) -> u64 {
     (values.iter().map(|value| u128::from(*value)).sum::<u128>() / values.len() as u128) as u64
@@ -48,10 +68,21 @@ pub(crate) fn average(values: &[u64]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::average;
+    use super::{average, busy_ns, utilisation_percent};
 
     #[test]
     fn an_average_is_a_whole_number() {
         assert_eq!((average(&[1, 2, 6]), average(&[1, 2])), (3, 1));
+    }
+
+    #[test]
+    fn the_busy_time_of_a_packed_job_is_known_only_from_its_share() {
+        assert_eq!(busy_ns(Some(3), Some(6), Some(6)), Some(3));
+        assert_eq!(busy_ns(None, Some(6), Some(0)), Some(6));
+        assert_eq!(busy_ns(None, Some(6), Some(1)), None);
+        assert_eq!(busy_ns(None, None, None), Some(0));
+        let of = |parts: [Option<u64>; 2], makespan| utilisation_percent(parts.into_iter(), makespan, 2);
+        assert_eq!(of([Some(3), Some(6)], 6), Some(75.0));
+        assert_eq!((of([Some(3), None], 6), of([Some(0), Some(0)], 0)), (None, None));
     }
 }

@@ -10,7 +10,10 @@ use schema::{
     units::Nanos,
 };
 
-use crate::fidelity::{self, Bars};
+use crate::{
+    fidelity::{self, Bars},
+    online,
+};
 
 /// Compare a run with its prediction, job by job.
 ///
@@ -20,6 +23,10 @@ use crate::fidelity::{self, Bars};
 /// Errors are those of the prediction, positive if it is too long. The error of the average job completion time (JCT) is the sum of
 /// four parts: step time, of jobs that were never packed; interference, of jobs that were packed; switch cost; and order, which is
 /// all waiting.
+///
+/// The utilisation is that of `sched sim`: the time in which devices are busy over the makespan of all devices, with a device that
+/// jobs share counted once. It is printed if both sides are runs, as a file of outcomes does not name the devices, and if their
+/// rows have `busy_share_ns` or no job was packed.
 ///
 /// With --again, which names a second run of the same trace, the two runs are compared with each other as well, and the prediction
 /// is held to limits: an error of 5 % for the average JCT and the makespan, 7 % for the median job and 20 % for nine jobs in ten,
@@ -50,14 +57,20 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let first = outcomes(&args.first)?;
+    let of_first = devices(&args.first)?;
     let found = match &args.second {
-        Some(second) => fidelity::compare(&as_prediction(&first), &outcomes(second)?)?,
-        None => fidelity::compare(&predictions(&args.first)?, &first)?,
+        Some(second) => {
+            let devices = [of_first, devices(second)?];
+            fidelity::compare(&as_prediction(&first), &outcomes(second)?, devices)?
+        }
+        None => fidelity::compare(&predictions(&args.first)?, &first, [of_first; 2])?,
     };
     let again = args
         .again
         .as_ref()
-        .map(|again| fidelity::compare(&as_prediction(&outcomes(again)?), &first))
+        .map(|again| {
+            fidelity::compare(&as_prediction(&outcomes(again)?), &first, [devices(again)?, of_first])
+        })
         .transpose()?;
     let bars = again.as_ref().map(Bars::of);
     match (args.json, &again) {
@@ -98,6 +111,14 @@ fn outcomes(path: &Path) -> anyhow::Result<Vec<Outcome>> {
     }
 }
 
+/// The number of devices of a run. A file of outcomes alone does not name them.
+fn devices(path: &Path) -> anyhow::Result<Option<u32>> {
+    match path.is_dir() {
+        true => Ok(Some(online::cluster(&RunDir::open(path)?.manifest()?).devices())),
+        false => Ok(None),
+    }
+}
+
 /// Reads the predictions of a run.
 ///
 /// # Errors
@@ -134,9 +155,11 @@ fn show(args: &Args, found: &Fidelity, again: Option<&Fidelity>, bars: Option<&B
         cells.push(error.spell(found));
         if let Some(again) = again {
             cells.push(error.spell(again));
-            cells.push(bar.map_or("-".into(), |bar| match error.of(found).abs() <= bar {
-                true => format!("{bar:.1} %: holds"),
-                false => format!("{bar:.1} %: missed"),
+            cells.push(bar.map_or("-".into(), |bar| {
+                match error.of(found).is_some_and(|error| error.abs() <= bar) {
+                    true => format!("{bar:.1} %: holds"),
+                    false => format!("{bar:.1} %: missed"),
+                }
             }));
         }
         lines.add_row(cells);
@@ -144,7 +167,9 @@ fn show(args: &Args, found: &Fidelity, again: Option<&Fidelity>, bars: Option<&B
     let times = |times: Times| [Nanos(times.predicted_ns), Nanos(times.measured_ns)].map(|ns| ns.to_string());
     let nothing = || ["-".to_owned(), "-".to_owned()];
     let bar = |of: fn(&Bars) -> f64| bars.map(of);
-    let busy = [found.busy_devices.predicted, found.busy_devices.measured].map(|busy| format!("{busy:.2}"));
+    let busy = found.utilisation.map_or_else(nothing, |of| {
+        [of.predicted_percent, of.measured_percent].map(|percent| format!("{percent:.1} %"))
+    });
     line(
         "average JCT",
         times(found.average_jct),
@@ -158,7 +183,7 @@ fn show(args: &Args, found: &Fidelity, again: Option<&Fidelity>, bars: Option<&B
         Error::Signed(|of| of.makespan.error_percent),
         bar(|of| of.makespan_percent),
     );
-    line("utilisation: devices busy", busy, Error::Signed(|of| of.busy_devices.error_percent), None);
+    line("utilisation", busy, Error::OfUtilisation, None);
     line(
         "JCT of a job, median",
         nothing(),
@@ -208,20 +233,25 @@ fn show(args: &Args, found: &Fidelity, again: Option<&Fidelity>, bars: Option<&B
 /// An error in percent that is printed in a table.
 enum Error {
     Signed(fn(&Fidelity) -> f64),
+    /// The error of the utilisation, which is not known for every comparison.
+    OfUtilisation,
     /// A quantile of the absolute errors of jobs, which is printed without a sign.
     OfJobs(fn(&Fidelity) -> f64),
 }
 
 impl Error {
-    fn of(&self, fidelity: &Fidelity) -> f64 {
-        let (Error::Signed(error) | Error::OfJobs(error)) = self;
-        error(fidelity)
+    fn of(&self, fidelity: &Fidelity) -> Option<f64> {
+        match self {
+            Error::Signed(error) | Error::OfJobs(error) => Some(error(fidelity)),
+            Error::OfUtilisation => fidelity.utilisation.map(|of| of.error_percent),
+        }
     }
 
     fn spell(&self, fidelity: &Fidelity) -> String {
-        match self {
-            Error::Signed(_) => percent(self.of(fidelity)),
-            Error::OfJobs(_) => format!("{:.1} %", self.of(fidelity)),
+        match (self, self.of(fidelity)) {
+            (_, None) => "-".into(),
+            (Error::OfJobs(_), Some(error)) => format!("{error:.1} %"),
+            (Error::Signed(_) | Error::OfUtilisation, Some(error)) => percent(error),
         }
     }
 }

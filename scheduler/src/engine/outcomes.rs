@@ -5,7 +5,7 @@ use schema::{
     units::Nanos,
 };
 
-use super::packing::Packing;
+use super::{packing::Packing, shares::Shares};
 use crate::job::{Job, JobRequest, State};
 
 /// Makes one row for each job. The first `arrived` jobs have arrived by `now`.
@@ -13,14 +13,22 @@ pub(super) fn outcomes(
     asked: &[JobRequest],
     jobs: &[Job],
     packing: &Packing,
+    shares: &Shares,
     now: Nanos,
     arrived: usize,
 ) -> Vec<Outcome> {
-    let row = |(n, (asked, job))| outcome(asked, job, packing, now, n < arrived);
-    asked.iter().zip(jobs).enumerate().map(row).collect()
+    let row = |(n, ((asked, job), share))| outcome(asked, job, packing, share, now, n < arrived);
+    asked.iter().zip(jobs).zip(shares.until(now)).enumerate().map(row).collect()
 }
 
-fn outcome(asked: &JobRequest, job: &Job, packing: &Packing, now: Nanos, has_arrived: bool) -> Outcome {
+fn outcome(
+    asked: &JobRequest,
+    job: &Job,
+    packing: &Packing,
+    busy_share: Nanos,
+    now: Nanos,
+    has_arrived: bool,
+) -> Outcome {
     let (end, err) = match &job.state {
         State::Ended { at, failed: None } => (Some(*at), None),
         State::Ended { at, failed: Some((kind, why)) } => (Some(*at), Some((*kind, why.clone()))),
@@ -57,6 +65,7 @@ fn outcome(asked: &JobRequest, job: &Job, packing: &Packing, now: Nanos, has_arr
         packed_ns: known(packing.of(asked.id, now)),
         paused_ns: known(account.paused),
         device_time_ns: known(account.device_time),
+        busy_share_ns: known(busy_share),
         starts: account.starts,
         pauses: account.pauses,
         retries: job.retries,

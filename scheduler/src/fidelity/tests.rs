@@ -27,6 +27,7 @@ fn outcome(name: &str, submit: u64, spent: [u64; 4], switches: [u32; 2], packed:
         paused_ns: Some(s(paused)),
         packed_ns: Some(s(packed)),
         device_time_ns: Some(s(running)),
+        busy_share_ns: Some(s(running) - s(packed) / 2),
         starts: switches[0],
         pauses: switches[1],
         retries: 0,
@@ -42,7 +43,7 @@ fn outcome(name: &str, submit: u64, spent: [u64; 4], switches: [u32; 2], packed:
 
 fn compared(predicted: &[Outcome], measured: &[Outcome]) -> Fidelity {
     let predicted: Vec<Prediction> = predicted.iter().map(Prediction::from).collect();
-    compare(&predicted, measured).unwrap()
+    compare(&predicted, measured, [Some(2), Some(2)]).unwrap()
 }
 
 #[test]
@@ -50,13 +51,14 @@ fn a_run_is_itself() {
     let rows = [outcome("a", 0, [1, 2, 30, 4], [2, 1], 5), outcome("b", 9, [0, 1, 9, 0], [1, 0], 0)];
     let same = compared(&rows, &rows);
     assert_eq!((same.jobs, same.arose, same.job_jct.max_percent), (2, Arose::default(), 0.0));
-    assert_eq!((same.average_jct.error_percent, same.busy_devices.error_percent), (0.0, 0.0));
-    // Job a ends at 37 s and job b at 19 s. Together they run for 39 s.
+    let utilisation = same.utilisation.unwrap();
+    assert_eq!((same.average_jct.error_percent, utilisation.error_percent), (0.0, 0.0));
+    // Job a ends at 37 s and job b at 19 s. They run for 39 s, of which another job takes half of 5 s.
     assert_eq!(same.makespan.measured_ns, 37_000_000_000);
-    assert!((same.busy_devices.measured - 39.0 / 37.0).abs() < 1e-12);
+    assert!((utilisation.measured_percent - 36.5 / 37.0 / 2.0 * 100.0).abs() < 1e-12);
     let nothing = [outcome("a", 0, [0; 4], [1, 0], 0)];
     let same = compared(&nothing, &nothing);
-    assert_eq!((same.job_jct.max_percent, same.busy_devices.error_percent), (0.0, 0.0));
+    assert_eq!((same.job_jct.max_percent, same.utilisation), (0.0, None));
 }
 
 #[test]
@@ -128,7 +130,7 @@ fn jobs_that_did_not_end_well_are_named_and_other_traces_are_refused() {
     ] {
         let predicted: Vec<Prediction> = predicted.into_iter().map(Prediction::from).collect();
         let measured: Vec<Outcome> = measured.into_iter().cloned().collect();
-        let error = compare(&predicted, &measured).unwrap_err().to_string();
+        let error = compare(&predicted, &measured, [None; 2]).unwrap_err().to_string();
         assert!(error.starts_with(message), "{error}");
     }
 }

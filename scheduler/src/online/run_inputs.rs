@@ -38,10 +38,7 @@ impl RunInputs {
     pub fn new(manifest: Manifest, trace: &Path, tables: &[PathBuf]) -> anyhow::Result<RunInputs> {
         let catalog = Catalog::open(&manifest.settings.catalogs)?;
         let simulated = manifest.scheduling.as_ref().and_then(|of| of.simulated.as_ref());
-        let topology = match simulated {
-            Some(of) if !of.nodes.is_empty() => Topology::simulated(&of.nodes),
-            _ => topology(&manifest.devices),
-        };
+        let topology = cluster(&manifest);
         let purpose = if simulated.is_some() { Purpose::Simulate } else { Purpose::Run };
         let asked = inputs::jobs(&Trace::read(trace)?, &catalog, purpose, topology.most_of_a_type())?;
         Ok(RunInputs { models: Models::new(&manifest, tables)?, manifest, catalog, topology, asked })
@@ -106,6 +103,14 @@ pub fn scheduling(manifest: &Manifest) -> anyhow::Result<&Scheduling> {
 pub fn by_type(devices: &mut [DeviceFacts]) {
     let types: Vec<String> = devices.iter().map(DeviceFacts::device_type).collect();
     devices.sort_by_key(|facts| types.iter().position(|of| *of == facts.device_type()));
+}
+
+/// The topology of the cluster of a run: the nodes of a simulated cluster, or the devices of the machine.
+pub fn cluster(manifest: &Manifest) -> Topology {
+    match manifest.scheduling.as_ref().and_then(|of| of.simulated.as_ref()) {
+        Some(of) if !of.nodes.is_empty() => Topology::simulated(&of.nodes),
+        _ => topology(&manifest.devices),
+    }
 }
 
 /// The topology of the devices of a machine. Adjacent devices of one type are a node.

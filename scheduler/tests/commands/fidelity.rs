@@ -3,7 +3,7 @@
 use std::fs;
 
 use front_door::Door;
-use schema::rows::{self, Fidelity, Outcome, Prediction, Status};
+use schema::rows::{self, Fidelity, Outcome, Prediction, Status, Totals};
 
 /// Three runs of one trace, of which the second has noise and the third has more noise.
 fn runs(door: &Door) {
@@ -32,6 +32,12 @@ fn a_run_is_held_against_its_predictions_and_another_run_says_what_can_be_asked(
     runs(&door);
     let same = json(&door, 0, "calm/outcomes.csv calm");
     assert_eq!((same.jobs, same.job_jct.max_percent, same.average_jct.error_percent), (40, 0.0, 0.0));
+
+    assert_eq!(same.utilisation, None, "a file of outcomes does not name the devices");
+    let said = door.exits(0, "sim t.csv --policy fifo --cluster 1x2 --switch-cost 5s --json");
+    let totals: Vec<Totals> = rows::from_json(&said.out).unwrap();
+    let utilisation = json(&door, 0, "noisy calm").utilisation.unwrap();
+    assert_eq!(Some(utilisation.measured_percent), totals[0].util_percent, "both commands define it alike");
 
     let found = json(&door, 0, "noisy");
     let backwards = json(&door, 0, "noisy calm");

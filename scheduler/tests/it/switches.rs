@@ -9,6 +9,7 @@ use scheduler::{
     journal::Unrecorded,
     sim::{self, Cost, Sim, SwitchCosts},
     topology::Topology,
+    totals::totals,
     view::{Change, View},
 };
 use schema::{
@@ -208,6 +209,10 @@ fn what_is_left_is_planned_anew_when_company_changes() {
     ];
     assert_eq!(story(&turns), expected);
     assert_eq!(outcomes[0].device_time_ns, Some(15 * SECOND));
+    // The device is busy for 15 s. From 4 s to 14 s each of the jobs has half of it.
+    let shares: Vec<_> = outcomes.iter().map(|row| row.busy_share_ns).collect();
+    assert_eq!(shares, [Some(10 * SECOND), Some(5 * SECOND)]);
+    assert_eq!(totals("", &outcomes, 1).util_percent, Some(100.0));
 }
 
 #[test]

@@ -14,8 +14,8 @@ pub struct Fidelity {
     pub p99_jct: Times,
     /// Time from the first arrival to the last end.
     pub makespan: Times,
-    /// Mean number of busy devices over the makespan, which is utilisation times the number of devices.
-    pub busy_devices: BusyDevices,
+    /// As in [`Totals`](super::Totals), over all jobs of a side. Absent if one of the two is not known.
+    pub utilisation: Option<Utilisation>,
     /// Absolute errors of single jobs.
     pub job_jct: JobErrors,
     /// Means over jobs, which add up to the error of the average JCT.
@@ -31,10 +31,10 @@ pub struct Times {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BusyDevices {
-    pub predicted: f64,
-    pub measured: f64,
-    /// The error of utilisation is the same.
+pub struct Utilisation {
+    pub predicted_percent: f64,
+    pub measured_percent: f64,
+    /// In percent of the measured utilisation.
     pub error_percent: f64,
 }
 

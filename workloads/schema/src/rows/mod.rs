@@ -27,7 +27,7 @@ pub use columns::{Column, ColumnRow, Columns, Kind, dictionary};
 pub use comparison::{Compared, Comparison, Quantity, Repeatability, RunRatio};
 pub use export::{Definition, ExportRow, ProgramKind, Split};
 pub use export_step::ExportStep;
-pub use fidelity::{Arose, BusyDevices, Fidelity, JobErrors, JobFidelity, Times};
+pub use fidelity::{Arose, Fidelity, JobErrors, JobFidelity, Times, Utilisation};
 pub use interference::{Curve, Interference, Side};
 pub(crate) use labels::words;
 pub use labels::{Arithmetic, ErrorKind, Status, Warning, Warnings};

@@ -38,6 +38,9 @@ pub struct Outcome {
     pub paused_ns: Option<u64>,
     /// Running time times the number of devices.
     pub device_time_ns: Option<u64>,
+    /// The job's part of the busy time of devices. Jobs that run on a device at the same time have equal
+    /// parts, so that the sum over jobs counts the device once. Absent in files without this column.
+    pub busy_share_ns: Option<u64>,
     pub starts: u32,
     pub pauses: u32,
     /// Number of restarts after failures.
@@ -67,6 +70,7 @@ pub struct Prediction {
     pub packed_ns: Option<u64>,
     pub paused_ns: Option<u64>,
     pub device_time_ns: Option<u64>,
+    pub busy_share_ns: Option<u64>,
     pub starts: u32,
     pub pauses: u32,
     pub steps: u64,
@@ -89,6 +93,7 @@ impl From<&Outcome> for Prediction {
             packed_ns: outcome.packed_ns,
             paused_ns: outcome.paused_ns,
             device_time_ns: outcome.device_time_ns,
+            busy_share_ns: outcome.busy_share_ns,
             starts: outcome.starts,
             pauses: outcome.pauses,
             steps: outcome.steps,

@@ -19,8 +19,8 @@ pub struct Totals {
     pub switching_ns_mean: Option<u64>,
     /// Time from the first arrival to the last end.
     pub makespan_ns: Option<u64>,
-    /// Running time of jobs on devices over the makespan of all devices. Two jobs on one device count
-    /// twice.
+    /// Utilisation: the time in which devices were busy, over the makespan of all devices. A device is busy
+    /// while at least one job runs on it. Absent if a row of a packed job has no `busy_share_ns`.
     pub util_percent: Option<f64>,
     pub starts: u64,
     pub pauses: u64,
