@@ -3,7 +3,10 @@
 use std::{convert::Infallible, path::PathBuf, str::FromStr};
 
 use model::{BeliefError, Prediction, Question, Spread, Throughput};
-use schema::manifest::{Manifest, Scheduling, SizeOfError};
+use schema::{
+    manifest::{Manifest, Scheduling, SizeOfError},
+    rows::Warnings,
+};
 
 use crate::inputs;
 
@@ -120,6 +123,10 @@ struct WithThreads {
 impl Throughput for WithThreads {
     fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
         self.model.predict(&Question { cpus: question.cpus.or(Some(self.threads)), ..*question })
+    }
+
+    fn warnings(&self, question: &Question<'_>) -> Warnings {
+        self.model.warnings(&Question { cpus: question.cpus.or(Some(self.threads)), ..*question })
     }
 
     fn minds_neighbours(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Errors of a belief.
 
+use schema::rows::Warnings;
 use statrs::distribution::{ContinuousCDF, Normal};
 
 use crate::{Prediction, Question, Throughput};
@@ -21,6 +22,10 @@ impl Throughput for BeliefError {
     fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
         let found = self.model.predict(question)?;
         Some(found.times((self.bias + self.sigma * normal(self.key(question))).exp()))
+    }
+
+    fn warnings(&self, question: &Question<'_>) -> Warnings {
+        self.model.warnings(question)
     }
 
     fn minds_neighbours(&self) -> bool {

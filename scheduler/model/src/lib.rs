@@ -6,7 +6,7 @@ mod spread;
 mod table;
 mod trace_time;
 
-use schema::{plan::Plan, sharing::Sharing};
+use schema::{plan::Plan, rows::Warnings, sharing::Sharing};
 
 pub use belief_error::BeliefError;
 pub use spread::Spread;
@@ -17,6 +17,11 @@ pub use trace_time::TraceTime;
 pub trait Throughput: Sync {
     /// Predicts a step time; `None` if the model does not know.
     fn predict(&self, question: &Question<'_>) -> Option<Prediction>;
+
+    /// The warnings of the rows that the prediction stands on.
+    fn warnings(&self, _question: &Question<'_>) -> Warnings {
+        Warnings::default()
+    }
 
     /// Whether any prediction depends on neighbours. If not, a question may leave them out.
     fn minds_neighbours(&self) -> bool {
@@ -63,6 +68,10 @@ pub struct Subject<'a> {
 impl<T: Throughput + ?Sized> Throughput for &T {
     fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
         (**self).predict(question)
+    }
+
+    fn warnings(&self, question: &Question<'_>) -> Warnings {
+        (**self).warnings(question)
     }
 
     fn minds_neighbours(&self) -> bool {

@@ -1,5 +1,7 @@
 //! The cost of a job on more nodes than it needs.
 
+use schema::rows::Warnings;
+
 use crate::{Prediction, Question, Throughput};
 
 /// A model that also answers for jobs that are spread over nodes: a step takes this many times as long as on one node. The factor
@@ -19,6 +21,12 @@ impl Throughput for Spread {
             let found = self.model.predict(&Question { placement: &[devices], ..*question })?;
             Some(found.times(self.slowdown))
         })
+    }
+
+    fn warnings(&self, question: &Question<'_>) -> Warnings {
+        let devices: u32 = question.placement.iter().sum();
+        let on_one_node = || self.model.warnings(&Question { placement: &[devices], ..*question });
+        self.model.predict(question).map_or_else(on_one_node, |_| self.model.warnings(question))
     }
 
     fn minds_neighbours(&self) -> bool {

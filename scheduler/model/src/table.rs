@@ -9,7 +9,7 @@ use schema::{
     device::Device,
     manifest::{Cell, Manifest},
     plan::Plan,
-    rows::{Interference, Status, Summary},
+    rows::{Interference, Status, Summary, Warnings},
     sharing::Sharing,
 };
 
@@ -47,6 +47,7 @@ struct Alone {
     /// Start of the run.
     began: Option<SystemTime>,
     step_ns: Estimate,
+    warnings: Warnings,
 }
 
 /// Step time of a job in company over its step time alone.
@@ -55,6 +56,7 @@ struct Slowdown {
     of: Measured,
     company: Company,
     factor: Estimate,
+    warnings: Warnings,
 }
 
 /// The job of a row, and its placement.
@@ -93,7 +95,12 @@ impl Table {
             let Summary { global_batch, plan, .. } = *row;
             let of = Measured { global_batch, plan, devices, device_type, threads: Some(row.threads) };
             self.device_types.insert(of.device_type.clone());
-            self.alone.entry(row.workload.clone()).or_default().push(Alone { of, began, step_ns });
+            self.alone.entry(row.workload.clone()).or_default().push(Alone {
+                of,
+                began,
+                step_ns,
+                warnings: row.warnings.clone(),
+            });
         }
         for row in interference.iter().filter(|row| row.status == Status::Ok) {
             let Some(factor) = row.slowdown else { continue };
@@ -111,7 +118,7 @@ impl Table {
             self.minds_neighbours |= matches!(company, Company::Neighbour(_));
             let factor = (factor, row.slowdown_ci_lo.zip(row.slowdown_ci_hi));
             let slowdowns = self.slowdowns.entry(row.workload.clone()).or_default();
-            slowdowns.push(Slowdown { of, company, factor });
+            slowdowns.push(Slowdown { of, company, factor, warnings: row.warnings.clone() });
         }
     }
 
@@ -122,18 +129,24 @@ impl Table {
 
     /// The step time alone, and its number of threads.
     fn alone(&self, question: &Question<'_>) -> Option<(Estimate, Option<u32>)> {
+        let (rows, threads) = self.rows_alone(question)?;
+        let step_ns: Vec<Estimate> = rows.iter().map(|row| row.step_ns).collect();
+        Some((pooled(&step_ns)?, threads))
+    }
+
+    /// The rows that the step time alone is made from, and their number of threads.
+    fn rows_alone(&self, question: &Question<'_>) -> Option<(Vec<&Alone>, Option<u32>)> {
         let of_workload = self.alone.get(question.job.workload)?;
         let rows: Vec<&Alone> = of_workload.iter().filter(|row| row.of.answers(question)).collect();
         // If any number of threads is acceptable, that of the first row is used.
         let threads = rows.first()?.of.threads;
-        let alike = || rows.iter().filter(|row| row.of.threads == threads);
+        let alike = || rows.iter().copied().filter(|row| row.of.threads == threads);
         let newest = alike().filter_map(|row| row.began).max();
-        let is_new = |row: &&&Alone| {
+        let is_new = |row: &&Alone| {
             let age = newest.zip(row.began).map(|(newest, began)| newest.duration_since(began));
             age.is_none_or(|age| age.is_ok_and(|age| age <= AS_NEW))
         };
-        let step_ns: Vec<Estimate> = alike().filter(is_new).map(|row| row.step_ns).collect();
-        Some((pooled(&step_ns)?, threads))
+        Some((alike().filter(is_new).collect(), threads))
     }
 
     /// The slowdown by a company, as measured with this number of threads.
@@ -143,11 +156,23 @@ impl Table {
         threads: Option<u32>,
         is_company: impl Fn(&Company) -> bool,
     ) -> Option<Estimate> {
-        let slowdowns = self.slowdowns.get(question.job.workload)?.iter();
-        let with_threads = |of: &Measured| threads.zip(of.threads).is_none_or(|(asked, has)| asked == has);
-        let answers =
-            |row: &&Slowdown| row.of.answers(question) && with_threads(&row.of) && is_company(&row.company);
-        pooled(&slowdowns.filter(answers).map(|row| row.factor).collect::<Vec<_>>())
+        let factors = self.rows_together(question, threads, is_company).map(|row| row.factor);
+        pooled(&factors.collect::<Vec<_>>())
+    }
+
+    fn rows_together(
+        &self,
+        question: &Question<'_>,
+        threads: Option<u32>,
+        is_company: impl Fn(&Company) -> bool,
+    ) -> impl Iterator<Item = &Slowdown> {
+        let slowdowns = self.slowdowns.get(question.job.workload).into_iter().flatten();
+        let with_threads =
+            move |of: &Measured| threads.zip(of.threads).is_none_or(|(asked, has)| asked == has);
+        let answers = move |row: &&Slowdown| {
+            row.of.answers(question) && with_threads(&row.of) && is_company(&row.company)
+        };
+        slowdowns.filter(answers)
     }
 }
 
@@ -157,10 +182,8 @@ impl Throughput for Table {
         let in_trace = || Some(((question.trace_time()?, None), None));
         let (mut step_ns, threads) = self.alone(question).or_else(in_trace)?;
         if !co_runners.is_empty() {
-            let (factor, interval) = self.slowdown(question, threads, |company| match company {
-                Company::CoRunners(members, mode) => mode == *sharing && are(members, co_runners),
-                Company::Neighbour(_) => false,
-            })?;
+            let is_company = |company: &Company| are_beside(company, co_runners, sharing);
+            let (factor, interval) = self.slowdown(question, threads, is_company)?;
             // The uncertainty of the time alone is in both sides of a comparison with taking turns, and
             // cancels.
             step_ns = times((step_ns.0, Some((step_ns.0, step_ns.0))), (factor, interval));
@@ -183,8 +206,26 @@ impl Throughput for Table {
         Some(Prediction { step_ns, step_ns_ci })
     }
 
+    /// Those of the rows of the job alone, and of the job beside its co-runners, that make their numbers doubtful.
+    fn warnings(&self, question: &Question<'_>) -> Warnings {
+        let Some((alone, threads)) = self.rows_alone(question) else { return Warnings::default() };
+        let is_company = |company: &Company| are_beside(company, question.co_runners, question.sharing);
+        let together = self.rows_together(question, threads, is_company);
+        let together = together.filter(|_| !question.co_runners.is_empty()).map(|row| &row.warnings);
+        let all = alone.iter().map(|row| &row.warnings).chain(together);
+        all.filter(|warnings| !warnings.leave_valid()).flat_map(Warnings::iter).collect()
+    }
+
     fn minds_neighbours(&self) -> bool {
         self.minds_neighbours
+    }
+}
+
+/// Whether a company consists of these co-runners, who share their devices in this mode.
+fn are_beside(company: &Company, co_runners: &[Subject<'_>], sharing: &Sharing) -> bool {
+    match company {
+        Company::CoRunners(members, mode) => mode == sharing && are(members, co_runners),
+        Company::Neighbour(_) => false,
     }
 }
 

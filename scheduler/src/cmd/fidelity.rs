@@ -63,7 +63,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             let devices = [of_first, devices(second)?];
             fidelity::compare(&as_prediction(&first), &outcomes(second)?, devices)?
         }
-        None => fidelity::compare(&predictions(&args.first)?, &first, [of_first; 2])?,
+        None => {
+            let predictions = predictions(&args.first)?;
+            let warnings = predictions.iter().map(|row| (&*row.name, row.warnings.clone()));
+            if let Some(doubts) = online::doubts(warnings) {
+                output::note(doubts);
+            }
+            fidelity::compare(&predictions, &first, [of_first; 2])?
+        }
     };
     let again = args
         .again

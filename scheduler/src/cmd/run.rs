@@ -116,6 +116,9 @@ fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<RunDir> {
     let tables = args.rules.tables();
     let inputs = RunInputs::new(manifest, trace, &tables.paths)?;
     some_jobs(&inputs, trace)?;
+    if let Some(doubts) = inputs.doubts() {
+        output::note(doubts);
+    }
     let busy = busy("simulating the trace first".into());
     let predictions = online::predict(&inputs, args.rules.machine.as_deref())?;
     drop(busy);

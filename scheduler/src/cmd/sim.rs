@@ -123,6 +123,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let costs = online::costs(args.rules.machine.as_deref(), args.rules.switch_cost.clone())?;
     let costs = costs
         .with_context(|| format!("the costs of switches are not known; {}", inputs.calibrate_first()))?;
+    if let Some(doubts) = inputs.doubts() {
+        output::note(doubts);
+    }
     // The trace is checked before the directory is made.
     let truth = Box::new(&*inputs.models.truth);
     drop(Sim::new(&inputs.topology, &inputs.asked, truth, &*costs, sim::Settings::default())?);

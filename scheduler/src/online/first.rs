@@ -2,14 +2,10 @@
 
 use anyhow::bail;
 use jobs::cells;
-use model::Question;
-use schema::{device::Device, job::Job, placement::Placement, sharing::Sharing};
+use schema::{device::Device, job::Job, placement::Placement};
 
 use super::run_inputs::{RunInputs, scheduling};
-use crate::{
-    job::{JobRequest, Payload},
-    topology::Node,
-};
+use crate::job::{JobRequest, Payload};
 
 impl RunInputs {
     /// Checks that the step times of all jobs that train can be known.
@@ -56,20 +52,7 @@ impl RunInputs {
 
     /// Whether the step time of a job alone is known for some device type of the cluster.
     fn is_known_alone(&self, asked: &JobRequest) -> bool {
-        let workload = asked.what.workload();
-        let is_known_on = |node: &Node| {
-            let question = Question {
-                job: asked.subject(&workload, asked.plan, &self.topology, &node.device_type),
-                placement: &[asked.devices],
-                device_type: &node.device_type,
-                cpus: None,
-                co_runners: &[],
-                sharing: &Sharing::TIME_SLICE,
-                neighbours: &[],
-            };
-            self.models.truth.predict(&question).is_some()
-        };
-        self.topology.nodes().iter().any(is_known_on)
+        self.ask_alone(asked, |question| self.models.truth.predict(question)).is_some()
     }
 
     /// The advice for a user if the costs of switches are not known.

@@ -37,7 +37,9 @@ pub fn predict(inputs: &RunInputs, machine: Option<&Path>) -> anyhow::Result<Opt
         let told = format!("{why}{}{}", refusal.told(), inputs.measure_first());
         return Err(anyhow::Error::new(error).context(told));
     }
-    Ok(Some(outcomes.iter().map(Prediction::from).collect()))
+    let mut predictions: Vec<Prediction> = outcomes.iter().map(Prediction::from).collect();
+    inputs.add_warnings(&mut predictions);
+    Ok(Some(predictions))
 }
 
 /// Simulates the trace of a run on its cluster. Returns the outcomes, and the error that ended the simulation early, if any.

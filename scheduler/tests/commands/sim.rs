@@ -10,7 +10,7 @@ use schema::{
     group::Group,
     manifest::{Cell, DeviceFacts, Machine, Manifest, Settings, SwitchCostFrom},
     plan::Plan,
-    rows::{self, Interference, Outcome, Status, Summary, Totals},
+    rows::{self, Interference, Outcome, Status, Summary, Totals, Warning},
     run_dir::RunDir,
     sharing::Sharing,
 };
@@ -253,6 +253,23 @@ fn a_switch_may_cost_more_for_a_job_of_more_devices() {
         assert_eq!((scheduling.switch_cost_s, &scheduling.switch_cost_from[..]), (Some(40.0), &from[..]));
         assert_eq!(Named::recorded(&scheduling), "40s,9:60s".parse().ok());
     }
+}
+
+/// Foreign processes used the device while the job was measured.
+#[test]
+fn what_predictions_stand_on_is_told_where_it_is_doubtful() {
+    let door = crate::door();
+    measured(&door, "alone");
+    let run = RunDir::open(&door.path("alone")).unwrap();
+    let mut summaries: Vec<Summary> = rows::read(&run.summary_path()).unwrap();
+    door.write("t.csv", "name,submit_s,job,steps\na,0,lstm@b8@dp1,100\nb,0,lstm@b8@dp1,100\n");
+    let sim = "sim t.csv --policy fifo --cluster 1x1 --switch-cost 0s --table alone";
+    let doubts = "warning: step times of a, b come from rows with warnings: foreign";
+    assert!(!door.exits(0, sim).err.contains("warning"));
+    summaries[0].warnings.add(Warning::Foreign);
+    rows::write(&run.summary_path(), &summaries).unwrap();
+    let said = door.exits(0, sim);
+    assert!(said.err.contains(doubts), "{}", said.err);
 }
 
 /// Elastic jobs may ask for more devices than there are, if the policy gives them fewer.

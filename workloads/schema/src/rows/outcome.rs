@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::labels::{ErrorKind, Status};
+use super::labels::{ErrorKind, Status, Warnings};
 use crate::{decision::JobId, plan::Plan, trace::Class};
 
 /// How a job ended, and how its time was spent. Instants are from the start of the run.
@@ -74,6 +74,9 @@ pub struct Prediction {
     pub starts: u32,
     pub pauses: u32,
     pub steps: u64,
+    /// Warnings of the measured rows from which the step time of the job alone was made.
+    #[serde(default)]
+    pub warnings: Warnings,
     pub status: Status,
     pub err: Option<ErrorKind>,
     pub err_detail: Option<String>,
@@ -97,6 +100,7 @@ impl From<&Outcome> for Prediction {
             starts: outcome.starts,
             pauses: outcome.pauses,
             steps: outcome.steps,
+            warnings: Warnings::default(),
             status: outcome.status,
             err: outcome.err,
             err_detail: outcome.err_detail.clone(),

@@ -1,0 +1,100 @@
+//! The warnings of the measurements that predictions stand on.
+
+use std::collections::{BTreeSet, HashMap};
+
+use model::Question;
+use schema::{
+    rows::{Prediction, Warnings},
+    sharing::Sharing,
+};
+
+use super::run_inputs::RunInputs;
+use crate::job::JobRequest;
+
+/// The number of jobs that a note names. Further ones are counted.
+const NAMED: usize = 4;
+
+impl RunInputs {
+    /// A sentence that names the jobs whose step times come from rows with warnings. `None` if there are no such jobs.
+    pub fn doubts(&self) -> Option<String> {
+        let mut known = HashMap::new();
+        let jobs = self.asked.iter().map(|asked| (&*asked.name, self.warnings_alone(asked, &mut known)));
+        doubts(jobs)
+    }
+
+    /// Adds the warnings of the rows of each job alone to its prediction.
+    pub(super) fn add_warnings(&self, predictions: &mut [Prediction]) {
+        let mut known = HashMap::new();
+        for (prediction, asked) in predictions.iter_mut().zip(&self.asked) {
+            prediction.warnings = self.warnings_alone(asked, &mut known);
+        }
+    }
+
+    /// The answer to a question about a job alone on what it asks for: of the first node that has one. Such a question is the same
+    /// for all jobs of a kind.
+    pub(super) fn ask_alone<T>(
+        &self,
+        asked: &JobRequest,
+        answer: impl Fn(&Question<'_>) -> Option<T>,
+    ) -> Option<T> {
+        let workload = asked.what.workload();
+        self.topology.nodes().iter().find_map(|node| {
+            answer(&Question {
+                job: asked.subject(&workload, asked.plan, &self.topology, &node.device_type),
+                placement: &[asked.devices],
+                device_type: &node.device_type,
+                cpus: asked.cpus,
+                co_runners: &[],
+                sharing: &Sharing::TIME_SLICE,
+                neighbours: &[],
+            })
+        })
+    }
+
+    fn warnings_alone(&self, asked: &JobRequest, known: &mut HashMap<String, Warnings>) -> Warnings {
+        let (batch, plan) = (asked.what.global_batch(), asked.plan);
+        let kind = format!("{} {batch:?} {plan:?} {} {:?}", asked.what.workload(), asked.devices, asked.cpus);
+        let truth = &self.models.truth;
+        let of_rows = |question: &Question<'_>| truth.predict(question).map(|_| truth.warnings(question));
+        known.entry(kind).or_insert_with(|| self.ask_alone(asked, of_rows).unwrap_or_default()).clone()
+    }
+}
+
+/// The same for jobs whose warnings are known.
+pub fn doubts<'a>(jobs: impl Iterator<Item = (&'a str, Warnings)>) -> Option<String> {
+    let mut names = Vec::new();
+    let mut all = Warnings::default();
+    let mut seen = BTreeSet::new();
+    for (name, warnings) in jobs.filter(|(_, warnings)| !warnings.is_empty()) {
+        warnings.iter().for_each(|warning| all.add(warning));
+        if seen.insert(name) {
+            names.push(name);
+        }
+    }
+    let (first, more) = names.split_at(names.len().min(NAMED));
+    let and_more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+    let what = all.to_string().replace(';', ", ");
+    (!names.is_empty()).then(|| {
+        format!("warning: step times of {}{and_more} come from rows with warnings: {what}", first.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::rows::Warning;
+
+    use super::*;
+
+    #[test]
+    fn jobs_in_doubt_are_named_or_counted() {
+        let said = |jobs: &[(&str, &[Warning])]| {
+            doubts(jobs.iter().map(|(name, warnings)| (*name, warnings.iter().copied().collect())))
+        };
+        assert_eq!(said(&[("a", &[]), ("b", &[])]), None);
+        let one = "warning: step times of b come from rows with warnings: steal, foreign";
+        assert_eq!(said(&[("a", &[]), ("b", &[Warning::Foreign, Warning::Steal])]).as_deref(), Some(one));
+        let six = ["a", "b", "c", "d", "e", "f"].map(|name| (name, &[Warning::Foreign][..]));
+        let many = "warning: step times of a, b, c, d and 2 more come from rows with warnings: foreign";
+        assert_eq!(said(&six).as_deref(), Some(many));
+    }
+}
