@@ -12,7 +12,7 @@ pub struct TraceTime<'a> {
     pub devices: u32,
     /// The smallest number of nodes that have the devices.
     pub nodes: u32,
-    /// The type of the devices. If the trace does not name it, the time holds for every type.
+    /// The type of the devices. If the trace does not name it, the cluster has one type.
     pub device_type: Option<&'a str>,
 }
 

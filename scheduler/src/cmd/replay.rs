@@ -17,7 +17,7 @@ use crate::{
 /// Make the decisions of a run again, and compare each turn.
 ///
 /// The events come from decisions.jsonl of the run, simulated or not. The same policy with the same tables decides on them again.
-/// If a turn differs, the first such turn is shown and the command exits with 1. No job is started; a policy that is a program is.
+/// If a turn differs in more than the words of its reason, the first such turn is shown and the command exits with 1. No job is started; a policy that is a program is.
 ///
 /// Example: `sched replay runs/sim/srtf`
 #[derive(clap::Args)]

@@ -1,5 +1,7 @@
 //! The measurements that a simulation still needs, as commands that the user can copy.
 
+use std::collections::BTreeSet;
+
 use anyhow::bail;
 use jobs::cells;
 use schema::{device::Device, job::Job, placement::Placement};
@@ -19,7 +21,24 @@ impl RunInputs {
                 "the time of a step of {first} is not known; run `{} --out runs/alone` first, and add --table runs/alone",
                 self.command("single", &jobs)
             ),
-            _ => self.check_spread(),
+            _ => {
+                self.check_types()?;
+                self.check_spread()
+            }
+        }
+    }
+
+    /// Checks that a step time in the trace is of a known type of device.
+    fn check_types(&self) -> anyhow::Result<()> {
+        let types: BTreeSet<&str> = self.topology.nodes().iter().map(|node| &*node.device_type).collect();
+        let has_no_type = |asked: &&JobRequest| asked.step_ns.is_some() && asked.device_type.is_none();
+        match self.asked.iter().find(has_no_type).filter(|_| types.len() > 1) {
+            Some(asked) => bail!(
+                "{} has a step time in column 'step_ns', and the cluster has several types of device, {}; add column 'device_type'",
+                asked.name,
+                Vec::from_iter(types).join(" and ")
+            ),
+            None => Ok(()),
         }
     }
 

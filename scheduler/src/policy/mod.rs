@@ -46,7 +46,7 @@ pub struct Decision {
     pub actions: Vec<Action>,
     /// The time at which the policy decides again if no event occurs before.
     pub wake_at: Option<Nanos>,
-    /// The reason in a few words, for readers of the journal. Empty if there are no actions.
+    /// The reason in a few words, for readers of the journal. Empty if there is nothing to explain.
     pub reason: String,
 }
 

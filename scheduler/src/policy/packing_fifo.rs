@@ -4,7 +4,7 @@
 //! The policy is strict FIFO until the head of the queue does not fit. It then starts the head beside a running job that has the
 //! same number of devices for itself, if the model predicts a gain. The sum of the normalised throughputs of the two (step time
 //! alone over step time together) must exceed 1, the sum of time slicing without loss, by more than the half-width of its
-//! confidence interval. If the model has no prediction or no interval, the jobs are not packed. Of several candidates, the one with
+//! confidence interval. If the model has no prediction or no interval, the jobs are not packed; a reason says so where an interval is missing or too wide. Of several candidates, the one with
 //! the largest sum is chosen, and of equals the first in the trace. At most two jobs share a device, and none if `--jobs-per-device` is 1.
 //!
 //! The prediction is then compared with the measurement: with the steps of each job while both run, from its first report of
@@ -43,6 +43,8 @@ pub(super) struct PackingFifo {
     packs: Vec<Pack>,
     /// Pairs of kinds that are not packed, because they lost throughput or did not fit. The smaller kind is first.
     apart: BTreeSet<(Kind, Kind)>,
+    /// Pairs of kinds of which a reason has said that their gain is not sure.
+    unsure: BTreeSet<(Kind, Kind)>,
 }
 
 /// The properties of a job that determine its behaviour in a pack.
@@ -81,7 +83,8 @@ struct Member {
     reports: Option<[(u64, Nanos); 2]>,
 }
 
-/// A predicted sum of normalised throughputs, with its confidence interval.
+/// A predicted sum of normalised throughputs, with its confidence interval. The half-width is infinite if a prediction has no
+/// interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Gain {
     sum: f64,
@@ -98,6 +101,7 @@ impl Default for PackingFifo {
             placed_of: HashMap::new(),
             packs: Vec::new(),
             apart: BTreeSet::new(),
+            unsure: BTreeSet::new(),
         }
     }
 }
@@ -114,7 +118,7 @@ impl Policy for PackingFifo {
         actions.extend(started);
         let may_pack = view.jobs_per_device as usize >= SEATS;
         while let Some(head) = self.queue.head(view).filter(|_| may_pack) {
-            let Some((beside, gain)) = self.partner(view, head) else { break };
+            let Some((beside, gain)) = self.partner(view, head, &mut reasons) else { break };
             let devices = view.job(beside).placed().map(|placed| placed.devices.clone());
             actions.push(start(view, head, devices.unwrap_or_default()));
             reasons.push(format!(
@@ -198,8 +202,9 @@ impl PackingFifo {
         actions
     }
 
-    /// The running job with the largest predicted gain beside this one. `None` if no job has one.
-    fn partner(&mut self, view: &View<'_>, head: JobId) -> Option<(JobId, Gain)> {
+    /// The running job with the largest predicted gain beside this one. `None` if no job has one. If a gain is predicted and may be
+    /// none, a reason says so, once for each pair of kinds.
+    fn partner(&mut self, view: &View<'_>, head: JobId, reasons: &mut Vec<String>) -> Option<(JobId, Gain)> {
         let kind = self.kind(view, head);
         let with = |(other, jobs): (&PlacedKind, &BTreeSet<JobId>)| {
             let job = *jobs.first()?;
@@ -209,13 +214,21 @@ impl PackingFifo {
             if !alike || !can_end || self.apart.contains(&pair(kind, other.kind)) {
                 return None;
             }
-            let gain = gain(view, [job, head])?;
-            (gain.sum - 1.0 > gain.half_width).then_some((job, gain))
+            Some((job, gain(view, [job, head])?))
         };
         let better = |(job, gain): &(JobId, Gain), (other_job, other): &(JobId, Gain)| {
             gain.sum.total_cmp(&other.sum).then(other_job.cmp(job))
         };
-        self.alone.iter().filter_map(with).max_by(better)
+        let found: Vec<(JobId, Gain)> = self.alone.iter().filter_map(with).collect();
+        let (sure, unsure): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|(_, gain)| gain.sum - 1.0 > gain.half_width);
+        for (beside, gain) in unsure.into_iter().filter(|(_, gain)| gain.sum > 1.0) {
+            let kinds = pair(kind, self.kind(view, beside));
+            if self.unsure.insert(kinds) {
+                reasons.push(why_not(view, head, beside, &gain));
+            }
+        }
+        sure.into_iter().max_by(better)
     }
 
     fn pack(&mut self, jobs: [JobId; SEATS], gain: Gain) {
@@ -303,7 +316,7 @@ fn gain(view: &View<'_>, jobs: [JobId; SEATS]) -> Option<Gain> {
         let alone = belief::step_on(view, job, devices, None)?;
         let together = belief::step_on(view, job, devices, Some(beside))?;
         let throughput = alone.step_ns / together.step_ns;
-        let relative = relative_half_width(&alone)?.hypot(relative_half_width(&together)?);
+        let relative = relative_half_width(&alone).hypot(relative_half_width(&together));
         gain.sum += throughput;
         gain.half_width = gain.half_width.hypot(throughput * relative);
         gain.alone_ns[seat] = alone.step_ns;
@@ -311,6 +324,17 @@ fn gain(view: &View<'_>, jobs: [JobId; SEATS]) -> Option<Gain> {
     Some(gain)
 }
 
-fn relative_half_width(prediction: &Prediction) -> Option<f64> {
-    prediction.step_ns_ci.map(|(low, high)| (high - low) / 2.0 / prediction.step_ns)
+fn relative_half_width(prediction: &Prediction) -> f64 {
+    prediction.step_ns_ci.map_or(f64::INFINITY, |(low, high)| (high - low) / 2.0 / prediction.step_ns)
+}
+
+fn why_not(view: &View<'_>, head: JobId, beside: JobId, gain: &Gain) -> String {
+    let [head, beside] = [head, beside].map(|job| &view.asked_by(job).name);
+    let Gain { sum, half_width, .. } = gain;
+    match half_width.is_finite() {
+        true => format!(
+            "{head} not beside {beside}: {sum:.3} ± {half_width:.3} times taking turns may be no gain"
+        ),
+        false => format!("{head} not beside {beside}: the times of their steps have no interval"),
+    }
 }

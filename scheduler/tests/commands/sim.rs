@@ -255,6 +255,18 @@ fn a_switch_may_cost_more_for_a_job_of_more_devices() {
     }
 }
 
+#[test]
+fn a_time_in_a_trace_is_of_a_type_of_device() {
+    let door = crate::door();
+    let sim = "sim t.csv --policy fifo --cluster 1x1:A,1x1:B --switch-cost 0s";
+    door.write("t.csv", "name,submit_s,job,steps,step_ns\na,0,any,10,1000000000\n");
+    let said = door.exits(2, sim);
+    let why = "a has a step time in column 'step_ns', and the cluster has several types of device, A and B; add column 'device_type'";
+    assert!(said.err.contains(why), "{}", said.err);
+    door.write("t.csv", "name,submit_s,job,steps,step_ns,device_type\na,0,any,10,1000000000,B\n");
+    door.exits(0, sim);
+}
+
 /// Foreign processes used the device while the job was measured.
 #[test]
 fn what_predictions_stand_on_is_told_where_it_is_doubtful() {

@@ -5,7 +5,6 @@ use scheduler::{
     cluster::{Action, JobId, Settled},
     engine::{self, Engine},
     job::JobRequest,
-    journal::Unrecorded,
     sim::{Named, Settings, Sim},
     topology::Topology,
 };
@@ -94,16 +93,21 @@ fn nothing_is_packed_if_a_device_takes_one_job() {
 #[test]
 fn a_pack_must_gain_by_more_than_is_unknown() {
     // The sum is 2 over the slowdown, with the combined uncertainty of its four numbers.
-    for (slowdown, interval, packed) in [
-        (Some(1.5), 0.01, true),
-        (Some(1.97), 0.01, true),
-        (Some(1.99), 0.01, false),
-        (Some(2.5), 0.01, false),
-        (Some(1.5), 0.3, false),
-        (None, 0.01, false),
+    let too_wide =
+        |sum, width| format!("job-1 not beside job-0: {sum} ± {width} times taking turns may be no gain");
+    for (slowdown, interval, packed, why) in [
+        (Some(1.5), 0.01, true, None),
+        (Some(1.97), 0.01, true, None),
+        (Some(1.99), 0.01, false, Some(too_wide("1.005", "0.010"))),
+        (Some(2.5), 0.01, false, None),
+        (Some(1.5), 0.3, false, Some(too_wide("1.333", "0.400"))),
+        (None, 0.01, false, None),
     ] {
-        let (_, outcomes) = run(1, &[(0, 1, 60), (0, 1, 60)], &Packs { slowdown, interval }, 1.2);
+        let (turns, outcomes) = run(1, &[(0, 1, 60), (0, 1, 60)], &Packs { slowdown, interval }, 1.2);
         assert_eq!(outcomes[1].start_ns < outcomes[0].end_ns, packed, "{slowdown:?} {interval}");
+        let reasons = turns.iter().filter(|turn| turn.actions.is_empty()).map(|turn| &*turn.reason);
+        let reasons: Vec<&str> = reasons.filter(|reason| !reason.is_empty()).collect();
+        assert_eq!(reasons, why.as_slice(), "{slowdown:?} {interval}");
     }
     // A prediction without an interval does not count.
     let (topology, jobs) = (Topology::uniform(1, 1, "GPU"), jobs(&[(0, 1, 60), (0, 1, 60)]));
@@ -112,9 +116,12 @@ fn a_pack_must_gain_by_more_than_is_unknown() {
     let mut sim =
         Sim::new(&topology, &jobs, Box::new(model), &costs, Settings::default()).expect("all is known");
     let mut engine = Engine::new(&topology, &jobs, &model, engine::Settings::default());
-    let outcomes = engine::run(&mut engine, &mut sim, &mut *built("packing-fifo"), &mut Unrecorded)
-        .expect("every job ends");
+    let mut turns: Vec<Turn> = Vec::new();
+    let outcomes =
+        engine::run(&mut engine, &mut sim, &mut *built("packing-fifo"), &mut turns).expect("every job ends");
     assert_eq!(outcomes[1].start_ns, outcomes[0].end_ns);
+    let reason = "job-1 not beside job-0: the times of their steps have no interval";
+    assert_eq!(turns.iter().filter(|turn| turn.reason == reason).count(), 1);
 }
 
 #[test]

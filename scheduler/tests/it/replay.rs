@@ -58,6 +58,8 @@ fn every_decision_is_derived_again() {
 fn the_first_turn_that_is_decided_otherwise_is_shown_beside_the_recorded_one() {
     with_world(|world| {
         let (mut turns, ..) = scripts::turns(world, &mut *built("fifo"));
+        turns[0].reason = "in the words of another version".into();
+        replay(&mut world.engine(), &mut *built("fifo"), &turns).unwrap();
         let place = turns.iter().position(|turn| turn.turn > 20 && !turn.actions.is_empty()).unwrap();
         let Action::Start { devices, .. } = &mut turns[place].actions[0] else { panic!("all are started") };
         devices[0].0 ^= 1;
