@@ -3,6 +3,7 @@
 // `output` handles a reader that is gone. The macros do not.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod explain;
 mod fidelity;
 mod replay;
 mod rules;
@@ -43,6 +44,7 @@ enum Command {
     Run(run::Args),
     Sim(sim::Args),
     Replay(replay::Args),
+    Explain(explain::Args),
     Fidelity(fidelity::Args),
     Trace(trace::Args),
     /// Print completions for a shell.
@@ -66,6 +68,7 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Fidelity(args) => fidelity::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Completions(completions) => completions.run(Cli::command()),

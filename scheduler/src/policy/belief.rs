@@ -1,5 +1,7 @@
 //! The estimates of a policy: the questions about step times that it asks the model of its view.
 
+use std::fmt;
+
 use model::{Prediction, Question};
 use schema::{plan::Plan, units::Nanos};
 
@@ -12,6 +14,15 @@ use crate::{
 /// The length or the remaining time of a job. An unknown length is larger than all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Length(pub(super) Nanos);
+
+impl fmt::Display for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Length::UNKNOWN => f.write_str("not known"),
+            Length(time) => write!(f, "{time}"),
+        }
+    }
+}
 
 impl Length {
     pub(super) const UNKNOWN: Length = Length(Nanos(u64::MAX));

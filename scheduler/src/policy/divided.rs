@@ -5,6 +5,7 @@ use schema::units::Nanos;
 
 use super::{Decision, Policy};
 use crate::{
+    cluster::JobId,
     topology::VirtualClusterId,
     view::{Change, View},
 };
@@ -64,6 +65,13 @@ impl Policy for Divided {
             decision.wake_at = [decision.wake_at, part.wake_at].into_iter().flatten().min();
         }
         Decision { reason: reasons.join("; "), ..decision }
+    }
+
+    fn explain(&self, view: &View<'_>, job: JobId) -> String {
+        let virtual_cluster = view.topology.virtual_cluster(&view.asked_by(job).virtual_cluster);
+        let part = virtual_cluster.map_or(0, |of| usize::from(of.0));
+        let explain = |part: &Part| part.policy.explain(&View { virtual_cluster, ..*view }, job);
+        self.parts.get(part).map(explain).unwrap_or_default()
     }
 
     fn failure(&mut self) -> Option<anyhow::Error> {

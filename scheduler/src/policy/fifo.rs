@@ -10,7 +10,7 @@ use super::{
     Decision, Policy,
     queue::{Misfit, Queue},
 };
-use crate::view::View;
+use crate::{cluster::JobId, view::View};
 
 pub(super) struct Fifo {
     queue: Queue<()>,
@@ -30,5 +30,9 @@ impl Fifo {
 impl Policy for Fifo {
     fn decide(&mut self, view: &View<'_>) -> Decision {
         self.queue.decide(view, |_| (), self.why)
+    }
+
+    fn explain(&self, view: &View<'_>, job: JobId) -> String {
+        self.queue.explain(view, job, "arrival")
     }
 }

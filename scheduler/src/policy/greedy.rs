@@ -108,6 +108,19 @@ impl<K: Ord + Copy> Greedy<K> {
         }
     }
 
+    /// Explains the place of a waiting job. `order` names the key.
+    pub(super) fn explain(&self, view: &View<'_>, job: JobId, order: &str) -> String {
+        let Some((place, all)) = self.waiting.position(job) else { return String::new() };
+        let need = Need::of(view, job);
+        let free: u32 =
+            view.pools().filter(|pool| need.allows(*pool)).map(|pool| view.occupancy.free_in(pool)).sum();
+        format!(
+            "it is number {place} of {all} waiting jobs, by {order}; it needs {}, {free} are free, and running jobs behind it do not \
+             leave enough",
+            need.devices
+        )
+    }
+
     /// Decides which jobs stop and which start. `as_running` makes the key of a waiting job comparable with those of running jobs.
     pub(super) fn decide(&mut self, view: &View<'_>, as_running: impl Fn(K) -> K, why: &str) -> Decision {
         let mut room = self.room.take().unwrap_or_else(|| Room::new(view));

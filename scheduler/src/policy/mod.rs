@@ -33,6 +33,12 @@ pub trait Policy {
     /// reports it on stderr.
     fn decide(&mut self, view: &View<'_>) -> Decision;
 
+    /// Explains in a few words why a job that has arrived waits, or has its devices, after the last decision. Empty if the policy
+    /// has nothing to say beyond its reasons.
+    fn explain(&self, _view: &View<'_>, _job: JobId) -> String {
+        String::new()
+    }
+
     /// Returns, once, the error for which the policy can no longer decide. The engine calls this after each decision, and an error
     /// ends the run. Only a policy that is another program fails.
     fn failure(&mut self) -> Option<anyhow::Error> {

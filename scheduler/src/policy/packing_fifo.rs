@@ -133,6 +133,16 @@ impl Policy for PackingFifo {
         }
         Decision { actions, wake_at: None, reason: reasons.join("; ") }
     }
+
+    fn explain(&self, view: &View<'_>, job: JobId) -> String {
+        let of_job = self.packs.iter().find(|pack| pack.jobs().contains(&job));
+        let Some(pack) = of_job else { return self.queue.explain(view, job, "arrival") };
+        let beside = pack.jobs().into_iter().filter(|other| *other != job);
+        let names: Vec<&str> = beside.map(|other| &*view.asked_by(other).name).collect();
+        let measured = pack.measured_at_most();
+        let measured = measured.map(|sum| format!("; {sum:.3} times taking turns at most, as measured"));
+        format!("it is packed with {}{}", names.join(", "), measured.unwrap_or_default())
+    }
 }
 
 impl PackingFifo {

@@ -87,6 +87,19 @@ impl<K: Ord + Copy> Queue<K> {
         self.watch.add(job);
     }
 
+    /// Explains the place of a job in the queue. `order` names the key.
+    pub(super) fn explain(&self, view: &View<'_>, job: JobId, order: &str) -> String {
+        let Some((place, all)) = self.waiting.position(job) else { return String::new() };
+        let mut text = format!("it is number {place} of {all} in the queue, by {order}");
+        if let Some((need, head)) = self.first(view).filter(|_| self.misfit == Misfit::Blocks) {
+            let free: u32 =
+                view.pools().filter(|pool| need.allows(*pool)).map(|pool| view.occupancy.free_in(pool)).sum();
+            let which = if head == job { "it".to_owned() } else { view.asked_by(head).name.clone() };
+            text += &format!("; {which} is to start next, needs {}, and {free} are free", need.devices);
+        }
+        text
+    }
+
     /// Makes the decision of a policy that consists of this queue alone.
     pub(super) fn decide(&mut self, view: &View<'_>, key: impl Fn(JobId) -> K, why: &str) -> Decision {
         self.refresh(view, key);

@@ -93,6 +93,13 @@ impl<K: Ord + Copy> Ranking<K> {
         }
     }
 
+    /// The number of jobs up to this one, and of all. `None` if the job is not among them.
+    pub(super) fn position(&self, job: JobId) -> Option<(usize, usize)> {
+        let key = (self.place_of.get(&job)?.1, job);
+        let before = |alike: &BTreeSet<(K, JobId)>| alike.iter().filter(|other| **other <= key).count();
+        Some((self.by_need.values().map(before).sum(), self.place_of.len()))
+    }
+
     /// The first of the jobs whose needs fit.
     pub(super) fn first_that(&self, fits: impl Fn(Need) -> bool) -> Option<(Need, JobId)> {
         let fitting = self.heads().filter(|(need, ..)| fits(*need));

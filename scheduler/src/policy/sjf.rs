@@ -10,7 +10,7 @@ use super::{
     belief::Length,
     queue::{Misfit, Queue},
 };
-use crate::view::View;
+use crate::{cluster::JobId, view::View};
 
 pub(super) struct Sjf(Queue<Length>);
 
@@ -23,5 +23,12 @@ impl Sjf {
 impl Policy for Sjf {
     fn decide(&mut self, view: &View<'_>) -> Decision {
         self.0.decide(view, |job| Length::of(view, job), "shortest")
+    }
+
+    fn explain(&self, view: &View<'_>, job: JobId) -> String {
+        match self.0.explain(view, job, "length") {
+            place if place.is_empty() => place,
+            place => format!("its length is {}; {place}", Length::of(view, job)),
+        }
     }
 }

@@ -13,7 +13,7 @@ use super::{
     belief::Length,
     greedy::{Greedy, Looks},
 };
-use crate::view::View;
+use crate::{cluster::JobId, view::View};
 
 /// The key of a waiting job is its remaining time, and that of a running job the time at which it would end: neither changes as
 /// time passes.
@@ -38,5 +38,13 @@ impl Policy for Srtf {
             }
         }
         self.0.decide(view, |left| left.plus(view.now), "least left")
+    }
+
+    fn explain(&self, view: &View<'_>, job: JobId) -> String {
+        let left = format!("its remaining time is {} by its last report", Length::left_of(view, job));
+        match self.0.explain(view, job, "remaining time") {
+            place if place.is_empty() => left,
+            place => format!("{left}; {place}"),
+        }
     }
 }

@@ -135,4 +135,20 @@ impl Policy for Tiresias {
         let decision = self.jobs.decide(view, |key| key, "least attained service");
         Decision { wake_at: self.changes_at.first().map(|(at, _)| at), ..decision }
     }
+
+    fn explain(&self, view: &View<'_>, job: JobId) -> String {
+        let promoted = self.promoted.get(&job).copied().unwrap_or_default();
+        let attained = view.job(job).account_at(view.now).device_time.saturating_sub(promoted.device_time);
+        let thresholds = &self.settings.thresholds;
+        let queue = thresholds.iter().take_while(|threshold| attained >= **threshold).count();
+        let service = format!(
+            "it has attained a service of {attained} and is in queue {} of {}",
+            queue + 1,
+            thresholds.len() + 1
+        );
+        match self.jobs.explain(view, job, "queue and first start") {
+            place if place.is_empty() => service,
+            place => format!("{service}; {place}"),
+        }
+    }
 }

@@ -256,6 +256,48 @@ fn a_switch_may_cost_more_for_a_job_of_more_devices() {
 }
 
 #[test]
+fn why_a_job_waits_is_explained_at_any_turn() {
+    let door = crate::door();
+    door.write("t.csv", THREE);
+    door.exits(0, "sim t.csv --policy fifo,sjf,srtf,tiresias:15s --cluster 1x1 --switch-cost 0s --out r");
+    for (run, policy_says) in [
+        (
+            "fifo",
+            "fifo: it is number 2 of 2 in the queue, by arrival; middle is to start next, needs 1, and 0 are free",
+        ),
+        ("srtf", "srtf: its remaining time is 10.0 s by its last report"),
+        (
+            "tiresias-15s",
+            "tiresias:15s: it has attained a service of 0 ns and is in queue 1 of 2; it is number 2 of 2 waiting jobs, by queue and \
+             first start; it needs 1, 0 are free, and running jobs behind it do not leave enough",
+        ),
+    ] {
+        let said = door.exits(0, &format!("explain r/{run} short --turn 0"));
+        assert!(said.out.contains(policy_says), "{run}: {}", said.out);
+    }
+    let said = door.exits(0, "explain r/sjf middle --turn 0");
+    let lines: Vec<&str> = said.out.lines().collect();
+    let expected = [
+        "after turn 0, at 0 ns: middle has waited since 0 ns for 1 device; 0 of 200 steps were reported",
+        "sjf: its length is 20.0 s; it is number 1 of 2 in the queue, by length; it is to start next, needs 1, and 0 are free",
+        "  turn 0 at 0 ns: happened {\"arrived\":{\"job\":1}}",
+    ];
+    assert_eq!(lines, expected);
+    let said = door.exits(0, "explain r/sjf middle");
+    assert!(
+        said.out.contains("middle ended at 30.0 s\n") && said.out.contains("start on device 0"),
+        "{}",
+        said.out
+    );
+    for (arguments, message) in
+        [("r/sjf nobody", "the trace has no job 'nobody'"), ("r/sjf short --turn 99", "there is no turn 99")]
+    {
+        let said = door.exits(2, &format!("explain {arguments}"));
+        assert!(said.err.contains(message), "{}", said.err);
+    }
+}
+
+#[test]
 fn a_time_in_a_trace_is_of_a_type_of_device() {
     let door = crate::door();
     let sim = "sim t.csv --policy fifo --cluster 1x1:A,1x1:B --switch-cost 0s";

@@ -1,0 +1,122 @@
+//! `sched explain`: says why a job waits, or runs where it does.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use cli::agree;
+use rig::{Exit, output};
+use schema::{
+    decision::{self, Turn},
+    run_dir::RunDir,
+    units::Nanos,
+};
+
+use super::busy;
+use crate::{
+    cluster::JobId,
+    job::State,
+    online::{self, RunInputs},
+    policy,
+    replay::replay,
+    view::View,
+};
+
+/// Say why a job waits, or runs where it does.
+///
+/// The decisions of the run are made again up to a turn, as `sched replay` does. Then the state of the job is printed, what the
+/// policy says of it, and the turns that changed it, each with the reason of the policy. No job is started; a policy that is a
+/// program is, and explains nothing beyond its reasons.
+///
+/// Example: `sched explain runs/sim/srtf job-3`
+///
+/// Example: `sched explain runs/sim/srtf job-3 --turn 12`
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Directory of a run of `sched run`, or of `sched sim --out`.
+    run: PathBuf,
+    /// The name of the job in the trace.
+    job: String,
+    /// The turn after which the job is looked at [default: the last one].
+    #[arg(long, value_name = "N")]
+    turn: Option<u64>,
+    /// Start a policy that is a program without asking.
+    #[arg(long)]
+    yes: bool,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let run = RunDir::open(&args.run)?;
+    let inputs = RunInputs::read(&run)?;
+    let name = &online::scheduling(&inputs.manifest)?.policy;
+    let turns = decision::read(&run.decisions_path())?;
+    let Some(last) = turns.last() else {
+        return Err(Exit::NothingMatched.because(format!("{} has no decisions yet", args.run.display())));
+    };
+    let turn = args.turn.unwrap_or(last.turn);
+    let turns = turns.get(..=turn as usize).with_context(|| {
+        format!("{} has turns 0 to {}; there is no turn {turn}", args.run.display(), last.turn)
+    })?;
+    let job = inputs.asked.iter().find(|asked| asked.name == args.job);
+    let job = job.with_context(|| format!("the trace has no job '{}'", args.job))?.id;
+    agree::to_start(policy::program(name).map(str::to_owned).into_iter(), args.yes)?;
+    let mut policy = policy::build(name)?;
+    let mut engine = inputs.engine();
+    let busy = busy(format!("deciding {} turns again", turns.len()));
+    let replayed = replay(&mut engine, &mut *policy, turns);
+    drop(busy);
+    replayed?;
+    let view = engine.view();
+    let at = turns.last().map(|turn| turn.at_ns).unwrap_or_default();
+    output::print(format_args!("after turn {turn}, at {at}: {} {}", args.job, state(&view, job, at)))?;
+    let says = if has_arrived(turns, job) { policy.explain(&view, job) } else { String::new() };
+    if !says.is_empty() {
+        output::print(format_args!("{name}: {says}"))?;
+    }
+    for line in turns.iter().flat_map(|turn| lines(turn, job)) {
+        output::print(line)?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn has_arrived(turns: &[Turn], job: JobId) -> bool {
+    let arrives = |turn: &Turn| turn.events.contains(&decision::Happened::Arrived { job });
+    turns.iter().any(arrives)
+}
+
+/// What the job does, and since when.
+fn state(view: &View<'_>, id: JobId, at: Nanos) -> String {
+    let (asked, job) = (&view.asked[id.0 as usize], &view.jobs[id.0 as usize]);
+    if asked.arrival > at {
+        return format!("arrives at {}", asked.arrival);
+    }
+    let of = asked.steps.map(|steps| format!(" of {steps}")).unwrap_or_default();
+    let steps = format!("{}{of} steps were reported", job.steps);
+    match &job.state {
+        State::Waiting { since } => {
+            let several = if asked.devices == 1 { "" } else { "s" };
+            format!("has waited since {since} for {} device{several}; {steps}", asked.devices)
+        }
+        State::Ended { at, failed: None } => format!("ended at {at}"),
+        State::Ended { at, failed: Some((kind, why)) } => format!("failed at {at}: {kind}: {why}"),
+        State::Placed(placed) => {
+            let devices: Vec<String> =
+                placed.devices.iter().map(|device| view.topology.name_of(*device)).collect();
+            let under = placed.plan.map(|plan| format!(" under {plan}")).unwrap_or_default();
+            let (phase, since) = (placed.phase, placed.since);
+            format!("is {phase} on {}{under} since {since}; {steps}", devices.join(","))
+        }
+    }
+}
+
+/// The events, actions and refusals of a turn that are of this job.
+fn lines(turn: &Turn, job: JobId) -> Vec<String> {
+    let events = turn.events.iter().filter(|happened| happened.job() == Some(job));
+    let events = events.map(|happened| format!("happened {happened}"));
+    let because = if turn.reason.is_empty() { String::new() } else { format!(" ({})", turn.reason) };
+    let actions = turn.actions.iter().filter(|action| action.job() == job);
+    let actions = actions.map(|action| format!("{action}{because}"));
+    let refused = turn.refused.iter().filter(|refused| refused.action.job() == job);
+    let refused = refused.map(|refused| format!("refused: {}: {}", refused.action, refused.why));
+    let all = events.chain(actions).chain(refused);
+    all.map(|line| format!("  turn {} at {}: {line}", turn.turn, turn.at_ns)).collect()
+}
