@@ -6,20 +6,12 @@ use anyhow::Context as _;
 use cli::agree;
 use rig::{Exit, output};
 use schema::{
-    decision::{self, Turn},
-    run_dir::RunDir,
+    decision::{Happened, Turn},
     units::Nanos,
 };
 
-use super::busy;
-use crate::{
-    cluster::JobId,
-    job::State,
-    online::{self, RunInputs},
-    policy,
-    replay::replay,
-    view::View,
-};
+use super::{busy, recorded};
+use crate::{cluster::JobId, job::State, online, policy, replay::replay, view::View};
 
 /// Say why a job waits, or runs where it does.
 ///
@@ -45,17 +37,13 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let run = RunDir::open(&args.run)?;
-    let inputs = RunInputs::read(&run)?;
+    let (inputs, turns) = recorded(&args.run)?;
     let name = &online::scheduling(&inputs.manifest)?.policy;
-    let turns = decision::read(&run.decisions_path())?;
-    let Some(last) = turns.last() else {
-        return Err(Exit::NothingMatched.because(format!("{} has no decisions yet", args.run.display())));
-    };
-    let turn = args.turn.unwrap_or(last.turn);
-    let turns = turns.get(..=turn as usize).with_context(|| {
-        format!("{} has turns 0 to {}; there is no turn {turn}", args.run.display(), last.turn)
-    })?;
+    let last = turns.len() as u64 - 1;
+    let turn = args.turn.unwrap_or(last);
+    let turns = turns
+        .get(..=turn as usize)
+        .with_context(|| format!("{} has turns 0 to {last}; there is no turn {turn}", args.run.display()))?;
     let job = inputs.asked.iter().find(|asked| asked.name == args.job);
     let job = job.with_context(|| format!("the trace has no job '{}'", args.job))?.id;
     agree::to_start(policy::program(name).map(str::to_owned).into_iter(), args.yes)?;
@@ -79,7 +67,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 fn has_arrived(turns: &[Turn], job: JobId) -> bool {
-    let arrives = |turn: &Turn| turn.events.contains(&decision::Happened::Arrived { job });
+    let arrives = |turn: &Turn| turn.events.contains(&Happened::Arrived { job });
     turns.iter().any(arrives)
 }
 

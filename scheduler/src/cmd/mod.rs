@@ -20,6 +20,10 @@ use cli::{
 };
 use indicatif::{ProgressBar, ProgressFinish};
 use rig::{Exit, interrupt};
+use schema::{
+    decision::{self, Turn},
+    run_dir::RunDir,
+};
 
 use crate::{online::RunInputs, policy};
 
@@ -90,6 +94,20 @@ fn some_jobs(inputs: &RunInputs, trace: &Path) -> anyhow::Result<()> {
     match inputs.asked.is_empty() {
         true => Err(Exit::NothingMatched.because(format!("{} has no jobs", trace.display()))),
         false => Ok(()),
+    }
+}
+
+/// Reads the inputs and the decisions of a run, of which there is at least one.
+///
+/// # Errors
+/// Fails if the path is no run of `sched`, if one of its files cannot be read, and if the run has no decisions.
+fn recorded(path: &Path) -> anyhow::Result<(RunInputs, Vec<Turn>)> {
+    let run = RunDir::open(path)?;
+    let inputs = RunInputs::read(&run)?;
+    let turns = decision::read(&run.decisions_path())?;
+    match turns.is_empty() {
+        true => Err(Exit::NothingMatched.because(format!("{} has no decisions yet", path.display()))),
+        false => Ok((inputs, turns)),
     }
 }
 

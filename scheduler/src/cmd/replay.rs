@@ -2,17 +2,14 @@
 
 use std::path::PathBuf;
 
-use cli::agree;
-use rig::{Exit, output};
-use schema::{decision, run_dir::RunDir};
-
-use super::busy;
+use super::{busy, recorded};
 use crate::{
     cluster::ClusterError,
-    online::{self, RunInputs},
-    policy,
+    online, policy,
     replay::{self, Difference},
 };
+use cli::agree;
+use rig::{Exit, output};
 
 /// Make the decisions of a run again, and compare each turn.
 ///
@@ -30,13 +27,8 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let run = RunDir::open(&args.run)?;
-    let inputs = RunInputs::read(&run)?;
+    let (inputs, turns) = recorded(&args.run)?;
     let name = &online::scheduling(&inputs.manifest)?.policy;
-    let turns = decision::read(&run.decisions_path())?;
-    if turns.is_empty() {
-        return Err(Exit::NothingMatched.because(format!("{} has no decisions yet", args.run.display())));
-    }
     agree::to_start(policy::program(name).map(str::to_owned).into_iter(), args.yes)?;
     let mut policy = policy::build(name)?;
     let busy = busy(format!("deciding {} turns again", turns.len()));

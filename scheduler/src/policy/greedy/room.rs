@@ -5,13 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use schema::placement::Placement;
 
-use super::{
-    Need,
-    index::{Index, Reach},
-};
+use super::index::{Index, Reach};
 use crate::{
     cluster::JobId,
     occupancy::PoolId,
+    policy::ranking::Need,
     topology::{DeviceId, NodeId},
     view::View,
 };
