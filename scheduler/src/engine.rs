@@ -30,7 +30,7 @@ use crate::{
     occupancy::{Occupancy, PoolId},
     policy::{Decision, Policy},
     topology::{DeviceId, Topology},
-    view::{Change, View},
+    view::{Change, Known, View},
 };
 
 /// The settings of the engine, which do not change during a run.
@@ -73,6 +73,7 @@ pub struct Engine<'a> {
     asked: &'a [JobRequest],
     /// The model that the policy may query.
     model: &'a dyn Throughput,
+    known: Known<'a>,
     settings: Settings,
     jobs: Vec<Job>,
     occupancy: Occupancy,
@@ -121,7 +122,7 @@ pub fn run(
                 .apply(now, happened)
                 .with_context(|| format!("the cluster reported at {now}: {happened}"))?;
         }
-        let decision = policy.decide(&engine.view());
+        let decision = policy.decide(&engine.view_of_policy());
         if let Some(failure) = policy.failure() {
             return Err(failure.into());
         }
@@ -144,6 +145,7 @@ impl<'a> Engine<'a> {
             topology,
             asked,
             model,
+            known: Known::default(),
             settings,
             jobs: asked.iter().map(|asked| Job::new(asked.arrival)).collect(),
             occupancy: Occupancy::new(topology),
@@ -169,6 +171,12 @@ impl<'a> Engine<'a> {
         engine
     }
 
+    /// Lets the policy know the costs of switches and the legal plans of jobs.
+    pub fn knowing(mut self, known: Known<'a>) -> Engine<'a> {
+        self.known = known;
+        self
+    }
+
     /// Refuses to admit a job, for this reason. Callers do this before the run begins.
     pub fn refuse(&mut self, id: JobId, why: String) {
         let job = &mut self.jobs[id.0 as usize];
@@ -179,7 +187,13 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// The view that a policy receives in the present state.
+    /// The view that the policy receives: it ends at the jobs that have arrived.
+    fn view_of_policy(&self) -> View<'_> {
+        let view = self.view();
+        View { asked: &self.asked[..self.arrived], jobs: &self.jobs[..self.arrived], ..view }
+    }
+
+    /// The present state, with all jobs of the run.
     pub fn view(&self) -> View<'_> {
         View {
             now: self.now,
@@ -193,6 +207,7 @@ impl<'a> Engine<'a> {
             occupancy: &self.occupancy,
             changes: &self.changes,
             model: self.model,
+            known: self.known,
         }
     }
 
@@ -286,6 +301,7 @@ impl<'a> Engine<'a> {
                 let account = &mut self.jobs[id.0 as usize].account;
                 account.first_start.get_or_insert(self.now);
                 account.starts += 1;
+                self.jobs[id.0 as usize].measured = None;
                 self.changes.push(Change::Placed(id));
             }
             Action::Pause { .. } => {

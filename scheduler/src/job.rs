@@ -127,9 +127,19 @@ pub struct Job {
     pub steps: u64,
     /// The time of that report.
     pub steps_at: Nanos,
+    /// The step time on the present devices between the last two reports.
+    pub measured: Option<MeasuredStep>,
     pub account: Account,
     /// The number of failures after which the job was put back into the queue and that count as retries.
     pub retries: u32,
+}
+
+/// A step time that was measured while a job ran. Reports count whole steps, so that it may be wrong by one step over their number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MeasuredStep {
+    pub step_ns: f64,
+    /// The time of the later report.
+    pub at: Nanos,
 }
 
 impl Job {
@@ -139,6 +149,7 @@ impl Job {
             state: State::Waiting { since: arrival },
             steps: 0,
             steps_at: arrival,
+            measured: None,
             account: Account::default(),
             retries: 0,
         }

@@ -10,6 +10,7 @@ pub mod fidelity;
 pub mod inputs;
 pub mod job;
 pub mod journal;
+pub mod legal_plans;
 pub mod live;
 pub mod models;
 pub mod occupancy;

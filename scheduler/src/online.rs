@@ -23,7 +23,6 @@ use jobs::{
 };
 use rig::{Exit, Rig, interrupt::Interrupt, output, programs};
 use schema::{
-    calibration::Calibration,
     decision::{self, Turn},
     device::Device,
     rows::{self, Appender, Outcome, Part, Prediction, Status},
@@ -34,8 +33,8 @@ use schema::{
 
 pub use self::{
     doubts::doubts,
-    predict::{costs, predict, simulate},
-    run_inputs::{RunInputs, by_type, cluster, scheduling},
+    predict::{predict, simulate},
+    run_inputs::{InputFiles, RunInputs, by_type, cluster, scheduling},
 };
 use crate::{
     cluster::{ClusterError, DeviceId, Happened, JobId},
@@ -82,9 +81,6 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     // Files that are needed only at the end of the run, or to resume it, are checked now rather than after hours.
     run::check_data(inputs.manifest.settings.data.as_deref())?;
     let predicted = predicted(run)?;
-    if run.calibration_path().is_file() {
-        Calibration::read(&run.calibration_path())?;
-    }
 
     let mut engine = inputs.engine();
     let mut policy = policy::build(&scheduling.policy)?;

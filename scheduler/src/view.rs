@@ -6,7 +6,9 @@ use schema::{placement::Placement, plan::Plan, sharing::Sharing, units::Nanos};
 use crate::{
     cluster::JobId,
     job::{Job, JobRequest},
+    legal_plans::{LegalPlan, LegalPlans},
     occupancy::{Draft, Occupancy, Pools},
+    sim::{Cost, SwitchCosts},
     topology::{DeviceId, Topology, VirtualClusterId},
 };
 
@@ -22,15 +24,24 @@ pub struct View<'a> {
     pub placement: Placement,
     /// The virtual cluster for which the policy decides. `None` if it decides for the whole cluster.
     pub virtual_cluster: Option<VirtualClusterId>,
-    /// The requests of all jobs, by [`JobId`]. A policy must not use those of jobs that have not arrived.
+    /// The requests of jobs, by [`JobId`]: for a policy, of those that have arrived.
     pub asked: &'a [JobRequest],
-    /// The states of all jobs, by [`JobId`].
+    /// The states of the same jobs.
     pub jobs: &'a [Job],
     pub occupancy: &'a Occupancy,
     /// The changes since the last decision, in order.
     pub changes: &'a [Change],
     /// The model that the policy may query. A simulated cluster may use a different one.
     pub model: &'a dyn Throughput,
+    /// The costs of switches and the legal plans of jobs, as far as they are known.
+    pub known: Known<'a>,
+}
+
+/// What is known of jobs before a run, besides their step times.
+#[derive(Clone, Copy, Default)]
+pub struct Known<'a> {
+    pub costs: Option<&'a dyn SwitchCosts>,
+    pub plans: Option<&'a LegalPlans>,
 }
 
 impl View<'_> {
@@ -50,6 +61,26 @@ impl View<'_> {
             Some(virtual_cluster) => self.occupancy.pools_of(virtual_cluster),
             None => self.occupancy.pools(),
         }
+    }
+
+    /// The time that a switch of a job takes under a plan, on this number of devices of this type, without chance. `None` if it is
+    /// not known.
+    pub fn cost(
+        &self,
+        job: JobId,
+        plan: Option<Plan>,
+        (devices, device_type): (u32, &str),
+        of: Cost,
+    ) -> Option<Nanos> {
+        let asked = self.asked_by(job);
+        let workload = asked.what.workload();
+        let subject = asked.subject(&workload, plan, self.topology, device_type);
+        self.known.costs?.cost(&subject, devices, of, &mut || 0.0)
+    }
+
+    /// The plans under which an elastic job may run.
+    pub fn plans(&self, job: JobId) -> impl Iterator<Item = LegalPlan> {
+        self.known.plans.into_iter().flat_map(move |plans| plans.of(self.asked_by(job)))
     }
 
     /// The state of a job that has arrived.

@@ -34,7 +34,8 @@ use super::{above_zero, busy, policies, rules::Rules, some_jobs};
 use crate::{
     inputs::{self, Purpose},
     job::{JobRequest, Payload},
-    online::{self, RunInputs},
+    legal_plans::LegalPlans,
+    online::{self, InputFiles, RunInputs},
     policy,
     totals::{average, makespan_ns},
 };
@@ -114,19 +115,22 @@ fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<RunDir> {
     run::check_data(args.run.data.as_deref())?;
     let (manifest, footprints) = manifest(trace, policy, args)?;
     let tables = args.rules.tables();
-    let inputs = RunInputs::new(manifest, trace, &tables.paths)?;
+    let machine = args.rules.machine.as_deref();
+    let measured = footprints.measured.clone();
+    let files = InputFiles { trace, tables: &tables.paths, machine, footprints: measured };
+    let inputs = RunInputs::new(manifest, files)?;
     some_jobs(&inputs, trace)?;
     if let Some(doubts) = inputs.doubts() {
         output::note(doubts);
     }
     let busy = busy("simulating the trace first".into());
-    let predictions = online::predict(&inputs, args.rules.machine.as_deref())?;
+    let predictions = online::predict(&inputs)?;
     drop(busy);
     let path = args.run.out.clone().unwrap_or_else(|| manifest::directory("sched", &inputs.manifest));
     // From here on a signal does not end the program at once, so that no file of the run is cut off.
     let _interrupt = Interrupt::listen().context("cannot install the signal handlers")?;
     let run = RunDir::create(&path)?;
-    online::keep_inputs(&run, trace, &tables.paths, args.rules.machine.as_deref())?;
+    online::keep_inputs(&run, trace, &tables.paths, machine)?;
     match predictions {
         Some(predictions) => rows::write(&run.predictions_path(), &predictions)?,
         None => output::note(format_args!(
@@ -151,6 +155,13 @@ fn manifest(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<(Manifest
     let mut estimates = Estimates::new(&settings, args.run.seed);
     let cell = |job: &JobRequest| cell(job, &catalog, &pool, &mut estimates);
     let cells = jobs.iter().map(cell).collect::<anyhow::Result<_>>()?;
+    if policy::resizes(policy) {
+        // What a decision may choose among is measured now, because a decision cannot wait for it.
+        drop(LegalPlans::new(&jobs, &catalog, &pool, |workload, batch, plan| {
+            let devices = &pool[..plan.ranks() as usize];
+            estimates.judge(workload, batch, plan, devices, Effort::WhereTight)
+        }));
+    }
     let request = RunRequest { cells, groups: Vec::new(), settings, seed: args.run.seed };
     let mut manifest = manifest::make_for("sched", &pool, &catalog, request)?;
     online::by_type(&mut manifest.devices);

@@ -34,8 +34,8 @@ use crate::{
     inputs,
     journal::{Decisions, FirstRefusal, Journal, Unrecorded},
     models::{Source, Tables},
-    online::{self, RunInputs},
-    sim::{self, Sim, SwitchCosts},
+    online::{self, InputFiles, RunInputs},
+    sim::{self, Sim},
     totals::totals,
 };
 
@@ -117,18 +117,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let names = policies::named(&args.policy)?;
     let mut tables = args.tables();
     let manifest = manifest(args, &names[0], &mut tables)?;
-    let mut inputs = RunInputs::new(manifest, &args.trace, &tables.paths)?;
+    let machine = args.rules.machine.as_deref();
+    let files = InputFiles { trace: &args.trace, tables: &tables.paths, machine, footprints: Vec::new() };
+    let mut inputs = RunInputs::new(manifest, files)?;
     some_jobs(&inputs, &args.trace)?;
     inputs.check_times()?;
-    let costs = online::costs(args.rules.machine.as_deref(), args.rules.switch_cost.clone())?;
-    let costs = costs
-        .with_context(|| format!("the costs of switches are not known; {}", inputs.calibrate_first()))?;
+    let unknown = || format!("the costs of switches are not known; {}", inputs.calibrate_first());
+    let costs = inputs.costs.as_deref().with_context(unknown)?;
     if let Some(doubts) = inputs.doubts() {
         output::note(doubts);
     }
     // The trace is checked before the directory is made.
     let truth = Box::new(&*inputs.models.truth);
-    drop(Sim::new(&inputs.topology, &inputs.asked, truth, &*costs, sim::Settings::default())?);
+    drop(Sim::new(&inputs.topology, &inputs.asked, truth, costs, sim::Settings::default())?);
     let mut all = Vec::new();
     let mut exit = Exit::Ok;
     for name in &names {
@@ -140,7 +141,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             _ => out.join(policies::folder(name)),
         });
         let (outcomes, is_whole) =
-            simulate(args, &inputs, &*costs, out.as_deref()).with_context(|| format!("policy {name}"))?;
+            simulate(args, &inputs, out.as_deref()).with_context(|| format!("policy {name}"))?;
         if !is_whole || outcomes.iter().any(|row| row.status != Status::Ok) {
             exit = Exit::SomeFailed;
         }
@@ -189,12 +190,7 @@ fn manifest(args: &Args, policy: &str, tables: &mut Tables) -> anyhow::Result<Ma
 }
 
 /// Simulates the policy of the manifest. Returns the outcomes, and whether all jobs have ended.
-fn simulate(
-    args: &Args,
-    inputs: &RunInputs,
-    costs: &dyn SwitchCosts,
-    out: Option<&Path>,
-) -> anyhow::Result<(Vec<Outcome>, bool)> {
+fn simulate(args: &Args, inputs: &RunInputs, out: Option<&Path>) -> anyhow::Result<(Vec<Outcome>, bool)> {
     let observed = Observed::from_now();
     let run = out.map(RunDir::create).transpose()?;
     let mut journal: Box<dyn Journal> = match &run {
@@ -207,7 +203,7 @@ fn simulate(
     };
     let mut progress = Progress::new(&mut *journal, inputs);
     let mut refusal = FirstRefusal::new(&mut progress);
-    let (outcomes, ended) = online::simulate(inputs, costs, &mut refusal)?;
+    let (outcomes, ended) = online::simulate(inputs, &mut refusal)?;
     let is_whole = match ended {
         Ok(()) => true,
         Err(error @ ClusterError::Stuck { .. }) => {

@@ -10,7 +10,7 @@ use schema::{
 use super::Engine;
 use crate::{
     cluster::JobId,
-    job::{Phase, Placed, State},
+    job::{MeasuredStep, Phase, Placed, State},
     view::Change,
 };
 
@@ -34,8 +34,15 @@ impl Engine<'_> {
                 }
             }
             Happened::Progress { job, steps } => {
-                self.placed_at(job)?;
+                let runs = self.placed_at(job)?.phase == Phase::Running;
+                let before = &self.jobs[job.0 as usize];
+                let (done, passed) =
+                    (steps.saturating_sub(before.steps), now.saturating_sub(before.steps_at));
                 self.set_steps(job, steps)?;
+                if runs && done > 0 && passed > Nanos::ZERO {
+                    let step_ns = passed.0 as f64 / done as f64;
+                    self.jobs[job.0 as usize].measured = Some(MeasuredStep { step_ns, at: now });
+                }
                 self.changes.push(Change::Progressed(job));
             }
             Happened::Settled { job, now: settled, steps } => self.settled(job, settled, steps)?,

@@ -14,7 +14,7 @@ use crate::{
     job::{Job, JobRequest, Pausing, Payload, Phase, Placed, State},
     occupancy::Occupancy,
     topology::{DeviceId, Topology},
-    view::View,
+    view::{Known, View},
 };
 
 struct Unknown;
@@ -102,6 +102,7 @@ fn a_view_says_where_all_jobs_are_and_a_turn_what_changed() {
         occupancy: &occupancy,
         changes: &[],
         model: &Unknown,
+        known: Known::default(),
     };
     let expected = [
         "1 of 7 jobs done, 1 failed, mean JCT 2.00 s",

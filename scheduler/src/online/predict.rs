@@ -1,10 +1,7 @@
 //! Predicts a run by a simulation with the same trace and the same policy.
 
-use std::path::Path;
-
 use anyhow::Context as _;
 use schema::{
-    calibration::Calibration,
     rows::{Outcome, Prediction},
     sharing::Sharing,
     units::Nanos,
@@ -16,23 +13,22 @@ use crate::{
     engine,
     journal::{FirstRefusal, Journal, Unrecorded},
     policy,
-    sim::{self, Faults, Measured, MeasuredElseNamed, Named, Sim, SwitchCosts},
-    testbed::process::WORK_LEFT,
+    sim::{self, Faults, Sim},
 };
 
-/// Predicts the outcomes of a run, with the costs of switches from `machine`. Returns `None` if neither `machine` nor the user
-/// gives these costs.
+/// Predicts the outcomes of a run. Returns `None` if the costs of switches are not known.
 ///
 /// # Errors
 /// Fails if the trace cannot be simulated, for example because a step time is not known.
-pub fn predict(inputs: &RunInputs, machine: Option<&Path>) -> anyhow::Result<Option<Vec<Prediction>>> {
-    let named = Named::recorded(scheduling(&inputs.manifest)?);
-    let Some(costs) = costs(machine, named)? else { return Ok(None) };
+pub fn predict(inputs: &RunInputs) -> anyhow::Result<Option<Vec<Prediction>>> {
+    if inputs.costs.is_none() {
+        return Ok(None);
+    }
     let why = "the trace cannot be simulated to predict it; to run it without a prediction, remove --machine and --switch-cost";
     inputs.check_times().context(why)?;
     let mut unrecorded = Unrecorded;
     let mut refusal = FirstRefusal::new(&mut unrecorded);
-    let (outcomes, ended) = simulate(inputs, &*costs, &mut refusal).context(why)?;
+    let (outcomes, ended) = simulate(inputs, &mut refusal).context(why)?;
     if let Err(error) = ended {
         let told = format!("{why}{}{}", refusal.told(), inputs.measure_first());
         return Err(anyhow::Error::new(error).context(told));
@@ -45,12 +41,12 @@ pub fn predict(inputs: &RunInputs, machine: Option<&Path>) -> anyhow::Result<Opt
 /// Simulates the trace of a run on its cluster. Returns the outcomes, and the error that ended the simulation early, if any.
 ///
 /// # Errors
-/// Fails if the simulation cannot begin.
+/// Fails if the costs of switches are not known, or the simulation cannot begin.
 pub fn simulate(
     inputs: &RunInputs,
-    costs: &dyn SwitchCosts,
     journal: &mut dyn Journal,
 ) -> anyhow::Result<(Vec<Outcome>, Result<(), ClusterError>)> {
+    let costs = inputs.costs.as_deref().context("the costs of switches are not known")?;
     let scheduling = scheduling(&inputs.manifest)?;
     let simulated = scheduling.simulated.clone().unwrap_or_default();
     let time = |seconds: Option<f64>| seconds.map(Nanos::from_secs_f64);
@@ -73,19 +69,4 @@ pub fn simulate(
     let mut engine = inputs.engine();
     let ended = engine::run(&mut engine, &mut sim, &mut *policy, journal);
     Ok((engine.outcomes(), ended.map(drop)))
-}
-
-/// The costs of switches: the measured ones of `machine`, and `named` for jobs without a measurement. `None` if there is neither.
-///
-/// # Errors
-/// Fails if the calibration cannot be read.
-pub fn costs(machine: Option<&Path>, named: Option<Named>) -> anyhow::Result<Option<Box<dyn SwitchCosts>>> {
-    let calibration = machine.map(Calibration::read).transpose()?;
-    let measured = calibration.map(|calibration| Measured::new(&[calibration], WORK_LEFT)).transpose()?;
-    Ok(match (measured, named) {
-        (Some(measured), Some(named)) => Some(Box::new(MeasuredElseNamed(measured, named))),
-        (Some(measured), None) => Some(Box::new(measured)),
-        (None, Some(named)) => Some(Box::new(named)),
-        (None, None) => None,
-    })
 }

@@ -3,8 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use jobs::plans::{Effort, Estimates, Judgement};
 use schema::{
+    calibration::Calibration,
     catalog::Catalog,
+    device::Device,
+    footprint::MeasuredFootprint,
     manifest::{DeviceFacts, Manifest, Scheduling},
     run_dir::RunDir,
     sharing::Sharing,
@@ -16,9 +20,13 @@ use crate::{
     engine::{self, Engine},
     inputs::{self, Purpose},
     job::JobRequest,
+    legal_plans::LegalPlans,
     models::Models,
     policy,
+    sim::{Measured, MeasuredElseNamed, Named, SwitchCosts},
+    testbed::process::WORK_LEFT,
     topology::Topology,
+    view::Known,
 };
 
 /// The inputs of a run.
@@ -28,6 +36,19 @@ pub struct RunInputs {
     pub topology: Topology,
     pub asked: Vec<JobRequest>,
     pub models: Models,
+    /// The costs of switches, if they are known.
+    pub costs: Option<Box<dyn SwitchCosts>>,
+    plans: LegalPlans,
+}
+
+/// The files that the inputs of a run are read from.
+pub struct InputFiles<'a> {
+    pub trace: &'a Path,
+    pub tables: &'a [PathBuf],
+    /// The costs of switches that were measured.
+    pub machine: Option<&'a Path>,
+    /// The footprints from which the memory of jobs is estimated.
+    pub footprints: Vec<MeasuredFootprint>,
 }
 
 impl RunInputs {
@@ -35,13 +56,25 @@ impl RunInputs {
     ///
     /// # Errors
     /// Fails if a file cannot be read or is invalid.
-    pub fn new(manifest: Manifest, trace: &Path, tables: &[PathBuf]) -> anyhow::Result<RunInputs> {
+    pub fn new(manifest: Manifest, files: InputFiles<'_>) -> anyhow::Result<RunInputs> {
+        let InputFiles { trace, tables, machine, footprints } = files;
         let catalog = Catalog::open(&manifest.settings.catalogs)?;
         let simulated = manifest.scheduling.as_ref().and_then(|of| of.simulated.as_ref());
         let topology = cluster(&manifest);
         let purpose = if simulated.is_some() { Purpose::Simulate } else { Purpose::Run };
         let asked = inputs::jobs(&Trace::read(trace)?, &catalog, purpose, topology.most_of_a_type())?;
-        Ok(RunInputs { models: Models::new(&manifest, tables)?, manifest, catalog, topology, asked })
+        let named = manifest.scheduling.as_ref().and_then(Named::recorded);
+        let costs = costs(machine, named)?;
+        let plans = legal_plans(&manifest, &catalog, &topology, &asked, footprints);
+        Ok(RunInputs {
+            models: Models::new(&manifest, tables)?,
+            costs,
+            plans,
+            manifest,
+            catalog,
+            topology,
+            asked,
+        })
     }
 
     /// Reads the inputs that were copied into the directory of a run.
@@ -52,7 +85,16 @@ impl RunInputs {
         let manifest = run.manifest()?;
         let tables = scheduling(&manifest).with_context(|| run.path().display().to_string())?.tables;
         let tables: Vec<PathBuf> = (0..tables).map(|number| run.table(number).path().to_path_buf()).collect();
-        RunInputs::new(manifest, &run.arrivals_path(), &tables)
+        let machine = Some(run.calibration_path()).filter(|path| path.is_file());
+        RunInputs::new(
+            manifest,
+            InputFiles {
+                trace: &run.arrivals_path(),
+                tables: &tables,
+                machine: machine.as_deref(),
+                footprints: run.footprints()?.map(|known| known.measured).unwrap_or_default(),
+            },
+        )
     }
 
     /// Creates the engine of the run, which admits the jobs that can run here.
@@ -66,7 +108,9 @@ impl RunInputs {
             },
             None => engine::Settings::default(),
         };
-        let mut engine = Engine::new(&self.topology, &self.asked, &*self.models.belief, settings);
+        let known = Known { costs: self.costs.as_deref(), plans: Some(&self.plans) };
+        let engine = Engine::new(&self.topology, &self.asked, &*self.models.belief, settings);
+        let mut engine = engine.knowing(known);
         for (cell, id) in self.manifest.cells.iter().zip(0..) {
             if let Some(why) = &cell.unsupported {
                 engine.refuse(JobId(id), why.clone());
@@ -89,6 +133,40 @@ impl RunInputs {
         }
         engine
     }
+}
+
+/// The costs of switches: the measured ones of `machine`, and `named` for jobs without a measurement. `None` if there is neither.
+///
+/// # Errors
+/// Fails if the calibration cannot be read.
+fn costs(machine: Option<&Path>, named: Option<Named>) -> anyhow::Result<Option<Box<dyn SwitchCosts>>> {
+    let calibration = machine.map(Calibration::read).transpose()?;
+    let measured = calibration.map(|calibration| Measured::new(&[calibration], WORK_LEFT)).transpose()?;
+    Ok(match (measured, named) {
+        (Some(measured), Some(named)) => Some(Box::new(MeasuredElseNamed(measured, named))),
+        (Some(measured), None) => Some(Box::new(measured)),
+        (None, Some(named)) => Some(Box::new(named)),
+        (None, None) => None,
+    })
+}
+
+/// The legal plans of elastic jobs on the devices of this machine, or on simulated ones, of whose memory nothing is known.
+fn legal_plans(
+    manifest: &Manifest,
+    catalog: &Catalog,
+    topology: &Topology,
+    asked: &[JobRequest],
+    footprints: Vec<MeasuredFootprint>,
+) -> LegalPlans {
+    if manifest.devices.is_empty() {
+        let devices: Vec<Device> = (0..topology.most_of_a_type()).map(Device::Cuda).collect();
+        return LegalPlans::new(asked, catalog, &devices, |_, _, _| Judgement::default());
+    }
+    let devices: Vec<Device> = manifest.devices.iter().map(|facts| facts.device.clone()).collect();
+    let mut estimates = Estimates::of_run(manifest, footprints);
+    LegalPlans::new(asked, catalog, &devices, |workload, batch, plan| {
+        estimates.judge(workload, batch, plan, &devices[..plan.ranks() as usize], Effort::Known)
+    })
 }
 
 /// The settings of `sched` in a manifest.

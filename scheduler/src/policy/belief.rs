@@ -54,10 +54,20 @@ impl Length {
 /// that it asks for, or that of the first node that it may use.
 pub(super) fn step(view: &View<'_>, job: JobId) -> Option<Prediction> {
     let asked = view.asked_by(job);
+    alone(view, job, asked.plan, asked.devices)
+}
+
+/// The same under another plan, on the devices of that plan.
+pub(super) fn step_under(view: &View<'_>, job: JobId, plan: Plan) -> Option<Prediction> {
+    alone(view, job, Some(plan), plan.ranks())
+}
+
+fn alone(view: &View<'_>, job: JobId, plan: Option<Plan>, devices: u32) -> Option<Prediction> {
+    let asked = view.asked_by(job);
     let is_wanted =
         |node: &&Node| asked.device_type.as_ref().is_none_or(|wanted| *wanted == node.device_type);
     let node = view.topology.nodes_for(&asked.virtual_cluster).find(is_wanted)?;
-    ask(view, (job, asked.plan), &on_few_nodes(node, asked.devices), &node.device_type, None)
+    ask(view, (job, plan), &on_few_nodes(node, devices), &node.device_type, None)
 }
 
 /// The time of a step of a job on these devices, alone or beside a job that shares them all. Jobs on devices are asked about under

@@ -9,12 +9,13 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow, ensure};
-use schema::exec::{Answer, Begin, JobState, PROTOCOL, Shown, ShownDevice, ShownJob, ShownNode};
+use schema::exec::{Answer, Begin, JobState, PROTOCOL, Shown, ShownDevice, ShownJob, ShownNode, ShownPlan};
 
 use super::{Decision, Policy, Watch, belief};
 use crate::{
     cluster::{Action, JobId},
     job::{Phase, State},
+    legal_plans::LegalPlan,
     topology::{DeviceId, Node, Topology},
     view::{Change, View},
 };
@@ -195,11 +196,14 @@ fn show_job(view: &View<'_>, id: JobId) -> ShownJob {
         recurring_job: asked.recurring_job.clone(),
         submit_utc: asked.submitted_at.map(|at| humantime::format_rfc3339(at).to_string()),
         step_ns: belief::step(view, id).map(|step| step.step_ns),
+        plans: view.plans(id).map(|legal| show_plan(view, id, legal)).collect(),
         state,
         since_ns,
         on: job.placed().map(|placed| placed.devices.clone()).unwrap_or_default(),
         steps_done: job.steps,
         steps_at_ns: job.steps_at,
+        measured_step_ns: job.measured.map(|measured| measured.step_ns),
+        measured_at_ns: job.measured.map(|measured| measured.at),
         first_start_ns: account.first_start,
         running_ns: account.running,
         device_time_ns: account.device_time,
@@ -207,6 +211,12 @@ fn show_job(view: &View<'_>, id: JobId) -> ShownJob {
         retries: job.retries,
         failed,
     }
+}
+
+fn show_plan(view: &View<'_>, job: JobId, legal: LegalPlan) -> ShownPlan {
+    let LegalPlan { plan, memory_bytes } = legal;
+    let step_ns = belief::step_under(view, job, plan).map(|step| step.step_ns);
+    ShownPlan { plan, devices: plan.ranks(), memory_bytes, step_ns }
 }
 
 fn show_phase(phase: Phase) -> JobState {

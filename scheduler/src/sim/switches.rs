@@ -14,7 +14,7 @@ use schema::{
 use statistics::launches::log_deviation;
 
 /// A source of the costs of switches.
-pub trait SwitchCosts {
+pub trait SwitchCosts: Sync {
     /// The time of a switch of a job on this number of devices. `None` if it is not known. `luck` returns numbers of the standard
     /// normal distribution, one for each part that is drawn. With 0 for all of them, the cost is the middle one.
     fn cost(&self, job: &Subject<'_>, devices: u32, of: Cost, luck: &mut dyn FnMut() -> f64)

@@ -4,7 +4,8 @@ use front_door::{Background, Door, Said, definition, wait_until};
 use rustix::process::Signal;
 use schema::{
     decision::{self, Action, Happened, JobId, Settled},
-    rows::{self, ErrorKind, Outcome, Part, Prediction, Status},
+    device::Device,
+    rows::{self, ErrorKind, Outcome, Part, Prediction, Status, Summary},
     run_dir::RunDir,
 };
 
@@ -118,6 +119,57 @@ fn a_policy_that_takes_too_long_is_told_of() {
         assert!(said.err.contains("  python3 slow.py\n") && said.err.contains("--yes"), "{}", said.err);
         door.exits(0, &format!("{command} --yes"));
     }
+}
+
+/// Writes a run that measured `short` on devices of this machine: 5 ms under dp1, and 3 ms under dp2.
+fn short_is_measured(door: &Door, name: &str) {
+    measured(door, name);
+    let run = RunDir::open(&door.path(name)).expect("it was written");
+    let mut manifest = run.manifest().expect("it was written");
+    let facts = |core| {
+        let device = rig::device::open(&Device::Cpu(vec![core])).expect("there are two cores");
+        device.facts().clone()
+    };
+    manifest.devices = vec![facts(0), facts(1)];
+    std::fs::remove_file(run.manifest_path()).expect("it was written");
+    run.write_manifest(&manifest).expect("the folder is writable");
+    let row = |plan: &str, device: &str, ms: u64| {
+        format!(
+            r#"{{"run": "r", "job": "short@b8@{plan}", "workload": "short", "plan": "{plan}", "device": "{device}", "threads": 1,
+            "sharing": "alone", "global_batch": 8, "repeats": 3, "repeats_failed": 0, "warnings": "",
+            "step_ns_median": {ms}000000, "samples_per_s": {}, "status": "ok"}}"#,
+            8000 / ms
+        )
+    };
+    let rows = [row("dp1", "cpu:0", 5), row("dp2", "cpu:0,cpu:1", 3)];
+    let rows = rows.map(|row| rows::from_json::<Summary>(&row).expect("it is a row"));
+    rows::write(&run.summary_path(), &rows).expect("the folder is writable");
+    std::fs::remove_file(run.interference_path()).expect("it was written");
+}
+
+/// An elastic job has both devices until another arrives, shares them with it, and then has both again.
+#[test]
+fn a_program_reshapes_elastic_jobs_by_what_it_is_told_of_their_plans() {
+    let program = include_str!("../../examples/reshape.py");
+    assert!(program.lines().count() < 60, "it is meant to be short");
+    let rows = "long,0,short@dp2,1000,true\nother,1,short@dp1,100,false\n";
+    let door = door(&format!("name,submit_s,job,steps,elastic\n{rows}"));
+    door.write("reshape.py", program);
+    short_is_measured(&door, "alone");
+    let mut command = door.command(&format!("run trace.csv {ON_TWO} --table alone --yes --policy"));
+    let output = command.arg("exec:python3 reshape.py").output().expect("it starts");
+    let said = Said::of(&output);
+    assert!(output.status.success(), "{}", said.err);
+    let turns = decision::read(&run(&door).decisions_path()).expect("decisions.jsonl reads back");
+    let plan = |action: &Action| match action {
+        Action::Start { job: JobId(0), plan, .. } => plan.map(|plan| plan.to_string()),
+        _ => None,
+    };
+    let plans: Vec<String> = turns.iter().flat_map(|turn| &turn.actions).filter_map(plan).collect();
+    assert_eq!(plans, ["dp2", "dp1", "dp2"]);
+    assert!(turns.iter().all(|turn| turn.refused.is_empty()));
+    let rows = outcomes(&door);
+    assert_eq!(rows.iter().map(|row| (row.steps, row.steps_lost)).collect::<Vec<_>>(), [(1000, 0), (100, 0)]);
 }
 
 /// Ends a run by a signal when a job has taken steps, and checks its end.

@@ -2,15 +2,21 @@
 
 use std::collections::VecDeque;
 
+use jobs::plans::Judgement;
 use scheduler::{
     cluster::{Action, ActionError, Cluster, ClusterError, DeviceId, JobId, Settled},
     engine::{self, Engine, Settings},
     job::{JobRequest, Pausing},
+    legal_plans::{LegalPlan, LegalPlans},
+    sim::{Cost, Named},
     topology::Topology,
-    view::{Change, View},
+    view::{Change, Known, View},
 };
 use schema::{
+    catalog::Catalog,
     decision::{Happened, Turn},
+    device::Device,
+    plan::Plan,
     rows::{ErrorKind, Outcome, Status},
     units::Nanos,
 };
@@ -382,6 +388,96 @@ fn a_policy_is_told_all_that_changed() {
         vec![Change::Ended(id)],
     ];
     assert_eq!(heard, expected);
+}
+
+/// Reports come a second apart. The time that a job is paused is none of its steps.
+#[test]
+fn the_step_time_of_a_job_is_measured_between_its_reports() {
+    let topology = Topology::uniform(2, 2, "GPU");
+    let jobs = [asked(0, 0, 1, 99, 1)];
+    let progress = |steps| Happened::Progress { job: JobId(0), steps };
+    let stopped = |now, steps| Happened::Settled { job: JobId(0), now, steps };
+    let pause = Action::Pause { job: JobId(0) };
+    let script = [
+        (arrived(0), vec![start(0, &[0])], None),
+        (settled(0, Settled::Running), vec![], None),
+        (progress(4), vec![], Some((0.25, 3))),
+        (progress(6), vec![pause], Some((0.5, 4))),
+        (stopped(Settled::Paused, 7), vec![Action::Resume { job: JobId(0) }], Some((0.5, 4))),
+        (stopped(Settled::Running, 7), vec![], Some((0.5, 4))),
+        (progress(8), vec![Action::Stop { job: JobId(0), checkpoint: true }], Some((1.0, 7))),
+        (stopped(Settled::Stopped, 8), vec![start(0, &[1])], Some((1.0, 7))),
+        (stopped(Settled::Running, 8), vec![], None),
+    ];
+    let mut heard = Vec::new();
+    let mut actions = script.iter().map(|(_, actions, _)| actions.clone());
+    let mut listener = FromView(|view: &View<'_>| {
+        let measured = view.job(JobId(0)).measured;
+        heard.push(measured.map(|measured| (measured.step_ns / 1e9, measured.at.0 / SECOND)));
+        actions.next().unwrap_or_default()
+    });
+    let events = script.iter().map(|(event, ..)| event.clone()).collect();
+    let mut cluster = Scripted { now: Nanos::ZERO, events };
+    let model = Own { slowdown: 1.0 };
+    let mut engine = Engine::new(&topology, &jobs, &model, Settings::default());
+    let ended = engine::run(&mut engine, &mut cluster, &mut listener, &mut scheduler::journal::Unrecorded);
+    assert!(ended.is_err(), "the script ends before the job");
+    assert_eq!(heard, script.map(|(.., expected)| expected));
+}
+
+#[test]
+fn a_policy_knows_nothing_of_jobs_that_have_not_arrived() {
+    let topology = Topology::uniform(2, 2, "GPU");
+    let jobs: Vec<_> = (0..3).map(|id| asked(id, 0, 1, 9, 1)).collect();
+    let mut cluster = Scripted { now: Nanos::ZERO, events: (0..3).map(arrived).collect() };
+    let model = Own { slowdown: 1.0 };
+    let mut heard = Vec::new();
+    let mut listener = FromView(|view: &View<'_>| {
+        heard.push((view.asked.len(), view.jobs.len()));
+        vec![]
+    });
+    let mut engine = Engine::new(&topology, &jobs, &model, Settings::default());
+    let ended = engine::run(&mut engine, &mut cluster, &mut listener, &mut scheduler::journal::Unrecorded);
+    assert!(ended.is_err(), "the jobs wait for ever");
+    assert_eq!(heard, [(1, 1), (2, 2), (3, 3)]);
+    assert_eq!(engine.view().jobs.len(), 3);
+}
+
+/// The legal plans of a job are on the numbers of devices that it allows, and fit in memory.
+#[test]
+fn a_policy_knows_what_switches_cost_and_which_plans_are_legal() {
+    let topology = Topology::uniform(2, 2, "GPU");
+    let mut jobs = [asked(0, 0, 1, 9, 1), asked(1, 0, 1, 9, 1)];
+    (jobs[0].elastic, jobs[0].max_devices) = (true, Some(1));
+    let devices = [Device::Cuda(0), Device::Cuda(1)];
+    let judge = |plan: &Plan| Judgement {
+        memory_bytes: Some(u64::from(plan.ga)),
+        refusal: (plan.ga > 2).then(|| "too large".into()),
+        ..Judgement::default()
+    };
+    let plans = LegalPlans::new(&jobs, &Catalog::embedded(), &devices, |_, _, plan| judge(plan));
+    let costs = Named::constant(Nanos(62 * SECOND));
+    let model = Own { slowdown: 1.0 };
+    let known = Known { costs: Some(&costs), plans: Some(&plans) };
+    let mut engine = Engine::new(&topology, &jobs, &model, Settings::default()).knowing(known);
+    let mut heard = Vec::new();
+    let mut listener = FromView(|view: &View<'_>| {
+        let [elastic, rigid] =
+            [0, view.asked.len() as u32 - 1].map(|job| view.plans(JobId(job)).collect::<Vec<_>>());
+        let cost = |of| view.cost(JobId(0), None, (1, "GPU"), of);
+        heard.push((elastic, rigid, [Cost::Start, Cost::Restart].map(cost)));
+        vec![start(0, &[0])]
+    });
+    let mut cluster = Scripted { now: Nanos::ZERO, events: [arrived(0), arrived(1)].into() };
+    let ended = engine::run(&mut engine, &mut cluster, &mut listener, &mut scheduler::journal::Unrecorded);
+    assert!(ended.is_err(), "the script ends before the jobs");
+    let (elastic, rigid, costs) = &heard[1];
+    assert_eq!((&rigid[..], costs), (&[][..], &[Some(Nanos::ZERO), Some(Nanos(62 * SECOND))]));
+    let is_legal = |legal: &LegalPlan| {
+        let plan = legal.plan;
+        plan.ranks() == 1 && plan.ga <= 2 && legal.memory_bytes == Some(u64::from(plan.ga))
+    };
+    assert!(elastic.iter().any(|legal| legal.plan.ga == 2) && elastic.iter().all(is_legal), "{elastic:?}");
 }
 
 /// Impossible reports of a cluster are refused.

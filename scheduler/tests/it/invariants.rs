@@ -39,7 +39,8 @@ impl Restless {
     }
 
     fn anything(&mut self, view: &View<'_>) -> Action {
-        let job = JobId(self.rng.u32(..view.asked.len() as u32));
+        // One that has not arrived among them.
+        let job = JobId(self.rng.u32(..view.asked.len() as u32 + 1));
         match self.rng.u8(..8) {
             0 => Action::Pause { job },
             1 => Action::Resume { job },
@@ -47,7 +48,7 @@ impl Restless {
             // Usually the requested number of devices, and sometimes the same device twice or an unknown
             // one.
             _ => {
-                let count = view.asked[job.0 as usize].devices;
+                let count = view.asked.get(job.0 as usize).map_or(1, |asked| asked.devices);
                 let devices =
                     (0..count).map(|_| DeviceId(self.rng.u32(..view.topology.devices() + 1))).collect();
                 Action::Start { job, devices, cpus: None, plan: None }

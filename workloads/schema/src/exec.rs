@@ -119,6 +119,8 @@ pub struct ShownJob {
     pub submit_utc: Option<String>,
     /// Predicted step time for the job alone on the devices and under the plan that it asks for.
     pub step_ns: Option<f64>,
+    /// The plans under which it may run. Empty for a job that is not elastic or not of the catalog.
+    pub plans: Vec<ShownPlan>,
     pub state: JobState,
     /// The start of the present state.
     pub since_ns: Nanos,
@@ -127,6 +129,9 @@ pub struct ShownJob {
     /// Effective steps, and the time of their report.
     pub steps_done: u64,
     pub steps_at_ns: Nanos,
+    /// Step time on the present devices between the last two reports, and the time of the later one.
+    pub measured_step_ns: Option<f64>,
+    pub measured_at_ns: Option<Nanos>,
     pub first_start_ns: Option<Nanos>,
     /// Running time, and running time times devices, up to now.
     pub running_ns: Nanos,
@@ -135,6 +140,18 @@ pub struct ShownJob {
     pub retries: u32,
     /// The reason, if the job has failed.
     pub failed: Option<ErrorKind>,
+}
+
+/// A plan under which a job may run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShownPlan {
+    pub plan: Plan,
+    pub devices: u32,
+    /// Estimated peak of tensor memory of its largest rank, if it is known.
+    pub memory_bytes: Option<u64>,
+    /// Predicted step time for the job alone under the plan.
+    pub step_ns: Option<f64>,
 }
 
 words! {
@@ -199,7 +216,7 @@ mod tests {
         r#""devices":[0,1]}]},"jobs":[{"job":3,"name":"a","arrival_ns":5,"workload":"gpt2","global_batch":8,"#,
         r#""plan":"dp2","devices":2,"device_type":"GPU","cpus":4,"elastic":true,"min_devices":1,"max_devices":null,"#,
         r#""steps":100,"takes_checkpoints":true,"user":"u","vc":"v","class":"guaranteed","priority":-1,"#,
-        r#""recurring_job":"nightly","submit_utc":"2020-09-01T08:00:00Z","step_ns":2500000.0,"state":"waiting","since_ns":5,"on":[],"steps_done":0,"steps_at_ns":5,"#,
+        r#""recurring_job":"nightly","submit_utc":"2020-09-01T08:00:00Z","step_ns":2500000.0,"plans":[{"plan":"dp2","devices":2,"memory_bytes":7,"step_ns":2500000.0}],"state":"waiting","since_ns":5,"on":[],"steps_done":0,"steps_at_ns":5,"measured_step_ns":null,"measured_at_ns":null,"#,
         r#""first_start_ns":null,"running_ns":0,"device_time_ns":0,"starts":0,"retries":0,"failed":null}],"#,
         r#""devices":[{"device":0,"kept_by":[],"lost":false}],"do_not_fit":[[1,2]],"too_large":[[3,"gc"]],"refused":[3]}"#,
         "\n"
