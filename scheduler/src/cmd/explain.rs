@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use cli::agree;
 use rig::{Exit, output};
 use schema::{
-    decision::{Happened, Turn},
+    decision::{Action, DeviceId, Happened, Settled, Turn},
     units::Nanos,
 };
 
@@ -60,7 +60,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if !says.is_empty() {
         output::print(format_args!("{name}: {says}"))?;
     }
-    for line in turns.iter().flat_map(|turn| lines(turn, job)) {
+    for line in turns.iter().flat_map(|turn| lines(&view, turn, job)) {
         output::print(line)?;
     }
     Ok(Exit::Ok)
@@ -87,24 +87,50 @@ fn state(view: &View<'_>, id: JobId, at: Nanos) -> String {
         State::Ended { at, failed: None } => format!("ended at {at}"),
         State::Ended { at, failed: Some((kind, why)) } => format!("failed at {at}: {kind}: {why}"),
         State::Placed(placed) => {
-            let devices: Vec<String> =
-                placed.devices.iter().map(|device| view.topology.name_of(*device)).collect();
+            let devices = devices_named(view, &placed.devices);
             let under = placed.plan.map(|plan| format!(" under {plan}")).unwrap_or_default();
             let (phase, since) = (placed.phase, placed.since);
-            format!("is {phase} on {}{under} since {since}; {steps}", devices.join(","))
+            format!("is {phase} on {}{under} since {since}; {steps}", devices)
         }
     }
 }
 
 /// The events, actions and refusals of a turn that are of this job.
-fn lines(turn: &Turn, job: JobId) -> Vec<String> {
-    let events = turn.events.iter().filter(|happened| happened.job() == Some(job));
-    let events = events.map(|happened| format!("happened {happened}"));
+fn lines(view: &View<'_>, turn: &Turn, job: JobId) -> Vec<String> {
+    let events = turn.events.iter().filter(|happened| happened.job() == Some(job)).map(event);
     let because = if turn.reason.is_empty() { String::new() } else { format!(" ({})", turn.reason) };
     let actions = turn.actions.iter().filter(|action| action.job() == job);
-    let actions = actions.map(|action| format!("{action}{because}"));
+    let actions = actions.map(|action| format!("{}{because}", action_text(view, action)));
     let refused = turn.refused.iter().filter(|refused| refused.action.job() == job);
-    let refused = refused.map(|refused| format!("refused: {}: {}", refused.action, refused.why));
+    let refused = refused.map(|refused| format!("refused to {}: {}", refused.action, refused.why));
     let all = events.chain(actions).chain(refused);
     all.map(|line| format!("  turn {} at {}: {line}", turn.turn, turn.at_ns)).collect()
+}
+
+fn event(happened: &Happened) -> String {
+    match happened {
+        Happened::Arrived { .. } => "arrived".into(),
+        Happened::Settled { now: Settled::Running, steps, .. } => format!("runs from step {steps}"),
+        Happened::Settled { now: Settled::Paused, steps, .. } => format!("paused at step {steps}"),
+        Happened::Settled { now: Settled::Stopped, steps, .. } => format!("stopped at step {steps}"),
+        Happened::Progress { steps, .. } => format!("reported {steps} steps"),
+        Happened::Finished { steps, .. } => format!("finished after {steps} steps"),
+        Happened::Failed { steps, detail, .. } => format!("failed, {steps} steps are kept: {detail}"),
+        other => other.to_string(),
+    }
+}
+
+/// A policy may name devices in a recorded start that do not exist, but such a start is refused.
+fn action_text(view: &View<'_>, action: &Action) -> String {
+    match action {
+        Action::Start { devices, plan, .. } => {
+            let under = plan.map(|plan| format!(" under {plan}")).unwrap_or_default();
+            format!("start on {}{under}", devices_named(view, devices))
+        }
+        other => other.to_string(),
+    }
+}
+
+fn devices_named(view: &View<'_>, devices: &[DeviceId]) -> String {
+    devices.iter().map(|device| view.topology.name_of(*device)).collect::<Vec<_>>().join(",")
 }

@@ -280,12 +280,13 @@ fn why_a_job_waits_is_explained_at_any_turn() {
     let expected = [
         "after turn 0, at 0 ns: middle has waited since 0 ns for 1 device; 0 of 200 steps were reported",
         "sjf: its length is 20.0 s; it is number 1 of 2 in the queue, by length; it is to start next, needs 1, and 0 are free",
-        "  turn 0 at 0 ns: happened {\"arrived\":{\"job\":1}}",
+        "  turn 0 at 0 ns: arrived",
     ];
     assert_eq!(lines, expected);
     let said = door.exits(0, "explain r/sjf middle");
     assert!(
-        said.out.contains("middle ended at 30.0 s\n") && said.out.contains("start on device 0"),
+        said.out.contains("middle ended at 30.0 s\n")
+            && said.out.contains("start on n0/cuda:0 (shortest: middle)"),
         "{}",
         said.out
     );
