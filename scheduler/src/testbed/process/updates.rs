@@ -1,7 +1,9 @@
 //! Events of launches, and their effects.
 
+use std::io;
+
 use rig::{Leave, Member, RigEvent};
-use schema::{rows::ErrorKind, spec::LaunchEnd, units::Nanos, wire::Event};
+use schema::{rows::ErrorKind, run_dir::RunError, spec::LaunchEnd, units::Nanos, wire::Event};
 
 use super::{ProcessLauncher, launch::LOOK_EVERY};
 use crate::cluster::{Happened, Settled};
@@ -93,11 +95,18 @@ impl ProcessLauncher {
         launch.is_over = true;
         let stuck_on = if end.err == Some(ErrorKind::Stuck) { launch.devices.clone() } else { Vec::new() };
         let happened = launch.ended(end, self.setup.checkpoints.steps(launch.job));
-        // What a job does on a disk that is full says nothing of the job, and costs it no retry.
-        if let Happened::Failed { .. } = happened
-            && let Err(error) = self.setup.run.check_space()
-        {
-            self.broken = Some(error);
+        // What a job does on a disk that is full says nothing of the job, and costs it no retry. Other files may have left some
+        // space since.
+        let full = match &happened {
+            Happened::Failed { kind: ErrorKind::DiskFull, detail, .. } => {
+                let cause = io::Error::new(io::ErrorKind::StorageFull, detail.clone());
+                Some(RunError::Write { file: self.setup.run.path().to_path_buf(), cause })
+            }
+            Happened::Failed { .. } => self.setup.run.check_space().err(),
+            _ => None,
+        };
+        if full.is_some() {
+            self.broken = full;
             return;
         }
         launch.has_finished = matches!(happened, Happened::Finished { .. });
