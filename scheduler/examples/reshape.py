@@ -8,7 +8,7 @@ jobs, devices = {}, {}
 
 
 def best(job, most):
-    """The plan with the shortest step on at most this number of devices; None if there is none."""
+    """The plan with the shortest step on at most this number of devices. None if no plan fits."""
     plans = [plan for plan in job["plans"] if plan["devices"] <= most and plan["step_ns"] is not None]
     if plans:
         return min(plans, key=lambda plan: (plan["step_ns"], plan["devices"]))

@@ -208,7 +208,7 @@ impl<'a> Sim<'a> {
         self.launches[id.0 as usize].number == number
     }
 
-    /// Jumps to the next event that the engine receives. Returns `None` if there is none up to `until`.
+    /// Jumps to the next event that the engine receives. Returns `None` if no event comes up to `until`.
     fn next_event(&mut self, until: Option<Nanos>) -> anyhow::Result<Option<Happened>> {
         loop {
             let arrives = |asked: &JobRequest| (asked.arrival, Happened::Arrived { job: asked.id }.rank());

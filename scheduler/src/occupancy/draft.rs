@@ -56,7 +56,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Takes `count` free devices of a pool, of each node those with the lowest numbers. The time grows with `count` and with the
-    /// logarithm of the number of nodes. Returns `None` if there are none as the placement requires:
+    /// logarithm of the number of nodes. Returns `None` if the placement does not allow it now:
     ///
     /// * Spread: on as few nodes as possible, of those on the fullest.
     /// * Consolidated: on the smallest number of nodes that have `count` devices, free or not. A part of a node is taken of the

@@ -390,7 +390,7 @@ fn a_policy_is_told_all_that_changed() {
     assert_eq!(heard, expected);
 }
 
-/// Reports come a second apart. The time that a job is paused is none of its steps.
+/// Reports come a second apart. The time of a pause does not count.
 #[test]
 fn the_step_time_of_a_job_is_measured_between_its_reports() {
     let topology = Topology::uniform(2, 2, "GPU");
