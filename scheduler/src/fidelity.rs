@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use anyhow::{Context as _, ensure};
 use schema::rows::{
-    Arose, Fidelity, JobErrors, JobFidelity, Outcome, Prediction, Status, Times, Utilisation,
+    Arose, Fidelity, Intervals, JobErrors, JobFidelity, Outcome, Prediction, Range, Status, Times,
+    Utilisation,
 };
 use statistics::{median_in_place, quantile_of_sorted};
 
@@ -106,6 +107,8 @@ struct Side {
 struct Pair<'a> {
     name: &'a str,
     submit: u64,
+    /// The predicted completion time over draws.
+    drawn: Option<Range>,
     predicted: Side,
     measured: Side,
 }
@@ -115,6 +118,7 @@ impl<'a> Pair<'a> {
         Some(Pair {
             name: &measured.name,
             submit: measured.submit_ns,
+            drawn: predicted.range(),
             predicted: side(predicted)?,
             measured: side(&Prediction::from(measured))?,
         })
@@ -177,6 +181,7 @@ fn fidelity(pairs: &[Pair], left_out: Vec<String>) -> Fidelity {
         .map(|pair| JobFidelity {
             name: pair.name.to_owned(),
             jct: times(pair.predicted.jct, pair.measured.jct),
+            drawn: pair.drawn,
             arose: pair.arose(),
         })
         .collect();
@@ -205,8 +210,17 @@ fn fidelity(pairs: &[Pair], left_out: Vec<String>) -> Fidelity {
             switch_cost_ns: mean(|arose| arose.switch_cost_ns),
             order_ns: mean(|arose| arose.order_ns),
         },
+        intervals: intervals(&per_job),
         per_job,
     }
+}
+
+/// The number of jobs whose measured completion time is inside its interval. `None` if no job has one.
+fn intervals(per_job: &[JobFidelity]) -> Option<Intervals> {
+    let ranges = per_job.iter().filter_map(|job| Some((job.drawn?, job.jct.measured_ns)));
+    let inside: Vec<bool> = ranges.map(|(range, measured)| range.contains(measured)).collect();
+    let jobs_inside = inside.iter().filter(|is_inside| **is_inside).count() as u32;
+    (!inside.is_empty()).then_some(Intervals { jobs: inside.len() as u32, jobs_inside, drawn: None })
 }
 
 fn times(predicted_ns: u64, measured_ns: u64) -> Times {

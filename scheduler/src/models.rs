@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, path::PathBuf, str::FromStr};
 
-use model::{BeliefError, Prediction, Question, Spread, Throughput};
+use model::{BeliefError, HostDrift, Prediction, Question, Spread, Throughput};
 use schema::{
     manifest::{Manifest, Scheduling, SizeOfError},
     rows::Warnings,
@@ -68,6 +68,8 @@ pub struct Models {
     pub belief: Box<dyn Throughput>,
     /// The truth of a simulation. That of a run on devices is the machine, and its prediction takes the belief without its error.
     pub truth: Box<dyn Throughput>,
+    /// The drift of the machine that the truth was measured on.
+    pub drift: HostDrift,
 }
 
 impl Models {
@@ -78,10 +80,13 @@ impl Models {
     pub fn new(manifest: &Manifest, tables: &[PathBuf]) -> anyhow::Result<Models> {
         let Some(of) = &manifest.scheduling else {
             let table = || inputs::table(tables);
-            return Ok(Models { belief: Box::new(table()?), truth: Box::new(table()?) });
+            let (belief, truth) = (table()?, table()?);
+            let drift = truth.host_drift();
+            return Ok(Models { belief: Box::new(belief), truth: Box::new(truth), drift });
         };
         let truth = of.simulated.as_ref().map_or(&of.model, |simulated| &simulated.truth);
-        let belief = exact(manifest, of, &of.model, tables)?;
+        let (belief, _) = exact(manifest, of, &of.model, tables)?;
+        let (truth, drift) = exact(manifest, of, truth, tables)?;
         Ok(Models {
             belief: match of.belief_error {
                 Some(SizeOfError { sigma, bias }) => {
@@ -89,29 +94,32 @@ impl Models {
                 }
                 None => belief,
             },
-            truth: exact(manifest, of, truth, tables)?,
+            truth,
+            drift,
         })
     }
 }
 
-/// A model without error, from the tables of these numbers; from all tables if there are no numbers.
+/// A model without error and the drift of its machine, from the tables of these numbers; from all tables if there are no numbers.
 fn exact(
     manifest: &Manifest,
     of: &Scheduling,
     numbers: &Option<Vec<u32>>,
     tables: &[PathBuf],
-) -> anyhow::Result<Box<dyn Throughput>> {
+) -> anyhow::Result<(Box<dyn Throughput>, HostDrift)> {
     let among = |number: &u32| tables.get(*number as usize).cloned();
     let named: Option<Vec<PathBuf>> =
         numbers.as_ref().map(|numbers| numbers.iter().filter_map(among).collect());
-    let mut model: Box<dyn Throughput> = Box::new(inputs::table(named.as_deref().unwrap_or(tables))?);
+    let table = inputs::table(named.as_deref().unwrap_or(tables))?;
+    let drift = table.host_drift();
+    let mut model: Box<dyn Throughput> = Box::new(table);
     if let Some(threads) = manifest.settings.threads {
         model = Box::new(WithThreads { model, threads: u16::try_from(threads).unwrap_or(u16::MAX) });
     }
-    Ok(match of.spread_slowdown {
-        Some(slowdown) => Box::new(Spread { model, slowdown }),
-        None => model,
-    })
+    if let Some(slowdown) = of.spread_slowdown {
+        model = Box::new(Spread { model, slowdown });
+    }
+    Ok((model, drift))
 }
 
 /// A model of launches that have this number of threads unless the policy chose another.

@@ -4,6 +4,7 @@
 //! journal is replayed, which restores the state of the engine and the policy, and then the run continues on the devices.
 
 mod doubts;
+mod draws;
 mod first;
 mod predict;
 mod run_inputs;
@@ -33,7 +34,8 @@ use schema::{
 
 pub use self::{
     doubts::doubts,
-    predict::{predict, simulate},
+    draws::{Draws, totals_of_draws},
+    predict::{predict, predicted, simulate},
     run_inputs::{InputFiles, RunInputs, by_type, cluster, scheduling},
 };
 use crate::{
@@ -80,7 +82,7 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
 
     // Files that are needed only at the end of the run, or to resume it, are checked now rather than after hours.
     run::check_data(inputs.manifest.settings.data.as_deref())?;
-    let predicted = predicted(run)?;
+    let predicted = read_predictions(run)?;
 
     let mut engine = inputs.engine();
     let mut policy = policy::build(&scheduling.policy)?;
@@ -234,7 +236,7 @@ fn ensure_whole(run: &RunDir, turns: Option<&[Turn]>) -> anyhow::Result<()> {
 }
 
 /// The predicted completion time of each job. Empty if the run has no predictions.
-fn predicted(run: &RunDir) -> anyhow::Result<BTreeMap<JobId, Option<u64>>> {
+fn read_predictions(run: &RunDir) -> anyhow::Result<BTreeMap<JobId, Option<u64>>> {
     if !run.predictions_path().is_file() {
         return Ok(BTreeMap::new());
     }

@@ -1,9 +1,11 @@
 //! A simulated cluster. Its time jumps from event to event, and the step times of its jobs come from a model.
 //!
-//! Its limits: the step times are exactly those of the model, devices of a node do not fail together, and a job that starts or
+//! Its limits: the step times are exactly those of the model unless another [`Course`] is given, devices of a node do not fail together, and a job that starts or
 //! leaves does not slow other jobs down.
 
 mod chance;
+mod course;
+mod drift;
 mod events;
 mod faults;
 mod launches;
@@ -23,6 +25,8 @@ use schema::{
     units::Nanos,
 };
 
+pub use self::course::{Course, Exact};
+pub use self::drift::Drifting;
 pub use self::switches::{Cost, Measured, MeasuredElseNamed, Named, SwitchCosts};
 use self::{
     events::{Event, Queue},
@@ -85,6 +89,7 @@ pub struct Sim<'a> {
     /// The model that gives the step times of jobs. The policy may have a different one.
     truth: Box<dyn Throughput + 'a>,
     costs: &'a dyn SwitchCosts,
+    course: Box<dyn Course + 'a>,
     settings: Settings,
     now: Nanos,
     queue: Queue,
@@ -131,6 +136,7 @@ impl<'a> Sim<'a> {
             asked,
             truth,
             costs,
+            course: Box::new(Exact),
             settings,
             now: Nanos::ZERO,
             queue: Queue::default(),
@@ -143,6 +149,12 @@ impl<'a> Sim<'a> {
         sim.check()?;
         sim.plan_faults();
         Ok(sim)
+    }
+
+    /// Lets jobs get on along this course instead of exactly as the model says.
+    pub fn on_course(mut self, course: Box<dyn Course + 'a>) -> Sim<'a> {
+        self.course = course;
+        self
     }
 
     fn check(&self) -> anyhow::Result<()> {

@@ -30,6 +30,7 @@ pub fn totals(policy: &str, outcomes: &[Outcome], devices: u32) -> Totals {
         starts: outcomes.iter().map(|row| u64::from(row.starts)).sum(),
         pauses: outcomes.iter().map(|row| u64::from(row.pauses)).sum(),
         steps_lost: outcomes.iter().map(|row| row.steps_lost).sum(),
+        drawn: None,
     }
 }
 

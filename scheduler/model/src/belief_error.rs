@@ -1,9 +1,11 @@
 //! Errors of a belief.
 
 use schema::rows::Warnings;
-use statrs::distribution::{ContinuousCDF, Normal};
 
-use crate::{Prediction, Question, Throughput};
+use crate::{
+    Prediction, Question, Throughput,
+    chance::{Key, normal},
+};
 
 /// A model whose predictions are wrong by a random factor, `exp(bias + sigma z)` with `z` from the standard normal distribution.
 ///
@@ -21,7 +23,7 @@ pub struct BeliefError {
 impl Throughput for BeliefError {
     fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
         let found = self.model.predict(question)?;
-        Some(found.times((self.bias + self.sigma * normal(self.key(question))).exp()))
+        Some(found.times((self.bias + self.sigma * normal(Key::new(self.seed).job(question).finish())).exp()))
     }
 
     fn warnings(&self, question: &Question<'_>) -> Warnings {
@@ -31,32 +33,6 @@ impl Throughput for BeliefError {
     fn minds_neighbours(&self) -> bool {
         self.model.minds_neighbours()
     }
-}
-
-impl BeliefError {
-    /// Jobs of one workload with different times in their trace are different.
-    fn key(&self, question: &Question<'_>) -> u64 {
-        let job = &question.job;
-        let devices: u32 = question.placement.iter().sum();
-        let plan = job.plan.map(|plan| plan.to_string()).unwrap_or_default();
-        let in_trace = job.trace_time.map(|time| time.step_ns);
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&self.seed.to_le_bytes());
-        for text in [job.workload, &plan, question.device_type] {
-            hasher.update(text.as_bytes()).update(&[0]);
-        }
-        for number in [job.global_batch.map(u64::from), Some(u64::from(devices)), in_trace] {
-            hasher.update(&number.map_or(u64::MAX, |number| number).to_le_bytes());
-        }
-        let bytes = hasher.finalize();
-        u64::from_le_bytes(*bytes.as_bytes().first_chunk().expect("a hash has 32 bytes"))
-    }
-}
-
-/// The number of the standard normal distribution that belongs to a number of the uniform one.
-fn normal(uniform: u64) -> f64 {
-    // Strictly between 0 and 1, where the inverse is finite.
-    Normal::standard().inverse_cdf(((uniform >> 11) as f64 + 0.5) / (1u64 << 53) as f64)
 }
 
 #[cfg(test)]

@@ -2,6 +2,9 @@
 //! and queried.
 
 mod belief_error;
+mod chance;
+mod drawn;
+mod host_drift;
 mod spread;
 mod table;
 mod trace_time;
@@ -9,6 +12,8 @@ mod trace_time;
 use schema::{plan::Plan, rows::Warnings, sharing::Sharing};
 
 pub use belief_error::BeliefError;
+pub use drawn::Drawn;
+pub use host_drift::HostDrift;
 pub use spread::Spread;
 pub use table::Table;
 pub use trace_time::TraceTime;

@@ -13,7 +13,7 @@ use schema::{
     sharing::Sharing,
 };
 
-use crate::{Neighbour, Prediction, Question, Subject, Throughput};
+use crate::{HostDrift, Neighbour, Prediction, Question, Subject, Throughput, host_drift::effects_of_runs};
 
 /// Rows of jobs alone are pooled if their runs began within this time of the newest one.
 const AS_NEW: Duration = Duration::from_secs(15 * 60);
@@ -127,6 +127,44 @@ impl Table {
         self.device_types.iter().map(String::as_str)
     }
 
+    /// The drift of the machine, from the differences between runs of jobs alone.
+    pub fn host_drift(&self) -> HostDrift {
+        let speeds = self.speeds();
+        let newest = speeds.last().map(|(began, _)| *began);
+        let is_new = |began: &SystemTime| newest.is_some_and(|newest| is_as_new(*began, newest));
+        let pooled = speeds.iter().filter(|(began, _)| is_new(began)).count();
+        let effects: Vec<f64> = speeds.iter().map(|(_, effect)| *effect).collect();
+        HostDrift::of_runs(&effects, pooled as u32)
+    }
+
+    /// The runs of jobs that other runs have too, by their start, each with the factor by which its steps were longer than those of
+    /// the mean run, on the log scale.
+    pub fn speeds(&self) -> Vec<(SystemTime, f64)> {
+        let rows =
+            || self.alone.iter().flat_map(|(workload, rows)| rows.iter().map(move |row| (workload, row)));
+        let runs: Vec<SystemTime> =
+            rows().filter_map(|(_, row)| row.began).collect::<BTreeSet<_>>().into_iter().collect();
+        let mut quantities = HashMap::new();
+        let measured = rows().filter_map(|(workload, row)| {
+            let run = runs.binary_search(&row.began?).ok()?;
+            let Measured { global_batch, plan, devices, ref device_type, threads } = row.of;
+            let next = quantities.len();
+            let key = (workload, global_batch, plan, devices, device_type, threads);
+            Some((run, *quantities.entry(key).or_insert(next), row.step_ns.0.ln()))
+        });
+        let mut measured: Vec<(usize, usize, f64)> = measured.collect();
+        let runs_of = |quantity| {
+            let of: BTreeSet<usize> =
+                measured.iter().filter(|(_, of, _)| *of == quantity).map(|(run, ..)| *run).collect();
+            of.len()
+        };
+        let several: Vec<bool> = (0..quantities.len()).map(|quantity| runs_of(quantity) > 1).collect();
+        measured.retain(|(_, quantity, _)| several[*quantity]);
+        let is_comparable = |run| measured.iter().any(|(of, ..)| *of == run);
+        let effects = effects_of_runs(runs.len(), &measured);
+        (0..runs.len()).filter(|run| is_comparable(*run)).map(|run| (runs[run], effects[run])).collect()
+    }
+
     /// The step time alone, and its number of threads.
     fn alone(&self, question: &Question<'_>) -> Option<(Estimate, Option<u32>)> {
         let (rows, threads) = self.rows_alone(question)?;
@@ -142,10 +180,8 @@ impl Table {
         let threads = rows.first()?.of.threads;
         let alike = || rows.iter().copied().filter(|row| row.of.threads == threads);
         let newest = alike().filter_map(|row| row.began).max();
-        let is_new = |row: &&Alone| {
-            let age = newest.zip(row.began).map(|(newest, began)| newest.duration_since(began));
-            age.is_none_or(|age| age.is_ok_and(|age| age <= AS_NEW))
-        };
+        let is_new =
+            |row: &&Alone| newest.zip(row.began).is_none_or(|(newest, began)| is_as_new(began, newest));
         Some((alike().filter(is_new).collect(), threads))
     }
 
@@ -219,6 +255,10 @@ impl Throughput for Table {
     fn minds_neighbours(&self) -> bool {
         self.minds_neighbours
     }
+}
+
+fn is_as_new(began: SystemTime, newest: SystemTime) -> bool {
+    newest.duration_since(began).is_ok_and(|age| age <= AS_NEW)
 }
 
 /// Whether a company consists of these co-runners, who share their devices in this mode.

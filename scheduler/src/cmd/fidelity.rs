@@ -5,20 +5,23 @@ use std::path::{Path, PathBuf};
 use cli::table;
 use rig::{Exit, output};
 use schema::{
-    rows::{self, Arose, Fidelity, Outcome, Prediction, RowError, Times},
+    rows::{self, Arose, Draw, Fidelity, Outcome, Prediction, RowError, Times},
     run_dir::RunDir,
     units::Nanos,
 };
 
 use crate::{
     fidelity::{self, Bars},
-    online,
+    online::{self, totals_of_draws},
 };
 
 /// Compare a run with its prediction, job by job.
 ///
 /// With one RUN of `sched run`, its outcomes are compared with the predictions made before it. With two, each a run or an
 /// outcomes.csv, the second is compared with the first, as if the first were its prediction.
+///
+/// If the prediction has intervals (--draws), the jobs inside their intervals are counted. A first RUN of `sched sim --draws` has
+/// some, too.
 ///
 /// Errors are those of the prediction, positive if it is too long. The error of the average job completion time (JCT) is the sum of
 /// four parts: step time, of jobs that were never packed; interference, of jobs that were packed; switch cost; and order, which is
@@ -61,7 +64,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let found = match &args.second {
         Some(second) => {
             let devices = [of_first, devices(second)?];
-            fidelity::compare(&as_prediction(&first), &outcomes(second)?, devices)?
+            let predicted = match is_simulated(&args.first)? {
+                true => predictions(&args.first)?,
+                false => as_prediction(&first),
+            };
+            fidelity::compare(&predicted, &outcomes(second)?, devices)?
         }
         None => {
             let predictions = predictions(&args.first)?;
@@ -72,6 +79,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             fidelity::compare(&predictions, &first, [of_first; 2])?
         }
     };
+    let found = with_drawn_totals(found, &args.first)?;
     let again = args
         .again
         .as_ref()
@@ -116,6 +124,27 @@ fn outcomes(path: &Path) -> anyhow::Result<Vec<Outcome>> {
         true => anyhow::bail!("{} has no outcomes; go on with it by `sched run --resume`", path.display()),
         false => anyhow::bail!("{}: there is no such run and no such file", path.display()),
     }
+}
+
+/// Whether a path is a run of `sched sim` whose prediction has intervals.
+fn is_simulated(path: &Path) -> anyhow::Result<bool> {
+    if !path.is_dir() {
+        return Ok(false);
+    }
+    let run = RunDir::open(path)?;
+    Ok(run.predictions_path().is_file() && online::scheduling(&run.manifest()?)?.simulated.is_some())
+}
+
+/// Adds the totals over the draws that a run was predicted by, if there are any.
+fn with_drawn_totals(mut found: Fidelity, path: &Path) -> anyhow::Result<Fidelity> {
+    if let Some(intervals) = &mut found.intervals {
+        let draws: Vec<Draw> = match RunDir::open(path)?.draws_path() {
+            file if file.is_file() => rows::read(&file)?,
+            _ => Vec::new(),
+        };
+        intervals.drawn = totals_of_draws(&draws);
+    }
+    Ok(found)
 }
 
 /// The number of devices of a run. A file of outcomes alone does not name them.
@@ -213,22 +242,30 @@ fn show(args: &Args, found: &Fidelity, again: Option<&Fidelity>, bars: Option<&B
         parts.add_row([name.to_owned(), signed(ns), percent(ns as f64 / average * 100.0)]);
     }
     table::print(&parts)?;
+    if let Some(intervals) = &found.intervals {
+        output::print("")?;
+        output::print(format_args!(
+            "{} of {} jobs are inside their 95 % intervals",
+            intervals.jobs_inside, intervals.jobs
+        ))?;
+        let totals = intervals.drawn.map(|of| {
+            [("average JCT", of.jct_ns_mean, found.average_jct), ("makespan", of.makespan_ns, found.makespan)]
+        });
+        for (what, range, times) in totals.into_iter().flatten() {
+            let is_inside = if range.contains(times.measured_ns) { "inside" } else { "outside" };
+            output::print(format_args!("{what}: {} is {is_inside} {range}", Nanos(times.measured_ns)))?;
+        }
+    }
     if args.jobs {
         output::print("")?;
-        let mut jobs = table::new(&[
-            "job",
-            sides[0],
-            sides[1],
-            "error",
-            "step time",
-            "interference",
-            "switch cost",
-            "order",
-        ]);
+        let parts = ["step time", "interference", "switch cost", "order"];
+        let drawn: &[&str] = if found.intervals.is_some() { &["95 %"] } else { &[] };
+        let mut jobs = table::new(&[&["job", sides[0], sides[1], "error"], drawn, &parts].concat());
         for job in &found.per_job {
             let mut cells = vec![job.name.clone()];
             cells.extend(times(job.jct));
             cells.push(percent(job.jct.error_percent));
+            cells.extend(found.intervals.map(|_| table::or_dash(job.drawn)));
             cells.extend(named(&job.arose).map(|(_, ns)| signed(ns)));
             jobs.add_row(cells);
         }

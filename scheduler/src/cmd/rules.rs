@@ -43,6 +43,12 @@ pub(super) struct Rules {
     /// 60 s from 9 devices on.
     #[arg(long, value_name = "TIME[,DEVICES:TIME..]")]
     pub(super) switch_cost: Option<Named>,
+    /// The number of simulations over what is uncertain in the prediction, for 95 % intervals.
+    ///
+    /// Each draws step times and slowdowns within the intervals of the tables, a drift of the machine as large as that between the
+    /// runs of the tables, and the costs of switches. docs/scheduler.md has the distributions.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(20..))]
+    pub(super) draws: Option<u32>,
     /// The interval between checkpoints of each job that trains [default: a checkpoint only when a job is stopped].
     ///
     /// A job that fails is started again from its last checkpoint, and so are the jobs of a run that is resumed.

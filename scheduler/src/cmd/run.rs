@@ -23,7 +23,7 @@ use schema::{
     device::Device,
     footprint::Footprints,
     manifest::{Cell, Manifest, Settings},
-    rows::{self, Outcome, Status},
+    rows::{self, DrawnTotals, Outcome, Status},
     run_dir::RunDir,
     sharing::Sharing,
     trace::Trace,
@@ -35,7 +35,7 @@ use crate::{
     inputs::{self, Purpose},
     job::{JobRequest, Payload},
     legal_plans::LegalPlans,
-    online::{self, InputFiles, RunInputs},
+    online::{self, InputFiles, RunInputs, totals_of_draws},
     policy,
     totals::{average, makespan_ns},
 };
@@ -43,7 +43,7 @@ use crate::{
 /// Run the jobs of a trace on devices of this machine under a policy.
 ///
 /// The trace is first simulated with the same policy, and the prediction for each job is written to predictions.csv. This needs
-/// --machine or --switch-cost, and step times from --table or from the trace. The run writes the outcomes of jobs to outcomes.csv,
+/// --machine or --switch-cost, and step times from --table or from the trace. With --draws, predictions have intervals. The run writes the outcomes of jobs to outcomes.csv,
 /// and all events and decisions to decisions.jsonl.
 ///
 /// When the scheduler ends for any reason, its processes end with it. --resume continues from the last checkpoints; steps that are
@@ -124,15 +124,22 @@ fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<RunDir> {
         output::note(doubts);
     }
     let busy = busy("simulating the trace first".into());
-    let predictions = online::predict(&inputs)?;
+    let predicted = online::predict(&inputs, args.rules.draws)?;
     drop(busy);
     let path = args.run.out.clone().unwrap_or_else(|| manifest::directory("sched", &inputs.manifest));
     // From here on a signal does not end the program at once, so that no file of the run is cut off.
     let _interrupt = Interrupt::listen().context("cannot install the signal handlers")?;
     let run = RunDir::create(&path)?;
     online::keep_inputs(&run, trace, &tables.paths, machine)?;
-    match predictions {
-        Some(predictions) => rows::write(&run.predictions_path(), &predictions)?,
+    match &predicted {
+        Some(predicted) => {
+            predicted.write(&run)?;
+            if let Some(DrawnTotals { draws, jct_ns_mean, makespan_ns }) = totals_of_draws(&predicted.draws) {
+                output::note(format_args!(
+                    "predicted average JCT {jct_ns_mean}, makespan {makespan_ns} (95 % of {draws} draws)"
+                ));
+            }
+        }
         None => output::note(format_args!(
             "there is no prediction, because the costs of switches are not known; {}",
             inputs.calibrate_first()

@@ -22,7 +22,7 @@ use schema::{
     catalog::Catalog,
     device::Device,
     manifest::{Manifest, Scheduling, Settings, Simulated},
-    rows::{self, Outcome, Status, Totals},
+    rows::{self, DrawnTotals, Outcome, Status, Totals},
     run_dir::RunDir,
     units::Nanos,
 };
@@ -34,7 +34,7 @@ use crate::{
     inputs,
     journal::{Decisions, FirstRefusal, Journal, Unrecorded},
     models::{Source, Tables},
-    online::{self, InputFiles, RunInputs},
+    online::{self, Draws, InputFiles, RunInputs, totals_of_draws},
     sim::{self, Sim},
     totals::totals,
 };
@@ -140,12 +140,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             1 => out.clone(),
             _ => out.join(policies::folder(name)),
         });
-        let (outcomes, is_whole) =
+        let (outcomes, drawn, is_whole) =
             simulate(args, &inputs, out.as_deref()).with_context(|| format!("policy {name}"))?;
         if !is_whole || outcomes.iter().any(|row| row.status != Status::Ok) {
             exit = Exit::SomeFailed;
         }
-        all.push(totals(name, &outcomes, inputs.topology.devices()));
+        all.push(Totals { drawn, ..totals(name, &outcomes, inputs.topology.devices()) });
     }
     if args.json {
         output::print(rows::to_json(&all))?
@@ -189,8 +189,12 @@ fn manifest(args: &Args, policy: &str, tables: &mut Tables) -> anyhow::Result<Ma
     Ok(manifest)
 }
 
-/// Simulates the policy of the manifest. Returns the outcomes, and whether all jobs have ended.
-fn simulate(args: &Args, inputs: &RunInputs, out: Option<&Path>) -> anyhow::Result<(Vec<Outcome>, bool)> {
+/// Simulates the policy of the manifest. Returns the outcomes, the totals over draws, and whether all jobs have ended.
+fn simulate(
+    args: &Args,
+    inputs: &RunInputs,
+    out: Option<&Path>,
+) -> anyhow::Result<(Vec<Outcome>, Option<DrawnTotals>, bool)> {
     let observed = Observed::from_now();
     let run = out.map(RunDir::create).transpose()?;
     let mut journal: Box<dyn Journal> = match &run {
@@ -204,6 +208,9 @@ fn simulate(args: &Args, inputs: &RunInputs, out: Option<&Path>) -> anyhow::Resu
     let mut progress = Progress::new(&mut *journal, inputs);
     let mut refusal = FirstRefusal::new(&mut progress);
     let (outcomes, ended) = online::simulate(inputs, &mut refusal)?;
+    let draws =
+        args.rules.draws.filter(|_| ended.is_ok()).map(|count| Draws::new(inputs, count)).transpose()?;
+    let draws = draws.unwrap_or_default();
     let is_whole = match ended {
         Ok(()) => true,
         Err(error @ ClusterError::Stuck { .. }) => {
@@ -214,17 +221,21 @@ fn simulate(args: &Args, inputs: &RunInputs, out: Option<&Path>) -> anyhow::Resu
     };
     if let Some(run) = run {
         rows::write(&run.outcomes_path(), &outcomes)?;
+        if args.rules.draws.is_some() {
+            online::predicted(inputs, &outcomes, &draws).write(&run)?;
+        }
         let failed: Vec<String> =
             outcomes.iter().filter(|row| row.end_ns.is_none()).map(|row| row.name.clone()).collect();
         let exit = if is_whole { Exit::Ok } else { Exit::SomeFailed };
         run::write_end(&run, exit, failed, observed, SamplerCost::default())?;
         output::note(format_args!("run: {}", run.path().display()));
     }
-    Ok((outcomes, is_whole))
+    Ok((outcomes, totals_of_draws(&draws.rows), is_whole))
 }
 
 fn show(all: &[Totals]) -> anyhow::Result<()> {
-    let mut lines = table::new(&[
+    let is_drawn = all.iter().any(|row| row.drawn.is_some());
+    let header = [
         "policy",
         "jobs",
         "average JCT",
@@ -236,8 +247,9 @@ fn show(all: &[Totals]) -> anyhow::Result<()> {
         "utilisation",
         "starts",
         "pauses",
-        "notes",
-    ]);
+    ];
+    let of_draws: &[&str] = if is_drawn { &["average JCT, 95 %", "makespan, 95 %"] } else { &[] };
+    let mut lines = table::new(&[&header, of_draws, &["notes"]].concat());
     for row in all {
         let time = |ns: Option<u64>| table::or_dash(ns.map(Nanos));
         let mut notes = Vec::new();
@@ -245,7 +257,7 @@ fn show(all: &[Totals]) -> anyhow::Result<()> {
             notes.extend((count > 0).then(|| format!("{count} {what}")));
         }
         notes.extend((row.steps_lost > 0).then(|| format!("{} steps lost", row.steps_lost)));
-        lines.add_row([
+        let mut cells = vec![
             row.policy.clone(),
             row.jobs.to_string(),
             time(row.jct_ns_mean),
@@ -257,8 +269,13 @@ fn show(all: &[Totals]) -> anyhow::Result<()> {
             row.util_percent.map_or("-".into(), |percent| format!("{percent:.1} %")),
             row.starts.to_string(),
             row.pauses.to_string(),
-            notes.join("; "),
-        ]);
+        ];
+        if is_drawn {
+            let of = [row.drawn.map(|drawn| drawn.jct_ns_mean), row.drawn.map(|drawn| drawn.makespan_ns)];
+            cells.extend(of.map(table::or_dash));
+        }
+        cells.push(notes.join("; "));
+        lines.add_row(cells);
     }
     table::print(&lines)
 }

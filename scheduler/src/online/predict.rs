@@ -1,26 +1,52 @@
 //! Predicts a run by a simulation with the same trace and the same policy.
 
 use anyhow::Context as _;
+use model::Throughput;
 use schema::{
-    rows::{Outcome, Prediction},
+    rows::{self, Draw, Outcome, Prediction},
+    run_dir::RunDir,
     sharing::Sharing,
     units::Nanos,
 };
 
-use super::run_inputs::{RunInputs, scheduling};
+use super::{
+    draws::Draws,
+    run_inputs::{RunInputs, scheduling},
+};
 use crate::{
     cluster::ClusterError,
     engine,
     journal::{FirstRefusal, Journal, Unrecorded},
     policy,
-    sim::{self, Faults, Sim},
+    sim::{self, Course, Exact, Faults, Sim},
 };
 
-/// Predicts the outcomes of a run. Returns `None` if the costs of switches are not known.
+/// The predictions of a run, and its draws if there are any.
+pub struct Predicted {
+    pub predictions: Vec<Prediction>,
+    pub draws: Vec<Draw>,
+}
+
+impl Predicted {
+    /// Writes the files of a prediction to the directory of a run.
+    ///
+    /// # Errors
+    /// Fails if a file cannot be written.
+    pub fn write(&self, run: &RunDir) -> anyhow::Result<()> {
+        rows::write(&run.predictions_path(), &self.predictions)?;
+        if !self.draws.is_empty() {
+            rows::write(&run.draws_path(), &self.draws)?;
+        }
+        Ok(())
+    }
+}
+
+/// Predicts the outcomes of a run, with intervals from a number of draws if that is given. Returns `None` if the costs of switches
+/// are not known.
 ///
 /// # Errors
 /// Fails if the trace cannot be simulated, for example because a step time is not known.
-pub fn predict(inputs: &RunInputs) -> anyhow::Result<Option<Vec<Prediction>>> {
+pub fn predict(inputs: &RunInputs, draws: Option<u32>) -> anyhow::Result<Option<Predicted>> {
     if inputs.costs.is_none() {
         return Ok(None);
     }
@@ -33,26 +59,49 @@ pub fn predict(inputs: &RunInputs) -> anyhow::Result<Option<Vec<Prediction>>> {
         let told = format!("{why}{}{}", refusal.told(), inputs.measure_first());
         return Err(anyhow::Error::new(error).context(told));
     }
-    let mut predictions: Vec<Prediction> = outcomes.iter().map(Prediction::from).collect();
-    inputs.add_warnings(&mut predictions);
-    Ok(Some(predictions))
+    let draws = draws.map(|count| Draws::new(inputs, count)).transpose()?.unwrap_or_default();
+    Ok(Some(predicted(inputs, &outcomes, &draws)))
 }
 
-/// Simulates the trace of a run on its cluster. Returns the outcomes, and the error that ended the simulation early, if any.
+/// The predictions that follow from simulated outcomes and from draws.
+pub fn predicted(inputs: &RunInputs, outcomes: &[Outcome], draws: &Draws) -> Predicted {
+    let mut predictions: Vec<Prediction> = outcomes.iter().map(Prediction::from).collect();
+    inputs.add_warnings(&mut predictions);
+    draws.add_intervals(&mut predictions);
+    Predicted { predictions, draws: draws.rows.clone() }
+}
+
+/// What chance decides in a simulation.
+pub(super) struct Chance<'a> {
+    pub(super) seed: u64,
+    pub(super) truth: &'a dyn Throughput,
+    pub(super) course: Box<dyn Course + 'a>,
+}
+
+/// The outcomes of a simulation, and the error that ended it early, if any.
+pub(super) type Simulated = (Vec<Outcome>, Result<(), ClusterError>);
+
+/// Simulates the trace of a run on its cluster.
 ///
 /// # Errors
 /// Fails if the costs of switches are not known, or the simulation cannot begin.
-pub fn simulate(
+pub fn simulate(inputs: &RunInputs, journal: &mut dyn Journal) -> anyhow::Result<Simulated> {
+    let (seed, truth) = (inputs.manifest.seed, &*inputs.models.truth);
+    simulate_with(inputs, Chance { seed, truth, course: Box::new(Exact) }, journal)
+}
+
+pub(super) fn simulate_with(
     inputs: &RunInputs,
+    chance: Chance<'_>,
     journal: &mut dyn Journal,
-) -> anyhow::Result<(Vec<Outcome>, Result<(), ClusterError>)> {
+) -> anyhow::Result<Simulated> {
     let costs = inputs.costs.as_deref().context("the costs of switches are not known")?;
     let scheduling = scheduling(&inputs.manifest)?;
     let simulated = scheduling.simulated.clone().unwrap_or_default();
     let time = |seconds: Option<f64>| seconds.map(Nanos::from_secs_f64);
     let mean_ns = |seconds: f64| seconds * 1e9;
     let settings = sim::Settings {
-        seed: inputs.manifest.seed,
+        seed: chance.seed,
         sharing: Sharing::TIME_SLICE,
         noise: simulated.noise_percent / 100.0,
         progress_every: time(scheduling.progress_every_s),
@@ -63,8 +112,8 @@ pub fn simulate(
             launch_mtbf_ns: simulated.launch_up_s.map(mean_ns),
         },
     };
-    let mut sim =
-        Sim::new(&inputs.topology, &inputs.asked, Box::new(&*inputs.models.truth), costs, settings)?;
+    let truth = Box::new(chance.truth);
+    let mut sim = Sim::new(&inputs.topology, &inputs.asked, truth, costs, settings)?.on_course(chance.course);
     let mut policy = policy::build(&scheduling.policy)?;
     let mut engine = inputs.engine();
     let ended = engine::run(&mut engine, &mut sim, &mut *policy, journal);

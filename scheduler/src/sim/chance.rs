@@ -2,7 +2,7 @@
 //! the same faults and speeds.
 
 use fastrand::Rng;
-use statrs::distribution::{ContinuousCDF, Normal};
+use statrs::distribution::{ChiSquared, ContinuousCDF, Normal};
 
 /// A quantity that is drawn at random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,20 +15,31 @@ pub(super) enum Draw {
     Crash,
     /// The time at which a device is lost, and the time until it comes back.
     Device,
+    /// The drift of the host.
+    Drift,
 }
 
 /// The random numbers of the `nth` draw of a quantity for the job or the device `of`.
 pub(super) fn numbers(seed: u64, draw: Draw, of: u32, nth: u32) -> Rng {
-    let name = (draw as u64) << 62 ^ u64::from(of) << 31 ^ u64::from(nth);
+    let name = (draw as u64) << 61 ^ u64::from(of) << 31 ^ u64::from(nth);
     // The multiplier is odd, so that distinct names have distinct seeds. fastrand scrambles them.
     Rng::with_seed(seed ^ name.wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
 
 /// Draws from the standard normal distribution.
 pub(super) fn normal(rng: &mut Rng) -> f64 {
-    // Strictly between 0 and 1, where the inverse is finite.
-    let uniform = (rng.u64(..1 << 53) as f64 + 0.5) / (1u64 << 53) as f64;
-    Normal::standard().inverse_cdf(uniform)
+    Normal::standard().inverse_cdf(uniform(rng))
+}
+
+/// Draws from the chi-squared distribution.
+pub(super) fn chi_squared(rng: &mut Rng, degrees_of_freedom: f64) -> f64 {
+    let of = ChiSquared::new(degrees_of_freedom).expect("there are degrees of freedom");
+    of.inverse_cdf(uniform(rng))
+}
+
+/// Draws from 0 to 1, both excluded, where inverses of distribution functions are finite.
+fn uniform(rng: &mut Rng) -> f64 {
+    (rng.u64(..1 << 53) as f64 + 0.5) / (1u64 << 53) as f64
 }
 
 /// Draws from the exponential distribution with this mean.
@@ -53,6 +64,8 @@ mod tests {
         };
         let (mean, deviation) = moments(each(normal));
         assert!(mean.abs() < 0.03 && (deviation - 1.0).abs() < 0.03, "{mean} {deviation}");
+        let (mean, deviation) = moments(each(|rng| chi_squared(rng, 8.0)));
+        assert!((mean - 8.0).abs() < 0.15 && (deviation - 4.0).abs() < 0.15, "{mean} {deviation}");
         let (mean, deviation) = moments(each(|rng| exponential(rng, 5.0)));
         assert!((mean - 5.0).abs() < 0.15 && (deviation - 5.0).abs() < 0.25, "{mean} {deviation}");
     }
@@ -60,7 +73,7 @@ mod tests {
     #[test]
     fn every_draw_has_numbers_of_its_own() {
         let mut seen = std::collections::BTreeSet::new();
-        for draw in [Draw::Speed, Draw::Switch, Draw::Crash, Draw::Device] {
+        for draw in [Draw::Speed, Draw::Switch, Draw::Crash, Draw::Device, Draw::Drift] {
             for (of, nth) in (0..20).flat_map(|of| (0..20).map(move |nth| (of, nth))) {
                 let first = numbers(7, draw, of, nth).u64(..);
                 assert_eq!(first, numbers(7, draw, of, nth).u64(..));

@@ -14,7 +14,7 @@ use super::{
     Settings, Sim,
     chance::{Draw, normal, numbers},
     events::Event,
-    state::{LaunchPhase, whole},
+    state::{LaunchPhase, boundary, whole},
     switches::Cost,
 };
 
@@ -46,6 +46,7 @@ impl Sim<'_> {
         let Settings { seed, noise, .. } = self.settings;
         let launch = self.launch(id);
         launch.speed = (noise * normal(&mut numbers(seed, Draw::Speed, id.0, launch.launches))).exp();
+        launch.stretch.launch = launch.launches;
         launch.launches += 1;
         launch.began = None;
         launch.told = launch.saved.unwrap_or(0);
@@ -95,7 +96,7 @@ impl Sim<'_> {
     pub(super) fn reach_boundary(&mut self, id: JobId) -> anyhow::Result<()> {
         let LaunchPhase::Leaving { at, to, checkpoint } = self.launch(id).phase else { return Ok(()) };
         self.cease_training(id)?;
-        self.launch(id).steps = at as f64;
+        self.launch(id).stretch.steps = at as f64;
         let cost = match to {
             Settled::Paused => self.cost(id, Cost::Pause)?,
             _ => self.cost_of_stopping(id, checkpoint)?,
@@ -121,13 +122,13 @@ impl Sim<'_> {
                 let launch = self.launch(id);
                 let is_written = matches!(launch.phase, LaunchPhase::Switching { checkpoint: true, .. });
                 if is_written && launch.has_more() {
-                    launch.saved = Some(whole(launch.steps));
+                    launch.saved = Some(whole(launch.stretch.steps));
                 }
                 self.vacate(id);
             }
         }
         let launch = self.launch(id);
-        launch.told = whole(launch.steps);
+        launch.told = whole(launch.stretch.steps);
         Ok(Happened::Settled { job: id, now: to, steps: launch.told })
     }
 
@@ -158,7 +159,7 @@ impl Sim<'_> {
         };
         let now = self.now;
         let launch = self.launch(id);
-        let steps = whole(launch.steps);
+        let steps = whole(launch.stretch.steps);
         if is_written || steps <= launch.told.max(launch.saved.unwrap_or(0)) {
             return None;
         }
@@ -173,7 +174,7 @@ impl Sim<'_> {
             self.cease_training(id)?;
         }
         self.vacate(id);
-        let steps = whole(self.launch(id).steps);
+        let steps = whole(self.launch(id).stretch.steps);
         Ok(Happened::Failed { job: id, steps, kind, detail: why.into() })
     }
 
@@ -208,9 +209,12 @@ impl Sim<'_> {
         let launch = &self.launches[id.0 as usize];
         let works_on = self.costs.works_on(&self.subject(id, launch.plan), launch.devices.len() as u32);
         // Who is granted work has the step after the present one always, however long it is.
-        let works_on =
-            if works_on == Nanos::ZERO { works_on } else { works_on.max(Nanos(launch.step_ns as u64)) };
-        let at = launch.boundary(self.after(works_on));
+        let works_on = if works_on == Nanos::ZERO {
+            works_on
+        } else {
+            works_on.max(Nanos(launch.stretch.step_ns as u64))
+        };
+        let at = boundary(self.steps_at(id, self.after(works_on)));
         self.launch(id).phase = LaunchPhase::Leaving { at, to, checkpoint };
         self.plan_goal(id);
     }
@@ -279,6 +283,6 @@ impl Sim<'_> {
         launch.devices.clear();
         launch.phase = LaunchPhase::Away;
         launch.number += 1;
-        launch.steps = launch.saved.unwrap_or(0) as f64;
+        launch.stretch.steps = launch.saved.unwrap_or(0) as f64;
     }
 }

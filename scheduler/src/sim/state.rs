@@ -6,12 +6,19 @@ use schema::{
     units::Nanos,
 };
 
+use super::course::Stretch;
+
 /// Steps are counted in numbers with a fraction, whose sums are this exact.
 const ROUNDING: f64 = 1e-6;
 
 /// The number of steps that are complete.
 pub(super) fn whole(steps: f64) -> u64 {
     (steps + ROUNDING) as u64
+}
+
+/// The number of steps that are complete when the present one is.
+pub(super) fn boundary(steps: f64) -> u64 {
+    (steps - ROUNDING).ceil() as u64
 }
 
 /// A job as the simulation sees it: its launch, and what stays of it when that has ended.
@@ -25,10 +32,7 @@ pub(super) struct SimulatedLaunch {
     pub(super) devices: Vec<DeviceId>,
     pub(super) plan: Option<Plan>,
     pub(super) cpus: Option<u16>,
-    /// Steps done by `since`, and how long one has taken from then on.
-    pub(super) steps: f64,
-    pub(super) since: Nanos,
-    pub(super) step_ns: f64,
+    pub(super) stretch: Stretch,
     /// Times as long as the model says, by chance.
     pub(super) speed: f64,
     /// When its launch began to run.
@@ -66,17 +70,8 @@ pub(super) enum LaunchPhase {
 }
 
 impl SimulatedLaunch {
-    pub(super) fn steps_at(&self, now: Nanos) -> f64 {
-        self.steps + (now - self.since).0 as f64 / self.step_ns
-    }
-
-    /// The number of steps done at the end of the one that it is in at that time.
-    pub(super) fn boundary(&self, at: Nanos) -> u64 {
-        (self.steps_at(at) - ROUNDING).ceil() as u64
-    }
-
     /// Whether it has done more steps than its last checkpoint holds.
     pub(super) fn has_more(&self) -> bool {
-        whole(self.steps) > self.saved.unwrap_or(0)
+        whole(self.stretch.steps) > self.saved.unwrap_or(0)
     }
 }

@@ -11,7 +11,7 @@ use schema::{
 };
 
 use super::{
-    LONGEST, Sim,
+    Sim,
     chance::{Draw, exponential, numbers},
     events::Event,
     state::{LaunchPhase, whole},
@@ -24,7 +24,7 @@ impl Sim<'_> {
         let now = self.now;
         let launch = self.launch(id);
         launch.phase = LaunchPhase::Training;
-        launch.since = now;
+        launch.stretch.since = now;
         launch.stint += 1;
         for device in &self.launches[id.0 as usize].devices {
             self.devices[device.0 as usize].trains.push(id);
@@ -50,10 +50,15 @@ impl Sim<'_> {
 
     pub(super) fn tell(&mut self, id: JobId) -> Happened {
         self.plan_to_tell(id);
-        let now = self.now;
+        let steps = whole(self.steps_at(id, self.now));
         let launch = self.launch(id);
-        launch.told = whole(launch.steps_at(now));
+        launch.told = steps;
         Happened::Progress { job: id, steps: launch.told }
+    }
+
+    /// The steps that a job that trains has done by a time of its stretch, with a fraction.
+    pub(super) fn steps_at(&mut self, id: JobId, at: Nanos) -> f64 {
+        self.course.steps_at(id, &self.launches[id.0 as usize].stretch, at)
     }
 
     /// Plans the end of the steps that are left, or the boundary at which it leaves.
@@ -66,11 +71,10 @@ impl Sim<'_> {
             LaunchPhase::Leaving { at, .. } => at.min(all),
             _ => all,
         };
-        let left_ns = ((goal as f64 - launch.steps) * launch.step_ns).max(0.0).ceil();
-        let at = now.max(launch.since + Nanos(left_ns as u64).min(LONGEST));
         let event = if goal == all { Event::Finish } else { Event::Boundary };
-        let planned = event(id, launch.number);
-        self.queue.plan(at, planned);
+        let (planned, stretch) = (event(id, launch.number), launch.stretch);
+        let at = self.course.time_of(id, &stretch, goal as f64);
+        self.queue.plan(now.max(at), planned);
     }
 
     /// Whether the model knows how fast the job would be among those who are there to stay, and they beside it.
@@ -151,7 +155,7 @@ impl Sim<'_> {
             .collect();
         let step_ns = self.step_ns(id, &self.company(id), &neighbours)?;
         let launch = self.launch(id);
-        launch.step_ns = step_ns * launch.speed;
+        launch.stretch.step_ns = step_ns * launch.speed;
         self.plan_goal(id);
         Ok(())
     }
@@ -159,15 +163,18 @@ impl Sim<'_> {
     /// Counts the steps of the stretch that ends now, and what of them is in a checkpoint.
     pub(super) fn end_stretch(&mut self, id: JobId) {
         let (now, every) = (self.now, self.settings.checkpoint_every);
-        let launch = self.launch(id);
+        let launch = &self.launches[id.0 as usize];
         if let (Some(every), Some(began)) = (every, launch.began) {
             let last = Nanos((now - began).0 / every.0 * every.0) + began;
-            if last > began && last >= launch.since {
-                launch.saved = launch.saved.max(Some(whole(launch.steps_at(last))));
+            if last > began && last >= launch.stretch.since {
+                let saved = whole(self.steps_at(id, last));
+                let launch = self.launch(id);
+                launch.saved = launch.saved.max(Some(saved));
             }
         }
-        launch.steps = launch.steps_at(now);
-        launch.since = now;
+        let steps = self.steps_at(id, now);
+        let launch = self.launch(id);
+        (launch.stretch.steps, launch.stretch.since) = (steps, now);
     }
 
     /// Time of a step by the model, with what checkpoints take.

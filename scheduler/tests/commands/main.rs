@@ -1,5 +1,6 @@
 //! Tests of the program `sched` itself, without libtorch.
 
+mod draws;
 mod fidelity;
 mod help;
 mod kill;

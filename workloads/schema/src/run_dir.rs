@@ -246,6 +246,10 @@ impl RunDir {
         self.0.join("predictions.csv")
     }
 
+    pub fn draws_path(&self) -> PathBuf {
+        self.0.join("draws.csv")
+    }
+
     pub fn outcomes_path(&self) -> PathBuf {
         self.0.join("outcomes.csv")
     }

@@ -214,12 +214,38 @@ fn co_runners_are_known_in_whatever_order_and_slow_down_what_the_job_takes_alone
 
 /// A job with batches of 8, alone in runs that began at these times.
 fn runs_at(runs: &[(&str, f64)]) -> Prediction {
-    let mut table = Table::default();
-    for (started_utc, batches_per_s) in runs {
-        let manifest = Manifest { started_utc: (*started_utc).into(), ..manifest() };
-        table.add(&manifest, &[summary("a", "dp1", "cpu:0", 1, *batches_per_s)], &[]);
-    }
+    let table = table_of(runs.iter().map(|(started_utc, batches_per_s)| (*started_utc, "a", *batches_per_s)));
     table.predict(&alone_on(subject("a", "dp1"), &[1], "CPU")).unwrap()
+}
+
+/// Runs that began at these times, each with a row of one job.
+fn table_of<'a>(rows: impl IntoIterator<Item = (&'a str, &'a str, f64)>) -> Table {
+    let mut table = Table::default();
+    for (started_utc, workload, batches_per_s) in rows {
+        let manifest = Manifest { started_utc: started_utc.into(), ..manifest() };
+        table.add(&manifest, &[summary(workload, "dp1", "cpu:0", 1, batches_per_s)], &[]);
+    }
+    table
+}
+
+/// Steps of both jobs take a tenth longer in the second run. No other run has the job of the third.
+#[test]
+fn the_drift_of_the_machine_is_what_runs_differ_by() {
+    let (first, second, third) = ("2026-11-22T09:00:00Z", "2026-11-22T10:00:00Z", "2026-11-22T10:10:00Z");
+    let table = table_of([
+        (first, "a", 11.0),
+        (first, "b", 22.0),
+        (second, "a", 10.0),
+        (second, "b", 20.0),
+        (third, "c", 5.0),
+    ]);
+    let [(_, before), (_, after)] = table.speeds()[..] else { panic!("{:?}", table.speeds()) };
+    let log = 1.1f64.ln();
+    assert!((after - before - log).abs() < 1e-9, "{before} {after}");
+    assert_eq!(table.host_drift(), HostDrift::of_runs(&[before, after], 1));
+    // Of four degrees of freedom, one is of the two runs.
+    let expected = ((3.0 * 0.03f64.powi(2) + log * log / 2.0) / 4.0).sqrt();
+    assert!((table.host_drift().sigma - expected).abs() < 1e-9, "{expected}");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::draw::{DrawnTotals, Range};
+
 /// Differences between two runs of one trace, over the jobs that ended well in both. An error is positive
 /// if the predicted value is the larger one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,7 +22,19 @@ pub struct Fidelity {
     pub job_jct: JobErrors,
     /// Means over jobs, which add up to the error of the average JCT.
     pub arose: Arose,
+    /// Present if the prediction has intervals.
+    pub intervals: Option<Intervals>,
     pub per_job: Vec<JobFidelity>,
+}
+
+/// The intervals of a prediction, and how many of them hold the measured value.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Intervals {
+    /// Jobs with an interval, and those whose measured completion time is inside.
+    pub jobs: u32,
+    pub jobs_inside: u32,
+    /// Totals over draws; absent if they are not known.
+    pub drawn: Option<DrawnTotals>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,5 +79,7 @@ pub struct Arose {
 pub struct JobFidelity {
     pub name: String,
     pub jct: Times,
+    /// The predicted completion time over draws.
+    pub drawn: Option<Range>,
     pub arose: Arose,
 }

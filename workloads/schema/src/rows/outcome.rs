@@ -3,7 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::labels::{ErrorKind, Status, Warnings};
+use super::{
+    draw::Range,
+    labels::{ErrorKind, Status, Warnings},
+};
 use crate::{decision::JobId, plan::Plan, trace::Class};
 
 /// How a job ended, and how its time was spent. Instants are from the start of the run.
@@ -74,12 +77,33 @@ pub struct Prediction {
     pub starts: u32,
     pub pauses: u32,
     pub steps: u64,
+    /// Number of draws in which the job ended well. Its completion time over these draws follows: the median
+    /// and the 95 % interval.
+    #[serde(default)]
+    pub draws: u32,
+    #[serde(default)]
+    pub jct_ns_median: Option<u64>,
+    #[serde(default)]
+    pub jct_ns_ci_lo: Option<u64>,
+    #[serde(default)]
+    pub jct_ns_ci_hi: Option<u64>,
     /// Warnings of the measured rows from which the step time of the job alone was made.
     #[serde(default)]
     pub warnings: Warnings,
     pub status: Status,
     pub err: Option<ErrorKind>,
     pub err_detail: Option<String>,
+}
+
+impl Prediction {
+    /// The completion time over all draws.
+    pub fn range(&self) -> Option<Range> {
+        Some(Range {
+            median_ns: self.jct_ns_median?,
+            ci_lo_ns: self.jct_ns_ci_lo?,
+            ci_hi_ns: self.jct_ns_ci_hi?,
+        })
+    }
 }
 
 impl From<&Outcome> for Prediction {
@@ -100,6 +124,10 @@ impl From<&Outcome> for Prediction {
             starts: outcome.starts,
             pauses: outcome.pauses,
             steps: outcome.steps,
+            draws: 0,
+            jct_ns_median: None,
+            jct_ns_ci_lo: None,
+            jct_ns_ci_hi: None,
             warnings: Warnings::default(),
             status: outcome.status,
             err: outcome.err,

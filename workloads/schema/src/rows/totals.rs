@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::draw::DrawnTotals;
+
 /// Times are over jobs that ended well; absent without such jobs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
@@ -25,4 +27,6 @@ pub struct Totals {
     pub starts: u64,
     pub pauses: u64,
     pub steps_lost: u64,
+    /// Present if the trace was simulated again and again.
+    pub drawn: Option<DrawnTotals>,
 }

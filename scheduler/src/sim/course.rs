@@ -1,0 +1,45 @@
+//! How far a job gets in time.
+
+use schema::{decision::JobId, units::Nanos};
+
+use super::LONGEST;
+
+/// A part of a launch in which the model gives a step the same time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stretch {
+    /// The number of earlier launches of the job.
+    pub launch: u32,
+    /// Steps done by `since`.
+    pub steps: f64,
+    pub since: Nanos,
+    /// The time of a step by the model.
+    pub step_ns: f64,
+}
+
+/// The relation of time and steps on a simulated cluster. Steps have a fraction. Both functions grow, and each is the inverse of the
+/// other.
+pub trait Course {
+    /// The steps that a job has done by a time, from the beginning of the stretch on.
+    fn steps_at(&mut self, job: JobId, of: &Stretch, at: Nanos) -> f64;
+
+    /// The time at which a job has done a number of steps, if the stretch lasts as long.
+    fn time_of(&mut self, job: JobId, of: &Stretch, steps: f64) -> Nanos;
+}
+
+/// The course of a cluster whose step times are exactly those of its model.
+pub struct Exact;
+
+impl Course for Exact {
+    fn steps_at(&mut self, _: JobId, of: &Stretch, at: Nanos) -> f64 {
+        of.steps + (at - of.since).0 as f64 / of.step_ns
+    }
+
+    fn time_of(&mut self, _: JobId, of: &Stretch, steps: f64) -> Nanos {
+        of.since + duration((steps - of.steps) * of.step_ns)
+    }
+}
+
+/// A duration in whole nanoseconds, rounded up so that what takes it is complete.
+pub(super) fn duration(ns: f64) -> Nanos {
+    Nanos(ns.max(0.0).ceil() as u64).min(LONGEST)
+}

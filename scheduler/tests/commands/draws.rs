@@ -1,0 +1,97 @@
+//! Predictions with intervals.
+
+use std::fs;
+
+use front_door::Door;
+use schema::rows::{self, Draw, Fidelity, Prediction, Totals};
+
+/// A job of a second and a job of 12,000 s, a hundred times the memory of the drift, on a device each.
+const TWO: &str = "name,submit_s,job,steps,step_ns\nshort,0,any,10,100000000\nlong,0,any,120000,100000000\n";
+
+fn predictions(door: &Door, run: &str) -> Vec<Prediction> {
+    rows::read(&door.path(run).join("predictions.csv")).unwrap()
+}
+
+fn draws(door: &Door, run: &str) -> Vec<Draw> {
+    rows::read(&door.path(run).join("draws.csv")).unwrap()
+}
+
+/// Half of the interval on the log scale.
+fn half_width(of: &Prediction) -> f64 {
+    (of.jct_ns_ci_hi.unwrap() as f64 / of.jct_ns_ci_lo.unwrap() as f64).ln() / 2.0
+}
+
+/// Without tables the drift is 3 % with three degrees of freedom, of which 95 % are within 3.182 deviations. A short job has the
+/// drift of one instant besides the error of the level, and in a long one what is forgotten in 120 s averages out.
+#[test]
+fn the_interval_of_a_job_follows_from_the_drift() {
+    let door = crate::door();
+    door.write("t.csv", TWO);
+    let sim = "sim t.csv --policy fifo --cluster 1x2 --switch-cost 0s --draws 2000";
+    for out in ["one", "two"] {
+        door.exits(0, &format!("{sim} --out {out}"));
+    }
+    let found = predictions(&door, "one");
+    for (job, deviation) in [(0, 0.03 * 2f64.sqrt()), (1, 0.03 * (1.0f64 + 2.0 * 120.0 / 12_000.0).sqrt())] {
+        let expected = 3.182 * deviation;
+        let width = half_width(&found[job]);
+        assert!((width / expected - 1.0).abs() < 0.15, "job {job}: {width} is not {expected}");
+        let median = found[job].jct_ns_median.unwrap() as f64 / found[job].jct_ns.unwrap() as f64;
+        assert!((median - 1.0).abs() < 0.01, "job {job}: {median}");
+        assert_eq!(found[job].draws, 2000);
+    }
+    let read = |out: &str| fs::read_to_string(door.path(out).join("draws.csv")).unwrap();
+    assert!(read("one") == read("two"), "a seed gives the same draws, whichever thread simulates them");
+}
+
+/// The totals are the quantiles of draws.csv, and a trace of one job has one completion time.
+#[test]
+fn intervals_are_quantiles_of_the_draws() {
+    let door = crate::door();
+    door.write("t.csv", TWO.split_inclusive('\n').take(2).collect::<String>().as_str());
+    let said = door.exits(
+        0,
+        "sim t.csv --policy fifo --cluster 1x1 --switch-cost 0s --draws 40 --seed 9 --out sim --json",
+    );
+    let totals: Vec<Totals> = rows::from_json(&said.out).unwrap();
+    let drawn = totals[0].drawn.expect("there are draws");
+    let rows = draws(&door, "sim");
+    let mut sorted: Vec<u64> = rows.iter().map(|row| row.jct_ns_mean.unwrap()).collect();
+    sorted.sort_unstable();
+    // One and 39 of 40 are the least and the largest within 2.5 to 97.5 %, and 20 the median.
+    let expected = (sorted[19], sorted[0], sorted[38]);
+    let of = drawn.jct_ns_mean;
+    assert_eq!((of.median_ns, of.ci_lo_ns, of.ci_hi_ns), expected);
+    let job = &predictions(&door, "sim")[0];
+    assert_eq!((job.jct_ns_median, job.jct_ns_ci_lo), (Some(expected.0), Some(expected.1)));
+    assert_eq!(job.jct_ns_ci_hi, Some(expected.2));
+    assert!(rows.iter().all(|row| row.ok == 1 && row.makespan_ns == row.jct_ns_mean), "{rows:?}");
+    assert!(sorted[0] < sorted[39], "they differ");
+    let said = door.exits(0, "sim t.csv --policy fifo --cluster 1x1 --switch-cost 0s --draws 40 --seed 9");
+    assert!(said.out.contains("average JCT, 95 %"), "{}", said.out);
+    let said = door.exits(2, "sim t.csv --policy fifo --cluster 1x1 --switch-cost 0s --draws 7");
+    assert!(said.err.contains("7 is not in 20.."), "{}", said.err);
+}
+
+#[test]
+fn fidelity_counts_the_jobs_inside_their_intervals() {
+    let door = crate::door();
+    door.write("t.csv", TWO);
+    door.write("slow.csv", &TWO.replace("10,100000000", "10,200000000"));
+    let sim = |trace: &str, more: &str| {
+        format!("sim {trace} --policy fifo --cluster 1x2 --switch-cost 0s --out {more}")
+    };
+    door.exits(0, &sim("t.csv", "predicted --draws 100"));
+    door.exits(0, &sim("slow.csv", "measured"));
+    let said = door.exits(0, "fidelity predicted measured --json");
+    let found: Fidelity = rows::from_json(&said.out).unwrap();
+    let intervals = found.intervals.expect("the first has draws");
+    assert_eq!((intervals.jobs, intervals.jobs_inside), (2, 1), "the short job takes twice as long");
+    assert_eq!(intervals.drawn.map(|drawn| drawn.draws), Some(100));
+    assert_eq!(found.per_job[1].drawn, predictions(&door, "predicted")[1].range());
+    let said = door.exits(0, "fidelity predicted measured --jobs");
+    assert!(said.out.contains("1 of 2 jobs are inside their 95 % intervals"), "{}", said.out);
+    assert!(said.out.contains("makespan: 12000 s is inside"), "{}", said.out);
+    let said = door.exits(0, "fidelity measured predicted");
+    assert!(!said.out.contains("95 %"), "{}", said.out);
+}
