@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use anyhow::{Context as _, ensure};
 use schema::rows::{
-    Arose, Fidelity, Intervals, JobErrors, JobFidelity, Outcome, Prediction, Range, Status, Times,
+    Arose, Fidelity, Hindsight, Intervals, JobErrors, JobFidelity, Outcome, Prediction, Range, Status, Times,
     Utilisation,
 };
 use statistics::{median_in_place, quantile_of_sorted};
@@ -53,6 +53,18 @@ fn utilisation(
     let measured_percent = utilisation_percent(busy, makespan_ns(measured)?, devices[1]?)?;
     let error_percent = percent(predicted_percent, measured_percent);
     Some(Utilisation { predicted_percent, measured_percent, error_percent })
+}
+
+/// Divides the error of a prediction by hindsight: by the comparison of a simulation with the measured times, of the same jobs.
+pub fn divided_by_hindsight(prediction: &Fidelity, hindsight: &Fidelity) -> Hindsight {
+    let predicted = |of: &Fidelity| of.average_jct.predicted_ns;
+    Hindsight {
+        average_jct: hindsight.average_jct,
+        makespan: hindsight.makespan,
+        job_jct: hindsight.job_jct,
+        drift_ns: difference(predicted(prediction), predicted(hindsight)),
+        simulation_ns: difference(predicted(hindsight), hindsight.average_jct.measured_ns),
+    }
 }
 
 /// The limits for the errors of a prediction, in percent. They depend on the difference between two runs of the same trace.
@@ -211,6 +223,7 @@ fn fidelity(pairs: &[Pair], left_out: Vec<String>) -> Fidelity {
             order_ns: mean(|arose| arose.order_ns),
         },
         intervals: intervals(&per_job),
+        hindsight: None,
         per_job,
     }
 }

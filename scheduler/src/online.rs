@@ -6,6 +6,7 @@
 mod doubts;
 mod draws;
 mod first;
+mod hindsight;
 mod predict;
 mod run_inputs;
 
@@ -35,6 +36,7 @@ use schema::{
 pub use self::{
     doubts::doubts,
     draws::{Draws, totals_of_draws},
+    hindsight::hindsight,
     predict::{predict, predicted, simulate},
     run_inputs::{InputFiles, RunInputs, by_type, cluster, scheduling},
 };

@@ -25,7 +25,7 @@ use schema::{
     units::Nanos,
 };
 
-pub use self::course::{Course, Exact};
+pub use self::course::{Course, Exact, Stretch};
 pub use self::drift::Drifting;
 pub use self::switches::{Cost, Measured, MeasuredElseNamed, Named, SwitchCosts};
 use self::{

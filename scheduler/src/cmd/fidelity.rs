@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use cli::table;
 use rig::{Exit, output};
 use schema::{
-    rows::{self, Arose, Draw, Fidelity, Outcome, Prediction, RowError, Times},
+    rows::{self, Arose, Draw, Fidelity, Hindsight, Outcome, Prediction, RowError, Times},
     run_dir::RunDir,
     units::Nanos,
 };
@@ -38,6 +38,8 @@ use crate::{
 ///
 /// Example: `sched fidelity runs/fifo --again runs/fifo-again`
 ///
+/// Example: `sched fidelity runs/fifo --hindsight`
+///
 /// Example: `sched fidelity runs/sim/fifo runs/sim/srtf/outcomes.csv --jobs`
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -50,6 +52,12 @@ pub(super) struct Args {
     /// A second run of the same trace, which shows how well a run predicts another.
     #[arg(long, value_name = "RUN", conflicts_with = "second")]
     again: Option<PathBuf>,
+    /// Also simulate the run with the step times and the costs of switches that were measured in it.
+    ///
+    /// The error that is left is that of the simulation itself. What is gone is the drift of these times, with what waiting made
+    /// of it. This needs the journal of the run.
+    #[arg(long, conflicts_with = "second")]
+    hindsight: bool,
     /// Also show each job.
     #[arg(long)]
     jobs: bool,
@@ -79,7 +87,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             fidelity::compare(&predictions, &first, [of_first; 2])?
         }
     };
-    let found = with_drawn_totals(found, &args.first)?;
+    let mut found = with_drawn_totals(found, &args.first)?;
+    if args.hindsight {
+        let simulated = as_prediction(&online::hindsight(&RunDir::open(&args.first)?)?);
+        let hindsight = fidelity::compare(&simulated, &first, [of_first; 2])?;
+        found.hindsight = Some(fidelity::divided_by_hindsight(&found, &hindsight));
+    }
     let again = args
         .again
         .as_ref()
@@ -242,6 +255,10 @@ fn show(args: &Args, found: &Fidelity, again: Option<&Fidelity>, bars: Option<&B
         parts.add_row([name.to_owned(), signed(ns), percent(ns as f64 / average * 100.0)]);
     }
     table::print(&parts)?;
+    if let Some(hindsight) = &found.hindsight {
+        output::print("")?;
+        show_hindsight(hindsight)?;
+    }
     if let Some(intervals) = &found.intervals {
         output::print("")?;
         output::print(format_args!(
@@ -271,6 +288,24 @@ fn show(args: &Args, found: &Fidelity, again: Option<&Fidelity>, bars: Option<&B
         }
         table::print(&jobs)?;
     }
+    Ok(())
+}
+
+fn show_hindsight(of: &Hindsight) -> anyhow::Result<()> {
+    let average = of.average_jct.measured_ns as f64;
+    let mut parts = table::new(&["by hindsight", "of the average JCT", ""]);
+    for (name, ns) in [("drift of times", of.drift_ns), ("simulation", of.simulation_ns)] {
+        parts.add_row([name.to_owned(), signed(ns), percent(ns as f64 / average * 100.0)]);
+    }
+    table::print(&parts)?;
+    output::print(format_args!(
+        "simulated with the measured times: average JCT {} off, makespan {}, job median {:.1} %, p90 {:.1} %, most {:.1} %",
+        percent(of.average_jct.error_percent),
+        percent(of.makespan.error_percent),
+        of.job_jct.median_percent,
+        of.job_jct.p90_percent,
+        of.job_jct.max_percent
+    ))?;
     Ok(())
 }
 

@@ -43,6 +43,7 @@ impl Sim<'_> {
         for device in devices {
             self.devices[device.0 as usize].has.push(id);
         }
+        let takes = self.ordered(id, Settled::Running).unwrap_or(takes);
         let Settings { seed, noise, .. } = self.settings;
         let launch = self.launch(id);
         launch.speed = (noise * normal(&mut numbers(seed, Draw::Speed, id.0, launch.launches))).exp();
@@ -65,6 +66,7 @@ impl Sim<'_> {
         ensure!(self.launch(id).phase == LaunchPhase::Paused, "it is not paused");
         self.check_company(id)?;
         let takes = self.cost(id, Cost::Resume)?;
+        let takes = self.ordered(id, Settled::Running).unwrap_or(takes);
         self.begin_after_others(id, takes, true);
         Ok(())
     }
@@ -76,12 +78,14 @@ impl Sim<'_> {
             // Nothing of it is there yet.
             LaunchPhase::Waiting { resumes: false, .. } => {
                 self.will_leave(id);
+                self.ordered(id, Settled::Stopped);
                 self.switch(id, Settled::Stopped, checkpoint, Nanos::ZERO);
             }
             LaunchPhase::Waiting { .. }
             | LaunchPhase::Switching { to: Settled::Running, .. }
             | LaunchPhase::Paused => {
                 let takes = self.cost_of_stopping(id, checkpoint)?;
+                let takes = self.ordered(id, Settled::Stopped).unwrap_or(takes);
                 self.will_leave(id);
                 self.switch(id, Settled::Stopped, checkpoint, takes);
             }
@@ -97,11 +101,12 @@ impl Sim<'_> {
         let LaunchPhase::Leaving { at, to, checkpoint } = self.launch(id).phase else { return Ok(()) };
         self.cease_training(id)?;
         self.launch(id).stretch.steps = at as f64;
-        let cost = match to {
+        let takes = match to {
             Settled::Paused => self.cost(id, Cost::Pause)?,
             _ => self.cost_of_stopping(id, checkpoint)?,
         };
-        self.switch(id, to, checkpoint, cost);
+        let takes = self.ordered(id, to).unwrap_or(takes);
+        self.switch(id, to, checkpoint, takes);
         Ok(())
     }
 
@@ -214,9 +219,21 @@ impl Sim<'_> {
         } else {
             works_on.max(Nanos(launch.stretch.step_ns as u64))
         };
-        let at = boundary(self.steps_at(id, self.after(works_on)));
+        let nth = launch.ordered[to as usize];
+        let at = match self.course.leaves_at(id, to, nth) {
+            Some(at) => at.max(boundary(self.steps_at(id, self.now))),
+            None => boundary(self.steps_at(id, self.after(works_on))),
+        };
         self.launch(id).phase = LaunchPhase::Leaving { at, to, checkpoint };
         self.plan_goal(id);
+    }
+
+    /// Counts a switch to a state. Returns its duration if the course has one for it.
+    fn ordered(&mut self, id: JobId, to: Settled) -> Option<Nanos> {
+        let nth = &mut self.launch(id).ordered[to as usize];
+        *nth += 1;
+        let nth = *nth - 1;
+        self.course.switch(id, to, nth)
     }
 
     /// Draws what a switch takes.

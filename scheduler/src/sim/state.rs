@@ -43,6 +43,8 @@ pub(super) struct SimulatedLaunch {
     pub(super) told: u64,
     pub(super) launches: u32,
     pub(super) switches: u32,
+    /// The number of switches to each state that were ordered.
+    pub(super) ordered: [u32; 3],
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -3,6 +3,7 @@
 mod draws;
 mod fidelity;
 mod help;
+mod hindsight;
 mod kill;
 mod lacking;
 mod output;

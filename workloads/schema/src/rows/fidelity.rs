@@ -24,7 +24,22 @@ pub struct Fidelity {
     pub arose: Arose,
     /// Present if the prediction has intervals.
     pub intervals: Option<Intervals>,
+    /// Present if it was asked for.
+    pub hindsight: Option<Hindsight>,
     pub per_job: Vec<JobFidelity>,
+}
+
+/// The errors of a simulation with the step times and the costs of switches that were measured in the run, and
+/// the two parts of the error of the average JCT that follow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hindsight {
+    pub average_jct: Times,
+    pub makespan: Times,
+    pub job_jct: JobErrors,
+    /// What the measured times took away: their difference from the predicted ones, and what waiting made of it.
+    pub drift_ns: i64,
+    /// What is left: the error of the simulation itself.
+    pub simulation_ns: i64,
 }
 
 /// The intervals of a prediction, and how many of them hold the measured value.

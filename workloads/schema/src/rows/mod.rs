@@ -29,7 +29,7 @@ pub use comparison::{Compared, Comparison, Quantity, Repeatability, RunRatio};
 pub use draw::{Draw, DrawnTotals, Range};
 pub use export::{Definition, ExportRow, ProgramKind, Split};
 pub use export_step::ExportStep;
-pub use fidelity::{Arose, Fidelity, Intervals, JobErrors, JobFidelity, Times, Utilisation};
+pub use fidelity::{Arose, Fidelity, Hindsight, Intervals, JobErrors, JobFidelity, Times, Utilisation};
 pub use interference::{Curve, Interference, Side};
 pub(crate) use labels::words;
 pub use labels::{Arithmetic, ErrorKind, Status, Warning, Warnings};

@@ -1,0 +1,185 @@
+//! The launches of a run, from its journal: how their steps followed from time, and how long their switches took.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schema::{
+    decision::{Action, DeviceId, Happened, JobId, Settled, Turn},
+    plan::Plan,
+    units::Nanos,
+};
+
+/// What a journal says of the launches of each job.
+#[derive(Clone, Debug, Default)]
+pub struct Recorded {
+    jobs: BTreeMap<JobId, RecordedJob>,
+    /// The number of launches that failed and of devices that were lost.
+    pub failures: u32,
+}
+
+/// The launches of a job, and its switches in the order in which they were ordered.
+#[derive(Clone, Debug, Default)]
+pub struct RecordedJob {
+    pub launches: Vec<RecordedLaunch>,
+    pub switches: Vec<RecordedSwitch>,
+}
+
+/// A launch, and its steps by the time for which it has trained.
+#[derive(Clone, Debug)]
+pub struct RecordedLaunch {
+    pub devices: Vec<DeviceId>,
+    pub plan: Option<Plan>,
+    pub cpus: Option<u16>,
+    /// Time in nanoseconds and steps, both ascending.
+    pub points: Vec<(f64, f64)>,
+    trained: Nanos,
+    /// Since when it trains, as far as that is not in `trained`.
+    trains_since: Option<Nanos>,
+}
+
+/// A switch, from its order on.
+#[derive(Clone, Debug)]
+pub struct RecordedSwitch {
+    pub to: Settled,
+    /// When it began: at its order, or when the last of the jobs had left for which it waited.
+    began: Nanos,
+    behind: BTreeSet<JobId>,
+    /// Its duration, and the steps of the job at its end; absent if another switch took its place.
+    pub ended: Option<(Nanos, u64)>,
+}
+
+impl Recorded {
+    pub fn new(turns: &[Turn]) -> Recorded {
+        let mut recorded = Recorded::default();
+        turns.iter().for_each(|turn| recorded.add(turn));
+        recorded
+    }
+
+    pub fn job(&self, job: JobId) -> Option<&RecordedJob> {
+        self.jobs.get(&job)
+    }
+
+    pub fn jobs(&self) -> impl Iterator<Item = (JobId, &RecordedJob)> {
+        self.jobs.iter().map(|(id, job)| (*id, job))
+    }
+
+    /// Adds the next turn.
+    pub fn add(&mut self, turn: &Turn) {
+        for happened in &turn.events {
+            self.happened(turn.at_ns, happened);
+        }
+        for action in &turn.actions {
+            self.ordered(turn.at_ns, action);
+        }
+    }
+
+    fn happened(&mut self, at: Nanos, happened: &Happened) {
+        match happened {
+            Happened::Settled { job, now, steps } => {
+                let of = self.jobs.entry(*job).or_default();
+                if let Some(switch) = of.switches.last_mut() {
+                    switch.ended = Some((at - switch.began, *steps));
+                }
+                if let Some(launch) = of.launches.last_mut() {
+                    launch.trains_since = (*now == Settled::Running).then_some(at);
+                    launch.reach(*steps);
+                }
+                if *now != Settled::Running {
+                    self.left(*job, at);
+                }
+            }
+            Happened::Progress { job, steps } => self.trained(*job, at, *steps),
+            Happened::Finished { job, steps } => {
+                self.trained(*job, at, *steps);
+                if let Some(launch) = self.launch(*job) {
+                    launch.trains_since = None;
+                }
+            }
+            Happened::Failed { .. } | Happened::DeviceLost { .. } => self.failures += 1,
+            Happened::DeviceBack { .. } | Happened::Arrived { .. } | Happened::Deadline => {}
+        }
+    }
+
+    fn ordered(&mut self, at: Nanos, action: &Action) {
+        let job = action.job();
+        let to = match action {
+            Action::Start { devices, cpus, plan, .. } => {
+                let (devices, cpus, plan) = (devices.clone(), *cpus, *plan);
+                let launch = RecordedLaunch {
+                    devices,
+                    plan,
+                    cpus,
+                    points: Vec::new(),
+                    trained: Nanos::ZERO,
+                    trains_since: None,
+                };
+                self.jobs.entry(job).or_default().launches.push(launch);
+                Settled::Running
+            }
+            Action::Resume { .. } => Settled::Running,
+            Action::Pause { .. } => Settled::Paused,
+            Action::Stop { .. } => Settled::Stopped,
+        };
+        let behind = if to == Settled::Running { self.leaving(job) } else { BTreeSet::new() };
+        let of = self.jobs.entry(job).or_default();
+        of.switches.push(RecordedSwitch { to, began: at, behind, ended: None });
+        if let Some(launch) = of.launches.last_mut()
+            && to != Settled::Running
+        {
+            launch.train_until(at);
+            launch.trains_since = None;
+        }
+    }
+
+    /// Jobs that are leaving the devices of a job.
+    fn leaving(&self, job: JobId) -> BTreeSet<JobId> {
+        let devices_of =
+            |of: &RecordedJob| of.launches.last().map(|launch| launch.devices.clone()).unwrap_or_default();
+        let devices = self.jobs.get(&job).map(devices_of).unwrap_or_default();
+        let leaves = |of: &RecordedJob| {
+            of.switches.last().is_some_and(|switch| switch.to != Settled::Running && switch.ended.is_none())
+                && devices_of(of).iter().any(|device| devices.contains(device))
+        };
+        self.jobs.iter().filter(|(id, of)| **id != job && leaves(of)).map(|(id, _)| *id).collect()
+    }
+
+    /// A job has left its devices. What waited for it alone begins.
+    fn left(&mut self, job: JobId, at: Nanos) {
+        for of in self.jobs.values_mut() {
+            if let Some(switch) = of.switches.last_mut()
+                && switch.behind.remove(&job)
+            {
+                switch.began = at;
+            }
+        }
+    }
+
+    fn trained(&mut self, job: JobId, at: Nanos, steps: u64) {
+        if let Some(launch) = self.launch(job) {
+            launch.train_until(at);
+            launch.reach(steps);
+        }
+    }
+
+    fn launch(&mut self, job: JobId) -> Option<&mut RecordedLaunch> {
+        self.jobs.get_mut(&job)?.launches.last_mut()
+    }
+}
+
+impl RecordedLaunch {
+    fn train_until(&mut self, at: Nanos) {
+        if let Some(since) = &mut self.trains_since {
+            self.trained = self.trained + (at - *since);
+            *since = at;
+        }
+    }
+
+    /// Adds a point. Steps that were granted before an order to leave are done after it, and count as if they were done by then.
+    fn reach(&mut self, steps: u64) {
+        let point = (self.trained.0 as f64, steps as f64);
+        match self.points.last_mut() {
+            Some(last) if last.1 >= point.1 => {}
+            Some(last) if last.0 >= point.0 => last.1 = point.1,
+            _ => self.points.push(point),
+        }
+    }
+}

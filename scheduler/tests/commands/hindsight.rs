@@ -1,0 +1,58 @@
+//! Runs simulated again with what was measured in them.
+
+use front_door::Door;
+use schema::{
+    rows::{self, Fidelity, Outcome, Prediction},
+    run_dir::RunDir,
+};
+
+/// A run of jobs that are stopped and started again, whose launches are up to half as fast again or as slow as the prediction says.
+fn noisy(door: &Door, policy: &str, more: &str) {
+    let make = "trace make any --jobs 40 --length exponential:60s --step-time 250ms --every 30s --out t.csv";
+    door.exits(0, make);
+    let sim = format!("sim t.csv --policy {policy} --cluster 1x2 --switch-cost 5s --progress-every 7s");
+    door.exits(0, &format!("{sim} --out calm"));
+    door.exits(0, &format!("{sim} --noise 40 --seed 3 --out noisy {more}"));
+    let outcomes: Vec<Outcome> =
+        rows::read(&RunDir::open(&door.path("calm")).unwrap().outcomes_path()).unwrap();
+    let predictions: Vec<Prediction> = outcomes.iter().map(Prediction::from).collect();
+    rows::write(&door.path("noisy/predictions.csv"), &predictions).unwrap();
+}
+
+#[test]
+fn hindsight_takes_the_drift_away_and_leaves_the_error_of_the_simulation() {
+    for policy in ["fifo", "srtf", "tiresias:60s"] {
+        let door = crate::door();
+        noisy(&door, policy, "");
+        let said = door.exits(0, "fidelity noisy --hindsight --json");
+        let found: Fidelity = rows::from_json(&said.out).unwrap();
+        let hindsight = found.hindsight.as_ref().expect("it was asked for");
+        let error = found.job_jct.median_percent;
+        assert!(error > 5.0, "{policy}: the prediction of the median job is {error} % off");
+        let left = &hindsight.job_jct;
+        assert!(
+            left.p90_percent < 0.5 && hindsight.average_jct.error_percent.abs() < 0.1,
+            "{policy}: {hindsight:?}"
+        );
+        assert_eq!(hindsight.average_jct.measured_ns, found.average_jct.measured_ns, "{policy}");
+        let whole = found.average_jct.predicted_ns as i64 - found.average_jct.measured_ns as i64;
+        assert_eq!(hindsight.drift_ns + hindsight.simulation_ns, whole, "{policy}: they add up");
+        let said = door.exits(0, "fidelity noisy --hindsight");
+        assert!(
+            said.out.contains("drift of times") && said.out.contains("simulated with the measured times"),
+            "{}",
+            said.out
+        );
+    }
+}
+
+#[test]
+fn a_run_with_failures_and_a_run_without_a_journal_have_no_hindsight() {
+    let door = crate::door();
+    noisy(&door, "fifo", "--job-mtbf 200s --retries 99");
+    let said = door.exits(2, "fidelity noisy --hindsight");
+    assert!(said.err.contains("launches failed or devices were lost in it"), "{}", said.err);
+    std::fs::remove_file(door.path("noisy/decisions.jsonl")).unwrap();
+    let said = door.exits(2, "fidelity noisy --hindsight");
+    assert!(said.err.contains("decisions.jsonl"), "{}", said.err);
+}
