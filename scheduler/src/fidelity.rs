@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use anyhow::{Context as _, ensure};
 use schema::rows::{
-    Arose, Fidelity, Hindsight, Intervals, JobErrors, JobFidelity, Outcome, Prediction, Range, Status, Times,
-    Utilisation,
+    Arose, Fidelity, Hindsight, Intervals, JobErrors, JobFidelity, MachineSpeed, Outcome, Prediction, Range,
+    Status, Times, Utilisation,
 };
 use statistics::{median_in_place, quantile_of_sorted};
 
@@ -56,7 +56,11 @@ fn utilisation(
 }
 
 /// Divides the error of a prediction by hindsight: by the comparison of a simulation with the measured times, of the same jobs.
-pub fn divided_by_hindsight(prediction: &Fidelity, hindsight: &Fidelity) -> Hindsight {
+pub fn divided_by_hindsight(
+    prediction: &Fidelity,
+    hindsight: &Fidelity,
+    speed: Vec<MachineSpeed>,
+) -> Hindsight {
     let predicted = |of: &Fidelity| of.average_jct.predicted_ns;
     Hindsight {
         average_jct: hindsight.average_jct,
@@ -64,6 +68,7 @@ pub fn divided_by_hindsight(prediction: &Fidelity, hindsight: &Fidelity) -> Hind
         job_jct: hindsight.job_jct,
         drift_ns: difference(predicted(prediction), predicted(hindsight)),
         simulation_ns: difference(predicted(hindsight), hindsight.average_jct.measured_ns),
+        speed,
     }
 }
 

@@ -7,6 +7,7 @@ mod doubts;
 mod draws;
 mod first;
 mod hindsight;
+mod machine_speed;
 mod predict;
 mod run_inputs;
 
@@ -33,10 +34,12 @@ use schema::{
     units::Nanos,
 };
 
+use self::machine_speed::SpeedWatch;
 pub use self::{
     doubts::doubts,
     draws::{Draws, totals_of_draws},
     hindsight::hindsight,
+    machine_speed::machine_speed,
     predict::{predict, predicted, simulate},
     run_inputs::{InputFiles, RunInputs, by_type, cluster, scheduling},
 };
@@ -47,6 +50,7 @@ use crate::{
     journal::Decisions,
     live::Live,
     policy,
+    recorded::Recorded,
     replay::replay,
     testbed::{
         ResumePoint, Testbed,
@@ -124,15 +128,22 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     parts.push(&[part(&turns, resume.at)])?;
     let mut testbed = Testbed::new(launcher, &inputs.asked, every(scheduling.progress_every_s), resume);
 
-    let mut journal = Live::new(Decisions::open(&run.decisions_path())?, &inputs.topology);
+    let mut journal = SpeedWatch {
+        inputs: &inputs,
+        recorded: Recorded::new(&turns),
+        has_warned: false,
+        journal: Live::new(Decisions::open(&run.decisions_path())?, &inputs.topology),
+    };
     let ended = engine::run(&mut engine, &mut testbed, &mut *policy, &mut journal);
-    drop(journal);
+    let SpeedWatch { recorded, .. } = journal;
     if ended.is_ok() {
         testbed.all_is_written();
     }
     let closed = testbed.into_launcher().close();
     let outcomes = with_predictions(&predicted, engine.outcomes());
-    let written = rows::write(&run.outcomes_path(), &outcomes).map_err(anyhow::Error::from);
+    let written = rows::write(&run.outcomes_path(), &outcomes)
+        .and_then(|()| rows::write(&run.speed_path(), &machine_speed(&inputs, &recorded)))
+        .map_err(anyhow::Error::from);
     let written = written.and_then(|()| Ok(closed?));
     let exit = match (&ended, &written) {
         (Err(ClusterError::Other(error)), _) | (_, Err(error)) => Exit::of(error),

@@ -12,6 +12,8 @@ use schema::{
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     jobs: BTreeMap<JobId, RecordedJob>,
+    /// Stretches of training with the same company from one report of steps to the next, in order of their ends.
+    pub stretches: Vec<RecordedStretch>,
     /// The number of launches that failed and of devices that were lost.
     pub failures: u32,
 }
@@ -34,6 +36,22 @@ pub struct RecordedLaunch {
     trained: Nanos,
     /// Since when it trains, as far as that is not in `trained`.
     trains_since: Option<Nanos>,
+    /// The last report of its steps since its company has changed.
+    reported: Option<(Nanos, u64)>,
+}
+
+/// A job that trained with the same company from one report of its steps to the next.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecordedStretch {
+    pub job: JobId,
+    /// The number of earlier launches of the job.
+    pub launch: usize,
+    pub from: Nanos,
+    pub until: Nanos,
+    /// Steps between both reports.
+    pub steps: u64,
+    /// The other jobs that trained on its devices.
+    pub with: Vec<JobId>,
 }
 
 /// A switch, from its order on.
@@ -83,13 +101,22 @@ impl Recorded {
                     launch.trains_since = (*now == Settled::Running).then_some(at);
                     launch.reach(*steps);
                 }
-                if *now != Settled::Running {
-                    self.left(*job, at);
+                match now {
+                    Settled::Running => {
+                        self.company_changed(*job);
+                        self.report(*job, at, *steps);
+                    }
+                    Settled::Paused | Settled::Stopped => self.left(*job, at),
                 }
             }
-            Happened::Progress { job, steps } => self.trained(*job, at, *steps),
+            Happened::Progress { job, steps } => {
+                self.trained(*job, at, *steps);
+                self.report(*job, at, *steps);
+            }
             Happened::Finished { job, steps } => {
                 self.trained(*job, at, *steps);
+                self.report(*job, at, *steps);
+                self.company_changed(*job);
                 if let Some(launch) = self.launch(*job) {
                     launch.trains_since = None;
                 }
@@ -111,6 +138,7 @@ impl Recorded {
                     points: Vec::new(),
                     trained: Nanos::ZERO,
                     trains_since: None,
+                    reported: None,
                 };
                 self.jobs.entry(job).or_default().launches.push(launch);
                 Settled::Running
@@ -119,6 +147,9 @@ impl Recorded {
             Action::Pause { .. } => Settled::Paused,
             Action::Stop { .. } => Settled::Stopped,
         };
+        if to != Settled::Running {
+            self.company_changed(job);
+        }
         let behind = if to == Settled::Running { self.leaving(job) } else { BTreeSet::new() };
         let of = self.jobs.entry(job).or_default();
         of.switches.push(RecordedSwitch { to, began: at, behind, ended: None });
@@ -127,6 +158,40 @@ impl Recorded {
         {
             launch.train_until(at);
             launch.trains_since = None;
+        }
+    }
+
+    /// The other jobs that train on a device of a job.
+    fn company(&self, job: JobId) -> Vec<JobId> {
+        let Some(own) = self.jobs.get(&job).and_then(|of| of.launches.last()) else { return Vec::new() };
+        let is_beside = |of: &RecordedJob| {
+            let launch = of.launches.last().filter(|launch| launch.trains_since.is_some());
+            launch.is_some_and(|launch| launch.devices.iter().any(|device| own.devices.contains(device)))
+        };
+        self.jobs.iter().filter(|(id, of)| **id != job && is_beside(of)).map(|(id, _)| *id).collect()
+    }
+
+    /// A job begins or ends to train. Its stretch and those of its company end, at a number of steps that is not known.
+    fn company_changed(&mut self, job: JobId) {
+        for id in self.company(job).into_iter().chain([job]) {
+            if let Some(launch) = self.launch(id) {
+                launch.reported = None;
+            }
+        }
+    }
+
+    fn report(&mut self, job: JobId, at: Nanos, steps: u64) {
+        let with = self.company(job);
+        let Some(of) = self.jobs.get_mut(&job) else { return };
+        let number = of.launches.len();
+        let Some(launch) = of.launches.last_mut().filter(|launch| launch.trains_since.is_some()) else {
+            return;
+        };
+        if let Some((from, before)) = launch.reported.replace((at, steps))
+            && steps > before
+        {
+            let steps = steps - before;
+            self.stretches.push(RecordedStretch { job, launch: number - 1, from, until: at, steps, with });
         }
     }
 
@@ -168,7 +233,7 @@ impl Recorded {
 impl RecordedLaunch {
     fn train_until(&mut self, at: Nanos) {
         if let Some(since) = &mut self.trains_since {
-            self.trained = self.trained + (at - *since);
+            self.trained += at - *since;
             *since = at;
         }
     }

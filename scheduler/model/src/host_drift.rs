@@ -1,6 +1,7 @@
 //! How much the speed of a machine changes from one run to the next, for all of its jobs alike.
 
 use schema::units::Nanos;
+use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// The drift of a host: the standard deviation of the logarithm of a factor that all step times have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -10,6 +11,8 @@ pub struct HostDrift {
     pub degrees_of_freedom: f64,
     /// The number of runs in the mean that predictions are made from.
     pub runs: u32,
+    /// The difference between the slowest and the fastest run, on the log scale.
+    pub range: f64,
 }
 
 impl HostDrift {
@@ -18,7 +21,7 @@ impl HostDrift {
     pub const MEMORY: Nanos = Nanos(120 * Nanos::SECOND.0);
 
     /// The drift that is assumed before any run: 3 %, as if it came from four runs.
-    const ASSUMED: HostDrift = HostDrift { sigma: 0.03, degrees_of_freedom: 3.0, runs: 1 };
+    const ASSUMED: HostDrift = HostDrift { sigma: 0.03, degrees_of_freedom: 3.0, runs: 1, range: 0.0 };
 
     /// The drift of a machine on which runs differed by these factors, on the log scale. The mean of the last `pooled` predicts.
     pub fn of_runs(effects: &[f64], pooled: u32) -> HostDrift {
@@ -28,7 +31,20 @@ impl HostDrift {
         let squares: f64 = effects.iter().map(|effect| (effect - mean).powi(2)).sum();
         let known = degrees_of_freedom + more;
         let variance = (degrees_of_freedom * sigma * sigma + squares) / known;
-        HostDrift { sigma: variance.sqrt(), degrees_of_freedom: known, runs: pooled.max(1) }
+        let end = |end: fn(f64, f64) -> f64| effects.iter().copied().reduce(end).unwrap_or(0.0);
+        HostDrift {
+            sigma: variance.sqrt(),
+            degrees_of_freedom: known,
+            runs: pooled.max(1),
+            range: end(f64::max) - end(f64::min),
+        }
+    }
+
+    /// The largest factor that is expected between the tables and an instant of a run, in 95 of 100 runs: the upper end of the
+    /// interval, whose lower end is its inverse.
+    pub fn expected(&self) -> f64 {
+        let t = StudentsT::new(0.0, 1.0, self.degrees_of_freedom).expect("there are degrees of freedom");
+        (t.inverse_cdf(0.975) * self.sigma * (1.0 + 1.0 / f64::from(self.runs)).sqrt()).exp()
     }
 }
 
@@ -95,5 +111,8 @@ mod tests {
         // Three parts of 0.0009, and one of 0.02, of four.
         assert!((two.sigma - ((0.0027 + 0.02) / 4.0f64).sqrt()).abs() < 1e-12, "{two:?}");
         assert_eq!((two.degrees_of_freedom, two.runs), (4.0, 2));
+        assert!((two.range - 0.2).abs() < 1e-12);
+        // The quantile of three degrees of freedom is 3.182.
+        assert!((none.expected() / (3.182_446 * 0.03 * 2f64.sqrt()).exp() - 1.0).abs() < 1e-6);
     }
 }

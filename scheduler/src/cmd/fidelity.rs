@@ -55,7 +55,8 @@ pub(super) struct Args {
     /// Also simulate the run with the step times and the costs of switches that were measured in it.
     ///
     /// The error that is left is that of the simulation itself. What is gone is the drift of these times, with what waiting made
-    /// of it. This needs the journal of the run.
+    /// of it. The speed of the machine is shown as well: the time of a step over that of the tables, for all jobs together. This
+    /// needs the journal of the run.
     #[arg(long, conflicts_with = "second")]
     hindsight: bool,
     /// Also show each job.
@@ -89,9 +90,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     };
     let mut found = with_drawn_totals(found, &args.first)?;
     if args.hindsight {
-        let simulated = as_prediction(&online::hindsight(&RunDir::open(&args.first)?)?);
-        let hindsight = fidelity::compare(&simulated, &first, [of_first; 2])?;
-        found.hindsight = Some(fidelity::divided_by_hindsight(&found, &hindsight));
+        let (simulated, speed) = online::hindsight(&RunDir::open(&args.first)?)?;
+        let hindsight = fidelity::compare(&as_prediction(&simulated), &first, [of_first; 2])?;
+        found.hindsight = Some(fidelity::divided_by_hindsight(&found, &hindsight, speed));
     }
     let again = args
         .again
@@ -306,7 +307,21 @@ fn show_hindsight(of: &Hindsight) -> anyhow::Result<()> {
         of.job_jct.p90_percent,
         of.job_jct.max_percent
     ))?;
-    Ok(())
+    if of.speed.is_empty() {
+        return Ok(());
+    }
+    output::print("")?;
+    let mut lines = table::new(&["from", "jobs", "step over tables", "0.5 to 1.5"]);
+    for row in &of.speed {
+        let length = ((row.step_ratio - 0.5).clamp(0.0, 1.0) * 40.0).round() as usize;
+        lines.add_row([
+            Nanos(row.from_ns).to_string(),
+            row.jobs.to_string(),
+            format!("{:.2} ({:.2} to {:.2})", row.step_ratio, row.step_ratio_min, row.step_ratio_max),
+            format!("{}{}", "#".repeat(length), ".".repeat(40 - length)),
+        ]);
+    }
+    table::print(&lines)
 }
 
 /// An error in percent that is printed in a table.

@@ -120,9 +120,7 @@ fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<RunDir> {
     let files = InputFiles { trace, tables: &tables.paths, machine, footprints: measured };
     let inputs = RunInputs::new(manifest, files)?;
     some_jobs(&inputs, trace)?;
-    if let Some(doubts) = inputs.doubts() {
-        output::note(doubts);
-    }
+    inputs.doubts().into_iter().chain(inputs.unsteady_tables()).for_each(output::note);
     let busy = busy("simulating the trace first".into());
     let predicted = online::predict(&inputs, args.rules.draws)?;
     drop(busy);

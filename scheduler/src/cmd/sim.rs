@@ -124,9 +124,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     inputs.check_times()?;
     let unknown = || format!("the costs of switches are not known; {}", inputs.calibrate_first());
     let costs = inputs.costs.as_deref().with_context(unknown)?;
-    if let Some(doubts) = inputs.doubts() {
-        output::note(doubts);
-    }
+    inputs.doubts().into_iter().chain(inputs.unsteady_tables()).for_each(output::note);
     // The trace is checked before the directory is made.
     let truth = Box::new(&*inputs.models.truth);
     drop(Sim::new(&inputs.topology, &inputs.asked, truth, costs, sim::Settings::default())?);

@@ -1,19 +1,25 @@
 //! A run simulated again with what was measured in it.
 
 use anyhow::{Context as _, ensure};
-use schema::{decision, rows::Outcome, run_dir::RunDir};
+use schema::{
+    decision,
+    rows::{MachineSpeed, Outcome},
+    run_dir::RunDir,
+};
 
 use super::{
+    machine_speed::machine_speed,
     predict::{Chance, simulate_with},
     run_inputs::RunInputs,
 };
 use crate::{hindsight::Hindsight, journal::Unrecorded, recorded::Recorded};
 
-/// Simulates a run again with the step times of each launch and the duration of each switch in its journal.
+/// Simulates a run again with the step times of each launch and the duration of each switch in its journal. Returns the outcomes,
+/// and the speed of the machine over the run.
 ///
 /// # Errors
 /// Fails if the run has no journal or could not be predicted, and if a launch failed in it, which a simulation does not repeat.
-pub fn hindsight(run: &RunDir) -> anyhow::Result<Vec<Outcome>> {
+pub fn hindsight(run: &RunDir) -> anyhow::Result<(Vec<Outcome>, Vec<MachineSpeed>)> {
     let inputs = RunInputs::read(run)?;
     let recorded = Recorded::new(&decision::read(&run.decisions_path())?);
     let failures = recorded.failures;
@@ -22,11 +28,12 @@ pub fn hindsight(run: &RunDir) -> anyhow::Result<Vec<Outcome>> {
         "{}: {failures} launches failed or devices were lost in it, which hindsight does not repeat",
         run.path().display()
     );
+    let speed = machine_speed(&inputs, &recorded);
     let truth = &*inputs.models.truth;
     let course = Box::new(Hindsight(recorded));
     let chance = Chance { seed: inputs.manifest.seed, truth, course };
     let why = || format!("{} cannot be simulated again", run.path().display());
     let (outcomes, ended) = simulate_with(&inputs, chance, &mut Unrecorded).with_context(why)?;
     ended.with_context(why)?;
-    Ok(outcomes)
+    Ok((outcomes, speed))
 }

@@ -82,7 +82,7 @@ impl Course for Drifting {
 mod tests {
     use super::*;
 
-    const DRIFT: HostDrift = HostDrift { sigma: 0.2, degrees_of_freedom: 1e6, runs: 4 };
+    const DRIFT: HostDrift = HostDrift { sigma: 0.2, degrees_of_freedom: 1e6, runs: 4, range: 0.0 };
 
     #[test]
     fn time_and_steps_are_inverse() {

@@ -5,6 +5,8 @@ use std::fs;
 use front_door::Door;
 use schema::rows::{self, Draw, Fidelity, Prediction, Totals};
 
+use crate::sim::measured_at;
+
 /// A job of a second and a job of 12,000 s, a hundred times the memory of the drift, on a device each.
 const TWO: &str = "name,submit_s,job,steps,step_ns\nshort,0,any,10,100000000\nlong,0,any,120000,100000000\n";
 
@@ -94,4 +96,28 @@ fn fidelity_counts_the_jobs_inside_their_intervals() {
     assert!(said.out.contains("makespan: 12000 s is inside"), "{}", said.out);
     let said = door.exits(0, "fidelity measured predicted");
     assert!(!said.out.contains("95 %"), "{}", said.out);
+}
+
+/// One run of the tables had 100 batches per second and another, five minutes later, 80.
+#[test]
+fn tables_that_disagree_are_told_of() {
+    let door = crate::door();
+    door.write("t.csv", "name,submit_s,job,steps\na,0,lstm@b8@dp1,100\n");
+    for (name, rate) in [("first", 100.0), ("second", 80.0), ("alike", 84.0)] {
+        measured_at(&door, name, rate);
+    }
+    let later = |name: &str, time: &str| {
+        let manifest = door.path(name).join("manifest.toml");
+        let text = fs::read_to_string(&manifest).unwrap();
+        fs::write(&manifest, text.replace("T00:00:00Z", time)).unwrap();
+    };
+    later("second", "T00:05:00Z");
+    later("alike", "T00:10:00Z");
+    let sim = "sim t.csv --policy fifo --cluster 1x1:CPU --switch-cost 0s --draws 20";
+    let said = door.exits(0, &format!("{sim} --table first --table second"));
+    let warning =
+        "warning: steps of the same jobs took 1.25 times as long in one run of the tables as in another";
+    assert!(said.err.contains(warning), "{}", said.err);
+    let said = door.exits(0, &format!("{sim} --table second --table alike"));
+    assert!(!said.err.contains("times as long in one run"), "{}", said.err);
 }

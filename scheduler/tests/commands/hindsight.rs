@@ -1,5 +1,7 @@
 //! Runs simulated again with what was measured in them.
 
+use std::fs;
+
 use front_door::Door;
 use schema::{
     rows::{self, Fidelity, Outcome, Prediction},
@@ -52,7 +54,40 @@ fn a_run_with_failures_and_a_run_without_a_journal_have_no_hindsight() {
     noisy(&door, "fifo", "--job-mtbf 200s --retries 99");
     let said = door.exits(2, "fidelity noisy --hindsight");
     assert!(said.err.contains("launches failed or devices were lost in it"), "{}", said.err);
-    std::fs::remove_file(door.path("noisy/decisions.jsonl")).unwrap();
+    fs::remove_file(door.path("noisy/decisions.jsonl")).unwrap();
     let said = door.exits(2, "fidelity noisy --hindsight");
     assert!(said.err.contains("decisions.jsonl"), "{}", said.err);
+}
+
+/// Each step took 300 ms, and the trace of the run then says 250 ms.
+#[test]
+fn the_speed_of_the_machine_is_what_steps_take_over_what_their_tables_say() {
+    let door = crate::door();
+    let make = "trace make any --jobs 12 --length fixed:300s --step-time 300ms --every 100s --out t.csv";
+    door.exits(0, make);
+    door.exits(
+        0,
+        "sim t.csv --policy tiresias:60s --cluster 1x2 --switch-cost 5s --progress-every 15s --draws 20 --out run",
+    );
+    let trace = door.path("run/inputs/trace.csv");
+    let text = fs::read_to_string(&trace).unwrap();
+    fs::write(&trace, text.replace(",300000000", ",250000000")).unwrap();
+    let said = door.exits(0, "fidelity run --hindsight --json");
+    let found: Fidelity = rows::from_json(&said.out).unwrap();
+    let hindsight = found.hindsight.unwrap();
+    assert!(hindsight.job_jct.max_percent < 0.5, "{hindsight:?}");
+    let outcomes: Vec<Outcome> = rows::read(&door.path("run/outcomes.csv")).unwrap();
+    let last = outcomes.iter().filter_map(|row| row.end_ns).max().unwrap();
+    assert_eq!(
+        hindsight.speed.last().map(|row| row.until_ns / 30_000_000_000),
+        Some(last.div_ceil(30_000_000_000))
+    );
+    for row in &hindsight.speed {
+        // A report has whole steps, of which there are 50 between two reports.
+        assert!((row.step_ratio / 1.2 - 1.0).abs() < 0.02, "{row:?}");
+        assert!(row.step_ratio_min <= row.step_ratio && row.step_ratio <= row.step_ratio_max, "{row:?}");
+        assert!((1..=4).contains(&row.jobs), "{row:?}");
+    }
+    let said = door.exits(0, "fidelity run --hindsight");
+    assert!(said.out.contains("step over tables") && said.out.contains("####"), "{}", said.out);
 }

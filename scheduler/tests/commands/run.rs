@@ -5,7 +5,7 @@ use rustix::process::Signal;
 use schema::{
     decision::{self, Action, Happened, JobId, Settled},
     device::Device,
-    rows::{self, ErrorKind, Outcome, Part, Prediction, Status, Summary},
+    rows::{self, ErrorKind, MachineSpeed, Outcome, Part, Prediction, Status, Summary},
     run_dir::RunDir,
 };
 
@@ -82,6 +82,28 @@ fn jobs_of_a_trace_run_and_stand_beside_what_was_predicted() {
     assert!(replayed.out.contains("every decision as it was recorded"), "{}", replayed.out);
     let again = door.exits(2, &format!("run trace.csv --policy srtf {ON_TWO}"));
     assert!(again.err.contains("already holds a run"), "{}", again.err);
+}
+
+/// Steps take 5 ms, and the trace says 2.5 ms.
+#[test]
+fn a_machine_that_is_slower_than_its_tables_is_told_of_while_the_run_goes_on() {
+    let door = door("name,submit_s,job,steps,step_ns\none,0,short,1400,2500000\ntwo,0,short,1400,2500000\n");
+    let said = door.exits(0, &format!("run trace.csv --policy fifo --switch-cost 50ms --draws 20 {ON_TWO}"));
+    let warned: Vec<&str> =
+        said.err.lines().filter(|line| line.contains("times as long as the tables say")).collect();
+    let [warned] = &warned[..] else { panic!("once: {}", said.err) };
+    assert!(
+        warned.contains("steps of 2 jobs took 2.") && warned.contains("expects 0.87 to 1.14 times"),
+        "{warned}"
+    );
+    assert!(
+        said.err.contains("predicted average JCT") && said.err.contains("(95 % of 20 draws)"),
+        "{}",
+        said.err
+    );
+    let speed: Vec<MachineSpeed> = rows::read(&run(&door).speed_path()).expect("speed.csv reads back");
+    let [first] = &speed[..] else { panic!("{speed:?}") };
+    assert!(first.jobs == 2 && (first.step_ratio / 2.0 - 1.0).abs() < 0.15, "{first:?}");
 }
 
 #[test]

@@ -443,7 +443,7 @@ pub(crate) fn measured(door: &Door, name: &str) {
 }
 
 /// The same with another rate alone.
-fn measured_at(door: &Door, name: &str, samples_per_s: f64) {
+pub(crate) fn measured_at(door: &Door, name: &str, samples_per_s: f64) {
     let facts = |device| DeviceFacts {
         device,
         name: "CPU".into(),

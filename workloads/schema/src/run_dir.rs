@@ -250,6 +250,10 @@ impl RunDir {
         self.0.join("draws.csv")
     }
 
+    pub fn speed_path(&self) -> PathBuf {
+        self.0.join("speed.csv")
+    }
+
     pub fn outcomes_path(&self) -> PathBuf {
         self.0.join("outcomes.csv")
     }

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::draw::{DrawnTotals, Range};
+use super::{
+    draw::{DrawnTotals, Range},
+    machine_speed::MachineSpeed,
+};
 
 /// Differences between two runs of one trace, over the jobs that ended well in both. An error is positive
 /// if the predicted value is the larger one.
@@ -40,6 +43,8 @@ pub struct Hindsight {
     pub drift_ns: i64,
     /// What is left: the error of the simulation itself.
     pub simulation_ns: i64,
+    /// The speed of the machine over the run.
+    pub speed: Vec<MachineSpeed>,
 }
 
 /// The intervals of a prediction, and how many of them hold the measured value.

@@ -10,6 +10,7 @@ mod fidelity;
 mod interference;
 mod labels;
 mod listing;
+mod machine_speed;
 mod measurement;
 mod outcome;
 #[cfg(feature = "parquet")]
@@ -37,6 +38,7 @@ pub use listing::{
     Direction, DoctorRow, Health, Load, OverheadRow, PlanRow, ReadingRow, TransferRow, VerifyPlanRow,
     VerifyRow,
 };
+pub use machine_speed::MachineSpeed;
 pub use measurement::Measurement;
 pub use outcome::{Outcome, Prediction};
 pub use part::Part;
