@@ -38,7 +38,7 @@ use crate::{
 ///
 /// Example: `sched fidelity runs/fifo --again runs/fifo-again`
 ///
-/// Example: `sched fidelity runs/fifo --hindsight`
+/// Example: `sched fidelity runs/drawn --hindsight`
 ///
 /// Example: `sched fidelity runs/sim/fifo runs/sim/srtf/outcomes.csv --jobs`
 #[derive(clap::Args)]

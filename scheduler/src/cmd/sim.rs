@@ -53,6 +53,8 @@ use crate::{
 ///
 /// Example: `sched sim trace.csv --policy fifo,srtf,tiresias:60s --cluster 1x4 --switch-cost 5s --out runs/sim`
 ///
+/// Example: `sched sim trace.csv --policy srtf --cluster 1x4 --switch-cost 5s --draws 200 --out runs/drawn`
+///
 /// Example: `sched sim trace.csv --policy packing-fifo --device cpu:0,cpu:1 --table runs/pairs --machine machine.toml`
 ///
 /// Example: `sched sim trace.csv --policy srtf --cluster 2x4 --switch-cost 5s --truth runs/monday --model runs/friday`

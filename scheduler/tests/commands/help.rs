@@ -27,5 +27,5 @@ fn examples_work_as_printed() {
             done += 1;
         }
     }
-    assert_eq!(done, 5, "one of each, and two of sim");
+    assert_eq!(done, 7, "one of each, two more of sim, and one more of fidelity");
 }
