@@ -7,6 +7,7 @@ pub mod cluster;
 pub mod cmd;
 pub mod engine;
 pub mod fidelity;
+pub mod history;
 pub mod inputs;
 pub mod job;
 pub mod journal;

@@ -115,9 +115,9 @@ fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<RunDir> {
     run::check_data(args.run.data.as_deref())?;
     let (manifest, footprints) = manifest(trace, policy, args)?;
     let tables = args.rules.tables();
-    let machine = args.rules.machine.as_deref();
+    let (history, machine) = (args.rules.history.as_deref(), args.rules.machine.as_deref());
     let measured = footprints.measured.clone();
-    let files = InputFiles { trace, tables: &tables.paths, machine, footprints: measured };
+    let files = InputFiles { trace, tables: &tables.paths, history, machine, footprints: measured };
     let inputs = RunInputs::new(manifest, files)?;
     some_jobs(&inputs, trace)?;
     if let Some(doubts) = inputs.doubts() {
@@ -130,7 +130,7 @@ fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<RunDir> {
     // From here on a signal does not end the program at once, so that no file of the run is cut off.
     let _interrupt = Interrupt::listen().context("cannot install the signal handlers")?;
     let run = RunDir::create(&path)?;
-    online::keep_inputs(&run, trace, &tables.paths, machine)?;
+    online::keep_inputs(&run, trace, &tables.paths, history, machine)?;
     match predictions {
         Some(predictions) => rows::write(&run.predictions_path(), &predictions)?,
         None => output::note(format_args!(

@@ -17,6 +17,8 @@ fn outcome(name: &str, submit: u64, spent: [u64; 4], switches: [u32; 2], packed:
         user: String::new(),
         vc: String::new(),
         class: Class::Guaranteed,
+        recurring_job: None,
+        submit_utc: None,
         submit_ns: s(submit),
         start_ns: Some(s(submit + queued)),
         end_ns: Some(s(submit + jct)),

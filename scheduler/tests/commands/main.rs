@@ -2,6 +2,7 @@
 
 mod fidelity;
 mod help;
+mod history;
 mod kill;
 mod lacking;
 mod output;

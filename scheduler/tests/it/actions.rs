@@ -458,7 +458,7 @@ fn a_policy_knows_what_switches_cost_and_which_plans_are_legal() {
     let plans = LegalPlans::new(&jobs, &Catalog::embedded(), &devices, |_, _, plan| judge(plan));
     let costs = Named::constant(Nanos(62 * SECOND));
     let model = Own { slowdown: 1.0 };
-    let known = Known { costs: Some(&costs), plans: Some(&plans) };
+    let known = Known { costs: Some(&costs), plans: Some(&plans), history: &[] };
     let mut engine = Engine::new(&topology, &jobs, &model, Settings::default()).knowing(known);
     let mut heard = Vec::new();
     let mut listener = FromView(|view: &View<'_>| {
