@@ -9,6 +9,7 @@ mod exec;
 mod fifo;
 mod greedy;
 mod list;
+mod moves;
 mod packing_fifo;
 mod queue;
 mod ranking;
@@ -19,7 +20,8 @@ mod tiresias;
 use std::collections::BTreeSet;
 
 pub use list::{build, names, program, resizes};
-use schema::units::Nanos;
+pub use moves::{Move, Moves};
+use schema::{plan::Plan, units::Nanos};
 
 use crate::{
     cluster::{Action, JobId},
@@ -81,8 +83,12 @@ impl Watch {
 
 /// Makes the action that starts a job under the plan and with the cores that it asks for.
 fn start(view: &View<'_>, job: JobId, devices: Vec<DeviceId>) -> Action {
-    let asked = view.asked_by(job);
-    Action::Start { job, devices, cpus: asked.cpus, plan: asked.plan }
+    start_under(view, job, devices, view.asked_by(job).plan)
+}
+
+/// Makes the action that starts a job under this plan, with the cores that it asks for.
+fn start_under(view: &View<'_>, job: JobId, devices: Vec<DeviceId>, plan: Option<Plan>) -> Action {
+    Action::Start { job, devices, cpus: view.asked_by(job).cpus, plan }
 }
 
 /// The text `3 jobs`, or the name of the job if there is only one.
