@@ -2,6 +2,11 @@
 //!
 //! To add one, write a file that implements [`Policy`], declare its module below, and add a line to `list.rs`. No other code
 //! depends on the list of policies.
+//!
+//! A policy is built before the inputs of a run are read. It prepares itself on its first view, which has all that is known before
+//! the run: the topology, the model (`View::model`), the costs of switches and the jobs of an earlier run (`View::known`). These
+//! do not change during a run. A policy therefore makes its estimators once, keeps them in an `Option` that is empty before the
+//! first decision, and asks the view again for everything else, because it cannot keep references to it.
 
 mod belief;
 mod divided;
