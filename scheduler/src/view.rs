@@ -80,9 +80,12 @@ impl View<'_> {
         self.known.costs?.cost(&subject, devices, of, &mut || 0.0)
     }
 
-    /// The plans under which an elastic job may run.
-    pub fn plans(&self, job: JobId) -> impl Iterator<Item = LegalPlan> {
-        self.known.plans.into_iter().flat_map(move |plans| plans.of(self.asked_by(job)))
+    /// The plans under which an elastic job may run, for each type of device of its virtual cluster.
+    pub fn plans(&self, job: JobId) -> impl Iterator<Item = LegalPlan<'_>> {
+        let asked = self.asked_by(job);
+        let most = |device_type| self.topology.most_for(&asked.virtual_cluster, Some(device_type));
+        let legal = self.known.plans.into_iter().flat_map(move |plans| plans.of(asked));
+        legal.filter(move |legal| legal.plan.ranks() <= most(legal.device_type))
     }
 
     /// The state of a job that has arrived.

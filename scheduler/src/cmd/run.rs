@@ -155,16 +155,16 @@ fn manifest(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<(Manifest
     let mut estimates = Estimates::new(&settings, args.run.seed);
     let cell = |job: &JobRequest| cell(job, &catalog, &pool, &mut estimates);
     let cells = jobs.iter().map(cell).collect::<anyhow::Result<_>>()?;
-    if policy::resizes(policy) {
-        // What a decision may choose among is measured now, because a decision cannot wait for it.
-        drop(LegalPlans::new(&jobs, &catalog, &pool, |workload, batch, plan| {
-            let devices = &pool[..plan.ranks() as usize];
-            estimates.judge(workload, batch, plan, devices, Effort::WhereTight)
-        }));
-    }
     let request = RunRequest { cells, groups: Vec::new(), settings, seed: args.run.seed };
     let mut manifest = manifest::make_for("sched", &pool, &catalog, request)?;
     online::by_type(&mut manifest.devices);
+    if policy::resizes(policy) {
+        // What a decision may choose among is measured now, because a decision cannot wait for it.
+        let topology = online::cluster(&manifest);
+        drop(LegalPlans::new(&jobs, &catalog, &topology, |workload, batch, plan, devices| {
+            estimates.judge(workload, batch, plan, devices, Effort::WhereTight)
+        }));
+    }
     manifest.scheduling =
         Some(args.rules.scheduling(policy, Some(args.progress_every), &mut args.rules.tables()));
     Ok((manifest, estimates.footprints()))

@@ -7,7 +7,6 @@ use jobs::plans::{Effort, Estimates, Judgement};
 use schema::{
     calibration::Calibration,
     catalog::Catalog,
-    device::Device,
     footprint::MeasuredFootprint,
     history::PastJob,
     manifest::{DeviceFacts, Manifest, Scheduling},
@@ -169,13 +168,11 @@ fn legal_plans(
     footprints: Vec<MeasuredFootprint>,
 ) -> LegalPlans {
     if manifest.devices.is_empty() {
-        let devices: Vec<Device> = (0..topology.most_of_a_type()).map(Device::Cuda).collect();
-        return LegalPlans::new(asked, catalog, &devices, |_, _, _| Judgement::default());
+        return LegalPlans::new(asked, catalog, topology, |_, _, _, _| Judgement::default());
     }
-    let devices: Vec<Device> = manifest.devices.iter().map(|facts| facts.device.clone()).collect();
     let mut estimates = Estimates::of_run(manifest, footprints);
-    LegalPlans::new(asked, catalog, &devices, |workload, batch, plan| {
-        estimates.judge(workload, batch, plan, &devices[..plan.ranks() as usize], Effort::Known)
+    LegalPlans::new(asked, catalog, topology, |workload, batch, plan, devices| {
+        estimates.judge(workload, batch, plan, devices, Effort::Known)
     })
 }
 

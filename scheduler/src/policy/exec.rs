@@ -214,10 +214,10 @@ fn show_job(view: &View<'_>, id: JobId) -> ShownJob {
     }
 }
 
-fn show_plan(view: &View<'_>, job: JobId, legal: LegalPlan) -> ShownPlan {
-    let LegalPlan { plan, memory_bytes } = legal;
-    let step_ns = belief::step_under(view, job, plan).map(|step| step.step_ns);
-    ShownPlan { plan, devices: plan.ranks(), memory_bytes, step_ns }
+fn show_plan(view: &View<'_>, job: JobId, legal: LegalPlan<'_>) -> ShownPlan {
+    let LegalPlan { plan, device_type, memory_bytes } = legal;
+    let step_ns = belief::step_under(view, job, plan, device_type).map(|step| step.step_ns);
+    ShownPlan { plan, devices: plan.ranks(), device_type: device_type.into(), memory_bytes, step_ns }
 }
 
 fn show_phase(phase: Phase) -> JobState {
