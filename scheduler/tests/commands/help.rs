@@ -27,5 +27,5 @@ fn examples_work_as_printed() {
             done += 1;
         }
     }
-    assert_eq!(done, 5, "one of each, and two of sim");
+    assert_eq!(done, 6, "one of each, and two of sim and of make");
 }
