@@ -5,14 +5,16 @@ use std::path::{Path, PathBuf};
 use cli::table;
 use rig::{Exit, output};
 use schema::{
-    rows::{self, Arose, Fidelity, Outcome, Prediction, RowError, Times},
+    rows::{self, Arose, Fidelity, Outcome, Prediction, RowError, Times, Utilisation},
     run_dir::RunDir,
     units::Nanos,
 };
 
+use super::recorded;
 use crate::{
     fidelity::{self, Bars},
-    online,
+    online, replay,
+    totals::busy_ns,
 };
 
 /// Compare a run with its prediction, job by job.
@@ -25,8 +27,8 @@ use crate::{
 /// all waiting.
 ///
 /// The utilisation is that of `sched sim`: the time in which devices are busy over the makespan of all devices, with a device that
-/// jobs share counted once. It is printed if both sides are runs, as a file of outcomes does not name the devices, and if their
-/// rows have `busy_share_ns` or no job was packed.
+/// jobs share counted once. It is printed for a side that is a run, as a file of outcomes does not name the devices. The outcomes of
+/// older runs lack `busy_share_ns`: if jobs were packed, the journal of the run is replayed, and a prediction has no utilisation.
 ///
 /// With --again, which names a second run of the same trace, the two runs are compared with each other as well, and the prediction
 /// is held to limits: an error of 5 % for the average JCT and the makespan, 7 % for the median job and 20 % for nine jobs in ten,
@@ -112,10 +114,37 @@ fn outcomes(path: &Path) -> anyhow::Result<Vec<Outcome>> {
         false => path.to_path_buf(),
     };
     match path.is_dir() {
-        _ if file.is_file() => Ok(rows::read(&file)?),
+        true if file.is_file() => with_shares(path, rows::read(&file)?),
+        false if file.is_file() => Ok(rows::read(&file)?),
         true => anyhow::bail!("{} has no outcomes; go on with it by `sched run --resume`", path.display()),
         false => anyhow::bail!("{}: there is no such run and no such file", path.display()),
     }
+}
+
+/// Adds the parts of jobs in the busy time of devices where an older version did not record them and jobs were packed. They follow
+/// from the journal. They stay unknown if the run has none, if it does not lead to these outcomes, and if it or an input of the run
+/// cannot be read, which a note says.
+///
+/// # Errors
+/// Fails if the path is no run.
+fn with_shares(path: &Path, mut outcomes: Vec<Outcome>) -> anyhow::Result<Vec<Outcome>> {
+    let is_known = |row: &Outcome| busy_ns(row.busy_share_ns, row.device_time_ns, row.packed_ns).is_some();
+    if outcomes.iter().all(is_known) || !RunDir::open(path)?.decisions_path().is_file() {
+        return Ok(outcomes);
+    }
+    let again =
+        recorded(path).and_then(|(inputs, turns)| Ok(replay::outcomes(&mut inputs.engine(), &turns)?));
+    let again = again.unwrap_or_else(|error| {
+        output::note(format_args!("the utilisation of {} is not known: {error:#}", path.display()));
+        Vec::new()
+    });
+    let spent = |row: &Outcome| (row.job, row.end_ns, row.packed_ns, row.device_time_ns);
+    if outcomes.iter().map(spent).eq(again.iter().map(spent)) {
+        for (row, again) in outcomes.iter_mut().zip(again) {
+            row.busy_share_ns = again.busy_share_ns;
+        }
+    }
+    Ok(outcomes)
 }
 
 /// The number of devices of a run. A file of outcomes alone does not name them.
@@ -174,9 +203,9 @@ fn show(args: &Args, found: &Fidelity, again: Option<&Fidelity>, bars: Option<&B
     let times = |times: Times| [Nanos(times.predicted_ns), Nanos(times.measured_ns)].map(|ns| ns.to_string());
     let nothing = || ["-".to_owned(), "-".to_owned()];
     let bar = |of: fn(&Bars) -> f64| bars.map(of);
-    let busy = found.utilisation.map_or_else(nothing, |of| {
-        [of.predicted_percent, of.measured_percent].map(|percent| format!("{percent:.1} %"))
-    });
+    let Utilisation { predicted_percent, measured_percent, .. } = found.utilisation;
+    let busy = [predicted_percent, measured_percent]
+        .map(|percent| table::or_dash(percent.map(|percent| format!("{percent:.1} %"))));
     line(
         "average JCT",
         times(found.average_jct),
@@ -250,7 +279,7 @@ impl Error {
     fn of(&self, fidelity: &Fidelity) -> Option<f64> {
         match self {
             Error::Signed(error) | Error::OfJobs(error) => Some(error(fidelity)),
-            Error::OfUtilisation => fidelity.utilisation.map(|of| of.error_percent),
+            Error::OfUtilisation => fidelity.utilisation.error_percent,
         }
     }
 
