@@ -13,7 +13,8 @@ use schema::{
 use super::recorded;
 use crate::{
     fidelity::{self, Bars},
-    online, replay,
+    online::{self, RunInputs},
+    policy, replay,
     totals::busy_ns,
 };
 
@@ -27,8 +28,8 @@ use crate::{
 /// all waiting.
 ///
 /// The utilisation is that of `sched sim`: the time in which devices are busy over the makespan of all devices, with a device that
-/// jobs share counted once. It is printed for a side that is a run, as a file of outcomes does not name the devices. The outcomes of
-/// older runs lack `busy_share_ns`: if jobs were packed, the journal of the run is replayed, and a prediction has no utilisation.
+/// jobs share counted once. It is printed for a side that is a run, as a file of outcomes does not name the devices. The rows of
+/// older runs lack `busy_share_ns`: if jobs were packed, the journal of the run is replayed, and its prediction is made again.
 ///
 /// With --again, which names a second run of the same trace, the two runs are compared with each other as well, and the prediction
 /// is held to limits: an error of 5 % for the average JCT and the makespan, 7 % for the median job and 20 % for nine jobs in ten,
@@ -114,37 +115,44 @@ fn outcomes(path: &Path) -> anyhow::Result<Vec<Outcome>> {
         false => path.to_path_buf(),
     };
     match path.is_dir() {
-        true if file.is_file() => with_shares(path, rows::read(&file)?),
+        true if file.is_file() => Ok(with_shares(&RunDir::open(path)?, rows::read(&file)?)),
         false if file.is_file() => Ok(rows::read(&file)?),
         true => anyhow::bail!("{} has no outcomes; go on with it by `sched run --resume`", path.display()),
         false => anyhow::bail!("{}: there is no such run and no such file", path.display()),
     }
 }
 
-/// Adds the parts of jobs in the busy time of devices where an older version did not record them and jobs were packed. They follow
-/// from the journal. They stay unknown if the run has none, if it does not lead to these outcomes, and if it or an input of the run
-/// cannot be read, which a note says.
-///
-/// # Errors
-/// Fails if the path is no run.
-fn with_shares(path: &Path, mut outcomes: Vec<Outcome>) -> anyhow::Result<Vec<Outcome>> {
-    let is_known = |row: &Outcome| busy_ns(row.busy_share_ns, row.device_time_ns, row.packed_ns).is_some();
-    if outcomes.iter().all(is_known) || !RunDir::open(path)?.decisions_path().is_file() {
-        return Ok(outcomes);
+/// Adds the parts of jobs in the busy time of devices where an older version did not record them. They follow from the journal.
+fn with_shares(run: &RunDir, mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
+    let again = || match run.decisions_path().is_file() {
+        true => {
+            let (inputs, turns) = recorded(run.path())?;
+            Ok(as_prediction(&replay::outcomes(&mut inputs.engine(), &turns)?))
+        }
+        false => Ok(Vec::new()),
+    };
+    let shares = shares(&run.outcomes_path(), &as_prediction(&outcomes), again);
+    outcomes.iter_mut().zip(shares).for_each(|(row, share)| row.busy_share_ns = share);
+    outcomes
+}
+
+/// The parts of jobs in the busy time of devices. If some are not known, those of `again` are taken, provided that it has the same
+/// times. A note has the reason for which the rows cannot be made again.
+fn shares(
+    file: &Path,
+    rows: &[Prediction],
+    again: impl FnOnce() -> anyhow::Result<Vec<Prediction>>,
+) -> Vec<Option<u64>> {
+    let of = |rows: &[Prediction]| rows.iter().map(|row| row.busy_share_ns).collect::<Vec<_>>();
+    if rows.iter().all(|row| busy_ns(row.busy_share_ns, row.device_time_ns, row.packed_ns).is_some()) {
+        return of(rows);
     }
-    let again =
-        recorded(path).and_then(|(inputs, turns)| Ok(replay::outcomes(&mut inputs.engine(), &turns)?));
-    let again = again.unwrap_or_else(|error| {
-        output::note(format_args!("the utilisation of {} is not known: {error:#}", path.display()));
+    let again = again().unwrap_or_else(|error| {
+        output::note(format_args!("the utilisation by {} is not known: {error:#}", file.display()));
         Vec::new()
     });
-    let spent = |row: &Outcome| (row.job, row.end_ns, row.packed_ns, row.device_time_ns);
-    if outcomes.iter().map(spent).eq(again.iter().map(spent)) {
-        for (row, again) in outcomes.iter_mut().zip(again) {
-            row.busy_share_ns = again.busy_share_ns;
-        }
-    }
-    Ok(outcomes)
+    let times = |row: &Prediction| (row.job, row.end_ns, row.packed_ns, row.device_time_ns);
+    of(if rows.iter().map(times).eq(again.iter().map(times)) { &again } else { rows })
 }
 
 /// The number of devices of a run. A file of outcomes alone does not name them.
@@ -155,7 +163,8 @@ fn devices(path: &Path) -> anyhow::Result<Option<u32>> {
     }
 }
 
-/// Reads the predictions of a run.
+/// Reads the predictions of a run. Where an older version did not record the parts of jobs in the busy time of devices, the
+/// simulation is repeated for them, unless its policy is a program.
 ///
 /// # Errors
 /// Fails if the path is no run, or a run without predictions.
@@ -163,13 +172,22 @@ fn predictions(path: &Path) -> anyhow::Result<Vec<Prediction>> {
     if !path.is_dir() {
         anyhow::bail!("{} alone has no predictions; name a run, or a second file", path.display());
     }
-    let file = RunDir::open(path)?.predictions_path();
-    match rows::read(&file) {
+    let run = RunDir::open(path)?;
+    let file = run.predictions_path();
+    let mut predictions: Vec<Prediction> = match rows::read(&file) {
         Err(RowError::Io { .. }) if !file.is_file() => {
             anyhow::bail!("{} has no predictions; name a second run to compare it with", path.display())
         }
-        other => Ok(other?),
-    }
+        other => other?,
+    };
+    let again = || {
+        let inputs = RunInputs::read(&run)?;
+        let is_program = policy::program(&online::scheduling(&inputs.manifest)?.policy).is_some();
+        Ok(if is_program { None } else { online::predict(&inputs)? }.unwrap_or_default())
+    };
+    let shares = shares(&file, &predictions, again);
+    predictions.iter_mut().zip(shares).for_each(|(row, share)| row.busy_share_ns = share);
+    Ok(predictions)
 }
 
 fn as_prediction(outcomes: &[Outcome]) -> Vec<Prediction> {

@@ -100,7 +100,6 @@ fn the_utilisation_of_an_older_run_follows_from_its_journal() {
     let expected = busy.sum::<f64>() / (2 * last) as f64 * 100.0;
     let measured = found.utilisation.measured_percent.unwrap();
     assert!((measured - expected).abs() < 0.1, "{measured} is not {expected}");
-    assert_eq!(found.utilisation.predicted_percent, None);
     let (file, again) = (run.join("outcomes.csv"), record.join("packing-fifo-2"));
     let both = json(&door, 0, &format!("{} {}", file.display(), again.display())).utilisation;
     assert!(both.predicted_percent.is_none() && both.measured_percent.is_some(), "{both:?}");
@@ -111,9 +110,38 @@ fn the_utilisation_of_an_older_run_follows_from_its_journal() {
         fs::copy(run.join(name), door.path("old").join(name)).unwrap();
     }
     let said = door.exits(0, "fidelity old --json");
-    assert!(said.err.contains("the utilisation of old is not known: old/inputs/trace.csv"), "{}", said.err);
+    for file in ["outcomes.csv", "predictions.csv"] {
+        let note = format!("the utilisation by old/{file} is not known: old/inputs/trace.csv");
+        assert!(said.err.contains(&note), "{}", said.err);
+    }
     fs::remove_file(door.path("old/decisions.jsonl")).unwrap();
     assert_eq!(json(&door, 0, "old").utilisation, Utilisation::default());
+}
+
+/// A simulation with packed jobs, without the column.
+#[test]
+fn utilisation_is_the_same_with_the_column_and_without_it() {
+    let door = crate::door();
+    let inputs = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../reports/record/20261122-epyc/testbed/packing-fifo-1/inputs");
+    let [trace, machine] = ["trace.csv", "machine.toml"].map(|name| inputs.join(name).display().to_string());
+    let tables: String =
+        (0..7).map(|number| format!(" --table {}/table-{number}", inputs.display())).collect();
+    let policy = "--policy packing-fifo --cluster 1x2 --progress-every 10s";
+    door.exits(0, &format!("sim {trace} {policy} --machine {machine}{tables} --out r"));
+    let with = json(&door, 0, "r r").utilisation;
+    let mut outcomes: Vec<Outcome> = rows::read(&door.path("r/outcomes.csv")).unwrap();
+    assert!(outcomes.iter().any(|row| row.packed_ns > Some(0)) && with.error_percent == Some(0.0));
+    outcomes.iter_mut().for_each(|row| row.busy_share_ns = None);
+    rows::write(&door.path("r/outcomes.csv"), &outcomes).unwrap();
+    let mut predictions: Vec<Prediction> = outcomes.iter().map(Prediction::from).collect();
+    rows::write(&door.path("r/predictions.csv"), &predictions).unwrap();
+    assert_eq!(json(&door, 0, "r").utilisation, with);
+    // The simulation of another version had other times.
+    predictions[3].end_ns = predictions[3].end_ns.map(|ns| ns + 1);
+    rows::write(&door.path("r/predictions.csv"), &predictions).unwrap();
+    let found = json(&door, 0, "r").utilisation;
+    assert_eq!((found.predicted_percent, found.measured_percent), (None, with.measured_percent));
 }
 
 #[test]
