@@ -1,5 +1,5 @@
 """A policy that shares the devices equally among jobs: an elastic job shrinks and grows with the load, and runs under the
-plan whose predicted step time is shortest on its share. Use it with --policy "exec:python3 reshape.py"."""
+plan whose predicted step time is shortest on its share. All devices are of one type. Use it with --policy "exec:python3 reshape.py"."""
 
 import json
 import sys

@@ -12,7 +12,7 @@ use statistics::{median_in_place, quantile_of_sorted};
 use crate::totals::{average, busy_ns, makespan_ns, utilisation_percent};
 
 /// Computes the errors of a prediction. Jobs are matched by name. `devices` holds the number of devices of each side, the
-/// predicted one first; without both, the utilisation is not known.
+/// predicted one first; without it, the utilisation of a side is not known.
 ///
 /// # Errors
 /// Fails if a job is on one side alone, as with different traces, and if no job ended well on both sides.
@@ -40,19 +40,20 @@ pub fn compare(
     Ok(Fidelity { utilisation: utilisation(predicted, measured, devices), ..fidelity(&pairs, left_out) })
 }
 
-fn utilisation(
-    predicted: &[Prediction],
-    measured: &[Outcome],
-    devices: [Option<u32>; 2],
-) -> Option<Utilisation> {
-    let first = measured.iter().map(|row| row.submit_ns).min()?;
-    let last = predicted.iter().filter(|row| row.status == Status::Ok).filter_map(|row| row.end_ns).max()?;
+fn utilisation(predicted: &[Prediction], measured: &[Outcome], devices: [Option<u32>; 2]) -> Utilisation {
+    let first = measured.iter().map(|row| row.submit_ns).min();
+    let last = predicted.iter().filter(|row| row.status == Status::Ok).filter_map(|row| row.end_ns).max();
+    let makespan = last.zip(first).and_then(|(last, first)| last.checked_sub(first));
     let busy = predicted.iter().map(|row| busy_ns(row.busy_share_ns, row.device_time_ns, row.packed_ns));
-    let predicted_percent = utilisation_percent(busy, last.checked_sub(first)?, devices[0]?)?;
+    let there = makespan.zip(devices[0]);
+    let predicted_percent =
+        there.and_then(|(makespan, devices)| utilisation_percent(busy, makespan, devices));
     let busy = measured.iter().map(|row| busy_ns(row.busy_share_ns, row.device_time_ns, row.packed_ns));
-    let measured_percent = utilisation_percent(busy, makespan_ns(measured)?, devices[1]?)?;
-    let error_percent = percent(predicted_percent, measured_percent);
-    Some(Utilisation { predicted_percent, measured_percent, error_percent })
+    let there = makespan_ns(measured).zip(devices[1]);
+    let measured_percent = there.and_then(|(makespan, devices)| utilisation_percent(busy, makespan, devices));
+    let error_percent =
+        predicted_percent.zip(measured_percent).map(|(predicted, measured)| percent(predicted, measured));
+    Utilisation { predicted_percent, measured_percent, error_percent }
 }
 
 /// Divides the error of a prediction by hindsight: by the comparison of a simulation with the measured times, of the same jobs.
@@ -215,7 +216,7 @@ fn fidelity(pairs: &[Pair], left_out: Vec<String>) -> Fidelity {
         average_jct: times(average(&predicted), average(&measured)),
         p99_jct: times(quantile_of_sorted(&predicted, 0.99), quantile_of_sorted(&measured, 0.99)),
         makespan,
-        utilisation: None,
+        utilisation: Utilisation::default(),
         job_jct: JobErrors {
             p90_percent: quantile_of_sorted(&errors, 0.9),
             max_percent: quantile_of_sorted(&errors, 1.0),

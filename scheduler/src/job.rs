@@ -117,6 +117,11 @@ impl JobRequest {
         });
         Subject { workload, global_batch: self.what.global_batch(), plan, trace_time }
     }
+
+    /// The date and time of the arrival where the trace was recorded, in UTC (RFC 3339).
+    pub fn submit_utc(&self) -> Option<String> {
+        self.submitted_at.map(|at| humantime::format_rfc3339(at).to_string())
+    }
 }
 
 /// The state and the history of a job.

@@ -9,56 +9,74 @@ use schema::{
     plan::Plan,
 };
 
-use crate::job::{JobRequest, Payload};
+use crate::{
+    job::{JobRequest, Payload},
+    topology::Topology,
+};
 
-/// A plan under which a job may run, as far as its workload and memory are concerned.
+/// A plan under which a job may run on devices of a type, as far as its workload and memory are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LegalPlan {
+pub struct LegalPlan<'a> {
     pub plan: Plan,
+    pub device_type: &'a str,
     /// The estimated peak of tensor memory of the largest rank, if it is known.
     pub memory_bytes: Option<u64>,
 }
 
-/// The legal plans of each elastic job of the catalog. Jobs of one workload and batch have the same.
+/// The legal plans of each elastic job of the catalog, for each type of device. Jobs of one workload and batch have the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LegalPlans {
-    of: HashMap<(String, u32), Vec<LegalPlan>>,
+    of: HashMap<(String, u32), Vec<OnType>>,
+}
+
+/// The legal plans on the devices of a type, with the estimates of their memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct OnType {
+    device_type: String,
+    plans: Vec<(Plan, Option<u64>)>,
 }
 
 impl LegalPlans {
-    /// Enumerates the plans that fit on these devices. `judge` estimates the memory of a plan; a plan that it refuses is left out.
+    /// Enumerates the plans that fit on the devices of each type. `judge` estimates the memory of a plan on its devices; a plan that
+    /// it refuses is left out.
     pub fn new(
         asked: &[JobRequest],
         catalog: &Catalog,
-        devices: &[Device],
-        mut judge: impl FnMut(&Workload, u32, &Plan) -> Judgement,
+        topology: &Topology,
+        mut judge: impl FnMut(&Workload, u32, &Plan, &[Device]) -> Judgement,
     ) -> LegalPlans {
         let mut of = HashMap::new();
         for asked in asked.iter().filter(|asked| asked.elastic) {
             let Payload::Training { workload, global_batch: Some(batch) } = &asked.what else { continue };
             let Some(workload) = catalog.get(workload) else { continue };
             of.entry((workload.name.clone(), *batch)).or_insert_with(|| {
-                let candidates = plans::enumerate(workload, *batch, devices);
-                let legal = candidates.into_iter().filter(|candidate| candidate.refusal.is_none());
-                legal
-                    .filter_map(|candidate| {
-                        let Judgement { refusal, memory_bytes, .. } =
-                            judge(workload, *batch, &candidate.plan);
-                        refusal.is_none().then_some(LegalPlan { plan: candidate.plan, memory_bytes })
-                    })
-                    .collect()
+                let on_type = |(device_type, devices): (&str, Vec<Device>)| {
+                    let candidates = plans::enumerate(workload, *batch, &devices);
+                    let legal = candidates.into_iter().filter(|candidate| candidate.refusal.is_none());
+                    let plans = legal.filter_map(|plans::Candidate { plan, .. }| {
+                        let judged = judge(workload, *batch, &plan, &devices[..plan.ranks() as usize]);
+                        judged.refusal.is_none().then_some((plan, judged.memory_bytes))
+                    });
+                    OnType { device_type: device_type.into(), plans: plans.collect() }
+                };
+                topology.by_type().into_iter().map(on_type).collect()
             });
         }
         LegalPlans { of }
     }
 
-    /// The legal plans of a job on the numbers of devices that it allows. None for a job that is not elastic: it runs under the plan
-    /// that it asks for.
-    pub fn of(&self, asked: &JobRequest) -> impl Iterator<Item = LegalPlan> {
+    /// The legal plans of a job on the types and the numbers of devices that it allows. None for a job that is not elastic: it runs
+    /// under the plan that it asks for.
+    pub fn of<'a>(&'a self, asked: &'a JobRequest) -> impl Iterator<Item = LegalPlan<'a>> {
         let batch = asked.what.global_batch().filter(|_| asked.elastic);
         let key = batch.map(|batch| (asked.what.workload().into_owned(), batch));
-        let plans = key.and_then(|key| self.of.get(&key)).into_iter().flatten();
         let bounds = asked.min_devices.unwrap_or(1)..=asked.max_devices.unwrap_or(u32::MAX);
-        plans.copied().filter(move |legal| bounds.contains(&legal.plan.ranks()))
+        let types = key.and_then(|key| self.of.get(&key)).into_iter().flatten();
+        let types =
+            types.filter(|on| asked.device_type.as_ref().is_none_or(|wanted| *wanted == on.device_type));
+        let legal = types.flat_map(|OnType { device_type, plans }| {
+            plans.iter().map(|&(plan, memory_bytes)| LegalPlan { plan, device_type, memory_bytes })
+        });
+        legal.filter(move |legal| bounds.contains(&legal.plan.ranks()))
     }
 }

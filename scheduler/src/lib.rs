@@ -8,6 +8,7 @@ pub mod cmd;
 pub mod engine;
 pub mod fidelity;
 pub mod hindsight;
+pub mod history;
 pub mod inputs;
 pub mod job;
 pub mod journal;

@@ -273,6 +273,7 @@ pub fn keep_inputs(
     run: &RunDir,
     trace: &Path,
     tables: &[PathBuf],
+    history: Option<&Path>,
     machine: Option<&Path>,
 ) -> anyhow::Result<()> {
     let copy = |from: &Path, to: &Path| {
@@ -283,6 +284,7 @@ pub fn keep_inputs(
     let folder = run.inputs_path();
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     copy(trace, &run.arrivals_path())?;
+    history.map_or(Ok(()), |history| copy(history, &run.history_path()))?;
     machine.map_or(Ok(()), |machine| copy(machine, &run.calibration_path()))?;
     for (path, number) in tables.iter().zip(0..) {
         let (from, to) = (RunDir::open(path)?, run.table(number));

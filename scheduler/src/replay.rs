@@ -2,14 +2,15 @@
 
 use schema::{
     decision::{Happened, Turn},
+    rows::Outcome,
     units::Nanos,
 };
 
 use crate::{
     cluster::{Action, ActionError, Cluster, ClusterError},
     engine::{self, Engine},
-    journal::Journal,
-    policy::Policy,
+    journal::{Journal, Unrecorded},
+    policy::{Decision, Policy},
     view::View,
 };
 
@@ -22,6 +23,32 @@ pub fn replay(engine: &mut Engine<'_>, policy: &mut dyn Policy, turns: &[Turn]) 
     match engine::run(engine, &mut Replay::new(turns), policy, &mut Comparison { turns }) {
         Ok(_) | Err(ClusterError::Nothing | ClusterError::Stuck { .. }) => Ok(()),
         Err(other) => Err(other),
+    }
+}
+
+/// The outcomes at the end of a journal. Its actions are done as they were recorded, so that no policy decides again.
+///
+/// # Errors
+/// Returns the errors of [`engine::run`], as for a journal that does not fit the jobs of the engine.
+pub fn outcomes(engine: &mut Engine<'_>, turns: &[Turn]) -> Result<Vec<Outcome>, ClusterError> {
+    let mut recorded = Recorded(turns.iter());
+    match engine::run(engine, &mut Replay::new(turns), &mut recorded, &mut Unrecorded) {
+        Ok(_) | Err(ClusterError::Nothing | ClusterError::Stuck { .. }) => Ok(engine.outcomes()),
+        Err(other) => Err(other),
+    }
+}
+
+/// A policy that decides what a journal says.
+struct Recorded<'a>(std::slice::Iter<'a, Turn>);
+
+impl Policy for Recorded<'_> {
+    fn decide(&mut self, _view: &View<'_>) -> Decision {
+        let recorded = |turn: &Turn| Decision {
+            actions: turn.actions.clone(),
+            wake_at: turn.wake_at_ns,
+            reason: String::new(),
+        };
+        self.0.next().map(recorded).unwrap_or_default()
     }
 }
 

@@ -122,6 +122,18 @@ impl Topology {
         self.nodes[node.0 as usize].virtual_cluster = Some(id);
     }
 
+    /// The devices of each type, in the order in which the nodes first name the types.
+    pub fn by_type(&self) -> Vec<(&str, Vec<Device>)> {
+        let mut types: Vec<(&str, Vec<Device>)> = Vec::new();
+        for Node { device_type, devices, .. } in &self.nodes {
+            match types.iter_mut().find(|(known, _)| known == device_type) {
+                Some((_, known)) => known.extend_from_slice(devices),
+                None => types.push((device_type, devices.clone())),
+            }
+        }
+        types
+    }
+
     /// The virtual clusters, in the order in which the nodes first name them. Empty if the cluster is not divided.
     pub fn virtual_clusters(&self) -> &[VirtualCluster] {
         &self.virtual_clusters

@@ -10,6 +10,10 @@ use statrs::distribution::{ContinuousCDF as _, Exp, LogNormal};
 pub struct Recipe {
     /// Lines without a name, a time and steps, each with its weight in the draw, which is above 0.
     pub mix: Vec<(TraceRow, f64)>,
+    /// The virtual clusters of jobs, each with its weight. Empty if jobs have none.
+    pub virtual_clusters: Vec<(String, f64)>,
+    /// The priorities of jobs, each with its weight. Empty if all have priority 0.
+    pub priorities: Vec<(i32, f64)>,
     pub jobs: usize,
     pub arrivals: Arrivals,
     pub length: Length,
@@ -55,8 +59,8 @@ pub enum Unit {
 
 /// Draws a trace. If lengths are times, `step_ns` gives the time of a step of a line of the mix alone.
 ///
-/// Arrivals, mix and lengths have separate streams of random numbers, so that a change of arrivals alone keeps the jobs and their
-/// lengths.
+/// Arrivals, mix, lengths, virtual clusters and priorities have separate streams of random numbers, so that a change of arrivals
+/// alone keeps the jobs and their lengths.
 ///
 /// # Errors
 /// Fails if there are fewer arrivals to replay than jobs, and if `step_ns` fails.
@@ -65,7 +69,8 @@ pub fn make(
     step_ns: impl Fn(&TraceRow) -> anyhow::Result<f64>,
 ) -> anyhow::Result<Vec<TraceRow>> {
     let mut seed = Rng::with_seed(recipe.seed);
-    let [mut gaps, mut mix, mut lengths] = [seed.fork(), seed.fork(), seed.fork()];
+    let [mut gaps, mut mix, mut lengths, mut virtual_clusters, mut priorities] =
+        std::array::from_fn(|_| seed.fork());
     let steps_ns: Vec<f64> = match recipe.length.unit {
         Unit::Steps => vec![1.0; recipe.mix.len()],
         Unit::Seconds => recipe.mix.iter().map(|(row, _)| step_ns(row)).collect::<anyhow::Result<_>>()?,
@@ -81,6 +86,9 @@ pub fn make(
     let mut submit_s = 0.0;
     let row = |number: usize| {
         let kind = draw(&recipe.mix, mix.f64());
+        let virtual_cluster =
+            recipe.virtual_clusters.get(draw(&recipe.virtual_clusters, virtual_clusters.f64()));
+        let priority = recipe.priorities.get(draw(&recipe.priorities, priorities.f64()));
         let length = recipe.length.distribution.at(lengths.f64());
         let steps = match recipe.length.unit {
             Unit::Steps => length,
@@ -100,14 +108,16 @@ pub fn make(
             name: format!("{workload}-{number}"),
             submit_s: in_ms(submit_s),
             steps: Some((steps.round() as u64).max(1)),
+            vc: virtual_cluster.map(|(name, _)| name.clone()).unwrap_or_default(),
+            priority: priority.map_or(0, |(priority, _)| *priority),
             ..row.clone()
         }
     };
     Ok((0..recipe.jobs).map(row).collect())
 }
 
-/// The place in the mix that belongs to a number from 0 up to 1, by the weights.
-fn draw(mix: &[(TraceRow, f64)], chance: f64) -> usize {
+/// The place in a mix that belongs to a number from 0 up to 1, by the weights.
+fn draw<T>(mix: &[(T, f64)], chance: f64) -> usize {
     let all: f64 = mix.iter().map(|(_, weight)| weight).sum();
     let mut left = chance * all;
     let found = mix.iter().position(|(_, weight)| {

@@ -1,7 +1,7 @@
 //! The input of a policy: the state of all jobs and devices, the changes since its last decision, and a model that it may query.
 
 use model::Throughput;
-use schema::{placement::Placement, plan::Plan, sharing::Sharing, units::Nanos};
+use schema::{history::PastJob, placement::Placement, plan::Plan, sharing::Sharing, units::Nanos};
 
 use crate::{
     cluster::JobId,
@@ -33,15 +33,17 @@ pub struct View<'a> {
     pub changes: &'a [Change],
     /// The model that the policy may query. A simulated cluster may use a different one.
     pub model: &'a dyn Throughput,
-    /// The costs of switches and the legal plans of jobs, as far as they are known.
+    /// The costs of switches, the legal plans of jobs, and the jobs of an earlier run, as far as they are known.
     pub known: Known<'a>,
 }
 
-/// What is known of jobs before a run, besides their step times.
+/// What is known before a run, besides step times.
 #[derive(Clone, Copy, Default)]
 pub struct Known<'a> {
     pub costs: Option<&'a dyn SwitchCosts>,
     pub plans: Option<&'a LegalPlans>,
+    /// The jobs of an earlier run, in the order of their file. Empty if the user has named none.
+    pub history: &'a [PastJob],
 }
 
 impl View<'_> {
@@ -78,9 +80,12 @@ impl View<'_> {
         self.known.costs?.cost(&subject, devices, of, &mut || 0.0)
     }
 
-    /// The plans under which an elastic job may run.
-    pub fn plans(&self, job: JobId) -> impl Iterator<Item = LegalPlan> {
-        self.known.plans.into_iter().flat_map(move |plans| plans.of(self.asked_by(job)))
+    /// The plans under which an elastic job may run, for each type of device of its virtual cluster.
+    pub fn plans(&self, job: JobId) -> impl Iterator<Item = LegalPlan<'_>> {
+        let asked = self.asked_by(job);
+        let most = |device_type| self.topology.most_for(&asked.virtual_cluster, Some(device_type));
+        let legal = self.known.plans.into_iter().flat_map(move |plans| plans.of(asked));
+        legal.filter(move |legal| legal.plan.ranks() <= most(legal.device_type))
     }
 
     /// The state of a job that has arrived.

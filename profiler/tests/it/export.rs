@@ -197,6 +197,7 @@ fn a_run_of_the_scheduler_is_left_out_and_those_beside_it_are_exported() {
         policy: "fifo".into(),
         placement: Placement::Spread,
         tables: 0,
+        history: false,
         model: None,
         belief_error: None,
         spread_slowdown: None,

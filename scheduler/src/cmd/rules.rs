@@ -36,6 +36,13 @@ pub(super) struct Rules {
     /// The step time of a job on more nodes than it needs, over that on the fewest, where no table has it; 1 for full speed.
     #[arg(long, value_name = "FACTOR", value_parser = super::positive)]
     spread_slowdown: Option<f64>,
+    /// An earlier run of the same users' jobs, from which the policy may learn: a trace with the lengths of its jobs, or the
+    /// outcomes.csv of a run of `sched`.
+    ///
+    /// Policies are shown its names, users, recurring jobs, workloads, devices, dates and durations. Of the policies here, only a
+    /// program uses them.
+    #[arg(long, value_name = "TRACE")]
+    pub(super) history: Option<PathBuf>,
     /// The costs of switches that `profile calibrate` has measured.
     #[arg(long, value_name = "FILE")]
     pub(super) machine: Option<PathBuf>,
@@ -90,6 +97,7 @@ impl Rules {
             policy: policy.into(),
             placement: self.placement,
             tables: tables.paths.len() as u32,
+            history: self.history.is_some(),
             model: Some(model),
             belief_error: self.belief_error,
             spread_slowdown: self.spread_slowdown,

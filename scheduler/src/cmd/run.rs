@@ -115,9 +115,9 @@ fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<RunDir> {
     run::check_data(args.run.data.as_deref())?;
     let (manifest, footprints) = manifest(trace, policy, args)?;
     let tables = args.rules.tables();
-    let machine = args.rules.machine.as_deref();
+    let (history, machine) = (args.rules.history.as_deref(), args.rules.machine.as_deref());
     let measured = footprints.measured.clone();
-    let files = InputFiles { trace, tables: &tables.paths, machine, footprints: measured };
+    let files = InputFiles { trace, tables: &tables.paths, history, machine, footprints: measured };
     let inputs = RunInputs::new(manifest, files)?;
     some_jobs(&inputs, trace)?;
     inputs.doubts().into_iter().chain(inputs.unsteady_tables()).for_each(output::note);
@@ -128,7 +128,7 @@ fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<RunDir> {
     // From here on a signal does not end the program at once, so that no file of the run is cut off.
     let _interrupt = Interrupt::listen().context("cannot install the signal handlers")?;
     let run = RunDir::create(&path)?;
-    online::keep_inputs(&run, trace, &tables.paths, machine)?;
+    online::keep_inputs(&run, trace, &tables.paths, history, machine)?;
     match &predicted {
         Some(predicted) => {
             predicted.write(&run)?;
@@ -160,16 +160,16 @@ fn manifest(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<(Manifest
     let mut estimates = Estimates::new(&settings, args.run.seed);
     let cell = |job: &JobRequest| cell(job, &catalog, &pool, &mut estimates);
     let cells = jobs.iter().map(cell).collect::<anyhow::Result<_>>()?;
-    if policy::resizes(policy) {
-        // What a decision may choose among is measured now, because a decision cannot wait for it.
-        drop(LegalPlans::new(&jobs, &catalog, &pool, |workload, batch, plan| {
-            let devices = &pool[..plan.ranks() as usize];
-            estimates.judge(workload, batch, plan, devices, Effort::WhereTight)
-        }));
-    }
     let request = RunRequest { cells, groups: Vec::new(), settings, seed: args.run.seed };
     let mut manifest = manifest::make_for("sched", &pool, &catalog, request)?;
     online::by_type(&mut manifest.devices);
+    if policy::resizes(policy) {
+        // What a decision may choose among is measured now, because a decision cannot wait for it.
+        let topology = online::cluster(&manifest);
+        drop(LegalPlans::new(&jobs, &catalog, &topology, |workload, batch, plan, devices| {
+            estimates.judge(workload, batch, plan, devices, Effort::WhereTight)
+        }));
+    }
     manifest.scheduling =
         Some(args.rules.scheduling(policy, Some(args.progress_every), &mut args.rules.tables()));
     Ok((manifest, estimates.footprints()))

@@ -120,7 +120,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut tables = args.tables();
     let manifest = manifest(args, &names[0], &mut tables)?;
     let machine = args.rules.machine.as_deref();
-    let files = InputFiles { trace: &args.trace, tables: &tables.paths, machine, footprints: Vec::new() };
+    let history = args.rules.history.as_deref();
+    let (trace, tables) = (&*args.trace, &*tables.paths);
+    let files = InputFiles { trace, tables, history, machine, footprints: Vec::new() };
     let mut inputs = RunInputs::new(manifest, files)?;
     some_jobs(&inputs, &args.trace)?;
     inputs.check_times()?;
@@ -200,7 +202,14 @@ fn simulate(
     let mut journal: Box<dyn Journal> = match &run {
         None => Box::new(Unrecorded),
         Some(run) => {
-            online::keep_inputs(run, &args.trace, &args.tables().paths, args.rules.machine.as_deref())?;
+            let Rules { history, machine, .. } = &args.rules;
+            online::keep_inputs(
+                run,
+                &args.trace,
+                &args.tables().paths,
+                history.as_deref(),
+                machine.as_deref(),
+            )?;
             run.write_manifest(&inputs.manifest)?;
             Box::new(Decisions::open(&run.decisions_path())?)
         }

@@ -31,7 +31,7 @@ pub(super) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    Make(make::Args),
+    Make(Box<make::Args>),
     Import(import::Args),
 }
 

@@ -55,6 +55,8 @@ fn outcome(
         user: asked.user.clone(),
         vc: asked.virtual_cluster.clone(),
         class: asked.class,
+        recurring_job: asked.recurring_job.clone(),
+        submit_utc: asked.submit_utc(),
         submit_ns: asked.arrival.0,
         start_ns: account.first_start.map(|at| at.0),
         end_ns: end.filter(|_| is_admitted).map(|at| at.0),

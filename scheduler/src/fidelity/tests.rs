@@ -17,6 +17,8 @@ fn outcome(name: &str, submit: u64, spent: [u64; 4], switches: [u32; 2], packed:
         user: String::new(),
         vc: String::new(),
         class: Class::Guaranteed,
+        recurring_job: None,
+        submit_utc: None,
         submit_ns: s(submit),
         start_ns: Some(s(submit + queued)),
         end_ns: Some(s(submit + jct)),
@@ -51,14 +53,14 @@ fn a_run_is_itself() {
     let rows = [outcome("a", 0, [1, 2, 30, 4], [2, 1], 5), outcome("b", 9, [0, 1, 9, 0], [1, 0], 0)];
     let same = compared(&rows, &rows);
     assert_eq!((same.jobs, same.arose, same.job_jct.max_percent), (2, Arose::default(), 0.0));
-    let utilisation = same.utilisation.unwrap();
-    assert_eq!((same.average_jct.error_percent, utilisation.error_percent), (0.0, 0.0));
+    let utilisation = same.utilisation;
+    assert_eq!((same.average_jct.error_percent, utilisation.error_percent), (0.0, Some(0.0)));
     // Job a ends at 37 s and job b at 19 s. They run for 39 s, of which another job takes half of 5 s.
     assert_eq!(same.makespan.measured_ns, 37_000_000_000);
-    assert!((utilisation.measured_percent - 36.5 / 37.0 / 2.0 * 100.0).abs() < 1e-12);
+    assert!((utilisation.measured_percent.unwrap() - 36.5 / 37.0 / 2.0 * 100.0).abs() < 1e-12);
     let nothing = [outcome("a", 0, [0; 4], [1, 0], 0)];
     let same = compared(&nothing, &nothing);
-    assert_eq!((same.job_jct.max_percent, same.utilisation), (0.0, None));
+    assert_eq!((same.job_jct.max_percent, same.utilisation), (0.0, Utilisation::default()));
 }
 
 #[test]

@@ -26,12 +26,15 @@ pub struct Draft<'a> {
     touched: BTreeMap<NodeId, BTreeSet<DeviceId>>,
     /// The changed nodes that have free devices, in order of pool and of the number of free devices.
     by_free: BTreeSet<(PoolId, u32, NodeId)>,
+    /// Devices that are not given back.
+    held: BTreeSet<DeviceId>,
 }
 
 impl<'a> Draft<'a> {
     pub fn new(base: &'a Occupancy, placement: Placement, pools: Pools) -> Draft<'a> {
         let free = base.pools.iter().map(|pool| pool.free).collect();
-        Draft { base, placement, pools, free, touched: BTreeMap::new(), by_free: BTreeSet::new() }
+        let (touched, by_free, held) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        Draft { base, placement, pools, free, touched, by_free, held }
     }
 
     pub fn free_in(&self, pool: PoolId) -> u32 {
@@ -92,10 +95,18 @@ impl<'a> Draft<'a> {
     pub fn give_back(&mut self, job: JobId, devices: &[DeviceId]) {
         for &device in devices {
             let kept_by = self.base.kept_by(device);
-            if kept_by == [job] && !self.base.is_lost(device) {
+            if kept_by == [job] && !self.base.is_lost(device) && !self.held.contains(&device) {
                 let node = self.base.node_of[device.0 as usize];
                 self.change(node, |free| free.extend([device]));
             }
+        }
+    }
+
+    /// Takes these devices, free or not. Those that are not free stay taken if their jobs give them back.
+    pub fn hold(&mut self, devices: &[DeviceId]) {
+        for &device in devices {
+            self.held.insert(device);
+            self.change(self.base.node_of[device.0 as usize], |free| free.retain(|free| *free != device));
         }
     }
 
@@ -198,6 +209,16 @@ mod tests {
         assert_eq!(numbers(draft.take(6, None)), Some(vec![0, 1, 2, 3, 4, 9]));
         assert_eq!(numbers(draft.take(1, None)), None);
         assert_eq!(occupancy.free(), 8, "nothing was done");
+    }
+
+    #[test]
+    fn what_is_held_is_neither_taken_nor_given_back() {
+        let mut occupancy = Occupancy::new(&Topology::uniform(4, 4, "GPU"));
+        occupancy.keep(JobId(1), &[DeviceId(0), DeviceId(1)]);
+        let mut draft = Draft::new(&occupancy, Placement::Consolidated, occupancy.pools());
+        draft.hold(&[DeviceId(1), DeviceId(2)]);
+        draft.give_back(JobId(1), &[DeviceId(0), DeviceId(1)]);
+        assert_eq!((draft.fits(3, None), numbers(draft.take(2, None))), (false, Some(vec![0, 3])));
     }
 
     #[test]

@@ -7,8 +7,8 @@ use jobs::plans::{Effort, Estimates, Judgement};
 use schema::{
     calibration::Calibration,
     catalog::Catalog,
-    device::Device,
     footprint::MeasuredFootprint,
+    history::PastJob,
     manifest::{DeviceFacts, Manifest, Scheduling},
     run_dir::RunDir,
     sharing::Sharing,
@@ -18,6 +18,7 @@ use schema::{
 use crate::{
     cluster::JobId,
     engine::{self, Engine},
+    history,
     inputs::{self, Purpose},
     job::JobRequest,
     legal_plans::LegalPlans,
@@ -39,12 +40,15 @@ pub struct RunInputs {
     /// The costs of switches, if they are known.
     pub costs: Option<Box<dyn SwitchCosts>>,
     plans: LegalPlans,
+    history: Vec<PastJob>,
 }
 
 /// The files that the inputs of a run are read from.
 pub struct InputFiles<'a> {
     pub trace: &'a Path,
     pub tables: &'a [PathBuf],
+    /// A trace or the outcomes of an earlier run, from which the policy may learn.
+    pub history: Option<&'a Path>,
     /// The costs of switches that were measured.
     pub machine: Option<&'a Path>,
     /// The footprints from which the memory of jobs is estimated.
@@ -57,7 +61,7 @@ impl RunInputs {
     /// # Errors
     /// Fails if a file cannot be read or is invalid.
     pub fn new(manifest: Manifest, files: InputFiles<'_>) -> anyhow::Result<RunInputs> {
-        let InputFiles { trace, tables, machine, footprints } = files;
+        let InputFiles { trace, tables, history, machine, footprints } = files;
         let catalog = Catalog::open(&manifest.settings.catalogs)?;
         let simulated = manifest.scheduling.as_ref().and_then(|of| of.simulated.as_ref());
         let topology = cluster(&manifest);
@@ -65,11 +69,13 @@ impl RunInputs {
         let asked = inputs::jobs(&Trace::read(trace)?, &catalog, purpose, topology.most_of_a_type())?;
         let named = manifest.scheduling.as_ref().and_then(Named::recorded);
         let costs = costs(machine, named)?;
+        let history = history.map(|path| history::read(path, &catalog)).transpose()?.unwrap_or_default();
         let plans = legal_plans(&manifest, &catalog, &topology, &asked, footprints);
         Ok(RunInputs {
             models: Models::new(&manifest, tables)?,
             costs,
             plans,
+            history,
             manifest,
             catalog,
             topology,
@@ -83,14 +89,17 @@ impl RunInputs {
     /// Fails if it is not a run of the scheduler, and if one of its files cannot be read or is invalid.
     pub fn read(run: &RunDir) -> anyhow::Result<RunInputs> {
         let manifest = run.manifest()?;
-        let tables = scheduling(&manifest).with_context(|| run.path().display().to_string())?.tables;
-        let tables: Vec<PathBuf> = (0..tables).map(|number| run.table(number).path().to_path_buf()).collect();
+        let scheduling = scheduling(&manifest).with_context(|| run.path().display().to_string())?;
+        let history = scheduling.history.then(|| run.history_path());
+        let tables: Vec<PathBuf> =
+            (0..scheduling.tables).map(|number| run.table(number).path().to_path_buf()).collect();
         let machine = Some(run.calibration_path()).filter(|path| path.is_file());
         RunInputs::new(
             manifest,
             InputFiles {
                 trace: &run.arrivals_path(),
                 tables: &tables,
+                history: history.as_deref(),
                 machine: machine.as_deref(),
                 footprints: run.footprints()?.map(|known| known.measured).unwrap_or_default(),
             },
@@ -108,7 +117,7 @@ impl RunInputs {
             },
             None => engine::Settings::default(),
         };
-        let known = Known { costs: self.costs.as_deref(), plans: Some(&self.plans) };
+        let known = Known { costs: self.costs.as_deref(), plans: Some(&self.plans), history: &self.history };
         let engine = Engine::new(&self.topology, &self.asked, &*self.models.belief, settings);
         let mut engine = engine.knowing(known);
         for (cell, id) in self.manifest.cells.iter().zip(0..) {
@@ -159,13 +168,11 @@ fn legal_plans(
     footprints: Vec<MeasuredFootprint>,
 ) -> LegalPlans {
     if manifest.devices.is_empty() {
-        let devices: Vec<Device> = (0..topology.most_of_a_type()).map(Device::Cuda).collect();
-        return LegalPlans::new(asked, catalog, &devices, |_, _, _| Judgement::default());
+        return LegalPlans::new(asked, catalog, topology, |_, _, _, _| Judgement::default());
     }
-    let devices: Vec<Device> = manifest.devices.iter().map(|facts| facts.device.clone()).collect();
     let mut estimates = Estimates::of_run(manifest, footprints);
-    LegalPlans::new(asked, catalog, &devices, |workload, batch, plan| {
-        estimates.judge(workload, batch, plan, &devices[..plan.ranks() as usize], Effort::Known)
+    LegalPlans::new(asked, catalog, topology, |workload, batch, plan, devices| {
+        estimates.judge(workload, batch, plan, devices, Effort::Known)
     })
 }
 

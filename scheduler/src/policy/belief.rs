@@ -54,18 +54,22 @@ impl Length {
 /// that it asks for, or that of the first node that it may use.
 pub(super) fn step(view: &View<'_>, job: JobId) -> Option<Prediction> {
     let asked = view.asked_by(job);
-    alone(view, job, asked.plan, asked.devices)
+    alone(view, job, (asked.plan, asked.devices), asked.device_type.as_deref())
 }
 
-/// The same under another plan, on the devices of that plan.
-pub(super) fn step_under(view: &View<'_>, job: JobId, plan: Plan) -> Option<Prediction> {
-    alone(view, job, Some(plan), plan.ranks())
+/// The same under another plan, on the devices of that plan and of this type.
+pub(super) fn step_under(view: &View<'_>, job: JobId, plan: Plan, device_type: &str) -> Option<Prediction> {
+    alone(view, job, (Some(plan), plan.ranks()), Some(device_type))
 }
 
-fn alone(view: &View<'_>, job: JobId, plan: Option<Plan>, devices: u32) -> Option<Prediction> {
+fn alone(
+    view: &View<'_>,
+    job: JobId,
+    (plan, devices): (Option<Plan>, u32),
+    device_type: Option<&str>,
+) -> Option<Prediction> {
     let asked = view.asked_by(job);
-    let is_wanted =
-        |node: &&Node| asked.device_type.as_ref().is_none_or(|wanted| *wanted == node.device_type);
+    let is_wanted = |node: &&Node| device_type.is_none_or(|wanted| wanted == node.device_type);
     let node = view.topology.nodes_for(&asked.virtual_cluster).find(is_wanted)?;
     ask(view, (job, plan), &on_few_nodes(node, devices), &node.device_type, None)
 }

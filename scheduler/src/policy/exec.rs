@@ -111,6 +111,7 @@ impl Exec {
                 jobs_per_device: view.jobs_per_device,
                 placement: view.placement,
                 nodes: nodes(view.topology),
+                history: view.known.history.to_vec(),
             }),
             jobs: due.into_iter().map(|job| show_job(view, job)).collect(),
             devices: devices.into_iter().map(|device| show_device(view, device)).collect(),
@@ -194,7 +195,7 @@ fn show_job(view: &View<'_>, id: JobId) -> ShownJob {
         class: asked.class,
         priority: asked.priority,
         recurring_job: asked.recurring_job.clone(),
-        submit_utc: asked.submitted_at.map(|at| humantime::format_rfc3339(at).to_string()),
+        submit_utc: asked.submit_utc(),
         step_ns: belief::step(view, id).map(|step| step.step_ns),
         plans: view.plans(id).map(|legal| show_plan(view, id, legal)).collect(),
         state,
@@ -213,10 +214,10 @@ fn show_job(view: &View<'_>, id: JobId) -> ShownJob {
     }
 }
 
-fn show_plan(view: &View<'_>, job: JobId, legal: LegalPlan) -> ShownPlan {
-    let LegalPlan { plan, memory_bytes } = legal;
-    let step_ns = belief::step_under(view, job, plan).map(|step| step.step_ns);
-    ShownPlan { plan, devices: plan.ranks(), memory_bytes, step_ns }
+fn show_plan(view: &View<'_>, job: JobId, legal: LegalPlan<'_>) -> ShownPlan {
+    let LegalPlan { plan, device_type, memory_bytes } = legal;
+    let step_ns = belief::step_under(view, job, plan, device_type).map(|step| step.step_ns);
+    ShownPlan { plan, devices: plan.ranks(), device_type: device_type.into(), memory_bytes, step_ns }
 }
 
 fn show_phase(phase: Phase) -> JobState {

@@ -2,6 +2,11 @@
 //!
 //! To add one, write a file that implements [`Policy`], declare its module below, and add a line to `list.rs`. No other code
 //! depends on the list of policies.
+//!
+//! A policy is built before the inputs of a run are read. It prepares itself on its first view, which has all that is known before
+//! the run: the topology, the model (`View::model`), the costs of switches and the jobs of an earlier run (`View::known`). These
+//! do not change during a run. A policy therefore makes its estimators once, keeps them in an `Option` that is empty before the
+//! first decision, and asks the view again for everything else, because it cannot keep references to it.
 
 mod belief;
 mod divided;
@@ -9,6 +14,7 @@ mod exec;
 mod fifo;
 mod greedy;
 mod list;
+mod moves;
 mod packing_fifo;
 mod queue;
 mod ranking;
@@ -19,7 +25,8 @@ mod tiresias;
 use std::collections::BTreeSet;
 
 pub use list::{build, names, program, resizes};
-use schema::units::Nanos;
+pub use moves::{Move, Moves};
+use schema::{plan::Plan, units::Nanos};
 
 use crate::{
     cluster::{Action, JobId},
@@ -81,8 +88,12 @@ impl Watch {
 
 /// Makes the action that starts a job under the plan and with the cores that it asks for.
 fn start(view: &View<'_>, job: JobId, devices: Vec<DeviceId>) -> Action {
-    let asked = view.asked_by(job);
-    Action::Start { job, devices, cpus: asked.cpus, plan: asked.plan }
+    start_under(view, job, devices, view.asked_by(job).plan)
+}
+
+/// Makes the action that starts a job under this plan, with the cores that it asks for.
+fn start_under(view: &View<'_>, job: JobId, devices: Vec<DeviceId>, plan: Option<Plan>) -> Action {
+    Action::Start { job, devices, cpus: view.asked_by(job).cpus, plan }
 }
 
 /// The text `3 jobs`, or the name of the job if there is only one.

@@ -10,7 +10,7 @@
 //! The prediction is then compared with the measurement: with the steps of each job while both run, from its first report of
 //! progress on. Reports count whole steps, so that a job may have done almost one step more. If the sum is at most 1 even with that
 //! step, the later job is stopped with a checkpoint, or the first one if the later takes none. Jobs like these two (the same
-//! workload, batch, plan and number of devices) are not packed again. Jobs that did not fit in memory together are not packed again
+//! workload, batch, plan, and numbers of devices and cores) are not packed again. Jobs that did not fit in memory together are not packed again
 //! either, and two jobs that both take no checkpoint are never packed. Gandiva profiles by trial; this policy asks the model first.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -53,6 +53,7 @@ struct Alike {
     what: Payload,
     plan: Option<Plan>,
     devices: u32,
+    cpus: Option<u16>,
     step_ns: Option<u64>,
 }
 
@@ -261,6 +262,7 @@ impl PackingFifo {
             what: asked.what.clone(),
             plan: asked.plan,
             devices: asked.devices,
+            cpus: asked.cpus,
             step_ns: asked.step_ns,
         };
         let next = Kind(self.kinds.len());

@@ -9,6 +9,8 @@ fn line(job: &str) -> TraceRow {
 fn recipe(length: &str) -> Recipe {
     Recipe {
         mix: vec![(line("lstm@b8@dp1"), 3.0), (line("gpt2-mini@b8@dp2"), 1.0)],
+        virtual_clusters: Vec::new(),
+        priorities: Vec::new(),
         jobs: 20_000,
         arrivals: Arrivals::Poisson { mean_gap_s: 10.0 },
         length: length.parse().unwrap(),

@@ -1,9 +1,9 @@
 //! Comparisons of runs by the program.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use front_door::Door;
-use schema::rows::{self, Fidelity, Outcome, Prediction, Status, Totals};
+use schema::rows::{self, Fidelity, Outcome, Prediction, Status, Totals, Utilisation};
 
 /// Three runs of one trace, of which the second has noise and the third has more noise.
 fn runs(door: &Door) {
@@ -33,11 +33,12 @@ fn a_run_is_held_against_its_predictions_and_another_run_says_what_can_be_asked(
     let same = json(&door, 0, "calm/outcomes.csv calm");
     assert_eq!((same.jobs, same.job_jct.max_percent, same.average_jct.error_percent), (40, 0.0, 0.0));
 
-    assert_eq!(same.utilisation, None, "a file of outcomes does not name the devices");
+    assert_eq!(same.utilisation.predicted_percent, None, "a file of outcomes does not name the devices");
     let said = door.exits(0, "sim t.csv --policy fifo --cluster 1x2 --switch-cost 5s --json");
     let totals: Vec<Totals> = rows::from_json(&said.out).unwrap();
-    let utilisation = json(&door, 0, "noisy calm").utilisation.unwrap();
-    assert_eq!(Some(utilisation.measured_percent), totals[0].util_percent, "both commands define it alike");
+    let utilisation = json(&door, 0, "noisy calm").utilisation;
+    assert_eq!(same.utilisation.measured_percent, utilisation.measured_percent);
+    assert_eq!(utilisation.measured_percent, totals[0].util_percent, "both commands define it alike");
 
     let found = json(&door, 0, "noisy");
     let backwards = json(&door, 0, "noisy calm");
@@ -80,6 +81,67 @@ fn a_job_that_failed_misses_the_limits() {
         said.err
     );
     door.exits(0, "fidelity calm");
+}
+
+/// A run of the record with packed jobs, whose outcomes lack `busy_share_ns`.
+#[test]
+fn the_utilisation_of_an_older_run_follows_from_its_journal() {
+    let door = crate::door();
+    let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reports/record/20261122-epyc/testbed");
+    let run = record.join("packing-fifo-1");
+    let found = json(&door, 0, &run.display().to_string());
+    let outcomes: Vec<Outcome> = rows::read(&run.join("outcomes.csv")).unwrap();
+    assert!(outcomes.iter().all(|row| row.busy_share_ns.is_none()));
+    // Jobs of one device are packed in pairs and have half of that time each, but for the time in which the other one switches.
+    assert!(outcomes.iter().all(|row| row.devices == 1));
+    let busy =
+        outcomes.iter().map(|row| row.running_ns.unwrap() as f64 - row.packed_ns.unwrap() as f64 / 2.0);
+    let last = outcomes.iter().filter_map(|row| row.end_ns).max().unwrap();
+    let expected = busy.sum::<f64>() / (2 * last) as f64 * 100.0;
+    let measured = found.utilisation.measured_percent.unwrap();
+    assert!((measured - expected).abs() < 0.1, "{measured} is not {expected}");
+    let (file, again) = (run.join("outcomes.csv"), record.join("packing-fifo-2"));
+    let both = json(&door, 0, &format!("{} {}", file.display(), again.display())).utilisation;
+    assert!(both.predicted_percent.is_none() && both.measured_percent.is_some(), "{both:?}");
+
+    // Without an input or the journal, all else is still compared.
+    fs::create_dir(door.path("old")).unwrap();
+    for name in ["manifest.toml", "decisions.jsonl", "outcomes.csv", "predictions.csv"] {
+        fs::copy(run.join(name), door.path("old").join(name)).unwrap();
+    }
+    let said = door.exits(0, "fidelity old --json");
+    for file in ["outcomes.csv", "predictions.csv"] {
+        let note = format!("the utilisation by old/{file} is not known: old/inputs/trace.csv");
+        assert!(said.err.contains(&note), "{}", said.err);
+    }
+    fs::remove_file(door.path("old/decisions.jsonl")).unwrap();
+    assert_eq!(json(&door, 0, "old").utilisation, Utilisation::default());
+}
+
+/// A simulation with packed jobs, without the column.
+#[test]
+fn utilisation_is_the_same_with_the_column_and_without_it() {
+    let door = crate::door();
+    let inputs = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../reports/record/20261122-epyc/testbed/packing-fifo-1/inputs");
+    let [trace, machine] = ["trace.csv", "machine.toml"].map(|name| inputs.join(name).display().to_string());
+    let tables: String =
+        (0..7).map(|number| format!(" --table {}/table-{number}", inputs.display())).collect();
+    let policy = "--policy packing-fifo --cluster 1x2 --progress-every 10s";
+    door.exits(0, &format!("sim {trace} {policy} --machine {machine}{tables} --out r"));
+    let with = json(&door, 0, "r r").utilisation;
+    let mut outcomes: Vec<Outcome> = rows::read(&door.path("r/outcomes.csv")).unwrap();
+    assert!(outcomes.iter().any(|row| row.packed_ns > Some(0)) && with.error_percent == Some(0.0));
+    outcomes.iter_mut().for_each(|row| row.busy_share_ns = None);
+    rows::write(&door.path("r/outcomes.csv"), &outcomes).unwrap();
+    let mut predictions: Vec<Prediction> = outcomes.iter().map(Prediction::from).collect();
+    rows::write(&door.path("r/predictions.csv"), &predictions).unwrap();
+    assert_eq!(json(&door, 0, "r").utilisation, with);
+    // The simulation of another version had other times.
+    predictions[3].end_ns = predictions[3].end_ns.map(|ns| ns + 1);
+    rows::write(&door.path("r/predictions.csv"), &predictions).unwrap();
+    let found = json(&door, 0, "r").utilisation;
+    assert_eq!((found.predicted_percent, found.measured_percent), (None, with.measured_percent));
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod draws;
 mod fidelity;
 mod help;
 mod hindsight;
+mod history;
 mod kill;
 mod lacking;
 mod output;

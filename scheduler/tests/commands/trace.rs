@@ -30,12 +30,38 @@ fn a_made_trace_has_the_load_it_was_asked_for_and_is_drawn_again_from_its_seed()
     assert!(replayed.iter().zip(&rows).all(|(a, b)| a.submit_s == b.submit_s && a.steps == Some(7)));
 }
 
+/// Five standard errors of a share of three quarters of 2,000 jobs are 4.9 points.
+#[test]
+fn virtual_clusters_and_priorities_are_drawn_and_leave_the_rest_as_it_was() {
+    let door = crate::door();
+    let make = "trace make any=3 other --jobs 2000 --every 2s --length exponential:60s --step-time 100ms";
+    let plain = read(&door.exits(0, make).out);
+    let more = "--vc a=3,b --priority -5,7=3 --cpus 4 --elastic --min-devices 1 --max-devices 2";
+    let rows = read(&door.exits(0, &format!("{make} {more}")).out);
+    let share = |is: &dyn Fn(&TraceRow) -> bool| rows.iter().filter(|row| is(row)).count() as f64 / 2_000.0;
+    let shares = [share(&|row| row.vc == "a"), share(&|row| row.priority == 7)];
+    assert!(shares.iter().all(|share| (share - 0.75).abs() < 0.049), "{shares:?}");
+    let both = share(&|row| row.vc == "a" && row.priority == 7);
+    assert!((both - 0.5625).abs() < 0.056, "they are drawn apart: {both}");
+    assert!(rows.iter().all(|row| ["a", "b"].contains(&&*row.vc) && [-5, 7].contains(&row.priority)));
+    for (row, plain) in rows.into_iter().zip(plain) {
+        let (vc, priority) = (row.vc.clone(), row.priority);
+        let of_all =
+            TraceRow { cpus: Some(4), elastic: true, min_devices: Some(1), max_devices: Some(2), ..plain };
+        assert_eq!(row, TraceRow { vc, priority, ..of_all });
+    }
+}
+
 #[test]
 fn what_cannot_be_made_is_told() {
     let door = crate::door();
     for (arguments, message) in [
         ("any --jobs 3 --every 1s --length fixed:5", "there is no workload 'any'"),
         ("lstm --jobs 3 --every 1s --length fixed:5s", "the time of a step of lstm@b"),
+        (
+            "lstm --jobs 3 --every 1s --length fixed:5s --cpus 3",
+            "run `profile single lstm@b20@dp1 --threads 3 --out",
+        ),
         ("lstm@b7@dp2 --jobs 3 --every 1s --length fixed:5", "a batch of 7 cannot be cut into 2"),
         ("lstm --jobs 3 --length fixed:5", "--every <TIME>|--arrivals <TRACE>|--load <LOAD>"),
         ("lstm --jobs 3 --every 0s --length fixed:5", "write a time above 0"),
@@ -43,6 +69,14 @@ fn what_cannot_be_made_is_told() {
         ("lstm=0 --jobs 3 --every 1s --length fixed:5", "'0' is not a number above 0"),
         ("lstm --jobs 3 --every 1s --length normal:5", "is no distribution"),
         ("lstm --jobs 3 --length fixed:5 --load 0.5", "--devices"),
+        ("lstm --jobs 3 --every 1s --length fixed:5 --vc a=0", "'0' is not a number above 0"),
+        ("lstm --jobs 3 --every 1s --length fixed:5 --vc =2", "write a name before the weight"),
+        ("lstm --jobs 3 --every 1s --length fixed:5 --priority high", "'high': invalid digit"),
+        ("lstm --jobs 3 --every 1s --length fixed:5 --max-devices 2", "--elastic"),
+        (
+            "lstm@dp2 --jobs 3 --every 1s --length fixed:5 --elastic --max-devices 1",
+            "'lstm@b20@dp2': --max-devices is 1, and the job asks for 2",
+        ),
     ] {
         let said = door.exits(2, &format!("trace make {arguments}"));
         assert!(said.err.contains(message) && said.out.is_empty(), "{arguments}: {}", said.err);

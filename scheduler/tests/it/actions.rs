@@ -1,6 +1,6 @@
 //! Actions that the engine refuses, and its handling of failures, on a scripted cluster.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use jobs::plans::Judgement;
 use scheduler::{
@@ -446,38 +446,48 @@ fn a_policy_knows_nothing_of_jobs_that_have_not_arrived() {
 /// The legal plans of a job are on the numbers of devices that it allows, and fit in memory.
 #[test]
 fn a_policy_knows_what_switches_cost_and_which_plans_are_legal() {
-    let topology = Topology::uniform(2, 2, "GPU");
-    let mut jobs = [asked(0, 0, 1, 9, 1), asked(1, 0, 1, 9, 1)];
+    let node =
+        |name: &str, kind: &str, devices: &[Device]| (name.to_owned(), kind.to_owned(), devices.to_vec());
+    let small = Device::Cuda(2);
+    let topology = Topology::new([
+        node("a", "GPU", &[Device::Cuda(0), Device::Cuda(1)]),
+        node("b", "small", std::slice::from_ref(&small)),
+    ]);
+    let mut jobs = [0, 1, 2].map(|id| asked(id, 0, 1, 9, 1));
     (jobs[0].elastic, jobs[0].max_devices) = (true, Some(1));
-    let devices = [Device::Cuda(0), Device::Cuda(1)];
-    let judge = |plan: &Plan| Judgement {
+    (jobs[1].elastic, jobs[1].device_type) = (true, Some("small".into()));
+    let judge = |plan: &Plan, devices: &[Device]| Judgement {
         memory_bytes: Some(u64::from(plan.ga)),
-        refusal: (plan.ga > 2).then(|| "too large".into()),
+        refusal: (plan.ga > if devices[0] == small { 1 } else { 2 }).then(|| "too large".into()),
         ..Judgement::default()
     };
-    let plans = LegalPlans::new(&jobs, &Catalog::embedded(), &devices, |_, _, plan| judge(plan));
+    let plans =
+        LegalPlans::new(&jobs, &Catalog::embedded(), &topology, |_, _, plan, devices| judge(plan, devices));
     let costs = Named::constant(Nanos(62 * SECOND));
     let model = Own { slowdown: 1.0 };
-    let known = Known { costs: Some(&costs), plans: Some(&plans) };
+    let known = Known { costs: Some(&costs), plans: Some(&plans), history: &[] };
     let mut engine = Engine::new(&topology, &jobs, &model, Settings::default()).knowing(known);
     let mut heard = Vec::new();
     let mut listener = FromView(|view: &View<'_>| {
-        let [elastic, rigid] =
-            [0, view.asked.len() as u32 - 1].map(|job| view.plans(JobId(job)).collect::<Vec<_>>());
+        let last = JobId(view.asked.len() as u32 - 1);
+        let spelled = |legal: LegalPlan<'_>| {
+            assert_eq!(legal.memory_bytes, Some(u64::from(legal.plan.ga)));
+            (legal.device_type.to_owned(), legal.plan.ranks(), legal.plan.ga)
+        };
+        let spelled = |job| view.plans(job).map(spelled).collect::<BTreeSet<_>>();
         let cost = |of| view.cost(JobId(0), None, (1, "GPU"), of);
-        heard.push((elastic, rigid, [Cost::Start, Cost::Restart].map(cost)));
+        heard.push((spelled(last), [Cost::Start, Cost::Restart].map(cost)));
         vec![start(0, &[0])]
     });
-    let mut cluster = Scripted { now: Nanos::ZERO, events: [arrived(0), arrived(1)].into() };
+    let mut cluster = Scripted { now: Nanos::ZERO, events: [arrived(0), arrived(1), arrived(2)].into() };
     let ended = engine::run(&mut engine, &mut cluster, &mut listener, &mut scheduler::journal::Unrecorded);
     assert!(ended.is_err(), "the script ends before the jobs");
-    let (elastic, rigid, costs) = &heard[1];
-    assert_eq!((&rigid[..], costs), (&[][..], &[Some(Nanos::ZERO), Some(Nanos(62 * SECOND))]));
-    let is_legal = |legal: &LegalPlan| {
-        let plan = legal.plan;
-        plan.ranks() == 1 && plan.ga <= 2 && legal.memory_bytes == Some(u64::from(plan.ga))
+    let plans = |on: &[(&str, u32, u16)]| {
+        on.iter().map(|(kind, ranks, ga)| ((*kind).to_owned(), *ranks, *ga)).collect()
     };
-    assert!(elastic.iter().any(|legal| legal.plan.ga == 2) && elastic.iter().all(is_legal), "{elastic:?}");
+    let on_any = plans(&[("GPU", 1, 1), ("GPU", 1, 2), ("small", 1, 1)]);
+    let costs = [Some(Nanos::ZERO), Some(Nanos(62 * SECOND))];
+    assert_eq!(heard, [(on_any, costs), (plans(&[("small", 1, 1)]), costs), (BTreeSet::new(), costs)]);
 }
 
 /// Impossible reports of a cluster are refused.

@@ -1,20 +1,25 @@
 //! Policies that are programs: the documented one, its input, and a run whose policy fails.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::SystemTime,
 };
 
+use jobs::plans::Judgement;
+use model::{Prediction, Question, Throughput};
 use scheduler::{
     engine::{self, Engine},
+    legal_plans::LegalPlans,
     sim::{Named, Settings, Sim},
     topology::Topology,
+    view::Known,
 };
 use schema::{
+    catalog::Catalog,
     decision::{Action, Turn},
-    exec::{JobState, Shown},
+    exec::{JobState, Shown, ShownJob, ShownPlan},
     units::Nanos,
 };
 use tempfile::TempDir;
@@ -22,6 +27,7 @@ use tempfile::TempDir;
 use crate::{
     policies::{NoCommands, becomes_command, jobs, run},
     support::{Own, built},
+    virtual_clusters::divided,
 };
 
 const README: &str = include_str!("../../README.md");
@@ -216,4 +222,51 @@ fn what_a_program_may_not_ask_for_is_refused() {
         "one is wrong, one arrived"
     );
     assert_eq!(second.devices.iter().map(|device| device.device.0).collect::<Vec<_>>(), [0, 1]);
+}
+
+/// A step takes 2 ns on the devices of type `fast`, and 5 ns on others.
+struct ByType;
+
+impl Throughput for ByType {
+    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+        let step_ns = if question.device_type == "fast" { 2.0 } else { 5.0 };
+        Some(Prediction { step_ns, step_ns_ci: None })
+    }
+}
+
+#[test]
+fn plans_are_shown_for_each_type_of_device_that_a_job_may_have() {
+    let topology = divided(&[("a", 1, 1, "fast"), ("a", 1, 2, "slow"), ("b", 1, 1, "slow")]);
+    let mut jobs = jobs(&[(0, 1, 5), (0, 1, 5)]);
+    for (job, virtual_cluster) in jobs.iter_mut().zip(["a", "b"]) {
+        (job.elastic, job.virtual_cluster) = (true, virtual_cluster.into());
+    }
+    let legal = |_: &_, _, _: &_, _: &[_]| Judgement::default();
+    let plans = LegalPlans::new(&jobs, &Catalog::embedded(), &topology, legal);
+    let folder = tempfile::tempdir().expect("there is a place for files");
+    let copy = folder.path().join("shown.jsonl");
+    let answer = r#"{\"turn\": 0, \"actions\": []}"#;
+    let mut policy = built(&format!("exec:sh -c 'head -n 1 > {}; echo \"{answer}\"; cat'", copy.display()));
+    let costs = Named::constant(Nanos::ZERO);
+    let truth = Box::new(Own { slowdown: 1.0 });
+    let mut sim = Sim::new(&topology, &jobs, truth, &costs, Settings::default()).expect("all is known");
+    let known = Known { plans: Some(&plans), ..Known::default() };
+    let mut engine = Engine::new(&topology, &jobs, &ByType, engine::Settings::default()).knowing(known);
+    let mut turns: Vec<Turn> = Vec::new();
+    engine::run(&mut engine, &mut sim, &mut *policy, &mut turns).expect_err("no job is started");
+    let line = std::fs::read_to_string(copy).expect("it was kept");
+    let shown = Shown::from_line(&line).expect("it is a turn");
+    let of = |job: &ShownJob| {
+        let spelled =
+            |plan: &ShownPlan| (plan.device_type.clone(), plan.devices, plan.step_ns.map(|ns| ns as u64));
+        job.plans.iter().map(spelled).collect::<BTreeSet<_>>()
+    };
+    let expected = |plans: &[(&str, u32, u64)]| {
+        plans
+            .iter()
+            .map(|(kind, devices, ns)| ((*kind).to_owned(), *devices, Some(*ns)))
+            .collect::<BTreeSet<_>>()
+    };
+    assert_eq!(of(&shown.jobs[0]), expected(&[("fast", 1, 2), ("slow", 1, 5), ("slow", 2, 5)]));
+    assert_eq!(of(&shown.jobs[1]), expected(&[("slow", 1, 5)]));
 }

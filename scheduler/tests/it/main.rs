@@ -8,6 +8,7 @@ mod conformance;
 mod exec;
 mod invariants;
 mod losses;
+mod moves;
 mod neighbours;
 mod packing;
 mod placement;

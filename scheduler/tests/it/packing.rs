@@ -200,6 +200,25 @@ fn what_is_measured_undoes_a_pack_and_is_remembered() {
     );
 }
 
+/// Jobs on one core gain nothing together, and jobs on two cores do.
+struct ByCores;
+
+impl Throughput for ByCores {
+    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+        let slowdown = if question.cpus == Some(2) { 1.2 } else { 2.2 };
+        Packs { slowdown: Some(slowdown), interval: 0.01 }.predict(question)
+    }
+}
+
+/// The job on one core is asked about first. Its answer is not that of the job on two cores.
+#[test]
+fn jobs_with_other_numbers_of_cores_are_of_another_kind() {
+    let mut jobs = jobs(&[(0, 1, 60), (0, 1, 60), (1, 1, 60)]);
+    jobs.iter_mut().zip([1, 2, 2]).for_each(|(job, cpus)| job.cpus = Some(cpus));
+    let (turns, _) = run_on(&Topology::uniform(2, 2, "GPU"), &jobs, &ByCores, 1.2);
+    assert_eq!(starts(&turns), [(0, vec![0]), (1, vec![1]), (2, vec![1])]);
+}
+
 #[test]
 fn jobs_that_did_not_fit_together_stay_apart() {
     let (topology, jobs) = (Topology::uniform(1, 1, "GPU"), jobs(&[(0, 1, 60), (0, 1, 60)]));

@@ -7,7 +7,7 @@ use scheduler::{
     engine,
     job::{JobRequest, State},
     journal::Decisions,
-    replay::{Difference, replay},
+    replay::{self, Difference, replay},
     sim::{Faults, Named, Settings},
     topology::Topology,
     view::View,
@@ -19,6 +19,7 @@ use schema::{
 };
 
 use crate::{
+    invariants::Restless,
     scripts,
     support::{Own, SECOND, World, asked, built},
 };
@@ -51,6 +52,21 @@ fn every_decision_is_derived_again() {
         let mut engine = world.engine();
         replay(&mut engine, &mut *built("fifo"), &turns).unwrap();
         assert_eq!(engine.outcomes(), outcomes);
+    });
+}
+
+/// The journal has all that outcomes are made of, also where jobs were packed and actions were refused.
+#[test]
+fn outcomes_follow_from_a_journal_without_its_policy() {
+    with_world(|world| {
+        let (mut packed, mut refused) = (0, 0);
+        for seed in 0..20 {
+            let (turns, outcomes, _) = scripts::turns(world, &mut Restless::new(seed));
+            packed += outcomes.iter().filter(|row| row.packed_ns > Some(0)).count();
+            refused += turns.iter().map(|turn| turn.refused.len()).sum::<usize>();
+            assert_eq!(replay::outcomes(&mut world.engine(), &turns).unwrap(), outcomes, "seed {seed}");
+        }
+        assert!(packed > 20 && refused > 20, "{packed} jobs were packed, and {refused} actions refused");
     });
 }
 

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Nodes as `(virtual cluster, nodes, devices of each, type)`.
-fn divided(groups: &[(&str, u32, u32, &str)]) -> Topology {
+pub(crate) fn divided(groups: &[(&str, u32, u32, &str)]) -> Topology {
     let group = |&(name, nodes, devices, device_type): &(&str, u32, u32, &str)| AlikeNodes {
         nodes,
         devices,

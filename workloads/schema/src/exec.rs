@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cluster::NodeFacts,
     decision::{Action, DeviceId, JobId},
+    history::PastJob,
     placement::Placement,
     plan::Plan,
     rows::{ErrorKind, words},
@@ -57,6 +58,9 @@ pub struct Begin {
     /// Where the program is to place jobs. It is not checked.
     pub placement: Placement,
     pub nodes: Vec<ShownNode>,
+    /// The jobs of an earlier run, if the user has named one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<PastJob>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,7 +123,7 @@ pub struct ShownJob {
     pub submit_utc: Option<String>,
     /// Predicted step time for the job alone on the devices and under the plan that it asks for.
     pub step_ns: Option<f64>,
-    /// The plans under which it may run. Empty for a job that is not elastic or not of the catalog.
+    /// The plans under which it may run, for each type of device. Empty for a job that is not elastic or not of the catalog.
     pub plans: Vec<ShownPlan>,
     pub state: JobState,
     /// The start of the present state.
@@ -148,9 +152,11 @@ pub struct ShownJob {
 pub struct ShownPlan {
     pub plan: Plan,
     pub devices: u32,
+    /// The type of the devices for which memory and step time hold.
+    pub device_type: String,
     /// Estimated peak of tensor memory of its largest rank, if it is known.
     pub memory_bytes: Option<u64>,
-    /// Predicted step time for the job alone under the plan.
+    /// Predicted step time for the job alone under the plan on this type.
     pub step_ns: Option<f64>,
 }
 
@@ -213,10 +219,11 @@ mod tests {
     /// A sample line, because a change of it breaks users' programs.
     const LINE: &str = concat!(
         r#"{"turn":0,"now_ns":5,"begin":{"protocol":2,"sharing":"time-slice","jobs_per_device":2,"placement":"spread","nodes":[{"name":"n0","device_type":"GPU","#,
-        r#""devices":[0,1]}]},"jobs":[{"job":3,"name":"a","arrival_ns":5,"workload":"gpt2","global_batch":8,"#,
+        r#""devices":[0,1]}],"history":[{"name":"b","user":"u","vc":"v","recurring_job":null,"workload":"gpt2","global_batch":8,"#,
+        r#""plan":"dp2","devices":2,"submit_utc":"2020-08-01T08:00:00Z","duration_ns":7}]},"jobs":[{"job":3,"name":"a","arrival_ns":5,"workload":"gpt2","global_batch":8,"#,
         r#""plan":"dp2","devices":2,"device_type":"GPU","cpus":4,"elastic":true,"min_devices":1,"max_devices":null,"#,
         r#""steps":100,"takes_checkpoints":true,"user":"u","vc":"v","class":"guaranteed","priority":-1,"#,
-        r#""recurring_job":"nightly","submit_utc":"2020-09-01T08:00:00Z","step_ns":2500000.0,"plans":[{"plan":"dp2","devices":2,"memory_bytes":7,"step_ns":2500000.0}],"state":"waiting","since_ns":5,"on":[],"steps_done":0,"steps_at_ns":5,"measured_step_ns":null,"measured_at_ns":null,"#,
+        r#""recurring_job":"nightly","submit_utc":"2020-09-01T08:00:00Z","step_ns":2500000.0,"plans":[{"plan":"dp2","devices":2,"device_type":"GPU","memory_bytes":7,"step_ns":2500000.0}],"state":"waiting","since_ns":5,"on":[],"steps_done":0,"steps_at_ns":5,"measured_step_ns":null,"measured_at_ns":null,"#,
         r#""first_start_ns":null,"running_ns":0,"device_time_ns":0,"starts":0,"retries":0,"failed":null}],"#,
         r#""devices":[{"device":0,"kept_by":[],"lost":false}],"do_not_fit":[[1,2]],"too_large":[[3,"gc"]],"refused":[3]}"#,
         "\n"

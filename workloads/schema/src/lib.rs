@@ -13,6 +13,7 @@ pub mod exec;
 pub mod footprint;
 pub mod grant;
 pub mod group;
+pub mod history;
 pub mod import;
 pub mod job;
 mod line_file;

@@ -59,6 +59,9 @@ pub struct Scheduling {
     pub placement: Placement,
     /// Number of tables of step times in `inputs/`.
     pub tables: u32,
+    /// Whether `inputs/` has the history that the policy may learn from.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub history: bool,
     /// The numbers of the tables from which the policy's model is made; all of them if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Vec<u32>>,

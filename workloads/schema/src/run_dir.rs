@@ -222,6 +222,11 @@ impl RunDir {
         self.inputs_path().join("trace.csv")
     }
 
+    /// The trace or the outcomes of an earlier run, from which the policy may learn.
+    pub fn history_path(&self) -> PathBuf {
+        self.inputs_path().join("history.csv")
+    }
+
     /// The costs of switches.
     pub fn calibration_path(&self) -> PathBuf {
         self.inputs_path().join("machine.toml")

@@ -1,6 +1,6 @@
 //! `sched trace make`: draws the jobs of a trace from the catalog, or from names alone.
 
-use std::{path::PathBuf, str::FromStr, time::Duration};
+use std::{fmt::Display, path::PathBuf, str::FromStr, time::Duration};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::ArgGroup;
@@ -23,12 +23,14 @@ use crate::{
 
 /// Draw jobs, their arrivals and their lengths.
 ///
-/// All random numbers come from --seed. Arrivals, jobs and lengths have separate streams of them, so that a change of arrivals
-/// alone keeps the jobs and their lengths.
+/// All random numbers come from --seed. Arrivals, jobs, lengths, virtual clusters and priorities have separate streams of them, so
+/// that a change of arrivals alone keeps the jobs and their lengths.
 ///
 /// A length that is a time is that of a job alone on what it asks for. The number of steps follows from --table or --step-time.
 ///
 /// Example: `sched trace make any=3 other --jobs 200 --every 20s --length exponential:60s --step-time 250ms --out trace.csv`
+///
+/// Example: `sched trace make any --jobs 200 --every 20s --length fixed:60s --step-time 250ms --vc a=3,b --priority 0=9,1`
 ///
 /// Example: `sched trace make set:quick --jobs 200 --load 0.9 --devices 2 --length log-normal:60s:1.2 --table runs/alone`
 #[derive(clap::Args)]
@@ -63,6 +65,21 @@ pub(super) struct Args {
     /// Allow policies to give jobs another number of devices and another plan than they ask for.
     #[arg(long)]
     elastic: bool,
+    /// The smallest number of devices of an elastic job.
+    #[arg(long, value_name = "N", requires = "elastic", value_parser = clap::value_parser!(u32).range(1..))]
+    min_devices: Option<u32>,
+    /// The largest number of devices of an elastic job.
+    #[arg(long, value_name = "N", requires = "elastic", value_parser = clap::value_parser!(u32).range(1..))]
+    max_devices: Option<u32>,
+    /// The number of cores of the host that each job asks for, for each rank.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    cpus: Option<u16>,
+    /// Virtual clusters to draw from, as NAME[=WEIGHT], separated by commas.
+    #[arg(long, value_name = "NAME[=WEIGHT],..", value_delimiter = ',')]
+    vc: Vec<Share<String>>,
+    /// Priorities to draw from, as N[=WEIGHT], separated by commas; a larger number is more important.
+    #[arg(long, value_name = "N[=WEIGHT],..", value_delimiter = ',', allow_hyphen_values = true)]
+    priority: Vec<Share<i32>>,
     #[command(flatten)]
     shaped: Shaped,
     /// The seed of all random numbers.
@@ -83,6 +100,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     };
     let recipe = Recipe {
         mix: mix(args, &catalog)?,
+        virtual_clusters: args.vc.iter().map(|Share { of, weight }| (of.clone(), *weight)).collect(),
+        priorities: args.priority.iter().map(|Share { of, weight }| (*of, *weight)).collect(),
         jobs: args.jobs as usize,
         arrivals,
         length: args.length,
@@ -117,17 +136,55 @@ impl FromStr for Weighted {
     }
 }
 
+/// A value and its weight in the draw.
+#[derive(Clone, Debug)]
+struct Share<T> {
+    of: T,
+    weight: f64,
+}
+
+impl<T: FromStr<Err: Display>> FromStr for Share<T> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Share<T>, String> {
+        let (of, weight) = match text.rsplit_once('=') {
+            Some((of, weight)) => (of, positive(weight)?),
+            None => (text, 1.0),
+        };
+        if of.is_empty() {
+            return Err("write a name before the weight, such as a=3".into());
+        }
+        Ok(Share { of: of.parse().map_err(|error| format!("'{of}': {error}"))?, weight })
+    }
+}
+
 /// One line with its weight for each job that can be drawn. Jobs of the catalog are spelled in full.
 fn mix(args: &Args, catalog: &Catalog) -> anyhow::Result<Vec<(TraceRow, f64)>> {
     let step_ns = args.step_time.map(|time| Nanos::from(time).0);
-    let line = |job: Job| TraceRow { job: Some(job), elastic: args.elastic, step_ns, ..TraceRow::default() };
+    let line = |job: Job| {
+        let row = TraceRow {
+            job: Some(job),
+            elastic: args.elastic,
+            min_devices: args.min_devices,
+            max_devices: args.max_devices,
+            cpus: args.cpus,
+            step_ns,
+            ..TraceRow::default()
+        };
+        match (row.out_of_bounds(row.devices()), &row.job) {
+            (Some((column, problem)), Some(job)) => {
+                bail!("job '{job}': --{} {problem}", column.replace('_', "-"))
+            }
+            _ => Ok(row),
+        }
+    };
     let mut mix = Vec::new();
     for Weighted { job, weight } in &args.mix {
         if step_ns.is_some()
             && catalog.get(&job.workload).is_none()
             && !workload_lookup::is_set(&job.workload)
         {
-            mix.push((line(job.clone()), *weight));
+            mix.push((line(job.clone())?, *weight));
             continue;
         }
         let workloads = workload_lookup::workloads(catalog, &job.workload)?;
@@ -140,7 +197,7 @@ fn mix(args: &Args, catalog: &Catalog) -> anyhow::Result<Vec<(TraceRow, f64)>> {
             }
             let workload = workload.name.clone();
             let job = Job { workload, global_batch: Some(global_batch), plan: Some(plan), device: None };
-            mix.push((line(job), weight));
+            mix.push((line(job)?, weight));
         }
     }
     Ok(mix)
@@ -186,14 +243,18 @@ impl Lengths {
             job: Subject { workload: &job.workload, global_batch: job.global_batch, plan, trace_time },
             placement: &[devices],
             device_type: &self.device_type,
-            cpus: None,
+            cpus: row.cpus,
             co_runners: &[],
             sharing: &Sharing::Alone,
             neighbours: &[],
         };
         let known = self.table.predict(&question).map(|prediction| prediction.step_ns);
+        let threads = row.cpus.map(|cpus| format!(" --threads {cpus}")).unwrap_or_default();
         known.with_context(|| {
-            format!("the time of a step of {job} is not known; run `profile single {job} --out runs/alone` first, and add --table runs/alone")
+            format!(
+                "the time of a step of {job} is not known; run `profile single {job}{threads} --out runs/alone` first, and add \
+                 --table runs/alone"
+            )
         })
     }
 }

@@ -19,8 +19,7 @@ pub struct Fidelity {
     pub p99_jct: Times,
     /// Time from the first arrival to the last end.
     pub makespan: Times,
-    /// As in [`Totals`](super::Totals), over all jobs of a side. Absent if one of the two is not known.
-    pub utilisation: Option<Utilisation>,
+    pub utilisation: Utilisation,
     /// Absolute errors of single jobs.
     pub job_jct: JobErrors,
     /// Means over jobs, which add up to the error of the average JCT.
@@ -64,12 +63,13 @@ pub struct Times {
     pub error_percent: f64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// As in [`Totals`](super::Totals), over all jobs of a side. What is not known is absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Utilisation {
-    pub predicted_percent: f64,
-    pub measured_percent: f64,
+    pub predicted_percent: Option<f64>,
+    pub measured_percent: Option<f64>,
     /// In percent of the measured utilisation.
-    pub error_percent: f64,
+    pub error_percent: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

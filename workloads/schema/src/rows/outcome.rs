@@ -26,6 +26,10 @@ pub struct Outcome {
     pub user: String,
     pub vc: String,
     pub class: Class,
+    /// The recurring job of which it is an instance, and date and time of its arrival in UTC (RFC 3339), if
+    /// the trace has them. Absent in files without these columns.
+    pub recurring_job: Option<String>,
+    pub submit_utc: Option<String>,
     pub submit_ns: u64,
     /// When it first got devices; absent if it never did.
     pub start_ns: Option<u64>,

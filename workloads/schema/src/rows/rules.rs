@@ -8,7 +8,7 @@ use csv::StringRecord;
 use super::RowError;
 
 /// Columns of names, which may be any text.
-const NAMES: [&str; 20] = [
+const NAMES: [&str; 22] = [
     "run",
     "launch",
     "step_launch",
@@ -23,6 +23,8 @@ const NAMES: [&str; 20] = [
     "stressor",
     "user",
     "vc",
+    "recurring_job",
+    "submit_utc",
     "began_utc",
     "boot_id",
     "unit",

@@ -217,7 +217,8 @@ mod tests {
 
     fn outcome() -> Outcome {
         let nothing = serde_json::json!({
-            "job": 3, "name": "a, \"b\"", "workload": "a", "plan": "dp2", "devices": 2, "user": "", "vc": "v", "class": "best-effort",
+            "job": 3, "name": "a, \"b\"", "workload": "a", "plan": "dp2", "devices": 2, "user": "", "vc": "v", "class": "best-effort", "recurring_job": "0x10",
+            "submit_utc": "2020-08-01T08:00:00Z",
             "submit_ns": 5, "starts": 0, "pauses": 1, "retries": 2, "steps": 7, "steps_lost": 0, "status": "failed", "err": "hung",
             "err_detail": "x",
         });

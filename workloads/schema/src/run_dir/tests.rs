@@ -86,6 +86,7 @@ fn manifest(text: &str, number: f64, seed: u64) -> Manifest {
             policy: text.into(),
             placement: Placement::Consolidated,
             tables: 1,
+            history: true,
             model: Some(vec![0]),
             belief_error: Some(SizeOfError { sigma: number, bias: -number }),
             spread_slowdown: Some(number),
