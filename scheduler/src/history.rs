@@ -34,7 +34,8 @@ fn of_trace(trace: &Trace, catalog: &Catalog) -> Result<Vec<PastJob>, RowError> 
     let asked = inputs::jobs(trace, catalog, Purpose::Simulate, u32::MAX)?;
     let past = |(number, asked): (usize, crate::job::JobRequest)| {
         let length = trace.rows[number].length_ns().map(Nanos);
-        let message = "is empty, so that the duration of this job is not known; write the time of a step, or remove the line";
+        let message = "is empty, so that the duration of this job is not known; write the time of a step, or name the outcomes.csv of \
+                       a run of this trace";
         Ok(PastJob {
             workload: asked.what.workload().into_owned(),
             global_batch: asked.what.global_batch(),

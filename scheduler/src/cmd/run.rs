@@ -70,8 +70,8 @@ pub(super) struct Args {
     progress_every: Duration,
     /// Continue a run whose scheduler was ended or has died.
     ///
-    /// The files of --data and --catalog are read from the same paths as before; trace, tables and calibration were copied into the
-    /// run. The versions of Tandem, libtorch and the driver of GPUs must be those with which the run was begun.
+    /// The files of --data and --catalog are read from the same paths as before; trace, tables, history and calibration were copied
+    /// into the run. The versions of Tandem, libtorch and the driver of GPUs must be those with which the run was begun.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["trace", "policy", "RunOptions", "Rules", "progress_every"])]
     resume: Option<PathBuf>,
     /// With --resume: start the programs that the run names without asking.
