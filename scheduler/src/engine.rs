@@ -25,7 +25,7 @@ use schema::{
 use self::{idle::IdleWakes, packing::Packing, shares::Shares};
 use crate::{
     cluster::{Action, Cluster, ClusterError, JobId},
-    job::{Job, JobRequest, Phase, Placed, State},
+    job::{Ending, Job, JobRequest, Phase, Placed, State},
     journal::Journal,
     occupancy::{Occupancy, PoolId},
     policy::{Decision, Policy},
@@ -182,7 +182,7 @@ impl<'a> Engine<'a> {
         let job = &mut self.jobs[id.0 as usize];
         if !matches!(job.state, State::Ended { .. }) {
             let at = self.asked[id.0 as usize].arrival;
-            job.state = State::Ended { at, failed: Some((ErrorKind::Unsupported, why)) };
+            job.state = State::Ended { at, how: Ending::Failed(ErrorKind::Unsupported, why) };
             self.left -= 1;
         }
     }
@@ -262,7 +262,7 @@ impl<'a> Engine<'a> {
                     applied.push(action);
                 }
                 Err(why) => {
-                    if let Action::Pause { job } | Action::Stop { job, .. } = action {
+                    if let Action::Pause { job } | Action::Stop { job, .. } | Action::End { job } = action {
                         let state = self.jobs.get(job.0 as usize).map(|job| &job.state);
                         let devices = state.and_then(kept).unwrap_or_default();
                         stays.extend(devices.iter().map(|device| (*device, job)));
@@ -310,7 +310,16 @@ impl<'a> Engine<'a> {
             }
             Action::Resume { .. } => self.enter(id, Phase::Resuming),
             Action::Stop { .. } => self.enter(id, Phase::Stopping),
+            Action::End { .. } => match self.jobs[id.0 as usize].state {
+                State::Placed(_) => self.enter(id, Phase::Ending),
+                _ => self.end(id, Ending::ByPolicy),
+            },
         }
+    }
+
+    fn end(&mut self, id: JobId, how: Ending) {
+        self.change(id, State::Ended { at: self.now, how });
+        self.changes.push(Change::Ended(id));
     }
 
     /// Sets the phase of a job that has devices.

@@ -177,7 +177,7 @@ impl Job {
                         account.device_time = Nanos(account.device_time.0.saturating_add(device_time));
                     }
                     Phase::Paused => account.paused += passed,
-                    Phase::Starting | Phase::Pausing | Phase::Resuming | Phase::Stopping => {
+                    Phase::Starting | Phase::Pausing | Phase::Resuming | Phase::Stopping | Phase::Ending => {
                         account.switching += passed;
                     }
                 }
@@ -198,8 +198,17 @@ pub enum State {
     Placed(Placed),
     Ended {
         at: Nanos,
-        failed: Option<(ErrorKind, String)>,
+        how: Ending,
     },
+}
+
+/// How a job has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It has done all its steps, or its command exited with success.
+    Finished,
+    ByPolicy,
+    Failed(ErrorKind, String),
 }
 
 /// The devices of a job and its phase on them.
@@ -222,6 +231,8 @@ pub enum Phase {
     Paused,
     Resuming,
     Stopping,
+    /// It leaves its devices, and does not run again.
+    Ending,
 }
 
 impl fmt::Display for Phase {
@@ -233,6 +244,7 @@ impl fmt::Display for Phase {
             Phase::Paused => "paused",
             Phase::Resuming => "resuming",
             Phase::Stopping => "stopping",
+            Phase::Ending => "ending",
         })
     }
 }
@@ -240,7 +252,7 @@ impl fmt::Display for Phase {
 impl Phase {
     /// Whether the job is leaving its devices or has left them. A job that is started there now does not share them with it.
     pub fn has_left(self) -> bool {
-        matches!(self, Phase::Pausing | Phase::Paused | Phase::Stopping)
+        matches!(self, Phase::Pausing | Phase::Paused | Phase::Stopping | Phase::Ending)
     }
 }
 

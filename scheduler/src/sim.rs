@@ -276,6 +276,7 @@ impl Cluster for Sim<'_> {
             Action::Pause { job } => self.pause(*job),
             Action::Resume { job } => self.resume(*job),
             Action::Stop { job, checkpoint } => self.stop(*job, *checkpoint),
+            Action::End { job } => self.end(*job),
         };
         done.map_err(|error| ActionError { action: action.clone(), why: format!("{error:#}") })
     }

@@ -229,6 +229,7 @@ fn show(outcomes: &[Outcome]) -> anyhow::Result<()> {
         let time = |ns: Option<u64>| table::or_dash(ns.map(Nanos));
         let mut notes: Vec<String> =
             row.err_detail.iter().map(|why| format!("{}: {why}", row.status)).collect();
+        notes.extend((row.status == Status::EndedByPolicy).then(|| "ended by the policy".into()));
         for (count, what) in [(u64::from(row.retries), "retries"), (row.steps_lost, "steps lost")] {
             notes.extend((count > 0).then(|| format!("{count} {what}")));
         }
@@ -250,8 +251,10 @@ fn show(outcomes: &[Outcome]) -> anyhow::Result<()> {
         let known: Vec<u64> = done.iter().filter_map(|row| of(row)).collect();
         (!known.is_empty()).then(|| Nanos(average(&known)))
     };
+    let ended = outcomes.iter().filter(|row| row.status == Status::EndedByPolicy).count();
+    let ended = if ended == 0 { String::new() } else { format!(", {ended} ended by the policy") };
     output::print(format_args!(
-        "{} of {} jobs done; average JCT {}, predicted {}; makespan {}",
+        "{} of {} jobs done{ended}; average JCT {}, predicted {}; makespan {}",
         done.len(),
         outcomes.len(),
         table::or_dash(mean(|row| row.jct_ns)),

@@ -43,6 +43,12 @@ impl Engine<'_> {
                     (phase, _) => Err(format!("it is {phase} already")),
                 }
             }
+            Action::End { .. } => match &self.jobs[id.0 as usize].state {
+                State::Waiting { .. } => Ok(()),
+                State::Placed(placed) if placed.phase != Phase::Ending => Ok(()),
+                State::Placed(_) => Err("it is ending already".into()),
+                State::Ended { .. } => Err("it has ended".into()),
+            },
         }
     }
 
@@ -56,7 +62,7 @@ impl Engine<'_> {
         let devices = match action {
             Action::Start { devices, .. } => devices,
             Action::Resume { job } => &self.placed(*job)?.devices,
-            Action::Pause { .. } | Action::Stop { .. } => return Ok(()),
+            Action::Pause { .. } | Action::Stop { .. } | Action::End { .. } => return Ok(()),
         };
         match devices.iter().find_map(|device| Some((device, stays.get(device)?))) {
             Some((device, stays)) => {

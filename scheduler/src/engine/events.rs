@@ -10,7 +10,7 @@ use schema::{
 use super::Engine;
 use crate::{
     cluster::JobId,
-    job::{MeasuredStep, Phase, Placed, State},
+    job::{Ending, MeasuredStep, Phase, Placed, State},
     view::Change,
 };
 
@@ -49,13 +49,16 @@ impl Engine<'_> {
             Happened::Finished { job, steps } => {
                 self.placed_at(job)?;
                 self.set_steps(job, steps)?;
-                self.change(job, State::Ended { at: now, failed: None });
-                self.changes.push(Change::Ended(job));
+                self.end(job, Ending::Finished);
             }
             Happened::Failed { job, steps, kind, ref detail } => {
                 let placed = self.placed_at(job)?.clone();
-                self.roll_back(job, steps);
-                self.failed(job, &placed, kind, detail);
+                if placed.phase == Phase::Ending {
+                    self.ended_by_policy(job, steps);
+                } else {
+                    self.roll_back(job, steps);
+                    self.failed(job, &placed, kind, detail);
+                }
             }
             Happened::DeviceLost { device } => {
                 ensure!(device.0 < self.topology.devices(), "there is no such device");
@@ -94,6 +97,10 @@ impl Engine<'_> {
                 self.roll_back(id, steps);
                 self.change(id, State::Waiting { since: self.now });
             }
+            (Phase::Ending, Settled::Stopped) => {
+                self.ended_by_policy(id, steps);
+                return Ok(());
+            }
             _ => bail!("the job is {phase}"),
         }
         self.changes.push(Change::Settled(id));
@@ -101,6 +108,13 @@ impl Engine<'_> {
             self.changes.push(Change::Waits(id));
         }
         Ok(())
+    }
+
+    /// A job that the policy ended has left. Its steps stay those that it has done, though no later launch has them.
+    fn ended_by_policy(&mut self, id: JobId, saved_steps: u64) {
+        let job = &mut self.jobs[id.0 as usize];
+        (job.steps, job.steps_at) = (job.steps.max(saved_steps), self.now);
+        self.end(id, Ending::ByPolicy);
     }
 
     /// Returns a failed job to the queue, or ends it if it is not to be started again.
@@ -128,8 +142,7 @@ impl Engine<'_> {
             self.change(id, State::Waiting { since: self.now });
             self.changes.push(Change::Waits(id));
         } else {
-            self.change(id, State::Ended { at: self.now, failed: Some((kind, detail.to_owned())) });
-            self.changes.push(Change::Ended(id));
+            self.end(id, Ending::Failed(kind, detail.to_owned()));
         }
         if is_too_large && has_chance {
             self.too_large.insert((id, *plan, self.occupancy.pool_of(devices[0])));

@@ -14,7 +14,7 @@ use schema::exec::{Answer, Begin, JobState, PROTOCOL, Shown, ShownDevice, ShownJ
 use super::{Decision, Policy, Watch, belief};
 use crate::{
     cluster::{Action, JobId},
-    job::{Phase, State},
+    job::{Ending, Phase, State},
     legal_plans::LegalPlan,
     topology::{DeviceId, Node, Topology},
     view::{Change, View},
@@ -171,7 +171,7 @@ fn show_job(view: &View<'_>, id: JobId) -> ShownJob {
         State::Placed(placed) => (show_phase(placed.phase), placed.since),
     };
     let failed = match &job.state {
-        State::Ended { failed: Some((kind, _)), .. } => Some(*kind),
+        State::Ended { how: Ending::Failed(kind, _), .. } => Some(*kind),
         _ => None,
     };
     ShownJob {
@@ -227,6 +227,7 @@ fn show_phase(phase: Phase) -> JobState {
         Phase::Paused => JobState::Paused,
         Phase::Resuming => JobState::Resuming,
         Phase::Stopping => JobState::Stopping,
+        Phase::Ending => JobState::Ending,
     }
 }
 

@@ -91,6 +91,25 @@ impl Sim<'_> {
         Ok(())
     }
 
+    /// Stops a job that is not leaving its devices for good already. Of the others, none is started again.
+    pub(super) fn end(&mut self, id: JobId) -> anyhow::Result<()> {
+        match self.launch(id).phase {
+            LaunchPhase::Away
+            | LaunchPhase::Leaving { to: Settled::Stopped, .. }
+            | LaunchPhase::Switching { to: Settled::Stopped, .. } => {}
+            LaunchPhase::Leaving { at, .. } => {
+                self.check_costs(id, &[Cost::Stop])?;
+                self.launch(id).phase = LaunchPhase::Leaving { at, to: Settled::Stopped, checkpoint: false };
+            }
+            LaunchPhase::Switching { to: Settled::Paused, .. } => {
+                let takes = self.cost(id, Cost::Stop)?;
+                self.switch(id, Settled::Stopped, false, takes);
+            }
+            _ => self.stop(id, false)?,
+        }
+        Ok(())
+    }
+
     /// The end of its last step here has come: the job leaves.
     pub(super) fn reach_boundary(&mut self, id: JobId) -> anyhow::Result<()> {
         let LaunchPhase::Leaving { at, to, checkpoint } = self.launch(id).phase else { return Ok(()) };

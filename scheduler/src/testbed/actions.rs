@@ -26,6 +26,7 @@ impl<L: Launcher> Testbed<L> {
             Action::Pause { job } => self.pause(*job),
             Action::Resume { job } => self.resume(*job),
             Action::Stop { job, checkpoint } => self.stop(*job, *checkpoint),
+            Action::End { job } => self.end(*job),
         }
     }
 
@@ -83,6 +84,19 @@ impl<L: Launcher> Testbed<L> {
             }
         }
         self.set(job, JobPhase::Stopping);
+        Ok(())
+    }
+
+    fn end(&mut self, job: JobId) -> Result<(), String> {
+        match self.on(job) {
+            Err(_) => self.over.push(job),
+            Ok((phase, _)) => {
+                if phase != JobPhase::Stopping {
+                    self.stop(job, false)?;
+                }
+                self.ends.insert(job);
+            }
+        }
         Ok(())
     }
 

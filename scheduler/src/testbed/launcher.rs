@@ -52,6 +52,9 @@ pub trait Launcher {
 
     /// The end of a launch is written down: it is not asked for any more, nor is the checkpoint of a job that has finished.
     fn forget(&mut self, launch: Member);
+
+    /// It is written down that the policy ended a job: the job is not started again, and its checkpoint is not needed.
+    fn discard(&mut self, job: JobId);
 }
 
 /// One start of a job on devices of the testbed.

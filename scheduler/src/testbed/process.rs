@@ -253,4 +253,8 @@ impl Launcher for ProcessLauncher {
             self.setup.checkpoints.forget(launch.job);
         }
     }
+
+    fn discard(&mut self, job: JobId) {
+        self.setup.checkpoints.forget(job);
+    }
 }

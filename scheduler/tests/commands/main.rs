@@ -1,5 +1,6 @@
 //! Tests of the program `sched` itself, without libtorch.
 
+mod endings;
 mod fidelity;
 mod help;
 mod kill;

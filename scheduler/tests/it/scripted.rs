@@ -279,10 +279,11 @@ impl Launcher for Scripted<'_> {
 
     fn stop(&mut self, launch: Member, checkpoint: bool) -> Result<(), String> {
         let of = &self.launches[launch.0 as usize];
-        if of.doing == Doing::Trains {
-            self.leave(launch, Then::Go { checkpoint });
-        } else {
-            self.switch(launch, self.cost_of_going(of, checkpoint), Then::Go { checkpoint });
+        let then = Then::Go { checkpoint };
+        match of.doing {
+            Doing::Trains => self.leave(launch, then),
+            Doing::Leaves { after, .. } => self.launch(launch).doing = Doing::Leaves { after, then },
+            _ => self.switch(launch, self.cost_of_going(of, checkpoint), then),
         }
         Ok(())
     }
@@ -336,4 +337,8 @@ impl Launcher for Scripted<'_> {
     }
 
     fn forget(&mut self, _launch: Member) {}
+
+    fn discard(&mut self, job: JobId) {
+        self.saved.remove(&job);
+    }
 }

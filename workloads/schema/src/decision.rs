@@ -84,6 +84,10 @@ pub enum Action {
         job: JobId,
         checkpoint: bool,
     },
+    /// Ends the job for good. It is no failure, and the job is not started again.
+    End {
+        job: JobId,
+    },
 }
 
 impl Action {
@@ -92,7 +96,8 @@ impl Action {
             Action::Start { job, .. }
             | Action::Pause { job }
             | Action::Resume { job }
-            | Action::Stop { job, .. } => job,
+            | Action::Stop { job, .. }
+            | Action::End { job } => job,
         }
     }
 }

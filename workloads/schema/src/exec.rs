@@ -164,6 +164,8 @@ words! {
         Paused = "paused",
         Resuming = "resuming",
         Stopping = "stopping",
+        /// It leaves its devices, and does not run again.
+        Ending = "ending",
         Ended = "ended",
     }
 }
@@ -235,6 +237,10 @@ mod tests {
         let stop = Action::Stop { job: JobId(1), checkpoint: true };
         for (line, answer) in [
             (r#"{"turn":0,"actions":[]}"#, Answer::default()),
+            (
+                r#"{"turn":2,"actions":[{"end":{"job":3}}]}"#,
+                Answer { turn: 2, actions: vec![Action::End { job: JobId(3) }], ..Answer::default() },
+            ),
             (
                 r#"{"turn":7,"actions":[{"stop":{"job":1,"checkpoint":true}},{"start":{"job":3,"devices":[0]}}],"wake_at_ns":9,"reason":"x"}"#,
                 Answer {

@@ -86,6 +86,7 @@ mod tests {
             job().prop_map(|job| Action::Pause { job }),
             job().prop_map(|job| Action::Resume { job }),
             (job(), any::<bool>()).prop_map(|(job, checkpoint)| Action::Stop { job, checkpoint }),
+            job().prop_map(|job| Action::End { job }),
         ]
     }
 

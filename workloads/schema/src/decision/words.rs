@@ -19,6 +19,7 @@ impl fmt::Display for Action {
             Action::Resume { .. } => f.write_str("resume"),
             Action::Stop { checkpoint: true, .. } => f.write_str("stop with a checkpoint"),
             Action::Stop { checkpoint: false, .. } => f.write_str("stop without a checkpoint"),
+            Action::End { .. } => f.write_str("end"),
         }
     }
 }
@@ -55,6 +56,7 @@ mod tests {
             (start(&[0, 1], Some("dp2")), "start on devices 0, 1 under dp2"),
             (Action::Pause { job: JobId(7) }, "pause"),
             (Action::Stop { job: JobId(7), checkpoint: false }, "stop without a checkpoint"),
+            (Action::End { job: JobId(7) }, "end"),
         ] {
             assert_eq!(action.to_string(), words);
         }
