@@ -24,7 +24,7 @@ use schema::{
 
 use self::{idle::IdleWakes, packing::Packing, shares::Shares};
 use crate::{
-    cluster::{Action, Cluster, ClusterError, JobId},
+    cluster::{Action, Cluster, ClusterError, JobId, Share},
     job::{Ending, Job, JobRequest, Phase, Placed, State},
     journal::Journal,
     occupancy::{Occupancy, PoolId},
@@ -295,8 +295,13 @@ impl<'a> Engine<'a> {
         let id = action.job();
         match action {
             Action::Start { devices, plan, .. } => {
-                let placed =
-                    Placed { devices: devices.clone(), plan: *plan, phase: Phase::Starting, since: self.now };
+                let placed = Placed {
+                    devices: devices.clone(),
+                    plan: *plan,
+                    phase: Phase::Starting,
+                    since: self.now,
+                    share: Share::FULL,
+                };
                 self.change(id, State::Placed(placed));
                 let account = &mut self.jobs[id.0 as usize].account;
                 account.first_start.get_or_insert(self.now);
@@ -314,6 +319,13 @@ impl<'a> Engine<'a> {
                 State::Placed(_) => self.enter(id, Phase::Ending),
                 _ => self.end(id, Ending::ByPolicy),
             },
+            Action::Throttle { share, .. } => {
+                let job = &mut self.jobs[id.0 as usize];
+                (job.measured, job.rate_since) = (None, self.now);
+                if let State::Placed(placed) = &mut job.state {
+                    placed.share = *share;
+                }
+            }
         }
     }
 

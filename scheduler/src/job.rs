@@ -6,7 +6,7 @@ use model::{Subject, TraceTime};
 use schema::{device::Device, job::command_name, plan::Plan, rows::ErrorKind, trace::Class, units::Nanos};
 
 use crate::{
-    cluster::JobId,
+    cluster::{JobId, Share},
     topology::{DeviceId, Topology},
 };
 
@@ -129,6 +129,8 @@ pub struct Job {
     pub steps_at: Nanos,
     /// The step time on the present devices between the last two reports.
     pub measured: Option<MeasuredStep>,
+    /// The time of the last throttle. A step time is not measured from an earlier report, because the job had another rate then.
+    pub rate_since: Nanos,
     pub account: Account,
     /// The number of failures after which the job was put back into the queue and that count as retries.
     pub retries: u32,
@@ -150,6 +152,7 @@ impl Job {
             steps: 0,
             steps_at: arrival,
             measured: None,
+            rate_since: arrival,
             account: Account::default(),
             retries: 0,
         }
@@ -220,6 +223,8 @@ pub struct Placed {
     pub phase: Phase,
     /// The time at which the phase began.
     pub since: Nanos,
+    /// The share of the time for which the job may run. A launch begins without a limit.
+    pub share: Share,
 }
 
 /// What a job does on its devices.

@@ -12,7 +12,7 @@ use schema::{
 
 use super::{busy, recorded};
 use crate::{
-    cluster::JobId,
+    cluster::{JobId, Share},
     job::{Ending, State},
     online, policy,
     replay::replay,
@@ -97,7 +97,10 @@ fn state(view: &View<'_>, id: JobId, at: Nanos) -> String {
             let devices = devices_named(view, &placed.devices);
             let under = placed.plan.map(|plan| format!(" under {plan}")).unwrap_or_default();
             let (phase, since) = (placed.phase, placed.since);
-            format!("is {phase} on {}{under} since {since}; {steps}", devices)
+            let share = placed.share;
+            let throttled =
+                if share < Share::FULL { format!(", throttled to {share}") } else { String::new() };
+            format!("is {phase} on {devices}{under} since {since}{throttled}; {steps}")
         }
     }
 }

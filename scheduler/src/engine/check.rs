@@ -43,6 +43,17 @@ impl Engine<'_> {
                     (phase, _) => Err(format!("it is {phase} already")),
                 }
             }
+            Action::Throttle { .. } => {
+                let asked = &self.asked[id.0 as usize];
+                match (self.placed(id)?.phase, &asked.what, asked.pausing) {
+                    (_, _, Pausing::Impossible(why)) => Err(format!("it cannot be throttled: {why}")),
+                    (Phase::Starting, Payload::Command(_), _) => {
+                        Err("it is starting, and a command is throttled only while it runs".into())
+                    }
+                    (Phase::Starting | Phase::Running | Phase::Paused | Phase::Resuming, ..) => Ok(()),
+                    (phase, ..) => Err(format!("it is {phase}, and only what stays is throttled")),
+                }
+            }
             Action::End { .. } => match &self.jobs[id.0 as usize].state {
                 State::Waiting { .. } => Ok(()),
                 State::Placed(placed) if placed.phase != Phase::Ending => Ok(()),
@@ -62,7 +73,9 @@ impl Engine<'_> {
         let devices = match action {
             Action::Start { devices, .. } => devices,
             Action::Resume { job } => &self.placed(*job)?.devices,
-            Action::Pause { .. } | Action::Stop { .. } | Action::End { .. } => return Ok(()),
+            Action::Pause { .. } | Action::Stop { .. } | Action::End { .. } | Action::Throttle { .. } => {
+                return Ok(());
+            }
         };
         match devices.iter().find_map(|device| Some((device, stays.get(device)?))) {
             Some((device, stays)) => {

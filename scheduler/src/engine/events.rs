@@ -36,10 +36,11 @@ impl Engine<'_> {
             Happened::Progress { job, steps } => {
                 let runs = self.placed_at(job)?.phase == Phase::Running;
                 let before = &self.jobs[job.0 as usize];
+                let is_one_rate = before.steps_at >= before.rate_since;
                 let (done, passed) =
                     (steps.saturating_sub(before.steps), now.saturating_sub(before.steps_at));
                 self.set_steps(job, steps)?;
-                if runs && done > 0 && passed > Nanos::ZERO {
+                if runs && is_one_rate && done > 0 && passed > Nanos::ZERO {
                     let step_ns = passed.0 as f64 / done as f64;
                     self.jobs[job.0 as usize].measured = Some(MeasuredStep { step_ns, at: now });
                 }

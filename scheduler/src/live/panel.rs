@@ -3,6 +3,7 @@
 use schema::units::Nanos;
 
 use crate::{
+    cluster::Share,
     job::{Ending, Phase, Placed, State},
     topology::DeviceId,
     view::View,
@@ -51,11 +52,14 @@ fn on_device(view: &View<'_>, device: DeviceId) -> String {
         return "lost".into();
     }
     let there = view.asked.iter().zip(view.jobs).filter_map(|(asked, job)| match &job.state {
-        State::Placed(Placed { devices, phase, .. }) if devices.contains(&device) => {
-            let doing = match phase {
+        State::Placed(Placed { devices, phase, share, .. }) if devices.contains(&device) => {
+            let mut doing = match phase {
                 Phase::Running => String::new(),
                 other => format!(" {other}"),
             };
+            if *share < Share::FULL {
+                doing += &format!(" throttled to {share}");
+            }
             let percent = asked.steps.filter(|steps| *steps > 0).map(|steps| 100 * job.steps / steps);
             let of = asked.steps.map(|steps| format!("/{steps}")).unwrap_or_default();
             let share = percent.map(|percent| format!(" ({percent} %)")).unwrap_or_default();

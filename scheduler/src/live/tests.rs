@@ -10,7 +10,7 @@ use schema::{
 
 use super::{panel::panel, turn_text::turn_lines};
 use crate::{
-    cluster::JobId,
+    cluster::{JobId, Share},
     job::{Ending, Job, JobRequest, Pausing, Payload, Phase, Placed, State},
     occupancy::Occupancy,
     topology::{DeviceId, Topology},
@@ -57,7 +57,8 @@ fn job(state: State, steps: u64) -> Job {
 }
 
 fn placed(device: u32, phase: Phase) -> State {
-    State::Placed(Placed { devices: vec![DeviceId(device)], plan: None, phase, since: Nanos::ZERO })
+    let share = if phase == Phase::Paused { Share::new(0.25).unwrap() } else { Share::FULL };
+    State::Placed(Placed { devices: vec![DeviceId(device)], plan: None, phase, since: Nanos::ZERO, share })
 }
 
 fn turn(happened: Happened, actions: Vec<Action>, reason: &str) -> Turn {
@@ -107,7 +108,7 @@ fn a_view_says_where_all_jobs_are_and_a_turn_what_changed() {
     };
     let expected = [
         "1 of 8 jobs done, 1 failed, 1 ended by the policy, mean JCT 2.00 s",
-        "n0/cuda:0    j0 50/200 (25 %) + j1 paused 7",
+        "n0/cuda:0    j0 50/200 (25 %) + j1 paused throttled to 0.25 7",
         "n0/cuda:1    free",
         "n0/cuda:2    lost",
         // The last one has not arrived.
@@ -132,10 +133,17 @@ fn a_view_says_where_all_jobs_are_and_a_turn_what_changed() {
         (
             turn(
                 Happened::Settled { job: JobId(7), now: Settled::Stopped, steps: 4 },
-                vec![Action::End { job: JobId(4) }],
+                vec![
+                    Action::End { job: JobId(4) },
+                    Action::Throttle { job: JobId(1), share: Share::new(0.25).unwrap() },
+                ],
                 "",
             ),
-            vec!["[5.00 s] j7 was ended by the policy after 9 steps", "[5.00 s] end j4"],
+            vec![
+                "[5.00 s] j7 was ended by the policy after 9 steps",
+                "[5.00 s] end j4",
+                "[5.00 s] throttle j1 to 0.25",
+            ],
         ),
         (
             turn(

@@ -55,6 +55,7 @@ pub(super) fn turn_lines(turn: &Turn, view: &View<'_>) -> Vec<String> {
         Action::Stop { job, checkpoint: true } => format!("save and stop {}", name(*job)),
         Action::Stop { job, checkpoint: false } => format!("stop {}", name(*job)),
         Action::End { job } => format!("end {}", name(*job)),
+        Action::Throttle { job, share } => format!("throttle {} to {share}", name(*job)),
     };
     let because = if turn.reason.is_empty() { String::new() } else { format!(" ({})", turn.reason) };
     let actions = turn.actions.iter().map(|done| format!("{}{because}", action(done)));

@@ -200,6 +200,7 @@ fn show_job(view: &View<'_>, id: JobId) -> ShownJob {
         state,
         since_ns,
         on: job.placed().map(|placed| placed.devices.clone()).unwrap_or_default(),
+        share: job.placed().map(|placed| placed.share).unwrap_or_default(),
         steps_done: job.steps,
         steps_at_ns: job.steps_at,
         measured_step_ns: job.measured.map(|measured| measured.step_ns),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, bail, ensure};
 use schema::{
-    decision::{DeviceId, Happened, JobId, Settled},
+    decision::{DeviceId, Happened, JobId, Settled, Share},
     plan::Plan,
     rows::ErrorKind,
     units::Nanos,
@@ -32,6 +32,7 @@ impl Sim<'_> {
         }
         let launch = self.launch(id);
         (launch.devices, launch.cpus, launch.plan) = (devices.to_vec(), cpus, plan);
+        launch.share = Share::FULL;
         let cost = if launch.saved.is_some() { Cost::Restart } else { Cost::Start };
         let takes = match self.check_company(id).and_then(|()| self.cost(id, cost)) {
             Ok(takes) => takes,

@@ -1,7 +1,7 @@
 //! The state of a launch on a simulated cluster.
 
 use schema::{
-    decision::{DeviceId, Settled},
+    decision::{DeviceId, Settled, Share},
     plan::Plan,
     units::Nanos,
 };
@@ -29,6 +29,8 @@ pub(super) struct SimulatedLaunch {
     pub(super) steps: f64,
     pub(super) since: Nanos,
     pub(super) step_ns: f64,
+    /// The share of the time for which it may run.
+    pub(super) share: Share,
     /// Times as long as the model says, by chance.
     pub(super) speed: f64,
     /// When its launch began to run.

@@ -3,7 +3,7 @@
 //! A launch is granted about half a second of work at a time. To be held, paused or saved it is granted no more; it still does the
 //! work that it was granted, and that work counts. Each rank answers a command, which is done when all ranks have answered. A policy
 //! that takes longer than that half second to decide stalls its launches, because they are granted nothing meanwhile. A warning says
-//! so. No heartbeat is missed because of it.
+//! so. No heartbeat is missed because of it. A throttled launch is granted less work at a time, and rests in between.
 
 mod commands;
 mod launch;
@@ -11,6 +11,7 @@ mod losses;
 mod memory;
 mod request;
 mod stall;
+mod throttle;
 mod updates;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -35,13 +36,14 @@ pub use self::launch::WORK_LEFT;
 use self::{
     launch::{LOOK_AT_FIRST, LOOK_EVERY, LaunchState},
     stall::Stall,
+    throttle::Throttle,
 };
 use super::{
     checkpoints::Checkpoints,
     launcher::{Launcher, StartRequest},
 };
 use crate::{
-    cluster::{ClusterError, DeviceId, Happened, JobId, Settled},
+    cluster::{ClusterError, DeviceId, Happened, JobId, Settled, Share},
     job::JobRequest,
 };
 
@@ -141,7 +143,8 @@ impl ProcessLauncher {
                 continue;
             }
             self.save_what_is_due();
-            match self.watch().next(deadline) {
+            let burst = self.supply_throttled();
+            match self.watch().next([deadline, burst].into_iter().flatten().min()) {
                 Some(event) => self.receive(event),
                 None if deadline.is_some_and(|deadline| deadline <= Nanos::monotonic_now()) => {
                     return Ok(None);
@@ -192,9 +195,7 @@ impl Launcher for ProcessLauncher {
             self.command(launch, Command::Pause {});
             return Ok(());
         }
-        if of.ready == 0 {
-            return Err("it is a program that obeys no grant, so nothing can hold it".into());
-        }
+        of.obeys_grants()?;
         of.is_held = true;
         if of.rests_as_asked() {
             self.settled(launch, Settled::Paused);
@@ -228,6 +229,14 @@ impl Launcher for ProcessLauncher {
             let leave = if of.is_training { Leave::AtBoundary } else { Leave::Now };
             self.setup.rig.remove(launch, leave);
         }
+        Ok(())
+    }
+
+    fn throttle(&mut self, launch: Member, share: Share) -> Result<(), String> {
+        let Some(of) = self.launches.get_mut(&launch) else { return Err("there is no such launch".into()) };
+        of.obeys_grants()?;
+        of.throttle = Throttle::of(share);
+        self.supply(launch);
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 use proptest::prelude::*;
 use scheduler::{
-    cluster::{Action, DeviceId, JobId},
+    cluster::{Action, DeviceId, JobId, Share},
     job::{Account, JobRequest, Phase, Placed, State},
     journal::Journal,
     policy::{Decision, Policy},
@@ -46,6 +46,10 @@ impl Restless {
             10..20 => Action::Resume { job },
             20..30 => Action::Stop { job, checkpoint: self.rng.bool() },
             30 => Action::End { job },
+            31..38 => {
+                let share = Share::new(f64::from(self.rng.u8(1..=4)) / 4.0).expect("it is a share");
+                Action::Throttle { job, share }
+            }
             // Usually the requested number of devices, and sometimes the same device twice or an unknown
             // one.
             _ => {

@@ -21,4 +21,5 @@ mod slow;
 mod support;
 mod switches;
 mod testbed;
+mod throttle;
 mod virtual_clusters;

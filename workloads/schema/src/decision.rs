@@ -4,6 +4,7 @@
 mod chain;
 mod file;
 mod one_or_several;
+mod share;
 mod words;
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     chain::Chain,
     file::{TurnWriter, read},
+    share::Share,
 };
 use crate::{plan::Plan, rows::ErrorKind, units::Nanos};
 
@@ -88,6 +90,11 @@ pub enum Action {
     End {
         job: JobId,
     },
+    /// Lets the job run for this share of the time until its launch ends.
+    Throttle {
+        job: JobId,
+        share: Share,
+    },
 }
 
 impl Action {
@@ -97,7 +104,8 @@ impl Action {
             | Action::Pause { job }
             | Action::Resume { job }
             | Action::Stop { job, .. }
-            | Action::End { job } => job,
+            | Action::End { job }
+            | Action::Throttle { job, .. } => job,
         }
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     cluster::NodeFacts,
-    decision::{Action, DeviceId, JobId},
+    decision::{Action, DeviceId, JobId, Share},
     placement::Placement,
     plan::Plan,
     rows::{ErrorKind, words},
@@ -126,6 +126,8 @@ pub struct ShownJob {
     pub since_ns: Nanos,
     /// Devices in the order of ranks.
     pub on: Vec<DeviceId>,
+    /// The share of the time for which it may run there; 1 if it is not throttled.
+    pub share: Share,
     /// Effective steps, and the time of their report.
     pub steps_done: u64,
     pub steps_at_ns: Nanos,
@@ -218,7 +220,7 @@ mod tests {
         r#""devices":[0,1]}]},"jobs":[{"job":3,"name":"a","arrival_ns":5,"workload":"gpt2","global_batch":8,"#,
         r#""plan":"dp2","devices":2,"device_type":"GPU","cpus":4,"elastic":true,"min_devices":1,"max_devices":null,"#,
         r#""steps":100,"takes_checkpoints":true,"user":"u","vc":"v","class":"guaranteed","priority":-1,"#,
-        r#""recurring_job":"nightly","submit_utc":"2020-09-01T08:00:00Z","step_ns":2500000.0,"plans":[{"plan":"dp2","devices":2,"memory_bytes":7,"step_ns":2500000.0}],"state":"waiting","since_ns":5,"on":[],"steps_done":0,"steps_at_ns":5,"measured_step_ns":null,"measured_at_ns":null,"#,
+        r#""recurring_job":"nightly","submit_utc":"2020-09-01T08:00:00Z","step_ns":2500000.0,"plans":[{"plan":"dp2","devices":2,"memory_bytes":7,"step_ns":2500000.0}],"state":"waiting","since_ns":5,"on":[],"share":1.0,"steps_done":0,"steps_at_ns":5,"measured_step_ns":null,"measured_at_ns":null,"#,
         r#""first_start_ns":null,"running_ns":0,"device_time_ns":0,"starts":0,"retries":0,"failed":null}],"#,
         r#""devices":[{"device":0,"kept_by":[],"lost":false}],"do_not_fit":[[1,2]],"too_large":[[3,"gc"]],"refused":[3]}"#,
         "\n"
@@ -238,8 +240,15 @@ mod tests {
         for (line, answer) in [
             (r#"{"turn":0,"actions":[]}"#, Answer::default()),
             (
-                r#"{"turn":2,"actions":[{"end":{"job":3}}]}"#,
-                Answer { turn: 2, actions: vec![Action::End { job: JobId(3) }], ..Answer::default() },
+                r#"{"turn":2,"actions":[{"end":{"job":3}},{"throttle":{"job":1,"share":0.25}}]}"#,
+                Answer {
+                    turn: 2,
+                    actions: vec![
+                        Action::End { job: JobId(3) },
+                        Action::Throttle { job: JobId(1), share: Share::new(0.25).unwrap() },
+                    ],
+                    ..Answer::default()
+                },
             ),
             (
                 r#"{"turn":7,"actions":[{"stop":{"job":1,"checkpoint":true}},{"start":{"job":3,"devices":[0]}}],"wake_at_ns":9,"reason":"x"}"#,
@@ -264,6 +273,10 @@ mod tests {
                 "unknown variant `begin`, expected one of `start`, `pause`",
             ),
             (r#"{"turn":0,"actions":[{"stop":{"job":1}}]}"#, "missing field `checkpoint`"),
+            (
+                r#"{"turn":0,"actions":[{"throttle":{"job":1,"share":0}}]}"#,
+                "0 is no share of the time; write a number above 0 and at most 1",
+            ),
             (r#"{"turn":0,"actions":[],"wake_at":3}"#, "unknown field `wake_at`"),
         ] {
             let found = Answer::from_line(line).unwrap_err();
