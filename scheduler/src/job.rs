@@ -220,6 +220,8 @@ pub struct Placed {
     /// The devices in the order of ranks.
     pub devices: Vec<DeviceId>,
     pub plan: Option<Plan>,
+    /// Cores of the host for each rank, if the policy chose a number.
+    pub cpus: Option<u16>,
     pub phase: Phase,
     /// The time at which the phase began.
     pub since: Nanos,

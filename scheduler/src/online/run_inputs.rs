@@ -105,6 +105,7 @@ impl RunInputs {
                 placement: of.placement,
                 jobs_per_device: of.jobs_per_device,
                 retries: of.retries,
+                counts_cpus: of.counts_cpus,
             },
             None => engine::Settings::default(),
         };
@@ -118,6 +119,7 @@ impl RunInputs {
         }
         let policy = self.manifest.scheduling.as_ref().map(|of| &*of.policy);
         if let Some(policy) = policy.filter(|policy| !policy::resizes(policy)) {
+            engine.refuse_for_lack_of_cpus(engine.view().placement);
             for asked in &self.asked {
                 let (devices, wanted) = (asked.devices, asked.device_type.as_deref());
                 let most = self.topology.most_for(&asked.virtual_cluster, wanted);

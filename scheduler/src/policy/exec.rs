@@ -9,14 +9,16 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow, ensure};
-use schema::exec::{Answer, Begin, JobState, PROTOCOL, Shown, ShownDevice, ShownJob, ShownNode, ShownPlan};
+use schema::exec::{
+    Answer, Begin, JobState, PROTOCOL, Shown, ShownCpus, ShownDevice, ShownJob, ShownNode, ShownPlan,
+};
 
 use super::{Decision, Policy, Watch, belief};
 use crate::{
     cluster::{Action, JobId},
     job::{Ending, Phase, State},
     legal_plans::LegalPlan,
-    topology::{DeviceId, Node, Topology},
+    topology::{DeviceId, Node, NodeId, Topology},
     view::{Change, View},
 };
 use program::{Program, beginning};
@@ -102,6 +104,13 @@ impl Exec {
                 _ => {}
             }
         }
+        let of_devices: BTreeSet<NodeId> =
+            devices.iter().map(|device| view.topology.node_of(*device)).collect();
+        let show_cpus = |node: NodeId| {
+            let name = &view.topology.nodes()[node.0 as usize].name;
+            let free_cpus = view.occupancy.free_cpus(node)?;
+            Some(ShownCpus { node: name.clone(), free_cpus })
+        };
         let shown = Shown {
             turn: self.turn,
             now_ns: view.now,
@@ -115,6 +124,7 @@ impl Exec {
             jobs: due.into_iter().map(|job| show_job(view, job)).collect(),
             devices: devices.into_iter().map(|device| show_device(view, device)).collect(),
             do_not_fit,
+            nodes: of_devices.into_iter().filter_map(show_cpus).collect(),
             too_large,
             refused,
         };

@@ -5,6 +5,7 @@ mod actions;
 mod admission;
 mod bench;
 mod conformance;
+mod cpus;
 mod endings;
 mod exec;
 mod invariants;

@@ -34,6 +34,9 @@ pub struct Shown {
     pub jobs: Vec<ShownJob>,
     /// The devices with other jobs than before, and those that were lost or came back, in order.
     pub devices: Vec<ShownDevice>,
+    /// The free CPUs of the nodes of these devices, as far as the CPUs of nodes are known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<ShownCpus>,
     /// Jobs that did not fit on a device together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub do_not_fit: Vec<(JobId, JobId)>,
@@ -71,6 +74,14 @@ pub struct ShownNode {
     /// What is known of it besides, if the user has described the cluster.
     #[serde(default, skip_serializing_if = "NodeFacts::is_empty")]
     pub facts: NodeFacts,
+}
+
+/// The CPUs of a node that no job has been started with. A job that leaves its devices gives its CPUs back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShownCpus {
+    pub node: String,
+    pub free_cpus: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -222,7 +233,7 @@ mod tests {
         r#""steps":100,"takes_checkpoints":true,"user":"u","vc":"v","class":"guaranteed","priority":-1,"#,
         r#""recurring_job":"nightly","submit_utc":"2020-09-01T08:00:00Z","step_ns":2500000.0,"plans":[{"plan":"dp2","devices":2,"memory_bytes":7,"step_ns":2500000.0}],"state":"waiting","since_ns":5,"on":[],"share":1.0,"steps_done":0,"steps_at_ns":5,"measured_step_ns":null,"measured_at_ns":null,"#,
         r#""first_start_ns":null,"running_ns":0,"device_time_ns":0,"starts":0,"retries":0,"failed":null}],"#,
-        r#""devices":[{"device":0,"kept_by":[],"lost":false}],"do_not_fit":[[1,2]],"too_large":[[3,"gc"]],"refused":[3]}"#,
+        r#""devices":[{"device":0,"kept_by":[],"lost":false}],"nodes":[{"node":"n0","free_cpus":44}],"do_not_fit":[[1,2]],"too_large":[[3,"gc"]],"refused":[3]}"#,
         "\n"
     );
 

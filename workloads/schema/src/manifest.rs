@@ -77,6 +77,9 @@ pub struct Scheduling {
     pub jobs_per_device: u32,
     /// Number of restarts of a job that fails.
     pub retries: u32,
+    /// Whether the CPUs that jobs are started with are counted. Runs without this field did not count them.
+    #[serde(default)]
+    pub counts_cpus: bool,
     /// The costs of switches of jobs with more devices, if they differ.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub switch_cost_from: Vec<SwitchCostFrom>,
