@@ -93,6 +93,7 @@ impl Rules {
             jobs_per_device: self.jobs_per_device,
             retries: self.retries,
             counts_cpus: true,
+            host_cores: None,
             switch_cost_from: Vec::new(),
             simulated: None,
         };

@@ -22,7 +22,7 @@ use schema::{
     catalog::Catalog,
     device::Device,
     footprint::Footprints,
-    manifest::{Cell, Manifest, Settings},
+    manifest::{Cell, Manifest, Scheduling, Settings},
     rows::{self, Outcome, Status},
     run_dir::RunDir,
     sharing::Sharing,
@@ -37,6 +37,7 @@ use crate::{
     legal_plans::LegalPlans,
     online::{self, InputFiles, RunInputs},
     policy,
+    testbed::process::HostCores,
     totals::{average, makespan_ns},
 };
 
@@ -165,8 +166,10 @@ fn manifest(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<(Manifest
     let request = RunRequest { cells, groups: Vec::new(), settings, seed: args.run.seed };
     let mut manifest = manifest::make_for("sched", &pool, &catalog, request)?;
     online::by_type(&mut manifest.devices);
-    manifest.scheduling =
-        Some(args.rules.scheduling(policy, Some(args.progress_every), &mut args.rules.tables()));
+    let scheduling = args.rules.scheduling(policy, Some(args.progress_every), &mut args.rules.tables());
+    let host_cores = pool.iter().any(|device| matches!(device, Device::Cuda(_)));
+    let host_cores = host_cores.then(|| HostCores::beside(&pool)).transpose()?.map(|host| host.count());
+    manifest.scheduling = Some(Scheduling { host_cores, ..scheduling });
     Ok((manifest, estimates.footprints()))
 }
 

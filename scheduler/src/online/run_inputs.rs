@@ -189,7 +189,13 @@ pub fn by_type(devices: &mut [DeviceFacts]) {
 pub fn cluster(manifest: &Manifest) -> Topology {
     match manifest.scheduling.as_ref().and_then(|of| of.simulated.as_ref()) {
         Some(of) if !of.nodes.is_empty() => Topology::simulated(&of.nodes),
-        _ => topology(&manifest.devices),
+        _ => {
+            let topology = topology(&manifest.devices);
+            match manifest.scheduling.as_ref().and_then(|of| of.host_cores) {
+                Some(cores) => topology.with_cpus(cores),
+                None => topology,
+            }
+        }
     }
 }
 

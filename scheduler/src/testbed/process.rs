@@ -6,6 +6,7 @@
 //! so. No heartbeat is missed because of it. A throttled launch is granted less work at a time, and rests in between.
 
 mod commands;
+mod host_cores;
 mod launch;
 mod losses;
 mod memory;
@@ -32,7 +33,7 @@ use schema::{
     wire::Command,
 };
 
-pub use self::launch::WORK_LEFT;
+pub use self::{host_cores::HostCores, launch::WORK_LEFT};
 use self::{
     launch::{LOOK_AT_FIRST, LOOK_EVERY, LaunchState},
     stall::Stall,
@@ -72,6 +73,7 @@ pub struct ProcessLauncher {
     /// All launches, including those that have ended until that is written down.
     launches: BTreeMap<Member, LaunchState>,
     lost: BTreeSet<DeviceId>,
+    host_cores: HostCores,
     events: VecDeque<Happened>,
     /// Launches count up in a run. One that was just asked for has no file yet, so they are counted here.
     next_number: usize,
@@ -82,9 +84,10 @@ pub struct ProcessLauncher {
 
 impl ProcessLauncher {
     /// # Errors
-    /// Where the launches that the run has already cannot be counted.
+    /// Where the launches that the run has already cannot be counted, and where the kernel does not report cores.
     pub fn new(setup: TestbedSetup) -> anyhow::Result<ProcessLauncher> {
         let next_number = setup.run.launches()?.len() + 1;
+        let host_cores = HostCores::beside(&setup.devices)?;
         // Workers write their checkpoints into a folder that is there.
         std::fs::create_dir_all(setup.run.checkpoints_path())
             .with_context(|| setup.run.checkpoints_path().display().to_string())?;
@@ -93,6 +96,7 @@ impl ProcessLauncher {
             setup,
             launches,
             lost,
+            host_cores,
             events,
             next_number,
             stall: Stall::default(),

@@ -1,5 +1,7 @@
 //! CPUs of nodes: jobs are started with them, and give them back with their devices.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 use scheduler::{
     cluster::{Action, DeviceId, JobId, Settled},
@@ -8,21 +10,25 @@ use scheduler::{
     journal::Journal,
     policy::Policy,
     sim::{self, Named, Sim},
+    testbed::process::HostCores,
     topology::{NodeId, Topology},
     view::View,
 };
 use schema::{
     cluster::NodeFacts,
-    decision::Turn,
+    decision::{Happened, Turn},
+    device::Device,
     exec::{Shown, ShownCpus},
     manifest::AlikeNodes,
     placement::Placement,
     rows::{Outcome, Status},
+    spec::LaunchSpec,
     units::Nanos,
 };
 
 use crate::{
     actions::{Scripted, arrived, settled},
+    bench::{Bench, Wanted},
     packing::Packs,
     scripts::{FromView, MS},
     support::{Own, SECOND, asked, built},
@@ -222,4 +228,47 @@ fn a_program_is_shown_the_cpus_that_jobs_leave() {
     let shown = |line: &str| Shown::from_line(line).expect("a line a turn").nodes;
     let free = |free_cpus| vec![ShownCpus { node: "n0".into(), free_cpus }];
     assert_eq!(lines.lines().take(2).map(shown).collect::<Vec<_>>(), [free(8), free(5)]);
+}
+
+#[test]
+fn the_cores_of_a_machine_are_those_of_its_gpus() {
+    let node = |name: &str, devices: Vec<Device>| (name.to_owned(), name.to_owned(), devices);
+    let gpus = |numbers: std::ops::Range<u32>| numbers.map(Device::Cuda).collect();
+    let nodes = [node("large", gpus(0..3)), node("small", gpus(3..4)), node("cpu", vec![Device::AllCores])];
+    let topology = Topology::new(nodes).with_cpus(16);
+    let cpus: Vec<Option<u32>> = topology.nodes().iter().map(|node| node.facts.cpus).collect();
+    assert_eq!(cpus, [Some(12), Some(4), None]);
+}
+
+/// The launches fail where there is no GPU, and their specs are written before.
+#[test]
+fn a_launch_on_gpus_is_bound_to_cores_of_its_own() {
+    let devices: Vec<Device> = (0..3).map(Device::Cuda).collect();
+    let all = HostCores::beside(&devices).expect("there are cores").count() as u16;
+    if all < 2 {
+        schema::skips::skipped("cores", "there is one core");
+        return;
+    }
+    let short = || Wanted::Training("short", 50);
+    let mut bench = Bench::watched(&[short(), short(), short()], None, devices, Vec::new());
+    for (job, cpus) in [(0, Some(all - 1)), (1, Some(1)), (2, Some(1))] {
+        let plan = Some("dp1".parse().expect("it is a plan"));
+        let devices = vec![DeviceId(job)];
+        bench.apply(Action::Start { job: JobId(job), devices, cpus, plan }).expect("it can be asked for");
+    }
+    let mut details = BTreeMap::new();
+    while details.len() < 3 {
+        if let Happened::Failed { job, detail, .. } = bench.next() {
+            details.insert(job.0, detail);
+        }
+    }
+    assert_eq!(details[&2], "too few cores of the host are left for it: 0, and it needs 1");
+    let spec = |launch: &str| bench.run.spec(launch).expect("it was written");
+    let [first, second] = ["0001-short", "0002-short"].map(spec);
+    let processors = |spec: &LaunchSpec| match &spec.host_cores[..] {
+        [Device::Cpu(processors)] => processors.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert!(processors(&first).iter().all(|cpu| !processors(&second).contains(cpu)), "{first:?} {second:?}");
+    assert_eq!((first.threads, second.threads), (u32::from(all) - 1, 1));
 }

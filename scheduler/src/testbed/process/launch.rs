@@ -4,6 +4,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use rig::pace::Pace;
 use schema::{
+    device::Device,
     rows::ErrorKind,
     spec::{LaunchEnd, LaunchSpec},
     units::Nanos,
@@ -34,6 +35,8 @@ pub(super) struct LaunchState {
     pub(super) job: JobId,
     pub(super) name: String,
     pub(super) devices: Vec<DeviceId>,
+    /// Cores of the host that its ranks are bound to.
+    pub(super) host_cores: Vec<Device>,
     pub(super) is_command: bool,
     /// Processes that we start for it.
     pub(super) ranks: usize,
@@ -84,6 +87,7 @@ impl LaunchState {
             job: start.job,
             name: spec.launch.clone(),
             devices: start.devices.clone(),
+            host_cores: spec.host_cores.clone(),
             is_command,
             ranks,
             before,
@@ -234,7 +238,7 @@ impl LaunchState {
 
 #[cfg(test)]
 mod tests {
-    use schema::{decision::Share, device::Device, spec::Program, wire::Timing};
+    use schema::{decision::Share, spec::Program, wire::Timing};
 
     use super::*;
 
