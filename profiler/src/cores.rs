@@ -4,12 +4,15 @@
 //! together would share the host's cores too, and that cost would be attributed to the GPU. Each job therefore has separate
 //! cores near its GPU, which the harness does not use. A job alone has as many cores as in its groups.
 
-mod assign;
-mod topology;
-
 use std::{collections::BTreeMap, path::Path};
 
-use jobs::launch;
+use jobs::{
+    cores::{
+        assign::{Core, Wish, assign},
+        topology,
+    },
+    launch,
+};
 use rig::{
     device::{DeviceError, allowed_cores, pci_address},
     output,
@@ -23,8 +26,6 @@ use schema::{
     manifest::{Cell, Manifest},
     spec::LaunchSpec,
 };
-
-use self::assign::{Core, Wish, assign};
 
 const SYS: &str = "/sys";
 

@@ -24,8 +24,8 @@ use schema::{
 
 use self::{idle::IdleWakes, packing::Packing, shares::Shares};
 use crate::{
-    cluster::{Action, Cluster, ClusterError, JobId},
-    job::{Job, JobRequest, Phase, Placed, State},
+    cluster::{Action, Cluster, ClusterError, JobId, Share},
+    job::{Ending, Job, JobRequest, Phase, Placed, State},
     journal::Journal,
     occupancy::{Occupancy, PoolId},
     policy::{Decision, Policy},
@@ -44,6 +44,8 @@ pub struct Settings {
     pub jobs_per_device: u32,
     /// The maximum number of times that a failed job is started again from its last checkpoint.
     pub retries: u32,
+    /// Whether a start is refused if the jobs on a node leave too few of its CPUs. Earlier versions did not count them.
+    pub counts_cpus: bool,
 }
 
 impl Default for Settings {
@@ -53,6 +55,7 @@ impl Default for Settings {
             placement: Placement::Consolidated,
             jobs_per_device: 2,
             retries: 2,
+            counts_cpus: true,
         }
     }
 }
@@ -141,6 +144,11 @@ impl<'a> Engine<'a> {
         model: &'a dyn Throughput,
         settings: Settings,
     ) -> Engine<'a> {
+        let occupancy = if settings.counts_cpus {
+            Occupancy::new(topology)
+        } else {
+            Occupancy::new(topology).without_cpus()
+        };
         let mut engine = Engine {
             topology,
             asked,
@@ -148,7 +156,7 @@ impl<'a> Engine<'a> {
             known: Known::default(),
             settings,
             jobs: asked.iter().map(|asked| Job::new(asked.arrival)).collect(),
-            occupancy: Occupancy::new(topology),
+            occupancy,
             paused_on: BTreeMap::new(),
             packing: Packing::new(asked.len()),
             shares: Shares::new(asked.len(), topology.devices()),
@@ -168,6 +176,7 @@ impl<'a> Engine<'a> {
         for (id, why) in admission::refused(topology, asked) {
             engine.refuse(id, why);
         }
+        engine.refuse_for_lack_of_cpus(Placement::Spread);
         engine
     }
 
@@ -177,12 +186,19 @@ impl<'a> Engine<'a> {
         self
     }
 
+    /// Refuses to admit the rigid jobs for which an empty cluster would not have the CPUs under this placement. Callers do this
+    /// before the run begins.
+    pub fn refuse_for_lack_of_cpus(&mut self, placement: Placement) {
+        let lacking = admission::lacking_cpus(self.topology, self.asked, &self.occupancy, placement);
+        lacking.into_iter().for_each(|(id, why)| self.refuse(id, why));
+    }
+
     /// Refuses to admit a job, for this reason. Callers do this before the run begins.
     pub fn refuse(&mut self, id: JobId, why: String) {
         let job = &mut self.jobs[id.0 as usize];
         if !matches!(job.state, State::Ended { .. }) {
             let at = self.asked[id.0 as usize].arrival;
-            job.state = State::Ended { at, failed: Some((ErrorKind::Unsupported, why)) };
+            job.state = State::Ended { at, how: Ending::Failed(ErrorKind::Unsupported, why) };
             self.left -= 1;
         }
     }
@@ -262,9 +278,9 @@ impl<'a> Engine<'a> {
                     applied.push(action);
                 }
                 Err(why) => {
-                    if let Action::Pause { job } | Action::Stop { job, .. } = action {
+                    if let Action::Pause { job } | Action::Stop { job, .. } | Action::End { job } = action {
                         let state = self.jobs.get(job.0 as usize).map(|job| &job.state);
-                        let devices = state.and_then(kept).unwrap_or_default();
+                        let devices = state.and_then(kept).map_or(&[][..], |placed| &placed.devices);
                         stays.extend(devices.iter().map(|device| (*device, job)));
                     }
                     if (action.job().0 as usize) < self.arrived {
@@ -294,9 +310,15 @@ impl<'a> Engine<'a> {
     fn done(&mut self, action: &Action) {
         let id = action.job();
         match action {
-            Action::Start { devices, plan, .. } => {
-                let placed =
-                    Placed { devices: devices.clone(), plan: *plan, phase: Phase::Starting, since: self.now };
+            Action::Start { devices, cpus, plan, .. } => {
+                let placed = Placed {
+                    devices: devices.clone(),
+                    plan: *plan,
+                    cpus: *cpus,
+                    phase: Phase::Starting,
+                    since: self.now,
+                    share: Share::FULL,
+                };
                 self.change(id, State::Placed(placed));
                 let account = &mut self.jobs[id.0 as usize].account;
                 account.first_start.get_or_insert(self.now);
@@ -310,7 +332,23 @@ impl<'a> Engine<'a> {
             }
             Action::Resume { .. } => self.enter(id, Phase::Resuming),
             Action::Stop { .. } => self.enter(id, Phase::Stopping),
+            Action::End { .. } => match self.jobs[id.0 as usize].state {
+                State::Placed(_) => self.enter(id, Phase::Ending),
+                _ => self.end(id, Ending::ByPolicy),
+            },
+            Action::Throttle { share, .. } => {
+                let job = &mut self.jobs[id.0 as usize];
+                (job.measured, job.rate_since) = (None, self.now);
+                if let State::Placed(placed) = &mut job.state {
+                    placed.share = *share;
+                }
+            }
         }
+    }
+
+    fn end(&mut self, id: JobId, how: Ending) {
+        self.change(id, State::Ended { at: self.now, how });
+        self.changes.push(Change::Ended(id));
     }
 
     /// Sets the phase of a job that has devices.
@@ -335,8 +373,8 @@ impl<'a> Engine<'a> {
         }
         // A job that keeps the same devices also keeps its place in the order of arrival on them.
         match (kept(&before), kept(after)) {
-            (Some(devices), None) => self.occupancy.leave(id, devices),
-            (None, Some(devices)) => self.occupancy.keep(id, devices),
+            (Some(placed), None) => self.occupancy.leave(id, &placed.devices, placed.cpus),
+            (None, Some(placed)) => self.occupancy.keep(id, &placed.devices, placed.cpus),
             _ => {}
         }
         match (paused(&before), paused(after)) {
@@ -380,10 +418,10 @@ impl<'a> Engine<'a> {
     }
 }
 
-/// The devices that a job in this state holds.
-fn kept(state: &State) -> Option<&[DeviceId]> {
+/// The placement of a job that holds its devices in this state.
+fn kept(state: &State) -> Option<&Placed> {
     match state {
-        State::Placed(placed) if !placed.phase.has_left() => Some(&placed.devices),
+        State::Placed(placed) if !placed.phase.has_left() => Some(placed),
         _ => None,
     }
 }

@@ -25,11 +25,13 @@ pub fn compare(
         predicted.iter().map(|row| (row.name.as_str(), row)).collect();
     let mut pairs = Vec::new();
     let mut left_out = Vec::new();
+    let mut ended_by_policy = 0;
     for row in measured {
         let prediction = of_name.remove(row.name.as_str());
         let prediction = prediction.with_context(|| only_on("measured", &row.name))?;
         match Pair::of(prediction, row) {
             Some(pair) => pairs.push(pair),
+            None if [prediction.status, row.status] == [Status::EndedByPolicy; 2] => ended_by_policy += 1,
             None => left_out.push(row.name.clone()),
         }
     }
@@ -37,12 +39,13 @@ pub fn compare(
         anyhow::bail!(only_on("predicted", name));
     }
     ensure!(!pairs.is_empty(), "no job ended well on both sides; there is nothing to compare");
-    Ok(Fidelity { utilisation: utilisation(predicted, measured, devices), ..fidelity(&pairs, left_out) })
+    let utilisation = utilisation(predicted, measured, devices);
+    Ok(Fidelity { utilisation, ended_by_policy, ..fidelity(&pairs, left_out) })
 }
 
 fn utilisation(predicted: &[Prediction], measured: &[Outcome], devices: [Option<u32>; 2]) -> Utilisation {
     let first = measured.iter().map(|row| row.submit_ns).min();
-    let last = predicted.iter().filter(|row| row.status == Status::Ok).filter_map(|row| row.end_ns).max();
+    let last = predicted.iter().filter(|row| row.status.is_as_meant()).filter_map(|row| row.end_ns).max();
     let makespan = last.zip(first).and_then(|(last, first)| last.checked_sub(first));
     let busy = predicted.iter().map(|row| busy_ns(row.busy_share_ns, row.device_time_ns, row.packed_ns));
     let there = makespan.zip(devices[0]);
@@ -213,6 +216,7 @@ fn fidelity(pairs: &[Pair], left_out: Vec<String>) -> Fidelity {
     Fidelity {
         jobs: pairs.len() as u32,
         left_out,
+        ended_by_policy: 0,
         average_jct: times(average(&predicted), average(&measured)),
         p99_jct: times(quantile_of_sorted(&predicted, 0.99), quantile_of_sorted(&measured, 0.99)),
         makespan,

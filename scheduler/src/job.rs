@@ -6,7 +6,7 @@ use model::{Subject, TraceTime};
 use schema::{device::Device, job::command_name, plan::Plan, rows::ErrorKind, trace::Class, units::Nanos};
 
 use crate::{
-    cluster::JobId,
+    cluster::{JobId, Share},
     topology::{DeviceId, Topology},
 };
 
@@ -134,6 +134,8 @@ pub struct Job {
     pub steps_at: Nanos,
     /// The step time on the present devices between the last two reports.
     pub measured: Option<MeasuredStep>,
+    /// The time of the last throttle. A step time is not measured from an earlier report, because the job had another rate then.
+    pub rate_since: Nanos,
     pub account: Account,
     /// The number of failures after which the job was put back into the queue and that count as retries.
     pub retries: u32,
@@ -155,6 +157,7 @@ impl Job {
             steps: 0,
             steps_at: arrival,
             measured: None,
+            rate_since: arrival,
             account: Account::default(),
             retries: 0,
         }
@@ -182,7 +185,7 @@ impl Job {
                         account.device_time = Nanos(account.device_time.0.saturating_add(device_time));
                     }
                     Phase::Paused => account.paused += passed,
-                    Phase::Starting | Phase::Pausing | Phase::Resuming | Phase::Stopping => {
+                    Phase::Starting | Phase::Pausing | Phase::Resuming | Phase::Stopping | Phase::Ending => {
                         account.switching += passed;
                     }
                 }
@@ -203,8 +206,17 @@ pub enum State {
     Placed(Placed),
     Ended {
         at: Nanos,
-        failed: Option<(ErrorKind, String)>,
+        how: Ending,
     },
+}
+
+/// How a job has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It has done all its steps, or its command exited with success.
+    Finished,
+    ByPolicy,
+    Failed(ErrorKind, String),
 }
 
 /// The devices of a job and its phase on them.
@@ -213,9 +225,13 @@ pub struct Placed {
     /// The devices in the order of ranks.
     pub devices: Vec<DeviceId>,
     pub plan: Option<Plan>,
+    /// Cores of the host for each rank, if the policy chose a number.
+    pub cpus: Option<u16>,
     pub phase: Phase,
     /// The time at which the phase began.
     pub since: Nanos,
+    /// The share of the time for which the job may run. A launch begins without a limit.
+    pub share: Share,
 }
 
 /// What a job does on its devices.
@@ -227,6 +243,8 @@ pub enum Phase {
     Paused,
     Resuming,
     Stopping,
+    /// It leaves its devices, and does not run again.
+    Ending,
 }
 
 impl fmt::Display for Phase {
@@ -238,6 +256,7 @@ impl fmt::Display for Phase {
             Phase::Paused => "paused",
             Phase::Resuming => "resuming",
             Phase::Stopping => "stopping",
+            Phase::Ending => "ending",
         })
     }
 }
@@ -245,7 +264,7 @@ impl fmt::Display for Phase {
 impl Phase {
     /// Whether the job is leaving its devices or has left them. A job that is started there now does not share them with it.
     pub fn has_left(self) -> bool {
-        matches!(self, Phase::Pausing | Phase::Paused | Phase::Stopping)
+        matches!(self, Phase::Pausing | Phase::Paused | Phase::Stopping | Phase::Ending)
     }
 }
 

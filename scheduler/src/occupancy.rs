@@ -1,10 +1,16 @@
 //! The occupancy of devices: the jobs that hold each device, and the free devices of each node.
 
 mod draft;
+mod node_room;
 
-use std::{cmp::Reverse, collections::BTreeSet, ops::Range};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 pub use draft::Draft;
+pub(crate) use node_room::{NodeRoom, place};
 
 use crate::{
     cluster::JobId,
@@ -25,6 +31,9 @@ pub struct Occupancy {
     node_of: Vec<NodeId>,
     /// The number of the first device of each node, and last the number of all devices.
     first_of: Vec<u32>,
+    /// The CPUs of each node that no job was started with. `None` if the number of its CPUs is not known.
+    free_cpus: Vec<Option<u32>>,
+    counts_cpus: bool,
 }
 
 /// The number of a pool: the devices of one type, in a divided cluster of one type and of one virtual cluster. Pools are in the order
@@ -114,7 +123,45 @@ impl Occupancy {
             node_of: (0..topology.devices()).map(|device| topology.node_of(DeviceId(device))).collect(),
             first_of: nodes.iter().map(|node| node.first.0).chain([topology.devices()]).collect(),
             free_of,
+            free_cpus: nodes.iter().map(|node| node.facts.cpus).collect(),
+            counts_cpus: nodes.iter().any(|node| node.facts.cpus.is_some()),
         }
+    }
+
+    /// Takes no account of CPUs.
+    pub(crate) fn without_cpus(mut self) -> Occupancy {
+        self.free_cpus.fill(None);
+        self.counts_cpus = false;
+        self
+    }
+
+    /// Whether the number of CPUs of some node is known.
+    pub fn counts_cpus(&self) -> bool {
+        self.counts_cpus
+    }
+
+    /// The CPUs of a node that no job was started with. `None` if the number of its CPUs is not known.
+    pub fn free_cpus(&self, node: NodeId) -> Option<u32> {
+        self.free_cpus[node.0 as usize]
+    }
+
+    /// The first node with too few free CPUs for ranks on these devices, with the number that they need there, and the free ones.
+    pub(crate) fn lacking_cpus(&self, devices: &[DeviceId], cpus: Option<u16>) -> Option<(NodeId, u32, u32)> {
+        self.cpus_by_node(devices, cpus).into_iter().find_map(|(node, needed)| {
+            let free = self.free_cpus(node).filter(|free| *free < needed)?;
+            Some((node, needed, free))
+        })
+    }
+
+    /// The CPUs of ranks on these devices by node. Empty if none are counted.
+    fn cpus_by_node(&self, devices: &[DeviceId], cpus: Option<u16>) -> BTreeMap<NodeId, u32> {
+        let mut of_nodes = BTreeMap::new();
+        if let Some(cpus) = cpus.filter(|_| self.counts_cpus) {
+            for device in devices {
+                *of_nodes.entry(self.node_of[device.0 as usize]).or_default() += u32::from(cpus);
+            }
+        }
+        of_nodes
     }
 
     /// The number of devices that no job holds and that are not lost.
@@ -190,13 +237,23 @@ impl Occupancy {
         devices.map(DeviceId).filter(|device| self.devices[device.0 as usize].is_free())
     }
 
-    pub(crate) fn keep(&mut self, job: JobId, devices: &[DeviceId]) {
+    pub(crate) fn keep(&mut self, job: JobId, devices: &[DeviceId], cpus: Option<u16>) {
+        for (node, needed) in self.cpus_by_node(devices, cpus) {
+            if let Some(free) = &mut self.free_cpus[node.0 as usize] {
+                *free -= needed;
+            }
+        }
         for &device in devices {
             self.change(device, |slot| slot.kept_by.push(job));
         }
     }
 
-    pub(crate) fn leave(&mut self, job: JobId, devices: &[DeviceId]) {
+    pub(crate) fn leave(&mut self, job: JobId, devices: &[DeviceId], cpus: Option<u16>) {
+        for (node, needed) in self.cpus_by_node(devices, cpus) {
+            if let Some(free) = &mut self.free_cpus[node.0 as usize] {
+                *free += needed;
+            }
+        }
         for &device in devices {
             self.change(device, |slot| slot.kept_by.retain(|other| *other != job));
         }
@@ -264,13 +321,13 @@ mod tests {
         assert_eq!(free_devices(&occupancy, 10).map(|found| found.len()), Some(10));
         assert_eq!(free_devices(&occupancy, 11), None);
 
-        occupancy.keep(JobId(1), &[DeviceId(0)]);
+        occupancy.keep(JobId(1), &[DeviceId(0)], None);
         assert_eq!(free_devices(&occupancy, 3), Some(vec![1, 2, 3]));
         assert_eq!(free_devices(&occupancy, 6), Some(vec![4, 5, 6, 7, 8, 9]));
-        occupancy.keep(JobId(2), &[DeviceId(0)]);
-        occupancy.leave(JobId(1), &[DeviceId(0)]);
+        occupancy.keep(JobId(2), &[DeviceId(0)], None);
+        occupancy.leave(JobId(1), &[DeviceId(0)], None);
         assert_eq!((occupancy.free(), occupancy.kept_by(DeviceId(0))), (9, &[JobId(2)][..]));
-        occupancy.leave(JobId(2), &[DeviceId(0)]);
+        occupancy.leave(JobId(2), &[DeviceId(0)], None);
         assert_eq!(occupancy, Occupancy::new(&Topology::uniform(10, 4, "GPU")));
     }
 

@@ -46,7 +46,7 @@ pub use self::{
 use crate::{
     cluster::{ClusterError, DeviceId, Happened, JobId},
     engine::{self, Engine},
-    job::State,
+    job::{Ending, Phase, State},
     journal::Decisions,
     live::Live,
     policy,
@@ -100,13 +100,18 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     let turns = turns.unwrap_or_default();
     replay(&mut engine, &mut *policy, &turns).context("the run cannot go on as it began")?;
     let mut checkpoints = Checkpoints::open(run, inputs.asked.len() as u32)?;
-    // A scheduler that died may not have removed the checkpoints of jobs that have finished.
+    let resume = resume_point(run, &inputs, &engine, &checkpoints, &turns)?;
+    // A scheduler that died may not have removed the checkpoints of jobs that are not started again.
     for (id, job) in (0..).map(JobId).zip(engine.view().jobs) {
-        if matches!(job.state, State::Ended { failed: None, .. }) {
+        let is_over = match &job.state {
+            State::Ended { how, .. } => matches!(how, Ending::Finished | Ending::ByPolicy),
+            State::Placed(placed) => placed.phase == Phase::Ending,
+            State::Waiting { .. } => false,
+        };
+        if is_over {
             checkpoints.forget(id);
         }
     }
-    let resume = resume_point(run, &inputs, &engine, &checkpoints, &turns)?;
 
     let footprints = run.footprints()?.map(|known| known.measured).unwrap_or_default();
     let every = |seconds: Option<f64>| seconds.map(Nanos::from_secs_f64);
@@ -148,7 +153,7 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     let exit = match (&ended, &written) {
         (Err(ClusterError::Other(error)), _) | (_, Err(error)) => Exit::of(error),
         (Err(ClusterError::Interrupted), _) => Exit::Interrupted,
-        (Ok(_), _) if outcomes.iter().all(|row| row.status == Status::Ok) => Exit::Ok,
+        (Ok(_), _) if outcomes.iter().all(|row| row.status.is_as_meant()) => Exit::Ok,
         _ => Exit::SomeFailed,
     };
     let has_not_ended = |row: &&Outcome| row.end_ns.is_none() && row.status == Status::Failed;

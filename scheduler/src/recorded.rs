@@ -146,6 +146,17 @@ impl Recorded {
             Action::Resume { .. } => Settled::Running,
             Action::Pause { .. } => Settled::Paused,
             Action::Stop { .. } => Settled::Stopped,
+            // A job without a launch has nothing to stop, and one that is stopping goes on with it.
+            Action::End { .. } => match self.jobs.get(&job).and_then(|of| of.switches.last()) {
+                Some(RecordedSwitch { to: Settled::Running | Settled::Paused, .. }) => Settled::Stopped,
+                _ => return,
+            },
+            Action::Throttle { .. } => {
+                if let Some(launch) = self.launch(job) {
+                    launch.reported = None;
+                }
+                return;
+            }
         };
         if to != Settled::Running {
             self.company_changed(job);

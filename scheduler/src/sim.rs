@@ -1,7 +1,8 @@
 //! A simulated cluster. Its time jumps from event to event, and the step times of its jobs come from a model.
 //!
-//! Its limits: the step times are exactly those of the model unless another [`Course`] is given, devices of a node do not fail together, and a job that starts or
-//! leaves does not slow other jobs down.
+//! Its limits: the step times are exactly those of the model unless another [`Course`] is given, devices of a node do not fail
+//! together, and a job that starts or leaves does not slow other jobs down. A throttled job slows the jobs beside it down as if it
+//! were not throttled, because the model is asked in the same way.
 
 mod chance;
 mod course;
@@ -288,6 +289,8 @@ impl Cluster for Sim<'_> {
             Action::Pause { job } => self.pause(*job),
             Action::Resume { job } => self.resume(*job),
             Action::Stop { job, checkpoint } => self.stop(*job, *checkpoint),
+            Action::End { job } => self.end(*job),
+            Action::Throttle { job, share } => self.throttle(*job, *share),
         };
         done.map_err(|error| ActionError { action: action.clone(), why: format!("{error:#}") })
     }

@@ -43,6 +43,9 @@ pub struct Testbed<L> {
     pending: Vec<(Nanos, Happened)>,
     /// Launches whose end the engine has received, and may not have written down yet.
     gone: Vec<Member>,
+    /// Jobs that the policy ended, and those of them that have left, of which the engine may not have written that down yet.
+    ends: BTreeSet<JobId>,
+    over: Vec<JobId>,
 }
 
 /// The state from which a run begins, or is resumed after its scheduler has died.
@@ -121,6 +124,8 @@ impl<L: Launcher> Testbed<L> {
             lost: BTreeSet::new(),
             pending: left.collect(),
             gone: Vec::new(),
+            ends: BTreeSet::new(),
+            over: Vec::new(),
         }
     }
 
@@ -134,6 +139,9 @@ impl<L: Launcher> Testbed<L> {
     pub fn all_is_written(&mut self) {
         for launch in self.gone.drain(..) {
             self.launcher.forget(launch);
+        }
+        for job in self.over.drain(..) {
+            self.launcher.discard(job);
         }
     }
 }

@@ -112,6 +112,17 @@ impl Topology {
         topology
     }
 
+    /// Divides the CPUs of a machine among its nodes of GPUs, by their numbers of devices.
+    pub fn with_cpus(mut self, cpus: u32) -> Topology {
+        let is_of_gpus = |node: &Node| matches!(node.devices.first(), Some(Device::Cuda(_)));
+        let gpus: usize =
+            self.nodes.iter().filter(|node| is_of_gpus(node)).map(|node| node.devices.len()).sum();
+        for node in self.nodes.iter_mut().filter(|node| is_of_gpus(node)) {
+            node.facts.cpus = Some((cpus as usize * node.devices.len() / gpus) as u32);
+        }
+        self
+    }
+
     fn put_into(&mut self, node: NodeId, virtual_cluster: &str) {
         let id = self.virtual_cluster(virtual_cluster).unwrap_or_else(|| {
             self.virtual_clusters

@@ -20,6 +20,7 @@ pub fn totals(policy: &str, outcomes: &[Outcome], devices: u32) -> Totals {
         ok: done.len() as u32,
         unsupported: count(Status::Unsupported),
         failed: count(Status::Failed),
+        ended_by_policy: count(Status::EndedByPolicy),
         jct_ns_mean: some_average(jct.clone()),
         jct_ns_median: median(&jct).map(|ns| ns.round() as u64),
         jct_ns_p99: (!jct.is_empty()).then(|| quantile_of_sorted(&jct, 0.99)),
@@ -34,9 +35,9 @@ pub fn totals(policy: &str, outcomes: &[Outcome], devices: u32) -> Totals {
     }
 }
 
-/// The makespan: the time from the first arrival to the last end of a job that ended well.
+/// The makespan: the time from the first arrival to the last end of a job that ended well or was ended by the policy.
 pub(crate) fn makespan_ns(outcomes: &[Outcome]) -> Option<u64> {
-    let ends = outcomes.iter().filter(|row| row.status == Status::Ok).filter_map(|row| row.end_ns);
+    let ends = outcomes.iter().filter(|row| row.status.is_as_meant()).filter_map(|row| row.end_ns);
     let first = outcomes.iter().map(|row| row.submit_ns).min();
     ends.max().zip(first).map(|(last, first)| last - first)
 }

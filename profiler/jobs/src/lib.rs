@@ -2,6 +2,7 @@
 //! the manifest of the run that is made of them.
 
 pub mod cells;
+pub mod cores;
 pub mod launch;
 pub mod machine;
 pub mod manifest;

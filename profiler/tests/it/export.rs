@@ -206,6 +206,8 @@ fn a_run_of_the_scheduler_is_left_out_and_those_beside_it_are_exported() {
         progress_every_s: None,
         jobs_per_device: 2,
         retries: 2,
+        counts_cpus: true,
+        host_cores: None,
         switch_cost_from: Vec::new(),
         simulated: None,
     };

@@ -11,7 +11,13 @@ use schema::{
 };
 
 use super::{busy, recorded};
-use crate::{cluster::JobId, job::State, online, policy, replay::replay, view::View};
+use crate::{
+    cluster::{JobId, Share},
+    job::{Ending, State},
+    online, policy,
+    replay::replay,
+    view::View,
+};
 
 /// Say why a job waits, or runs where it does.
 ///
@@ -84,20 +90,32 @@ fn state(view: &View<'_>, id: JobId, at: Nanos) -> String {
             let several = if asked.devices == 1 { "" } else { "s" };
             format!("has waited since {since} for {} device{several}; {steps}", asked.devices)
         }
-        State::Ended { at, failed: None } => format!("ended at {at}"),
-        State::Ended { at, failed: Some((kind, why)) } => format!("failed at {at}: {kind}: {why}"),
+        State::Ended { at, how: Ending::Finished } => format!("ended at {at}"),
+        State::Ended { at, how: Ending::ByPolicy } => format!("was ended by the policy, at {at}; {steps}"),
+        State::Ended { at, how: Ending::Failed(kind, why) } => format!("failed at {at}: {kind}: {why}"),
         State::Placed(placed) => {
             let devices = devices_named(view, &placed.devices);
             let under = placed.plan.map(|plan| format!(" under {plan}")).unwrap_or_default();
             let (phase, since) = (placed.phase, placed.since);
-            format!("is {phase} on {}{under} since {since}; {steps}", devices)
+            let share = placed.share;
+            let throttled =
+                if share < Share::FULL { format!(", throttled to {share}") } else { String::new() };
+            format!("is {phase} on {devices}{under} since {since}{throttled}; {steps}")
         }
     }
 }
 
 /// The events, actions and refusals of a turn that are of this job.
 fn lines(view: &View<'_>, turn: &Turn, job: JobId) -> Vec<String> {
-    let events = turn.events.iter().filter(|happened| happened.job() == Some(job)).map(event);
+    let state = &view.jobs[job.0 as usize].state;
+    let ends_here = matches!(state, State::Ended { at, how: Ending::ByPolicy } if *at == turn.at_ns);
+    let events = turn.events.iter().filter(|happened| happened.job() == Some(job));
+    let events = events.map(|happened| match happened {
+        Happened::Settled { now: Settled::Stopped, .. } | Happened::Failed { .. } if ends_here => {
+            "left its devices".into()
+        }
+        other => event(other),
+    });
     let because = if turn.reason.is_empty() { String::new() } else { format!(" ({})", turn.reason) };
     let actions = turn.actions.iter().filter(|action| action.job() == job);
     let actions = actions.map(|action| format!("{}{because}", action_text(view, action)));

@@ -118,6 +118,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             ));
         }
     }
+    if found.ended_by_policy > 0 {
+        let count = found.ended_by_policy;
+        output::note(format_args!("{count} jobs that the policy ended on both sides are not compared"));
+    }
     // Errors of the jobs that ended well say nothing of a run in which others did not.
     let all_ended = again.iter().chain([&found]).all(|fidelity| fidelity.left_out.is_empty());
     Ok(match bars.is_none_or(|bars| all_ended && bars.hold(&found)) {

@@ -106,6 +106,8 @@ impl Rules {
             progress_every_s: seconds(progress_every),
             jobs_per_device: self.jobs_per_device,
             retries: self.retries,
+            counts_cpus: true,
+            host_cores: None,
             switch_cost_from: Vec::new(),
             simulated: None,
         };

@@ -22,7 +22,7 @@ use schema::{
     catalog::Catalog,
     device::Device,
     footprint::Footprints,
-    manifest::{Cell, Manifest, Settings},
+    manifest::{Cell, Manifest, Scheduling, Settings},
     rows::{self, DrawnTotals, Outcome, Status},
     run_dir::RunDir,
     sharing::Sharing,
@@ -37,6 +37,7 @@ use crate::{
     legal_plans::LegalPlans,
     online::{self, InputFiles, RunInputs, totals_of_draws},
     policy,
+    testbed::process::HostCores,
     totals::{average, makespan_ns},
 };
 
@@ -170,8 +171,10 @@ fn manifest(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<(Manifest
             estimates.judge(workload, batch, plan, devices, Effort::WhereTight)
         }));
     }
-    manifest.scheduling =
-        Some(args.rules.scheduling(policy, Some(args.progress_every), &mut args.rules.tables()));
+    let scheduling = args.rules.scheduling(policy, Some(args.progress_every), &mut args.rules.tables());
+    let host_cores = pool.iter().any(|device| matches!(device, Device::Cuda(_)));
+    let host_cores = host_cores.then(|| HostCores::beside(&pool)).transpose()?.map(|host| host.count());
+    manifest.scheduling = Some(Scheduling { host_cores, ..scheduling });
     Ok((manifest, estimates.footprints()))
 }
 
@@ -234,6 +237,7 @@ fn show(outcomes: &[Outcome]) -> anyhow::Result<()> {
         let time = |ns: Option<u64>| table::or_dash(ns.map(Nanos));
         let mut notes: Vec<String> =
             row.err_detail.iter().map(|why| format!("{}: {why}", row.status)).collect();
+        notes.extend((row.status == Status::EndedByPolicy).then(|| "ended by the policy".into()));
         for (count, what) in [(u64::from(row.retries), "retries"), (row.steps_lost, "steps lost")] {
             notes.extend((count > 0).then(|| format!("{count} {what}")));
         }
@@ -255,8 +259,10 @@ fn show(outcomes: &[Outcome]) -> anyhow::Result<()> {
         let known: Vec<u64> = done.iter().filter_map(|row| of(row)).collect();
         (!known.is_empty()).then(|| Nanos(average(&known)))
     };
+    let ended = outcomes.iter().filter(|row| row.status == Status::EndedByPolicy).count();
+    let ended = if ended == 0 { String::new() } else { format!(", {ended} ended by the policy") };
     output::print(format_args!(
-        "{} of {} jobs done; average JCT {}, predicted {}; makespan {}",
+        "{} of {} jobs done{ended}; average JCT {}, predicted {}; makespan {}",
         done.len(),
         outcomes.len(),
         table::or_dash(mean(|row| row.jct_ns)),

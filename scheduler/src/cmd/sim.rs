@@ -22,7 +22,7 @@ use schema::{
     catalog::Catalog,
     device::Device,
     manifest::{Manifest, Scheduling, Settings, Simulated},
-    rows::{self, DrawnTotals, Outcome, Status, Totals},
+    rows::{self, DrawnTotals, Outcome, Totals},
     run_dir::RunDir,
     units::Nanos,
 };
@@ -144,7 +144,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         });
         let (outcomes, drawn, is_whole) =
             simulate(args, &inputs, out.as_deref()).with_context(|| format!("policy {name}"))?;
-        if !is_whole || outcomes.iter().any(|row| row.status != Status::Ok) {
+        if !is_whole || outcomes.iter().any(|row| !row.status.is_as_meant()) {
             exit = Exit::SomeFailed;
         }
         all.push(Totals { drawn, ..totals(name, &outcomes, inputs.topology.devices()) });
@@ -262,7 +262,11 @@ fn show(all: &[Totals]) -> anyhow::Result<()> {
     for row in all {
         let time = |ns: Option<u64>| table::or_dash(ns.map(Nanos));
         let mut notes = Vec::new();
-        for (count, what) in [(row.failed, "did not end well"), (row.unsupported, "not admitted")] {
+        for (count, what) in [
+            (row.failed, "did not end well"),
+            (row.unsupported, "not admitted"),
+            (row.ended_by_policy, "ended by the policy"),
+        ] {
             notes.extend((count > 0).then(|| format!("{count} {what}")));
         }
         notes.extend((row.steps_lost > 0).then(|| format!("{} steps lost", row.steps_lost)));

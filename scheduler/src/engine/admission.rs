@@ -1,9 +1,12 @@
 //! Admission: finds the jobs that the cluster can never run, whatever a policy decides.
 
+use schema::placement::Placement;
+
 use crate::{
     cluster::JobId,
     job::{JobRequest, Payload},
-    topology::Topology,
+    occupancy::{Draft, Occupancy, PoolId},
+    topology::{NodeId, Topology},
 };
 
 /// The jobs that are not admitted, each with the reason.
@@ -12,6 +15,39 @@ pub(super) fn refused<'a>(
     asked: &'a [JobRequest],
 ) -> impl Iterator<Item = (JobId, String)> + use<'a> {
     asked.iter().filter_map(move |asked| Some((asked.id, why_never(asked, topology)?)))
+}
+
+/// The rigid jobs for whose ranks the nodes of an empty cluster have too few CPUs under this placement, each with the reason.
+pub(super) fn lacking_cpus(
+    topology: &Topology,
+    asked: &[JobRequest],
+    empty: &Occupancy,
+    placement: Placement,
+) -> Vec<(JobId, String)> {
+    let lacks = |asked: &JobRequest| {
+        let cpus = asked.cpus.filter(|_| empty.counts_cpus() && !asked.elastic)?;
+        let pools = match topology.virtual_cluster(&asked.virtual_cluster) {
+            Some(of) => empty.pools_of(of),
+            None => empty.pools(),
+        };
+        let draft = Draft::new(empty, placement, pools.clone());
+        let is_wanted = |pool: PoolId| {
+            let type_of = |node: NodeId| &topology.nodes()[node.0 as usize].device_type;
+            asked
+                .device_type
+                .as_ref()
+                .is_none_or(|wanted| empty.nodes_in(pool).next().map(type_of) == Some(wanted))
+        };
+        let has = |pool: PoolId| is_wanted(pool) && draft.fits_with(asked.devices, Some(pool), Some(cpus));
+        let devices = asked.devices;
+        (!pools.clone().any(has)).then(|| {
+            (
+                asked.id,
+                format!("asks for {devices} devices with {cpus} CPUs each, and nodes have too few CPUs"),
+            )
+        })
+    };
+    asked.iter().filter_map(lacks).collect()
 }
 
 /// The reason why the job can never run, if there is one.

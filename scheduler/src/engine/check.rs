@@ -19,7 +19,10 @@ impl Engine<'_> {
             return Err("it has not arrived".into());
         }
         match action {
-            Action::Start { devices, plan, .. } => self.check_start(id, devices, *plan),
+            Action::Start { devices, cpus, plan, .. } => {
+                self.check_start(id, devices, *plan)?;
+                self.check_cpus(devices, *cpus)
+            }
             Action::Pause { .. } => match (self.placed(id)?.phase, self.asked[id.0 as usize].pausing) {
                 (Phase::Running, Pausing::Impossible(why)) => Err(format!("it cannot be paused: {why}")),
                 (Phase::Running, _) => Ok(()),
@@ -28,7 +31,10 @@ impl Engine<'_> {
             Action::Resume { .. } => {
                 let placed = self.placed(id)?;
                 match placed.phase {
-                    Phase::Paused => self.check_room(id, &placed.devices),
+                    Phase::Paused => {
+                        self.check_room(id, &placed.devices)?;
+                        self.check_cpus(&placed.devices, placed.cpus)
+                    }
                     phase => Err(format!("it is {phase}, and only what is paused is resumed")),
                 }
             }
@@ -43,6 +49,23 @@ impl Engine<'_> {
                     (phase, _) => Err(format!("it is {phase} already")),
                 }
             }
+            Action::Throttle { .. } => {
+                let asked = &self.asked[id.0 as usize];
+                match (self.placed(id)?.phase, &asked.what, asked.pausing) {
+                    (_, _, Pausing::Impossible(why)) => Err(format!("it cannot be throttled: {why}")),
+                    (Phase::Starting, Payload::Command(_), _) => {
+                        Err("it is starting, and a command is throttled only while it runs".into())
+                    }
+                    (Phase::Starting | Phase::Running | Phase::Paused | Phase::Resuming, ..) => Ok(()),
+                    (phase, ..) => Err(format!("it is {phase}, and only what stays is throttled")),
+                }
+            }
+            Action::End { .. } => match &self.jobs[id.0 as usize].state {
+                State::Waiting { .. } => Ok(()),
+                State::Placed(placed) if placed.phase != Phase::Ending => Ok(()),
+                State::Placed(_) => Err("it is ending already".into()),
+                State::Ended { .. } => Err("it has ended".into()),
+            },
         }
     }
 
@@ -56,7 +79,9 @@ impl Engine<'_> {
         let devices = match action {
             Action::Start { devices, .. } => devices,
             Action::Resume { job } => &self.placed(*job)?.devices,
-            Action::Pause { .. } | Action::Stop { .. } => return Ok(()),
+            Action::Pause { .. } | Action::Stop { .. } | Action::End { .. } | Action::Throttle { .. } => {
+                return Ok(());
+            }
         };
         match devices.iter().find_map(|device| Some((device, stays.get(device)?))) {
             Some((device, stays)) => {
@@ -139,6 +164,13 @@ impl Engine<'_> {
             return Err(format!("it asks for devices of type {wanted}, and would get {}", kind(&devices[0])));
         }
         self.check_room(id, devices)
+    }
+
+    /// Checks that the jobs on the nodes of these devices leave as many CPUs for each rank, where the CPUs of a node are known.
+    fn check_cpus(&self, devices: &[DeviceId], cpus: Option<u16>) -> Result<(), String> {
+        let Some((node, needed, free)) = self.occupancy.lacking_cpus(devices, cpus) else { return Ok(()) };
+        let name = &self.topology.nodes()[node.0 as usize].name;
+        Err(format!("{name} has {free} free CPUs, and it would get {needed}"))
     }
 
     /// Checks that the devices are not lost and have room for the job beside the jobs that hold them.

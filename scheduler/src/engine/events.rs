@@ -10,7 +10,7 @@ use schema::{
 use super::Engine;
 use crate::{
     cluster::JobId,
-    job::{MeasuredStep, Phase, Placed, State},
+    job::{Ending, MeasuredStep, Phase, Placed, State},
     view::Change,
 };
 
@@ -36,10 +36,11 @@ impl Engine<'_> {
             Happened::Progress { job, steps } => {
                 let runs = self.placed_at(job)?.phase == Phase::Running;
                 let before = &self.jobs[job.0 as usize];
+                let is_one_rate = before.steps_at >= before.rate_since;
                 let (done, passed) =
                     (steps.saturating_sub(before.steps), now.saturating_sub(before.steps_at));
                 self.set_steps(job, steps)?;
-                if runs && done > 0 && passed > Nanos::ZERO {
+                if runs && is_one_rate && done > 0 && passed > Nanos::ZERO {
                     let step_ns = passed.0 as f64 / done as f64;
                     self.jobs[job.0 as usize].measured = Some(MeasuredStep { step_ns, at: now });
                 }
@@ -49,13 +50,16 @@ impl Engine<'_> {
             Happened::Finished { job, steps } => {
                 self.placed_at(job)?;
                 self.set_steps(job, steps)?;
-                self.change(job, State::Ended { at: now, failed: None });
-                self.changes.push(Change::Ended(job));
+                self.end(job, Ending::Finished);
             }
             Happened::Failed { job, steps, kind, ref detail } => {
                 let placed = self.placed_at(job)?.clone();
-                self.roll_back(job, steps);
-                self.failed(job, &placed, kind, detail);
+                if placed.phase == Phase::Ending {
+                    self.ended_by_policy(job, steps);
+                } else {
+                    self.roll_back(job, steps);
+                    self.failed(job, &placed, kind, detail);
+                }
             }
             Happened::DeviceLost { device } => {
                 ensure!(device.0 < self.topology.devices(), "there is no such device");
@@ -94,6 +98,10 @@ impl Engine<'_> {
                 self.roll_back(id, steps);
                 self.change(id, State::Waiting { since: self.now });
             }
+            (Phase::Ending, Settled::Stopped) => {
+                self.ended_by_policy(id, steps);
+                return Ok(());
+            }
             _ => bail!("the job is {phase}"),
         }
         self.changes.push(Change::Settled(id));
@@ -101,6 +109,13 @@ impl Engine<'_> {
             self.changes.push(Change::Waits(id));
         }
         Ok(())
+    }
+
+    /// A job that the policy ended has left. Its steps stay those that it has done, though no later launch has them.
+    fn ended_by_policy(&mut self, id: JobId, saved_steps: u64) {
+        let job = &mut self.jobs[id.0 as usize];
+        (job.steps, job.steps_at) = (job.steps.max(saved_steps), self.now);
+        self.end(id, Ending::ByPolicy);
     }
 
     /// Returns a failed job to the queue, or ends it if it is not to be started again.
@@ -128,8 +143,7 @@ impl Engine<'_> {
             self.change(id, State::Waiting { since: self.now });
             self.changes.push(Change::Waits(id));
         } else {
-            self.change(id, State::Ended { at: self.now, failed: Some((kind, detail.to_owned())) });
-            self.changes.push(Change::Ended(id));
+            self.end(id, Ending::Failed(kind, detail.to_owned()));
         }
         if is_too_large && has_chance {
             self.too_large.insert((id, *plan, self.occupancy.pool_of(devices[0])));

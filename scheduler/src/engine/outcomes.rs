@@ -6,7 +6,7 @@ use schema::{
 };
 
 use super::{packing::Packing, shares::Shares};
-use crate::job::{Job, JobRequest, State};
+use crate::job::{Ending, Job, JobRequest, State};
 
 /// Makes one row for each job. The first `arrived` jobs have arrived by `now`.
 pub(super) fn outcomes(
@@ -29,16 +29,22 @@ fn outcome(
     now: Nanos,
     has_arrived: bool,
 ) -> Outcome {
-    let (end, err) = match &job.state {
-        State::Ended { at, failed: None } => (Some(*at), None),
-        State::Ended { at, failed: Some((kind, why)) } => (Some(*at), Some((*kind, why.clone()))),
-        _ => (None, Some((ErrorKind::Interrupted, "the run ended before the job did".into()))),
+    let end = match &job.state {
+        State::Ended { at, .. } => Some(*at),
+        _ => None,
     };
-    let status = match &err {
-        None => Status::Ok,
+    let (status, err) = match &job.state {
+        State::Ended { how: Ending::Finished, .. } => (Status::Ok, None),
+        State::Ended { how: Ending::ByPolicy, .. } => (Status::EndedByPolicy, None),
         // The engine or the worker refused the job before it started.
-        Some((ErrorKind::Unsupported, _)) => Status::Unsupported,
-        Some(_) => Status::Failed,
+        State::Ended { how: Ending::Failed(kind @ ErrorKind::Unsupported, why), .. } => {
+            (Status::Unsupported, Some((*kind, why.clone())))
+        }
+        State::Ended { how: Ending::Failed(kind, why), .. } => (Status::Failed, Some((*kind, why.clone()))),
+        _ => {
+            let why = "the run ended before the job did".to_owned();
+            (Status::Failed, Some((ErrorKind::Interrupted, why)))
+        }
     };
     let is_admitted = status != Status::Unsupported || job.account.starts > 0;
     let has_account = is_admitted && has_arrived;

@@ -1,6 +1,6 @@
 use model::{Prediction, Question, Throughput};
 use schema::{
-    decision::{Action, Happened, Turn},
+    decision::{Action, Happened, Settled, Turn},
     placement::Placement,
     rows::ErrorKind,
     sharing::Sharing,
@@ -10,8 +10,8 @@ use schema::{
 
 use super::{panel::panel, turn_text::turn_lines};
 use crate::{
-    cluster::JobId,
-    job::{Job, JobRequest, Pausing, Payload, Phase, Placed, State},
+    cluster::{JobId, Share},
+    job::{Ending, Job, JobRequest, Pausing, Payload, Phase, Placed, State},
     occupancy::Occupancy,
     topology::{DeviceId, Topology},
     view::{Known, View},
@@ -57,7 +57,15 @@ fn job(state: State, steps: u64) -> Job {
 }
 
 fn placed(device: u32, phase: Phase) -> State {
-    State::Placed(Placed { devices: vec![DeviceId(device)], plan: None, phase, since: Nanos::ZERO })
+    let share = if phase == Phase::Paused { Share::new(0.25).unwrap() } else { Share::FULL };
+    State::Placed(Placed {
+        devices: vec![DeviceId(device)],
+        plan: None,
+        cpus: None,
+        phase,
+        since: Nanos::ZERO,
+        share,
+    })
 }
 
 fn turn(happened: Happened, actions: Vec<Action>, reason: &str) -> Turn {
@@ -76,17 +84,18 @@ fn turn(happened: Happened, actions: Vec<Action>, reason: &str) -> Turn {
 #[test]
 fn a_view_says_where_all_jobs_are_and_a_turn_what_changed() {
     let topology = Topology::uniform(3, 3, "GPU");
-    let all: Vec<JobRequest> = (0..7).map(|id| asked(id, (id != 1).then_some(200))).collect();
-    let ended = |failed| State::Ended { at: Nanos(4 * Nanos::SECOND.0), failed };
+    let all: Vec<JobRequest> = (0..8).map(|id| asked(id, (id != 1).then_some(200))).collect();
+    let ended = |how| State::Ended { at: Nanos(4 * Nanos::SECOND.0), how };
     let waiting = || State::Waiting { since: Nanos::ZERO };
     let jobs = [
         job(placed(0, Phase::Running), 50),
         job(placed(0, Phase::Paused), 7),
-        job(ended(None), 200),
-        job(ended(Some((ErrorKind::Hung, "said nothing".into()))), 0),
+        job(ended(Ending::Finished), 200),
+        job(ended(Ending::Failed(ErrorKind::Hung, "said nothing".into())), 0),
         job(waiting(), 0),
         job(waiting(), 0),
         job(waiting(), 0),
+        job(ended(Ending::ByPolicy), 9),
     ];
     let mut occupancy = Occupancy::new(&topology);
     occupancy.set_lost(DeviceId(2), true);
@@ -105,8 +114,8 @@ fn a_view_says_where_all_jobs_are_and_a_turn_what_changed() {
         known: Known::default(),
     };
     let expected = [
-        "1 of 7 jobs done, 1 failed, mean JCT 2.00 s",
-        "n0/cuda:0    j0 50/200 (25 %) + j1 paused 7",
+        "1 of 8 jobs done, 1 failed, 1 ended by the policy, mean JCT 2.00 s",
+        "n0/cuda:0    j0 50/200 (25 %) + j1 paused throttled to 0.25 7",
         "n0/cuda:1    free",
         "n0/cuda:2    lost",
         // The last one has not arrived.
@@ -119,7 +128,7 @@ fn a_view_says_where_all_jobs_are_and_a_turn_what_changed() {
         (
             turn(Happened::Finished { job: JobId(2), steps: 200 }, vec![start], "j4 is next"),
             vec![
-                "[5.00 s] j2 finished after 3.00 s; 2 of 7 have ended",
+                "[5.00 s] j2 finished after 3.00 s; 3 of 8 have ended",
                 "[5.00 s] start j4 on n0/cuda:1 (j4 is next)",
             ],
         ),
@@ -128,6 +137,21 @@ fn a_view_says_where_all_jobs_are_and_a_turn_what_changed() {
             vec!["[5.00 s] pause j0"],
         ),
         (turn(Happened::Deadline, Vec::new(), ""), Vec::new()),
+        (
+            turn(
+                Happened::Settled { job: JobId(7), now: Settled::Stopped, steps: 4 },
+                vec![
+                    Action::End { job: JobId(4) },
+                    Action::Throttle { job: JobId(1), share: Share::new(0.25).unwrap() },
+                ],
+                "",
+            ),
+            vec![
+                "[5.00 s] j7 was ended by the policy after 9 steps",
+                "[5.00 s] end j4",
+                "[5.00 s] throttle j1 to 0.25",
+            ],
+        ),
         (
             turn(
                 Happened::Failed {

@@ -2,12 +2,25 @@
 
 use schema::decision::{Action, Happened, Settled, Turn};
 
-use crate::{cluster::JobId, job::State, topology::DeviceId, view::View};
+use crate::{
+    cluster::JobId,
+    job::{Ending, State},
+    topology::DeviceId,
+    view::View,
+};
 
 /// The lines of a turn: one for each event and one for each action. Progress and deadlines have no line.
 pub(super) fn turn_lines(turn: &Turn, view: &View<'_>) -> Vec<String> {
     let name = |job: JobId| &view.asked[job.0 as usize].name;
+    let has_been_ended =
+        |job: JobId| matches!(view.jobs[job.0 as usize].state, State::Ended { how: Ending::ByPolicy, .. });
     let event = |happened: &Happened| match happened {
+        Happened::Settled { job, now: Settled::Stopped, .. } | Happened::Failed { job, .. }
+            if has_been_ended(*job) =>
+        {
+            let steps = view.jobs[job.0 as usize].steps;
+            Some(format!("{} was ended by the policy after {steps} steps", name(*job)))
+        }
         Happened::Arrived { job } => Some(format!("{} arrived", name(*job))),
         Happened::Settled { job, now: Settled::Running, steps } => {
             Some(format!("{} runs from step {steps}", name(*job)))
@@ -41,6 +54,8 @@ pub(super) fn turn_lines(turn: &Turn, view: &View<'_>) -> Vec<String> {
         Action::Resume { job } => format!("resume {}", name(*job)),
         Action::Stop { job, checkpoint: true } => format!("save and stop {}", name(*job)),
         Action::Stop { job, checkpoint: false } => format!("stop {}", name(*job)),
+        Action::End { job } => format!("end {}", name(*job)),
+        Action::Throttle { job, share } => format!("throttle {} to {share}", name(*job)),
     };
     let because = if turn.reason.is_empty() { String::new() } else { format!(" ({})", turn.reason) };
     let actions = turn.actions.iter().map(|done| format!("{}{because}", action(done)));

@@ -8,7 +8,7 @@ use std::{
 
 use schema::placement::Placement;
 
-use super::{Occupancy, PoolId, Pools};
+use super::{NodeRoom, Occupancy, PoolId, Pools, place};
 use crate::{
     cluster::JobId,
     topology::{DeviceId, NodeId},
@@ -28,13 +28,16 @@ pub struct Draft<'a> {
     by_free: BTreeSet<(PoolId, u32, NodeId)>,
     /// Devices that are not given back.
     held: BTreeSet<DeviceId>,
+    /// The free CPUs of each node where CPUs were taken or given back.
+    cpus: BTreeMap<NodeId, u32>,
 }
 
 impl<'a> Draft<'a> {
     pub fn new(base: &'a Occupancy, placement: Placement, pools: Pools) -> Draft<'a> {
         let free = base.pools.iter().map(|pool| pool.free).collect();
-        let (touched, by_free, held) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
-        Draft { base, placement, pools, free, touched, by_free, held }
+        let (touched, by_free) = (BTreeMap::new(), BTreeSet::new());
+        let (held, cpus) = (BTreeSet::new(), BTreeMap::new());
+        Draft { base, placement, pools, free, touched, by_free, held, cpus }
     }
 
     pub fn free_in(&self, pool: PoolId) -> u32 {
@@ -52,6 +55,57 @@ impl<'a> Draft<'a> {
     /// Takes `count` free devices of this pool, or of the first that has them, as [`Draft::take_in`] does.
     pub fn take(&mut self, count: u32, only: Option<PoolId>) -> Option<Vec<DeviceId>> {
         self.pools_among(only).find_map(|pool| self.take_in(pool, count))
+    }
+
+    /// Whether a job of `count` devices that takes `cpus` for each can be placed, in this pool or in any.
+    pub fn fits_with(&self, count: u32, only: Option<PoolId>, cpus: Option<u16>) -> bool {
+        match cpus.filter(|_| self.base.counts_cpus) {
+            Some(cpus) => self.pools_among(only).any(|pool| self.place_with(pool, count, cpus).is_some()),
+            None => self.fits(count, only),
+        }
+    }
+
+    /// Takes `count` free devices with `cpus` for each, as [`Draft::take`] does.
+    pub fn take_with(
+        &mut self,
+        count: u32,
+        only: Option<PoolId>,
+        cpus: Option<u16>,
+    ) -> Option<Vec<DeviceId>> {
+        let Some(each) = cpus.filter(|_| self.base.counts_cpus) else { return self.take(count, only) };
+        let place = self.pools_among(only).find_map(|pool| self.place_with(pool, count, each))?;
+        let found: Vec<DeviceId> =
+            place.into_iter().flat_map(|(node, part)| self.take_on(node, part)).collect();
+        self.take_cpus(&found, cpus);
+        Some(found)
+    }
+
+    /// Whether the nodes of these devices have as many free CPUs for each.
+    pub fn has_cpus(&self, devices: &[DeviceId], cpus: Option<u16>) -> bool {
+        let mut needed = self.base.cpus_by_node(devices, cpus).into_iter();
+        needed.all(|(node, needed)| self.free_cpus(node).is_none_or(|free| needed <= free))
+    }
+
+    /// Takes CPUs for ranks on these devices.
+    pub fn take_cpus(&mut self, devices: &[DeviceId], cpus: Option<u16>) {
+        for (node, needed) in self.base.cpus_by_node(devices, cpus) {
+            if let Some(free) = self.free_cpus(node) {
+                self.cpus.insert(node, free.saturating_sub(needed));
+            }
+        }
+    }
+
+    fn free_cpus(&self, node: NodeId) -> Option<u32> {
+        self.cpus.get(&node).copied().or(self.base.free_cpus(node))
+    }
+
+    fn place_with(&self, pool: PoolId, count: u32, cpus: u16) -> Option<Vec<(NodeId, u32)>> {
+        let room = |node: NodeId| {
+            let free = self.touched.get(&node).map_or(self.base.free_at(node), |free| free.len() as u32);
+            NodeRoom::new(node, self.base.devices_of(node), free, self.free_cpus(node), Some(cpus))
+        };
+        let nodes = self.base.nodes_in(pool).map(room).collect();
+        place(self.placement, self.base.fewest_nodes(pool, count)?, nodes, count)
     }
 
     fn pools_among(&self, only: Option<PoolId>) -> impl Iterator<Item = PoolId> + use<> {
@@ -91,8 +145,13 @@ impl<'a> Draft<'a> {
         taken
     }
 
-    /// Gives back the devices of a job that will leave them, except those that another job also holds.
-    pub fn give_back(&mut self, job: JobId, devices: &[DeviceId]) {
+    /// Gives back the devices of a job that will leave them, except those that another job also holds, and its CPUs.
+    pub fn give_back(&mut self, job: JobId, devices: &[DeviceId], cpus: Option<u16>) {
+        for (node, given) in self.base.cpus_by_node(devices, cpus) {
+            if let Some(free) = self.free_cpus(node) {
+                self.cpus.insert(node, free + given);
+            }
+        }
         for &device in devices {
             let kept_by = self.base.kept_by(device);
             if kept_by == [job] && !self.base.is_lost(device) && !self.held.contains(&device) {
@@ -195,12 +254,12 @@ mod tests {
     #[test]
     fn what_is_taken_is_not_given_twice_and_what_is_left_is_free() {
         let mut occupancy = Occupancy::new(&Topology::uniform(10, 4, "GPU"));
-        occupancy.keep(JobId(1), &[DeviceId(4), DeviceId(5)]);
-        occupancy.keep(JobId(2), &[DeviceId(5)]);
+        occupancy.keep(JobId(1), &[DeviceId(4), DeviceId(5)], None);
+        occupancy.keep(JobId(2), &[DeviceId(5)], None);
         let mut draft = Draft::new(&occupancy, Placement::Spread, occupancy.pools());
         assert_eq!(numbers(draft.take(2, None)), Some(vec![6, 7]), "of two nodes with two free, the first");
         assert_eq!(numbers(draft.take(1, None)), Some(vec![8]));
-        draft.give_back(JobId(1), &[DeviceId(4), DeviceId(5)]);
+        draft.give_back(JobId(1), &[DeviceId(4), DeviceId(5)], None);
         assert_eq!(
             (draft.free_in(PoolId(0)), draft.fits(6, None), draft.fits(7, None)),
             (6, true, false),
@@ -214,10 +273,10 @@ mod tests {
     #[test]
     fn what_is_held_is_neither_taken_nor_given_back() {
         let mut occupancy = Occupancy::new(&Topology::uniform(4, 4, "GPU"));
-        occupancy.keep(JobId(1), &[DeviceId(0), DeviceId(1)]);
+        occupancy.keep(JobId(1), &[DeviceId(0), DeviceId(1)], None);
         let mut draft = Draft::new(&occupancy, Placement::Consolidated, occupancy.pools());
         draft.hold(&[DeviceId(1), DeviceId(2)]);
-        draft.give_back(JobId(1), &[DeviceId(0), DeviceId(1)]);
+        draft.give_back(JobId(1), &[DeviceId(0), DeviceId(1)], None);
         assert_eq!((draft.fits(3, None), numbers(draft.take(2, None))), (false, Some(vec![0, 3])));
     }
 
@@ -265,20 +324,20 @@ mod tests {
         assert_eq!(take(&occupancy, 14).map(|found| found.len()), Some(14));
         assert_eq!(take(&occupancy, 15), None);
 
-        occupancy.keep(JobId(1), &[DeviceId(0)]);
+        occupancy.keep(JobId(1), &[DeviceId(0)], None);
         assert_eq!(take(&occupancy, 3), Some(vec![1, 2, 3]));
         assert_eq!(take(&occupancy, 7), Some(vec![4, 5, 6, 7, 1, 2, 3]));
         assert_eq!(take(&occupancy, 8), Some(vec![4, 5, 6, 7, 8, 9, 10, 11]));
-        occupancy.keep(JobId(2), &[DeviceId(5)]);
+        occupancy.keep(JobId(2), &[DeviceId(5)], None);
         assert_eq!(take(&occupancy, 4), Some(vec![8, 9, 10, 11]));
         assert_eq!(take(&occupancy, 8), None, "12 devices are free, and one node is");
-        occupancy.keep(JobId(3), &[DeviceId(9), DeviceId(12)]);
+        occupancy.keep(JobId(3), &[DeviceId(9), DeviceId(12)], None);
         assert_eq!((take(&occupancy, 4), take(&occupancy, 3)), (None, Some(vec![1, 2, 3])));
 
         // What a decision has taken and given back counts.
         let mut draft = Draft::new(&occupancy, Placement::Consolidated, occupancy.pools());
-        draft.give_back(JobId(1), &[DeviceId(0)]);
-        draft.give_back(JobId(2), &[DeviceId(5)]);
+        draft.give_back(JobId(1), &[DeviceId(0)], None);
+        draft.give_back(JobId(2), &[DeviceId(5)], None);
         assert_eq!(numbers(draft.take(8, None)), Some(vec![0, 1, 2, 3, 4, 5, 6, 7]));
         assert_eq!((draft.fits(3, None), draft.fits(4, None)), (true, false));
     }
@@ -297,7 +356,7 @@ mod tests {
             found.map(|found| found.iter().map(|(node, part)| (node.0, *part)).collect::<Vec<_>>())
         };
         assert_eq!(nodes(&occupancy, 17), Some(vec![(1, 8), (3, 8), (0, 1)]));
-        occupancy.keep(JobId(1), &[DeviceId(2)]);
+        occupancy.keep(JobId(1), &[DeviceId(2)], None);
         assert_eq!(nodes(&occupancy, 17), Some(vec![(3, 8), (2, 4), (1, 5)]));
         assert_eq!(nodes(&occupancy, 16), None, "the smallest number is two nodes, of which one is in use");
     }

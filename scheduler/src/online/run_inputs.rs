@@ -114,6 +114,7 @@ impl RunInputs {
                 placement: of.placement,
                 jobs_per_device: of.jobs_per_device,
                 retries: of.retries,
+                counts_cpus: of.counts_cpus,
             },
             None => engine::Settings::default(),
         };
@@ -127,6 +128,7 @@ impl RunInputs {
         }
         let policy = self.manifest.scheduling.as_ref().map(|of| &*of.policy);
         if let Some(policy) = policy.filter(|policy| !policy::resizes(policy)) {
+            engine.refuse_for_lack_of_cpus(engine.view().placement);
             for asked in &self.asked {
                 let (devices, wanted) = (asked.devices, asked.device_type.as_deref());
                 let most = self.topology.most_for(&asked.virtual_cluster, wanted);
@@ -194,7 +196,13 @@ pub fn by_type(devices: &mut [DeviceFacts]) {
 pub fn cluster(manifest: &Manifest) -> Topology {
     match manifest.scheduling.as_ref().and_then(|of| of.simulated.as_ref()) {
         Some(of) if !of.nodes.is_empty() => Topology::simulated(&of.nodes),
-        _ => topology(&manifest.devices),
+        _ => {
+            let topology = topology(&manifest.devices);
+            match manifest.scheduling.as_ref().and_then(|of| of.host_cores) {
+                Some(cores) => topology.with_cpus(cores),
+                None => topology,
+            }
+        }
     }
 }
 

@@ -9,14 +9,16 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow, ensure};
-use schema::exec::{Answer, Begin, JobState, PROTOCOL, Shown, ShownDevice, ShownJob, ShownNode, ShownPlan};
+use schema::exec::{
+    Answer, Begin, JobState, PROTOCOL, Shown, ShownCpus, ShownDevice, ShownJob, ShownNode, ShownPlan,
+};
 
 use super::{Decision, Policy, Watch, belief};
 use crate::{
     cluster::{Action, JobId},
-    job::{Phase, State},
+    job::{Ending, Phase, State},
     legal_plans::LegalPlan,
-    topology::{DeviceId, Node, Topology},
+    topology::{DeviceId, Node, NodeId, Topology},
     view::{Change, View},
 };
 use program::{Program, beginning};
@@ -102,6 +104,13 @@ impl Exec {
                 _ => {}
             }
         }
+        let of_devices: BTreeSet<NodeId> =
+            devices.iter().map(|device| view.topology.node_of(*device)).collect();
+        let show_cpus = |node: NodeId| {
+            let name = &view.topology.nodes()[node.0 as usize].name;
+            let free_cpus = view.occupancy.free_cpus(node)?;
+            Some(ShownCpus { node: name.clone(), free_cpus })
+        };
         let shown = Shown {
             turn: self.turn,
             now_ns: view.now,
@@ -116,6 +125,7 @@ impl Exec {
             jobs: due.into_iter().map(|job| show_job(view, job)).collect(),
             devices: devices.into_iter().map(|device| show_device(view, device)).collect(),
             do_not_fit,
+            nodes: of_devices.into_iter().filter_map(show_cpus).collect(),
             too_large,
             refused,
         };
@@ -172,7 +182,7 @@ fn show_job(view: &View<'_>, id: JobId) -> ShownJob {
         State::Placed(placed) => (show_phase(placed.phase), placed.since),
     };
     let failed = match &job.state {
-        State::Ended { failed: Some((kind, _)), .. } => Some(*kind),
+        State::Ended { how: Ending::Failed(kind, _), .. } => Some(*kind),
         _ => None,
     };
     ShownJob {
@@ -201,6 +211,7 @@ fn show_job(view: &View<'_>, id: JobId) -> ShownJob {
         state,
         since_ns,
         on: job.placed().map(|placed| placed.devices.clone()).unwrap_or_default(),
+        share: job.placed().map(|placed| placed.share).unwrap_or_default(),
         steps_done: job.steps,
         steps_at_ns: job.steps_at,
         measured_step_ns: job.measured.map(|measured| measured.step_ns),
@@ -228,6 +239,7 @@ fn show_phase(phase: Phase) -> JobState {
         Phase::Paused => JobState::Paused,
         Phase::Resuming => JobState::Resuming,
         Phase::Stopping => JobState::Stopping,
+        Phase::Ending => JobState::Ending,
     }
 }
 

@@ -20,8 +20,6 @@ mod room;
 
 use std::collections::BTreeSet;
 
-use schema::placement::Placement;
-
 use self::room::{Place, Room};
 use super::{
     Decision, Watch, jobs_named,
@@ -134,14 +132,15 @@ impl<K: Ord + Copy> Greedy<K> {
                     room.keep(key, job);
                 }
                 Next::Starts(job, place) => {
-                    displaced.extend(room.take(&place));
+                    displaced.extend(room.take(&place, Need::of(view, job).cpus));
                     self.waiting.remove(job);
                     granted.push((job, place));
                 }
             }
         }
+        let is_by_pool = room.is_by_pool();
         self.room = Some(room);
-        self.act(view, &granted, displaced.into_iter().map(|(_, job)| job).collect(), why)
+        self.act(view, is_by_pool, &granted, displaced.into_iter().map(|(_, job)| job).collect(), why)
     }
 
     /// Of a running and a waiting job with the same key, the running one comes first.
@@ -170,25 +169,27 @@ impl<K: Ord + Copy> Greedy<K> {
     fn act(
         &mut self,
         view: &View<'_>,
+        is_by_pool: bool,
         granted: &[(JobId, Place)],
         stopped: Vec<JobId>,
         why: &str,
     ) -> Decision {
         let mut draft = view.draft();
         for &job in &stopped {
-            draft.give_back(job, view.job(job).placed().map_or(&[], |placed| &placed.devices));
+            // The room has counted the CPUs.
+            draft.give_back(job, view.job(job).placed().map_or(&[], |placed| &placed.devices), None);
         }
         let mut actions: Vec<Action> =
             stopped.iter().map(|&job| Action::Stop { job, checkpoint: true }).collect();
         for (job, place) in granted {
             let mut devices = Vec::new();
             for &(bin, count) in place {
-                devices.extend(match view.placement {
-                    Placement::Spread => {
+                devices.extend(match is_by_pool {
+                    true => {
                         let taken = draft.take_in(PoolId(bin.0 as u16), count);
                         taken.expect("as many are free as were counted")
                     }
-                    Placement::Consolidated => draft.take_on(NodeId(bin.0), count),
+                    false => draft.take_on(NodeId(bin.0), count),
                 });
             }
             actions.push(start(view, *job, devices));

@@ -27,7 +27,7 @@ use super::{
 use crate::{
     cluster::{Action, JobId},
     job::{Job, Payload, Phase},
-    occupancy::PoolId,
+    occupancy::{Draft, PoolId},
     view::{Change, View},
 };
 
@@ -112,16 +112,18 @@ impl Policy for PackingFifo {
         self.refresh(view);
         let mut reasons = Vec::new();
         let mut actions = self.unpack(view, &mut reasons);
-        let started = self.queue.start(view, &mut view.draft());
+        let mut draft = view.draft();
+        let started = self.queue.start(view, &mut draft);
         if !started.is_empty() {
             reasons.push(format!("{} first in the queue", started.len()));
         }
         actions.extend(started);
         let may_pack = view.jobs_per_device as usize >= SEATS;
         while let Some(head) = self.queue.head(view).filter(|_| may_pack) {
-            let Some((beside, gain)) = self.partner(view, head, &mut reasons) else { break };
-            let devices = view.job(beside).placed().map(|placed| placed.devices.clone());
-            actions.push(start(view, head, devices.unwrap_or_default()));
+            let Some((beside, gain)) = self.partner(view, &draft, head, &mut reasons) else { break };
+            let devices = view.job(beside).placed().map(|placed| placed.devices.clone()).unwrap_or_default();
+            draft.take_cpus(&devices, view.asked_by(head).cpus);
+            actions.push(start(view, head, devices));
             reasons.push(format!(
                 "{} beside {}: {:.3} ± {:.3} times taking turns",
                 view.asked_by(head).name,
@@ -215,10 +217,20 @@ impl PackingFifo {
 
     /// The running job with the largest predicted gain beside this one. `None` if no job has one. If a gain is predicted and may be
     /// none, a reason says so, once for each pair of kinds.
-    fn partner(&mut self, view: &View<'_>, head: JobId, reasons: &mut Vec<String>) -> Option<(JobId, Gain)> {
+    fn partner(
+        &mut self,
+        view: &View<'_>,
+        draft: &Draft<'_>,
+        head: JobId,
+        reasons: &mut Vec<String>,
+    ) -> Option<(JobId, Gain)> {
         let kind = self.kind(view, head);
         let with = |(other, jobs): (&PlacedKind, &BTreeSet<JobId>)| {
-            let job = *jobs.first()?;
+            let has_cpus = |job: &&JobId| {
+                let devices = view.job(**job).placed().map_or(&[][..], |placed| &placed.devices);
+                draft.has_cpus(devices, view.asked_by(head).cpus)
+            };
+            let job = *jobs.iter().find(has_cpus)?;
             let alike = view.asked_by(job).devices == view.asked_by(head).devices;
             let alike = alike && Need::of(view, head).allows(other.pool);
             let can_end = can_leave(view, job) || can_leave(view, head);

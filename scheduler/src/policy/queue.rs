@@ -54,12 +54,12 @@ impl<K: Ord + Copy> Queue<K> {
         loop {
             let next = match self.misfit {
                 Misfit::Blocks => self.first(view),
-                Misfit::IsPassed => {
-                    self.waiting.first_that(|Need { devices, pool }| draft.fits(devices, pool))
-                }
+                Misfit::IsPassed => self
+                    .waiting
+                    .first_that(|Need { devices, pool, cpus }| draft.fits_with(devices, pool, cpus)),
             };
             let Some((need, job)) = next else { return actions };
-            let Some(devices) = draft.take(need.devices, need.pool) else { return actions };
+            let Some(devices) = draft.take_with(need.devices, need.pool, need.cpus) else { return actions };
             actions.push(start(view, job, devices));
             self.took(job);
         }

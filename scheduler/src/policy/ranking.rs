@@ -18,6 +18,8 @@ pub(super) struct Need {
     pub(super) devices: u32,
     /// The devices of the type that the job asks for. `None` if it runs on any.
     pub(super) pool: Option<PoolId>,
+    /// The CPUs of each rank, if it asks for some and the CPUs of nodes are counted.
+    pub(super) cpus: Option<u16>,
 }
 
 /// Waiting jobs in order of a key, grouped by the devices that they need. If the first job of a group does not fit, no job of the
@@ -36,7 +38,8 @@ impl Need {
             let mut nodes = nodes.filter(|node| !node.devices.is_empty());
             nodes.find(|node| node.device_type == *wanted).map(|node| view.occupancy.pool_of(node.first))
         };
-        Need { devices: asked.devices, pool: asked.device_type.as_ref().and_then(of_type) }
+        let cpus = asked.cpus.filter(|cpus| *cpus > 0 && view.occupancy.counts_cpus());
+        Need { devices: asked.devices, pool: asked.device_type.as_ref().and_then(of_type), cpus }
     }
 
     pub(super) fn allows(self, pool: PoolId) -> bool {
@@ -119,8 +122,8 @@ mod tests {
     use super::*;
 
     fn any_need() -> impl Strategy<Value = Need> {
-        (1u32..5, prop::option::of((0u16..2).prop_map(PoolId)))
-            .prop_map(|(devices, pool)| Need { devices, pool })
+        (1u32..5, prop::option::of((0u16..2).prop_map(PoolId)), prop::option::of(1u16..3))
+            .prop_map(|(devices, pool, cpus)| Need { devices, pool, cpus })
     }
 
     proptest! {

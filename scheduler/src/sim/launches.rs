@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, bail, ensure};
 use schema::{
-    decision::{DeviceId, Happened, JobId, Settled},
+    decision::{DeviceId, Happened, JobId, Settled, Share},
     plan::Plan,
     rows::ErrorKind,
     units::Nanos,
@@ -32,6 +32,7 @@ impl Sim<'_> {
         }
         let launch = self.launch(id);
         (launch.devices, launch.cpus, launch.plan) = (devices.to_vec(), cpus, plan);
+        launch.share = Share::FULL;
         let cost = if launch.saved.is_some() { Cost::Restart } else { Cost::Start };
         let takes = match self.check_company(id).and_then(|()| self.cost(id, cost)) {
             Ok(takes) => takes,
@@ -92,6 +93,25 @@ impl Sim<'_> {
             LaunchPhase::Away | LaunchPhase::Leaving { .. } | LaunchPhase::Switching { .. } => {
                 bail!("it is leaving")
             }
+        }
+        Ok(())
+    }
+
+    /// Stops a job that is not leaving its devices for good already. Of the others, none is started again.
+    pub(super) fn end(&mut self, id: JobId) -> anyhow::Result<()> {
+        match self.launch(id).phase {
+            LaunchPhase::Away
+            | LaunchPhase::Leaving { to: Settled::Stopped, .. }
+            | LaunchPhase::Switching { to: Settled::Stopped, .. } => {}
+            LaunchPhase::Leaving { at, .. } => {
+                self.check_costs(id, &[Cost::Stop])?;
+                self.launch(id).phase = LaunchPhase::Leaving { at, to: Settled::Stopped, checkpoint: false };
+            }
+            LaunchPhase::Switching { to: Settled::Paused, .. } => {
+                let takes = self.cost(id, Cost::Stop)?;
+                self.switch(id, Settled::Stopped, false, takes);
+            }
+            _ => self.stop(id, false)?,
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The state of a launch on a simulated cluster.
 
 use schema::{
-    decision::{DeviceId, Settled},
+    decision::{DeviceId, Settled, Share},
     plan::Plan,
     units::Nanos,
 };
@@ -33,6 +33,8 @@ pub(super) struct SimulatedLaunch {
     pub(super) plan: Option<Plan>,
     pub(super) cpus: Option<u16>,
     pub(super) stretch: Stretch,
+    /// The share of the time for which it may run.
+    pub(super) share: Share,
     /// Times as long as the model says, by chance.
     pub(super) speed: f64,
     /// When its launch began to run.

@@ -1,12 +1,12 @@
 //! Stretches: as long as a job's co-runners and neighbours stay the same, so does the time of its steps. When they change, what is
-//! left of it is planned anew.
+//! left of it is planned anew. A throttle begins a new stretch, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context as _;
 use model::{Neighbour, Question};
 use schema::{
-    decision::{Happened, JobId, Settled},
+    decision::{Happened, JobId, Settled, Share},
     units::Nanos,
 };
 
@@ -144,6 +144,16 @@ impl Sim<'_> {
         })
     }
 
+    /// Changes the rate of a job from now on.
+    pub(super) fn throttle(&mut self, id: JobId, share: Share) -> anyhow::Result<()> {
+        let trains = self.launch(id).phase == LaunchPhase::Training;
+        if trains {
+            self.end_stretch(id);
+        }
+        self.launch(id).share = share;
+        if trains { self.set_pace(id) } else { Ok(()) }
+    }
+
     fn set_pace(&mut self, id: JobId) -> anyhow::Result<()> {
         let neighbours: Vec<Neighbour<'_>> = self
             .neighbours(id)
@@ -155,7 +165,7 @@ impl Sim<'_> {
             .collect();
         let step_ns = self.step_ns(id, &self.company(id), &neighbours)?;
         let launch = self.launch(id);
-        launch.stretch.step_ns = step_ns * launch.speed;
+        launch.stretch.step_ns = step_ns * launch.speed / launch.share.get();
         self.plan_goal(id);
         Ok(())
     }

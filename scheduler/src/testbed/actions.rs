@@ -9,7 +9,7 @@ use super::{
     JobPhase, PlacedJob, Testbed,
     launcher::{Launcher, StartRequest},
 };
-use crate::cluster::{Action, DeviceId, Happened, JobId, Settled};
+use crate::cluster::{Action, DeviceId, Happened, JobId, Settled, Share};
 
 impl<L: Launcher> Testbed<L> {
     /// # Errors
@@ -22,10 +22,13 @@ impl<L: Launcher> Testbed<L> {
                 devices: devices.clone(),
                 cpus: *cpus,
                 plan: *plan,
+                share: Share::FULL,
             }),
             Action::Pause { job } => self.pause(*job),
             Action::Resume { job } => self.resume(*job),
             Action::Stop { job, checkpoint } => self.stop(*job, *checkpoint),
+            Action::End { job } => self.end(*job),
+            Action::Throttle { job, share } => self.throttle(*job, *share),
         }
     }
 
@@ -84,6 +87,31 @@ impl<L: Launcher> Testbed<L> {
         }
         self.set(job, JobPhase::Stopping);
         Ok(())
+    }
+
+    fn end(&mut self, job: JobId) -> Result<(), String> {
+        match self.on(job) {
+            Err(_) => self.over.push(job),
+            Ok((phase, _)) => {
+                if phase != JobPhase::Stopping {
+                    self.stop(job, false)?;
+                }
+                self.ends.insert(job);
+            }
+        }
+        Ok(())
+    }
+
+    fn throttle(&mut self, job: JobId, share: Share) -> Result<(), String> {
+        let placed = self.placed.get_mut(&job).ok_or("it has no devices")?;
+        match placed.launch {
+            Some(launch) => self.launcher.throttle(launch, share),
+            // It waits for others to leave, and begins with this share.
+            None => {
+                placed.start.share = share;
+                Ok(())
+            }
+        }
     }
 
     pub(super) fn on(&self, job: JobId) -> Result<(JobPhase, Option<Member>), String> {

@@ -113,6 +113,9 @@ impl<L: Launcher> Testbed<L> {
             | Happened::Failed { job, .. } => {
                 let placed = self.placed.remove(&job);
                 self.gone.extend(placed.and_then(|placed| placed.launch));
+                if self.ends.remove(&job) {
+                    self.over.push(job);
+                }
                 // What is pending of the launch is no event of the next one.
                 self.pending.retain(|(_, pending)| pending.job() != Some(job));
                 self.left(job);

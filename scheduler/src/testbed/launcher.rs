@@ -3,7 +3,7 @@
 use rig::Member;
 use schema::{plan::Plan, units::Nanos};
 
-use crate::cluster::{ClusterError, DeviceId, Happened, JobId};
+use crate::cluster::{ClusterError, DeviceId, Happened, JobId, Share};
 
 /// Starts launches of jobs and reports what becomes of them. Steps are those of the job in all its launches together.
 pub trait Launcher {
@@ -37,6 +37,12 @@ pub trait Launcher {
     /// Why it cannot be saved. It goes on as before.
     fn stop(&mut self, launch: Member, checkpoint: bool) -> Result<(), String>;
 
+    /// Lets a launch train for this share of the time from now on.
+    ///
+    /// # Errors
+    /// Why it cannot be held. It trains on as before.
+    fn throttle(&mut self, launch: Member, share: Share) -> Result<(), String>;
+
     /// Steps that its job has done, as far as is known.
     fn steps(&self, launch: Member) -> u64;
 
@@ -52,6 +58,9 @@ pub trait Launcher {
 
     /// The end of a launch is written down: it is not asked for any more, nor is the checkpoint of a job that has finished.
     fn forget(&mut self, launch: Member);
+
+    /// It is written down that the policy ended a job: the job is not started again, and its checkpoint is not needed.
+    fn discard(&mut self, job: JobId);
 }
 
 /// One start of a job on devices of the testbed.
@@ -65,6 +74,8 @@ pub struct StartRequest {
     /// Cores of the host for each rank, if the policy chose a number.
     pub cpus: Option<u16>,
     pub plan: Option<Plan>,
+    /// The share of the time for which the launch may run.
+    pub share: Share,
 }
 
 /// Why a program of the user's that ended by itself has not done its steps. A program whose steps are not seen counts as done.

@@ -3,14 +3,16 @@
 //! A launch is granted about half a second of work at a time. To be held, paused or saved it is granted no more; it still does the
 //! work that it was granted, and that work counts. Each rank answers a command, which is done when all ranks have answered. A policy
 //! that takes longer than that half second to decide stalls its launches, because they are granted nothing meanwhile. A warning says
-//! so. No heartbeat is missed because of it.
+//! so. No heartbeat is missed because of it. A throttled launch is granted less work at a time, and rests in between.
 
 mod commands;
+mod host_cores;
 mod launch;
 mod losses;
 mod memory;
 mod request;
 mod stall;
+mod throttle;
 mod updates;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -31,17 +33,18 @@ use schema::{
     wire::Command,
 };
 
-pub use self::launch::WORK_LEFT;
+pub use self::{host_cores::HostCores, launch::WORK_LEFT};
 use self::{
     launch::{LOOK_AT_FIRST, LOOK_EVERY, LaunchState},
     stall::Stall,
+    throttle::Throttle,
 };
 use super::{
     checkpoints::Checkpoints,
     launcher::{Launcher, StartRequest},
 };
 use crate::{
-    cluster::{ClusterError, DeviceId, Happened, JobId, Settled},
+    cluster::{ClusterError, DeviceId, Happened, JobId, Settled, Share},
     job::JobRequest,
 };
 
@@ -70,6 +73,7 @@ pub struct ProcessLauncher {
     /// All launches, including those that have ended until that is written down.
     launches: BTreeMap<Member, LaunchState>,
     lost: BTreeSet<DeviceId>,
+    host_cores: HostCores,
     events: VecDeque<Happened>,
     /// Launches count up in a run. One that was just asked for has no file yet, so they are counted here.
     next_number: usize,
@@ -80,9 +84,10 @@ pub struct ProcessLauncher {
 
 impl ProcessLauncher {
     /// # Errors
-    /// Where the launches that the run has already cannot be counted.
+    /// Where the launches that the run has already cannot be counted, and where the kernel does not report cores.
     pub fn new(setup: TestbedSetup) -> anyhow::Result<ProcessLauncher> {
         let next_number = setup.run.launches()?.len() + 1;
+        let host_cores = HostCores::beside(&setup.devices)?;
         // Workers write their checkpoints into a folder that is there.
         std::fs::create_dir_all(setup.run.checkpoints_path())
             .with_context(|| setup.run.checkpoints_path().display().to_string())?;
@@ -91,6 +96,7 @@ impl ProcessLauncher {
             setup,
             launches,
             lost,
+            host_cores,
             events,
             next_number,
             stall: Stall::default(),
@@ -141,7 +147,8 @@ impl ProcessLauncher {
                 continue;
             }
             self.save_what_is_due();
-            match self.watch().next(deadline) {
+            let burst = self.supply_throttled();
+            match self.watch().next([deadline, burst].into_iter().flatten().min()) {
                 Some(event) => self.receive(event),
                 None if deadline.is_some_and(|deadline| deadline <= Nanos::monotonic_now()) => {
                     return Ok(None);
@@ -192,9 +199,7 @@ impl Launcher for ProcessLauncher {
             self.command(launch, Command::Pause {});
             return Ok(());
         }
-        if of.ready == 0 {
-            return Err("it is a program that obeys no grant, so nothing can hold it".into());
-        }
+        of.obeys_grants()?;
         of.is_held = true;
         if of.rests_as_asked() {
             self.settled(launch, Settled::Paused);
@@ -231,6 +236,14 @@ impl Launcher for ProcessLauncher {
         Ok(())
     }
 
+    fn throttle(&mut self, launch: Member, share: Share) -> Result<(), String> {
+        let Some(of) = self.launches.get_mut(&launch) else { return Err("there is no such launch".into()) };
+        of.obeys_grants()?;
+        of.throttle = Throttle::of(share);
+        self.supply(launch);
+        Ok(())
+    }
+
     fn steps(&self, launch: Member) -> u64 {
         self.launches.get(&launch).map_or(0, LaunchState::steps)
     }
@@ -252,5 +265,9 @@ impl Launcher for ProcessLauncher {
         {
             self.setup.checkpoints.forget(launch.job);
         }
+    }
+
+    fn discard(&mut self, job: JobId) {
+        self.setup.checkpoints.forget(job);
     }
 }

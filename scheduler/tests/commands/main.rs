@@ -1,6 +1,7 @@
 //! Tests of the program `sched` itself, without libtorch.
 
 mod draws;
+mod endings;
 mod fidelity;
 mod help;
 mod hindsight;

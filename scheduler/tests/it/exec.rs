@@ -20,6 +20,7 @@ use schema::{
     catalog::Catalog,
     decision::{Action, Turn},
     exec::{JobState, Shown, ShownJob, ShownPlan},
+    rows::Status,
     units::Nanos,
 };
 use tempfile::TempDir;
@@ -269,4 +270,40 @@ fn plans_are_shown_for_each_type_of_device_that_a_job_may_have() {
     };
     assert_eq!(of(&shown.jobs[0]), expected(&[("fast", 1, 2), ("slow", 1, 5), ("slow", 2, 5)]));
     assert_eq!(of(&shown.jobs[1]), expected(&[("slow", 1, 5)]));
+}
+
+/// The same actions in each turn: job 0 is started once, and throttled until it has finished.
+#[test]
+fn a_program_throttles_a_job_and_ends_another_and_is_shown_the_share() {
+    let folder = tempfile::tempdir().expect("there is a place for files");
+    let copy = folder.path().join("shown.jsonl");
+    let actions = [
+        r#"{"start": {"job": 0, "devices": [0]}}"#,
+        r#"{"throttle": {"job": 0, "share": 0.25}}"#,
+        r#"{"end": {"job": 1}}"#,
+    ];
+    let answers =
+        format!("{{\\\"turn\\\": $n, \\\"actions\\\": [{}]}}", actions.join(", ").replace('"', "\\\""));
+    let command = format!(
+        "exec:sh -c 'n=0; tee {} | while read line; do echo \"{answers}\"; n=$((n + 1)); done'",
+        copy.display()
+    );
+    let (topology, jobs) = (Topology::uniform(1, 1, "GPU"), jobs(&[(0, 1, 5), (1, 1, 5)]));
+    let costs = Named::constant(Nanos::ZERO);
+    let truth = Own { slowdown: 1.0 };
+    let mut sim =
+        Sim::new(&topology, &jobs, Box::new(truth), &costs, Settings::default()).expect("all is known");
+    let mut engine = Engine::new(&topology, &jobs, &truth, engine::Settings::default());
+    let mut policy = built(&command);
+    let mut turns: Vec<Turn> = Vec::new();
+    let outcomes = engine::run(&mut engine, &mut sim, &mut *policy, &mut turns).expect("both end");
+    // 5 s of work at a quarter.
+    assert_eq!(outcomes[0].jct_ns, Some(20_000_000_000));
+    assert_eq!((outcomes[1].status, outcomes[1].end_ns), (Status::EndedByPolicy, Some(1_000_000_000)));
+    drop(policy);
+    let lines = std::fs::read_to_string(copy).expect("it was kept");
+    let shown: Vec<Shown> =
+        lines.lines().map(|line| Shown::from_line(line).expect("a line a turn")).collect();
+    let of_first = |shown: &Shown| shown.jobs.iter().find(|job| job.job.0 == 0).map(|job| job.share.get());
+    assert_eq!(shown[..2].iter().map(of_first).collect::<Vec<_>>(), [Some(1.0), Some(0.25)]);
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 use proptest::prelude::*;
 use scheduler::{
-    cluster::{Action, DeviceId, JobId},
+    cluster::{Action, DeviceId, JobId, Share},
     job::{Account, JobRequest, Phase, Placed, State},
     journal::Journal,
     policy::{Decision, Policy},
@@ -41,10 +41,15 @@ impl Restless {
     fn anything(&mut self, view: &View<'_>) -> Action {
         // One that has not arrived among them.
         let job = JobId(self.rng.u32(..view.asked.len() as u32 + 1));
-        match self.rng.u8(..8) {
-            0 => Action::Pause { job },
-            1 => Action::Resume { job },
-            2 => Action::Stop { job, checkpoint: self.rng.bool() },
+        match self.rng.u8(..80) {
+            0..10 => Action::Pause { job },
+            10..20 => Action::Resume { job },
+            20..30 => Action::Stop { job, checkpoint: self.rng.bool() },
+            30 => Action::End { job },
+            31..38 => {
+                let share = Share::new(f64::from(self.rng.u8(1..=4)) / 4.0).expect("it is a share");
+                Action::Throttle { job, share }
+            }
             // Usually the requested number of devices, and sometimes the same device twice or an unknown
             // one.
             _ => {
@@ -216,6 +221,7 @@ proptest! {
             prop_assert_eq!(row.job, job.id);
             match row.status {
                 Status::Ok => prop_assert_eq!(Some(row.steps), job.steps),
+                Status::EndedByPolicy => prop_assert!(row.err.is_none() && row.jct_ns.is_none()),
                 _ => prop_assert!(has_faults && row.retries == 2 && row.err.is_some(), "{:?}", row),
             }
             let again = row.retries + stops(&watch.turns, job.id) + losses(&watch.turns, job.id);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use model::{Question, Subject, Throughput};
 use rig::Member;
 use scheduler::{
-    cluster::{ClusterError, DeviceId, Happened, JobId, Settled},
+    cluster::{ClusterError, DeviceId, Happened, JobId, Settled, Share},
     job::JobRequest,
     sim::{Cost, SwitchCosts},
     testbed::launcher::{Launcher, StartRequest},
@@ -33,6 +33,8 @@ pub(crate) struct Scripted<'a> {
     pub(crate) falls_for: Nanos,
     /// Launches that end with a lost device and are not yet reported, with the times of their ends.
     fall: VecDeque<(Nanos, Member)>,
+    /// The shares that launches began with or were told, with their times.
+    pub(crate) shares: Vec<(Nanos, Member, Share)>,
 }
 
 struct ScriptedLaunch {
@@ -41,6 +43,7 @@ struct ScriptedLaunch {
     steps: f64,
     since: Nanos,
     step_ns: f64,
+    share: Share,
     doing: Doing,
 }
 
@@ -68,6 +71,13 @@ enum Then {
     Go { checkpoint: bool },
 }
 
+impl ScriptedLaunch {
+    fn trains_on(&self, devices: &[DeviceId]) -> bool {
+        matches!(self.doing, Doing::Trains | Doing::Leaves { .. })
+            && self.devices.iter().any(|device| devices.contains(device))
+    }
+}
+
 fn whole(steps: f64) -> u64 {
     (steps + ROUNDING) as u64
 }
@@ -81,7 +91,19 @@ impl<'a> Scripted<'a> {
     ) -> Scripted<'a> {
         let (now, launches, saved) = (Nanos::ZERO, Vec::new(), BTreeMap::new());
         let (losses, fall, falls_for) = (VecDeque::new(), VecDeque::new(), Nanos::ZERO);
-        Scripted { topology, asked, truth, costs, now, launches, saved, losses, falls_for, fall }
+        Scripted {
+            topology,
+            asked,
+            truth,
+            costs,
+            now,
+            launches,
+            saved,
+            losses,
+            falls_for,
+            fall,
+            shares: Vec::new(),
+        }
     }
 
     fn subject(&self, job: JobId) -> Subject<'_> {
@@ -130,33 +152,32 @@ impl<'a> Scripted<'a> {
 
     /// Starts a new stretch for all jobs that train on these devices.
     fn change_pace(&mut self, devices: &[DeviceId]) {
-        let trains = |launch: &ScriptedLaunch| matches!(launch.doing, Doing::Trains | Doing::Leaves { .. });
-        let shares = |launch: &ScriptedLaunch, devices: &[DeviceId]| {
-            launch.devices.iter().any(|device| devices.contains(device))
-        };
-        let among: Vec<usize> = (0..self.launches.len())
-            .filter(|place| trains(&self.launches[*place]) && shares(&self.launches[*place], devices))
-            .collect();
-        for place in among {
-            let launch = &self.launches[place];
-            let others = self.launches.iter().enumerate().filter(|(other, launch)| {
-                *other != place && trains(launch) && shares(launch, &self.launches[place].devices)
-            });
-            let co_runners: Vec<Subject<'_>> = others.map(|(_, launch)| self.subject(launch.job)).collect();
-            let step_ns = self.truth.predict(&Question {
-                job: self.subject(launch.job),
-                placement: &self.topology.placement(&launch.devices),
-                device_type: self.topology.type_of(launch.devices[0]),
-                cpus: None,
-                co_runners: &co_runners,
-                sharing: &Sharing::TIME_SLICE,
-                neighbours: &[],
-            });
-            let (steps, now) = (self.steps_at(launch), self.now);
-            let launch = &mut self.launches[place];
-            (launch.steps, launch.since) = (steps, now);
-            launch.step_ns = step_ns.expect("all step times are known").step_ns;
-        }
+        let among: Vec<usize> =
+            (0..self.launches.len()).filter(|place| self.launches[*place].trains_on(devices)).collect();
+        among.into_iter().for_each(|place| self.set_pace(place));
+    }
+
+    fn set_pace(&mut self, place: usize) {
+        let launch = &self.launches[place];
+        let others = self
+            .launches
+            .iter()
+            .enumerate()
+            .filter(|(other, of)| *other != place && of.trains_on(&launch.devices));
+        let co_runners: Vec<Subject<'_>> = others.map(|(_, launch)| self.subject(launch.job)).collect();
+        let step_ns = self.truth.predict(&Question {
+            job: self.subject(launch.job),
+            placement: &self.topology.placement(&launch.devices),
+            device_type: self.topology.type_of(launch.devices[0]),
+            cpus: None,
+            co_runners: &co_runners,
+            sharing: &Sharing::TIME_SLICE,
+            neighbours: &[],
+        });
+        let (steps, now) = (self.steps_at(launch), self.now);
+        let launch = &mut self.launches[place];
+        (launch.steps, launch.since) = (steps, now);
+        launch.step_ns = step_ns.expect("all step times are known").step_ns / launch.share.get();
     }
 
     fn switch(&mut self, launch: Member, takes: Nanos, then: Then) {
@@ -261,8 +282,10 @@ impl Launcher for Scripted<'_> {
             steps: self.saved_steps(start.job) as f64,
             since: self.now,
             step_ns: 1.0,
+            share: start.share,
             doing: Doing::Rests,
         });
+        self.shares.push((self.now, launch, start.share));
         self.switch(launch, self.cost(start.job, of), Then::Run);
         Ok(launch)
     }
@@ -279,10 +302,20 @@ impl Launcher for Scripted<'_> {
 
     fn stop(&mut self, launch: Member, checkpoint: bool) -> Result<(), String> {
         let of = &self.launches[launch.0 as usize];
-        if of.doing == Doing::Trains {
-            self.leave(launch, Then::Go { checkpoint });
-        } else {
-            self.switch(launch, self.cost_of_going(of, checkpoint), Then::Go { checkpoint });
+        let then = Then::Go { checkpoint };
+        match of.doing {
+            Doing::Trains => self.leave(launch, then),
+            Doing::Leaves { after, .. } => self.launch(launch).doing = Doing::Leaves { after, then },
+            _ => self.switch(launch, self.cost_of_going(of, checkpoint), then),
+        }
+        Ok(())
+    }
+
+    fn throttle(&mut self, launch: Member, share: Share) -> Result<(), String> {
+        self.shares.push((self.now, launch, share));
+        self.launch(launch).share = share;
+        if self.launches[launch.0 as usize].doing == Doing::Trains {
+            self.set_pace(launch.0 as usize);
         }
         Ok(())
     }
@@ -336,4 +369,8 @@ impl Launcher for Scripted<'_> {
     }
 
     fn forget(&mut self, _launch: Member) {}
+
+    fn discard(&mut self, job: JobId) {
+        self.saved.remove(&job);
+    }
 }

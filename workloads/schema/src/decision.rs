@@ -4,6 +4,7 @@
 mod chain;
 mod file;
 mod one_or_several;
+mod share;
 mod words;
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     chain::Chain,
     file::{TurnWriter, read},
+    share::Share,
 };
 use crate::{plan::Plan, rows::ErrorKind, units::Nanos};
 
@@ -84,6 +86,15 @@ pub enum Action {
         job: JobId,
         checkpoint: bool,
     },
+    /// Ends the job for good. It is no failure, and the job is not started again.
+    End {
+        job: JobId,
+    },
+    /// Lets the job run for this share of the time until its launch ends.
+    Throttle {
+        job: JobId,
+        share: Share,
+    },
 }
 
 impl Action {
@@ -92,7 +103,9 @@ impl Action {
             Action::Start { job, .. }
             | Action::Pause { job }
             | Action::Resume { job }
-            | Action::Stop { job, .. } => job,
+            | Action::Stop { job, .. }
+            | Action::End { job }
+            | Action::Throttle { job, .. } => job,
         }
     }
 }

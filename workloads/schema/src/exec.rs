@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     cluster::NodeFacts,
-    decision::{Action, DeviceId, JobId},
+    decision::{Action, DeviceId, JobId, Share},
     history::PastJob,
     placement::Placement,
     plan::Plan,
@@ -35,6 +35,9 @@ pub struct Shown {
     pub jobs: Vec<ShownJob>,
     /// The devices with other jobs than before, and those that were lost or came back, in order.
     pub devices: Vec<ShownDevice>,
+    /// The free CPUs of the nodes of these devices, as far as the CPUs of nodes are known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<ShownCpus>,
     /// Jobs that did not fit on a device together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub do_not_fit: Vec<(JobId, JobId)>,
@@ -75,6 +78,14 @@ pub struct ShownNode {
     /// What is known of it besides, if the user has described the cluster.
     #[serde(default, skip_serializing_if = "NodeFacts::is_empty")]
     pub facts: NodeFacts,
+}
+
+/// The CPUs of a node that no job has been started with. A job that leaves its devices gives its CPUs back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShownCpus {
+    pub node: String,
+    pub free_cpus: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,6 +141,8 @@ pub struct ShownJob {
     pub since_ns: Nanos,
     /// Devices in the order of ranks.
     pub on: Vec<DeviceId>,
+    /// The share of the time for which it may run there; 1 if it is not throttled.
+    pub share: Share,
     /// Effective steps, and the time of their report.
     pub steps_done: u64,
     pub steps_at_ns: Nanos,
@@ -170,6 +183,8 @@ words! {
         Paused = "paused",
         Resuming = "resuming",
         Stopping = "stopping",
+        /// It leaves its devices, and does not run again.
+        Ending = "ending",
         Ended = "ended",
     }
 }
@@ -223,9 +238,9 @@ mod tests {
         r#""plan":"dp2","devices":2,"submit_utc":"2020-08-01T08:00:00Z","duration_ns":7}]},"jobs":[{"job":3,"name":"a","arrival_ns":5,"workload":"gpt2","global_batch":8,"#,
         r#""plan":"dp2","devices":2,"device_type":"GPU","cpus":4,"elastic":true,"min_devices":1,"max_devices":null,"#,
         r#""steps":100,"takes_checkpoints":true,"user":"u","vc":"v","class":"guaranteed","priority":-1,"#,
-        r#""recurring_job":"nightly","submit_utc":"2020-09-01T08:00:00Z","step_ns":2500000.0,"plans":[{"plan":"dp2","devices":2,"device_type":"GPU","memory_bytes":7,"step_ns":2500000.0}],"state":"waiting","since_ns":5,"on":[],"steps_done":0,"steps_at_ns":5,"measured_step_ns":null,"measured_at_ns":null,"#,
+        r#""recurring_job":"nightly","submit_utc":"2020-09-01T08:00:00Z","step_ns":2500000.0,"plans":[{"plan":"dp2","devices":2,"device_type":"GPU","memory_bytes":7,"step_ns":2500000.0}],"state":"waiting","since_ns":5,"on":[],"share":1.0,"steps_done":0,"steps_at_ns":5,"measured_step_ns":null,"measured_at_ns":null,"#,
         r#""first_start_ns":null,"running_ns":0,"device_time_ns":0,"starts":0,"retries":0,"failed":null}],"#,
-        r#""devices":[{"device":0,"kept_by":[],"lost":false}],"do_not_fit":[[1,2]],"too_large":[[3,"gc"]],"refused":[3]}"#,
+        r#""devices":[{"device":0,"kept_by":[],"lost":false}],"nodes":[{"node":"n0","free_cpus":44}],"do_not_fit":[[1,2]],"too_large":[[3,"gc"]],"refused":[3]}"#,
         "\n"
     );
 
@@ -242,6 +257,17 @@ mod tests {
         let stop = Action::Stop { job: JobId(1), checkpoint: true };
         for (line, answer) in [
             (r#"{"turn":0,"actions":[]}"#, Answer::default()),
+            (
+                r#"{"turn":2,"actions":[{"end":{"job":3}},{"throttle":{"job":1,"share":0.25}}]}"#,
+                Answer {
+                    turn: 2,
+                    actions: vec![
+                        Action::End { job: JobId(3) },
+                        Action::Throttle { job: JobId(1), share: Share::new(0.25).unwrap() },
+                    ],
+                    ..Answer::default()
+                },
+            ),
             (
                 r#"{"turn":7,"actions":[{"stop":{"job":1,"checkpoint":true}},{"start":{"job":3,"devices":[0]}}],"wake_at_ns":9,"reason":"x"}"#,
                 Answer {
@@ -265,6 +291,10 @@ mod tests {
                 "unknown variant `begin`, expected one of `start`, `pause`",
             ),
             (r#"{"turn":0,"actions":[{"stop":{"job":1}}]}"#, "missing field `checkpoint`"),
+            (
+                r#"{"turn":0,"actions":[{"throttle":{"job":1,"share":0}}]}"#,
+                "0 is no share of the time; write a number above 0 and at most 1",
+            ),
             (r#"{"turn":0,"actions":[],"wake_at":3}"#, "unknown field `wake_at`"),
         ] {
             let found = Answer::from_line(line).unwrap_err();

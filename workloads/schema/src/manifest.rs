@@ -80,6 +80,12 @@ pub struct Scheduling {
     pub jobs_per_device: u32,
     /// Number of restarts of a job that fails.
     pub retries: u32,
+    /// Whether the CPUs that jobs are started with are counted. Runs without this field did not count them.
+    #[serde(default)]
+    pub counts_cpus: bool,
+    /// Number of cores of the machine for jobs on its GPUs; absent if the run was simulated or has no GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_cores: Option<u32>,
     /// The costs of switches of jobs with more devices, if they differ.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub switch_cost_from: Vec<SwitchCostFrom>,

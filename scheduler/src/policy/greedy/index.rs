@@ -8,7 +8,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap},
 };
 
-use super::room::{Bin, BinId, Place};
+use super::room::{Bin, BinId, Leaves, Place};
 use crate::{
     cluster::JobId,
     occupancy::{Occupancy, PoolId, Pools},
@@ -161,7 +161,7 @@ impl<K: Ord + Copy> PoolIndex<K> {
 /// A walk over the running jobs of a node, from the last one on.
 struct Walk<'a, K> {
     bin: &'a Bin<K>,
-    behind: std::iter::Rev<std::collections::btree_map::Iter<'a, (K, JobId), u32>>,
+    behind: std::iter::Rev<std::collections::btree_map::Iter<'a, (K, JobId), Leaves>>,
     room: u32,
     last: Option<(K, JobId)>,
 }
@@ -175,7 +175,7 @@ impl<'a, K: Ord + Copy> Walk<'a, K> {
     fn reach(&mut self, devices: u32) -> Reach<K> {
         while self.room < devices {
             let Some((job, leaves)) = self.behind.next() else { return Reach::Never };
-            self.room += leaves;
+            self.room += leaves.devices;
             self.last = Some(*job);
         }
         self.last.map_or(Reach::Free(Reverse(self.bin.free)), Reach::Displaces)

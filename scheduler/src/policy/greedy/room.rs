@@ -1,5 +1,8 @@
 //! The room for waiting jobs: free devices, and those of running jobs that can be displaced. It is counted by bins. If jobs are
-//! spread, a bin is a pool. If they are consolidated, a bin is a node, and a job may have devices of several.
+//! spread and CPUs are not counted, a bin is a pool. Otherwise a bin is a node, and a job may have devices of several.
+//!
+//! A job that needs CPUs, and any job that is spread over nodes whose CPUs are counted, is placed by a search over all nodes. It
+//! displaces the last running jobs of a pool that leave a place, and of these only those on its nodes.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,7 +11,7 @@ use schema::placement::Placement;
 use super::index::{Index, Reach};
 use crate::{
     cluster::JobId,
-    occupancy::PoolId,
+    occupancy::{self, NodeRoom, PoolId},
     policy::ranking::Need,
     topology::{DeviceId, NodeId},
     view::View,
@@ -22,8 +25,43 @@ pub(super) struct BinId(pub(super) u32);
 #[derive(Clone, Debug)]
 pub(super) struct Bin<K> {
     pub(super) free: u32,
-    /// The running jobs that can be displaced, in order of their keys, each with the number of devices that it leaves here.
-    pub(super) running: BTreeMap<(K, JobId), u32>,
+    /// `None` if CPUs are not counted here.
+    free_cpus: Option<u32>,
+    /// The running jobs that can be displaced, in order of their keys, each with what it leaves here.
+    pub(super) running: BTreeMap<(K, JobId), Leaves>,
+}
+
+/// The devices and the CPUs that a job leaves in a bin.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Leaves {
+    pub(super) devices: u32,
+    cpus: u32,
+}
+
+/// What a job leaves in each bin.
+type Parts = Vec<(BinId, Leaves)>;
+
+impl Leaves {
+    fn add(&mut self, other: Leaves) {
+        self.devices += other.devices;
+        self.cpus += other.cpus;
+    }
+}
+
+impl<K> Bin<K> {
+    fn holds(&self, what: Leaves) -> bool {
+        what.devices <= self.free && self.free_cpus.is_none_or(|free| what.cpus <= free)
+    }
+
+    fn give(&mut self, what: Leaves) {
+        self.free += what.devices;
+        self.free_cpus = self.free_cpus.map(|free| free + what.cpus);
+    }
+
+    fn take(&mut self, what: Leaves) {
+        self.free -= what.devices;
+        self.free_cpus = self.free_cpus.map(|free| free - what.cpus);
+    }
 }
 
 /// The bins in which a job is placed, each with the number of its devices there.
@@ -32,28 +70,43 @@ pub(super) type Place = Vec<(BinId, u32)>;
 pub(super) struct Room<K> {
     bins: Vec<Bin<K>>,
     /// The jobs that have devices, each with its key if it can be displaced.
-    on: HashMap<JobId, (Option<K>, Place)>,
+    on: HashMap<JobId, (Option<K>, Parts)>,
     /// The bins whose free devices may differ from those of the occupancy.
     outdated: Vec<BinId>,
     /// An index of nodes. `None` if jobs are spread.
     index: Option<Index<K>>,
+    counts_cpus: bool,
 }
 
 impl<K: Ord + Copy> Room<K> {
     pub(super) fn new(view: &View<'_>) -> Room<K> {
+        let counts_cpus = view.occupancy.counts_cpus();
         let (bins, outdated, index) = match view.placement {
-            Placement::Spread => {
+            Placement::Spread if !counts_cpus => {
                 let pools = view.pools().map(|pool| BinId(pool.0.into()));
                 (view.occupancy.pools().count(), pools.collect(), None)
             }
-            Placement::Consolidated => {
+            placement => {
                 let nodes = view.pools().flat_map(|pool| view.occupancy.nodes_in(pool));
-                let index = Index::new(view.occupancy, view.pools());
-                (view.topology.nodes().len(), nodes.map(|node| BinId(node.0)).collect(), Some(index))
+                let index =
+                    (placement == Placement::Consolidated).then(|| Index::new(view.occupancy, view.pools()));
+                (view.topology.nodes().len(), nodes.map(|node| BinId(node.0)).collect(), index)
             }
         };
-        let bins = vec![Bin { free: 0, running: BTreeMap::new() }; bins];
-        Room { bins, on: HashMap::new(), outdated, index }
+        let bins = vec![Bin { free: 0, free_cpus: None, running: BTreeMap::new() }; bins];
+        Room { bins, on: HashMap::new(), outdated, index, counts_cpus }
+    }
+
+    /// Whether a bin is a pool, and not a node.
+    pub(super) fn is_by_pool(&self) -> bool {
+        self.index.is_none() && !self.counts_cpus
+    }
+
+    fn bin_of(&self, view: &View<'_>, device: DeviceId) -> BinId {
+        BinId(match self.is_by_pool() {
+            true => view.occupancy.pool_of(device).0.into(),
+            false => view.topology.node_of(device).0,
+        })
     }
 
     /// Takes out a job that has changed, and puts it back if it has devices. It cannot be displaced until the caller says so.
@@ -67,14 +120,15 @@ impl<K: Ord + Copy> Room<K> {
             }
         }
         let Some(placed) = view.job(job).placed() else { return };
-        let mut place = Place::new();
+        let mut place = Parts::new();
         for &device in &placed.devices {
-            let bin = bin_of(view, device);
+            let bin = self.bin_of(view, device);
             // The number of devices that are free after the job has left: those that no other job holds and that are not lost.
             let leaves = view.occupancy.kept_by(device) == [job] && !view.occupancy.is_lost(device);
+            let leaves = Leaves { devices: leaves.into(), cpus: placed.cpus.unwrap_or(0).into() };
             match place.last_mut() {
-                Some((last, count)) if *last == bin => *count += u32::from(leaves),
-                _ => place.push((bin, u32::from(leaves))),
+                Some((last, all)) if *last == bin => all.add(leaves),
+                _ => place.push((bin, leaves)),
             }
         }
         place.iter().for_each(|(bin, _)| self.mark(*bin));
@@ -83,15 +137,15 @@ impl<K: Ord + Copy> Room<K> {
 
     /// Notes that a device was lost or came back.
     pub(super) fn device_changed(&mut self, view: &View<'_>, device: DeviceId) {
-        self.mark(bin_of(view, device));
+        self.mark(self.bin_of(view, device));
     }
 
     /// Allows a job that has devices to be displaced.
     pub(super) fn may_displace(&mut self, job: JobId, key: K) {
         let Some((of, place)) = self.on.get_mut(&job) else { return };
         *of = Some(key);
-        for (bin, count) in place.clone() {
-            *self.bins[bin.0 as usize].running.entry((key, job)).or_default() += count;
+        for (bin, leaves) in place.clone() {
+            self.bins[bin.0 as usize].running.entry((key, job)).or_default().add(leaves);
             self.mark_in_index(bin);
         }
     }
@@ -99,10 +153,12 @@ impl<K: Ord + Copy> Room<K> {
     /// Reads the free devices of the bins that have changed.
     pub(super) fn refresh(&mut self, view: &View<'_>) {
         for bin in std::mem::take(&mut self.outdated) {
-            self.bins[bin.0 as usize].free = match view.placement {
-                Placement::Spread => view.occupancy.free_in(PoolId(bin.0 as u16)),
-                Placement::Consolidated => view.occupancy.free_at(NodeId(bin.0)),
+            let (free, free_cpus) = match self.is_by_pool() {
+                true => (view.occupancy.free_in(PoolId(bin.0 as u16)), None),
+                false => (view.occupancy.free_at(NodeId(bin.0)), view.occupancy.free_cpus(NodeId(bin.0))),
             };
+            let of = &mut self.bins[bin.0 as usize];
+            (of.free, of.free_cpus) = (free, free_cpus);
             self.mark_in_index(bin);
         }
     }
@@ -111,6 +167,9 @@ impl<K: Ord + Copy> Room<K> {
     /// them together with those of running jobs behind the key.
     pub(super) fn place(&mut self, view: &View<'_>, need: Need, key: K) -> Option<Place> {
         let wanted = need.devices;
+        if need.cpus.is_some() || self.index.is_none() && !self.is_by_pool() {
+            return self.search(view, need, key);
+        }
         let Some(index) = &mut self.index else {
             let pool = self.pool(view, need, key)?;
             return Some(vec![(pool, wanted)]);
@@ -121,6 +180,47 @@ impl<K: Ord + Copy> Room<K> {
             pools.find_map(|pool| index.place(view.occupancy, &self.bins, pool, wanted, reaches))
         };
         place(&|reach| matches!(reach, Reach::Free(_))).or_else(|| place(&|reach| reach.is_behind(key)))
+    }
+
+    /// As [`Room::place`], by a search over all nodes.
+    fn search(&self, view: &View<'_>, need: Need, key: K) -> Option<Place> {
+        let pools = || view.pools().filter(|pool| need.allows(*pool));
+        let at_once = pools().find_map(|pool| self.without(view, pool, need, &[]));
+        at_once.or_else(|| {
+            pools().find_map(|pool| {
+                let of_node = |node: NodeId| self.bins[node.0 as usize].running.keys();
+                let behind =
+                    view.occupancy.nodes_in(pool).flat_map(of_node).filter(|(other, _)| *other > key);
+                let mut behind: Vec<(K, JobId)> = behind.copied().collect();
+                behind.sort_unstable_by(|a, b| b.cmp(a));
+                behind.dedup();
+                let numbers: Vec<usize> = (1..=behind.len()).collect();
+                let too_few = |number: &usize| self.without(view, pool, need, &behind[..*number]).is_none();
+                let enough = *numbers.get(numbers.partition_point(too_few))?;
+                self.without(view, pool, need, &behind[..enough])
+            })
+        })
+    }
+
+    /// A place for a job on the free devices of a pool and those that these jobs leave.
+    fn without(&self, view: &View<'_>, pool: PoolId, need: Need, jobs: &[(K, JobId)]) -> Option<Place> {
+        let mut left = HashMap::<BinId, Leaves>::new();
+        for (_, job) in jobs {
+            for (bin, leaves) in self.on.get(job).into_iter().flat_map(|(_, place)| place) {
+                left.entry(*bin).or_default().add(*leaves);
+            }
+        }
+        let room = |node: NodeId| {
+            let bin = &self.bins[node.0 as usize];
+            let left = left.get(&BinId(node.0)).copied().unwrap_or_default();
+            let cpus = bin.free_cpus.map(|free| free + left.cpus);
+            let devices = view.occupancy.devices_of(node);
+            NodeRoom::new(node, devices, bin.free + left.devices, cpus, need.cpus)
+        };
+        let nodes = view.occupancy.nodes_in(pool).map(room).collect();
+        let fewest = view.occupancy.fewest_nodes(pool, need.devices)?;
+        let found = occupancy::place(view.placement, fewest, nodes, need.devices)?;
+        Some(found.into_iter().map(|(node, count)| (BinId(node.0), count)).collect())
     }
 
     /// The first pool that has the free devices, or else the first that has them together with those of running jobs behind
@@ -135,7 +235,7 @@ impl<K: Ord + Copy> Room<K> {
                 let mut behind = bin.running.iter().rev().take_while(|((other, _), _)| *other > key);
                 let mut room = bin.free;
                 behind.any(|(_, leaves)| {
-                    room += leaves;
+                    room += leaves.devices;
                     room >= wanted
                 })
             })
@@ -145,16 +245,17 @@ impl<K: Ord + Copy> Room<K> {
 
     /// Gives a place to a waiting job. Returns the running jobs that it displaces: of each bin the last ones, as far as its devices
     /// are needed.
-    pub(super) fn take(&mut self, place: &[(BinId, u32)]) -> Vec<(K, JobId)> {
+    pub(super) fn take(&mut self, place: &[(BinId, u32)], cpus: Option<u16>) -> Vec<(K, JobId)> {
         let mut displaced = Vec::new();
-        for &(bin, count) in place {
-            while self.bins[bin.0 as usize].free < count {
+        for &(bin, devices) in place {
+            let needed = Leaves { devices, cpus: devices * u32::from(cpus.unwrap_or(0)) };
+            while !self.bins[bin.0 as usize].holds(needed) {
                 let last = self.bins[bin.0 as usize].running.last_key_value();
                 let Some((&(key, job), _)) = last else { break };
                 self.displace(key, job);
                 displaced.push((key, job));
             }
-            self.bins[bin.0 as usize].free -= count;
+            self.bins[bin.0 as usize].take(needed);
             self.mark(bin);
         }
         displaced
@@ -162,10 +263,10 @@ impl<K: Ord + Copy> Room<K> {
 
     fn displace(&mut self, key: K, job: JobId) {
         let Some((_, place)) = self.on.get(&job) else { return };
-        for (bin, count) in place.clone() {
+        for (bin, leaves) in place.clone() {
             let of = &mut self.bins[bin.0 as usize];
             of.running.remove(&(key, job));
-            of.free += count;
+            of.give(leaves);
             self.mark(bin);
         }
     }
@@ -173,16 +274,16 @@ impl<K: Ord + Copy> Room<K> {
     /// Whether a displaced job can keep its devices: none of its bins has given too many of them to another job.
     pub(super) fn has_room_for(&self, job: JobId) -> bool {
         let place = self.on.get(&job).map_or(&[][..], |(_, place)| place);
-        place.iter().all(|(bin, count)| *count <= self.bins[bin.0 as usize].free)
+        place.iter().all(|(bin, leaves)| self.bins[bin.0 as usize].holds(*leaves))
     }
 
     /// Lets a displaced job keep its devices.
     pub(super) fn keep(&mut self, key: K, job: JobId) {
         let Some((_, place)) = self.on.get(&job) else { return };
-        for (bin, count) in place.clone() {
+        for (bin, leaves) in place.clone() {
             let of = &mut self.bins[bin.0 as usize];
-            *of.running.entry((key, job)).or_default() += count;
-            of.free -= count;
+            of.running.entry((key, job)).or_default().add(leaves);
+            of.take(leaves);
             self.mark(bin);
         }
     }
@@ -197,11 +298,4 @@ impl<K: Ord + Copy> Room<K> {
             index.mark(NodeId(bin.0));
         }
     }
-}
-
-fn bin_of(view: &View<'_>, device: DeviceId) -> BinId {
-    BinId(match view.placement {
-        Placement::Spread => view.occupancy.pool_of(device).0.into(),
-        Placement::Consolidated => view.topology.node_of(device).0,
-    })
 }

@@ -4,13 +4,17 @@ use std::{collections::VecDeque, time::Duration};
 
 use rig::pace::Pace;
 use schema::{
+    device::Device,
     rows::ErrorKind,
     spec::{LaunchEnd, LaunchSpec},
     units::Nanos,
     wire::{Command, Step},
 };
 
-use super::super::launcher::{StartRequest, came_short};
+use super::{
+    super::launcher::{StartRequest, came_short},
+    throttle::Throttle,
+};
 use crate::cluster::{DeviceId, Happened, JobId, Settled};
 
 /// The work that a launch is granted ahead, in place of the default of [`Pace`]: the longest time that others wait until it rests.
@@ -31,6 +35,8 @@ pub(super) struct LaunchState {
     pub(super) job: JobId,
     pub(super) name: String,
     pub(super) devices: Vec<DeviceId>,
+    /// Cores of the host that its ranks are bound to.
+    pub(super) host_cores: Vec<Device>,
     pub(super) is_command: bool,
     /// Processes that we start for it.
     pub(super) ranks: usize,
@@ -43,6 +49,7 @@ pub(super) struct LaunchState {
     /// Done by each rank. Those of a command are known when they are heard of.
     of_ranks: Vec<u64>,
     pace: Pace,
+    pub(super) throttle: Option<Throttle>,
     /// Ranks that have said so. A command that is ready obeys a grant.
     pub(super) ready: usize,
     pub(super) is_training: bool,
@@ -80,6 +87,7 @@ impl LaunchState {
             job: start.job,
             name: spec.launch.clone(),
             devices: start.devices.clone(),
+            host_cores: spec.host_cores.clone(),
             is_command,
             ranks,
             before,
@@ -87,6 +95,7 @@ impl LaunchState {
             done: 0,
             of_ranks: vec![0; if is_command { 1 } else { ranks }],
             pace: Pace::ahead_by(TESTBED_AHEAD),
+            throttle: Throttle::of(start.share),
             ready: 0,
             is_training: false,
             is_held: false,
@@ -150,8 +159,34 @@ impl LaunchState {
         if !self.trains() {
             return None;
         }
-        let due = self.pace.due()?;
+        let left = self.granted_steps_left();
+        let due = match (&mut self.throttle, self.pace.step_ns()) {
+            (Some(throttle), Some(step_ns)) => {
+                self.pace.grant(throttle.due(Nanos::monotonic_now(), left, step_ns)?)
+            }
+            // The pace is not known before the first step.
+            _ => self.pace.due()?,
+        };
         Some(self.left.filter(|_| self.is_command).map_or(due, |left| due.min(left)))
+    }
+
+    /// When a throttled launch is granted its next work, unless it has to do more of the last first.
+    pub(super) fn next_burst_at(&self) -> Option<Nanos> {
+        let throttle = self.throttle.as_ref().filter(|_| self.trains())?;
+        throttle.next_at(self.granted_steps_left(), self.pace.step_ns()?)
+    }
+
+    fn granted_steps_left(&self) -> u64 {
+        self.pace.granted().saturating_sub(self.pace.done())
+    }
+
+    /// # Errors
+    /// Fails for a program that is not known to rest when its grant is used up.
+    pub(super) fn obeys_grants(&self) -> Result<(), String> {
+        match self.is_command && self.ready == 0 {
+            true => Err("it is a program that obeys no grant, so nothing can hold it".into()),
+            false => Ok(()),
+        }
     }
 
     /// Whether a command that shall rest does.
@@ -203,7 +238,7 @@ impl LaunchState {
 
 #[cfg(test)]
 mod tests {
-    use schema::{device::Device, spec::Program, wire::Timing};
+    use schema::{decision::Share, spec::Program, wire::Timing};
 
     use super::*;
 
@@ -214,8 +249,14 @@ mod tests {
         let step = |index| Step { index, dur_ns, samples, loss, phases: phases.clone(), sent_bytes, timing };
         let command = Program::Command(vec!["torchrun".into()]);
         let spec = LaunchSpec::new("0001-cmd", "cmd", command, vec![Device::AllCores]);
-        let start =
-            StartRequest { job: JobId(0), number: 0, devices: vec![DeviceId(0)], cpus: None, plan: None };
+        let start = StartRequest {
+            job: JobId(0),
+            number: 0,
+            devices: vec![DeviceId(0)],
+            cpus: None,
+            plan: None,
+            share: Share::FULL,
+        };
         let mut launch = LaunchState::new(&start, &spec, 10, None);
         let steps = [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (1, 2), (1, 3)].map(|(rank, index)| {
             launch.count(rank, &step(index));

@@ -1,11 +1,13 @@
 //! The request of a launch of a job.
 
+use std::collections::BTreeSet;
+
 use anyhow::Context as _;
 use jobs::launch;
 use rig::LaunchRequest;
-use schema::{catalog::Workload, manifest::Cell, sharing::Sharing, spec::Program};
+use schema::{catalog::Workload, device::Device, manifest::Cell, sharing::Sharing, spec::Program};
 
-use super::{super::launcher::StartRequest, ProcessLauncher, TestbedSetup};
+use super::{super::launcher::StartRequest, ProcessLauncher, TestbedSetup, host_cores::is_gpu};
 use crate::cluster::{DeviceId, JobId};
 
 impl ProcessLauncher {
@@ -24,11 +26,28 @@ impl ProcessLauncher {
             self.setup.asked.get(start.job.0 as usize).and_then(|asked| asked.steps_regex.clone());
         if let Some(cpus) = start.cpus {
             (spec.threads, spec.threads_named) = (cpus.into(), true);
+            if spec.devices.iter().all(is_gpu) {
+                spec.host_cores = self.bind(&spec.devices, cpus).map_err(anyhow::Error::msg)?;
+            }
         }
         if let Program::Training(training) = &mut spec.program {
             training.restore = self.setup.checkpoints.place(start.job);
         }
         Ok(request)
+    }
+
+    /// The cores that the ranks of a launch on these GPUs are bound to, apart from those of other launches.
+    fn bind(&self, gpus: &[Device], cpus: u16) -> Result<Vec<Device>, String> {
+        let (mut taken, mut resting) = (BTreeSet::new(), BTreeSet::new());
+        for launch in self.launches.values().filter(|launch| !launch.is_over) {
+            let of = if launch.is_held || launch.is_leaving { &mut resting } else { &mut taken };
+            for set in &launch.host_cores {
+                if let Device::Cpu(processors) = set {
+                    of.extend(processors);
+                }
+            }
+        }
+        self.host_cores.of_ranks(gpus, cpus, &taken, &resting)
     }
 
     /// The job of a start under its plan, on its devices.

@@ -5,7 +5,10 @@ use std::io;
 use rig::{Leave, Member, RigEvent};
 use schema::{rows::ErrorKind, run_dir::RunError, spec::LaunchEnd, units::Nanos, wire::Event};
 
-use super::{ProcessLauncher, launch::LOOK_EVERY};
+use super::{
+    ProcessLauncher,
+    launch::{LOOK_EVERY, LaunchState},
+};
 use crate::cluster::{Happened, Settled};
 
 impl ProcessLauncher {
@@ -88,6 +91,15 @@ impl ProcessLauncher {
         if let Some(steps) = launch.grant() {
             self.setup.rig.extend(member, steps);
         }
+    }
+
+    /// Supplies the throttled launches whose next work is due. Returns when the first of the others is.
+    pub(super) fn supply_throttled(&mut self) -> Option<Nanos> {
+        let now = Nanos::monotonic_now();
+        let is_due = |launch: &LaunchState| launch.next_burst_at().is_some_and(|at| at <= now);
+        let due = self.launches.iter().filter(|(_, launch)| is_due(launch)).map(|(member, _)| *member);
+        due.collect::<Vec<_>>().into_iter().for_each(|member| self.supply(member));
+        self.launches.values().filter_map(LaunchState::next_burst_at).min()
     }
 
     fn receive_end(&mut self, member: Member, end: &LaunchEnd) {

@@ -25,7 +25,7 @@ impl Chain {
     }
 
     fn link(&mut self, what: &impl Serialize) {
-        let text = serde_json::to_vec(what).expect("events and actions have string keys and whole numbers");
+        let text = serde_json::to_vec(what).expect("events and actions have string keys and finite numbers");
         *self = Chain(*blake3::Hasher::new().update(&self.0).update(&text).finalize().as_bytes());
     }
 }

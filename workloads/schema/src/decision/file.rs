@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        decision::{Action, DeviceId, Happened, JobId, Refused, Settled},
+        decision::{Action, DeviceId, Happened, JobId, Refused, Settled, Share},
         rows::ErrorKind,
         units::Nanos,
     };
@@ -86,6 +86,11 @@ mod tests {
             job().prop_map(|job| Action::Pause { job }),
             job().prop_map(|job| Action::Resume { job }),
             (job(), any::<bool>()).prop_map(|(job, checkpoint)| Action::Stop { job, checkpoint }),
+            job().prop_map(|job| Action::End { job }),
+            (job(), 1..=1000u16).prop_map(|(job, share)| {
+                let share = Share::new(f64::from(share) / 1000.0).expect("it is a share");
+                Action::Throttle { job, share }
+            }),
         ]
     }
 

@@ -19,6 +19,8 @@ impl fmt::Display for Action {
             Action::Resume { .. } => f.write_str("resume"),
             Action::Stop { checkpoint: true, .. } => f.write_str("stop with a checkpoint"),
             Action::Stop { checkpoint: false, .. } => f.write_str("stop without a checkpoint"),
+            Action::End { .. } => f.write_str("end"),
+            Action::Throttle { share, .. } => write!(f, "throttle to {share}"),
         }
     }
 }
@@ -40,7 +42,7 @@ impl fmt::Display for Turn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decision::JobId;
+    use crate::decision::{JobId, Share};
 
     #[test]
     fn actions_read_as_words() {
@@ -55,6 +57,8 @@ mod tests {
             (start(&[0, 1], Some("dp2")), "start on devices 0, 1 under dp2"),
             (Action::Pause { job: JobId(7) }, "pause"),
             (Action::Stop { job: JobId(7), checkpoint: false }, "stop without a checkpoint"),
+            (Action::End { job: JobId(7) }, "end"),
+            (Action::Throttle { job: JobId(7), share: Share::new(0.25).unwrap() }, "throttle to 0.25"),
         ] {
             assert_eq!(action.to_string(), words);
         }

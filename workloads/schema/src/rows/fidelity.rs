@@ -14,6 +14,9 @@ pub struct Fidelity {
     pub jobs: u32,
     /// Names of jobs that failed to end well on one side or both.
     pub left_out: Vec<String>,
+    /// The number of jobs that the policy ended on both sides. They are not compared.
+    #[serde(default)]
+    pub ended_by_policy: u32,
     pub average_jct: Times,
     /// The 99th percentile over jobs.
     pub p99_jct: Times,

@@ -56,6 +56,15 @@ words! {
         /// Refused before it started.
         Unsupported = "unsupported",
         Failed = "failed",
+        /// A job that the policy ended before its last step. Only rows of `sched` have it.
+        EndedByPolicy = "ended-by-policy",
+    }
+}
+
+impl Status {
+    /// Whether all went as it was meant to: the row is `ok`, or of a job that the policy ended.
+    pub fn is_as_meant(self) -> bool {
+        matches!(self, Status::Ok | Status::EndedByPolicy)
     }
 }
 

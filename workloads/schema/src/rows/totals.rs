@@ -9,17 +9,20 @@ use super::draw::DrawnTotals;
 pub struct Totals {
     pub policy: String,
     pub jobs: u32,
-    /// The numbers of jobs that ended well, that were never admitted, and all others.
+    /// The numbers of jobs that ended well, that were never admitted, and that failed or had not ended.
     pub ok: u32,
     pub unsupported: u32,
     pub failed: u32,
+    /// The number of jobs that the policy ended.
+    #[serde(default)]
+    pub ended_by_policy: u32,
     pub jct_ns_mean: Option<u64>,
     pub jct_ns_median: Option<u64>,
     /// The 99th percentile over jobs.
     pub jct_ns_p99: Option<u64>,
     pub queued_ns_mean: Option<u64>,
     pub switching_ns_mean: Option<u64>,
-    /// Time from the first arrival to the last end.
+    /// Time from the first arrival to the last end of a job that ended well or was ended by the policy.
     pub makespan_ns: Option<u64>,
     /// Utilisation: the time in which devices were busy, over the makespan of all devices. A device is busy
     /// while at least one job runs on it. Absent if a row of a packed job has no `busy_share_ns`.

@@ -95,6 +95,8 @@ fn manifest(text: &str, number: f64, seed: u64) -> Manifest {
             progress_every_s: Some(number),
             jobs_per_device: 2,
             retries: 3,
+            counts_cpus: true,
+            host_cores: Some(16),
             switch_cost_from: vec![SwitchCostFrom { devices: 9, cost_s: number }],
             simulated: Some(Simulated {
                 truth: Some(Vec::new()),

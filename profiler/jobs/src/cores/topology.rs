@@ -6,7 +6,7 @@ use super::assign::Core;
 
 /// The cores of the allowed processors, each with its allowed hyperthreads, in the order of the lowest. A processor that the
 /// kernel does not describe is a core of its own.
-pub(super) fn cores(sys: &Path, allowed: &[u16]) -> Vec<Core> {
+pub fn cores(sys: &Path, allowed: &[u16]) -> Vec<Core> {
     let mut cores: Vec<Core> = Vec::new();
     for &cpu in allowed {
         if cores.iter().any(|core| core.0.contains(&cpu)) {
@@ -21,7 +21,7 @@ pub(super) fn cores(sys: &Path, allowed: &[u16]) -> Vec<Core> {
 }
 
 /// The processors near a device of the PCI bus, named as in `0000:3b:00.0`; empty if the kernel does not report them.
-pub(super) fn near(sys: &Path, address: &str) -> Vec<u16> {
+pub fn near(sys: &Path, address: &str) -> Vec<u16> {
     let device = sys.join("bus/pci/devices").join(address);
     let node: Option<i32> =
         fs::read_to_string(device.join("numa_node")).ok().and_then(|text| text.trim().parse().ok());

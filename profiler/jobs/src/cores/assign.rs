@@ -2,14 +2,14 @@
 
 /// A core with its hyperthreads: their processor numbers in the kernel, ascending.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Core(pub(super) Vec<u16>);
+pub struct Core(pub Vec<u16>);
 
 /// The cores that one rank requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wish {
+pub struct Wish {
     /// The processors near its GPU; empty if no core is nearer than another.
-    pub(super) near: Vec<u16>,
-    pub(super) cores: usize,
+    pub near: Vec<u16>,
+    pub cores: usize,
 }
 
 impl Wish {
@@ -22,7 +22,7 @@ impl Wish {
 /// left, first those near their GPU, and neighbouring ones if possible. After that, cores with the fewest ranks are shared.
 ///
 /// Cores are assigned in their order. A rank has the processors of its cores, ascending.
-pub(super) fn assign(cores: &[Core], wishes: &[Wish]) -> Vec<Vec<u16>> {
+pub fn assign(cores: &[Core], wishes: &[Wish]) -> Vec<Vec<u16>> {
     let mut given: Vec<Vec<usize>> = vec![Vec::new(); wishes.len()];
     let everyone: Vec<usize> = (0..wishes.len()).collect();
     for wish in wishes.iter().filter(|wish| !wish.near.is_empty()) {
