@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, path::PathBuf, str::FromStr};
 
-use model::{BeliefError, Prediction, Question, Spread, Throughput};
+use model::{BeliefError, InTurns, Prediction, Question, Spread, Throughput};
 use schema::{
     manifest::{Manifest, Scheduling, SizeOfError},
     rows::Warnings,
@@ -108,6 +108,7 @@ fn exact(
     if let Some(threads) = manifest.settings.threads {
         model = Box::new(WithThreads { model, threads: u16::try_from(threads).unwrap_or(u16::MAX) });
     }
+    model = Box::new(InTurns { model });
     Ok(match of.spread_slowdown {
         Some(slowdown) => Box::new(Spread { model, slowdown }),
         None => model,

@@ -196,6 +196,7 @@ fn a_run_of_the_scheduler_is_left_out_and_those_beside_it_are_exported() {
     let scheduling = Scheduling {
         policy: "fifo".into(),
         placement: Placement::Spread,
+        sharing: Sharing::TIME_SLICE,
         tables: 0,
         model: None,
         belief_error: None,

@@ -2,6 +2,7 @@
 //! and queried.
 
 mod belief_error;
+mod in_turns;
 mod spread;
 mod table;
 mod trace_time;
@@ -9,6 +10,7 @@ mod trace_time;
 use schema::{plan::Plan, rows::Warnings, sharing::Sharing};
 
 pub use belief_error::BeliefError;
+pub use in_turns::InTurns;
 pub use spread::Spread;
 pub use table::Table;
 pub use trace_time::TraceTime;

@@ -114,6 +114,7 @@ fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<RunDir> {
     drop(policy::build(policy)?);
     run::check_data(args.run.data.as_deref())?;
     let (manifest, footprints) = manifest(trace, policy, args)?;
+    online::probe(&manifest)?;
     let tables = args.rules.tables();
     let machine = args.rules.machine.as_deref();
     let measured = footprints.measured.clone();
@@ -153,7 +154,10 @@ fn manifest(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<(Manifest
     let heartbeat = args.run.heartbeat.unwrap_or(HEARTBEAT);
     let settings = Settings { heartbeat_s: Some(heartbeat.as_secs_f64()), ..args.run.settings() };
     let mut estimates = Estimates::new(&settings, args.run.seed);
-    let cell = |job: &JobRequest| cell(job, &catalog, &pool, &mut estimates);
+    let sharing = &args.rules.sharing;
+    let cell = |job: &JobRequest| {
+        Ok(Cell { sharing: sharing.clone(), ..cell(job, &catalog, &pool, &mut estimates)? })
+    };
     let cells = jobs.iter().map(cell).collect::<anyhow::Result<_>>()?;
     if policy::resizes(policy) {
         // What a decision may choose among is measured now, because a decision cannot wait for it.
@@ -166,7 +170,7 @@ fn manifest(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<(Manifest
     let mut manifest = manifest::make_for("sched", &pool, &catalog, request)?;
     online::by_type(&mut manifest.devices);
     manifest.scheduling =
-        Some(args.rules.scheduling(policy, Some(args.progress_every), &mut args.rules.tables()));
+        Some(args.rules.scheduling(policy, Some(args.progress_every), &mut args.rules.tables())?);
     Ok((manifest, estimates.footprints()))
 }
 
@@ -199,7 +203,7 @@ fn cell(
     };
     Ok(Cell {
         name: asked.name.clone(),
-        sharing: Sharing::TIME_SLICE,
+        sharing: Sharing::default(),
         job: format!("{}@b{global_batch}@{plan}", workload.name),
         workload: workload.name.clone(),
         command: None,

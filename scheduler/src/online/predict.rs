@@ -3,7 +3,6 @@
 use anyhow::Context as _;
 use schema::{
     rows::{Outcome, Prediction},
-    sharing::Sharing,
     units::Nanos,
 };
 
@@ -53,7 +52,7 @@ pub fn simulate(
     let mean_ns = |seconds: f64| seconds * 1e9;
     let settings = sim::Settings {
         seed: inputs.manifest.seed,
-        sharing: Sharing::TIME_SLICE,
+        sharing: scheduling.sharing.clone(),
         noise: simulated.noise_percent / 100.0,
         progress_every: time(scheduling.progress_every_s),
         checkpoint_every: time(scheduling.checkpoint_every_s),

@@ -11,7 +11,6 @@ use schema::{
     footprint::MeasuredFootprint,
     manifest::{DeviceFacts, Manifest, Scheduling},
     run_dir::RunDir,
-    sharing::Sharing,
     trace::Trace,
 };
 
@@ -101,7 +100,7 @@ impl RunInputs {
     pub fn engine(&self) -> Engine<'_> {
         let settings = match &self.manifest.scheduling {
             Some(of) => engine::Settings {
-                sharing: Sharing::TIME_SLICE,
+                sharing: of.sharing.clone(),
                 placement: of.placement,
                 jobs_per_device: of.jobs_per_device,
                 retries: of.retries,

@@ -250,6 +250,31 @@ fn what_is_wrong_is_said_before_anything_starts() {
         ("a,0,short,,5,\nb,1,sho", "--policy fifo", "line 3"),
         ("a,0,short,,5,", "--policy lifo", "there is no policy 'lifo'"),
         (
+            "a,0,short,,5,",
+            "--policy fifo --sharing sequential",
+            "jobs of a trace come and go; write alone, under which a device has one job at a time, or step-gate",
+        ),
+        (
+            "a,0,short,,5,",
+            "--policy fifo --sharing cpu-shares:2/1",
+            "'cpu-shares' has weights for the positions in a fixed group, and the jobs of a trace come and go; write time-slice",
+        ),
+        (
+            "a,0,short,,5,",
+            "--policy fifo --sharing step-gate:250ms:2/1",
+            "the weights of 'step-gate' are for the positions in a fixed group, and the jobs of a trace come and go; leave the weights",
+        ),
+        (
+            "a,0,short,,5,",
+            "--policy fifo --sharing mps",
+            "'mps' is no sharing mode of sched; write alone, time-slice[:SLICE] or step-gate[:QUANTUM]",
+        ),
+        (
+            "a,0,short,,5,",
+            "--policy fifo --sharing alone --jobs-per-device 2",
+            "under --sharing alone, a device has one job; leave out --jobs-per-device",
+        ),
+        (
             "a,0,short,,5,\nb,1,short,,5,\nc,1,short@b4,,5,",
             "--policy fifo --switch-cost 1s",
             "the time of a step of short@b8@dp1 is not known; run `profile single short@b8@dp1 short@b4@dp1 \

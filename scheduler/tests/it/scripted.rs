@@ -24,6 +24,7 @@ pub(crate) struct Scripted<'a> {
     pub(crate) asked: &'a [JobRequest],
     pub(crate) truth: &'a dyn Throughput,
     pub(crate) costs: &'a dyn SwitchCosts,
+    pub(crate) sharing: Sharing,
     now: Nanos,
     launches: Vec<ScriptedLaunch>,
     saved: BTreeMap<JobId, u64>,
@@ -81,7 +82,8 @@ impl<'a> Scripted<'a> {
     ) -> Scripted<'a> {
         let (now, launches, saved) = (Nanos::ZERO, Vec::new(), BTreeMap::new());
         let (losses, fall, falls_for) = (VecDeque::new(), VecDeque::new(), Nanos::ZERO);
-        Scripted { topology, asked, truth, costs, now, launches, saved, losses, falls_for, fall }
+        let sharing = Sharing::TIME_SLICE;
+        Scripted { topology, asked, truth, costs, sharing, now, launches, saved, losses, falls_for, fall }
     }
 
     fn subject(&self, job: JobId) -> Subject<'_> {
@@ -149,7 +151,7 @@ impl<'a> Scripted<'a> {
                 device_type: self.topology.type_of(launch.devices[0]),
                 cpus: None,
                 co_runners: &co_runners,
-                sharing: &Sharing::TIME_SLICE,
+                sharing: &self.sharing,
                 neighbours: &[],
             });
             let (steps, now) = (self.steps_at(launch), self.now);
