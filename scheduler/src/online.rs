@@ -108,6 +108,7 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
         catalog: inputs.catalog.clone(),
         devices,
         asked: inputs.asked.clone(),
+        sharing: scheduling.sharing.clone(),
         checkpoint_every: every(scheduling.checkpoint_every_s),
         checkpoints,
         estimates: Estimates::of_run(&inputs.manifest, footprints),
@@ -154,12 +155,7 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
 /// Fails if the machine lacks what the mode needs.
 pub fn probe(manifest: &Manifest) -> anyhow::Result<()> {
     let devices: Vec<Device> = manifest.devices.iter().map(|facts| facts.device.clone()).collect();
-    let sharing = &scheduling(manifest)?.sharing;
-    ensure!(
-        !sharing.takes_turns(),
-        "{sharing} is simulated, and jobs on devices do not take turns yet; write alone or time-slice"
-    );
-    backend(sharing, &devices).probe().map_err(|why| Exit::MachineLacks.because(why))
+    backend(&scheduling(manifest)?.sharing, &devices).probe().map_err(|why| Exit::MachineLacks.because(why))
 }
 
 /// The state from which a run is resumed after these turns. Its time is that of the last sign of life. Jobs that were on devices

@@ -14,6 +14,7 @@ use schema::{
         self, ColumnRow, Definition, ErrorKind, ExportRow, ExportStep, ProgramKind, Split, Status, dictionary,
     },
     run_dir::RunDir,
+    sharing::Sharing,
 };
 
 /// Two runs: `one` of two batches of which a plan cannot run, and `two` of the same workload and one that fails.

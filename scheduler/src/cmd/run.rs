@@ -121,6 +121,7 @@ fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<RunDir> {
     let files = InputFiles { trace, tables: &tables.paths, machine, footprints: measured };
     let inputs = RunInputs::new(manifest, files)?;
     some_jobs(&inputs, trace)?;
+    inputs.check_turns()?;
     if let Some(doubts) = inputs.doubts() {
         output::note(doubts);
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use jobs::plans::{Effort, Estimates, Judgement};
 use schema::{
     calibration::Calibration,
@@ -94,6 +94,23 @@ impl RunInputs {
                 footprints: run.footprints()?.map(|known| known.measured).unwrap_or_default(),
             },
         )
+    }
+
+    /// Checks that jobs can be held between steps if they are to take turns.
+    ///
+    /// # Errors
+    /// Fails if nothing can hold a job.
+    pub fn check_turns(&self) -> anyhow::Result<()> {
+        let sharing = &scheduling(&self.manifest)?.sharing;
+        let shows_steps = |asked: &&JobRequest| asked.steps_regex.is_some();
+        match self.asked.iter().find(shows_steps).filter(|_| sharing.takes_turns()) {
+            Some(asked) => bail!(
+                "{} shows its steps in its output, and nothing can hold it between two of them, as {sharing} does; leave out column \
+                 'steps_regex' if it trains with PyTorch, or share by time-slice",
+                asked.name
+            ),
+            None => Ok(()),
+        }
     }
 
     /// Creates the engine of the run, which admits the jobs that can run here.

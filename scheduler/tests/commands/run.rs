@@ -292,6 +292,46 @@ fn what_is_wrong_is_said_before_anything_starts() {
 }
 
 #[test]
+fn what_nothing_can_hold_takes_no_turns() {
+    let door = door("name,submit_s,job,command,steps,steps_regex\na,0,short,,5,\nb,0,,sh -c true,,^step\n");
+    let said = door.exits(2, &format!("run trace.csv --policy fifo --sharing step-gate:8 {ON_TWO}"));
+    let why = "b shows its steps in its output, and nothing can hold it between two of them, as step-gate:8 does; leave out column \
+        'steps_regex' if it trains with PyTorch, or share by time-slice";
+    assert!(said.err.contains(why), "{}", said.err);
+    assert!(!door.path("r").exists(), "nothing was begun");
+}
+
+/// A policy that starts both jobs on one core.
+const PACKS: &str = "import json, sys\n\
+    for turn in map(json.loads, sys.stdin):\n\
+    \x20   start = [{'start': {'job': job['job'], 'devices': [0], 'plan': job['plan']}} for job in turn['jobs'] if job['state'] == 'waiting']\n\
+    \x20   print(json.dumps({'turn': turn['turn'], 'actions': start}), flush=True)\n";
+
+#[test]
+fn jobs_share_a_core_in_the_mode_of_the_run() {
+    for sharing in ["step-gate:5", "time-slice:20ms"] {
+        let door = door("name,submit_s,job,steps,step_ns\na,0,short,150,5000000\nb,0,short,150,5000000\n");
+        door.write("packs.py", PACKS);
+        let mut command = door.command(&format!("run trace.csv --sharing {sharing} {ON_TWO} --policy"));
+        let output = command.arg("exec:python3 packs.py").output().expect("it starts");
+        let said = Said::of(&output);
+        if said.err.contains("it takes Linux 6.12 to choose them") {
+            assert_eq!((output.status.code(), door.path("r").exists()), (Some(3), false), "{}", said.err);
+            schema::skips::skipped("slices", said.err);
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(0), "{sharing}: {}", said.err);
+        let rows = outcomes(&door);
+        assert!(rows.iter().all(|row| (row.status, row.steps) == (Status::Ok, 150)), "{rows:?}");
+        assert!(rows[0].packed_ns > Some(0), "{rows:?}");
+        let run = run(&door);
+        for launch in run.launches().unwrap() {
+            assert_eq!(run.spec(&launch).unwrap().sharing.to_string(), sharing);
+        }
+    }
+}
+
+#[test]
 fn a_table_that_lacks_a_job_is_told_with_the_command_that_measures_it() {
     let door = door("name,submit_s,job,steps\na,0,short,5\n");
     measured(&door, "alone");

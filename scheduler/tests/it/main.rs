@@ -20,4 +20,5 @@ mod slow;
 mod support;
 mod switches;
 mod testbed;
+mod turns;
 mod virtual_clusters;
