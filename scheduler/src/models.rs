@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, path::PathBuf, str::FromStr};
 
-use model::{BeliefError, HostDrift, Prediction, Question, Spread, Throughput};
+use model::{BeliefError, HostDrift, InTurns, Prediction, Question, Spread, Throughput};
 use schema::{
     manifest::{Manifest, Scheduling, SizeOfError},
     rows::Warnings,
@@ -116,6 +116,7 @@ fn exact(
     if let Some(threads) = manifest.settings.threads {
         model = Box::new(WithThreads { model, threads: u16::try_from(threads).unwrap_or(u16::MAX) });
     }
+    model = Box::new(InTurns { model });
     if let Some(slowdown) = of.spread_slowdown {
         model = Box::new(Spread { model, slowdown });
     }

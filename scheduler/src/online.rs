@@ -28,9 +28,9 @@ use rig::{Exit, Rig, interrupt::Interrupt, output, programs};
 use schema::{
     decision::{self, Turn},
     device::Device,
+    manifest::Manifest,
     rows::{self, Appender, Outcome, Part, Prediction, Status},
     run_dir::RunDir,
-    sharing::Sharing,
     units::Nanos,
 };
 
@@ -84,7 +84,7 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
         run.arrivals_path().display()
     );
     let devices: Vec<Device> = inputs.manifest.devices.iter().map(|facts| facts.device.clone()).collect();
-    backend(&Sharing::TIME_SLICE, &devices).probe().map_err(|why| Exit::MachineLacks.because(why))?;
+    probe(&inputs.manifest)?;
 
     // Files that are needed only at the end of the run, or to resume it, are checked now rather than after hours.
     run::check_data(inputs.manifest.settings.data.as_deref())?;
@@ -121,6 +121,7 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
         catalog: inputs.catalog.clone(),
         devices,
         asked: inputs.asked.clone(),
+        sharing: scheduling.sharing.clone(),
         checkpoint_every: every(scheduling.checkpoint_every_s),
         checkpoints,
         estimates: Estimates::of_run(&inputs.manifest, footprints),
@@ -166,6 +167,15 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
         Err(ClusterError::Other(error)) => Err(error),
         Err(error @ ClusterError::Nothing) => Err(error.into()),
     }
+}
+
+/// Checks that jobs can share the devices of a run in its sharing mode.
+///
+/// # Errors
+/// Fails if the machine lacks what the mode needs.
+pub fn probe(manifest: &Manifest) -> anyhow::Result<()> {
+    let devices: Vec<Device> = manifest.devices.iter().map(|facts| facts.device.clone()).collect();
+    backend(&scheduling(manifest)?.sharing, &devices).probe().map_err(|why| Exit::MachineLacks.because(why))
 }
 
 /// The state from which a run is resumed after these turns. Its time is that of the last sign of life. Jobs that were on devices

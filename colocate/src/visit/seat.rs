@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rig::{Member, POLL_TRAINING, Patience, pace::Pace};
+use rig::{Member, Patience, Rests, pace::Pace};
 use schema::{
     spec::{LaunchSpec, Program},
     units::{Nanos, Window},
@@ -10,12 +10,6 @@ use schema::{
 };
 
 use crate::window;
-
-/// The shortest interval between reads of the events of a member that is about to rest.
-pub(super) const SHORTEST_LOOK: Duration = Duration::from_millis(1);
-
-/// The share of a member's remaining time that passes before its events are read again.
-const SLEPT_SHARE: f64 = 0.9;
 
 /// A place in the group, and its launches in order.
 pub(super) struct Seat {
@@ -33,15 +27,12 @@ pub(super) struct Launched {
     /// The steps of its first rank. Other ranks are within a step of it, which is accurate enough to decide whether the visit
     /// is long enough.
     pub(super) steps: Vec<window::Step>,
-    /// The duration of these steps, without time in which the job was held.
-    pub(super) worked_ns: u64,
     started: Option<Nanos>,
     pub(super) ended: Option<Nanos>,
     granted_at: Nanos,
     /// The time limit for the first step of a program of the user's. Workers have a limit of their own.
     ready_by: Option<Nanos>,
-    /// The number of steps after which each rank last came to rest. A rank that is ready rests after 0 steps.
-    rests_after: Vec<Option<u64>>,
+    rests: Rests,
 }
 
 impl Seat {
@@ -52,6 +43,14 @@ impl Seat {
     /// The current launch.
     pub(super) fn launched_mut(&mut self) -> Option<&mut Launched> {
         self.launches.last_mut()
+    }
+
+    /// The pace of the current launch.
+    ///
+    /// # Panics
+    /// Nothing was launched for the seat.
+    pub(super) fn pace(&self) -> &Pace {
+        &self.launches.last().expect("it was launched").pace
     }
 
     pub(super) fn alive(&self) -> Option<&Launched> {
@@ -115,12 +114,11 @@ impl Launched {
             pids: Vec::new(),
             pace: Pace::default(),
             steps: Vec::new(),
-            worked_ns: 0,
             started: None,
             ended: None,
             granted_at: now,
             ready_by,
-            rests_after: vec![None; ranks],
+            rests: Rests::of(ranks),
         }
     }
 
@@ -130,29 +128,19 @@ impl Launched {
     }
 
     pub(super) fn hear(&mut self, rank: u32, at: Nanos, event: &Event) {
-        let rests_after = match event {
-            Event::Ready(_) => 0,
-            Event::Held { index } => {
-                if rank == 0 {
-                    self.pace.rested(*index);
-                }
-                *index
-            }
+        match event {
+            Event::Held { index } if rank == 0 => self.pace.rested(*index),
             Event::Step(step) if rank == 0 => {
                 self.pace.count(step);
-                self.worked_ns += step.dur_ns.0;
                 self.steps.push(window::Step { end: at, dur_ns: step.dur_ns.0 });
-                return;
             }
-            _ => return,
-        };
-        if let Some(rank) = self.rests_after.get_mut(rank as usize) {
-            *rank = Some(rests_after);
+            _ => {}
         }
+        self.rests.hear(rank, event);
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        self.rests_after.iter().all(Option::is_some)
+        self.rests.is_ready()
     }
 
     /// Whether its time limit has passed and it is not ready.
@@ -161,7 +149,7 @@ impl Launched {
     }
 
     pub(super) fn rests(&self) -> bool {
-        self.rests_after.iter().all(|after| after.is_some_and(|steps| steps >= self.pace.granted()))
+        self.rests.at(self.pace.granted())
     }
 
     /// Grants `steps` more and returns the total.
@@ -172,11 +160,7 @@ impl Launched {
 
     /// The time until the next read of events, so that a rest is noticed soon.
     pub(super) fn look_after(&self, now: Nanos) -> Duration {
-        let Some(step_ns) = self.pace.step_ns() else { return POLL_TRAINING };
-        let last = self.steps.last().map_or(self.granted_at, |step| step.end.max(self.granted_at));
-        let steps_left = self.pace.granted().saturating_sub(self.pace.done());
-        let rests_at = last.0 as f64 + steps_left as f64 * step_ns;
-        let left_ns = (rests_at - now.0 as f64).max(0.0);
-        Duration::from_nanos((SLEPT_SHARE * left_ns) as u64).clamp(SHORTEST_LOOK, POLL_TRAINING)
+        let since = self.steps.last().map_or(self.granted_at, |step| step.end.max(self.granted_at));
+        self.pace.look_after(since, now)
     }
 }

@@ -14,6 +14,7 @@ pub mod output;
 pub mod pace;
 pub mod processes;
 pub mod programs;
+mod rests;
 mod rig;
 pub mod sampler;
 pub mod slices;
@@ -27,6 +28,7 @@ pub use self::{
     launch::{LaunchRequest, Leave, POLL_TRAINING, Patience, Programs},
     leash::Joins,
     measure::measure_alone,
+    rests::Rests,
     rig::Rig,
     stop::{Amount, StopCheck, StopRule},
     watch::Watch,

@@ -2,7 +2,12 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use schema::wire::{Step, Timing};
+use schema::{
+    units::Nanos,
+    wire::{Step, Timing},
+};
+
+use crate::POLL_TRAINING;
 
 /// The work that a rank is granted ahead where no other amount is asked for: several of the rig's looks, so that a busy host does
 /// not hold it. A job goes on for this time after enough of it was seen.
@@ -13,9 +18,16 @@ const DEFAULT_AHEAD: Duration = Duration::from_millis(1000);
 const PACE_STEPS: usize = 8;
 const PACE_NS: u64 = 100_000_000;
 
+/// The shortest interval between reads of the events of a job that is about to rest.
+pub const SHORTEST_LOOK: Duration = Duration::from_millis(1);
+
+/// The share of a job's remaining time that passes before its events are read again.
+const SLEPT_SHARE: f64 = 0.9;
+
 /// The steps of a launch so far, and its grant.
 pub struct Pace {
     done: u64,
+    worked_ns: u64,
     /// The durations of the last steps, without time in which the job was held.
     last_ns: VecDeque<u64>,
     /// The sum of these durations.
@@ -37,13 +49,14 @@ impl Pace {
     /// The pace of a job that is granted `ahead` at a time, because it must come to rest sooner and its events are read more
     /// often.
     pub fn ahead_by(ahead: Duration) -> Pace {
-        Pace { done: 0, last_ns: VecDeque::new(), sum_ns: 0, under_way: 1, granted: 0, ahead }
+        Pace { done: 0, worked_ns: 0, last_ns: VecDeque::new(), sum_ns: 0, under_way: 1, granted: 0, ahead }
     }
 
     pub fn count(&mut self, step: &Step) {
         self.rested(step.index.saturating_add(1));
         self.last_ns.push_back(step.dur_ns.0);
         self.sum_ns += step.dur_ns.0;
+        self.worked_ns += step.dur_ns.0;
         while let Some(&first_ns) = self.last_ns.front()
             && self.last_ns.len() > PACE_STEPS
             && self.sum_ns - first_ns >= PACE_NS
@@ -85,6 +98,21 @@ impl Pace {
         self.done
     }
 
+    /// The duration of all steps, without time in which the job was held.
+    pub fn worked_ns(&self) -> u64 {
+        self.worked_ns
+    }
+
+    /// The time until the next read of events, so that the rest at the end of the grant is noticed soon: a device that waits for the
+    /// harness is lost time. The job has worked since `since` on the step after the last reported one. At most [`POLL_TRAINING`].
+    pub fn look_after(&self, since: Nanos, now: Nanos) -> Duration {
+        let Some(step_ns) = self.step_ns() else { return POLL_TRAINING };
+        let steps_left = self.granted.saturating_sub(self.done);
+        let rests_at = since.0 as f64 + steps_left as f64 * step_ns;
+        let left_ns = (rests_at - now.0 as f64).max(0.0);
+        Duration::from_nanos((SLEPT_SHARE * left_ns) as u64).clamp(SHORTEST_LOOK, POLL_TRAINING)
+    }
+
     pub fn granted(&self) -> u64 {
         self.granted
     }
@@ -104,8 +132,6 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
-
-    use schema::units::Nanos;
 
     use super::*;
 

@@ -14,6 +14,7 @@ use schema::{
         self, ColumnRow, Definition, ErrorKind, ExportRow, ExportStep, ProgramKind, Split, Status, dictionary,
     },
     run_dir::RunDir,
+    sharing::Sharing,
 };
 
 /// Two runs: `one` of two batches of which a plan cannot run, and `two` of the same workload and one that fails.
@@ -196,6 +197,7 @@ fn a_run_of_the_scheduler_is_left_out_and_those_beside_it_are_exported() {
     let scheduling = Scheduling {
         policy: "fifo".into(),
         placement: Placement::Spread,
+        sharing: Sharing::TIME_SLICE,
         tables: 0,
         history: false,
         model: None,

@@ -2,9 +2,11 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use anyhow::ensure;
 use schema::{
     manifest::{Scheduling, SizeOfError},
     placement::Placement,
+    sharing::{Sharing, SharingError},
 };
 
 use super::above_zero;
@@ -68,9 +70,17 @@ pub(super) struct Rules {
     /// type are free, on any nodes.
     #[arg(long, value_name = "PLACEMENT", default_value_t = Placement::Consolidated)]
     placement: Placement,
-    /// The maximum number of jobs on a device.
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
-    jobs_per_device: u32,
+    /// How jobs share a device.
+    ///
+    /// alone: each job has its devices for itself. time-slice[:SLICE]: all jobs run at once, scheduled by the device or the kernel;
+    /// on cores, a time slice such as 20ms, up to 100ms, can be given where the kernel's own are shorter. step-gate[:QUANTUM]: one
+    /// job runs at a time, in turns that end at a step. A turn lasts QUANTUM, a number of steps such as 8 or a time such as 250ms
+    /// or 2s (default 1s).
+    #[arg(long, value_name = "MODE", default_value_t = Sharing::TIME_SLICE, value_parser = sharing)]
+    pub(super) sharing: Sharing,
+    /// The maximum number of jobs on a device [default: 2, and 1 with --sharing alone].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    jobs_per_device: Option<u32>,
     /// The maximum number of times that a failed job is started again.
     #[arg(long, value_name = "N", default_value_t = 2)]
     retries: u32,
@@ -85,17 +95,26 @@ impl Rules {
     }
 
     /// The settings in the manifest of a run on devices. `progress_every` is the interval between reports of progress.
+    ///
+    /// # Errors
+    /// Fails if options contradict each other.
     pub(super) fn scheduling(
         &self,
         policy: &str,
         progress_every: Option<Duration>,
         tables: &mut Tables,
-    ) -> Scheduling {
+    ) -> anyhow::Result<Scheduling> {
+        let is_alone = self.sharing == Sharing::Alone;
+        ensure!(
+            !is_alone || self.jobs_per_device.is_none_or(|most| most == 1),
+            "under --sharing alone, a device has one job; leave out --jobs-per-device, or share by time-slice or step-gate"
+        );
         let model = tables.of(self.model.as_ref().unwrap_or(&Source::Tables));
         let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
         let mut scheduling = Scheduling {
             policy: policy.into(),
             placement: self.placement,
+            sharing: self.sharing.clone(),
             tables: tables.paths.len() as u32,
             history: self.history.is_some(),
             model: Some(model),
@@ -104,7 +123,7 @@ impl Rules {
             switch_cost_s: None,
             checkpoint_every_s: seconds(self.checkpoint_every),
             progress_every_s: seconds(progress_every),
-            jobs_per_device: self.jobs_per_device,
+            jobs_per_device: self.jobs_per_device.unwrap_or(if is_alone { 1 } else { 2 }),
             retries: self.retries,
             counts_cpus: true,
             host_cores: None,
@@ -114,8 +133,34 @@ impl Rules {
         if let Some(named) = &self.switch_cost {
             named.record(&mut scheduling);
         }
-        scheduling
+        Ok(scheduling)
     }
+}
+
+/// A mode in which jobs that come and go can share devices.
+fn sharing(text: &str) -> Result<Sharing, String> {
+    let why = match text.parse::<Sharing>() {
+        Ok(Sharing::Sequential) => {
+            "'sequential' runs each member of a fixed group to its end, and the jobs of a trace come and go; write alone, under which \
+             a device has one job at a time, or step-gate, under which its jobs take turns"
+        }
+        Ok(Sharing::CpuShares { .. }) => {
+            "'cpu-shares' has weights for the positions in a fixed group, and the jobs of a trace come and go; write time-slice or \
+             step-gate, under which jobs have equal shares"
+        }
+        Ok(sharing) if sharing.weights().is_some_and(|weights| weights.count().is_some()) => {
+            "the weights of 'step-gate' are for the positions in a fixed group, and the jobs of a trace come and go; leave the \
+             weights out, and jobs have equal shares"
+        }
+        Ok(sharing) => return Ok(sharing),
+        Err(SharingError::Mode { mode }) => {
+            return Err(format!(
+                "'{mode}' is no sharing mode of sched; write alone, time-slice[:SLICE] or step-gate[:QUANTUM]"
+            ));
+        }
+        Err(error) => return Err(error.to_string()),
+    };
+    Err(why.into())
 }
 
 fn size_of_error(text: &str) -> Result<SizeOfError, String> {

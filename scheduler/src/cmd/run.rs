@@ -115,12 +115,14 @@ fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<RunDir> {
     drop(policy::build(policy)?);
     run::check_data(args.run.data.as_deref())?;
     let (manifest, footprints) = manifest(trace, policy, args)?;
+    online::probe(&manifest)?;
     let tables = args.rules.tables();
     let (history, machine) = (args.rules.history.as_deref(), args.rules.machine.as_deref());
     let measured = footprints.measured.clone();
     let files = InputFiles { trace, tables: &tables.paths, history, machine, footprints: measured };
     let inputs = RunInputs::new(manifest, files)?;
     some_jobs(&inputs, trace)?;
+    inputs.check_turns()?;
     inputs.doubts().into_iter().chain(inputs.unsteady_tables()).for_each(output::note);
     let busy = busy("simulating the trace first".into());
     let predicted = online::predict(&inputs, args.rules.draws)?;
@@ -159,7 +161,10 @@ fn manifest(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<(Manifest
     let heartbeat = args.run.heartbeat.unwrap_or(HEARTBEAT);
     let settings = Settings { heartbeat_s: Some(heartbeat.as_secs_f64()), ..args.run.settings() };
     let mut estimates = Estimates::new(&settings, args.run.seed);
-    let cell = |job: &JobRequest| cell(job, &catalog, &pool, &mut estimates);
+    let sharing = &args.rules.sharing;
+    let cell = |job: &JobRequest| {
+        Ok(Cell { sharing: sharing.clone(), ..cell(job, &catalog, &pool, &mut estimates)? })
+    };
     let cells = jobs.iter().map(cell).collect::<anyhow::Result<_>>()?;
     let request = RunRequest { cells, groups: Vec::new(), settings, seed: args.run.seed };
     let mut manifest = manifest::make_for("sched", &pool, &catalog, request)?;
@@ -171,7 +176,7 @@ fn manifest(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<(Manifest
             estimates.judge(workload, batch, plan, devices, Effort::WhereTight)
         }));
     }
-    let scheduling = args.rules.scheduling(policy, Some(args.progress_every), &mut args.rules.tables());
+    let scheduling = args.rules.scheduling(policy, Some(args.progress_every), &mut args.rules.tables())?;
     let host_cores = pool.iter().any(|device| matches!(device, Device::Cuda(_)));
     let host_cores = host_cores.then(|| HostCores::beside(&pool)).transpose()?.map(|host| host.count());
     manifest.scheduling = Some(Scheduling { host_cores, ..scheduling });
@@ -207,7 +212,7 @@ fn cell(
     };
     Ok(Cell {
         name: asked.name.clone(),
-        sharing: Sharing::TIME_SLICE,
+        sharing: Sharing::default(),
         job: format!("{}@b{global_batch}@{plan}", workload.name),
         workload: workload.name.clone(),
         command: None,

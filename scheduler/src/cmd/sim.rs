@@ -186,7 +186,7 @@ fn manifest(args: &Args, policy: &str, tables: &mut Tables) -> anyhow::Result<Ma
             truth: Some(tables.of(args.truth.as_ref().unwrap_or(&Source::Tables))),
             nodes: nodes::typed(&args.cluster, &inputs::table(&tables.paths)?)?,
         }),
-        ..args.rules.scheduling(policy, args.progress_every, tables)
+        ..args.rules.scheduling(policy, args.progress_every, tables)?
     });
     Ok(manifest)
 }

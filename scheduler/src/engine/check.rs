@@ -49,6 +49,9 @@ impl Engine<'_> {
                     (phase, _) => Err(format!("it is {phase} already")),
                 }
             }
+            Action::Throttle { .. } if self.settings.sharing.takes_turns() => {
+                Err(format!("jobs take turns by {}, which throttles none of them", self.settings.sharing))
+            }
             Action::Throttle { .. } => {
                 let asked = &self.asked[id.0 as usize];
                 match (self.placed(id)?.phase, &asked.what, asked.pausing) {

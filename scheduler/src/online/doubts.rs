@@ -45,7 +45,7 @@ impl RunInputs {
                 device_type: &node.device_type,
                 cpus: asked.cpus,
                 co_runners: &[],
-                sharing: &Sharing::TIME_SLICE,
+                sharing: &Sharing::Alone,
                 neighbours: &[],
             })
         })

@@ -7,7 +7,6 @@ use rig::output;
 use schema::{
     decision::{JobId, Turn},
     rows::MachineSpeed,
-    sharing::Sharing,
     units::Nanos,
 };
 
@@ -118,7 +117,7 @@ impl<'a> Known<'a> {
             device_type,
             cpus: launch.cpus,
             co_runners: &co_runners,
-            sharing: &Sharing::TIME_SLICE,
+            sharing: &inputs.manifest.scheduling.as_ref()?.sharing,
             neighbours: &[],
         })?;
         let step_ns = (of.until - of.from).0 as f64 / of.steps as f64;

@@ -5,7 +5,6 @@ use model::Throughput;
 use schema::{
     rows::{self, Draw, Outcome, Prediction},
     run_dir::RunDir,
-    sharing::Sharing,
     units::Nanos,
 };
 
@@ -102,7 +101,7 @@ pub(super) fn simulate_with(
     let mean_ns = |seconds: f64| seconds * 1e9;
     let settings = sim::Settings {
         seed: chance.seed,
-        sharing: Sharing::TIME_SLICE,
+        sharing: scheduling.sharing.clone(),
         noise: simulated.noise_percent / 100.0,
         progress_every: time(scheduling.progress_every_s),
         checkpoint_every: time(scheduling.checkpoint_every_s),

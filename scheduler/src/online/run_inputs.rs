@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use jobs::plans::{Effort, Estimates, Judgement};
 use schema::{
     calibration::Calibration,
@@ -11,7 +11,6 @@ use schema::{
     history::PastJob,
     manifest::{DeviceFacts, Manifest, Scheduling},
     run_dir::RunDir,
-    sharing::Sharing,
     trace::Trace,
 };
 
@@ -106,11 +105,28 @@ impl RunInputs {
         )
     }
 
+    /// Checks that jobs can be held between steps if they are to take turns.
+    ///
+    /// # Errors
+    /// Fails if nothing can hold a job.
+    pub fn check_turns(&self) -> anyhow::Result<()> {
+        let sharing = &scheduling(&self.manifest)?.sharing;
+        let shows_steps = |asked: &&JobRequest| asked.steps_regex.is_some();
+        match self.asked.iter().find(shows_steps).filter(|_| sharing.takes_turns()) {
+            Some(asked) => bail!(
+                "{} shows its steps in its output, and nothing can hold it between two of them, as {sharing} does; leave out column \
+                 'steps_regex' if it trains with PyTorch, or share by time-slice",
+                asked.name
+            ),
+            None => Ok(()),
+        }
+    }
+
     /// Creates the engine of the run, which admits the jobs that can run here.
     pub fn engine(&self) -> Engine<'_> {
         let settings = match &self.manifest.scheduling {
             Some(of) => engine::Settings {
-                sharing: Sharing::TIME_SLICE,
+                sharing: of.sharing.clone(),
                 placement: of.placement,
                 jobs_per_device: of.jobs_per_device,
                 retries: of.retries,

@@ -209,7 +209,7 @@ impl Sim<'_> {
         let predicted = self.truth.predict(&question).with_context(|| {
             let beside: Vec<&str> = co_runners.iter().map(|other| other.workload).collect();
             let beside =
-                if beside.is_empty() { "alone".into() } else { format!("beside {}", beside.join(", ")) };
+                if beside.is_empty() { "alone".into() } else { format!("beside {} under {}", beside.join(", "), question.sharing) };
             let devices = launch.devices.len();
             let several = if devices == 1 { "" } else { "s" };
             let under = launch.plan.map(|plan| format!(" under {plan}")).unwrap_or_default();

@@ -13,15 +13,21 @@ mod memory;
 mod request;
 mod stall;
 mod throttle;
+mod turns;
 mod updates;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use anyhow::Context as _;
+use colocate::{
+    sharing::{Backend, backend},
+    turns::Turns,
+};
 use jobs::plans::Estimates;
 use rig::{
     Leave, Member, Rig, Watch,
     interrupt::Interrupt,
+    output::note,
     sampler::{Sampler, SamplerCost, SamplerError},
 };
 use schema::{
@@ -29,13 +35,14 @@ use schema::{
     device::Device,
     manifest::Manifest,
     run_dir::{RunDir, RunError},
+    sharing::Sharing,
     units::Nanos,
     wire::Command,
 };
 
 pub use self::{host_cores::HostCores, launch::WORK_LEFT};
 use self::{
-    launch::{LOOK_AT_FIRST, LOOK_EVERY, LaunchState},
+    launch::{LaunchState, TESTBED_AHEAD},
     stall::Stall,
     throttle::Throttle,
 };
@@ -58,6 +65,8 @@ pub struct TestbedSetup {
     pub devices: Vec<Device>,
     /// By [`JobId`].
     pub asked: Vec<JobRequest>,
+    /// How launches share a device.
+    pub sharing: Sharing,
     /// The interval between checkpoints of a launch.
     pub checkpoint_every: Option<Nanos>,
     pub checkpoints: Checkpoints,
@@ -70,6 +79,10 @@ pub struct TestbedSetup {
 /// Launches as processes.
 pub struct ProcessLauncher {
     setup: TestbedSetup,
+    /// What the sharing mode needs of the machine. A job has one launch at a time, so its number is that of its seat.
+    backend: Box<dyn Backend>,
+    /// The turns of launches, in a mode that gives turns.
+    turns: Option<Turns<Member>>,
     /// All launches, including those that have ended until that is written down.
     launches: BTreeMap<Member, LaunchState>,
     lost: BTreeSet<DeviceId>,
@@ -84,16 +97,25 @@ pub struct ProcessLauncher {
 
 impl ProcessLauncher {
     /// # Errors
-    /// Where the launches that the run has already cannot be counted, and where the kernel does not report cores.
+    /// Where the launches that the run has already cannot be counted, where the kernel does not report cores, and where the machine
+    /// lacks what the sharing mode needs.
     pub fn new(setup: TestbedSetup) -> anyhow::Result<ProcessLauncher> {
         let next_number = setup.run.launches()?.len() + 1;
         let host_cores = HostCores::beside(&setup.devices)?;
         // Workers write their checkpoints into a folder that is there.
         std::fs::create_dir_all(setup.run.checkpoints_path())
             .with_context(|| setup.run.checkpoints_path().display().to_string())?;
+        let mut backend = backend(&setup.sharing, &setup.devices);
+        backend.set_up(setup.asked.len())?;
+        let turns = match setup.sharing {
+            Sharing::StepGate { quantum, .. } => Some(Turns::new(quantum, TESTBED_AHEAD)),
+            _ => None,
+        };
         let (launches, lost, events) = (BTreeMap::new(), BTreeSet::new(), VecDeque::new());
         Ok(ProcessLauncher {
             setup,
+            backend,
+            turns,
             launches,
             lost,
             host_cores,
@@ -124,6 +146,9 @@ impl ProcessLauncher {
         }
         let TestbedSetup { rig, sampler, .. } = self.setup;
         drop(rig);
+        if let Err(error) = self.backend.tear_down() {
+            note(format_args!("warning: {error:#}"));
+        }
         sampler.stop()
     }
 
@@ -134,6 +159,7 @@ impl ProcessLauncher {
 
     fn wait(&mut self, deadline: Option<Nanos>) -> Result<Option<Happened>, ClusterError> {
         loop {
+            self.take_turns();
             if let Some(error) = self.broken.take() {
                 return Err(ClusterError::Other(error.into()));
             }
@@ -147,8 +173,8 @@ impl ProcessLauncher {
                 continue;
             }
             self.save_what_is_due();
-            let burst = self.supply_throttled();
-            match self.watch().next([deadline, burst].into_iter().flatten().min()) {
+            let until = [deadline, self.supply_throttled(), self.look_at_turns()].into_iter().flatten().min();
+            match self.watch().next(until) {
                 Some(event) => self.receive(event),
                 None if deadline.is_some_and(|deadline| deadline <= Nanos::monotonic_now()) => {
                     return Ok(None);
@@ -186,8 +212,7 @@ impl Launcher for ProcessLauncher {
         let mut launch = LaunchState::new(start, &request.spec, before, self.steps_left(start.job));
         launch.memory_bytes = self.memory_bytes(start);
         let member = self.setup.rig.add(request);
-        // Whether a command ever reports a step is not known.
-        self.setup.rig.look_every(member, if launch.is_command { LOOK_EVERY } else { LOOK_AT_FIRST });
+        self.setup.rig.look_every(member, launch.look);
         self.launches.insert(member, launch);
         Ok(member)
     }

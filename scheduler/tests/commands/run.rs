@@ -272,6 +272,31 @@ fn what_is_wrong_is_said_before_anything_starts() {
         ("a,0,short,,5,\nb,1,sho", "--policy fifo", "line 3"),
         ("a,0,short,,5,", "--policy lifo", "there is no policy 'lifo'"),
         (
+            "a,0,short,,5,",
+            "--policy fifo --sharing sequential",
+            "jobs of a trace come and go; write alone, under which a device has one job at a time, or step-gate",
+        ),
+        (
+            "a,0,short,,5,",
+            "--policy fifo --sharing cpu-shares:2/1",
+            "'cpu-shares' has weights for the positions in a fixed group, and the jobs of a trace come and go; write time-slice",
+        ),
+        (
+            "a,0,short,,5,",
+            "--policy fifo --sharing step-gate:250ms:2/1",
+            "the weights of 'step-gate' are for the positions in a fixed group, and the jobs of a trace come and go; leave the weights",
+        ),
+        (
+            "a,0,short,,5,",
+            "--policy fifo --sharing mps",
+            "'mps' is no sharing mode of sched; write alone, time-slice[:SLICE] or step-gate[:QUANTUM]",
+        ),
+        (
+            "a,0,short,,5,",
+            "--policy fifo --sharing alone --jobs-per-device 2",
+            "under --sharing alone, a device has one job; leave out --jobs-per-device",
+        ),
+        (
             "a,0,short,,5,\nb,1,short,,5,\nc,1,short@b4,,5,",
             "--policy fifo --switch-cost 1s",
             "the time of a step of short@b8@dp1 is not known; run `profile single short@b8@dp1 short@b4@dp1 \
@@ -285,6 +310,46 @@ fn what_is_wrong_is_said_before_anything_starts() {
         let said = door.exits(2, &format!("run trace.csv {options} {ON_TWO}"));
         assert!(said.err.contains(message), "{row}: {}", said.err);
         assert!(!door.path("r").exists(), "{row}: nothing was begun");
+    }
+}
+
+#[test]
+fn what_nothing_can_hold_takes_no_turns() {
+    let door = door("name,submit_s,job,command,steps,steps_regex\na,0,short,,5,\nb,0,,sh -c true,,^step\n");
+    let said = door.exits(2, &format!("run trace.csv --policy fifo --sharing step-gate:8 {ON_TWO}"));
+    let why = "b shows its steps in its output, and nothing can hold it between two of them, as step-gate:8 does; leave out column \
+        'steps_regex' if it trains with PyTorch, or share by time-slice";
+    assert!(said.err.contains(why), "{}", said.err);
+    assert!(!door.path("r").exists(), "nothing was begun");
+}
+
+/// A policy that starts both jobs on one core.
+const PACKS: &str = "import json, sys\n\
+    for turn in map(json.loads, sys.stdin):\n\
+    \x20   start = [{'start': {'job': job['job'], 'devices': [0], 'plan': job['plan']}} for job in turn['jobs'] if job['state'] == 'waiting']\n\
+    \x20   print(json.dumps({'turn': turn['turn'], 'actions': start}), flush=True)\n";
+
+#[test]
+fn jobs_share_a_core_in_the_mode_of_the_run() {
+    for sharing in ["step-gate:5", "time-slice:20ms"] {
+        let door = door("name,submit_s,job,steps,step_ns\na,0,short,150,5000000\nb,0,short,150,5000000\n");
+        door.write("packs.py", PACKS);
+        let mut command = door.command(&format!("run trace.csv --sharing {sharing} {ON_TWO} --policy"));
+        let output = command.arg("exec:python3 packs.py").output().expect("it starts");
+        let said = Said::of(&output);
+        if said.err.contains("it takes Linux 6.12 to choose them") {
+            assert_eq!((output.status.code(), door.path("r").exists()), (Some(3), false), "{}", said.err);
+            schema::skips::skipped("slices", said.err);
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(0), "{sharing}: {}", said.err);
+        let rows = outcomes(&door);
+        assert!(rows.iter().all(|row| (row.status, row.steps) == (Status::Ok, 150)), "{rows:?}");
+        assert!(rows[0].packed_ns > Some(0), "{rows:?}");
+        let run = run(&door);
+        for launch in run.launches().unwrap() {
+            assert_eq!(run.spec(&launch).unwrap().sharing.to_string(), sharing);
+        }
     }
 }
 

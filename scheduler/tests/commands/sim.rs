@@ -416,6 +416,44 @@ fn what_is_to_be_measured_first_is_a_command_to_copy() {
     }
 }
 
+#[test]
+fn the_sharing_mode_is_kept_in_the_run_and_shown_to_the_policy() {
+    let door = crate::door();
+    door.write("t.csv", "name,submit_s,job,steps,step_ns\na,0,any,100,100000000\nb,0,any,100,100000000\n");
+    // Starts each job on device 0 as soon as it arrives, and keeps what it is shown at first.
+    door.write(
+        "packs.py",
+        "import json, sys\n\
+         for turn in map(json.loads, sys.stdin):\n\
+         \x20   if 'begin' in turn: open('begin.json', 'w').write(json.dumps(turn['begin']))\n\
+         \x20   jobs = [job['job'] for job in turn['jobs'] if job['state'] == 'waiting']\n\
+         \x20   start = [{'start': {'job': job, 'devices': [0]}} for job in jobs] if turn['turn'] < 9 else []\n\
+         \x20   print(json.dumps({'turn': turn['turn'], 'actions': start}), flush=True)\n",
+    );
+    for (sharing, jobs_per_device, mean_s) in [("alone", 1, 15.0), ("step-gate:250ms", 2, 20.0)] {
+        let mut command = door.command("sim t.csv --cluster 1x1 --switch-cost 0s --json");
+        command.args(["--sharing", sharing, "--out", &jobs_per_device.to_string()]);
+        let output = command.args(["--policy", "exec:python3 packs.py"]).output().expect("it starts");
+        let said = Said::of(&output);
+        let found: Vec<Totals> = rows::from_json(&said.out).unwrap_or_else(|_| panic!("{}", said.err));
+        let jct_s = found[0].jct_ns_mean.unwrap() as f64 / 1e9;
+        assert!((jct_s - mean_s).abs() < 1e-6, "{sharing}: {jct_s}");
+        let begin = fs::read_to_string(door.path("begin.json")).unwrap();
+        let shown = format!("\"sharing\": \"{sharing}\", \"jobs_per_device\": {jobs_per_device}");
+        assert!(begin.contains(&shown), "{begin}");
+        let run = RunDir::open(&door.path(&jobs_per_device.to_string())).unwrap();
+        assert_eq!(run.manifest().unwrap().scheduling.unwrap().sharing.to_string(), sharing);
+        let said = door.exits(0, &format!("replay {jobs_per_device} --yes"));
+        assert!(said.out.contains("every decision as it was recorded"), "{}", said.out);
+    }
+    // Runs from before the option shared by time slices.
+    let manifest = door.path("2/manifest.toml");
+    let text = fs::read_to_string(&manifest).unwrap().replace("sharing = \"step-gate:250ms\"\n", "");
+    fs::write(&manifest, text).unwrap();
+    let run = RunDir::open(&door.path("2")).unwrap();
+    assert_eq!(run.manifest().unwrap().scheduling.unwrap().sharing, Sharing::TIME_SLICE);
+}
+
 fn core(number: u16) -> Device {
     Device::Cpu(vec![number])
 }

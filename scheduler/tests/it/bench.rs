@@ -37,10 +37,13 @@ pub(crate) enum Wanted {
     Command(&'static [&'static str]),
 }
 
-/// The workloads of test jobs: steps of 2 ms, some with faults, and `steady` with steps of 20 ms.
-const WORKLOADS: [(&str, &str); 5] = [
+/// The workloads of test jobs: steps of 2 ms, some with faults, `steady` with steps of 20 ms, and two that use all of a core for steps
+/// of about 3 and 70 ms.
+const WORKLOADS: [(&str, &str); 7] = [
     ("short", "step_us = 2000, busy_percent = 0"),
     ("steady", "step_us = 20000, busy_percent = 0"),
+    ("busy-3", "step_us = 3000, busy_percent = 100"),
+    ("busy-70", "step_us = 70000, busy_percent = 100"),
     ("hangs", "step_us = 2000, busy_percent = 0, fault.hang = { after_steps = 5 }"),
     ("heavy", "step_us = 2000, busy_percent = 0, memory_bytes = 60_000_000"),
     ("too-large", "step_us = 2000, busy_percent = 0, fault.out-of-memory = { after_steps = 5 }"),
@@ -66,12 +69,13 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// A testbed with these devices and these readers.
+    /// A testbed with these devices and these readers, which are shared in this mode.
     pub(crate) fn new(
         jobs: &[Wanted],
         checkpoint_every: Option<Duration>,
         devices: Vec<Device>,
         readers: Vec<Box<dyn DeviceReader>>,
+        sharing: &str,
     ) -> Stage {
         let folder = tempfile::tempdir().unwrap();
         let mut catalog = Catalog::embedded();
@@ -92,6 +96,7 @@ impl Stage {
             catalog,
             devices,
             asked: asked(jobs),
+            sharing: sharing.parse().unwrap(),
             checkpoint_every: checkpoint_every.map(Nanos::from),
             checkpoints: Checkpoints::open(&run, jobs.len() as u32).unwrap(),
             estimates: Estimates::of_run(&manifest, Vec::new()),
@@ -115,7 +120,17 @@ impl Bench {
         devices: Vec<Device>,
         readers: Vec<Box<dyn DeviceReader>>,
     ) -> Bench {
-        let Stage { run, manifest, launcher, folder } = Stage::new(jobs, checkpoint_every, devices, readers);
+        let stage = Stage::new(jobs, checkpoint_every, devices, readers, "time-slice");
+        Bench::of(jobs, stage)
+    }
+
+    /// Devices that jobs share in this mode.
+    pub(crate) fn sharing(jobs: &[Wanted], sharing: &str, devices: Vec<Device>) -> Bench {
+        Bench::of(jobs, Stage::new(jobs, None, devices, Vec::new(), sharing))
+    }
+
+    fn of(jobs: &[Wanted], stage: Stage) -> Bench {
+        let Stage { run, manifest, launcher, folder } = stage;
         let resume = ResumePoint { arrived: jobs.len(), ..ResumePoint::default() };
         let testbed = Testbed::new(launcher, &asked(jobs), None, resume);
         Bench { run, manifest, testbed, told: Vec::new(), coming: VecDeque::new(), _folder: folder }

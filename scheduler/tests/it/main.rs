@@ -24,4 +24,5 @@ mod support;
 mod switches;
 mod testbed;
 mod throttle;
+mod turns;
 mod virtual_clusters;

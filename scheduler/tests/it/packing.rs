@@ -1,17 +1,20 @@
 //! Packing: its questions to a model, and its decisions on the answers.
 
-use model::{Prediction, Question, Throughput};
+use model::{InTurns, Prediction, Question, Table, Throughput};
 use scheduler::{
-    cluster::{Action, JobId, Settled},
+    cluster::{Action, DeviceId, JobId, Settled},
     engine::{self, Engine},
     job::JobRequest,
+    policy::{Decision, Policy},
     sim::{Named, Settings, Sim},
     topology::Topology,
+    view::{Change, View},
 };
 use schema::{
     decision::{Happened, Turn},
     device::Device,
     rows::{ErrorKind, Outcome},
+    sharing::Sharing,
     units::Nanos,
 };
 
@@ -19,7 +22,7 @@ use crate::{
     actions::{Scripted, arrived, failed, settled},
     policies::{becomes_command, jobs},
     scripts::MS,
-    support::{Own, SECOND, built},
+    support::{Own, SECOND, asked, built},
 };
 
 /// Step times are those of the trace, times `slowdown` beside another job; the intervals have the width
@@ -237,4 +240,58 @@ fn jobs_that_did_not_fit_together_stay_apart() {
     assert!(ended.is_err(), "the script ends before the jobs");
     assert_eq!(starts(&turns), [(0, vec![0]), (1, vec![0])]);
     assert!(turns.iter().all(|turn| turn.refused.is_empty()), "it is not even asked for");
+}
+
+/// A policy that starts each job on device 0 as soon as it arrives.
+struct OnFirst;
+
+impl Policy for OnFirst {
+    fn decide(&mut self, view: &View<'_>) -> Decision {
+        let arrives = |change: &Change| match *change {
+            Change::Waits(job) => Some(job),
+            _ => None,
+        };
+        let start = |job| Action::Start { job, devices: vec![DeviceId(0)], cpus: None, plan: None };
+        let actions = view.changes.iter().filter_map(arrives).map(start).collect();
+        Decision { actions, wake_at: None, reason: String::new() }
+    }
+}
+
+/// Two jobs of 60 s and of steps of 100 and 300 ms, of which the second comes after 20 s, with nothing known of them together.
+#[test]
+fn jobs_that_take_turns_take_as_long_as_turns_say() {
+    let topology = Topology::uniform(1, 1, "GPU");
+    let jobs = [asked(0, 0, 1, 600, 100 * MS), asked(1, 20 * SECOND, 1, 200, 300 * MS)];
+    for (sharing, expected) in [
+        // After 20 s alone, the first needs 40 s more, at half the pace. The other has 20 s left then.
+        ("step-gate", Some([100, 120])),
+        // A step of the one and then of the other take 400 ms together. The second has had 200 after 80 s, and the first as many.
+        ("step-gate:1", Some([120, 100])),
+        ("time-slice", None),
+        // The second is refused.
+        ("alone", None),
+    ] {
+        let sharing: Sharing = sharing.parse().unwrap();
+        let model = InTurns { model: Box::new(Table::default()) };
+        let costs = Named::constant(Nanos::ZERO);
+        let settings = Settings { sharing: sharing.clone(), ..Settings::default() };
+        let mut sim = Sim::new(&topology, &jobs, Box::new(&model), &costs, settings).expect("all is known");
+        let settings = engine::Settings { sharing: sharing.clone(), ..engine::Settings::default() };
+        let mut engine = Engine::new(&topology, &jobs, &model, settings);
+        let mut turns: Vec<Turn> = Vec::new();
+        let ended = engine::run(&mut engine, &mut sim, &mut OnFirst, &mut turns).ok();
+        let ends = ended.map(|rows| [0, 1].map(|job| rows[job].end_ns.unwrap_or(0).div_ceil(SECOND)));
+        assert_eq!(ends, expected, "{sharing}: {turns:?}");
+        let refused: Vec<&str> = turns.iter().flat_map(|turn| &turn.refused).map(|of| &*of.why).collect();
+        match (&sharing, &refused[..]) {
+            (Sharing::StepGate { .. }, []) => {}
+            (Sharing::TimeSlice { .. }, [why]) => {
+                assert!(why.ends_with("beside lstm under time-slice is not known"), "{why}")
+            }
+            (Sharing::Alone, [why]) => {
+                assert!(why.ends_with("has 1 jobs, and no more are packed on a device"), "{why}")
+            }
+            _ => panic!("{sharing}: {refused:?}"),
+        }
+    }
 }

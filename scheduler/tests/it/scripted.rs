@@ -24,6 +24,7 @@ pub(crate) struct Scripted<'a> {
     pub(crate) asked: &'a [JobRequest],
     pub(crate) truth: &'a dyn Throughput,
     pub(crate) costs: &'a dyn SwitchCosts,
+    pub(crate) sharing: Sharing,
     now: Nanos,
     launches: Vec<ScriptedLaunch>,
     saved: BTreeMap<JobId, u64>,
@@ -96,6 +97,7 @@ impl<'a> Scripted<'a> {
             asked,
             truth,
             costs,
+            sharing: Sharing::TIME_SLICE,
             now,
             launches,
             saved,
@@ -171,7 +173,7 @@ impl<'a> Scripted<'a> {
             device_type: self.topology.type_of(launch.devices[0]),
             cpus: None,
             co_runners: &co_runners,
-            sharing: &Sharing::TIME_SLICE,
+            sharing: &self.sharing,
             neighbours: &[],
         });
         let (steps, now) = (self.steps_at(launch), self.now);

@@ -94,7 +94,7 @@ fn run(name: &str, jobs: &[JobRequest]) -> Vec<Turn> {
     let steps = |job: &JobRequest| job.steps.expect("jobs here have steps");
     let wanted: Vec<Wanted> = jobs.iter().map(|job| Wanted::Training("steady", steps(job))).collect();
     let Stage { launcher, folder: _folder, .. } =
-        Stage::new(&wanted, None, vec![Device::AllCores; 2], Vec::new());
+        Stage::new(&wanted, None, vec![Device::AllCores; 2], Vec::new(), "time-slice");
     let mut testbed = Testbed::new(launcher, jobs, None, ResumePoint::default());
     let mut engine = Engine::new(&topology, jobs, &Truth, engine::Settings::default());
     let mut turns = Vec::new();

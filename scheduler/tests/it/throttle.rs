@@ -108,6 +108,21 @@ fn only_what_can_be_held_and_stays_is_throttled() {
     assert_eq!(turns[4].actions, [stop(2), throttle(0, 0.5)]);
 }
 
+#[test]
+fn jobs_that_take_turns_are_not_throttled() {
+    let topology = Topology::uniform(1, 1, "GPU");
+    let jobs = vec![asked(0, 0, 1, 9, 1)];
+    let model = Own { slowdown: 1.0 };
+    let settings =
+        engine::Settings { sharing: "step-gate:500ms".parse().expect("it is a mode"), ..Default::default() };
+    let mut cluster = Scripted { now: Nanos::ZERO, events: [arrived(0)].into() };
+    let (mut engine, mut turns) = (Engine::new(&topology, &jobs, &model, settings), Vec::new());
+    let mut script = Script(vec![vec![start(0, 0), throttle(0, 0.5)]]);
+    engine::run(&mut engine, &mut cluster, &mut script, &mut turns).expect_err("the script ends first");
+    let why: Vec<&str> = turns[0].refused.iter().map(|it| it.why.as_str()).collect();
+    assert_eq!(why, ["jobs take turns by step-gate:500ms, which throttles none of them"]);
+}
+
 /// Steps of 1 s, and 10 s to start. The job beside takes 1.25 s for a step all the time.
 #[test]
 fn a_simulated_job_takes_longer_for_a_step_by_its_share() {

@@ -57,6 +57,9 @@ pub struct Scheduling {
     /// Where the policy places jobs. Runs without this field were spread.
     #[serde(default = "Placement::unrecorded")]
     pub placement: Placement,
+    /// How jobs share a device. Jobs of runs without this field shared by time slices.
+    #[serde(default = "Sharing::unrecorded")]
+    pub sharing: Sharing,
     /// Number of tables of step times in `inputs/`.
     pub tables: u32,
     /// Whether `inputs/` has the history that the policy may learn from.

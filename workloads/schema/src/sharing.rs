@@ -118,6 +118,11 @@ impl Sharing {
     /// Time slices as the device or the kernel's scheduler chooses.
     pub const TIME_SLICE: Sharing = Sharing::TimeSlice { slice: None };
 
+    /// The mode of runs of `sched` that do not record one.
+    pub(crate) fn unrecorded() -> Sharing {
+        Sharing::TIME_SLICE
+    }
+
     /// The weights of the members, if the mode has any.
     pub fn weights(&self) -> Option<&Weights> {
         match self {

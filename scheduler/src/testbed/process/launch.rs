@@ -2,13 +2,13 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use rig::pace::Pace;
+use rig::{Rests, pace::Pace};
 use schema::{
     device::Device,
     rows::ErrorKind,
     spec::{LaunchEnd, LaunchSpec},
     units::Nanos,
-    wire::{Command, Step},
+    wire::{Command, Event, Step},
 };
 
 use super::{
@@ -65,8 +65,17 @@ pub(super) struct LaunchState {
     pub(super) commands: VecDeque<Command>,
     answers: usize,
     refused: Option<String>,
-    /// The grant at which the first rank of a command last came to rest.
-    pub(super) held_at: Option<u64>,
+    /// Where ranks rest. Only the first rank of a command is known.
+    rests: Rests,
+    /// Whether a rank is leaving by itself.
+    has_said_last_word: bool,
+    granted_at: Nanos,
+    last_step_at: Nanos,
+    /// The interval between reads of its events, and when to look whether another one is better.
+    pub(super) look: Duration,
+    pub(super) look_at: Nanos,
+    /// Its processes.
+    pub(super) pids: Vec<u32>,
     /// When it is to be saved the next time.
     pub(super) save_at: Option<Nanos>,
     saves: u32,
@@ -83,6 +92,7 @@ impl LaunchState {
     ) -> LaunchState {
         let is_command = !spec.program.speaks();
         let ranks = spec.devices.len();
+        let speakers = if is_command { 1 } else { ranks };
         LaunchState {
             job: start.job,
             name: spec.launch.clone(),
@@ -93,7 +103,7 @@ impl LaunchState {
             before,
             left,
             done: 0,
-            of_ranks: vec![0; if is_command { 1 } else { ranks }],
+            of_ranks: vec![0; speakers],
             pace: Pace::ahead_by(TESTBED_AHEAD),
             throttle: Throttle::of(start.share),
             ready: 0,
@@ -106,7 +116,14 @@ impl LaunchState {
             commands: VecDeque::new(),
             answers: 0,
             refused: None,
-            held_at: None,
+            rests: Rests::of(speakers),
+            has_said_last_word: false,
+            granted_at: Nanos::ZERO,
+            last_step_at: Nanos::ZERO,
+            // Whether a command ever reports a step is not known.
+            look: if is_command { LOOK_EVERY } else { LOOK_AT_FIRST },
+            look_at: Nanos::ZERO,
+            pids: Vec::new(),
             save_at: None,
             saves: 0,
             failure: None,
@@ -130,6 +147,34 @@ impl LaunchState {
     /// Whether nothing keeps it from training.
     pub(super) fn trains(&self) -> bool {
         self.is_training && !self.is_held && !self.is_leaving && !self.is_over && self.commands.is_empty()
+    }
+
+    /// Whether it has turns, in a mode that gives turns.
+    pub(super) fn takes_part(&self) -> bool {
+        self.trains() && self.rests.is_ready() && !self.has_said_last_word
+    }
+
+    /// Whether it has used up its grant. A launch that is leaving by itself takes no more steps.
+    pub(super) fn rests(&self) -> bool {
+        self.has_said_last_word || self.rests.at(self.pace.granted())
+    }
+
+    pub(super) fn pace(&self) -> &Pace {
+        &self.pace
+    }
+
+    /// The time until the next read of its events, so that its rest is noticed soon.
+    pub(super) fn look_after(&self, now: Nanos) -> Duration {
+        self.pace.look_after(self.last_step_at.max(self.granted_at), now)
+    }
+
+    pub(super) fn hear(&mut self, rank: u32, at: Nanos, event: &Event) {
+        self.rests.hear(rank, event);
+        match event {
+            Event::Step(_) => self.last_step_at = at,
+            Event::Finished { .. } | Event::Failed { .. } => self.has_said_last_word = true,
+            _ => {}
+        }
     }
 
     pub(super) fn count(&mut self, rank: u32, step: &Step) {
@@ -167,7 +212,18 @@ impl LaunchState {
             // The pace is not known before the first step.
             _ => self.pace.due()?,
         };
-        Some(self.left.filter(|_| self.is_command).map_or(due, |left| due.min(left)))
+        Some(self.granted(due))
+    }
+
+    /// The same for a turn of this number of steps.
+    pub(super) fn grant_turn(&mut self, steps: u64) -> u64 {
+        let steps = self.pace.grant(steps);
+        self.granted(steps)
+    }
+
+    fn granted(&mut self, steps: u64) -> u64 {
+        self.granted_at = Nanos::monotonic_now();
+        self.left.filter(|_| self.is_command).map_or(steps, |left| steps.min(left))
     }
 
     /// When a throttled launch is granted its next work, unless it has to do more of the last first.
@@ -191,7 +247,7 @@ impl LaunchState {
 
     /// Whether a command that shall rest does.
     pub(super) fn rests_as_asked(&self) -> bool {
-        self.is_held && self.held_at.is_some_and(|index| index >= self.pace.granted())
+        self.is_held && self.rests()
     }
 
     /// A rank has answered the first command. Returns that command, with the reason of a refusal, when all ranks have answered.

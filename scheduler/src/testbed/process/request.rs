@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::Context as _;
 use jobs::launch;
 use rig::LaunchRequest;
-use schema::{catalog::Workload, device::Device, manifest::Cell, sharing::Sharing, spec::Program};
+use schema::{catalog::Workload, device::Device, manifest::Cell, spec::Program};
 
 use super::{super::launcher::StartRequest, ProcessLauncher, TestbedSetup, host_cores::is_gpu};
 use crate::cluster::{DeviceId, JobId};
@@ -19,9 +19,10 @@ impl ProcessLauncher {
         let numbers = (self.next_number, start.job.0);
         let mut request =
             launch::request(run, manifest, catalog, &cell, numbers, self.steps_left(start.job))?;
+        request.joins = self.backend.joins(start.job.0 as usize);
         let spec = &mut request.spec;
         spec.block = start.number;
-        spec.sharing = Sharing::TIME_SLICE;
+        spec.sharing = self.setup.sharing.clone();
         spec.steps_regex =
             self.setup.asked.get(start.job.0 as usize).and_then(|asked| asked.steps_regex.clone());
         if let Some(cpus) = start.cpus {

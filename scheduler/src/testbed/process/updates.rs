@@ -14,13 +14,20 @@ use crate::cluster::{Happened, Settled};
 impl ProcessLauncher {
     pub(super) fn receive(&mut self, event: RigEvent) {
         match event {
-            RigEvent::Started { member, rank, .. } => {
+            RigEvent::Started { member, rank, pid, .. } => {
+                let Some(launch) = self.launches.get_mut(&member) else { return };
+                launch.pids.push(pid);
                 // A command does not report that it is ready.
-                if rank == 0 && self.launches.get(&member).is_some_and(|launch| launch.is_command) {
+                if rank == 0 && launch.is_command {
                     self.begin_training(member);
                 }
             }
-            RigEvent::Said { member, rank, event, .. } => self.receive_event(member, rank, event),
+            RigEvent::Said { member, rank, at, event } => {
+                if let Some(launch) = self.launches.get_mut(&member) {
+                    launch.hear(rank, at, &event);
+                    self.receive_event(member, rank, event);
+                }
+            }
             RigEvent::Ended { member, end, .. } => self.receive_end(member, &end),
         }
     }
@@ -37,6 +44,7 @@ impl ProcessLauncher {
             Event::Step(step) => {
                 // Its pace is known from now on.
                 if launch.done() == 0 {
+                    launch.look = LOOK_EVERY;
                     self.setup.rig.look_every(member, LOOK_EVERY);
                 }
                 launch.count(rank, &step);
@@ -45,11 +53,8 @@ impl ProcessLauncher {
             }
             Event::Held { index } if launch.is_command => {
                 launch.has_done(rank, index);
-                if rank == 0 {
-                    launch.held_at = Some(index);
-                    if launch.rests_as_asked() {
-                        self.settled(member, Settled::Paused);
-                    }
+                if rank == 0 && launch.rests_as_asked() {
+                    self.settled(member, Settled::Paused);
                 }
                 self.end_what_is_done(member);
                 self.supply(member);
@@ -70,6 +75,11 @@ impl ProcessLauncher {
     /// A launch is ready. It trains, unless it was stopped meanwhile.
     fn begin_training(&mut self, member: Member) {
         let Some(launch) = self.launches.get_mut(&member) else { return };
+        if let Err(why) = self.backend.verify(launch.job.0 as usize, &launch.pids) {
+            launch.failure =
+                Some((ErrorKind::Sharing, format!("does not share its devices as requested: {why}")));
+            return self.setup.rig.remove(member, Leave::Now);
+        }
         launch.is_training = true;
         launch.save_at = self.setup.checkpoint_every.map(|every| Nanos::monotonic_now() + every);
         self.settled(member, Settled::Running);
@@ -87,6 +97,9 @@ impl ProcessLauncher {
 
     /// Extends the grant of a launch before it runs out of work, unless it is to rest.
     pub(super) fn supply(&mut self, member: Member) {
+        if self.turns.is_some() {
+            return self.take_turns();
+        }
         let Some(launch) = self.launches.get_mut(&member) else { return };
         if let Some(steps) = launch.grant() {
             self.setup.rig.extend(member, steps);

@@ -85,6 +85,7 @@ fn manifest(text: &str, number: f64, seed: u64) -> Manifest {
         scheduling: Some(Scheduling {
             policy: text.into(),
             placement: Placement::Consolidated,
+            sharing: Sharing::TIME_SLICE,
             tables: 1,
             history: true,
             model: Some(vec![0]),
