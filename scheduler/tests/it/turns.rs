@@ -1,6 +1,6 @@
 //! Jobs that take turns on a testbed with real processes, under `step-gate`.
 
-use std::{env, time::Duration};
+use std::{env, process::Command, time::Duration};
 
 use scheduler::cluster::{Happened, JobId, Settled};
 use schema::{
@@ -103,6 +103,32 @@ fn a_job_on_two_devices_runs_when_it_has_its_turn_on_both() {
         assert!(found.iter().filter(|(_, steps)| *steps == 5).count() > 20, "{found:?}");
         assert!(found.iter().all(|(_, steps)| *steps == 5), "{found:?}");
     }
+}
+
+/// Takes 300 steps of 5 ms with the fake PyTorch.
+const HOOKED: &str = "PYTHONPATH=$PYTHONPATH:../workloads/python/tests/fake exec python3 -c '
+import time, torch
+optimizer = torch.optim.SGD([torch.Parameter(8)])
+for _ in range(300):
+    time.sleep(0.005)
+    optimizer.step()'";
+
+#[test]
+fn a_program_with_the_hook_takes_turns_from_its_first_step_on() {
+    if !Command::new("python3").arg("-V").output().is_ok_and(|output| output.status.success()) {
+        return schema::skips::skipped("python3", "there is no python3");
+    }
+    let jobs = [Wanted::Training("short", 1_500), Wanted::Command(&["sh", "-c", HOOKED])];
+    let mut bench = Bench::sharing(&jobs, "step-gate:5", vec![Device::AllCores]);
+    bench.start(0, &[0], "dp1");
+    bench.until_settled(0, Settled::Running);
+    bench.start(1, &[0], "");
+    bench.until_finished(1);
+    bench.until_finished(0);
+    assert_eq!(steps(&bench, 1).len(), 299, "the first one has no beginning");
+    // The program takes its first steps before it is known that it can be held, and the other one those that it was granted.
+    let found = turns_while(&bench, &[0, 1], 1);
+    assert!(found.len() > 80 && found[3..].iter().all(|(_, steps)| *steps == 5), "{found:?}");
 }
 
 #[test]
