@@ -96,7 +96,8 @@ pub struct Engine<'a> {
     wake_at: Option<Nanos>,
     idle_wakes: IdleWakes,
     turns: u64,
-    chain: Chain,
+    /// `None` if the journal does not need it.
+    chain: Option<Chain>,
     /// The number of jobs that have arrived. Jobs arrive in order.
     arrived: usize,
     /// The number of jobs that have not ended.
@@ -117,6 +118,9 @@ pub fn run(
     policy: &mut dyn Policy,
     journal: &mut dyn Journal,
 ) -> Result<Vec<Outcome>, ClusterError> {
+    if !journal.needs_hashes() {
+        engine.chain = None;
+    }
     while engine.left > 0 {
         let events = engine.next(cluster)?;
         let now = cluster.now();
@@ -168,7 +172,7 @@ impl<'a> Engine<'a> {
             wake_at: None,
             idle_wakes: IdleWakes::default(),
             turns: 0,
-            chain: Chain::default(),
+            chain: Some(Chain::default()),
             arrived: 0,
             left: asked.len(),
             busy: 0,
@@ -266,7 +270,7 @@ impl<'a> Engine<'a> {
             );
         }
         self.changes.clear();
-        let view_hash = self.chain.to_string();
+        let view_hash = self.chain.map(|chain| chain.to_string()).unwrap_or_default();
         let (mut applied, mut refused) = (Vec::new(), Vec::new());
         // Devices whose job does not leave, because its pause or stop was refused.
         let mut stays = BTreeMap::new();
@@ -291,7 +295,9 @@ impl<'a> Engine<'a> {
             }
         }
         self.idle_wakes.count(self.now, events == [Happened::Deadline] && applied.is_empty())?;
-        self.chain.done(&applied);
+        if let Some(chain) = &mut self.chain {
+            chain.done(&applied);
+        }
         self.wake_at = wake_at;
         self.turns += 1;
         Ok(Turn {

@@ -17,6 +17,11 @@ pub trait Journal {
     /// # Errors
     /// Fails if the turn cannot be recorded. This ends the run.
     fn record(&mut self, turn: Turn, view: &View<'_>) -> anyhow::Result<()>;
+
+    /// Whether turns need their `view_hash`, which takes a part of the time of a simulation.
+    fn needs_hashes(&self) -> bool {
+        true
+    }
 }
 
 /// The file `decisions.jsonl` of a run. Refused actions are also printed on stderr.
@@ -69,6 +74,10 @@ impl Journal for FirstRefusal<'_> {
         }
         self.journal.record(turn, view)
     }
+
+    fn needs_hashes(&self) -> bool {
+        self.journal.needs_hashes()
+    }
 }
 
 /// The name of the job of a refused action. A policy may name a job that does not exist.
@@ -90,5 +99,9 @@ pub struct Unrecorded;
 impl Journal for Unrecorded {
     fn record(&mut self, _turn: Turn, _view: &View<'_>) -> anyhow::Result<()> {
         Ok(())
+    }
+
+    fn needs_hashes(&self) -> bool {
+        false
     }
 }

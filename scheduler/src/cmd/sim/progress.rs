@@ -37,4 +37,8 @@ impl Journal for Progress<'_> {
         }
         self.journal.record(turn, view)
     }
+
+    fn needs_hashes(&self) -> bool {
+        self.journal.needs_hashes()
+    }
 }
