@@ -5,7 +5,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap},
+    collections::{BTreeMap, BinaryHeap},
 };
 
 use super::room::{Bin, BinId, Leaves, Place};
@@ -39,10 +39,10 @@ impl<K: Ord> Reach<K> {
 
 pub(super) struct Index<K> {
     pools: BTreeMap<PoolId, PoolIndex<K>>,
-    /// The pool of each node, and the place of the node in it.
-    place_of: HashMap<NodeId, (PoolId, usize)>,
-    /// The nodes that have changed.
-    changed: BTreeSet<NodeId>,
+    /// The pool of each node, and the place of the node in it. `None` for nodes of other virtual clusters.
+    place_of: Vec<Option<(PoolId, usize)>>,
+    /// The nodes that have changed, some more than once.
+    changed: Vec<NodeId>,
 }
 
 struct PoolIndex<K> {
@@ -56,26 +56,32 @@ struct PoolIndex<K> {
 
 impl<K: Ord + Copy> Index<K> {
     pub(super) fn new(occupancy: &Occupancy, pools: Pools) -> Index<K> {
-        let mut place_of = HashMap::new();
+        let mut place_of = Vec::new();
         let mut pool_index = |pool| {
             let nodes: Vec<NodeId> = occupancy.nodes_in(pool).collect();
-            place_of.extend(nodes.iter().enumerate().map(|(place, node)| (*node, (pool, place))));
+            for (place, node) in nodes.iter().enumerate() {
+                let at = node.0 as usize;
+                place_of.resize(place_of.len().max(at + 1), None);
+                place_of[at] = Some((pool, place));
+            }
             let nodes = nodes.into_iter().map(|node| (node, occupancy.devices_of(node))).collect();
             (pool, PoolIndex { nodes, parts: BTreeMap::new(), whole: BTreeMap::new() })
         };
         let pools = pools.map(&mut pool_index).collect();
-        Index { pools, place_of, changed: BTreeSet::new() }
+        Index { pools, place_of, changed: Vec::new() }
     }
 
     /// Notes that the free devices or the running jobs of a node have changed.
     pub(super) fn mark(&mut self, node: NodeId) {
-        self.changed.insert(node);
+        self.changed.push(node);
     }
 
     /// Enters the nodes that have changed.
     pub(super) fn refresh(&mut self, bins: &[Bin<K>]) {
-        for node in std::mem::take(&mut self.changed) {
-            let Some((pool, place)) = self.place_of.get(&node) else { continue };
+        self.changed.sort_unstable();
+        self.changed.dedup();
+        for node in self.changed.drain(..) {
+            let Some(Some((pool, place))) = self.place_of.get(node.0 as usize) else { continue };
             if let Some(of) = self.pools.get_mut(pool) {
                 of.enter(*place, &bins[node.0 as usize]);
             }

@@ -69,8 +69,8 @@ pub(super) type Place = Vec<(BinId, u32)>;
 
 pub(super) struct Room<K> {
     bins: Vec<Bin<K>>,
-    /// The jobs that have devices, each with its key if it can be displaced.
-    on: HashMap<JobId, (Option<K>, Parts)>,
+    /// By the number of a job that has devices: its key if it can be displaced, and what it leaves.
+    on: Vec<Option<(Option<K>, Parts)>>,
     /// The bins whose free devices may differ from those of the occupancy.
     outdated: Vec<BinId>,
     /// An index of nodes. `None` if jobs are spread.
@@ -94,7 +94,7 @@ impl<K: Ord + Copy> Room<K> {
             }
         };
         let bins = vec![Bin { free: 0, free_cpus: None, running: BTreeMap::new() }; bins];
-        Room { bins, on: HashMap::new(), outdated, index, counts_cpus }
+        Room { bins, on: Vec::new(), outdated, index, counts_cpus }
     }
 
     /// Whether a bin is a pool, and not a node.
@@ -111,7 +111,10 @@ impl<K: Ord + Copy> Room<K> {
 
     /// Takes out a job that has changed, and puts it back if it has devices. It cannot be displaced until the caller says so.
     pub(super) fn update(&mut self, view: &View<'_>, job: JobId) {
-        if let Some((key, place)) = self.on.remove(&job) {
+        if self.on.len() <= job.0 as usize {
+            self.on.resize_with(view.asked.len(), || None);
+        }
+        if let Some((key, place)) = self.on[job.0 as usize].take() {
             for (bin, _) in place {
                 if let Some(key) = key {
                     self.bins[bin.0 as usize].running.remove(&(key, job));
@@ -132,7 +135,7 @@ impl<K: Ord + Copy> Room<K> {
             }
         }
         place.iter().for_each(|(bin, _)| self.mark(*bin));
-        self.on.insert(job, (None, place));
+        self.on[job.0 as usize] = Some((None, place));
     }
 
     /// Notes that a device was lost or came back.
@@ -142,11 +145,13 @@ impl<K: Ord + Copy> Room<K> {
 
     /// Allows a job that has devices to be displaced.
     pub(super) fn may_displace(&mut self, job: JobId, key: K) {
-        let Some((of, place)) = self.on.get_mut(&job) else { return };
+        let Some(Some((of, place))) = self.on.get_mut(job.0 as usize) else { return };
         *of = Some(key);
-        for (bin, leaves) in place.clone() {
+        for &(bin, leaves) in &*place {
             self.bins[bin.0 as usize].running.entry((key, job)).or_default().add(leaves);
-            self.mark_in_index(bin);
+            if let Some(index) = &mut self.index {
+                index.mark(NodeId(bin.0));
+            }
         }
     }
 
@@ -206,7 +211,7 @@ impl<K: Ord + Copy> Room<K> {
     fn without(&self, view: &View<'_>, pool: PoolId, need: Need, jobs: &[(K, JobId)]) -> Option<Place> {
         let mut left = HashMap::<BinId, Leaves>::new();
         for (_, job) in jobs {
-            for (bin, leaves) in self.on.get(job).into_iter().flat_map(|(_, place)| place) {
+            for (bin, leaves) in self.parts_of(*job) {
                 left.entry(*bin).or_default().add(*leaves);
             }
         }
@@ -262,30 +267,42 @@ impl<K: Ord + Copy> Room<K> {
     }
 
     fn displace(&mut self, key: K, job: JobId) {
-        let Some((_, place)) = self.on.get(&job) else { return };
-        for (bin, leaves) in place.clone() {
-            let of = &mut self.bins[bin.0 as usize];
-            of.running.remove(&(key, job));
-            of.give(leaves);
-            self.mark(bin);
+        self.change(job, |bin, leaves| {
+            bin.running.remove(&(key, job));
+            bin.give(leaves);
+        });
+    }
+
+    fn parts_of(&self, job: JobId) -> &[(BinId, Leaves)] {
+        match self.on.get(job.0 as usize) {
+            Some(Some((_, parts))) => parts,
+            _ => &[],
+        }
+    }
+
+    /// Changes the bins of a job.
+    fn change(&mut self, job: JobId, mut with: impl FnMut(&mut Bin<K>, Leaves)) {
+        let Some(Some((_, parts))) = self.on.get(job.0 as usize) else { return };
+        for &(bin, leaves) in parts {
+            with(&mut self.bins[bin.0 as usize], leaves);
+            self.outdated.push(bin);
+            if let Some(index) = &mut self.index {
+                index.mark(NodeId(bin.0));
+            }
         }
     }
 
     /// Whether a displaced job can keep its devices: none of its bins has given too many of them to another job.
     pub(super) fn has_room_for(&self, job: JobId) -> bool {
-        let place = self.on.get(&job).map_or(&[][..], |(_, place)| place);
-        place.iter().all(|(bin, leaves)| self.bins[bin.0 as usize].holds(*leaves))
+        self.parts_of(job).iter().all(|(bin, leaves)| self.bins[bin.0 as usize].holds(*leaves))
     }
 
     /// Lets a displaced job keep its devices.
     pub(super) fn keep(&mut self, key: K, job: JobId) {
-        let Some((_, place)) = self.on.get(&job) else { return };
-        for (bin, leaves) in place.clone() {
-            let of = &mut self.bins[bin.0 as usize];
-            of.running.entry((key, job)).or_default().add(leaves);
-            of.take(leaves);
-            self.mark(bin);
-        }
+        self.change(job, |bin, leaves| {
+            bin.running.entry((key, job)).or_default().add(leaves);
+            bin.take(leaves);
+        });
     }
 
     fn mark(&mut self, bin: BinId) {
