@@ -1,6 +1,6 @@
 //! The launches of a run, from its journal: how their steps followed from time, and how long their switches took.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use schema::{
     decision::{Action, DeviceId, Happened, JobId, Settled, Turn},
@@ -8,10 +8,13 @@ use schema::{
     units::Nanos,
 };
 
+use crate::leavers::Leavers;
+
 /// What a journal says of the launches of each job.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     jobs: BTreeMap<JobId, RecordedJob>,
+    leavers: Leavers,
     /// Stretches of training with the same company from one report of steps to the next, in order of their ends.
     pub stretches: Vec<RecordedStretch>,
     /// The number of launches that failed and of devices that were lost.
@@ -60,7 +63,6 @@ pub struct RecordedSwitch {
     pub to: Settled,
     /// When it began: at its order, or when the last of the jobs had left for which it waited.
     began: Nanos,
-    behind: BTreeSet<JobId>,
     /// Its duration, and the steps of the job at its end; absent if another switch took its place.
     pub ended: Option<(Nanos, u64)>,
 }
@@ -120,8 +122,13 @@ impl Recorded {
                 if let Some(launch) = self.launch(*job) {
                     launch.trains_since = None;
                 }
+                self.left(*job, at);
             }
-            Happened::Failed { .. } | Happened::DeviceLost { .. } => self.failures += 1,
+            Happened::Failed { job, .. } => {
+                self.failures += 1;
+                self.left(*job, at);
+            }
+            Happened::DeviceLost { .. } => self.failures += 1,
             Happened::DeviceBack { .. } | Happened::Arrived { .. } | Happened::Deadline => {}
         }
     }
@@ -161,12 +168,13 @@ impl Recorded {
         if to != Settled::Running {
             self.company_changed(job);
         }
-        let behind = if to == Settled::Running { self.leaving(job) } else { BTreeSet::new() };
         let of = self.jobs.entry(job).or_default();
-        of.switches.push(RecordedSwitch { to, began: at, behind, ended: None });
-        if let Some(launch) = of.launches.last_mut()
-            && to != Settled::Running
-        {
+        of.switches.push(RecordedSwitch { to, began: at, ended: None });
+        let Some(launch) = of.launches.last_mut() else { return };
+        if to == Settled::Running {
+            self.leavers.wait(job, &launch.devices);
+        } else {
+            self.leavers.leave(job, &launch.devices);
             launch.train_until(at);
             launch.trains_since = None;
         }
@@ -206,24 +214,10 @@ impl Recorded {
         }
     }
 
-    /// Jobs that are leaving the devices of a job.
-    fn leaving(&self, job: JobId) -> BTreeSet<JobId> {
-        let devices_of =
-            |of: &RecordedJob| of.launches.last().map(|launch| launch.devices.clone()).unwrap_or_default();
-        let devices = self.jobs.get(&job).map(devices_of).unwrap_or_default();
-        let leaves = |of: &RecordedJob| {
-            of.switches.last().is_some_and(|switch| switch.to != Settled::Running && switch.ended.is_none())
-                && devices_of(of).iter().any(|device| devices.contains(device))
-        };
-        self.jobs.iter().filter(|(id, of)| **id != job && leaves(of)).map(|(id, _)| *id).collect()
-    }
-
-    /// A job has left its devices. What waited for it alone begins.
+    /// A job has left its devices. Jobs that waited for it alone begin.
     fn left(&mut self, job: JobId, at: Nanos) {
-        for of in self.jobs.values_mut() {
-            if let Some(switch) = of.switches.last_mut()
-                && switch.behind.remove(&job)
-            {
+        for id in self.leavers.left(job) {
+            if let Some(switch) = self.jobs.get_mut(&id).and_then(|of| of.switches.last_mut()) {
                 switch.began = at;
             }
         }

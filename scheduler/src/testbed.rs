@@ -26,6 +26,8 @@ use self::{
 use crate::{
     cluster::{Action, ActionError, Cluster, ClusterError, DeviceId, Happened, JobId},
     job::JobRequest,
+    leavers::Leavers,
+    reported::ReportedSteps,
 };
 
 pub struct Testbed<L> {
@@ -35,6 +37,7 @@ pub struct Testbed<L> {
     arrivals: VecDeque<(Nanos, JobId)>,
     progress_every: Option<Nanos>,
     placed: BTreeMap<JobId, PlacedJob>,
+    leavers: Leavers,
     /// The number of starts of each job.
     starts: BTreeMap<JobId, u32>,
     /// Lost devices, which do not come back within this run of the scheduler.
@@ -66,10 +69,7 @@ struct PlacedJob {
     start: StartRequest,
     launch: Option<Member>,
     phase: JobPhase,
-    /// Jobs that have to leave first.
-    behind: BTreeSet<JobId>,
-    /// The largest number of steps that was reported.
-    told_steps: u64,
+    reported: ReportedSteps,
     /// When its launch began to run. While it trains, progress is reported at multiples of the interval from then on.
     began: Option<Nanos>,
     next_progress: Option<Nanos>,
@@ -120,6 +120,7 @@ impl<L: Launcher> Testbed<L> {
             arrivals: asked.iter().skip(arrived).map(|job| (job.arrival, job.id)).collect(),
             progress_every,
             placed: BTreeMap::new(),
+            leavers: Leavers::default(),
             starts,
             lost: BTreeSet::new(),
             pending: left.collect(),

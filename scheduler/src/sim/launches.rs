@@ -1,7 +1,5 @@
 //! What a job goes through on a simulated cluster: it starts, trains, leaves.
 
-use std::collections::BTreeSet;
-
 use anyhow::{Context as _, bail, ensure};
 use schema::{
     decision::{DeviceId, Happened, JobId, Settled, Share},
@@ -17,6 +15,7 @@ use super::{
     state::{LaunchPhase, boundary, whole},
     switches::Cost,
 };
+use crate::reported::ReportedSteps;
 
 impl Sim<'_> {
     pub(super) fn start(
@@ -51,7 +50,7 @@ impl Sim<'_> {
         launch.stretch.launch = launch.launches;
         launch.launches += 1;
         launch.began = None;
-        launch.told = launch.saved.unwrap_or(0);
+        launch.reported = ReportedSteps(launch.saved.unwrap_or(0));
         self.begin_after_others(id, takes, false);
         Ok(())
     }
@@ -153,8 +152,9 @@ impl Sim<'_> {
             }
         }
         let launch = self.launch(id);
-        launch.told = whole(launch.stretch.steps);
-        Ok(Happened::Settled { job: id, now: to, steps: launch.told })
+        let steps = whole(launch.stretch.steps);
+        launch.reported = ReportedSteps(steps);
+        Ok(Happened::Settled { job: id, now: to, steps })
     }
 
     pub(super) fn finish(&mut self, id: JobId) -> anyhow::Result<Happened> {
@@ -185,12 +185,10 @@ impl Sim<'_> {
         let now = self.now;
         let launch = self.launch(id);
         let steps = whole(launch.stretch.steps);
-        if is_written || steps <= launch.told.max(launch.saved.unwrap_or(0)) {
-            return None;
-        }
-        launch.told = steps;
+        let kept = if is_written { steps } else { launch.saved.unwrap_or(0) };
+        let progress = launch.reported.before_loss(id, steps, kept)?;
         self.queue.plan(now, event);
-        Some(Happened::Progress { job: id, steps })
+        Some(progress)
     }
 
     /// The launch is gone, whatever it was doing.
@@ -205,18 +203,10 @@ impl Sim<'_> {
 
     /// Begins at once, or as soon as all have left that are leaving its devices.
     fn begin_after_others(&mut self, id: JobId, takes: Nanos, resumes: bool) {
-        let devices = &self.launches[id.0 as usize].devices;
-        let leave = devices.iter().flat_map(|device| &self.devices[device.0 as usize].leaves);
-        let others: BTreeSet<JobId> = leave.copied().collect();
-        if others.is_empty() {
-            return self.switch(id, Settled::Running, false, takes);
-        }
-        let launch = self.launch(id);
-        launch.number += 1;
-        launch.phase = LaunchPhase::Waiting { left: others.len() as u32, takes, resumes };
-        let number = launch.number;
-        for other in others {
-            self.awaited.entry(other).or_default().push((id, number));
+        if self.leavers.wait(id, &self.launches[id.0 as usize].devices) {
+            self.launch(id).phase = LaunchPhase::Waiting { takes, resumes };
+        } else {
+            self.switch(id, Settled::Running, false, takes);
         }
     }
 
@@ -286,26 +276,14 @@ impl Sim<'_> {
     }
 
     fn will_leave(&mut self, id: JobId) {
-        for device in &self.launches[id.0 as usize].devices {
-            self.devices[device.0 as usize].leaves.push(id);
-        }
+        self.leavers.leave(id, &self.launches[id.0 as usize].devices);
     }
 
     /// Lets those begin that waited for it.
     fn has_left(&mut self, id: JobId) {
-        for device in &self.launches[id.0 as usize].devices {
-            self.devices[device.0 as usize].leaves.retain(|other| *other != id);
-        }
-        for (other, number) in self.awaited.remove(&id).unwrap_or_default() {
-            let launch = self.launch(other);
-            match launch.phase {
-                LaunchPhase::Waiting { left: 1, takes, .. } if launch.number == number => {
-                    self.switch(other, Settled::Running, false, takes);
-                }
-                LaunchPhase::Waiting { left, takes, resumes } if launch.number == number => {
-                    launch.phase = LaunchPhase::Waiting { left: left - 1, takes, resumes };
-                }
-                _ => {}
+        for other in self.leavers.left(id) {
+            if let LaunchPhase::Waiting { takes, .. } = self.launch(other).phase {
+                self.switch(other, Settled::Running, false, takes);
             }
         }
     }

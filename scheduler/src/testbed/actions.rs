@@ -1,7 +1,5 @@
 //! Actions on jobs, and their order on a device: a job that begins or resumes where others are leaving waits until they have left.
 
-use std::collections::BTreeSet;
-
 use rig::Member;
 use schema::rows::ErrorKind;
 
@@ -9,7 +7,10 @@ use super::{
     JobPhase, PlacedJob, Testbed,
     launcher::{Launcher, StartRequest},
 };
-use crate::cluster::{Action, DeviceId, Happened, JobId, Settled, Share};
+use crate::{
+    cluster::{Action, Happened, JobId, Settled, Share},
+    reported::ReportedSteps,
+};
 
 impl<L: Launcher> Testbed<L> {
     /// # Errors
@@ -41,15 +42,17 @@ impl<L: Launcher> Testbed<L> {
             return Err(format!("device {} is lost", lost.0));
         }
         self.launcher.check(&start)?;
-        let told_steps = self.launcher.saved_steps(job);
-        let behind = self.leaving(&start.devices, job);
+        let reported = ReportedSteps(self.launcher.saved_steps(job));
+        let waits = self.leavers.wait(job, &start.devices);
         let phase = JobPhase::WaitsToStart;
         self.placed.insert(
             job,
-            PlacedJob { start, launch: None, phase, behind, told_steps, began: None, next_progress: None },
+            PlacedJob { start, launch: None, phase, reported, began: None, next_progress: None },
         );
         *self.starts.entry(job).or_default() += 1;
-        self.begin_if_free(job);
+        if !waits {
+            self.begin(job);
+        }
         Ok(())
     }
 
@@ -58,21 +61,19 @@ impl<L: Launcher> Testbed<L> {
             (JobPhase::Running, Some(launch)) => self.launcher.pause(launch)?,
             (phase, _) => return Err(format!("it is {phase} and cannot be paused")),
         }
-        self.set(job, JobPhase::Pausing);
+        self.leave(job, JobPhase::Pausing);
         Ok(())
     }
 
     fn resume(&mut self, job: JobId) -> Result<(), String> {
-        match self.on(job)? {
-            (JobPhase::Paused, _) => {}
-            (phase, _) => return Err(format!("it is {phase} and cannot be resumed")),
+        let placed = self.placed.get_mut(&job).ok_or("it has no devices")?;
+        if placed.phase != JobPhase::Paused {
+            return Err(format!("it is {} and cannot be resumed", placed.phase));
         }
-        let devices = self.placed.get(&job).map(|placed| placed.start.devices.clone()).unwrap_or_default();
-        let behind = self.leaving(&devices, job);
-        if let Some(placed) = self.placed.get_mut(&job) {
-            (placed.phase, placed.behind) = (JobPhase::WaitsToResume, behind);
+        placed.phase = JobPhase::WaitsToResume;
+        if !self.leavers.wait(job, &placed.start.devices) {
+            self.begin(job);
         }
-        self.begin_if_free(job);
         Ok(())
     }
 
@@ -85,7 +86,7 @@ impl<L: Launcher> Testbed<L> {
                 self.pending.push((self.now, Happened::Settled { job, now: Settled::Stopped, steps }));
             }
         }
-        self.set(job, JobPhase::Stopping);
+        self.leave(job, JobPhase::Stopping);
         Ok(())
     }
 
@@ -119,28 +120,19 @@ impl<L: Launcher> Testbed<L> {
         Ok((placed.phase, placed.launch))
     }
 
-    /// Sets the phase of a job that waits for no other job any more.
-    fn set(&mut self, job: JobId, phase: JobPhase) {
+    /// Sets the phase of a job that is leaving its devices.
+    fn leave(&mut self, job: JobId, phase: JobPhase) {
         if let Some(placed) = self.placed.get_mut(&job) {
             (placed.phase, placed.next_progress) = (phase, None);
-            placed.behind.clear();
+            self.leavers.leave(job, &placed.start.devices);
         }
     }
 
-    /// Jobs that are leaving one of these devices.
-    fn leaving(&self, devices: &[DeviceId], joining: JobId) -> BTreeSet<JobId> {
-        let leaves = |placed: &PlacedJob| matches!(placed.phase, JobPhase::Pausing | JobPhase::Stopping);
-        let there = |placed: &PlacedJob| placed.start.devices.iter().any(|device| devices.contains(device));
-        let leaving =
-            self.placed.iter().filter(|(job, placed)| **job != joining && leaves(placed) && there(placed));
-        leaving.map(|(job, _)| *job).collect()
-    }
-
-    /// Starts or resumes a job on its devices, unless another job has to leave first.
-    fn begin_if_free(&mut self, job: JobId) {
+    /// Starts or resumes a job on its devices.
+    fn begin(&mut self, job: JobId) {
         let Some(placed) = self.placed.get_mut(&job) else { return };
         // If its device was lost while it waited, its failure is pending.
-        if !placed.behind.is_empty() || placed.start.devices.iter().any(|device| self.lost.contains(device)) {
+        if placed.start.devices.iter().any(|device| self.lost.contains(device)) {
             return;
         }
         match (placed.phase, placed.launch) {
@@ -163,12 +155,7 @@ impl<L: Launcher> Testbed<L> {
 
     /// A job has left its devices. Jobs that waited for that alone begin.
     pub(super) fn left(&mut self, job: JobId) {
-        let waiting: Vec<JobId> = self
-            .placed
-            .iter_mut()
-            .filter_map(|(id, placed)| placed.behind.remove(&job).then_some(*id))
-            .collect();
-        waiting.into_iter().for_each(|id| self.begin_if_free(id));
+        self.leavers.left(job).into_iter().for_each(|id| self.begin(id));
     }
 }
 

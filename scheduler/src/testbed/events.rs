@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use schema::units::Nanos;
 
 use super::{JobPhase, PlacedJob, Testbed, actions::not_started, clock::next_multiple, launcher::Launcher};
-use crate::cluster::{ClusterError, DeviceId, Happened, JobId, Settled};
+use crate::{
+    cluster::{ClusterError, DeviceId, Happened, JobId, Settled},
+    reported::ReportedSteps,
+};
 
 impl<L: Launcher> Testbed<L> {
     /// All events that are there by now, and their effects at once.
@@ -67,11 +70,7 @@ impl<L: Launcher> Testbed<L> {
         };
         let placed = self.placed.get_mut(&job)?;
         let steps = self.launcher.steps(placed.launch?);
-        let unknown = steps > placed.told_steps.max(kept);
-        unknown.then(|| {
-            placed.told_steps = steps;
-            Happened::Progress { job, steps }
-        })
+        placed.reported.before_loss(job, steps, kept)
     }
 
     /// The next arrival and reports of progress whose time has come.
@@ -86,7 +85,7 @@ impl<L: Launcher> Testbed<L> {
         let Some(every) = self.progress_every else { return };
         for (&job, placed) in &mut self.placed {
             let Some(at) = placed.next_progress.filter(|at| *at <= self.now) else { continue };
-            self.pending.push((at, Happened::Progress { job, steps: placed.told_steps }));
+            self.pending.push((at, Happened::Progress { job, steps: placed.reported.0 }));
             // A late report does not bring several at once.
             placed.next_progress = Some(next_multiple(at, every, self.now));
         }
@@ -98,13 +97,13 @@ impl<L: Launcher> Testbed<L> {
             Happened::Settled { job, now: Settled::Running, steps } => {
                 let (now, every) = (self.now, self.progress_every);
                 let Some(placed) = self.placed.get_mut(&job) else { return };
-                (placed.phase, placed.told_steps) = (JobPhase::Running, steps);
+                (placed.phase, placed.reported) = (JobPhase::Running, ReportedSteps(steps));
                 let began = *placed.began.get_or_insert(now);
                 placed.next_progress = every.map(|every| next_multiple(began, every, now));
             }
             Happened::Settled { job, now: Settled::Paused, steps } => {
                 if let Some(placed) = self.placed.get_mut(&job) {
-                    (placed.phase, placed.told_steps) = (JobPhase::Paused, steps);
+                    (placed.phase, placed.reported) = (JobPhase::Paused, ReportedSteps(steps));
                 }
                 self.left(job);
             }
@@ -122,7 +121,7 @@ impl<L: Launcher> Testbed<L> {
             }
             Happened::Progress { job, steps } => {
                 if let Some(placed) = self.placed.get_mut(&job) {
-                    placed.told_steps = steps;
+                    placed.reported = ReportedSteps(steps);
                 }
             }
             Happened::Arrived { .. }
