@@ -11,10 +11,7 @@ pub mod launcher;
 pub mod process;
 pub mod recovery;
 
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    fmt,
-};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rig::Member;
 use schema::units::Nanos;
@@ -25,7 +22,7 @@ use self::{
 };
 use crate::{
     cluster::{Action, ActionError, Cluster, ClusterError, DeviceId, Happened, JobId},
-    job::JobRequest,
+    job::{JobRequest, Phase},
     leavers::Leavers,
     reported::ReportedSteps,
 };
@@ -46,8 +43,7 @@ pub struct Testbed<L> {
     pending: Vec<(Nanos, Happened)>,
     /// Launches whose end the engine has received, and may not have written down yet.
     gone: Vec<Member>,
-    /// Jobs that the policy ended, and those of them that have left, of which the engine may not have written that down yet.
-    ends: BTreeSet<JobId>,
+    /// Jobs that the policy ended and that have left, of which the engine may not have written that down yet.
     over: Vec<JobId>,
 }
 
@@ -68,38 +64,12 @@ pub struct ResumePoint {
 struct PlacedJob {
     start: StartRequest,
     launch: Option<Member>,
-    phase: JobPhase,
+    /// The phase in which the engine sees the job. A job that waits for others to leave is starting or resuming.
+    phase: Phase,
     reported: ReportedSteps,
     /// When its launch began to run. While it trains, progress is reported at multiples of the interval from then on.
     began: Option<Nanos>,
     next_progress: Option<Nanos>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum JobPhase {
-    WaitsToStart,
-    Starting,
-    Running,
-    Pausing,
-    Paused,
-    WaitsToResume,
-    Resuming,
-    Stopping,
-}
-
-impl fmt::Display for JobPhase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            JobPhase::WaitsToStart => "waiting to start",
-            JobPhase::Starting => "starting",
-            JobPhase::Running => "running",
-            JobPhase::Pausing => "pausing",
-            JobPhase::Paused => "paused",
-            JobPhase::WaitsToResume => "waiting to resume",
-            JobPhase::Resuming => "resuming",
-            JobPhase::Stopping => "stopping",
-        })
-    }
 }
 
 impl<L: Launcher> Testbed<L> {
@@ -125,7 +95,6 @@ impl<L: Launcher> Testbed<L> {
             lost: BTreeSet::new(),
             pending: left.collect(),
             gone: Vec::new(),
-            ends: BTreeSet::new(),
             over: Vec::new(),
         }
     }

@@ -12,7 +12,7 @@ use super::{
     Settings, Sim,
     chance::{Draw, normal, numbers},
     events::Event,
-    state::{LaunchPhase, boundary, whole},
+    state::{LaunchPhase, SimulatedLaunch, boundary, whole},
     switches::Cost,
 };
 use crate::reported::ReportedSteps;
@@ -51,7 +51,7 @@ impl Sim<'_> {
         launch.launches += 1;
         launch.began = None;
         launch.reported = ReportedSteps(launch.saved.unwrap_or(0));
-        self.begin_after_others(id, takes, false);
+        self.begin_after_others(id, takes);
         Ok(())
     }
 
@@ -67,16 +67,17 @@ impl Sim<'_> {
         self.check_company(id)?;
         let takes = self.cost(id, Cost::Resume)?;
         let takes = self.ordered(id, Settled::Running).unwrap_or(takes);
-        self.begin_after_others(id, takes, true);
+        self.begin_after_others(id, takes);
         Ok(())
     }
 
     pub(super) fn stop(&mut self, id: JobId, checkpoint: bool) -> anyhow::Result<()> {
         self.check_costs(id, &[Cost::Checkpoint, Cost::Stop])?;
-        match self.launch(id).phase {
+        let &mut SimulatedLaunch { phase, began, .. } = self.launch(id);
+        match phase {
             LaunchPhase::Training => self.leave_at_boundary(id, Settled::Stopped, checkpoint),
             // Nothing of it is there yet.
-            LaunchPhase::Waiting { resumes: false, .. } => {
+            LaunchPhase::Waiting { .. } if began.is_none() => {
                 self.will_leave(id);
                 self.ordered(id, Settled::Stopped);
                 self.switch(id, Settled::Stopped, checkpoint, Nanos::ZERO);
@@ -202,9 +203,9 @@ impl Sim<'_> {
     }
 
     /// Begins at once, or as soon as all have left that are leaving its devices.
-    fn begin_after_others(&mut self, id: JobId, takes: Nanos, resumes: bool) {
+    fn begin_after_others(&mut self, id: JobId, takes: Nanos) {
         if self.leavers.wait(id, &self.launches[id.0 as usize].devices) {
-            self.launch(id).phase = LaunchPhase::Waiting { takes, resumes };
+            self.launch(id).phase = LaunchPhase::Waiting { takes };
         } else {
             self.switch(id, Settled::Running, false, takes);
         }
@@ -282,7 +283,7 @@ impl Sim<'_> {
     /// Lets those begin that waited for it.
     fn has_left(&mut self, id: JobId) {
         for other in self.leavers.left(id) {
-            if let LaunchPhase::Waiting { takes, .. } = self.launch(other).phase {
+            if let LaunchPhase::Waiting { takes } = self.launch(other).phase {
                 self.switch(other, Settled::Running, false, takes);
             }
         }

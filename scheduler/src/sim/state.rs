@@ -38,7 +38,7 @@ pub(super) struct SimulatedLaunch {
     pub(super) share: Share,
     /// Times as long as the model says, by chance.
     pub(super) speed: f64,
-    /// When its launch began to run.
+    /// When its launch began to run. `None` until then.
     pub(super) began: Option<Nanos>,
     /// Steps that its last checkpoint holds, where it has one.
     pub(super) saved: Option<u64>,
@@ -56,7 +56,6 @@ pub(super) enum LaunchPhase {
     /// Others are to leave first, before it begins to start or to resume.
     Waiting {
         takes: Nanos,
-        resumes: bool,
     },
     Switching {
         to: Settled,

@@ -4,11 +4,12 @@ use rig::Member;
 use schema::rows::ErrorKind;
 
 use super::{
-    JobPhase, PlacedJob, Testbed,
+    PlacedJob, Testbed,
     launcher::{Launcher, StartRequest},
 };
 use crate::{
     cluster::{Action, Happened, JobId, Settled, Share},
+    job::Phase,
     reported::ReportedSteps,
 };
 
@@ -44,7 +45,7 @@ impl<L: Launcher> Testbed<L> {
         self.launcher.check(&start)?;
         let reported = ReportedSteps(self.launcher.saved_steps(job));
         let waits = self.leavers.wait(job, &start.devices);
-        let phase = JobPhase::WaitsToStart;
+        let phase = Phase::Starting;
         self.placed.insert(
             job,
             PlacedJob { start, launch: None, phase, reported, began: None, next_progress: None },
@@ -58,19 +59,19 @@ impl<L: Launcher> Testbed<L> {
 
     fn pause(&mut self, job: JobId) -> Result<(), String> {
         match self.on(job)? {
-            (JobPhase::Running, Some(launch)) => self.launcher.pause(launch)?,
+            (Phase::Running, Some(launch)) => self.launcher.pause(launch)?,
             (phase, _) => return Err(format!("it is {phase} and cannot be paused")),
         }
-        self.leave(job, JobPhase::Pausing);
+        self.leave(job, Phase::Pausing);
         Ok(())
     }
 
     fn resume(&mut self, job: JobId) -> Result<(), String> {
         let placed = self.placed.get_mut(&job).ok_or("it has no devices")?;
-        if placed.phase != JobPhase::Paused {
+        if placed.phase != Phase::Paused {
             return Err(format!("it is {} and cannot be resumed", placed.phase));
         }
-        placed.phase = JobPhase::WaitsToResume;
+        placed.phase = Phase::Resuming;
         if !self.leavers.wait(job, &placed.start.devices) {
             self.begin(job);
         }
@@ -79,14 +80,14 @@ impl<L: Launcher> Testbed<L> {
 
     fn stop(&mut self, job: JobId, checkpoint: bool) -> Result<(), String> {
         match self.on(job)? {
-            (JobPhase::Stopping, _) => return Err("it is stopping already".into()),
+            (phase @ (Phase::Stopping | Phase::Ending), _) => return Err(format!("it is {phase} already")),
             (_, Some(launch)) => self.launcher.stop(launch, checkpoint)?,
             (_, None) => {
                 let steps = self.launcher.saved_steps(job);
                 self.pending.push((self.now, Happened::Settled { job, now: Settled::Stopped, steps }));
             }
         }
-        self.leave(job, JobPhase::Stopping);
+        self.leave(job, Phase::Stopping);
         Ok(())
     }
 
@@ -94,10 +95,10 @@ impl<L: Launcher> Testbed<L> {
         match self.on(job) {
             Err(_) => self.over.push(job),
             Ok((phase, _)) => {
-                if phase != JobPhase::Stopping {
+                if phase != Phase::Stopping {
                     self.stop(job, false)?;
                 }
-                self.ends.insert(job);
+                self.leave(job, Phase::Ending);
             }
         }
         Ok(())
@@ -115,13 +116,13 @@ impl<L: Launcher> Testbed<L> {
         }
     }
 
-    pub(super) fn on(&self, job: JobId) -> Result<(JobPhase, Option<Member>), String> {
+    pub(super) fn on(&self, job: JobId) -> Result<(Phase, Option<Member>), String> {
         let placed = self.placed.get(&job).ok_or("it has no devices")?;
         Ok((placed.phase, placed.launch))
     }
 
     /// Sets the phase of a job that is leaving its devices.
-    fn leave(&mut self, job: JobId, phase: JobPhase) {
+    fn leave(&mut self, job: JobId, phase: Phase) {
         if let Some(placed) = self.placed.get_mut(&job) {
             (placed.phase, placed.next_progress) = (phase, None);
             self.leavers.leave(job, &placed.start.devices);
@@ -136,19 +137,14 @@ impl<L: Launcher> Testbed<L> {
             return;
         }
         match (placed.phase, placed.launch) {
-            (JobPhase::WaitsToStart, _) => match self.launcher.start(&placed.start) {
-                Ok(launch) => {
-                    (placed.phase, placed.launch) = (JobPhase::Starting, Some(launch));
-                }
+            (Phase::Starting, None) => match self.launcher.start(&placed.start) {
+                Ok(launch) => placed.launch = Some(launch),
                 Err(why) => {
                     let failed = not_started(&self.launcher, job, why);
                     self.pending.push((self.now, failed));
                 }
             },
-            (JobPhase::WaitsToResume, Some(launch)) => {
-                placed.phase = JobPhase::Resuming;
-                self.launcher.resume(launch);
-            }
+            (Phase::Resuming, Some(launch)) => self.launcher.resume(launch),
             _ => {}
         }
     }

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use schema::units::Nanos;
 
-use super::{JobPhase, PlacedJob, Testbed, actions::not_started, clock::next_multiple, launcher::Launcher};
+use super::{PlacedJob, Testbed, actions::not_started, clock::next_multiple, launcher::Launcher};
 use crate::{
     cluster::{ClusterError, DeviceId, Happened, JobId, Settled},
+    job::Phase,
     reported::ReportedSteps,
 };
 
@@ -97,13 +98,13 @@ impl<L: Launcher> Testbed<L> {
             Happened::Settled { job, now: Settled::Running, steps } => {
                 let (now, every) = (self.now, self.progress_every);
                 let Some(placed) = self.placed.get_mut(&job) else { return };
-                (placed.phase, placed.reported) = (JobPhase::Running, ReportedSteps(steps));
+                (placed.phase, placed.reported) = (Phase::Running, ReportedSteps(steps));
                 let began = *placed.began.get_or_insert(now);
                 placed.next_progress = every.map(|every| next_multiple(began, every, now));
             }
             Happened::Settled { job, now: Settled::Paused, steps } => {
                 if let Some(placed) = self.placed.get_mut(&job) {
-                    (placed.phase, placed.reported) = (JobPhase::Paused, ReportedSteps(steps));
+                    (placed.phase, placed.reported) = (Phase::Paused, ReportedSteps(steps));
                 }
                 self.left(job);
             }
@@ -111,10 +112,8 @@ impl<L: Launcher> Testbed<L> {
             | Happened::Finished { job, .. }
             | Happened::Failed { job, .. } => {
                 let placed = self.placed.remove(&job);
+                self.over.extend(placed.as_ref().filter(|placed| placed.phase == Phase::Ending).map(|_| job));
                 self.gone.extend(placed.and_then(|placed| placed.launch));
-                if self.ends.remove(&job) {
-                    self.over.push(job);
-                }
                 // What is pending of the launch is no event of the next one.
                 self.pending.retain(|(_, pending)| pending.job() != Some(job));
                 self.left(job);
@@ -159,10 +158,10 @@ fn is_obsolete(placed: &BTreeMap<JobId, PlacedJob>, happened: &Happened) -> bool
     let Some(placed) = happened.job().and_then(|job| placed.get(&job)) else { return false };
     match happened {
         Happened::Settled { now: Settled::Running, .. } => {
-            !matches!(placed.phase, JobPhase::Starting | JobPhase::Resuming)
+            !matches!(placed.phase, Phase::Starting | Phase::Resuming)
         }
-        Happened::Settled { now: Settled::Paused, .. } => placed.phase != JobPhase::Pausing,
-        Happened::Progress { .. } => placed.phase != JobPhase::Running,
+        Happened::Settled { now: Settled::Paused, .. } => placed.phase != Phase::Pausing,
+        Happened::Progress { .. } => placed.phase != Phase::Running,
         _ => false,
     }
 }
