@@ -1,5 +1,5 @@
-//! The engine: the loop that receives the events of an instant, asks the policy, and carries out its actions. It is the only writer of the state of
-//! jobs. It depends neither on the policy nor on the kind of cluster.
+//! The engine: the loop that receives the events of an instant, asks the policy, and carries out its actions. It is the only writer
+//! of the state of jobs. It depends neither on the policy nor on the kind of cluster.
 
 mod admission;
 mod check;

@@ -37,7 +37,7 @@ pub struct RecordedLaunch {
     /// Time in nanoseconds and steps, both ascending.
     pub points: Vec<(f64, f64)>,
     trained: Nanos,
-    /// Since when it trains, as far as that is not in `trained`.
+    /// The start of the training that is not yet in `trained`. `None` if the launch does not train.
     trains_since: Option<Nanos>,
     /// The last report of its steps since its company has changed.
     reported: Option<(Nanos, u64)>,
@@ -61,7 +61,7 @@ pub struct RecordedStretch {
 #[derive(Clone, Debug)]
 pub struct RecordedSwitch {
     pub to: Settled,
-    /// When it began: at its order, or when the last of the jobs had left for which it waited.
+    /// The time of its order, or the time at which the last of the jobs left for which it waited.
     began: Nanos,
     /// Its duration, and the steps of the job at its end; absent if another switch took its place.
     pub ended: Option<(Nanos, u64)>,
@@ -190,7 +190,7 @@ impl Recorded {
         self.jobs.iter().filter(|(id, of)| **id != job && is_beside(of)).map(|(id, _)| *id).collect()
     }
 
-    /// A job begins or ends to train. Its stretch and those of its company end, at a number of steps that is not known.
+    /// A job begins to train, or no longer trains. Its stretch and those of its company end, at a number of steps that is not known.
     fn company_changed(&mut self, job: JobId) {
         for id in self.company(job).into_iter().chain([job]) {
             if let Some(launch) = self.launch(id) {
@@ -243,7 +243,7 @@ impl RecordedLaunch {
         }
     }
 
-    /// Adds a point. Steps that were granted before an order to leave are done after it, and count as if they were done by then.
+    /// Adds a point. Steps that are done after an order to leave, because they were granted before, count as done by the order.
     fn reach(&mut self, steps: u64) {
         let point = (self.trained.0 as f64, steps as f64);
         match self.points.last_mut() {

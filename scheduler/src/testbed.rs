@@ -43,7 +43,7 @@ pub struct Testbed<L> {
     pending: Vec<(Nanos, Happened)>,
     /// Launches whose end the engine has received, and may not have written down yet.
     gone: Vec<Member>,
-    /// Jobs that the policy ended and that have left, of which the engine may not have written that down yet.
+    /// Jobs that the policy ended and that have left. The engine may not have written that down yet.
     over: Vec<JobId>,
 }
 

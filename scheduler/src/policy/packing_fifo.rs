@@ -4,14 +4,16 @@
 //! The policy is strict FIFO until the head of the queue does not fit. It then starts the head beside a running job that has the
 //! same number of devices for itself, if the model predicts a gain. The sum of the normalised throughputs of the two (step time
 //! alone over step time together) must exceed 1, the sum of time slicing without loss, by more than the half-width of its
-//! confidence interval. If the model has no prediction or no interval, the jobs are not packed; a reason says so where an interval is missing or too wide. Of several candidates, the one with
-//! the largest sum is chosen, and of equals the first in the trace. At most two jobs share a device, and none if `--jobs-per-device` is 1.
+//! confidence interval. If the model has no prediction or no interval, the jobs are not packed; a reason says so where an interval
+//! is missing or too wide. Of several candidates, the one with the largest sum is chosen, and of equals the first in the trace. At
+//! most two jobs share a device, and none if `--jobs-per-device` is 1.
 //!
 //! The prediction is then compared with the measurement: with the steps of each job while both run, from its first report of
 //! progress on. Reports count whole steps, so that a job may have done almost one step more. If the sum is at most 1 even with that
 //! step, the later job is stopped with a checkpoint, or the first one if the later takes none. Jobs like these two (the same
-//! workload, batch, plan, and numbers of devices and cores) are not packed again. Jobs that did not fit in memory together are not packed again
-//! either, and two jobs that both take no checkpoint are never packed. Gandiva profiles by trial; this policy asks the model first.
+//! workload, batch, plan, and numbers of devices and cores) are not packed again. Jobs that did not fit in memory together are not
+//! packed again either, and two jobs that both take no checkpoint are never packed. Gandiva profiles by trial; this policy asks the
+//! model first.
 
 mod gain;
 

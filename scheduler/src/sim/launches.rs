@@ -97,7 +97,7 @@ impl Sim<'_> {
         Ok(())
     }
 
-    /// Stops a job that is not leaving its devices for good already. Of the others, none is started again.
+    /// Stops a job without a checkpoint, unless it is being stopped already. The engine does not start it again.
     pub(super) fn end(&mut self, id: JobId) -> anyhow::Result<()> {
         match self.launch(id).phase {
             LaunchPhase::Away

@@ -149,7 +149,7 @@ impl<L: Launcher> Testbed<L> {
         }
     }
 
-    /// A job has left its devices. Jobs that waited for that alone begin.
+    /// A job has left its devices. Jobs that waited for it alone begin.
     pub(super) fn left(&mut self, job: JobId) {
         self.leavers.left(job).into_iter().for_each(|id| self.begin(id));
     }

@@ -84,7 +84,7 @@ pub struct ProcessLauncher {
 
 impl ProcessLauncher {
     /// # Errors
-    /// Where the launches that the run has already cannot be counted, and where the kernel does not report cores.
+    /// Fails if the launches that the run already has cannot be counted, and if the kernel does not report cores.
     pub fn new(setup: TestbedSetup) -> anyhow::Result<ProcessLauncher> {
         let next_number = setup.run.launches()?.len() + 1;
         let host_cores = HostCores::beside(&setup.devices)?;

@@ -5,8 +5,9 @@ use schema::rows::{Status, Summary};
 /// A number, and its interval if it has one.
 pub(super) type Estimate = (f64, Option<(f64, f64)>);
 
-/// The step time of a job alone. Durations of jobs are sums of mean step times, but the known interval is that of their median. Tables of
-/// versions before the column of the mean have the rate. A program without steps counts as one step.
+/// The step time of a job alone. Durations of jobs are sums of mean step times, but the known interval is that of
+/// their median. Tables of versions before the column of the mean have the rate. A program without steps counts
+/// as one step.
 pub(super) fn step_alone(row: &Summary) -> Option<Estimate> {
     if row.status != Status::Ok {
         return None;

@@ -15,7 +15,8 @@ pub(super) struct Gain {
 }
 
 impl Gain {
-    /// The predicted gain of two jobs on the devices of the first. The intervals of the four predictions are taken to be independent.
+    /// Predicts the gain of two jobs on the devices of the first. The intervals of the four predictions are taken to be independent.
+    /// `None` if the model has no prediction.
     pub(super) fn predict(view: &View<'_>, jobs: [JobId; SEATS]) -> Option<Gain> {
         let [one, other] = jobs;
         let devices = &view.job(one).placed()?.devices;
@@ -32,7 +33,7 @@ impl Gain {
         Some(gain)
     }
 
-    /// Whether the gain is more than the half-width of its interval.
+    /// Whether the sum exceeds that of time slicing without loss by more than the half-width.
     pub(super) fn is_sure(&self) -> bool {
         self.sum - 1.0 > self.half_width
     }
