@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::{DeviceId, JobId};
 
-/// The jobs that are leaving their devices, each with the jobs that are to begin there.
+/// The jobs that are leaving their devices, each with the jobs that wait for it.
 #[derive(Clone, Debug, Default)]
 pub struct Leavers(BTreeMap<JobId, Leaver>);
 
@@ -34,7 +34,7 @@ impl Leavers {
         waits
     }
 
-    /// A job has left its devices, or has ended. Returns the jobs that waited for it last, which can begin now.
+    /// A job has left its devices, or has ended. Returns the jobs that waited for it and wait for no other job now: they can begin.
     pub fn left(&mut self, job: JobId) -> BTreeSet<JobId> {
         self.wait_no_more(job);
         let mut free = self.0.remove(&job).map(|leaver| leaver.awaited_by).unwrap_or_default();

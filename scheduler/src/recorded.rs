@@ -253,3 +253,35 @@ impl RecordedLaunch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_begins_when_the_job_before_it_has_finished_instead_of_stopping() {
+        let [first, second] = [JobId(0), JobId(1)];
+        let start = |job| Action::Start { job, devices: vec![DeviceId(0)], cpus: None, plan: None };
+        let runs = |job| Happened::Settled { job, now: Settled::Running, steps: 0 };
+        let turns = [
+            (0, vec![], vec![start(first)]),
+            (10, vec![runs(first)], vec![]),
+            (20, vec![], vec![Action::Stop { job: first, checkpoint: true }, start(second)]),
+            (25, vec![Happened::Finished { job: first, steps: 9 }], vec![]),
+            (31, vec![runs(second)], vec![]),
+        ];
+        let turn = |(at, events, actions)| Turn {
+            turn: 0,
+            at_ns: Nanos(at),
+            events,
+            actions,
+            refused: vec![],
+            wake_at_ns: None,
+            reason: String::new(),
+            view_hash: String::new(),
+        };
+        let recorded = Recorded::new(&turns.map(turn));
+        let ended = |job: JobId| recorded.job(job).map(|job| job.switches[0].ended);
+        assert_eq!([ended(first), ended(second)], [Some(Some((Nanos(10), 0))), Some(Some((Nanos(6), 0)))]);
+    }
+}

@@ -202,7 +202,7 @@ impl Sim<'_> {
         Ok(Happened::Failed { job: id, steps, kind, detail: why.into() })
     }
 
-    /// Begins at once, or as soon as all have left that are leaving its devices.
+    /// Begins at once, or when all jobs that are leaving its devices have left.
     fn begin_after_others(&mut self, id: JobId, takes: Nanos) {
         if self.leavers.wait(id, &self.launches[id.0 as usize].devices) {
             self.launch(id).phase = LaunchPhase::Waiting { takes };
@@ -280,7 +280,7 @@ impl Sim<'_> {
         self.leavers.leave(id, &self.launches[id.0 as usize].devices);
     }
 
-    /// Lets those begin that waited for it.
+    /// Lets the jobs begin that waited for it alone.
     fn has_left(&mut self, id: JobId) {
         for other in self.leavers.left(id) {
             if let LaunchPhase::Waiting { takes } = self.launch(other).phase {

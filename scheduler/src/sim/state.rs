@@ -53,7 +53,7 @@ pub(super) struct SimulatedLaunch {
 pub(super) enum LaunchPhase {
     #[default]
     Away,
-    /// Others are to leave first, before it begins to start or to resume.
+    /// Waits for jobs that are leaving its devices, before it starts or resumes.
     Waiting {
         takes: Nanos,
     },
