@@ -1,5 +1,5 @@
-//! The engine: the loop that receives the events of an instant, asks the policy, and carries out its actions. It is the only writer of the state of
-//! jobs. It depends neither on the policy nor on the kind of cluster.
+//! The engine: the loop that receives the events of an instant, asks the policy, and carries out its actions. It is the only writer
+//! of the state of jobs. It depends neither on the policy nor on the kind of cluster.
 
 mod admission;
 mod check;
@@ -8,6 +8,7 @@ mod idle;
 mod outcomes;
 mod packing;
 mod shares;
+mod transitions;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,10 +23,15 @@ use schema::{
     units::Nanos,
 };
 
-use self::{idle::IdleWakes, packing::Packing, shares::Shares};
+use self::{
+    idle::IdleWakes,
+    packing::Packing,
+    shares::Shares,
+    transitions::{kept, paused},
+};
 use crate::{
-    cluster::{Action, Cluster, ClusterError, JobId, Share},
-    job::{Ending, Job, JobRequest, Phase, Placed, State},
+    cluster::{Action, Cluster, ClusterError, JobId},
+    job::{Ending, Job, JobRequest, State},
     journal::Journal,
     occupancy::{Occupancy, PoolId},
     policy::{Decision, Policy},
@@ -312,96 +318,6 @@ impl<'a> Engine<'a> {
         })
     }
 
-    /// Updates the state of a job after the cluster has begun an action.
-    fn done(&mut self, action: &Action) {
-        let id = action.job();
-        match action {
-            Action::Start { devices, cpus, plan, .. } => {
-                let placed = Placed {
-                    devices: devices.clone(),
-                    plan: *plan,
-                    cpus: *cpus,
-                    phase: Phase::Starting,
-                    since: self.now,
-                    share: Share::FULL,
-                };
-                self.change(id, State::Placed(placed));
-                let account = &mut self.jobs[id.0 as usize].account;
-                account.first_start.get_or_insert(self.now);
-                account.starts += 1;
-                self.jobs[id.0 as usize].measured = None;
-                self.changes.push(Change::Placed(id));
-            }
-            Action::Pause { .. } => {
-                self.enter(id, Phase::Pausing);
-                self.jobs[id.0 as usize].account.pauses += 1;
-            }
-            Action::Resume { .. } => self.enter(id, Phase::Resuming),
-            Action::Stop { .. } => self.enter(id, Phase::Stopping),
-            Action::End { .. } => match self.jobs[id.0 as usize].state {
-                State::Placed(_) => self.enter(id, Phase::Ending),
-                _ => self.end(id, Ending::ByPolicy),
-            },
-            Action::Throttle { share, .. } => {
-                let job = &mut self.jobs[id.0 as usize];
-                (job.measured, job.rate_since) = (None, self.now);
-                if let State::Placed(placed) = &mut job.state {
-                    placed.share = *share;
-                }
-            }
-        }
-    }
-
-    fn end(&mut self, id: JobId, how: Ending) {
-        self.change(id, State::Ended { at: self.now, how });
-        self.changes.push(Change::Ended(id));
-    }
-
-    /// Sets the phase of a job that has devices.
-    fn enter(&mut self, id: JobId, phase: Phase) {
-        if let State::Placed(placed) = &self.jobs[id.0 as usize].state {
-            let placed = Placed { phase, since: self.now, ..placed.clone() };
-            self.change(id, State::Placed(placed));
-        }
-    }
-
-    /// Sets the state of a job, and updates its account and the occupancy of devices with it. During a run, no other code changes
-    /// the state of a job.
-    fn change(&mut self, id: JobId, next: State) {
-        let job = &mut self.jobs[id.0 as usize];
-        job.account = job.account_at(self.now);
-        let before = std::mem::replace(&mut job.state, next);
-        let after = &job.state;
-        self.busy = self.busy + usize::from(is_busy(after)) - usize::from(is_busy(&before));
-        self.left -= usize::from(matches!(after, State::Ended { .. }));
-        if !matches!(after, State::Placed(_)) {
-            self.crowded.remove(&id);
-        }
-        // A job that keeps the same devices also keeps its place in the order of arrival on them.
-        match (kept(&before), kept(after)) {
-            (Some(placed), None) => self.occupancy.leave(id, &placed.devices, placed.cpus),
-            (None, Some(placed)) => self.occupancy.keep(id, &placed.devices, placed.cpus),
-            _ => {}
-        }
-        match (paused(&before), paused(after)) {
-            (Some(devices), None) => {
-                for device in devices {
-                    if let Some(there) = self.paused_on.get_mut(device) {
-                        there.retain(|other| *other != id);
-                    }
-                }
-            }
-            (None, Some(devices)) => {
-                for device in devices {
-                    self.paused_on.entry(*device).or_default().push(id);
-                }
-            }
-            _ => {}
-        }
-        self.shares.changed(id, &before, self.now, &self.jobs[id.0 as usize]);
-        self.packing.changed(id, &before, self.now, &self.jobs, &self.occupancy);
-    }
-
     /// The jobs on these devices, paused ones included. A job on several of them occurs once for each device.
     fn all_there(&self, devices: &[DeviceId]) -> impl Iterator<Item = JobId> {
         devices.iter().flat_map(move |device| {
@@ -422,26 +338,4 @@ impl<'a> Engine<'a> {
     fn fit(&self, one: JobId, other: JobId) -> bool {
         !self.do_not_fit.contains(&(one.min(other), one.max(other)))
     }
-}
-
-/// The placement of a job that holds its devices in this state.
-fn kept(state: &State) -> Option<&Placed> {
-    match state {
-        State::Placed(placed) if !placed.phase.has_left() => Some(placed),
-        _ => None,
-    }
-}
-
-/// The devices on which a job in this state is paused or is being paused.
-fn paused(state: &State) -> Option<&[DeviceId]> {
-    match state {
-        State::Placed(placed) if matches!(placed.phase, Phase::Pausing | Phase::Paused) => {
-            Some(&placed.devices)
-        }
-        _ => None,
-    }
-}
-
-fn is_busy(state: &State) -> bool {
-    matches!(state, State::Placed(placed) if placed.phase != Phase::Paused)
 }

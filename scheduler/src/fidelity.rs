@@ -59,8 +59,9 @@ fn utilisation(predicted: &[Prediction], measured: &[Outcome], devices: [Option<
     Utilisation { predicted_percent, measured_percent, error_percent }
 }
 
-/// Divides the error of a prediction by hindsight: by the comparison of a simulation with the measured times, of the same jobs.
-pub fn divided_by_hindsight(
+/// Splits the error of a prediction into the part of its times and the part of the simulation itself. `hindsight` compares the same
+/// jobs with a simulation that had the measured times.
+pub fn split_by_hindsight(
     prediction: &Fidelity,
     hindsight: &Fidelity,
     speed: Vec<MachineSpeed>,

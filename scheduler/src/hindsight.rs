@@ -23,7 +23,6 @@ impl Hindsight {
         (launch.points.len() > 1).then_some(&launch.points)
     }
 
-    /// The mean time of a step of a job.
     fn mean_step_ns(&self, job: JobId) -> Option<f64> {
         let of_launch = |points: &Vec<(f64, f64)>| Some((points.first().copied()?, points.last().copied()?));
         let launches = &self.0.job(job)?.launches;

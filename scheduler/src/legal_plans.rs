@@ -65,8 +65,8 @@ impl LegalPlans {
         LegalPlans { of }
     }
 
-    /// The legal plans of a job on the types and the numbers of devices that it allows. None for a job that is not elastic: it runs
-    /// under the plan that it asks for.
+    /// The legal plans of a job on the types and the numbers of devices that it allows. Empty for a job that is not elastic, because it
+    /// runs under the plan that it asks for.
     pub fn of<'a>(&'a self, asked: &'a JobRequest) -> impl Iterator<Item = LegalPlan<'a>> {
         let batch = asked.what.global_batch().filter(|_| asked.elastic);
         let key = batch.map(|batch| (asked.what.workload().into_owned(), batch));

@@ -128,7 +128,7 @@ impl Occupancy {
         }
     }
 
-    /// Takes no account of CPUs.
+    /// Forgets the CPUs of all nodes, so that they are not counted.
     pub(crate) fn without_cpus(mut self) -> Occupancy {
         self.free_cpus.fill(None);
         self.counts_cpus = false;

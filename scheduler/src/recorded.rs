@@ -1,6 +1,6 @@
 //! The launches of a run, from its journal: how their steps followed from time, and how long their switches took.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use schema::{
     decision::{Action, DeviceId, Happened, JobId, Settled, Turn},
@@ -8,10 +8,13 @@ use schema::{
     units::Nanos,
 };
 
+use crate::leavers::Leavers;
+
 /// What a journal says of the launches of each job.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     jobs: BTreeMap<JobId, RecordedJob>,
+    leavers: Leavers,
     /// Stretches of training with the same company from one report of steps to the next, in order of their ends.
     pub stretches: Vec<RecordedStretch>,
     /// The number of launches that failed and of devices that were lost.
@@ -34,7 +37,7 @@ pub struct RecordedLaunch {
     /// Time in nanoseconds and steps, both ascending.
     pub points: Vec<(f64, f64)>,
     trained: Nanos,
-    /// Since when it trains, as far as that is not in `trained`.
+    /// The start of the training that is not yet in `trained`. `None` if the launch does not train.
     trains_since: Option<Nanos>,
     /// The last report of its steps since its company has changed.
     reported: Option<(Nanos, u64)>,
@@ -58,9 +61,8 @@ pub struct RecordedStretch {
 #[derive(Clone, Debug)]
 pub struct RecordedSwitch {
     pub to: Settled,
-    /// When it began: at its order, or when the last of the jobs had left for which it waited.
+    /// The time of its order, or the time at which the last of the jobs left for which it waited.
     began: Nanos,
-    behind: BTreeSet<JobId>,
     /// Its duration, and the steps of the job at its end; absent if another switch took its place.
     pub ended: Option<(Nanos, u64)>,
 }
@@ -120,8 +122,13 @@ impl Recorded {
                 if let Some(launch) = self.launch(*job) {
                     launch.trains_since = None;
                 }
+                self.left(*job, at);
             }
-            Happened::Failed { .. } | Happened::DeviceLost { .. } => self.failures += 1,
+            Happened::Failed { job, .. } => {
+                self.failures += 1;
+                self.left(*job, at);
+            }
+            Happened::DeviceLost { .. } => self.failures += 1,
             Happened::DeviceBack { .. } | Happened::Arrived { .. } | Happened::Deadline => {}
         }
     }
@@ -161,12 +168,13 @@ impl Recorded {
         if to != Settled::Running {
             self.company_changed(job);
         }
-        let behind = if to == Settled::Running { self.leaving(job) } else { BTreeSet::new() };
         let of = self.jobs.entry(job).or_default();
-        of.switches.push(RecordedSwitch { to, began: at, behind, ended: None });
-        if let Some(launch) = of.launches.last_mut()
-            && to != Settled::Running
-        {
+        of.switches.push(RecordedSwitch { to, began: at, ended: None });
+        let Some(launch) = of.launches.last_mut() else { return };
+        if to == Settled::Running {
+            self.leavers.wait(job, &launch.devices);
+        } else {
+            self.leavers.leave(job, &launch.devices);
             launch.train_until(at);
             launch.trains_since = None;
         }
@@ -182,7 +190,7 @@ impl Recorded {
         self.jobs.iter().filter(|(id, of)| **id != job && is_beside(of)).map(|(id, _)| *id).collect()
     }
 
-    /// A job begins or ends to train. Its stretch and those of its company end, at a number of steps that is not known.
+    /// A job begins to train, or no longer trains. Its stretch and those of its company end, at a number of steps that is not known.
     fn company_changed(&mut self, job: JobId) {
         for id in self.company(job).into_iter().chain([job]) {
             if let Some(launch) = self.launch(id) {
@@ -206,24 +214,10 @@ impl Recorded {
         }
     }
 
-    /// Jobs that are leaving the devices of a job.
-    fn leaving(&self, job: JobId) -> BTreeSet<JobId> {
-        let devices_of =
-            |of: &RecordedJob| of.launches.last().map(|launch| launch.devices.clone()).unwrap_or_default();
-        let devices = self.jobs.get(&job).map(devices_of).unwrap_or_default();
-        let leaves = |of: &RecordedJob| {
-            of.switches.last().is_some_and(|switch| switch.to != Settled::Running && switch.ended.is_none())
-                && devices_of(of).iter().any(|device| devices.contains(device))
-        };
-        self.jobs.iter().filter(|(id, of)| **id != job && leaves(of)).map(|(id, _)| *id).collect()
-    }
-
-    /// A job has left its devices. What waited for it alone begins.
+    /// A job has left its devices. Jobs that waited for it alone begin.
     fn left(&mut self, job: JobId, at: Nanos) {
-        for of in self.jobs.values_mut() {
-            if let Some(switch) = of.switches.last_mut()
-                && switch.behind.remove(&job)
-            {
+        for id in self.leavers.left(job) {
+            if let Some(switch) = self.jobs.get_mut(&id).and_then(|of| of.switches.last_mut()) {
                 switch.began = at;
             }
         }
@@ -249,7 +243,7 @@ impl RecordedLaunch {
         }
     }
 
-    /// Adds a point. Steps that were granted before an order to leave are done after it, and count as if they were done by then.
+    /// Adds a point. Steps that are done after an order to leave, because they were granted before, count as done by the order.
     fn reach(&mut self, steps: u64) {
         let point = (self.trained.0 as f64, steps as f64);
         match self.points.last_mut() {
@@ -257,5 +251,37 @@ impl RecordedLaunch {
             Some(last) if last.0 >= point.0 => last.1 = point.1,
             _ => self.points.push(point),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_begins_when_the_job_before_it_has_finished_instead_of_stopping() {
+        let [first, second] = [JobId(0), JobId(1)];
+        let start = |job| Action::Start { job, devices: vec![DeviceId(0)], cpus: None, plan: None };
+        let runs = |job| Happened::Settled { job, now: Settled::Running, steps: 0 };
+        let turns = [
+            (0, vec![], vec![start(first)]),
+            (10, vec![runs(first)], vec![]),
+            (20, vec![], vec![Action::Stop { job: first, checkpoint: true }, start(second)]),
+            (25, vec![Happened::Finished { job: first, steps: 9 }], vec![]),
+            (31, vec![runs(second)], vec![]),
+        ];
+        let turn = |(at, events, actions)| Turn {
+            turn: 0,
+            at_ns: Nanos(at),
+            events,
+            actions,
+            refused: vec![],
+            wake_at_ns: None,
+            reason: String::new(),
+            view_hash: String::new(),
+        };
+        let recorded = Recorded::new(&turns.map(turn));
+        let ended = |job: JobId| recorded.job(job).map(|job| job.switches[0].ended);
+        assert_eq!([ended(first), ended(second)], [Some(Some((Nanos(10), 0))), Some(Some((Nanos(6), 0)))]);
     }
 }

@@ -36,6 +36,7 @@ use self::{
 use crate::{
     cluster::{Action, ActionError, Cluster, ClusterError, JobId},
     job::{JobRequest, Payload},
+    leavers::Leavers,
     topology::Topology,
 };
 
@@ -100,8 +101,7 @@ pub struct Sim<'a> {
     devices: Vec<Slot>,
     /// The names of jobs that are commands.
     names: BTreeMap<JobId, String>,
-    /// For each job that is leaving its devices, the jobs that wait for this, with their launch numbers at that time.
-    awaited: BTreeMap<JobId, Vec<(JobId, u32)>>,
+    leavers: Leavers,
 }
 
 /// A device and the jobs on it.
@@ -111,8 +111,6 @@ struct Slot {
     has: Vec<JobId>,
     /// The jobs that train here.
     trains: Vec<JobId>,
-    /// The jobs that are leaving: they are pausing or stopping.
-    leaves: Vec<JobId>,
     is_down: bool,
     /// The number of failures of the device.
     faults: u32,
@@ -145,7 +143,7 @@ impl<'a> Sim<'a> {
             launches: vec![SimulatedLaunch::default(); asked.len()],
             devices: vec![Slot::default(); topology.devices() as usize],
             names: commands.map(|asked| (asked.id, asked.what.workload().into_owned())).collect(),
-            awaited: BTreeMap::new(),
+            leavers: Leavers::default(),
         };
         sim.check()?;
         sim.plan_faults();

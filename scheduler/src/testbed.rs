@@ -11,10 +11,7 @@ pub mod launcher;
 pub mod process;
 pub mod recovery;
 
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    fmt,
-};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rig::Member;
 use schema::units::Nanos;
@@ -25,7 +22,9 @@ use self::{
 };
 use crate::{
     cluster::{Action, ActionError, Cluster, ClusterError, DeviceId, Happened, JobId},
-    job::JobRequest,
+    job::{JobRequest, Phase},
+    leavers::Leavers,
+    reported::ReportedSteps,
 };
 
 pub struct Testbed<L> {
@@ -35,6 +34,7 @@ pub struct Testbed<L> {
     arrivals: VecDeque<(Nanos, JobId)>,
     progress_every: Option<Nanos>,
     placed: BTreeMap<JobId, PlacedJob>,
+    leavers: Leavers,
     /// The number of starts of each job.
     starts: BTreeMap<JobId, u32>,
     /// Lost devices, which do not come back within this run of the scheduler.
@@ -43,8 +43,7 @@ pub struct Testbed<L> {
     pending: Vec<(Nanos, Happened)>,
     /// Launches whose end the engine has received, and may not have written down yet.
     gone: Vec<Member>,
-    /// Jobs that the policy ended, and those of them that have left, of which the engine may not have written that down yet.
-    ends: BTreeSet<JobId>,
+    /// Jobs that the policy ended and that have left. The engine may not have written that down yet.
     over: Vec<JobId>,
 }
 
@@ -65,41 +64,12 @@ pub struct ResumePoint {
 struct PlacedJob {
     start: StartRequest,
     launch: Option<Member>,
-    phase: JobPhase,
-    /// Jobs that have to leave first.
-    behind: BTreeSet<JobId>,
-    /// The largest number of steps that was reported.
-    told_steps: u64,
+    /// The phase in which the engine sees the job. A job that waits for others to leave is starting or resuming.
+    phase: Phase,
+    reported: ReportedSteps,
     /// When its launch began to run. While it trains, progress is reported at multiples of the interval from then on.
     began: Option<Nanos>,
     next_progress: Option<Nanos>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum JobPhase {
-    WaitsToStart,
-    Starting,
-    Running,
-    Pausing,
-    Paused,
-    WaitsToResume,
-    Resuming,
-    Stopping,
-}
-
-impl fmt::Display for JobPhase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            JobPhase::WaitsToStart => "waiting to start",
-            JobPhase::Starting => "starting",
-            JobPhase::Running => "running",
-            JobPhase::Pausing => "pausing",
-            JobPhase::Paused => "paused",
-            JobPhase::WaitsToResume => "waiting to resume",
-            JobPhase::Resuming => "resuming",
-            JobPhase::Stopping => "stopping",
-        })
-    }
 }
 
 impl<L: Launcher> Testbed<L> {
@@ -120,11 +90,11 @@ impl<L: Launcher> Testbed<L> {
             arrivals: asked.iter().skip(arrived).map(|job| (job.arrival, job.id)).collect(),
             progress_every,
             placed: BTreeMap::new(),
+            leavers: Leavers::default(),
             starts,
             lost: BTreeSet::new(),
             pending: left.collect(),
             gone: Vec::new(),
-            ends: BTreeSet::new(),
             over: Vec::new(),
         }
     }

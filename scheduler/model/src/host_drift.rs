@@ -7,7 +7,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostDrift {
     pub sigma: f64,
-    /// How well `sigma` is known: its square is that of a chi-squared distribution with as many degrees of freedom.
+    /// The degrees of freedom of the estimate `sigma`, whose square has a scaled chi-squared distribution.
     pub degrees_of_freedom: f64,
     /// The number of runs in the mean that predictions are made from.
     pub runs: u32,
@@ -16,14 +16,15 @@ pub struct HostDrift {
 }
 
 impl HostDrift {
-    /// The time after which the correlation of the drift has fallen to 1/e. Tables are minutes apart and cannot tell it, so it is
-    /// assumed: the virtual machines of reports/record/20261122-epyc change their speed within some minutes.
+    /// The time after which the correlation of the drift has fallen to 1/e. It is assumed, because tables are minutes apart and do
+    /// not determine it. The virtual machines of reports/record/20261122-epyc change their speed within some minutes.
     pub const MEMORY: Nanos = Nanos(120 * Nanos::SECOND.0);
 
     /// The drift that is assumed before any run: 3 %, as if it came from four runs.
     const ASSUMED: HostDrift = HostDrift { sigma: 0.03, degrees_of_freedom: 3.0, runs: 1, range: 0.0 };
 
-    /// The drift of a machine on which runs differed by these factors, on the log scale. The mean of the last `pooled` predicts.
+    /// The drift of a machine on which runs differed by these factors, on the log scale. Predictions are made from the mean of
+    /// `pooled` of the runs.
     pub fn of_runs(effects: &[f64], pooled: u32) -> HostDrift {
         let HostDrift { sigma, degrees_of_freedom, .. } = HostDrift::ASSUMED;
         let more = effects.len().saturating_sub(1) as f64;
@@ -49,8 +50,8 @@ impl HostDrift {
 }
 
 /// The factors by which runs differ, on the log scale, from the logarithms of what each measured as (run, quantity, value). Runs
-/// are numbers from 0 on, and quantities that one run alone measured say nothing. The model is that of two additive effects; their
-/// least squares are found by turns (A. Buja, T. Hastie and R. Tibshirani, Annals of Statistics 17, 1989).
+/// are numbers from 0 on, and a quantity that only one run measured has no effect. The model has two additive effects, whose least
+/// squares are found by backfitting (A. Buja, T. Hastie and R. Tibshirani, Annals of Statistics 17, 1989).
 pub(crate) fn effects_of_runs(runs: usize, measured: &[(usize, usize, f64)]) -> Vec<f64> {
     let quantities = measured.iter().map(|(_, quantity, _)| quantity + 1).max().unwrap_or(0);
     let mut of_runs = vec![0.0; runs];
@@ -68,7 +69,7 @@ pub(crate) fn effects_of_runs(runs: usize, measured: &[(usize, usize, f64)]) -> 
     of_runs
 }
 
-/// Enough for the effects of a few dozen runs to settle.
+/// The number of iterations, after which the effects of a few dozen runs have converged.
 const ROUNDS: usize = 100;
 
 #[derive(Clone, Copy, Debug, Default)]

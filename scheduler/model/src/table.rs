@@ -1,5 +1,7 @@
 //! A model of measured times only.
 
+mod estimate;
+
 use std::{
     collections::{BTreeSet, HashMap},
     time::{Duration, SystemTime},
@@ -13,6 +15,7 @@ use schema::{
     sharing::Sharing,
 };
 
+use self::estimate::{Estimate, pooled, step_alone, times};
 use crate::{HostDrift, Neighbour, Prediction, Question, Subject, Throughput, host_drift::effects_of_runs};
 
 /// Rows of jobs alone are pooled if their runs began within this time of the newest one.
@@ -79,9 +82,6 @@ enum Company {
     Neighbour(Member),
 }
 
-/// A number, and its interval if it has one.
-type Estimate = (f64, Option<(f64, f64)>);
-
 /// Workload, batch and plan of a member of a group.
 type Member = (String, Option<u32>, Option<Plan>);
 
@@ -90,7 +90,7 @@ impl Table {
     pub fn add(&mut self, manifest: &Manifest, summaries: &[Summary], interference: &[Interference]) {
         let began = manifest.started();
         for row in summaries.iter().filter(|row| row.group.is_none()) {
-            let Some(step_ns) = alone(row) else { continue };
+            let Some(step_ns) = step_alone(row) else { continue };
             let Some((devices, device_type)) = devices_of(manifest, &row.device) else { continue };
             let Summary { global_batch, plan, .. } = *row;
             let of = Measured { global_batch, plan, devices, device_type, threads: Some(row.threads) };
@@ -296,44 +296,6 @@ fn is(member: &Member, subject: &Subject<'_>) -> bool {
 /// Whether two jobs have the same rows, regardless of step times in traces.
 fn same(a: &Subject<'_>, b: &Subject<'_>) -> bool {
     (a.workload, a.global_batch, a.plan) == (b.workload, b.global_batch, b.plan)
-}
-
-/// Durations of jobs are sums of mean step times, but the known interval is that of their median. Tables of
-/// versions before the column of the mean have the rate. A program without steps counts as one step.
-fn alone(row: &Summary) -> Option<Estimate> {
-    if row.status != Status::Ok {
-        return None;
-    }
-    let Some(median) = row.step_ns_median else {
-        return Some((row.wall_ns? as f64, interval(row.wall_ns_ci_lo, row.wall_ns_ci_hi, 1.0)));
-    };
-    let rate = || row.global_batch.zip(row.samples_per_s.filter(|rate| *rate > 0.0));
-    let of_rate = || rate().map(|(batch, samples_per_s)| f64::from(batch) * 1e9 / samples_per_s);
-    let mean = row.step_ns_mean.map(|ns| ns as f64).or_else(of_rate);
-    let step_ns = mean.unwrap_or(median as f64);
-    let scale = step_ns / median as f64;
-    Some((step_ns, interval(row.step_ns_median_ci_lo, row.step_ns_median_ci_hi, scale)))
-}
-
-/// Pools several rows: the geometric mean, and the union of their intervals. Rows of different runs differ
-/// by more than their own intervals show.
-fn pooled(rows: &[Estimate]) -> Option<Estimate> {
-    let (first, rest) = rows.split_first()?;
-    let logs: f64 = rows.iter().map(|(value, _)| value.ln()).sum();
-    let around = |found: Option<(f64, f64)>, (_, interval): &Estimate| {
-        let ((lo, hi), (row_lo, row_hi)) = found.zip(*interval)?;
-        Some((lo.min(row_lo), hi.max(row_hi)))
-    };
-    Some(((logs / rows.len() as f64).exp(), rest.iter().fold(first.1, around)))
-}
-
-fn times((a, a_interval): Estimate, (b, b_interval): Estimate) -> Estimate {
-    let interval = a_interval.zip(b_interval).map(|((a_lo, a_hi), (b_lo, b_hi))| (a_lo * b_lo, a_hi * b_hi));
-    (a * b, interval)
-}
-
-fn interval(lo: Option<u64>, hi: Option<u64>, scale: f64) -> Option<(f64, f64)> {
-    lo.zip(hi).map(|(lo, hi)| (lo as f64 * scale, hi as f64 * scale))
 }
 
 /// Number and type of the devices of a row; `None` if they have several types.

@@ -23,7 +23,7 @@ use crate::{
 /// outcomes.csv, the second is compared with the first, as if the first were its prediction.
 ///
 /// If the prediction has intervals (--draws), the jobs inside their intervals are counted. A first RUN of `sched sim --draws` has
-/// some, too.
+/// intervals, too.
 ///
 /// Errors are those of the prediction, positive if it is too long. The error of the average job completion time (JCT) is the sum of
 /// four parts: step time, of jobs that were never packed; interference, of jobs that were packed; switch cost; and order, which is
@@ -56,8 +56,8 @@ pub(super) struct Args {
     again: Option<PathBuf>,
     /// Also simulate the run with the step times and the costs of switches that were measured in it.
     ///
-    /// The error that is left is that of the simulation itself. What is gone is the drift of these times, with what waiting made
-    /// of it. The speed of the machine is shown as well: the time of a step over that of the tables, for all jobs together. This
+    /// The error that is left is that of the simulation itself. The drift of these times is gone, with its effect on waiting. The
+    /// speed of the machine is shown as well: the time of a step over that of the tables, for all jobs together. This
     /// needs the journal of the run.
     #[arg(long, conflicts_with = "second")]
     hindsight: bool,
@@ -94,7 +94,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if args.hindsight {
         let (simulated, speed) = online::hindsight(&RunDir::open(&args.first)?)?;
         let hindsight = fidelity::compare(&as_prediction(&simulated), &first, [of_first; 2])?;
-        found.hindsight = Some(fidelity::divided_by_hindsight(&found, &hindsight, speed));
+        found.hindsight = Some(fidelity::split_by_hindsight(&found, &hindsight, speed));
     }
     let again = args
         .again

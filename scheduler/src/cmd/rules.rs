@@ -41,9 +41,9 @@ pub(super) struct Rules {
     /// An earlier run of the same users' jobs, from which the policy may learn: a trace with the lengths of its jobs, or the
     /// outcomes.csv of a run of `sched`.
     ///
-    /// Policies are shown its names, users, recurring jobs, workloads, devices, dates and durations. Of the policies here, only a
+    /// Policies are shown the names of its jobs, users, recurring jobs, workloads, devices, dates and durations. Of the policies here, only a
     /// program uses them.
-    #[arg(long, value_name = "TRACE")]
+    #[arg(long, value_name = "FILE")]
     pub(super) history: Option<PathBuf>,
     /// The costs of switches that `profile calibrate` has measured.
     #[arg(long, value_name = "FILE")]
@@ -52,10 +52,10 @@ pub(super) struct Rules {
     /// 60 s from 9 devices on.
     #[arg(long, value_name = "TIME[,DEVICES:TIME..]")]
     pub(super) switch_cost: Option<Named>,
-    /// The number of simulations over what is uncertain in the prediction, for 95 % intervals.
+    /// The number of simulations with drawn times, from which predictions have 95 % intervals.
     ///
-    /// Each draws step times and slowdowns within the intervals of the tables, a drift of the machine as large as that between the
-    /// runs of the tables, and the costs of switches. docs/scheduler.md has the distributions.
+    /// Each simulation draws step times and slowdowns within the intervals of the tables, a drift of the machine as large as that
+    /// between the runs of the tables, and the costs of switches. docs/scheduler.md has the distributions.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(20..))]
     pub(super) draws: Option<u32>,
     /// The interval between checkpoints of each job that trains [default: a checkpoint only when a job is stopped].

@@ -44,8 +44,8 @@ use crate::{
 /// Run the jobs of a trace on devices of this machine under a policy.
 ///
 /// The trace is first simulated with the same policy, and the prediction for each job is written to predictions.csv. This needs
-/// --machine or --switch-cost, and step times from --table or from the trace. With --draws, predictions have intervals. The run writes the outcomes of jobs to outcomes.csv,
-/// and all events and decisions to decisions.jsonl.
+/// --machine or --switch-cost, and step times from --table or from the trace. With --draws, predictions have intervals. The run
+/// writes the outcomes of jobs to outcomes.csv, and all events and decisions to decisions.jsonl.
 ///
 /// When the scheduler ends for any reason, its processes end with it. --resume continues from the last checkpoints; steps that are
 /// done again are counted. After Ctrl-C all jobs are saved first.

@@ -1,4 +1,4 @@
-//! A prediction with intervals: the trace is simulated again and again, over what is uncertain.
+//! The intervals of a prediction, from many simulations of the trace. Each draws what is uncertain.
 
 use std::{
     num::NonZeroUsize,
@@ -27,7 +27,7 @@ use crate::{
 /// The simulations of a trace, each with its own draw.
 #[derive(Default)]
 pub struct Draws {
-    /// By number.
+    /// In the order of their numbers.
     pub rows: Vec<Draw>,
     /// The completion times of each job in the draws in which it ended well.
     jct_ns: Vec<Vec<u64>>,

@@ -1,4 +1,4 @@
-//! The speed of the machine over the time of a run: the factor that the steps of all jobs have in common, against their tables.
+//! The speed of the machine over a run: the factor by which the steps of all jobs took longer than their tables say.
 
 use std::collections::BTreeMap;
 
@@ -19,11 +19,13 @@ use crate::{
 
 /// The length of a window of `speed.csv`.
 const WINDOW: Nanos = Nanos(30 * Nanos::SECOND.0);
-/// The time over which a change of speed is looked for, and the training of jobs that it takes to see one.
+/// The time over which the speed is averaged to find a change.
 const LATELY: Nanos = Nanos(60 * Nanos::SECOND.0);
+/// The least training time of jobs that shows a change.
 const ENOUGH: Nanos = Nanos(10 * Nanos::SECOND.0);
 
-/// The speed of the machine in each window of a run in which jobs trained that the model knows. Neighbours are left out.
+/// The speed of the machine in each window of a run. Only stretches whose step time the model knows count, and windows without any
+/// are left out. The effect of neighbours is part of the speed.
 pub fn machine_speed(inputs: &RunInputs, recorded: &Recorded) -> Vec<MachineSpeed> {
     let known: Vec<Known<'_>> =
         recorded.stretches.iter().filter_map(|of| Known::new(inputs, recorded, of)).collect();
@@ -33,11 +35,11 @@ pub fn machine_speed(inputs: &RunInputs, recorded: &Recorded) -> Vec<MachineSpee
     windows.filter_map(|(from, until)| in_window(&known, from, until)).map(|(row, _)| row).collect()
 }
 
-/// The factor between two runs of the tables from which on predictions are in doubt.
+/// The factor between two runs of the tables from which on predictions are doubtful.
 const UNSTEADY: f64 = 1.1;
 
 impl RunInputs {
-    /// A sentence about tables whose runs differ much in the speed of the machine. `None` if they agree.
+    /// A warning about tables whose runs differ much in the speed of the machine. `None` if they agree.
     pub fn unsteady_tables(&self) -> Option<String> {
         let factor = self.models.drift.range.exp();
         (factor >= UNSTEADY).then(|| {
@@ -49,7 +51,7 @@ impl RunInputs {
     }
 }
 
-/// Watches the speed of the machine while a run goes on, and passes each turn on.
+/// A journal that watches the speed of the machine during a run, and passes each turn on.
 pub(super) struct SpeedWatch<'a, J> {
     pub(super) inputs: &'a RunInputs,
     pub(super) recorded: Recorded,

@@ -70,7 +70,7 @@ pub fn predicted(inputs: &RunInputs, outcomes: &[Outcome], draws: &Draws) -> Pre
     Predicted { predictions, draws: draws.rows.clone() }
 }
 
-/// What chance decides in a simulation.
+/// The random parts of a simulation.
 pub(super) struct Chance<'a> {
     pub(super) seed: u64,
     pub(super) truth: &'a dyn Throughput,

@@ -36,8 +36,8 @@ use crate::{
 
 /// Decides which jobs run on which devices.
 pub trait Policy {
-    /// Decides after the events of an instant. The engine checks and applies the actions in order. It skips a refused action, records it, and
-    /// reports it on stderr.
+    /// Decides after the events of an instant. The engine checks and applies the actions in order. It skips a refused action,
+    /// records it, and reports it on stderr.
     fn decide(&mut self, view: &View<'_>) -> Decision;
 
     /// Explains in a few words why a job that has arrived waits, or has its devices, after the last decision. Empty if the policy

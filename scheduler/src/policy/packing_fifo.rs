@@ -4,22 +4,26 @@
 //! The policy is strict FIFO until the head of the queue does not fit. It then starts the head beside a running job that has the
 //! same number of devices for itself, if the model predicts a gain. The sum of the normalised throughputs of the two (step time
 //! alone over step time together) must exceed 1, the sum of time slicing without loss, by more than the half-width of its
-//! confidence interval. If the model has no prediction or no interval, the jobs are not packed; a reason says so where an interval is missing or too wide. Of several candidates, the one with
-//! the largest sum is chosen, and of equals the first in the trace. At most two jobs share a device, and none if `--jobs-per-device` is 1.
+//! confidence interval. If the model has no prediction or no interval, the jobs are not packed; a reason says so where an interval
+//! is missing or too wide. Of several candidates, the one with the largest sum is chosen, and of equals the first in the trace. At
+//! most two jobs share a device, and none if `--jobs-per-device` is 1.
 //!
 //! The prediction is then compared with the measurement: with the steps of each job while both run, from its first report of
 //! progress on. Reports count whole steps, so that a job may have done almost one step more. If the sum is at most 1 even with that
 //! step, the later job is stopped with a checkpoint, or the first one if the later takes none. Jobs like these two (the same
-//! workload, batch, plan, and numbers of devices and cores) are not packed again. Jobs that did not fit in memory together are not packed again
-//! either, and two jobs that both take no checkpoint are never packed. Gandiva profiles by trial; this policy asks the model first.
+//! workload, batch, plan, and numbers of devices and cores) are not packed again. Jobs that did not fit in memory together are not
+//! packed again either, and two jobs that both take no checkpoint are never packed. Gandiva profiles by trial; this policy asks the
+//! model first.
+
+mod gain;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use model::Prediction;
 use schema::{plan::Plan, units::Nanos};
 
+use self::gain::Gain;
 use super::{
-    Decision, Policy, belief,
+    Decision, Policy,
     queue::{Misfit, Queue},
     ranking::Need,
     start,
@@ -82,15 +86,6 @@ struct Member {
     alone_ns: f64,
     /// The steps and the times of two reports: the first since both jobs run, and the last.
     reports: Option<[(u64, Nanos); 2]>,
-}
-
-/// A predicted sum of normalised throughputs, with its confidence interval. The half-width is infinite if a prediction has no
-/// interval.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Gain {
-    sum: f64,
-    half_width: f64,
-    alone_ns: [f64; SEATS],
 }
 
 impl Default for PackingFifo {
@@ -237,18 +232,17 @@ impl PackingFifo {
             if !alike || !can_end || self.apart.contains(&pair(kind, other.kind)) {
                 return None;
             }
-            Some((job, gain(view, [job, head])?))
+            Some((job, Gain::predict(view, [job, head])?))
         };
         let better = |(job, gain): &(JobId, Gain), (other_job, other): &(JobId, Gain)| {
             gain.sum.total_cmp(&other.sum).then(other_job.cmp(job))
         };
         let found: Vec<(JobId, Gain)> = self.alone.iter().filter_map(with).collect();
-        let (sure, unsure): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|(_, gain)| gain.sum - 1.0 > gain.half_width);
+        let (sure, unsure): (Vec<_>, Vec<_>) = found.into_iter().partition(|(_, gain)| gain.is_sure());
         for (beside, gain) in unsure.into_iter().filter(|(_, gain)| gain.sum > 1.0) {
             let kinds = pair(kind, self.kind(view, beside));
             if self.unsure.insert(kinds) {
-                reasons.push(why_not(view, head, beside, &gain));
+                reasons.push(gain.why_not(view, head, beside));
             }
         }
         sure.into_iter().max_by(better)
@@ -329,36 +323,4 @@ fn alone_on(view: &View<'_>, job: JobId) -> Option<(PoolId, Vec<u32>)> {
     let is_alone = devices.iter().all(|device| view.occupancy.kept_by(*device) == [job]);
     let pool = view.occupancy.pool_of(*devices.first()?);
     (is_alone && runs(view.job(job))).then(|| (pool, view.topology.placement(devices)))
-}
-
-/// The predicted gain of two jobs on the devices of the first. The intervals of the four predictions are taken to be independent.
-fn gain(view: &View<'_>, jobs: [JobId; SEATS]) -> Option<Gain> {
-    let [one, other] = jobs;
-    let devices = &view.job(one).placed()?.devices;
-    let mut gain = Gain { sum: 0.0, half_width: 0.0, alone_ns: [0.0; SEATS] };
-    for (seat, (job, beside)) in [(one, other), (other, one)].into_iter().enumerate() {
-        let alone = belief::step_on(view, job, devices, None)?;
-        let together = belief::step_on(view, job, devices, Some(beside))?;
-        let throughput = alone.step_ns / together.step_ns;
-        let relative = relative_half_width(&alone).hypot(relative_half_width(&together));
-        gain.sum += throughput;
-        gain.half_width = gain.half_width.hypot(throughput * relative);
-        gain.alone_ns[seat] = alone.step_ns;
-    }
-    Some(gain)
-}
-
-fn relative_half_width(prediction: &Prediction) -> f64 {
-    prediction.step_ns_ci.map_or(f64::INFINITY, |(low, high)| (high - low) / 2.0 / prediction.step_ns)
-}
-
-fn why_not(view: &View<'_>, head: JobId, beside: JobId, gain: &Gain) -> String {
-    let [head, beside] = [head, beside].map(|job| &view.asked_by(job).name);
-    let Gain { sum, half_width, .. } = gain;
-    match half_width.is_finite() {
-        true => format!(
-            "{head} not beside {beside}: {sum:.3} ± {half_width:.3} times taking turns may be no gain"
-        ),
-        false => format!("{head} not beside {beside}: the times of their steps have no interval"),
-    }
 }

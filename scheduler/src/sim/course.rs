@@ -1,4 +1,4 @@
-//! How far a job gets in time.
+//! The relation of time and steps on a simulated cluster.
 
 use schema::{
     decision::{JobId, Settled},
@@ -19,8 +19,8 @@ pub struct Stretch {
     pub step_ns: f64,
 }
 
-/// The relation of time and steps on a simulated cluster. Steps have a fraction. Both functions grow, and each is the inverse of the
-/// other.
+/// The relation of time and steps on a simulated cluster. Steps have a fraction. Both functions increase, and each is the inverse of
+/// the other.
 pub trait Course {
     /// The steps that a job has done by a time, from the beginning of the stretch on.
     fn steps_at(&mut self, job: JobId, of: &Stretch, at: Nanos) -> f64;
@@ -53,7 +53,7 @@ impl Course for Exact {
     }
 }
 
-/// A duration in whole nanoseconds, rounded up so that what takes it is complete.
+/// A duration in whole nanoseconds, rounded up so that the steps that take it are complete.
 pub(super) fn duration(ns: f64) -> Nanos {
     Nanos(ns.max(0.0).ceil() as u64).min(LONGEST)
 }

@@ -1,4 +1,4 @@
-//! The drift of a host: its speed wanders, for all of its jobs alike.
+//! The drift of a host: a change of its speed that all of its jobs have in common.
 
 use fastrand::Rng;
 use model::HostDrift;
@@ -13,10 +13,10 @@ use super::{
 ///
 /// `level` is the error of the tables, whose rows are of the speeds that the host happened to have: its variance is that of the
 /// speed, divided by the number of runs in the mean. `wander` is what the host does while the jobs run: a stationary Gaussian
-/// process whose correlation falls to 1/e within [`HostDrift::MEMORY`] (Ornstein and Uhlenbeck, Phys. Rev. 36, 1930). As the variance
-/// of the speed is estimated from few runs, it is drawn too, so that few runs make wide intervals.
+/// process whose correlation falls to 1/e within [`HostDrift::MEMORY`] (Ornstein and Uhlenbeck, Phys. Rev. 36, 1930). The variance of
+/// the speed is drawn, too, because it is estimated from few runs, so that few runs make wide intervals.
 pub struct Drifting {
-    /// The factor of step times at the multiples of [`EVERY`], on the log scale, as far as they were needed.
+    /// The factor of step times in the next interval without `level`, on the log scale.
     wander: f64,
     level: f64,
     sigma: f64,
@@ -40,7 +40,7 @@ impl Drifting {
         Drifting { wander, level, sigma, rng, done_ns: vec![0.0] }
     }
 
-    /// Continues the process until `is_enough` holds for what is done by its end.
+    /// Continues the process until `is_enough` holds for `done_ns`.
     fn grow(&mut self, is_enough: impl Fn(&[f64]) -> bool) {
         let kept = (-(EVERY.0 as f64) / HostDrift::MEMORY.0 as f64).exp();
         while !is_enough(&self.done_ns) {

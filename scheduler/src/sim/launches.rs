@@ -1,7 +1,5 @@
 //! What a job goes through on a simulated cluster: it starts, trains, leaves.
 
-use std::collections::BTreeSet;
-
 use anyhow::{Context as _, bail, ensure};
 use schema::{
     decision::{DeviceId, Happened, JobId, Settled, Share},
@@ -14,9 +12,10 @@ use super::{
     Settings, Sim,
     chance::{Draw, normal, numbers},
     events::Event,
-    state::{LaunchPhase, boundary, whole},
+    state::{LaunchPhase, SimulatedLaunch, boundary, whole},
     switches::Cost,
 };
+use crate::reported::ReportedSteps;
 
 impl Sim<'_> {
     pub(super) fn start(
@@ -51,8 +50,8 @@ impl Sim<'_> {
         launch.stretch.launch = launch.launches;
         launch.launches += 1;
         launch.began = None;
-        launch.told = launch.saved.unwrap_or(0);
-        self.begin_after_others(id, takes, false);
+        launch.reported = ReportedSteps(launch.saved.unwrap_or(0));
+        self.begin_after_others(id, takes);
         Ok(())
     }
 
@@ -68,16 +67,17 @@ impl Sim<'_> {
         self.check_company(id)?;
         let takes = self.cost(id, Cost::Resume)?;
         let takes = self.ordered(id, Settled::Running).unwrap_or(takes);
-        self.begin_after_others(id, takes, true);
+        self.begin_after_others(id, takes);
         Ok(())
     }
 
     pub(super) fn stop(&mut self, id: JobId, checkpoint: bool) -> anyhow::Result<()> {
         self.check_costs(id, &[Cost::Checkpoint, Cost::Stop])?;
-        match self.launch(id).phase {
+        let &mut SimulatedLaunch { phase, began, .. } = self.launch(id);
+        match phase {
             LaunchPhase::Training => self.leave_at_boundary(id, Settled::Stopped, checkpoint),
             // Nothing of it is there yet.
-            LaunchPhase::Waiting { resumes: false, .. } => {
+            LaunchPhase::Waiting { .. } if began.is_none() => {
                 self.will_leave(id);
                 self.ordered(id, Settled::Stopped);
                 self.switch(id, Settled::Stopped, checkpoint, Nanos::ZERO);
@@ -97,7 +97,7 @@ impl Sim<'_> {
         Ok(())
     }
 
-    /// Stops a job that is not leaving its devices for good already. Of the others, none is started again.
+    /// Stops a job without a checkpoint, unless it is being stopped already. The engine does not start it again.
     pub(super) fn end(&mut self, id: JobId) -> anyhow::Result<()> {
         match self.launch(id).phase {
             LaunchPhase::Away
@@ -153,8 +153,9 @@ impl Sim<'_> {
             }
         }
         let launch = self.launch(id);
-        launch.told = whole(launch.stretch.steps);
-        Ok(Happened::Settled { job: id, now: to, steps: launch.told })
+        let steps = whole(launch.stretch.steps);
+        launch.reported = ReportedSteps(steps);
+        Ok(Happened::Settled { job: id, now: to, steps })
     }
 
     pub(super) fn finish(&mut self, id: JobId) -> anyhow::Result<Happened> {
@@ -185,12 +186,10 @@ impl Sim<'_> {
         let now = self.now;
         let launch = self.launch(id);
         let steps = whole(launch.stretch.steps);
-        if is_written || steps <= launch.told.max(launch.saved.unwrap_or(0)) {
-            return None;
-        }
-        launch.told = steps;
+        let kept = if is_written { steps } else { launch.saved.unwrap_or(0) };
+        let progress = launch.reported.before_loss(id, steps, kept)?;
         self.queue.plan(now, event);
-        Some(Happened::Progress { job: id, steps })
+        Some(progress)
     }
 
     /// The launch is gone, whatever it was doing.
@@ -203,20 +202,12 @@ impl Sim<'_> {
         Ok(Happened::Failed { job: id, steps, kind, detail: why.into() })
     }
 
-    /// Begins at once, or as soon as all have left that are leaving its devices.
-    fn begin_after_others(&mut self, id: JobId, takes: Nanos, resumes: bool) {
-        let devices = &self.launches[id.0 as usize].devices;
-        let leave = devices.iter().flat_map(|device| &self.devices[device.0 as usize].leaves);
-        let others: BTreeSet<JobId> = leave.copied().collect();
-        if others.is_empty() {
-            return self.switch(id, Settled::Running, false, takes);
-        }
-        let launch = self.launch(id);
-        launch.number += 1;
-        launch.phase = LaunchPhase::Waiting { left: others.len() as u32, takes, resumes };
-        let number = launch.number;
-        for other in others {
-            self.awaited.entry(other).or_default().push((id, number));
+    /// Begins at once, or when all jobs that are leaving its devices have left.
+    fn begin_after_others(&mut self, id: JobId, takes: Nanos) {
+        if self.leavers.wait(id, &self.launches[id.0 as usize].devices) {
+            self.launch(id).phase = LaunchPhase::Waiting { takes };
+        } else {
+            self.switch(id, Settled::Running, false, takes);
         }
     }
 
@@ -286,26 +277,14 @@ impl Sim<'_> {
     }
 
     fn will_leave(&mut self, id: JobId) {
-        for device in &self.launches[id.0 as usize].devices {
-            self.devices[device.0 as usize].leaves.push(id);
-        }
+        self.leavers.leave(id, &self.launches[id.0 as usize].devices);
     }
 
-    /// Lets those begin that waited for it.
+    /// Lets the jobs begin that waited for it alone.
     fn has_left(&mut self, id: JobId) {
-        for device in &self.launches[id.0 as usize].devices {
-            self.devices[device.0 as usize].leaves.retain(|other| *other != id);
-        }
-        for (other, number) in self.awaited.remove(&id).unwrap_or_default() {
-            let launch = self.launch(other);
-            match launch.phase {
-                LaunchPhase::Waiting { left: 1, takes, .. } if launch.number == number => {
-                    self.switch(other, Settled::Running, false, takes);
-                }
-                LaunchPhase::Waiting { left, takes, resumes } if launch.number == number => {
-                    launch.phase = LaunchPhase::Waiting { left: left - 1, takes, resumes };
-                }
-                _ => {}
+        for other in self.leavers.left(id) {
+            if let LaunchPhase::Waiting { takes } = self.launch(other).phase {
+                self.switch(other, Settled::Running, false, takes);
             }
         }
     }

@@ -7,6 +7,7 @@ use schema::{
 };
 
 use super::course::Stretch;
+use crate::reported::ReportedSteps;
 
 /// Steps are counted in numbers with a fraction, whose sums are this exact.
 const ROUNDING: f64 = 1e-6;
@@ -37,12 +38,11 @@ pub(super) struct SimulatedLaunch {
     pub(super) share: Share,
     /// Times as long as the model says, by chance.
     pub(super) speed: f64,
-    /// When its launch began to run.
+    /// When its launch began to run. `None` until then.
     pub(super) began: Option<Nanos>,
     /// Steps that its last checkpoint holds, where it has one.
     pub(super) saved: Option<u64>,
-    /// The most that was told of its steps since it was started.
-    pub(super) told: u64,
+    pub(super) reported: ReportedSteps,
     pub(super) launches: u32,
     pub(super) switches: u32,
     /// The number of switches to each state that were ordered.
@@ -53,11 +53,9 @@ pub(super) struct SimulatedLaunch {
 pub(super) enum LaunchPhase {
     #[default]
     Away,
-    /// Others are to leave first, before it begins to start or to resume.
+    /// Waits for jobs that are leaving its devices, before it starts or resumes.
     Waiting {
-        left: u32,
         takes: Nanos,
-        resumes: bool,
     },
     Switching {
         to: Settled,

@@ -17,6 +17,7 @@ use super::{
     state::{LaunchPhase, whole},
     switches::Cost,
 };
+use crate::reported::ReportedSteps;
 
 impl Sim<'_> {
     /// Begins a stretch of training, and new ones of all whom it slows down.
@@ -52,8 +53,8 @@ impl Sim<'_> {
         self.plan_to_tell(id);
         let steps = whole(self.steps_at(id, self.now));
         let launch = self.launch(id);
-        launch.told = steps;
-        Happened::Progress { job: id, steps: launch.told }
+        launch.reported = ReportedSteps(steps);
+        Happened::Progress { job: id, steps }
     }
 
     /// The steps that a job that trains has done by a time of its stretch, with a fraction.

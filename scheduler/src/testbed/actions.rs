@@ -1,15 +1,17 @@
 //! Actions on jobs, and their order on a device: a job that begins or resumes where others are leaving waits until they have left.
 
-use std::collections::BTreeSet;
-
 use rig::Member;
 use schema::rows::ErrorKind;
 
 use super::{
-    JobPhase, PlacedJob, Testbed,
+    PlacedJob, Testbed,
     launcher::{Launcher, StartRequest},
 };
-use crate::cluster::{Action, DeviceId, Happened, JobId, Settled, Share};
+use crate::{
+    cluster::{Action, Happened, JobId, Settled, Share},
+    job::Phase,
+    reported::ReportedSteps,
+};
 
 impl<L: Launcher> Testbed<L> {
     /// # Errors
@@ -41,51 +43,51 @@ impl<L: Launcher> Testbed<L> {
             return Err(format!("device {} is lost", lost.0));
         }
         self.launcher.check(&start)?;
-        let told_steps = self.launcher.saved_steps(job);
-        let behind = self.leaving(&start.devices, job);
-        let phase = JobPhase::WaitsToStart;
+        let reported = ReportedSteps(self.launcher.saved_steps(job));
+        let waits = self.leavers.wait(job, &start.devices);
+        let phase = Phase::Starting;
         self.placed.insert(
             job,
-            PlacedJob { start, launch: None, phase, behind, told_steps, began: None, next_progress: None },
+            PlacedJob { start, launch: None, phase, reported, began: None, next_progress: None },
         );
         *self.starts.entry(job).or_default() += 1;
-        self.begin_if_free(job);
+        if !waits {
+            self.begin(job);
+        }
         Ok(())
     }
 
     fn pause(&mut self, job: JobId) -> Result<(), String> {
         match self.on(job)? {
-            (JobPhase::Running, Some(launch)) => self.launcher.pause(launch)?,
+            (Phase::Running, Some(launch)) => self.launcher.pause(launch)?,
             (phase, _) => return Err(format!("it is {phase} and cannot be paused")),
         }
-        self.set(job, JobPhase::Pausing);
+        self.leave(job, Phase::Pausing);
         Ok(())
     }
 
     fn resume(&mut self, job: JobId) -> Result<(), String> {
-        match self.on(job)? {
-            (JobPhase::Paused, _) => {}
-            (phase, _) => return Err(format!("it is {phase} and cannot be resumed")),
+        let placed = self.placed.get_mut(&job).ok_or("it has no devices")?;
+        if placed.phase != Phase::Paused {
+            return Err(format!("it is {} and cannot be resumed", placed.phase));
         }
-        let devices = self.placed.get(&job).map(|placed| placed.start.devices.clone()).unwrap_or_default();
-        let behind = self.leaving(&devices, job);
-        if let Some(placed) = self.placed.get_mut(&job) {
-            (placed.phase, placed.behind) = (JobPhase::WaitsToResume, behind);
+        placed.phase = Phase::Resuming;
+        if !self.leavers.wait(job, &placed.start.devices) {
+            self.begin(job);
         }
-        self.begin_if_free(job);
         Ok(())
     }
 
     fn stop(&mut self, job: JobId, checkpoint: bool) -> Result<(), String> {
         match self.on(job)? {
-            (JobPhase::Stopping, _) => return Err("it is stopping already".into()),
+            (phase @ (Phase::Stopping | Phase::Ending), _) => return Err(format!("it is {phase} already")),
             (_, Some(launch)) => self.launcher.stop(launch, checkpoint)?,
             (_, None) => {
                 let steps = self.launcher.saved_steps(job);
                 self.pending.push((self.now, Happened::Settled { job, now: Settled::Stopped, steps }));
             }
         }
-        self.set(job, JobPhase::Stopping);
+        self.leave(job, Phase::Stopping);
         Ok(())
     }
 
@@ -93,10 +95,10 @@ impl<L: Launcher> Testbed<L> {
         match self.on(job) {
             Err(_) => self.over.push(job),
             Ok((phase, _)) => {
-                if phase != JobPhase::Stopping {
+                if phase != Phase::Stopping {
                     self.stop(job, false)?;
                 }
-                self.ends.insert(job);
+                self.leave(job, Phase::Ending);
             }
         }
         Ok(())
@@ -114,61 +116,42 @@ impl<L: Launcher> Testbed<L> {
         }
     }
 
-    pub(super) fn on(&self, job: JobId) -> Result<(JobPhase, Option<Member>), String> {
+    pub(super) fn on(&self, job: JobId) -> Result<(Phase, Option<Member>), String> {
         let placed = self.placed.get(&job).ok_or("it has no devices")?;
         Ok((placed.phase, placed.launch))
     }
 
-    /// Sets the phase of a job that waits for no other job any more.
-    fn set(&mut self, job: JobId, phase: JobPhase) {
+    /// Sets the phase of a job that is leaving its devices.
+    fn leave(&mut self, job: JobId, phase: Phase) {
         if let Some(placed) = self.placed.get_mut(&job) {
             (placed.phase, placed.next_progress) = (phase, None);
-            placed.behind.clear();
+            self.leavers.leave(job, &placed.start.devices);
         }
     }
 
-    /// Jobs that are leaving one of these devices.
-    fn leaving(&self, devices: &[DeviceId], joining: JobId) -> BTreeSet<JobId> {
-        let leaves = |placed: &PlacedJob| matches!(placed.phase, JobPhase::Pausing | JobPhase::Stopping);
-        let there = |placed: &PlacedJob| placed.start.devices.iter().any(|device| devices.contains(device));
-        let leaving =
-            self.placed.iter().filter(|(job, placed)| **job != joining && leaves(placed) && there(placed));
-        leaving.map(|(job, _)| *job).collect()
-    }
-
-    /// Starts or resumes a job on its devices, unless another job has to leave first.
-    fn begin_if_free(&mut self, job: JobId) {
+    /// Starts or resumes a job on its devices.
+    fn begin(&mut self, job: JobId) {
         let Some(placed) = self.placed.get_mut(&job) else { return };
         // If its device was lost while it waited, its failure is pending.
-        if !placed.behind.is_empty() || placed.start.devices.iter().any(|device| self.lost.contains(device)) {
+        if placed.start.devices.iter().any(|device| self.lost.contains(device)) {
             return;
         }
         match (placed.phase, placed.launch) {
-            (JobPhase::WaitsToStart, _) => match self.launcher.start(&placed.start) {
-                Ok(launch) => {
-                    (placed.phase, placed.launch) = (JobPhase::Starting, Some(launch));
-                }
+            (Phase::Starting, None) => match self.launcher.start(&placed.start) {
+                Ok(launch) => placed.launch = Some(launch),
                 Err(why) => {
                     let failed = not_started(&self.launcher, job, why);
                     self.pending.push((self.now, failed));
                 }
             },
-            (JobPhase::WaitsToResume, Some(launch)) => {
-                placed.phase = JobPhase::Resuming;
-                self.launcher.resume(launch);
-            }
+            (Phase::Resuming, Some(launch)) => self.launcher.resume(launch),
             _ => {}
         }
     }
 
-    /// A job has left its devices. Jobs that waited for that alone begin.
+    /// A job has left its devices. Jobs that waited for it alone begin.
     pub(super) fn left(&mut self, job: JobId) {
-        let waiting: Vec<JobId> = self
-            .placed
-            .iter_mut()
-            .filter_map(|(id, placed)| placed.behind.remove(&job).then_some(*id))
-            .collect();
-        waiting.into_iter().for_each(|id| self.begin_if_free(id));
+        self.leavers.left(job).into_iter().for_each(|id| self.begin(id));
     }
 }
 

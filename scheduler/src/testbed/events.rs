@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 
 use schema::units::Nanos;
 
-use super::{JobPhase, PlacedJob, Testbed, actions::not_started, clock::next_multiple, launcher::Launcher};
-use crate::cluster::{ClusterError, DeviceId, Happened, JobId, Settled};
+use super::{PlacedJob, Testbed, actions::not_started, clock::next_multiple, launcher::Launcher};
+use crate::{
+    cluster::{ClusterError, DeviceId, Happened, JobId, Settled},
+    job::Phase,
+    reported::ReportedSteps,
+};
 
 impl<L: Launcher> Testbed<L> {
     /// All events that are there by now, and their effects at once.
@@ -67,11 +71,7 @@ impl<L: Launcher> Testbed<L> {
         };
         let placed = self.placed.get_mut(&job)?;
         let steps = self.launcher.steps(placed.launch?);
-        let unknown = steps > placed.told_steps.max(kept);
-        unknown.then(|| {
-            placed.told_steps = steps;
-            Happened::Progress { job, steps }
-        })
+        placed.reported.before_loss(job, steps, kept)
     }
 
     /// The next arrival and reports of progress whose time has come.
@@ -86,7 +86,7 @@ impl<L: Launcher> Testbed<L> {
         let Some(every) = self.progress_every else { return };
         for (&job, placed) in &mut self.placed {
             let Some(at) = placed.next_progress.filter(|at| *at <= self.now) else { continue };
-            self.pending.push((at, Happened::Progress { job, steps: placed.told_steps }));
+            self.pending.push((at, Happened::Progress { job, steps: placed.reported.0 }));
             // A late report does not bring several at once.
             placed.next_progress = Some(next_multiple(at, every, self.now));
         }
@@ -98,13 +98,13 @@ impl<L: Launcher> Testbed<L> {
             Happened::Settled { job, now: Settled::Running, steps } => {
                 let (now, every) = (self.now, self.progress_every);
                 let Some(placed) = self.placed.get_mut(&job) else { return };
-                (placed.phase, placed.told_steps) = (JobPhase::Running, steps);
+                (placed.phase, placed.reported) = (Phase::Running, ReportedSteps(steps));
                 let began = *placed.began.get_or_insert(now);
                 placed.next_progress = every.map(|every| next_multiple(began, every, now));
             }
             Happened::Settled { job, now: Settled::Paused, steps } => {
                 if let Some(placed) = self.placed.get_mut(&job) {
-                    (placed.phase, placed.told_steps) = (JobPhase::Paused, steps);
+                    (placed.phase, placed.reported) = (Phase::Paused, ReportedSteps(steps));
                 }
                 self.left(job);
             }
@@ -112,17 +112,15 @@ impl<L: Launcher> Testbed<L> {
             | Happened::Finished { job, .. }
             | Happened::Failed { job, .. } => {
                 let placed = self.placed.remove(&job);
+                self.over.extend(placed.as_ref().filter(|placed| placed.phase == Phase::Ending).map(|_| job));
                 self.gone.extend(placed.and_then(|placed| placed.launch));
-                if self.ends.remove(&job) {
-                    self.over.push(job);
-                }
                 // What is pending of the launch is no event of the next one.
                 self.pending.retain(|(_, pending)| pending.job() != Some(job));
                 self.left(job);
             }
             Happened::Progress { job, steps } => {
                 if let Some(placed) = self.placed.get_mut(&job) {
-                    placed.told_steps = steps;
+                    placed.reported = ReportedSteps(steps);
                 }
             }
             Happened::Arrived { .. }
@@ -160,10 +158,10 @@ fn is_obsolete(placed: &BTreeMap<JobId, PlacedJob>, happened: &Happened) -> bool
     let Some(placed) = happened.job().and_then(|job| placed.get(&job)) else { return false };
     match happened {
         Happened::Settled { now: Settled::Running, .. } => {
-            !matches!(placed.phase, JobPhase::Starting | JobPhase::Resuming)
+            !matches!(placed.phase, Phase::Starting | Phase::Resuming)
         }
-        Happened::Settled { now: Settled::Paused, .. } => placed.phase != JobPhase::Pausing,
-        Happened::Progress { .. } => placed.phase != JobPhase::Running,
+        Happened::Settled { now: Settled::Paused, .. } => placed.phase != Phase::Pausing,
+        Happened::Progress { .. } => placed.phase != Phase::Running,
         _ => false,
     }
 }

@@ -13,19 +13,19 @@ pub trait Launcher {
     /// Whether a job could be launched so.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// Returns the reason why it cannot.
     fn check(&mut self, start: &StartRequest) -> Result<(), String>;
 
     /// Launches a job from its last checkpoint, or anew; it trains as soon as it is ready, and has settled then.
     ///
     /// # Errors
-    /// Why there is no launch.
+    /// Returns the reason why there is no launch.
     fn start(&mut self, start: &StartRequest) -> Result<Member, String>;
 
     /// Holds a launch at the end of a step and takes its tensors off the device. Then it has settled.
     ///
     /// # Errors
-    /// Why it cannot be held. It trains on.
+    /// Returns the reason why it cannot be held. It trains on.
     fn pause(&mut self, launch: Member) -> Result<(), String>;
 
     /// Lets a launch train on that was paused. When it does, it has settled.
@@ -34,13 +34,13 @@ pub trait Launcher {
     /// Ends a launch at the end of a step, with all that it has done saved or not. Then it has settled, finished or failed.
     ///
     /// # Errors
-    /// Why it cannot be saved. It goes on as before.
+    /// Returns the reason why it cannot be saved. It goes on as before.
     fn stop(&mut self, launch: Member, checkpoint: bool) -> Result<(), String>;
 
     /// Lets a launch train for this share of the time from now on.
     ///
     /// # Errors
-    /// Why it cannot be held. It trains on as before.
+    /// Returns the reason why it cannot be held. It trains on as before.
     fn throttle(&mut self, launch: Member, share: Share) -> Result<(), String>;
 
     /// Steps that its job has done, as far as is known.
@@ -59,7 +59,7 @@ pub trait Launcher {
     /// The end of a launch is written down: it is not asked for any more, nor is the checkpoint of a job that has finished.
     fn forget(&mut self, launch: Member);
 
-    /// It is written down that the policy ended a job: the job is not started again, and its checkpoint is not needed.
+    /// It is written down that the policy ended a job. The job is not started again, so that its checkpoint is not needed.
     fn discard(&mut self, job: JobId);
 }
 

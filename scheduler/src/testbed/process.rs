@@ -97,8 +97,8 @@ pub struct ProcessLauncher {
 
 impl ProcessLauncher {
     /// # Errors
-    /// Where the launches that the run has already cannot be counted, where the kernel does not report cores, and where the machine
-    /// lacks what the sharing mode needs.
+    /// Fails if the launches that the run already has cannot be counted, if the kernel does not report cores, and if the machine lacks
+    /// what the sharing mode needs.
     pub fn new(setup: TestbedSetup) -> anyhow::Result<ProcessLauncher> {
         let next_number = setup.run.launches()?.len() + 1;
         let host_cores = HostCores::beside(&setup.devices)?;

@@ -23,7 +23,7 @@ use schema::{
 
 use crate::{
     policies::becomes_command,
-    scripts::{FromView, Script},
+    scripts::{FromView, Script, start},
     support::{Own, SECOND, asked},
 };
 
@@ -46,11 +46,6 @@ impl Cluster for Scripted {
         self.now += Nanos::SECOND;
         self.events.pop_front().map(|event| vec![event]).ok_or(ClusterError::Nothing)
     }
-}
-
-fn start(job: u32, devices: &[u32]) -> Action {
-    let devices = devices.iter().map(|device| DeviceId(*device)).collect();
-    Action::Start { job: JobId(job), devices, cpus: None, plan: None }
 }
 
 pub(crate) fn arrived(job: u32) -> Happened {

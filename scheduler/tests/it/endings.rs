@@ -18,24 +18,16 @@ use schema::{
 use crate::{
     actions::{Scripted, arrived, failed, settled},
     bench::{Bench, Wanted},
-    scripts::{self, FromView, MS, Script},
+    scripts::{self, FromView, MS, Script, end, start},
     support::{Own, SECOND, World, asked},
     switches::Constants,
 };
-
-fn start(job: u32, device: u32) -> Action {
-    Action::Start { job: JobId(job), devices: vec![DeviceId(device)], cpus: None, plan: None }
-}
-
-fn end(job: u32) -> Action {
-    Action::End { job: JobId(job) }
-}
 
 /// One job, at an event a second. The last state and what it holds are those after the last event.
 #[test]
 fn a_job_is_ended_in_any_state_and_that_is_no_failure() {
     let (running, paused, stopped) = (Settled::Running, Settled::Paused, Settled::Stopped);
-    let start = || vec![start(0, 0)];
+    let start = || vec![start(0, &[0])];
     let pause = || vec![Action::Pause { job: JobId(0) }];
     let stop = || vec![Action::Stop { job: JobId(0), checkpoint: true }];
     let finished = Happened::Finished { job: JobId(0), steps: 9 };
@@ -121,7 +113,7 @@ fn a_job_is_ended_once_and_only_after_it_has_arrived() {
     let model = Own { slowdown: 1.0 };
     let events = [arrived(0), settled(0, Settled::Stopped), arrived(1)].into();
     let mut cluster = Scripted { now: Nanos::ZERO, events };
-    let mut script = Script(vec![vec![start(0, 0), end(1), end(0), end(0)], vec![end(0)]]);
+    let mut script = Script(vec![vec![start(0, &[0]), end(1), end(0), end(0)], vec![end(0)]]);
     let (mut engine, mut turns) =
         (Engine::new(&topology, &jobs, &model, engine::Settings::default()), Vec::new());
     engine::run(&mut engine, &mut cluster, &mut script, &mut turns).expect_err("job 1 waits");
@@ -151,8 +143,8 @@ fn a_simulated_job_that_is_ended_leaves_at_a_boundary_and_its_devices_go_on() {
         turn += 1;
         heard.push(view.changes.to_vec());
         match turn {
-            1 => vec![start(0, 0)],
-            3 => vec![end(0), end(2), start(1, 0)],
+            1 => vec![start(0, &[0])],
+            3 => vec![end(0), end(2), start(1, &[0])],
             4 => {
                 let state = |job: u32| view.job(JobId(job)).state.clone();
                 assert_eq!(state(2), State::Ended { at: Nanos(12_500 * MS), how: Ending::ByPolicy });

@@ -10,7 +10,9 @@ use std::{
 use jobs::plans::Judgement;
 use model::{Prediction, Question, Throughput};
 use scheduler::{
+    cluster::ClusterError,
     engine::{self, Engine},
+    job::JobRequest,
     legal_plans::LegalPlans,
     sim::{Named, Settings, Sim},
     topology::Topology,
@@ -20,7 +22,7 @@ use schema::{
     catalog::Catalog,
     decision::{Action, Turn},
     exec::{JobState, Shown, ShownJob, ShownPlan},
-    rows::Status,
+    rows::{Outcome, Status},
     units::Nanos,
 };
 use tempfile::TempDir;
@@ -96,8 +98,7 @@ fn shown(folder: &Path, program: &Path, topology: &Topology) -> (Vec<Shown>, Vec
     let copy = folder.join("shown.jsonl");
     let command = format!("exec:sh -c 'tee {} | python3 {}'", copy.display(), program.display());
     let turns = turns(&command, topology, 3);
-    let lines = std::fs::read_to_string(copy).expect("it was kept");
-    (lines.lines().map(|line| Shown::from_line(line).expect("a line a turn")).collect(), turns)
+    (read_shown(&copy), turns)
 }
 
 /// A reader that keeps the last state of each job and device knows all of them.
@@ -147,6 +148,45 @@ fn what_is_shown_is_what_changed_and_adds_up_to_all_there_is() {
     assert!(jobs.values().all(|job| job.step_ns.is_none() == (job.job.0 % 7 == 0)));
 }
 
+/// Step times are those of the trace.
+const OWN: Own = Own { slowdown: 1.0 };
+
+/// Simulates jobs under a policy, and lets it end. Returns the turns and the outcomes.
+fn run_on(
+    policy: &str,
+    mut engine: Engine<'_>,
+    topology: &Topology,
+    jobs: &[JobRequest],
+) -> (Vec<Turn>, Result<Vec<Outcome>, ClusterError>) {
+    let costs = Named::constant(Nanos::ZERO);
+    let mut sim = Sim::new(topology, jobs, Box::new(OWN), &costs, Settings::default()).expect("all is known");
+    let mut turns = Vec::new();
+    let outcomes = engine::run(&mut engine, &mut sim, &mut *built(policy), &mut turns);
+    (turns, outcomes)
+}
+
+/// Simulates jobs under a program that asks for the same actions in each turn. Returns the turns, the outcomes, and what the
+/// program was shown.
+fn run_program(
+    actions: &[&str],
+    engine: Engine<'_>,
+    topology: &Topology,
+    jobs: &[JobRequest],
+) -> (Vec<Turn>, Result<Vec<Outcome>, ClusterError>, Vec<Shown>) {
+    let folder = tempfile::tempdir().expect("there is a place for files");
+    let copy = folder.path().join("shown.jsonl");
+    let answer = format!(r#"{{"turn": $n, "actions": [{}]}}"#, actions.join(", ")).replace('"', "\\\"");
+    let program = format!("while read line; do echo \"{answer}\"; n=$((n + 1)); done");
+    let command = format!("exec:sh -c 'n=0; tee {} | {program}'", copy.display());
+    let (turns, outcomes) = run_on(&command, engine, topology, jobs);
+    (turns, outcomes, read_shown(&copy))
+}
+
+fn read_shown(copy: &Path) -> Vec<Shown> {
+    let lines = std::fs::read_to_string(copy).expect("it was kept");
+    lines.lines().map(|line| Shown::from_line(line).expect("a line a turn")).collect()
+}
+
 #[test]
 fn a_program_that_fails_ends_the_run_with_what_it_said_last() {
     let (topology, jobs) = (Topology::uniform(2, 2, "GPU"), jobs(&[(0, 1, 5), (1, 1, 5)]));
@@ -170,14 +210,9 @@ fn a_program_that_fails_ends_the_run_with_what_it_said_last() {
             "the policy was woken 1000 times within 999 ns of the run and did nothing; it has to ask for a later",
         ),
     ] {
-        let costs = Named::constant(Nanos::ZERO);
-        let truth = Own { slowdown: 1.0 };
-        let mut sim =
-            Sim::new(&topology, &jobs, Box::new(truth), &costs, Settings::default()).expect("all is known");
-        let mut engine = Engine::new(&topology, &jobs, &truth, engine::Settings::default());
-        let mut policy = built(&format!("exec:sh -c '{script}'"));
-        let mut turns: Vec<Turn> = Vec::new();
-        let error = engine::run(&mut engine, &mut sim, &mut *policy, &mut turns).expect_err(script);
+        let engine = Engine::new(&topology, &jobs, &OWN, engine::Settings::default());
+        let (_, outcomes) = run_on(&format!("exec:sh -c '{script}'"), engine, &topology, &jobs);
+        let error = outcomes.expect_err(script);
         let error = format!("{:#}", anyhow::Error::from(error));
         assert!(error.starts_with(message), "{error}");
     }
@@ -187,36 +222,21 @@ fn a_program_that_fails_ends_the_run_with_what_it_said_last() {
 /// again.
 #[test]
 fn what_a_program_may_not_ask_for_is_refused() {
-    let folder = tempfile::tempdir().expect("there is a place for files");
-    let copy = folder.path().join("shown.jsonl");
     let wrong = [
         r#"{"start": {"job": 0, "devices": [7]}}"#,
         r#"{"start": {"job": 0, "devices": [0, 1]}}"#,
         r#"{"stop": {"job": 1, "checkpoint": true}}"#,
         r#"{"pause": {"job": 99}}"#,
     ];
-    let answers =
-        format!("{{\\\"turn\\\": $n, \\\"actions\\\": [{}]}}", wrong.join(", ").replace('"', "\\\""));
-    let command = format!(
-        "exec:sh -c 'n=0; tee {} | while read line; do echo \"{answers}\"; n=$((n + 1)); done'",
-        copy.display()
-    );
     let (topology, jobs) = (Topology::uniform(2, 2, "GPU"), jobs(&[(0, 1, 5), (1, 1, 5)]));
-    let costs = Named::constant(Nanos::ZERO);
-    let truth = Own { slowdown: 1.0 };
-    let mut sim =
-        Sim::new(&topology, &jobs, Box::new(truth), &costs, Settings::default()).expect("all is known");
-    let mut engine = Engine::new(&topology, &jobs, &truth, engine::Settings::default());
-    let mut policy = built(&command);
-    let mut turns: Vec<Turn> = Vec::new();
-    let error = engine::run(&mut engine, &mut sim, &mut *policy, &mut turns).expect_err("no job is started");
+    let engine = Engine::new(&topology, &jobs, &OWN, engine::Settings::default());
+    let (turns, outcomes, shown) = run_program(&wrong, engine, &topology, &jobs);
+    let error = outcomes.expect_err("no job is started");
     assert_eq!(error.to_string(), "no event is left, jobs wait (2), and the policy starts none of them");
     let refused = |turn: &Turn| turn.refused.iter().map(|refused| refused.action.job().0).collect::<Vec<_>>();
     assert_eq!(turns.iter().map(refused).collect::<Vec<_>>(), [[0, 0, 1, 99], [0, 0, 1, 99]]);
     assert!(matches!(turns[0].refused[3].action, Action::Pause { .. }));
-    drop(policy);
-    let lines = std::fs::read_to_string(copy).expect("it was kept");
-    let second = Shown::from_line(lines.lines().nth(1).expect("two turns")).expect("a line a turn");
+    let second = &shown[1];
     assert_eq!(
         second.jobs.iter().map(|job| job.job.0).collect::<Vec<_>>(),
         [0, 1],
@@ -244,19 +264,9 @@ fn plans_are_shown_for_each_type_of_device_that_a_job_may_have() {
     }
     let legal = |_: &_, _, _: &_, _: &[_]| Judgement::default();
     let plans = LegalPlans::new(&jobs, &Catalog::embedded(), &topology, legal);
-    let folder = tempfile::tempdir().expect("there is a place for files");
-    let copy = folder.path().join("shown.jsonl");
-    let answer = r#"{\"turn\": 0, \"actions\": []}"#;
-    let mut policy = built(&format!("exec:sh -c 'head -n 1 > {}; echo \"{answer}\"; cat'", copy.display()));
-    let costs = Named::constant(Nanos::ZERO);
-    let truth = Box::new(Own { slowdown: 1.0 });
-    let mut sim = Sim::new(&topology, &jobs, truth, &costs, Settings::default()).expect("all is known");
     let known = Known { plans: Some(&plans), ..Known::default() };
-    let mut engine = Engine::new(&topology, &jobs, &ByType, engine::Settings::default()).knowing(known);
-    let mut turns: Vec<Turn> = Vec::new();
-    engine::run(&mut engine, &mut sim, &mut *policy, &mut turns).expect_err("no job is started");
-    let line = std::fs::read_to_string(copy).expect("it was kept");
-    let shown = Shown::from_line(&line).expect("it is a turn");
+    let engine = Engine::new(&topology, &jobs, &ByType, engine::Settings::default()).knowing(known);
+    let (_, _, shown) = run_program(&[], engine, &topology, &jobs);
     let of = |job: &ShownJob| {
         let spelled =
             |plan: &ShownPlan| (plan.device_type.clone(), plan.devices, plan.step_ns.map(|ns| ns as u64));
@@ -268,42 +278,25 @@ fn plans_are_shown_for_each_type_of_device_that_a_job_may_have() {
             .map(|(kind, devices, ns)| ((*kind).to_owned(), *devices, Some(*ns)))
             .collect::<BTreeSet<_>>()
     };
-    assert_eq!(of(&shown.jobs[0]), expected(&[("fast", 1, 2), ("slow", 1, 5), ("slow", 2, 5)]));
-    assert_eq!(of(&shown.jobs[1]), expected(&[("slow", 1, 5)]));
+    assert_eq!(of(&shown[0].jobs[0]), expected(&[("fast", 1, 2), ("slow", 1, 5), ("slow", 2, 5)]));
+    assert_eq!(of(&shown[0].jobs[1]), expected(&[("slow", 1, 5)]));
 }
 
 /// The same actions in each turn: job 0 is started once, and throttled until it has finished.
 #[test]
 fn a_program_throttles_a_job_and_ends_another_and_is_shown_the_share() {
-    let folder = tempfile::tempdir().expect("there is a place for files");
-    let copy = folder.path().join("shown.jsonl");
     let actions = [
         r#"{"start": {"job": 0, "devices": [0]}}"#,
         r#"{"throttle": {"job": 0, "share": 0.25}}"#,
         r#"{"end": {"job": 1}}"#,
     ];
-    let answers =
-        format!("{{\\\"turn\\\": $n, \\\"actions\\\": [{}]}}", actions.join(", ").replace('"', "\\\""));
-    let command = format!(
-        "exec:sh -c 'n=0; tee {} | while read line; do echo \"{answers}\"; n=$((n + 1)); done'",
-        copy.display()
-    );
     let (topology, jobs) = (Topology::uniform(1, 1, "GPU"), jobs(&[(0, 1, 5), (1, 1, 5)]));
-    let costs = Named::constant(Nanos::ZERO);
-    let truth = Own { slowdown: 1.0 };
-    let mut sim =
-        Sim::new(&topology, &jobs, Box::new(truth), &costs, Settings::default()).expect("all is known");
-    let mut engine = Engine::new(&topology, &jobs, &truth, engine::Settings::default());
-    let mut policy = built(&command);
-    let mut turns: Vec<Turn> = Vec::new();
-    let outcomes = engine::run(&mut engine, &mut sim, &mut *policy, &mut turns).expect("both end");
+    let engine = Engine::new(&topology, &jobs, &OWN, engine::Settings::default());
+    let (_, outcomes, shown) = run_program(&actions, engine, &topology, &jobs);
+    let outcomes = outcomes.expect("both end");
     // 5 s of work at a quarter.
     assert_eq!(outcomes[0].jct_ns, Some(20_000_000_000));
     assert_eq!((outcomes[1].status, outcomes[1].end_ns), (Status::EndedByPolicy, Some(1_000_000_000)));
-    drop(policy);
-    let lines = std::fs::read_to_string(copy).expect("it was kept");
-    let shown: Vec<Shown> =
-        lines.lines().map(|line| Shown::from_line(line).expect("a line a turn")).collect();
     let of_first = |shown: &Shown| shown.jobs.iter().find(|job| job.job.0 == 0).map(|job| job.share.get());
     assert_eq!(shown[..2].iter().map(of_first).collect::<Vec<_>>(), [Some(1.0), Some(0.25)]);
 }

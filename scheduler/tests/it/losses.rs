@@ -24,7 +24,7 @@ use schema::{
 use crate::{
     bench::{Bench, Wanted},
     scripted::Scripted,
-    scripts::{Script, events},
+    scripts::{Script, events, start},
     support::{Own, SECOND, asked, built},
     switches::Constants,
 };
@@ -89,14 +89,8 @@ fn a_start_on_a_device_that_is_being_lost_is_refused() {
     let mut testbed = Testbed::new(scripted, &jobs, None, ResumePoint::default());
     let mut engine = Engine::new(&topology, &jobs, &truth, engine::Settings::default());
     let mut turns = Vec::new();
-    let start = |job, device| Action::Start {
-        job: JobId(job),
-        devices: vec![DeviceId(device)],
-        cpus: None,
-        plan: None,
-    };
-    let both_on = |device| vec![start(0, device), start(1, device)];
-    let mut policy = Script(vec![both_on(0), vec![], vec![start(0, 0)], both_on(1)]);
+    let both_on = |device| vec![start(0, &[device]), start(1, &[device])];
+    let mut policy = Script(vec![both_on(0), vec![], vec![start(0, &[0])], both_on(1)]);
     let outcomes = engine::run(&mut engine, &mut testbed, &mut policy, &mut turns).expect("the jobs end");
     let refused: Vec<_> = turns.iter().flat_map(|turn| &turn.refused).map(|refused| &*refused.why).collect();
     assert_eq!((turns[2].at_ns, &refused[..]), (Nanos(5 * SECOND), &["device 0 is lost"][..]));
@@ -116,8 +110,7 @@ fn an_event_of_a_lost_launch_is_none_of_the_next() {
     let mut testbed = Testbed::new(scripted, &jobs, None, ResumePoint::default());
     let mut engine = Engine::new(&topology, &jobs, &truth, engine::Settings::default());
     let (job, mut turns) = (JobId(0), Vec::new());
-    let start = |device| vec![Action::Start { job, devices: vec![DeviceId(device)], cpus: None, plan: None }];
-    let mut policy = Script(vec![start(0), start(1)]);
+    let mut policy = Script(vec![vec![start(0, &[0])], vec![start(0, &[1])]]);
     engine::run(&mut engine, &mut testbed, &mut policy, &mut turns).expect("the job ends");
     let told: Vec<_> = events(&turns).map(|(at, happened)| (at.0 / SECOND, happened.clone())).collect();
     let detail = "lost its device".to_owned();

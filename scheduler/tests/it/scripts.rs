@@ -1,7 +1,7 @@
 //! Scripted policies, and their results.
 
 use scheduler::{
-    cluster::{Action, ClusterError},
+    cluster::{Action, ClusterError, DeviceId, JobId},
     engine,
     policy::{Decision, Policy},
     view::View,
@@ -15,6 +15,16 @@ use schema::{
 use crate::support::World;
 
 pub(crate) const MS: u64 = 1_000_000;
+
+/// Starts a job without a plan.
+pub(crate) fn start(job: u32, devices: &[u32]) -> Action {
+    let devices = devices.iter().map(|device| DeviceId(*device)).collect();
+    Action::Start { job: JobId(job), devices, cpus: None, plan: None }
+}
+
+pub(crate) fn end(job: u32) -> Action {
+    Action::End { job: JobId(job) }
+}
 
 /// Requests scripted actions, turn by turn.
 pub(crate) struct Script(pub(crate) Vec<Vec<Action>>);

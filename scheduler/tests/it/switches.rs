@@ -4,7 +4,7 @@ use std::path::Path;
 
 use model::Subject;
 use scheduler::{
-    cluster::{Action, DeviceId, JobId, Settled},
+    cluster::{Action, JobId, Settled},
     job::{JobRequest, Payload},
     journal::Unrecorded,
     sim::{self, Cost, Sim, SwitchCosts},
@@ -21,7 +21,7 @@ use schema::{
 };
 
 use crate::{
-    scripts::{self, FromView, MS, Script},
+    scripts::{self, FromView, MS, Script, start},
     support::{Own, SECOND, World, asked, built},
 };
 
@@ -45,10 +45,6 @@ impl SwitchCosts for Constants {
     fn works_on(&self, _: &Subject<'_>, _: u32) -> Nanos {
         self.0
     }
-}
-
-fn start(job: u32, device: u32) -> Action {
-    Action::Start { job: JobId(job), devices: vec![DeviceId(device)], cpus: None, plan: None }
 }
 
 /// The seconds at which something happened, and the events.
@@ -83,9 +79,9 @@ fn a_job_is_paused_at_a_boundary_and_resumed_where_it_was() {
     };
     let (one, two) = (JobId(0), JobId(1));
     let mut script = Script(vec![
-        vec![start(0, 0)],
+        vec![start(0, &[0])],
         vec![],
-        vec![Action::Pause { job: one }, start(1, 0)],
+        vec![Action::Pause { job: one }, start(1, &[0])],
         vec![],
         vec![],
         vec![Action::Stop { job: two, checkpoint: true }, Action::Resume { job: one }],
@@ -134,9 +130,9 @@ fn a_stopped_job_goes_on_from_its_checkpoint_or_loses_its_steps() {
             let waits = |change: &Change| *change == Change::Waits(JobId(0));
             if view.now == Nanos(12_500 * MS) {
                 has_stopped = true;
-                return vec![Action::Stop { job: JobId(0), checkpoint }, start(1, 0)];
+                return vec![Action::Stop { job: JobId(0), checkpoint }, start(1, &[0])];
             }
-            if view.changes.iter().any(waits) { vec![start(0, u32::from(has_stopped))] } else { vec![] }
+            if view.changes.iter().any(waits) { vec![start(0, &[u32::from(has_stopped)])] } else { vec![] }
         });
         let (turns, outcomes, error) = scripts::turns(&world, &mut policy);
         assert!(error.is_none(), "{error:?}");
@@ -172,7 +168,7 @@ fn a_job_that_leaves_does_what_it_was_granted_before() {
         let costs = Constants(Nanos(granted_ms * MS));
         let world = World { topology: &topology, asked: &jobs, truth, costs: &costs, settings };
         let stop = Action::Stop { job: JobId(0), checkpoint: true };
-        let mut script = Script(vec![vec![start(0, 0)], vec![], vec![stop, start(1, 0)]]);
+        let mut script = Script(vec![vec![start(0, &[0])], vec![], vec![stop, start(1, &[0])]]);
         let (turns, ..) = scripts::turns(&world, &mut script);
         let story = story(&turns);
         assert_eq!(story[3], expected, "{granted_ms} ms");
@@ -190,7 +186,7 @@ fn what_is_left_is_planned_anew_when_company_changes() {
     let settings = sim::Settings { progress_every: Some(Nanos(4 * SECOND)), ..Default::default() };
     let world =
         World { topology: &topology, asked: &jobs, truth: Own { slowdown: 2.0 }, costs: &costs, settings };
-    let mut script = Script(vec![vec![start(0, 0)], vec![], vec![start(1, 0)]]);
+    let mut script = Script(vec![vec![start(0, &[0])], vec![], vec![start(1, &[0])]]);
     let (turns, outcomes, _) = scripts::turns(&world, &mut script);
     let progress = |job, steps| Happened::Progress { job: JobId(job), steps };
     let expected = [

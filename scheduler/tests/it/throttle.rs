@@ -3,7 +3,7 @@
 use std::{env, time::Duration};
 
 use scheduler::{
-    cluster::{Action, Cluster as _, DeviceId, JobId, Settled, Share},
+    cluster::{Action, Cluster as _, JobId, Settled, Share},
     engine::{self, Engine},
     job::Pausing,
     journal::Unrecorded,
@@ -19,7 +19,7 @@ use crate::{
     bench::{Bench, Wanted},
     policies::becomes_command,
     scripted,
-    scripts::{self, FromView, MS, Script},
+    scripts::{self, FromView, MS, Script, end, start},
     support::{Own, SECOND, World, asked},
     switches::Constants,
 };
@@ -32,10 +32,6 @@ fn throttle(job: u32, to: f64) -> Action {
     Action::Throttle { job: JobId(job), share: share(to) }
 }
 
-fn start(job: u32, device: u32) -> Action {
-    Action::Start { job: JobId(job), devices: vec![DeviceId(device)], cpus: None, plan: None }
-}
-
 fn stop(job: u32) -> Action {
     Action::Stop { job: JobId(job), checkpoint: true }
 }
@@ -46,7 +42,7 @@ fn a_throttle_holds_for_the_launch_and_nothing_is_measured_across_it() {
     let progress = |steps| Happened::Progress { job: JobId(0), steps };
     let stopped = |now, steps| Happened::Settled { job: JobId(0), now, steps };
     let script = [
-        (arrived(0), vec![start(0, 0), throttle(0, 0.5)], None, 1.0),
+        (arrived(0), vec![start(0, &[0]), throttle(0, 0.5)], None, 1.0),
         (settled(0, Settled::Running), vec![], None, 0.5),
         (progress(4), vec![throttle(0, 0.25)], Some(0.25), 0.5),
         // A part of this second was at the former rate.
@@ -56,7 +52,7 @@ fn a_throttle_holds_for_the_launch_and_nothing_is_measured_across_it() {
         (progress(13), vec![throttle(0, 0.25), Action::Pause { job: JobId(0) }], Some(0.25), 1.0),
         (stopped(Settled::Paused, 14), vec![Action::Resume { job: JobId(0) }], None, 0.25),
         (stopped(Settled::Running, 14), vec![stop(0)], None, 0.25),
-        (stopped(Settled::Stopped, 14), vec![start(0, 0)], None, 1.0),
+        (stopped(Settled::Stopped, 14), vec![start(0, &[0])], None, 1.0),
         (stopped(Settled::Running, 14), vec![], None, 1.0),
     ];
     let topology = Topology::uniform(1, 1, "GPU");
@@ -91,7 +87,7 @@ fn only_what_can_be_held_and_stays_is_throttled() {
     let script = vec![
         vec![],
         vec![],
-        [vec![start(0, 0), start(1, 1), throttle(2, 0.5), start(2, 2)], all(4)].concat(),
+        [vec![start(0, &[0]), start(1, &[1]), throttle(2, 0.5), start(2, &[2])], all(4)].concat(),
         vec![],
         [vec![stop(2)], all(3)].concat(),
     ];
@@ -117,7 +113,7 @@ fn jobs_that_take_turns_are_not_throttled() {
         engine::Settings { sharing: "step-gate:500ms".parse().expect("it is a mode"), ..Default::default() };
     let mut cluster = Scripted { now: Nanos::ZERO, events: [arrived(0)].into() };
     let (mut engine, mut turns) = (Engine::new(&topology, &jobs, &model, settings), Vec::new());
-    let mut script = Script(vec![vec![start(0, 0), throttle(0, 0.5)]]);
+    let mut script = Script(vec![vec![start(0, &[0]), throttle(0, 0.5)]]);
     engine::run(&mut engine, &mut cluster, &mut script, &mut turns).expect_err("the script ends first");
     let why: Vec<&str> = turns[0].refused.iter().map(|it| it.why.as_str()).collect();
     assert_eq!(why, ["jobs take turns by step-gate:500ms, which throttles none of them"]);
@@ -136,11 +132,10 @@ fn a_simulated_job_takes_longer_for_a_step_by_its_share() {
         costs: &Constants(Nanos::ZERO),
         settings: sim::Settings::default(),
     };
-    let end = |job| Action::End { job: JobId(job) };
     // 2.5 s at the full rate, 8 s at a quarter of it, and the rest at the full rate. Alone these are 2.5 and 2 steps. Beside the
     // other, which ends at 22.5 s, they are 2 and 1.6 steps, and another 1.6 steps until it ends.
     for (beside, ends) in [(false, 10.0 + 2.5 + 8.0 + 5.5), (true, 22.5 + 4.8)] {
-        let first = if beside { vec![start(0, 0), start(1, 0)] } else { vec![start(0, 0), end(1)] };
+        let first = if beside { vec![start(0, &[0]), start(1, &[0])] } else { vec![start(0, &[0]), end(1)] };
         let mut policy = FromView(|view: &View<'_>| match view.asked.len() {
             2 if view.now == Nanos::ZERO => first.clone(),
             3 if view.now == jobs[2].arrival => vec![throttle(0, 0.25), end(2)],
@@ -172,14 +167,14 @@ fn a_testbed_tells_each_launch_its_share() {
     let obey = |testbed: &mut Testbed<scripted::Scripted<'_>>, actions: &[Action]| {
         actions.iter().for_each(|action| testbed.apply(action).expect("it can be done"));
     };
-    obey(&mut testbed, &[start(0, 0), throttle(0, 0.5)]);
+    obey(&mut testbed, &[start(0, &[0]), throttle(0, 0.5)]);
     assert_eq!(next(&mut testbed), [settled(0, Settled::Running)]);
     obey(&mut testbed, &[throttle(0, 1.0), stop(0)]);
     // Job 1 waits until job 0 has left.
-    obey(&mut testbed, &[start(1, 0), throttle(1, 0.5), throttle(1, 0.25)]);
+    obey(&mut testbed, &[start(1, &[0]), throttle(1, 0.5), throttle(1, 0.25)]);
     assert_eq!(next(&mut testbed), [settled(0, Settled::Stopped)]);
     assert_eq!(next(&mut testbed), [settled(1, Settled::Running)]);
-    obey(&mut testbed, &[start(0, 0)]);
+    obey(&mut testbed, &[start(0, &[0])]);
     assert_eq!(next(&mut testbed), [Happened::Settled { job: JobId(0), now: Settled::Running, steps: 0 }]);
     let calls = testbed.into_launcher().shares;
     let calls: Vec<(f64, u32, f64)> =

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use scheduler::{
-    cluster::{Action, DeviceId, JobId},
+    cluster::JobId,
     engine::{self, Engine},
     job::JobRequest,
     policy::Policy,
@@ -19,7 +19,7 @@ use schema::{
 
 use crate::{
     packing::Packs,
-    scripts::{MS, Script},
+    scripts::{MS, Script, start},
     support::{Own, SECOND, asked, built},
 };
 
@@ -116,14 +116,8 @@ proptest! {
 #[test]
 fn a_start_outside_the_virtual_cluster_of_the_job_is_refused() {
     let topology = divided(&[("a", 1, 2, "GPU"), ("b", 1, 2, "GPU")]);
-    let start = |devices: &[u32]| Action::Start {
-        job: JobId(0),
-        devices: devices.iter().copied().map(DeviceId).collect(),
-        cpus: None,
-        plan: None,
-    };
     let jobs = [of("b", asked(0, 0, 2, 1, SECOND))];
-    let mut script = Script(vec![vec![start(&[0, 1]), start(&[1, 2]), start(&[2, 3])]]);
+    let mut script = Script(vec![vec![start(0, &[0, 1]), start(0, &[1, 2]), start(0, &[2, 3])]]);
     let (turns, outcomes) = run(&topology, &jobs, Placement::Consolidated, &mut script);
     let why: Vec<&str> = turns[0].refused.iter().map(|refused| &*refused.why).collect();
     assert_eq!(why, ["n0 is not of 'b', the virtual cluster of the job"; 2]);

@@ -1,4 +1,4 @@
-//! Cores of the host for jobs on GPUs that are started with a number of them: each rank is bound to cores of its own.
+//! Cores of the host for jobs on GPUs that are started with a number of cores. Each rank is bound to cores of its own.
 //!
 //! A launch is bound once, so that a job that is resumed may share cores with one that was started while it was paused.
 
@@ -27,7 +27,7 @@ impl HostCores {
     /// The cores beside these devices.
     ///
     /// # Errors
-    /// The kernel does not report which cores this program may use.
+    /// Fails if the kernel does not report which cores this program may use.
     pub fn beside(devices: &[Device]) -> Result<HostCores, DeviceError> {
         if !devices.iter().any(is_gpu) {
             return Ok(HostCores::default());
@@ -81,7 +81,7 @@ impl HostCores {
     }
 }
 
-/// Whether jobs on this device are bound to cores beside it. A CPU device is cores itself.
+/// Whether jobs on this device are bound to cores beside it. A CPU device already consists of cores.
 pub(super) fn is_gpu(device: &Device) -> bool {
     matches!(device, Device::Cuda(_))
 }

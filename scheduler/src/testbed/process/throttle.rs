@@ -33,7 +33,7 @@ impl Throttle {
         if at > now || left >= burst {
             return None;
         }
-        // Time in which the launch was held or saved is not made up for.
+        // A launch that was held or saved meanwhile does not catch up.
         let at = at.max(now.saturating_sub(LOOK_EVERY.into()));
         self.next_at = Some(at + self.time_of(burst, step_ns));
         Some(burst)

@@ -1,4 +1,4 @@
-//! `draws.csv`: the same trace simulated again and again, over what is uncertain in its prediction.
+//! `draws.csv`: simulations of a trace, each with its own draw of what is uncertain in the prediction.
 
 use std::fmt;
 
@@ -6,16 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::Nanos;
 
-/// One simulation with its own draw of everything uncertain.
+/// A simulation with its own draw.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Draw {
-    /// From 0 on.
+    /// The number of the draw, counted from 0.
     pub draw: u32,
-    /// The seed of its random numbers.
     pub seed: u64,
     /// Number of jobs that ended well.
     pub ok: u32,
-    /// Mean over these jobs; absent without any.
+    /// Mean over these jobs; absent if there are none.
     pub jct_ns_mean: Option<u64>,
     /// Time from the first arrival to the last end of these jobs.
     pub makespan_ns: Option<u64>,

@@ -29,7 +29,7 @@ pub struct Fidelity {
     pub arose: Arose,
     /// Present if the prediction has intervals.
     pub intervals: Option<Intervals>,
-    /// Present if it was asked for.
+    /// Present if the run was simulated again with the measured times.
     pub hindsight: Option<Hindsight>,
     pub per_job: Vec<JobFidelity>,
 }
@@ -41,11 +41,11 @@ pub struct Hindsight {
     pub average_jct: Times,
     pub makespan: Times,
     pub job_jct: JobErrors,
-    /// What the measured times took away: their difference from the predicted ones, and what waiting made of it.
+    /// The part that the measured times remove: their difference from the predicted times, with its effect on
+    /// waiting.
     pub drift_ns: i64,
-    /// What is left: the error of the simulation itself.
+    /// The part that remains: the error of the simulation itself.
     pub simulation_ns: i64,
-    /// The speed of the machine over the run.
     pub speed: Vec<MachineSpeed>,
 }
 

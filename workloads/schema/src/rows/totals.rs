@@ -13,7 +13,6 @@ pub struct Totals {
     pub ok: u32,
     pub unsupported: u32,
     pub failed: u32,
-    /// The number of jobs that the policy ended.
     #[serde(default)]
     pub ended_by_policy: u32,
     pub jct_ns_mean: Option<u64>,
@@ -30,6 +29,6 @@ pub struct Totals {
     pub starts: u64,
     pub pauses: u64,
     pub steps_lost: u64,
-    /// Present if the trace was simulated again and again.
+    /// Present if the trace was simulated with draws.
     pub drawn: Option<DrawnTotals>,
 }
