@@ -105,6 +105,38 @@ fn a_start_on_a_device_that_is_being_lost_is_refused() {
     assert_eq!(ends, [Some(16 * SECOND); 2]);
 }
 
+/// A job waits for another to leave a device that is lost. It was not at fault, as if it had run there.
+#[test]
+fn a_job_that_waits_for_a_lost_device_keeps_its_retries() {
+    let topology = Topology::uniform(2, 2, "GPU");
+    let (truth, costs) = (Own { slowdown: 1.0 }, Constants(Nanos::ZERO));
+    let jobs = [asked(0, 0, 1, 100, SECOND), asked(1, 15 * SECOND, 1, 10, SECOND)];
+    let mut scripted = Scripted::new(&topology, &jobs, &truth, &costs);
+    scripted.losses.push_back((Nanos(17 * SECOND), DeviceId(0)));
+    let mut testbed = Testbed::new(scripted, &jobs, None, ResumePoint::default());
+    let mut engine = Engine::new(&topology, &jobs, &truth, engine::Settings::default());
+    let start = |job, device| Action::Start {
+        job: JobId(job),
+        devices: vec![DeviceId(device)],
+        cpus: None,
+        plan: None,
+    };
+    let mut turns = Vec::new();
+    let stop = Action::Stop { job: JobId(0), checkpoint: false };
+    let mut policy = Script(vec![vec![start(0, 0)], vec![], vec![stop, start(1, 0)], vec![start(1, 1)]]);
+    let ended = engine::run(&mut engine, &mut testbed, &mut policy, &mut turns);
+    assert!(matches!(ended, Err(ClusterError::Stuck { waiting: 1 })), "job 0 waits: {ended:?}");
+    let failed: Vec<_> = events(&turns)
+        .filter_map(|(at, happened)| match happened {
+            Happened::Failed { job, kind, .. } => Some((at.0 / SECOND, job.0, *kind)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(failed, [(17, 0, ErrorKind::DeviceLost), (17, 1, ErrorKind::DeviceLost)]);
+    let row = &engine.outcomes()[1];
+    assert_eq!((row.status, row.starts, row.retries), (Status::Ok, 2, 0));
+}
+
 /// A launch that is ready at the instant in which its device is lost has failed. That it was ready is no event of the next launch.
 #[test]
 fn an_event_of_a_lost_launch_is_none_of_the_next() {
