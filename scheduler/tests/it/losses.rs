@@ -10,11 +10,13 @@ use scheduler::{
     cluster::{Action, ClusterError, DeviceId, Happened, JobId, Settled},
     engine::{self, Engine},
     journal::Unrecorded,
-    sim::Named,
+    sim::{self, Named},
     testbed::{ResumePoint, Testbed},
     topology::Topology,
+    view::{Change, View},
 };
 use schema::{
+    decision::Turn,
     device::Device,
     manifest::DeviceFacts,
     rows::{DeviceSample, ErrorKind, Status, Tier},
@@ -24,8 +26,8 @@ use schema::{
 use crate::{
     bench::{Bench, Wanted},
     scripted::Scripted,
-    scripts::{Script, events},
-    support::{Own, SECOND, asked, built},
+    scripts::{FromView, Script, events},
+    support::{Own, SECOND, World, asked, built},
     switches::Constants,
 };
 
@@ -56,6 +58,39 @@ fn jobs_of_a_lost_device_go_on_elsewhere() {
     let ends: Vec<_> = outcomes.iter().map(|row| (row.status, row.end_ns.map(|end| end / SECOND))).collect();
     assert_eq!(ends, [10, 20, 30].map(|end| (Status::Ok, Some(end))));
     assert_eq!((outcomes[1].retries, outcomes[1].steps_lost), (0, 4), "a loss costs no retry");
+}
+
+/// Two jobs share the device, and one is paused there. The failure of the first lets the second train at another pace.
+#[test]
+fn jobs_of_a_lost_device_fail_in_their_order_in_a_simulation() {
+    let (topology, costs) = (Topology::uniform(1, 1, "GPU"), Named::constant(Nanos::ZERO));
+    let jobs: Vec<_> = (0..3).map(|id| asked(id, 0, 1, 1_000, SECOND)).collect();
+    let faults = sim::Faults { device_mtbf_ns: Some(100e9), device_repair_ns: 1e9, ..sim::Faults::default() };
+    let settings = sim::Settings { faults, ..sim::Settings::default() };
+    let world =
+        World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.5 }, costs: &costs, settings };
+    let start = |job| Action::Start { job: JobId(job), devices: vec![DeviceId(0)], cpus: None, plan: None };
+    let mut nth = 0;
+    let mut policy = FromView(|view: &View<'_>| {
+        nth += 1;
+        match nth {
+            1 => vec![start(2)],
+            2 => vec![Action::Pause { job: JobId(2) }, start(0), start(1)],
+            _ if view.changes.contains(&Change::Lost(DeviceId(0))) => {
+                (0..3).map(|job| Action::End { job: JobId(job) }).collect()
+            }
+            _ => vec![],
+        }
+    });
+    let mut turns: Vec<Turn> = Vec::new();
+    world.run(&mut policy, &mut turns).expect("the policy ends every job");
+    let failed: Vec<u32> = events(&turns)
+        .filter_map(|(_, happened)| match happened {
+            Happened::Failed { job, kind: ErrorKind::DeviceLost, .. } => Some(job.0),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(failed, [0, 1, 2]);
 }
 
 /// After a loss, the head of the queue needs more devices than there are. The others do not wait for it.
