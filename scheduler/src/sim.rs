@@ -219,6 +219,12 @@ impl<'a> Sim<'a> {
         self.launches[id.0 as usize].number == number
     }
 
+    /// Whether this launch of the job has not ended. Its number changes when a job beside it fails.
+    fn is_there(&self, id: JobId, launches: u32) -> bool {
+        let launch = &self.launches[id.0 as usize];
+        launch.launches == launches && launch.phase != LaunchPhase::Away
+    }
+
     /// Jumps to the next event that the engine receives. Returns `None` if no event comes up to `until`.
     fn next_event(&mut self, until: Option<Nanos>) -> anyhow::Result<Option<Happened>> {
         loop {
@@ -249,7 +255,7 @@ impl<'a> Sim<'a> {
         }
         match event {
             Event::Finish(id, number) if self.has(id, number) => self.finish(id).map(Some),
-            Event::Lose(id, number) if self.has(id, number) => {
+            Event::Lose(id, launches) if self.is_there(id, launches) => {
                 self.fail(id, ErrorKind::DeviceLost, "a device that it ran on was lost").map(Some)
             }
             Event::Boundary(id, number) if self.has(id, number) => self.reach_boundary(id).map(|()| None),

@@ -14,7 +14,8 @@ pub(super) enum Event {
     Finish(JobId, u32),
     /// The launch crashes by itself.
     Crash(JobId, u32),
-    /// The launch fails because one of its devices is lost.
+    /// The launch fails because one of its devices is lost. It has the number of launches of the job, because the failure of one job
+    /// plans other ends for the jobs beside it.
     Lose(JobId, u32),
     /// A device fails. Launches on it fail first, and then it is lost.
     Break(DeviceId),

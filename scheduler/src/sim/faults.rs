@@ -1,7 +1,7 @@
 //! What breaks on a simulated cluster.
 
 use schema::{
-    decision::{DeviceId, Happened, JobId},
+    decision::{DeviceId, Happened},
     units::Nanos,
 };
 
@@ -32,9 +32,8 @@ impl Sim<'_> {
             self.queue.plan(self.after(down), Event::Back(device));
             return Some(Happened::DeviceLost { device });
         }
-        // The failure of one changes the pace of its co-runners and thus their numbers, so that this may take more than one round.
         for job in has {
-            self.queue.plan(self.now, Event::Lose(job, self.number(job)));
+            self.queue.plan(self.now, Event::Lose(job, self.launches[job.0 as usize].launches));
         }
         self.queue.plan(self.now, Event::Lost(device));
         None
@@ -60,9 +59,5 @@ impl Sim<'_> {
         let mut chance = numbers(self.settings.seed, Draw::Device, device.0, *faults);
         // Not at the same instant, so that what is lost is known to be before it is back.
         Nanos((exponential(&mut chance, mean_ns) as u64).saturating_add(1))
-    }
-
-    fn number(&self, job: JobId) -> u32 {
-        self.launches[job.0 as usize].number
     }
 }

@@ -169,9 +169,8 @@ impl Sim<'_> {
     /// Steps that this event loses and that were not reported. They are reported as progress first, and then the event happens.
     pub(super) fn unknown_loss(&mut self, event: Event) -> Option<Happened> {
         let id = match event {
-            Event::Lose(id, number) | Event::Settle(id, number, Settled::Stopped) if self.has(id, number) => {
-                id
-            }
+            Event::Lose(id, launches) if self.is_there(id, launches) => id,
+            Event::Settle(id, number, Settled::Stopped) if self.has(id, number) => id,
             Event::Crash(id, stint) if self.launch(id).stint == stint => id,
             _ => return None,
         };

@@ -140,7 +140,7 @@ impl<L: Launcher> Testbed<L> {
             (Phase::Starting, None) => match self.launcher.start(&placed.start) {
                 Ok(launch) => placed.launch = Some(launch),
                 Err(why) => {
-                    let failed = not_started(&self.launcher, job, why);
+                    let failed = not_started(&self.launcher, job, ErrorKind::Start, why);
                     self.pending.push((self.now, failed));
                 }
             },
@@ -156,6 +156,6 @@ impl<L: Launcher> Testbed<L> {
 }
 
 /// The failure of a job that was not launched.
-pub(super) fn not_started(launcher: &impl Launcher, job: JobId, why: String) -> Happened {
-    Happened::Failed { job, steps: launcher.saved_steps(job), kind: ErrorKind::Start, detail: why }
+pub(super) fn not_started(launcher: &impl Launcher, job: JobId, kind: ErrorKind, why: String) -> Happened {
+    Happened::Failed { job, steps: launcher.saved_steps(job), kind, detail: why }
 }

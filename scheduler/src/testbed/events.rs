@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use schema::units::Nanos;
+use schema::{rows::ErrorKind, units::Nanos};
 
 use super::{PlacedJob, Testbed, actions::not_started, clock::next_multiple, launcher::Launcher};
 use crate::{
@@ -147,7 +147,8 @@ impl<L: Launcher> Testbed<L> {
         for (job, placed) in &self.placed {
             if placed.launch.is_none() && placed.start.devices.contains(&device) {
                 let why = "a device that it was to run on was lost".to_owned();
-                self.pending.push((at, not_started(&self.launcher, *job, why)));
+                let failed = not_started(&self.launcher, *job, ErrorKind::DeviceLost, why);
+                self.pending.push((at, failed));
             }
         }
     }

@@ -3,13 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use fastrand::Rng;
 use proptest::prelude::*;
 use scheduler::{
-    cluster::{Action, DeviceId, JobId, Share},
-    job::{Account, JobRequest, Phase, Placed, State},
+    cluster::{DeviceId, JobId},
+    job::{Account, JobRequest, State},
     journal::Journal,
-    policy::{Decision, Policy},
     replay::replay,
     sim::{Faults, Named, Settings},
     topology::Topology,
@@ -22,81 +20,10 @@ use schema::{
 };
 
 use crate::{
+    restless::Restless,
     scripts::{MS, events},
-    support::{Own, SECOND, World, asked},
+    support::{Own, World, asked},
 };
-
-/// A policy with random requests, possible or not. After a number of turns it lets every job run to its
-/// end.
-pub(crate) struct Restless {
-    rng: Rng,
-    turns: u32,
-}
-
-impl Restless {
-    pub(crate) fn new(seed: u64) -> Restless {
-        Restless { rng: Rng::with_seed(seed), turns: 150 }
-    }
-
-    fn anything(&mut self, view: &View<'_>) -> Action {
-        // One that has not arrived among them.
-        let job = JobId(self.rng.u32(..view.asked.len() as u32 + 1));
-        match self.rng.u8(..80) {
-            0..10 => Action::Pause { job },
-            10..20 => Action::Resume { job },
-            20..30 => Action::Stop { job, checkpoint: self.rng.bool() },
-            30 => Action::End { job },
-            31..38 => {
-                let share = Share::new(f64::from(self.rng.u8(1..=4)) / 4.0).expect("it is a share");
-                Action::Throttle { job, share }
-            }
-            // Usually the requested number of devices, and sometimes the same device twice or an unknown
-            // one.
-            _ => {
-                let count = view.asked.get(job.0 as usize).map_or(1, |asked| asked.devices);
-                let devices =
-                    (0..count).map(|_| DeviceId(self.rng.u32(..view.topology.devices() + 1))).collect();
-                Action::Start { job, devices, cpus: None, plan: None }
-            }
-        }
-    }
-
-    /// Gives one job at a time its devices, the first that can have them.
-    fn something(view: &View<'_>) -> Option<Action> {
-        (0..view.asked.len()).find_map(|place| {
-            let job = JobId(place as u32);
-            match &view.jobs[place].state {
-                State::Waiting { .. } if view.asked[place].arrival <= view.now => {
-                    let devices = view.draft().take(view.asked[place].devices, None)?;
-                    Some(Action::Start { job, devices, cpus: None, plan: None })
-                }
-                State::Placed(Placed { phase: Phase::Paused, devices, .. }) => {
-                    let has_room = |device: &DeviceId| view.occupancy.kept_by(*device).is_empty();
-                    devices.iter().all(has_room).then_some(Action::Resume { job })
-                }
-                _ => None,
-            }
-        })
-    }
-}
-
-impl Policy for Restless {
-    fn decide(&mut self, view: &View<'_>) -> Decision {
-        if self.turns == 0 {
-            // A device may be down before the loss is reported, so the request is repeated.
-            let wake_at = Some(view.now + Nanos(7 * SECOND));
-            return Decision {
-                actions: Self::something(view).into_iter().collect(),
-                wake_at,
-                ..Decision::default()
-            };
-        }
-        self.turns -= 1;
-        let actions = (0..self.rng.u8(..5)).map(|_| self.anything(view)).collect();
-        let wake_at = Some(view.now + Nanos(self.rng.u64(1..5 * SECOND)));
-        Decision { actions, wake_at, reason: String::new() }
-    }
-}
 
 /// Checks everything after every turn.
 #[derive(Default)]

@@ -10,11 +10,13 @@ use scheduler::{
     cluster::{Action, ClusterError, DeviceId, Happened, JobId, Settled},
     engine::{self, Engine},
     journal::Unrecorded,
-    sim::Named,
+    sim::{self, Named},
     testbed::{ResumePoint, Testbed},
     topology::Topology,
+    view::{Change, View},
 };
 use schema::{
+    decision::Turn,
     device::Device,
     manifest::DeviceFacts,
     rows::{DeviceSample, ErrorKind, Status, Tier},
@@ -24,8 +26,8 @@ use schema::{
 use crate::{
     bench::{Bench, Wanted},
     scripted::Scripted,
-    scripts::{Script, events, start},
-    support::{Own, SECOND, asked, built},
+    scripts::{FromView, Script, events, start},
+    support::{Own, SECOND, World, asked, built},
     switches::Constants,
 };
 
@@ -56,6 +58,39 @@ fn jobs_of_a_lost_device_go_on_elsewhere() {
     let ends: Vec<_> = outcomes.iter().map(|row| (row.status, row.end_ns.map(|end| end / SECOND))).collect();
     assert_eq!(ends, [10, 20, 30].map(|end| (Status::Ok, Some(end))));
     assert_eq!((outcomes[1].retries, outcomes[1].steps_lost), (0, 4), "a loss costs no retry");
+}
+
+/// Two jobs share the device, and one is paused there. The failure of the first lets the second train at another pace.
+#[test]
+fn jobs_of_a_lost_device_fail_in_their_order_in_a_simulation() {
+    let (topology, costs) = (Topology::uniform(1, 1, "GPU"), Named::constant(Nanos::ZERO));
+    let jobs: Vec<_> = (0..3).map(|id| asked(id, 0, 1, 1_000, SECOND)).collect();
+    let faults = sim::Faults { device_mtbf_ns: Some(100e9), device_repair_ns: 1e9, ..sim::Faults::default() };
+    let settings = sim::Settings { faults, ..sim::Settings::default() };
+    let world =
+        World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.5 }, costs: &costs, settings };
+    let start = |job| Action::Start { job: JobId(job), devices: vec![DeviceId(0)], cpus: None, plan: None };
+    let mut nth = 0;
+    let mut policy = FromView(|view: &View<'_>| {
+        nth += 1;
+        match nth {
+            1 => vec![start(2)],
+            2 => vec![Action::Pause { job: JobId(2) }, start(0), start(1)],
+            _ if view.changes.contains(&Change::Lost(DeviceId(0))) => {
+                (0..3).map(|job| Action::End { job: JobId(job) }).collect()
+            }
+            _ => vec![],
+        }
+    });
+    let mut turns: Vec<Turn> = Vec::new();
+    world.run(&mut policy, &mut turns).expect("the policy ends every job");
+    let failed: Vec<u32> = events(&turns)
+        .filter_map(|(_, happened)| match happened {
+            Happened::Failed { job, kind: ErrorKind::DeviceLost, .. } => Some(job.0),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(failed, [0, 1, 2]);
 }
 
 /// After a loss, the head of the queue needs more devices than there are. The others do not wait for it.
@@ -97,6 +132,38 @@ fn a_start_on_a_device_that_is_being_lost_is_refused() {
     assert_eq!(turns[3].events.last(), Some(&lost(0)));
     let ends: Vec<_> = outcomes.iter().map(|row| row.end_ns).collect();
     assert_eq!(ends, [Some(16 * SECOND); 2]);
+}
+
+/// A job waits for another to leave a device that is lost. It was not at fault, as if it had run there.
+#[test]
+fn a_job_that_waits_for_a_lost_device_keeps_its_retries() {
+    let topology = Topology::uniform(2, 2, "GPU");
+    let (truth, costs) = (Own { slowdown: 1.0 }, Constants(Nanos::ZERO));
+    let jobs = [asked(0, 0, 1, 100, SECOND), asked(1, 15 * SECOND, 1, 10, SECOND)];
+    let mut scripted = Scripted::new(&topology, &jobs, &truth, &costs);
+    scripted.losses.push_back((Nanos(17 * SECOND), DeviceId(0)));
+    let mut testbed = Testbed::new(scripted, &jobs, None, ResumePoint::default());
+    let mut engine = Engine::new(&topology, &jobs, &truth, engine::Settings::default());
+    let start = |job, device| Action::Start {
+        job: JobId(job),
+        devices: vec![DeviceId(device)],
+        cpus: None,
+        plan: None,
+    };
+    let mut turns = Vec::new();
+    let stop = Action::Stop { job: JobId(0), checkpoint: false };
+    let mut policy = Script(vec![vec![start(0, 0)], vec![], vec![stop, start(1, 0)], vec![start(1, 1)]]);
+    let ended = engine::run(&mut engine, &mut testbed, &mut policy, &mut turns);
+    assert!(matches!(ended, Err(ClusterError::Stuck { waiting: 1 })), "job 0 waits: {ended:?}");
+    let failed: Vec<_> = events(&turns)
+        .filter_map(|(at, happened)| match happened {
+            Happened::Failed { job, kind, .. } => Some((at.0 / SECOND, job.0, *kind)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(failed, [(17, 0, ErrorKind::DeviceLost), (17, 1, ErrorKind::DeviceLost)]);
+    let row = &engine.outcomes()[1];
+    assert_eq!((row.status, row.starts, row.retries), (Status::Ok, 2, 0));
 }
 
 /// A launch that is ready at the instant in which its device is lost has failed. That it was ready is no event of the next launch.

@@ -19,7 +19,7 @@ use schema::{
 };
 
 use crate::{
-    invariants::Restless,
+    restless::Restless,
     scripts,
     support::{Own, SECOND, World, asked, built},
 };

@@ -3,9 +3,12 @@
 //! It knows nothing of arrivals, waiting or reports. These are the part of the testbed, which is compared
 //! with the simulated cluster.
 
+mod faults;
+mod pace;
+
 use std::collections::{BTreeMap, VecDeque};
 
-use model::{Question, Subject, Throughput};
+use model::Throughput;
 use rig::Member;
 use scheduler::{
     cluster::{ClusterError, DeviceId, Happened, JobId, Settled, Share},
@@ -14,7 +17,7 @@ use scheduler::{
     testbed::launcher::{Launcher, StartRequest},
     topology::Topology,
 };
-use schema::{rows::ErrorKind, sharing::Sharing, units::Nanos};
+use schema::{plan::Plan, sharing::Sharing, units::Nanos};
 
 /// The accuracy of sums of fractions of a step.
 const ROUNDING: f64 = 1e-6;
@@ -28,6 +31,10 @@ pub(crate) struct Scripted<'a> {
     now: Nanos,
     launches: Vec<ScriptedLaunch>,
     saved: BTreeMap<JobId, u64>,
+    /// The interval between checkpoints of a launch, counted from the time at which it began to train.
+    pub(crate) checkpoint_every: Option<Nanos>,
+    /// Jobs whose launches crash, with the times, in order.
+    pub(crate) crashes: VecDeque<(Nanos, JobId)>,
     /// Devices that are lost, with the times, in order.
     pub(crate) losses: VecDeque<(Nanos, DeviceId)>,
     /// The time that each launch on a lost device takes to end, one after another.
@@ -41,11 +48,17 @@ pub(crate) struct Scripted<'a> {
 struct ScriptedLaunch {
     job: JobId,
     devices: Vec<DeviceId>,
+    plan: Option<Plan>,
+    cpus: Option<u16>,
     steps: f64,
     since: Nanos,
     step_ns: f64,
     share: Share,
     doing: Doing,
+    /// The time at which it began to train.
+    began: Option<Nanos>,
+    /// The time of its next checkpoint, if it goes on to train.
+    saves_at: Option<Nanos>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -73,9 +86,8 @@ enum Then {
 }
 
 impl ScriptedLaunch {
-    fn trains_on(&self, devices: &[DeviceId]) -> bool {
+    fn trains(&self) -> bool {
         matches!(self.doing, Doing::Trains | Doing::Leaves { .. })
-            && self.devices.iter().any(|device| devices.contains(device))
     }
 }
 
@@ -101,6 +113,8 @@ impl<'a> Scripted<'a> {
             now,
             launches,
             saved,
+            checkpoint_every: None,
+            crashes: VecDeque::new(),
             losses,
             falls_for,
             fall,
@@ -108,31 +122,8 @@ impl<'a> Scripted<'a> {
         }
     }
 
-    fn subject(&self, job: JobId) -> Subject<'_> {
-        let asked = &self.asked[job.0 as usize];
-        let workload = match &asked.what {
-            scheduler::job::Payload::Training { workload, .. } => workload,
-            scheduler::job::Payload::Command(_) => "",
-        };
-        asked.subject(workload, asked.plan, self.topology, self.topology.type_of(DeviceId(0)))
-    }
-
-    fn cost(&self, job: JobId, of: Cost) -> Nanos {
-        let devices = self.asked[job.0 as usize].devices;
-        self.costs.cost(&self.subject(job), devices, of, &mut || 0.0).expect("all costs are known")
-    }
-
     fn launch(&mut self, launch: Member) -> &mut ScriptedLaunch {
         &mut self.launches[launch.0 as usize]
-    }
-
-    fn steps_at(&self, launch: &ScriptedLaunch) -> f64 {
-        match launch.doing {
-            Doing::Trains | Doing::Leaves { .. } => {
-                launch.steps + (self.now - launch.since).0 as f64 / launch.step_ns
-            }
-            _ => launch.steps,
-        }
     }
 
     /// The end of the launch's present activity, if it has one.
@@ -145,41 +136,12 @@ impl<'a> Scripted<'a> {
             Doing::Rests | Doing::IsGone => return None,
         };
         let left_ns = ((goal as f64 - launch.steps) * launch.step_ns).max(0.0).ceil();
-        Some(launch.since + Nanos(left_ns as u64))
+        let done = launch.since + Nanos(left_ns as u64);
+        Some(launch.saves_at.map_or(done, |saves_at| saves_at.min(done)))
     }
 
     fn all(&self, launch: &ScriptedLaunch) -> u64 {
         self.asked[launch.job.0 as usize].steps.expect("jobs here have steps")
-    }
-
-    /// Starts a new stretch for all jobs that train on these devices.
-    fn change_pace(&mut self, devices: &[DeviceId]) {
-        let among: Vec<usize> =
-            (0..self.launches.len()).filter(|place| self.launches[*place].trains_on(devices)).collect();
-        among.into_iter().for_each(|place| self.set_pace(place));
-    }
-
-    fn set_pace(&mut self, place: usize) {
-        let launch = &self.launches[place];
-        let others = self
-            .launches
-            .iter()
-            .enumerate()
-            .filter(|(other, of)| *other != place && of.trains_on(&launch.devices));
-        let co_runners: Vec<Subject<'_>> = others.map(|(_, launch)| self.subject(launch.job)).collect();
-        let step_ns = self.truth.predict(&Question {
-            job: self.subject(launch.job),
-            placement: &self.topology.placement(&launch.devices),
-            device_type: self.topology.type_of(launch.devices[0]),
-            cpus: None,
-            co_runners: &co_runners,
-            sharing: &self.sharing,
-            neighbours: &[],
-        });
-        let (steps, now) = (self.steps_at(launch), self.now);
-        let launch = &mut self.launches[place];
-        (launch.steps, launch.since) = (steps, now);
-        launch.step_ns = step_ns.expect("all step times are known").step_ns / launch.share.get();
     }
 
     fn switch(&mut self, launch: Member, takes: Nanos, then: Then) {
@@ -191,8 +153,7 @@ impl<'a> Scripted<'a> {
     fn cease(&mut self, launch: Member, steps: u64) {
         let of = self.launch(launch);
         (of.steps, of.doing) = (steps as f64, Doing::Rests);
-        let devices = of.devices.clone();
-        self.change_pace(&devices);
+        self.change_pace(launch);
     }
 
     fn has_more(&self, launch: &ScriptedLaunch) -> bool {
@@ -201,8 +162,8 @@ impl<'a> Scripted<'a> {
 
     fn cost_of_going(&self, launch: &ScriptedLaunch, checkpoint: bool) -> Nanos {
         let written = checkpoint && self.has_more(launch);
-        let written = if written { self.cost(launch.job, Cost::Checkpoint) } else { Nanos::ZERO };
-        written + self.cost(launch.job, Cost::Stop)
+        let written = if written { self.cost(launch, Cost::Checkpoint) } else { Nanos::ZERO };
+        written + self.cost(launch, Cost::Stop)
     }
 
     fn leave(&mut self, launch: Member, then: Then) {
@@ -214,6 +175,10 @@ impl<'a> Scripted<'a> {
     fn happens(&mut self, launch: Member) -> Option<Happened> {
         let of = &self.launches[launch.0 as usize];
         let (job, all, now) = (of.job, self.all(of), self.now);
+        if of.trains() && of.saves_at == Some(now) {
+            self.save(launch);
+            return None;
+        }
         match of.doing {
             Doing::Trains => {
                 self.cease(launch, all);
@@ -228,7 +193,7 @@ impl<'a> Scripted<'a> {
                 let of = &self.launches[launch.0 as usize];
                 let takes = match then {
                     Then::Go { checkpoint } => self.cost_of_going(of, checkpoint),
-                    Then::Rest | Then::Run => self.cost(job, Cost::Pause),
+                    Then::Rest | Then::Run => self.cost(of, Cost::Pause),
                 };
                 self.switch(launch, takes, then);
                 None
@@ -236,8 +201,8 @@ impl<'a> Scripted<'a> {
             Doing::Switches { then: Then::Run, .. } => {
                 let of = self.launch(launch);
                 (of.doing, of.since) = (Doing::Trains, now);
-                let devices = of.devices.clone();
-                self.change_pace(&devices);
+                self.plan_to_save(launch);
+                self.change_pace(launch);
                 Some(self.settled(launch, Settled::Running))
             }
             Doing::Switches { then: Then::Rest, .. } => {
@@ -281,14 +246,18 @@ impl Launcher for Scripted<'_> {
         self.launches.push(ScriptedLaunch {
             job: start.job,
             devices: start.devices.clone(),
+            plan: start.plan,
+            cpus: start.cpus,
             steps: self.saved_steps(start.job) as f64,
             since: self.now,
             step_ns: 1.0,
             share: start.share,
             doing: Doing::Rests,
+            began: None,
+            saves_at: None,
         });
         self.shares.push((self.now, launch, start.share));
-        self.switch(launch, self.cost(start.job, of), Then::Run);
+        self.switch(launch, self.cost(&self.launches[launch.0 as usize], of), Then::Run);
         Ok(launch)
     }
 
@@ -298,7 +267,7 @@ impl Launcher for Scripted<'_> {
     }
 
     fn resume(&mut self, launch: Member) {
-        let takes = self.cost(self.launches[launch.0 as usize].job, Cost::Resume);
+        let takes = self.cost(&self.launches[launch.0 as usize], Cost::Resume);
         self.switch(launch, takes, Then::Run);
     }
 
@@ -337,27 +306,8 @@ impl Launcher for Scripted<'_> {
             };
             let first = (0..).zip(&self.launches).filter_map(due).min();
             let is_within = |at: Nanos| deadline.is_none_or(|deadline| at <= deadline);
-            let is_first = |at: Nanos| is_within(at) && first.is_none_or(|(first, ..)| at <= first);
-            if let Some((at, launch)) = self.fall.pop_front_if(|(at, _)| is_first(*at)) {
-                self.now = self.now.max(at);
-                let steps = whole(self.steps_at(&self.launches[launch.0 as usize]));
-                self.cease(launch, steps);
-                self.launch(launch).doing = Doing::IsGone;
-                let job = self.launches[launch.0 as usize].job;
-                let (steps, kind) = (self.saved_steps(job), ErrorKind::DeviceLost);
-                return Ok(Some(Happened::Failed { job, steps, kind, detail: "lost its device".into() }));
-            }
-            let loss = self.losses.front().filter(|(at, _)| first.is_none_or(|(first, ..)| *at < first));
-            if let Some(&(at, device)) = loss.filter(|(at, _)| is_within(*at)) {
-                self.now = self.now.max(at);
-                self.losses.pop_front();
-                let is_there = |launch: &ScriptedLaunch| {
-                    launch.doing != Doing::IsGone && launch.devices.contains(&device)
-                };
-                let there = (0..).zip(&self.launches).filter(|(_, launch)| is_there(launch));
-                let ends = (1..).map(|nth| at + Nanos(nth * self.falls_for.0));
-                self.fall = ends.zip(there.map(|(place, _)| Member(place))).collect();
-                return Ok(Some(Happened::DeviceLost { device }));
+            if let Some(happened) = self.next_fault(first.map(|(at, ..)| at), deadline) {
+                return Ok(Some(happened));
             }
             let Some((at, _, launch)) = first.filter(|(at, ..)| is_within(*at)) else {
                 self.now = self.now.max(deadline.ok_or(ClusterError::Nothing)?);
