@@ -26,4 +26,5 @@ mod support;
 mod switches;
 mod testbed;
 mod throttle;
+mod varied;
 mod virtual_clusters;
