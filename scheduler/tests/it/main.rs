@@ -27,4 +27,5 @@ mod switches;
 mod testbed;
 mod throttle;
 mod turns;
+mod varied;
 mod virtual_clusters;
