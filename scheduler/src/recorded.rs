@@ -118,19 +118,24 @@ impl Recorded {
             Happened::Finished { job, steps } => {
                 self.trained(*job, at, *steps);
                 self.report(*job, at, *steps);
-                self.company_changed(*job);
-                if let Some(launch) = self.launch(*job) {
-                    launch.trains_since = None;
-                }
-                self.left(*job, at);
+                self.over(*job, at);
             }
             Happened::Failed { job, .. } => {
                 self.failures += 1;
-                self.left(*job, at);
+                self.over(*job, at);
             }
             Happened::DeviceLost { .. } => self.failures += 1,
             Happened::DeviceBack { .. } | Happened::Arrived { .. } | Happened::Deadline => {}
         }
+    }
+
+    /// The launch of a job has ended by itself.
+    fn over(&mut self, job: JobId, at: Nanos) {
+        self.company_changed(job);
+        if let Some(launch) = self.launch(job) {
+            launch.trains_since = None;
+        }
+        self.left(job, at);
     }
 
     fn ordered(&mut self, at: Nanos, action: &Action) {
@@ -256,20 +261,12 @@ impl RecordedLaunch {
 
 #[cfg(test)]
 mod tests {
+    use schema::rows::ErrorKind;
+
     use super::*;
 
-    #[test]
-    fn a_start_begins_when_the_job_before_it_has_finished_instead_of_stopping() {
-        let [first, second] = [JobId(0), JobId(1)];
-        let start = |job| Action::Start { job, devices: vec![DeviceId(0)], cpus: None, plan: None };
-        let runs = |job| Happened::Settled { job, now: Settled::Running, steps: 0 };
-        let turns = [
-            (0, vec![], vec![start(first)]),
-            (10, vec![runs(first)], vec![]),
-            (20, vec![], vec![Action::Stop { job: first, checkpoint: true }, start(second)]),
-            (25, vec![Happened::Finished { job: first, steps: 9 }], vec![]),
-            (31, vec![runs(second)], vec![]),
-        ];
+    /// What is read from turns with these times, events and actions.
+    fn recorded(turns: Vec<(u64, Vec<Happened>, Vec<Action>)>) -> Recorded {
         let turn = |(at, events, actions)| Turn {
             turn: 0,
             at_ns: Nanos(at),
@@ -280,8 +277,51 @@ mod tests {
             reason: String::new(),
             view_hash: String::new(),
         };
-        let recorded = Recorded::new(&turns.map(turn));
+        Recorded::new(&turns.into_iter().map(turn).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_start_begins_when_the_job_before_it_has_finished_instead_of_stopping() {
+        let [first, second] = [JobId(0), JobId(1)];
+        let start = |job| Action::Start { job, devices: vec![DeviceId(0)], cpus: None, plan: None };
+        let runs = |job| Happened::Settled { job, now: Settled::Running, steps: 0 };
+        let recorded = recorded(vec![
+            (0, vec![], vec![start(first)]),
+            (10, vec![runs(first)], vec![]),
+            (20, vec![], vec![Action::Stop { job: first, checkpoint: true }, start(second)]),
+            (25, vec![Happened::Finished { job: first, steps: 9 }], vec![]),
+            (31, vec![runs(second)], vec![]),
+        ]);
         let ended = |job: JobId| recorded.job(job).map(|job| job.switches[0].ended);
         assert_eq!([ended(first), ended(second)], [Some(Some((Nanos(10), 0))), Some(Some((Nanos(6), 0)))]);
+    }
+
+    /// Both jobs share the device until the first one fails, and the second one then trains alone.
+    #[test]
+    fn a_launch_that_failed_is_no_company() {
+        let [first, second] = [JobId(0), JobId(1)];
+        let start = |job| Action::Start { job, devices: vec![DeviceId(0)], cpus: None, plan: None };
+        let runs = |job| Happened::Settled { job, now: Settled::Running, steps: 0 };
+        let progress = |job, steps| Happened::Progress { job, steps };
+        let fails =
+            Happened::Failed { job: first, steps: 0, kind: ErrorKind::Crashed, detail: String::new() };
+        let recorded = recorded(vec![
+            (0, vec![], vec![start(first), start(second)]),
+            (10, vec![runs(first), runs(second)], vec![]),
+            (20, vec![progress(second, 5)], vec![]),
+            (25, vec![fails], vec![]),
+            (30, vec![progress(second, 9)], vec![]),
+            (40, vec![progress(second, 19)], vec![]),
+        ]);
+        let stretch = |from, until, steps, with| RecordedStretch {
+            job: second,
+            launch: 0,
+            from: Nanos(from),
+            until: Nanos(until),
+            steps,
+            with,
+        };
+        assert_eq!(recorded.stretches, [stretch(10, 20, 5, vec![first]), stretch(30, 40, 10, vec![])]);
+        assert_eq!(recorded.failures, 1);
     }
 }
