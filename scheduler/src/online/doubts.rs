@@ -1,4 +1,4 @@
-//! The warnings of the measurements that predictions stand on.
+//! The measurements that predictions stand on: how wide their intervals are, and their warnings.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,19 +14,32 @@ use crate::job::JobRequest;
 /// The number of jobs that a note names. Further ones are counted.
 const NAMED: usize = 4;
 
+/// What the prediction of a job stands on: the step time of the job alone on what it asks for, and the warnings of its rows.
+#[derive(Clone, Debug, Default)]
+struct Basis {
+    step: Option<model::Prediction>,
+    warnings: Warnings,
+}
+
 impl RunInputs {
     /// A sentence that names the jobs whose step times come from rows with warnings. `None` if there are no such jobs.
     pub fn doubts(&self) -> Option<String> {
         let mut known = HashMap::new();
-        let jobs = self.asked.iter().map(|asked| (&*asked.name, self.warnings_alone(asked, &mut known)));
+        let jobs = self.asked.iter().map(|asked| (&*asked.name, self.basis(asked, &mut known).warnings));
         doubts(jobs)
     }
 
-    /// Adds the warnings of the rows of each job alone to its prediction.
-    pub(super) fn add_warnings(&self, predictions: &mut [Prediction]) {
+    /// Adds the step time of each job alone to its prediction, with its interval and the warnings of its rows.
+    pub(super) fn add_basis(&self, predictions: &mut [Prediction]) {
         let mut known = HashMap::new();
+        let whole = |ns: f64| ns.round() as u64;
         for (prediction, asked) in predictions.iter_mut().zip(&self.asked) {
-            prediction.warnings = self.warnings_alone(asked, &mut known);
+            let Basis { step, warnings } = self.basis(asked, &mut known);
+            prediction.step_ns = step.map(|step| whole(step.step_ns));
+            let interval = step.and_then(|step| step.step_ns_ci);
+            prediction.step_ns_ci_lo = interval.map(|(lo, _)| whole(lo));
+            prediction.step_ns_ci_hi = interval.map(|(_, hi)| whole(hi));
+            prediction.warnings = warnings;
         }
     }
 
@@ -51,11 +64,15 @@ impl RunInputs {
         })
     }
 
-    fn warnings_alone(&self, asked: &JobRequest, known: &mut HashMap<String, Warnings>) -> Warnings {
-        let (batch, plan) = (asked.what.global_batch(), asked.plan);
-        let kind = format!("{} {batch:?} {plan:?} {} {:?}", asked.what.workload(), asked.devices, asked.cpus);
+    fn basis(&self, asked: &JobRequest, known: &mut HashMap<String, Basis>) -> Basis {
+        let JobRequest { plan, devices, device_type, cpus, step_ns, .. } = asked;
+        let (workload, batch) = (asked.what.workload(), asked.what.global_batch());
+        let kind = format!("{workload} {batch:?} {plan:?} {devices} {device_type:?} {cpus:?} {step_ns:?}");
         let truth = &self.models.truth;
-        let of_rows = |question: &Question<'_>| truth.predict(question).map(|_| truth.warnings(question));
+        let of_rows = |question: &Question<'_>| {
+            let step = truth.predict(question)?;
+            Some(Basis { step: Some(step), warnings: truth.warnings(question) })
+        };
         known.entry(kind).or_insert_with(|| self.ask_alone(asked, of_rows).unwrap_or_default()).clone()
     }
 }

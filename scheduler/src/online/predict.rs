@@ -65,7 +65,7 @@ pub fn predict(inputs: &RunInputs, draws: Option<u32>) -> anyhow::Result<Option<
 /// The predictions that follow from simulated outcomes and from draws.
 pub fn predicted(inputs: &RunInputs, outcomes: &[Outcome], draws: &Draws) -> Predicted {
     let mut predictions: Vec<Prediction> = outcomes.iter().map(Prediction::from).collect();
-    inputs.add_warnings(&mut predictions);
+    inputs.add_basis(&mut predictions);
     draws.add_intervals(&mut predictions);
     Predicted { predictions, draws: draws.rows.clone() }
 }

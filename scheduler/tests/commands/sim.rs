@@ -10,7 +10,7 @@ use schema::{
     group::Group,
     manifest::{Cell, DeviceFacts, Machine, Manifest, Settings, SwitchCostFrom},
     plan::Plan,
-    rows::{self, Interference, Outcome, Status, Summary, Totals, Warning},
+    rows::{self, Interference, Outcome, Prediction, Status, Summary, Totals, Warning},
     run_dir::RunDir,
     sharing::Sharing,
 };
@@ -323,8 +323,17 @@ fn what_predictions_stand_on_is_told_where_it_is_doubtful() {
     assert!(!door.exits(0, sim).err.contains("warning"));
     summaries[0].warnings.add(Warning::Foreign);
     rows::write(&run.summary_path(), &summaries).unwrap();
-    let said = door.exits(0, sim);
+    (summaries[0].step_ns_median_ci_lo, summaries[0].step_ns_median_ci_hi) =
+        (Some(90_000_000), Some(110_000_000));
+    rows::write(&run.summary_path(), &summaries).unwrap();
+    let said = door.exits(0, &format!("{sim} --draws 20 --out drawn"));
     assert!(said.err.contains(doubts), "{}", said.err);
+    // The interval is that of the median, which is 99 ms, and the mean is 100 ms.
+    let predictions: Vec<Prediction> = rows::read(&door.path("drawn/predictions.csv")).unwrap();
+    for row in &predictions {
+        assert_eq!((row.step_ns, row.step_ns_ci_lo), (Some(100_000_000), Some(90_909_091)));
+        assert_eq!((row.step_ns_ci_hi, row.warnings.to_string().as_str()), (Some(111_111_111), "foreign"));
+    }
 }
 
 /// Elastic jobs may ask for more devices than there are, if the policy gives them fewer.

@@ -91,7 +91,15 @@ pub struct Prediction {
     pub jct_ns_ci_lo: Option<u64>,
     #[serde(default)]
     pub jct_ns_ci_hi: Option<u64>,
-    /// Warnings of the measured rows from which the step time of the job alone was made.
+    /// Time of a step of the job alone on what it asks for, with its 95 % interval. The interval is absent if
+    /// the time is that of the trace.
+    #[serde(default)]
+    pub step_ns: Option<u64>,
+    #[serde(default)]
+    pub step_ns_ci_lo: Option<u64>,
+    #[serde(default)]
+    pub step_ns_ci_hi: Option<u64>,
+    /// Warnings of the measured rows from which this time was made.
     #[serde(default)]
     pub warnings: Warnings,
     pub status: Status,
@@ -132,6 +140,9 @@ impl From<&Outcome> for Prediction {
             jct_ns_median: None,
             jct_ns_ci_lo: None,
             jct_ns_ci_hi: None,
+            step_ns: None,
+            step_ns_ci_lo: None,
+            step_ns_ci_hi: None,
             warnings: Warnings::default(),
             status: outcome.status,
             err: outcome.err,
