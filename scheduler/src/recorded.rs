@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schema::{
-    decision::{Action, DeviceId, Happened, JobId, Settled, Turn},
+    decision::{Action, DeviceId, Happened, JobId, Settled, Share, Turn},
     plan::Plan,
     units::Nanos,
 };
@@ -41,6 +41,7 @@ pub struct RecordedLaunch {
     trains_since: Option<Nanos>,
     /// The last report of its steps since its company has changed.
     reported: Option<(Nanos, u64)>,
+    share: Share,
 }
 
 /// A job that trained with the same company from one report of its steps to the next.
@@ -151,6 +152,7 @@ impl Recorded {
                     trained: Nanos::ZERO,
                     trains_since: None,
                     reported: None,
+                    share: Share::FULL,
                 };
                 self.jobs.entry(job).or_default().launches.push(launch);
                 Settled::Running
@@ -163,9 +165,10 @@ impl Recorded {
                 Some(RecordedSwitch { to: Settled::Running | Settled::Paused, .. }) => Settled::Stopped,
                 _ => return,
             },
-            Action::Throttle { .. } => {
+            Action::Throttle { share, .. } => {
+                self.company_changed(job);
                 if let Some(launch) = self.launch(job) {
-                    launch.reported = None;
+                    launch.share = *share;
                 }
                 return;
             }
@@ -206,6 +209,16 @@ impl Recorded {
 
     fn report(&mut self, job: JobId, at: Nanos, steps: u64) {
         let with = self.company(job);
+        // A throttled job shows its share and not the time of its steps, and it slows the jobs beside it down less than another.
+        let is_throttled = |id: &JobId| {
+            self.jobs
+                .get(id)
+                .and_then(|of| of.launches.last())
+                .is_some_and(|launch| launch.share < Share::FULL)
+        };
+        if is_throttled(&job) || with.iter().any(is_throttled) {
+            return;
+        }
         let Some(of) = self.jobs.get_mut(&job) else { return };
         let number = of.launches.len();
         let Some(launch) = of.launches.last_mut().filter(|launch| launch.trains_since.is_some()) else {
@@ -323,5 +336,23 @@ mod tests {
         };
         assert_eq!(recorded.stretches, [stretch(10, 20, 5, vec![first]), stretch(30, 40, 10, vec![])]);
         assert_eq!(recorded.failures, 1);
+    }
+
+    #[test]
+    fn a_job_that_is_throttled_does_not_show_the_time_of_its_steps() {
+        let job = JobId(0);
+        let throttle = |share| Action::Throttle { job, share: Share::new(share).expect("it is a share") };
+        let progress = |steps| Happened::Progress { job, steps };
+        let start = Action::Start { job, devices: vec![DeviceId(0)], cpus: None, plan: None };
+        let recorded = recorded(vec![
+            (0, vec![], vec![start]),
+            (10, vec![Happened::Settled { job, now: Settled::Running, steps: 0 }], vec![throttle(0.5)]),
+            (20, vec![progress(5)], vec![]),
+            (30, vec![progress(10)], vec![throttle(1.0)]),
+            (40, vec![progress(20)], vec![]),
+            (50, vec![progress(30)], vec![]),
+        ]);
+        let [only] = &recorded.stretches[..] else { panic!("{:?}", recorded.stretches) };
+        assert_eq!((only.from, only.until, only.steps), (Nanos(40), Nanos(50), 10));
     }
 }
