@@ -153,7 +153,7 @@ fn a_job_that_hangs_in_its_turn_fails_and_the_other_goes_on() {
 #[test]
 fn jobs_that_take_turns_have_equal_times_while_a_third_comes_and_goes() {
     if env::var_os("TANDEM_SLOW").is_none_or(|value| value != "1") {
-        return schema::skips::skipped("turns", "it takes a minute; set TANDEM_SLOW=1");
+        return schema::skips::skipped("slow", "it takes a minute; set TANDEM_SLOW=1");
     }
     let jobs = [
         Wanted::Training("busy-3", 100_000),
