@@ -1,7 +1,7 @@
 //! Measures how much jobs slow each other down when they run together.
 //!
 //! [`groups`] selects the jobs that run together, [`sharing`] sets up how the machine shares a device among them, [`visit`]
-//! runs one group, [`turns`] decides whose turn it is on shared devices, [`window`] finds the part of the visit that counts, [`slowdown`] makes rows of ratios from rows of
+//! runs one group, [`turns`] gives turns on shared devices, [`window`] finds the part of the visit that counts, [`slowdown`] makes rows of ratios from rows of
 //! measurements, and [`curves`] selects the rows with a stressor.
 
 pub mod curves;

@@ -1,4 +1,4 @@
-//! Whose turn it is among members that share devices, come and go.
+//! The turns of members that share devices, and that come and go.
 //!
 //! Of the members that share a device, one runs at a time. A member runs when it has its turn on all of its devices, and two that
 //! share none may run at once. All turns are in one order, by the number of turns that members have had and then by their own

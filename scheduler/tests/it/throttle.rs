@@ -154,7 +154,7 @@ fn a_simulated_job_takes_longer_for_a_step_by_its_share() {
     }
 }
 
-/// The calls of a launcher: the shares with which launches begin, and those that they are told.
+/// The calls of a launcher: the shares with which launches begin, and the later ones.
 #[test]
 fn a_testbed_tells_each_launch_its_share() {
     let topology = Topology::uniform(1, 1, "GPU");

@@ -10,7 +10,7 @@ use schema::units::Nanos;
 use super::{ProcessLauncher, launch::LOOK_EVERY};
 
 impl ProcessLauncher {
-    /// Lets launches join and leave, and grants steps to those whose turn it is. Does nothing in a mode without turns.
+    /// Lets launches join and leave, and grants steps to the launches that have a turn. Does nothing in a mode without turns.
     pub(super) fn take_turns(&mut self) {
         let Some(turns) = &mut self.turns else { return };
         for (&member, launch) in &mut self.launches {

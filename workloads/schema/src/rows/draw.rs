@@ -14,7 +14,7 @@ pub struct Draw {
     pub seed: u64,
     /// Number of jobs that ended well.
     pub ok: u32,
-    /// Mean over these jobs; absent if there are none.
+    /// Mean over these jobs; absent without any.
     pub jct_ns_mean: Option<u64>,
     /// Time from the first arrival to the last end of these jobs.
     pub makespan_ns: Option<u64>,
