@@ -149,7 +149,7 @@ fn a_job_that_hangs_in_its_turn_fails_and_the_other_goes_on() {
     assert_eq!(bench.until_finished(0), 400);
 }
 
-/// On one core that all of them would use all the time, jobs have the same time within a tenth.
+/// On one core that all of them would use all the time, jobs have the same time within 8 %.
 #[test]
 fn jobs_that_take_turns_have_equal_times_while_a_third_comes_and_goes() {
     if env::var_os("TANDEM_SLOW").is_none_or(|value| value != "1") {
@@ -186,9 +186,9 @@ fn jobs_that_take_turns_have_equal_times_while_a_third_comes_and_goes() {
         println!("of {count} jobs in {:.1} s: {shares:.3?}", length / 1e9);
         let used: f64 = shares.iter().sum();
         // Steps of two jobs never overlap, and little time is lost between turns.
-        assert!(used > 0.8 && used < 1.01, "{shares:?}");
+        assert!(used > 0.9 && used < 1.01, "{shares:?}");
         let mean = used / f64::from(count);
-        assert!(shares.iter().all(|share| (share / mean - 1.0).abs() < 0.1), "{shares:?}");
+        assert!(shares.iter().all(|share| (share / mean - 1.0).abs() < 0.08), "{shares:?}");
     }
     for job in [0, 1] {
         bench.stop(job, false);

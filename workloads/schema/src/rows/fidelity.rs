@@ -66,7 +66,8 @@ pub struct Times {
     pub error_percent: f64,
 }
 
-/// As in [`Totals`](super::Totals), over all jobs of a side. What is not known is absent.
+/// Utilisation as in [`Totals`](super::Totals), over all jobs of a side. A side whose utilisation is unknown has
+/// no number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Utilisation {
     pub predicted_percent: Option<f64>,
