@@ -1,0 +1,7 @@
+//! The program `report`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    reports::cmd::main()
+}
