@@ -3,10 +3,14 @@
 
 pub mod cmd;
 
+mod canvas;
 mod chart;
 mod colours;
 mod decimate;
 mod figure;
 mod figures;
+mod files;
+mod page;
+mod report;
 mod run;
 mod table;

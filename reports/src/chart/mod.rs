@@ -1,6 +1,22 @@
 //! What a figure shows, as data. `draw` turns it into a picture and `tabulate` into a table, so that both have the same numbers.
 
-use crate::{colours::Colour, table::Table, table::Unit};
+mod axis;
+mod draw;
+mod heat;
+mod lanes;
+mod legend;
+mod mark;
+mod planes;
+mod rows;
+mod tabulate;
+mod text;
+
+use crate::{
+    colours::Colour,
+    table::{Table, Unit},
+};
+
+pub use self::draw::DARK;
 
 /// The content of a figure.
 #[derive(Clone, Debug, PartialEq)]
@@ -141,7 +157,10 @@ pub struct RowMark {
 pub enum Quantity {
     Bar(f64),
     /// A value with its 95 % interval, if it has one.
-    Dot { value: f64, ci: Option<(f64, f64)> },
+    Dot {
+        value: f64,
+        ci: Option<(f64, f64)>,
+    },
     /// The five numbers of a box: least, quartile, median, quartile, largest. The whiskers reach the extremes.
     Box([f64; 5]),
 }
@@ -195,6 +214,8 @@ pub struct Span {
     pub part: (u16, u16),
     /// The job, or what else it is.
     pub name: String,
+    /// What the colour stands for, which the legend names: the workload of the job.
+    pub group: String,
     pub kind: SpanKind,
     pub colour: Colour,
     /// What happened, for a reader who points at it: the plan, the steps, the failure.
@@ -249,3 +270,6 @@ impl Point {
         Point { x, y, ..Point::default() }
     }
 }
+
+#[cfg(test)]
+mod tests;

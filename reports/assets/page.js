@@ -1,0 +1,232 @@
+'use strict';
+(() => {
+  const root = document.documentElement;
+  const all = (selector, of = document) => [...of.querySelectorAll(selector)];
+
+  // Light and dark. Without a choice, the page follows the system.
+  const theme = document.getElementById('theme');
+  const isDark = () => (root.dataset.theme || (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light')) === 'dark';
+  const keep = (value) => { try { localStorage.setItem('theme', value); } catch { /* a page from a file may have no storage */ } };
+  const kept = () => { try { return localStorage.getItem('theme'); } catch { return null; } };
+  const label = () => { theme.textContent = isDark() ? 'Light' : 'Dark'; };
+  if (kept() === 'dark' || kept() === 'light') root.dataset.theme = kept();
+  theme.hidden = false;
+  theme.addEventListener('click', () => {
+    root.dataset.theme = isDark() ? 'light' : 'dark';
+    keep(root.dataset.theme);
+    label();
+  });
+  label();
+
+  // What a reader points at. A touch points, too.
+  const tip = document.getElementById('tip');
+  const show = (text, x, y) => {
+    tip.textContent = text;
+    tip.hidden = false;
+    const { width, height } = tip.getBoundingClientRect();
+    tip.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - width - 4))}px`;
+    tip.style.top = `${y + 18 + height > innerHeight ? Math.max(4, y - height - 10) : y + 18}px`;
+  };
+  const hide = () => { tip.hidden = true; };
+  // A title would be shown a second time by the browser, and later.
+  const titled = (mark) => {
+    const title = mark.querySelector(':scope > title');
+    if (title) {
+      mark.dataset.title = title.textContent;
+      title.remove();
+    }
+    return mark.dataset.title || '';
+  };
+  const pretty = (value, unit) => {
+    const scale = (units) => {
+      const [one, name] = units.findLast(([one]) => Math.abs(value) >= one) || units[0];
+      return `${Number((value / one).toPrecision(4))} ${name}`;
+    };
+    if (unit === 'Ns' || unit === 'SignedNs') return scale([[1, 'ns'], [1e3, 'us'], [1e6, 'ms'], [1e9, 's'], [6e11, 'min'], [1.8e13, 'h']].map(([one, name]) => [name === 'min' ? 6e10 : name === 'h' ? 3.6e12 : one, name]));
+    if (unit === 'Bytes' || unit === 'BytesPerS') return scale([[1, 'B'], [1024, 'KiB'], [1048576, 'MiB'], [1073741824, 'GiB']]) + (unit === 'Bytes' ? '' : '/s');
+    return String(Number(value.toPrecision(5)));
+  };
+  const nearest = (mark, event) => {
+    const path = mark.querySelector('path');
+    if (!mark.dataset.xs || !path) return '';
+    const matrix = path.ownerSVGElement.getScreenCTM().inverse();
+    const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(matrix).x;
+    const box = path.getBBox();
+    const xs = mark.dataset.xs.split(' ').map(Number);
+    const ys = mark.dataset.ys.split(' ').map(Number);
+    const share = box.width > 0 ? (at - box.x) / box.width : 0;
+    const isLog = mark.dataset.xScale === 'log';
+    const on = (x) => (isLog ? Math.log(x) : x);
+    const wanted = on(xs[0]) + share * (on(xs[xs.length - 1]) - on(xs[0]));
+    let best = 0;
+    xs.forEach((x, i) => { if (Math.abs(on(x) - wanted) < Math.abs(on(xs[best]) - wanted)) best = i; });
+    return `: ${pretty(xs[best], mark.dataset.xUnit)}, ${pretty(ys[best], mark.dataset.yUnit)}`;
+  };
+  document.addEventListener('pointermove', (event) => {
+    const mark = event.target.closest && event.target.closest('.mark');
+    const text = mark && titled(mark);
+    if (text) show(text + nearest(mark, event), event.clientX, event.clientY);
+    else hide();
+  });
+  document.addEventListener('pointerdown', (event) => {
+    const mark = event.target.closest && event.target.closest('.mark');
+    const text = mark && titled(mark);
+    if (text) show(text + nearest(mark, event), event.clientX, event.clientY);
+  });
+  document.addEventListener('keydown', (event) => { if (event.key === 'Escape') hide(); });
+  addEventListener('scroll', hide, { passive: true });
+
+  // Tables: a click on a header sorts, and words filter. Missing values are last in both orders.
+  const sort = (header) => {
+    const table = header.closest('table');
+    const column = header.cellIndex;
+    const order = header.ariaSort === 'ascending' ? 'descending' : 'ascending';
+    all('th', table).forEach((th) => { th.ariaSort = 'none'; });
+    header.ariaSort = order;
+    const sign = order === 'ascending' ? 1 : -1;
+    const key = (row) => row.cells[column].dataset.v;
+    const compare = (a, b) => {
+      const [x, y] = [key(a), key(b)];
+      if (x === '' || y === '') return (x === '') - (y === '');
+      const bothNumbers = row => row.cells[column].classList.contains('n');
+      return sign * (bothNumbers(a) && bothNumbers(b) ? Number(x) - Number(y) : x.localeCompare(y, 'en', { numeric: true }));
+    };
+    table.tBodies[0].append(...[...table.tBodies[0].rows].sort(compare));
+  };
+  const filter = (input) => {
+    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const rows = all('tbody tr', input.closest('details'));
+    let shown = 0;
+    rows.forEach((row) => {
+      const text = row.textContent.toLowerCase();
+      row.hidden = !words.every((word) => text.includes(word));
+      shown += row.hidden ? 0 : 1;
+    });
+    input.closest('.filter').querySelector('output').textContent = words.length ? `${shown} of ${rows.length} rows` : '';
+  };
+  document.addEventListener('click', (event) => {
+    const header = event.target.closest && event.target.closest('th');
+    if (header) sort(header);
+  });
+  document.addEventListener('input', (event) => { if (event.target.matches('[data-filter]')) filter(event.target); });
+
+  // The time of lanes: the wheel with Ctrl or buttons stretch it, a drag moves it, a double click shows all of it.
+  const stretchable = (frame) => {
+    const svg = frame.ownerSVGElement;
+    const number = (name) => Number(frame.dataset[name]);
+    const [left, right, top, bottom, begin, end, divisor] = ['left', 'right', 'top', 'bottom', 'begin', 'end', 'divisor'].map(number);
+    let [from, to] = [begin, end];
+    const spans = all('.mark[data-from]', svg).map((mark) => ({
+      mark, rects: all('rect', mark), others: all('path', mark), from: Number(mark.dataset.from), to: Number(mark.dataset.to),
+    }));
+    const x = (time) => left + (time - from) / (to - from) * (right - left);
+    const axis = document.createElementNS(svg.namespaceURI, 'g');
+    const printed = all('text', svg).filter((text) => Number(text.getAttribute('y')) > bottom);
+    const lines = all('path.stroke-grid', svg);
+    svg.append(axis);
+    const ticks = () => {
+      const raw = (to - from) / divisor / 8;
+      const power = 10 ** Math.floor(Math.log10(raw));
+      const step = [1, 2, 5, 10].map((digit) => digit * power).find((size) => size >= raw) * divisor;
+      const found = [];
+      for (let tick = Math.ceil(from / step) * step; tick <= to && found.length < 50; tick += step) found.push(tick);
+      return found;
+    };
+    const draw = () => {
+      const isAll = from === begin && to === end;
+      svg.classList.toggle('stretched', !isAll);
+      // The last of the printed words is the name of the axis, which holds for every range.
+      printed.slice(0, -1).forEach((text) => { text.style.display = isAll ? '' : 'none'; });
+      lines.forEach((line) => { line.style.display = isAll ? '' : 'none'; });
+      axis.replaceChildren(...(isAll ? [] : ticks().map((tick) => {
+        const text = document.createElementNS(svg.namespaceURI, 'text');
+        text.setAttribute('x', x(tick));
+        text.setAttribute('y', bottom + 26);
+        text.setAttribute('font-size', 22);
+        text.setAttribute('text-anchor', 'middle');
+        text.setAttribute('class', 'fill-muted');
+        text.textContent = String(Number((tick / divisor).toPrecision(7)));
+        return text;
+      })));
+      for (const span of spans) {
+        const [a, b] = [Math.max(left, x(span.from)), Math.min(right, x(span.to))];
+        span.mark.style.display = x(span.to) < left || x(span.from) > right ? 'none' : '';
+        for (const rect of span.rects) {
+          rect.setAttribute('x', a);
+          rect.setAttribute('width', Math.max(1, b - a));
+        }
+        // Hatches and crosses keep their shape, and are shown where they were printed.
+        for (const other of span.others) other.style.display = isAll || span.rects.length === 0 ? '' : 'none';
+        if (span.rects.length === 0) span.mark.setAttribute('transform', `translate(${x(span.from) - (left + (span.from - begin) / (end - begin) * (right - left))} 0)`);
+      }
+    };
+    const toTime = (event) => {
+      const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse()).x;
+      return from + (at - left) / (right - left) * (to - from);
+    };
+    const set = (a, b) => {
+      const length = Math.min(b - a, end - begin);
+      from = Math.min(Math.max(a, begin), end - length);
+      to = from + length;
+      draw();
+    };
+    const zoom = (factor, middle) => set(middle - (middle - from) * factor, middle + (to - middle) * factor);
+    svg.addEventListener('wheel', (event) => {
+      if (!event.ctrlKey && !event.metaKey) return;
+      event.preventDefault();
+      zoom(event.deltaY < 0 ? 0.7 : 1 / 0.7, toTime(event));
+    }, { passive: false });
+    let dragged = null;
+    svg.addEventListener('pointerdown', (event) => { if (event.button === 0 && (from !== begin || to !== end)) dragged = toTime(event); });
+    addEventListener('pointermove', (event) => {
+      if (dragged === null) return;
+      const moved = dragged - toTime(event);
+      set(from + moved, to + moved);
+    });
+    addEventListener('pointerup', () => { dragged = null; });
+    svg.addEventListener('dblclick', () => set(begin, end));
+    const tools = document.createElement('p');
+    tools.className = 'zoom';
+    const button = (name, act) => {
+      const made = document.createElement('button');
+      made.type = 'button';
+      made.textContent = name;
+      made.addEventListener('click', act);
+      tools.append(made, ' ');
+    };
+    const middle = () => (from + to) / 2;
+    button('Zoom in', () => zoom(0.5, middle()));
+    button('Zoom out', () => zoom(2, middle()));
+    button('Earlier', () => set(from - (to - from) / 2, to - (to - from) / 2));
+    button('Later', () => set(from + (to - from) / 2, to + (to - from) / 2));
+    button('All', () => set(begin, end));
+    svg.closest('.picture').before(tools);
+  };
+  const stretch = () => all('[data-plot=time]').forEach(stretchable);
+  stretch();
+
+  // A run that goes on: the server says when its files have changed.
+  if ('live' in document.body.dataset) {
+    const status = document.getElementById('live');
+    let known = null;
+    const ask = async () => {
+      try {
+        const state = await (await fetch('/state')).text();
+        if (known !== null && state !== known) {
+          const text = await (await fetch('/')).text();
+          const fresh = new DOMParser().parseFromString(text, 'text/html');
+          const open = new Set(all('details[open]').map((details) => details.closest('figure')?.id + details.className));
+          document.getElementById('content').replaceWith(fresh.getElementById('content'));
+          all('details').forEach((details) => { if (open.has(details.closest('figure')?.id + details.className)) details.open = true; });
+          stretch();
+        }
+        known = state;
+        status.textContent = `live, ${new Date().toLocaleTimeString()}`;
+      } catch {
+        status.textContent = 'the server has ended; the page is as it was';
+      }
+    };
+    ask();
+    setInterval(ask, 2000);
+  }
+})();

@@ -1,0 +1,91 @@
+//! Draws a chart as SVG or PNG.
+
+use std::convert::Infallible;
+
+use plotters::{
+    coord::Shift,
+    drawing::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea as _},
+};
+
+use super::{Chart, heat, lanes, planes, rows};
+use crate::canvas::{Canvas, WIDTH, classes, escaped, paper, variables};
+
+pub(super) type Area<'a> = DrawingArea<Canvas<'a>, Shift>;
+/// Fonts are part of the program and bitmaps are in memory, so that drawing does not fail.
+pub(super) type Drawn = Result<(), DrawingAreaErrorKind<Infallible>>;
+
+impl Chart {
+    /// Whether there is a picture, and not a table alone.
+    pub fn has_picture(&self) -> bool {
+        !matches!(self, Chart::Table(_))
+    }
+
+    /// The SVG element for a page, whose style sheet has the colours; empty if there is no picture.
+    pub fn svg(&self, title: &str) -> String {
+        let Some(height) = self.height() else { return String::new() };
+        let mut inside = String::new();
+        let outcome = self.draw(&Canvas::svg(&mut inside, (WIDTH, height)).into_drawing_area());
+        debug_assert!(outcome.is_ok(), "{outcome:?}");
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
+             aria-label=\"{}\" font-family=\"system-ui, sans-serif\">\n{inside}</svg>",
+            escaped(title)
+        )
+    }
+
+    /// The SVG file, which has its own colours, light and dark.
+    pub fn svg_file(&self, title: &str) -> String {
+        let style = format!(
+            "<style>:root{{{}}}@media(prefers-color-scheme:dark){{:root{{{DARK}}}}}svg{{background:var(--paper)}}{}</style>\n",
+            variables(),
+            classes()
+        );
+        self.svg(title).replacen(">\n", &format!(">\n{style}"), 1)
+    }
+
+    /// The PNG file, on white; empty if there is no picture.
+    pub fn png(&self) -> Vec<u8> {
+        let Some(height) = self.height() else { return Vec::new() };
+        let mut pixels = vec![255; WIDTH as usize * height as usize * 3];
+        let area = Canvas::png(&mut pixels, (WIDTH, height)).into_drawing_area();
+        let outcome = area.fill(&paper()).and_then(|()| self.draw(&area));
+        debug_assert!(outcome.is_ok(), "{outcome:?}");
+        drop(area);
+        encoded(&pixels, height)
+    }
+
+    /// The height in units; absent if there is no picture.
+    fn height(&self) -> Option<u32> {
+        match self {
+            Chart::Planes(planes) => Some(planes::height(planes)),
+            Chart::Rows(rows) => Some(rows::height(rows)),
+            Chart::Heat(heat) => Some(heat::height(heat)),
+            Chart::Lanes(lanes) => Some(lanes::height(lanes)),
+            Chart::Table(_) => None,
+        }
+    }
+
+    fn draw(&self, area: &Area<'_>) -> Drawn {
+        match self {
+            Chart::Planes(planes) => planes::draw(planes, area),
+            Chart::Rows(rows) => rows::draw(rows, area),
+            Chart::Heat(heat) => heat::draw(heat, area),
+            Chart::Lanes(lanes) => lanes::draw(lanes, area),
+            Chart::Table(_) => Ok(()),
+        }
+    }
+}
+
+/// The variables of the style sheet that differ in the dark.
+pub const DARK: &str = "--ink:#e6e8eb;--muted:#9aa4ae;--grid:#343a41;--paper:#15181c;--bad:#ff7b86;--c0:#4aa8e0;--c7:#9cd0f0;--c14:#2b6a92";
+
+fn encoded(pixels: &[u8], height: u32) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut encoder = png::Encoder::new(&mut file, WIDTH, height);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.set_depth(png::BitDepth::Eight);
+    encoder.set_compression(png::Compression::Balanced);
+    let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(pixels));
+    debug_assert!(written.is_ok(), "a buffer in memory of the size of the picture: {written:?}");
+    file
+}

@@ -1,0 +1,198 @@
+//! Draws rows: bars, dots and boxes of named rows along one horizontal axis.
+
+use plotters::{
+    chart::{ChartBuilder, LabelAreaPosition},
+    element::PathElement,
+    style::{Color as _, text_anchor::HPos},
+};
+
+use super::{
+    Quantity, RowMark, RowOf, Rows,
+    axis::Line,
+    draw::{Area, Drawn},
+    legend::Legend,
+    mark::{Mark, Shape},
+    text::{self, LINE, SIZE, SMALL},
+};
+use crate::{canvas::grid, colours::Colour};
+
+const ROW: i32 = 46;
+const BELOW: i32 = 84;
+const TOP: i32 = 16;
+/// The longest name, in letters.
+const LETTERS: usize = 40;
+/// Half of the height of a bar.
+const HALF: f64 = 0.34;
+
+pub(super) fn height(rows: &Rows) -> u32 {
+    (legend(rows).height() + TOP + ROW * rows.rows.len().max(1) as i32 + BELOW) as u32
+}
+
+fn legend(rows: &Rows) -> Legend {
+    Legend::of(rows.rows.iter().flat_map(|row| &row.marks).map(|mark| (&*mark.part, mark.colour)))
+}
+
+pub(super) fn draw(rows: &Rows, area: &Area<'_>) -> Drawn {
+    let legend = legend(rows);
+    let (above, below) = area.split_vertically(legend.height());
+    legend.draw(&above)?;
+    let names: Vec<String> = rows.rows.iter().map(|row| text::shortened(&row.name, LETTERS)).collect();
+    let left = names.iter().map(|name| text::width(name, SIZE)).max().unwrap_or(0) + 40;
+    let count = rows.rows.len().max(1) as f64;
+    let values = Line::of(
+        &rows.value,
+        rows.rows.iter().flat_map(values_of).chain(rows.rule.iter().map(|rule| (rule.0, None))),
+    );
+    // The first row is the uppermost.
+    let mut chart = ChartBuilder::on(&below)
+        .margin_top(TOP)
+        .margin_right(60)
+        .set_label_area_size(LabelAreaPosition::Left, left)
+        .set_label_area_size(LabelAreaPosition::Bottom, BELOW)
+        .build_cartesian_2d(values.clone(), Line::between(count, 0.0))?;
+    chart
+        .configure_mesh()
+        .x_labels(8)
+        .disable_y_mesh()
+        .disable_y_axis()
+        .max_light_lines(0)
+        .bold_line_style(grid())
+        .axis_style(Colour::Muted.on_paper())
+        .label_style(text::style(SMALL, Colour::Muted, HPos::Center))
+        .axis_desc_style(text::style(SMALL, Colour::Muted, HPos::Center))
+        .x_desc(values.label(&rows.value))
+        .draw()?;
+    let plot = chart.plotting_area();
+    if let Some((value, name)) = &rows.rule {
+        let line = vec![(*value, 0.0), (*value, count)];
+        plot.draw(&PathElement::new(line, Colour::Muted.on_paper().stroke_width(3)))?;
+        let at = (plot.map_coordinate(&(*value, 0.0)).0 + 8, legend.height() + TOP - 4);
+        area.draw_text(name, &text::style(SMALL, Colour::Muted, HPos::Left), at)?;
+    }
+    let words = text::style(SIZE, Colour::Ink, HPos::Right);
+    for ((number, row), name) in rows.rows.iter().enumerate().zip(&names) {
+        let middle = number as f64 + 0.5;
+        let (_, y) = plot.map_coordinate(&(values.ends().0, middle));
+        area.draw_text(name, &words, (left as i32 - 16, y))?;
+        for mark in marks(row, rows, middle) {
+            plot.draw(&mark)?;
+        }
+        if !row.note.is_empty() && row.marks.is_empty() {
+            let room = (plot.dim_in_pixel().0 / 13) as usize;
+            let note = text::shortened(&row.note, room);
+            area.draw_text(&note, &text::style(SMALL, Colour::Muted, HPos::Left), (left as i32 + 16, y))?;
+        }
+    }
+    Ok(())
+}
+
+fn values_of(row: &RowOf) -> Vec<(f64, Option<(f64, f64)>)> {
+    let mut stacked = 0.0;
+    let of = |mark: &RowMark| match mark.quantity {
+        Quantity::Bar(value) => {
+            stacked += value;
+            vec![(stacked, None)]
+        }
+        Quantity::Dot { value, ci } => vec![(value, ci)],
+        Quantity::Box(five) => five.map(|value| (value, None)).to_vec(),
+    };
+    row.marks.iter().flat_map(of).collect()
+}
+
+/// The shapes of a row. Its dots and boxes stand below each other if there are several.
+fn marks(row: &RowOf, rows: &Rows, middle: f64) -> Vec<Mark> {
+    let separate = row.marks.iter().filter(|mark| !matches!(mark.quantity, Quantity::Bar(_))).count();
+    let (mut stacked, mut nth) = (0.0, 0);
+    let mut found = Vec::new();
+    for mark in &row.marks {
+        let spread = if separate > 1 { (nth as f64 + 0.5) / separate as f64 - 0.5 } else { 0.0 };
+        let y = middle + spread * 0.8;
+        nth += usize::from(!matches!(mark.quantity, Quantity::Bar(_)));
+        let (shape, points) = match mark.quantity {
+            Quantity::Bar(value) => {
+                let from = stacked;
+                stacked += value;
+                let corners = vec![(from, middle - HALF), (stacked, middle + HALF)];
+                (Shape::Rect { is_hollow: false, is_hatched: !mark.doubt.is_empty(), alpha: 0.85 }, corners)
+            }
+            Quantity::Dot { value, ci } => {
+                let mut points = vec![(value, y)];
+                points.extend(ci.into_iter().flat_map(|(lo, hi)| [(lo, y), (hi, y)]));
+                (Shape::Dot { is_hollow: !mark.doubt.is_empty(), is_ringed: false }, points)
+            }
+            Quantity::Box(five) => {
+                let half = (ROW as f64 * HALF / separate.max(1) as f64) as i32;
+                (Shape::Box { half: half.max(3) }, five.map(|value| (value, y)).to_vec())
+            }
+        };
+        found.push(Mark {
+            shape,
+            colour: mark.colour,
+            points,
+            data: data_of(row, mark),
+            title: title_of(row, mark, rows),
+        });
+    }
+    found
+}
+
+fn data_of(row: &RowOf, mark: &RowMark) -> Vec<(&'static str, String)> {
+    let mut data = vec![("row", row.name.clone()), ("part", mark.part.clone())];
+    match mark.quantity {
+        Quantity::Bar(value) => data.push(("value", value.to_string())),
+        Quantity::Dot { value, ci } => {
+            data.push(("value", value.to_string()));
+            data.extend(ci.map(|(lo, _)| ("lo", lo.to_string())));
+            data.extend(ci.map(|(_, hi)| ("hi", hi.to_string())));
+        }
+        Quantity::Box(five) => {
+            let names = ["min", "q1", "median", "q3", "max"];
+            data.extend(names.into_iter().zip(five).map(|(name, value)| (name, value.to_string())));
+        }
+    }
+    data
+}
+
+fn title_of(row: &RowOf, mark: &RowMark, rows: &Rows) -> String {
+    let show = |value: f64| rows.value.unit.show(value);
+    let numbers = match mark.quantity {
+        Quantity::Bar(value) | Quantity::Dot { value, ci: None } => show(value),
+        Quantity::Dot { value, ci: Some((lo, hi)) } => {
+            format!("{}, 95 % interval {} to {}", show(value), show(lo), show(hi))
+        }
+        Quantity::Box([min, q1, median, q3, max]) => format!(
+            "median {}, quartiles {} and {}, from {} to {}",
+            show(median),
+            show(q1),
+            show(q3),
+            show(min),
+            show(max)
+        ),
+    };
+    let part = if mark.part.is_empty() { String::new() } else { format!(", {}", mark.part) };
+    let doubt = if mark.doubt.is_empty() { String::new() } else { format!("; doubtful: {}", mark.doubt) };
+    let note = if row.note.is_empty() { String::new() } else { format!("; {}", row.note) };
+    format!("{}{part}: {numbers}{doubt}{note}", row.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_of_a_row_are_stacked_on_the_axis() {
+        let bar = |value| RowMark {
+            part: String::new(),
+            colour: Colour::Ink,
+            quantity: Quantity::Bar(value),
+            doubt: String::new(),
+        };
+        let row = RowOf { name: "a".into(), marks: vec![bar(2.0), bar(3.0)], note: String::new() };
+        assert_eq!(values_of(&row), [(2.0, None), (5.0, None)]);
+    }
+
+    #[test]
+    fn every_row_is_on_a_line_of_its_own() {
+        assert!(ROW > LINE);
+    }
+}

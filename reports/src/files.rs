@@ -1,0 +1,96 @@
+//! Writes a report as a folder: the page, a picture of each figure as SVG and PNG, the CSV behind it, and the manifests of the runs.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+use rig::Exit;
+use schema::rows::to_csv;
+
+use crate::{
+    page::{Links, page},
+    report::{Placed, Report},
+    table::Table,
+};
+
+/// The page of a report, whose presence tells a report from other folders.
+const INDEX: &str = "index.html";
+/// A folder that is written, beside its place.
+const UNFINISHED: &str = "unfinished";
+
+/// Writes the folder, and replaces an older report there. `done` is called after each figure.
+///
+/// # Errors
+/// The folder holds something else than a report, or cannot be written.
+pub fn write(report: &Report, folder: &Path, mut done: impl FnMut()) -> anyhow::Result<()> {
+    if folder.exists() && !is_report(folder) {
+        bail!("{} exists and is no report; remove it, or name another folder with --out", folder.display());
+    }
+    let unfinished = beside(folder);
+    clear(&unfinished)?;
+    put(&unfinished.join(INDEX), page(report, Links::Files).as_bytes())?;
+    for (number, run) in report.runs.iter().enumerate() {
+        let manifest = run.dir.manifest_path();
+        let text = fs::read(&manifest).with_context(|| manifest.display().to_string())?;
+        put(&unfinished.join("manifests").join(format!("{number}.toml")), &text)?;
+    }
+    for placed in &report.figures {
+        write_figure(placed, &unfinished.join("figures"))?;
+        done();
+    }
+    clear(folder)?;
+    fs::rename(&unfinished, folder).map_err(|error| cannot_write(folder, &error))
+}
+
+fn write_figure(placed: &Placed, folder: &Path) -> anyhow::Result<()> {
+    let chart = &placed.figure.chart;
+    let file = |ending: &str| folder.join(format!("{}.{ending}", placed.id));
+    put(&file("csv"), &csv_of(&chart.table()))?;
+    if chart.has_picture() {
+        put(&file("svg"), chart.svg_file(&placed.figure.title).as_bytes())?;
+        put(&file("png"), &chart.png())?;
+    }
+    Ok(())
+}
+
+/// The text of a table as CSV.
+pub fn csv_of(table: &Table) -> Vec<u8> {
+    let rows = table.rows.iter().map(|row| row.iter().map(crate::table::Cell::in_csv).collect());
+    to_csv(table.columns.iter().map(|column| column.name.as_str()), rows)
+}
+
+fn is_report(folder: &Path) -> bool {
+    let is_empty = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
+    is_empty
+        || (folder.join(INDEX).is_file()
+            && folder.join("figures").is_dir()
+            && folder.join("manifests").is_dir())
+}
+
+fn beside(folder: &Path) -> PathBuf {
+    let name = folder.file_name().map_or_else(|| "report".into(), |name| name.to_os_string());
+    let mut name = name;
+    name.push(".");
+    name.push(UNFINISHED);
+    folder.with_file_name(name)
+}
+
+fn clear(folder: &Path) -> anyhow::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(cannot_write(folder, &error)),
+        _ => Ok(()),
+    }
+}
+
+fn put(file: &Path, content: &[u8]) -> anyhow::Result<()> {
+    let folder = file.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)
+        .and_then(|()| fs::write(file, content))
+        .map_err(|error| cannot_write(file, &error))
+}
+
+fn cannot_write(file: &Path, error: &io::Error) -> anyhow::Error {
+    Exit::InputOutput.because(format!("{} cannot be written: {error}", file.display()))
+}

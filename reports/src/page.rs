@@ -1,0 +1,202 @@
+//! The page: one HTML file that needs nothing else, and asks nothing of a network.
+
+use askama::Template;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    canvas::{classes, variables},
+    chart::DARK,
+    report::{Placed, Report},
+    run::{Run, RunKind},
+    table::{Cell, Table},
+};
+
+/// A table on the page has at most this many rows; the CSV file has all.
+const MOST_ROWS: usize = 500;
+
+const SCRIPT: &str = include_str!("../assets/page.js");
+const STYLE: &str = include_str!("../assets/page.css");
+
+/// Where the files that a page links to are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Links {
+    /// In the folder of the page.
+    Files,
+    /// On the server that shows a run while it goes on, which makes no pictures. The page asks it for news.
+    Server,
+}
+
+#[derive(Template)]
+#[template(path = "page.html")]
+struct Page<'a> {
+    title: String,
+    policy: String,
+    style: String,
+    script: &'static str,
+    is_live: bool,
+    version: &'static str,
+    runs: Vec<RunOnPage<'a>>,
+    findings: Vec<Finding<'a>>,
+    sections: Vec<Section<'a>>,
+}
+
+struct RunOnPage<'a> {
+    run: &'a Run,
+    number: usize,
+    kind: &'static str,
+    status: String,
+    is_well: bool,
+    revision: String,
+    command: String,
+    devices: String,
+}
+
+struct Finding<'a> {
+    id: &'a str,
+    text: &'a str,
+}
+
+/// The figures of one run, or of all together.
+struct Section<'a> {
+    title: String,
+    figures: Vec<FigureOnPage<'a>>,
+}
+
+struct FigureOnPage<'a> {
+    placed: &'a Placed,
+    svg: String,
+    table: Table,
+    left_out: usize,
+    manifests: Vec<(usize, &'a str)>,
+    has_files: bool,
+}
+
+impl FigureOnPage<'_> {
+    fn has_picture(&self) -> bool {
+        !self.svg.is_empty()
+    }
+
+    fn shown_rows(&self) -> &[Vec<Cell>] {
+        &self.table.rows[..self.table.rows.len() - self.left_out]
+    }
+}
+
+impl Cell {
+    /// What the page sorts by: the number, or the text.
+    fn sort_key(&self) -> String {
+        match self {
+            Cell::Missing => String::new(),
+            Cell::Text(text) => text.clone(),
+            Cell::Number { value, .. } => value.to_string(),
+        }
+    }
+
+    fn is_number(&self) -> bool {
+        matches!(self, Cell::Number { .. })
+    }
+}
+
+/// The text of the page.
+pub fn page(report: &Report, links: Links) -> String {
+    let names: Vec<&str> = report.runs.iter().map(|run| run.name.as_str()).collect();
+    let title = match &names[..] {
+        [one] => (*one).to_owned(),
+        [first, .., last] if names.len() > 3 => format!("{first} to {last}, {} runs", names.len()),
+        _ => names.join(", "),
+    };
+    let page = Page {
+        title,
+        policy: policy(links),
+        style: format!(
+            ":root{{{}}}@media(prefers-color-scheme:dark){{:root:not([data-theme=light]){{{DARK}}}}}\
+             :root[data-theme=dark]{{{DARK}}}{}\n{STYLE}",
+            variables(),
+            classes()
+        ),
+        script: SCRIPT,
+        is_live: links == Links::Server,
+        version: env!("CARGO_PKG_VERSION"),
+        runs: report.runs.iter().enumerate().map(|(number, run)| on_page(number, run)).collect(),
+        findings: report
+            .figures
+            .iter()
+            .filter(|placed| !placed.figure.finding.is_empty())
+            .map(|placed| Finding { id: &placed.id, text: &placed.figure.finding })
+            .collect(),
+        sections: sections(report, links),
+    };
+    // A template that is checked at compile time can fail only where its output cannot be written, and memory can.
+    page.render().unwrap_or_default()
+}
+
+/// The content security policy: nothing is loaded, and no script runs but the one of the page, whatever names in a run contain.
+fn policy(links: Links) -> String {
+    let hash = BASE64_STANDARD.encode(Sha256::digest(SCRIPT.as_bytes()));
+    let connect = if links == Links::Server { "'self'" } else { "'none'" };
+    format!(
+        "default-src 'none'; script-src 'sha256-{hash}'; style-src 'unsafe-inline'; img-src data:; \
+         connect-src {connect}; base-uri 'none'; form-action 'none'"
+    )
+}
+
+fn on_page(number: usize, run: &Run) -> RunOnPage<'_> {
+    let (status, is_well) = match &run.end {
+        Some(end) if end.exit_code == 0 => ("ended well".into(), true),
+        Some(end) if end.missing.is_empty() => (format!("ended with exit code {}", end.exit_code), false),
+        Some(end) => {
+            (format!("ended with exit code {}; {} missing", end.exit_code, end.missing.len()), false)
+        }
+        None => ("has not ended: it goes on, was killed, or is a table without end.toml".into(), false),
+    };
+    RunOnPage {
+        run,
+        number,
+        kind: match run.kind() {
+            RunKind::Single => "jobs alone",
+            RunKind::Colocate => "jobs together",
+            RunKind::Scheduled => "trace on devices",
+            RunKind::Simulated => "trace in simulation",
+        },
+        status,
+        is_well,
+        revision: run.manifest.git_revision.clone().unwrap_or_else(|| "unknown".into()),
+        command: run.manifest.command.join(" "),
+        devices: run.devices(),
+    }
+}
+
+fn sections(report: &Report, links: Links) -> Vec<Section<'_>> {
+    let of = |run: Option<usize>| {
+        report
+            .figures
+            .iter()
+            .filter(move |placed| placed.run == run)
+            .map(|placed| figure(report, placed, links))
+    };
+    let together = Section {
+        title: if report.runs.len() > 1 { "All runs together".into() } else { "Overview".into() },
+        figures: of(None).collect(),
+    };
+    let of_runs = report.runs.iter().enumerate().map(|(number, run)| Section {
+        title: if report.runs.len() > 1 { run.name.clone() } else { "Figures".into() },
+        figures: of(Some(number)).collect(),
+    });
+    std::iter::once(together).chain(of_runs).filter(|section| !section.figures.is_empty()).collect()
+}
+
+fn figure<'a>(report: &'a Report, placed: &'a Placed, links: Links) -> FigureOnPage<'a> {
+    let table = placed.figure.chart.table();
+    let manifests: Vec<(usize, &str)> = match placed.run {
+        Some(number) => report.runs.get(number).map(|run| (number, run.name.as_str())).into_iter().collect(),
+        None => report.runs.iter().enumerate().map(|(number, run)| (number, run.name.as_str())).collect(),
+    };
+    FigureOnPage {
+        svg: placed.figure.chart.svg(&placed.figure.title),
+        left_out: table.rows.len().saturating_sub(MOST_ROWS),
+        table,
+        manifests,
+        placed,
+        has_files: links == Links::Files,
+    }
+}

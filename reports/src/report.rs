@@ -1,0 +1,155 @@
+//! A report: the runs that it is about, and their figures in the order of the page.
+
+mod find;
+
+use std::{collections::BTreeSet, path::PathBuf};
+
+use rig::Exit;
+
+use crate::{
+    colours::Colours,
+    figure::Figure,
+    figures::{KINDS, Kind, Make},
+    run::Run,
+};
+
+/// Runs and their figures.
+pub struct Report {
+    pub runs: Vec<Run>,
+    pub figures: Vec<Placed>,
+}
+
+/// A figure with its place in the report.
+pub struct Placed {
+    /// The name of its files and its anchor in the page: letters, digits and hyphens, unique in the report.
+    pub id: String,
+    pub kind: &'static Kind,
+    /// The run that it is of, as a position in the report; absent for all runs together.
+    pub run: Option<usize>,
+    pub figure: Figure,
+}
+
+impl Report {
+    /// Reads the runs in these directories, and makes the figures that `wanted` accepts. A directory that is no run stands for all
+    /// runs below it.
+    ///
+    /// # Errors
+    /// There is no run, or the manifest of one that was named cannot be read.
+    pub fn of(paths: &[PathBuf], wanted: impl Fn(&Kind) -> bool) -> anyhow::Result<Report> {
+        let mut runs = Vec::new();
+        for path in paths {
+            for path in find::runs_in(path)? {
+                runs.push(Run::open(&path)?);
+            }
+        }
+        if runs.is_empty() {
+            return Err(Exit::NothingMatched.because("no run is below the directories that were named"));
+        }
+        name_apart(&mut runs, paths);
+        let colours = colours(&runs);
+        let figures = KINDS.iter().filter(|kind| wanted(kind)).flat_map(|kind| placed(kind, &runs, &colours));
+        let mut figures: Vec<Placed> = figures.collect();
+        let mut taken = BTreeSet::new();
+        for (number, placed) in figures.iter_mut().enumerate() {
+            if !taken.insert(placed.id.clone()) {
+                placed.id = format!("{}-{number}", placed.id);
+                taken.insert(placed.id.clone());
+            }
+        }
+        Ok(Report { runs, figures })
+    }
+
+    /// The run of a figure; for a figure of all runs of a report of one, that one.
+    pub fn run_of(&self, placed: &Placed) -> Option<&Run> {
+        match placed.run {
+            Some(run) => self.runs.get(run),
+            None if self.runs.len() == 1 => self.runs.first(),
+            None => None,
+        }
+    }
+}
+
+/// One colour for each workload and for each policy, in the order in which the runs name them.
+fn colours(runs: &[Run]) -> Colours {
+    let policies = runs.iter().filter_map(|run| Some(run.manifest.scheduling.as_ref()?.policy.as_str()));
+    Colours::of_names(runs.iter().flat_map(Run::workloads).chain(policies))
+}
+
+fn placed(kind: &'static Kind, runs: &[Run], colours: &Colours) -> Vec<Placed> {
+    let place = |run: Option<usize>, figure: Figure| {
+        let of_run =
+            run.filter(|_| runs.len() > 1).and_then(|run| runs.get(run)).map(|run| run.name.as_str());
+        let words = [Some(kind.name), of_run, Some(figure.part.as_str()).filter(|part| !part.is_empty())];
+        let words: Vec<String> = words.into_iter().flatten().map(slug).collect();
+        Placed { id: words.join("-"), kind, run, figure }
+    };
+    match kind.make {
+        Make::OfRun(make) => {
+            let of_run =
+                |(number, run)| make(run, colours).into_iter().map(move |figure| (Some(number), figure));
+            runs.iter().enumerate().flat_map(of_run).map(|(run, figure)| place(run, figure)).collect()
+        }
+        Make::OfAll(make) => make(runs, colours).into_iter().map(|figure| place(None, figure)).collect(),
+    }
+}
+
+/// A text as part of a file name: lower-case letters, digits and hyphens, and not too long.
+fn slug(text: &str) -> String {
+    let mut slug = String::new();
+    for letter in text.chars() {
+        match letter.to_ascii_lowercase() {
+            letter @ ('a'..='z' | '0'..='9') => slug.push(letter),
+            _ if slug.ends_with('-') || slug.is_empty() => {}
+            _ => slug.push('-'),
+        }
+        if slug.len() >= 60 {
+            break;
+        }
+    }
+    slug.trim_end_matches('-').to_owned()
+}
+
+/// Gives runs of the same name more of their paths, and numbers if that is not enough.
+fn name_apart(runs: &mut [Run], paths: &[PathBuf]) {
+    let count = |runs: &[Run], name: &str| runs.iter().filter(|run| run.name == name).count();
+    for number in 0..runs.len() {
+        if count(runs, &runs[number].name) > 1 {
+            let path = runs[number].dir.path();
+            let below = paths.iter().find_map(|of| path.strip_prefix(of).ok());
+            let longer = below
+                .unwrap_or(path)
+                .components()
+                .rev()
+                .take(3)
+                .map(|part| part.as_os_str().to_string_lossy());
+            let mut parts: Vec<String> = longer.map(|part| part.into_owned()).collect();
+            parts.reverse();
+            let name = parts.join("/");
+            runs[number].name = if name.is_empty() { runs[number].name.clone() } else { name };
+        }
+    }
+    for number in 0..runs.len() {
+        if count(runs, &runs[number].name) > 1 {
+            runs[number].name = format!("{} ({})", runs[number].name, number + 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slug_is_safe_as_a_file_name_and_as_an_anchor() {
+        for (text, expected) in [
+            ("gantt", "gantt"),
+            ("runs/../<script>alert(1)</script>", "runs-script-alert-1-script"),
+            ("Tiresias:60s", "tiresias-60s"),
+            ("\u{4e2d}", ""),
+            ("---", ""),
+        ] {
+            assert_eq!(slug(text), expected);
+        }
+        assert!(slug(&"long ".repeat(50)).len() <= 60);
+    }
+}
