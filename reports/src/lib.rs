@@ -13,4 +13,6 @@ mod files;
 mod page;
 mod report;
 mod run;
+mod serve;
+mod splice;
 mod table;

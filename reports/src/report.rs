@@ -2,6 +2,8 @@
 
 mod find;
 
+pub use self::find::runs_in;
+
 use std::{collections::BTreeSet, path::PathBuf};
 
 use rig::Exit;
@@ -38,7 +40,7 @@ impl Report {
     pub fn of(paths: &[PathBuf], wanted: impl Fn(&Kind) -> bool) -> anyhow::Result<Report> {
         let mut runs = Vec::new();
         for path in paths {
-            for path in find::runs_in(path)? {
+            for path in runs_in(path)? {
                 runs.push(Run::open(&path)?);
             }
         }

@@ -5,6 +5,8 @@
 
 mod html;
 mod progress;
+mod serve;
+mod splice;
 mod table;
 
 use std::process::ExitCode;
@@ -40,6 +42,8 @@ pub struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Table(table::Args),
+    Splice(splice::Args),
+    Serve(serve::Args),
     /// Print completions for a shell.
     ///
     /// Example: `report completions bash > ~/.local/share/bash-completion/completions/report`
@@ -56,6 +60,8 @@ pub fn main() -> ExitCode {
     let outcome = match cli.command {
         None => html::run(&cli.html),
         Some(Command::Table(args)) => table::run(&args),
+        Some(Command::Splice(args)) => splice::run(&args),
+        Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Completions(completions)) => completions.run(Cli::command()),
         Some(Command::Man(man)) => man.run(Cli::command()),
     };

@@ -12,7 +12,7 @@ const DEPTH: u32 = 5;
 
 /// The run itself, or all runs below a directory that is no run, in order of their paths. Copies of tables in the inputs of a run are
 /// no runs of their own.
-pub(super) fn runs_in(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub fn runs_in(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if path.join("manifest.toml").is_file() {
         return Ok(vec![path.into()]);
     }
