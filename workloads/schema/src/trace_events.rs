@@ -1,5 +1,5 @@
 //! `trace.json`: the Chrome trace event format, which Perfetto (ui.perfetto.dev) and
-//! `chrome://tracing` open. Written only; the source is "Trace Event Format", Google, 2016.
+//! `chrome://tracing` open. The source is "Trace Event Format", Google, 2016. Of that format, the reader accepts what the writer uses.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{unfinished, units::Nanos};
+use crate::{lines, rows::RowError, unfinished, units::Nanos};
 
 /// One event. The format has times in microseconds, with fractions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -108,6 +108,62 @@ impl TraceWriter {
     }
 }
 
+/// The file, as its format has it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Document {
+    display_time_unit: String,
+    trace_events: Vec<TraceEvent>,
+}
+
+/// An event of a trace that was read. Times are in microseconds from the origin of the trace.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Entry {
+    Process { pid: u64, name: String },
+    Span { pid: u64, tid: u64, name: String, start_us: f64, dur_us: f64 },
+    Counter { pid: u64, name: String, at_us: f64, value: f64 },
+}
+
+/// Reads a trace and checks it against the format: times are finite and not negative, spans have a length, counters a number, and
+/// metadata a name.
+///
+/// # Errors
+/// The file cannot be read, or an event is not as the format has it.
+pub fn read(path: &Path) -> Result<Vec<Entry>, RowError> {
+    let text = lines::read(path)?;
+    let wrong = |line, message| RowError::Row { file: path.into(), line, message };
+    let document: Document =
+        serde_json::from_slice(&text).map_err(|error| wrong(error.line() as u64, error.to_string()))?;
+    if document.display_time_unit != "ms" {
+        return Err(wrong(1, format!("'{}' is no unit of time that is shown", document.display_time_unit)));
+    }
+    // The first line of the file has no event.
+    document
+        .trace_events
+        .into_iter()
+        .zip(2..)
+        .map(|(event, line)| event.entry().map_err(|e| wrong(line, e)))
+        .collect()
+}
+
+impl TraceEvent {
+    fn entry(self) -> Result<Entry, String> {
+        let is_time = |time: f64| time.is_finite() && time >= 0.0;
+        if !is_time(self.ts) || !self.dur.is_none_or(is_time) {
+            return Err("a time is negative or not finite".into());
+        }
+        let TraceEvent { name, ph, ts, dur, pid, tid, mut args } = self;
+        match (ph, dur, args.remove("value"), args.remove("name")) {
+            (Phase::X, Some(dur_us), ..) => Ok(Entry::Span { pid, tid, name, start_us: ts, dur_us }),
+            (Phase::C, None, Some(Argument::Number(value)), _) => {
+                Ok(Entry::Counter { pid, name, at_us: ts, value })
+            }
+            (Phase::M, None, _, Some(Argument::Text(name))) => Ok(Entry::Process { pid, name }),
+            _ => Err(format!("'{name}' is no span with a length, no counter with a number and no name")),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,11 +179,6 @@ mod tests {
         writer.counter(2, "util", Nanos(4_000), 97.5).unwrap();
         writer.finish().unwrap();
 
-        #[derive(Deserialize)]
-        struct Document {
-            #[serde(rename = "traceEvents")]
-            trace_events: Vec<TraceEvent>,
-        }
         let document: Document = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
         let [named, span, counter] = &document.trace_events[..] else { panic!("three events") };
         assert_eq!((named.ph, &named.args["name"]), (Phase::M, &Argument::Text("0001-a".into())));
@@ -137,5 +188,32 @@ mod tests {
             (Phase::C, 3.0, &Argument::Number(97.5))
         );
         assert_eq!(span.args, [("loss".to_string(), Argument::Number(0.5))].into());
+        let entries = [
+            Entry::Process { pid: 1, name: "0001-a".into() },
+            Entry::Span { pid: 1, tid: 0, name: "step 0".into(), start_us: 2.5, dur_us: 0.25 },
+            Entry::Counter { pid: 2, name: "util".into(), at_us: 3.0, value: 97.5 },
+        ];
+        assert_eq!(read(&path).unwrap(), entries);
+    }
+
+    #[test]
+    fn what_the_format_does_not_have_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trace.json");
+        let event = r#"{"name":"a","ph":"X","ts":1.0,"dur":2.0,"pid":1,"tid":0,"args":{}}"#;
+        for (from, to) in [
+            ("\"dur\":2.0,", ""),
+            ("2.0", "-2.0"),
+            ("\"X\"", "\"Y\""),
+            ("\"X\",\"ts\":1.0,\"dur\":2.0", "\"C\",\"ts\":1.0"),
+            ("\"tid\"", "\"thread\""),
+        ] {
+            let text =
+                |event: &str| format!("{{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n{event}\n]}}\n");
+            std::fs::write(&path, text(event)).unwrap();
+            assert_eq!(read(&path).unwrap().len(), 1);
+            std::fs::write(&path, text(&event.replace(from, to))).unwrap();
+            assert!(read(&path).unwrap_err().to_string().contains("line 2"), "{from}");
+        }
     }
 }
