@@ -96,6 +96,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         (None, Some(trace), Some(policy)) => begin(trace, policy, args)?,
         (None, ..) => bail!("name a trace and a policy, or a run with --resume"),
     };
+    output::note(format_args!("watch it with: report serve {}", run.path().display()));
     let ended = online::conduct(&run)?;
     if args.json {
         output::print(rows::to_json(&ended.outcomes))?;

@@ -96,6 +96,7 @@ fn a_machine_that_is_slower_than_its_tables_is_told_of_while_the_run_goes_on() {
         warned.contains("steps of 2 jobs took 2.") && warned.contains("expects 0.87 to 1.14 times"),
         "{warned}"
     );
+    assert!(said.err.contains("watch it with: report serve "), "{}", said.err);
     assert!(
         said.err.contains("predicted average JCT") && said.err.contains("(95 % of 20 draws)"),
         "{}",
