@@ -3,6 +3,7 @@
 
 pub mod cmd;
 
+mod activity;
 mod chart;
 mod colours;
 mod decimate;
