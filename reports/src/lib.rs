@@ -3,6 +3,7 @@
 
 pub mod cmd;
 
+mod activity;
 mod canvas;
 mod chart;
 mod colours;

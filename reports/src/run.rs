@@ -1,7 +1,7 @@
 //! What was read of a run: its manifest and its tables. A table that is absent is empty. A table that cannot be read is empty, too,
 //! and the reason is a problem that the page shows.
 
-use std::path::Path;
+use std::{path::Path, sync::OnceLock};
 
 use schema::{
     manifest::{End, Manifest},
@@ -11,6 +11,11 @@ use schema::{
     },
     run_dir::RunDir,
 };
+
+use crate::activity::Activity;
+
+/// The largest number of devices that are named. A manifest that claims more is no cluster.
+const MOST_DEVICES: usize = 1 << 20;
 
 /// One run of a report.
 pub struct Run {
@@ -30,6 +35,7 @@ pub struct Run {
     pub speed: Vec<MachineSpeed>,
     /// Files that cannot be read, each with the reason. Paths are relative to the run.
     pub problems: Vec<String>,
+    activity: OnceLock<Option<Activity>>,
 }
 
 /// What a run measured.
@@ -71,7 +77,37 @@ impl Run {
             manifest,
             end,
             problems,
+            activity: OnceLock::new(),
         })
+    }
+
+    /// What its jobs did on its devices, read when it is first asked for. `None` without a journal.
+    pub fn activity(&self) -> Option<&Activity> {
+        let read = || {
+            let path = self.dir.decisions_path();
+            let mut activity = path.exists().then(|| Activity::read(&path))?;
+            activity.problem = activity.problem.map(|problem| self.dir.relative(&problem, &path));
+            Some(activity)
+        };
+        self.activity.get_or_init(read).as_ref()
+    }
+
+    /// The policy of a run of `sched`, as typed.
+    pub fn policy(&self) -> Option<&str> {
+        self.manifest.scheduling.as_ref().map(|of| of.policy.as_str())
+    }
+
+    /// The names of its devices in the order of their numbers. Those of a simulated cluster are named by node.
+    pub fn device_names(&self) -> Vec<String> {
+        let simulated = self.manifest.scheduling.as_ref().and_then(|of| of.simulated.as_ref());
+        match simulated.filter(|simulated| !simulated.nodes.is_empty()) {
+            None => self.manifest.devices.iter().map(|facts| facts.device.to_string()).collect(),
+            Some(simulated) => {
+                let nodes = simulated.nodes.iter().flat_map(|of| (0..of.nodes).map(|_| of.devices));
+                let of_node = |(node, devices)| (0..devices).map(move |device| format!("n{node}/{device}"));
+                nodes.enumerate().flat_map(of_node).take(MOST_DEVICES).collect()
+            }
+        }
     }
 
     pub fn kind(&self) -> RunKind {

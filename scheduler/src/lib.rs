@@ -6,7 +6,6 @@
 pub mod cluster;
 pub mod cmd;
 pub mod engine;
-pub mod fidelity;
 pub mod hindsight;
 pub mod history;
 pub mod inputs;
@@ -25,6 +24,5 @@ pub mod reported;
 pub mod sim;
 pub mod testbed;
 pub mod topology;
-pub mod totals;
 pub mod trace_generator;
 pub mod view;

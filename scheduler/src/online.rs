@@ -37,7 +37,7 @@ use schema::{
 use self::machine_speed::SpeedWatch;
 pub use self::{
     doubts::doubts,
-    draws::{Draws, totals_of_draws},
+    draws::Draws,
     hindsight::hindsight,
     machine_speed::machine_speed,
     predict::{predict, predicted, simulate},

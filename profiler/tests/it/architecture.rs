@@ -13,12 +13,25 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("profiler/rig", &["schema", "statistics", "+fake-driver"]),
     ("colocate", &["rig", "schema", "statistics"]),
     ("scheduler/model", &["schema"]),
+    ("scheduler/outcomes", &["schema", "statistics"]),
     ("profiler/jobs", &["rig", "schema", "builtin-worker"]),
     ("profiler/cli", &["rig", "schema"]),
     (
         "scheduler",
-        &["cli", "colocate", "jobs", "model", "rig", "schema", "statistics", "builtin-worker", "+front-door"],
+        &[
+            "cli",
+            "colocate",
+            "jobs",
+            "model",
+            "outcomes",
+            "rig",
+            "schema",
+            "statistics",
+            "builtin-worker",
+            "+front-door",
+        ],
     ),
+    ("reports", &["cli", "outcomes", "rig", "schema", "statistics", "+front-door"]),
     (
         "profiler",
         &[

@@ -5,6 +5,7 @@ mod sides;
 
 use std::path::PathBuf;
 
+use outcomes::fidelity::{self, Bars};
 use rig::{Exit, output};
 use schema::{rows, run_dir::RunDir};
 
@@ -12,10 +13,7 @@ use self::{
     show::show,
     sides::{as_prediction, devices, is_simulated, outcomes, predictions, with_drawn_totals},
 };
-use crate::{
-    fidelity::{self, Bars},
-    online,
-};
+use crate::online;
 
 /// Compare a run with its prediction, job by job.
 ///

@@ -17,6 +17,10 @@ use jobs::{
     plans::{self, Effort, Estimates},
     pool, run, software, workload_lookup,
 };
+use outcomes::{
+    draws::totals_of_draws,
+    totals::{average, makespan_ns},
+};
 use rig::{Exit, interrupt::Interrupt, output};
 use schema::{
     catalog::Catalog,
@@ -35,10 +39,9 @@ use crate::{
     inputs::{self, Purpose},
     job::{JobRequest, Payload},
     legal_plans::LegalPlans,
-    online::{self, InputFiles, RunInputs, totals_of_draws},
+    online::{self, InputFiles, RunInputs},
     policy,
     testbed::process::HostCores,
-    totals::{average, makespan_ns},
 };
 
 /// Run the jobs of a trace on devices of this machine under a policy.

@@ -17,6 +17,7 @@ use jobs::{
     pool,
     run::{self, Observed},
 };
+use outcomes::{draws::totals_of_draws, totals::totals};
 use rig::{Exit, output, sampler::SamplerCost};
 use schema::{
     catalog::Catalog,
@@ -34,9 +35,8 @@ use crate::{
     inputs,
     journal::{Decisions, FirstRefusal, Journal, Unrecorded},
     models::{Source, Tables},
-    online::{self, Draws, InputFiles, RunInputs, totals_of_draws},
+    online::{self, Draws, InputFiles, RunInputs},
     sim::{self, Sim},
-    totals::totals,
 };
 
 /// Simulate a trace under one policy or several.

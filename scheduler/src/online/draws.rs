@@ -11,18 +11,17 @@ use std::{
 
 use anyhow::Context as _;
 use model::Drawn;
-use schema::rows::{Draw, DrawnTotals, Outcome, Prediction, Range, Status};
-use statistics::quantile_of_sorted;
+use outcomes::{
+    draws::range,
+    totals::{average, makespan_ns},
+};
+use schema::rows::{Draw, Outcome, Prediction, Status};
 
 use super::{
     predict::{Chance, simulate_with},
     run_inputs::RunInputs,
 };
-use crate::{
-    journal::Unrecorded,
-    sim::Drifting,
-    totals::{average, makespan_ns},
-};
+use crate::{journal::Unrecorded, sim::Drifting};
 
 /// The simulations of a trace, each with its own draw.
 #[derive(Default)]
@@ -83,20 +82,6 @@ impl Draws {
     }
 }
 
-/// The totals over all draws. `None` if there are no draws, or no job ended well in any of them.
-pub fn totals_of_draws(rows: &[Draw]) -> Option<DrawnTotals> {
-    let over = |of: fn(&Draw) -> Option<u64>| {
-        let mut values: Vec<u64> = rows.iter().filter_map(of).collect();
-        values.sort_unstable();
-        range(&values)
-    };
-    Some(DrawnTotals {
-        draws: rows.len() as u32,
-        jct_ns_mean: over(|row| row.jct_ns_mean)?,
-        makespan_ns: over(|row| row.makespan_ns)?,
-    })
-}
-
 /// Simulates one draw. Returns its row, and the completion time of each job that ended well.
 fn simulated(inputs: &RunInputs, draw: u32) -> anyhow::Result<(Draw, Vec<Option<u64>>)> {
     let seed = inputs.manifest.seed.wrapping_add(u64::from(draw) + 1);
@@ -110,9 +95,4 @@ fn simulated(inputs: &RunInputs, draw: u32) -> anyhow::Result<(Draw, Vec<Option<
     let jct_ns_mean = (!known.is_empty()).then(|| average(&known));
     let makespan_ns = makespan_ns(&outcomes);
     Ok((Draw { draw, seed, ok: known.len() as u32, jct_ns_mean, makespan_ns }, jct_ns))
-}
-
-fn range(sorted: &[u64]) -> Option<Range> {
-    let at = |part| quantile_of_sorted(sorted, part);
-    (!sorted.is_empty()).then(|| Range { median_ns: at(0.5), ci_lo_ns: at(0.025), ci_hi_ns: at(0.975) })
 }

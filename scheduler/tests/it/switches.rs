@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use model::Subject;
+use outcomes::totals::totals;
 use scheduler::{
     cluster::{Action, JobId, Settled},
     job::{JobRequest, Payload},
     journal::Unrecorded,
     sim::{self, Cost, Sim, SwitchCosts},
     topology::Topology,
-    totals::totals,
     view::{Change, View},
 };
 use schema::{

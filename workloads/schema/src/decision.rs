@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     chain::Chain,
-    file::{TurnWriter, read},
+    file::{TurnWriter, read, read_each},
     share::Share,
 };
 use crate::{plan::Plan, rows::ErrorKind, units::Nanos};

@@ -1,6 +1,7 @@
 //! The tables of a comparison.
 
 use cli::table;
+use outcomes::fidelity::Bars;
 use rig::output;
 use schema::{
     rows::{Arose, Fidelity, Hindsight, Times, Utilisation},
@@ -8,7 +9,6 @@ use schema::{
 };
 
 use super::Args;
-use crate::fidelity::Bars;
 
 pub(super) fn show(
     args: &Args,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use outcomes::{draws::totals_of_draws, totals::busy_ns};
 use rig::output;
 use schema::{
     rows::{self, Draw, Fidelity, Outcome, Prediction, RowError},
@@ -10,9 +11,8 @@ use schema::{
 
 use crate::{
     cmd::recorded,
-    online::{self, RunInputs, totals_of_draws},
+    online::{self, RunInputs},
     policy, replay,
-    totals::busy_ns,
 };
 
 /// Reads the outcomes of a run, or a file of outcomes.

@@ -1,14 +1,15 @@
 //! Reads and writes `decisions.jsonl`, one turn per line.
 
 use std::{
-    io,
+    fs::File,
+    io::{self, BufRead as _, BufReader, Read as _},
     path::{Path, PathBuf},
 };
 
 use super::Turn;
 use crate::{
-    line_file::{LineFile, whole_lines_bytes},
-    lines,
+    line_file::LineFile,
+    lines::{self, LONGEST_LINE_BYTES},
     rows::RowError,
 };
 
@@ -49,10 +50,32 @@ impl TurnWriter {
 /// # Errors
 /// The file cannot be read, a line is no turn, or turns are missing between two lines.
 pub fn read(path: &Path) -> Result<Vec<Turn>, RowError> {
-    let mut bytes = lines::read(path)?;
-    bytes.truncate(whole_lines_bytes(&bytes));
-    let turns = bytes.split_inclusive(|&byte| byte == b'\n');
-    turns.zip(0..).map(|(line, number)| turn(path, line, number)).collect()
+    let mut turns = Vec::new();
+    read_each(path, |turn| turns.push(turn))?;
+    Ok(turns)
+}
+
+/// Reads all turns as [`read`] does, one after the other, so that a long journal is never in memory as a whole.
+///
+/// # Errors
+/// See [`read`]. The turns before the error have been visited.
+pub fn read_each(path: &Path, mut visit: impl FnMut(Turn)) -> Result<(), RowError> {
+    let broken = |cause| RowError::Io { file: path.into(), cause };
+    let mut file = BufReader::new(File::open(path).map_err(broken)?);
+    let mut line = Vec::new();
+    for number in 0.. {
+        line.clear();
+        let most = LONGEST_LINE_BYTES as u64 + 1;
+        file.by_ref().take(most).read_until(b'\n', &mut line).map_err(broken)?;
+        if line.last() != Some(&b'\n') {
+            let is_too_long = line.len() as u64 == most;
+            let too_long =
+                || RowError::Row { file: path.into(), line: number + 1, message: lines::too_long() };
+            return if is_too_long { Err(too_long()) } else { Ok(()) };
+        }
+        visit(turn(path, &line, number)?);
+    }
+    Ok(())
 }
 
 fn turn(path: &Path, line: &[u8], number: u64) -> Result<Turn, RowError> {

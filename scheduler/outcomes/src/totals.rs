@@ -36,15 +36,15 @@ pub fn totals(policy: &str, outcomes: &[Outcome], devices: u32) -> Totals {
 }
 
 /// The makespan: the time from the first arrival to the last end of a job that ended well or was ended by the policy.
-pub(crate) fn makespan_ns(outcomes: &[Outcome]) -> Option<u64> {
+pub fn makespan_ns(outcomes: &[Outcome]) -> Option<u64> {
     let ends = outcomes.iter().filter(|row| row.status.is_as_meant()).filter_map(|row| row.end_ns);
     let first = outcomes.iter().map(|row| row.submit_ns).min();
-    ends.max().zip(first).map(|(last, first)| last - first)
+    ends.max().zip(first).and_then(|(last, first)| last.checked_sub(first))
 }
 
 /// The part of a job in the busy time of devices, from three columns of its row. A row without `busy_share_ns` has it as well if
 /// the job was never packed, because all its device time was its own.
-pub(crate) fn busy_ns(share: Option<u64>, device_time: Option<u64>, packed: Option<u64>) -> Option<u64> {
+pub fn busy_ns(share: Option<u64>, device_time: Option<u64>, packed: Option<u64>) -> Option<u64> {
     match packed {
         None | Some(0) => share.or(Some(device_time.unwrap_or(0))),
         Some(_) => share,
@@ -53,7 +53,7 @@ pub(crate) fn busy_ns(share: Option<u64>, device_time: Option<u64>, packed: Opti
 
 /// The utilisation: the time in which devices were busy over the makespan of this number of devices, in percent. `None` if the
 /// part of a job is not known, and without any makespan.
-pub(crate) fn utilisation_percent(
+pub fn utilisation_percent(
     mut busy_ns: impl Iterator<Item = Option<u64>>,
     makespan_ns: u64,
     devices: u32,
@@ -64,7 +64,7 @@ pub(crate) fn utilisation_percent(
 }
 
 /// The mean of at least one value, rounded down.
-pub(crate) fn average(values: &[u64]) -> u64 {
+pub fn average(values: &[u64]) -> u64 {
     (values.iter().map(|value| u128::from(*value)).sum::<u128>() / values.len() as u128) as u64
 }
 
