@@ -2,8 +2,9 @@
 
 use statrs::distribution::ContinuousCDF;
 
-use crate::interval::{mean, standard_deviation, student_t};
+use crate::interval::{standard_deviation, student_t};
 use crate::launches::logarithms;
+use crate::line::Line;
 
 /// Launches of one cell usually differ by 1 to 2 % (standard deviation). From here on something
 /// other than chance is at work, such as another program or two power states.
@@ -48,22 +49,15 @@ pub fn drift_between_launches(began_ns: &[u64], launch_medians: &[f64]) -> Optio
     }
     // Time as a share of the span, so that the slope is the change over the span.
     let span = (last - first) as f64;
-    let times: Vec<f64> = began_ns.iter().map(|&began| (began - first) as f64 / span).collect();
-
-    let (mean_time, mean_log) = (mean(&times), mean(&logs));
-    let spread: f64 = times.iter().map(|time| (time - mean_time).powi(2)).sum();
-    let joint: f64 = times.iter().zip(&logs).map(|(t, l)| (t - mean_time) * (l - mean_log)).sum();
-    let slope = joint / spread;
-    let unexplained: f64 = times
-        .iter()
-        .zip(&logs)
-        .map(|(time, log)| (log - mean_log - slope * (time - mean_time)).powi(2))
-        .sum();
-    let standard_error = (unexplained / (count - 2) as f64 / spread).sqrt();
+    let of_time = |(&began, log): (&u64, f64)| ((began - first) as f64 / span, log);
+    let line = Line::through(&began_ns.iter().zip(logs).map(of_time).collect::<Vec<_>>())?;
     // Without a slope there is nothing to test, and without scatter the statistic would be 0 / 0.
-    let p_value =
-        if slope == 0.0 { 1.0 } else { 2.0 * student_t(count - 2).sf((slope / standard_error).abs()) };
-    Some(Drift { percent_over_span: 100.0 * slope.exp_m1(), p_value })
+    let p_value = if line.slope == 0.0 {
+        1.0
+    } else {
+        2.0 * student_t((count - 2) as f64).sf((line.slope / line.slope_error?).abs())
+    };
+    Some(Drift { percent_over_span: 100.0 * line.slope.exp_m1(), p_value })
 }
 
 /// The standard deviation of the logarithms of launches' medians, in percent.

@@ -121,12 +121,17 @@ pub(crate) fn t_half_width(values: &[f64]) -> Option<f64> {
 
 /// The two-sided 95 % quantile of Student's t with this number of degrees of freedom, at least 1.
 pub(crate) fn t_quantile(degrees_of_freedom: usize) -> f64 {
-    student_t(degrees_of_freedom).inverse_cdf(f64::midpoint(CONFIDENCE, 1.0))
+    quantile_of(&student_t(degrees_of_freedom as f64))
 }
 
-/// Student's t distribution with this number of degrees of freedom, at least 1.
-pub(crate) fn student_t(degrees_of_freedom: usize) -> StudentsT {
-    StudentsT::new(0.0, 1.0, degrees_of_freedom as f64).expect("scale and degrees of freedom are positive")
+/// The two-sided 95 % quantile of a distribution.
+pub(crate) fn quantile_of(distribution: &StudentsT) -> f64 {
+    distribution.inverse_cdf(f64::midpoint(CONFIDENCE, 1.0))
+}
+
+/// Student's t distribution with this number of degrees of freedom, at least 1 and perhaps not whole.
+pub(crate) fn student_t(degrees_of_freedom: f64) -> StudentsT {
+    StudentsT::new(0.0, 1.0, degrees_of_freedom).expect("scale and degrees of freedom are positive")
 }
 
 /// The arithmetic mean of at least one value.

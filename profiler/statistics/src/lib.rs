@@ -11,18 +11,22 @@
 //! 2. between launches, [`launches::between_launches`] puts an interval around the launches' medians.
 //!
 //! [`launches::ratio_paired`] compares two quantities, on the log scale and in pairs;
-//! [`runs::between_runs`] compares runs of the same quantities. All intervals are at 95 %. Nothing here
-//! reads a file, a clock or a random number.
+//! [`runs::between_runs`] compares runs of the same quantities. [`welch::ratio`] tests whether two independent
+//! sets of launches differ, and [`holm::adjusted`] corrects such tests for their number. [`line::Line`] is a
+//! law through points. All intervals are at 95 %. Nothing here reads a file, a clock or a random number.
 
 pub mod drift;
 pub mod durations;
+pub mod holm;
 pub mod interval;
 pub mod launches;
+pub mod line;
 pub mod quantile;
 pub mod runs;
 pub mod steady;
 pub mod stop;
 pub mod warm_up;
+pub mod welch;
 
 mod noise;
 mod order;
@@ -31,6 +35,7 @@ mod summary;
 
 pub use durations::Durations;
 pub use interval::Interval;
+pub use line::Line;
 pub use order::{median, median_in_place, quantile_of_sorted};
 pub use quantile::Tail;
 pub use steady::Steady;

@@ -1,5 +1,6 @@
 //! Tests the claims of the crate on simulated launches with a known truth.
 
+mod changes;
 mod coverage;
 mod drift;
 mod properties;
