@@ -9,7 +9,7 @@ fn attribute(svg: &str, name: &str) -> Vec<String> {
     svg.split(&begin).skip(1).filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())).collect()
 }
 
-pub(super) fn planes() -> Chart {
+fn planes() -> Chart {
     let point = |x: f64, y: f64| Point {
         ci: Some((y * 0.9, y * 1.15)),
         label: format!("job <{x}>"),
@@ -47,7 +47,7 @@ pub(super) fn planes() -> Chart {
     Chart::Planes(vec![first, second])
 }
 
-pub(super) fn rows() -> Chart {
+fn rows() -> Chart {
     let mark = |part: &str, n: usize, quantity, doubt: &str| RowMark {
         part: part.into(),
         colour: Colours::nth(n),
@@ -88,7 +88,7 @@ pub(super) fn rows() -> Chart {
     })
 }
 
-pub(super) fn heat() -> Chart {
+fn heat() -> Chart {
     let cell = |value: f64| HeatCell {
         value: Some(value),
         ci: Some((value - 0.2, value + 0.3)),
@@ -111,7 +111,7 @@ pub(super) fn heat() -> Chart {
     })
 }
 
-pub(super) fn lanes() -> Chart {
+fn lanes() -> Chart {
     let span = |lane, from: f64, to: f64, name: &str, kind, n: usize| Span {
         lane,
         from: from * 1e9,
@@ -144,11 +144,119 @@ pub(super) fn lanes() -> Chart {
     })
 }
 
+/// The numbers of a column of the table, as the picture spells them.
+fn column(table: &Table, name: &str) -> Vec<String> {
+    let at = table.columns.iter().position(|column| column.name == name).expect("there is such a column");
+    table.rows.iter().map(|row| row[at].in_csv()).filter(|cell| !cell.is_empty()).collect()
+}
+
 #[test]
-fn dump() {
-    for (name, chart) in [("planes", planes()), ("rows", rows()), ("heat", heat()), ("lanes", lanes())] {
-        std::fs::write(format!("/tmp/chart-{name}.svg"), chart.svg_file(name)).unwrap();
-        std::fs::write(format!("/tmp/chart-{name}.png"), chart.png()).unwrap();
+fn the_numbers_of_rows_cells_and_spans_are_those_of_the_table() {
+    for (chart, pairs) in [
+        (rows(), &[("row", "job"), ("value", "step_ns"), ("lo", "step_ns_ci_lo"), ("q1", "step_ns_q1")][..]),
+        (
+            heat(),
+            &[("row", "victim"), ("column", "aggressor"), ("value", "slowdown"), ("hi", "slowdown_ci_hi")],
+        ),
+        (
+            lanes(),
+            &[("lane", "device"), ("name", "job"), ("from", "from_ns"), ("to", "to_ns"), ("kind", "kind")],
+        ),
+    ] {
+        let (svg, table) = (chart.svg("a title"), chart.table());
+        for (attribute_name, column_name) in pairs {
+            let mut drawn = attribute(&svg, attribute_name);
+            let mut listed = column(&table, column_name);
+            if *attribute_name == "value" {
+                // The value of a box in the table is its median.
+                drawn.extend(attribute(&svg, "median"));
+            }
+            if *attribute_name == "row" && *column_name == "job" {
+                listed.retain(|name| !name.starts_with("gpt2"));
+            }
+            drawn.sort();
+            listed.sort();
+            assert_eq!(drawn, listed, "{attribute_name} of {svg}");
+        }
     }
-    let _ = attribute;
+}
+
+#[test]
+fn the_numbers_of_planes_are_those_of_the_table() {
+    let chart = planes();
+    let (svg, table) = (chart.svg("a title"), chart.table());
+    let lists = |name: &str| -> Vec<String> {
+        attribute(&svg, name).iter().flat_map(|list| list.split(' ')).map(str::to_owned).collect()
+    };
+    // The first series has dots alone, and the second is a line whose dots repeat its numbers.
+    let dots = attribute(&svg, "x").len();
+    assert_eq!(dots, 4);
+    let mut drawn = [attribute(&svg, "x")[..2].to_vec(), lists("xs")].concat();
+    let mut listed = [column(&table, "step_ns"), column(&table, "jct_ns")].concat();
+    drawn.sort();
+    listed.sort();
+    assert_eq!(drawn, listed);
+    let mut drawn = [attribute(&svg, "y")[..2].to_vec(), lists("ys")].concat();
+    let mut listed = [column(&table, "peak_memory_bytes"), column(&table, "share")].concat();
+    drawn.sort();
+    listed.sort();
+    assert_eq!(drawn, listed);
+    assert_eq!(attribute(&svg, "lo"), column(&table, "peak_memory_bytes_ci_lo"));
+    assert_eq!(column(&table, "warnings"), ["not-steady"]);
+    assert_eq!(column(&table, "marked"), ["yes"]);
+}
+
+#[test]
+fn names_are_text_in_every_picture() {
+    let name = "<script>alert(1)</script>\u{202e}\u{0}\"'&";
+    let mut charts = [planes(), rows(), heat(), lanes()];
+    match &mut charts {
+        [Chart::Planes(planes), Chart::Rows(rows), Chart::Heat(heat), Chart::Lanes(lanes)] => {
+            planes[0].title = name.into();
+            planes[0].series[0].name = name.into();
+            planes[0].series[0].points[0].label = name.into();
+            rows.rows[0].name = name.into();
+            rows.rows[4].note = name.into();
+            heat.columns[0] = name.into();
+            lanes.lanes[0] = name.into();
+            lanes.spans[0].name = name.into();
+        }
+        _ => panic!("a chart of each kind"),
+    }
+    for chart in charts {
+        let svg = chart.svg_file(name);
+        assert!(!svg.contains("<script") && svg.contains("&lt;script"), "{svg}");
+        assert!(!svg.contains('\u{0}') && !chart.png().is_empty());
+    }
+}
+
+#[test]
+fn empty_charts_are_drawn() {
+    let axis = || Axis::new("a", "a", Unit::Ns);
+    for chart in [
+        Chart::Planes(vec![]),
+        Chart::Planes(vec![Plane::new(axis(), axis().log())]),
+        Chart::Rows(Rows { value: axis(), column: "a".into(), rows: vec![], rule: None }),
+        Chart::Heat(Heat {
+            row_column: "a".into(),
+            column_column: "b".into(),
+            value: axis(),
+            neutral: 1.0,
+            rows: vec![],
+            columns: vec![],
+            cells: vec![],
+        }),
+        Chart::Lanes(Lanes {
+            time: axis(),
+            column: "a".into(),
+            lanes: vec![],
+            spans: vec![],
+            decimated_from: None,
+        }),
+    ] {
+        assert!(chart.svg("nothing").contains("</svg>"));
+        assert!(chart.png().starts_with(b"\x89PNG"));
+        assert_eq!(chart.table().rows.len(), 0);
+    }
+    assert_eq!(Chart::Table(Table::default()).svg("a table"), "");
 }
