@@ -14,6 +14,7 @@ mod files;
 mod page;
 mod report;
 mod run;
+mod scheduled;
 mod serve;
 mod splice;
 mod table;

@@ -77,21 +77,17 @@ fn of_planes(planes: &[Plane]) -> Table {
         })
         .collect();
     let Some(first) = planes.first() else { return Table::default() };
-    // Planes of one figure may show different quantities, whose numbers then stand in columns of their own.
-    let mut axes: Vec<&Axis> = Vec::new();
-    for plane in planes {
-        if !axes.iter().any(|axis| axis.column == plane.y.column) {
-            axes.push(&plane.y);
-        }
-    }
-    let x = &first.x;
     let mut columns = vec![
         texts("plane", all.iter().map(|(plane, ..)| plane.title.clone())),
         texts("series", all.iter().map(|(_, series, _)| series.name.clone())),
         texts("label", all.iter().map(|(.., point)| point.label.clone())),
-        numbers(x.column.clone(), &x.label, x.unit, all.iter().map(|(.., point)| Some(point.x))),
     ];
-    for axis in axes {
+    // Planes of one figure may show different quantities, whose numbers then stand in columns of their own.
+    for axis in distinct(planes.iter().map(|plane| &plane.x)) {
+        let x = all.iter().map(|(plane, _, point)| (plane.x.column == axis.column).then_some(point.x));
+        columns.push(numbers(axis.column.clone(), &axis.label, axis.unit, x));
+    }
+    for axis in distinct(planes.iter().map(|plane| &plane.y)) {
         let of = |plane: &Plane| plane.y.column == axis.column;
         let values: Vec<_> = all.iter().map(|(plane, _, point)| of(plane).then_some(point.y)).collect();
         let ci: Vec<_> = all.iter().map(|(plane, _, point)| point.ci.filter(|_| of(plane))).collect();
@@ -104,6 +100,17 @@ fn of_planes(planes: &[Plane]) -> Table {
         columns.remove(0);
     }
     table(columns)
+}
+
+/// The axes with different columns, in order.
+fn distinct<'a>(axes: impl Iterator<Item = &'a Axis>) -> Vec<&'a Axis> {
+    let mut found: Vec<&Axis> = Vec::new();
+    for axis in axes {
+        if !found.iter().any(|known| known.column == axis.column) {
+            found.push(axis);
+        }
+    }
+    found
 }
 
 fn of_rows(rows: &Rows) -> Table {
