@@ -5,6 +5,7 @@ pub mod cmd;
 
 mod chart;
 mod colours;
+mod compare;
 mod decimate;
 mod figure;
 mod figures;

@@ -88,14 +88,19 @@ impl Run {
         let simulated = self.manifest.scheduling.as_ref().and_then(|of| of.simulated.as_ref());
         if let Some(simulated) = simulated.filter(|simulated| !simulated.nodes.is_empty()) {
             let nodes = simulated.nodes.iter().map(|alike| {
-                let of_type = if alike.device_type.is_empty() { String::new() } else { format!(" {}", alike.device_type) };
+                let of_type = if alike.device_type.is_empty() {
+                    String::new()
+                } else {
+                    format!(" {}", alike.device_type)
+                };
                 format!("{} x {}{of_type}", alike.nodes, alike.devices)
             });
             return format!("simulated nodes x devices: {}", nodes.collect::<Vec<_>>().join(", "));
         }
         let mut names: Vec<&str> = self.manifest.devices.iter().map(|facts| facts.name.as_str()).collect();
         names.dedup();
-        let devices: Vec<String> = self.manifest.devices.iter().map(|facts| facts.device.to_string()).collect();
+        let devices: Vec<String> =
+            self.manifest.devices.iter().map(|facts| facts.device.to_string()).collect();
         format!("{} ({})", devices.join(", "), names.join(", "))
     }
 
