@@ -7,6 +7,7 @@ mod activity;
 mod canvas;
 mod chart;
 mod colours;
+mod compare;
 mod decimate;
 mod figure;
 mod figures;

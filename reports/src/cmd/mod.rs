@@ -3,6 +3,7 @@
 // `output` tolerates a closed pipe, and the macros of the standard library do not.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod compare;
 mod html;
 mod progress;
 mod serve;
@@ -42,6 +43,7 @@ pub struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Table(table::Args),
+    Compare(compare::Args),
     Splice(splice::Args),
     Serve(serve::Args),
     /// Print completions for a shell.
@@ -60,6 +62,7 @@ pub fn main() -> ExitCode {
     let outcome = match cli.command {
         None => html::run(&cli.html),
         Some(Command::Table(args)) => table::run(&args),
+        Some(Command::Compare(args)) => compare::run(&args),
         Some(Command::Splice(args)) => splice::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Completions(completions)) => completions.run(Cli::command()),

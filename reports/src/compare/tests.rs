@@ -1,0 +1,161 @@
+//! Verdicts on rows with known numbers, and on records.
+
+use std::path::Path;
+
+use schema::rows::{ErrorKind, Status};
+
+use super::*;
+
+fn record(name: &str) -> Side {
+    Side::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("record").join(name)).expect("a record")
+}
+
+/// A run of the first job of a record, changed.
+fn side(change: impl FnOnce(&mut schema::rows::Summary)) -> Side {
+    let mut side = record("20261123-epyc/colocate/all-pairs-1");
+    side.summaries.truncate(1);
+    side.interference.clear();
+    change(&mut side.summaries[0]);
+    side
+}
+
+/// A job of 10 ms with 1 % between four launches, multiplied.
+fn times(factor: f64) -> Side {
+    let of = statistics::launches::between_launches(&[9.9e6, 10e6, 10e6, 10.1e6].map(|ns| ns * factor));
+    let of = of.expect("four launches");
+    side(|row| {
+        row.repeats = 4;
+        row.step_ns_median = Some(of.estimate.round() as u64);
+        row.step_ns_median_ci_lo = Some(of.lo.round() as u64);
+        row.step_ns_median_ci_hi = Some(of.hi.round() as u64);
+    })
+}
+
+fn only(changes: &Changes) -> &Change {
+    let [row] = &changes.rows[..] else { panic!("{changes:?}") };
+    row
+}
+
+#[test]
+fn each_verdict_follows_from_the_numbers() {
+    let cases = [
+        (1.2, Verdict::Slower, 1),
+        (0.8, Verdict::Faster, 0),
+        (1.001, Verdict::NoDifference, 0),
+        (1.03, Verdict::Slower, 0),
+    ];
+    for (factor, verdict, regressed) in cases {
+        let found = changes(&times(1.0), &times(factor));
+        let row = only(&found);
+        assert_eq!(row.verdict, verdict, "{row:?}");
+        assert!((row.ratio.expect("two numbers") - factor).abs() < 1e-6);
+        let (lo, hi) = row.ratio_ci_lo.zip(row.ratio_ci_hi).expect("two intervals");
+        assert!(lo < factor && factor < hi);
+        assert_eq!(regressions(&found, 0.05).count(), regressed, "{row:?}");
+    }
+}
+
+/// Four launches with the logarithms -d, 0, 0 and d on both sides: the variance of each mean is d * d / 6, and there
+/// are six degrees of freedom, whose t quantile is 2.446912.
+#[test]
+fn the_interval_is_that_of_welch() {
+    let ns = |log: f64| (10e9 * log.exp()).round() as u64;
+    let d = 0.01_f64;
+    let published = |shift: f64| {
+        let half_width = 3.182_446_305 * d / 6_f64.sqrt();
+        side(|row| {
+            row.repeats = 4;
+            row.step_ns_median = Some(ns(shift));
+            row.step_ns_median_ci_lo = Some(ns(shift - half_width));
+            row.step_ns_median_ci_hi = Some(ns(shift + half_width));
+        })
+    };
+    let found = changes(&published(0.0), &published(0.03));
+    let row = only(&found);
+    let half_width = 2.446_911_851 * d / 3_f64.sqrt();
+    let (lo, hi) = row.ratio_ci_lo.zip(row.ratio_ci_hi).expect("two intervals");
+    assert!((lo.ln() - 0.03 + half_width).abs() < 1e-7 && (hi.ln() - 0.03 - half_width).abs() < 1e-7);
+}
+
+#[test]
+fn a_side_without_an_interval_cannot_be_told() {
+    let once = side(|row| {
+        row.repeats = 1;
+        row.step_ns_median = Some(20_000_000);
+        (row.step_ns_median_ci_lo, row.step_ns_median_ci_hi) = (None, None);
+    });
+    let found = changes(&times(1.0), &once);
+    assert_eq!((only(&found).verdict, only(&found).p), (Verdict::CannotTell, None));
+    assert!((only(&found).ratio.expect("two numbers") - 2.0).abs() < 1e-3);
+    assert_eq!(regressions(&found, 0.0).count(), 0);
+}
+
+#[test]
+fn a_failure_in_b_is_a_regression_and_one_in_a_is_not() {
+    let failed = || {
+        side(|row| {
+            row.status = Status::Failed;
+            row.err = Some(ErrorKind::Crashed);
+        })
+    };
+    let found = changes(&times(1.0), &failed());
+    assert_eq!((only(&found).verdict, only(&found).b), (Verdict::Failed, None));
+    assert_eq!(regressions(&found, 0.5).count(), 1);
+    let repaired = changes(&failed(), &times(1.0));
+    assert!(repaired.rows.is_empty() && repaired.only_in_b.len() == 1, "{repaired:?}");
+    let twice = changes(&failed(), &failed());
+    assert!(twice.rows.is_empty() && twice.only_in_b.is_empty() && twice.without_number == 1, "{twice:?}");
+}
+
+#[test]
+fn a_program_without_steps_is_compared_by_its_duration() {
+    let program = |ns| {
+        side(|row| {
+            row.step_ns_median = None;
+            (row.wall_ns, row.wall_ns_ci_lo, row.wall_ns_ci_hi) =
+                (Some(ns), Some(ns - ns / 100), Some(ns + ns / 99));
+        })
+    };
+    let found = changes(&program(1_000_000), &program(1_500_000));
+    assert_eq!((only(&found).a, only(&found).b), (1e6, Some(1.5e6)));
+}
+
+#[test]
+fn a_run_compared_with_itself_finds_nothing() {
+    for name in ["20261122-epyc/colocate/all-pairs-1", "20261123-epyc/colocate/all-pairs-2", "20261121-epyc"]
+    {
+        let found = changes(&record(name), &record(name));
+        assert!(!found.rows.is_empty() && found.differences.is_empty());
+        assert!(
+            found.rows.iter().all(|row| row.verdict == Verdict::NoDifference && row.p == Some(1.0)),
+            "{name}"
+        );
+        assert!(found.shifts.iter().all(|shift| shift.ratio == 1.0));
+        assert!(found.only_in_a.is_empty() && found.only_in_b.is_empty());
+    }
+}
+
+/// The record says that 39 of 42 slowdowns are higher in the second run, that their ratio is 1.040, and that the
+/// steps alone are at 0.998.
+#[test]
+fn two_runs_of_all_pairs_have_the_ratios_of_the_record() {
+    let found =
+        changes(&record("20261122-epyc/colocate/all-pairs-1"), &record("20261122-epyc/colocate/all-pairs-2"));
+    let slowdowns = || found.rows.iter().filter(|row| row.quantity == Quantity::Slowdown);
+    assert_eq!((slowdowns().count(), found.rows.len()), (42, 48));
+    assert_eq!(slowdowns().filter(|row| row.ratio > Some(1.0)).count(), 39);
+    let shifts: Vec<String> = found.shifts.iter().map(|shift| format!("{:.3}", shift.ratio)).collect();
+    assert_eq!(shifts, ["0.998", "1.040"]);
+    assert!(found.rows.iter().all(|row| row.p_holm >= row.p));
+}
+
+#[test]
+fn what_one_run_has_alone_is_named_and_differences_are_told() {
+    let found = changes(
+        &record("20261122-epyc/colocate/two-cores"),
+        &record("20261122-epyc/colocate/sharing-resnet18-lstm"),
+    );
+    assert!(found.only_in_a.contains(&"lstm@b20@dp1 on cpu:1".to_owned()), "{:?}", found.only_in_a);
+    assert_eq!(found.without_number, 2, "two seats under sequential");
+    assert!(found.differences.iter().any(|of| of.starts_with("devices: ")), "{:?}", found.differences);
+}
