@@ -10,4 +10,5 @@ mod decimate;
 mod figure;
 mod figures;
 mod run;
+mod scheduled;
 mod table;

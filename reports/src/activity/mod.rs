@@ -3,7 +3,7 @@
 mod counts;
 mod fold;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::{path::Path, sync::Arc};
 

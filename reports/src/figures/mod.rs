@@ -2,11 +2,24 @@
 //!
 //! To add a figure, write its file, and add it to [`KINDS`] in the place where the page has it.
 
-use crate::{
-    colours::Colours,
-    figure::Figure,
-    run::{Run, RunKind},
-};
+mod draws;
+mod error_parts;
+mod fidelity;
+mod gantt;
+mod jct_box;
+mod jct_cdf;
+mod job_errors;
+mod job_times;
+mod outcomes_table;
+mod policies;
+mod predicted_measured;
+mod slowdown_class;
+mod speed;
+#[cfg(test)]
+mod tests;
+mod utilisation;
+
+use crate::{colours::Colours, figure::Figure, run::Run};
 
 /// A kind of figure.
 pub struct Kind {
@@ -26,4 +39,59 @@ pub enum Make {
 }
 
 /// All kinds, in the order of the page.
-pub const KINDS: &[Kind] = &[];
+pub const KINDS: &[Kind] = &[
+    Kind {
+        name: "policies",
+        about: "totals of policies, and job times over the first run",
+        make: Make::OfAll(policies::policies),
+    },
+    Kind {
+        name: "jct-cdf",
+        about: "the distribution of completion times by policy",
+        make: Make::OfAll(jct_cdf::jct_cdf),
+    },
+    Kind {
+        name: "jct-box",
+        about: "completion times by policy as boxes",
+        make: Make::OfAll(jct_box::jct_box),
+    },
+    Kind {
+        name: "job-times",
+        about: "how jobs spend their time, by policy",
+        make: Make::OfAll(job_times::job_times),
+    },
+    Kind {
+        name: "utilisation",
+        about: "busy devices and waiting jobs over time",
+        make: Make::OfAll(utilisation::utilisation),
+    },
+    Kind { name: "gantt", about: "which job ran where and when", make: Make::OfRun(gantt::gantt) },
+    Kind { name: "fidelity", about: "prediction and result of a run", make: Make::OfRun(fidelity::fidelity) },
+    Kind {
+        name: "error-parts",
+        about: "where the error of a prediction arose",
+        make: Make::OfRun(error_parts::error_parts),
+    },
+    Kind {
+        name: "predicted-measured",
+        about: "predicted against measured completion times",
+        make: Make::OfRun(predicted_measured::predicted_measured),
+    },
+    Kind {
+        name: "job-errors",
+        about: "the error of the prediction of each job",
+        make: Make::OfRun(job_errors::job_errors),
+    },
+    Kind {
+        name: "draws",
+        about: "the prediction over draws, and the result",
+        make: Make::OfRun(draws::draws),
+    },
+    Kind { name: "speed", about: "the speed of the machine over a run", make: Make::OfRun(speed::speed) },
+    Kind {
+        name: "slowdown-class",
+        about: "slowdown of jobs by class, user and virtual cluster",
+        make: Make::OfRun(slowdown_class::slowdown_class),
+    },
+    Kind { name: "outcomes", about: "how each job ended", make: Make::OfRun(outcomes_table::outcomes_table) },
+];

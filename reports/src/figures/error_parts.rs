@@ -1,0 +1,93 @@
+//! Where the error of a prediction arose, in parts that add up to the error of the average completion time.
+
+use schema::rows::{Arose, Fidelity};
+
+use crate::{
+    chart::{Axis, Chart, Quantity, RowMark, RowOf, Rows},
+    colours::{Colour, Colours},
+    figure::Figure,
+    figures::fidelity::compared,
+    run::Run,
+    scheduled::place,
+    table::Unit,
+};
+
+/// The parts with their names.
+pub fn named(arose: &Arose) -> [(&'static str, i64); 4] {
+    [
+        ("step time", arose.step_time_ns),
+        ("interference", arose.interference_ns),
+        ("switch cost", arose.switch_cost_ns),
+        ("order", arose.order_ns),
+    ]
+}
+
+pub fn error_parts(run: &Run, _: &Colours) -> Vec<Figure> {
+    let title = "Where the error of the prediction arose";
+    compared(run, |found| {
+        let caption = format!(
+            "Parts of the error of the average completion time of {} jobs on {}; positive if the prediction is too long. They add up to \
+             the error. Step time is the running time of jobs that were never packed, interference that of jobs that were packed, \
+             switch cost the time of the switches that both sides have, and order all waiting. One run is compared, so that the parts \
+             have no interval.",
+            found.jobs,
+            place(run)
+        );
+        Figure { finding: finding(found), ..Figure::new(title, caption, Chart::Rows(rows(found))) }
+    })
+}
+
+fn rows(found: &Fidelity) -> Rows {
+    let row = |(n, (name, ns)): (usize, (&str, i64))| RowOf {
+        name: name.into(),
+        marks: vec![RowMark {
+            part: String::new(),
+            colour: Colours::nth(n),
+            quantity: Quantity::Dot { value: ns as f64, ci: None },
+            doubt: String::new(),
+        }],
+        note: String::new(),
+    };
+    let mut rows: Vec<RowOf> = named(&found.arose).into_iter().enumerate().map(row).collect();
+    let average = found.average_jct;
+    let mut all =
+        row((0, ("error of the average JCT", average.predicted_ns as i64 - average.measured_ns as i64)));
+    all.marks.iter_mut().for_each(|mark| mark.colour = Colour::Ink);
+    rows.push(all);
+    let value = Axis::new("part of the error of the average JCT", "error_ns", Unit::SignedNs);
+    Rows { value, column: "part".into(), rows, rule: Some((0.0, "no error".into())) }
+}
+
+fn finding(found: &Fidelity) -> String {
+    let parts = named(&found.arose);
+    let largest = parts.iter().max_by_key(|(_, ns)| ns.unsigned_abs());
+    let average = found.average_jct.measured_ns as f64;
+    largest.filter(|(_, ns)| *ns != 0 && average > 0.0).map_or(String::new(), |(name, ns)| {
+        let percent = *ns as f64 / average * 100.0;
+        format!(
+            "largest part of the error: {name}, {} ({percent:+.1} % of the average JCT)",
+            Unit::SignedNs.show(*ns as f64)
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::activity::tests::recorded;
+
+    #[test]
+    fn parts_add_up_to_the_error() {
+        for run in recorded() {
+            let [figure] = &error_parts(&run, &Colours::default())[..] else { panic!("one figure") };
+            let Chart::Rows(rows) = &figure.chart else { panic!("rows") };
+            let value = |row: &RowOf| match row.marks[0].quantity {
+                Quantity::Dot { value, .. } => value,
+                _ => panic!("a dot"),
+            };
+            let sum: f64 = rows.rows[..4].iter().map(value).sum();
+            // Each part is rounded, and so are both averages.
+            assert!((sum - value(&rows.rows[4])).abs() <= 4.0, "{sum} is not {}", value(&rows.rows[4]));
+        }
+    }
+}

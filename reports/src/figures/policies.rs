@@ -1,0 +1,195 @@
+//! Totals of runs of `sched` beside each other, and how long jobs took over the first of them.
+
+use std::collections::HashMap;
+
+use outcomes::{draws::totals_of_draws, totals::totals};
+use schema::rows::Totals;
+use statistics::{
+    Interval,
+    launches::{between_launches, ratio_paired},
+};
+
+use crate::{
+    chart::Chart,
+    colours::Colours,
+    figure::Figure,
+    figures::utilisation::percent_of,
+    run::Run,
+    scheduled::{Side, done, left_out, not_well, places, sides, trace},
+    table::{Cell, Table, Unit},
+};
+
+const COLUMNS: &[(&str, &str)] = &[
+    ("run", "run"),
+    ("policy", "policy"),
+    ("jobs", "jobs"),
+    ("jct_ns_mean", "average JCT"),
+    ("jct_ns_median", "median JCT"),
+    ("jct_ns_p99", "p99 JCT"),
+    ("makespan_ns", "makespan"),
+    ("util_percent", "utilisation"),
+    ("queued_ns_mean", "waiting"),
+    ("switching_ns_mean", "switching"),
+    ("failed", "failed"),
+    ("jct_ratio", "JCT of a job over the first run"),
+    ("jct_ratio_ci_lo", "from"),
+    ("jct_ratio_ci_hi", "to"),
+    ("drawn_jct_ns_mean_ci_lo", "average JCT over draws, from"),
+    ("drawn_jct_ns_mean_ci_hi", "to"),
+];
+
+pub fn policies(runs: &[Run], colours: &Colours) -> Vec<Figure> {
+    let (sides, going_on): (Vec<Side>, Vec<Side>) =
+        sides(runs, colours).into_iter().partition(|side| !side.run.outcomes.is_empty());
+    let Some(first) = sides.first() else { return Vec::new() };
+    let totals: Vec<Totals> = sides.iter().map(totals_of).collect();
+    let mut table = Table::new(COLUMNS);
+    for (n, (side, totals)) in sides.iter().zip(&totals).enumerate() {
+        let ratio = if n == 0 { None } else { ratio(first.run, side.run) };
+        table.push(row(side, totals, ratio));
+    }
+    let mut missing = left_out(&sides);
+    missing.extend(going_on.iter().filter_map(|side| not_well(&side.name, side.run)));
+    let caption = format!(
+        "Totals of each run over the jobs that ended well, on {}. If there are several runs, the ratio is that of the completion times of each job over those in \
+         {}, by the geometric mean, with the 95 % interval over the jobs of one trace: it says how much the difference varies from \
+         job to job, and not how much it would vary between repeats of the runs. The interval over draws is that of the prediction, \
+         if it was made with draws.",
+        places(&sides),
+        first.name
+    );
+    vec![Figure {
+        missing,
+        finding: finding(&sides, &totals),
+        ..Figure::new("Policies", caption, Chart::Table(table))
+    }]
+}
+
+fn totals_of(side: &Side) -> Totals {
+    let devices = side.run.device_names().len();
+    let totals = totals(side.run.policy().unwrap_or_default(), &side.run.outcomes, devices as u32);
+    // Rows of older runs lack the part of packed jobs in the busy time, which the journal has.
+    let of_journal = || percent_of(side.run.activity()?, totals.makespan_ns?, devices);
+    Totals { util_percent: totals.util_percent.or_else(of_journal), ..totals }
+}
+
+fn row(side: &Side, totals: &Totals, ratio: Option<Interval>) -> Vec<Cell> {
+    let ns = |value| Cell::whole(Unit::Ns, value);
+    let count = |value: u32| Cell::whole(Unit::Count, Some(value.into()));
+    let of_ratio = |value: fn(Interval) -> f64| Cell::number(Unit::Ratio, ratio.map(value));
+    let drawn = totals_of_draws(&side.run.draws).map(|drawn| drawn.jct_ns_mean);
+    vec![
+        Cell::text(&side.name),
+        Cell::text(&totals.policy),
+        count(totals.jobs),
+        ns(totals.jct_ns_mean),
+        ns(totals.jct_ns_median),
+        ns(totals.jct_ns_p99),
+        ns(totals.makespan_ns),
+        Cell::number(Unit::Percent, totals.util_percent),
+        ns(totals.queued_ns_mean),
+        ns(totals.switching_ns_mean),
+        count(totals.failed),
+        of_ratio(|ratio| ratio.estimate),
+        of_ratio(|ratio| ratio.lo),
+        of_ratio(|ratio| ratio.hi),
+        ns(drawn.map(|drawn| drawn.ci_lo_ns)),
+        ns(drawn.map(|drawn| drawn.ci_hi_ns)),
+    ]
+}
+
+/// The ratio of the completion times in `run` to those in `first`, over the jobs that ended well in both. `None` for other traces.
+fn ratio(first: &Run, run: &Run) -> Option<Interval> {
+    if trace(first) != trace(run) {
+        return None;
+    }
+    let before: HashMap<&str, u64> = done(first).map(|(row, jct)| (row.name.as_str(), jct)).collect();
+    let pair = |(row, jct): (&schema::rows::Outcome, u64)| {
+        Some((*before.get(row.name.as_str())? as f64, jct as f64))
+    };
+    ratio_paired(&done(run).filter_map(pair).collect::<Vec<_>>())
+}
+
+/// Which policy has the least average JCT, among the runs of the trace of the first run.
+fn finding(sides: &[Side], totals: &[Totals]) -> String {
+    let Some(jobs) = sides.first().map(|side| trace(side.run)) else { return String::new() };
+    let mut of_policy: Vec<(&str, Vec<f64>)> = Vec::new();
+    let of_trace = sides.iter().zip(totals).filter(|(side, _)| trace(side.run) == jobs);
+    for (_, totals) in of_trace {
+        let Some(mean) = totals.jct_ns_mean else { continue };
+        match of_policy.iter_mut().find(|(policy, _)| *policy == totals.policy) {
+            Some((_, means)) => means.push(mean as f64),
+            None => of_policy.push((&totals.policy, vec![mean as f64])),
+        }
+    }
+    let mean = |of: &(&str, Vec<f64>)| of.1.iter().sum::<f64>() / of.1.len() as f64;
+    of_policy.sort_by(|a, b| mean(a).total_cmp(&mean(b)));
+    let [best, next, ..] = &of_policy[..] else { return String::new() };
+    let intervals = between_launches(&best.1).zip(between_launches(&next.1));
+    let judgement = match intervals {
+        Some((best, next)) if best.hi < next.lo => "their intervals between runs are apart".to_owned(),
+        Some(_) => "their intervals between runs overlap, so that the difference is within noise".to_owned(),
+        None => {
+            "one run of a policy does not tell how far repeats differ, so that the order is not established"
+                .to_owned()
+        }
+    };
+    format!(
+        "least average JCT: {}, {} over {}, before {}, {} over {}; {judgement}",
+        best.0,
+        Unit::Ns.show(mean(best)),
+        runs_of(best.1.len()),
+        next.0,
+        Unit::Ns.show(mean(next)),
+        runs_of(next.1.len())
+    )
+}
+
+fn runs_of(count: usize) -> String {
+    if count == 1 { "1 run".into() } else { format!("{count} runs") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::activity::tests::recorded;
+
+    fn number(table: &Table, row: usize, column: &str) -> Option<f64> {
+        let place = table.columns.iter().position(|of| of.name == column).expect("it is a column");
+        match &table.rows[row][place] {
+            Cell::Number { value, .. } => Some(*value),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn rows_have_the_totals_and_the_geometric_mean_of_ratios() {
+        let runs: Vec<Run> = recorded().into_iter().skip(12).collect();
+        let [figure] = &policies(&runs, &Colours::default())[..] else { panic!("one figure") };
+        let Chart::Table(table) = &figure.chart else { panic!("a table") };
+        assert_eq!((number(table, 0, "jct_ratio"), table.rows.len()), (None, 3));
+        let ratios: Vec<f64> = runs[2]
+            .outcomes
+            .iter()
+            .zip(&runs[0].outcomes)
+            .map(|(row, first)| row.jct_ns.expect("it ended") as f64 / first.jct_ns.expect("it ended") as f64)
+            .collect();
+        let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
+        assert!((number(table, 2, "jct_ratio").expect("a ratio") - mean).abs() < 1e-9);
+        let jct: u64 = runs[1].outcomes.iter().filter_map(|row| row.jct_ns).sum();
+        assert_eq!(number(table, 1, "jct_ns_mean"), Some((jct / 14) as f64));
+        assert!(figure.finding.contains("is not established"), "{}", figure.finding);
+        assert!(figure.missing.is_empty(), "{:?}", figure.missing);
+    }
+
+    #[test]
+    fn repeats_give_noise_and_other_traces_are_not_compared() {
+        let runs: Vec<Run> = recorded().into_iter().skip(6).collect();
+        let [figure] = &policies(&runs, &Colours::default())[..] else { panic!("one figure") };
+        assert_eq!(figure.missing.iter().filter(|why| why.contains("cannot be compared")).count(), 3);
+        assert!(figure.finding.contains("over 2 runs"), "{}", figure.finding);
+        let Chart::Table(table) = &figure.chart else { panic!("a table") };
+        // The utilisation of runs with packed jobs and without their parts follows from the journal.
+        assert!((0..table.rows.len()).all(|row| number(table, row, "util_percent").is_some()));
+    }
+}
