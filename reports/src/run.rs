@@ -104,6 +104,7 @@ impl Run {
             None => self.manifest.devices.iter().map(|facts| facts.device.to_string()).collect(),
             Some(simulated) => {
                 let nodes = simulated.nodes.iter().flat_map(|of| (0..of.nodes).map(|_| of.devices));
+                let nodes = nodes.take(MOST_DEVICES);
                 let of_node = |(node, devices)| (0..devices).map(move |device| format!("n{node}/{device}"));
                 nodes.enumerate().flat_map(of_node).take(MOST_DEVICES).collect()
             }

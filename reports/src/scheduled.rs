@@ -6,7 +6,7 @@ use schema::rows::{Outcome, Status};
 use statistics::{median, quantile_of_sorted};
 
 use crate::{
-    chart::{Axis, Point},
+    chart::{Axis, Point, Series},
     colours::{Colour, Colours},
     run::{Run, RunKind},
     table::Unit,
@@ -21,11 +21,10 @@ pub struct Side<'a> {
     pub colour: Colour,
 }
 
-/// The runs of `sched` in a report, simulated or real, that have outcomes.
+/// The runs of `sched` in a report, simulated or real. A run that goes on has no outcomes yet.
 pub fn sides<'a>(runs: &'a [Run], colours: &Colours) -> Vec<Side<'a>> {
-    let of_sched = |run: &&Run| is_scheduled(run) && !run.outcomes.is_empty();
     let found: Vec<(&Run, &str)> =
-        runs.iter().filter(of_sched).filter_map(|run| Some((run, run.policy()?))).collect();
+        runs.iter().filter(|run| is_scheduled(run)).filter_map(|run| Some((run, run.policy()?))).collect();
     let mut counts = BTreeMap::<&str, usize>::new();
     found.iter().for_each(|(_, policy)| *counts.entry(policy).or_default() += 1);
     let side = |(n, (run, policy)): (usize, &(&'a Run, &str))| Side {
@@ -56,8 +55,17 @@ pub fn completion_times(run: &Run) -> Vec<u64> {
     times
 }
 
-/// A sentence on the jobs of a run that did not end well, if there are any.
+/// What is to be said of runs beside each other: jobs without a completion time, and runs of other traces.
+pub fn left_out(sides: &[Side]) -> Vec<String> {
+    let not_well = sides.iter().filter_map(|side| not_well(&side.name, side.run));
+    not_well.chain(other_traces(sides)).collect()
+}
+
+/// A sentence on the jobs of a run that have no completion time, if there are any.
 pub fn not_well(name: &str, run: &Run) -> Option<String> {
+    if run.outcomes.is_empty() {
+        return Some(format!("{name}: it has no outcomes yet"));
+    }
     let count = |status| run.outcomes.iter().filter(|row| row.status == status).count();
     let parts = [
         (Status::Failed, "failed or had not ended"),
@@ -80,11 +88,11 @@ pub fn trace(run: &Run) -> BTreeSet<&str> {
 
 /// Sentences on runs of another trace than the first one, which cannot be compared with it.
 pub fn other_traces(sides: &[Side]) -> Vec<String> {
-    let Some(first) = sides.first() else { return Vec::new() };
+    let Some(first) = sides.iter().find(|side| !side.run.outcomes.is_empty()) else { return Vec::new() };
     let jobs = trace(first.run);
-    let others = sides.iter().filter(|side| trace(side.run) != jobs);
+    let others = sides.iter().filter(|side| !side.run.outcomes.is_empty() && trace(side.run) != jobs);
     let sentence =
-        |side: &Side| format!("{} has other jobs than {}: the two are not compared", side.name, first.name);
+        |side: &Side| format!("{} has other jobs than {}: the two cannot be compared", side.name, first.name);
     others.map(sentence).collect()
 }
 
@@ -115,10 +123,21 @@ pub fn five(sorted: &[u64]) -> Option<[f64; 5]> {
     Some([at(0.0), at(0.25), median, at(0.75), at(1.0)])
 }
 
-/// The device of a run in a sentence: where, and that it is simulated.
+/// A sentence on points that were left out, after a space; empty if all are drawn.
+pub fn points_drawn<'a>(series: impl IntoIterator<Item = &'a Series>) -> String {
+    let counts = series.into_iter().map(|of| (of.points.len(), of.decimated_from.unwrap_or(of.points.len())));
+    let (drawn, all) = counts.fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
+    if drawn == all {
+        return String::new();
+    }
+    format!(" {drawn} of {all} points are drawn: of each stretch the first, the least and the largest.")
+}
+
+/// Where a run took place, in a sentence.
 pub fn place(run: &Run) -> String {
-    match run.kind() {
-        RunKind::Simulated => format!("a simulation of {}", run.devices()),
+    let simulated = run.manifest.scheduling.as_ref().and_then(|of| of.simulated.as_ref());
+    match simulated {
+        Some(simulated) if simulated.nodes.is_empty() => format!("a simulation of {}", run.devices()),
         _ => run.devices(),
     }
 }

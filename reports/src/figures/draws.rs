@@ -12,7 +12,7 @@ use crate::{
     decimate::decimated,
     figure::Figure,
     run::{Run, RunKind},
-    scheduled::{cdf, completion_times, place},
+    scheduled::{cdf, completion_times, place, points_drawn},
     table::Unit,
 };
 
@@ -52,9 +52,10 @@ pub fn draws(run: &Run, _: &Colours) -> Vec<Figure> {
     }
     let caption = format!(
         "Distributions over {} simulations of the trace, each with its own draw of step times, drift of the machine and costs of \
-         switches. The background is the 95 % interval over draws, and the line what was {what} on {}.",
+         switches. The background is the 95 % interval over draws, and the line what was {what} on {}.{}",
         run.draws.len(),
-        place(run)
+        place(run),
+        points_drawn(planes.iter().flat_map(|plane| &plane.series))
     );
     let missing = match found.iter().all(Option::is_some) {
         true => Vec::new(),

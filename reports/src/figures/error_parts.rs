@@ -24,7 +24,7 @@ pub fn named(arose: &Arose) -> [(&'static str, i64); 4] {
 
 pub fn error_parts(run: &Run, _: &Colours) -> Vec<Figure> {
     let title = "Where the error of the prediction arose";
-    compared(run, title, |found| {
+    compared(run, |found| {
         let caption = format!(
             "Parts of the error of the average completion time of {} jobs on {}; positive if the prediction is too long. They add up to \
              the error. Step time is the running time of jobs that were never packed, interference that of jobs that were packed, \

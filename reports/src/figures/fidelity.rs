@@ -1,5 +1,7 @@
 //! The errors of the prediction of a run, as `sched fidelity` prints them.
 
+use std::collections::BTreeMap;
+
 use outcomes::{draws::totals_of_draws, fidelity::compare};
 use schema::rows::{Fidelity, Times};
 
@@ -11,6 +13,14 @@ use crate::{
     scheduled::place,
     table::{Cell, Table, Unit},
 };
+
+const COLUMNS: &[(&str, &str)] = &[
+    ("quantity", "of the jobs"),
+    ("predicted", "predicted"),
+    ("measured", "measured"),
+    ("error_percent", "error"),
+    ("unit", "unit in the file"),
+];
 
 /// Compares a run on devices with its prediction. `None` if it has none, and the reason if the two cannot be compared.
 pub fn comparison(run: &Run) -> Option<Result<Fidelity, String>> {
@@ -27,39 +37,33 @@ pub fn comparison(run: &Run) -> Option<Result<Fidelity, String>> {
     }))
 }
 
-/// A figure of a comparison, with what it leaves out; the title alone and the reason if there is nothing to compare.
-pub fn compared(run: &Run, title: &str, make: impl FnOnce(&Fidelity) -> Figure) -> Vec<Figure> {
-    let Some(found) = comparison(run) else { return Vec::new() };
-    let mut figure = match &found {
-        Ok(found) => make(found),
-        Err(why) => {
-            let table = Chart::Table(Table::default());
-            return vec![Figure {
-                missing: vec![why.clone()],
-                ..Figure::new(title, "Nothing is compared.", table)
-            }];
-        }
-    };
-    if let Ok(found) = &found {
-        let others = found.left_out.len();
-        let left_out = (others > 0).then(|| {
-            format!("{others} jobs that did not end well on both sides: {}", some_names(&found.left_out))
-        });
-        let ended = found.ended_by_policy;
-        let ended = (ended > 0).then(|| format!("{ended} jobs that the policy ended on both sides"));
-        figure.missing.extend(left_out.into_iter().chain(ended));
-    }
-    figure.doubts.extend(doubts(run));
+/// The figure of a comparison, with what it leaves out. None if there is nothing to compare.
+pub fn compared(run: &Run, make: impl FnOnce(&Fidelity) -> Figure) -> Vec<Figure> {
+    let Some(Ok(found)) = comparison(run) else { return Vec::new() };
+    let mut figure = make(&found);
+    let others = found.left_out.len();
+    let left_out = (others > 0)
+        .then(|| format!("{others} jobs that did not end well on both sides: {}", some_of(&found.left_out)));
+    let ended = found.ended_by_policy;
+    let ended = (ended > 0).then(|| format!("{ended} jobs that the policy ended on both sides"));
+    figure.missing.extend(left_out.into_iter().chain(ended));
+    figure.doubts = doubts(run);
     vec![figure]
 }
 
 /// Warnings of the measurements that predictions stand on.
-pub fn doubts(run: &Run) -> impl Iterator<Item = String> {
-    let rows = run.predictions.iter().filter(|row| !row.warnings.is_empty());
-    rows.map(|row| format!("{}: {}", row.name, row.warnings))
+pub fn doubts(run: &Run) -> Vec<String> {
+    let mut jobs: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for row in run.predictions.iter().filter(|row| !row.warnings.is_empty()) {
+        jobs.entry(row.warnings.to_string()).or_default().push(row.name.clone());
+    }
+    let sentence =
+        |(warnings, names): (&String, &Vec<String>)| format!("predictions of {}: {warnings}", some_of(names));
+    jobs.iter().map(sentence).collect()
 }
 
-fn some_names(names: &[String]) -> String {
+/// The first names, and the number of the others.
+fn some_of(names: &[String]) -> String {
     const NAMED: usize = 8;
     let some = names.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
     if names.len() > NAMED { format!("{some} and {} more", names.len() - NAMED) } else { some }
@@ -67,7 +71,11 @@ fn some_names(names: &[String]) -> String {
 
 pub fn fidelity(run: &Run, _: &Colours) -> Vec<Figure> {
     let title = "Prediction and result";
-    compared(run, title, |found| {
+    if let Some(Err(why)) = comparison(run) {
+        let chart = Chart::Table(Table::new(COLUMNS));
+        return vec![Figure { missing: vec![why], ..Figure::new(title, "Nothing is compared.", chart) }];
+    }
+    compared(run, |found| {
         let caption = format!(
             "{} jobs that ended well in the prediction and on {}. An error is positive if the prediction is too long. Errors of jobs are \
              without their sign. One run is compared, so that its errors have no interval.",
@@ -79,35 +87,34 @@ pub fn fidelity(run: &Run, _: &Colours) -> Vec<Figure> {
 }
 
 fn table(found: &Fidelity) -> Table {
-    let columns = [
-        ("quantity", "of the jobs"),
-        ("predicted", "predicted"),
-        ("measured", "measured"),
-        ("error_percent", "error"),
-    ];
-    let mut table = Table::new(&columns);
-    let mut line = |name: &str, sides: [Cell; 2], error: Option<f64>| {
+    let mut table = Table::new(COLUMNS);
+    let mut line = |name: &str, unit: &str, sides: [Cell; 2], error: Option<f64>| {
         let [predicted, measured] = sides;
-        table.push(vec![Cell::text(name), predicted, measured, Cell::number(Unit::Percent, error)]);
+        let error = Cell::number(Unit::Percent, error);
+        table.push(vec![Cell::text(name), predicted, measured, error, Cell::text(unit)]);
     };
     let ns = |times: Times| [times.predicted_ns, times.measured_ns].map(|ns| Cell::whole(Unit::Ns, Some(ns)));
     for (name, times) in
         [("average JCT", found.average_jct), ("p99 JCT", found.p99_jct), ("makespan", found.makespan)]
     {
-        line(name, ns(times), Some(times.error_percent));
+        line(name, "ns", ns(times), Some(times.error_percent));
     }
     let of = found.utilisation;
     let busy =
         [of.predicted_percent, of.measured_percent].map(|percent| Cell::number(Unit::Percent, percent));
-    line("utilisation", busy, of.error_percent);
-    let nothing = || [Cell::Missing, Cell::Missing];
-    line("JCT of a job, median error", nothing(), Some(found.job_jct.median_percent));
-    line("JCT of a job, error of the 90th percentile", nothing(), Some(found.job_jct.p90_percent));
-    line("JCT of a job, largest error", nothing(), Some(found.job_jct.max_percent));
+    line("utilisation", "percent", busy, of.error_percent);
+    let jobs = found.job_jct;
+    for (name, error) in [
+        ("JCT of a job, median error", jobs.median_percent),
+        ("JCT of a job, error of the 90th percentile", jobs.p90_percent),
+        ("JCT of a job, largest error", jobs.max_percent),
+    ] {
+        line(name, "", [Cell::Missing, Cell::Missing], Some(error));
+    }
     if let Some(intervals) = found.intervals {
         let counts =
             [intervals.jobs, intervals.jobs_inside].map(|n| Cell::whole(Unit::Count, Some(n.into())));
-        line("jobs with a 95 % interval, and those inside it", counts, None);
+        line("jobs with a 95 % interval, and those inside it", "jobs", counts, None);
     }
     table
 }

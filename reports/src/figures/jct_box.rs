@@ -7,7 +7,7 @@ use crate::{
     colours::{Colour, Colours},
     figure::Figure,
     run::Run,
-    scheduled::{completion_times, five, not_well, places, sides, time_axis},
+    scheduled::{completion_times, five, left_out, places, sides, time_axis},
 };
 
 pub fn jct_box(runs: &[Run], colours: &Colours) -> Vec<Figure> {
@@ -39,7 +39,7 @@ pub fn jct_box(runs: &[Run], colours: &Colours) -> Vec<Figure> {
          intervals.",
         places(&sides)
     );
-    let missing = sides.iter().filter_map(|side| not_well(&side.name, side.run)).collect();
+    let missing = left_out(&sides);
     vec![Figure { missing, ..Figure::new("Spread of completion times by policy", caption, chart) }]
 }
 

@@ -6,7 +6,7 @@ use crate::{
     decimate::decimated,
     figure::Figure,
     run::Run,
-    scheduled::{cdf, completion_times, not_well, places, sides, time_axis},
+    scheduled::{cdf, completion_times, left_out, places, points_drawn, sides, time_axis},
     table::Unit,
 };
 
@@ -30,19 +30,14 @@ pub fn jct_cdf(runs: &[Run], colours: &Colours) -> Vec<Figure> {
     }
     let counts: Vec<String> =
         sides.iter().zip(&times).map(|(side, times)| format!("{} {}", side.name, times.len())).collect();
-    let left_out = plane.series.iter().any(|series| series.decimated_from.is_some());
     let caption = format!(
         "Part of the jobs that completed within a time after their arrival, on {}. Jobs that ended well: {}. The lines are of one \
          run each and have no intervals.{}",
         places(&sides),
         counts.join(", "),
-        if left_out {
-            format!(" At most about {MOST_POINTS} points of a line are drawn.")
-        } else {
-            String::new()
-        }
+        points_drawn(&plane.series)
     );
-    let missing = sides.iter().filter_map(|side| not_well(&side.name, side.run)).collect();
+    let missing = left_out(&sides);
     let chart = Chart::Planes(vec![plane]);
     vec![Figure { missing, ..Figure::new("Completion times of jobs by policy", caption, chart) }]
 }
@@ -62,7 +57,8 @@ mod tests {
             let totals = outcomes::totals::totals("", &run.outcomes, 2);
             let median = totals.jct_ns_median.expect("jobs ended well") as f64;
             let below = series.points.iter().take_while(|point| point.x <= median).last().expect("a point");
-            assert_eq!(below.y, 50.0, "{}", series.name);
+            let jobs = run.outcomes.len();
+            assert_eq!(below.y, jobs.div_ceil(2) as f64 / jobs as f64 * 100.0, "{}", series.name);
             assert_eq!(series.points.last().map(|point| point.y), Some(100.0));
         }
         assert!(jct_cdf(&[], &Colours::default()).is_empty());

@@ -31,7 +31,7 @@ const COLUMNS: &[(&str, &str)] = &[
 
 pub fn job_errors(run: &Run, _: &Colours) -> Vec<Figure> {
     let title = "Prediction and result of each job";
-    compared(run, title, |found| {
+    compared(run, |found| {
         let mut jobs: Vec<&JobFidelity> = found.per_job.iter().collect();
         jobs.sort_by(|a, b| b.jct.error_percent.abs().total_cmp(&a.jct.error_percent.abs()));
         let mut table = Table::new(COLUMNS);

@@ -8,7 +8,7 @@ use crate::{
     colours::Colours,
     figure::Figure,
     run::Run,
-    scheduled::{done, not_well, places, sides},
+    scheduled::{done, left_out, places, sides},
     table::Unit,
 };
 
@@ -36,7 +36,7 @@ pub fn job_times(runs: &[Run], colours: &Colours) -> Vec<Figure> {
          completion time. Each bar is of one run and has no interval.",
         places(&sides)
     );
-    let missing = sides.iter().filter_map(|side| not_well(&side.name, side.run)).collect();
+    let missing = left_out(&sides);
     vec![Figure { missing, ..Figure::new("Where jobs spend their time", caption, chart) }]
 }
 

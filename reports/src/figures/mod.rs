@@ -15,6 +15,8 @@ mod policies;
 mod predicted_measured;
 mod slowdown_class;
 mod speed;
+#[cfg(test)]
+mod tests;
 mod utilisation;
 
 use crate::{colours::Colours, figure::Figure, run::Run};

@@ -15,7 +15,7 @@ use crate::{
     figure::Figure,
     figures::utilisation::percent_of,
     run::Run,
-    scheduled::{Side, done, not_well, other_traces, places, sides, trace},
+    scheduled::{Side, done, left_out, not_well, places, sides, trace},
     table::{Cell, Table, Unit},
 };
 
@@ -39,7 +39,8 @@ const COLUMNS: &[(&str, &str)] = &[
 ];
 
 pub fn policies(runs: &[Run], colours: &Colours) -> Vec<Figure> {
-    let sides = sides(runs, colours);
+    let (sides, going_on): (Vec<Side>, Vec<Side>) =
+        sides(runs, colours).into_iter().partition(|side| !side.run.outcomes.is_empty());
     let Some(first) = sides.first() else { return Vec::new() };
     let totals: Vec<Totals> = sides.iter().map(totals_of).collect();
     let mut table = Table::new(COLUMNS);
@@ -47,9 +48,10 @@ pub fn policies(runs: &[Run], colours: &Colours) -> Vec<Figure> {
         let ratio = if n == 0 { None } else { ratio(first.run, side.run) };
         table.push(row(side, totals, ratio));
     }
-    let missing = sides.iter().filter_map(|side| not_well(&side.name, side.run));
+    let mut missing = left_out(&sides);
+    missing.extend(going_on.iter().filter_map(|side| not_well(&side.name, side.run)));
     let caption = format!(
-        "Totals of each run over the jobs that ended well, on {}. The ratio is that of the completion times of each job over those in \
+        "Totals of each run over the jobs that ended well, on {}. If there are several runs, the ratio is that of the completion times of each job over those in \
          {}, by the geometric mean, with the 95 % interval over the jobs of one trace: it says how much the difference varies from \
          job to job, and not how much it would vary between repeats of the runs. The interval over draws is that of the prediction, \
          if it was made with draws.",
@@ -57,7 +59,7 @@ pub fn policies(runs: &[Run], colours: &Colours) -> Vec<Figure> {
         first.name
     );
     vec![Figure {
-        missing: missing.chain(other_traces(&sides)).collect(),
+        missing,
         finding: finding(&sides, &totals),
         ..Figure::new("Policies", caption, Chart::Table(table))
     }]
@@ -133,14 +135,18 @@ fn finding(sides: &[Side], totals: &[Totals]) -> String {
         }
     };
     format!(
-        "least average JCT: {}, {} over {} run(s), before {}, {} over {} run(s); {judgement}",
+        "least average JCT: {}, {} over {}, before {}, {} over {}; {judgement}",
         best.0,
         Unit::Ns.show(mean(best)),
-        best.1.len(),
+        runs_of(best.1.len()),
         next.0,
         Unit::Ns.show(mean(next)),
-        next.1.len()
+        runs_of(next.1.len())
     )
+}
+
+fn runs_of(count: usize) -> String {
+    if count == 1 { "1 run".into() } else { format!("{count} runs") }
 }
 
 #[cfg(test)]
@@ -180,8 +186,8 @@ mod tests {
     fn repeats_give_noise_and_other_traces_are_not_compared() {
         let runs: Vec<Run> = recorded().into_iter().skip(6).collect();
         let [figure] = &policies(&runs, &Colours::default())[..] else { panic!("one figure") };
-        assert_eq!(figure.missing.iter().filter(|why| why.contains("are not compared")).count(), 3);
-        assert!(figure.finding.contains("over 2 run(s)"), "{}", figure.finding);
+        assert_eq!(figure.missing.iter().filter(|why| why.contains("cannot be compared")).count(), 3);
+        assert!(figure.finding.contains("over 2 runs"), "{}", figure.finding);
         let Chart::Table(table) = &figure.chart else { panic!("a table") };
         // The utilisation of runs with packed jobs and without their parts follows from the journal.
         assert!((0..table.rows.len()).all(|row| number(table, row, "util_percent").is_some()));

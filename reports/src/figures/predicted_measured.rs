@@ -11,7 +11,7 @@ use crate::{
     figure::Figure,
     figures::fidelity::doubts,
     run::{Run, RunKind},
-    scheduled::{done, place, time_axis},
+    scheduled::{done, place, points_drawn, time_axis},
 };
 
 /// The largest number of points.
@@ -40,32 +40,34 @@ pub fn predicted_measured(run: &Run, colours: &Colours) -> Vec<Figure> {
     let (with, inside) = inside(all());
     for (workload, mut points) in of_workload {
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
+        if count > MOST_POINTS {
+            // Points with a doubt are never left out.
+            points.iter_mut().for_each(|point| point.doubt.clear());
+        }
         let most = (MOST_POINTS * points.len() / count).max(3);
         plane.series.push(decimated(Series::new(workload, colours.of(workload), Form::Dots, points), most));
     }
-    let drawn: usize = plane.series.iter().map(|series| series.points.len()).sum();
-    let of = if drawn < count {
-        format!(" {drawn} of {count} points are drawn: of each stretch the first, the least and the largest.")
-    } else {
-        String::new()
-    };
+    let mut drawn = points_drawn(&plane.series);
+    if count > MOST_POINTS {
+        drawn += " Points of jobs with warnings are drawn like the others.";
+    }
     let intervals = match with {
         0 => "The prediction was made without draws and has no intervals.".to_owned(),
         _ => format!("Bars are 95 % intervals over {} draws.", run.draws.len()),
     };
     let caption = format!(
         "Completion times of {count} jobs that ended well in the simulation before the run and on {}. On the line, both are equal. \
-         {intervals}{of}",
+         {intervals}{drawn}",
         place(run)
     );
     let others = run.outcomes.len().saturating_sub(count);
     let missing =
-        (others > 0).then(|| format!("{others} jobs that did not end well in the prediction and in the run"));
+        (others > 0).then(|| format!("{others} jobs that did not end well in the prediction or in the run"));
     let finding = (with > 0)
         .then(|| format!("{inside} of {with} jobs are inside the 95 % intervals of their predictions"));
     vec![Figure {
         finding: finding.unwrap_or_default(),
-        doubts: doubts(run).collect(),
+        doubts: doubts(run),
         missing: missing.into_iter().collect(),
         ..Figure::new("Predicted and measured completion times", caption, Chart::Planes(vec![plane]))
     }]

@@ -1,6 +1,9 @@
 //! The slowdown of jobs by class, user and virtual cluster: their completion time over the time that they would take alone.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+};
 
 use schema::{
     decision::JobId,
@@ -51,7 +54,7 @@ pub fn slowdown_class(run: &Run, _: &Colours) -> Vec<Figure> {
             continue;
         }
         let mut groups: Vec<(String, Vec<f64>)> = groups.into_iter().collect();
-        groups.sort_by(|a, b| b.1.len().cmp(&a.1.len()));
+        groups.sort_by_key(|(_, values)| Reverse(values.len()));
         let left_out = groups.len().saturating_sub(MOST_GROUPS);
         missing.extend(
             (left_out > 0)
@@ -115,6 +118,7 @@ mod tests {
         let run = &mut runs[14];
         run.outcomes[0].user = "=<b>".into();
         run.outcomes[1].class = Class::BestEffort;
+        run.predictions[0].step_ns = Some(40_000_000);
         let [figure] = &slowdown_class(run, &Colours::default())[..] else { panic!("one figure") };
         let Chart::Rows(rows) = &figure.chart else { panic!("rows") };
         let names: Vec<&str> = rows.rows.iter().map(|row| row.name.as_str()).collect();
@@ -123,6 +127,6 @@ mod tests {
         let alone = row.steps_asked.expect("it has steps") * predicted.step_ns.expect("it is known");
         let expected = row.jct_ns.expect("it ended") as f64 / alone as f64;
         assert_eq!(rows.rows[4].marks[0].quantity, Quantity::Box([expected; 5]));
-        assert!(figure.caption.contains("For 14 jobs") && figure.caption.contains("the other 0"));
+        assert!(figure.caption.contains("For 1 jobs") && figure.caption.contains("the other 13"));
     }
 }

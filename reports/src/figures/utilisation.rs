@@ -9,7 +9,7 @@ use crate::{
     decimate::decimated,
     figure::Figure,
     run::Run,
-    scheduled::{places, sides},
+    scheduled::{other_traces, places, points_drawn, sides},
     table::Unit,
 };
 
@@ -22,13 +22,19 @@ pub fn utilisation(runs: &[Run], colours: &Colours) -> Vec<Figure> {
     let mut busy = Plane::new(time(), Axis::new("busy devices", "busy_percent", Unit::Percent));
     let mut waiting = Plane::new(time(), Axis::new("waiting jobs", "waiting_jobs", Unit::Count));
     (busy.title, waiting.title) = ("busy devices".into(), "waiting jobs".into());
-    let (mut means, mut missing) = (Vec::new(), Vec::new());
+    let (mut means, mut missing) = (Vec::new(), other_traces(&sides));
     for side in &sides {
         let Some(activity) = side.run.activity() else {
             missing.push(format!("{}: it has no journal", side.name));
             continue;
         };
         missing.extend(activity.problem.iter().map(|problem| format!("{}: {problem}", side.name)));
+        if side.run.outcomes.is_empty() {
+            missing.push(format!(
+                "{}: it has no outcomes yet, and jobs that failed last count as waiting",
+                side.name
+            ));
+        }
         let devices = side.run.device_names().len();
         let series =
             |points| decimated(Series::new(side.name.clone(), side.colour, Form::Steps, points), MOST_POINTS);
@@ -42,21 +48,10 @@ pub fn utilisation(runs: &[Run], colours: &Colours) -> Vec<Figure> {
     if busy.series.is_empty() {
         return Vec::new();
     }
-    let left_out: Vec<String> = [&busy, &waiting]
-        .iter()
-        .flat_map(|plane| &plane.series)
-        .filter_map(|series| Some(format!("{} of {}", series.points.len(), series.decimated_from?)))
-        .collect();
-    let left_out = match left_out.is_empty() {
-        true => String::new(),
-        false => format!(
-            " {} points are drawn: of each stretch the first, the least and the largest.",
-            left_out.join(", ")
-        ),
-    };
+    let drawn = points_drawn([&busy, &waiting].into_iter().flat_map(|plane| &plane.series));
     let caption = format!(
         "The part of the devices on which at least one job runs, and the number of jobs that have arrived and have no devices, on {}. \
-         Means over the makespan: {}. Each line is of one run and has no interval.{left_out}",
+         Means over the makespan: {}. Each line is of one run and has no interval.{drawn}",
         places(&sides),
         if means.is_empty() { "not known".into() } else { means.join(", ") },
     );

@@ -103,12 +103,12 @@ impl<'a> Jobs<'a> {
         self.known.get(&job).map_or_else(|| format!("job {}", job.0), |(name, _)| (*name).to_owned())
     }
 
-    fn workload(&self, job: JobId) -> String {
-        self.known.get(&job).map_or_else(String::new, |(_, workload)| (*workload).to_owned())
+    fn workload(&self, job: JobId) -> Option<&'a str> {
+        self.known.get(&job).map(|(_, workload)| *workload)
     }
 
     fn colour(&self, job: JobId) -> Colour {
-        self.known.get(&job).map_or(Colour::Muted, |(_, workload)| self.colours.of(workload))
+        self.workload(job).map_or(Colour::Muted, |workload| self.colours.of(workload))
     }
 }
 
@@ -160,10 +160,10 @@ fn of_lane(lane: usize, stays: &[&Stay], jobs: &Jobs) -> Vec<Span> {
             to: stay.until_ns as f64,
             part: of_launch.get(&(stay.job, stay.launch)).copied().unwrap_or((0, 1)),
             name: jobs.name(stay.job),
-            group: jobs.workload(stay.job),
+            group: jobs.workload(stay.job).unwrap_or_default().to_owned(),
             kind: stay.phase.kind(),
             colour: jobs.colour(stay.job),
-            detail: detail(stay),
+            detail: detail(stay, jobs.workload(stay.job)),
         };
         if matches!(stay.end, StayEnd::Failed(..)) {
             let colour = Colour::Bad;
@@ -174,9 +174,10 @@ fn of_lane(lane: usize, stays: &[&Stay], jobs: &Jobs) -> Vec<Span> {
     spans
 }
 
-/// The phase, the plan and what followed, for a reader who points at the span.
-fn detail(stay: &Stay) -> String {
-    let mut parts = vec![format!("{:?}", stay.phase).to_lowercase()];
+/// The workload, the phase, the plan and what followed, for a reader who points at the span.
+fn detail(stay: &Stay, workload: Option<&str>) -> String {
+    let mut parts: Vec<String> = workload.into_iter().map(str::to_owned).collect();
+    parts.push(format!("{:?}", stay.phase).to_lowercase());
     parts.extend(stay.plan.map(|plan| plan.to_string()));
     parts.push(match stay.devices.len() {
         1 => "1 device".into(),

@@ -59,7 +59,7 @@ fn failures_lost_devices_and_plans_are_told() {
     let activity = folded(&turns(vec![
         (0, vec![], vec![start("dp1")]),
         (5, vec![failed, Happened::DeviceLost { device: DeviceId(1) }], vec![]),
-        (9, vec![Happened::DeviceBack { device: DeviceId(1) }], vec![start("dp1+bf16")]),
+        (9, vec![Happened::DeviceBack { device: DeviceId(1) }], vec![start("bf16")]),
         (12, vec![Happened::Settled { job, now: Settled::Running, steps: 0 }], vec![]),
     ]));
     let runs = recorded();
@@ -76,7 +76,7 @@ fn failures_lost_devices_and_plans_are_told() {
     ];
     assert_eq!(seen, expected);
     assert_eq!(spans[0].detail, "starting; dp1; 1 device; then failed: device-lost: fell off");
-    assert_eq!(spans[3].detail, "starting; dp1+bf16; 1 device; start 2; before under dp1");
+    assert_eq!(spans[3].detail, "starting; bf16; 1 device; start 2; before under dp1");
     assert_eq!(spans[0].name, "job 7");
     assert_eq!(Jobs::of(&runs[0], &colours).name(JobId(0)), runs[0].outcomes[0].name);
 }
