@@ -35,6 +35,9 @@
       mark.dataset.title = title.textContent;
       title.remove();
     }
+    // The titles of spans are made of their data, which are in the page once.
+    const { name, kind, lane, from, to, detail } = mark.dataset;
+    if (from !== undefined) return `${name}: ${kind} on ${lane}, ${pretty(Number(from), 'Ns')} to ${pretty(Number(to), 'Ns')}${detail ? `; ${detail}` : ''}`;
     return mark.dataset.title || '';
   };
   const pretty = (value, unit) => {

@@ -3,19 +3,19 @@
 
 pub mod cmd;
 
-mod activity;
-mod canvas;
-mod chart;
-mod colours;
-mod compare;
-mod decimate;
-mod figure;
-mod figures;
-mod files;
-mod page;
-mod report;
-mod run;
-mod scheduled;
-mod serve;
-mod splice;
-mod table;
+pub mod activity;
+pub mod canvas;
+pub mod chart;
+pub mod colours;
+pub mod compare;
+pub mod decimate;
+pub mod figure;
+pub mod figures;
+pub mod files;
+pub mod page;
+pub mod report;
+pub mod run;
+pub mod scheduled;
+pub mod serve;
+pub mod splice;
+pub mod table;

@@ -48,6 +48,8 @@ impl Report {
             return Err(Exit::NothingMatched.because("no run is below the directories that were named"));
         }
         name_apart(&mut runs, paths);
+        let among = runs.len();
+        runs.iter_mut().for_each(|run| run.among = among);
         let colours = colours(&runs);
         let figures = KINDS.iter().filter(|kind| wanted(kind)).flat_map(|kind| placed(kind, &runs, &colours));
         let mut figures: Vec<Placed> = figures.collect();

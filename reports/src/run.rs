@@ -22,6 +22,8 @@ pub struct Run {
     pub dir: RunDir,
     /// The name of its directory, made unique among the runs of the report.
     pub name: String,
+    /// The number of runs in the report.
+    pub among: usize,
     pub manifest: Manifest,
     /// Absent while the run goes on, and if it was killed.
     pub end: Option<End>,
@@ -65,6 +67,7 @@ impl Run {
         });
         Ok(Run {
             name: dir.name(),
+            among: 1,
             measurements: table(&dir, &dir.measurements_path(), &mut problems),
             summaries: table(&dir, &dir.summary_path(), &mut problems),
             interference: table(&dir, &dir.interference_path(), &mut problems),

@@ -3,7 +3,7 @@
 use plotters::{
     coord::ranged1d::{Ranged as _, ValueFormatter as _},
     element::PathElement,
-    style::{Color as _, text_anchor::HPos},
+    style::text_anchor::HPos,
 };
 
 use super::{
@@ -39,13 +39,7 @@ struct Layout {
 
 impl Layout {
     fn of(lanes: &Lanes) -> Layout {
-        let legend = Legend::of(
-            lanes
-                .spans
-                .iter()
-                .filter(|span| span.kind == SpanKind::Running)
-                .map(|span| (&*legend_name(span), span.colour)),
-        );
+        let legend = Legend::of(lanes.spans.iter().map(|span| (&*span.group, span.colour)));
         let count = lanes.lanes.len().max(1) as i32;
         let names = lanes.lanes.iter().map(|name| text::width(&text::shortened(name, LETTERS), SMALL));
         Layout {
@@ -60,11 +54,6 @@ impl Layout {
     fn bottom(&self, lanes: &Lanes) -> i32 {
         self.top + self.lane * lanes.lanes.len().max(1) as i32
     }
-}
-
-/// Legends name workloads and not jobs: the colour of a job is that of its workload.
-fn legend_name(span: &Span) -> &str {
-    &span.group
 }
 
 pub(super) fn height(lanes: &Lanes) -> u32 {
@@ -152,14 +141,6 @@ fn mark_of(span: &Span, lanes: &Lanes) -> Mark {
         _ => Shape::Rect { is_hollow, is_hatched, alpha },
     };
     let kind = format!("{:?}", span.kind).to_lowercase();
-    let lane = lanes.lanes.get(span.lane).cloned().unwrap_or_default();
-    let show = |at: f64| lanes.time.unit.show(at);
-    let detail = if span.detail.is_empty() { String::new() } else { format!("; {}", span.detail) };
-    let times = if span.to > span.from {
-        format!("{} to {}", show(span.from), show(span.to))
-    } else {
-        show(span.from)
-    };
     Mark {
         shape,
         colour: if matches!(span.kind, SpanKind::Failed | SpanKind::Lost) {
@@ -168,13 +149,15 @@ fn mark_of(span: &Span, lanes: &Lanes) -> Mark {
             span.colour
         },
         points: Vec::new(),
-        title: format!("{}: {kind} on {lane}, {times}{detail}", span.name),
+        // There may be thousands of spans: the page makes their titles of the data.
+        title: String::new(),
         data: vec![
-            ("lane", lane),
+            ("lane", lanes.lanes.get(span.lane).cloned().unwrap_or_default()),
             ("name", span.name.clone()),
             ("kind", kind),
             ("from", span.from.to_string()),
             ("to", span.to.to_string()),
+            ("detail", span.detail.clone()),
         ],
     }
 }

@@ -25,8 +25,8 @@ use crate::{
 
 /// The largest number of lanes.
 const MOST_LANES: usize = 64;
-/// The largest number of spans.
-const MOST_SPANS: usize = 20_000;
+/// The largest number of spans of all runs of a report, which share the size of a page.
+const MOST_SPANS: usize = 10_000;
 
 pub fn gantt(run: &Run, colours: &Colours) -> Vec<Figure> {
     let Some(activity) = run.activity().filter(|activity| !activity.stays.is_empty()) else {
@@ -36,7 +36,7 @@ pub fn gantt(run: &Run, colours: &Colours) -> Vec<Figure> {
     let devices = shown(activity, names.len());
     let spans = spans(activity, &devices, &Jobs::of(run, colours));
     let count = spans.len();
-    let spans = joined(spans, activity.until_ns as f64, MOST_SPANS);
+    let spans = joined(spans, activity.until_ns as f64, MOST_SPANS / run.among.max(1));
     let mut missing: Vec<String> = activity.problem.iter().cloned().collect();
     if names.len() > devices.len() {
         missing.push(format!(
