@@ -126,6 +126,8 @@
     const axis = document.createElementNS(svg.namespaceURI, 'g');
     const printed = all('text', svg).filter((text) => Number(text.getAttribute('y')) > bottom);
     const lines = all('path.stroke-grid', svg);
+    const isInside = (text) => Number(text.getAttribute('x')) > left && Number(text.getAttribute('y')) > top && Number(text.getAttribute('y')) < bottom;
+    const names = all('text', svg).filter(isInside);
     svg.append(axis);
     const ticks = () => {
       const raw = (to - from) / divisor / 8;
@@ -140,6 +142,7 @@
       svg.classList.toggle('stretched', !isAll);
       // The last of the printed words is the name of the axis, which holds for every range.
       printed.slice(0, -1).forEach((text) => { text.style.display = isAll ? '' : 'none'; });
+      names.forEach((text) => { text.style.display = isAll ? '' : 'none'; });
       lines.forEach((line) => { line.style.display = isAll ? '' : 'none'; });
       axis.replaceChildren(...(isAll ? [] : ticks().map((tick) => {
         const text = document.createElementNS(svg.namespaceURI, 'text');

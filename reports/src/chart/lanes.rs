@@ -28,6 +28,9 @@ const LOWEST: i32 = 8;
 /// The longest name of a lane, in letters.
 const LETTERS: usize = 24;
 
+/// A narrower span has no room for any name.
+const ROOM_FOR_NAME: i32 = 30;
+
 struct Layout {
     legend: Legend,
     lane: i32,
@@ -73,10 +76,27 @@ pub(super) fn draw(lanes: &Lanes, area: &Area<'_>) -> Drawn {
         let room = layout.lane - if layout.lane > 16 { 6 } else { 1 };
         let y = layout.top + span.lane as i32 * layout.lane + (layout.lane - room) / 2;
         let (upper, lower) = (y + room * part / parts, y + room * (part + 1) / parts);
-        let corners = vec![(x(span.from), upper), (x(span.to), lower)];
+        // A gap tells neighbours of one colour apart.
+        let gap = if x(span.to) - x(span.from) > 8 { 2 } else { 0 };
+        let corners = vec![(x(span.from), upper), (x(span.to) - gap, lower)];
         area.draw(&mark_of(span, lanes).at_pixels(corners))?;
+        draw_name(span, (x(span.from), x(span.to)), (upper, lower), area)?;
     }
     Ok(())
+}
+
+/// Writes the name of a span into it, if there is room.
+fn draw_name(span: &Span, (from, to): (i32, i32), (upper, lower): (i32, i32), area: &Area<'_>) -> Drawn {
+    let has_room = to - from > ROOM_FOR_NAME && lower - upper >= SMALL;
+    if span.kind != SpanKind::Running || !has_room {
+        return Ok(());
+    }
+    let name = text::shortened(&span.name, LETTERS);
+    if text::width(&name, SMALL) + 12 > to - from {
+        return Ok(());
+    }
+    let at = (i32::midpoint(from, to), i32::midpoint(upper, lower));
+    area.draw_text(&name, &text::style(SMALL, Colour::Ink, HPos::Center), at)
 }
 
 /// Draws the time below the lanes, in a mark from which a page knows what to replace when the time is stretched.
@@ -129,7 +149,7 @@ fn draw_names(lanes: &Lanes, layout: &Layout, area: &Area<'_>) -> Drawn {
 
 fn mark_of(span: &Span, lanes: &Lanes) -> Mark {
     let (is_hollow, is_hatched, alpha) = match span.kind {
-        SpanKind::Running => (false, false, 0.85),
+        SpanKind::Running => (false, false, 0.6),
         SpanKind::Switching => (true, true, 0.0),
         SpanKind::Paused => (true, false, 0.0),
         SpanKind::Lost => (false, true, 0.25),
