@@ -80,9 +80,12 @@ fn colours(runs: &[Run]) -> Colours {
 }
 
 fn placed(kind: &'static Kind, runs: &[Run], colours: &Colours) -> Vec<Placed> {
-    let place = |run: Option<usize>, figure: Figure| {
+    let place = |run: Option<usize>, mut figure: Figure| {
         let of_run =
             run.filter(|_| runs.len() > 1).and_then(|run| runs.get(run)).map(|run| run.name.as_str());
+        if let Some(name) = of_run.filter(|_| !figure.finding.is_empty()) {
+            figure.finding = format!("{name}: {}", figure.finding);
+        }
         let words = [Some(kind.name), of_run, Some(figure.part.as_str()).filter(|part| !part.is_empty())];
         let words: Vec<String> = words.into_iter().flatten().map(slug).collect();
         Placed { id: words.join("-"), kind, run, figure }

@@ -26,7 +26,7 @@ pub fn draws(run: &Run, _: &Colours) -> Vec<Figure> {
     let names = [("average JCT", "jct_ns_mean"), ("makespan", "makespan_ns")];
     let is_real = run.kind() == RunKind::Scheduled;
     let what = if is_real { "measured" } else { "simulated without draws" };
-    let (mut planes, mut findings) = (Vec::new(), Vec::new());
+    let mut planes = Vec::new();
     for ((label, column), (of, found)) in names.into_iter().zip(of.into_iter().zip(found)) {
         let mut values: Vec<u64> = run.draws.iter().filter_map(of).collect();
         values.sort_unstable();
@@ -42,8 +42,6 @@ pub fn draws(run: &Run, _: &Colours) -> Vec<Figure> {
         plane.shades.push(shade);
         if let Some(ns) = found {
             plane.rules.push(Rule::Upright { x: ns as f64, name: what.into() });
-            let is_inside = if range.contains(ns) { "inside" } else { "outside" };
-            findings.push(format!("{label} {} is {is_inside} {range}", Unit::Ns.show(ns as f64)));
         }
         planes.push(plane);
     }
@@ -61,8 +59,7 @@ pub fn draws(run: &Run, _: &Colours) -> Vec<Figure> {
         true => Vec::new(),
         false => vec!["what was found, because no job has ended well".to_owned()],
     };
-    let finding = if is_real { findings.join("; ") } else { String::new() };
-    vec![Figure { finding, missing, ..Figure::new("Prediction over draws", caption, Chart::Planes(planes)) }]
+    vec![Figure { missing, ..Figure::new("Prediction over draws", caption, Chart::Planes(planes)) }]
 }
 
 #[cfg(test)]
