@@ -15,8 +15,9 @@ use crate::{
     table::Table,
 };
 
-/// The page of a report, whose presence tells a report from other folders.
 const INDEX: &str = "index.html";
+/// What the page of every report contains.
+const GENERATOR: &str = "<meta name=\"generator\" content=\"tandem report ";
 /// A folder that is written, beside its place.
 const UNFINISHED: &str = "unfinished";
 
@@ -61,12 +62,10 @@ pub fn csv_of(table: &Table) -> Vec<u8> {
     to_csv(table.columns.iter().map(|column| column.name.as_str()), rows)
 }
 
+/// Whether a folder is empty, or holds a report, whose page names its program.
 fn is_report(folder: &Path) -> bool {
     let is_empty = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
-    is_empty
-        || (folder.join(INDEX).is_file()
-            && folder.join("figures").is_dir()
-            && folder.join("manifests").is_dir())
+    is_empty || fs::read_to_string(folder.join(INDEX)).is_ok_and(|page| page.contains(GENERATOR))
 }
 
 fn beside(folder: &Path) -> PathBuf {
