@@ -25,7 +25,9 @@ pub fn decimated(series: Series, most: usize) -> Series {
                 || point.is_marked
                 || !point.doubt.is_empty()
         };
-        points.extend(stretch.iter().enumerate().filter(|(at, point)| is_kept(*at, point)).map(|(_, p)| p.clone()));
+        points.extend(
+            stretch.iter().enumerate().filter(|(at, point)| is_kept(*at, point)).map(|(_, p)| p.clone()),
+        );
     }
     Series { points, decimated_from: Some(series.decimated_from.unwrap_or(count)), ..series }
 }

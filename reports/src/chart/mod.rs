@@ -141,7 +141,10 @@ pub struct RowMark {
 pub enum Quantity {
     Bar(f64),
     /// A value with its 95 % interval, if it has one.
-    Dot { value: f64, ci: Option<(f64, f64)> },
+    Dot {
+        value: f64,
+        ci: Option<(f64, f64)>,
+    },
     /// The five numbers of a box: least, quartile, median, quartile, largest. The whiskers reach the extremes.
     Box([f64; 5]),
 }
