@@ -1,11 +1,11 @@
 //! The library behind the program `report`: it reads the files of runs, and makes figures, pages and tables of them. It computes
 //! no prediction; what needs a model is in a file of the run.
 
-pub mod cmd;
-
 pub mod activity;
+pub mod alone;
 pub mod canvas;
 pub mod chart;
+pub mod cmd;
 pub mod colours;
 pub mod compare;
 pub mod decimate;
@@ -13,9 +13,12 @@ pub mod figure;
 pub mod figures;
 pub mod files;
 pub mod page;
+pub mod planes;
 pub mod report;
 pub mod run;
 pub mod scheduled;
 pub mod serve;
 pub mod splice;
+pub mod step_figure;
+pub mod steps;
 pub mod table;

@@ -12,7 +12,7 @@ use schema::{
     run_dir::RunDir,
 };
 
-use crate::activity::Activity;
+use crate::{activity::Activity, steps::RunSteps};
 
 /// The largest number of devices that are named. A manifest that claims more is no cluster.
 const MOST_DEVICES: usize = 1 << 20;
@@ -38,6 +38,8 @@ pub struct Run {
     /// Files that cannot be read, each with the reason. Paths are relative to the run.
     pub problems: Vec<String>,
     activity: OnceLock<Option<Activity>>,
+    /// Read when a figure needs it, because it can be long.
+    steps: OnceLock<RunSteps>,
 }
 
 /// What a run measured.
@@ -81,6 +83,7 @@ impl Run {
             end,
             problems,
             activity: OnceLock::new(),
+            steps: OnceLock::new(),
         })
     }
 
@@ -142,6 +145,11 @@ impl Run {
         let devices: Vec<String> =
             self.manifest.devices.iter().map(|facts| facts.device.to_string()).collect();
         format!("{} ({})", devices.join(", "), names.join(", "))
+    }
+
+    /// The steps of the launches that measured a job alone, which are read at the first call.
+    pub fn steps(&self) -> &RunSteps {
+        self.steps.get_or_init(|| RunSteps::read(&self.dir, &self.measurements))
     }
 
     /// The names of all workloads of the run, in order of their appearance.
