@@ -1,7 +1,7 @@
 //! The growth of a cumulative counter in a window, and the mean of a gauge.
 
 use schema::units::Nanos;
-pub use schema::units::Window;
+pub use schema::units::{Window, total};
 
 /// The growth of a cumulative counter over windows that do not overlap, with linear interpolation between readings.
 ///
@@ -82,11 +82,6 @@ pub fn longest_gap(readings: impl IntoIterator<Item = (Nanos, Nanos)>, window: W
     longest.max(window.end.saturating_sub(last))
 }
 
-/// The sum if every part is known and the sum does not overflow, which it can if a file was edited.
-pub fn total(mut parts: impl Iterator<Item = Option<u64>>) -> Option<u64> {
-    parts.try_fold(0_u64, |sum, part| sum.checked_add(part?))
-}
-
 /// The mean of a gauge's readings in the windows.
 pub fn mean(readings: impl IntoIterator<Item = (Nanos, f64)>, windows: &[Window]) -> Option<f64> {
     let is_inside = |at: Nanos| windows.iter().any(|window| window.contains(at));
@@ -121,13 +116,6 @@ mod tests {
         assert_eq!(growth(readings(&[(1_000, 7), (2_000, 7)]), WINDOW), Some(0));
         // Readings that begin a little late still tell the rate.
         assert_eq!(growth(readings(&[(1_050, 0), (2_050, 100)]), WINDOW), Some(100));
-    }
-
-    #[test]
-    fn what_has_no_sum_is_not_known() {
-        assert_eq!(total([Some(1), Some(2)].into_iter()), Some(3));
-        assert_eq!(total([Some(1), None].into_iter()), None);
-        assert_eq!(total([Some(u64::MAX), Some(1)].into_iter()), None);
     }
 
     #[test]

@@ -6,12 +6,13 @@ use schema::{
     device::Device,
     rows::{DeviceSample, Tier, Warning},
     spec::{LaunchEnd, LaunchSpec},
+    steps::JobStep,
     units::Nanos,
     wire::{Event, EventLine, Timing},
 };
 use statistics::{interval::MIN_STEPS, steady::Class};
 
-use super::{JobStep, devices};
+use super::devices;
 use crate::{
     warnings,
     window::{Window, growth_in, longest_gap},

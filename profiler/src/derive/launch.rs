@@ -10,12 +10,13 @@ use schema::{
     rows::{Arithmetic, ErrorKind, HostSample, Measurement, Status, Warning},
     run_dir::RunDir,
     spec::{LaunchEnd, LaunchSpec, Program},
+    steps::{JobStep, job_steps},
     units::Nanos,
     wire::{Event, EventLine, Phases, Timing},
 };
 use statistics::{LaunchSummary, median};
 
-use super::{JobStep, devices, gates, job_steps, memory, mfu, rounded, samples::Samples, whole};
+use super::{devices, gates, memory, mfu, rounded, samples::Samples, whole};
 use crate::{
     warnings::Finding,
     window::{Window, sum_of_all, total},

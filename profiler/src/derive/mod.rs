@@ -8,7 +8,6 @@ mod launch;
 mod memory;
 pub(crate) mod mfu;
 mod samples;
-mod steps;
 mod summary;
 mod together;
 mod trace;
@@ -21,6 +20,7 @@ use schema::{
     rows::{self, Appender, Curve, ErrorKind, Interference, Measurement, Status, Summary},
     run_dir::{self, RunDir},
     spec::LaunchEnd,
+    steps::{JobStep, job_steps},
     units::Nanos,
 };
 
@@ -28,7 +28,6 @@ use self::samples::Samples;
 use crate::warnings::Finding;
 
 pub use interference::obeys_no_grant;
-pub use steps::{JobStep, LaunchSteps, job_steps};
 pub use summary::{is_of, is_of_group};
 
 /// During a run, the tables over all launches are made again when the number of rows has grown by one in this many. Their cost
@@ -55,6 +54,14 @@ pub struct Derived {
     launch_findings: Vec<Finding>,
     /// The visits of groups that have rows.
     visits: BTreeSet<String>,
+}
+
+/// The steps of one launch, and which of them a row of `measurements.csv` is made from.
+pub struct LaunchSteps {
+    pub launch: String,
+    pub steps: Vec<JobStep>,
+    /// Their positions in `steps`; `None` if the row has no numbers of steps.
+    pub used: Option<BTreeSet<usize>>,
 }
 
 impl Derived {

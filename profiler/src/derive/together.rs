@@ -10,13 +10,14 @@ use schema::{
     rows::{ErrorKind, Measurement, Status, Warning},
     run_dir::RunDir,
     spec::{LaunchEnd, LaunchSpec},
+    steps::{JobStep, job_steps},
     units::{Nanos, Window},
     wire::{EventLine, Timing},
 };
 use statistics::{LaunchSummary, Steady};
 
 use super::{
-    JobStep, LaunchSteps, gates, job_steps,
+    LaunchSteps, gates,
     launch::{self, LaunchRecord, Row},
     memory,
     samples::Samples,

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use schema::rows::ExportStep;
+use schema::{rows::ExportStep, steps::JobStep};
 
 use super::{Source, side};
-use crate::derive::{self, JobStep, LaunchSteps};
+use crate::derive::{self, LaunchSteps};
 
 impl Source {
     /// The steps of each launch that has a row, in pieces, because all of them may not fit into memory. A seat whose job was

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use profiler::derive::job_steps;
 use schema::{
     events::{self, EventWriter},
     rows::{Status, Warning},
+    steps::job_steps,
     units::Nanos,
     wire::{Event, EventLine, Statistics},
 };

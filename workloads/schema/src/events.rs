@@ -96,17 +96,20 @@ impl EventReader {
 
     /// Appends the new complete lines to `out`, including those before an invalid line.
     pub fn poll(&mut self, out: &mut Vec<EventLine>) -> Result<(), EventError> {
-        loop {
-            let read = (&mut self.file).take(CHUNK_BYTES).read_to_end(&mut self.unread);
-            let read = read.map_err(|cause| EventError::Io { file: self.path.clone(), cause })?;
-            self.parse_whole_lines(out)?;
-            if self.unread.len() > LONGEST_LINE_BYTES {
-                return Err(self.garbled("longer than any event", &self.unread));
-            }
-            if (read as u64) < CHUNK_BYTES {
-                return Ok(());
-            }
+        while self.poll_some(out)? {}
+        Ok(())
+    }
+
+    /// Appends new complete lines as [`EventReader::poll`] does, but at most a megabyte of them. The result
+    /// says whether there may be more.
+    pub fn poll_some(&mut self, out: &mut Vec<EventLine>) -> Result<bool, EventError> {
+        let read = (&mut self.file).take(CHUNK_BYTES).read_to_end(&mut self.unread);
+        let read = read.map_err(|cause| EventError::Io { file: self.path.clone(), cause })?;
+        self.parse_whole_lines(out)?;
+        if self.unread.len() > LONGEST_LINE_BYTES {
+            return Err(self.garbled("longer than any event", &self.unread));
         }
+        Ok(read as u64 == CHUNK_BYTES)
     }
 
     fn parse_whole_lines(&mut self, out: &mut Vec<EventLine>) -> Result<(), EventError> {

@@ -27,6 +27,7 @@ pub mod shapes;
 pub mod sharing;
 pub mod skips;
 pub mod spec;
+pub mod steps;
 pub mod trace;
 pub mod trace_events;
 mod unfinished;

@@ -143,6 +143,11 @@ impl FromStr for HumanBytes {
     }
 }
 
+/// The sum if every part is known and the sum does not overflow, which it can if a file was edited.
+pub fn total(mut parts: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    parts.try_fold(0_u64, |sum, part| sum.checked_add(part?))
+}
+
 /// Three significant digits, never in exponent form.
 fn significant(x: f64) -> String {
     let digits = match x {
@@ -192,6 +197,13 @@ mod tests {
         let mut sum = most + Nanos(1);
         sum += Nanos(1);
         assert_eq!((sum, [most, Nanos(7)].into_iter().sum()), (most, most));
+    }
+
+    #[test]
+    fn what_has_no_sum_is_not_known() {
+        assert_eq!(total([Some(1), Some(2)].into_iter()), Some(3));
+        assert_eq!(total([Some(1), None].into_iter()), None);
+        assert_eq!(total([Some(u64::MAX), Some(1)].into_iter()), None);
     }
 
     #[test]

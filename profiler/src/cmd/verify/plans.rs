@@ -19,10 +19,10 @@ use schema::{
     rows::{Status, VerifyPlanRow},
     run_dir::RunDir,
     spec::{Collectives, LaunchEnd, Program},
+    steps::job_steps,
 };
 
 use super::{SEED, bench::Bench};
-use crate::derive::job_steps;
 
 /// The number of steps of each launch.
 const STEPS: u64 = 20;

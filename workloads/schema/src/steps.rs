@@ -1,41 +1,43 @@
 //! Makes the steps of a job from the events of its ranks.
 
-use std::collections::BTreeSet;
+use std::path::Path;
 
-use schema::{
-    units::Nanos,
+use crate::{
+    events::{EventError, EventReader},
+    units::{Nanos, total},
     wire::{Event, EventLine, Phases, Step, Timing},
 };
 
-use crate::window::total;
-
-/// One step of a job. It ends when its last rank ends it. The lengths of consecutive steps, if no rank was held between them,
-/// therefore add up to the elapsed time; the lengths of the slowest rank of each step would add up to more.
+/// One step of a job. It ends when its last rank ends it. The lengths of consecutive steps, if no rank was
+/// held between them, therefore add up to the elapsed time; the lengths of the slowest rank of each step
+/// would add up to more.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobStep {
     pub index: u64,
     /// When the last rank ended the step.
     pub end: Nanos,
-    /// With several ranks, the time from the end of the step before, or from the start of the first rank if that is later
-    /// because the job was held. A single rank reports its own duration, which may be more accurate than the time of its event.
+    /// With several ranks, the time from the end of the step before, or from the start of the first rank if
+    /// that is later because the job was held. A single rank reports its own duration, which may be more
+    /// accurate than the time of its event.
     pub dur_ns: u64,
     /// The phases of the rank that took longest.
     pub phases: Phases,
     /// Samples of all ranks together; `None` if one of them does not know its number.
     pub samples: Option<u64>,
     pub sent_bytes: Option<u64>,
-    /// The mean over the samples of all ranks. It is `None` if a rank reports no loss, if one of several ranks does not know
-    /// its samples, and if the step had no samples.
+    /// The mean over the samples of all ranks. It is `None` if a rank reports no loss, if one of several
+    /// ranks does not know its samples, and if the step had no samples.
     pub loss: Option<f64>,
     pub timing: Timing,
 }
 
-/// The steps of one launch, and which of them a row of `measurements.csv` is made from.
-pub struct LaunchSteps {
-    pub launch: String,
-    pub steps: Vec<JobStep>,
-    /// Their positions in `steps`; `None` if the row has no numbers of steps.
-    pub used: Option<BTreeSet<usize>>,
+/// The index, the end and the duration of a step of a rank or of a job, without everything else that is known
+/// of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepTime {
+    pub index: u64,
+    pub end: Nanos,
+    pub dur_ns: u64,
 }
 
 impl JobStep {
@@ -45,19 +47,89 @@ impl JobStep {
     }
 }
 
+impl StepTime {
+    /// The start of the step, without time in which the job was held.
+    pub fn start(&self) -> Nanos {
+        self.end.saturating_sub(Nanos(self.dur_ns))
+    }
+
+    fn of(end: Nanos, step: &Step) -> StepTime {
+        StepTime { index: step.index, end, dur_ns: step.dur_ns.0 }
+    }
+
+    /// Combines the times of one step of all ranks, of which there is at least one. `before` is the end of
+    /// the step before.
+    fn of_ranks(ranks: &[StepTime], before: Nanos) -> StepTime {
+        let end = ranks.iter().map(|step| step.end).max().unwrap_or_default();
+        let began = ranks.iter().map(StepTime::start).min().unwrap_or_default();
+        let dur_ns = match ranks {
+            [only] => only.dur_ns,
+            _ => end.saturating_sub(began.max(before)).0,
+        };
+        StepTime { index: ranks[0].index, end, dur_ns }
+    }
+}
+
 /// The steps that all ranks completed and timed, in order. `ranks` has the events of each rank.
 pub fn job_steps(ranks: &[Vec<EventLine>]) -> Vec<JobStep> {
     let steps: Vec<Vec<(Nanos, &Step)>> = ranks.iter().map(|events| steps_of(events)).collect();
-    let Some((first, others)) = steps.split_first() else { return Vec::new() };
     let mut before = Nanos::ZERO;
-    let step = |own: &(Nanos, &Step)| {
-        let mut of_ranks = vec![*own];
+    joined(
+        &steps,
+        |(_, step)| step.index,
+        |of_ranks| {
+            let step = job_step(of_ranks, before);
+            before = step.end;
+            step
+        },
+    )
+}
+
+/// The times of the steps that all ranks completed and timed, as those of [`job_steps`]. `ranks` has the
+/// times of each rank.
+pub fn step_times(ranks: &[Vec<StepTime>]) -> Vec<StepTime> {
+    let mut before = Nanos::ZERO;
+    joined(
+        ranks,
+        |step| step.index,
+        |of_ranks| {
+            let step = StepTime::of_ranks(of_ranks, before);
+            before = step.end;
+            step
+        },
+    )
+}
+
+/// Reads the times of the steps in a complete event file. The events of a long launch do not have to fit into
+/// memory.
+pub fn read_times(path: &Path, rank: u32) -> Result<Vec<StepTime>, EventError> {
+    let mut reader = EventReader::open(path, rank)?;
+    let (mut times, mut lines) = (Vec::new(), Vec::new());
+    let mut may_have_more = true;
+    while may_have_more {
+        may_have_more = reader.poll_some(&mut lines)?;
+        times.extend(steps_of(&lines).into_iter().map(|(end, step)| StepTime::of(end, step)));
+        lines.clear();
+    }
+    reader.finish()?;
+    Ok(times)
+}
+
+/// Combines the steps that all ranks have, in order of the first rank.
+fn joined<T: Copy, J>(
+    ranks: &[Vec<T>],
+    index: impl Fn(&T) -> u64,
+    mut combine: impl FnMut(&[T]) -> J,
+) -> Vec<J> {
+    let Some((first, others)) = ranks.split_first() else { return Vec::new() };
+    let mut of_ranks = Vec::with_capacity(ranks.len());
+    let step = |own: &T| {
+        of_ranks.clear();
+        of_ranks.push(*own);
         for rank in others {
-            of_ranks.push(rank[rank.binary_search_by_key(&own.1.index, |(_, step)| step.index).ok()?]);
+            of_ranks.push(rank[rank.binary_search_by_key(&index(own), &index).ok()?]);
         }
-        let step = job_step(&of_ranks, before);
-        before = step.end;
-        Some(step)
+        Some(combine(&of_ranks))
     };
     first.iter().filter_map(step).collect()
 }
@@ -76,16 +148,12 @@ fn steps_of(events: &[EventLine]) -> Vec<(Nanos, &Step)> {
 fn job_step(ranks: &[(Nanos, &Step)], before: Nanos) -> JobStep {
     let (_, first) = ranks[0];
     let slowest = ranks.iter().map(|(_, step)| *step).max_by_key(|step| step.dur_ns).unwrap_or(first);
-    let end = ranks.iter().map(|(end, _)| *end).max().unwrap_or_default();
-    let began = ranks.iter().map(|(end, step)| end.saturating_sub(step.dur_ns)).min().unwrap_or_default();
-    let dur_ns = match ranks {
-        [(_, only)] => only.dur_ns,
-        _ => end.saturating_sub(began.max(before)),
-    };
+    let times: Vec<StepTime> = ranks.iter().map(|(end, step)| StepTime::of(*end, step)).collect();
+    let StepTime { index, end, dur_ns } = StepTime::of_ranks(&times, before);
     JobStep {
-        index: first.index,
+        index,
         end,
-        dur_ns: dur_ns.0,
+        dur_ns,
         phases: slowest.phases.clone().unwrap_or_default(),
         samples: total(ranks.iter().map(|(_, step)| step.samples)),
         sent_bytes: total(ranks.iter().map(|(_, step)| step.sent_bytes)),
@@ -106,9 +174,9 @@ fn loss(ranks: &[(Nanos, &Step)]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use schema::wire::Memory;
 
     use super::*;
+    use crate::{events::EventWriter, wire::Memory};
 
     fn step(rank: u32, index: u64, end: u64, dur: u64, sent: Option<u64>) -> EventLine {
         let step = Step {
@@ -134,8 +202,8 @@ mod tests {
         assert_eq!(only.phases.forward_ns, Some(Nanos(7)));
     }
 
-    /// Two ranks are slow in turn: the longest times of the first three steps add up to 36, and the steps took 32. Before the
-    /// last step both ranks were held for 100.
+    /// Two ranks are slow in turn: the longest times of the first three steps add up to 36, and the steps
+    /// took 32. Before the last step both ranks were held for 100.
     #[test]
     fn a_step_lasts_from_the_end_of_the_last_to_its_own() {
         let ranks = [[(12, 12), (20, 8), (32, 12)], [(8, 8), (20, 12), (28, 8)]];
@@ -149,6 +217,44 @@ mod tests {
         assert_eq!(lengths, [12, 8, 12, 12]);
         let starts: Vec<Nanos> = steps.iter().map(JobStep::start).collect();
         assert_eq!(starts, [100, 112, 120, 232].map(Nanos));
+    }
+
+    /// The times of steps whose events were written to files.
+    fn times_on_file(ranks: &[Vec<EventLine>]) -> Vec<StepTime> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.jsonl");
+        let read = |events: &Vec<EventLine>| {
+            let rank = events.first().map_or(0, |line| line.rank);
+            let _ = std::fs::remove_file(&path);
+            let mut writer = EventWriter::create(&path, rank).unwrap();
+            events.iter().for_each(|line| writer.say_at(line.mono_ns, line.event.clone()).unwrap());
+            read_times(&path, rank).unwrap()
+        };
+        step_times(&ranks.iter().map(read).collect::<Vec<_>>())
+    }
+
+    fn of_job(steps: &[JobStep]) -> Vec<StepTime> {
+        steps.iter().map(|step| StepTime { index: step.index, end: step.end, dur_ns: step.dur_ns }).collect()
+    }
+
+    #[test]
+    fn times_of_ranks_that_were_held_are_those_of_their_steps() {
+        let zero = vec![step(0, 0, 100, 10, None), step(0, 1, 112, 12, None), step(0, 2, 400, 9, None)];
+        let one = vec![step(1, 0, 101, 12, None), step(1, 1, 115, 14, None), step(1, 2, 402, 12, None)];
+        for ranks in
+            [vec![zero.clone()], vec![zero.clone(), one.clone()], vec![one, zero[..2].to_vec()], vec![]]
+        {
+            assert_eq!(times_on_file(&ranks), of_job(&job_steps(&ranks)));
+        }
+    }
+
+    #[test]
+    fn a_torn_file_has_no_times() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.jsonl");
+        std::fs::write(&path, "{\"seq\":0").unwrap();
+        assert!(matches!(read_times(&path, 0), Err(EventError::Torn { .. })));
+        assert!(matches!(read_times(folder.path(), 0), Err(EventError::Io { .. })));
     }
 
     proptest! {
@@ -175,6 +281,7 @@ mod tests {
             let last = steps.last().expect("each rank has a step").end;
             prop_assert_eq!(sum, last.0 - first);
             prop_assert!(steps.windows(2).all(|pair| pair[1].start() == pair[0].end));
+            prop_assert_eq!(times_on_file(&events), of_job(&steps));
         }
     }
 
