@@ -3,10 +3,14 @@
 
 pub mod cmd;
 
+mod alone;
 mod chart;
 mod colours;
 mod decimate;
 mod figure;
 mod figures;
+mod planes;
 mod run;
+mod step_figure;
+mod steps;
 mod table;

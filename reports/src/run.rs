@@ -1,7 +1,7 @@
 //! What was read of a run: its manifest and its tables. A table that is absent is empty. A table that cannot be read is empty, too,
 //! and the reason is a problem that the page shows.
 
-use std::path::Path;
+use std::{path::Path, sync::OnceLock};
 
 use schema::{
     manifest::{End, Manifest},
@@ -11,6 +11,8 @@ use schema::{
     },
     run_dir::RunDir,
 };
+
+use crate::steps::RunSteps;
 
 /// One run of a report.
 pub struct Run {
@@ -30,6 +32,8 @@ pub struct Run {
     pub speed: Vec<MachineSpeed>,
     /// Files that cannot be read, each with the reason. Paths are relative to the run.
     pub problems: Vec<String>,
+    /// Read when a figure needs it, because it can be long.
+    steps: OnceLock<RunSteps>,
 }
 
 /// What a run measured.
@@ -71,6 +75,7 @@ impl Run {
             manifest,
             end,
             problems,
+            steps: OnceLock::new(),
         })
     }
 
@@ -88,15 +93,25 @@ impl Run {
         let simulated = self.manifest.scheduling.as_ref().and_then(|of| of.simulated.as_ref());
         if let Some(simulated) = simulated.filter(|simulated| !simulated.nodes.is_empty()) {
             let nodes = simulated.nodes.iter().map(|alike| {
-                let of_type = if alike.device_type.is_empty() { String::new() } else { format!(" {}", alike.device_type) };
+                let of_type = if alike.device_type.is_empty() {
+                    String::new()
+                } else {
+                    format!(" {}", alike.device_type)
+                };
                 format!("{} x {}{of_type}", alike.nodes, alike.devices)
             });
             return format!("simulated nodes x devices: {}", nodes.collect::<Vec<_>>().join(", "));
         }
         let mut names: Vec<&str> = self.manifest.devices.iter().map(|facts| facts.name.as_str()).collect();
         names.dedup();
-        let devices: Vec<String> = self.manifest.devices.iter().map(|facts| facts.device.to_string()).collect();
+        let devices: Vec<String> =
+            self.manifest.devices.iter().map(|facts| facts.device.to_string()).collect();
         format!("{} ({})", devices.join(", "), names.join(", "))
+    }
+
+    /// The steps of the launches that measured a job alone, which are read at the first call.
+    pub fn steps(&self) -> &RunSteps {
+        self.steps.get_or_init(|| RunSteps::read(&self.dir, &self.measurements))
     }
 
     /// The names of all workloads of the run, in order of their appearance.

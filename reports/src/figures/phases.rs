@@ -1,0 +1,151 @@
+//! Where the time of a step goes, for each job alone.
+
+use schema::rows::{Measurement, Status, Summary};
+use statistics::median;
+
+use crate::{
+    alone::{self, Names, Part},
+    chart::{Axis, Chart, Quantity, RowMark, RowOf, Rows},
+    colours::{Colour, Colours},
+    figure::Figure,
+    run::Run,
+    table::Unit,
+};
+
+type Phase = (&'static str, fn(&Measurement) -> Option<u64>);
+
+/// Phases that follow each other. All of the synchronisation is no such phase, because a part of it is hidden
+/// in the backward pass.
+const PHASES: &[Phase] = &[
+    ("data", |row| row.data_ns_median),
+    ("forward", |row| row.forward_ns_median),
+    ("backward", |row| row.backward_ns_median),
+    ("synchronisation, exposed", |row| row.sync_exposed_ns_median),
+    ("optimizer", |row| row.optimizer_ns_median),
+    ("offload", |row| row.offload_ns_median),
+];
+const OTHER: &str = "other";
+const UNKNOWN: &str = "it does not report its phases";
+
+pub fn make(run: &Run, _: &Colours) -> Vec<Figure> {
+    alone::parts(run).into_iter().filter_map(|part| figure(run, part)).collect()
+}
+
+fn figure(run: &Run, part: Part) -> Option<Figure> {
+    let names = Names::of(run);
+    let rows: Vec<RowOf> = part.rows.iter().map(|row| bars(run, row, &names)).collect();
+    if rows.iter().all(|row| row.marks.is_empty()) {
+        return None;
+    }
+    let has_bars = |row: &Summary| !phases(&alone::launches(run, row)).is_empty();
+    let caption = format!(
+        "The medians of the phases of a step of each job alone on {}, over the steps of a launch and then \
+         over launches. `{OTHER}` is what the median step takes beyond their sum. Synchronisation that is \
+         hidden in the backward pass is part of it; what a step waits for is exposed. There are no \
+         intervals.",
+        run.devices(),
+    );
+    let value = Axis::new("median step", "phase_ns_median", Unit::Ns);
+    Some(Figure {
+        doubts: part.doubts(has_bars),
+        missing: part.missing(has_bars, UNKNOWN),
+        part: part.name,
+        ..Figure::new(
+            "Phases of a step",
+            caption,
+            Chart::Rows(Rows { value, column: "job".into(), rows, rule: None }),
+        )
+    })
+}
+
+fn bars(run: &Run, row: &Summary, names: &Names) -> RowOf {
+    let launches = alone::launches(run, row);
+    let name = names.name(&row.job, &row.device);
+    let known = phases(&launches);
+    if known.is_empty() || row.status != Status::Ok {
+        return RowOf { name, marks: Vec::new(), note: alone::why_absent(row, UNKNOWN) };
+    }
+    let rest = over(&launches, |row| row.step_ns_median)
+        .map(|step| step - known.iter().map(|(_, ns)| ns).sum::<f64>());
+    let note = rest.filter(|rest| *rest < 0.0).map(|rest| {
+        format!("the medians of its phases add up to {} more than its median step", Unit::Ns.show(-rest))
+    });
+    let other = rest.filter(|rest| *rest > 0.0).map(|rest| (PHASES.len(), rest));
+    let mark = |(place, ns): (usize, f64)| RowMark {
+        part: PHASES.get(place).map_or(OTHER, |(name, _)| *name).into(),
+        colour: if place < PHASES.len() { Colours::nth(place) } else { Colour::Muted },
+        quantity: Quantity::Bar(ns),
+        doubt: row.warnings.to_string(),
+    };
+    RowOf { name, marks: known.into_iter().chain(other).map(mark).collect(), note: note.unwrap_or_default() }
+}
+
+/// The positions of the known phases, and their medians over launches.
+fn phases(launches: &[&Measurement]) -> Vec<(usize, f64)> {
+    let of = |(place, (_, phase)): (usize, &Phase)| Some((place, over(launches, phase)?));
+    PHASES.iter().enumerate().filter_map(of).collect()
+}
+
+/// A median over all launches; `None` if one of them does not have the number.
+fn over(launches: &[&Measurement], number: impl Fn(&Measurement) -> Option<u64>) -> Option<f64> {
+    let numbers: Option<Vec<u64>> = launches.iter().map(|row| number(row)).collect();
+    median(&numbers?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alone::tests::{measurement, record, run_of, summary};
+
+    fn rows(figures: &[Figure]) -> Vec<&RowOf> {
+        let of = |figure| match figure {
+            &Figure { chart: Chart::Rows(ref rows), .. } => &rows.rows,
+            _ => panic!("rows"),
+        };
+        figures.iter().flat_map(of).collect()
+    }
+
+    fn parts(row: &RowOf) -> Vec<(&str, f64)> {
+        let bar = |mark: &RowMark| match mark.quantity {
+            Quantity::Bar(ns) => ns,
+            ref other => panic!("{other:?}"),
+        };
+        row.marks.iter().map(|mark| (&*mark.part, bar(mark))).collect()
+    }
+
+    /// The plans of the record have one launch each, so that bars add up to its median step.
+    #[test]
+    fn bars_are_the_phases_of_the_table_and_add_up_to_the_step() {
+        let run = record("20261123-epyc/plans");
+        let figures = make(&run, &Colours::default());
+        let drawn = rows(&figures);
+        for row in &run.measurements {
+            let bars = drawn.iter().find(|drawn| drawn.name == row.job).unwrap();
+            let of =
+                |part: &str| parts(bars).into_iter().find(|(name, _)| *name == part).map(|(_, ns)| ns as u64);
+            assert_eq!(of("forward"), row.forward_ns_median);
+            assert_eq!(of("synchronisation, exposed"), row.sync_exposed_ns_median);
+            let sum: f64 = parts(bars).iter().map(|(_, ns)| ns).sum();
+            let step = row.step_ns_median.unwrap() as f64;
+            assert!(if bars.note.is_empty() { sum == step } else { sum > step }, "{}: {sum} {step}", row.job);
+        }
+        assert!(drawn.iter().any(|row| row.note.contains("add up to")));
+    }
+
+    #[test]
+    fn a_phase_that_a_launch_does_not_know_is_left_out() {
+        let launch = |forward: &str, data| {
+            measurement(&format!(
+                r#""forward_ns_median": {forward}, "data_ns_median": {data}, "step_ns_median": 100"#
+            ))
+        };
+        let mut run = run_of(vec![summary(""), summary(r#""job": "cmd", "workload": "cmd""#)]);
+        run.measurements = vec![launch("10", 30), launch("null", 50)];
+        let figures = make(&run, &Colours::default());
+        let drawn = rows(&figures);
+        assert_eq!(parts(drawn[0]), [("data", 40.0), ("other", 60.0)]);
+        assert_eq!((&*drawn[1].note, drawn[1].marks.len()), (UNKNOWN, 0));
+        run.measurements.clear();
+        assert_eq!(make(&run, &Colours::default()), []);
+    }
+}
