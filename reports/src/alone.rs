@@ -14,9 +14,13 @@ use crate::{
 const MOST_ROWS: usize = 60;
 /// Values that differ by more than this factor are shown on a logarithmic axis.
 const LINEAR_UP_TO: f64 = 30.0;
-/// The widest interval from few repeats that is drawn, in percent of the estimate, as in the tables of `profile`.
+/// The widest interval from few repeats that is drawn, in percent of the estimate, as in the tables of
+/// `profile`.
 const WIDEST_PERCENT: f64 = 100.0;
 const FEW_REPEATS: u32 = 5;
+
+/// Samples per second, and their interval.
+pub type Rate = (f64, Option<(f64, f64)>);
 
 /// A part of the jobs of a run, which becomes one figure.
 pub struct Part<'a> {
@@ -48,10 +52,10 @@ impl<'a> Part<'a> {
     /// Sorts by a number within each workload. Rows without one come last.
     pub fn sort(&mut self, number: impl Fn(&Summary) -> Option<f64>) {
         for rows in self.rows.chunk_by_mut(|one, other| one.workload == other.workload) {
-            rows.sort_by(|one, other| {
-                let number = |row| number(row).unwrap_or(f64::INFINITY);
-                number(one).total_cmp(&number(other))
-            });
+            let numbered = rows.iter().map(|row| (number(row).unwrap_or(f64::INFINITY), *row));
+            let mut sorted: Vec<(f64, &Summary)> = numbered.collect();
+            sorted.sort_by(|one, other| one.0.total_cmp(&other.0));
+            rows.iter_mut().zip(sorted).for_each(|(place, (_, row))| *place = row);
         }
     }
 
@@ -82,8 +86,8 @@ impl<'a> Part<'a> {
                 format!("Each job was launched {most} times. Intervals are 95 %, between launches.")
             }
             (least, most) => format!(
-                "Each job was launched {least} to {most} times. Intervals are 95 %, between launches; a job with \
-                 one launch has none."
+                "Each job was launched {least} to {most} times. Intervals are 95 %, between launches; a job \
+                 with one launch has none."
             ),
         }
     }
@@ -135,8 +139,9 @@ pub fn step_interval(row: &Summary) -> Option<(f64, f64)> {
     Some((ends.0 as f64, ends.1 as f64))
 }
 
-/// Samples per second, and an interval as wide as that of the median step: a launch that is slower by a factor is so in both.
-pub fn throughput(row: &Summary) -> Option<(f64, Option<(f64, f64)>)> {
+/// Samples per second, and an interval as wide as that of the median step: a launch that is slower by a
+/// factor is so in both.
+pub fn throughput(row: &Summary) -> Option<Rate> {
     let per_s = row.samples_per_s.filter(|rate| rate.is_finite() && row.status == Status::Ok)?;
     let median = row.step_ns_median.map(|ns| ns as f64);
     let of_step = median.zip(step_interval(row)).filter(|(_, (lo, _))| *lo > 0.0);

@@ -1,4 +1,4 @@
-//! Divides many planes into figures.
+//! Groups what belongs into one plane, and divides many planes into figures.
 
 /// The number of planes that a figure can show.
 pub const MOST: usize = 12;
@@ -9,6 +9,19 @@ pub fn in_figures<T>(things: Vec<T>) -> Vec<(String, Vec<T>)> {
     let mut things = things.into_iter();
     let part = |number: usize| if figures > 1 { format!("{number} of {figures}") } else { String::new() };
     (1..=figures).map(|number| (part(number), things.by_ref().take(MOST).collect())).collect()
+}
+
+/// Puts together what has an equal key, in order of first appearance. No group is empty.
+pub fn grouped<T, K: PartialEq>(things: impl IntoIterator<Item = T>, key: impl Fn(&T) -> K) -> Vec<Vec<T>> {
+    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
+    for thing in things {
+        let own = key(&thing);
+        match groups.iter_mut().find(|(of, _)| *of == own) {
+            Some((_, group)) => group.push(thing),
+            None => groups.push((own, vec![thing])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
 }
 
 #[cfg(test)]
@@ -24,6 +37,14 @@ mod tests {
         assert_eq!(
             parts.into_iter().flat_map(|(_, things)| things).collect::<Vec<_>>(),
             (0..25).collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn groups_are_in_order_of_their_first() {
+        assert_eq!(
+            grouped([5, 12, 7, 31, 15], |number| number % 10),
+            [vec![5, 15], vec![12], vec![7], vec![31]]
         );
     }
 }

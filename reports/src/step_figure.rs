@@ -8,7 +8,8 @@ use crate::{
     table::{Cell, Table},
 };
 
-/// What stands in the place of a figure whose raw files cannot be read: a table of the reasons. No problem has no figure.
+/// What stands in the place of a figure whose raw files cannot be read: a table of the reasons. No problem
+/// has no figure.
 pub fn unreadable(title: &str, problems: &[String]) -> Option<Figure> {
     problems.first()?;
     let mut table = Table::new(&[("problem", "problem")]);
@@ -33,7 +34,7 @@ pub fn decimation(planes: &[Plane]) -> String {
     let drawn: usize = series().map(|series: &Series| series.points.len()).sum();
     let of: usize = series().map(|series| series.decimated_from.unwrap_or(series.points.len())).sum();
     if drawn == of {
-        return "All steps are drawn.".into();
+        return "All points are drawn.".into();
     }
     format!("{drawn} of {of} points are drawn: of each stretch the first, the least and the largest.")
 }

@@ -8,13 +8,16 @@ use schema::{
     steps::{StepTime, read_times, step_times},
 };
 
-use crate::colours::{Colour, Colours};
+use crate::{
+    colours::{Colour, Colours},
+    planes::grouped,
+};
 
 /// The steps of all launches that measured a job alone.
 #[derive(Debug, Default)]
 pub struct RunSteps {
-    /// In order of the table of measurements. A launch without event files is left out, as in a run that was published without
-    /// its raw files.
+    /// In order of the table of measurements. A launch without event files is left out, as in a run that was
+    /// published without its raw files.
     pub launches: Vec<LaunchSteps>,
     /// Files that cannot be read, each with the reason.
     pub problems: Vec<String>,
@@ -53,16 +56,8 @@ impl RunSteps {
 impl RunSteps {
     /// The launches of each job on each device, in order of first appearance.
     pub fn by_job(&self) -> Vec<Vec<&LaunchSteps>> {
-        let mut jobs: Vec<Vec<&LaunchSteps>> = Vec::new();
-        for launch in self.launches.iter().filter(|launch| !launch.used.is_empty()) {
-            let is_of =
-                |of: &&mut Vec<&LaunchSteps>| (&of[0].job, &of[0].device) == (&launch.job, &launch.device);
-            match jobs.iter_mut().find(is_of) {
-                Some(launches) => launches.push(launch),
-                None => jobs.push(vec![launch]),
-            }
-        }
-        jobs
+        let with_numbers = self.launches.iter().filter(|launch| !launch.used.is_empty());
+        grouped(with_numbers, |launch| (&launch.job, &launch.device))
     }
 }
 

@@ -36,8 +36,8 @@ fn figure(run: &Run, colours: &Colours, mut part: Part) -> Option<Figure> {
     let rows =
         Rows { value: axis, column: "job".into(), rows: part.rows.iter().map(row).collect(), rule: None };
     let caption = format!(
-        "The energy of the devices of each job alone on {}, for each sample in the steady window: the geometric mean over \
-         launches. It is that of the whole device, with what it uses when idle. {}",
+        "The energy of the devices of each job alone on {}, for each sample in the steady window: the \
+         geometric mean over launches. It is that of the whole device, with what it uses when idle. {}",
         run.devices(),
         part.intervals(),
     );

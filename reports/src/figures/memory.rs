@@ -31,9 +31,10 @@ fn figure(run: &Run, colours: &Colours, mut part: Part) -> Option<Figure> {
     let rows =
         Rows { value: axis, column: "job".into(), rows: part.rows.iter().map(row).collect(), rule: None };
     let caption = format!(
-        "The peak of memory of each job alone on {}. `tensors` is the tensor memory of the largest rank, the largest of \
-         all launches. Where it is not known, the memory that the driver reports for the job's processes, or their \
-         resident memory, is shown. `estimate` is from before the run. Peaks have no intervals.",
+        "The peak of memory of each job alone on {}. `tensors` is the tensor memory of the largest rank, \
+         the largest of all launches. Where it is not known, the memory that the driver reports for the \
+         job's processes, or their resident memory, is shown. `estimate` is from before the run. Peaks have \
+         no intervals.",
         run.devices(),
     );
     let is_drawn = |row: &Summary| peak(row).is_some();
@@ -86,11 +87,14 @@ fn finding(part: &Part) -> String {
     let Some((worst, job)) = errors.iter().max_by(|one, other| one.0.abs().total_cmp(&other.0.abs())) else {
         return String::new();
     };
-    format!(
-        "The estimates of {} jobs are within {:.1} % of the measured peaks; the one farthest off is {job} with {worst:+.1} %.",
-        errors.len(),
-        worst.abs(),
-    )
+    match errors.len() {
+        1 => format!("The estimate of {job} differs from its measured peak by {worst:+.1} %."),
+        jobs => format!(
+            "The estimates of {jobs} jobs differ from the measured peaks by at most {:.1} % ({job}: \
+             {worst:+.1} %).",
+            worst.abs(),
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -121,7 +125,7 @@ mod tests {
             100.0 * (estimate as f64 - peak as f64).abs() / peak as f64
         });
         let worst = errors.fold(0.0, f64::max);
-        assert!(figures[0].finding.contains(&format!("within {worst:.1} %")), "{}", figures[0].finding);
+        assert!(figures[0].finding.contains(&format!("by at most {worst:.1} %")), "{}", figures[0].finding);
     }
 
     #[test]

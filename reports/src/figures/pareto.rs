@@ -1,4 +1,5 @@
-//! The step time and the memory of all plans of a workload at one batch, and the plans that no other plan beats in both.
+//! The step time and the memory of all plans of a workload at one batch, and the plans that no other plan
+//! beats in both.
 
 use schema::rows::{Status, Summary};
 
@@ -19,15 +20,8 @@ const MOST_NAMED: usize = 4;
 type Plan<'a> = (&'a Summary, f64, f64);
 
 pub fn make(run: &Run, colours: &Colours) -> Vec<Figure> {
-    let known: Vec<Plan> = run.summaries.iter().filter_map(numbers).collect();
-    let mut groups: Vec<Vec<Plan>> = Vec::new();
-    for plan in known {
-        let of = |row: &Summary| (row.workload.clone(), row.global_batch);
-        match groups.iter_mut().find(|group| of(group[0].0) == of(plan.0)) {
-            Some(group) => group.push(plan),
-            None => groups.push(vec![plan]),
-        }
-    }
+    let known = run.summaries.iter().filter_map(numbers);
+    let mut groups = planes::grouped(known, |plan| (&plan.0.workload, plan.0.global_batch));
     groups.retain(|group| group.len() > 1);
     planes::in_figures(groups).into_iter().map(|(part, groups)| figure(run, colours, part, &groups)).collect()
 }
@@ -35,10 +29,10 @@ pub fn make(run: &Run, colours: &Colours) -> Vec<Figure> {
 fn figure(run: &Run, colours: &Colours, part: String, groups: &[Vec<Plan>]) -> Figure {
     let names = Names::of(run);
     let caption = format!(
-        "The median step and the peak of tensor memory of the largest rank, for the plans of each workload and batch alone \
-         on {}. Plans of the Pareto front are ringed: no other plan is as fast with as little memory and better in one of \
-         the two. The front is that of the medians; plans whose intervals overlap may change places. Plans with several \
-         ranks use as many devices.",
+        "The median step and the peak of tensor memory of the largest rank, for the plans of each workload \
+         and batch alone on {}. Plans of the Pareto front are ringed: no other plan is as fast with as \
+         little memory and better in one of the two. The front is that of the medians; plans whose \
+         intervals overlap may change places. Plans with several ranks use as many devices.",
         run.devices(),
     );
     let doubtful = groups.iter().flatten().filter(|(row, ..)| !row.warnings.is_empty());
@@ -69,7 +63,7 @@ fn plane(group: &[Plan], colours: &Colours, names: &Names) -> Plane {
     let x = Axis::new("median step", "step_ns_median", Unit::Ns);
     let y = Axis::new("peak memory", "peak_memory_bytes", Unit::Bytes).tight();
     let point = |plan: &Plan| Point {
-        label: names.name(&plan.0.job, &plan.0.device),
+        label: label(plan.0, names),
         doubt: plan.0.warnings.to_string(),
         is_marked: is_on_front(plan, group),
         ..Point::at(plan.1, plan.2)
@@ -80,6 +74,15 @@ fn plane(group: &[Plan], colours: &Colours, names: &Names) -> Plane {
     let x = alone::scaled(x, group.iter().map(|plan| plan.1));
     let y = alone::scaled(y, group.iter().map(|plan| plan.2));
     Plane { title: title(row), series: vec![dots], ..Plane::new(x, y) }
+}
+
+/// The job, and the interval of its step, which the horizontal axis does not show.
+fn label(row: &Summary, names: &Names) -> String {
+    let name = names.name(&row.job, &row.device);
+    match alone::step_interval(row) {
+        Some((lo, hi)) => format!("{name}, step {} to {}", Unit::Ns.show(lo), Unit::Ns.show(hi)),
+        None => name,
+    }
 }
 
 fn is_on_front(plan: &Plan, group: &[Plan]) -> bool {

@@ -14,7 +14,8 @@ use crate::{
 
 type Phase = (&'static str, fn(&Measurement) -> Option<u64>);
 
-/// Phases that follow each other. All of the synchronisation is no such phase, because a part of it is hidden in the backward pass.
+/// Phases that follow each other. All of the synchronisation is no such phase, because a part of it is hidden
+/// in the backward pass.
 const PHASES: &[Phase] = &[
     ("data", |row| row.data_ns_median),
     ("forward", |row| row.forward_ns_median),
@@ -38,9 +39,10 @@ fn figure(run: &Run, part: Part) -> Option<Figure> {
     }
     let has_bars = |row: &Summary| !phases(&alone::launches(run, row)).is_empty();
     let caption = format!(
-        "The medians of the phases of a step of each job alone on {}, over the steps of a launch and then over launches. \
-         `{OTHER}` is what the median step takes beyond their sum. Synchronisation that is hidden in the backward pass is \
-         part of it; what a step waits for is exposed. There are no intervals.",
+        "The medians of the phases of a step of each job alone on {}, over the steps of a launch and then \
+         over launches. `{OTHER}` is what the median step takes beyond their sum. Synchronisation that is \
+         hidden in the backward pass is part of it; what a step waits for is exposed. There are no \
+         intervals.",
         run.devices(),
     );
     let value = Axis::new("median step", "phase_ns_median", Unit::Ns);

@@ -1,9 +1,10 @@
 //! The throughput of jobs on one device and on several, beside that of ideal scaling.
 
-use std::collections::BTreeMap;
+mod ranks;
 
-use schema::{plan::Plan, rows::Summary};
+use schema::rows::Summary;
 
+use self::ranks::Scaled;
 use crate::{
     alone::throughput,
     chart::{Axis, Chart, Form, Plane, Point, Series},
@@ -14,70 +15,17 @@ use crate::{
     table::Unit,
 };
 
-/// Rows that differ in their number of data-parallel ranks alone, by that number.
-struct Scaled<'a> {
-    workload: &'a str,
-    batch: Option<u32>,
-    /// The plan with one rank.
-    plan: Plan,
-    threads: u32,
-    /// The name of the devices in the manifest.
-    model: &'a str,
-    by_ranks: BTreeMap<u16, &'a Summary>,
+pub fn make(run: &Run, _: &Colours) -> Vec<Figure> {
+    let of_planes = planes::grouped(ranks::all(run), |scaled| (scaled.workload, scaled.batch));
+    planes::in_figures(of_planes).into_iter().map(|(part, of)| figure(run, part, &of)).collect()
 }
 
-pub fn make(run: &Run, colours: &Colours) -> Vec<Figure> {
-    let mut all: Vec<Scaled> = Vec::new();
-    for row in run.summaries.iter().filter(|row| row.group.is_none() && throughput(row).is_some()) {
-        add(run, &mut all, row);
-    }
-    all.retain(|scaled| scaled.by_ranks.len() > 1);
-    let mut of_planes: Vec<Vec<Scaled>> = Vec::new();
-    for scaled in all {
-        let key = |scaled: &Scaled| (scaled.workload.to_owned(), scaled.batch);
-        match of_planes.iter_mut().find(|plane| key(&plane[0]) == key(&scaled)) {
-            Some(plane) => plane.push(scaled),
-            None => of_planes.push(vec![scaled]),
-        }
-    }
-    planes::in_figures(of_planes).into_iter().map(|(part, of)| figure(run, colours, part, &of)).collect()
-}
-
-/// Adds a row. Of several rows with the same number of devices, the fastest stays.
-fn add<'a>(run: &'a Run, all: &mut Vec<Scaled<'a>>, row: &'a Summary) {
-    let Some(plan) = row.plan else { return };
-    let first = row.device.split(',').next().unwrap_or_default();
-    let facts = run.manifest.devices.iter().find(|facts| facts.device.to_string() == first);
-    let model = facts.map_or("", |facts| &facts.name);
-    let own = Plan { dp: 1, ..plan };
-    let key = |of: &Scaled| {
-        (of.workload, of.batch, of.plan, of.threads, of.model)
-            == (&*row.workload, row.global_batch, own, row.threads, model)
-    };
-    let place = all.iter().position(key).unwrap_or_else(|| {
-        all.push(Scaled {
-            workload: &row.workload,
-            batch: row.global_batch,
-            plan: own,
-            threads: row.threads,
-            model,
-            by_ranks: BTreeMap::new(),
-        });
-        all.len() - 1
-    });
-    let rate = |row: &Summary| throughput(row).map_or(0.0, |(rate, _)| rate);
-    let fastest = all[place].by_ranks.entry(plan.dp).or_insert(row);
-    if rate(row) > rate(fastest) {
-        *fastest = row;
-    }
-}
-
-fn figure(run: &Run, _: &Colours, part: String, of_planes: &[Vec<Scaled>]) -> Figure {
+fn figure(run: &Run, part: String, of_planes: &[Vec<Scaled>]) -> Figure {
     let caption = format!(
-        "Samples per second of jobs alone over their data-parallel ranks, each with a device of its own of {}, at the same \
-         global batch and an otherwise equal plan. Dashed lines are multiples of the rate with one rank. Intervals are \
-         95 %, between launches, where a job was launched more than once. Of several devices of a kind, the fastest row \
-         is shown.",
+        "Samples per second of jobs alone over their data-parallel ranks, each with a device of its own of \
+         {}, at the same global batch and an otherwise equal plan. Dashed lines are multiples of the rate \
+         with one rank. Intervals are 95 %, between launches, where a job was launched more than once. Of \
+         several devices of a kind, the fastest row is shown.",
         run.devices(),
     );
     let rows = || of_planes.iter().flatten().flat_map(|scaled| scaled.by_ranks.values());

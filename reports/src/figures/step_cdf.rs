@@ -25,10 +25,10 @@ pub fn make(run: &Run, _: &Colours) -> Vec<Figure> {
 fn figure(run: &Run, part: String, jobs: &[Vec<&LaunchSteps>], names: &Names) -> Figure {
     let planes: Vec<Plane> = jobs.iter().map(|launches| plane(launches, names)).collect();
     let caption = format!(
-        "The part of the steady steps of each launch that took at most a time, of the jobs alone on {}. Launches whose \
-         curves lie apart differ by more than their steps vary. {}",
+        "The part of the steady steps of each launch that took at most a time, of the jobs alone on {}. \
+         Curves of one job that lie apart show a difference between its launches. {}",
         run.devices(),
-        step_figure::decimation(&planes).replace("All steps", "All different times"),
+        step_figure::decimation(&planes),
     );
     Figure {
         part,

@@ -32,8 +32,8 @@ fn figure(run: &Run, colours: &Colours, mut part: Part) -> Option<Figure> {
     let rows =
         Rows { value: axis, column: "job".into(), rows: part.rows.iter().map(row).collect(), rule: None };
     let caption = format!(
-        "The time of a mini-batch of {} jobs, each alone on its device of {}. A dot is the centre of the medians of \
-         launches. {}",
+        "The time of a mini-batch of {} jobs, each alone on its device of {}. A dot is the centre of the \
+         medians of launches. {}",
         medians.len(),
         run.devices(),
         part.intervals(),
@@ -72,7 +72,8 @@ fn finding(part: &Part) -> String {
     match halves.len() {
         1 => format!("The median step of {job} is known to +-{wide:.2} %."),
         jobs => format!(
-            "The median steps of {jobs} jobs are known to between +-{narrow:.2} % and +-{wide:.2} %, the widest of {job}."
+            "The median steps of {jobs} jobs are known to between +-{narrow:.2} % and +-{wide:.2} %, the \
+             widest of {job}."
         ),
     }
 }

@@ -33,8 +33,9 @@ pub fn make(run: &Run, _: &Colours) -> Vec<Figure> {
 fn figure(run: &Run, part: String, jobs: &[Vec<&LaunchSteps>], names: &Names) -> Figure {
     let planes: Vec<Plane> = jobs.iter().map(|launches| plane(launches, names)).collect();
     let caption = format!(
-        "The time of each step of the jobs alone on {}, over the time since the first step of its launch. Dashed are the \
-         steps that do not count: the warm-up before the steady state, and steps after there were enough. {}",
+        "The time of each step of the jobs alone on {}, over the time since the first step of its launch. \
+         Dashed are the steps that do not count: the warm-up before the steady state, and steps after there \
+         were enough. {}",
         run.devices(),
         step_figure::decimation(&planes),
     );
@@ -92,11 +93,9 @@ mod tests {
         let written = run_with_steps(&[launch]);
         let [figure] = &make(&written.run, &Colours::default())[..] else { panic!("one figure") };
         let Chart::Planes(planes) = &figure.chart else { panic!("planes") };
-        let series: Vec<(&str, Form, Vec<(f64, f64)>)> = planes[0]
-            .series
-            .iter()
-            .map(|s| (&*s.name, s.form, s.points.iter().map(|point| (point.x, point.y)).collect()))
-            .collect();
+        let points =
+            |series: &Series| series.points.iter().map(|point| (point.x, point.y)).collect::<Vec<_>>();
+        let series = planes[0].series.iter().map(|of| (&*of.name, of.form, points(of))).collect::<Vec<_>>();
         assert_eq!(
             series,
             [
@@ -105,7 +104,7 @@ mod tests {
                 ("launch 1, not counted", Form::DashedLine, vec![(39.1e3, 7e3)]),
             ]
         );
-        assert!(figure.caption.contains("All steps are drawn."), "{}", figure.caption);
+        assert!(figure.caption.contains("All points are drawn."), "{}", figure.caption);
     }
 
     #[test]

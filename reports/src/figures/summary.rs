@@ -35,8 +35,8 @@ fn figure(run: &Run, part: Part) -> Figure {
     let mut table = Table::new(COLUMNS);
     part.rows.iter().for_each(|row| table.push(cells(row)));
     let caption = format!(
-        "The jobs that were measured alone on {}. {} The half-width of the interval is in percent of the median step. \
-         Percentiles are of single steps.",
+        "The jobs that were measured alone on {}. {} The half-width of the interval is in percent of the \
+         median step. Percentiles are of single steps.",
         run.devices(),
         part.intervals(),
     );

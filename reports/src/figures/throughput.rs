@@ -3,7 +3,7 @@
 use schema::rows::Summary;
 
 use crate::{
-    alone::{self, Names, Part, throughput},
+    alone::{self, Names, Part, Rate, throughput},
     chart::{Axis, Chart, Quantity, Rows},
     colours::Colours,
     figure::Figure,
@@ -29,8 +29,9 @@ fn figure(run: &Run, colours: &Colours, mut part: Part) -> Option<Figure> {
     let rows =
         Rows { value: axis, column: "job".into(), rows: part.rows.iter().map(row).collect(), rule: None };
     let caption = format!(
-        "Samples per second of each job alone on {}: the mean of the rates of its launches, the fastest of each workload \
-         first. {} The interval of a rate is as wide as that of the median step, from which it is made.",
+        "Samples per second of each job alone on {}: the mean of the rates of its launches, the fastest of \
+         each workload first. {} The interval of a rate is as wide as that of the median step, from which \
+         it is made.",
         run.devices(),
         part.intervals(),
     );
@@ -47,9 +48,12 @@ fn figure(run: &Run, colours: &Colours, mut part: Part) -> Option<Figure> {
 
 /// The fastest of the rows of a workload, which are sorted, and whether others may be as fast.
 fn fastest(rows: &[&Summary], names: &Names) -> Option<String> {
-    let drawn: Vec<_> = rows.iter().filter_map(|row| Some((*row, throughput(row)?))).collect();
+    let drawn: Vec<(&Summary, Rate)> = rows.iter().filter_map(|row| Some((*row, throughput(row)?))).collect();
     let [(first, (best, interval)), (second, (next, _)), ..] = &drawn[..] else { return None };
-    let name = |row: &Summary| names.name(&row.job, &row.device);
+    let name = |row: &Summary| match row.warnings.is_empty() {
+        true => names.name(&row.job, &row.device),
+        false => format!("{} ({})", names.name(&row.job, &row.device), row.warnings),
+    };
     let about = format!(
         "Fastest of {}: {} with {}, {:.2} times the rate of {}",
         first.workload,
@@ -62,8 +66,7 @@ fn fastest(rows: &[&Summary], names: &Names) -> Option<String> {
         return Some(format!("{about}; without an interval, the order may be chance."));
     };
     // A row without an interval may be as fast, too.
-    let may_be =
-        |(_, (_, own)): &&(&Summary, (f64, Option<(f64, f64)>))| own.is_none_or(|(_, hi)| hi >= *least);
+    let may_be = |(_, (_, own)): &&(&Summary, Rate)| own.is_none_or(|(_, hi)| hi >= *least);
     Some(match drawn.iter().skip(1).filter(may_be).count() {
         0 => format!("{about}; no interval of another overlaps with its own."),
         1 => format!("{about}, within noise: one other job may be as fast."),

@@ -100,8 +100,8 @@ impl EventReader {
         Ok(())
     }
 
-    /// Appends new complete lines as [`EventReader::poll`] does, but at most a megabyte of them. The result says whether there may
-    /// be more.
+    /// Appends new complete lines as [`EventReader::poll`] does, but at most a megabyte of them. The result
+    /// says whether there may be more.
     pub fn poll_some(&mut self, out: &mut Vec<EventLine>) -> Result<bool, EventError> {
         let read = (&mut self.file).take(CHUNK_BYTES).read_to_end(&mut self.unread);
         let read = read.map_err(|cause| EventError::Io { file: self.path.clone(), cause })?;

@@ -8,28 +8,31 @@ use crate::{
     wire::{Event, EventLine, Phases, Step, Timing},
 };
 
-/// One step of a job. It ends when its last rank ends it. The lengths of consecutive steps, if no rank was held between them,
-/// therefore add up to the elapsed time; the lengths of the slowest rank of each step would add up to more.
+/// One step of a job. It ends when its last rank ends it. The lengths of consecutive steps, if no rank was
+/// held between them, therefore add up to the elapsed time; the lengths of the slowest rank of each step
+/// would add up to more.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobStep {
     pub index: u64,
     /// When the last rank ended the step.
     pub end: Nanos,
-    /// With several ranks, the time from the end of the step before, or from the start of the first rank if that is later
-    /// because the job was held. A single rank reports its own duration, which may be more accurate than the time of its event.
+    /// With several ranks, the time from the end of the step before, or from the start of the first rank if
+    /// that is later because the job was held. A single rank reports its own duration, which may be more
+    /// accurate than the time of its event.
     pub dur_ns: u64,
     /// The phases of the rank that took longest.
     pub phases: Phases,
     /// Samples of all ranks together; `None` if one of them does not know its number.
     pub samples: Option<u64>,
     pub sent_bytes: Option<u64>,
-    /// The mean over the samples of all ranks. It is `None` if a rank reports no loss, if one of several ranks does not know
-    /// its samples, and if the step had no samples.
+    /// The mean over the samples of all ranks. It is `None` if a rank reports no loss, if one of several
+    /// ranks does not know its samples, and if the step had no samples.
     pub loss: Option<f64>,
     pub timing: Timing,
 }
 
-/// The index, the end and the duration of a step of a rank or of a job, without everything else that is known of it.
+/// The index, the end and the duration of a step of a rank or of a job, without everything else that is known
+/// of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepTime {
     pub index: u64,
@@ -54,7 +57,8 @@ impl StepTime {
         StepTime { index: step.index, end, dur_ns: step.dur_ns.0 }
     }
 
-    /// Combines the times of one step of all ranks, of which there is at least one. `before` is the end of the step before.
+    /// Combines the times of one step of all ranks, of which there is at least one. `before` is the end of
+    /// the step before.
     fn of_ranks(ranks: &[StepTime], before: Nanos) -> StepTime {
         let end = ranks.iter().map(|step| step.end).max().unwrap_or_default();
         let began = ranks.iter().map(StepTime::start).min().unwrap_or_default();
@@ -81,7 +85,8 @@ pub fn job_steps(ranks: &[Vec<EventLine>]) -> Vec<JobStep> {
     )
 }
 
-/// The times of the steps that all ranks completed and timed, as those of [`job_steps`]. `ranks` has the times of each rank.
+/// The times of the steps that all ranks completed and timed, as those of [`job_steps`]. `ranks` has the
+/// times of each rank.
 pub fn step_times(ranks: &[Vec<StepTime>]) -> Vec<StepTime> {
     let mut before = Nanos::ZERO;
     joined(
@@ -95,7 +100,8 @@ pub fn step_times(ranks: &[Vec<StepTime>]) -> Vec<StepTime> {
     )
 }
 
-/// Reads the times of the steps in a complete event file. The events of a long launch do not have to fit into memory.
+/// Reads the times of the steps in a complete event file. The events of a long launch do not have to fit into
+/// memory.
 pub fn read_times(path: &Path, rank: u32) -> Result<Vec<StepTime>, EventError> {
     let mut reader = EventReader::open(path, rank)?;
     let (mut times, mut lines) = (Vec::new(), Vec::new());
@@ -196,8 +202,8 @@ mod tests {
         assert_eq!(only.phases.forward_ns, Some(Nanos(7)));
     }
 
-    /// Two ranks are slow in turn: the longest times of the first three steps add up to 36, and the steps took 32. Before the
-    /// last step both ranks were held for 100.
+    /// Two ranks are slow in turn: the longest times of the first three steps add up to 36, and the steps
+    /// took 32. Before the last step both ranks were held for 100.
     #[test]
     fn a_step_lasts_from_the_end_of_the_last_to_its_own() {
         let ranks = [[(12, 12), (20, 8), (32, 12)], [(8, 8), (20, 12), (28, 8)]];

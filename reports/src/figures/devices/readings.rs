@@ -4,7 +4,8 @@ use schema::rows::DeviceSample;
 
 use crate::table::Unit;
 
-/// The time over which a share of a counter is taken, because the counters of the kernel move in steps of 10 ms.
+/// The time over which a share of a counter is taken, because the counters of the kernel move in steps of 10
+/// ms.
 const SHARE_OVER_NS: u64 = 1_000_000_000;
 /// Readings further apart than this do not tell what happened between them.
 const LONGEST_GAP_NS: u64 = 3_000_000_000;
@@ -12,13 +13,17 @@ const LONGEST_GAP_NS: u64 = 3_000_000_000;
 /// Times of the clock of the host, and values.
 pub type Stretch = Vec<(u64, f64)>;
 
-/// A reading's name, its column, and where it is in a row.
-pub const COUNTERS: &[(&str, &str, fn(&DeviceSample) -> Option<u64>)] = &[
+/// The name of a counter, its column, and where it is in a row.
+type Counter = (&'static str, &'static str, fn(&DeviceSample) -> Option<u64>);
+/// The name of a gauge, its column, its unit, and where it is in a row.
+type Gauge = (&'static str, &'static str, Unit, fn(&DeviceSample) -> Option<f64>);
+
+pub const COUNTERS: &[Counter] = &[
     ("busy share of the cores", "busy_percent", |row| row.busy_ns),
     ("share that the hypervisor took", "steal_percent", |row| row.steal_ns),
 ];
 
-pub const GAUGES: &[(&str, &str, Unit, fn(&DeviceSample) -> Option<f64>)] = &[
+pub const GAUGES: &[Gauge] = &[
     // On a CPU, this is the busy share of the cores over a shorter time.
     ("utilisation", "util_percent", Unit::Percent, |row| row.util_percent.filter(|_| row.busy_ns.is_none())),
     ("memory in use", "memory_used_bytes", Unit::Bytes, |row| {
@@ -34,8 +39,8 @@ pub fn gauge(rows: &[&DeviceSample], value: fn(&DeviceSample) -> Option<f64>) ->
     stretches(rows, |row| value(row).filter(|value| value.is_finite()), |_, _| false)
 }
 
-/// The growth of a counter of nanoseconds in percent of the time of all cores. Each value is at the begin of its time, and the last
-/// one of a stretch at the end, too. A time in which the counter fell has none.
+/// The growth of a counter of nanoseconds in percent of the time of all cores. Each value is at the begin of
+/// its time, and the last one of a stretch at the end, too. A time in which the counter fell has none.
 pub fn shares(
     rows: &[&DeviceSample],
     counter: fn(&DeviceSample) -> Option<u64>,

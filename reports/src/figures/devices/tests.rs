@@ -1,7 +1,10 @@
 use schema::rows::{Appender, from_json};
 
 use super::*;
-use crate::steps::tests::{Written, WrittenRun, run_with_steps};
+use crate::{
+    chart::Series,
+    steps::tests::{Written, WrittenRun, run_with_steps},
+};
 
 const S: u64 = 1_000_000_000;
 
@@ -79,7 +82,7 @@ fn many_readings_keep_their_extremes() {
     let [figure] = &make(&written.run, &Colours::default())[..] else { panic!("one device") };
     let Chart::Planes(planes) = &figure.chart else { panic!("planes") };
     let memory = &planes[1].series[0];
-    assert!(memory.points.len() <= POINTS + 1 && memory.decimated_from == Some(20_000));
+    assert!(memory.points.len() <= planes::POINTS + 1 && memory.decimated_from == Some(20_000));
     assert!(memory.points.iter().any(|point| point.y == (u64::MAX >> 12) as f64));
 }
 
