@@ -21,7 +21,7 @@ const TITLE: &str = "Readings of a device";
 /// With more launches, their names would cover each other.
 const MOST_NAMED: usize = 30;
 
-pub fn make(run: &Run, colours: &Colours) -> Vec<Figure> {
+pub(super) fn make(run: &Run, colours: &Colours) -> Vec<Figure> {
     let path = run.dir.devices_path();
     match rows::read_appended::<DeviceSample>(&path) {
         Ok(samples) => {

@@ -19,7 +19,7 @@ use crate::{
 /// The largest number of points of a line.
 const MOST_POINTS: usize = 2_000;
 
-pub fn draws(run: &Run, _: &Colours) -> Vec<Figure> {
+pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
     let times = completion_times(run);
     let found = [(!times.is_empty()).then(|| average(&times)), makespan_ns(&run.outcomes)];
     let of: [fn(&Draw) -> Option<u64>; 2] = [|row| row.jct_ns_mean, |row| row.makespan_ns];
@@ -71,7 +71,7 @@ mod tests {
     fn lines_are_of_all_draws_and_the_rule_is_the_measured_value() {
         let runs = recorded();
         for run in &runs[12..] {
-            let [figure] = &draws(run, &Colours::default())[..] else { panic!("one figure") };
+            let [figure] = &make(run, &Colours::default())[..] else { panic!("one figure") };
             let Chart::Planes(planes) = &figure.chart else { panic!("planes") };
             let measured = outcomes::totals::totals("", &run.outcomes, 2);
             let expected = [measured.jct_ns_mean, measured.makespan_ns];
@@ -88,6 +88,6 @@ mod tests {
             assert_eq!(half.x, drawn.makespan_ns.median_ns as f64);
             assert_eq!(planes[0].shades[0].from, drawn.jct_ns_mean.ci_lo_ns as f64);
         }
-        assert!(draws(&runs[0], &Colours::default()).is_empty());
+        assert!(make(&runs[0], &Colours::default()).is_empty());
     }
 }

@@ -22,7 +22,7 @@ pub fn named(arose: &Arose) -> [(&'static str, i64); 4] {
     ]
 }
 
-pub fn error_parts(run: &Run, _: &Colours) -> Vec<Figure> {
+pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
     let title = "Where the error of the prediction arose";
     compared(run, |found| {
         let caption = format!(
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn parts_add_up_to_the_error() {
         for run in recorded() {
-            let [figure] = &error_parts(&run, &Colours::default())[..] else { panic!("one figure") };
+            let [figure] = &make(&run, &Colours::default())[..] else { panic!("one figure") };
             let Chart::Rows(rows) = &figure.chart else { panic!("rows") };
             let value = |row: &RowOf| match row.marks[0].quantity {
                 Quantity::Dot { value, .. } => value,

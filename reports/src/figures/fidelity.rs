@@ -69,7 +69,7 @@ fn some_of(names: &[String]) -> String {
     if names.len() > NAMED { format!("{some} and {} more", names.len() - NAMED) } else { some }
 }
 
-pub fn fidelity(run: &Run, _: &Colours) -> Vec<Figure> {
+pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
     let title = "Prediction and result";
     if let Some(Err(why)) = comparison(run) {
         let chart = Chart::Table(Table::new(COLUMNS));
@@ -153,7 +153,7 @@ mod tests {
         let runs = recorded();
         let run =
             runs.iter().find(|run| run.dir.path().ends_with("testbed-20/tiresias-1")).expect("it is there");
-        let [figure] = &fidelity(run, &Colours::default())[..] else { panic!("one figure") };
+        let [figure] = &make(run, &Colours::default())[..] else { panic!("one figure") };
         let Chart::Table(table) = &figure.chart else { panic!("a table") };
         let shown: Vec<Vec<String>> =
             table.rows.iter().map(|row| row.iter().map(Cell::shown).collect()).collect();
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn runs_with_draws_say_how_many_jobs_are_inside() {
         for run in recorded().iter().skip(12) {
-            let [figure] = &fidelity(run, &Colours::default())[..] else { panic!("one figure") };
+            let [figure] = &make(run, &Colours::default())[..] else { panic!("one figure") };
             let inside = run.predictions.iter().zip(&run.outcomes).filter(|(predicted, row)| {
                 predicted.range().zip(row.jct_ns).is_some_and(|(range, jct)| range.contains(jct))
             });

@@ -10,7 +10,7 @@ use crate::{
     scheduled::{completion_times, five, left_out, places, sides, time_axis},
 };
 
-pub fn jct_box(runs: &[Run], colours: &Colours) -> Vec<Figure> {
+pub(super) fn make(runs: &[Run], colours: &Colours) -> Vec<Figure> {
     let sides = sides(runs, colours);
     let times: Vec<Vec<u64>> = sides.iter().map(|side| completion_times(side.run)).collect();
     if times.iter().all(Vec::is_empty) {
@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn boxes_have_the_median_and_the_average_of_the_totals() {
         let runs = recorded();
-        let [figure] = &jct_box(&runs, &Colours::default())[..] else { panic!("one figure") };
+        let [figure] = &make(&runs, &Colours::default())[..] else { panic!("one figure") };
         let Chart::Rows(rows) = &figure.chart else { panic!("rows") };
         for (row, run) in rows.rows.iter().zip(&runs) {
             let totals = outcomes::totals::totals("", &run.outcomes, 2);

@@ -13,7 +13,7 @@ use crate::{
 /// The largest number of points of a line.
 const MOST_POINTS: usize = 2_000;
 
-pub fn jct_cdf(runs: &[Run], colours: &Colours) -> Vec<Figure> {
+pub(super) fn make(runs: &[Run], colours: &Colours) -> Vec<Figure> {
     let sides = sides(runs, colours);
     let times: Vec<Vec<u64>> = sides.iter().map(|side| completion_times(side.run)).collect();
     let all = times.iter().flatten().map(|ns| *ns as f64);
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn half_of_the_jobs_are_below_the_median_of_the_run() {
         let runs = recorded();
-        let [figure] = &jct_cdf(&runs, &Colours::default())[..] else { panic!("one figure") };
+        let [figure] = &make(&runs, &Colours::default())[..] else { panic!("one figure") };
         let Chart::Planes(planes) = &figure.chart else { panic!("planes") };
         assert_eq!(planes[0].series.len(), runs.len());
         for (series, run) in planes[0].series.iter().zip(&runs) {
@@ -61,6 +61,6 @@ mod tests {
             assert_eq!(below.y, jobs.div_ceil(2) as f64 / jobs as f64 * 100.0, "{}", series.name);
             assert_eq!(series.points.last().map(|point| point.y), Some(100.0));
         }
-        assert!(jct_cdf(&[], &Colours::default()).is_empty());
+        assert!(make(&[], &Colours::default()).is_empty());
     }
 }

@@ -29,7 +29,7 @@ const COLUMNS: &[(&str, &str)] = &[
     ("order_ns", "order"),
 ];
 
-pub fn job_errors(run: &Run, _: &Colours) -> Vec<Figure> {
+pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
     let title = "Prediction and result of each job";
     compared(run, |found| {
         let mut jobs: Vec<&JobFidelity> = found.per_job.iter().collect();
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn each_job_has_a_row_whose_parts_add_up() {
         for run in recorded() {
-            let [figure] = &job_errors(&run, &Colours::default())[..] else { panic!("one figure") };
+            let [figure] = &make(&run, &Colours::default())[..] else { panic!("one figure") };
             let Chart::Table(table) = &figure.chart else { panic!("a table") };
             assert_eq!(table.rows.len(), run.outcomes.len());
             for row in &table.rows {

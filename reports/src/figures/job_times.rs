@@ -22,7 +22,7 @@ const PARTS: [Part; 4] = [
     ("paused", |row| row.paused_ns),
 ];
 
-pub fn job_times(runs: &[Run], colours: &Colours) -> Vec<Figure> {
+pub(super) fn make(runs: &[Run], colours: &Colours) -> Vec<Figure> {
     let sides = sides(runs, colours);
     let rows: Vec<RowOf> =
         sides.iter().map(|side| RowOf { name: side.name.clone(), ..row(side.run) }).collect();
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn the_parts_of_a_bar_add_up_to_the_average_completion_time() {
         let runs = recorded();
-        let [figure] = &job_times(&runs, &Colours::default())[..] else { panic!("one figure") };
+        let [figure] = &make(&runs, &Colours::default())[..] else { panic!("one figure") };
         let Chart::Rows(rows) = &figure.chart else { panic!("rows") };
         for (row, run) in rows.rows.iter().zip(&runs) {
             let length = |mark: &RowMark| match mark.quantity {

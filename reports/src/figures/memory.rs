@@ -13,7 +13,7 @@ use crate::{
 
 const UNKNOWN: &str = "no peak of its memory is known";
 
-pub fn make(run: &Run, colours: &Colours) -> Vec<Figure> {
+pub(super) fn make(run: &Run, colours: &Colours) -> Vec<Figure> {
     alone::parts(run).into_iter().filter_map(|part| figure(run, colours, part)).collect()
 }
 

@@ -8,18 +8,24 @@ mod energy;
 mod error_parts;
 mod fidelity;
 mod gantt;
+mod group_throughput;
+mod interference;
 mod jct_box;
 mod jct_cdf;
 mod job_errors;
 mod job_times;
 mod memory;
+mod memory_together;
 mod outcomes_table;
 mod pareto;
 mod phases;
 mod policies;
 mod predicted_measured;
 mod scaling;
+mod sensitivity;
 mod slowdown_class;
+mod slowdown_heat;
+mod slowdown_utilisation;
 mod speed;
 mod step_cdf;
 mod step_histogram;
@@ -29,6 +35,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 mod throughput;
+mod together;
 mod utilisation;
 
 use crate::{colours::Colours, figure::Figure, run::Run};
@@ -52,6 +59,36 @@ pub enum Make {
 
 /// All kinds, in the order of the page.
 pub const KINDS: &[Kind] = &[
+    Kind {
+        name: "slowdown-heat",
+        about: "what the jobs of a pair cost each other, victim by aggressor",
+        make: Make::OfRun(slowdown_heat::make),
+    },
+    Kind {
+        name: "group-throughput",
+        about: "the throughput of groups by sharing mode",
+        make: Make::OfRun(group_throughput::make),
+    },
+    Kind {
+        name: "slowdown-utilisation",
+        about: "slowdown over the summed utilisation of the members alone, with its line",
+        make: Make::OfRun(slowdown_utilisation::make),
+    },
+    Kind {
+        name: "memory-together",
+        about: "the memory of groups over the sum of their members alone",
+        make: Make::OfRun(memory_together::make),
+    },
+    Kind {
+        name: "sensitivity",
+        about: "slowdown beside stressors, over their dial",
+        make: Make::OfRun(sensitivity::make),
+    },
+    Kind {
+        name: "interference",
+        about: "the members of groups, as a table",
+        make: Make::OfRun(interference::make),
+    },
     Kind { name: "summary", about: "the jobs measured alone, as a table", make: Make::OfRun(summary::make) },
     Kind {
         name: "step-median",
@@ -103,55 +140,51 @@ pub const KINDS: &[Kind] = &[
     Kind {
         name: "policies",
         about: "totals of policies, and job times over the first run",
-        make: Make::OfAll(policies::policies),
+        make: Make::OfAll(policies::make),
     },
     Kind {
         name: "jct-cdf",
         about: "the distribution of completion times by policy",
-        make: Make::OfAll(jct_cdf::jct_cdf),
+        make: Make::OfAll(jct_cdf::make),
     },
-    Kind {
-        name: "jct-box",
-        about: "completion times by policy as boxes",
-        make: Make::OfAll(jct_box::jct_box),
-    },
+    Kind { name: "jct-box", about: "completion times by policy as boxes", make: Make::OfAll(jct_box::make) },
     Kind {
         name: "job-times",
         about: "how jobs spend their time, by policy",
-        make: Make::OfAll(job_times::job_times),
+        make: Make::OfAll(job_times::make),
     },
     Kind {
         name: "utilisation",
         about: "busy devices and waiting jobs over time",
-        make: Make::OfAll(utilisation::utilisation),
+        make: Make::OfAll(utilisation::make),
     },
-    Kind { name: "gantt", about: "which job ran where and when", make: Make::OfRun(gantt::gantt) },
-    Kind { name: "fidelity", about: "prediction and result of a run", make: Make::OfRun(fidelity::fidelity) },
+    Kind { name: "gantt", about: "which job ran where and when", make: Make::OfRun(gantt::make) },
+    Kind { name: "fidelity", about: "prediction and result of a run", make: Make::OfRun(fidelity::make) },
     Kind {
         name: "error-parts",
         about: "where the error of a prediction arose",
-        make: Make::OfRun(error_parts::error_parts),
+        make: Make::OfRun(error_parts::make),
     },
     Kind {
         name: "predicted-measured",
         about: "predicted against measured completion times",
-        make: Make::OfRun(predicted_measured::predicted_measured),
+        make: Make::OfRun(predicted_measured::make),
     },
     Kind {
         name: "job-errors",
         about: "the error of the prediction of each job",
-        make: Make::OfRun(job_errors::job_errors),
+        make: Make::OfRun(job_errors::make),
     },
     Kind {
         name: "draws",
         about: "the prediction over draws, and the result",
-        make: Make::OfRun(draws::draws),
+        make: Make::OfRun(draws::make),
     },
-    Kind { name: "speed", about: "the speed of the machine over a run", make: Make::OfRun(speed::speed) },
+    Kind { name: "speed", about: "the speed of the machine over a run", make: Make::OfRun(speed::make) },
     Kind {
         name: "slowdown-class",
         about: "slowdown of jobs by class, user and virtual cluster",
-        make: Make::OfRun(slowdown_class::slowdown_class),
+        make: Make::OfRun(slowdown_class::make),
     },
-    Kind { name: "outcomes", about: "how each job ended", make: Make::OfRun(outcomes_table::outcomes_table) },
+    Kind { name: "outcomes", about: "how each job ended", make: Make::OfRun(outcomes_table::make) },
 ];

@@ -32,7 +32,7 @@ const COLUMNS: &[(&str, &str)] = &[
     ("failure", "failure"),
 ];
 
-pub fn outcomes_table(run: &Run, _: &Colours) -> Vec<Figure> {
+pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
     if !is_scheduled(run) || run.outcomes.is_empty() {
         return Vec::new();
     }
@@ -101,7 +101,7 @@ mod tests {
             |n: u64| Outcome { job: schema::decision::JobId(n as u32), jct_ns: Some(n), ..like.clone() };
         run.outcomes = (0..1_500).map(job).collect();
         run.outcomes[3] = Outcome { status: Status::Failed, jct_ns: None, ..like.clone() };
-        let [figure] = &outcomes_table(run, &Colours::default())[..] else { panic!("one figure") };
+        let [figure] = &make(run, &Colours::default())[..] else { panic!("one figure") };
         let Chart::Table(table) = &figure.chart else { panic!("a table") };
         assert_eq!((table.rows.len(), figure.missing.len()), (1_000, 1));
         let shown: Vec<&Cell> = table.rows.iter().map(|row| &row[4]).collect();

@@ -19,7 +19,7 @@ const MOST_NAMED: usize = 4;
 /// A plan, its median step and its peak of memory.
 type Plan<'a> = (&'a Summary, f64, f64);
 
-pub fn make(run: &Run, colours: &Colours) -> Vec<Figure> {
+pub(super) fn make(run: &Run, colours: &Colours) -> Vec<Figure> {
     let known = run.summaries.iter().filter_map(numbers);
     let mut groups = planes::grouped(known, |plan| (&plan.0.workload, plan.0.global_batch));
     groups.retain(|group| group.len() > 1);

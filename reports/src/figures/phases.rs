@@ -27,7 +27,7 @@ const PHASES: &[Phase] = &[
 const OTHER: &str = "other";
 const UNKNOWN: &str = "it does not report its phases";
 
-pub fn make(run: &Run, _: &Colours) -> Vec<Figure> {
+pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
     alone::parts(run).into_iter().filter_map(|part| figure(run, part)).collect()
 }
 

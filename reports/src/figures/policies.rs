@@ -38,7 +38,7 @@ const COLUMNS: &[(&str, &str)] = &[
     ("drawn_jct_ns_mean_ci_hi", "to"),
 ];
 
-pub fn policies(runs: &[Run], colours: &Colours) -> Vec<Figure> {
+pub(super) fn make(runs: &[Run], colours: &Colours) -> Vec<Figure> {
     let (sides, going_on): (Vec<Side>, Vec<Side>) =
         sides(runs, colours).into_iter().partition(|side| !side.run.outcomes.is_empty());
     let Some(first) = sides.first() else { return Vec::new() };
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn rows_have_the_totals_and_the_geometric_mean_of_ratios() {
         let runs: Vec<Run> = recorded().into_iter().skip(12).collect();
-        let [figure] = &policies(&runs, &Colours::default())[..] else { panic!("one figure") };
+        let [figure] = &make(&runs, &Colours::default())[..] else { panic!("one figure") };
         let Chart::Table(table) = &figure.chart else { panic!("a table") };
         assert_eq!((number(table, 0, "jct_ratio"), table.rows.len()), (None, 3));
         let ratios: Vec<f64> = runs[2]
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn repeats_give_noise_and_other_traces_are_not_compared() {
         let runs: Vec<Run> = recorded().into_iter().skip(6).collect();
-        let [figure] = &policies(&runs, &Colours::default())[..] else { panic!("one figure") };
+        let [figure] = &make(&runs, &Colours::default())[..] else { panic!("one figure") };
         assert_eq!(figure.missing.iter().filter(|why| why.contains("cannot be compared")).count(), 3);
         assert!(figure.finding.contains("over 2 runs"), "{}", figure.finding);
         let Chart::Table(table) = &figure.chart else { panic!("a table") };

@@ -17,7 +17,7 @@ use crate::{
 /// The largest number of points.
 const MOST_POINTS: usize = 5_000;
 
-pub fn predicted_measured(run: &Run, colours: &Colours) -> Vec<Figure> {
+pub(super) fn make(run: &Run, colours: &Colours) -> Vec<Figure> {
     if run.kind() != RunKind::Scheduled {
         return Vec::new();
     }
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn every_job_is_a_point_and_those_inside_are_those_of_the_comparison() {
         for run in recorded() {
-            let [figure] = &predicted_measured(&run, &Colours::default())[..] else { panic!("one figure") };
+            let [figure] = &make(&run, &Colours::default())[..] else { panic!("one figure") };
             let Chart::Planes(planes) = &figure.chart else { panic!("planes") };
             let points: Vec<&Point> = planes[0].series.iter().flat_map(|series| &series.points).collect();
             assert_eq!(points.len(), run.outcomes.len());

@@ -15,7 +15,7 @@ use crate::{
     table::Unit,
 };
 
-pub fn make(run: &Run, _: &Colours) -> Vec<Figure> {
+pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
     let of_planes = planes::grouped(ranks::all(run), |scaled| (scaled.workload, scaled.batch));
     planes::in_figures(of_planes).into_iter().map(|(part, of)| figure(run, part, &of)).collect()
 }

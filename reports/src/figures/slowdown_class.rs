@@ -32,7 +32,7 @@ const GROUPINGS: [Grouping; 3] = [
     ("virtual cluster", |row| row.vc.clone()),
 ];
 
-pub fn slowdown_class(run: &Run, _: &Colours) -> Vec<Figure> {
+pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
     if !is_scheduled(run) {
         return Vec::new();
     }
@@ -119,7 +119,7 @@ mod tests {
         run.outcomes[0].user = "=<b>".into();
         run.outcomes[1].class = Class::BestEffort;
         run.predictions[0].step_ns = Some(40_000_000);
-        let [figure] = &slowdown_class(run, &Colours::default())[..] else { panic!("one figure") };
+        let [figure] = &make(run, &Colours::default())[..] else { panic!("one figure") };
         let Chart::Rows(rows) = &figure.chart else { panic!("rows") };
         let names: Vec<&str> = rows.rows.iter().map(|row| row.name.as_str()).collect();
         assert_eq!(names, ["all jobs", "class guaranteed", "class best-effort", "no user", "user =<b>"]);

@@ -14,7 +14,7 @@ use crate::{
 /// The largest number of points of a line.
 const MOST_POINTS: usize = 2_000;
 
-pub fn speed(run: &Run, _: &Colours) -> Vec<Figure> {
+pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
     let is_finite = |row: &&MachineSpeed| {
         [row.step_ratio, row.step_ratio_min, row.step_ratio_max].iter().all(|ratio| ratio.is_finite())
     };
@@ -64,7 +64,7 @@ mod tests {
         let mut runs = recorded();
         let run = &mut runs[13];
         run.speed.remove(2);
-        let [figure] = &speed(run, &Colours::default())[..] else { panic!("one figure") };
+        let [figure] = &make(run, &Colours::default())[..] else { panic!("one figure") };
         let Chart::Planes(planes) = &figure.chart else { panic!("planes") };
         assert_eq!(planes[0].series.len(), 2);
         let points: Vec<&Point> = planes[0].series.iter().flat_map(|series| &series.points).collect();

@@ -16,7 +16,7 @@ use crate::{
 /// About the number of points of a launch.
 const POINTS: usize = 600;
 
-pub fn make(run: &Run, _: &Colours) -> Vec<Figure> {
+pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
     let names = Names::of(run);
     let jobs = planes::in_figures(run.steps().by_job());
     jobs.into_iter().map(|(part, jobs)| figure(run, part, &jobs, &names)).collect()

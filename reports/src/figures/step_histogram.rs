@@ -16,7 +16,7 @@ use crate::{
     table::Unit,
 };
 
-pub fn make(run: &Run, colours: &Colours) -> Vec<Figure> {
+pub(super) fn make(run: &Run, colours: &Colours) -> Vec<Figure> {
     let names = Names::of(run);
     let jobs = planes::in_figures(run.steps().by_job());
     jobs.into_iter().map(|(part, jobs)| figure(run, colours, part, &jobs, &names)).collect()

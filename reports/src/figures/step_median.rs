@@ -14,7 +14,7 @@ use crate::{
     table::Unit,
 };
 
-pub fn make(run: &Run, colours: &Colours) -> Vec<Figure> {
+pub(super) fn make(run: &Run, colours: &Colours) -> Vec<Figure> {
     alone::parts(run).into_iter().filter_map(|part| figure(run, colours, part)).collect()
 }
 

@@ -21,7 +21,7 @@ const POINTS_IN_PLANE: usize = 3_000;
 /// The least number of points of a stretch of a launch.
 const LEAST_POINTS: usize = 30;
 
-pub fn make(run: &Run, _: &Colours) -> Vec<Figure> {
+pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
     let names = Names::of(run);
     let jobs = planes::in_figures(run.steps().by_job());
     if jobs.is_empty() {

@@ -27,7 +27,7 @@ const COLUMNS: &[(&str, &str)] = &[
     ("notes", "notes"),
 ];
 
-pub fn make(run: &Run, _: &Colours) -> Vec<Figure> {
+pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
     alone::parts(run).into_iter().map(|part| figure(run, part)).collect()
 }
 

@@ -16,7 +16,7 @@ use crate::{
 /// The largest number of points of a line.
 const MOST_POINTS: usize = 2_000;
 
-pub fn utilisation(runs: &[Run], colours: &Colours) -> Vec<Figure> {
+pub(super) fn make(runs: &[Run], colours: &Colours) -> Vec<Figure> {
     let sides = sides(runs, colours);
     let time = || Axis::new("time from the start of the run", "at_ns", Unit::Ns);
     let mut busy = Plane::new(time(), Axis::new("busy devices", "busy_percent", Unit::Percent));
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn the_mean_of_the_line_is_the_utilisation_of_the_totals() {
         let runs = recorded();
-        let [figure] = &utilisation(&runs, &Colours::default())[..] else { panic!("one figure") };
+        let [figure] = &make(&runs, &Colours::default())[..] else { panic!("one figure") };
         let Chart::Planes(planes) = &figure.chart else { panic!("planes") };
         let mut compared = 0;
         for (series, run) in planes[0].series.iter().zip(&runs) {

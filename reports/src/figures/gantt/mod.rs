@@ -28,7 +28,7 @@ const MOST_LANES: usize = 64;
 /// The largest number of spans of all runs of a report, which share the size of a page.
 const MOST_SPANS: usize = 10_000;
 
-pub fn gantt(run: &Run, colours: &Colours) -> Vec<Figure> {
+pub(super) fn make(run: &Run, colours: &Colours) -> Vec<Figure> {
     let Some(activity) = run.activity().filter(|activity| !activity.stays.is_empty()) else {
         return Vec::new();
     };

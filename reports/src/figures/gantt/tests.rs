@@ -17,7 +17,7 @@ fn lanes(figures: &[Figure]) -> &Lanes {
 #[test]
 fn spans_of_one_device_add_up_to_the_rows() {
     for run in recorded() {
-        let figures = gantt(&run, &Colours::default());
+        let figures = make(&run, &Colours::default());
         let lanes = lanes(&figures);
         assert_eq!((&lanes.lanes, lanes.decimated_from), (&run.device_names(), None));
         for row in &run.outcomes {
