@@ -10,7 +10,7 @@ use schema::{
 use super::{Activity, Phase};
 
 /// An interval of time: from, and until.
-pub type Interval = (u64, u64);
+pub(super) type Interval = (u64, u64);
 
 impl Activity {
     /// The intervals in which each device was busy: at least one job ran on it. They are in order and apart.

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The parts with their names.
-pub fn named(arose: &Arose) -> [(&'static str, i64); 4] {
+pub(super) fn named(arose: &Arose) -> [(&'static str, i64); 4] {
     [
         ("step time", arose.step_time_ns),
         ("interference", arose.interference_ns),

@@ -23,7 +23,7 @@ const COLUMNS: &[(&str, &str)] = &[
 ];
 
 /// Compares a run on devices with its prediction. `None` if it has none, and the reason if the two cannot be compared.
-pub fn comparison(run: &Run) -> Option<Result<Fidelity, String>> {
+pub(super) fn comparison(run: &Run) -> Option<Result<Fidelity, String>> {
     if run.kind() != RunKind::Scheduled || run.predictions.is_empty() || run.outcomes.is_empty() {
         return None;
     }
@@ -38,7 +38,7 @@ pub fn comparison(run: &Run) -> Option<Result<Fidelity, String>> {
 }
 
 /// The figure of a comparison, with what it leaves out. None if there is nothing to compare.
-pub fn compared(run: &Run, make: impl FnOnce(&Fidelity) -> Figure) -> Vec<Figure> {
+pub(super) fn compared(run: &Run, make: impl FnOnce(&Fidelity) -> Figure) -> Vec<Figure> {
     let Some(Ok(found)) = comparison(run) else { return Vec::new() };
     let mut figure = make(&found);
     let others = found.left_out.len();
@@ -52,7 +52,7 @@ pub fn compared(run: &Run, make: impl FnOnce(&Fidelity) -> Figure) -> Vec<Figure
 }
 
 /// Warnings of the measurements that predictions stand on.
-pub fn doubts(run: &Run) -> Vec<String> {
+pub(super) fn doubts(run: &Run) -> Vec<String> {
     let mut jobs: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for row in run.predictions.iter().filter(|row| !row.warnings.is_empty()) {
         jobs.entry(row.warnings.to_string()).or_default().push(row.name.clone());

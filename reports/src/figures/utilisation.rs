@@ -71,7 +71,7 @@ fn points(steps: &[(u64, u64)], unit: f64) -> Vec<Point> {
 }
 
 /// The busy time of all devices over their time within the makespan, in percent. `None` without any makespan or device.
-pub fn percent_of(activity: &Activity, makespan_ns: u64, devices: usize) -> Option<f64> {
+pub(super) fn percent_of(activity: &Activity, makespan_ns: u64, devices: usize) -> Option<f64> {
     let lengths = activity.busy().into_values().flatten().map(|(from, until)| u128::from(until - from));
     let there = u128::from(makespan_ns) * devices as u128;
     (there > 0).then(|| lengths.sum::<u128>() as f64 / there as f64 * 100.0)

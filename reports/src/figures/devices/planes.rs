@@ -13,12 +13,12 @@ use crate::{
 };
 
 /// About the number of points in a plane.
-pub const POINTS: usize = 3_000;
+pub(super) const POINTS: usize = 3_000;
 /// The least number of points of a launch.
 const LEAST_POINTS: usize = 30;
 
 /// The planes of what the device has readings of.
-pub fn of_readings(rows: &[&DeviceSample], device: &Device, start: u64) -> Vec<Plane> {
+pub(super) fn of_readings(rows: &[&DeviceSample], device: &Device, start: u64) -> Vec<Plane> {
     let counted = COUNTERS
         .iter()
         .map(|(name, column, of)| (*name, *column, Unit::Percent, shares(rows, *of, cores(device))));
@@ -53,7 +53,7 @@ fn cores(device: &Device) -> usize {
 }
 
 /// The step times of the launches; no plane if there are none.
-pub fn of_steps(launches: &[&LaunchSteps], colours: &Colours, start: u64) -> Option<Plane> {
+pub(super) fn of_steps(launches: &[&LaunchSteps], colours: &Colours, start: u64) -> Option<Plane> {
     let most = (POINTS / launches.len().max(1)).max(LEAST_POINTS);
     let series = launches.iter().map(|launch| {
         let points = launch.steps.iter();

@@ -11,19 +11,19 @@ const SHARE_OVER_NS: u64 = 1_000_000_000;
 const LONGEST_GAP_NS: u64 = 3_000_000_000;
 
 /// Times of the clock of the host, and values.
-pub type Stretch = Vec<(u64, f64)>;
+pub(super) type Stretch = Vec<(u64, f64)>;
 
 /// The name of a counter, its column, and where it is in a row.
 type Counter = (&'static str, &'static str, fn(&DeviceSample) -> Option<u64>);
 /// The name of a gauge, its column, its unit, and where it is in a row.
 type Gauge = (&'static str, &'static str, Unit, fn(&DeviceSample) -> Option<f64>);
 
-pub const COUNTERS: &[Counter] = &[
+pub(super) const COUNTERS: &[Counter] = &[
     ("busy share of the cores", "busy_percent", |row| row.busy_ns),
     ("share that the hypervisor took", "steal_percent", |row| row.steal_ns),
 ];
 
-pub const GAUGES: &[Gauge] = &[
+pub(super) const GAUGES: &[Gauge] = &[
     // On a CPU, this is the busy share of the cores over a shorter time.
     ("utilisation", "util_percent", Unit::Percent, |row| row.util_percent.filter(|_| row.busy_ns.is_none())),
     ("memory in use", "memory_used_bytes", Unit::Bytes, |row| {
@@ -35,13 +35,13 @@ pub const GAUGES: &[Gauge] = &[
 ];
 
 /// The readings of a gauge.
-pub fn gauge(rows: &[&DeviceSample], value: fn(&DeviceSample) -> Option<f64>) -> Vec<Stretch> {
+pub(super) fn gauge(rows: &[&DeviceSample], value: fn(&DeviceSample) -> Option<f64>) -> Vec<Stretch> {
     stretches(rows, |row| value(row).filter(|value| value.is_finite()), |_, _| false)
 }
 
 /// The growth of a counter of nanoseconds in percent of the time of all cores. Each value is at the begin of
 /// its time, and the last one of a stretch at the end, too. A time in which the counter fell has none.
-pub fn shares(
+pub(super) fn shares(
     rows: &[&DeviceSample],
     counter: fn(&DeviceSample) -> Option<u64>,
     cores: usize,

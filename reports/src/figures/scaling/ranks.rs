@@ -7,7 +7,7 @@ use schema::{plan::Plan, rows::Summary};
 use crate::{alone::throughput, run::Run};
 
 /// Rows that differ in their number of data-parallel ranks alone, by that number.
-pub struct Scaled<'a> {
+pub(super) struct Scaled<'a> {
     pub workload: &'a str,
     pub batch: Option<u32>,
     /// The plan with one rank.
@@ -19,7 +19,7 @@ pub struct Scaled<'a> {
 }
 
 /// The jobs that have numbers for several numbers of ranks.
-pub fn all(run: &Run) -> Vec<Scaled<'_>> {
+pub(super) fn all(run: &Run) -> Vec<Scaled<'_>> {
     let mut all: Vec<Scaled> = Vec::new();
     for row in run.summaries.iter().filter(|row| row.group.is_none() && throughput(row).is_some()) {
         add(run, &mut all, row);

@@ -8,7 +8,7 @@ const LEAST_BINS: f64 = 10.0;
 const MOST_BINS: f64 = 80.0;
 
 /// The left edge of each bin with its number of steps, and the right edge of the last with none.
-pub fn histogram(sorted: &[f64], scale: Scale) -> Vec<Point> {
+pub(super) fn histogram(sorted: &[f64], scale: Scale) -> Vec<Point> {
     let (Some(first), Some(last)) = (sorted.first(), sorted.last()) else { return Vec::new() };
     let on_axis = |ns: f64| if scale == Scale::Log { ns.ln() } else { ns };
     let from_axis = |place: f64| if scale == Scale::Log { place.exp() } else { place };
