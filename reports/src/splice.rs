@@ -28,8 +28,14 @@ pub struct Spliced {
 pub fn spliced(text: &str, file: &Path, report: &Report) -> anyhow::Result<Spliced> {
     let mut renewed = Spliced { text: String::new(), pictures: Vec::new(), renewed: 0 };
     let mut lines = text.split_inclusive('\n').zip(1..);
+    // Markers within a block of code are an example.
+    let mut is_code = false;
     while let Some((line, number)) = lines.next() {
         renewed.text.push_str(line);
+        is_code ^= line.trim_start().starts_with("```");
+        if is_code {
+            continue;
+        }
         let Some(words) = line.trim().strip_prefix(BEGIN).and_then(|rest| rest.strip_suffix("-->")) else {
             continue;
         };

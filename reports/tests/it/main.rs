@@ -1,1 +1,4 @@
+//! `report` as a user runs it.
 
+mod documents;
+mod measured;

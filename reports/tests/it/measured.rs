@@ -1,0 +1,184 @@
+//! Runs that `profile` measures for the test, drawn and compared.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use front_door::Door;
+use schema::{
+    events,
+    rows::{self, Changes, DeviceSample, FigureNumbers, Value, Verdict},
+    run_dir::RunDir,
+    skips::skipped,
+    trace_events::{self, Entry},
+    wire::Event,
+};
+
+/// `profile`, which cargo builds beside `report` when it builds the workspace.
+fn profile() -> Option<&'static str> {
+    let path = Path::new(env!("CARGO_BIN_EXE_report")).with_file_name("profile");
+    if !path.is_file() {
+        skipped("profile", "the program `profile` was not built; build the workspace");
+        return None;
+    }
+    Some(Box::leak(path.display().to_string().into_boxed_str()))
+}
+
+/// `report`, in the folder of another program.
+fn report(door: &Door, arguments: &str) -> std::process::Output {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_report"));
+    command.args(arguments.split_whitespace()).current_dir(door.path("."));
+    command.output().expect("it starts")
+}
+
+fn numbers(door: &Door, arguments: &str) -> Vec<FigureNumbers> {
+    let output = report(door, arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    rows::from_json(&String::from_utf8_lossy(&output.stdout)).expect("stdout is JSON and nothing else")
+}
+
+fn number(row: &BTreeMap<String, Value>, column: &str) -> f64 {
+    match row.get(column) {
+        Some(Value::Number(value)) => *value,
+        other => panic!("{column}: {other:?}"),
+    }
+}
+
+fn text(row: &BTreeMap<String, Value>, column: &str) -> String {
+    match row.get(column) {
+        Some(Value::Text(value)) => value.clone(),
+        other => panic!("{column}: {other:?}"),
+    }
+}
+
+/// The spans of `trace.json` by launch, in microseconds: begin and length.
+fn spans(run: &RunDir) -> BTreeMap<String, Vec<(f64, f64)>> {
+    let entries = trace_events::read(&run.trace_path()).expect("the trace is as its format has it");
+    let mut names = BTreeMap::new();
+    let mut spans: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    for entry in entries {
+        match entry {
+            Entry::Process { pid, name } => {
+                names.insert(pid, name);
+            }
+            Entry::Span { pid, start_us, dur_us, .. } => {
+                spans.entry(names[&pid].clone()).or_default().push((start_us, dur_us));
+            }
+            Entry::Counter { .. } => {}
+        }
+    }
+    spans
+}
+
+#[test]
+fn the_trace_has_a_span_for_each_step_and_a_counter_for_each_reading() {
+    let Some(program) = profile() else { return };
+    let door = Door::new(program);
+    door.exits(
+        0,
+        "single synthetic-sleep synthetic-sleep@dp2 --device cpu:0,cpu:1 --steps 40 --repeats 2 --out r",
+    );
+    let run = door.run("r");
+    let samples: Vec<DeviceSample> = rows::read_appended(&run.devices_path()).expect("readings");
+    let origin = samples.first().expect("there are readings").mono_ns;
+    let spans = spans(&run);
+    let launches = run.launches().expect("there are launches");
+    assert_eq!(launches.len(), 4);
+    for launch in &launches {
+        let spec = run.spec(launch).expect("it was started");
+        let mut expected = Vec::new();
+        for rank in 0..run.ranks(&spec) {
+            for line in events::read(&run.events_path(launch, rank), rank).expect("the events are whole") {
+                if let Event::Step(step) = line.event {
+                    let begin = line.mono_ns.saturating_sub(step.dur_ns).saturating_sub(origin);
+                    expected.push((begin.0 as f64 / 1e3, step.dur_ns.0 as f64 / 1e3));
+                }
+            }
+        }
+        assert_eq!(spans[launch], expected, "{launch}");
+    }
+    let entries = trace_events::read(&run.trace_path()).expect("it was read");
+    let counted = |wanted: &str| -> Vec<(f64, f64)> {
+        let of = |entry: &Entry| match entry {
+            Entry::Counter { name, at_us, value, .. } if name == wanted => Some((*at_us, *value)),
+            _ => None,
+        };
+        entries.iter().filter_map(of).collect()
+    };
+    let read = samples
+        .iter()
+        .filter_map(|row| Some((row.mono_ns.saturating_sub(origin).0 as f64 / 1e3, row.util_percent?)));
+    assert_eq!(counted("util_percent"), read.collect::<Vec<_>>());
+}
+
+#[test]
+fn the_report_and_the_trace_agree_on_times() {
+    let Some(program) = profile() else { return };
+    let door = Door::new(program);
+    door.exits(0, "single synthetic-sleep --device cpu:0 --steps 40 --repeats 2 --out r");
+    let run = door.run("r");
+    let spans = spans(&run);
+    let [figure] = &numbers(&door, "table step-times r --json")[..] else { panic!("one figure") };
+    let measured = door.measurements("r");
+    for row in &measured {
+        // A step of a figure is at the end of its span, from the begin of the first step of its launch.
+        let of_launch = &spans[&row.launch];
+        let first = of_launch[0].0;
+        let expected: Vec<(f64, f64)> =
+            of_launch.iter().map(|(begin, length)| ((begin + length - first) * 1e3, length * 1e3)).collect();
+        let name = format!("launch {}", row.repeat + 1);
+        let of_row = figure.rows.iter().filter(|point| text(point, "series").starts_with(&name));
+        let mut drawn: Vec<(f64, f64)> =
+            of_row.map(|point| (number(point, "elapsed_ns"), number(point, "step_ns"))).collect();
+        drawn.sort_by(|a, b| a.0.total_cmp(&b.0));
+        drawn.dedup();
+        assert_eq!(drawn.len(), expected.len(), "{name}");
+        for (drawn, expected) in drawn.iter().zip(&expected) {
+            // The trace has microseconds in floating point.
+            assert!(
+                (drawn.0 - expected.0).abs() < 10.0 && (drawn.1 - expected.1).abs() < 1.0,
+                "{drawn:?} {expected:?}"
+            );
+        }
+    }
+}
+
+/// Measures a synthetic job of this step time, five times.
+fn measure(door: &Door, name: &str, step_us: u32) -> PathBuf {
+    door.catalog("mine.toml", "mine", &format!("step_us = {step_us}, busy_percent = 0"));
+    door.exits(
+        0,
+        &format!("single mine --catalog mine.toml --device cpu:0 --steps 40 --repeats 5 --out {name}"),
+    );
+    door.path(name)
+}
+
+fn compared(door: &Door, arguments: &str) -> (Option<i32>, Changes) {
+    let output = report(door, &format!("compare {arguments} --json"));
+    let changes = rows::from_json(&String::from_utf8_lossy(&output.stdout));
+    (
+        output.status.code(),
+        changes.unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr))),
+    )
+}
+
+#[test]
+fn a_slower_program_is_found_and_a_run_is_equal_to_itself() {
+    let Some(program) = profile() else { return };
+    let door = Door::new(program);
+    measure(&door, "before", 10_000);
+    measure(&door, "after", 13_000);
+    let verdicts = |changes: &Changes| changes.rows.iter().map(|row| row.verdict).collect::<Vec<_>>();
+    let (code, same) = compared(&door, "before before --fail-above 0%");
+    assert_eq!((code, verdicts(&same)), (Some(0), vec![Verdict::NoDifference]));
+    assert_eq!(same.rows[0].ratio, Some(1.0));
+    let (code, slower) = compared(&door, "before after --fail-above 5%");
+    assert_eq!((code, verdicts(&slower)), (Some(1), vec![Verdict::Slower]));
+    let ratio = slower.rows[0].ratio.expect("both have numbers");
+    assert!((1.2..1.4).contains(&ratio), "{ratio}");
+    let (code, _) = compared(&door, "before after --fail-above 60%");
+    assert_eq!(code, Some(0), "slower, but by less than it takes");
+    let (code, faster) = compared(&door, "after before --fail-above 5%");
+    assert_eq!((code, verdicts(&faster)), (Some(0), vec![Verdict::Faster]));
+}
