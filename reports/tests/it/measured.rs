@@ -106,9 +106,12 @@ fn the_trace_has_a_span_for_each_step_and_a_counter_for_each_reading() {
         };
         entries.iter().filter_map(of).collect()
     };
-    let read = samples
-        .iter()
-        .filter_map(|row| Some((row.mono_ns.saturating_sub(origin).0 as f64 / 1e3, row.util_percent?)));
+    // Each device has a track of its own.
+    let read = ["cpu:0", "cpu:1"].into_iter().flat_map(|device| {
+        let of_device = samples.iter().filter(move |row| row.device == device);
+        of_device
+            .filter_map(|row| Some((row.mono_ns.saturating_sub(origin).0 as f64 / 1e3, row.util_percent?)))
+    });
     assert_eq!(counted("util_percent"), read.collect::<Vec<_>>());
 }
 
