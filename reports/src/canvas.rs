@@ -118,7 +118,11 @@ impl DrawingBackend for Canvas<'_> {
         style: &S,
     ) -> Drawn {
         match &mut self.target {
-            Target::Png(png) => drawn(png.draw_path(path, style)),
+            // Segment by segment: plotters draws a path of wide lines with spikes at its sharp corners.
+            Target::Png(png) => {
+                let path: Vec<BackendCoord> = path.into_iter().collect();
+                path.windows(2).try_for_each(|pair| drawn(png.draw_line(pair[0], pair[1], style)))
+            }
             Target::Svg(text) => {
                 let _ = writeln!(text, "<path d=\"{}\"{}/>", outline(path), painted(style, false));
                 Ok(())

@@ -58,7 +58,10 @@ pub(super) fn of_steps(launches: &[&LaunchSteps], colours: &Colours, start: u64)
     let series = launches.iter().map(|launch| {
         let points = launch.steps.iter();
         let points = points.map(|of| Point::at(of.end.0.saturating_sub(start) as f64, of.dur_ns as f64));
-        decimated(Series::new(&launch.job, colours.of(&launch.workload), Form::Line, points.collect()), most)
+        decimated(
+            Series::new(&launch.workload, colours.of(&launch.workload), Form::Line, points.collect()),
+            most,
+        )
     });
     let y = Axis::new("time of a step", "step_ns", Unit::Ns);
     let times = launches.iter().flat_map(|launch| &launch.steps).map(|step| step.dur_ns as f64);

@@ -68,6 +68,7 @@ impl Several {
             _ => (SpanKind::Several, Colour::Muted),
         };
         let detail = format!("{} spans of {} jobs, joined", self.spans, self.names.len());
-        Span { to: self.to, name: format!("{} spans", self.spans), kind, colour, detail, ..self.first }
+        let (name, group) = (format!("{} spans", self.spans), "joined spans".into());
+        Span { to: self.to, name, group, kind, colour, detail, ..self.first }
     }
 }
