@@ -1,6 +1,6 @@
 //! The throughput of each job alone, the fastest plan and batch of each workload first.
 
-use schema::rows::Summary;
+use schema::{catalog::Catalog, rows::Summary};
 
 use crate::{
     alone::{self, Names, Part, Rate, throughput},
@@ -36,7 +36,12 @@ fn figure(run: &Run, colours: &Colours, mut part: Part) -> Option<Figure> {
         part.intervals(),
     );
     let is_drawn = |row: &Summary| throughput(row).is_some();
-    let findings: Vec<String> = part.by_workload().filter_map(|rows| fastest(rows, &names)).collect();
+    let catalog = Catalog::embedded();
+    // The samples of a stressor are the share of its time that it works, and none is fast.
+    let is_stressor =
+        |name: &str| catalog.get(name).is_some_and(|of| of.sets.iter().any(|set| set == "stress"));
+    let workloads = part.by_workload().filter(|rows| !rows.iter().any(|row| is_stressor(&row.workload)));
+    let findings: Vec<String> = workloads.filter_map(|rows| fastest(rows, &names)).collect();
     Some(Figure {
         finding: findings.join(" "),
         doubts: part.doubts(is_drawn),
