@@ -5,6 +5,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
+    activity::StayEnd,
     canvas::{classes, variables},
     chart::DARK,
     report::{Placed, Report},
@@ -147,7 +148,7 @@ fn on_page(number: usize, run: &Run) -> RunOnPage<'_> {
         Some(end) => {
             (format!("ended with exit code {}; {} missing", end.exit_code, end.missing.len()), false)
         }
-        None => ("has not ended: it goes on, was killed, or is a table without end.toml".into(), false),
+        None => (format!("has no end: {}", so_far(run)), false),
     };
     RunOnPage {
         run,
@@ -163,6 +164,18 @@ fn on_page(number: usize, run: &Run) -> RunOnPage<'_> {
         revision: run.manifest.git_revision.clone().unwrap_or_else(|| "unknown".into()),
         command: run.manifest.command.join(" "),
         devices: run.devices(),
+    }
+}
+
+/// How far a run has come that goes on, or that was killed.
+fn so_far(run: &Run) -> String {
+    match run.activity() {
+        Some(activity) => {
+            let finished = activity.stays.iter().filter(|stay| stay.end == StayEnd::Finished).count();
+            format!("{finished} of {} jobs have finished so far", run.manifest.cells.len())
+        }
+        None if run.measurements.is_empty() => "it is a table of another run, or has no row yet".into(),
+        None => format!("{} launches have rows so far", run.measurements.len()),
     }
 }
 

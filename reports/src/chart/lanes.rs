@@ -91,7 +91,7 @@ fn draw_name(span: &Span, (from, to): (i32, i32), (upper, lower): (i32, i32), ar
     if span.kind != SpanKind::Running || !has_room {
         return Ok(());
     }
-    let name = text::shortened(&span.name, LETTERS);
+    let name = text::shortened(&span.label, LETTERS);
     if text::width(&name, SMALL) + 12 > to - from {
         return Ok(());
     }

@@ -214,6 +214,8 @@ pub struct Span {
     pub part: (u16, u16),
     /// The job, or what else it is.
     pub name: String,
+    /// What is written into it, if there is room.
+    pub label: String,
     /// What the colour stands for, which the legend names: the workload of the job.
     pub group: String,
     pub kind: SpanKind,

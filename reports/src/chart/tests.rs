@@ -118,6 +118,7 @@ fn lanes() -> Chart {
         to: to * 1e9,
         part: (0, 1),
         name: name.into(),
+        label: name.into(),
         group: format!("workload {n}"),
         kind,
         colour: Colours::nth(n),

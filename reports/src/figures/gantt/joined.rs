@@ -68,7 +68,7 @@ impl Several {
             _ => (SpanKind::Several, Colour::Muted),
         };
         let detail = format!("{} spans of {} jobs, joined", self.spans, self.names.len());
-        let (name, group) = (format!("{} spans", self.spans), "joined spans".into());
-        Span { to: self.to, name, group, kind, colour, detail, ..self.first }
+        let (name, label, group) = (format!("{} spans", self.spans), String::new(), "joined spans".into());
+        Span { to: self.to, name, label, group, kind, colour, detail, ..self.first }
     }
 }

@@ -55,7 +55,8 @@ pub(super) fn make(run: &Run, colours: &Colours) -> Vec<Figure> {
     };
     let caption = format!(
         "What each job did on {}, from the journal: it runs, switches (starts, pauses, resumes or stops) or is paused on its devices. \
-         Jobs on one device at a time are below each other. A mark is a launch that failed.{of}",
+         Jobs on one device at a time are below each other. A job that goes on under another plan has that plan beside its name. \
+         A cross is a launch that failed.{of}",
         place(run)
     );
     let name = |device: &DeviceId| names.get(device.0 as usize).cloned().unwrap_or_default();
@@ -134,6 +135,7 @@ fn spans(activity: &Activity, devices: &[DeviceId], jobs: &Jobs) -> Vec<Span> {
             to: loss.until_ns as f64,
             part: (0, 1),
             name: "lost".into(),
+            label: "lost".into(),
             group: String::new(),
             kind: SpanKind::Lost,
             colour: Colour::Bad,
@@ -160,10 +162,11 @@ fn of_lane(lane: usize, stays: &[&Stay], jobs: &Jobs) -> Vec<Span> {
             to: stay.until_ns as f64,
             part: of_launch.get(&(stay.job, stay.launch)).copied().unwrap_or((0, 1)),
             name: jobs.name(stay.job),
+            label: label(stay, jobs),
             group: jobs.workload(stay.job).unwrap_or_default().to_owned(),
             kind: stay.phase.kind(),
             colour: jobs.colour(stay.job),
-            detail: detail(stay, jobs.workload(stay.job)),
+            detail: detail(stay),
         };
         if matches!(stay.end, StayEnd::Failed(..)) {
             let colour = Colour::Bad;
@@ -174,10 +177,17 @@ fn of_lane(lane: usize, stays: &[&Stay], jobs: &Jobs) -> Vec<Span> {
     spans
 }
 
-/// The workload, the phase, the plan and what followed, for a reader who points at the span.
-fn detail(stay: &Stay, workload: Option<&str>) -> String {
-    let mut parts: Vec<String> = workload.into_iter().map(str::to_owned).collect();
-    parts.push(format!("{:?}", stay.phase).to_lowercase());
+/// The name of the job, and its plan if that has changed.
+fn label(stay: &Stay, jobs: &Jobs) -> String {
+    match stay.plan.filter(|_| stay.plan_before.is_some()) {
+        Some(plan) => format!("{} now {plan}", jobs.name(stay.job)),
+        None => jobs.name(stay.job),
+    }
+}
+
+/// The phase, the plan and what followed, for a reader who points at the span.
+fn detail(stay: &Stay) -> String {
+    let mut parts = vec![format!("{:?}", stay.phase).to_lowercase()];
     parts.extend(stay.plan.map(|plan| plan.to_string()));
     parts.push(match stay.devices.len() {
         1 => "1 device".into(),
