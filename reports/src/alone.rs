@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use schema::rows::{Measurement, Status, Summary};
 
 use crate::{
-    chart::{Axis, Quantity, RowMark, RowOf},
+    chart::{Axis, MarkValue, RowMark, RowOf},
     colours::Colours,
     run::Run,
 };
@@ -23,7 +23,7 @@ const FEW_REPEATS: u32 = 5;
 pub type Rate = (f64, Option<(f64, f64)>);
 
 /// A part of the jobs of a run, which becomes one figure.
-pub struct Part<'a> {
+pub struct JobsOfFigure<'a> {
     /// The workload, if each workload is a part; otherwise empty.
     pub name: String,
     /// Rows of one workload are next to each other.
@@ -31,7 +31,7 @@ pub struct Part<'a> {
 }
 
 /// All jobs alone, by workload in order of first appearance, in parts that a figure can show.
-pub fn parts(run: &Run) -> Vec<Part<'_>> {
+pub fn parts(run: &Run) -> Vec<JobsOfFigure<'_>> {
     let rows = || run.summaries.iter().filter(|row| row.group.is_none());
     let mut workloads: Vec<&str> = Vec::new();
     for row in rows() {
@@ -43,12 +43,12 @@ pub fn parts(run: &Run) -> Vec<Part<'_>> {
     let whole: Vec<&Summary> = workloads.iter().flat_map(|workload| of(workload)).collect();
     match whole.len() {
         0 => Vec::new(),
-        1..=MOST_ROWS => vec![Part { name: String::new(), rows: whole }],
-        _ => workloads.iter().map(|name| Part { name: (*name).into(), rows: of(name) }).collect(),
+        1..=MOST_ROWS => vec![JobsOfFigure { name: String::new(), rows: whole }],
+        _ => workloads.iter().map(|name| JobsOfFigure { name: (*name).into(), rows: of(name) }).collect(),
     }
 }
 
-impl<'a> Part<'a> {
+impl<'a> JobsOfFigure<'a> {
     /// Sorts by a number within each workload. Rows without one come last.
     pub fn sort(&mut self, number: impl Fn(&Summary) -> Option<f64>) {
         for rows in self.rows.chunk_by_mut(|one, other| one.workload == other.workload) {
@@ -149,7 +149,7 @@ pub fn throughput(row: &Summary) -> Option<Rate> {
 }
 
 /// A row of dots. A row without a value has a note instead.
-pub fn dot_row(name: String, row: &Summary, colours: &Colours, dot: Result<Quantity, String>) -> RowOf {
+pub fn dot_row(name: String, row: &Summary, colours: &Colours, dot: Result<MarkValue, String>) -> RowOf {
     match dot {
         Ok(quantity) => {
             let colour = colours.of(&row.workload);

@@ -11,7 +11,7 @@ use rig::Exit;
 use crate::{
     colours::Colours,
     figure::Figure,
-    figures::{KINDS, Kind, Make},
+    figures::{FigureKind, KINDS, Make},
     run::Run,
 };
 
@@ -25,7 +25,7 @@ pub struct Report {
 pub struct Placed {
     /// The name of its files and its anchor in the page: letters, digits and hyphens, unique in the report.
     pub id: String,
-    pub kind: &'static Kind,
+    pub kind: &'static FigureKind,
     /// The run that it is of, as a position in the report; absent for all runs together.
     pub run: Option<usize>,
     pub figure: Figure,
@@ -37,7 +37,7 @@ impl Report {
     ///
     /// # Errors
     /// There is no run, or the manifest of one that was named cannot be read.
-    pub fn of(paths: &[PathBuf], wanted: impl Fn(&Kind) -> bool) -> anyhow::Result<Report> {
+    pub fn of(paths: &[PathBuf], wanted: impl Fn(&FigureKind) -> bool) -> anyhow::Result<Report> {
         let mut runs = Vec::new();
         for path in paths {
             for path in runs_in(path)? {
@@ -79,7 +79,7 @@ fn colours(runs: &[Run]) -> Colours {
     Colours::of_names(runs.iter().flat_map(Run::workloads).chain(policies))
 }
 
-fn placed(kind: &'static Kind, runs: &[Run], colours: &Colours) -> Vec<Placed> {
+fn placed(kind: &'static FigureKind, runs: &[Run], colours: &Colours) -> Vec<Placed> {
     let place = |run: Option<usize>, mut figure: Figure| {
         let of_run =
             run.filter(|_| runs.len() > 1).and_then(|run| runs.get(run)).map(|run| run.name.as_str());

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// A run of `sched` among others.
-pub struct Side<'a> {
+pub struct RunOfTrace<'a> {
     pub run: &'a Run,
     /// The policy, and the name of the run if several runs have this policy.
     pub name: String,
@@ -22,12 +22,12 @@ pub struct Side<'a> {
 }
 
 /// The runs of `sched` in a report, simulated or real. A run that goes on has no outcomes yet.
-pub fn sides<'a>(runs: &'a [Run], colours: &Colours) -> Vec<Side<'a>> {
+pub fn sides<'a>(runs: &'a [Run], colours: &Colours) -> Vec<RunOfTrace<'a>> {
     let found: Vec<(&Run, &str)> =
         runs.iter().filter(|run| is_scheduled(run)).filter_map(|run| Some((run, run.policy()?))).collect();
     let mut counts = BTreeMap::<&str, usize>::new();
     found.iter().for_each(|(_, policy)| *counts.entry(policy).or_default() += 1);
-    let side = |(n, (run, policy)): (usize, &(&'a Run, &str))| Side {
+    let side = |(n, (run, policy)): (usize, &(&'a Run, &str))| RunOfTrace {
         run,
         name: match counts.get(policy) {
             Some(1) => (*policy).to_owned(),
@@ -56,7 +56,7 @@ pub fn completion_times(run: &Run) -> Vec<u64> {
 }
 
 /// What is to be said of runs beside each other: jobs without a completion time, and runs of other traces.
-pub fn left_out(sides: &[Side]) -> Vec<String> {
+pub fn left_out(sides: &[RunOfTrace]) -> Vec<String> {
     let not_well = sides.iter().filter_map(|side| not_well(&side.name, side.run));
     not_well.chain(other_traces(sides)).collect()
 }
@@ -87,12 +87,13 @@ pub fn trace(run: &Run) -> BTreeSet<&str> {
 }
 
 /// Sentences on runs of another trace than the first one, which cannot be compared with it.
-pub fn other_traces(sides: &[Side]) -> Vec<String> {
+pub fn other_traces(sides: &[RunOfTrace]) -> Vec<String> {
     let Some(first) = sides.iter().find(|side| !side.run.outcomes.is_empty()) else { return Vec::new() };
     let jobs = trace(first.run);
     let others = sides.iter().filter(|side| !side.run.outcomes.is_empty() && trace(side.run) != jobs);
-    let sentence =
-        |side: &Side| format!("{} has other jobs than {}: the two cannot be compared", side.name, first.name);
+    let sentence = |side: &RunOfTrace| {
+        format!("{} has other jobs than {}: the two cannot be compared", side.name, first.name)
+    };
     others.map(sentence).collect()
 }
 
@@ -143,7 +144,7 @@ pub fn place(run: &Run) -> String {
 }
 
 /// Where all these runs took place, each place once.
-pub fn places(sides: &[Side]) -> String {
+pub fn places(sides: &[RunOfTrace]) -> String {
     let places: BTreeSet<String> = sides.iter().map(|side| place(side.run)).collect();
     places.into_iter().collect::<Vec<_>>().join("; ")
 }

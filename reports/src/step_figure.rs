@@ -4,7 +4,7 @@ use crate::{
     alone::Names,
     chart::{Chart, Plane, Series},
     figure::Figure,
-    steps::LaunchSteps,
+    steps::StepsOfLaunch,
     table::{Cell, Table},
 };
 
@@ -18,12 +18,12 @@ pub fn unreadable(title: &str, problems: &[String]) -> Option<Figure> {
 }
 
 /// The job of a plane.
-pub fn title(launches: &[&LaunchSteps], names: &Names) -> String {
+pub fn title(launches: &[&StepsOfLaunch], names: &Names) -> String {
     launches.first().map_or_else(String::new, |launch| names.name(&launch.job, &launch.device))
 }
 
 /// Warnings of launches.
-pub fn doubts(jobs: &[Vec<&LaunchSteps>]) -> Vec<String> {
+pub fn doubts(jobs: &[Vec<&StepsOfLaunch>]) -> Vec<String> {
     let doubtful = jobs.iter().flatten().filter(|launch| !launch.doubt.is_empty());
     doubtful.map(|launch| format!("{}, {}: {}", launch.job, launch.name(), launch.doubt)).collect()
 }

@@ -18,14 +18,14 @@ use crate::{
 pub struct RunSteps {
     /// In order of the table of measurements. A launch without event files is left out, as in a run that was
     /// published without its raw files.
-    pub launches: Vec<LaunchSteps>,
+    pub launches: Vec<StepsOfLaunch>,
     /// Files that cannot be read, each with the reason.
     pub problems: Vec<String>,
 }
 
 /// The steps of one launch.
 #[derive(Debug)]
-pub struct LaunchSteps {
+pub struct StepsOfLaunch {
     pub launch: String,
     pub job: String,
     pub workload: String,
@@ -55,13 +55,13 @@ impl RunSteps {
 
 impl RunSteps {
     /// The launches of each job on each device, in order of first appearance.
-    pub fn by_job(&self) -> Vec<Vec<&LaunchSteps>> {
+    pub fn by_job(&self) -> Vec<Vec<&StepsOfLaunch>> {
         let with_numbers = self.launches.iter().filter(|launch| !launch.used.is_empty());
         grouped(with_numbers, |launch| (&launch.job, &launch.device))
     }
 }
 
-impl LaunchSteps {
+impl StepsOfLaunch {
     /// The name of the launch among those of its job. Launches of one block have it in common in all planes.
     pub fn name(&self) -> String {
         format!("launch {}", u64::from(self.repeat) + 1)
@@ -78,7 +78,7 @@ impl LaunchSteps {
 }
 
 /// The steps of a row's launch; `None` if it has no numbers of steps or no event files.
-fn of_row(dir: &RunDir, row: &Measurement) -> Result<Option<LaunchSteps>, String> {
+fn of_row(dir: &RunDir, row: &Measurement) -> Result<Option<StepsOfLaunch>, String> {
     let Some(warmup_steps) = row.warmup_steps else { return Ok(None) };
     if !dir.spec_path(&row.launch).is_file() {
         return Ok(None);
@@ -103,7 +103,7 @@ fn of_row(dir: &RunDir, row: &Measurement) -> Result<Option<LaunchSteps>, String
             steps.len()
         )
     })?;
-    Ok(Some(LaunchSteps {
+    Ok(Some(StepsOfLaunch {
         launch: row.launch.clone(),
         job: row.job.clone(),
         workload: row.workload.clone(),

@@ -5,12 +5,12 @@ use schema::units::{HumanBytes, Nanos};
 /// Rows of values under named columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    pub columns: Vec<Column>,
+    pub columns: Vec<Heading>,
     pub rows: Vec<Vec<Cell>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Column {
+pub struct Heading {
     /// The name in CSV, with the unit: `step_ns_median`.
     pub name: String,
     /// The header for people: `median step`.
@@ -85,7 +85,7 @@ fn plain(value: f64) -> String {
 impl Table {
     /// A table with these columns, each the name in CSV and the title for people, and no rows.
     pub fn new(columns: &[(&str, &str)]) -> Table {
-        let column = |(name, title): &(&str, &str)| Column { name: (*name).into(), title: (*title).into() };
+        let column = |(name, title): &(&str, &str)| Heading { name: (*name).into(), title: (*title).into() };
         Table { columns: columns.iter().map(column).collect(), rows: Vec::new() }
     }
 

@@ -10,12 +10,12 @@ use schema::{
 use super::{Activity, Phase};
 
 /// An interval of time: from, and until.
-pub(super) type Interval = (u64, u64);
+pub(super) type TimeSpan = (u64, u64);
 
 impl Activity {
     /// The intervals in which each device was busy: at least one job ran on it. They are in order and apart.
-    pub fn busy(&self) -> HashMap<DeviceId, Vec<Interval>> {
-        let mut busy: HashMap<DeviceId, Vec<Interval>> = HashMap::new();
+    pub fn busy(&self) -> HashMap<DeviceId, Vec<TimeSpan>> {
+        let mut busy: HashMap<DeviceId, Vec<TimeSpan>> = HashMap::new();
         for stay in self.stays.iter().filter(|stay| stay.phase == Phase::Running) {
             for device in stay.devices.iter() {
                 busy.entry(*device).or_default().push((stay.from_ns, stay.until_ns));
@@ -27,7 +27,7 @@ impl Activity {
 
     /// The intervals in which jobs waited, by the account of the engine: from their arrival, and until their end if they ended
     /// without devices. A job without a row that failed last waits up to the last turn.
-    pub fn waiting(&self, outcomes: &[Outcome]) -> Vec<(JobId, Interval)> {
+    pub fn waiting(&self, outcomes: &[Outcome]) -> Vec<(JobId, TimeSpan)> {
         let rows: HashMap<JobId, &Outcome> = outcomes.iter().map(|row| (row.job, row)).collect();
         let mut seen = HashSet::new();
         let mut intervals = Vec::new();
@@ -47,9 +47,9 @@ impl Activity {
 }
 
 /// Joins intervals that overlap or touch.
-fn joined(mut intervals: Vec<Interval>) -> Vec<Interval> {
+fn joined(mut intervals: Vec<TimeSpan>) -> Vec<TimeSpan> {
     intervals.sort_unstable();
-    let mut joined: Vec<Interval> = Vec::with_capacity(intervals.len());
+    let mut joined: Vec<TimeSpan> = Vec::with_capacity(intervals.len());
     for (from, until) in intervals {
         match joined.last_mut() {
             Some(last) if last.1 >= from => last.1 = last.1.max(until),
@@ -60,7 +60,7 @@ fn joined(mut intervals: Vec<Interval>) -> Vec<Interval> {
 }
 
 /// The number of intervals at each time at which it changes, from time 0 on.
-pub fn steps_of(intervals: impl IntoIterator<Item = Interval>) -> Vec<(u64, u64)> {
+pub fn steps_of(intervals: impl IntoIterator<Item = TimeSpan>) -> Vec<(u64, u64)> {
     let mut changes = Vec::new();
     for (from, until) in intervals.into_iter().filter(|(from, until)| until > from) {
         changes.extend([(from, 1i64), (until, -1)]);

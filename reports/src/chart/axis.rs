@@ -9,7 +9,7 @@ use crate::table::Unit;
 
 /// An axis with a range, as plotters needs it.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub(super) struct AxisRange {
     lo: f64,
     hi: f64,
     scale: Scale,
@@ -18,9 +18,9 @@ pub(super) struct Line {
     shown_in: (f64, &'static str),
 }
 
-impl Line {
+impl AxisRange {
     /// The line that shows all values, and their intervals as far as these do not dwarf the values.
-    pub(super) fn of(axis: &Axis, values: impl IntoIterator<Item = (f64, Option<(f64, f64)>)>) -> Line {
+    pub(super) fn of(axis: &Axis, values: impl IntoIterator<Item = (f64, Option<(f64, f64)>)>) -> AxisRange {
         let is_shown = |value: f64| value.is_finite() && (axis.scale == Scale::Linear || value > 0.0);
         let (mut points, mut ends) = (Extent::default(), Extent::default());
         for (value, ci) in values {
@@ -45,7 +45,7 @@ impl Line {
                 (lo, if axis.from_zero && wide.1 < 0.0 { 0.0 } else { wide.1 + margin })
             }
         };
-        Line {
+        AxisRange {
             lo,
             hi,
             scale: axis.scale,
@@ -55,8 +55,8 @@ impl Line {
     }
 
     /// The line between two values, such as the numbers of rows.
-    pub(super) fn between(lo: f64, hi: f64) -> Line {
-        Line { lo, hi, scale: Scale::Linear, unit: Unit::Count, shown_in: (1.0, "") }
+    pub(super) fn between(lo: f64, hi: f64) -> AxisRange {
+        AxisRange { lo, hi, scale: Scale::Linear, unit: Unit::Count, shown_in: (1.0, "") }
     }
 
     /// The label of the axis with the unit of its ticks.
@@ -160,7 +160,7 @@ fn shown_in(unit: Unit, size: f64) -> (f64, &'static str) {
     }
 }
 
-impl Ranged for Line {
+impl Ranged for AxisRange {
     type FormatOption = NoDefaultFormatting;
     type ValueType = f64;
 
@@ -182,7 +182,7 @@ impl Ranged for Line {
     }
 }
 
-impl ValueFormatter<f64> for Line {
+impl ValueFormatter<f64> for AxisRange {
     fn format(value: &f64) -> String {
         value.to_string()
     }
@@ -202,31 +202,31 @@ impl ValueFormatter<f64> for Line {
 mod tests {
     use super::*;
 
-    fn words(line: &Line, most: usize) -> Vec<String> {
+    fn words(line: &AxisRange, most: usize) -> Vec<String> {
         line.ticks(most).iter().map(|tick| line.format_ext(tick)).collect()
     }
 
     #[test]
     fn ticks_are_round_numbers_in_a_unit_that_fits() {
         let times = Axis::new("step", "step_ns", Unit::Ns);
-        let line = Line::of(&times, [(12e6, None), (47e6, Some((40e6, 60e6)))]);
+        let line = AxisRange::of(&times, [(12e6, None), (47e6, Some((40e6, 60e6)))]);
         assert_eq!(line.label(&times), "step (ms)");
         assert_eq!(words(&line, 4), ["0", "20", "40", "60"]);
-        let hours = Line::of(&times, [(0.0, None), (9.0 * 3600e9, None)]);
+        let hours = AxisRange::of(&times, [(0.0, None), (9.0 * 3600e9, None)]);
         assert_eq!(
             (hours.label(&times), words(&hours, 5)),
             ("step (h)".into(), ["0", "2", "4", "6", "8"].map(String::from).to_vec())
         );
-        let log = Line::of(&times.clone().log(), [(1e6, None), (9e8, None)]);
+        let log = AxisRange::of(&times.clone().log(), [(1e6, None), (9e8, None)]);
         assert_eq!(words(&log, 6), ["1.00 ms", "10.0 ms", "100 ms", "1.00 s"]);
         let bytes = Axis::new("memory", "bytes", Unit::Bytes);
-        assert_eq!(words(&Line::of(&bytes, [(3.0 * 1_048_576.0, None)]), 3), ["0", "1", "2", "3"]);
+        assert_eq!(words(&AxisRange::of(&bytes, [(3.0 * 1_048_576.0, None)]), 3), ["0", "1", "2", "3"]);
     }
 
     #[test]
     fn an_interval_does_not_dwarf_the_values() {
         let axis = Axis::new("step", "step_ns", Unit::Ns);
-        let (lo, hi) = Line::of(&axis, [(10.0, Some((0.1, 1e9))), (20.0, None)]).ends();
+        let (lo, hi) = AxisRange::of(&axis, [(10.0, Some((0.1, 1e9))), (20.0, None)]).ends();
         assert!(lo <= 0.0 && hi < 60.0, "{lo} {hi}");
     }
 
@@ -240,7 +240,7 @@ mod tests {
             for values in
                 [vec![], vec![(3.0, None)], vec![(0.0, None)], vec![(f64::NAN, None)], vec![(-2.0, None)]]
             {
-                let line = Line::of(&axis, values.clone());
+                let line = AxisRange::of(&axis, values.clone());
                 let (lo, hi) = line.ends();
                 assert!(lo < hi && lo.is_finite() && hi.is_finite(), "{axis:?} {values:?}: {lo} {hi}");
                 assert!(line.ticks(5).len() < 100);

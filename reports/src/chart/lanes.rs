@@ -8,7 +8,7 @@ use plotters::{
 
 use super::{
     Lanes, Span, SpanKind,
-    axis::Line,
+    axis::AxisRange,
     draw::{Area, Drawn},
     legend::Legend,
     mark::{Mark, Shape},
@@ -67,7 +67,7 @@ pub(super) fn draw(lanes: &Lanes, area: &Area<'_>) -> Drawn {
     let layout = Layout::of(lanes);
     layout.legend.draw(area)?;
     let ends = lanes.spans.iter().flat_map(|span| [(span.from, None), (span.to, None)]);
-    let time = Line::of(&lanes.time, ends);
+    let time = AxisRange::of(&lanes.time, ends);
     draw_axis(lanes, &layout, &time, area)?;
     draw_names(lanes, &layout, area)?;
     for span in &lanes.spans {
@@ -100,7 +100,7 @@ fn draw_name(span: &Span, (from, to): (i32, i32), (upper, lower): (i32, i32), ar
 }
 
 /// Draws the time below the lanes, in a mark from which a page knows what to replace when the time is stretched.
-fn draw_axis(lanes: &Lanes, layout: &Layout, time: &Line, area: &Area<'_>) -> Drawn {
+fn draw_axis(lanes: &Lanes, layout: &Layout, time: &AxisRange, area: &Area<'_>) -> Drawn {
     let bottom = layout.bottom(lanes);
     let (from, to) = time.ends();
     let data = [

@@ -148,13 +148,13 @@ pub struct RowMark {
     /// The name in the legend, as a phase or a sharing mode; empty if there is one kind of mark only.
     pub part: String,
     pub colour: Colour,
-    pub quantity: Quantity,
+    pub quantity: MarkValue,
     /// Why it is doubtful: the warnings of its row of the table.
     pub doubt: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Quantity {
+pub enum MarkValue {
     Bar(f64),
     /// A value with its 95 % interval, if it has one.
     Dot {

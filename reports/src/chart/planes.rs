@@ -10,7 +10,7 @@ use plotters::{
 
 use super::{
     Form, Plane, Point, Rule, Series, Shade,
-    axis::Line,
+    axis::AxisRange,
     draw::{Area, Drawn},
     legend::Legend,
     mark::{Mark, Shape},
@@ -27,7 +27,7 @@ const COLUMNS: usize = 2;
 const LEFT: u32 = 130;
 const BELOW: u32 = 84;
 
-type Context<'c, 'a> = ChartContext<'c, Canvas<'a>, Cartesian2d<Line, Line>>;
+type Context<'c, 'a> = ChartContext<'c, Canvas<'a>, Cartesian2d<AxisRange, AxisRange>>;
 
 pub(super) fn height(planes: &[Plane]) -> u32 {
     let rows = planes.len().div_ceil(columns(planes)).max(1) as u32;
@@ -66,8 +66,8 @@ fn draw_plane(plane: &Plane, area: &DrawingArea<Canvas<'_>, Shift>, width: usize
         Rule::At { y, .. } => Some((*y, None)),
         Rule::Upright { .. } | Rule::Equal => None,
     });
-    let x = Line::of(&plane.x, points().map(|point| (point.x, None)).chain(upright));
-    let y = Line::of(&plane.y, points().map(|point| (point.y, point.ci)).chain(level));
+    let x = AxisRange::of(&plane.x, points().map(|point| (point.x, None)).chain(upright));
+    let y = AxisRange::of(&plane.y, points().map(|point| (point.y, point.ci)).chain(level));
     let title = if plane.title.is_empty() { 0 } else { LINE };
     let words = width / 13;
     area.draw_text(
@@ -115,7 +115,7 @@ fn draw_shade(shade: &Shade, chart: &mut Context<'_, '_>, (lo, hi): (f64, f64)) 
     Ok(())
 }
 
-fn draw_rule(rule: &Rule, chart: &mut Context<'_, '_>, (x, y): (&Line, &Line)) -> Drawn {
+fn draw_rule(rule: &Rule, chart: &mut Context<'_, '_>, (x, y): (&AxisRange, &AxisRange)) -> Drawn {
     let ((left, right), (low, high)) = (x.ends(), y.ends());
     let (points, name) = match rule {
         Rule::At { y, name } => (vec![(left, *y), (right, *y)], name.as_str()),

@@ -7,8 +7,8 @@ use plotters::{
 };
 
 use super::{
-    Quantity, RowMark, RowOf, Rows,
-    axis::Line,
+    MarkValue, RowMark, RowOf, Rows,
+    axis::AxisRange,
     draw::{Area, Drawn},
     legend::Legend,
     mark::{Mark, Shape},
@@ -39,7 +39,7 @@ pub(super) fn draw(rows: &Rows, area: &Area<'_>) -> Drawn {
     let names: Vec<String> = rows.rows.iter().map(|row| text::shortened(&row.name, LETTERS)).collect();
     let left = names.iter().map(|name| text::width(name, SIZE)).max().unwrap_or(0) + 40;
     let count = rows.rows.len().max(1) as f64;
-    let values = Line::of(
+    let values = AxisRange::of(
         &rows.value,
         rows.rows.iter().flat_map(values_of).chain(rows.rule.iter().map(|rule| (rule.0, None))),
     );
@@ -49,7 +49,7 @@ pub(super) fn draw(rows: &Rows, area: &Area<'_>) -> Drawn {
         .margin_right(60)
         .set_label_area_size(LabelAreaPosition::Left, left)
         .set_label_area_size(LabelAreaPosition::Bottom, BELOW)
-        .build_cartesian_2d(values.clone(), Line::between(count, 0.0))?;
+        .build_cartesian_2d(values.clone(), AxisRange::between(count, 0.0))?;
     chart
         .configure_mesh()
         .x_labels(8)
@@ -89,38 +89,38 @@ pub(super) fn draw(rows: &Rows, area: &Area<'_>) -> Drawn {
 fn values_of(row: &RowOf) -> Vec<(f64, Option<(f64, f64)>)> {
     let mut stacked = 0.0;
     let of = |mark: &RowMark| match mark.quantity {
-        Quantity::Bar(value) => {
+        MarkValue::Bar(value) => {
             stacked += value;
             vec![(stacked, None)]
         }
-        Quantity::Dot { value, ci } => vec![(value, ci)],
-        Quantity::Box(five) => five.map(|value| (value, None)).to_vec(),
+        MarkValue::Dot { value, ci } => vec![(value, ci)],
+        MarkValue::Box(five) => five.map(|value| (value, None)).to_vec(),
     };
     row.marks.iter().flat_map(of).collect()
 }
 
 /// The shapes of a row. Its dots and boxes stand below each other if there are several.
 fn marks(row: &RowOf, rows: &Rows, middle: f64) -> Vec<Mark> {
-    let separate = row.marks.iter().filter(|mark| !matches!(mark.quantity, Quantity::Bar(_))).count();
+    let separate = row.marks.iter().filter(|mark| !matches!(mark.quantity, MarkValue::Bar(_))).count();
     let (mut stacked, mut nth) = (0.0, 0);
     let mut found = Vec::new();
     for mark in &row.marks {
         let spread = if separate > 1 { (nth as f64 + 0.5) / separate as f64 - 0.5 } else { 0.0 };
         let y = middle + spread * 0.8;
-        nth += usize::from(!matches!(mark.quantity, Quantity::Bar(_)));
+        nth += usize::from(!matches!(mark.quantity, MarkValue::Bar(_)));
         let (shape, points) = match mark.quantity {
-            Quantity::Bar(value) => {
+            MarkValue::Bar(value) => {
                 let from = stacked;
                 stacked += value;
                 let corners = vec![(from, middle - HALF), (stacked, middle + HALF)];
                 (Shape::Rect { is_hollow: false, is_hatched: !mark.doubt.is_empty(), alpha: 0.85 }, corners)
             }
-            Quantity::Dot { value, ci } => {
+            MarkValue::Dot { value, ci } => {
                 let mut points = vec![(value, y)];
                 points.extend(ci.into_iter().flat_map(|(lo, hi)| [(lo, y), (hi, y)]));
                 (Shape::Dot { is_hollow: !mark.doubt.is_empty(), is_ringed: false }, points)
             }
-            Quantity::Box(five) => {
+            MarkValue::Box(five) => {
                 let half = (ROW as f64 * HALF / separate.max(1) as f64) as i32;
                 (Shape::Box { half: half.max(3) }, five.map(|value| (value, y)).to_vec())
             }
@@ -139,13 +139,13 @@ fn marks(row: &RowOf, rows: &Rows, middle: f64) -> Vec<Mark> {
 fn data_of(row: &RowOf, mark: &RowMark) -> Vec<(&'static str, String)> {
     let mut data = vec![("row", row.name.clone()), ("part", mark.part.clone())];
     match mark.quantity {
-        Quantity::Bar(value) => data.push(("value", value.to_string())),
-        Quantity::Dot { value, ci } => {
+        MarkValue::Bar(value) => data.push(("value", value.to_string())),
+        MarkValue::Dot { value, ci } => {
             data.push(("value", value.to_string()));
             data.extend(ci.map(|(lo, _)| ("lo", lo.to_string())));
             data.extend(ci.map(|(_, hi)| ("hi", hi.to_string())));
         }
-        Quantity::Box(five) => {
+        MarkValue::Box(five) => {
             let names = ["min", "q1", "median", "q3", "max"];
             data.extend(names.into_iter().zip(five).map(|(name, value)| (name, value.to_string())));
         }
@@ -156,11 +156,11 @@ fn data_of(row: &RowOf, mark: &RowMark) -> Vec<(&'static str, String)> {
 fn title_of(row: &RowOf, mark: &RowMark, rows: &Rows) -> String {
     let show = |value: f64| rows.value.unit.show(value);
     let numbers = match mark.quantity {
-        Quantity::Bar(value) | Quantity::Dot { value, ci: None } => show(value),
-        Quantity::Dot { value, ci: Some((lo, hi)) } => {
+        MarkValue::Bar(value) | MarkValue::Dot { value, ci: None } => show(value),
+        MarkValue::Dot { value, ci: Some((lo, hi)) } => {
             format!("{}, 95 % interval {} to {}", show(value), show(lo), show(hi))
         }
-        Quantity::Box([min, q1, median, q3, max]) => format!(
+        MarkValue::Box([min, q1, median, q3, max]) => format!(
             "median {}, quartiles {} and {}, from {} to {}",
             show(median),
             show(q1),
@@ -184,7 +184,7 @@ mod tests {
         let bar = |value| RowMark {
             part: String::new(),
             colour: Colour::Ink,
-            quantity: Quantity::Bar(value),
+            quantity: MarkValue::Bar(value),
             doubt: String::new(),
         };
         let row = RowOf { name: "a".into(), marks: vec![bar(2.0), bar(3.0)], note: String::new() };

@@ -1,7 +1,7 @@
 //! The numbers of a chart as a table: what is drawn, and nothing else.
 
-use super::{Axis, Chart, Heat, Lanes, Plane, Quantity, Rows};
-use crate::table::{Cell, Column, Table, Unit};
+use super::{Axis, Chart, Heat, Lanes, MarkValue, Plane, Rows};
+use crate::table::{Cell, Heading, Table, Unit};
 
 impl Chart {
     /// The table behind the picture: one row for each mark.
@@ -17,7 +17,7 @@ impl Chart {
 }
 
 /// A table from its columns, each with the cells of all rows. A column without any value is left out, unless it is the first.
-fn table(columns: Vec<(Column, Vec<Cell>)>) -> Table {
+fn table(columns: Vec<(Heading, Vec<Cell>)>) -> Table {
     let is_empty = |cells: &[Cell]| {
         cells.iter().all(|cell| match cell {
             Cell::Missing => true,
@@ -25,7 +25,7 @@ fn table(columns: Vec<(Column, Vec<Cell>)>) -> Table {
             Cell::Number { .. } => false,
         })
     };
-    let kept: Vec<(Column, Vec<Cell>)> = columns
+    let kept: Vec<(Heading, Vec<Cell>)> = columns
         .into_iter()
         .enumerate()
         .filter(|(number, (_, cells))| *number == 0 || !is_empty(cells))
@@ -41,8 +41,8 @@ fn table(columns: Vec<(Column, Vec<Cell>)>) -> Table {
     }
 }
 
-fn texts(name: &str, cells: impl Iterator<Item = String>) -> (Column, Vec<Cell>) {
-    (Column { name: name.into(), title: name.replace('_', " ") }, cells.map(Cell::Text).collect())
+fn texts(name: &str, cells: impl Iterator<Item = String>) -> (Heading, Vec<Cell>) {
+    (Heading { name: name.into(), title: name.replace('_', " ") }, cells.map(Cell::Text).collect())
 }
 
 fn numbers(
@@ -50,12 +50,12 @@ fn numbers(
     title: &str,
     unit: Unit,
     cells: impl Iterator<Item = Option<f64>>,
-) -> (Column, Vec<Cell>) {
-    (Column { name, title: title.into() }, cells.map(|value| Cell::number(unit, value)).collect())
+) -> (Heading, Vec<Cell>) {
+    (Heading { name, title: title.into() }, cells.map(|value| Cell::number(unit, value)).collect())
 }
 
 /// Three columns of a quantity: its value and the ends of its interval.
-fn quantity(axis: &Axis, values: &[Option<f64>], ci: &[Option<(f64, f64)>]) -> [(Column, Vec<Cell>); 3] {
+fn quantity(axis: &Axis, values: &[Option<f64>], ci: &[Option<(f64, f64)>]) -> [(Heading, Vec<Cell>); 3] {
     let end = |suffix: &str, title: &str, of: fn((f64, f64)) -> f64| {
         numbers(format!("{}_{suffix}", axis.column), title, axis.unit, ci.iter().map(|ci| ci.map(of)))
     };
@@ -124,17 +124,17 @@ fn of_rows(rows: &Rows) -> Table {
             marks.into_iter().map(move |mark| (row, mark))
         })
         .collect();
-    let value = |of: Quantity| match of {
-        Quantity::Bar(value) | Quantity::Dot { value, .. } => value,
-        Quantity::Box([.., median, _, _]) => median,
+    let value = |of: MarkValue| match of {
+        MarkValue::Bar(value) | MarkValue::Dot { value, .. } => value,
+        MarkValue::Box([.., median, _, _]) => median,
     };
-    let ci = |of: Quantity| match of {
-        Quantity::Dot { ci, .. } => ci,
-        Quantity::Bar(_) | Quantity::Box(_) => None,
+    let ci = |of: MarkValue| match of {
+        MarkValue::Dot { ci, .. } => ci,
+        MarkValue::Bar(_) | MarkValue::Box(_) => None,
     };
     let five = |number: usize| {
         all.iter().map(move |(_, mark)| match mark.map(|mark| mark.quantity) {
-            Some(Quantity::Box(five)) => five.get(number).copied(),
+            Some(MarkValue::Box(five)) => five.get(number).copied(),
             _ => None,
         })
     };

@@ -62,23 +62,23 @@ fn rows() -> Chart {
             row(
                 "resnet18-mini@b16@dp1",
                 vec![
-                    mark("forward", 0, Quantity::Bar(4e6), ""),
-                    mark("backward", 1, Quantity::Bar(7e6), ""),
-                    mark("optimizer", 2, Quantity::Bar(1e6), "not-steady"),
+                    mark("forward", 0, MarkValue::Bar(4e6), ""),
+                    mark("backward", 1, MarkValue::Bar(7e6), ""),
+                    mark("optimizer", 2, MarkValue::Bar(1e6), "not-steady"),
                 ],
                 "",
             ),
             row(
                 "lstm@b20@dp1",
-                vec![mark("step", 3, Quantity::Dot { value: 9e6, ci: Some((7e6, 13e6)) }, "")],
+                vec![mark("step", 3, MarkValue::Dot { value: 9e6, ci: Some((7e6, 13e6)) }, "")],
                 "",
             ),
-            row("vae", vec![mark("step", 3, Quantity::Dot { value: 5e6, ci: None }, "spread")], ""),
+            row("vae", vec![mark("step", 3, MarkValue::Dot { value: 5e6, ci: None }, "spread")], ""),
             row(
                 "boxes",
                 vec![
-                    mark("box", 4, Quantity::Box([1e6, 3e6, 4e6, 6e6, 12e6]), ""),
-                    mark("other box", 5, Quantity::Box([2e6, 3e6, 5e6, 7e6, 9e6]), ""),
+                    mark("box", 4, MarkValue::Box([1e6, 3e6, 4e6, 6e6, 12e6]), ""),
+                    mark("other box", 5, MarkValue::Box([2e6, 3e6, 5e6, 7e6, 9e6]), ""),
                 ],
                 "",
             ),

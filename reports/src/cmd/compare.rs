@@ -9,7 +9,7 @@ use schema::{
     units::Nanos,
 };
 
-use crate::compare::{Side, changes, regressions};
+use crate::compare::{ComparedRun, changes, regressions};
 
 /// Compare two runs of the same cells: what became slower?
 ///
@@ -60,7 +60,7 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let changes = changes(&Side::open(&args.a)?, &Side::open(&args.b)?);
+    let changes = changes(&ComparedRun::open(&args.a)?, &ComparedRun::open(&args.b)?);
     if changes.rows.is_empty() {
         let nothing = "nothing to compare: no job alone and no seat of a group has a number in both runs";
         return Err(Exit::NothingMatched.because(nothing));

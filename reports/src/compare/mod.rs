@@ -15,14 +15,14 @@ use std::collections::BTreeMap;
 use schema::rows::{Change, Changes, Quantity, Shift, Verdict};
 use statistics::{holm, welch};
 
-pub use self::side::Side;
+pub use self::side::ComparedRun;
 use self::side::{Found, Number, Subject};
 
 /// The probability with which any row may be called different if none is.
 const SIGNIFICANCE: f64 = 0.05;
 
 /// The changes from run A to run B, in the order of the tables of A.
-pub fn changes(a: &Side, b: &Side) -> Changes {
+pub fn changes(a: &ComparedRun, b: &ComparedRun) -> Changes {
     let mut of_b: BTreeMap<Subject, Found> = b.found().collect();
     let (mut rows, mut only_in_a) = (Vec::new(), Vec::new());
     let mut without_number = 0;

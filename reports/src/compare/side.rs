@@ -12,7 +12,7 @@ use schema::{
 use statistics::welch::Launches;
 
 /// A run, as far as it is compared.
-pub struct Side {
+pub struct ComparedRun {
     pub name: String,
     pub manifest: Manifest,
     pub summaries: Vec<Summary>,
@@ -47,12 +47,12 @@ pub(super) struct Number {
     pub(super) launches: Option<Launches>,
 }
 
-impl Side {
+impl ComparedRun {
     /// Reads a run of `profile single` or `profile colocate`.
     ///
     /// # Errors
     /// It is no run or one of the scheduler, or its tables are missing or cannot be read.
-    pub fn open(path: &Path) -> anyhow::Result<Side> {
+    pub fn open(path: &Path) -> anyhow::Result<ComparedRun> {
         let dir = RunDir::open(path)?;
         let manifest = dir.manifest()?;
         let shown = path.display();
@@ -67,7 +67,7 @@ impl Side {
             false => rows::read(&dir.interference_path())
                 .with_context(|| format!("{shown} has no slowdowns; `profile derive {shown}` makes them"))?,
         };
-        Ok(Side { name: dir.name(), manifest, summaries, interference })
+        Ok(ComparedRun { name: dir.name(), manifest, summaries, interference })
     }
 
     /// All jobs alone, and then all seats.

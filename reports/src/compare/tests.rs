@@ -6,12 +6,12 @@ use schema::rows::{ErrorKind, Status};
 
 use super::*;
 
-fn record(name: &str) -> Side {
-    Side::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("record").join(name)).expect("a record")
+fn record(name: &str) -> ComparedRun {
+    ComparedRun::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("record").join(name)).expect("a record")
 }
 
 /// A run of the first job of a record, changed.
-fn side(change: impl FnOnce(&mut schema::rows::Summary)) -> Side {
+fn side(change: impl FnOnce(&mut schema::rows::Summary)) -> ComparedRun {
     let mut side = record("20261123-epyc/colocate/all-pairs-1");
     side.summaries.truncate(1);
     side.interference.clear();
@@ -20,7 +20,7 @@ fn side(change: impl FnOnce(&mut schema::rows::Summary)) -> Side {
 }
 
 /// A job of 10 ms with 1 % between four launches, multiplied.
-fn times(factor: f64) -> Side {
+fn times(factor: f64) -> ComparedRun {
     let of = statistics::launches::between_launches(&[9.9e6, 10e6, 10e6, 10.1e6].map(|ns| ns * factor));
     let of = of.expect("four launches");
     side(|row| {

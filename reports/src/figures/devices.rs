@@ -14,7 +14,7 @@ use crate::{
     figure::Figure,
     run::Run,
     step_figure,
-    steps::LaunchSteps,
+    steps::StepsOfLaunch,
 };
 
 const TITLE: &str = "Readings of a device";
@@ -38,7 +38,7 @@ fn figure(run: &Run, colours: &Colours, facts: &DeviceFacts, samples: &[DeviceSa
     let device = facts.device.to_string();
     let start = samples.iter().map(|row| row.mono_ns.0).min()?;
     let rows: Vec<&DeviceSample> = samples.iter().filter(|row| row.device == device).collect();
-    let launches: Vec<&LaunchSteps> = run
+    let launches: Vec<&StepsOfLaunch> = run
         .steps()
         .launches
         .iter()
@@ -68,7 +68,7 @@ fn figure(run: &Run, colours: &Colours, facts: &DeviceFacts, samples: &[DeviceSa
     })
 }
 
-fn shade(launch: &LaunchSteps, start: u64, launches: usize) -> Option<Shade> {
+fn shade(launch: &StepsOfLaunch, start: u64, launches: usize) -> Option<Shade> {
     let name = if launches <= MOST_NAMED { launch.job.clone() } else { String::new() };
     let (first, last) = (launch.steps.first()?, launch.steps.last()?);
     let from = first.start().0.saturating_sub(start) as f64;

@@ -4,8 +4,8 @@ use schema::rows::{Measurement, Summary};
 use statistics::launches::between_launches;
 
 use crate::{
-    alone::{self, Names, Part},
-    chart::{Axis, Chart, Quantity, Rows},
+    alone::{self, JobsOfFigure, Names},
+    chart::{Axis, Chart, MarkValue, Rows},
     colours::Colours,
     figure::Figure,
     run::Run,
@@ -18,9 +18,9 @@ pub(super) fn make(run: &Run, colours: &Colours) -> Vec<Figure> {
     alone::parts(run).into_iter().filter_map(|part| figure(run, colours, part)).collect()
 }
 
-fn figure(run: &Run, colours: &Colours, mut part: Part) -> Option<Figure> {
+fn figure(run: &Run, colours: &Colours, mut part: JobsOfFigure) -> Option<Figure> {
     let value = |row: &Summary| match quantity(run, row)? {
-        Quantity::Dot { value, .. } => Some(value),
+        MarkValue::Dot { value, .. } => Some(value),
         _ => None,
     };
     part.sort(value);
@@ -50,12 +50,14 @@ fn figure(run: &Run, colours: &Colours, mut part: Part) -> Option<Figure> {
     })
 }
 
-fn quantity(run: &Run, row: &Summary) -> Option<Quantity> {
+fn quantity(run: &Run, row: &Summary) -> Option<MarkValue> {
     let of_launches: Vec<f64> = alone::launches(run, row).into_iter().filter_map(of_launch).collect();
     match &of_launches[..] {
-        [only] => Some(Quantity::Dot { value: *only, ci: None }),
-        several => between_launches(several)
-            .map(|interval| Quantity::Dot { value: interval.estimate, ci: Some((interval.lo, interval.hi)) }),
+        [only] => Some(MarkValue::Dot { value: *only, ci: None }),
+        several => between_launches(several).map(|interval| MarkValue::Dot {
+            value: interval.estimate,
+            ci: Some((interval.lo, interval.hi)),
+        }),
     }
 }
 
@@ -80,7 +82,7 @@ mod tests {
         run.measurements = vec![launch("400"), launch("900"), launch("null")];
         let [figure] = &make(&run, &Colours::default())[..] else { panic!("one") };
         let Chart::Rows(rows) = &figure.chart else { panic!("rows") };
-        let Quantity::Dot { value, ci: Some((lo, hi)) } = rows.rows[0].marks[0].quantity else {
+        let MarkValue::Dot { value, ci: Some((lo, hi)) } = rows.rows[0].marks[0].quantity else {
             panic!("a dot")
         };
         // The geometric mean of 4 and 9 mJ, with an interval that is symmetric on the logarithm.

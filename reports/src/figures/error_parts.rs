@@ -3,7 +3,7 @@
 use schema::rows::{Arose, Fidelity};
 
 use crate::{
-    chart::{Axis, Chart, Quantity, RowMark, RowOf, Rows},
+    chart::{Axis, Chart, MarkValue, RowMark, RowOf, Rows},
     colours::{Colour, Colours},
     figure::Figure,
     figures::fidelity::compared,
@@ -43,7 +43,7 @@ fn rows(found: &Fidelity) -> Rows {
         marks: vec![RowMark {
             part: String::new(),
             colour: Colours::nth(n),
-            quantity: Quantity::Dot { value: ns as f64, ci: None },
+            quantity: MarkValue::Dot { value: ns as f64, ci: None },
             doubt: String::new(),
         }],
         note: String::new(),
@@ -82,7 +82,7 @@ mod tests {
             let [figure] = &make(&run, &Colours::default())[..] else { panic!("one figure") };
             let Chart::Rows(rows) = &figure.chart else { panic!("rows") };
             let value = |row: &RowOf| match row.marks[0].quantity {
-                Quantity::Dot { value, .. } => value,
+                MarkValue::Dot { value, .. } => value,
                 _ => panic!("a dot"),
             };
             let sum: f64 = rows.rows[..4].iter().map(value).sum();

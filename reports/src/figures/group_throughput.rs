@@ -2,7 +2,7 @@
 
 use super::together::{self, Together};
 use crate::{
-    chart::{Axis, Chart, Quantity, RowMark, RowOf, Rows},
+    chart::{Axis, Chart, MarkValue, RowMark, RowOf, Rows},
     colours::Colours,
     figure::Figure,
     planes::grouped,
@@ -54,7 +54,7 @@ fn row(first: &Together, modes: &[&Together], sharings: &[String]) -> RowOf {
         Some(RowMark {
             part: sharing,
             colour: Colours::nth(place),
-            quantity: Quantity::Dot { value, ci },
+            quantity: MarkValue::Dot { value, ci },
             doubt: group.doubt(),
         })
     };
@@ -101,7 +101,7 @@ mod tests {
         for (mark, pair) in row.marks.iter().zip(run.interference.chunks(2)) {
             let ci = pair[0].group_norm_throughput_ci_lo.zip(pair[0].group_norm_throughput_ci_hi);
             let value = pair[0].group_norm_throughput.expect("it was measured");
-            assert_eq!(mark.quantity, Quantity::Dot { value, ci });
+            assert_eq!(mark.quantity, MarkValue::Dot { value, ci });
         }
         assert!(figure.finding.contains("under "), "{}", figure.finding);
     }

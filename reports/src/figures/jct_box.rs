@@ -3,7 +3,7 @@
 use outcomes::totals::average;
 
 use crate::{
-    chart::{Chart, Quantity, RowMark, RowOf, Rows},
+    chart::{Chart, MarkValue, RowMark, RowOf, Rows},
     colours::{Colour, Colours},
     figure::Figure,
     run::Run,
@@ -24,8 +24,8 @@ pub(super) fn make(runs: &[Run], colours: &Colours) -> Vec<Figure> {
             doubt: String::new(),
         };
         let marks = five(times).map_or(Vec::new(), |five| {
-            let mean = Quantity::Dot { value: average(times) as f64, ci: None };
-            vec![mark("jobs", side.colour, Quantity::Box(five)), mark("average", Colour::Ink, mean)]
+            let mean = MarkValue::Dot { value: average(times) as f64, ci: None };
+            vec![mark("jobs", side.colour, MarkValue::Box(five)), mark("average", Colour::Ink, mean)]
         });
         let note = if marks.is_empty() { "no job ended well" } else { "" };
         RowOf { name: side.name.clone(), marks, note: note.into() }
@@ -55,7 +55,7 @@ mod tests {
         let Chart::Rows(rows) = &figure.chart else { panic!("rows") };
         for (row, run) in rows.rows.iter().zip(&runs) {
             let totals = outcomes::totals::totals("", &run.outcomes, 2);
-            let [Quantity::Box(five), Quantity::Dot { value, .. }] =
+            let [MarkValue::Box(five), MarkValue::Dot { value, .. }] =
                 [row.marks[0].quantity, row.marks[1].quantity]
             else {
                 panic!("a box and a dot")

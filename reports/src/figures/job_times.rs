@@ -4,7 +4,7 @@ use outcomes::totals::average;
 use schema::rows::Outcome;
 
 use crate::{
-    chart::{Axis, Chart, Quantity, RowMark, RowOf, Rows},
+    chart::{Axis, Chart, MarkValue, RowMark, RowOf, Rows},
     colours::Colours,
     figure::Figure,
     run::Run,
@@ -13,9 +13,9 @@ use crate::{
 };
 
 /// The name of a part, and its column.
-type Part = (&'static str, fn(&Outcome) -> Option<u64>);
+type PartOfTime = (&'static str, fn(&Outcome) -> Option<u64>);
 
-const PARTS: [Part; 4] = [
+const PARTS: [PartOfTime; 4] = [
     ("queued", |row| row.queued_ns),
     ("switching", |row| row.switching_ns),
     ("running", |row| row.running_ns),
@@ -41,12 +41,12 @@ pub(super) fn make(runs: &[Run], colours: &Colours) -> Vec<Figure> {
 }
 
 fn row(run: &Run) -> RowOf {
-    let mark = |(n, (part, of)): (usize, &Part)| {
+    let mark = |(n, (part, of)): (usize, &PartOfTime)| {
         let times: Vec<u64> = done(run).filter_map(|(row, _)| of(row)).collect();
         (!times.is_empty()).then(|| RowMark {
             part: (*part).into(),
             colour: Colours::nth(n),
-            quantity: Quantity::Bar(average(&times) as f64),
+            quantity: MarkValue::Bar(average(&times) as f64),
             doubt: String::new(),
         })
     };
@@ -67,7 +67,7 @@ mod tests {
         let Chart::Rows(rows) = &figure.chart else { panic!("rows") };
         for (row, run) in rows.rows.iter().zip(&runs) {
             let length = |mark: &RowMark| match mark.quantity {
-                Quantity::Bar(value) => value,
+                MarkValue::Bar(value) => value,
                 _ => panic!("a bar"),
             };
             let mean = outcomes::totals::totals("", &run.outcomes, 2).jct_ns_mean.expect("jobs ended well");

@@ -3,8 +3,8 @@
 use schema::rows::{Status, Summary};
 
 use crate::{
-    alone::{self, Names, Part},
-    chart::{Axis, Chart, Quantity, RowMark, RowOf, Rows},
+    alone::{self, JobsOfFigure, Names},
+    chart::{Axis, Chart, MarkValue, RowMark, RowOf, Rows},
     colours::{Colour, Colours},
     figure::Figure,
     run::Run,
@@ -17,7 +17,7 @@ pub(super) fn make(run: &Run, colours: &Colours) -> Vec<Figure> {
     alone::parts(run).into_iter().filter_map(|part| figure(run, colours, part)).collect()
 }
 
-fn figure(run: &Run, colours: &Colours, mut part: Part) -> Option<Figure> {
+fn figure(run: &Run, colours: &Colours, mut part: JobsOfFigure) -> Option<Figure> {
     part.sort(|row| peak(row).map(|(_, bytes)| bytes));
     let peaks: Vec<f64> = part.rows.iter().filter_map(|row| Some(peak(row)?.1)).collect();
     peaks.first()?;
@@ -62,7 +62,7 @@ fn marks(row: &Summary, colours: &Colours) -> Vec<RowMark> {
     let mark = |part: &str, colour, value| RowMark {
         part: part.into(),
         colour,
-        quantity: Quantity::Dot { value, ci: None },
+        quantity: MarkValue::Dot { value, ci: None },
         doubt: String::new(),
     };
     let measured = peak(row).map(|(part, bytes)| RowMark {
@@ -77,7 +77,7 @@ fn marks(row: &Summary, colours: &Colours) -> Vec<RowMark> {
 }
 
 /// How far estimates are from what was measured.
-fn finding(part: &Part) -> String {
+fn finding(part: &JobsOfFigure) -> String {
     let error = |row: &&Summary| {
         let (of, measured) = peak(row).filter(|(_, bytes)| *bytes > 0.0)?;
         let estimate = row.memory_estimate_bytes.filter(|_| of == "tensors")?;
@@ -115,7 +115,7 @@ mod tests {
             .collect();
         for row in &run.summaries {
             let marks = &drawn.iter().find(|drawn| drawn.name == row.job).unwrap().marks;
-            let dot = |bytes: Option<u64>| Quantity::Dot { value: bytes.unwrap() as f64, ci: None };
+            let dot = |bytes: Option<u64>| MarkValue::Dot { value: bytes.unwrap() as f64, ci: None };
             assert_eq!((&*marks[0].part, &marks[0].quantity), ("tensors", &dot(row.peak_memory_bytes)));
             assert_eq!((&*marks[1].part, &marks[1].quantity), ("estimate", &dot(row.memory_estimate_bytes)));
         }

@@ -1,6 +1,6 @@
 //! The memory of groups against the sum of what their members take alone.
 
-use super::together::{self, Part, Together};
+use super::together::{self, GroupsOfFigure, Together};
 use crate::{
     chart::{Axis, Chart, Form, Plane, Point, Rule, Series},
     colours::Colours,
@@ -45,7 +45,7 @@ pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
     }]
 }
 
-fn series(part: &Part, place: usize) -> Series {
+fn series(part: &GroupsOfFigure, place: usize) -> Series {
     let point = |group: &Together| {
         let row = group.rows.first()?;
         let (x, y) = (row.alone_memory_sum_bytes? as f64, row.group_memory_bytes? as f64);

@@ -41,7 +41,7 @@ mod utilisation;
 use crate::{colours::Colours, figure::Figure, run::Run};
 
 /// A kind of figure.
-pub struct Kind {
+pub struct FigureKind {
     /// The name in `report table NAME` and of its files: `step-times`.
     pub name: &'static str,
     /// What it shows, in a few words.
@@ -58,133 +58,149 @@ pub enum Make {
 }
 
 /// All kinds, in the order of the page.
-pub const KINDS: &[Kind] = &[
-    Kind {
+pub const KINDS: &[FigureKind] = &[
+    FigureKind {
         name: "slowdown-heat",
         about: "what the jobs of a pair cost each other, victim by aggressor",
         make: Make::OfRun(slowdown_heat::make),
     },
-    Kind {
+    FigureKind {
         name: "group-throughput",
         about: "the throughput of groups by sharing mode",
         make: Make::OfRun(group_throughput::make),
     },
-    Kind {
+    FigureKind {
         name: "slowdown-utilisation",
         about: "slowdown over the summed utilisation of the members alone, with its line",
         make: Make::OfRun(slowdown_utilisation::make),
     },
-    Kind {
+    FigureKind {
         name: "memory-together",
         about: "the memory of groups over the sum of their members alone",
         make: Make::OfRun(memory_together::make),
     },
-    Kind {
+    FigureKind {
         name: "sensitivity",
         about: "slowdown beside stressors, over their dial",
         make: Make::OfRun(sensitivity::make),
     },
-    Kind {
+    FigureKind {
         name: "interference",
         about: "the members of groups, as a table",
         make: Make::OfRun(interference::make),
     },
-    Kind { name: "summary", about: "the jobs measured alone, as a table", make: Make::OfRun(summary::make) },
-    Kind {
+    FigureKind {
+        name: "summary",
+        about: "the jobs measured alone, as a table",
+        make: Make::OfRun(summary::make),
+    },
+    FigureKind {
         name: "step-median",
         about: "the median step of each job alone, with its interval",
         make: Make::OfRun(step_median::make),
     },
-    Kind {
+    FigureKind {
         name: "throughput",
         about: "samples per second of each job alone, the fastest first",
         make: Make::OfRun(throughput::make),
     },
-    Kind { name: "phases", about: "where the time of a step goes", make: Make::OfRun(phases::make) },
-    Kind {
+    FigureKind { name: "phases", about: "where the time of a step goes", make: Make::OfRun(phases::make) },
+    FigureKind {
         name: "memory",
         about: "the peak of memory of each job alone, and its estimate",
         make: Make::OfRun(memory::make),
     },
-    Kind {
+    FigureKind {
         name: "pareto",
         about: "step time and memory of all plans of a workload",
         make: Make::OfRun(pareto::make),
     },
-    Kind {
+    FigureKind {
         name: "scaling",
         about: "throughput over the number of devices",
         make: Make::OfRun(scaling::make),
     },
-    Kind { name: "energy", about: "the energy of a sample", make: Make::OfRun(energy::make) },
-    Kind {
+    FigureKind { name: "energy", about: "the energy of a sample", make: Make::OfRun(energy::make) },
+    FigureKind {
         name: "devices",
         about: "readings of devices over the time of the run, beside step times",
         make: Make::OfRun(devices::make),
     },
-    Kind {
+    FigureKind {
         name: "step-times",
         about: "the time of each step over the time of its launch",
         make: Make::OfRun(step_times::make),
     },
-    Kind {
+    FigureKind {
         name: "step-histogram",
         about: "the number of steps by their time",
         make: Make::OfRun(step_histogram::make),
     },
-    Kind {
+    FigureKind {
         name: "step-cdf",
         about: "the distribution of step times, launch by launch",
         make: Make::OfRun(step_cdf::make),
     },
-    Kind {
+    FigureKind {
         name: "policies",
         about: "totals of policies, and job times over the first run",
         make: Make::OfAll(policies::make),
     },
-    Kind {
+    FigureKind {
         name: "jct-cdf",
         about: "the distribution of completion times by policy",
         make: Make::OfAll(jct_cdf::make),
     },
-    Kind { name: "jct-box", about: "completion times by policy as boxes", make: Make::OfAll(jct_box::make) },
-    Kind {
+    FigureKind {
+        name: "jct-box",
+        about: "completion times by policy as boxes",
+        make: Make::OfAll(jct_box::make),
+    },
+    FigureKind {
         name: "job-times",
         about: "how jobs spend their time, by policy",
         make: Make::OfAll(job_times::make),
     },
-    Kind {
+    FigureKind {
         name: "utilisation",
         about: "busy devices and waiting jobs over time",
         make: Make::OfAll(utilisation::make),
     },
-    Kind { name: "gantt", about: "which job ran where and when", make: Make::OfRun(gantt::make) },
-    Kind { name: "fidelity", about: "prediction and result of a run", make: Make::OfRun(fidelity::make) },
-    Kind {
+    FigureKind { name: "gantt", about: "which job ran where and when", make: Make::OfRun(gantt::make) },
+    FigureKind {
+        name: "fidelity",
+        about: "prediction and result of a run",
+        make: Make::OfRun(fidelity::make),
+    },
+    FigureKind {
         name: "error-parts",
         about: "where the error of a prediction arose",
         make: Make::OfRun(error_parts::make),
     },
-    Kind {
+    FigureKind {
         name: "predicted-measured",
         about: "predicted against measured completion times",
         make: Make::OfRun(predicted_measured::make),
     },
-    Kind {
+    FigureKind {
         name: "job-errors",
         about: "the error of the prediction of each job",
         make: Make::OfRun(job_errors::make),
     },
-    Kind {
+    FigureKind {
         name: "draws",
         about: "the prediction over draws, and the result",
         make: Make::OfRun(draws::make),
     },
-    Kind { name: "speed", about: "the speed of the machine over a run", make: Make::OfRun(speed::make) },
-    Kind {
+    FigureKind {
+        name: "speed",
+        about: "the speed of the machine over a run",
+        make: Make::OfRun(speed::make),
+    },
+    FigureKind {
         name: "slowdown-class",
         about: "slowdown of jobs by class, user and virtual cluster",
         make: Make::OfRun(slowdown_class::make),
     },
-    Kind { name: "outcomes", about: "how each job ended", make: Make::OfRun(outcomes_table::make) },
+    FigureKind { name: "outcomes", about: "how each job ended", make: Make::OfRun(outcomes_table::make) },
 ];

@@ -4,8 +4,8 @@ use schema::rows::{Measurement, Status, Summary};
 use statistics::median;
 
 use crate::{
-    alone::{self, Names, Part},
-    chart::{Axis, Chart, Quantity, RowMark, RowOf, Rows},
+    alone::{self, JobsOfFigure, Names},
+    chart::{Axis, Chart, MarkValue, RowMark, RowOf, Rows},
     colours::{Colour, Colours},
     figure::Figure,
     run::Run,
@@ -31,7 +31,7 @@ pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
     alone::parts(run).into_iter().filter_map(|part| figure(run, part)).collect()
 }
 
-fn figure(run: &Run, part: Part) -> Option<Figure> {
+fn figure(run: &Run, part: JobsOfFigure) -> Option<Figure> {
     let names = Names::of(run);
     let rows: Vec<RowOf> = part.rows.iter().map(|row| bars(run, row, &names)).collect();
     if rows.iter().all(|row| row.marks.is_empty()) {
@@ -74,7 +74,7 @@ fn bars(run: &Run, row: &Summary, names: &Names) -> RowOf {
     let mark = |(place, ns): (usize, f64)| RowMark {
         part: PHASES.get(place).map_or(OTHER, |(name, _)| *name).into(),
         colour: if place < PHASES.len() { Colours::nth(place) } else { Colour::Muted },
-        quantity: Quantity::Bar(ns),
+        quantity: MarkValue::Bar(ns),
         doubt: row.warnings.to_string(),
     };
     RowOf { name, marks: known.into_iter().chain(other).map(mark).collect(), note: note.unwrap_or_default() }
@@ -107,7 +107,7 @@ mod tests {
 
     fn parts(row: &RowOf) -> Vec<(&str, f64)> {
         let bar = |mark: &RowMark| match mark.quantity {
-            Quantity::Bar(ns) => ns,
+            MarkValue::Bar(ns) => ns,
             ref other => panic!("{other:?}"),
         };
         row.marks.iter().map(|mark| (&*mark.part, bar(mark))).collect()

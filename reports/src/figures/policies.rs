@@ -15,7 +15,7 @@ use crate::{
     figure::Figure,
     figures::utilisation::percent_of,
     run::Run,
-    scheduled::{Side, done, left_out, not_well, places, sides, trace},
+    scheduled::{RunOfTrace, done, left_out, not_well, places, sides, trace},
     table::{Cell, Table, Unit},
 };
 
@@ -39,7 +39,7 @@ const COLUMNS: &[(&str, &str)] = &[
 ];
 
 pub(super) fn make(runs: &[Run], colours: &Colours) -> Vec<Figure> {
-    let (sides, going_on): (Vec<Side>, Vec<Side>) =
+    let (sides, going_on): (Vec<RunOfTrace>, Vec<RunOfTrace>) =
         sides(runs, colours).into_iter().partition(|side| !side.run.outcomes.is_empty());
     let Some(first) = sides.first() else { return Vec::new() };
     let totals: Vec<Totals> = sides.iter().map(totals_of).collect();
@@ -65,7 +65,7 @@ pub(super) fn make(runs: &[Run], colours: &Colours) -> Vec<Figure> {
     }]
 }
 
-fn totals_of(side: &Side) -> Totals {
+fn totals_of(side: &RunOfTrace) -> Totals {
     let devices = side.run.device_names().len();
     let totals = totals(side.run.policy().unwrap_or_default(), &side.run.outcomes, devices as u32);
     // Rows of older runs lack the part of packed jobs in the busy time, which the journal has.
@@ -73,7 +73,7 @@ fn totals_of(side: &Side) -> Totals {
     Totals { util_percent: totals.util_percent.or_else(of_journal), ..totals }
 }
 
-fn row(side: &Side, totals: &Totals, ratio: Option<Interval>) -> Vec<Cell> {
+fn row(side: &RunOfTrace, totals: &Totals, ratio: Option<Interval>) -> Vec<Cell> {
     let ns = |value| Cell::whole(Unit::Ns, value);
     let count = |value: u32| Cell::whole(Unit::Count, Some(value.into()));
     let of_ratio = |value: fn(Interval) -> f64| Cell::number(Unit::Ratio, ratio.map(value));
@@ -111,7 +111,7 @@ fn ratio(first: &Run, run: &Run) -> Option<Interval> {
 }
 
 /// Which policy has the least average JCT, among the runs of the trace of the first run.
-fn finding(sides: &[Side], totals: &[Totals]) -> String {
+fn finding(sides: &[RunOfTrace], totals: &[Totals]) -> String {
     let Some(jobs) = sides.first().map(|side| trace(side.run)) else { return String::new() };
     let mut of_policy: Vec<(&str, Vec<f64>)> = Vec::new();
     let of_trace = sides.iter().zip(totals).filter(|(side, _)| trace(side.run) == jobs);

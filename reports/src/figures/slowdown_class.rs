@@ -12,7 +12,7 @@ use schema::{
 use statistics::quantile_of_sorted;
 
 use crate::{
-    chart::{Axis, Chart, Quantity, RowMark, RowOf, Rows},
+    chart::{Axis, Chart, MarkValue, RowMark, RowOf, Rows},
     colours::Colours,
     figure::Figure,
     run::Run,
@@ -99,7 +99,7 @@ fn row(name: String, colour: usize, mut values: Vec<f64>) -> RowOf {
     let mark = |five| RowMark {
         part: String::new(),
         colour: Colours::nth(colour),
-        quantity: Quantity::Box(five),
+        quantity: MarkValue::Box(five),
         doubt: String::new(),
     };
     RowOf { name, marks: five.map(mark).into_iter().collect(), note }
@@ -126,7 +126,7 @@ mod tests {
         let (row, predicted) = (&run.outcomes[0], &run.predictions[0]);
         let alone = row.steps_asked.expect("it has steps") * predicted.step_ns.expect("it is known");
         let expected = row.jct_ns.expect("it ended") as f64 / alone as f64;
-        assert_eq!(rows.rows[4].marks[0].quantity, Quantity::Box([expected; 5]));
+        assert_eq!(rows.rows[4].marks[0].quantity, MarkValue::Box([expected; 5]));
         assert!(figure.caption.contains("For 1 jobs") && figure.caption.contains("the other 13"));
     }
 }

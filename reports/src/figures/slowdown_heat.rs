@@ -2,7 +2,7 @@
 
 use schema::rows::Interference;
 
-use super::together::{self, Part, Together};
+use super::together::{self, GroupsOfFigure, Together};
 use crate::{
     chart::{Axis, Chart, Heat, HeatCell},
     colours::Colours,
@@ -15,7 +15,7 @@ pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
     together::parts(run).iter().filter_map(|part| figure(run, part)).collect()
 }
 
-fn figure(run: &Run, part: &Part) -> Option<Figure> {
+fn figure(run: &Run, part: &GroupsOfFigure) -> Option<Figure> {
     let pairs: Vec<&Together> = part.groups.iter().filter(|group| group.rows.len() == 2).collect();
     let names = names(&pairs);
     // A run of two jobs has a table, and a matrix of them would say no more.

@@ -19,7 +19,7 @@ pub(super) fn make(run: &Run, colours: &Colours) -> Vec<Figure> {
         .collect()
 }
 
-fn figure(run: &Run, colours: &Colours, part: &together::Part) -> Option<Figure> {
+fn figure(run: &Run, colours: &Colours, part: &together::GroupsOfFigure) -> Option<Figure> {
     let mut plane = Plane::new(
         Axis::new("summed utilisation of the members alone", "alone_util_percent_sum", Unit::Percent),
         Axis::new("slowdown", "slowdown", Unit::Ratio),

@@ -9,7 +9,7 @@ use crate::{
     planes,
     run::Run,
     step_figure,
-    steps::LaunchSteps,
+    steps::StepsOfLaunch,
     table::Unit,
 };
 
@@ -22,7 +22,7 @@ pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
     jobs.into_iter().map(|(part, jobs)| figure(run, part, &jobs, &names)).collect()
 }
 
-fn figure(run: &Run, part: String, jobs: &[Vec<&LaunchSteps>], names: &Names) -> Figure {
+fn figure(run: &Run, part: String, jobs: &[Vec<&StepsOfLaunch>], names: &Names) -> Figure {
     let planes: Vec<Plane> = jobs.iter().map(|launches| plane(launches, names)).collect();
     let caption = format!(
         "The part of the steady steps of each launch that took at most a time, of the jobs alone on {}. \
@@ -38,11 +38,11 @@ fn figure(run: &Run, part: String, jobs: &[Vec<&LaunchSteps>], names: &Names) ->
     }
 }
 
-fn plane(launches: &[&LaunchSteps], names: &Names) -> Plane {
+fn plane(launches: &[&StepsOfLaunch], names: &Names) -> Plane {
     let all = launches.iter().flat_map(|launch| launch.used_ns()).map(|ns| ns as f64);
     let x = alone::scaled(Axis::new("time of a step", "step_ns", Unit::Ns).tight(), all);
     let y = Axis::new("steps that took at most this", "steps_percent", Unit::Percent);
-    let series = |launch: &&LaunchSteps| {
+    let series = |launch: &&StepsOfLaunch| {
         decimated(
             Series::new(launch.name(), launch.colour(), Form::Steps, curve(launch.used_ns().collect())),
             POINTS,

@@ -12,7 +12,7 @@ use crate::{
     planes,
     run::Run,
     step_figure,
-    steps::LaunchSteps,
+    steps::StepsOfLaunch,
     table::Unit,
 };
 
@@ -22,7 +22,7 @@ pub(super) fn make(run: &Run, colours: &Colours) -> Vec<Figure> {
     jobs.into_iter().map(|(part, jobs)| figure(run, colours, part, &jobs, &names)).collect()
 }
 
-fn figure(run: &Run, colours: &Colours, part: String, jobs: &[Vec<&LaunchSteps>], names: &Names) -> Figure {
+fn figure(run: &Run, colours: &Colours, part: String, jobs: &[Vec<&StepsOfLaunch>], names: &Names) -> Figure {
     let planes: Vec<Plane> = jobs.iter().map(|launches| plane(launches, colours, names)).collect();
     let caption = format!(
         "The number of steady steps by their time, over all launches of each job alone on {}. No step is \
@@ -38,7 +38,7 @@ fn figure(run: &Run, colours: &Colours, part: String, jobs: &[Vec<&LaunchSteps>]
     }
 }
 
-fn plane(launches: &[&LaunchSteps], colours: &Colours, names: &Names) -> Plane {
+fn plane(launches: &[&StepsOfLaunch], colours: &Colours, names: &Names) -> Plane {
     let mut ns = sorted(launches);
     let x = alone::scaled(Axis::new("time of a step", "step_ns", Unit::Ns).tight(), ns.iter().copied());
     let points = bins::histogram(&ns, x.scale);
@@ -53,15 +53,15 @@ fn plane(launches: &[&LaunchSteps], colours: &Colours, names: &Names) -> Plane {
     }
 }
 
-fn sorted(launches: &[&LaunchSteps]) -> Vec<f64> {
+fn sorted(launches: &[&StepsOfLaunch]) -> Vec<f64> {
     let mut ns: Vec<f64> = launches.iter().flat_map(|launch| launch.used_ns()).map(|ns| ns as f64).collect();
     ns.sort_unstable_by(f64::total_cmp);
     ns
 }
 
 /// The job with the longest tail.
-fn finding(jobs: &[Vec<&LaunchSteps>], names: &Names) -> String {
-    let tail = |launches: &Vec<&LaunchSteps>| {
+fn finding(jobs: &[Vec<&StepsOfLaunch>], names: &Names) -> String {
+    let tail = |launches: &Vec<&StepsOfLaunch>| {
         let ns = sorted(launches);
         let (least_of_tail, median) = (quantile_of_sorted(&ns, 0.99), quantile_of_sorted(&ns, 0.5));
         let ratio = least_of_tail / median;

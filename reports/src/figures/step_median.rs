@@ -6,8 +6,8 @@ use schema::{
 };
 
 use crate::{
-    alone::{self, Names, Part},
-    chart::{Axis, Chart, Quantity, Rows},
+    alone::{self, JobsOfFigure, Names},
+    chart::{Axis, Chart, MarkValue, Rows},
     colours::Colours,
     figure::Figure,
     run::Run,
@@ -18,14 +18,14 @@ pub(super) fn make(run: &Run, colours: &Colours) -> Vec<Figure> {
     alone::parts(run).into_iter().filter_map(|part| figure(run, colours, part)).collect()
 }
 
-fn figure(run: &Run, colours: &Colours, mut part: Part) -> Option<Figure> {
+fn figure(run: &Run, colours: &Colours, mut part: JobsOfFigure) -> Option<Figure> {
     part.sort(median);
     let medians: Vec<f64> = part.rows.iter().filter_map(|row| median(row)).collect();
     medians.first()?;
     let axis = alone::scaled(Axis::new("median step", "step_ns_median", Unit::Ns), medians.iter().copied());
     let names = Names::of(run);
     let row = |row: &&Summary| {
-        let dot = median(row).map(|value| Quantity::Dot { value, ci: alone::step_interval(row) });
+        let dot = median(row).map(|value| MarkValue::Dot { value, ci: alone::step_interval(row) });
         let dot = dot.ok_or_else(|| alone::why_absent(row, &no_steps(row)));
         alone::dot_row(names.name(&row.job, &row.device), row, colours, dot)
     };
@@ -61,7 +61,7 @@ fn no_steps(row: &Summary) -> String {
 }
 
 /// The range of the widths of intervals.
-fn finding(part: &Part) -> String {
+fn finding(part: &JobsOfFigure) -> String {
     let drawn = part.rows.iter().filter(|row| alone::step_interval(row).is_some());
     let mut halves: Vec<(f64, &str)> =
         drawn.filter_map(|row| Some((row.half_width_percent?, row.job.as_str()))).collect();
@@ -100,7 +100,7 @@ mod tests {
             let drawn = rows(figure).iter().find(|drawn| drawn.name == row.job).unwrap();
             let ends = (row.step_ns_median_ci_lo.unwrap() as f64, row.step_ns_median_ci_hi.unwrap() as f64);
             let value = row.step_ns_median.unwrap() as f64;
-            assert_eq!(drawn.marks[0].quantity, Quantity::Dot { value, ci: Some(ends) });
+            assert_eq!(drawn.marks[0].quantity, MarkValue::Dot { value, ci: Some(ends) });
             assert_eq!(drawn.marks[0].doubt, row.warnings.to_string());
         }
         let widest = run.summaries.iter().filter_map(|row| row.half_width_percent).fold(0.0, f64::max);

@@ -11,7 +11,7 @@ use crate::{
     planes,
     run::Run,
     step_figure,
-    steps::LaunchSteps,
+    steps::StepsOfLaunch,
     table::Unit,
 };
 
@@ -30,7 +30,7 @@ pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
     jobs.into_iter().map(|(part, jobs)| figure(run, part, &jobs, &names)).collect()
 }
 
-fn figure(run: &Run, part: String, jobs: &[Vec<&LaunchSteps>], names: &Names) -> Figure {
+fn figure(run: &Run, part: String, jobs: &[Vec<&StepsOfLaunch>], names: &Names) -> Figure {
     let planes: Vec<Plane> = jobs.iter().map(|launches| plane(launches, names)).collect();
     let caption = format!(
         "The time of each step of the jobs alone on {}, over the time since the first step of its launch. \
@@ -47,7 +47,7 @@ fn figure(run: &Run, part: String, jobs: &[Vec<&LaunchSteps>], names: &Names) ->
     }
 }
 
-fn plane(launches: &[&LaunchSteps], names: &Names) -> Plane {
+fn plane(launches: &[&StepsOfLaunch], names: &Names) -> Plane {
     let most = (POINTS_IN_PLANE / (3 * launches.len())).max(LEAST_POINTS);
     let all = launches.iter().flat_map(|launch| launch.steps.iter().map(|step| step.dur_ns as f64));
     let y = alone::scaled(Axis::new("time of a step", "step_ns", Unit::Ns), all);
@@ -57,7 +57,7 @@ fn plane(launches: &[&LaunchSteps], names: &Names) -> Plane {
 }
 
 /// The warm-up, the steady state and what came after it.
-fn of_launch(launch: &LaunchSteps, most: usize) -> Vec<Series> {
+fn of_launch(launch: &StepsOfLaunch, most: usize) -> Vec<Series> {
     let start = launch.steps.first().map_or(0, |step| step.start().0);
     let point = |step: &StepTime| Point::at(step.end.0.saturating_sub(start) as f64, step.dur_ns as f64);
     let (name, colour) = (launch.name(), launch.colour());

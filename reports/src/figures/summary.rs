@@ -3,7 +3,7 @@
 use schema::rows::Summary;
 
 use crate::{
-    alone::{self, Part},
+    alone::{self, JobsOfFigure},
     chart::Chart,
     colours::Colours,
     figure::Figure,
@@ -31,7 +31,7 @@ pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
     alone::parts(run).into_iter().map(|part| figure(run, part)).collect()
 }
 
-fn figure(run: &Run, part: Part) -> Figure {
+fn figure(run: &Run, part: JobsOfFigure) -> Figure {
     let mut table = Table::new(COLUMNS);
     part.rows.iter().for_each(|row| table.push(cells(row)));
     let caption = format!(

@@ -5,14 +5,14 @@ use schema::rows::{ErrorKind, Outcome, Status};
 use super::*;
 use crate::{
     activity::tests::recorded,
-    chart::{Chart, Point, Quantity},
+    chart::{Chart, MarkValue, Point},
     table::Cell,
 };
 
 /// All figures of these runs, each with its kind.
 fn all(runs: &[Run]) -> Vec<(&'static str, Figure)> {
     let colours = Colours::default();
-    let of = |kind: &Kind| match kind.make {
+    let of = |kind: &FigureKind| match kind.make {
         Make::OfRun(make) => runs.iter().flat_map(|run| make(run, &colours)).collect::<Vec<_>>(),
         Make::OfAll(make) => make(runs, &colours),
     };
@@ -35,8 +35,8 @@ fn numbers(chart: &Chart) -> Vec<f64> {
             .iter()
             .flat_map(|row| &row.marks)
             .flat_map(|mark| match mark.quantity {
-                Quantity::Bar(value) | Quantity::Dot { value, .. } => vec![value],
-                Quantity::Box(five) => five.to_vec(),
+                MarkValue::Bar(value) | MarkValue::Dot { value, .. } => vec![value],
+                MarkValue::Box(five) => five.to_vec(),
             })
             .collect(),
         Chart::Heat(heat) => heat.cells.iter().flatten().filter_map(|cell| cell.value).collect(),

@@ -3,8 +3,8 @@
 use schema::{catalog::Catalog, rows::Summary};
 
 use crate::{
-    alone::{self, Names, Part, Rate, throughput},
-    chart::{Axis, Chart, Quantity, Rows},
+    alone::{self, JobsOfFigure, Names, Rate, throughput},
+    chart::{Axis, Chart, MarkValue, Rows},
     colours::Colours,
     figure::Figure,
     run::Run,
@@ -15,14 +15,14 @@ pub(super) fn make(run: &Run, colours: &Colours) -> Vec<Figure> {
     alone::parts(run).into_iter().filter_map(|part| figure(run, colours, part)).collect()
 }
 
-fn figure(run: &Run, colours: &Colours, mut part: Part) -> Option<Figure> {
+fn figure(run: &Run, colours: &Colours, mut part: JobsOfFigure) -> Option<Figure> {
     part.sort(|row| throughput(row).map(|(rate, _)| -rate));
     let rates: Vec<f64> = part.rows.iter().filter_map(|row| Some(throughput(row)?.0)).collect();
     rates.first()?;
     let axis = alone::scaled(Axis::new("throughput in samples", "samples_per_s", Unit::PerS), rates);
     let names = Names::of(run);
     let row = |row: &&Summary| {
-        let dot = throughput(row).map(|(value, ci)| Quantity::Dot { value, ci });
+        let dot = throughput(row).map(|(value, ci)| MarkValue::Dot { value, ci });
         let dot = dot.ok_or_else(|| alone::why_absent(row, "the number of its samples is not known"));
         alone::dot_row(names.name(&row.job, &row.device), row, colours, dot)
     };
@@ -127,7 +127,7 @@ mod tests {
         for figure in make(&record("20261123-epyc/plans"), &Colours::default()) {
             let Chart::Rows(rows) = &figure.chart else { panic!("rows") };
             let rate = |mark: &crate::chart::RowMark| match mark.quantity {
-                Quantity::Dot { value, ci: None } => value,
+                MarkValue::Dot { value, ci: None } => value,
                 ref other => panic!("one launch has no interval: {other:?}"),
             };
             let rates: Vec<f64> = rows.rows.iter().flat_map(|row| &row.marks).map(rate).collect();

@@ -18,7 +18,7 @@ pub(super) struct Together<'a> {
 }
 
 /// Groups that can be compared with each other: of one sharing mode, and on the same devices.
-pub(super) struct Part<'a> {
+pub(super) struct GroupsOfFigure<'a> {
     /// `time-slice`, or `time-slice apart` if no two members are on the same device. The devices follow if there
     /// are several parts of that name.
     pub name: String,
@@ -46,18 +46,19 @@ pub(super) fn sharings(run: &Run) -> Vec<&Sharing> {
 }
 
 /// The groups by sharing mode and devices, in order of their appearance.
-pub(super) fn parts(run: &Run) -> Vec<Part<'_>> {
-    let mut parts: Vec<Part> = Vec::new();
+pub(super) fn parts(run: &Run) -> Vec<GroupsOfFigure<'_>> {
+    let mut parts: Vec<GroupsOfFigure> = Vec::new();
     for group in groups(run) {
         let Some(Interference { sharing, .. }) = group.rows.first() else { continue };
         let (is_apart, devices) = (group.is_apart(), group.devices());
-        let is_same =
-            |part: &Part| (part.sharing, part.is_apart, &part.devices) == (sharing, is_apart, &devices);
+        let is_same = |part: &GroupsOfFigure| {
+            (part.sharing, part.is_apart, &part.devices) == (sharing, is_apart, &devices)
+        };
         match parts.iter_mut().find(|part| is_same(part)) {
             Some(part) => part.groups.push(group),
             None => {
                 let name = if is_apart { format!("{sharing} apart") } else { sharing.to_string() };
-                parts.push(Part { name, sharing, is_apart, devices, groups: vec![group] });
+                parts.push(GroupsOfFigure { name, sharing, is_apart, devices, groups: vec![group] });
             }
         }
     }
@@ -113,7 +114,7 @@ impl Together<'_> {
     }
 }
 
-impl Part<'_> {
+impl GroupsOfFigure<'_> {
     /// The groups whose numbers no warning makes doubtful.
     pub(super) fn valid(&self) -> impl Iterator<Item = &Together<'_>> {
         self.groups.iter().filter(|group| group.is_valid())

@@ -56,7 +56,7 @@ fn runs_with_nothing_in_common_and_runs_of_the_scheduler_have_their_codes() {
     let other = "20261122-epyc/colocate/programs-alone";
     assert_eq!(exit(FIRST, other, &[]), Exit::NothingMatched);
     let scheduled = record("20261122-epyc/testbed/fifo-1");
-    let refusal = Side::open(Path::new(&scheduled)).err().expect("it is a run of sched").to_string();
+    let refusal = ComparedRun::open(Path::new(&scheduled)).err().expect("it is a run of sched").to_string();
     assert!(refusal.contains("sched fidelity A B"), "{refusal}");
     assert_eq!(exit(FIRST, "20261122-epyc/testbed/fifo-1", &[]), Exit::Usage);
 }

@@ -8,7 +8,7 @@ use crate::{
     chart::{Axis, Form, Plane, Point, Series},
     colours::Colours,
     decimate::decimated,
-    steps::LaunchSteps,
+    steps::StepsOfLaunch,
     table::Unit,
 };
 
@@ -53,7 +53,7 @@ fn cores(device: &Device) -> usize {
 }
 
 /// The step times of the launches; no plane if there are none.
-pub(super) fn of_steps(launches: &[&LaunchSteps], colours: &Colours, start: u64) -> Option<Plane> {
+pub(super) fn of_steps(launches: &[&StepsOfLaunch], colours: &Colours, start: u64) -> Option<Plane> {
     let most = (POINTS / launches.len().max(1)).max(LEAST_POINTS);
     let series = launches.iter().map(|launch| {
         let points = launch.steps.iter();
