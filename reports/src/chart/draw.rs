@@ -1,6 +1,6 @@
 //! Draws a chart as SVG or PNG.
 
-use std::convert::Infallible;
+use std::{collections::HashMap, convert::Infallible};
 
 use plotters::{
     coord::Shift,
@@ -79,13 +79,39 @@ impl Chart {
 /// The variables of the style sheet that differ in the dark.
 pub const DARK: &str = "--ink:#e6e8eb;--muted:#9aa4ae;--grid:#343a41;--paper:#15181c;--bad:#ff7b86;--c0:#4aa8e0;--c7:#9cd0f0;--c14:#2b6a92";
 
+/// The PNG file of the pixels. With 32 tones of each primary colour, most pictures have at most 256 colours, so that a pixel takes a byte
+/// instead of three.
 fn encoded(pixels: &[u8], height: u32) -> Vec<u8> {
+    let tone = |value: u8| ((u32::from(value) * 31 + 127) / 255 * 255 / 31) as u8;
+    let colour = |pixel: &[u8]| [tone(pixel[0]), tone(pixel[1]), tone(pixel[2])];
+    let mut palette: Vec<[u8; 3]> = Vec::new();
+    let mut of_colour: HashMap<[u8; 3], u8> = HashMap::new();
+    let mut indexed = Vec::with_capacity(pixels.len() / 3);
+    for pixel in pixels.chunks_exact(3) {
+        let colour = colour(pixel);
+        let index = match of_colour.get(&colour) {
+            Some(index) => *index,
+            None => {
+                let Ok(index) = u8::try_from(palette.len()) else { break };
+                palette.push(colour);
+                of_colour.insert(colour, index);
+                index
+            }
+        };
+        indexed.push(index);
+    }
+    let is_indexed = indexed.len() == pixels.len() / 3;
     let mut file = Vec::new();
     let mut encoder = png::Encoder::new(&mut file, WIDTH, height);
-    encoder.set_color(png::ColorType::Rgb);
     encoder.set_depth(png::BitDepth::Eight);
-    encoder.set_compression(png::Compression::Balanced);
-    let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(pixels));
+    encoder.set_compression(png::Compression::High);
+    encoder.set_color(if is_indexed { png::ColorType::Indexed } else { png::ColorType::Rgb });
+    if is_indexed {
+        encoder.set_palette(palette.concat());
+        encoder.set_filter(png::Filter::NoFilter);
+    }
+    let data = if is_indexed { &indexed } else { pixels };
+    let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(data));
     debug_assert!(written.is_ok(), "a buffer in memory of the size of the picture: {written:?}");
     file
 }
