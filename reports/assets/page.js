@@ -65,17 +65,21 @@
     xs.forEach((x, i) => { if (Math.abs(on(x) - wanted) < Math.abs(on(xs[best]) - wanted)) best = i; });
     return `: ${pretty(xs[best], mark.dataset.xUnit)}, ${pretty(ys[best], mark.dataset.yUnit)}`;
   };
-  document.addEventListener('pointermove', (event) => {
-    const mark = event.target.closest && event.target.closest('.mark');
+  // Lines are thin: a mark within a few pixels counts.
+  const marked = ({ target, clientX, clientY }) => {
+    const of = (element) => element?.closest?.('.mark');
+    if (of(target) || !target.closest?.('.picture svg')) return of(target);
+    const around = [[4, 0], [-4, 0], [0, 4], [0, -4]];
+    return around.map(([x, y]) => of(document.elementFromPoint(clientX + x, clientY + y))).find(Boolean);
+  };
+  const point = (event) => {
+    const mark = marked(event);
     const text = mark && titled(mark);
     if (text) show(text + nearest(mark, event), event.clientX, event.clientY);
     else hide();
-  });
-  document.addEventListener('pointerdown', (event) => {
-    const mark = event.target.closest && event.target.closest('.mark');
-    const text = mark && titled(mark);
-    if (text) show(text + nearest(mark, event), event.clientX, event.clientY);
-  });
+  };
+  document.addEventListener('pointermove', point);
+  document.addEventListener('pointerdown', point);
   document.addEventListener('keydown', (event) => { if (event.key === 'Escape') hide(); });
   addEventListener('scroll', hide, { passive: true });
 

@@ -14,11 +14,15 @@ use super::{
     mark::{Mark, Shape},
     text::{self, SIZE, SMALL},
 };
-use crate::{canvas::grid, colours::Colour};
+use crate::{
+    canvas::{WIDTH, grid},
+    colours::Colour,
+};
 
 const ROW: i32 = 46;
 const BELOW: i32 = 84;
-const TOP: i32 = 16;
+/// Room for the name of the rule.
+const TOP: i32 = 34;
 /// The longest name, in letters.
 const LETTERS: usize = 40;
 /// Half of the height of a bar.
@@ -66,8 +70,10 @@ pub(super) fn draw(rows: &Rows, area: &Area<'_>) -> Drawn {
     if let Some((value, name)) = &rows.rule {
         let line = vec![(*value, 0.0), (*value, count)];
         plot.draw(&PathElement::new(line, Colour::Muted.on_paper().stroke_width(3)))?;
-        let at = (plot.map_coordinate(&(*value, 0.0)).0 + 8, legend.height() + TOP - 4);
-        area.draw_text(name, &text::style(SMALL, Colour::Muted, HPos::Left), at)?;
+        let x = plot.map_coordinate(&(*value, 0.0)).0;
+        let has_room = x + 8 + text::width(name, SMALL) < WIDTH as i32;
+        let (across, x) = if has_room { (HPos::Left, x + 8) } else { (HPos::Right, x - 8) };
+        area.draw_text(name, &text::style(SMALL, Colour::Muted, across), (x, legend.height() + TOP / 2))?;
     }
     let words = text::style(SIZE, Colour::Ink, HPos::Right);
     for ((number, row), name) in rows.rows.iter().enumerate().zip(&names) {

@@ -35,7 +35,7 @@ pub(super) fn style(size: i32, colour: Colour, across: HPos) -> TextStyle<'stati
 /// The width of words in units. The fonts of a browser are wider than the one of the PNG, so that there is a margin.
 pub(super) fn width(words: &str, size: i32) -> i32 {
     let measured = style(size, Colour::Ink, HPos::Left).layout_box(words).map_or(0, |(_, (right, _))| right);
-    measured * 6 / 5
+    measured * 4 / 3
 }
 
 /// A name of at most about `most` letters. The middle of a longer one is left out, because names of jobs differ at both ends.

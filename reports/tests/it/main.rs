@@ -1,4 +1,5 @@
 //! `report` as a user runs it.
 
+mod damaged;
 mod documents;
 mod measured;

@@ -1,0 +1,71 @@
+// Runs whose names are code, and a run that goes on.
+
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { cpSync, readFileSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { address, browser, changed, folder, open, program, record, report } from './pages.mjs';
+
+after(() => browser.close());
+
+const NAME = '<script>window.hacked=1</script><img src=x onerror=window.hacked=2>';
+const quoted = (text) => `"${text.replaceAll('"', '""')}"`;
+
+test('names that are code are text', async () => {
+  const everywhere = (name) => (text) => text.replaceAll('lstm@b20@dp1', name);
+  const inCsv = everywhere(NAME);
+  const copies = [
+    changed('hostile-single', '20261121-epyc', { 'summary.csv': inCsv, 'measurements.csv': inCsv }),
+    changed('hostile-colocate', '20261123-epyc/colocate/all-pairs-1', { 'interference.csv': inCsv, 'summary.csv': inCsv }),
+    changed('hostile-sched', '20261124-epyc/testbed/fifo', {
+      'outcomes.csv': (text) => text.replaceAll(',lstm,', `,${NAME},`).replaceAll(/^(\d+),([^,]+),/gm, `$1,${quoted(`$2 ${NAME} ../../etc/passwd \u202e`)},`),
+      'predictions.csv': (text) => text.replaceAll(/^(\d+),([^,]+),/gm, `$1,${quoted(`$2 ${NAME} ../../etc/passwd \u202e`)},`),
+      'manifest.toml': (text) => text.replace('policy = "fifo"', `policy = '${NAME}'`),
+    }),
+  ];
+  const out = report('hostile', copies);
+  const { page, wrong, asked, close } = await open(address(out));
+  assert.equal(await page.evaluate(() => window.hacked), undefined);
+  assert.deepEqual(wrong, []);
+  assert.deepEqual(asked, [address(out)]);
+  assert.ok((await page.textContent('body')).includes(NAME), 'the name is shown as it is');
+  for (const file of readdirSync(join(out, 'figures'))) assert.match(file, /^[a-z0-9-]+\.(csv|svg|png)$/);
+  for (const file of readdirSync(join(out, 'figures')).filter((name) => name.endsWith('.svg'))) {
+    const shown = await open(`file://${join(out, 'figures', file)}`);
+    assert.equal(await shown.page.evaluate(() => window.hacked), undefined);
+    assert.deepEqual(shown.wrong, [], file);
+    await shown.close();
+  }
+  await close();
+});
+
+test('a text that a spreadsheet would take for a formula begins with an apostrophe', () => {
+  const name = '=cmd|calc!A1';
+  const copy = changed('formula', '20261121-epyc', { 'summary.csv': (text) => text.replaceAll('lstm@b20@dp1', name) });
+  const csv = readFileSync(join(report('formula', [copy]), 'figures/summary.csv'), 'utf8');
+  assert.ok(csv.includes(`'${name}`) && !csv.split(/[,\n]/).some((cell) => cell.startsWith('=')));
+});
+
+test('a page that is served shows what has changed, and says when the server has ended', async () => {
+  const run = join(folder, 'live');
+  cpSync(record('20261121-epyc'), run, { recursive: true });
+  const rows = readFileSync(join(run, 'summary.csv'), 'utf8').trimEnd().split('\n');
+  const few = changed('live', '20261121-epyc', { 'summary.csv': () => `${rows.slice(0, 4).join('\n')}\n` });
+  const server = spawn(program, ['serve', few], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const url = await new Promise((done) => server.stdout.once('data', (line) => done(String(line).trim())));
+  assert.match(url, /^http:\/\/127\.0\.0\.1:\d+\/$/);
+  const { page, wrong, asked, close } = await open(url);
+  const count = () => page.$$eval('[id=summary] tbody tr', (all) => all.length);
+  assert.equal(await count(), 3);
+  changed('live', '20261121-epyc', { 'summary.csv': () => `${rows.join('\n')}\n` });
+  await page.waitForFunction(() => document.querySelectorAll('[id=summary] tbody tr').length === 23, null, { timeout: 30_000 });
+  assert.deepEqual(wrong, []);
+  assert.ok(asked.every((address) => [url, `${url}state`].includes(address)), asked.join(' '));
+  const refused = await fetch(url, { headers: { host: 'elsewhere.example' } }).catch(() => null);
+  assert.ok(refused === null || refused.status === 200, 'fetch sets the host itself');
+  server.kill('SIGINT');
+  await new Promise((done) => server.once('exit', done));
+  await page.waitForFunction(() => document.getElementById('live').textContent.includes('has ended'), null, { timeout: 15_000 });
+  await close();
+});

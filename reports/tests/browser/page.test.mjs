@@ -1,0 +1,187 @@
+// The page as people see it: it loads nothing, and its tables, themes and pictures work.
+
+import assert from 'node:assert/strict';
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import axe from 'axe-core';
+import { RUNS, address, browser, open, report } from './pages.mjs';
+
+after(() => browser.close());
+
+for (const name of Object.keys(RUNS)) {
+  test(`${name}: nothing is loaded, no error is printed, and every link leads to a file`, async () => {
+    const out = report(name);
+    const { page, wrong, asked, close } = await open(address(out));
+    assert.deepEqual(wrong, []);
+    assert.deepEqual(asked, [address(out)]);
+    const links = await page.$$eval('a[href]', (all) => all.map((a) => a.getAttribute('href')));
+    for (const link of links.filter((link) => !link.startsWith('#'))) assert.ok(existsSync(join(out, link)), link);
+    for (const link of links.filter((link) => link.startsWith('#'))) {
+      assert.ok(await page.$(`[id="${link.slice(1)}"]`), link);
+    }
+    const pictures = links.filter((link) => /\.(svg|png)$/.test(link));
+    const sizes = [];
+    for (const picture of pictures) {
+      const shown = await open(`file://${join(out, picture)}`);
+      sizes.push(await shown.page.evaluate(() => document.querySelector('img')?.naturalWidth ?? document.documentElement.viewBox?.baseVal.width));
+      assert.deepEqual(shown.wrong, [], picture);
+      await shown.close();
+    }
+    assert.ok(sizes.every((width) => width === 1720), `${pictures.length} pictures: ${sizes}`);
+    await close();
+  });
+
+  for (const [width, theme] of [[1280, 'light'], [1280, 'dark'], [400, 'light'], [400, 'dark']]) {
+    test(`${name}: axe finds no serious violation at ${width} pixels, ${theme}`, async () => {
+      const { page, close } = await open(address(report(name)), { width, theme, bypassCSP: true });
+      await page.evaluate(axe.source);
+      const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
+      const serious = violations.filter(({ impact }) => ['serious', 'critical'].includes(impact));
+      assert.deepEqual(serious.map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(' | ')}`), []);
+      await close();
+    });
+  }
+
+  for (const width of [1280, 400]) {
+    test(`${name}: no text overlaps or is cut off at ${width} pixels`, async () => {
+      const { page, close } = await open(address(report(name)), { width });
+      const found = await page.evaluate(() => {
+        const wrong = [];
+        if (document.documentElement.scrollWidth > innerWidth) wrong.push(`the page is ${document.documentElement.scrollWidth} wide`);
+        for (const svg of document.querySelectorAll('.picture svg')) {
+          const frame = svg.getBoundingClientRect();
+          const texts = [...svg.querySelectorAll('text')].map((text) => [text.textContent, text.getBoundingClientRect()]);
+          const id = svg.closest('figure').id;
+          texts.forEach(([words, box], i) => {
+            if (box.left < frame.left - 2 || box.right > frame.right + 2 || box.top < frame.top - 2 || box.bottom > frame.bottom + 2) wrong.push(`${id}: '${words}' is cut off`);
+            for (const [others, other] of texts.slice(i + 1)) {
+              const x = Math.min(box.right, other.right) - Math.max(box.left, other.left);
+              const y = Math.min(box.bottom, other.bottom) - Math.max(box.top, other.top);
+              // Boxes of letters have room above and below them.
+              if (x > 2 && y > Math.min(box.height, other.height) * 0.35) wrong.push(`${id}: '${words}' and '${others}'`);
+            }
+          });
+        }
+        return wrong;
+      });
+      assert.deepEqual(found.slice(0, 12), [], `${found.length} in all`);
+      await close();
+    });
+  }
+}
+
+const rows = (page, figure, column) => page.$$eval(
+  `[id="${figure}"] tbody tr:not([hidden])`,
+  (all, column) => all.map((row) => row.cells[column].dataset.v),
+  column,
+);
+
+test('a header sorts by value, both ways, with missing values last', async () => {
+  const { page, close } = await open(address(report('single')));
+  const column = await page.$$eval('[id=summary] th', (all) => all.findIndex((th) => th.textContent.includes('median step')));
+  const header = page.locator('[id=summary] th').nth(column);
+  await header.locator('button').click();
+  const up = (await rows(page, 'summary', column)).filter(Boolean).map(Number);
+  assert.ok(up.length > 20);
+  assert.deepEqual(up, [...up].sort((a, b) => a - b));
+  assert.equal(await header.getAttribute('aria-sort'), 'ascending');
+  await header.locator('button').press('Enter');
+  const down = await rows(page, 'summary', column);
+  assert.deepEqual(down.filter(Boolean).map(Number), [...up].reverse());
+  const p99 = await page.$$eval('[id=summary] th', (all) => all.findIndex((th) => th.textContent.includes('p99')));
+  await page.locator('[id=summary] th button').nth(p99).click();
+  const known = (await rows(page, 'summary', p99)).map((value) => value !== '');
+  assert.ok(known.includes(false) && known.includes(true));
+  assert.deepEqual(known, [...known].sort((a, b) => b - a));
+  await close();
+});
+
+test('words filter rows, and the number of rows is said', async () => {
+  const { page, close } = await open(address(report('single')));
+  const field = page.locator('[id=summary] [data-filter]');
+  await field.fill('mini resnet18');
+  const names = await rows(page, 'summary', 0);
+  assert.deepEqual(names, ['resnet18-mini@b16@dp1']);
+  assert.match(await page.locator('[id=summary] output').textContent(), /^1 of 23 rows$/);
+  await field.fill('');
+  assert.equal((await rows(page, 'summary', 0)).length, 23);
+  await close();
+});
+
+test('pointing at a mark shows its numbers, and so does a tap', async () => {
+  for (const width of [1280, 400]) {
+    const { page, close } = await open(address(report('colocate')), { width });
+    const mark = page.locator('[id^=slowdown-heat] .mark[data-value]').first();
+    await mark.scrollIntoViewIfNeeded();
+    const value = Number(await mark.getAttribute('data-value'));
+    if (width < 600) await mark.tap(); else await mark.hover();
+    const tip = page.locator('#tip');
+    assert.ok(await tip.isVisible());
+    assert.match(await tip.textContent(), new RegExp(`victim .*: ${value.toFixed(3)}, 95 % interval`));
+    await page.keyboard.press('Escape');
+    assert.ok(!(await tip.isVisible()));
+    await close();
+  }
+});
+
+test('the theme follows the system, and the button changes it for good', async () => {
+  const out = report('single');
+  const paper = (page) => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const dark = await open(address(out), { theme: 'dark' });
+  assert.equal(await paper(dark.page), 'rgb(21, 24, 28)');
+  await dark.page.click('#theme');
+  assert.equal(await paper(dark.page), 'rgb(255, 255, 255)');
+  await dark.page.reload();
+  assert.equal(await paper(dark.page), 'rgb(255, 255, 255)');
+  await dark.close();
+  const light = await open(address(out));
+  assert.equal(await paper(light.page), 'rgb(255, 255, 255)');
+  await light.page.emulateMedia({ media: 'print' });
+  assert.ok(!(await light.page.isVisible('#theme')));
+  await light.close();
+});
+
+test('the time of a Gantt chart is stretched, moved and shown whole again', async () => {
+  const { page, wrong, close } = await open(address(report('policies')));
+  const figure = page.locator('figure[id^=gantt]').first();
+  await figure.scrollIntoViewIfNeeded();
+  const frame = await figure.locator('[data-plot=time]').evaluate((mark) => ({ ...mark.dataset }));
+  const shown = () => figure.locator('.mark[data-from]').evaluateAll((all) => all
+    .filter((mark) => mark.style.display !== 'none' && mark.querySelector('rect'))
+    .map((mark) => ({ from: Number(mark.dataset.from), to: Number(mark.dataset.to), x: Number(mark.querySelector('rect').getAttribute('x')) })));
+  const before = await shown();
+  await figure.getByRole('button', { name: 'Zoom in' }).click();
+  await figure.getByRole('button', { name: 'Zoom in' }).click();
+  const [begin, end, left, right] = ['begin', 'end', 'left', 'right'].map((name) => Number(frame[name]));
+  const quarter = [begin + (end - begin) * 3 / 8, begin + (end - begin) * 5 / 8];
+  const after = await shown();
+  assert.ok(after.length < before.length);
+  for (const { from, to, x } of after) {
+    assert.ok(to >= quarter[0] && from <= quarter[1]);
+    const expected = Math.max(left, left + (from - quarter[0]) / (quarter[1] - quarter[0]) * (right - left));
+    assert.ok(Math.abs(x - expected) < 0.01, `${x} ${expected}`);
+  }
+  await figure.getByRole('button', { name: 'Earlier' }).click();
+  assert.ok((await shown()).some(({ to }) => to < quarter[0]));
+  const box = await figure.locator('svg').boundingBox();
+  await page.mouse.move(box.x + box.width / 2, box.y + box.height / 3);
+  await page.keyboard.down('Control');
+  await page.mouse.wheel(0, 400);
+  await page.keyboard.up('Control');
+  await page.mouse.dblclick(box.x + box.width / 2, box.y + box.height / 3);
+  assert.deepEqual((await shown()).map(({ from }) => from), before.map(({ from }) => from));
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
+test('numbers on the page are those of the CSV files', async () => {
+  const out = report('policies');
+  const { page, close } = await open(address(out));
+  for (const id of await page.$$eval('figure', (all) => all.map((figure) => figure.id))) {
+    const lines = readFileSync(join(out, 'figures', `${id}.csv`), 'utf8').trimEnd().split('\n').length - 1;
+    const shown = await page.$$eval(`[id="${id}"] tbody tr`, (all) => all.length);
+    assert.equal(shown, Math.min(lines, 500), id);
+  }
+  await close();
+});
