@@ -3,3 +3,4 @@
 mod damaged;
 mod documents;
 mod measured;
+mod records;
