@@ -297,15 +297,23 @@ fn rgb((r, g, b): (u8, u8, u8)) -> RGBColor {
     RGBColor(r, g, b)
 }
 
-/// The first seven colours are the hues; the next are lighter, then darker.
+/// The first seven colours are the hues; the next are darker, then lighter.
 fn data(number: u8) -> (u8, u8, u8) {
-    let (r, g, b) = HUE[usize::from(number % HUES)];
-    let tone = number / HUES % TONES;
-    let of = |value: u8| match tone {
-        1 => value + (255 - value) / 5 * 2,
-        2 => value / 5 * 3,
-        _ => value,
-    };
+    let hue = HUE[usize::from(number % HUES)];
+    match number / HUES % TONES {
+        1 => darker(hue),
+        2 => lighter(hue),
+        _ => hue,
+    }
+}
+
+fn darker((r, g, b): (u8, u8, u8)) -> (u8, u8, u8) {
+    let of = |value: u8| value / 5 * 3;
+    (of(r), of(g), of(b))
+}
+
+fn lighter((r, g, b): (u8, u8, u8)) -> (u8, u8, u8) {
+    let of = |value: u8| value + (255 - value) / 5 * 2;
     (of(r), of(g), of(b))
 }
 
@@ -325,15 +333,32 @@ fn class_of(colour: (u8, u8, u8)) -> String {
 
 /// The variables of the style sheet: a value for each class.
 pub fn variables() -> String {
-    let mut text = String::new();
-    let mut set = |name: &str, (r, g, b): (u8, u8, u8)| {
+    let names = [("ink", INK), ("muted", MUTED), ("grid", GRID), ("paper", PAPER), ("bad", BAD)];
+    let data = (0..HUES * TONES).map(|number| (format!("c{number}"), data(number)));
+    spelled(names.map(|(name, value)| (name.to_owned(), value)).into_iter().chain(data))
+}
+
+/// The variables that differ in the dark, where the darker tones would not be seen.
+pub fn dark_variables() -> String {
+    let names = [
+        ("ink", (230, 232, 235)),
+        ("muted", (154, 164, 174)),
+        ("grid", (52, 58, 65)),
+        ("paper", (21, 24, 28)),
+        ("bad", (255, 123, 134)),
+        ("c0", (31, 127, 196)),
+    ];
+    let tones = (HUES..2 * HUES).map(|number| (format!("c{number}"), lighter(data(number - HUES))));
+    let last =
+        (2 * HUES..3 * HUES).map(|number| (format!("c{number}"), lighter(lighter(data(number % HUES)))));
+    spelled(names.map(|(name, value)| (name.to_owned(), value)).into_iter().chain(tones).chain(last))
+}
+
+fn spelled(variables: impl Iterator<Item = (String, (u8, u8, u8))>) -> String {
+    variables.fold(String::new(), |mut text, (name, (r, g, b))| {
         let _ = write!(text, "--{name}:#{r:02x}{g:02x}{b:02x};");
-    };
-    for (name, value) in [("ink", INK), ("muted", MUTED), ("grid", GRID), ("paper", PAPER), ("bad", BAD)] {
-        set(name, value);
-    }
-    (0..HUES * TONES).for_each(|number| set(&format!("c{number}"), data(number)));
-    text
+        text
+    })
 }
 
 /// The rules that give the classes their variables.

@@ -6,8 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     activity::StayEnd,
-    canvas::{classes, variables},
-    chart::DARK,
+    canvas::{classes, dark_variables, variables},
     report::{Placed, Report},
     run::{Run, RunKind},
     table::{Cell, Table},
@@ -110,10 +109,11 @@ pub fn page(report: &Report, links: Links) -> String {
         title,
         policy: policy(links),
         style: format!(
-            ":root{{{}}}@media(prefers-color-scheme:dark){{:root:not([data-theme=light]){{{DARK}}}}}\
-             :root[data-theme=dark]{{{DARK}}}{}\n{STYLE}",
+            ":root{{{}}}@media(prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}\
+             :root[data-theme=dark]{{{dark}}}{}\n{STYLE}",
             variables(),
-            classes()
+            classes(),
+            dark = dark_variables()
         ),
         script: SCRIPT,
         is_live: links == Links::Server,

@@ -83,8 +83,10 @@ fn placed(kind: &'static FigureKind, runs: &[Run], colours: &Colours) -> Vec<Pla
     let place = |run: Option<usize>, mut figure: Figure| {
         let of_run =
             run.filter(|_| runs.len() > 1).and_then(|run| runs.get(run)).map(|run| run.name.as_str());
-        if let Some(name) = of_run.filter(|_| !figure.finding.is_empty()) {
-            figure.finding = format!("{name}: {}", figure.finding);
+        if !figure.finding.is_empty() {
+            let of_run = of_run.map_or(String::new(), |name| format!("{name}: "));
+            let end = if figure.finding.ends_with('.') { "" } else { "." };
+            figure.finding = format!("{of_run}{}{end}", figure.finding);
         }
         let words = [Some(kind.name), of_run, Some(figure.part.as_str()).filter(|part| !part.is_empty())];
         let words: Vec<String> = words.into_iter().flatten().map(slug).collect();

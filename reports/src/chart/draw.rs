@@ -8,7 +8,7 @@ use plotters::{
 };
 
 use super::{Chart, heat, lanes, planes, rows};
-use crate::canvas::{Canvas, WIDTH, classes, escaped, paper, variables};
+use crate::canvas::{Canvas, WIDTH, classes, dark_variables, escaped, paper, variables};
 
 pub(super) type Area<'a> = DrawingArea<Canvas<'a>, Shift>;
 /// Fonts are part of the program and bitmaps are in memory, so that drawing does not fail.
@@ -36,8 +36,9 @@ impl Chart {
     /// The SVG file, which has its own colours, light and dark.
     pub fn svg_file(&self, title: &str) -> String {
         let style = format!(
-            "<style>:root{{{}}}@media(prefers-color-scheme:dark){{:root{{{DARK}}}}}svg{{background:var(--paper)}}{}</style>\n",
+            "<style>:root{{{}}}@media(prefers-color-scheme:dark){{:root{{{}}}}}svg{{background:var(--paper)}}{}</style>\n",
             variables(),
+            dark_variables(),
             classes()
         );
         self.svg(title).replacen(">\n", &format!(">\n{style}"), 1)
@@ -75,9 +76,6 @@ impl Chart {
         }
     }
 }
-
-/// The variables of the style sheet that differ in the dark.
-pub const DARK: &str = "--ink:#e6e8eb;--muted:#9aa4ae;--grid:#343a41;--paper:#15181c;--bad:#ff7b86;--c0:#4aa8e0;--c7:#9cd0f0;--c14:#2b6a92";
 
 /// The PNG file of the pixels. With 32 tones of each primary colour, most pictures have at most 256 colours, so that a pixel takes a byte
 /// instead of three.

@@ -51,7 +51,7 @@ pub(super) fn draw(heat: &Heat, area: &Area<'_>) -> Drawn {
     let layout = Layout::of(heat);
     let muted = text::style(SMALL, Colour::Muted, HPos::Left);
     area.draw_text(
-        &format!("{} \u{2193}   {} \u{2192}", heat.row_column, heat.column_column),
+        &format!("{} (row), {} (column)", heat.row_column, heat.column_column),
         &muted,
         (20, layout.top - 24),
     )?;

@@ -16,8 +16,6 @@ use crate::{
     table::{Table, Unit},
 };
 
-pub use self::draw::DARK;
-
 /// The content of a figure.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Chart {

@@ -25,7 +25,7 @@ pub(super) fn make(runs: &[Run], colours: &Colours) -> Vec<Figure> {
         };
         let marks = five(times).map_or(Vec::new(), |five| {
             let mean = MarkValue::Dot { value: average(times) as f64, ci: None };
-            vec![mark("jobs", side.colour, MarkValue::Box(five)), mark("average", Colour::Ink, mean)]
+            vec![mark("", side.colour, MarkValue::Box(five)), mark("average", Colour::Ink, mean)]
         });
         let note = if marks.is_empty() { "no job ended well" } else { "" };
         RowOf { name: side.name.clone(), marks, note: note.into() }

@@ -20,6 +20,7 @@ mod outcomes_table;
 mod pareto;
 mod phases;
 mod policies;
+mod policy_ratio;
 mod predicted_measured;
 mod scaling;
 mod sensitivity;
@@ -143,8 +144,13 @@ pub const KINDS: &[FigureKind] = &[
     },
     FigureKind {
         name: "policies",
-        about: "totals of policies, and job times over the first run",
+        about: "totals of policies, beside each other",
         make: Make::OfAll(policies::make),
+    },
+    FigureKind {
+        name: "policy-ratio",
+        about: "completion times of jobs over those in the first run",
+        make: Make::OfAll(policy_ratio::make),
     },
     FigureKind {
         name: "jct-cdf",

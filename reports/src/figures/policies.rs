@@ -51,8 +51,8 @@ pub(super) fn make(runs: &[Run], colours: &Colours) -> Vec<Figure> {
     let mut missing = left_out(&sides);
     missing.extend(going_on.iter().filter_map(|side| not_well(&side.name, side.run)));
     let caption = format!(
-        "Totals of each run over the jobs that ended well, on {}. If there are several runs, the ratio is that of the completion times of each job over those in \
-         {}, by the geometric mean, with the 95 % interval over the jobs of one trace: it says how much the difference varies from \
+        "Totals of each run over the jobs that ended well, on {}. If there are several runs, the ratio is that of the completion times \
+         of each job over those in {}, by the geometric mean, with the 95 % interval over the jobs of one trace: it says how much the difference varies from \
          job to job, and not how much it would vary between repeats of the runs. The interval over draws is that of the prediction, \
          if it was made with draws.",
         places(&sides),
@@ -99,7 +99,7 @@ fn row(side: &RunOfTrace, totals: &Totals, ratio: Option<Interval>) -> Vec<Cell>
 }
 
 /// The ratio of the completion times in `run` to those in `first`, over the jobs that ended well in both. `None` for other traces.
-fn ratio(first: &Run, run: &Run) -> Option<Interval> {
+pub(super) fn ratio(first: &Run, run: &Run) -> Option<Interval> {
     if trace(first) != trace(run) {
         return None;
     }
@@ -135,7 +135,7 @@ fn finding(sides: &[RunOfTrace], totals: &[Totals]) -> String {
         }
     };
     format!(
-        "least average JCT: {}, {} over {}, before {}, {} over {}; {judgement}",
+        "Least average JCT: {}, {} over {}, before {}, {} over {}; {judgement}",
         best.0,
         Unit::Ns.show(mean(best)),
         runs_of(best.1.len()),
