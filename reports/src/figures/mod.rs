@@ -2,6 +2,9 @@
 //!
 //! To add a figure, write its file, and add it to [`KINDS`] in the place where the page has it.
 
+mod interference;
+mod together;
+
 use crate::{
     colours::Colours,
     figure::Figure,
@@ -26,4 +29,8 @@ pub enum Make {
 }
 
 /// All kinds, in the order of the page.
-pub const KINDS: &[Kind] = &[];
+pub const KINDS: &[Kind] = &[Kind {
+    name: "interference",
+    about: "what each member of each group pays for the company",
+    make: Make::OfRun(interference::figures),
+}];
