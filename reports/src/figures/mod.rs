@@ -2,7 +2,12 @@
 //!
 //! To add a figure, write its file, and add it to [`KINDS`] in the place where the page has it.
 
+mod group_throughput;
 mod interference;
+mod memory_together;
+mod sensitivity;
+mod slowdown_heat;
+mod slowdown_utilisation;
 mod together;
 
 use crate::{

@@ -34,15 +34,15 @@ pub(super) fn groups(run: &Run) -> Vec<Together<'_>> {
     run.interference.chunk_by(is_same).map(|rows| Together { rows }).collect()
 }
 
-/// The sharing modes of the groups, in order of their appearance.
-pub(super) fn sharings(run: &Run) -> Vec<&Sharing> {
-    let mut sharings: Vec<&Sharing> = Vec::new();
-    for row in &run.interference {
-        if !sharings.contains(&&row.sharing) {
-            sharings.push(&row.sharing);
+/// The values in order of their appearance, each once.
+pub(super) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut distinct = Vec::new();
+    for value in values {
+        if !distinct.contains(&value) {
+            distinct.push(value);
         }
     }
-    sharings
+    distinct
 }
 
 /// The groups by sharing mode and devices, in order of their appearance.
@@ -99,12 +99,7 @@ impl Together<'_> {
 
     /// Why the numbers of the group are doubtful or absent: what is said of its members, each once.
     pub(super) fn doubt(&self) -> String {
-        let mut said: Vec<String> = Vec::new();
-        for one in self.rows.iter().map(of_row).filter(|one| !one.is_empty()) {
-            if !said.contains(&one) {
-                said.push(one);
-            }
-        }
+        let said = distinct(self.rows.iter().map(of_row).filter(|one| !one.is_empty()));
         said.join("; ")
     }
 
