@@ -12,7 +12,7 @@ use schema::{
 use statistics::welch::Launches;
 
 /// A run, as far as it is compared.
-pub struct Side {
+pub(crate) struct Side {
     pub name: String,
     pub manifest: Manifest,
     pub summaries: Vec<Summary>,

@@ -30,9 +30,13 @@ pub(super) fn figures(run: &Run, _: &Colours) -> Vec<Figure> {
     if rows.is_empty() {
         return Vec::new();
     }
+    let intervals = match groups().filter_map(throughput).any(|(_, ci)| ci.is_some()) {
+        true => "Intervals are 95 %, over blocks.",
+        false => "The table has no intervals of it.",
+    };
     let caption = format!(
-        "The throughput of each group on {}: the sum over its members of throughput in the group over throughput alone, with \
-         its 95 % interval over blocks. It is 1 for turns without loss; above 1 sharing gains, below 1 it costs. {}.",
+        "The throughput of each group on {}: the sum over its members of throughput in the group over throughput alone. It is 1 \
+         for turns without loss; above 1 sharing gains, below 1 it costs. {}. {intervals}",
         run.devices(),
         together::repeats(groups())
     );
@@ -88,11 +92,11 @@ fn finding(parts: &[Part]) -> String {
         Some((lo, _)) if *lo > 1.0 => "above turns without loss",
         Some((_, hi)) if *hi < 1.0 => "below turns without loss",
         Some(_) => "within noise of turns without loss",
-        None => "without an interval that would tell it from turns without loss",
+        None => "which cannot be told from turns without loss",
     };
     let intervals: Vec<_> = others.iter().map(|(_, ci, ..)| *ci).collect();
     format!(
-        "highest throughput of a group without doubts: {name}, {}, {gains}; {}",
+        "highest throughput of a group without doubts: {name}, {}, {gains}{}",
         together::shown(*value, *ci),
         together::rivals(*ci, &intervals)
     )
@@ -142,6 +146,10 @@ mod tests {
         assert!(found.ends_with("its interval overlaps no other"), "{found}");
         assert!(finding(group("a", 1.05)).contains("within noise of turns"));
         assert!(finding(group("a", 0.8)).contains("below turns"));
+        let older = testing::record("20261122-epyc/colocate/all-pairs-1");
+        let figure = &figures(&older, &Colours::default())[0];
+        assert!(figure.caption.ends_with("The table has no intervals of it."), "{}", figure.caption);
+        assert!(figure.finding.contains("cannot be told from turns"), "{}", figure.finding);
     }
 
     #[test]

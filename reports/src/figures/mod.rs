@@ -34,8 +34,35 @@ pub enum Make {
 }
 
 /// All kinds, in the order of the page.
-pub const KINDS: &[Kind] = &[Kind {
-    name: "interference",
-    about: "what each member of each group pays for the company",
-    make: Make::OfRun(interference::figures),
-}];
+pub const KINDS: &[Kind] = &[
+    Kind {
+        name: "interference",
+        about: "what each member of each group pays for the company",
+        make: Make::OfRun(interference::figures),
+    },
+    Kind {
+        name: "slowdown-heat",
+        about: "how much each job slows down each other one",
+        make: Make::OfRun(slowdown_heat::figures),
+    },
+    Kind {
+        name: "group-throughput",
+        about: "the throughput of groups beside that of turns without loss",
+        make: Make::OfRun(group_throughput::figures),
+    },
+    Kind {
+        name: "slowdown-utilisation",
+        about: "slowdowns over the summed utilisation of the members alone, with the line through them",
+        make: Make::OfRun(slowdown_utilisation::figures),
+    },
+    Kind {
+        name: "memory-together",
+        about: "the memory of groups beside that of their members alone",
+        make: Make::OfRun(memory_together::figures),
+    },
+    Kind {
+        name: "sensitivity",
+        about: "slowdowns of jobs and stressors over the dial of the stressors",
+        make: Make::OfRun(sensitivity::figures),
+    },
+];

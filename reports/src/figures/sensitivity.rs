@@ -116,7 +116,7 @@ fn finding(curves: &[&Curve]) -> String {
     let Some(((point, _), others)) = all.split_first() else { return String::new() };
     let intervals: Vec<_> = others.iter().map(|(other, _)| other.ci).collect();
     format!(
-        "largest slowdown by a stressor: {}, {} times; {}",
+        "largest slowdown by a stressor: {}, {} times{}",
         point.label,
         together::shown(point.y, point.ci),
         together::rivals(point.ci, &intervals)

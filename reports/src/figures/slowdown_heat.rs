@@ -36,7 +36,7 @@ fn figure(run: &Run, part: &Part) -> Option<Figure> {
     if names.is_empty() {
         return None;
     }
-    let place = if part.is_apart { "next to it, each on devices of its own," } else { "on the same device" };
+    let place = if part.is_apart { "on devices of its own" } else { "on the same device" };
     let caption = format!(
         "How many times as long a step of a job (row) takes beside another one (column) {place} under {}, on {}: {}. 95 % \
          intervals, over blocks. For a job beside itself the number is the geometric mean of its seats, and the interval \
@@ -108,7 +108,7 @@ fn finding(part: &Part, jobs: &[String], cells: &[Vec<HeatCell>]) -> String {
     let intervals: Vec<_> = others.iter().map(|(_, ci, _)| *ci).collect();
     names.map_or_else(String::new, |(victim, aggressor)| {
         format!(
-            "largest slowdown without doubts under {}: {victim} beside {aggressor}, {} times; {}",
+            "largest slowdown without doubts under {}: {victim} beside {aggressor}, {} times{}",
             part.name,
             together::shown(value, ci),
             together::rivals(ci, &intervals)

@@ -58,7 +58,10 @@ fn figure(run: &Run, part: &Part, colours: &Colours) -> Option<Figure> {
         part.sharing,
         run.devices(),
         together::repeats(&part.groups),
-        law.as_ref().map_or("Too few groups are free of doubts for a line.".into(), Law::caption)
+        law.as_ref().map_or_else(
+            || format!("There is no line, because that takes {MIN_GROUPS} groups without doubts."),
+            Law::caption
+        )
     );
     let title = format!("Slowdown and utilisation: {}", part.name);
     let mut figure = Figure::new(title, caption, Chart::Planes(vec![plane]));
@@ -83,6 +86,9 @@ fn utilisation(run: &Run, group: &Together) -> Option<f64> {
     group.rows.iter().map(alone).sum()
 }
 
+/// Fewer groups have no line: they often have nearly the same utilisation.
+const MIN_GROUPS: usize = 5;
+
 /// The line through the mean slowdowns of the groups without doubts.
 struct Law {
     line: Line,
@@ -93,7 +99,7 @@ struct Law {
 }
 
 impl Law {
-    /// `None` for fewer than three groups, or if all have the same utilisation.
+    /// `None` for fewer than [`MIN_GROUPS`], or if all have the same utilisation.
     fn of(run: &Run, part: &Part) -> Option<Law> {
         let of_group = |group: &Together| {
             let slowdowns: Option<Vec<f64>> =
@@ -103,7 +109,7 @@ impl Law {
             Some(((utilisation(run, group)?, mean), slowdowns))
         };
         let (points, slowdowns): (Vec<(f64, f64)>, Vec<Vec<f64>>) = part.valid().filter_map(of_group).unzip();
-        let line = Line::through(&points).filter(|line| line.n > 2)?;
+        let line = Line::through(&points).filter(|line| line.n >= MIN_GROUPS)?;
         let errors = line::without_each(&points).map(|predicted| {
             let of_group = |(predicted, slowdowns): (&f64, &Vec<f64>)| {
                 slowdowns.iter().map(|slowdown| (slowdown - predicted).powi(2)).collect::<Vec<_>>()

@@ -173,10 +173,10 @@ pub(super) fn repeats<'a>(groups: impl IntoIterator<Item = &'a Together<'a>>) ->
     format!("{} {}, {of_blocks}", groups.len(), if groups.len() == 1 { "group" } else { "groups" })
 }
 
-/// A ratio with its interval, if it has one: `1.95 (1.80 to 2.10)`.
+/// A ratio with its interval: `1.95 (1.80 to 2.10)`.
 pub(super) fn shown(value: f64, ci: Option<(f64, f64)>) -> String {
     ci.map_or_else(
-        || format!("{value:.2} (without an interval)"),
+        || format!("{value:.2} without an interval"),
         |(lo, hi)| format!("{value:.2} ({lo:.2} to {hi:.2})"),
     )
 }
@@ -191,15 +191,16 @@ pub(super) fn finite(value: Option<f64>) -> Option<f64> {
     value.filter(|value| value.is_finite())
 }
 
-/// What else may be the largest: says how many of `others` have an interval that reaches the lower end of the
-/// largest one. `None` says that it cannot be told.
+/// Whether the others can be told from the largest value: how many of them have an interval that reaches the lower end of its
+/// own, or none. It is the end of a sentence.
 pub(super) fn rivals(largest: Option<(f64, f64)>, others: &[Option<(f64, f64)>]) -> String {
-    let Some((lo, _)) = largest else { return "intervals are absent, so that this may be noise".into() };
+    let Some((lo, _)) = largest else { return "; it cannot be told from others".into() };
     let reach = others.iter().filter(|other| other.is_none_or(|(_, hi)| hi >= lo)).count();
     match reach {
-        0 => "its interval overlaps no other".into(),
-        1 => "within noise of one other".into(),
-        _ => format!("within noise of {reach} others"),
+        _ if others.is_empty() => String::new(),
+        0 => "; its interval overlaps no other".into(),
+        1 => "; within noise of one other".into(),
+        _ => format!("; within noise of {reach} others"),
     }
 }
 
@@ -279,8 +280,9 @@ pub(super) mod testing {
 
     #[test]
     fn overlaps_are_counted_and_never_claimed_away() {
-        assert_eq!(rivals(Some((2.0, 2.2)), &[Some((1.0, 1.5))]), "its interval overlaps no other");
-        assert_eq!(rivals(Some((2.0, 2.2)), &[Some((1.0, 2.1)), None]), "within noise of 2 others");
-        assert!(rivals(None, &[]).contains("noise"));
+        assert_eq!(rivals(Some((2.0, 2.2)), &[Some((1.0, 1.5))]), "; its interval overlaps no other");
+        assert_eq!(rivals(Some((2.0, 2.2)), &[Some((1.0, 2.1)), None]), "; within noise of 2 others");
+        assert_eq!(rivals(None, &[]), "; it cannot be told from others");
+        assert_eq!(rivals(Some((2.0, 2.2)), &[]), "");
     }
 }
