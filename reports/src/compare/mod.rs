@@ -15,14 +15,14 @@ use std::collections::BTreeMap;
 use schema::rows::{Change, Changes, Quantity, Shift, Verdict};
 use statistics::{holm, welch};
 
-pub use self::side::ComparedRun;
+pub(crate) use self::side::ComparedRun;
 use self::side::{Found, Number, Subject};
 
 /// The probability with which any row may be called different if none is.
 const SIGNIFICANCE: f64 = 0.05;
 
 /// The changes from run A to run B, in the order of the tables of A.
-pub fn changes(a: &ComparedRun, b: &ComparedRun) -> Changes {
+pub(crate) fn changes(a: &ComparedRun, b: &ComparedRun) -> Changes {
     let mut of_b: BTreeMap<Subject, Found> = b.found().collect();
     let (mut rows, mut only_in_a) = (Vec::new(), Vec::new());
     let mut without_number = 0;
@@ -57,7 +57,7 @@ pub fn changes(a: &ComparedRun, b: &ComparedRun) -> Changes {
 }
 
 /// The rows of a comparison that are slower by more than this part after the correction, or failed in B.
-pub fn regressions(changes: &Changes, above: f64) -> impl Iterator<Item = &Change> {
+pub(crate) fn regressions(changes: &Changes, above: f64) -> impl Iterator<Item = &Change> {
     let is_much = move |row: &Change| row.ratio.is_some_and(|ratio| ratio > 1.0 + above);
     changes.rows.iter().filter(move |row| match row.verdict {
         Verdict::Failed => true,

@@ -12,7 +12,7 @@ use schema::{
 use statistics::welch::Launches;
 
 /// A run, as far as it is compared.
-pub struct ComparedRun {
+pub(crate) struct ComparedRun {
     pub name: String,
     pub manifest: Manifest,
     pub summaries: Vec<Summary>,
@@ -52,7 +52,7 @@ impl ComparedRun {
     ///
     /// # Errors
     /// It is no run or one of the scheduler, or its tables are missing or cannot be read.
-    pub fn open(path: &Path) -> anyhow::Result<ComparedRun> {
+    pub(crate) fn open(path: &Path) -> anyhow::Result<ComparedRun> {
         let dir = RunDir::open(path)?;
         let manifest = dir.manifest()?;
         let shown = path.display();

@@ -1,88 +1,105 @@
-//! The throughput of all members of a group together, by sharing mode.
+//! The throughput of each group beside that of taking turns without loss.
 
-use super::together::{self, Together};
+use schema::rows::Interference;
+
+use super::together::{self, GroupsOfFigure, Together};
 use crate::{
     chart::{Axis, Chart, MarkValue, RowMark, RowOf, Rows},
     colours::Colours,
     figure::Figure,
-    planes::grouped,
     run::Run,
     table::Unit,
 };
 
 pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
-    let groups = together::groups(run);
-    let sharings: Vec<String> = together::sharings(run).into_iter().map(ToString::to_string).collect();
-    if !groups.iter().any(|group| throughput(group).is_some()) {
+    let parts = together::parts(run);
+    let groups = || parts.iter().flat_map(|part| &part.groups);
+    let mut rows: Vec<((String, String), RowOf)> = Vec::new();
+    for (place, part) in parts.iter().enumerate() {
+        for group in &part.groups {
+            let key = (group.name(), group.devices());
+            let at = rows.iter().position(|(known, _)| *known == key).unwrap_or(rows.len());
+            if at == rows.len() {
+                rows.push((key, RowOf { name: group.name(), ..RowOf::default() }));
+            }
+            if let Some((_, row)) = rows.get_mut(at) {
+                add(row, group, &part.name, place);
+            }
+        }
+    }
+    if rows.is_empty() {
         return Vec::new();
     }
-    // A row for each group, with a mark for each mode in which it was measured.
-    let rows = grouped(&groups, |group| (group.name(), group.devices()));
-    let rows = rows.into_iter().filter_map(|modes| Some(row(modes.first()?, &modes, &sharings)));
-    let chart = Chart::Rows(Rows {
-        value: Axis::new("throughput of all members, over each alone", "group_norm_throughput", Unit::Ratio),
-        column: "group".into(),
-        rows: rows.collect(),
-        rule: Some((1.0, "turns without loss".into())),
-    });
+    let intervals = match groups().filter_map(throughput).any(|(_, ci)| ci.is_some()) {
+        true => "Intervals are 95 %, over blocks.",
+        false => "The table has no intervals of it.",
+    };
     let caption = format!(
-        "Sum over the members of a group of the throughput in it over that alone, on {}: {}. Intervals are 95 %, over blocks. Turns \
-         without any loss give 1; above it, sharing gains.",
+        "The throughput of each group on {}: the sum over its members of throughput in the group over throughput alone. It is 1 \
+         for turns without loss; above 1 sharing gains, below 1 it costs. {}. {intervals}",
         run.devices(),
-        together::repeats(&groups)
+        together::repeats(groups())
     );
-    vec![Figure {
-        finding: finding(&groups),
-        doubts: together::doubts(&groups),
-        missing: together::failures(&groups),
-        ..Figure::new("Throughput of groups", caption, chart)
-    }]
+    let chart = Rows {
+        value: Axis::new("throughput of all members", "group_norm_throughput", Unit::Ratio),
+        column: "group".into(),
+        rows: rows.into_iter().map(|(_, row)| row).collect(),
+        rule: Some((1.0, "turns without loss".into())),
+    };
+    let mut figure = Figure::new("Throughput of groups", caption, Chart::Rows(chart));
+    figure.finding = finding(&parts);
+    figure.doubts = together::doubts(groups());
+    figure.missing = together::failures(groups());
+    vec![figure]
 }
 
-/// The throughput of a group with its interval. Its rows have the same number.
+/// The throughput of a group, which all of its rows have, with its interval.
 fn throughput(group: &Together) -> Option<(f64, Option<(f64, f64)>)> {
-    let row = group.rows.first()?;
+    let row: &Interference = group.rows.first()?;
     let ci = together::ends(row.group_norm_throughput_ci_lo, row.group_norm_throughput_ci_hi);
     Some((together::finite(row.group_norm_throughput)?, ci))
 }
 
-fn row(first: &Together, modes: &[&Together], sharings: &[String]) -> RowOf {
-    let mark = |group: &&Together| {
-        let (value, ci) = throughput(group)?;
-        let sharing = group.rows.first()?.sharing.to_string();
-        let place = sharings.iter().position(|of| *of == sharing).unwrap_or(0);
-        Some(RowMark {
-            part: sharing,
+/// Adds the mark of a group, or the reason that there is none.
+fn add(row: &mut RowOf, group: &Together, part: &str, place: usize) {
+    let doubt = group.doubt();
+    match throughput(group) {
+        Some((value, ci)) => row.marks.push(RowMark {
+            part: part.into(),
             colour: Colours::nth(place),
             quantity: MarkValue::Dot { value, ci },
-            doubt: group.doubt(),
-        })
-    };
-    let absent = modes.iter().filter(|group| throughput(group).is_none());
-    let notes: Vec<String> = absent.map(|group| format!("not measured: {}", group.doubt())).collect();
-    RowOf { name: first.name(), marks: modes.iter().filter_map(mark).collect(), note: notes.join("; ") }
+            doubt,
+        }),
+        None => {
+            let reason = if doubt.is_empty() { "no throughput" } else { &doubt };
+            let separator = if row.note.is_empty() { "" } else { "; " };
+            row.note.push_str(&format!("{separator}{part}: {reason}"));
+        }
+    }
 }
 
-/// The group that gains most, and whether it gains beyond noise.
-fn finding(groups: &[Together]) -> String {
-    let known: Vec<_> = groups.iter().filter_map(|group| Some((group, throughput(group)?))).collect();
-    let Some((best, (value, ci))) = known.iter().max_by(|a, b| a.1.0.total_cmp(&b.1.0)) else {
-        return String::new();
+/// The best of the groups without doubts, and whether it gains.
+fn finding(parts: &[GroupsOfFigure]) -> String {
+    let named = |part: &GroupsOfFigure, group: &Together| {
+        let (value, ci) = throughput(group)?;
+        Some((value, ci, format!("{} under {}", group.name(), part.name)))
     };
-    let beyond = match ci {
-        None => "without an interval",
-        Some((lo, _)) if *lo > 1.0 => "more than turns without loss would give",
+    let of_part =
+        |part: &GroupsOfFigure| part.valid().filter_map(|group| named(part, group)).collect::<Vec<_>>();
+    let mut all: Vec<_> = parts.iter().flat_map(of_part).collect();
+    all.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let Some(((value, ci, name), others)) = all.split_first() else { return String::new() };
+    let gains = match ci {
+        Some((lo, _)) if *lo > 1.0 => "above turns without loss",
+        Some((_, hi)) if *hi < 1.0 => "below turns without loss",
         Some(_) => "within noise of turns without loss",
+        None => "which cannot be told from turns without loss",
     };
-    let others: Vec<_> =
-        known.iter().filter(|(group, _)| !std::ptr::eq(*group, *best)).map(|(_, (_, ci))| *ci).collect();
-    let sharing = best.rows.first().map_or(String::new(), |row| row.sharing.to_string());
+    let intervals: Vec<_> = others.iter().map(|(_, ci, ..)| *ci).collect();
     format!(
-        "Highest throughput of {} groups: {} under {sharing}, {}, {beyond}; {}.",
-        known.len(),
-        best.name(),
+        "highest throughput of a group without doubts: {name}, {}, {gains}{}",
         together::shown(*value, *ci),
-        together::rivals(*ci, &others)
+        together::rivals(*ci, &intervals)
     )
 }
 
@@ -90,30 +107,58 @@ fn finding(groups: &[Together]) -> String {
 mod tests {
     use super::{super::together::testing, *};
 
-    #[test]
-    fn every_group_and_mode_of_a_record_is_a_mark() {
-        let run = testing::record("20261122-epyc/colocate/sharing-bert-espcn");
-        let [figure] = &make(&run, &Colours::default())[..] else { panic!("one figure") };
+    fn rows(figure: &Figure) -> &Rows {
         let Chart::Rows(rows) = &figure.chart else { panic!("rows") };
-        let [row] = &rows.rows[..] else { panic!("one group: {:?}", rows.rows) };
-        let modes: Vec<&str> = row.marks.iter().map(|mark| mark.part.as_str()).collect();
-        assert_eq!(modes, ["time-slice", "step-gate:2/1", "sequential"]);
-        for (mark, pair) in row.marks.iter().zip(run.interference.chunks(2)) {
-            let ci = pair[0].group_norm_throughput_ci_lo.zip(pair[0].group_norm_throughput_ci_hi);
-            let value = pair[0].group_norm_throughput.expect("it was measured");
-            assert_eq!(mark.quantity, MarkValue::Dot { value, ci });
-        }
-        assert!(figure.finding.contains("under "), "{}", figure.finding);
+        rows
     }
 
     #[test]
-    fn a_group_without_a_number_has_its_reason() {
-        let mut rows = testing::pair("a", "b", [1.0, 1.0]);
-        rows.iter_mut().for_each(|row| row.group_norm_throughput = Some(2.0));
-        rows.push(testing::failed("c", "d"));
-        let [figure] = &make(&testing::run(rows), &Colours::default())[..] else { panic!("one figure") };
-        let Chart::Rows(rows) = &figure.chart else { panic!("rows") };
-        assert_eq!((rows.rows.len(), rows.rows[1].marks.len()), (2, 0));
-        assert!(rows.rows[1].note.contains("it died"), "{}", rows.rows[1].note);
+    fn modes_of_a_group_are_marks_of_one_row() {
+        let run = testing::record("20261122-epyc/colocate/sharing-resnet18-lstm");
+        let [figure] = &make(&run, &Colours::default())[..] else { panic!("one figure") };
+        let [row] = &rows(figure).rows[..] else { panic!("one pair") };
+        assert_eq!(row.name, "resnet18-mini@b16@dp1 + lstm@b20@dp1");
+        let drawn: Vec<(&str, MarkValue)> =
+            row.marks.iter().map(|mark| (&*mark.part, mark.quantity)).collect();
+        let mark = |part, row: &Interference| {
+            let ci = row.group_norm_throughput_ci_lo.zip(row.group_norm_throughput_ci_hi);
+            (part, MarkValue::Dot { value: row.group_norm_throughput.expect("measured"), ci })
+        };
+        let expected = ["time-slice", "step-gate:2/1", "sequential"];
+        let expected: Vec<_> = expected.into_iter().zip(run.interference.iter().step_by(2)).collect();
+        assert_eq!(drawn, expected.into_iter().map(|(part, row)| mark(part, row)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_finding_says_whether_the_best_group_gains() {
+        let group = |name: &str, value: f64| {
+            let of = |row: Interference| Interference {
+                group_norm_throughput: Some(value),
+                group_norm_throughput_ci_lo: Some(value - 0.1),
+                group_norm_throughput_ci_hi: Some(value + 0.1),
+                ..row
+            };
+            testing::pair(name, "b", [2.0, 2.0]).into_iter().map(of).collect::<Vec<_>>()
+        };
+        let finding =
+            |rows: Vec<Interference>| make(&testing::run(rows), &Colours::default())[0].finding.clone();
+        let found = finding([group("a", 1.5), group("c", 1.1)].concat());
+        assert!(found.contains("a + b under time-slice, 1.50 (1.40 to 1.60), above"), "{found}");
+        assert!(found.ends_with("its interval overlaps no other"), "{found}");
+        assert!(finding(group("a", 1.05)).contains("within noise of turns"));
+        assert!(finding(group("a", 0.8)).contains("below turns"));
+        let older = testing::record("20261122-epyc/colocate/all-pairs-1");
+        let figure = &make(&older, &Colours::default())[0];
+        assert!(figure.caption.ends_with("The table has no intervals of it."), "{}", figure.caption);
+        assert!(figure.finding.contains("cannot be told from turns"), "{}", figure.finding);
+    }
+
+    #[test]
+    fn a_group_that_failed_has_a_note_and_no_mark() {
+        let run = testing::run(vec![testing::failed("a", "b"), testing::failed("b", "a")]);
+        let [figure] = &make(&run, &Colours::default())[..] else { panic!("one figure") };
+        assert!(rows(figure).rows[0].marks.is_empty() && figure.finding.is_empty());
+        assert_eq!(rows(figure).rows[0].note, "time-slice: failed: crashed: it died");
+        assert!(make(&testing::run(Vec::new()), &Colours::default()).is_empty());
     }
 }

@@ -1,6 +1,6 @@
-//! The memory of groups against the sum of what their members take alone.
+//! The memory of groups beside the sum of what their members take alone.
 
-use super::together::{self, GroupsOfFigure, Together};
+use super::together::{self, Together};
 use crate::{
     chart::{Axis, Chart, Form, Plane, Point, Rule, Series},
     colours::Colours,
@@ -11,47 +11,59 @@ use crate::{
 
 pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
     let parts = together::parts(run);
+    let groups = || parts.iter().flat_map(|part| &part.groups);
     let mut plane = Plane::new(
-        Axis::new("sum of the members alone", "alone_memory_sum_bytes", Unit::Bytes),
-        Axis::new("members together", "group_memory_bytes", Unit::Bytes),
+        Axis::new("sum of the peaks alone", "alone_memory_sum_bytes", Unit::Bytes).tight(),
+        Axis::new("sum of the peaks in the group", "group_memory_bytes", Unit::Bytes).tight(),
     );
-    plane.series = parts.iter().enumerate().map(|(place, part)| series(part, place)).collect();
-    plane.series.retain(|series| !series.points.is_empty());
-    plane.rules.push(Rule::Equal);
-    let points: Vec<&Point> = plane.series.iter().flat_map(|series| &series.points).collect();
-    if points.is_empty() {
+    for (place, part) in parts.iter().enumerate() {
+        let points: Vec<Point> = part.groups.iter().filter_map(point).collect();
+        if !points.is_empty() {
+            plane.series.push(Series::new(&part.name, Colours::nth(place), Form::Dots, points));
+        }
+    }
+    if plane.series.is_empty() {
         return Vec::new();
     }
-    let ratios = points.iter().filter(|point| point.x > 0.0).map(|point| point.y / point.x);
-    let (least, most) = ratios
-        .fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), ratio| (least.min(ratio), most.max(ratio)));
-    let groups: Vec<&Together> = parts.iter().flat_map(|part| &part.groups).collect();
+    plane.rules.push(Rule::Equal);
     let caption = format!(
-        "Sum of the peaks of the members of each group, together and alone, on {}: device memory as the driver reports it on a GPU, \
-         resident memory on cores. On the line, both are equal. {}; values have no intervals.",
+        "The memory of each group on {}: the sum of its members' peaks in the group over that of their peaks alone, as the \
+         driver reports it on a GPU, and resident memory on cores. {}; a peak is the largest over blocks, so that it has no \
+         interval.",
         run.devices(),
-        together::repeats(groups.iter().copied())
+        together::repeats(groups())
     );
-    let absent = groups.len() - points.len();
-    vec![Figure {
-        finding: format!(
-            "Groups take {least:.2} to {most:.2} times the memory that their members take alone."
-        ),
-        missing: (absent > 0)
-            .then(|| format!("{absent} groups whose memory is not known"))
-            .into_iter()
-            .collect(),
-        ..Figure::new("Memory together and alone", caption, Chart::Planes(vec![plane]))
-    }]
+    let finding = finding(&plane);
+    let mut figure = Figure::new("Memory of groups", caption, Chart::Planes(vec![plane]));
+    figure.finding = finding;
+    figure.doubts = together::doubts(groups());
+    let without = groups().filter(|group| point(group).is_none());
+    figure.missing = without.map(|group| format!("{}: its memory is not known", group.name())).collect();
+    vec![figure]
 }
 
-fn series(part: &GroupsOfFigure, place: usize) -> Series {
-    let point = |group: &Together| {
-        let row = group.rows.first()?;
-        let (x, y) = (row.alone_memory_sum_bytes? as f64, row.group_memory_bytes? as f64);
-        Some(Point { label: group.name(), doubt: group.doubt(), ..Point::at(x, y) })
-    };
-    Series::new(&part.name, Colours::nth(place), Form::Dots, part.groups.iter().filter_map(point).collect())
+/// A group, whose memory all of its rows have.
+fn point(group: &Together) -> Option<Point> {
+    let row = group.rows.first()?;
+    let (alone, in_group) = row.alone_memory_sum_bytes.zip(row.group_memory_bytes)?;
+    Some(Point { label: group.name(), doubt: group.doubt(), ..Point::at(alone as f64, in_group as f64) })
+}
+
+/// The range of the ratios of both sums.
+fn finding(plane: &Plane) -> String {
+    let points = plane.series.iter().flat_map(|series| &series.points).filter(|point| point.x > 0.0);
+    let ratios: Vec<f64> = points.map(|point| point.y / point.x).collect();
+    let (least, largest) = (
+        ratios.iter().copied().fold(f64::INFINITY, f64::min),
+        ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+    );
+    match ratios.len() {
+        0 => String::new(),
+        1 => format!("the group takes {least:.2} times the memory that its members take alone"),
+        count => format!(
+            "{count} groups take {least:.2} to {largest:.2} times the memory that their members take alone"
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -59,16 +71,32 @@ mod tests {
     use super::{super::together::testing, *};
 
     #[test]
-    fn every_group_of_a_record_is_a_point() {
-        let run = testing::record("20261123-epyc/colocate/all-pairs-2");
+    fn each_group_is_a_point_of_its_two_sums() {
+        let run = testing::record("20261123-epyc/colocate/all-pairs-1");
         let [figure] = &make(&run, &Colours::default())[..] else { panic!("one figure") };
         let Chart::Planes(planes) = &figure.chart else { panic!("planes") };
-        let found: Vec<(f64, f64)> =
-            planes[0].series[0].points.iter().map(|point| (point.x, point.y)).collect();
-        let of = |pair: &[schema::rows::Interference]| {
-            (pair[0].alone_memory_sum_bytes.unwrap() as f64, pair[0].group_memory_bytes.unwrap() as f64)
+        let [series] = &planes[0].series[..] else { panic!("one sharing mode") };
+        let expected = run.interference.iter().step_by(2);
+        let expected: Vec<_> =
+            expected.map(|row| (row.alone_memory_sum_bytes, row.group_memory_bytes)).collect();
+        let drawn = series.points.iter().map(|point| (Some(point.x as u64), Some(point.y as u64)));
+        assert_eq!(drawn.collect::<Vec<_>>(), expected);
+        assert!(planes[0].rules.contains(&Rule::Equal));
+        assert!(figure.finding.starts_with("21 groups take 0.9"), "{}", figure.finding);
+    }
+
+    #[test]
+    fn memory_that_is_not_known_is_missing() {
+        let known = |row: schema::rows::Interference| schema::rows::Interference {
+            alone_memory_sum_bytes: Some(200),
+            group_memory_bytes: Some(100),
+            ..row
         };
-        assert_eq!(found, run.interference.chunks(2).map(of).collect::<Vec<_>>());
-        assert!(make(&testing::run(testing::pair("a", "b", [1.0, 1.0])), &Colours::default()).is_empty());
+        let mut rows: Vec<_> = testing::pair("a", "b", [1.0, 1.0]).into_iter().map(known).collect();
+        rows.extend(testing::pair("a", "c", [1.0, 1.0]));
+        let [figure] = &make(&testing::run(rows), &Colours::default())[..] else { panic!("one figure") };
+        assert_eq!(figure.missing, ["a + c: its memory is not known"]);
+        assert_eq!(figure.finding, "the group takes 0.50 times the memory that its members take alone");
+        assert!(make(&testing::run(testing::pair("a", "c", [1.0, 1.0])), &Colours::default()).is_empty());
     }
 }

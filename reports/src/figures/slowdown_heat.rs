@@ -1,6 +1,6 @@
-//! What each job of a pair costs the other: a matrix of slowdowns, victim by aggressor.
+//! How much each job slows down each other one: a matrix for each sharing mode, of the groups of two.
 
-use schema::rows::Interference;
+use schema::{rows::Interference, sharing::Sharing};
 
 use super::together::{self, GroupsOfFigure, Together};
 use crate::{
@@ -12,119 +12,108 @@ use crate::{
 };
 
 pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
-    together::parts(run).iter().filter_map(|part| figure(run, part)).collect()
+    let parts = together::parts(run);
+    // A member under `sequential` has no slowdown.
+    parts
+        .iter()
+        .filter(|part| *part.sharing != Sharing::Sequential)
+        .filter_map(|part| figure(run, part))
+        .collect()
 }
 
+/// A seat beside one other.
+type Seat<'a> = (&'a Interference, &'a Interference);
+
 fn figure(run: &Run, part: &GroupsOfFigure) -> Option<Figure> {
-    let pairs: Vec<&Together> = part.groups.iter().filter(|group| group.rows.len() == 2).collect();
-    let names = names(&pairs);
-    // A run of two jobs has a table, and a matrix of them would say no more.
-    let has_numbers = pairs.iter().flat_map(|pair| pair.rows).any(|row| row.slowdown.is_some());
-    if names.len() < 2 || !has_numbers {
+    let (pairs, others): (Vec<&Together>, Vec<&Together>) =
+        part.groups.iter().partition(|group| group.rows.len() == 2);
+    let seats: Vec<Seat> =
+        pairs.iter().flat_map(|pair| pair.rows.iter().zip(pair.rows.iter().rev())).collect();
+    let jobs = jobs(run, &seats);
+    let row = |victim: &&str| jobs.iter().map(|aggressor| cell(victim, aggressor, &seats)).collect();
+    let cells: Vec<Vec<HeatCell>> = jobs.iter().map(row).collect();
+    let names: Vec<String> = jobs.iter().map(|job| (*job).to_owned()).collect();
+    if names.is_empty() {
         return None;
     }
-    let cell = |victim: &String, aggressor: &String| cell(&pairs, victim, aggressor);
-    let cells = names.iter().map(|victim| names.iter().map(|aggressor| cell(victim, aggressor)).collect());
+    let place = if part.is_apart { "on devices of its own" } else { "on the same device" };
+    let caption = format!(
+        "How many times as long a step of a job (row) takes beside another one (column) {place} under {}, on {}: {}. 95 % \
+         intervals, over blocks. For a job beside itself the number is the geometric mean of its seats, and the interval \
+         spans both of theirs. Hatched cells are doubtful or failed.",
+        part.sharing,
+        run.devices(),
+        together::repeats(pairs.iter().copied())
+    );
+    let finding = finding(part, &names, &cells);
     let heat = Heat {
         row_column: "victim".into(),
         column_column: "aggressor".into(),
-        value: Axis::new("slowdown", "slowdown", Unit::Ratio),
+        value: Axis::new("slowdown", "slowdown", Unit::Ratio).log(),
         neutral: 1.0,
-        cells: cells.collect(),
         rows: names.clone(),
         columns: names,
+        cells,
     };
-    let caption = format!(
-        "Time of a step of the job of a row beside the job of a column, over that alone, on {} under {}: {}. Intervals are 95 %, \
-         over blocks. A job beside itself has two seats: its value is their geometric mean, and its interval holds both of theirs. \
-         Hatched cells are not valid, failed or were not measured.",
-        part.devices,
-        part.name,
-        together::repeats(pairs.iter().copied())
-    );
-    let larger = part.groups.len() - pairs.len();
-    let mut missing = together::failures(pairs.iter().copied());
-    missing
-        .extend((larger > 0).then(|| format!("{larger} groups of more than two jobs, which the table has")));
-    Some(Figure {
-        part: part.name.clone(),
-        finding: finding(run, &pairs),
-        doubts: together::doubts(pairs.iter().copied()),
-        missing,
-        ..Figure::new(format!("Slowdown by pair, {}", part.name), caption, Chart::Heat(heat))
-    })
-}
-
-/// The jobs of all pairs, in order of their first appearance.
-fn names(pairs: &[&Together]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for row in pairs.iter().flat_map(|pair| pair.rows) {
-        if !names.contains(&row.job) {
-            names.push(row.job.clone());
-        }
+    let mut figure =
+        Figure::new(format!("Slowdown of jobs beside each other: {}", part.name), caption, Chart::Heat(heat));
+    figure.part = part.name.clone();
+    figure.finding = finding;
+    figure.doubts = together::doubts(pairs.iter().copied());
+    figure.missing = together::failures(pairs.iter().copied());
+    if !others.is_empty() {
+        figure.missing.push(format!("{} groups that are no pairs: a matrix has pairs only", others.len()));
     }
-    names
+    Some(figure)
 }
 
-/// The rows of a victim beside an aggressor: two, if they are the same job.
-fn rows<'a>(pairs: &[&Together<'a>], victim: &str, aggressor: &str) -> Vec<&'a Interference> {
-    let is_between = |pair: &&&Together| {
-        let mut jobs = [pair.rows[0].job.as_str(), pair.rows[1].job.as_str()];
-        let mut wanted = [victim, aggressor];
-        jobs.sort_unstable();
-        wanted.sort_unstable();
-        jobs == wanted
-    };
-    let of = pairs.iter().filter(is_between).flat_map(|pair| pair.rows);
-    of.filter(|row| row.job == victim).collect()
+/// The jobs of these seats, in the order of the cells of the run; jobs without a cell come last.
+fn jobs<'a>(run: &'a Run, seats: &[Seat<'a>]) -> Vec<&'a str> {
+    let of_cells = run.manifest.cells.iter().map(|cell| cell.job.as_str());
+    let all = of_cells.chain(seats.iter().map(|(victim, _)| victim.job.as_str()));
+    let is_seated = |job: &&str| seats.iter().any(|(victim, _)| victim.job == *job);
+    together::distinct(all.filter(is_seated))
 }
 
-fn cell(pairs: &[&Together], victim: &str, aggressor: &str) -> HeatCell {
-    let rows = rows(pairs, victim, aggressor);
-    let values: Option<Vec<f64>> = rows.iter().map(|row| together::finite(row.slowdown)).collect();
-    let values = values.filter(|values| !values.is_empty() && values.iter().all(|value| *value > 0.0));
-    let value =
-        values.map(|values| (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp());
-    let intervals: Option<Vec<(f64, f64)>> =
-        rows.iter().map(|row| together::ends(row.slowdown_ci_lo, row.slowdown_ci_hi)).collect();
-    let ci = value.and(intervals).filter(|intervals| !intervals.is_empty()).map(|intervals| {
-        let lo = intervals.iter().map(|(lo, _)| *lo).fold(f64::INFINITY, f64::min);
-        (lo, intervals.iter().map(|(_, hi)| *hi).fold(f64::NEG_INFINITY, f64::max))
-    });
-    let mut doubts: Vec<String> =
-        rows.iter().map(|row| together::doubt(row)).filter(|d| !d.is_empty()).collect();
-    doubts.dedup();
+/// All seats of the victim beside the aggressor, as one cell.
+fn cell(victim: &str, aggressor: &str, seats: &[Seat]) -> HeatCell {
+    let of_cell = |(row, other): &&Seat| row.job == victim && other.job == aggressor;
+    let rows: Vec<&Interference> = seats.iter().filter(of_cell).map(|(row, _)| *row).collect();
+    let values = rows.iter().map(|row| together::finite(row.slowdown).filter(|value| *value > 0.0));
+    let logs: Option<Vec<f64>> = values.map(|value| value.map(f64::ln)).collect();
+    let logs = logs.filter(|logs| !logs.is_empty());
+    let ends = rows.iter().map(|row| together::ends(row.slowdown_ci_lo, row.slowdown_ci_hi));
+    let span = |all: (f64, f64), one: (f64, f64)| (all.0.min(one.0), all.1.max(one.1));
+    let ci = ends.collect::<Option<Vec<_>>>().and_then(|ends| ends.into_iter().reduce(span));
+    let doubts = rows.iter().map(|row| together::doubt(row)).filter(|doubt| !doubt.is_empty());
     HeatCell {
-        is_hatched: value.is_none() || rows.iter().any(|row| !row.valid),
-        value,
-        ci,
-        doubt: doubts.join("; "),
+        ci: ci.filter(|_| logs.is_some()),
+        value: logs.map(|logs| (logs.iter().sum::<f64>() / logs.len() as f64).exp()),
+        is_hatched: rows.iter().any(|row| !row.valid),
+        doubt: together::distinct(doubts).join("; "),
     }
 }
 
-/// The member that pays most, and how sure that is.
-fn finding(run: &Run, pairs: &[&Together]) -> String {
-    let all: Vec<(&Interference, String)> = pairs
-        .iter()
-        .flat_map(|pair| pair.rows.iter().enumerate().map(|(place, row)| (row, pair.beside(place))))
-        .filter(|(row, _)| together::finite(row.slowdown).is_some())
-        .collect();
-    let slowdown = |row: &Interference| row.slowdown.unwrap_or(0.0);
-    let Some((worst, beside)) = all.iter().max_by(|a, b| slowdown(a.0).total_cmp(&slowdown(b.0))) else {
-        return String::new();
+/// The worst cell without doubts.
+fn finding(part: &GroupsOfFigure, jobs: &[String], cells: &[Vec<HeatCell>]) -> String {
+    let of_row = |(victim, row): (usize, &Vec<HeatCell>)| {
+        let trusted = |(_, cell): &(usize, &HeatCell)| !cell.is_hatched;
+        let named = |(aggressor, cell): (usize, &HeatCell)| Some((cell.value?, cell.ci, (victim, aggressor)));
+        row.iter().enumerate().filter(trusted).filter_map(named).collect::<Vec<_>>()
     };
-    let ci = |row: &Interference| together::ends(row.slowdown_ci_lo, row.slowdown_ci_hi);
-    let others: Vec<_> =
-        all.iter().filter(|(row, _)| !std::ptr::eq(*row, *worst)).map(|(row, _)| ci(row)).collect();
-    let doubt = if worst.valid { "" } else { ", not valid" };
-    format!(
-        "Worst of {} pairs under {}: {} beside {beside} takes {} times as long for a step{doubt}; {}.",
-        pairs.len(),
-        worst.sharing,
-        worst.job,
-        together::shown(slowdown(worst), ci(worst)),
-        together::rivals(ci(worst), &others)
-    ) + if run.manifest.settings.repeats < 2 { " One block has no interval." } else { "" }
+    let mut all: Vec<_> = cells.iter().enumerate().flat_map(of_row).collect();
+    all.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let Some((&(value, ci, (victim, aggressor)), others)) = all.split_first() else { return String::new() };
+    let names = jobs.get(victim).zip(jobs.get(aggressor));
+    let intervals: Vec<_> = others.iter().map(|(_, ci, _)| *ci).collect();
+    names.map_or_else(String::new, |(victim, aggressor)| {
+        format!(
+            "largest slowdown without doubts under {}: {victim} beside {aggressor}, {} times{}",
+            part.name,
+            together::shown(value, ci),
+            together::rivals(ci, &intervals)
+        )
+    })
 }
 
 #[cfg(test)]
@@ -132,43 +121,75 @@ mod tests {
     use super::{super::together::testing, *};
 
     fn heat(figure: &Figure) -> &Heat {
-        match &figure.chart {
-            Chart::Heat(heat) => heat,
-            _ => panic!("a matrix"),
-        }
+        let Chart::Heat(heat) = &figure.chart else { panic!("a matrix") };
+        heat
     }
 
     #[test]
-    fn every_pair_of_a_record_is_in_its_cell() {
-        let run = testing::record("20261123-epyc/colocate/all-pairs-1");
-        let [figure] = &make(&run, &Colours::default())[..] else { panic!("one matrix") };
+    fn cells_are_rows_of_the_table_and_two_seats_of_a_job_are_one() {
+        let run = testing::record("20261122-epyc/colocate/all-pairs-1");
+        let [figure] = &make(&run, &Colours::default())[..] else { panic!("one sharing mode") };
         let heat = heat(figure);
-        assert_eq!((heat.rows.len(), &heat.rows), (6, &heat.columns));
-        for row in &run.interference {
-            let beside =
-                run.interference.iter().find(|other| other.group == row.group && other.seat != row.seat);
-            let aggressor = &beside.expect("a pair").job;
-            let at = |name: &String| heat.rows.iter().position(|of| of == name).expect("it is named");
-            let cell = &heat.cells[at(&row.job)][at(aggressor)];
-            if *aggressor != row.job {
-                assert_eq!(cell.value, row.slowdown.map(|value| value.ln().exp()));
-                assert_eq!(cell.ci, row.slowdown_ci_lo.zip(row.slowdown_ci_hi));
-            }
-            assert!(cell.is_hatched || row.valid, "{}", row.group);
+        let cells: Vec<&str> = run.manifest.cells.iter().map(|cell| cell.job.as_str()).collect();
+        assert_eq!(figure.part, "time-slice");
+        assert_eq!(heat.rows, cells);
+        let of_group = |jobs: [&str; 2]| {
+            let group = jobs.map(|job| format!("{job}@on=cpu:0")).join("+");
+            run.interference.iter().filter(|row| row.group == group).collect::<Vec<_>>()
+        };
+        let pair = of_group([cells[0], cells[1]]);
+        for (cell, row) in [(&heat.cells[0][1], pair[0]), (&heat.cells[1][0], pair[1])] {
+            let (found, expected) = cell.value.zip(row.slowdown).expect("measured");
+            assert!((found - expected).abs() < 1e-12);
+            assert_eq!(cell.ci, row.slowdown_ci_lo.zip(row.slowdown_ci_hi));
         }
-        let worst = run.interference.iter().filter_map(|row| row.slowdown).fold(0.0, f64::max);
-        assert!(figure.finding.contains(&format!("{worst:.2}")), "{}", figure.finding);
+        let own = of_group([cells[0], cells[0]]);
+        let mean = (own[0].slowdown.unwrap_or(0.0) * own[1].slowdown.unwrap_or(0.0)).sqrt();
+        assert!((heat.cells[0][0].value.expect("measured") - mean).abs() < 1e-12);
+        let lo = own[0].slowdown_ci_lo.expect("an interval").min(own[1].slowdown_ci_lo.expect("an interval"));
+        assert_eq!(heat.cells[0][0].ci.map(|ci| ci.0), Some(lo));
+        let hatched = heat.cells.iter().flatten().filter(|cell| cell.is_hatched).count();
+        let invalid = run.interference.iter().filter(|row| !row.valid).count();
+        assert_eq!((hatched, invalid), (2, 2));
+        assert!(
+            figure.finding.contains("bert-mini@b8@dp1") && figure.finding.contains("noise"),
+            "{}",
+            figure.finding
+        );
     }
 
     #[test]
-    fn a_job_beside_itself_has_the_geometric_mean_of_its_seats() {
-        let run =
-            testing::run([testing::pair("a", "a", [2.0, 8.0]), testing::pair("a", "b", [1.5, 1.2])].concat());
-        let [figure] = &make(&run, &Colours::default())[..] else { panic!("one matrix") };
-        let cell = &heat(figure).cells[0][0];
-        assert!((cell.value.expect("it was measured") - 4.0).abs() < 1e-12);
-        assert_eq!(cell.ci, Some((1.9, 8.1)));
-        assert!(heat(figure).cells[1][1].is_hatched, "b beside itself was not measured");
-        assert_eq!(heat(figure).cells[1][1].value, None);
+    fn failures_are_hatched_and_larger_groups_are_counted() {
+        let mut rows = vec![testing::failed("a", "b"), testing::failed("b", "a")];
+        rows.extend(testing::pair("a", "a", [1.0, 4.0]));
+        let three = |seat| Interference { group: "three".into(), ..testing::row("a", "b", seat, 3.0) };
+        rows.extend([three(0), three(1), three(2)]);
+        let run = testing::run(rows);
+        let [figure] = &make(&run, &Colours::default())[..] else { panic!("one sharing mode") };
+        let heat = heat(figure);
+        assert_eq!(heat.rows, ["a", "b"]);
+        assert_eq!((heat.cells[0][1].value, heat.cells[0][1].is_hatched), (None, true));
+        assert_eq!(heat.cells[0][1].doubt, "failed: crashed: it died");
+        assert!((heat.cells[0][0].value.expect("two seats") - 2.0).abs() < 1e-12);
+        assert_eq!(heat.cells[0][0].ci, Some((0.9, 4.1)));
+        assert_eq!(heat.cells[1][1], HeatCell::default(), "b beside itself was not measured");
+        assert!(
+            figure.missing.iter().any(|of| of.starts_with("1 groups that are no pairs")),
+            "{:?}",
+            figure.missing
+        );
+    }
+
+    #[test]
+    fn jobs_apart_have_a_part_of_their_own_and_sequential_has_none() {
+        let apart = make(&testing::record("20261122-epyc/colocate/two-cores"), &Colours::default());
+        assert_eq!(apart.iter().map(|of| of.part.as_str()).collect::<Vec<_>>(), ["time-slice apart"]);
+        let modes =
+            make(&testing::record("20261122-epyc/colocate/sharing-resnet18-lstm"), &Colours::default());
+        assert_eq!(
+            modes.iter().map(|of| of.part.as_str()).collect::<Vec<_>>(),
+            ["time-slice", "step-gate:2/1"]
+        );
+        assert!(make(&testing::run(Vec::new()), &Colours::default()).is_empty());
     }
 }

@@ -1,10 +1,16 @@
-//! Whether the slowdown of a job follows from the utilisation of all members alone, with the line that fits.
+//! Whether the slowdown of jobs follows from how busy each keeps the device alone: points, and the line through them.
+//!
+//! Gandiva packs jobs whose utilisation leaves room for each other, because the gain of packing falls with the sum of their
+//! utilisation (W. Xiao et al., "Gandiva: Introspective Cluster Scheduling for Deep Learning", OSDI 2018, table 1).
 
-use statistics::line::{Line, without_each};
+use std::collections::BTreeMap;
 
-use super::together::{self, Together};
+use schema::rows::{Interference, Status};
+use statistics::{Line, line};
+
+use super::together::{self, GroupsOfFigure, Together};
 use crate::{
-    chart::{Axis, Chart, Form, Plane, Point, Series},
+    chart::{Axis, Chart, Form, Plane, Point, Rule, Series},
     colours::{Colour, Colours},
     figure::Figure,
     run::Run,
@@ -12,129 +18,150 @@ use crate::{
 };
 
 pub(super) fn make(run: &Run, colours: &Colours) -> Vec<Figure> {
-    together::parts(run)
-        .iter()
-        .filter(|part| !part.is_apart)
-        .filter_map(|part| figure(run, colours, part))
-        .collect()
+    // Utilisations of different devices do not add up.
+    let parts = together::parts(run);
+    parts.iter().filter(|part| !part.is_apart).filter_map(|part| figure(run, part, colours)).collect()
 }
 
-fn figure(run: &Run, colours: &Colours, part: &together::GroupsOfFigure) -> Option<Figure> {
-    let mut plane = Plane::new(
-        Axis::new("summed utilisation of the members alone", "alone_util_percent_sum", Unit::Percent),
-        Axis::new("slowdown", "slowdown", Unit::Ratio),
-    );
-    let mut unknown = 0;
+fn figure(run: &Run, part: &GroupsOfFigure, colours: &Colours) -> Option<Figure> {
+    let mut series: BTreeMap<&str, Vec<Point>> = BTreeMap::new();
+    let mut missing = together::failures(&part.groups);
     for group in &part.groups {
-        match summed_utilisation(run, group) {
-            None => unknown += 1,
-            Some(x) => plane.series.extend(members(group, x, colours)),
+        let Some(x) = utilisation(run, group) else {
+            missing.push(format!("{}: the utilisation of a member alone is not known", group.name()));
+            continue;
+        };
+        for (place, row) in group.rows.iter().enumerate() {
+            let Some(y) = together::finite(row.slowdown) else { continue };
+            let label = format!("{} beside {}", row.job, group.beside(place));
+            let ci = together::ends(row.slowdown_ci_lo, row.slowdown_ci_hi);
+            let point = Point { ci, label, doubt: together::doubt(row), ..Point::at(x, y) };
+            series.entry(&row.workload).or_default().push(point);
         }
     }
-    plane.series.retain(|series| !series.points.is_empty());
-    if plane.series.is_empty() {
+    if series.is_empty() {
         return None;
     }
-    let valid: Vec<(f64, f64)> = part
-        .valid()
-        .filter_map(|group| Some((summed_utilisation(run, group)?, group)))
-        .flat_map(|(x, group)| {
-            group.rows.iter().filter_map(move |row| Some((x, together::finite(row.slowdown)?)))
-        })
-        .collect();
-    let law = Line::through(&valid).filter(|line| line.n > 2);
-    plane.series.extend(law.map(|line| drawn(&line, &valid)));
+    let law = Law::of(run, part);
+    let mut plane = Plane::new(
+        Axis::new("summed utilisation of the members alone", "device_util_percent_sum", Unit::Percent),
+        Axis::new("slowdown", "slowdown", Unit::Ratio).tight(),
+    );
+    let of_workload =
+        |(name, points): (&str, Vec<Point>)| Series::new(name, colours.of(name), Form::Dots, points);
+    plane.series = series.into_iter().map(of_workload).collect();
+    plane.series.extend(law.as_ref().map(Law::series));
+    plane.rules.push(Rule::At { y: 1.0, name: "as alone".into() });
     let caption = format!(
-        "Slowdown of each member of a group on {} under {}, over the utilisation of all members alone, summed: {}. Intervals are 95 %, \
-         over blocks; hollow points are not valid. {} Gandiva (OSDI 2018, Table 1) packs by this sum.",
+        "The slowdown of each member under {}, over the sum of the utilisation that each member of its group has alone, on {}: \
+         {}. Intervals are 95 %, over blocks; hollow points are doubtful. {}",
+        part.sharing,
         run.devices(),
-        part.name,
         together::repeats(&part.groups),
-        words(law.as_ref(), &valid)
+        law.as_ref().map_or_else(
+            || format!("There is no line, because that takes {MIN_GROUPS} groups without doubts."),
+            Law::caption
+        )
     );
-    let mut missing = together::failures(&part.groups);
-    missing.extend(
-        (unknown > 0)
-            .then(|| format!("{unknown} groups, because the utilisation of a member alone is not known")),
-    );
-    Some(Figure {
-        part: part.name.clone(),
-        doubts: together::doubts(&part.groups),
-        missing,
-        ..Figure::new(format!("Slowdown and utilisation, {}", part.name), caption, Chart::Planes(vec![plane]))
-    })
+    let title = format!("Slowdown and utilisation: {}", part.name);
+    let mut figure = Figure::new(title, caption, Chart::Planes(vec![plane]));
+    figure.part = part.name.clone();
+    figure.finding = law.map(|law| law.finding(&part.name)).unwrap_or_default();
+    figure.doubts = together::doubts(&part.groups);
+    figure.missing = missing;
+    Some(figure)
 }
 
-/// The sum over the members of the utilisation of their device by their job alone.
-fn summed_utilisation(run: &Run, group: &Together) -> Option<f64> {
-    let alone = |job: &str, device: &str| {
-        let is_of =
-            |row: &&schema::rows::Summary| row.group.is_none() && row.job == job && row.device == device;
-        run.summaries.iter().find(is_of).and_then(|row| together::finite(row.device_util_percent_mean))
+/// The sum of the utilisation that each member has alone; `None` if one is not known.
+fn utilisation(run: &Run, group: &Together) -> Option<f64> {
+    let alone = |row: &Interference| {
+        let mut of_job = run.summaries.iter().filter(|summary| {
+            summary.group.is_none()
+                && summary.job == row.job
+                && summary.device == row.device
+                && summary.status == Status::Ok
+        });
+        together::finite(of_job.next()?.device_util_percent_mean)
     };
-    group.rows.iter().map(|row| alone(&row.job, &row.device)).sum()
+    group.rows.iter().map(alone).sum()
 }
 
-fn members<'a>(group: &'a Together, x: f64, colours: &'a Colours) -> impl Iterator<Item = Series> + use<'a> {
-    group.rows.iter().enumerate().filter_map(move |(place, row)| {
-        let point = Point {
-            ci: together::ends(row.slowdown_ci_lo, row.slowdown_ci_hi),
-            label: format!("{} beside {}", row.job, group.beside(place)),
-            doubt: if row.valid { String::new() } else { together::doubt(row) },
-            ..Point::at(x, together::finite(row.slowdown)?)
+/// Fewer groups have no line: they often have nearly the same utilisation.
+const MIN_GROUPS: usize = 5;
+
+/// The line through the mean slowdowns of the groups without doubts.
+struct Law {
+    line: Line,
+    /// The least and the largest summed utilisation.
+    range: (f64, f64),
+    /// Root mean square of the errors of single slowdowns, each predicted from the other groups.
+    left_out_error: Option<f64>,
+}
+
+impl Law {
+    /// `None` for fewer than [`MIN_GROUPS`], or if all have the same utilisation.
+    fn of(run: &Run, part: &GroupsOfFigure) -> Option<Law> {
+        let of_group = |group: &Together| {
+            let slowdowns: Option<Vec<f64>> =
+                group.rows.iter().map(|row| together::finite(row.slowdown)).collect();
+            let slowdowns = slowdowns.filter(|all| !all.is_empty())?;
+            let mean = slowdowns.iter().sum::<f64>() / slowdowns.len() as f64;
+            Some(((utilisation(run, group)?, mean), slowdowns))
         };
-        Some(Series::new(&row.workload, colours.of(&row.workload), Form::Dots, vec![point]))
-    })
-}
+        let (points, slowdowns): (Vec<(f64, f64)>, Vec<Vec<f64>>) = part.valid().filter_map(of_group).unzip();
+        let line = Line::through(&points).filter(|line| line.n >= MIN_GROUPS)?;
+        let errors = line::without_each(&points).map(|predicted| {
+            let of_group = |(predicted, slowdowns): (&f64, &Vec<f64>)| {
+                slowdowns.iter().map(|slowdown| (slowdown - predicted).powi(2)).collect::<Vec<_>>()
+            };
+            let squares: Vec<f64> = predicted.iter().zip(&slowdowns).flat_map(of_group).collect();
+            (squares.iter().sum::<f64>() / squares.len() as f64).sqrt()
+        });
+        let xs = || points.iter().map(|(x, _)| *x);
+        let range = (xs().fold(f64::INFINITY, f64::min), xs().fold(f64::NEG_INFINITY, f64::max));
+        Some(Law { line, range, left_out_error: errors })
+    }
 
-fn drawn(line: &Line, valid: &[(f64, f64)]) -> Series {
-    let xs = || valid.iter().map(|(x, _)| *x);
-    let ends = [xs().fold(f64::INFINITY, f64::min), xs().fold(f64::NEG_INFINITY, f64::max)];
-    let points = ends.map(|x| Point::at(x, line.at(x))).to_vec();
-    Series::new("least squares of valid points", Colour::Muted, Form::DashedLine, points)
-}
+    fn series(&self) -> Series {
+        let end = |x: f64| Point::at(x, self.line.at(x));
+        Series::new(
+            "least squares",
+            Colour::Ink,
+            Form::DashedLine,
+            vec![end(self.range.0), end(self.range.1)],
+        )
+    }
 
-/// The law, and how well it predicts what it was not fitted to.
-fn words(law: Option<&Line>, valid: &[(f64, f64)]) -> String {
-    let Some(line) = law else {
-        return format!("The {} valid points have no line.", valid.len());
-    };
-    let slope = line.slope_interval().map_or(String::new(), |of| format!(" ({:.4} to {:.4})", of.lo, of.hi));
-    let explained = line.r_squared.map_or(String::new(), |part| format!(", R^2 {part:.2}"));
-    let errors = without_each(valid).map(|predicted| {
-        let error = |(of, (_, y)): (&f64, &(f64, f64))| (of / y - 1.0).abs();
-        100.0 * predicted.iter().zip(valid).map(error).sum::<f64>() / valid.len() as f64
-    });
-    let error = errors.map_or(String::new(), |percent| {
-        format!(", mean error {percent:.1} % if each point is left out in turn")
-    });
-    format!(
-        "Line through the {} valid points: slowdown = {:.3} + {:.4}{slope} per percent{explained}{error}.",
-        valid.len(),
-        line.intercept,
-        line.slope
-    )
+    fn caption(&self) -> String {
+        let explained = self.line.r_squared.map(|part| format!(" (R^2 {part:.2})")).unwrap_or_default();
+        let error = self.left_out_error.map_or_else(String::new, |error| {
+            format!(
+                " A slowdown that is predicted from the line through the other groups is off by {error:.2} (root mean square)."
+            )
+        });
+        format!(
+            "The line is fitted by least squares to the mean slowdowns of the {} groups without doubts: {:.2} and {:.3} for each \
+             percent{explained}. Groups of the same job share its times alone, so that the interval of the slope may be too \
+             narrow.{error}",
+            self.line.n, self.line.intercept, self.line.slope
+        )
+    }
+
+    fn finding(&self, part: &str) -> String {
+        let Some(slope) = self.line.slope_interval() else { return String::new() };
+        let [each, lo, hi] = [slope.estimate, slope.lo, slope.hi].map(|slope| 10.0 * slope);
+        let noise = if slope.contains(0.0) { ", which is within noise of no effect" } else { "" };
+        let error = self
+            .left_out_error
+            .map(|error| format!("; groups left out are predicted to {error:.2}"))
+            .unwrap_or_default();
+        format!(
+            "under {part}, 10 % more of summed utilisation go with {each:.3} ({lo:.3} to {hi:.3}) more of slowdown, over {} \
+             groups{noise}{error}",
+            self.line.n
+        )
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{super::together::testing, *};
-
-    #[test]
-    fn points_are_the_rows_and_the_line_is_that_of_the_valid_ones() {
-        let run = testing::record("20261123-epyc/colocate/all-pairs-1");
-        let [figure] = &make(&run, &Colours::default())[..] else { panic!("one figure") };
-        let Chart::Planes(planes) = &figure.chart else { panic!("planes") };
-        let of_rows = planes[0].series.iter().filter(|series| series.form == Form::Dots);
-        let ys: Vec<f64> = of_rows.flat_map(|series| &series.points).map(|point| point.y).collect();
-        assert_eq!(ys, run.interference.iter().filter_map(|row| row.slowdown).collect::<Vec<_>>());
-        let alone = |job: &str| {
-            let row = run.summaries.iter().find(|row| row.group.is_none() && row.job == job);
-            row.and_then(|row| row.device_util_percent_mean).expect("a core has a utilisation")
-        };
-        let first = &planes[0].series[0].points[0];
-        assert_eq!(first.x, 2.0 * alone(&run.interference[0].job));
-        let valid = run.interference.iter().filter(|row| row.valid).count();
-        assert!(figure.caption.contains(&format!("the {valid} valid points")), "{}", figure.caption);
-    }
-}
+mod tests;

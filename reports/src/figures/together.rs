@@ -25,7 +25,7 @@ pub(super) struct GroupsOfFigure<'a> {
     pub sharing: &'a Sharing,
     pub is_apart: bool,
     pub groups: Vec<Together<'a>>,
-    pub devices: String,
+    devices: String,
 }
 
 /// All groups, in the order of the table.
@@ -34,15 +34,15 @@ pub(super) fn groups(run: &Run) -> Vec<Together<'_>> {
     run.interference.chunk_by(is_same).map(|rows| Together { rows }).collect()
 }
 
-/// The sharing modes of the groups, in order of their appearance.
-pub(super) fn sharings(run: &Run) -> Vec<&Sharing> {
-    let mut sharings: Vec<&Sharing> = Vec::new();
-    for row in &run.interference {
-        if !sharings.contains(&&row.sharing) {
-            sharings.push(&row.sharing);
+/// The values in order of their appearance, each once.
+pub(super) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut distinct = Vec::new();
+    for value in values {
+        if !distinct.contains(&value) {
+            distinct.push(value);
         }
     }
-    sharings
+    distinct
 }
 
 /// The groups by sharing mode and devices, in order of their appearance.
@@ -100,12 +100,7 @@ impl Together<'_> {
 
     /// Why the numbers of the group are doubtful or absent: what is said of its members, each once.
     pub(super) fn doubt(&self) -> String {
-        let mut said: Vec<String> = Vec::new();
-        for one in self.rows.iter().map(of_row).filter(|one| !one.is_empty()) {
-            if !said.contains(&one) {
-                said.push(one);
-            }
-        }
+        let said = distinct(self.rows.iter().map(of_row).filter(|one| !one.is_empty()));
         said.join("; ")
     }
 
@@ -179,10 +174,10 @@ pub(super) fn repeats<'a>(groups: impl IntoIterator<Item = &'a Together<'a>>) ->
     format!("{} {}, {of_blocks}", groups.len(), if groups.len() == 1 { "group" } else { "groups" })
 }
 
-/// A ratio with its interval, if it has one: `1.95 (1.80 to 2.10)`.
+/// A ratio with its interval: `1.95 (1.80 to 2.10)`.
 pub(super) fn shown(value: f64, ci: Option<(f64, f64)>) -> String {
     ci.map_or_else(
-        || format!("{value:.2} (without an interval)"),
+        || format!("{value:.2} without an interval"),
         |(lo, hi)| format!("{value:.2} ({lo:.2} to {hi:.2})"),
     )
 }
@@ -197,15 +192,16 @@ pub(super) fn finite(value: Option<f64>) -> Option<f64> {
     value.filter(|value| value.is_finite())
 }
 
-/// What else may be the largest: says how many of `others` have an interval that reaches the lower end of the
-/// largest one. `None` says that it cannot be told.
+/// Whether the others can be told from the largest value: how many of them have an interval that reaches the lower end of its
+/// own, or none. It is the end of a sentence.
 pub(super) fn rivals(largest: Option<(f64, f64)>, others: &[Option<(f64, f64)>]) -> String {
-    let Some((lo, _)) = largest else { return "intervals are absent, so that this may be noise".into() };
+    let Some((lo, _)) = largest else { return "; it cannot be told from others".into() };
     let reach = others.iter().filter(|other| other.is_none_or(|(_, hi)| hi >= lo)).count();
     match reach {
-        0 => "its interval overlaps no other".into(),
-        1 => "within noise of one other".into(),
-        _ => format!("within noise of {reach} others"),
+        _ if others.is_empty() => String::new(),
+        0 => "; its interval overlaps no other".into(),
+        1 => "; within noise of one other".into(),
+        _ => format!("; within noise of {reach} others"),
     }
 }
 
@@ -287,8 +283,9 @@ pub(super) mod testing {
 
     #[test]
     fn overlaps_are_counted_and_never_claimed_away() {
-        assert_eq!(rivals(Some((2.0, 2.2)), &[Some((1.0, 1.5))]), "its interval overlaps no other");
-        assert_eq!(rivals(Some((2.0, 2.2)), &[Some((1.0, 2.1)), None]), "within noise of 2 others");
-        assert!(rivals(None, &[]).contains("noise"));
+        assert_eq!(rivals(Some((2.0, 2.2)), &[Some((1.0, 1.5))]), "; its interval overlaps no other");
+        assert_eq!(rivals(Some((2.0, 2.2)), &[Some((1.0, 2.1)), None]), "; within noise of 2 others");
+        assert_eq!(rivals(None, &[]), "; it cannot be told from others");
+        assert_eq!(rivals(Some((2.0, 2.2)), &[]), "");
     }
 }
