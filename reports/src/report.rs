@@ -83,11 +83,7 @@ fn placed(kind: &'static FigureKind, runs: &[Run], colours: &Colours) -> Vec<Pla
     let place = |run: Option<usize>, mut figure: Figure| {
         let of_run =
             run.filter(|_| runs.len() > 1).and_then(|run| runs.get(run)).map(|run| run.name.as_str());
-        if !figure.finding.is_empty() {
-            let of_run = of_run.map_or(String::new(), |name| format!("{name}: "));
-            let end = if figure.finding.ends_with('.') { "" } else { "." };
-            figure.finding = format!("{of_run}{}{end}", figure.finding);
-        }
+        figure.finding = sentence(of_run, &figure.finding);
         let words = [Some(kind.name), of_run, Some(figure.part.as_str()).filter(|part| !part.is_empty())];
         let words: Vec<String> = words.into_iter().flatten().map(slug).collect();
         Placed { id: words.join("-"), kind, run, figure }
@@ -100,6 +96,18 @@ fn placed(kind: &'static FigureKind, runs: &[Run], colours: &Colours) -> Vec<Pla
         }
         Make::OfAll(make) => make(runs, colours).into_iter().map(|figure| place(None, figure)).collect(),
     }
+}
+
+/// A finding as a sentence: with the name of its run among several, or a capital letter, and a full stop.
+fn sentence(run: Option<&str>, finding: &str) -> String {
+    let mut letters = finding.chars();
+    let begin = match (run, letters.next()) {
+        (_, None) => return String::new(),
+        (Some(run), Some(first)) => format!("{run}: {first}"),
+        (None, Some(first)) => first.to_uppercase().collect(),
+    };
+    let end = if finding.ends_with('.') { "" } else { "." };
+    format!("{begin}{}{end}", letters.as_str())
 }
 
 /// A text as part of a file name: lower-case letters, digits and hyphens, and not too long.
@@ -147,6 +155,18 @@ fn name_apart(runs: &mut [Run], paths: &[PathBuf]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_finding_is_a_sentence() {
+        for (run, finding, expected) in [
+            (None, "", ""),
+            (Some("fifo"), "", ""),
+            (None, "worst pair: a and b", "Worst pair: a and b."),
+            (Some("fifo"), "steps took longer.", "fifo: steps took longer."),
+        ] {
+            assert_eq!(sentence(run, finding), expected);
+        }
+    }
 
     #[test]
     fn a_slug_is_safe_as_a_file_name_and_as_an_anchor() {
