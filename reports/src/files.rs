@@ -1,9 +1,6 @@
 //! Writes a report as a folder: the page, a picture of each figure as SVG and PNG, the CSV behind it, and the manifests of the runs.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::{fs, io, path::Path};
 
 use anyhow::{Context as _, bail};
 use rig::Exit;
@@ -18,8 +15,6 @@ use crate::{
 const INDEX: &str = "index.html";
 /// What the page of every report contains.
 const GENERATOR: &str = "<meta name=\"generator\" content=\"tandem report ";
-/// A folder that is written, beside its place.
-const UNFINISHED: &str = "unfinished";
 
 /// Writes the folder, and replaces an older report there. `done` is called after each figure.
 ///
@@ -29,8 +24,11 @@ pub fn write(report: &Report, folder: &Path, mut done: impl FnMut()) -> anyhow::
     if folder.exists() && !is_report(folder) {
         bail!("{} exists and is no report; remove it, or name another folder with --out", folder.display());
     }
-    let unfinished = beside(folder);
-    clear(&unfinished)?;
+    // Beside its place, so that it moves there at once. An interrupted report leaves the older one.
+    let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(parent).map_err(|error| cannot_write(parent, &error))?;
+    let temporary = tempfile::tempdir_in(parent).map_err(|error| cannot_write(parent, &error))?;
+    let unfinished = temporary.path().join("report");
     put(&unfinished.join(INDEX), page(report, Links::Files).as_bytes())?;
     for (number, run) in report.runs.iter().enumerate() {
         let manifest = run.dir.manifest_path();
@@ -66,14 +64,6 @@ pub fn csv_of(table: &Table) -> Vec<u8> {
 fn is_report(folder: &Path) -> bool {
     let is_empty = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
     is_empty || fs::read_to_string(folder.join(INDEX)).is_ok_and(|page| page.contains(GENERATOR))
-}
-
-fn beside(folder: &Path) -> PathBuf {
-    let name = folder.file_name().map_or_else(|| "report".into(), |name| name.to_os_string());
-    let mut name = name;
-    name.push(".");
-    name.push(UNFINISHED);
-    folder.with_file_name(name)
 }
 
 fn clear(folder: &Path) -> anyhow::Result<()> {
