@@ -218,7 +218,7 @@ fn outline(path: impl IntoIterator<Item = BackendCoord>) -> String {
     text
 }
 
-/// The attributes of a shape: classes for its colour, and what is not as the style sheet has it.
+/// The attributes of a shape: the class of its colour, and a width or an opacity other than that of the style sheet.
 fn painted(style: &impl BackendStyle, fill: bool) -> String {
     let BackendColor { alpha, rgb } = style.color();
     let class = class_of(rgb);

@@ -14,7 +14,7 @@ pub struct Figure {
     pub finding: String,
     /// Warnings of the rows that are drawn, as `lstm@b20@dp1: not-steady`.
     pub doubts: Vec<String>,
-    /// What is not drawn, and why.
+    /// Values that the figure leaves out, each with the reason.
     pub missing: Vec<String>,
     pub chart: Chart,
 }

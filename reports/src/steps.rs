@@ -26,7 +26,6 @@ pub struct RunSteps {
 /// The steps of one launch.
 #[derive(Debug)]
 pub struct StepsOfLaunch {
-    pub launch: String,
     pub job: String,
     pub workload: String,
     pub device: String,
@@ -104,7 +103,6 @@ fn of_row(dir: &RunDir, row: &Measurement) -> Result<Option<StepsOfLaunch>, Stri
         )
     })?;
     Ok(Some(StepsOfLaunch {
-        launch: row.launch.clone(),
         job: row.job.clone(),
         workload: row.workload.clone(),
         device: row.device.clone(),

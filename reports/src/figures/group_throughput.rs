@@ -60,7 +60,7 @@ fn throughput(group: &Together) -> Option<(f64, Option<(f64, f64)>)> {
     Some((together::finite(row.group_norm_throughput)?, ci))
 }
 
-/// Adds the mark of a group, or the reason that there is none.
+/// Adds the mark of a group, or the reason why it has no number.
 fn add(row: &mut RowOf, group: &Together, part: &str, place: usize) {
     let doubt = group.doubt();
     match throughput(group) {

@@ -104,7 +104,7 @@ fn what_cannot_be_read_is_a_problem_with_its_file() {
     fs::write(dir.spec_path("0004-a"), "{}").unwrap();
     written.run.measurements[4].steps_used = u64::MAX;
     let steps = written.run.steps();
-    assert_eq!(steps.launches.iter().map(|launch| &*launch.launch).collect::<Vec<_>>(), ["0006-a"]);
+    assert_eq!(steps.launches.iter().map(|launch| launch.repeat).collect::<Vec<_>>(), [5]);
     let begins = [
         "events/0001-a.0.jsonl: line 4: torn",
         "events/0002-a.0.jsonl: line 4: not an event",

@@ -2,7 +2,7 @@
 
 use schema::{device::Device, rows::DeviceSample};
 
-use super::readings::{COUNTERS, GAUGES, Stretch, gauge, shares};
+use super::readings::{COUNTERS, GAUGES, Stretch, gauge, rates};
 use crate::{
     alone,
     chart::{Axis, Form, Plane, Point, Series},
@@ -21,7 +21,7 @@ const LEAST_POINTS: usize = 30;
 pub(super) fn of_readings(rows: &[&DeviceSample], device: &Device, start: u64) -> Vec<Plane> {
     let counted = COUNTERS
         .iter()
-        .map(|(name, column, of)| (*name, *column, Unit::Percent, shares(rows, *of, cores(device))));
+        .map(|counter| (counter.name, counter.column, counter.unit, rates(rows, counter, cores(device))));
     let read = GAUGES.iter().map(|(name, column, unit, of)| (*name, *column, *unit, gauge(rows, *of)));
     let known: Vec<_> = counted.chain(read).filter(|(.., stretches)| !stretches.is_empty()).collect();
     let plane = |(place, (name, column, unit, stretches)): (usize, (&str, &str, Unit, Vec<Stretch>))| {
@@ -52,7 +52,7 @@ fn cores(device: &Device) -> usize {
     }
 }
 
-/// The step times of the launches; no plane if there are none.
+/// The step times of the launches; `None` without launches.
 pub(super) fn of_steps(launches: &[&StepsOfLaunch], colours: &Colours, start: u64) -> Option<Plane> {
     let most = (POINTS / launches.len().max(1)).max(LEAST_POINTS);
     let series = launches.iter().map(|launch| {

@@ -95,3 +95,32 @@ fn readings_that_are_absent_or_garbled_are_no_plane() {
     let Chart::Table(table) = &figure.chart else { panic!("a table of problems") };
     assert!(table.rows[0][0].in_csv().starts_with("devices.csv: line 2"), "{table:?}");
 }
+
+/// 40 ms between readings, and one gap in which a counter of 32 bits may have wrapped.
+#[test]
+fn traffic_is_bytes_over_time_and_stops_where_a_counter_may_have_wrapped() {
+    let ms = S / 1_000;
+    let read = |at: u64| {
+        let bytes = at / ms * 1_000;
+        sample(
+            S + at,
+            &format!(r#""pcie_rx_bytes": {bytes}, "nvlink_tx_bytes": {bytes}, "sm_util_percent": 40.0"#),
+        )
+    };
+    let early = (0..=50).map(|n| read(n * 40 * ms));
+    let late = (0..=25).map(|n| read(2_200 * ms + n * 40 * ms));
+    let written = with_readings(&early.chain(late).collect::<Vec<_>>());
+    let [figure] = &make(&written.run, &Colours::default())[..] else { panic!("one device") };
+    let Chart::Planes(planes) = &figure.chart else { panic!("planes") };
+    let of = |title: &str| {
+        let plane = planes.iter().find(|plane| plane.title == title).expect("it was read");
+        plane.series.iter().map(points).collect::<Vec<_>>()
+    };
+    let rate = 1_000_000.0;
+    assert_eq!(
+        of("PCIe to the device"),
+        [vec![(0.0, rate), (1.0, rate), (2.0, rate)], vec![(2.2, rate), (3.2, rate)]]
+    );
+    assert_eq!(of("NVLink from the device").len(), 1, "this counter does not wrap");
+    assert_eq!(of("SMs in use")[0].len(), 77);
+}

@@ -13,13 +13,13 @@ pub struct FigureNumbers {
     pub caption: String,
     /// Warnings of the rows that are drawn.
     pub doubts: Vec<String>,
-    /// What is not drawn, and why.
+    /// Values that the figure leaves out, each with the reason.
     pub missing: Vec<String>,
     /// One object for each row, by column. The name of a column has the unit.
     pub rows: Vec<BTreeMap<String, Value>>,
 }
 
-/// A value of a row. What was not measured is `null`.
+/// A value of a row; `null` if it was not measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Value {
