@@ -19,7 +19,9 @@ use crate::{
     colours::Colour,
 };
 
+/// The least height of a row, and what each of several marks below each other takes.
 const ROW: i32 = 46;
+const MARK: i32 = 34;
 const BELOW: i32 = 84;
 /// Room for the name of the rule.
 const TOP: i32 = 34;
@@ -29,7 +31,17 @@ const LETTERS: usize = 40;
 const HALF: f64 = 0.34;
 
 pub(super) fn height(rows: &Rows) -> u32 {
-    (legend(rows).height() + TOP + ROW * rows.rows.len().max(1) as i32 + BELOW) as u32
+    (legend(rows).height() + TOP + row_height(rows) * rows.rows.len().max(1) as i32 + BELOW) as u32
+}
+
+/// Rows have one height, so that each of them has room for what is in the fullest.
+fn row_height(rows: &Rows) -> i32 {
+    rows.rows.iter().map(|row| MARK * separate(row) as i32 + 8).max().unwrap_or(ROW).max(ROW)
+}
+
+/// The number of dots and boxes, which stand below each other. Bars are beside each other.
+fn separate(row: &RowOf) -> usize {
+    row.marks.iter().filter(|mark| !matches!(mark.quantity, MarkValue::Bar(_))).count()
 }
 
 fn legend(rows: &Rows) -> Legend {
@@ -76,11 +88,12 @@ pub(super) fn draw(rows: &Rows, area: &Area<'_>) -> Drawn {
         area.draw_text(name, &text::style(SMALL, Colour::Muted, across), (x, legend.height() + TOP / 2))?;
     }
     let words = text::style(SIZE, Colour::Ink, HPos::Right);
+    let height = row_height(rows);
     for ((number, row), name) in rows.rows.iter().enumerate().zip(&names) {
         let middle = number as f64 + 0.5;
         let (_, y) = plot.map_coordinate(&(values.ends().0, middle));
         area.draw_text(name, &words, (left - 16, y))?;
-        for mark in marks(row, rows, middle) {
+        for mark in marks(row, rows, middle, height) {
             plot.draw(&mark)?;
         }
         if !row.note.is_empty() && row.marks.is_empty() {
@@ -105,9 +118,9 @@ fn values_of(row: &RowOf) -> Vec<(f64, Option<(f64, f64)>)> {
     row.marks.iter().flat_map(of).collect()
 }
 
-/// The shapes of a row. Its dots and boxes stand below each other if there are several.
-fn marks(row: &RowOf, rows: &Rows, middle: f64) -> Vec<Mark> {
-    let separate = row.marks.iter().filter(|mark| !matches!(mark.quantity, MarkValue::Bar(_))).count();
+/// The shapes of a row of this height. Its dots and boxes stand below each other if there are several.
+fn marks(row: &RowOf, rows: &Rows, middle: f64, height: i32) -> Vec<Mark> {
+    let separate = separate(row);
     let (mut stacked, mut nth) = (0.0, 0);
     let mut found = Vec::new();
     for mark in &row.marks {
@@ -127,7 +140,7 @@ fn marks(row: &RowOf, rows: &Rows, middle: f64) -> Vec<Mark> {
                 (Shape::Dot { is_hollow: !mark.doubt.is_empty(), is_ringed: false }, points)
             }
             MarkValue::Box(five) => {
-                let half = (ROW as f64 * HALF / separate.max(1) as f64) as i32;
+                let half = (f64::from(height) * HALF / separate.max(1) as f64) as i32;
                 (Shape::Box { half: half.max(3) }, five.map(|value| (value, y)).to_vec())
             }
         };
