@@ -89,6 +89,8 @@ impl AxisRange {
             Scale::Linear => {
                 let divisor = self.shown_in.0;
                 let step = nice((self.hi - self.lo) / divisor / most.max(1) as f64) * divisor;
+                // There are no halves of things.
+                let step = if self.unit == Unit::Count { step.max(1.0) } else { step };
                 let (first, last) = ((self.lo / step).ceil() as i64, (self.hi / step).floor() as i64);
                 (first..=last.min(first + 100)).map(|number| number as f64 * step).collect()
             }

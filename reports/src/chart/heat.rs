@@ -35,7 +35,7 @@ impl Layout {
             .map(|names| names.iter().map(|name| text::shortened(name, LETTERS)).collect::<Vec<_>>());
         let longest = |names: &[String]| names.iter().map(|name| text::width(name, SIZE)).max().unwrap_or(0);
         let left = longest(&names[0]) + 48;
-        let cell_width = ((WIDTH as i32 - left - 20) / heat.columns.len().max(1) as i32).clamp(24, 280);
+        let cell_width = ((WIDTH as i32 - left - 20) / heat.columns.len().max(1) as i32).clamp(24, 320);
         let is_upright = longest(&names[1]) + 16 > cell_width;
         let top = 2 * LINE + if is_upright { longest(&names[1]) } else { LINE };
         Layout { left, top, cell_width, is_upright, names }

@@ -22,16 +22,20 @@ use crate::{
 /// The least height of a row, and what each of several marks below each other takes.
 const ROW: i32 = 46;
 const MARK: i32 = 34;
-const BELOW: i32 = 84;
-/// Room for the name of the rule.
-const TOP: i32 = 34;
+/// The room for the words at the axis, and below them.
+const BELOW: i32 = 72;
+const MARGIN: i32 = 10;
+/// The room above the rows, and with the name of a rule in it.
+const TOP: i32 = 10;
+const TOP_WITH_RULE: i32 = 34;
 /// The longest name, in letters.
 const LETTERS: usize = 40;
 /// Half of the height of a bar.
 const HALF: f64 = 0.34;
 
 pub(super) fn height(rows: &Rows) -> u32 {
-    (legend(rows).height() + TOP + row_height(rows) * rows.rows.len().max(1) as i32 + BELOW) as u32
+    (legend(rows).height() + top(rows) + row_height(rows) * rows.rows.len().max(1) as i32 + BELOW + MARGIN)
+        as u32
 }
 
 /// Rows have one height, so that each of them has room for what is in the fullest.
@@ -42,6 +46,10 @@ fn row_height(rows: &Rows) -> i32 {
 /// The number of dots and boxes, which stand below each other. Bars are beside each other.
 fn separate(row: &RowOf) -> usize {
     row.marks.iter().filter(|mark| !matches!(mark.quantity, MarkValue::Bar(_))).count()
+}
+
+fn top(rows: &Rows) -> i32 {
+    if rows.rule.is_some() { TOP_WITH_RULE } else { TOP }
 }
 
 fn legend(rows: &Rows) -> Legend {
@@ -61,7 +69,8 @@ pub(super) fn draw(rows: &Rows, area: &Area<'_>) -> Drawn {
     );
     // The first row is the uppermost.
     let mut chart = ChartBuilder::on(&below)
-        .margin_top(TOP)
+        .margin_top(top(rows))
+        .margin_bottom(MARGIN)
         .margin_right(60)
         .set_label_area_size(LabelAreaPosition::Left, left)
         .set_label_area_size(LabelAreaPosition::Bottom, BELOW)
@@ -85,7 +94,11 @@ pub(super) fn draw(rows: &Rows, area: &Area<'_>) -> Drawn {
         let x = plot.map_coordinate(&(*value, 0.0)).0;
         let has_room = x + 8 + text::width(name, SMALL) < WIDTH as i32;
         let (across, x) = if has_room { (HPos::Left, x + 8) } else { (HPos::Right, x - 8) };
-        area.draw_text(name, &text::style(SMALL, Colour::Muted, across), (x, legend.height() + TOP / 2))?;
+        area.draw_text(
+            name,
+            &text::style(SMALL, Colour::Muted, across),
+            (x, legend.height() + TOP_WITH_RULE / 2),
+        )?;
     }
     let words = text::style(SIZE, Colour::Ink, HPos::Right);
     let height = row_height(rows);
