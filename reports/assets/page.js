@@ -84,10 +84,9 @@
   addEventListener('scroll', hide, { passive: true });
 
   // Tables: a click on a header sorts, and words filter. Missing values are last in both orders.
-  const sort = (header) => {
+  const sort = (header, order) => {
     const table = header.closest('table');
     const column = header.cellIndex;
-    const order = header.ariaSort === 'ascending' ? 'descending' : 'ascending';
     all('th', table).forEach((th) => { th.ariaSort = 'none'; });
     header.ariaSort = order;
     const sign = order === 'ascending' ? 1 : -1;
@@ -95,14 +94,14 @@
     const compare = (a, b) => {
       const [x, y] = [key(a), key(b)];
       if (x === '' || y === '') return (x === '') - (y === '');
-      const bothNumbers = row => row.cells[column].classList.contains('n');
-      return sign * (bothNumbers(a) && bothNumbers(b) ? Number(x) - Number(y) : x.localeCompare(y, 'en', { numeric: true }));
+      const difference = header.classList.contains('n') ? Number(x) - Number(y) : NaN;
+      return sign * (Number.isNaN(difference) ? x.localeCompare(y, 'en', { numeric: true }) : difference);
     };
     table.tBodies[0].append(...[...table.tBodies[0].rows].sort(compare));
   };
   const filter = (input) => {
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const rows = all('tbody tr', input.closest('details'));
+    const rows = all('tbody tr', input.closest('.numbers'));
     let shown = 0;
     rows.forEach((row) => {
       const text = row.textContent.toLowerCase();
@@ -113,13 +112,15 @@
   };
   document.addEventListener('click', (event) => {
     const header = event.target.closest && event.target.closest('th');
-    if (header) sort(header);
+    if (header) sort(header, header.ariaSort === 'ascending' ? 'descending' : 'ascending');
   });
   document.addEventListener('input', (event) => { if (event.target.matches('[data-filter]')) filter(event.target); });
 
   // The time of lanes: the wheel with Ctrl or buttons stretch it, a drag moves it, a double click shows all of it.
+  const ranges = new Map();
   const stretchable = (frame) => {
     const svg = frame.ownerSVGElement;
+    const figure = svg.closest('figure').id;
     const number = (name) => Number(frame.dataset[name]);
     const [left, right, top, bottom, begin, end, divisor] = ['left', 'right', 'top', 'bottom', 'begin', 'end', 'divisor'].map(number);
     let [from, to] = [begin, end];
@@ -178,6 +179,8 @@
       const length = Math.min(b - a, end - begin);
       from = Math.min(Math.max(a, begin), end - length);
       to = from + length;
+      if (from === begin && to === end) ranges.delete(figure);
+      else ranges.set(figure, [from, to]);
       draw();
     };
     const zoom = (factor, middle) => set(middle - (middle - from) * factor, middle + (to - middle) * factor);
@@ -210,31 +213,71 @@
     button('Earlier', () => set(from - (to - from) / 2, to - (to - from) / 2));
     button('Later', () => set(from + (to - from) / 2, to + (to - from) / 2));
     button('All', () => set(begin, end));
+    tools.append('Ctrl and the wheel zoom, a drag moves.');
     svg.closest('.picture').before(tools);
+    // A page that is made again keeps the range that a reader has chosen.
+    if (ranges.has(figure)) set(...ranges.get(figure));
   };
   const stretch = () => all('[data-plot=time]').forEach(stretchable);
   stretch();
+
+  // Where there is room, the contents are beside the figures and open.
+  const openContents = () => {
+    const contents = document.querySelector('#contents details');
+    if (matchMedia('(min-width: 75rem)').matches) contents.open = true;
+  };
+  openContents();
+
+  // What a reader has changed on the page: what is open, sorted, filtered and scrolled, by the place of each element.
+  const placesOf = (selector) => {
+    const counts = new Map();
+    return all(selector).map((element) => {
+      const within = `${element.closest('[id]').id} ${element.className}`;
+      counts.set(within, (counts.get(within) ?? 0) + 1);
+      return [`${within} ${counts.get(within)}`, element];
+    });
+  };
+  const CHANGED = {
+    details: [(of) => of.open, (of, open) => { of.open = open; }],
+    '[data-filter]': [(of) => of.value, (of, value) => { of.value = value; filter(of); }],
+    th: [(of) => of.ariaSort, (of, order) => { if (order !== 'none') sort(of, order); }],
+    '.table, .picture': [(of) => [of.scrollLeft, of.scrollTop], (of, [left, top]) => of.scrollTo({ left, top, behavior: 'instant' })],
+    'button, input, summary': [(of) => of === document.activeElement, (of, hasFocus) => { if (hasFocus) of.focus({ preventScroll: true }); }],
+  };
+  const replaceBy = (fresh) => {
+    const kept = Object.entries(CHANGED).map(([selector, [read]]) => [selector, new Map(placesOf(selector).map(([place, of]) => [place, read(of)]))]);
+    const { scrollX, scrollY } = window;
+    for (const id of ['contents', 'content']) document.getElementById(id).replaceWith(fresh.getElementById(id));
+    stretch();
+    for (const [selector, values] of kept) {
+      const write = CHANGED[selector][1];
+      for (const [place, of] of placesOf(selector)) if (values.has(place)) write(of, values.get(place));
+    }
+    scrollTo({ left: scrollX, top: scrollY, behavior: 'instant' });
+  };
 
   // A run that goes on: the server says when its files have changed.
   if ('live' in document.body.dataset) {
     const status = document.getElementById('live');
     let known = null;
+    const text = async (address) => {
+      const answer = await fetch(address);
+      if (!answer.ok) throw new Error(await answer.text());
+      return answer.text();
+    };
     const ask = async () => {
+      let said = null;
       try {
-        const state = await (await fetch('/state')).text();
-        if (known !== null && state !== known) {
-          const text = await (await fetch('/')).text();
-          const fresh = new DOMParser().parseFromString(text, 'text/html');
-          const open = new Set(all('details[open]').map((details) => details.closest('figure')?.id + details.className));
-          document.getElementById('content').replaceWith(fresh.getElementById('content'));
-          all('details').forEach((details) => { if (open.has(details.closest('figure')?.id + details.className)) details.open = true; });
-          stretch();
-        }
+        const state = await text('/state');
+        if (known !== null && state !== known) replaceBy(new DOMParser().parseFromString(await text('/'), 'text/html'));
         known = state;
-        status.textContent = `live, ${new Date().toLocaleTimeString()}`;
-      } catch {
-        status.textContent = 'the server has ended; the page is as it was';
+        said = 'live';
+      } catch (error) {
+        // `fetch` has this error if there is no answer.
+        said = error instanceof TypeError ? 'the server has ended; the page is as it was' : `the page is as it was: ${error.message}`;
       }
+      // A reader of the screen hears what has changed, and not that nothing has.
+      if (status.textContent !== said) status.textContent = said;
     };
     ask();
     setInterval(ask, 2000);

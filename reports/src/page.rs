@@ -7,6 +7,7 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     activity::StayEnd,
     canvas::{classes, dark_variables, variables},
+    figure::Figure,
     report::{Placed, Report},
     run::{Run, RunKind},
     table::{Cell, Table},
@@ -14,6 +15,9 @@ use crate::{
 
 /// A table on the page has at most this many rows; the CSV file has all.
 const MOST_ROWS: usize = 500;
+
+/// A longer command, in letters, is shown by its begin until a reader opens it.
+const LONG_COMMAND: usize = 400;
 
 const SCRIPT: &str = include_str!("../assets/page.js");
 const STYLE: &str = include_str!("../assets/page.css");
@@ -49,11 +53,14 @@ struct RunOnPage<'a> {
     is_well: bool,
     revision: String,
     command: String,
+    /// The begin of a command that is too long to be shown at once.
+    command_head: Option<String>,
     devices: String,
 }
 
 struct Finding<'a> {
     id: &'a str,
+    title: String,
     text: &'a str,
 }
 
@@ -65,8 +72,11 @@ struct Section<'a> {
 
 struct FigureOnPage<'a> {
     placed: &'a Placed,
+    title: String,
     svg: String,
     table: Table,
+    /// Of each column of the table.
+    is_of_numbers: Vec<bool>,
     left_out: usize,
     manifests: Vec<(usize, &'a str)>,
     has_files: bool,
@@ -90,10 +100,6 @@ impl Cell {
             Cell::Text(text) => text.clone(),
             Cell::Number { value, .. } => value.to_string(),
         }
-    }
-
-    fn is_number(&self) -> bool {
-        matches!(self, Cell::Number { .. })
     }
 }
 
@@ -123,7 +129,7 @@ pub fn page(report: &Report, links: Links) -> String {
             .figures
             .iter()
             .filter(|placed| !placed.figure.finding.is_empty())
-            .map(|placed| Finding { id: &placed.id, text: &placed.figure.finding })
+            .map(|placed| Finding { id: &placed.id, title: title_of(placed), text: &placed.figure.finding })
             .collect(),
         sections: sections(report, links),
     };
@@ -150,6 +156,7 @@ fn on_page(number: usize, run: &Run) -> RunOnPage<'_> {
         }
         None => (format!("has no end: {}", so_far(run)), false),
     };
+    let command = run.manifest.command.join(" ");
     RunOnPage {
         run,
         number,
@@ -162,7 +169,9 @@ fn on_page(number: usize, run: &Run) -> RunOnPage<'_> {
         status,
         is_well,
         revision: run.manifest.git_revision.clone().unwrap_or_else(|| "unknown".into()),
-        command: run.manifest.command.join(" "),
+        command_head: (command.chars().count() > LONG_COMMAND)
+            .then(|| command.chars().take(LONG_COMMAND / 3).collect()),
+        command,
         devices: run.devices(),
     }
 }
@@ -198,18 +207,27 @@ fn sections(report: &Report, links: Links) -> Vec<Section<'_>> {
     std::iter::once(together).chain(of_runs).filter(|section| !section.figures.is_empty()).collect()
 }
 
+/// The title of a figure, with what tells it from others of its kind and its run.
+fn title_of(placed: &Placed) -> String {
+    let Figure { title, part, .. } = &placed.figure;
+    if part.is_empty() || title.contains(part.as_str()) { title.clone() } else { format!("{title}: {part}") }
+}
+
 fn figure<'a>(report: &'a Report, placed: &'a Placed, links: Links) -> FigureOnPage<'a> {
     let table = placed.figure.chart.table();
     let manifests: Vec<(usize, &str)> = match placed.run {
         Some(number) => report.runs.get(number).map(|run| (number, run.name.as_str())).into_iter().collect(),
         None => report.runs.iter().enumerate().map(|(number, run)| (number, run.name.as_str())).collect(),
     };
+    let title = title_of(placed);
     FigureOnPage {
-        svg: placed.figure.chart.svg(&placed.figure.title),
+        svg: placed.figure.chart.svg(&title),
         left_out: table.rows.len().saturating_sub(MOST_ROWS),
+        is_of_numbers: (0..table.columns.len()).map(|column| table.is_of_numbers(column)).collect(),
         table,
         manifests,
         placed,
+        title,
         has_files: links == Links::Files,
     }
 }

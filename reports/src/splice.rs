@@ -147,9 +147,10 @@ impl<'a> Marker<'a> {
         let rows = table.rows.iter().filter(is_wanted).take(self.first.unwrap_or(usize::MAX));
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         let titles = columns.iter().map(|&at| in_a_cell(&table.columns[at].title)).collect();
-        let is_number =
-            |at: usize| table.rows.iter().any(|row| matches!(row.get(at), Some(Cell::Number { .. })));
-        let rules = columns.iter().map(|&at| if is_number(at) { "---:" } else { "---" }.to_owned()).collect();
+        let rules = columns
+            .iter()
+            .map(|&at| if table.is_of_numbers(at) { "---:" } else { "---" }.to_owned())
+            .collect();
         let cells = |row: &Vec<Cell>| {
             columns.iter().map(|&at| in_a_cell(&row.get(at).map_or(String::new(), Cell::shown))).collect()
         };

@@ -89,6 +89,11 @@ impl Table {
         Table { columns: columns.iter().map(column).collect(), rows: Vec::new() }
     }
 
+    /// Whether a column has numbers, which are read from the right.
+    pub fn is_of_numbers(&self, column: usize) -> bool {
+        self.rows.iter().any(|row| matches!(row.get(column), Some(Cell::Number { .. })))
+    }
+
     pub fn push(&mut self, row: Vec<Cell>) {
         debug_assert_eq!(row.len(), self.columns.len(), "a row has a cell for each column");
         self.rows.push(row);

@@ -79,10 +79,18 @@ impl AxisRange {
 
     fn ticks(&self, most: usize) -> Vec<f64> {
         match self.scale {
-            Scale::Log => log_ticks(self.lo, self.hi, most),
+            Scale::Log if matches!(self.unit, Unit::Bytes | Unit::BytesPerS) => {
+                log_ticks(self, most, 2.0, &[&[1.0, 1.25, 1.5, 1.75], &[1.0, 1.5], &[1.0]])
+            }
+            Scale::Log => {
+                let all = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0];
+                log_ticks(self, most, 10.0, &[&all, &[1.0, 2.0, 5.0], &[1.0, 3.0], &[1.0]])
+            }
             Scale::Linear => {
                 let divisor = self.shown_in.0;
                 let step = nice((self.hi - self.lo) / divisor / most.max(1) as f64) * divisor;
+                // There are no halves of things.
+                let step = if self.unit == Unit::Count { step.max(1.0) } else { step };
                 let (first, last) = ((self.lo / step).ceil() as i64, (self.hi / step).floor() as i64);
                 (first..=last.min(first + 100)).map(|number| number as f64 * step).collect()
             }
@@ -127,15 +135,19 @@ fn nice(size: f64) -> f64 {
         .unwrap_or(size)
 }
 
-/// Powers of ten, every second or third if there are more than `most`, and between them 2 and 5 if there are few.
-fn log_ticks(lo: f64, hi: f64, most: usize) -> Vec<f64> {
-    let (first, last) = (lo.log10().floor() as i32, hi.log10().ceil() as i32);
-    let powers = (last - first).max(1) as usize;
-    let digits: &[f64] = if powers * 3 <= most + 3 { &[1.0, 2.0, 5.0] } else { &[1.0] };
-    let every = powers.div_ceil(most.max(1)).max(1);
-    let ticks =
-        (first..=last).step_by(every).flat_map(|power| digits.iter().map(move |d| d * 10f64.powi(power)));
-    ticks.filter(|tick| (lo..=hi).contains(tick)).collect()
+/// Powers of a base on an axis, multiplied by as many of the digits as leave at most `most` ticks. There are fewer powers if
+/// they alone are too many.
+fn log_ticks(range: &AxisRange, most: usize, base: f64, digits: &[&[f64]]) -> Vec<f64> {
+    let (lo, hi) = range.ends();
+    let (first, last) = (lo.log(base).floor() as i32, hi.log(base).ceil() as i32);
+    let ticks = |digits: &[f64], every: usize| -> Vec<f64> {
+        let powers = (first..=last).filter(|power| power.rem_euclid(every as i32) == 0);
+        let ticks = powers.flat_map(|power| digits.iter().map(move |digit| digit * base.powi(power)));
+        ticks.filter(|tick| (lo..=hi).contains(tick)).collect()
+    };
+    let fine = digits.iter().map(|digits| ticks(digits, 1));
+    let coarse = (2..=last.abs_diff(first).max(2) as usize).map(|every| ticks(&[1.0], every));
+    fine.chain(coarse).find(|ticks| ticks.len() <= most).unwrap_or_default()
 }
 
 /// The unit in which values up to `size` are read most easily: its size, and its name.
@@ -189,7 +201,11 @@ impl ValueFormatter<f64> for AxisRange {
 
     fn format_ext(&self, value: &f64) -> String {
         if self.scale == Scale::Log {
-            return self.unit.show(*value);
+            let shown = self.unit.show(*value);
+            let (number, unit) = shown.split_at(shown.find([' ', '/']).unwrap_or(shown.len()));
+            let has_zeros = number.contains('.');
+            let number = if has_zeros { number.trim_end_matches('0').trim_end_matches('.') } else { number };
+            return format!("{number}{unit}");
         }
         let shown = value / self.shown_in.0;
         // A tick is a multiple of a nice step, so that further digits come from the division alone.
@@ -218,8 +234,12 @@ mod tests {
             ("step (h)".into(), ["0", "2", "4", "6", "8"].map(String::from).to_vec())
         );
         let log = AxisRange::of(&times.clone().log(), [(1e6, None), (9e8, None)]);
-        assert_eq!(words(&log, 6), ["1.00 ms", "10.0 ms", "100 ms", "1.00 s"]);
+        assert_eq!(words(&log, 7), ["1 ms", "3 ms", "10 ms", "30 ms", "100 ms", "300 ms", "1 s"]);
+        assert_eq!(words(&log, 4), ["1 ms", "10 ms", "100 ms", "1 s"]);
+        assert_eq!(words(&log, 2), ["1 ms", "100 ms"]);
         let bytes = Axis::new("memory", "bytes", Unit::Bytes);
+        let log = AxisRange::of(&bytes.clone().log(), [(7e6, None), (120e6, None)]);
+        assert_eq!(words(&log, 8), ["8 MiB", "16 MiB", "32 MiB", "64 MiB", "128 MiB"]);
         assert_eq!(words(&AxisRange::of(&bytes, [(3.0 * 1_048_576.0, None)]), 3), ["0", "1", "2", "3"]);
     }
 

@@ -6,7 +6,7 @@ use super::{
     Heat, HeatCell,
     draw::{Area, Drawn},
     mark::{Mark, Shape},
-    text::{self, SIZE, SMALL},
+    text::{self, LINE, SIZE, SMALL},
 };
 use crate::{canvas::WIDTH, colours::Colour};
 
@@ -24,6 +24,8 @@ struct Layout {
     left: i32,
     top: i32,
     cell_width: i32,
+    /// Whether the names of columns are wider than these.
+    is_upright: bool,
     names: [Vec<String>; 2],
 }
 
@@ -33,9 +35,10 @@ impl Layout {
             .map(|names| names.iter().map(|name| text::shortened(name, LETTERS)).collect::<Vec<_>>());
         let longest = |names: &[String]| names.iter().map(|name| text::width(name, SIZE)).max().unwrap_or(0);
         let left = longest(&names[0]) + 48;
-        let top = longest(&names[1]) + 56;
-        let cell_width = ((WIDTH as i32 - left - 20) / heat.columns.len().max(1) as i32).clamp(24, 200);
-        Layout { left, top, cell_width, names }
+        let cell_width = ((WIDTH as i32 - left - 20) / heat.columns.len().max(1) as i32).clamp(24, 320);
+        let is_upright = longest(&names[1]) + 16 > cell_width;
+        let top = 2 * LINE + if is_upright { longest(&names[1]) } else { LINE };
+        Layout { left, top, cell_width, is_upright, names }
     }
 
     fn corner(&self, row: usize, column: usize) -> (i32, i32) {
@@ -53,16 +56,20 @@ pub(super) fn draw(heat: &Heat, area: &Area<'_>) -> Drawn {
     area.draw_text(
         &format!("{} (row), {} (column)", heat.row_column, heat.column_column),
         &muted,
-        (20, layout.top - 24),
+        (20, LINE / 2),
     )?;
     for (row, name) in layout.names[0].iter().enumerate() {
         let at = (layout.left - 16, layout.corner(row, 0).1 + CELL / 2);
         area.draw_text(name, &text::style(SIZE, Colour::Ink, HPos::Right), at)?;
     }
-    let upwards = text::style(SIZE, Colour::Ink, HPos::Left).transform(FontTransform::Rotate270);
+    let (of_columns, above) = if layout.is_upright {
+        (text::style(SIZE, Colour::Ink, HPos::Left).transform(FontTransform::Rotate270), 14)
+    } else {
+        (text::style(SIZE, Colour::Ink, HPos::Center), LINE / 2)
+    };
     for (column, name) in layout.names[1].iter().enumerate() {
-        let at = (layout.corner(0, column).0 + layout.cell_width / 2, layout.top - 14);
-        area.draw_text(name, &upwards, at)?;
+        let at = (layout.corner(0, column).0 + layout.cell_width / 2, layout.top - above);
+        area.draw_text(name, &of_columns, at)?;
     }
     let values = heat.cells.iter().flatten().filter_map(|cell| cell.value);
     let farthest = values.map(|value| (value - heat.neutral).abs()).fold(0.0, f64::max);

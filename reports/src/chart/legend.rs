@@ -28,9 +28,12 @@ impl Legend {
     /// Places the names. A single name needs no legend.
     pub(super) fn of<'a>(names: impl IntoIterator<Item = (&'a str, Colour)>) -> Legend {
         let mut distinct: Vec<(&str, Colour)> = Vec::new();
-        for (name, colour) in names {
-            if !name.is_empty() && !distinct.contains(&(name, colour)) {
-                distinct.push((name, colour));
+        for (name, colour) in names.into_iter().filter(|(name, _)| !name.is_empty()) {
+            match distinct.iter_mut().find(|(known, _)| *known == name) {
+                // The colours of a name that has several stand for something else.
+                Some((_, known)) if *known != colour => *known = Colour::Muted,
+                Some(_) => {}
+                None => distinct.push((name, colour)),
             }
         }
         if distinct.len() < 2 {

@@ -25,7 +25,8 @@ use crate::{
 const COLUMNS: usize = 2;
 /// The room for the words at an axis.
 const LEFT: u32 = 130;
-const BELOW: u32 = 84;
+const BELOW: u32 = 72;
+const MARGIN: u32 = 10;
 
 type Context<'c, 'a> = ChartContext<'c, Canvas<'a>, Cartesian2d<AxisRange, AxisRange>>;
 
@@ -79,6 +80,7 @@ fn draw_plane(plane: &Plane, area: &DrawingArea<Canvas<'_>, Shift>, width: usize
     area.draw_text(&label, &text::style(SMALL, Colour::Muted, HPos::Left), (20, title + LINE / 2))?;
     let mut chart = ChartBuilder::on(area)
         .margin_top(title + LINE + 8)
+        .margin_bottom(MARGIN)
         .margin_right(48)
         .set_label_area_size(plotters::chart::LabelAreaPosition::Left, LEFT)
         .set_label_area_size(plotters::chart::LabelAreaPosition::Bottom, BELOW)
@@ -134,9 +136,9 @@ fn draw_rule(rule: &Rule, chart: &mut Context<'_, '_>, (x, y): (&AxisRange, &Axi
     let ((end_x, end_y), (base_x, base_y)) = (area.map_coordinate(&end), area.get_base_pixel());
     let (across, at) = match rule {
         Rule::Upright { .. } => (HPos::Left, (end_x - base_x + 8, LINE / 2)),
-        Rule::At { .. } | Rule::Equal => {
-            (HPos::Right, (end_x - base_x - 8, (end_y - base_y - LINE / 2).max(LINE / 2)))
-        }
+        // The name ends where the line is already below it.
+        Rule::Equal => (HPos::Right, (end_x - base_x - 64, (end_y - base_y).max(LINE / 2))),
+        Rule::At { .. } => (HPos::Right, (end_x - base_x - 8, (end_y - base_y - LINE / 2).max(LINE / 2))),
     };
     area.strip_coord_spec().draw_text(name, &text::style(SMALL, Colour::Muted, across), at)
 }

@@ -19,17 +19,37 @@ use crate::{
     colours::Colour,
 };
 
+/// The least height of a row, and what each of several marks below each other takes.
 const ROW: i32 = 46;
-const BELOW: i32 = 84;
-/// Room for the name of the rule.
-const TOP: i32 = 34;
+const MARK: i32 = 34;
+/// The room for the words at the axis, and below them.
+const BELOW: i32 = 72;
+const MARGIN: i32 = 10;
+/// The room above the rows, and with the name of a rule in it.
+const TOP: i32 = 10;
+const TOP_WITH_RULE: i32 = 34;
 /// The longest name, in letters.
 const LETTERS: usize = 40;
 /// Half of the height of a bar.
 const HALF: f64 = 0.34;
 
 pub(super) fn height(rows: &Rows) -> u32 {
-    (legend(rows).height() + TOP + ROW * rows.rows.len().max(1) as i32 + BELOW) as u32
+    (legend(rows).height() + top(rows) + row_height(rows) * rows.rows.len().max(1) as i32 + BELOW + MARGIN)
+        as u32
+}
+
+/// Rows have one height, so that each of them has room for what is in the fullest.
+fn row_height(rows: &Rows) -> i32 {
+    rows.rows.iter().map(|row| MARK * separate(row) as i32 + 8).max().unwrap_or(ROW).max(ROW)
+}
+
+/// The number of dots and boxes, which stand below each other. Bars are beside each other.
+fn separate(row: &RowOf) -> usize {
+    row.marks.iter().filter(|mark| !matches!(mark.quantity, MarkValue::Bar(_))).count()
+}
+
+fn top(rows: &Rows) -> i32 {
+    if rows.rule.is_some() { TOP_WITH_RULE } else { TOP }
 }
 
 fn legend(rows: &Rows) -> Legend {
@@ -49,7 +69,8 @@ pub(super) fn draw(rows: &Rows, area: &Area<'_>) -> Drawn {
     );
     // The first row is the uppermost.
     let mut chart = ChartBuilder::on(&below)
-        .margin_top(TOP)
+        .margin_top(top(rows))
+        .margin_bottom(MARGIN)
         .margin_right(60)
         .set_label_area_size(LabelAreaPosition::Left, left)
         .set_label_area_size(LabelAreaPosition::Bottom, BELOW)
@@ -73,14 +94,19 @@ pub(super) fn draw(rows: &Rows, area: &Area<'_>) -> Drawn {
         let x = plot.map_coordinate(&(*value, 0.0)).0;
         let has_room = x + 8 + text::width(name, SMALL) < WIDTH as i32;
         let (across, x) = if has_room { (HPos::Left, x + 8) } else { (HPos::Right, x - 8) };
-        area.draw_text(name, &text::style(SMALL, Colour::Muted, across), (x, legend.height() + TOP / 2))?;
+        area.draw_text(
+            name,
+            &text::style(SMALL, Colour::Muted, across),
+            (x, legend.height() + TOP_WITH_RULE / 2),
+        )?;
     }
     let words = text::style(SIZE, Colour::Ink, HPos::Right);
+    let height = row_height(rows);
     for ((number, row), name) in rows.rows.iter().enumerate().zip(&names) {
         let middle = number as f64 + 0.5;
         let (_, y) = plot.map_coordinate(&(values.ends().0, middle));
         area.draw_text(name, &words, (left - 16, y))?;
-        for mark in marks(row, rows, middle) {
+        for mark in marks(row, rows, middle, height) {
             plot.draw(&mark)?;
         }
         if !row.note.is_empty() && row.marks.is_empty() {
@@ -105,9 +131,9 @@ fn values_of(row: &RowOf) -> Vec<(f64, Option<(f64, f64)>)> {
     row.marks.iter().flat_map(of).collect()
 }
 
-/// The shapes of a row. Its dots and boxes stand below each other if there are several.
-fn marks(row: &RowOf, rows: &Rows, middle: f64) -> Vec<Mark> {
-    let separate = row.marks.iter().filter(|mark| !matches!(mark.quantity, MarkValue::Bar(_))).count();
+/// The shapes of a row of this height. Its dots and boxes stand below each other if there are several.
+fn marks(row: &RowOf, rows: &Rows, middle: f64, height: i32) -> Vec<Mark> {
+    let separate = separate(row);
     let (mut stacked, mut nth) = (0.0, 0);
     let mut found = Vec::new();
     for mark in &row.marks {
@@ -127,7 +153,7 @@ fn marks(row: &RowOf, rows: &Rows, middle: f64) -> Vec<Mark> {
                 (Shape::Dot { is_hollow: !mark.doubt.is_empty(), is_ringed: false }, points)
             }
             MarkValue::Box(five) => {
-                let half = (ROW as f64 * HALF / separate.max(1) as f64) as i32;
+                let half = (f64::from(height) * HALF / separate.max(1) as f64) as i32;
                 (Shape::Box { half: half.max(3) }, five.map(|value| (value, y)).to_vec())
             }
         };
