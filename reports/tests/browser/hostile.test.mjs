@@ -4,6 +4,8 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { cpSync, readFileSync, readdirSync } from 'node:fs';
 import { get } from 'node:http';
+import { connect } from 'node:net';
+import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { address, browser, changed, folder, open, program, record, report } from './pages.mjs';
@@ -40,6 +42,20 @@ test('names that are code are text', async () => {
   await close();
 });
 
+test('names of any length and direction fit the page', async () => {
+  const name = `"${'long '.repeat(60)}${'x'.repeat(200)}\n\u202e../\u0000\u{1f600}"`;
+  const long = (text) => text.replaceAll('lstm@b20@dp1', name);
+  const copy = changed('long', '20261121-epyc', { 'summary.csv': long, 'measurements.csv': long });
+  for (const width of [1280, 400]) {
+    const { page, wrong, close } = await open(address(report('long', [copy])), { width });
+    await page.evaluate(() => document.querySelectorAll('details').forEach((details) => { details.open = true; }));
+    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${width}`);
+    assert.ok((await page.textContent('[id=summary]')).includes('long long'));
+    assert.deepEqual(wrong, []);
+    await close();
+  }
+});
+
 test('a text that a spreadsheet would take for a formula begins with an apostrophe', () => {
   const name = '=cmd|calc!A1';
   const copy = changed('formula', '20261121-epyc', { 'summary.csv': (text) => text.replaceAll('lstm@b20@dp1', name) });
@@ -58,13 +74,29 @@ test('a page that is served shows what has changed, and says when the server has
   const { page, wrong, asked, close } = await open(url);
   const count = () => page.$$eval('[id=summary] tbody tr', (all) => all.length);
   assert.equal(await count(), 3);
+  // What a reader has done to the page stays as it is.
+  await page.setViewportSize({ width: 1280, height: 300 });
+  await page.locator('[id=summary] th button').first().click();
+  await page.locator('[id=summary] th button').first().click();
+  await page.fill('[id=summary] [data-filter]', 'mini');
+  await page.click('[id=step-median] .numbers > summary');
+  await page.evaluate(() => scrollTo({ top: 500, behavior: 'instant' }));
   changed('live', '20261121-epyc', { 'summary.csv': () => `${rows.join('\n')}\n` });
   await page.waitForFunction(() => document.querySelectorAll('[id=summary] tbody tr').length === 23, null, { timeout: 30_000 });
+  assert.equal(await page.evaluate(() => scrollY), 500);
+  assert.ok(await page.$eval('[id=step-median] .numbers', (details) => details.open));
+  const names = await page.$$eval('[id=summary] tbody tr:not([hidden])', (all) => all.map((row) => row.cells[0].textContent));
+  assert.ok(names.length > 3 && names.every((name) => name.includes('mini')));
+  assert.deepEqual(names, [...names].sort((a, b) => b.localeCompare(a, 'en', { numeric: true })));
   assert.deepEqual(wrong, []);
   assert.ok(asked.every((address) => [url, `${url}state`].includes(address)), asked.join(' '));
   // `fetch` sets the host itself.
   const status = await new Promise((done) => get(url, { headers: { host: 'elsewhere.example' } }, (answer) => done(answer.statusCode)));
   assert.equal(status, 403);
+  const others = Object.values(networkInterfaces()).flat().filter(({ family, internal }) => family === 'IPv4' && !internal);
+  for (const { address } of others) {
+    await assert.rejects(new Promise((done, fail) => connect(new URL(url).port, address, done).on('error', fail)), address);
+  }
   server.kill('SIGINT');
   await new Promise((done) => server.once('exit', done));
   await page.waitForFunction(() => document.getElementById('live').textContent.includes('has ended'), null, { timeout: 15_000 });

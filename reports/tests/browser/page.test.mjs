@@ -31,14 +31,17 @@ for (const name of Object.keys(RUNS)) {
     await close();
   });
 
-  for (const [width, theme] of [[1280, 'light'], [400, 'dark']]) {
-    test(`${name}: axe finds no serious violation at ${width} pixels, ${theme}`, async () => {
-      const { page, close } = await open(address(report(name)), { width, theme, bypassCSP: true });
+  for (const width of [1280, 400]) {
+    test(`${name}: axe finds no serious violation at ${width} pixels, light and dark`, async () => {
+      const { page, close } = await open(address(report(name)), { width, bypassCSP: true });
       await page.evaluate(() => document.querySelectorAll('details').forEach((details) => { details.open = true; }));
       await page.evaluate(axe.source);
-      const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
-      const serious = violations.filter(({ impact }) => ['serious', 'critical'].includes(impact));
-      assert.deepEqual(serious.map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(' | ')}`), []);
+      for (const [colorScheme, rules] of [['light', undefined], ['dark', { runOnly: ['color-contrast'] }]]) {
+        await page.emulateMedia({ colorScheme });
+        const { violations } = await page.evaluate((rules) => window.axe.run(document, { resultTypes: ['violations'], ...rules }), rules);
+        const serious = violations.filter(({ impact }) => ['serious', 'critical'].includes(impact));
+        assert.deepEqual(serious.map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(' | ')}`), [], colorScheme);
+      }
       await close();
     });
   }
@@ -50,6 +53,9 @@ for (const name of Object.keys(RUNS)) {
         const wrong = [];
         document.querySelectorAll('details').forEach((details) => { details.open = true; });
         if (document.documentElement.scrollWidth > innerWidth) wrong.push(`the page is ${document.documentElement.scrollWidth} wide`);
+        for (const element of document.querySelectorAll('h1, h2, h3, p, li, dd, td, th, summary, button')) {
+          if (element.scrollWidth > element.clientWidth + 1 && element.clientWidth > 0) wrong.push(`'${element.textContent.slice(0, 60)}' is cut off`);
+        }
         for (const svg of document.querySelectorAll('.picture svg')) {
           const frame = svg.getBoundingClientRect();
           const texts = [...svg.querySelectorAll('text')].map((text) => [text.textContent, text.getBoundingClientRect()]);
@@ -98,6 +104,24 @@ test('a header sorts by value, both ways, with missing values last', async () =>
   await close();
 });
 
+test('tables are reached and used with keys alone', async () => {
+  const { page, close } = await open(address(report('single')));
+  await page.focus('[id=summary] h3 a');
+  const isIn = (selector) => page.evaluate((selector) => document.activeElement.matches(selector), selector);
+  for (let presses = 0; !(await isIn('[id=summary] [data-filter]')); presses += 1) {
+    assert.ok(presses < 10, 'the filter is reached');
+    await page.keyboard.press('Tab');
+  }
+  await page.keyboard.type('resnet18');
+  assert.equal((await rows(page, 'summary', 0)).length, 1);
+  await page.keyboard.press('Tab');
+  assert.ok(await isIn('.table'), 'a table is scrolled with arrows');
+  await page.keyboard.press('Tab');
+  await page.keyboard.press('Space');
+  assert.equal(await page.locator('[id=summary] th').first().getAttribute('aria-sort'), 'ascending');
+  await close();
+});
+
 test('words filter rows, and the number of rows is said', async () => {
   const { page, close } = await open(address(report('single')));
   const field = page.locator('[id=summary] [data-filter]');
@@ -139,7 +163,7 @@ test('the theme follows the system, and the button changes it for good', async (
   const light = await open(address(out));
   assert.equal(await paper(light.page), 'rgb(255, 255, 255)');
   await light.page.emulateMedia({ media: 'print' });
-  assert.ok(!(await light.page.isVisible('#theme')));
+  for (const tool of ['#theme', 'nav', '.filter >> nth=0', '.files >> nth=0']) assert.ok(!(await light.page.isVisible(tool)), tool);
   await light.close();
 });
 
@@ -163,6 +187,25 @@ test('the time of a Gantt chart is stretched, moved and shown whole again', asyn
     const expected = Math.max(left, left + (from - quarter[0]) / (quarter[1] - quarter[0]) * (right - left));
     assert.ok(Math.abs(x - expected) < 0.01, `${x} ${expected}`);
   }
+  // Each tick stands where its time is.
+  const divisor = Number(frame.divisor);
+  const ticks = await figure.locator('svg > g:last-child text').evaluateAll((all) => all.map((text) => [Number(text.textContent), Number(text.getAttribute('x'))]));
+  assert.ok(ticks.length >= 3);
+  for (const [tick, x] of ticks) {
+    const expected = left + (tick * divisor - quarter[0]) / (quarter[1] - quarter[0]) * (right - left);
+    assert.ok(Math.abs(x - expected) < 0.5, `${tick}: ${x} ${expected}`);
+  }
+  // A drag moves the time with the pointer.
+  const middle = await figure.locator('svg').boundingBox();
+  const firstTick = async () => figure.locator('svg > g:last-child text').first().evaluate((text) => Number(text.textContent));
+  const first = await firstTick();
+  await page.mouse.move(middle.x + middle.width / 2, middle.y + middle.height / 3);
+  await page.mouse.down();
+  await page.mouse.move(middle.x + middle.width * 0.8, middle.y + middle.height / 3);
+  await page.mouse.up();
+  assert.ok(await firstTick() < first);
+  await figure.getByRole('button', { name: 'All' }).click();
+  for (const _ of [1, 2]) await figure.getByRole('button', { name: 'Zoom in' }).click();
   await figure.getByRole('button', { name: 'Earlier' }).click();
   assert.ok((await shown()).some(({ to }) => to < quarter[0]));
   const box = await figure.locator('svg').boundingBox();
