@@ -10,6 +10,7 @@ use crate::{
     figure::Figure,
     report::{Placed, Report},
     run::{Run, RunKind},
+    scheduled::is_scheduled,
     table::{Cell, Table},
 };
 
@@ -215,10 +216,13 @@ fn title_of(placed: &Placed) -> String {
 
 fn figure<'a>(report: &'a Report, placed: &'a Placed, links: Links) -> FigureOnPage<'a> {
     let table = placed.figure.chart.table();
-    let manifests: Vec<(usize, &str)> = match placed.run {
-        Some(number) => report.runs.get(number).map(|run| (number, run.name.as_str())).into_iter().collect(),
-        None => report.runs.iter().enumerate().map(|(number, run)| (number, run.name.as_str())).collect(),
+    let is_of_figure = |(number, run): &(usize, &Run)| match placed.run {
+        Some(of) => of == *number,
+        // Figures of several runs are of runs of `sched`.
+        None => is_scheduled(run),
     };
+    let runs = report.runs.iter().enumerate().filter(is_of_figure);
+    let manifests = runs.map(|(number, run)| (number, run.name.as_str())).collect();
     let title = title_of(placed);
     FigureOnPage {
         svg: placed.figure.chart.svg(&title),
