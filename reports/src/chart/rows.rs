@@ -21,7 +21,7 @@ use crate::{
 
 /// The least height of a row, and what each of several marks below each other takes.
 const ROW: i32 = 46;
-const MARK: i32 = 34;
+const MARK: i32 = 26;
 /// The room for the words at the axis, and below them.
 const BELOW: i32 = 72;
 const MARGIN: i32 = 10;
@@ -106,6 +106,11 @@ pub(super) fn draw(rows: &Rows, area: &Area<'_>) -> Drawn {
         let middle = number as f64 + 0.5;
         let (_, y) = plot.map_coordinate(&(values.ends().0, middle));
         area.draw_text(name, &words, (left - 16, y))?;
+        if separate(row) > 0 {
+            // It leads the eye from a name to its marks.
+            let (from, to) = values.ends();
+            plot.draw(&PathElement::new(vec![(from, middle), (to, middle)], grid()))?;
+        }
         for mark in marks(row, rows, middle, height) {
             plot.draw(&mark)?;
         }
