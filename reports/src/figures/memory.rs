@@ -88,6 +88,9 @@ fn finding(part: &JobsOfFigure) -> String {
         return String::new();
     };
     match errors.len() {
+        jobs if worst.abs() < 0.05 => {
+            format!("The estimates of {jobs} jobs are within 0.05 % of the measured peaks.")
+        }
         1 => format!("The estimate of {job} differs from its measured peak by {worst:+.1} %."),
         jobs => format!(
             "The estimates of {jobs} jobs differ from the measured peaks by at most {:.1} % ({job}: \
