@@ -40,13 +40,16 @@
     if (from !== undefined) return `${name}: ${kind} on ${lane}, ${pretty(Number(from), 'Ns')} to ${pretty(Number(to), 'Ns')}${detail ? `; ${detail}` : ''}`;
     return mark.dataset.title || '';
   };
+  const TIMES = [[1, 'ns'], [1e3, 'us'], [1e6, 'ms'], [1e9, 's'], [6e10, 'min'], [3.6e12, 'h']];
+  const SIZES = [[1, 'B'], [1024, 'KiB'], [1048576, 'MiB'], [1073741824, 'GiB']];
   const pretty = (value, unit) => {
     const scale = (units) => {
       const [one, name] = units.findLast(([one]) => Math.abs(value) >= one) || units[0];
       return `${Number((value / one).toPrecision(4))} ${name}`;
     };
-    if (unit === 'Ns' || unit === 'SignedNs') return scale([[1, 'ns'], [1e3, 'us'], [1e6, 'ms'], [1e9, 's'], [6e11, 'min'], [1.8e13, 'h']].map(([one, name]) => [name === 'min' ? 6e10 : name === 'h' ? 3.6e12 : one, name]));
-    if (unit === 'Bytes' || unit === 'BytesPerS') return scale([[1, 'B'], [1024, 'KiB'], [1048576, 'MiB'], [1073741824, 'GiB']]) + (unit === 'Bytes' ? '' : '/s');
+    if (unit === 'Ns' || unit === 'SignedNs') return scale(TIMES);
+    if (unit === 'Bytes') return scale(SIZES);
+    if (unit === 'BytesPerS') return `${scale(SIZES)}/s`;
     return String(Number(value.toPrecision(5)));
   };
   const nearest = (mark, event) => {
@@ -144,7 +147,6 @@
     };
     const draw = () => {
       const isAll = from === begin && to === end;
-      svg.classList.toggle('stretched', !isAll);
       // The last of the printed words is the name of the axis, which holds for every range.
       printed.slice(0, -1).forEach((text) => { text.style.display = isAll ? '' : 'none'; });
       names.forEach((text) => { text.style.display = isAll ? '' : 'none'; });
