@@ -58,6 +58,14 @@ int tw_backward(at::Tensor* output, at::Tensor* const* inputs, size_t count) {
   });
 }
 
+// As `tw_backward`, from several tensors of any shape, each with its gradient.
+int tw_backward_from(at::Tensor* const* outputs, at::Tensor* const* gradients, size_t count) {
+  return shim::guarded([&] {
+    torch::autograd::backward(shim::tensor_list(outputs, count), shim::tensor_list(gradients, count),
+                              /*retain_graph=*/false, /*create_graph=*/false);
+  });
+}
+
 // Frees the gradients, so that the next backward pass hands its results over instead of adding them to zeros.
 int tw_clear_gradients(at::Tensor* const* parameters, size_t count) {
   return shim::guarded([&] {

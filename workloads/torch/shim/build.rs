@@ -21,6 +21,7 @@ fn main() {
                 "memory",
                 "memory_trace",
                 "autograd",
+                "function",
                 "layout",
                 "optimizer",
                 "activation",

@@ -10,6 +10,7 @@
 #include "shim.h"
 
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include <pthread.h>
@@ -27,12 +28,23 @@ using Milliseconds = std::chrono::milliseconds;
 // All ranks of a job are processes of one machine, and must not be reachable from others.
 constexpr const char* kLoopback = "127.0.0.1";
 
+using Store = c10::intrusive_ptr<c10d::Store>;
+using MakeNccl = void (*)(const Store& store, int rank, int size, Milliseconds timeout,
+                          c10::intrusive_ptr<c10d::Backend>& backend);
+
+// What the groups of one process have in common.
+struct Meeting {
+  Store store;
+  Milliseconds timeout;
+  // Null for Gloo.
+  MakeNccl make_nccl;
+  // The sockets of Gloo and the thread that serves them.
+  std::shared_ptr<gloo::transport::Device> device;
+};
+
 struct Group {
   c10::intrusive_ptr<c10d::Backend> backend;
 };
-
-using MakeNccl = void (*)(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Milliseconds timeout,
-                          c10::intrusive_ptr<c10d::Backend>& backend);
 
 struct Work {
   c10::intrusive_ptr<c10d::Work> work;
@@ -47,7 +59,7 @@ int64_t monotonic_ns() {
 }
 
 // The file in which ranks that know nothing of each other leave their addresses.
-c10::intrusive_ptr<c10d::Store> fresh_store(const char* file, int rank, int size, Milliseconds timeout) {
+Store fresh_store(const char* file, int rank, int size, Milliseconds timeout) {
   auto store = c10::make_intrusive<c10d::FileStore>(file, size);
   store->setTimeout(timeout);
   // What an earlier launch has left in it would lead to ranks that are gone, and be noticed when the timeout is over.
@@ -115,19 +127,30 @@ int begin(Work** work, Start start) {
 
 extern "C" {
 
-// Meets the other ranks, and returns when all of `size` have come: through Gloo, or through NCCL where `make_nccl` is
-// the function of nccl.cpp, whose library is open. A collective that takes longer than the timeout, as one for which
-// another rank does not come, fails; when another rank's process ends it fails at once.
-int tw_group_meet(MakeNccl make_nccl, const char* file, int rank, int size, int64_t timeout_ms, Group** group) {
+// Opens the file in which all `size` ranks of a job leave their addresses. Groups meet through Gloo, or through NCCL
+// where `make_nccl` is the function of nccl.cpp, whose library is open.
+int tw_meeting_open(MakeNccl make_nccl, const char* file, int rank, int size, int64_t timeout_ms, Meeting** meeting) {
   return shim::guarded([&] {
     const Milliseconds timeout(timeout_ms);
-    const auto store = fresh_store(file, rank, size, timeout);
+    auto store = fresh_store(file, rank, size, timeout);
+    *meeting = new Meeting{std::move(store), timeout, make_nccl, make_nccl ? nullptr : loopback_device()};
+  });
+}
+
+void tw_meeting_delete(Meeting* meeting) { delete meeting; }
+
+// Meets the other ranks of the group `name`, and returns when all of `size` have come. A collective that takes longer
+// than the timeout, as one for which another rank does not come, fails; when another rank's process ends it fails at
+// once. NCCL connects in the first collective.
+int tw_group_meet(Meeting* meeting, const char* name, int rank, int size, Group** group) {
+  return shim::guarded([&] {
+    const auto store = c10::make_intrusive<c10d::PrefixStore>(name, meeting->store);
     Group met;
-    if (make_nccl != nullptr) {
-      make_nccl(store, rank, size, timeout, met.backend);
+    if (meeting->make_nccl != nullptr) {
+      meeting->make_nccl(store, rank, size, meeting->timeout, met.backend);
     } else {
-      auto options = c10d::ProcessGroupGloo::Options::create(timeout);
-      options->devices.push_back(loopback_device());
+      auto options = c10d::ProcessGroupGloo::Options::create(meeting->timeout);
+      options->devices.push_back(meeting->device);
       met.backend = c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options);
     }
     *group = new Group(std::move(met));
@@ -137,11 +160,14 @@ int tw_group_meet(MakeNccl make_nccl, const char* file, int rank, int size, int6
 // Waits for collectives that are under way, which then fail if other ranks have gone.
 void tw_group_delete(Group* group) { delete group; }
 
-int tw_group_all_reduce_sum(Group* group, at::Tensor* tensor, Work** work) {
+// The sum over all ranks, or the maximum.
+int tw_group_all_reduce(Group* group, at::Tensor* tensor, int is_maximum, Work** work) {
   return begin(work, [&] {
     check_dense(*tensor);
     std::vector<at::Tensor> tensors{*tensor};
-    return group->backend->allreduce(tensors);
+    c10d::AllreduceOptions options;
+    options.reduceOp = is_maximum ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM;
+    return group->backend->allreduce(tensors, options);
   });
 }
 
@@ -170,6 +196,16 @@ int tw_group_reduce_scatter_sum(Group* group, at::Tensor* part, at::Tensor* whol
     check_dense(*whole);
     check_dense(*part);
     return group->backend->_reduce_scatter_base(*part, *whole);
+  });
+}
+
+// `received` gets part number `rank` of every rank's `sent`, in the order of ranks. Both are cut into equal parts.
+int tw_group_all_to_all(Group* group, at::Tensor* received, at::Tensor* sent, Work** work) {
+  return begin(work, [&] {
+    check_dense(*received);
+    check_dense(*sent);
+    std::vector<int64_t> equal_parts;
+    return group->backend->alltoall_base(*received, *sent, equal_parts, equal_parts);
   });
 }
 
@@ -212,7 +248,8 @@ int tw_work_is_done(const Work* work, int* done) {
 // Nanoseconds of CLOCK_MONOTONIC; 0 where it is not finished, and where the backend does not tell.
 int64_t tw_work_finished_ns(const Work* work) { return work->finished_ns->load(); }
 
-// Work that is under way goes on, and keeps its tensors alive.
+// A collective that is under way goes on, and keeps its tensors alive. Gloo gives up a send or a receive, and does not
+// copy the result of a reduce-scatter.
 void tw_work_delete(Work* work) { delete work; }
 
 }  // extern "C"

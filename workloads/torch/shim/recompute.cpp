@@ -28,8 +28,13 @@ using at::Tensor;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
-// Gives 0 and one new tensor, or 1 and leaves its message for `tw_last_error`. `again` is 1 in a backward pass.
-using Call = int (*)(void* context, int again, const Tensor* const* inputs, size_t count, Tensor** output);
+// The largest number of tensors that a closure makes.
+constexpr size_t kMaxOutputs = 8;
+
+// Gives 0 and up to `kMaxOutputs` new tensors, or 1 and leaves its message for `tw_last_error`. `again` is 1 in a
+// backward pass.
+using Call = int (*)(void* context, int again, const Tensor* const* inputs, size_t count, Tensor** outputs,
+                     size_t* output_count);
 using Drop = void (*)(void* context);
 
 // A closure of Rust's, dropped with the last graph that may call it.
@@ -40,12 +45,17 @@ class Closure {
   Closure& operator=(const Closure&) = delete;
   ~Closure() { drop_(context_); }
 
-  Tensor run(bool again, const variable_list& inputs) const {
+  variable_list run(bool again, const variable_list& inputs) const {
     std::vector<const Tensor*> handles;
     for (const Tensor& input : inputs) handles.push_back(&input);
-    Tensor* output = nullptr;
-    if (call_(context_, again, handles.data(), handles.size(), &output) != 0) throw std::runtime_error(tw_last_error());
-    return *std::unique_ptr<Tensor>(output);
+    Tensor* outputs[kMaxOutputs] = {};
+    size_t count = kMaxOutputs;
+    if (call_(context_, again, handles.data(), handles.size(), outputs, &count) != 0) {
+      throw std::runtime_error(tw_last_error());
+    }
+    variable_list made;
+    for (size_t i = 0; i < count; i++) made.push_back(*std::unique_ptr<Tensor>(outputs[i]));
+    return made;
   }
 
  private:
@@ -78,7 +88,7 @@ class Surroundings {
 
   // Runs `body` in them, and leaves those of before behind.
   template <typename Body>
-  Tensor around(Body body) const {
+  variable_list around(Body body) const {
     const Surroundings before(generators_);
     set();
     at::autocast::increment_nesting();
@@ -88,7 +98,7 @@ class Surroundings {
       before.set();
     };
     try {
-      Tensor made = body();
+      variable_list made = body();
       leave();
       return made;
     } catch (...) {
@@ -133,12 +143,21 @@ variable_list views_of(const variable_list& leaves) {
   return views;
 }
 
-// The leaves that the graph of `made` goes back to, without those that stand for inputs.
-variable_list parameters_of(const Tensor& made, const variable_list& leaves) {
+// Which of the views an output is, if the closure hands one through; their number if it made the output.
+size_t handed_through(const Tensor& output, const variable_list& views) {
+  const auto is_it = [&output](const Tensor& view) { return output.is_same(view); };
+  return std::find_if(views.begin(), views.end(), is_it) - views.begin();
+}
+
+// The leaves that the graphs of `made` go back to, without those that stand for inputs.
+variable_list parameters_of(const variable_list& made, const variable_list& leaves) {
   variable_list parameters;
-  const auto last = torch::autograd::impl::gradient_edge(made);
-  std::unordered_set<Node*> seen{last.function.get()};
-  std::vector<Node*> ahead{last.function.get()};
+  std::unordered_set<Node*> seen;
+  std::vector<Node*> ahead;
+  for (const Tensor& tensor : made) {
+    Node* last = torch::autograd::impl::gradient_edge(tensor).function.get();
+    if (seen.insert(last).second) ahead.push_back(last);
+  }
   while (!ahead.empty()) {
     Node* node = ahead.back();
     ahead.pop_back();
@@ -156,17 +175,28 @@ variable_list parameters_of(const Tensor& made, const variable_list& leaves) {
 class Recompute : public Node {
  public:
   // Runs the closure for the first time.
-  static Tensor run(std::shared_ptr<Closure> closure, const variable_list& inputs) {
+  static variable_list run(std::shared_ptr<Closure> closure, const variable_list& inputs) {
     // The inputs are saved as they are now, and the surroundings before anything is drawn.
     std::shared_ptr<Recompute> node(new Recompute(std::move(closure), inputs), torch::autograd::deleteNode);
-    const variable_list leaves = leaves_for(inputs);
-    const Tensor made = node->closure_->run(/*again=*/false, views_of(leaves));
-    if (!made.requires_grad()) return made;
+    const variable_list leaves = leaves_for(inputs), views = views_of(leaves);
+    variable_list outputs = node->closure_->run(/*again=*/false, views), made;
+    for (size_t i = 0; i < outputs.size(); i++) {
+      const size_t through = handed_through(outputs[i], views);
+      if (through < inputs.size()) {
+        outputs[i] = inputs[through];
+      } else if (outputs[i].requires_grad()) {
+        node->made_.push_back(i);
+        made.push_back(outputs[i]);
+      }
+    }
+    if (made.empty()) return outputs;
     node->parameters_ = parameters_of(made, leaves);
     node->set_next_edges(torch::autograd::collect_next_edges(inputs, node->parameters_));
-    Tensor output = made.detach();
-    torch::autograd::set_history(output, node);
-    return output;
+    for (size_t i : node->made_) {
+      outputs[i] = outputs[i].detach();
+      torch::autograd::set_history(outputs[i], node);
+    }
+    return outputs;
   }
 
   variable_list apply(variable_list&& gradients) override {
@@ -186,13 +216,20 @@ class Recompute : public Node {
       wanted.push_back(candidates[i]);
       places.push_back(i);
     }
-    if (wanted.empty() || !gradients[0].defined()) return results;
+    const auto is_defined = [](const Tensor& gradient) { return gradient.defined(); };
+    if (wanted.empty() || std::none_of(gradients.begin(), gradients.end(), is_defined)) return results;
 
-    const Tensor made = surroundings_.around([&] {
+    const variable_list outputs = surroundings_.around([&] {
       at::AutoGradMode with_graph(true);
       return closure_->run(/*again=*/true, views_of(leaves));
     });
-    variable_list found = torch::autograd::grad({made}, wanted, {std::move(gradients[0])}, /*retain_graph=*/false,
+    variable_list made, of_made;
+    for (size_t i = 0; i < made_.size(); i++) {
+      if (!gradients[i].defined()) continue;
+      made.push_back(outputs[made_[i]]);
+      of_made.push_back(std::move(gradients[i]));
+    }
+    variable_list found = torch::autograd::grad(made, wanted, of_made, /*retain_graph=*/false,
                                                 /*create_graph=*/false, /*allow_unused=*/true);
     // Moved, so that a parameter may take its gradient over without a copy.
     for (size_t i = 0; i < places.size(); i++) results[places[i]] = std::move(found[i]);
@@ -218,6 +255,8 @@ class Recompute : public Node {
   Surroundings surroundings_;
   std::vector<torch::autograd::SavedVariable> inputs_;
   variable_list parameters_;
+  // The outputs of the closure that have a graph, in the order of this node's own.
+  std::vector<size_t> made_;
 };
 
 }  // namespace
@@ -225,13 +264,18 @@ class Recompute : public Node {
 extern "C" {
 
 // Runs the closure and gives what it makes, with a graph that remembers the inputs alone and runs the closure again in
-// the backward pass. Takes the closure over, whatever comes of it.
-int tw_recompute(Call call, Drop drop, void* context, Tensor* const* inputs, size_t count, Tensor** output) {
+// the backward pass. An input that the closure hands through is given as it is. There is room for `kMaxOutputs`
+// outputs, which `output_count` counts. Takes the closure over, whatever comes of it.
+int tw_recompute(Call call, Drop drop, void* context, Tensor* const* inputs, size_t count, Tensor** outputs,
+                 size_t* output_count) {
   return shim::guarded([&] {
     auto closure = std::make_shared<Closure>(call, drop, context);
     const variable_list list = shim::tensor_list(inputs, count);
     const bool has_graph = at::GradMode::is_enabled();
-    *output = new Tensor(has_graph ? Recompute::run(std::move(closure), list) : closure->run(/*again=*/false, list));
+    const variable_list made =
+        has_graph ? Recompute::run(std::move(closure), list) : closure->run(/*again=*/false, list);
+    for (size_t i = 0; i < made.size(); i++) outputs[i] = new Tensor(made[i]);
+    *output_count = made.size();
   });
 }
 

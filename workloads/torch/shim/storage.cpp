@@ -13,4 +13,23 @@ int tw_storage(const at::Tensor* tensor, const void** storage, int64_t* bytes, i
   });
 }
 
+// Gives the memory of `tensor` back. Its views keep their shapes and must not be read until it is allocated again.
+int tw_storage_free(const at::Tensor* tensor) {
+  return shim::guarded([&] {
+    auto* storage = tensor->storage().unsafeGetStorageImpl();
+    storage->set_data_ptr_noswap(at::DataPtr(nullptr, storage->device()));
+    storage->set_nbytes(0);
+  });
+}
+
+// New memory of `bytes` bytes for a tensor whose memory was given back, and for its views.
+int tw_storage_allocate(const at::Tensor* tensor, int64_t bytes) {
+  return shim::guarded([&] {
+    auto* storage = tensor->storage().unsafeGetStorageImpl();
+    TORCH_CHECK(storage->allocator() != nullptr, "the memory of a tensor is not the allocator's");
+    storage->set_data_ptr_noswap(storage->allocator()->allocate(bytes));
+    storage->set_nbytes(bytes);
+  });
+}
+
 }  // extern "C"

@@ -1,17 +1,18 @@
 //! All-reduces by themselves: their durations in the process groups that training uses, one tensor size at
 //! a time.
 
+use std::collections::VecDeque;
+
 use schema::spec::{AllReduce, LaunchSpec};
 use tch::{Device, Kind, Tensor};
 
 use crate::{
     clock::{self, Clock, Phase, StepTime},
     failure::Failure,
-    group::Group,
-    launch::{choose_collectives, device_of, meet, use_threads},
+    group::{Group, Reduction},
+    launch::{choose_collectives, device_of, not_met, open_meeting, use_threads},
     step::{Completed, StepError, Trainer},
     steps::Steps,
-    workload::Share,
 };
 
 /// Steps that each sum one tensor over all ranks in place.
@@ -22,7 +23,8 @@ use crate::{
 pub(crate) struct AllReduces {
     group: Group,
     tensor: Tensor,
-    bytes: u64,
+    /// Bytes sent in each step in flight.
+    sent: VecDeque<u64>,
     clock: Box<dyn Clock>,
 }
 
@@ -37,12 +39,13 @@ impl AllReduces {
         let device = device_of(&launch.devices, rank)?;
         use_threads(launch.threads);
         let collectives = choose_collectives(told.collectives, &launch.devices).map_err(refused)?;
-        let share = Share { rank, ranks: launch.devices.len() as u32 };
-        let group = meet(told.rendezvous.as_deref(), share, collectives, device)?;
+        let ranks = launch.devices.len() as u32;
+        let meeting = open_meeting(told.rendezvous.as_deref(), rank, ranks, collectives, device)?;
+        let group = meeting.form("all", rank, ranks).map_err(not_met)?;
         let numbers = told.bytes / Kind::Float.elt_size_in_bytes() as u64;
         // A sum of zeros stays zero.
         let tensor = Tensor::f_zeros([i64::try_from(numbers).unwrap_or(i64::MAX)], (Kind::Float, device))?;
-        Ok(Self { group, tensor, bytes: told.bytes, clock: clock::of(device)? })
+        Ok(Self { group, tensor, sent: VecDeque::new(), clock: clock::of(device)? })
     }
 
     pub(crate) fn group(&self) -> &Group {
@@ -64,7 +67,9 @@ impl Steps for AllReduces {
             self.restart()?;
         }
         self.clock.begin_step();
-        let under_way = self.group.all_reduce_sum(&self.tensor).map_err(StepError::Collective)?;
+        let under_way =
+            self.group.all_reduce(&self.tensor, Reduction::Sum).map_err(StepError::Collective)?;
+        self.sent.push_back(self.group.take_sent_bytes());
         under_way.wait().map_err(StepError::Collective)?;
         self.clock.lap(Phase::SyncExposed).map_err(StepError::Device)?;
         self.clock.end_step().map_err(StepError::Device)
@@ -76,6 +81,7 @@ impl Steps for AllReduces {
 
     fn completed(&mut self, in_flight: usize) -> Result<Option<Completed>, StepError> {
         let time = self.clock.take(in_flight).map_err(StepError::Device)?;
+        let sent_bytes = time.as_ref().and_then(|_| self.sent.pop_front());
         Ok(time.map(|StepTime { end, dur, phases, timing }| Completed {
             end,
             dur,
@@ -83,7 +89,7 @@ impl Steps for AllReduces {
             // Nothing is trained, and a NaN loss is not reported.
             loss: f64::NAN,
             phases,
-            sent_bytes: Some(self.bytes),
+            sent_bytes,
             timing,
         }))
     }

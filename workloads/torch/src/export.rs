@@ -21,10 +21,10 @@ pub fn export(
     data: Option<(&Path, u64)>,
 ) -> anyhow::Result<()> {
     let launch = Launch::read(spec, rank)?;
-    let Built { mut trainer, .. } = launch.build(None)?;
+    let Built { mut trainer, .. } = launch.build(World::alone())?;
     if let Some(file) = initial {
         let state = trainer.workload().parameters().state();
-        let tensors: Vec<_> = state.map(|(name, tensor)| (name.to_owned(), tensor.contiguous())).collect();
+        let tensors: Vec<_> = state.map(|entry| (entry.name().to_owned(), entry.tensor().contiguous())).collect();
         write(file, &tensors)?;
     }
     if let Some((file, steps)) = data {

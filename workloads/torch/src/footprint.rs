@@ -48,7 +48,7 @@ pub fn of_launch(spec: &Path) -> Answer {
 
 fn measure(launch: &Launch) -> Result<Footprint, Failure> {
     let device = launch.execution.device;
-    let Built { mut trainer, .. } = launch.build(None)?;
+    let Built { mut trainer, .. } = launch.build(World::absent(launch.mesh, launch.rank))?;
     let building_bytes = tensor_memory(device)?.peak_bytes;
     let laps = Laps::default();
     trainer.set_clock(Box::new(LapClock::new(clock::of(device)?, laps.clone())));

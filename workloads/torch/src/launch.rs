@@ -2,30 +2,35 @@
 
 use std::{collections::HashSet, path::Path, time::Duration};
 
+use fastrand::Rng;
 use schema::{
     device,
-    plan::{Axis, Precision},
+    mesh::Mesh,
+    plan::Precision,
     run_dir::read_spec,
     spec::{Collectives, LaunchSpec, Program, Training},
     units::Nanos,
     wire::FailureKind,
 };
-use tch::{Cuda, Device};
+use tch::{Cuda, Device, TchError};
 
 use crate::{
     checkpoint::restore::Restore,
     cuda,
     data::{self, Files},
     failure::{Failure, kind_of_samples},
-    group::Group,
+    group::Meeting,
     models,
+    nn::{
+        parameters::{Entry, Parameters},
+        tensor_parallel::TensorParallel,
+    },
+    pipeline::cut,
     shim::{memory, nccl, transfer::wait_for},
     step::{Execution, Trainer},
     workload::Share,
+    world::World,
 };
-
-/// Axes of a plan that this worker executes; everything else is refused before anything is built.
-pub const AXES: [Axis; 5] = [Axis::Dp, Axis::Ga, Axis::Gc, Axis::Offload, Axis::Bf16];
 
 /// The longest wait of a rank for another one, in the meeting and in each collective. It is shorter than
 /// the five minutes in which the harness expects `ready`, so that the waiting rank reports the failure
@@ -44,8 +49,9 @@ pub struct Built {
 pub struct Launch {
     pub training: Training,
     pub execution: Execution,
-    /// The rank and the number of ranks, which decide the rank's part of the data.
-    pub share: Share,
+    /// The number of this rank, and the grid of all ranks.
+    pub rank: u32,
+    pub mesh: Mesh,
     /// The library for collectives; absent for a single rank.
     pub collectives: Option<Collectives>,
     pub threads: u32,
@@ -87,12 +93,6 @@ impl Launch {
         }
         let plan = training.plan;
         let refused = |reason: &str| Failure::unsupported(format!("plan '{plan}': {reason}"));
-        if let Some(axis) = plan.axes().iter().find(|axis| !AXES.contains(axis)) {
-            let executed = AXES.map(|axis| axis.to_string()).join(", ");
-            return Err(refused(&format!(
-                "torch-worker does not execute {axis}; it executes dp1, {executed} and all together"
-            )));
-        }
         if let Some(reason) = training.workload.refuses(&plan, training.global_batch) {
             return Err(refused(&reason));
         }
@@ -109,38 +109,41 @@ impl Launch {
             recompute: plan.gc,
             bf16: plan.precision == Precision::Bf16,
             offload: plan.offload.then(|| training.offload_threads.unwrap_or(spec.threads)),
+            zero: plan.zero,
         };
-        let (share, threads, seed) = (Share { rank, ranks }, spec.threads, spec.seed);
+        let (mesh, threads, seed) = (Mesh::of(&plan), spec.threads, spec.seed);
         let memory_bytes = spec.memory_bytes;
-        Ok(Self { training: *training, execution, share, collectives, threads, memory_bytes, seed })
+        Ok(Self { training: *training, execution, rank, mesh, collectives, threads, memory_bytes, seed })
     }
 
-    /// Meets the other ranks of the launch; returns `None` if there is no other.
+    /// Meets the other ranks of the launch.
     ///
     /// # Errors
     /// `collective` if the others do not come, `internal` if the launch names no meeting place.
-    pub fn meet(&self) -> Result<Option<Group>, Failure> {
-        let Some(collectives) = self.collectives else { return Ok(None) };
+    pub fn meet(&self) -> Result<World, Failure> {
+        let Some(collectives) = self.collectives else { return Ok(World::alone()) };
         let rendezvous = self.training.rendezvous.as_deref();
-        meet(rendezvous, self.share, collectives, self.execution.device).map(Some)
+        let (rank, ranks, device) = (self.rank, self.mesh.ranks(), self.execution.device);
+        let meeting = open_meeting(rendezvous, rank, ranks, collectives, device)?;
+        World::meet(&meeting, self.mesh, rank, collectives == Collectives::Gloo).map_err(not_met)
     }
 
     /// Builds the model with its initial parameters, its data and its optimizers from the seed, and continues from
-    /// a checkpoint if the launch names one.
+    /// a checkpoint if the launch names one. Of the model it keeps the part of this rank of `world`.
     ///
-    /// With a group, all ranks start from the parameters of the first one. The same seed makes them equal
+    /// All data-parallel ranks start from the parameters of the first one. The same seed makes them equal
     /// already, unless libraries or processors differ.
     ///
     /// # Errors
     /// `unsupported` or `internal` for the model, these or `data` for the data and for a checkpoint, `out-of-memory` for
     /// anything, `collective` if other ranks have gone.
-    pub fn build(&self, group: Option<&Group>) -> Result<Built, Failure> {
+    pub fn build(&self, world: World) -> Result<Built, Failure> {
         let restore = Restore::of(&self.training)?;
         use_threads(self.threads);
         // The same seed gives the same parameters, dropout masks and, at the same number of threads, the same sums. On
         // CUDA these differ in their last digits, as some kernels add in no fixed order.
         tch::manual_seed(self.seed as i64);
-        let Training { workload, data, loaders, .. } = &self.training;
+        let Training { workload, data, loaders, exact, .. } = &self.training;
         let device = self.execution.device;
         if let Some(bytes) = self.memory_bytes.filter(|_| device == Device::Cpu) {
             memory::limit_cpu_tensors(bytes);
@@ -148,38 +151,55 @@ impl Launch {
         // Shapes never change within a launch, so that the search for cuDNN's fastest algorithms in the
         // first steps pays off.
         Cuda::cudnn_set_benchmark(device.is_cuda());
-        let build = if self.training.exact { models::build_exact } else { models::build };
-        let model = build(workload, device)
-            .map_err(|error| Failure::classify(FailureKind::Internal, &format!("{error:#}")))?;
-        if let Some(group) = group {
-            let tensors = model.parameters().state().map(|(_, tensor)| tensor);
-            let copied = group.copy_from_first(tensors);
-            copied.map_err(|error| failed_collective(&format!("sharing the initial parameters: {error}")))?;
-        }
+        let unbuilt =
+            |error: anyhow::Error| Failure::classify(FailureKind::Internal, &format!("{error:#}"));
+        let (stages, samples) = (world.mesh.stages as usize, self.execution.micro_batch_samples as i64);
+        let cut =
+            (stages > 1).then(|| cut(workload, *exact, samples, stages)).transpose().map_err(unbuilt)?;
+        let held = cut.as_ref().map(|cut| cut.stages[world.at.stage as usize].clone());
+        let parameters =
+            Parameters::new(device).part_of(TensorParallel::new(world.tensor.clone()), held);
+        let parameters = if *exact { parameters.exact() } else { parameters };
+        let model = models::build_in(workload, parameters).map_err(unbuilt)?;
+        let copied = world.data.copy_from_first(model.parameters().state().map(Entry::tensor));
+        copied.map_err(|error| failed_collective(&format!("sharing the initial parameters: {error}")))?;
         // The random numbers of training do not depend on those of the initial weights, so that another
-        // program with the same weights can draw the same ones (scripts/parity_py/train.py). The seed
-        // differs from the first one to avoid equal numbers, and between ranks so that they do not apply
-        // the same dropout to different samples.
-        tch::manual_seed((self.seed as i64).wrapping_add(1 + i64::from(self.share.rank)));
+        // program with the same weights can draw the same ones (scripts/parity_py/train.py).
+        tch::manual_seed(training_seed(self.seed, 0, &world));
         let files = data.as_deref().map(|folder| Files { folder, loaders: *loaders });
+        let share = Share { rank: world.at.data, ranks: world.mesh.data };
         let stream = data::of(&*model, workload.model.samples(), files, self.seed, device)
-            .and_then(|mut stream| stream.share_out(self.share).map(|()| stream))
+            .and_then(|mut stream| stream.share_out(share).map(|()| stream))
             .map_err(|error| Failure::classify(kind_of_samples(&error), &format!("{error:#}")))?;
-        let mut trainer = Trainer::new(model, stream, self.execution)?;
-        if let Some(group) = group {
-            trainer.join(group)?;
-        }
+        let mut trainer = Trainer::among(model, stream, self.execution, world, cut.as_ref())?;
         let restored_in = match restore {
             None => None,
             Some(restore) => {
                 let begin = Nanos::monotonic_now();
-                restore.apply(&mut trainer, self.share, self.seed)?;
+                restore.apply(&mut trainer, self.seed)?;
                 wait_for(device)?;
                 Some(Nanos::monotonic_now() - begin)
             }
         };
         Ok(Built { trainer, restored_in })
     }
+}
+
+/// A seed for the random numbers of training after this number of steps. Ranks that share layers draw the same numbers,
+/// and all others have seeds of their own: no rank repeats the numbers of another one, of earlier steps, or of another
+/// seed.
+pub(crate) fn training_seed(seed: u64, steps: u64, world: &World) -> i64 {
+    let stream = u64::from(world.at.stage) * u64::from(world.mesh.data) + u64::from(world.at.data);
+    fresh_seed(seed, steps, stream)
+}
+
+/// A seed from the launch's seed and two numbers, each in a draw of its own.
+fn fresh_seed(seed: u64, steps: u64, stream: u64) -> i64 {
+    let mut rng = Rng::with_seed(seed);
+    for number in [steps, stream] {
+        rng = Rng::with_seed(rng.u64(..) ^ number);
+    }
+    rng.i64(..)
 }
 
 /// Sets the number of threads for operations of libtorch on the host.
@@ -198,22 +218,26 @@ pub(crate) fn read(spec: &Path) -> Result<LaunchSpec, Failure> {
     })
 }
 
-/// Meets the other ranks of a launch of several.
+/// Opens the meeting place of a launch of several ranks.
 ///
 /// # Errors
-/// `collective` if the others do not come, `internal` if the launch names no meeting place.
-pub(crate) fn meet(
+/// `collective` if that fails, `internal` if the launch names no meeting place.
+pub(crate) fn open_meeting(
     rendezvous: Option<&Path>,
-    share: Share,
+    rank: u32,
+    ranks: u32,
     collectives: Collectives,
     device: Device,
-) -> Result<Group, Failure> {
+) -> Result<Meeting, Failure> {
     let Some(rendezvous) = rendezvous else {
         let problem = "the launch has several ranks and names no file for them to meet in";
         return Err(Failure::new(FailureKind::Internal, problem));
     };
-    let met = Group::meet(rendezvous, share.rank, share.ranks, collectives, device, PATIENCE);
-    met.map_err(|error| failed_collective(&format!("not all ranks have met: {error}")))
+    Meeting::open(rendezvous, rank, ranks, collectives, device, PATIENCE).map_err(not_met)
+}
+
+pub(crate) fn not_met(error: TchError) -> Failure {
+    failed_collective(&format!("not all ranks have met: {error}"))
 }
 
 /// The device of a rank as libtorch knows it.
@@ -287,5 +311,15 @@ pub(crate) mod tests {
     pub(crate) fn training(workload: &str, global_batch: u32, plan: &str) -> Training {
         let workload = Catalog::embedded().get(workload).expect("a workload of the catalog").clone();
         Training::new(workload, global_batch, plan.parse().expect("a canonical plan"))
+    }
+
+    #[test]
+    fn no_stream_and_no_step_has_the_seed_of_another() {
+        let seeds: HashSet<_> = (0..10)
+            .flat_map(|seed| (0..100).map(move |step| (seed, step)))
+            .flat_map(|(seed, step)| (0..10).map(move |stream| fresh_seed(seed, step, stream)))
+            .collect();
+        assert_eq!(seeds.len(), 10 * 100 * 10);
+        assert_eq!(fresh_seed(1, 2, 3), fresh_seed(1, 2, 3));
     }
 }

@@ -6,6 +6,7 @@
 
 mod all_reduce;
 pub mod capabilities;
+pub mod chain;
 mod checkpoint;
 pub mod clock;
 mod commands;
@@ -20,7 +21,9 @@ pub mod launch;
 pub mod models;
 pub mod nn;
 pub mod optimizer;
+mod parallel;
 pub mod pause;
+mod pipeline;
 pub mod recompute;
 pub mod run;
 pub mod shapes;
@@ -28,4 +31,7 @@ pub mod shim;
 pub mod step;
 mod steps;
 pub mod synchronize;
+mod ties;
 pub mod workload;
+pub mod world;
+mod zero;

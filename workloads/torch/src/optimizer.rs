@@ -4,6 +4,7 @@
 mod chunks;
 mod host;
 mod link;
+mod norm;
 mod rule;
 
 use std::slice;
@@ -11,6 +12,7 @@ use std::slice;
 use schema::catalog;
 use tch::{Device, Kind, TchError, Tensor};
 
+pub(crate) use self::norm::GradientNorm;
 use self::{host::Host, rule::Rule};
 use crate::{clock::Phase, shim::autograd};
 
@@ -88,24 +90,22 @@ impl Optimizer {
     ///
     /// # Errors
     /// An error of the device.
-    /// An error of the device.
     pub fn reload_parameters(&self) -> Result<(), TchError> {
         self.host.as_ref().map_or(Ok(()), |host| host.reload(&self.parameters))
     }
 
     /// Scales the gradients down where their norm, over all parameters together, is above `norm_max`: Pascanu et al.,
-    /// ICML 2013, as `torch.nn.utils.clip_grad_norm_`. Reads nothing back from the device.
+    /// ICML 2013, as `torch.nn.utils.clip_grad_norm_`. `norm` finds the norm; nothing is read back from the device.
     ///
     /// # Errors
-    /// Out of memory.
-    pub fn clip_gradients(&mut self, norm_max: f64) -> Result<(), TchError> {
+    /// Out of memory, or those of `norm`.
+    pub(crate) fn clip_gradients(&mut self, norm_max: f64, norm: &GradientNorm) -> Result<(), TchError> {
         // Avoids a division by zero if all gradients are zero; PyTorch's value.
         const EPSILON: f64 = 1e-6;
-        let gradients = || self.parameters.iter().map(Tensor::grad).filter(Tensor::defined);
-        let norms = gradients().map(|gradient| gradient.f_norm()).collect::<Result<Vec<_>, _>>()?;
-        let norm = Tensor::f_stack(&norms, 0)?.f_norm()?;
+        let norm = norm.of(&self.parameters)?;
         let scale = norm.f_add_scalar(EPSILON)?.f_reciprocal()?.f_mul_scalar(norm_max)?.f_clamp_max(1.0)?;
-        gradients().try_for_each(|mut gradient| gradient.f_mul_(&scale).map(drop))
+        let gradients = self.parameters.iter().map(Tensor::grad).filter(Tensor::defined);
+        gradients.into_iter().try_for_each(|mut gradient| gradient.f_mul_(&scale).map(drop))
     }
 
     /// Moves the parameters along their gradients, which stay unchanged. Parameters without one stay, too.

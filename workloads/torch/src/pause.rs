@@ -8,7 +8,6 @@ use tch::{Device, TchError, Tensor, no_grad};
 
 use crate::{
     failure::Failure,
-    group::Group,
     shim::{
         memory::{give_back_unused, tensor_memory},
         storage::Storage,
@@ -59,17 +58,15 @@ impl Paused {
         Ok((Self { device, away }, Left { dur: Nanos::monotonic_now() - begin, bytes_freed }))
     }
 
-    /// Moves everything back, in a trainer that works with `group`, and returns the duration.
+    /// Moves everything back and returns the duration.
     ///
     /// # Errors
     /// Out of the device's memory, or another error of it.
-    pub fn resume(self, trainer: &mut Trainer, group: Option<&Group>) -> Result<Nanos, Failure> {
+    pub fn resume(self, trainer: &mut Trainer) -> Result<Nanos, Failure> {
         let begin = Nanos::monotonic_now();
         let Self { device, away } = self;
         relocate(&away, |memory| to_device(memory.shallow_clone(), device))?;
-        if let Some(group) = group {
-            trainer.join(group)?;
-        }
+        trainer.make_buckets()?;
         wait_for(device)?;
         Ok(Nanos::monotonic_now() - begin)
     }
@@ -101,6 +98,10 @@ fn relocate(tensors: &[Tensor], copy: impl Fn(&Tensor) -> Result<Tensor, TchErro
     let mut copies: HashMap<Storage, Tensor> = HashMap::new();
     no_grad(|| {
         for (tensor, (storage, first)) in tensors.iter().zip(storages) {
+            // A tensor that is with other ranks has no memory here.
+            if storage.bytes == 0 {
+                continue;
+            }
             let kind = tensor.f_kind()?;
             let copied = match copies.get(&storage) {
                 Some(copied) => copied.shallow_clone(),
@@ -212,7 +213,7 @@ mod tests {
         let before = addresses(&trainer.tensors());
         let (paused, Left { dur, bytes_freed }) = Paused::new(&mut trainer).unwrap();
         assert!(dur.0 > 0 && bytes_freed < resident_bytes().unwrap());
-        assert!(paused.resume(&mut trainer, None).unwrap().0 > 0);
+        assert!(paused.resume(&mut trainer).unwrap().0 > 0);
         assert_eq!(addresses(&trainer.tensors()), before);
     }
 }

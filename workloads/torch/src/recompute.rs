@@ -2,13 +2,12 @@
 //! the forward pass and recomputed in the backward pass (Chen et al., "Training deep nets with sublinear
 //! memory cost", 2016).
 //!
-//! A segment is a block of a [`crate::workload::Sequential`], or a layer of another model. The stored
-//! activations of a micro-batch are those between segments and, while a backward pass is inside a segment,
-//! those of this segment. The cost of a step is one more forward pass of the segments.
+//! A segment is a link of a [`crate::chain::Chain`]. The stored activations of a micro-batch are those between
+//! segments and, while a backward pass is inside a segment, those of this segment. The cost of a step is one more
+//! forward pass of the segments.
 //!
-//! The last block of a `Sequential` is no segment, and neither are heads, as in PyTorch's
-//! `checkpoint_sequential` and in the models of Hugging Face: the backward pass begins with it, so that its
-//! activations would be recomputed at once, with the same peak of memory.
+//! The last link of a chain is no segment, as in PyTorch's `checkpoint_sequential` and in the models of Hugging Face: the
+//! backward pass begins with it, so that its activations would be recomputed at once, with the same peak of memory.
 //!
 //! The second run repeats the first one, to the bit on a CPU: it draws the same random numbers, under the
 //! same autocast, and with the same kernels, because both record a graph (PyTorch may choose others without
@@ -38,20 +37,15 @@ impl<T: Send + 'static> Segment<T> {
         Self(Arc::new(Mutex::new(part)))
     }
 
-    /// Runs `forward` on the part and on `inputs`, which it must not overwrite.
-    ///
-    /// # Errors
-    /// The errors of `forward`, here or in the backward pass.
-    pub fn forward<const N: usize>(
-        &self,
-        inputs: [&Tensor; N],
-        forward: fn(&T, [&Tensor; N]) -> Result<Tensor, TchError>,
-    ) -> Result<Tensor, TchError> {
-        let part = Arc::clone(&self.0);
+    /// Another handle on the part.
+    pub fn shallow_clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+
+    /// Runs `forward` on the part, now.
+    pub fn with<R>(&self, forward: impl FnOnce(&T) -> R) -> R {
         // A panic leaves no inconsistent state, because running a part does not change it.
-        let run =
-            move |inputs: [&Tensor; N]| forward(&part.lock().unwrap_or_else(PoisonError::into_inner), inputs);
-        segment(inputs, run)
+        forward(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -59,24 +53,24 @@ impl<T: Send + 'static> Segment<T> {
 /// recorded, the graph of the result keeps only `inputs`, and its backward pass calls `forward` again.
 /// Otherwise this is a plain call.
 ///
-/// `forward` uses its inputs and parameters of the model, and no other tensor that has a graph. A segment
-/// inside of it is just called.
+/// `forward` uses its inputs and parameters of the model, and no other tensor that has a graph, and overwrites none of
+/// them. A segment inside of it is just called. An input that it hands through is the caller's own again.
 ///
 /// # Errors
 /// The errors of `forward`, here or, with the same message, in the backward pass.
-pub fn segment<const N: usize>(
-    inputs: [&Tensor; N],
-    forward: impl Fn([&Tensor; N]) -> Result<Tensor, TchError> + Send + 'static,
-) -> Result<Tensor, TchError> {
+pub fn segment(
+    inputs: &[Tensor],
+    forward: impl Fn(&[Tensor]) -> Result<Vec<Tensor>, TchError> + Send + 'static,
+) -> Result<Vec<Tensor>, TchError> {
     if !IS_ON.get() {
         return forward(inputs);
     }
     let closure = move |run, inputs: &[Tensor]| {
         let _inside = Guard::set(&IS_ON, false);
         let _again = Guard::set(&IS_AGAIN, run == Run::Again);
-        forward(std::array::from_fn(|index| &inputs[index]))
+        forward(inputs)
     };
-    recompute(&inputs, Box::new(closure))
+    recompute(inputs, Box::new(closure))
 }
 
 /// While the guard lives, segments on this thread are recomputed in the backward pass if `on`, else they

@@ -114,7 +114,7 @@ pub fn run() -> anyhow::Result<Infallible> {
         if let Program::AllReduce(all_reduce) = &told.program {
             let mut steps = ManuallyDrop::new(AllReduces::start(all_reduce, &told, rank)?);
             let group = steps.group().clone();
-            let mut job = Job::new(None, Some(&group), steps.device(), &mut events, grant);
+            let mut job = Job::new(None, group, steps.device(), &mut events, grant);
             job.say_ready_without_parameters(all_reduce.bytes)?;
             return job.follow(&mut *steps);
         }
@@ -122,10 +122,11 @@ pub fn run() -> anyhow::Result<Infallible> {
         // Neither is dropped, because the process ends soon. A group would wait for collectives to which
         // the others do not come any more. On a device that has failed, freeing may fail as well, and
         // libtorch would then end the process before `failed` is reported.
-        let group = ManuallyDrop::new(launch.meet()?);
-        let mut built = ManuallyDrop::new(launch.build(group.as_ref())?);
+        let world = launch.meet()?;
+        let group = world.all.clone();
+        let mut built = ManuallyDrop::new(launch.build(world)?);
         let device = launch.execution.device;
-        let mut job = Job::new(Some(&launch), group.as_ref(), device, &mut events, grant);
+        let mut job = ManuallyDrop::new(Job::new(Some(&launch), group, device, &mut events, grant));
         job.say_ready(&launch.training, &built)?;
         job.follow(&mut built.trainer)
     });
@@ -150,8 +151,8 @@ pub fn run() -> anyhow::Result<Infallible> {
 struct Job<'a> {
     /// The training; absent for all-reduces.
     launch: Option<&'a Launch>,
-    /// The group of the ranks, if there are several.
-    group: Option<&'a Group>,
+    /// All ranks.
+    group: Group,
     device: tch::Device,
     events: &'a mut EventWriter,
     grant: Grant,
@@ -163,7 +164,7 @@ impl<'a> Job<'a> {
     /// Starts to listen to commands.
     fn new(
         launch: Option<&'a Launch>,
-        group: Option<&'a Group>,
+        group: Group,
         device: tch::Device,
         events: &'a mut EventWriter,
         grant: Grant,
@@ -179,9 +180,9 @@ impl<'a> Job<'a> {
         let progress = self.train(steps)?;
         // Connections close with the process, and data of the last step that the others have not read could
         // be lost. After the end of stdin there may be no barrier, because ranks leave at different steps.
-        if let Some(group) = self.group.filter(|_| !self.commands.ended()) {
+        if !self.commands.ended() {
             // This rank has completed its work even if the others are gone.
-            let _ = group.barrier();
+            let _ = self.group.barrier();
         }
         Ok(progress)
     }

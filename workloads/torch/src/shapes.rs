@@ -49,6 +49,14 @@ pub fn of(workload: &Workload) -> anyhow::Result<Shapes> {
     })
 }
 
+/// The shapes of a micro-batch's inputs.
+pub(crate) fn inputs(workload: &Workload, samples: i64) -> anyhow::Result<Tensor> {
+    let Batch { inputs, .. } = sample(workload)?;
+    let mut shape = inputs.size();
+    shape[0] = samples;
+    Ok(meta::empty(&shape, inputs.kind())?)
+}
+
 /// The shapes of one sample. The stream makes one, which is small, and its values are dropped.
 fn sample(workload: &Workload) -> anyhow::Result<Batch> {
     const ANY_SEED: u64 = 0;

@@ -5,62 +5,20 @@
 //! while the backward pass goes on with the layers before it (Li et al., "PyTorch Distributed", VLDB 2020).
 
 mod buckets;
-#[cfg(test)]
-pub(crate) mod scripted;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use schema::units::Nanos;
 use tch::{TchError, Tensor};
 
-pub(crate) use self::buckets::bucket_bytes;
 use self::buckets::{Numbers, Place, Portion, lay_out};
 use crate::{
-    group::{Group, Work},
+    group::{Group, Reduction, Work},
     shim::{
         autograd::{GradientHook, UnsharedGradient, keep_gradient_in},
         layout::gradient_as_line,
     },
 };
-
-/// The group operations that the synchronisation of gradients needs.
-pub trait Ranks: Send {
-    /// Number of ranks.
-    fn size(&self) -> u32;
-
-    /// Begins to sum `flat` over all ranks, in place; it must not be touched before that was waited for. All ranks begin
-    /// the same sums in the same order.
-    ///
-    /// # Errors
-    /// The group cannot continue, for example because another rank has gone.
-    fn begin_sum(&self, flat: &Tensor) -> Result<Box<dyn Sum>, TchError>;
-}
-
-/// A sum over ranks that may be under way.
-pub trait Sum: Send {
-    /// Waits for the end, on a GPU in its stream. Returns the time of the end, `None` if the backend does not report it.
-    ///
-    /// # Errors
-    /// Another rank has gone, or does not come in time.
-    fn wait(self: Box<Self>) -> Result<Option<Nanos>, TchError>;
-}
-
-impl Ranks for Group {
-    fn size(&self) -> u32 {
-        Group::size(self)
-    }
-
-    fn begin_sum(&self, flat: &Tensor) -> Result<Box<dyn Sum>, TchError> {
-        Ok(Box::new(self.all_reduce_sum(flat)?))
-    }
-}
-
-impl Sum for Work {
-    fn wait(self: Box<Self>) -> Result<Option<Nanos>, TchError> {
-        Work::wait(&self)?;
-        Ok(self.finished_at())
-    }
-}
 
 /// What the gradients of one update took to become those of the whole batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +26,6 @@ pub struct Synchronized {
     /// The time in which at least one sum was under way, hidden behind the backward pass or not; `None` where the
     /// backend does not tell.
     pub total: Option<Nanos>,
-    /// What this rank has handed to collectives.
-    pub sent_bytes: u64,
 }
 
 /// Sums the gradients of one update over all ranks.
@@ -86,13 +42,13 @@ pub struct GradientSync {
 }
 
 impl GradientSync {
-    /// Allocates the buckets. `parameters` are leaves of one kind on one device, in the same order on all ranks; `ranks` is
-    /// asked from the thread of the backward pass.
+    /// Allocates the buckets. `parameters` are leaves of one kind on one device, in the same order on all ranks of `group`,
+    /// which is used from the thread of the backward pass.
     ///
     /// # Errors
     /// Out of memory.
-    pub fn new(parameters: &[Tensor], ranks: Box<dyn Ranks>) -> Result<Self, TchError> {
-        let state = Arc::new(Mutex::new(State::new(parameters, ranks)?));
+    pub fn new(parameters: &[Tensor], group: Group) -> Result<Self, TchError> {
+        let state = Arc::new(Mutex::new(State::new(parameters, group)?));
         let hook = |(index, parameter)| {
             let state = Arc::clone(&state);
             GradientHook::new(parameter, move |parameter| lock(&state).added(index, parameter))
@@ -125,14 +81,14 @@ impl GradientSync {
 
 /// What the hooks of all parameters share.
 struct State {
-    ranks: Box<dyn Ranks>,
+    group: Group,
     parameters: Vec<Tensor>,
     /// One for each parameter.
     gradients: Vec<Gradient>,
     portions: Vec<Portion>,
     in_last_pass: bool,
     /// The sums of the first portions, in order, each with the moment at which it began.
-    begun: Vec<(Nanos, Box<dyn Sum>)>,
+    begun: Vec<(Nanos, Work)>,
     /// The error after which no sum begins. It is reported after the backward pass, which it does not concern.
     failure: Option<TchError>,
 }
@@ -148,13 +104,13 @@ struct Gradient {
 }
 
 impl State {
-    fn new(parameters: &[Tensor], ranks: Box<dyn Ranks>) -> Result<Self, TchError> {
+    fn new(parameters: &[Tensor], group: Group) -> Result<Self, TchError> {
         let (portions, places) = lay_out(parameters)?;
         let gradient = |place| Gradient { place, is_made: false, additions: 0, additions_expected: None };
         let gradients = places.into_iter().map(gradient).collect();
         let parameters = parameters.iter().map(Tensor::shallow_clone).collect();
         Ok(Self {
-            ranks,
+            group,
             parameters,
             gradients,
             portions,
@@ -206,7 +162,7 @@ impl State {
             Numbers::Left { parameter } => flat_gradient(&self.parameters[*parameter])?,
         };
         let now = Nanos::monotonic_now();
-        let sum = self.ranks.begin_sum(&flat)?;
+        let sum = self.group.all_reduce(&flat, Reduction::Sum)?;
         self.begun.push((now, sum));
         Ok(())
     }
@@ -235,8 +191,7 @@ impl State {
             .map(|(begin, sum)| Ok((begin, sum.wait()?)))
             .collect::<Result<Vec<_>, TchError>>()?;
         self.prepare();
-        let sent_bytes = self.portions.iter().map(|portion| portion.bytes).sum();
-        Ok(Synchronized { total: time_under_way(&times), sent_bytes })
+        Ok(Synchronized { total: time_under_way(&times) })
     }
 
     /// Makes ready for the next update, with what this one has shown if it was the first.
@@ -268,7 +223,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 /// How long at least one of these, each with its begin and its end in the order of the begins, was under way.
-fn time_under_way(times: &[(Nanos, Option<Nanos>)]) -> Option<Nanos> {
+pub(crate) fn time_under_way(times: &[(Nanos, Option<Nanos>)]) -> Option<Nanos> {
     let (mut total, mut until) = (Nanos::ZERO, Nanos::ZERO);
     for &(begin, end) in times {
         let end = end?;

@@ -1,17 +1,17 @@
-//! The interface of the training loop to a model: a sequence of blocks, a loss, and one or more updates per
-//! step.
+//! The interface of the training loop to a model: its loss, its parameters, and one or more updates per step.
 //!
-//! A model is a list of blocks and not one opaque function, because plans cut it between blocks: activation
-//! checkpointing drops the activations inside a block, a pipeline gives each stage a range of blocks,
-//! ZeRO-3 gathers one at a time. [`Sequential`] is the one place that runs blocks, so that such a plan is
-//! written once for every workload.
+//! A model with one loss and one update is a [`Supervised`] workload: a chain of links and not one opaque function, because
+//! plans cut it between links (see [`crate::chain`]).
 //!
 //! [`crate::models::build`] makes the workload of a launch, [`crate::data::open`] its samples.
 
 use schema::catalog::Optimizer;
 use tch::{Device, TchError, Tensor};
 
-use crate::{nn::parameters::Parameters, recompute::Segment};
+use crate::{
+    chain::{Chain, Link},
+    nn::parameters::Parameters,
+};
 
 /// One part of a model: takes the activation of the block before it and gives its own.
 ///
@@ -22,27 +22,6 @@ use crate::{nn::parameters::Parameters, recompute::Segment};
 /// Blocks are `Send` because there they run again on a thread of PyTorch.
 pub trait Block: Send {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError>;
-}
-
-/// Blocks that run one after another. All but the last are segments of activation checkpointing.
-pub struct Sequential {
-    segments: Vec<Segment<Box<dyn Block>>>,
-    last: Box<dyn Block>,
-}
-
-impl Sequential {
-    /// `blocks` must hold at least one block.
-    pub fn new(mut blocks: Vec<Box<dyn Block>>) -> Self {
-        let last = blocks.pop().expect("a model has at least one block");
-        Self { segments: blocks.into_iter().map(Segment::new).collect(), last }
-    }
-
-    pub fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
-        let inner = self.segments.iter().try_fold(input.shallow_clone(), |activation, segment| {
-            segment.forward([&activation], |block, [input]| block.forward(input))
-        })?;
-        self.last.forward(&inner)
-    }
 }
 
 /// One micro-batch, already on the device it is used on.
@@ -174,6 +153,16 @@ pub trait Workload {
         Ok(())
     }
 
+    /// The workload as a chain of links, if plans can cut it.
+    fn supervised(&self) -> Option<&Supervised> {
+        None
+    }
+
+    /// As [`Workload::supervised`].
+    fn supervised_mut(&mut self) -> Option<&mut Supervised> {
+        None
+    }
+
     /// The samples that a model makes by acting in an environment, from `seed`; `None` for a model with
     /// external samples. The stream holds handles on the parameters and so acts with the learnt policy.
     fn experience(&self, _seed: u64, _device: Device) -> anyhow::Result<Option<Box<dyn DataStream>>> {
@@ -181,24 +170,56 @@ pub trait Workload {
     }
 }
 
+/// Takes the output of a model and the targets of a batch, gives the scalar mean loss.
+pub type Criterion = Box<dyn Fn(&[Tensor], &Tensor) -> Result<Tensor, TchError>>;
+
 /// A workload with one model, one loss and one optimizer.
 pub struct Supervised {
-    pub parameters: Parameters,
-    pub model: Sequential,
-    /// Takes the model's output and the batch's targets, gives the scalar mean loss.
-    pub criterion: fn(&Tensor, &Tensor) -> Result<Tensor, TchError>,
-    pub update: [Update; 1],
+    parameters: Parameters,
+    chain: Chain,
+    criterion: Criterion,
+    update: [Update; 1],
 }
 
 impl Supervised {
-    /// Trains every parameter of `parameters` with one optimizer.
+    /// Trains a model that gives one tensor. Of `links` and `parameters`, those that this rank does not hold are dropped.
     pub fn new(
         parameters: Parameters,
-        model: Sequential,
+        links: Vec<Box<dyn Link>>,
         criterion: fn(&Tensor, &Tensor) -> Result<Tensor, TchError>,
         optimizer: Optimizer,
     ) -> Self {
-        Self { parameters, model, criterion, update: [Update::of_everything(optimizer)] }
+        let of_first = move |outputs: &[Tensor], targets: &Tensor| criterion(&outputs[0], targets);
+        Self::with_criterion(parameters, links, Box::new(of_first), optimizer)
+    }
+
+    /// As [`Supervised::new`], with a loss of all tensors that the last link gives.
+    pub fn with_criterion(
+        mut parameters: Parameters,
+        links: Vec<Box<dyn Link>>,
+        criterion: Criterion,
+        optimizer: Optimizer,
+    ) -> Self {
+        let chain = Chain::part(links, parameters.links().cloned());
+        parameters.drop_unused();
+        Self { parameters, chain, criterion, update: [Update::of_everything(optimizer)] }
+    }
+
+    /// The links that this rank holds.
+    pub fn chain(&self) -> &Chain {
+        &self.chain
+    }
+
+    pub(crate) fn chain_mut(&mut self) -> &mut Chain {
+        &mut self.chain
+    }
+
+    /// The scalar mean loss of what the last link gave.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn criterion(&self, outputs: &[Tensor], targets: &Tensor) -> Result<Tensor, TchError> {
+        (self.criterion)(outputs, targets)
     }
 }
 
@@ -212,6 +233,14 @@ impl Workload for Supervised {
     }
 
     fn loss(&self, _update: usize, batch: &Batch) -> Result<Tensor, TchError> {
-        (self.criterion)(&self.model.forward(&batch.inputs)?, &batch.targets)
+        self.criterion(&self.chain.run(&batch.inputs)?, &batch.targets)
+    }
+
+    fn supervised(&self) -> Option<&Supervised> {
+        Some(self)
+    }
+
+    fn supervised_mut(&mut self) -> Option<&mut Supervised> {
+        Some(self)
     }
 }

@@ -14,14 +14,14 @@ mod tensors;
 
 use tch::Tensor;
 
-use crate::{optimizer::STEP, step::Trainer};
+use crate::{nn::parameters::Entry, optimizer::STEP, step::Trainer};
 
 /// Tensors under their names in a checkpoint. They share their memory with the trained ones.
 type Named = Vec<(String, Tensor)>;
 
 fn model(trainer: &Trainer) -> Named {
     let state = trainer.workload().parameters().state();
-    state.map(|(name, tensor)| (name.to_owned(), tensor.shallow_clone())).collect()
+    state.map(|entry| (entry.name().to_owned(), entry.tensor().shallow_clone())).collect()
 }
 
 fn optimizers(trainer: &Trainer) -> Named {
@@ -29,7 +29,7 @@ fn optimizers(trainer: &Trainer) -> Named {
     let mut named = Named::new();
     for (update, optimizer) in workload.updates().iter().zip(trainer.optimizers()) {
         let parameters: Vec<_> =
-            workload.parameters().trainable(update.parameter_prefix).map(|(name, _)| name).collect();
+            workload.parameters().trainable(update.parameter_prefix).map(Entry::name).collect();
         for (kind, tensors) in optimizer.state() {
             if kind == STEP {
                 named.extend(

@@ -8,8 +8,14 @@ use tch::{TchError, Tensor};
 
 use super::post_norm::{INIT, Predictions, Sizes};
 use crate::{
-    nn::{dense::Linear, loss::cross_entropy, parameters::Parameters},
-    workload::{Batch, Block, Sequential, Supervised, Update, Workload},
+    chain::Link,
+    nn::{
+        dense::Linear,
+        loss::{cross_entropy, divided_cross_entropy},
+        parameters::Parameters,
+        tensor_parallel::TensorParallel,
+    },
+    workload::{Block, Criterion, Supervised},
 };
 
 /// # Errors
@@ -18,7 +24,7 @@ pub(super) fn build(
     model: &Bert,
     mut parameters: Parameters,
     optimizer: Optimizer,
-) -> Result<Box<dyn Workload>, TchError> {
+) -> Result<Supervised, TchError> {
     let &Bert { vocabulary, positions, context: _, layers, width, heads, dropout, task } = model;
     const SEGMENTS: i64 = 2;
     const EPSILON: f64 = 1e-12;
@@ -34,16 +40,13 @@ pub(super) fn build(
         epsilon: EPSILON,
     };
     let mut root = parameters.root();
+    let ranks = root.tensor_parallel().clone();
     let mut body = root.part("bert");
     let embeddings = sizes.embeddings(body.part("embeddings"))?;
     let encoder = sizes.layers(body.part("encoder"))?;
-    let blocks = |embeddings| {
-        let mut blocks: Vec<Box<dyn Block>> = vec![Box::new(embeddings)];
-        blocks.extend(encoder);
-        blocks
-    };
+    body.begin_link(1 + encoder.len());
     let width = i64::from(width);
-    match task {
+    let (head, criterion): (Box<dyn Link>, Criterion) = match task {
         BertTask::Pretraining => {
             let pooler = sizes.square(body.part("pooler").part("dense"))?;
             let mut heads = root.part("cls");
@@ -52,59 +55,51 @@ pub(super) fn build(
                 let output = Linear::tied_with_bias(&mut scope, &embeddings.tokens)?;
                 let mut transform = scope.part("transform");
                 let dense = sizes.square(transform.part("dense"))?;
-                Predictions { dense, norm: sizes.norm(transform.part("LayerNorm"))?, output }
+                let norm = sizes.norm(transform.part("LayerNorm"))?;
+                Predictions { dense, norm, output, ranks: ranks.clone() }
             };
             const NEXT_OR_NOT: i64 = 2;
             let relationship = Linear::with_init(heads.part("seq_relationship"), width, NEXT_OR_NOT, INIT)?;
-            Ok(Box::new(Pretraining {
-                parameters,
-                encoder: Sequential::new(blocks(embeddings)),
-                predictions,
-                pooler,
-                relationship,
-                update: [Update::of_everything(optimizer)],
-            }))
+            (Box::new(Heads { predictions, pooler, relationship }), both_losses(vocabulary.into(), ranks))
         }
         BertTask::QuestionAnswering => {
             const START_AND_END: i64 = 2;
             let output = Linear::with_init(root.part("qa_outputs"), width, START_AND_END, INIT)?;
-            let mut blocks = blocks(embeddings);
-            blocks.push(Box::new(output));
-            Ok(Box::new(Supervised::new(parameters, Sequential::new(blocks), answer_loss, optimizer)))
+            (Box::new(output), Box::new(|outputs, targets| answer_loss(&outputs[0], targets)))
         }
-    }
+    };
+    let mut links: Vec<Box<dyn Link>> = vec![Box::new(embeddings)];
+    links.extend(encoder);
+    links.push(head);
+    Ok(Supervised::with_criterion(parameters, links, criterion, optimizer))
 }
 
-/// Two heads over one encoder.
-struct Pretraining {
-    parameters: Parameters,
-    encoder: Sequential,
+/// Two heads over one encoder. Gives the logits of every token, `[samples, context, vocabulary]`, and of whether the second
+/// sentence followed the first, `[samples, 2]`.
+struct Heads {
     predictions: Predictions,
     pooler: Linear,
     relationship: Linear,
-    update: [Update; 1],
 }
 
-impl Workload for Pretraining {
-    fn parameters(&self) -> &Parameters {
-        &self.parameters
-    }
-
-    fn updates(&self) -> &[Update] {
-        &self.update
-    }
-
-    /// The sum of the two tasks' losses. Targets are the masked tokens, `[samples, context]`, and in one column more
-    /// whether the second sentence followed the first.
-    fn loss(&self, _update: usize, batch: &Batch) -> Result<Tensor, TchError> {
-        let hidden = self.encoder.forward(&batch.inputs)?;
-        let context = hidden.size()[1];
-        let labels = batch.targets.f_narrow(1, 0, context)?;
-        let masked = cross_entropy(&self.predictions.forward(&hidden)?, &labels)?;
+impl Link for Heads {
+    fn run(&self, carry: &[Tensor]) -> Result<Vec<Tensor>, TchError> {
+        let [hidden] = carry else { unreachable!("the encoder gives one tensor") };
         let pooled = self.pooler.forward(&hidden.f_select(1, 0)?)?.f_tanh()?;
-        let next = cross_entropy(&self.relationship.forward(&pooled)?, &batch.targets.f_select(1, context)?)?;
-        masked.f_add(&next)
+        Ok(vec![self.predictions.forward(hidden)?, self.relationship.forward(&pooled)?])
     }
+}
+
+/// The sum of the two tasks' losses. Targets are the masked tokens, `[samples, context]`, and in one column more
+/// whether the second sentence followed the first.
+fn both_losses(vocabulary: i64, ranks: TensorParallel) -> Criterion {
+    Box::new(move |outputs, targets| {
+        let [predictions, relationship] = outputs else { unreachable!("there are two heads") };
+        let context = targets.size()[1] - 1;
+        let labels = targets.f_narrow(1, 0, context)?;
+        let masked = divided_cross_entropy(predictions, &labels, 0.0, vocabulary, &ranks)?;
+        masked.f_add(&cross_entropy(relationship, &targets.f_select(1, context)?)?)
+    })
 }
 
 /// The mean of the losses of start and end: `[samples, context, 2]` against `[samples, 2]`.

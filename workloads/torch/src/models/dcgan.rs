@@ -15,6 +15,7 @@ use schema::catalog::{self, Optimizer};
 use tch::{TchError, Tensor};
 
 use crate::{
+    chain::{Chain, Link},
     nn::{
         convolution::{Conv2d, ConvTranspose2d, Window},
         init::Init,
@@ -25,14 +26,14 @@ use crate::{
         relu_in_place,
     },
     shim::activation::leaky_relu_in_place,
-    workload::{Batch, Block, Sequential, Update, Workload},
+    workload::{Batch, Block, Update, Workload},
 };
 
 /// Both networks. A batch holds noise, `[samples, latent, 1, 1]`, and real images with values from -1 to 1.
 pub(super) struct Dcgan {
     parameters: Parameters,
-    generator: Sequential,
-    discriminator: Sequential,
+    generator: Chain,
+    discriminator: Chain,
     updates: [Update; 2],
     /// What the generator last made, with its graph, and from which noise.
     kept: RefCell<Option<Fakes>>,
@@ -82,8 +83,8 @@ pub(super) fn build(
     let update = |name, parameter_prefix| Update { name, parameter_prefix, optimizer };
     Ok(Dcgan {
         parameters,
-        generator: Sequential::new(generator),
-        discriminator: Sequential::new(discriminator),
+        generator: Chain::new(generator),
+        discriminator: Chain::new(discriminator),
         updates: [update("discriminator", "discriminator."), update("generator", "generator.")],
         kept: RefCell::new(None),
     })
@@ -140,8 +141,8 @@ fn generator(
     width: i64,
     channels: i64,
     halvings: u32,
-) -> Result<Vec<Box<dyn Block>>, TchError> {
-    let mut blocks: Vec<Box<dyn Block>> = Vec::new();
+) -> Result<Vec<Box<dyn Link>>, TchError> {
+    let mut blocks: Vec<Box<dyn Link>> = Vec::new();
     let mut inputs = latent;
     // Numbers in names count the reference's modules: convolution, norm and activation.
     for index in 0..halvings {
@@ -184,8 +185,8 @@ fn discriminator(
     width: i64,
     channels: i64,
     halvings: u32,
-) -> Result<Vec<Box<dyn Block>>, TchError> {
-    let mut blocks: Vec<Box<dyn Block>> = Vec::new();
+) -> Result<Vec<Box<dyn Link>>, TchError> {
+    let mut blocks: Vec<Box<dyn Link>> = Vec::new();
     let mut inputs = channels;
     // As in the reference the first layer has no norm, so what follows it is numbered from 2.
     for index in 0..halvings {

@@ -8,6 +8,7 @@ use schema::catalog::{Deepspeech, Optimizer};
 use tch::{TchError, Tensor};
 
 use crate::{
+    chain::Link,
     nn::{
         convolution::{Conv2d, Rectangle},
         dense::Linear,
@@ -17,7 +18,7 @@ use crate::{
         parameters::{Parameters, Scope},
         recurrent::Lstm,
     },
-    workload::{Block, Sequential, Supervised},
+    workload::{Block, Supervised},
 };
 
 /// Two convolutions, recurrent layers, head. Takes spectrograms `[samples, 1, frequencies, frames]` and gives logits
@@ -34,23 +35,24 @@ pub(super) fn build(
     let (channels, width) = (i64::from(channels), i64::from(width));
     let mut root = parameters.root();
     let mut convolutions = root.part("conv.seq_module");
-    let mut blocks: Vec<Box<dyn Block>> = vec![
-        Box::new(Clipped::new(&mut convolutions, [0, 1], [1, channels], FIRST)?),
-        Box::new(Clipped::new(&mut convolutions, [3, 4], [channels, channels], SECOND)?),
-        Box::new(Moments),
-    ];
+    let first = Clipped::new(&mut convolutions, [0, 1], [1, channels], FIRST)?;
+    convolutions.begin_link(1);
+    let second = Clipped::new(&mut convolutions, [3, 4], [channels, channels], SECOND)?;
+    let mut blocks: Vec<Box<dyn Link>> = vec![Box::new(first), Box::new(second), Box::new(Moments)];
     // Both convolutions halve the frequencies, rounding up.
     let mut inputs = i64::from(frequencies.div_ceil(4)) * channels;
     for layer in 0..layers {
+        root.begin_link(blocks.len());
         blocks.push(Box::new(Recurrent::new(root.part("rnns").part(layer), layer > 0, inputs, width)?));
         inputs = width;
     }
+    root.begin_link(blocks.len());
     let mut head = root.part("fc.0.module");
     blocks.push(Box::new(Head {
         norm: BatchNorm2d::new(head.part(0), width)?,
         output: Linear::unbiased(head.part(1), width, i64::from(alphabet), Init::fan_in(width))?,
     }));
-    Ok(Supervised::new(parameters, Sequential::new(blocks), connectionist_temporal_classification, optimizer))
+    Ok(Supervised::new(parameters, blocks, connectionist_temporal_classification, optimizer))
 }
 
 /// Height is frequency, width is time.

@@ -7,6 +7,7 @@ use tch::TchError;
 
 use super::inverted_residual::{Head, InvertedResidual, stem};
 use crate::{
+    chain::Link,
     nn::{
         activation::Activation,
         conv_norm::{ConvNorm, Shape},
@@ -17,7 +18,7 @@ use crate::{
         parameters::{Parameters, Scope},
         squeeze::{Gate, SqueezeExcitation},
     },
-    workload::{Block, Sequential, Supervised},
+    workload::{Block, Supervised},
 };
 
 const SILU: Option<Activation> = Some(Activation::Silu);
@@ -35,7 +36,7 @@ pub(super) fn build(
     let mut features = root.part("features");
     let mut channels = i64::from(model.stem);
     let stem = stem(features.part(0), channels, i64::from(model.stem_stride), Activation::Silu)?;
-    let mut blocks: Vec<Box<dyn Block>> = vec![Box::new(stem)];
+    let mut blocks: Vec<Box<dyn Link>> = vec![Box::new(stem)];
     let residuals: u32 = model.blocks.iter().map(|row| row.count).sum();
     for (stage, row) in model.blocks.iter().enumerate() {
         let mut scope = features.part(stage + 1);
@@ -43,6 +44,7 @@ pub(super) fn build(
             // The stem is the first of the blocks and no residual one.
             let depth = (blocks.len() - 1) as f64 / f64::from(residuals);
             let stride = if index == 0 { i64::from(row.stride) } else { 1 };
+            scope.begin_link(blocks.len());
             let residual = InvertedResidual {
                 layers: layers(scope.part(index), channels, row, stride)?,
                 has_shortcut: stride == 1 && channels == i64::from(row.channels),
@@ -54,12 +56,13 @@ pub(super) fn build(
     }
     let (head, classes) = (i64::from(model.head), i64::from(model.classes));
     let mut scope = features.part(model.blocks.len() + 1);
+    scope.begin_link(blocks.len());
     let convolution = ConvNorm::new(&mut scope, ["0", "1"], Shape::pointwise(channels, head), SILU)?;
     // By the number of outputs, as in the paper's own code.
     let init = Init::fan_in(classes);
     let classifier = Linear::with_init(root.part("classifier").part(1), head, classes, init)?;
     blocks.push(Box::new(Head { convolution, dropout: Dropout(model.dropout), classifier }));
-    Ok(Supervised::new(parameters, Sequential::new(blocks), cross_entropy, optimizer))
+    Ok(Supervised::new(parameters, blocks, cross_entropy, optimizer))
 }
 
 /// Of an inverted residual block.

@@ -4,6 +4,7 @@ use schema::catalog::{Espcn, Optimizer};
 use tch::{TchError, Tensor};
 
 use crate::{
+    chain::Link,
     nn::{
         convolution::{Conv2d, Window},
         init::Init,
@@ -11,7 +12,7 @@ use crate::{
         parameters::Parameters,
         relu_in_place,
     },
-    workload::{Block, Sequential, Supervised},
+    workload::{Block, Supervised},
 };
 
 /// Three convolutions and the one that enlarges. Takes `[samples, 1, side, side]` and gives an image whose sides are
@@ -30,11 +31,12 @@ pub(super) fn build(
     let mut root = parameters.root();
     let mut convolution = |number: usize, inputs: i64, outputs: i64, gain: f64| {
         let kernel = if number == 1 { 5 } else { 3 };
+        root.begin_link(number - 1);
         let (init, bias_init) = (Init::Orthogonal { gain }, Init::fan_in(inputs * kernel * kernel));
         let window = Window { kernel, stride: 1, padding: kernel / 2 };
         Conv2d::with_bias(root.part(format_args!("conv{number}")), inputs, outputs, window, init, bias_init)
     };
-    let mut blocks: Vec<Box<dyn Block>> = Vec::new();
+    let mut blocks: Vec<Box<dyn Link>> = Vec::new();
     let mut channels = GREY;
     for (index, width) in widths.into_iter().map(i64::from).enumerate() {
         // A ReLU halves the mean square of its input.
@@ -44,7 +46,7 @@ pub(super) fn build(
     }
     let layer = convolution(widths.len() + 1, channels, upscale * upscale, 1.0)?;
     blocks.push(Box::new(Enlarged { layer, upscale }));
-    Ok(Supervised::new(parameters, Sequential::new(blocks), mean_squared_error, optimizer))
+    Ok(Supervised::new(parameters, blocks, mean_squared_error, optimizer))
 }
 
 struct Rectified {

@@ -8,15 +8,18 @@ use tch::{TchError, Tensor};
 
 use super::pre_norm::PreNorm;
 use crate::{
+    chain::Link,
     nn::{
         attention::SelfAttention,
-        dense::{Embedding, Linear},
+        dense::{Bias, Embedding, Linear},
         init::Init,
-        loss::cross_entropy,
+        loss::of_vocabulary,
         norm::LayerNorm,
         parameters::{Parameters, Scope},
+        split::Split,
+        tensor_parallel::TensorParallel,
     },
-    workload::{Block, Sequential, Supervised},
+    workload::{Block, Supervised},
 };
 
 /// Of the initial weights; the biases begin at zero.
@@ -32,20 +35,25 @@ pub(super) fn build(
     optimizer: Optimizer,
 ) -> Result<Supervised, TchError> {
     let &Gpt2 { vocabulary, context, layers, width, heads } = model;
-    let width = i64::from(width);
+    let (vocabulary, width) = (i64::from(vocabulary), i64::from(width));
     let mut root = parameters.root();
+    let ranks = root.tensor_parallel().clone();
     let embeddings = Embeddings {
-        tokens: Embedding::new(root.part("wte"), i64::from(vocabulary), width, Init::normal(DEVIATION))?,
+        tokens: Embedding::of_vocabulary(root.part("wte"), vocabulary, width, Init::normal(DEVIATION))?,
         positions: Embedding::new(root.part("wpe"), i64::from(context), width, Init::normal(DEVIATION))?,
     };
-    let output = Linear::tied_to(&embeddings.tokens);
-    let mut blocks: Vec<Box<dyn Block>> = vec![Box::new(embeddings)];
+    let last = 1 + layers as usize;
+    root.begin_link(last);
+    let output = Linear::tied_to(&mut root, &embeddings.tokens);
+    let mut links: Vec<Box<dyn Link>> = vec![Box::new(embeddings)];
     for layer in 0..layers {
-        let scope = root.part("h");
-        blocks.push(Box::new(decoder(scope, layer, width, i64::from(heads), layers)?));
+        root.begin_link(links.len());
+        links.push(Box::new(decoder(root.part("h"), layer, width, i64::from(heads), layers)?));
     }
-    blocks.push(Box::new(Head { norm: LayerNorm::new(root.part("ln_f"), width)?, output }));
-    Ok(Supervised::new(parameters, Sequential::new(blocks), cross_entropy, optimizer))
+    root.begin_link(last);
+    let norm = LayerNorm::new(root.part("ln_f"), width)?;
+    links.push(Box::new(Head { norm, output, ranks: ranks.clone() }));
+    Ok(Supervised::with_criterion(parameters, links, of_vocabulary(vocabulary, 0.0, ranks), optimizer))
 }
 
 struct Embeddings {
@@ -68,7 +76,8 @@ fn decoder(
     layers: u32,
 ) -> Result<PreNorm, TchError> {
     let mut scope = scope.part(layer);
-    let init = Init::normal(DEVIATION);
+    let ranks = scope.tensor_parallel().clone();
+    let (init, inner) = (Init::normal(DEVIATION), 4 * width);
     // The sum over all shortcuts shall begin with the same variance at any depth (section 2.3 of the paper); each
     // layer adds two terms to it.
     let onto_shortcut = Init::normal(DEVIATION / f64::from(2 * layers).sqrt());
@@ -77,21 +86,31 @@ fn decoder(
         attention: {
             let mut scope = scope.part("attn");
             SelfAttention {
-                project_in: Linear::with_init(scope.part("c_attn"), width, 3 * width, init)?,
-                project_out: Linear::with_init(scope.part("c_proj"), width, width, onto_shortcut)?,
-                heads,
+                project_in: {
+                    let split = Split::outputs(heads).blocks(3);
+                    let (scope, sizes) = (scope.part("c_attn"), [width, 3 * width]);
+                    Linear::column_parallel(scope, sizes, init, Bias::Zero, split)?
+                },
+                project_out: {
+                    let (scope, sizes) = (scope.part("c_proj"), [width, width]);
+                    Linear::row_parallel(scope, sizes, onto_shortcut, Bias::Zero, heads)?
+                },
+                heads: ranks.local(heads),
                 is_causal: true,
+                ranks: ranks.clone(),
             }
         },
         norm_2: LayerNorm::new(scope.part("ln_2"), width)?,
-        feed_forward_in: Linear::with_init(scope.part("mlp").part("c_fc"), width, 4 * width, init)?,
-        feed_forward_out: Linear::with_init(
-            scope.part("mlp").part("c_proj"),
-            4 * width,
-            width,
-            onto_shortcut,
-        )?,
+        feed_forward_in: {
+            let (scope, split) = (scope.part("mlp.c_fc"), Split::outputs(inner));
+            Linear::column_parallel(scope, [width, inner], init, Bias::Zero, split)?
+        },
+        feed_forward_out: {
+            let scope = scope.part("mlp.c_proj");
+            Linear::row_parallel(scope, [inner, width], onto_shortcut, Bias::Zero, inner)?
+        },
         gelu: "tanh",
+        ranks,
     })
 }
 
@@ -99,10 +118,11 @@ fn decoder(
 struct Head {
     norm: LayerNorm,
     output: Linear,
+    ranks: TensorParallel,
 }
 
 impl Block for Head {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
-        self.output.forward(&self.norm.forward(input)?)
+        self.output.forward(&self.ranks.enter(&self.norm.forward(input)?)?)
     }
 }

@@ -6,6 +6,7 @@ use schema::catalog::{LstmLm, Optimizer};
 use tch::{TchError, Tensor};
 
 use crate::{
+    chain::Link,
     nn::{
         dense::{Embedding, Linear},
         dropout::Dropout,
@@ -14,7 +15,7 @@ use crate::{
         parameters::Parameters,
         recurrent::Lstm,
     },
-    workload::{Block, Sequential, Supervised},
+    workload::{Block, Supervised},
 };
 
 /// Embedding, recurrent layers, head. Takes `[samples, time]` and gives logits `[samples, time, vocabulary]`.
@@ -30,14 +31,16 @@ pub(super) fn build(
     let (vocabulary, width) = (i64::from(vocabulary), i64::from(width));
     let mut root = parameters.root();
     let embedding = Embedding::new(root.part("embedding"), vocabulary, width, Init::normal(1.0))?;
+    root.begin_link(1);
     let lstm = Lstm::new(root.part("lstm"), width, width, i64::from(layers), dropout)?;
+    root.begin_link(2);
     let decoder = Linear::new(root.part("decoder"), width, vocabulary)?;
-    let blocks = Sequential::new(vec![
+    let links: Vec<Box<dyn Link>> = vec![
         Box::new(Dropped { layer: embedding, dropout: Dropout(dropout) }),
         Box::new(Dropped { layer: lstm, dropout: Dropout(dropout) }),
         Box::new(decoder),
-    ]);
-    Ok(Supervised::new(parameters, blocks, cross_entropy, optimizer))
+    ];
+    Ok(Supervised::new(parameters, links, cross_entropy, optimizer))
 }
 
 /// A layer with dropout behind it. So every connection from one layer to the next is dropped and no recurrent one is

@@ -5,6 +5,7 @@ use tch::TchError;
 
 use super::inverted_residual::{Head, InvertedResidual, stem};
 use crate::{
+    chain::Link,
     nn::{
         activation::Activation,
         conv_norm::{ConvNorm, Shape},
@@ -14,7 +15,7 @@ use crate::{
         loss::cross_entropy,
         parameters::{Parameters, Scope},
     },
-    workload::{Block, Sequential, Supervised},
+    workload::{Block, Supervised},
 };
 
 const RELU6: Option<Activation> = Some(Activation::Relu6);
@@ -32,10 +33,11 @@ pub(super) fn build(
     let mut features = root.part("features");
     let mut channels = i64::from(model.stem);
     let stem = stem(features.part(0), channels, i64::from(model.stem_stride), Activation::Relu6)?;
-    let mut blocks: Vec<Box<dyn Block>> = vec![Box::new(stem)];
+    let mut blocks: Vec<Box<dyn Link>> = vec![Box::new(stem)];
     for row in &model.blocks {
         for index in 0..row.count {
             let stride = if index == 0 { i64::from(row.stride) } else { 1 };
+            features.begin_link(blocks.len());
             let scope = features.part(blocks.len());
             blocks.push(Box::new(inverted_residual(scope, channels, row, stride)?));
             channels = i64::from(row.channels);
@@ -43,11 +45,12 @@ pub(super) fn build(
     }
     let (head, classes) = (i64::from(model.head), i64::from(model.classes));
     let shape = Shape::pointwise(channels, head);
+    features.begin_link(blocks.len());
     let convolution = ConvNorm::new(&mut features.part(blocks.len()), ["0", "1"], shape, RELU6)?;
     let init = Init::normal(0.01);
     let classifier = Linear::with_init(root.part("classifier").part(1), head, classes, init)?;
     blocks.push(Box::new(Head { convolution, dropout: Dropout(model.dropout), classifier }));
-    Ok(Supervised::new(parameters, Sequential::new(blocks), cross_entropy, optimizer))
+    Ok(Supervised::new(parameters, blocks, cross_entropy, optimizer))
 }
 
 fn inverted_residual(

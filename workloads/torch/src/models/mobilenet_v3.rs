@@ -5,6 +5,7 @@ use tch::{TchError, Tensor};
 
 use super::inverted_residual::{InvertedResidual, image_means, stem};
 use crate::{
+    chain::Link,
     nn::{
         activation::Activation,
         conv_norm::{ConvNorm, Shape},
@@ -15,7 +16,7 @@ use crate::{
         parameters::{Parameters, Scope},
         squeeze::{Gate, SqueezeExcitation},
     },
-    workload::{Block, Sequential, Supervised},
+    workload::{Block, Supervised},
 };
 
 /// Stem, inverted residual blocks, head. Takes `[samples, 3, height, width]` and gives `[samples, classes]`.
@@ -32,14 +33,16 @@ pub(super) fn build(
     let mut channels = i64::from(model.stem);
     const STRIDE: i64 = 2;
     let stem = stem(features.part(0), channels, STRIDE, Activation::Hardswish)?;
-    let mut blocks: Vec<Box<dyn Block>> = vec![Box::new(stem.with_norm_constants(EPSILON, MOMENTUM))];
+    let mut blocks: Vec<Box<dyn Link>> = vec![Box::new(stem.with_norm_constants(EPSILON, MOMENTUM))];
     for block in &model.blocks {
+        features.begin_link(blocks.len());
         let scope = features.part(blocks.len());
         blocks.push(Box::new(inverted_residual(scope, channels, block)?));
         channels = i64::from(block.channels);
     }
     let [head, hidden, classes] = [model.head, model.hidden, model.classes].map(i64::from);
     let shape = Shape::pointwise(channels, head);
+    features.begin_link(blocks.len());
     let convolution = conv_norm(features.part(blocks.len()), shape, Some(Activation::Hardswish))?;
     let mut scope = root.part("classifier");
     blocks.push(Box::new(Head {
@@ -48,7 +51,7 @@ pub(super) fn build(
         dropout: Dropout(model.dropout),
         classifier: Linear::with_init(scope.part(3), hidden, classes, Init::normal(0.01))?,
     }));
-    Ok(Supervised::new(parameters, Sequential::new(blocks), cross_entropy, optimizer))
+    Ok(Supervised::new(parameters, blocks, cross_entropy, optimizer))
 }
 
 // Of the norms: the paper's (section 6.1.1: running statistics decay by 0.99) and torchvision's.

@@ -36,16 +36,7 @@ use crate::{nn::parameters::Parameters, workload::Workload};
 /// # Errors
 /// Out of memory; a size that the architecture does not allow; a model that is not ours to train.
 pub fn build(workload: &catalog::Workload, device: Device) -> anyhow::Result<Box<dyn Workload>> {
-    assemble(workload, Parameters::new(device))
-}
-
-/// Builds the model of a workload as [`build`] does, one to which every plan gives the same losses: see
-/// [`Parameters::exact`].
-///
-/// # Errors
-/// As [`build`].
-pub fn build_exact(workload: &catalog::Workload, device: Device) -> anyhow::Result<Box<dyn Workload>> {
-    assemble(workload, Parameters::exact(device))
+    build_in(workload, Parameters::new(device))
 }
 
 /// Builds the model of a workload without memory and without values, however large it is.
@@ -53,16 +44,20 @@ pub fn build_exact(workload: &catalog::Workload, device: Device) -> anyhow::Resu
 /// # Errors
 /// A size that the architecture does not allow; a model that is not ours to train.
 pub fn build_shapes(workload: &catalog::Workload) -> anyhow::Result<Box<dyn Workload>> {
-    assemble(workload, Parameters::shapes_only())
+    build_in(workload, Parameters::shapes_only())
 }
 
-fn assemble(workload: &catalog::Workload, parameters: Parameters) -> anyhow::Result<Box<dyn Workload>> {
+/// Builds the model of a workload, or the part of it that a rank holds, in an empty registry.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_in(workload: &catalog::Workload, parameters: Parameters) -> anyhow::Result<Box<dyn Workload>> {
     if let Some(problem) = workload.model.problem() {
         bail!(problem);
     }
     let optimizer = workload.optimizer;
     Ok(match &workload.model {
-        Model::Bert(model) => bert::build(model, parameters, optimizer)?,
+        Model::Bert(model) => Box::new(bert::build(model, parameters, optimizer)?),
         Model::Dcgan(model) => Box::new(dcgan::build(model, parameters, optimizer)?),
         Model::Deepspeech(model) => Box::new(deepspeech::build(model, parameters, optimizer)?),
         Model::Efficientnet(model) => Box::new(efficientnet::build(model, parameters, optimizer)?),
@@ -84,7 +79,7 @@ fn assemble(workload: &catalog::Workload, parameters: Parameters) -> anyhow::Res
         Model::Stress(_) | Model::Synthetic(_) => {
             bail!("workload '{}' is one of the program 'synthetic'", workload.name)
         }
-        Model::T5(model) => Box::new(t5::T5::new(model, parameters, optimizer)?),
-        Model::Transformer(model) => Box::new(transformer::Transformer::new(model, parameters, optimizer)?),
+        Model::T5(model) => Box::new(t5::build(model, parameters, optimizer)?),
+        Model::Transformer(model) => Box::new(transformer::build(model, parameters, optimizer)?),
     })
 }

@@ -5,6 +5,7 @@ use schema::catalog::{self, Optimizer};
 use tch::{TchError, Tensor};
 
 use crate::{
+    chain::Link,
     nn::{
         dense::{Embedding, Linear},
         init::Init,
@@ -12,7 +13,7 @@ use crate::{
         parameters::Parameters,
         relu_in_place,
     },
-    workload::{Block, Sequential, Supervised},
+    workload::{Block, Supervised},
 };
 
 /// Embeddings, MLP, prediction. Takes pairs (user, item), `[samples, 2]`, and gives logits `[samples]`.
@@ -42,17 +43,19 @@ pub(super) fn build(
         mlp_of_user: embedding("mlp_embedding_user", users, first / 2)?,
         mlp_of_item: embedding("mlp_embedding_item", items, first / 2)?,
     };
+    root.begin_link(1);
     let mut layers = Vec::new();
     for (index, pair) in widths.windows(2).enumerate() {
         layers.push(Linear::new(root.part(format_args!("layer{}", index + 1)), pair[0], pair[1])?);
     }
+    root.begin_link(2);
     let prediction = Linear::new(root.part("prediction"), factors + last, 1)?;
-    let blocks = Sequential::new(vec![
+    let links: Vec<Box<dyn Link>> = vec![
         Box::new(embeddings),
         Box::new(Mlp { layers, factors, width: first }),
         Box::new(Prediction { layer: prediction }),
-    ]);
-    Ok(Supervised::new(parameters, blocks, binary_cross_entropy, optimizer))
+    ];
+    Ok(Supervised::new(parameters, links, binary_cross_entropy, optimizer))
 }
 
 struct Embeddings {

@@ -5,6 +5,7 @@ use schema::catalog::{Optimizer, Pointnet};
 use tch::{TchError, Tensor};
 
 use crate::{
+    chain::Link,
     nn::{
         convolution::Pointwise,
         dense::{Linear, batched_product},
@@ -15,7 +16,7 @@ use crate::{
         precision::at_least_fp32,
         relu_in_place,
     },
-    workload::{Block, Sequential, Supervised},
+    workload::{Block, Supervised},
 };
 
 const COORDINATES: i64 = 3;
@@ -39,20 +40,30 @@ pub(super) fn build(
     let [width, ..] = OF_POINTS;
     let mut features = root.part("feat");
     let turned = Turned { transform: Transform::new(features.part("stn"), COORDINATES)? };
-    let [layer_1, layer_2, layer_3] = of_points(&mut features, COORDINATES)?;
-    let [norm_1, norm_2, norm_3] = norms(&mut features, 1, OF_POINTS)?;
+    // The first layer of points is a link, and the other two are in the next one.
+    let [first, second, third] = OF_POINTS;
+    features.begin_link(1);
+    let layer_1 = Pointwise::new(features.part("conv1"), COORDINATES, first)?;
+    features.begin_link(2);
+    let layer_2 = Pointwise::new(features.part("conv2"), first, second)?;
+    let layer_3 = Pointwise::new(features.part("conv3"), second, third)?;
+    features.begin_link(1);
+    let [norm_1] = norms(&mut features, 1, [first])?;
+    features.begin_link(2);
+    let [norm_2, norm_3] = norms(&mut features, 2, [second, third])?;
     let transform = feature_transform.then(|| Transform::new(features.part("fstn"), width)).transpose()?;
+    root.begin_link(3);
     let layers = OfCloud::layers(&mut root, i64::from(classes))?;
     let head =
         Head { layers: OfCloud { layers, norms: norms(&mut root, 1, OF_CLOUD)? }, dropout: Dropout(dropout) };
-    let blocks = Sequential::new(vec![
+    let links: Vec<Box<dyn Link>> = vec![
         Box::new(turned),
         Box::new(First { layer: layer_1, norm: norm_1 }),
         Box::new(Seen { transform, layers: [layer_2, layer_3], norms: [norm_2, norm_3] }),
         Box::new(head),
-    ]);
+    ];
     let criterion = if feature_transform { regularised_cross_entropy } else { cross_entropy };
-    Ok(Supervised::new(parameters, blocks, criterion, optimizer))
+    Ok(Supervised::new(parameters, links, criterion, optimizer))
 }
 
 fn of_points(scope: &mut Scope<'_>, inputs: i64) -> Result<[Pointwise; 3], TchError> {

@@ -3,14 +3,17 @@
 use tch::{TchError, Tensor};
 
 use crate::{
+    chain::Link,
     nn::{
         attention::{Mask, Weighting},
-        dense::{Embedding, Linear},
+        dense::{Bias, Embedding, Linear},
         dropout::Dropout,
         init::Init,
         multi_head::MultiHeadAttention,
         norm::LayerNorm,
         parameters::Scope,
+        split::Split,
+        tensor_parallel::TensorParallel,
     },
     workload::Block,
 };
@@ -43,15 +46,17 @@ impl Sizes {
         Linear::with_init(scope, self.width.into(), self.width.into(), INIT)
     }
 
-    /// What a model begins with.
+    /// The first link of a model.
     ///
     /// # Errors
     /// Out of memory.
     pub(super) fn embeddings(&self, mut scope: Scope<'_>) -> Result<Embeddings, TchError> {
         let width = self.width.into();
+        let words = scope.part("word_embeddings");
+        let tokens = Embedding::of_vocabulary(words, self.vocabulary.into(), width, INIT)?;
         let mut embedding = |name, rows| Embedding::new(scope.part(name), rows, width, INIT);
         Ok(Embeddings {
-            tokens: embedding("word_embeddings", self.vocabulary.into())?,
+            tokens,
             positions: embedding("position_embeddings", self.positions.into())?,
             segments: embedding("token_type_embeddings", self.segments)?,
             norm: self.norm(scope.part("LayerNorm"))?,
@@ -60,13 +65,14 @@ impl Sizes {
         })
     }
 
-    /// What follows, in the scope of `encoder`.
+    /// The links of the layers, which follow the embeddings, in the scope of `encoder`.
     ///
     /// # Errors
     /// Out of memory.
-    pub(super) fn layers(&self, mut scope: Scope<'_>) -> Result<Vec<Box<dyn Block>>, TchError> {
-        let mut layers: Vec<Box<dyn Block>> = Vec::new();
+    pub(super) fn layers(&self, mut scope: Scope<'_>) -> Result<Vec<Box<dyn Link>>, TchError> {
+        let mut layers: Vec<Box<dyn Link>> = Vec::new();
         for layer in 0..self.layers {
+            scope.begin_link(1 + layers.len());
             layers.push(Box::new(Layer::new(self, scope.part("layer").part(layer))?));
         }
         Ok(layers)
@@ -107,40 +113,54 @@ struct Layer {
     feed_forward_out: Linear,
     feed_forward_norm: LayerNorm,
     dropout: Dropout,
+    ranks: TensorParallel,
 }
 
 impl Layer {
     fn new(sizes: &Sizes, mut scope: Scope<'_>) -> Result<Self, TchError> {
-        let width = i64::from(sizes.width);
+        let (width, heads) = (i64::from(sizes.width), i64::from(sizes.heads));
+        let (ranks, inner) = (scope.tensor_parallel().clone(), 4 * width);
         let mut attention = scope.part("attention");
         let mut projections = attention.part("self");
+        let mut projection = |name| {
+            let (scope, split) = (projections.part(name), Split::outputs(heads));
+            Linear::column_parallel(scope, [width, width], INIT, Bias::Zero, split)
+        };
+        let (query, key, value) = (projection("query")?, projection("key")?, projection("value")?);
         Ok(Self {
             attention: MultiHeadAttention {
-                query: sizes.square(projections.part("query"))?,
-                key: sizes.square(projections.part("key"))?,
-                value: sizes.square(projections.part("value"))?,
-                output: sizes.square(attention.part("output").part("dense"))?,
-                heads: sizes.heads.into(),
+                query,
+                key,
+                value,
+                output: {
+                    let scope = attention.part("output.dense");
+                    Linear::row_parallel(scope, [width, width], INIT, Bias::Zero, heads)?
+                },
+                heads: ranks.local(heads),
                 weighting: Weighting { scale: None, dropout: sizes.dropout },
+                ranks: ranks.clone(),
             },
             attention_norm: sizes.norm(attention.part("output").part("LayerNorm"))?,
             feed_forward_in: {
-                Linear::with_init(scope.part("intermediate").part("dense"), width, 4 * width, INIT)?
+                let (scope, split) = (scope.part("intermediate.dense"), Split::outputs(inner));
+                Linear::column_parallel(scope, [width, inner], INIT, Bias::Zero, split)?
             },
             feed_forward_out: {
-                Linear::with_init(scope.part("output").part("dense"), 4 * width, width, INIT)?
+                let scope = scope.part("output.dense");
+                Linear::row_parallel(scope, [inner, width], INIT, Bias::Zero, inner)?
             },
             feed_forward_norm: sizes.norm(scope.part("output").part("LayerNorm"))?,
             dropout: Dropout(sizes.dropout),
+            ranks,
         })
     }
 }
 
 impl Block for Layer {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
-        let attended = self.attention.forward(input, input, Mask::None)?;
+        let attended = self.attention.forward(input, None, Mask::None)?;
         let attended = self.attention_norm.forward(&self.dropout.forward(&attended)?.f_add(input)?)?;
-        let inner = self.feed_forward_in.forward(&attended)?.f_gelu("none")?;
+        let inner = self.feed_forward_in.forward(&self.ranks.enter(&attended)?)?.f_gelu("none")?;
         let outer = self.dropout.forward(&self.feed_forward_out.forward(&inner)?)?;
         self.feed_forward_norm.forward(&outer.f_add(&attended)?)
     }
@@ -152,11 +172,12 @@ pub(super) struct Predictions {
     pub(super) norm: LayerNorm,
     /// Shares its weight with the embedding of tokens.
     pub(super) output: Linear,
+    pub(super) ranks: TensorParallel,
 }
 
 impl Block for Predictions {
     fn forward(&self, hidden: &Tensor) -> Result<Tensor, TchError> {
         let transformed = self.dense.forward(hidden)?.f_gelu("none")?;
-        self.output.forward(&self.norm.forward(&transformed)?)
+        self.output.forward(&self.ranks.enter(&self.norm.forward(&transformed)?)?)
     }
 }

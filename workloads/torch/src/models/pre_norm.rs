@@ -3,7 +3,7 @@
 use tch::{TchError, Tensor};
 
 use crate::{
-    nn::{attention::SelfAttention, dense::Linear, norm::LayerNorm},
+    nn::{attention::SelfAttention, dense::Linear, norm::LayerNorm, tensor_parallel::TensorParallel},
     workload::Block,
 };
 
@@ -16,12 +16,15 @@ pub(super) struct PreNorm {
     pub(super) feed_forward_out: Linear,
     /// What GELU is approximated by, in PyTorch's words: `tanh` or `none`.
     pub(super) gelu: &'static str,
+    /// The ranks that share the layer.
+    pub(super) ranks: TensorParallel,
 }
 
 impl Block for PreNorm {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
         let attended = input.f_add(&self.attention.forward(&self.norm_1.forward(input)?)?)?;
-        let inner = self.feed_forward_in.forward(&self.norm_2.forward(&attended)?)?.f_gelu(self.gelu)?;
+        let normed = self.ranks.enter(&self.norm_2.forward(&attended)?)?;
+        let inner = self.feed_forward_in.forward(&normed)?.f_gelu(self.gelu)?;
         attended.f_add(&self.feed_forward_out.forward(&inner)?)
     }
 }

@@ -5,6 +5,7 @@ use schema::catalog::{Optimizer, Resnet, ResnetBlock, ResnetStem};
 use tch::{TchError, Tensor};
 
 use crate::{
+    chain::Link,
     nn::{
         activation::Activation,
         conv_norm::{ConvNorm, Shape},
@@ -13,7 +14,7 @@ use crate::{
         parameters::{Parameters, Scope},
         relu_in_place,
     },
-    workload::{Block, Sequential, Supervised},
+    workload::{Block, Supervised},
 };
 
 /// Stem, residual blocks in four stages, head. Takes `[samples, 3, height, width]` and gives `[samples, classes]`.
@@ -28,7 +29,7 @@ pub(super) fn build(
     let &Resnet { block, layers, stem, width, groups, classes, .. } = model;
     let (width, inner_width) = (i64::from(width), i64::from(model.inner_width()));
     let mut root = parameters.root();
-    let mut blocks: Vec<Box<dyn Block>> = vec![Box::new(Stem::new(&mut root, stem, width)?)];
+    let mut blocks: Vec<Box<dyn Link>> = vec![Box::new(Stem::new(&mut root, stem, width)?)];
     let mut channels = width;
     for (stage, count) in layers.into_iter().enumerate() {
         let mut scope = root.part(format_args!("layer{}", stage + 1));
@@ -41,13 +42,15 @@ pub(super) fn build(
                 stride: if stage > 0 && index == 0 { 2 } else { 1 },
                 groups: i64::from(groups),
             };
+            scope.begin_link(blocks.len());
             let residual = Residual::new(scope.part(index), block, sizes)?;
             channels = residual.channels;
             blocks.push(Box::new(residual));
         }
     }
+    root.begin_link(blocks.len());
     blocks.push(Box::new(Head { fc: Linear::new(root.part("fc"), channels, i64::from(classes))? }));
-    Ok(Supervised::new(parameters, Sequential::new(blocks), cross_entropy, optimizer))
+    Ok(Supervised::new(parameters, blocks, cross_entropy, optimizer))
 }
 
 const RELU: Option<Activation> = Some(Activation::Relu);

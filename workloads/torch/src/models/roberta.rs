@@ -7,8 +7,9 @@ use tch::TchError;
 
 use super::post_norm::{Predictions, Sizes};
 use crate::{
-    nn::{dense::Linear, loss::cross_entropy, parameters::Parameters},
-    workload::{Block, Sequential, Supervised},
+    chain::Link,
+    nn::{dense::Linear, loss::of_vocabulary, parameters::Parameters},
+    workload::Supervised,
 };
 
 /// Takes `[samples, context]` and gives logits `[samples, context, vocabulary]`.
@@ -37,15 +38,18 @@ pub(super) fn build(
         epsilon: EPSILON,
     };
     let mut root = parameters.root();
+    let ranks = root.tensor_parallel().clone();
     let mut body = root.part("roberta");
     let embeddings = sizes.embeddings(body.part("embeddings"))?;
     let encoder = sizes.layers(body.part("encoder"))?;
     let mut head = root.part("lm_head");
+    head.begin_link(1 + encoder.len());
     let output = Linear::tied_with_bias(&mut head, &embeddings.tokens)?;
     let dense = sizes.square(head.part("dense"))?;
-    let predictions = Predictions { dense, norm: sizes.norm(head.part("layer_norm"))?, output };
-    let mut blocks: Vec<Box<dyn Block>> = vec![Box::new(embeddings)];
-    blocks.extend(encoder);
-    blocks.push(Box::new(predictions));
-    Ok(Supervised::new(parameters, Sequential::new(blocks), cross_entropy, optimizer))
+    let norm = sizes.norm(head.part("layer_norm"))?;
+    let mut links: Vec<Box<dyn Link>> = vec![Box::new(embeddings)];
+    links.extend(encoder);
+    links.push(Box::new(Predictions { dense, norm, output, ranks: ranks.clone() }));
+    let criterion = of_vocabulary(vocabulary.into(), 0.0, ranks);
+    Ok(Supervised::with_criterion(parameters, links, criterion, optimizer))
 }

@@ -8,136 +8,166 @@ use schema::catalog::{self, Optimizer};
 use tch::{TchError, Tensor};
 
 use crate::{
+    chain::Link,
     nn::{
         attention::{Mask, Weighting},
-        dense::{Embedding, Linear},
+        dense::{Bias, Embedding, Linear},
         dropout::Dropout,
         init::Init,
-        loss::cross_entropy,
+        loss::of_vocabulary,
         multi_head::MultiHeadAttention,
         norm::RmsNorm,
         parameters::{Parameters, Scope},
         relative_bias::RelativeBias,
         relu_in_place,
+        split::Split,
+        tensor_parallel::TensorParallel,
     },
-    recompute::Segment,
-    workload::{Batch, Block, Update, Workload},
+    workload::{Block, Supervised},
 };
 
-pub(super) struct T5 {
-    parameters: Parameters,
+/// Embeddings and layers of the encoder, then of the decoder, then the head. Takes the source and, behind it, the target's
+/// tokens before each that is to be predicted, `[samples, source + target]`, and gives logits
+/// `[samples, target, vocabulary]`.
+///
+/// # Errors
+/// Out of memory.
+pub(super) fn build(
+    model: &catalog::T5,
+    mut parameters: Parameters,
+    optimizer: Optimizer,
+) -> Result<Supervised, TchError> {
+    let &catalog::T5 { vocabulary, source, target, layers, width, heads, .. } = model;
+    let [vocabulary, width, source, target] = [vocabulary, width, source, target].map(i64::from);
+    let (bridge, last) = (1 + layers as usize, 2 + 2 * layers as usize);
+    let mut root = parameters.root();
+    let ranks = root.tensor_parallel().clone();
+    let dropout = Dropout(model.dropout);
+    let embedding = Embedding::of_vocabulary(root.part("shared"), vocabulary, width, Init::normal(1.0))?;
+    root.begin_link(bridge);
+    let of_target = embedding.also(&mut root);
+    root.begin_link(last);
+    let output = Linear::tied_to(&mut root, &embedding);
+
+    let norm = |scope: Scope<'_>| RmsNorm::new(scope, width, EPSILON);
+    // Of a stack's positions, which its first layer holds and all of them use.
+    let bias = |mut stack: Scope<'_>, tokens, causal| {
+        let mut layer = stack.part("block.0.layer.0.SelfAttention");
+        let init = inverse_root(width);
+        RelativeBias::new(layer.part("relative_attention_bias"), heads.into(), init, tokens, causal)
+    };
+    root.begin_link(0);
+    let source_bias = bias(root.part("encoder"), source, false)?;
+    let mut links: Vec<Box<dyn Link>> =
+        vec![Box::new(Start { embedding, bias: source_bias, dropout, source, target })];
+    let mut scope = root.part("encoder");
+    for layer in 0..layers {
+        scope.begin_link(links.len());
+        let mut scope = scope.part(format_args!("block.{layer}.layer"));
+        links.push(Box::new(Encoder {
+            attention: Attention::new(scope.part(0), "SelfAttention", model)?,
+            feed_forward: FeedForward::new(scope.part(1), model)?,
+        }));
+    }
+    scope.begin_link(bridge);
+    let source_norm = norm(scope.part("final_layer_norm"))?;
+    let target_bias = bias(root.part("decoder"), target, true)?;
+    links.push(Box::new(Bridge { norm: source_norm, embedding: of_target, bias: target_bias, dropout }));
+    let mut scope = root.part("decoder");
+    for layer in 0..layers {
+        scope.begin_link(links.len());
+        let mut scope = scope.part(format_args!("block.{layer}.layer"));
+        links.push(Box::new(Decoder {
+            self_attention: Attention::new(scope.part(0), "SelfAttention", model)?,
+            cross_attention: Attention::new(scope.part(1), "EncDecAttention", model)?,
+            feed_forward: FeedForward::new(scope.part(2), model)?,
+        }));
+    }
+    scope.begin_link(last);
+    let norm = norm(scope.part("final_layer_norm"))?;
+    links.push(Box::new(Head { norm, output, dropout, ranks: ranks.clone() }));
+    Ok(Supervised::with_criterion(parameters, links, of_vocabulary(vocabulary, 0.0, ranks), optimizer))
+}
+
+/// Gives the embedded source, the bias of its positions, and the tokens of the target for the bridge.
+struct Start {
     embedding: Embedding,
-    encoder: Vec<Segment<(Attention, FeedForward)>>,
-    encoder_bias: RelativeBias,
-    encoder_norm: RmsNorm,
-    decoder: Vec<Segment<(Attention, Attention, FeedForward)>>,
-    decoder_bias: RelativeBias,
-    decoder_norm: RmsNorm,
-    output: Linear,
+    bias: RelativeBias,
     dropout: Dropout,
     source: i64,
     target: i64,
-    update: [Update; 1],
 }
 
-impl T5 {
-    /// # Errors
-    /// Out of memory.
-    pub(super) fn new(
-        model: &catalog::T5,
-        mut parameters: Parameters,
-        optimizer: Optimizer,
-    ) -> Result<Self, TchError> {
-        let &catalog::T5 { vocabulary, source, target, layers, width, heads, .. } = model;
-        let (width, source, target) = (i64::from(width), i64::from(source), i64::from(target));
-        let mut root = parameters.root();
-        let embedding = Embedding::new(root.part("shared"), vocabulary.into(), width, Init::normal(1.0))?;
-        let output = Linear::tied_to(&embedding);
-        let norm = |scope: Scope<'_>| RmsNorm::new(scope, width, EPSILON);
-        // Of a stack's positions, which its first layer holds and all of them use.
-        let bias = |mut stack: Scope<'_>, tokens, causal| {
-            let mut layer = stack.part("block.0.layer.0.SelfAttention");
-            let init = inverse_root(width);
-            RelativeBias::new(layer.part("relative_attention_bias"), heads.into(), init, tokens, causal)
-        };
-        let encoder_bias = bias(root.part("encoder"), source, false)?;
-        let mut scope = root.part("encoder");
-        let mut encoder = Vec::new();
-        for layer in 0..layers {
-            let mut scope = scope.part(format_args!("block.{layer}.layer"));
-            encoder.push(Segment::new((
-                Attention::new(scope.part(0), "SelfAttention", model)?,
-                FeedForward::new(scope.part(1), model)?,
-            )));
-        }
-        let encoder_norm = norm(scope.part("final_layer_norm"))?;
-        let decoder_bias = bias(root.part("decoder"), target, true)?;
-        let mut scope = root.part("decoder");
-        let mut decoder = Vec::new();
-        for layer in 0..layers {
-            let mut scope = scope.part(format_args!("block.{layer}.layer"));
-            decoder.push(Segment::new((
-                Attention::new(scope.part(0), "SelfAttention", model)?,
-                Attention::new(scope.part(1), "EncDecAttention", model)?,
-                FeedForward::new(scope.part(2), model)?,
-            )));
-        }
-        let decoder_norm = norm(scope.part("final_layer_norm"))?;
-        Ok(Self {
-            parameters,
-            embedding,
-            encoder,
-            encoder_bias,
-            encoder_norm,
-            decoder,
-            decoder_bias,
-            decoder_norm,
-            output,
-            dropout: Dropout(model.dropout),
-            source,
-            target,
-            update: [Update::of_everything(optimizer)],
-        })
-    }
-
-    fn embed(&self, tokens: &Tensor) -> Result<Tensor, TchError> {
-        self.dropout.forward(&self.embedding.forward(tokens)?)
+impl Link for Start {
+    fn run(&self, carry: &[Tensor]) -> Result<Vec<Tensor>, TchError> {
+        let [tokens] = carry else { unreachable!("the inputs are one tensor") };
+        let source = self.embedding.forward(&tokens.f_narrow(1, 0, self.source)?)?;
+        let target = tokens.f_narrow(1, self.source, self.target)?;
+        Ok(vec![self.dropout.forward(&source)?, self.bias.forward()?, target])
     }
 }
 
-impl Workload for T5 {
-    fn parameters(&self) -> &Parameters {
-        &self.parameters
+struct Encoder {
+    attention: Attention,
+    feed_forward: FeedForward,
+}
+
+impl Link for Encoder {
+    fn run(&self, carry: &[Tensor]) -> Result<Vec<Tensor>, TchError> {
+        let [source, bias, target] = carry else { unreachable!("as `Start` gives it") };
+        let source = self.feed_forward.forward(&self.attention.forward(source, None, Mask::Bias(bias))?)?;
+        Ok(vec![source, bias.shallow_clone(), target.shallow_clone()])
     }
+}
 
-    fn updates(&self) -> &[Update] {
-        &self.update
+/// Ends the encoder and begins the decoder: gives the embedded target, the bias of its positions, and the encoded source.
+struct Bridge {
+    norm: RmsNorm,
+    embedding: Embedding,
+    bias: RelativeBias,
+    dropout: Dropout,
+}
+
+impl Link for Bridge {
+    fn run(&self, carry: &[Tensor]) -> Result<Vec<Tensor>, TchError> {
+        let [source, _, target] = carry else { unreachable!("as `Encoder` gives it") };
+        let source = self.dropout.forward(&self.norm.forward(source)?)?;
+        let target = self.dropout.forward(&self.embedding.forward(target)?)?;
+        Ok(vec![target, self.bias.forward()?, source])
     }
+}
 
-    /// Inputs are the source and, behind it, the target's tokens before each that is to be predicted.
-    fn loss(&self, _update: usize, batch: &Batch) -> Result<Tensor, TchError> {
-        let mut source = self.embed(&batch.inputs.f_narrow(1, 0, self.source)?)?;
-        let bias = self.encoder_bias.forward()?;
-        for layer in &self.encoder {
-            source = layer.forward([&source, &bias], |(attention, feed_forward), [source, bias]| {
-                feed_forward.forward(&attention.forward(source, None, Mask::Bias(bias))?)
-            })?;
-        }
-        let source = self.dropout.forward(&self.encoder_norm.forward(&source)?)?;
+struct Decoder {
+    self_attention: Attention,
+    cross_attention: Attention,
+    feed_forward: FeedForward,
+}
 
-        let mut target = self.embed(&batch.inputs.f_narrow(1, self.source, self.target)?)?;
-        let bias = self.decoder_bias.forward()?;
-        for layer in &self.decoder {
-            target = layer.forward([&target, &bias, &source], |parts, [target, bias, source]| {
-                let (self_attention, cross_attention, feed_forward) = parts;
-                let target = self_attention.forward(target, None, Mask::Bias(bias))?;
-                feed_forward.forward(&cross_attention.forward(&target, Some(source), Mask::None)?)
-            })?;
-        }
-        let target = self.dropout.forward(&self.decoder_norm.forward(&target)?)?;
+impl Link for Decoder {
+    fn run(&self, carry: &[Tensor]) -> Result<Vec<Tensor>, TchError> {
+        let [target, bias, source] = carry else { unreachable!("as `Bridge` gives it") };
+        let target = self.self_attention.forward(target, None, Mask::Bias(bias))?;
+        let target = self.cross_attention.forward(&target, Some(source), Mask::None)?;
+        let target = self.feed_forward.forward(&target)?;
+        Ok(vec![target, bias.shallow_clone(), source.shallow_clone()])
+    }
+}
+
+/// The last norm and the output layer, which shares its weight with both embeddings.
+struct Head {
+    norm: RmsNorm,
+    output: Linear,
+    dropout: Dropout,
+    ranks: TensorParallel,
+}
+
+impl Link for Head {
+    fn run(&self, carry: &[Tensor]) -> Result<Vec<Tensor>, TchError> {
+        let [target, ..] = carry else { unreachable!("as `Decoder` gives it") };
+        let target = self.dropout.forward(&self.norm.forward(target)?)?;
         let width = target.size()[2] as f64;
-        let logits = self.output.forward(&target.f_mul_scalar(width.powf(-0.5))?)?;
-        cross_entropy(&logits, &batch.targets)
+        let scaled = self.ranks.enter(&target.f_mul_scalar(width.powf(-0.5))?)?;
+        Ok(vec![self.output.forward(&scaled)?])
     }
 }
 
@@ -158,20 +188,27 @@ struct Attention {
 
 impl Attention {
     fn new(mut scope: Scope<'_>, name: &str, model: &catalog::T5) -> Result<Self, TchError> {
-        let (width, head_width) = (i64::from(model.width), i64::from(model.head_width));
-        let inner = i64::from(model.heads) * head_width;
+        let [width, head_width, heads] = [model.width, model.head_width, model.heads].map(i64::from);
+        let (inner, ranks) = (heads * head_width, scope.tensor_parallel().clone());
         let mut projections = scope.part(name);
-        let mut linear = |name, inputs, outputs, fan_in| {
-            Linear::unbiased(projections.part(name), inputs, outputs, inverse_root(fan_in))
+        let mut column = |name, fan_in| {
+            let (scope, split) = (projections.part(name), Split::outputs(heads));
+            Linear::column_parallel(scope, [width, inner], inverse_root(fan_in), Bias::None, split)
+        };
+        let (query, key, value) = (column("q", width * head_width)?, column("k", width)?, column("v", width)?);
+        let output = {
+            let (scope, init) = (projections.part("o"), inverse_root(inner));
+            Linear::row_parallel(scope, [inner, width], init, Bias::None, heads)?
         };
         Ok(Self {
             attention: MultiHeadAttention {
-                query: linear("q", width, inner, width * head_width)?,
-                key: linear("k", width, inner, width)?,
-                value: linear("v", width, inner, width)?,
-                output: linear("o", inner, width, inner)?,
-                heads: model.heads.into(),
+                query,
+                key,
+                value,
+                output,
+                heads: ranks.local(heads),
                 weighting: Weighting { scale: Some(1.0), dropout: model.dropout },
+                ranks,
             },
             norm: RmsNorm::new(scope.part("layer_norm"), width, EPSILON)?,
             dropout: Dropout(model.dropout),
@@ -181,7 +218,7 @@ impl Attention {
     /// Looks at `memory`, or at its own input.
     fn forward(&self, input: &Tensor, memory: Option<&Tensor>, mask: Mask<'_>) -> Result<Tensor, TchError> {
         let normed = self.norm.forward(input)?;
-        let attended = self.attention.forward(&normed, memory.unwrap_or(&normed), mask)?;
+        let attended = self.attention.forward(&normed, memory, mask)?;
         input.f_add(&self.dropout.forward(&attended)?)
     }
 }
@@ -192,6 +229,7 @@ struct FeedForward {
     inner: Linear,
     outer: Linear,
     dropout: Dropout,
+    ranks: TensorParallel,
 }
 
 impl FeedForward {
@@ -199,18 +237,26 @@ impl FeedForward {
         let (width, inner) = (i64::from(model.width), i64::from(model.feed_forward));
         let mut layers = scope.part("DenseReluDense");
         Ok(Self {
-            inner: Linear::unbiased(layers.part("wi"), width, inner, inverse_root(width))?,
-            outer: Linear::unbiased(layers.part("wo"), inner, width, inverse_root(inner))?,
+            inner: {
+                let (scope, split) = (layers.part("wi"), Split::outputs(inner));
+                Linear::column_parallel(scope, [width, inner], inverse_root(width), Bias::None, split)?
+            },
+            outer: {
+                let scope = layers.part("wo");
+                Linear::row_parallel(scope, [inner, width], inverse_root(inner), Bias::None, inner)?
+            },
             norm: RmsNorm::new(scope.part("layer_norm"), width, EPSILON)?,
             dropout: Dropout(model.dropout),
+            ranks: scope.tensor_parallel().clone(),
         })
     }
 }
 
 impl Block for FeedForward {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
-        let inner = relu_in_place(self.inner.forward(&self.norm.forward(input)?)?)?;
-        let outer = self.outer.forward(&self.dropout.forward(&inner)?)?;
-        input.f_add(&self.dropout.forward(&outer)?)
+        let normed = self.ranks.enter(&self.norm.forward(input)?)?;
+        let inner = relu_in_place(self.inner.forward(&normed)?)?;
+        let inner = self.dropout.forward_divided(&inner, &self.ranks)?;
+        input.f_add(&self.dropout.forward(&self.outer.forward(&inner)?)?)
     }
 }

@@ -9,131 +9,176 @@ use schema::catalog::{self, Optimizer};
 use tch::{TchError, Tensor};
 
 use crate::{
+    chain::Link,
     nn::{
         attention::{Mask, Weighting},
-        dense::{Embedding, Linear},
+        dense::{Bias, Embedding, Linear},
         dropout::Dropout,
         init::Init,
-        loss::smoothed_cross_entropy,
+        loss::of_vocabulary,
         multi_head::MultiHeadAttention,
         norm::LayerNorm,
         parameters::{Parameters, Scope},
         relu_in_place,
+        split::Split,
+        tensor_parallel::TensorParallel,
     },
-    recompute::Segment,
-    workload::{Batch, Block, Update, Workload},
+    workload::{Block, Supervised},
 };
 
 /// Of the norms.
 const EPSILON: f64 = 1e-6;
 
-pub(super) struct Transformer {
-    parameters: Parameters,
+/// Embeddings and layers of the encoder, then of the decoder, then the head. Takes the source and, behind it, the target's
+/// tokens before each that is to be predicted, `[samples, source + target]`, and gives logits
+/// `[samples, target, vocabulary]`.
+///
+/// # Errors
+/// Out of memory.
+pub(super) fn build(
+    model: &catalog::Transformer,
+    mut parameters: Parameters,
+    optimizer: Optimizer,
+) -> Result<Supervised, TchError> {
+    const LABEL_SMOOTHING: f64 = 0.1;
+    let &catalog::Transformer { vocabulary, source, target, layers, width, .. } = model;
+    let (vocabulary, width) = (i64::from(vocabulary), i64::from(width));
+    let (bridge, last) = (1 + layers as usize, 2 + 2 * layers as usize);
+    let norm = |scope: Scope<'_>| LayerNorm::with_epsilon(scope, width, EPSILON);
+    let mut root = parameters.root();
+    let ranks = root.tensor_parallel().clone();
+    let positions = root.table(&positions(source.max(target), width)?)?;
+    let mut scope = root.part("encoder");
+    let init = glorot(vocabulary, width);
+    let embedding = Embedding::of_vocabulary(scope.part("src_word_emb"), vocabulary, width, init)?;
+    scope.begin_link(bridge);
+    let of_target = embedding.also(&mut scope);
+    scope.begin_link(last);
+    let output = Linear::tied_to(&mut scope, &embedding);
+
+    let mut encoders = Vec::new();
+    for layer in 0..layers {
+        scope.begin_link(1 + encoders.len());
+        let mut scope = scope.part(format_args!("layer_stack.{layer}"));
+        encoders.push(Encoder {
+            attention: Attention::new(scope.part("slf_attn"), model)?,
+            feed_forward: FeedForward::new(scope.part("pos_ffn"), model)?,
+        });
+    }
+    let dropout = Dropout(model.dropout);
+    let begin = |embedding, positions: &Tensor, norm| Begin {
+        embedding,
+        positions: positions.shallow_clone(),
+        norm,
+        dropout,
+    };
+    scope.begin_link(0);
+    let source_begin = begin(embedding, &positions, norm(scope.part("layer_norm"))?);
+    let (source, target) = (source.into(), target.into());
+    let mut links: Vec<Box<dyn Link>> = vec![Box::new(Start { begin: source_begin, source, target })];
+    links.extend(encoders.into_iter().map(|encoder| Box::new(encoder) as Box<dyn Link>));
+
+    let mut scope = root.part("decoder");
+    let mut decoders = Vec::new();
+    for layer in 0..layers {
+        scope.begin_link(bridge + 1 + decoders.len());
+        let mut scope = scope.part(format_args!("layer_stack.{layer}"));
+        decoders.push(Decoder {
+            self_attention: Attention::new(scope.part("slf_attn"), model)?,
+            cross_attention: Attention::new(scope.part("enc_attn"), model)?,
+            feed_forward: FeedForward::new(scope.part("pos_ffn"), model)?,
+        });
+    }
+    scope.begin_link(bridge);
+    links.push(Box::new(Bridge(begin(of_target, &positions, norm(scope.part("layer_norm"))?))));
+    links.extend(decoders.into_iter().map(|decoder| Box::new(decoder) as Box<dyn Link>));
+    links.push(Box::new(Head { output, ranks: ranks.clone() }));
+    let criterion = of_vocabulary(vocabulary, LABEL_SMOOTHING, ranks);
+    Ok(Supervised::with_criterion(parameters, links, criterion, optimizer))
+}
+
+/// The start of a stack: `[samples, tokens]` to `[samples, tokens, width]`.
+struct Begin {
     embedding: Embedding,
     /// `[tokens, width]`, as many as the longer of the two sentences has.
     positions: Tensor,
-    encoder_norm: LayerNorm,
-    encoder: Vec<Segment<(Attention, FeedForward)>>,
-    decoder_norm: LayerNorm,
-    decoder: Vec<Segment<(Attention, Attention, FeedForward)>>,
-    output: Linear,
+    norm: LayerNorm,
     dropout: Dropout,
-    source: i64,
-    target: i64,
-    update: [Update; 1],
 }
 
-impl Transformer {
-    /// # Errors
-    /// Out of memory.
-    pub(super) fn new(
-        model: &catalog::Transformer,
-        mut parameters: Parameters,
-        optimizer: Optimizer,
-    ) -> Result<Self, TchError> {
-        let &catalog::Transformer { vocabulary, source, target, layers, width, .. } = model;
-        let (vocabulary, width) = (i64::from(vocabulary), i64::from(width));
-        let norm = |scope: Scope<'_>| LayerNorm::with_epsilon(scope, width, EPSILON);
-        let mut root = parameters.root();
-        let positions = root.table(&positions(source.max(target), width)?)?;
-        let mut scope = root.part("encoder");
-        let init = glorot(vocabulary, width);
-        let embedding = Embedding::new(scope.part("src_word_emb"), vocabulary, width, init)?;
-        let output = Linear::tied_to(&embedding);
-        let mut encoder = Vec::new();
-        for layer in 0..layers {
-            let mut scope = scope.part(format_args!("layer_stack.{layer}"));
-            encoder.push(Segment::new((
-                Attention::new(scope.part("slf_attn"), model)?,
-                FeedForward::new(scope.part("pos_ffn"), model)?,
-            )));
-        }
-        let encoder_norm = norm(scope.part("layer_norm"))?;
-        let mut scope = root.part("decoder");
-        let mut decoder = Vec::new();
-        for layer in 0..layers {
-            let mut scope = scope.part(format_args!("layer_stack.{layer}"));
-            decoder.push(Segment::new((
-                Attention::new(scope.part("slf_attn"), model)?,
-                Attention::new(scope.part("enc_attn"), model)?,
-                FeedForward::new(scope.part("pos_ffn"), model)?,
-            )));
-        }
-        let decoder_norm = norm(scope.part("layer_norm"))?;
-        Ok(Self {
-            parameters,
-            embedding,
-            positions,
-            encoder_norm,
-            encoder,
-            decoder_norm,
-            decoder,
-            output,
-            dropout: Dropout(model.dropout),
-            source: source.into(),
-            target: target.into(),
-            update: [Update::of_everything(optimizer)],
-        })
-    }
-
-    /// The start of a stack: `[samples, tokens]` to `[samples, tokens, width]`.
-    fn embed(&self, tokens: &Tensor, norm: &LayerNorm) -> Result<Tensor, TchError> {
+impl Block for Begin {
+    fn forward(&self, tokens: &Tensor) -> Result<Tensor, TchError> {
         let positions = self.positions.f_narrow(0, 0, tokens.size()[1])?;
         let sum = self.embedding.forward(tokens)?.f_add(&positions)?;
-        norm.forward(&self.dropout.forward(&sum)?)
+        self.norm.forward(&self.dropout.forward(&sum)?)
     }
 }
 
-impl Workload for Transformer {
-    fn parameters(&self) -> &Parameters {
-        &self.parameters
-    }
+/// Gives the start of the encoder, and the tokens of the target for the bridge.
+struct Start {
+    begin: Begin,
+    source: i64,
+    target: i64,
+}
 
-    fn updates(&self) -> &[Update] {
-        &self.update
+impl Link for Start {
+    fn run(&self, carry: &[Tensor]) -> Result<Vec<Tensor>, TchError> {
+        let [tokens] = carry else { unreachable!("the inputs are one tensor") };
+        let source = self.begin.forward(&tokens.f_narrow(1, 0, self.source)?)?;
+        Ok(vec![source, tokens.f_narrow(1, self.source, self.target)?])
     }
+}
 
-    /// Inputs are the source and, behind it, the target's tokens before each that is to be predicted.
-    fn loss(&self, _update: usize, batch: &Batch) -> Result<Tensor, TchError> {
-        const LABEL_SMOOTHING: f64 = 0.1;
-        let mut source = self.embed(&batch.inputs.f_narrow(1, 0, self.source)?, &self.encoder_norm)?;
-        for layer in &self.encoder {
-            source = layer.forward([&source], |(attention, feed_forward), [source]| {
-                feed_forward.forward(&attention.forward(source, source, Mask::None)?)
-            })?;
-        }
-        let mut target =
-            self.embed(&batch.inputs.f_narrow(1, self.source, self.target)?, &self.decoder_norm)?;
-        for layer in &self.decoder {
-            target = layer.forward([&target, &source], |parts, [target, source]| {
-                let (self_attention, cross_attention, feed_forward) = parts;
-                let target = self_attention.forward(target, target, Mask::Causal)?;
-                feed_forward.forward(&cross_attention.forward(&target, source, Mask::None)?)
-            })?;
-        }
+struct Encoder {
+    attention: Attention,
+    feed_forward: FeedForward,
+}
+
+impl Link for Encoder {
+    fn run(&self, carry: &[Tensor]) -> Result<Vec<Tensor>, TchError> {
+        let [source, target] = carry else { unreachable!("as `Start` gives it") };
+        let source = self.feed_forward.forward(&self.attention.forward(source, None, Mask::None)?)?;
+        Ok(vec![source, target.shallow_clone()])
+    }
+}
+
+/// Begins the decoder: gives its start, and the encoded source.
+struct Bridge(Begin);
+
+impl Link for Bridge {
+    fn run(&self, carry: &[Tensor]) -> Result<Vec<Tensor>, TchError> {
+        let [source, target] = carry else { unreachable!("as `Encoder` gives it") };
+        Ok(vec![self.0.forward(target)?, source.shallow_clone()])
+    }
+}
+
+struct Decoder {
+    self_attention: Attention,
+    cross_attention: Attention,
+    feed_forward: FeedForward,
+}
+
+impl Link for Decoder {
+    fn run(&self, carry: &[Tensor]) -> Result<Vec<Tensor>, TchError> {
+        let [target, source] = carry else { unreachable!("as `Bridge` gives it") };
+        let target = self.self_attention.forward(target, None, Mask::Causal)?;
+        let target = self.cross_attention.forward(&target, Some(source), Mask::None)?;
+        Ok(vec![self.feed_forward.forward(&target)?, source.shallow_clone()])
+    }
+}
+
+/// The output layer, which shares its weight with both embeddings.
+struct Head {
+    output: Linear,
+    ranks: TensorParallel,
+}
+
+impl Link for Head {
+    fn run(&self, carry: &[Tensor]) -> Result<Vec<Tensor>, TchError> {
+        let [target, _] = carry else { unreachable!("as `Decoder` gives it") };
         let width = target.size()[2] as f64;
-        let logits = self.output.forward(&target.f_mul_scalar(width.powf(-0.5))?)?;
-        smoothed_cross_entropy(&logits, &batch.targets, LABEL_SMOOTHING)
+        let scaled = self.ranks.enter(&target.f_mul_scalar(width.powf(-0.5))?)?;
+        Ok(vec![self.output.forward(&scaled)?])
     }
 }
 
@@ -146,23 +191,35 @@ struct Attention {
 
 impl Attention {
     fn new(mut scope: Scope<'_>, model: &catalog::Transformer) -> Result<Self, TchError> {
-        let width = i64::from(model.width);
-        let mut square = |name| Linear::unbiased(scope.part(name), width, width, glorot(width, width));
+        let (width, heads) = (i64::from(model.width), i64::from(model.heads));
+        let (ranks, init) = (scope.tensor_parallel().clone(), glorot(width, width));
+        let mut column = |name| {
+            let (scope, split) = (scope.part(name), Split::outputs(heads));
+            Linear::column_parallel(scope, [width, width], init, Bias::None, split)
+        };
+        let (query, key, value) = (column("w_qs")?, column("w_ks")?, column("w_vs")?);
         Ok(Self {
             attention: MultiHeadAttention {
-                query: square("w_qs")?,
-                key: square("w_ks")?,
-                value: square("w_vs")?,
-                output: square("fc")?,
-                heads: model.heads.into(),
+                query,
+                key,
+                value,
+                output: Linear::row_parallel(scope.part("fc"), [width, width], init, Bias::None, heads)?,
+                heads: ranks.local(heads),
                 weighting: Weighting { scale: None, dropout: model.dropout },
+                ranks,
             },
             norm: LayerNorm::with_epsilon(scope.part("layer_norm"), width, EPSILON)?,
             dropout: Dropout(model.dropout),
         })
     }
 
-    fn forward(&self, queries: &Tensor, memory: &Tensor, mask: Mask<'_>) -> Result<Tensor, TchError> {
+    /// Looks at `memory`, or at its own input.
+    fn forward(
+        &self,
+        queries: &Tensor,
+        memory: Option<&Tensor>,
+        mask: Mask<'_>,
+    ) -> Result<Tensor, TchError> {
         let attended = self.dropout.forward(&self.attention.forward(queries, memory, mask)?)?;
         self.norm.forward(&attended.f_add(queries)?)
     }
@@ -174,6 +231,7 @@ struct FeedForward {
     outer: Linear,
     norm: LayerNorm,
     dropout: Dropout,
+    ranks: TensorParallel,
 }
 
 impl FeedForward {
@@ -181,17 +239,24 @@ impl FeedForward {
         let (width, inner) = (i64::from(model.width), i64::from(model.feed_forward));
         let init = glorot(width, inner);
         Ok(Self {
-            inner: Linear::with_init(scope.part("w_1"), width, inner, init)?,
-            outer: Linear::with_init(scope.part("w_2"), inner, width, init)?,
+            inner: {
+                let (scope, split) = (scope.part("w_1"), Split::outputs(inner));
+                Linear::column_parallel(scope, [width, inner], init, Bias::Zero, split)?
+            },
+            outer: {
+                let scope = scope.part("w_2");
+                Linear::row_parallel(scope, [inner, width], init, Bias::Zero, inner)?
+            },
             norm: LayerNorm::with_epsilon(scope.part("layer_norm"), width, EPSILON)?,
             dropout: Dropout(model.dropout),
+            ranks: scope.tensor_parallel().clone(),
         })
     }
 }
 
 impl Block for FeedForward {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
-        let inner = relu_in_place(self.inner.forward(input)?)?;
+        let inner = relu_in_place(self.inner.forward(&self.ranks.enter(input)?)?)?;
         let outer = self.dropout.forward(&self.outer.forward(&inner)?)?;
         self.norm.forward(&outer.f_add(input)?)
     }

@@ -5,8 +5,9 @@ use schema::catalog::{Optimizer, Vae};
 use tch::{Reduction, TchError, Tensor};
 
 use crate::{
+    chain::Link,
     nn::{dense::Linear, parameters::Parameters, precision::at_least_fp32, relu_in_place},
-    workload::{Block, Sequential, Supervised},
+    workload::{Block, Supervised},
 };
 
 /// Encoder, decoder. Takes `[samples, 1, image, image]` and gives, for each sample, the logits of all pixels, then the
@@ -27,13 +28,14 @@ pub(super) fn build(
         mean: Linear::new(root.part("fc21"), hidden, latent)?,
         log_variance: Linear::new(root.part("fc22"), hidden, latent)?,
     };
+    root.begin_link(1);
     let decoder = Decoder {
         hidden: Linear::new(root.part("fc3"), latent, hidden)?,
         logits: Linear::new(root.part("fc4"), hidden, pixels)?,
         draws: !root.is_exact(),
     };
-    let blocks = Sequential::new(vec![Box::new(encoder), Box::new(decoder)]);
-    Ok(Supervised::new(parameters, blocks, negative_evidence_bound, optimizer))
+    let links: Vec<Box<dyn Link>> = vec![Box::new(encoder), Box::new(decoder)];
+    Ok(Supervised::new(parameters, links, negative_evidence_bound, optimizer))
 }
 
 struct Encoder {

@@ -4,6 +4,7 @@ use schema::catalog::{Optimizer, Vgg};
 use tch::{TchError, Tensor};
 
 use crate::{
+    chain::Link,
     nn::{
         convolution::{Conv2d, Window},
         dense::Linear,
@@ -14,7 +15,7 @@ use crate::{
         parameters::Parameters,
         relu_in_place,
     },
-    workload::{Block, Sequential, Supervised},
+    workload::{Block, Supervised},
 };
 
 /// Convolutions, then linear layers. Takes `[samples, 3, height, width]` and gives `[samples, classes]`.
@@ -29,7 +30,7 @@ pub(super) fn build(
     const COLOURS: i64 = 3;
     let mut root = parameters.root();
     let mut features = root.part("features");
-    let mut blocks: Vec<Box<dyn Block>> = Vec::new();
+    let mut blocks: Vec<Box<dyn Link>> = Vec::new();
     let mut channels = COLOURS;
     // Numbers in names count the reference's modules: convolution, norm where there is one, activation, max-pool.
     let mut place = 0;
@@ -37,6 +38,7 @@ pub(super) fn build(
         for (index, &outputs) in stage.iter().enumerate() {
             let (outputs, window) = (i64::from(outputs), Window::centred(3, 1));
             let init = Init::fan_out_normal(outputs * window.kernel * window.kernel);
+            features.begin_link(blocks.len());
             let scope = features.part(place);
             let convolution = Conv2d::with_bias(scope, channels, outputs, window, init, Init::ZEROS)?;
             let norm =
@@ -54,13 +56,15 @@ pub(super) fn build(
     // Linear layer, activation, dropout.
     for (index, &outputs) in model.hidden.iter().enumerate() {
         let outputs = i64::from(outputs);
+        classifier.begin_link(blocks.len());
         let linear = Linear::with_init(classifier.part(3 * index), width, outputs, Init::normal(0.01))?;
         blocks.push(Box::new(Hidden { linear, dropout: Dropout(model.dropout) }));
         width = outputs;
     }
+    classifier.begin_link(blocks.len());
     let (place, classes) = (3 * model.hidden.len(), i64::from(model.classes));
     blocks.push(Box::new(Linear::with_init(classifier.part(place), width, classes, Init::normal(0.01))?));
-    Ok(Supervised::new(parameters, Sequential::new(blocks), cross_entropy, optimizer))
+    Ok(Supervised::new(parameters, blocks, cross_entropy, optimizer))
 }
 
 /// A convolution with its activation, and the max-pool behind it where it is a stage's last.

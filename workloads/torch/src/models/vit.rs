@@ -7,16 +7,18 @@ use tch::{TchError, Tensor};
 
 use super::pre_norm::PreNorm;
 use crate::{
+    chain::Link,
     nn::{
         attention::SelfAttention,
         convolution::{Conv2d, Window},
-        dense::Linear,
+        dense::{Bias, Linear},
         init::Init,
         loss::cross_entropy,
         norm::LayerNorm,
         parameters::{Parameters, Scope},
+        split::Split,
     },
-    workload::{Block, Sequential, Supervised},
+    workload::{Block, Supervised},
 };
 
 /// Patches, encoder layers, head. Takes `[samples, 3, image, image]` and gives `[samples, classes]`.
@@ -32,17 +34,19 @@ pub(super) fn build(
     let width = i64::from(width);
     let mut root = parameters.root();
     let patches = Patches::new(&mut root, i64::from(patch), i64::from(image / patch), width)?;
-    let mut blocks: Vec<Box<dyn Block>> = vec![Box::new(patches)];
+    let mut blocks: Vec<Box<dyn Link>> = vec![Box::new(patches)];
     let mut encoder = root.part("encoder");
     for layer in 0..layers {
+        encoder.begin_link(blocks.len());
         let scope = encoder.part("layers");
         blocks.push(Box::new(encoder_layer(scope, layer, width, heads.into(), feed_forward.into())?));
     }
+    encoder.begin_link(blocks.len());
     blocks.push(Box::new(Head {
         norm: norm(encoder.part("ln"), width)?,
         output: Linear::with_init(root.part("heads").part("head"), width, i64::from(classes), Init::ZEROS)?,
     }));
-    Ok(Supervised::new(parameters, Sequential::new(blocks), cross_entropy, optimizer))
+    Ok(Supervised::new(parameters, blocks, cross_entropy, optimizer))
 }
 
 fn norm(scope: Scope<'_>, width: i64) -> Result<LayerNorm, TchError> {
@@ -98,25 +102,39 @@ fn encoder_layer(
 ) -> Result<PreNorm, TchError> {
     const DEVIATION_OF_BIASES: f64 = 1e-6;
     let mut scope = scope.part(format_args!("encoder_layer_{layer}"));
+    let ranks = scope.tensor_parallel().clone();
     let norm_1 = norm(scope.part("ln_1"), width)?;
     let attention = {
         let mut scope = scope.part("self_attention");
-        let xavier = Init::xavier_uniform(width, 3 * width);
-        let weight = scope.parameter("in_proj_weight", &[3 * width, width], xavier)?;
-        let bias = scope.parameter("in_proj_bias", &[3 * width], Init::ZEROS)?;
-        let project_out = Linear::with_init(scope.part("out_proj"), width, width, Init::fan_in(width))?;
-        SelfAttention { project_in: Linear::of(weight, bias), project_out, heads, is_causal: false }
+        let (xavier, of_heads) = (Init::xavier_uniform(width, 3 * width), Split::outputs(heads).blocks(3));
+        let weight = scope.divided("in_proj_weight", &[3 * width, width], xavier, of_heads)?;
+        let bias = scope.divided("in_proj_bias", &[3 * width], Init::ZEROS, of_heads)?;
+        SelfAttention {
+            project_in: Linear::of(weight, bias),
+            project_out: {
+                let (scope, sizes, init) = (scope.part("out_proj"), [width, width], Init::fan_in(width));
+                Linear::row_parallel(scope, sizes, init, Bias::Zero, heads)?
+            },
+            heads: ranks.local(heads),
+            is_causal: false,
+            ranks: ranks.clone(),
+        }
     };
     let norm_2 = norm(scope.part("ln_2"), width)?;
-    let mut linear = |name, inputs, outputs| {
-        let mut scope = scope.part(format_args!("mlp.{name}"));
-        let weight = scope.parameter("weight", &[outputs, inputs], Init::xavier_uniform(inputs, outputs))?;
-        let bias = scope.parameter("bias", &[outputs], Init::normal(DEVIATION_OF_BIASES))?;
-        Ok::<_, TchError>(Linear::of(weight, bias))
+    let bias_init = Init::normal(DEVIATION_OF_BIASES);
+    let feed_forward_in = {
+        let (mut scope, init) = (scope.part("mlp.0"), Init::xavier_uniform(width, feed_forward));
+        let split = Split::outputs(feed_forward);
+        let weight = scope.divided("weight", &[feed_forward, width], init, split)?;
+        Linear::of(weight, scope.divided("bias", &[feed_forward], bias_init, split)?)
     };
-    let feed_forward_in = linear("0", width, feed_forward)?;
-    let feed_forward_out = linear("3", feed_forward, width)?;
-    Ok(PreNorm { norm_1, attention, norm_2, feed_forward_in, feed_forward_out, gelu: "none" })
+    let feed_forward_out = {
+        let (mut scope, init) = (scope.part("mlp.3"), Init::xavier_uniform(feed_forward, width));
+        let weight =
+            scope.divided("weight", &[width, feed_forward], init, Split::inputs(feed_forward))?;
+        Linear::row_parallel_of(weight, scope.parameter("bias", &[width], bias_init)?, ranks.clone())
+    };
+    Ok(PreNorm { norm_1, attention, norm_2, feed_forward_in, feed_forward_out, gelu: "none", ranks })
 }
 
 /// The last norm, and classes from the vector that stands for the image.

@@ -2,28 +2,31 @@
 
 use tch::{TchError, Tensor};
 
-use super::{dense::Linear, flops};
+use super::{dense::Linear, flops, tensor_parallel::TensorParallel};
 use crate::workload::Block;
 
 /// Multi-head self-attention (Vaswani et al., 2017), all three projections in one.
 ///
 /// Takes and gives `[samples, tokens, width]`.
 pub struct SelfAttention {
-    /// Query, key and value side by side: `[3 * width, width]`.
+    /// Query, key and value of this rank's heads side by side.
     pub project_in: Linear,
     pub project_out: Linear,
-    /// Divides `width`.
+    /// Number of heads of this rank.
     pub heads: i64,
     /// Whether a token may look at itself and those before it alone.
     pub is_causal: bool,
+    /// The ranks that divide the heads.
+    pub ranks: TensorParallel,
 }
 
 impl Block for SelfAttention {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {
-        let (samples, tokens, width) = input.size3()?;
-        let shape = [samples, tokens, 3, self.heads, width / self.heads];
-        let heads = self.project_in.forward(input)?.f_reshape(shape)?;
-        // Three views of `[samples, heads, tokens, width / heads]`.
+        let (samples, tokens, _) = input.size3()?;
+        let head = self.project_in.outputs() / (3 * self.heads);
+        let projected = self.project_in.forward(&self.ranks.enter(input)?)?;
+        let heads = projected.f_reshape([samples, tokens, 3, self.heads, head])?;
+        // Three views of `[samples, heads, tokens, head]`.
         let qkv = heads.f_permute([2, 0, 3, 1, 4])?.f_unbind(0)?;
         let [query, key, value] = qkv.as_slice() else { unreachable!("the dimension has three elements") };
         let mask = if self.is_causal { Mask::Causal } else { Mask::None };

@@ -2,11 +2,22 @@
 
 use tch::{TchError, Tensor};
 
+use super::tensor_parallel::TensorParallel;
 use crate::{shim::meta::zeros_beside, workload::Block};
 
 /// Sets a share of the numbers to zero and scales the others up, as `torch.nn.Dropout`. A share of 0 draws nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Dropout(pub f64);
+
+impl Dropout {
+    /// Drops numbers of activations that tensor-parallel ranks divide: each rank draws for its own part.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn forward_divided(&self, input: &Tensor, ranks: &TensorParallel) -> Result<Tensor, TchError> {
+        if self.0 == 0.0 { self.forward(input) } else { ranks.draw_apart(input.device(), || self.forward(input)) }
+    }
+}
 
 impl Block for Dropout {
     fn forward(&self, input: &Tensor) -> Result<Tensor, TchError> {

@@ -1,8 +1,9 @@
 //! Losses, as means over the samples of a micro-batch.
 
-use tch::{Reduction, TchError, Tensor};
+use tch::{Kind, Reduction, TchError, Tensor};
 
-use super::precision::at_least_fp32;
+use super::{precision::at_least_fp32, tensor_parallel::TensorParallel};
+use crate::workload::Criterion;
 
 /// Cross entropy of `logits`, `[.., classes]`, against the indices of the right classes, `[..]`, in nats: the mean over
 /// those that are not [`NO_CLASS`].
@@ -25,14 +26,63 @@ pub const NO_CLASS: i64 = -100;
 /// # Errors
 /// Out of memory.
 pub fn smoothed_cross_entropy(logits: &Tensor, classes: &Tensor, smoothing: f64) -> Result<Tensor, TchError> {
-    let logits = at_least_fp32(logits)?;
-    // The loss does not distinguish between the dimensions before the last one.
-    let (logits, classes) = if logits.dim() > 2 {
-        (logits.f_flatten(0, -2)?, classes.f_flatten(0, -1)?)
-    } else {
-        (logits, classes.shallow_clone())
-    };
+    let (logits, classes) = flat(&at_least_fp32(logits)?, classes)?;
     logits.f_cross_entropy_loss(&classes, None::<&Tensor>, Reduction::Mean, NO_CLASS, smoothing)
+}
+
+/// As [`smoothed_cross_entropy`], where tensor-parallel ranks divide the `count` classes, so that each has the logits of
+/// its own: the vocabulary-parallel loss of Shoeybi et al., "Megatron-LM", 2019, section 3. The loss is the same on all
+/// ranks.
+///
+/// # Errors
+/// Out of memory, or another rank has gone.
+pub fn divided_cross_entropy(
+    logits: &Tensor,
+    classes: &Tensor,
+    smoothing: f64,
+    count: i64,
+    ranks: &TensorParallel,
+) -> Result<Tensor, TchError> {
+    if ranks.is_alone() {
+        return smoothed_cross_entropy(logits, classes, smoothing);
+    }
+    let (logits, classes) = flat(&at_least_fp32(logits)?, classes)?;
+    let own = ranks.share(count);
+    let largest = ranks.maximum(&logits.f_amax([-1], true)?)?;
+    let shifted = logits.f_sub(&largest)?;
+    let normaliser = ranks.leave(shifted.f_exp()?.f_sum_dim_intlist(-1, false, None)?)?.f_log()?;
+    // The logit of the right class is another rank's, or this one's; the others add zero to it.
+    let is_elsewhere = classes.f_lt(own.start)?.f_logical_or(&classes.f_ge(own.end)?)?;
+    let index = classes.f_sub_scalar(own.start)?.f_masked_fill(&is_elsewhere, 0)?.f_unsqueeze(-1)?;
+    let found = shifted.f_gather(-1, &index, false)?.f_squeeze_dim(-1)?;
+    let right = ranks.leave(found.f_masked_fill(&is_elsewhere, 0.0)?)?;
+    let is_ignored = classes.f_eq(NO_CLASS)?;
+    let used = is_ignored.f_logical_not()?.f_sum(Kind::Int64)?;
+    let mean = |nats: Tensor| nats.f_masked_fill(&is_ignored, 0.0)?.f_sum(None)?.f_div(&used);
+    let of_right = mean(normaliser.f_sub(&right)?)?;
+    if smoothing == 0.0 {
+        return Ok(of_right);
+    }
+    let sum = ranks.leave(shifted.f_sum_dim_intlist(-1, false, None)?)?;
+    let of_all = mean(normaliser.f_sub(&sum.f_div_scalar(count)?)?)?;
+    of_right.f_mul_scalar(1.0 - smoothing)?.f_add(&of_all.f_mul_scalar(smoothing)?)
+}
+
+/// The criterion of a model whose only output are logits of `count` classes: [`divided_cross_entropy`].
+pub fn of_vocabulary(count: i64, smoothing: f64, ranks: TensorParallel) -> Criterion {
+    Box::new(move |outputs, classes| {
+        let [logits] = outputs else { unreachable!("such a model gives logits alone") };
+        divided_cross_entropy(logits, classes, smoothing, count, &ranks)
+    })
+}
+
+/// The loss does not distinguish between the dimensions before the last one.
+fn flat(logits: &Tensor, classes: &Tensor) -> Result<(Tensor, Tensor), TchError> {
+    if logits.dim() > 2 {
+        Ok((logits.f_flatten(0, -2)?, classes.f_flatten(0, -1)?))
+    } else {
+        Ok((logits.shallow_clone(), classes.shallow_clone()))
+    }
 }
 
 /// Binary cross entropy of logits against probabilities of the same shape, in nats; in fp32, as above.

@@ -20,7 +20,9 @@ pub mod precision;
 pub mod recurrent;
 pub mod relative_bias;
 pub mod rotary;
+pub mod split;
 pub mod squeeze;
+pub mod tensor_parallel;
 
 use tch::{TchError, Tensor};
 

@@ -5,6 +5,7 @@ use tch::{TchError, Tensor};
 use super::{
     attention::{Mask, Weighting, attend},
     dense::Linear,
+    tensor_parallel::TensorParallel,
 };
 use crate::workload::Block;
 
@@ -15,25 +16,42 @@ pub struct MultiHeadAttention {
     pub key: Linear,
     pub value: Linear,
     pub output: Linear,
+    /// Number of heads of this rank.
     pub heads: i64,
     pub weighting: Weighting,
+    /// The ranks that divide the heads.
+    pub ranks: TensorParallel,
 }
 
 impl MultiHeadAttention {
-    /// Takes `[samples, tokens, width]` twice, for the queries and for the memory, and returns the first one's
-    /// shape.
+    /// Takes `[samples, tokens, width]`, for the queries and for the memory, which is the same tensor by default. Gives the
+    /// shape of the queries.
     ///
     /// # Errors
     /// Out of memory.
-    pub fn forward(&self, queries: &Tensor, memory: &Tensor, mask: Mask<'_>) -> Result<Tensor, TchError> {
+    pub fn forward(
+        &self,
+        queries: &Tensor,
+        memory: Option<&Tensor>,
+        mask: Mask<'_>,
+    ) -> Result<Tensor, TchError> {
         let samples = queries.size()[0];
-        let width = self.query.outputs();
+        let queries = self.ranks.enter(queries)?;
+        let memory =
+            memory.map_or(Ok(queries.shallow_clone()), |memory| self.ranks.enter(memory))?;
         let split = |layer: &Linear, input: &Tensor| {
-            layer.forward(input)?.f_reshape([samples, -1, self.heads, width / self.heads])?.f_transpose(1, 2)
+            let head = layer.outputs() / self.heads;
+            layer.forward(input)?.f_reshape([samples, -1, self.heads, head])?.f_transpose(1, 2)
         };
-        let query = split(&self.query, queries)?;
-        let key = split(&self.key, memory)?;
-        let value = split(&self.value, memory)?;
-        self.output.forward(&attend([&query, &key, &value], mask, self.weighting)?)
+        let query = split(&self.query, &queries)?;
+        let key = split(&self.key, &memory)?;
+        let value = split(&self.value, &memory)?;
+        let attend = || attend([&query, &key, &value], mask, self.weighting);
+        let attended = if self.weighting.dropout > 0.0 {
+            self.ranks.draw_apart(query.device(), attend)?
+        } else {
+            attend()?
+        };
+        self.output.forward(&attended)
     }
 }

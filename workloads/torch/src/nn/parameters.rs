@@ -1,19 +1,34 @@
 //! The parameters and buffers of a model, by name.
 
-use std::fmt::Display;
+use std::{fmt::Display, ops::Range};
 
 use tch::{Device, Kind, TchError, Tensor};
 
-use super::{channels_last, init::Init};
+use super::{
+    channels_last,
+    init::Init,
+    split::{Slice, Split},
+    tensor_parallel::TensorParallel,
+};
 use crate::shim::meta;
 
 /// The persistent tensors of a model in the order of construction, which is PyTorch's.
+///
+/// A rank may hold a part of them: the slices of a tensor-parallel rank, and the tensors of the links of its pipeline stage.
+/// All of them are drawn nevertheless, so that the numbers are those of a model on one rank.
 pub struct Parameters {
     place: Place,
     exact: bool,
+    tensor_parallel: TensorParallel,
+    /// The links of the model that this rank holds; all of them if absent.
+    links: Option<Range<usize>>,
+    /// The link that tensors are registered for at present.
+    link: usize,
     entries: Vec<Entry>,
     /// Constants that the model computed once.
     tables: Vec<Tensor>,
+    /// Numbers of the whole model, trained and not trained.
+    whole: Counts,
 }
 
 #[derive(Clone, Copy)]
@@ -23,33 +38,95 @@ enum Place {
     Shapes,
 }
 
-struct Entry {
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    trained: u64,
+    buffers: u64,
+}
+
+/// A tensor that this rank holds, or its slice of it.
+pub struct Entry {
     name: String,
     tensor: Tensor,
     /// Whether an optimizer moves it. The others are buffers, such as the running statistics of batch norm.
     trainable: bool,
+    /// Of the whole tensor.
+    shape: Vec<i64>,
+    /// The part of the whole tensor; all of it if absent.
+    slice: Option<Slice>,
+    /// The links that use it, in ascending order. There are several for a tied weight.
+    links: Vec<usize>,
+}
+
+impl Entry {
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn tensor(&self) -> &Tensor {
+        &self.tensor
+    }
+
+    pub fn is_trainable(&self) -> bool {
+        self.trainable
+    }
+
+    /// The shape of the whole tensor.
+    pub fn shape(&self) -> &[i64] {
+        &self.shape
+    }
+
+    /// The part of the whole tensor that this rank holds; `None` for all of it.
+    pub fn slice(&self) -> Option<&Slice> {
+        self.slice.as_ref()
+    }
+
+    /// The links that use it, in ascending order.
+    pub fn links(&self) -> &[usize] {
+        &self.links
+    }
 }
 
 impl Parameters {
     /// An empty registry whose tensors will live on `device`.
     pub fn new(device: Device) -> Self {
-        Self { place: Place::Device(device), exact: false, entries: Vec::new(), tables: Vec::new() }
-    }
-
-    /// An empty registry of a model whose samples do not depend on each other and which computes in fp64, so that every
-    /// plan gives it the same losses (`schema::spec::Training::exact`). Its parameters are drawn as always, then widened.
-    pub fn exact(device: Device) -> Self {
-        Self { place: Place::Device(device), exact: true, entries: Vec::new(), tables: Vec::new() }
+        Self::at(Place::Device(device))
     }
 
     /// An empty registry whose tensors will have shapes and no values: for models too large for the machine.
     pub fn shapes_only() -> Self {
-        Self { place: Place::Shapes, exact: false, entries: Vec::new(), tables: Vec::new() }
+        Self::at(Place::Shapes)
+    }
+
+    fn at(place: Place) -> Self {
+        Self {
+            place,
+            exact: false,
+            tensor_parallel: TensorParallel::default(),
+            links: None,
+            link: 0,
+            entries: Vec::new(),
+            tables: Vec::new(),
+            whole: Counts::default(),
+        }
+    }
+
+    /// The registry of a model whose samples do not depend on each other and which computes in fp64, so that every
+    /// plan gives it the same losses (`schema::spec::Training::exact`). Its parameters are drawn as always, then widened.
+    #[must_use = "it gives the registry back"]
+    pub fn exact(self) -> Self {
+        Self { exact: true, ..self }
+    }
+
+    /// The registry of a rank that holds a slice of each layer, and of the links only these.
+    #[must_use = "it gives the registry back"]
+    pub fn part_of(self, tensor_parallel: TensorParallel, links: Option<Range<usize>>) -> Self {
+        Self { tensor_parallel, links, ..self }
     }
 
     /// An empty registry for networks beside the model, with the same settings.
     pub fn beside(&self) -> Self {
-        Self { place: self.place, exact: self.exact, entries: Vec::new(), tables: Vec::new() }
+        Self { exact: self.exact, ..Self::at(self.place) }
     }
 
     /// Whether the model is one of [`Parameters::exact`].
@@ -67,41 +144,46 @@ impl Parameters {
         Scope { parameters: self, prefix: String::new() }
     }
 
+    /// The links that this rank holds; `None` for all of them.
+    pub fn links(&self) -> Option<&Range<usize>> {
+        self.links.as_ref()
+    }
+
+    /// Drops the tensors that no link of this rank uses. To be called when all links have registered theirs.
+    pub(crate) fn drop_unused(&mut self) {
+        if let Some(held) = &self.links {
+            self.entries.retain(|entry| entry.links.iter().any(|link| held.contains(link)));
+        }
+    }
+
     /// Handles on the trainable parameters whose name starts with `prefix`.
     pub fn with_prefix(&self, prefix: &str) -> Vec<Tensor> {
-        self.trainable(prefix).map(|(_, parameter)| parameter.shallow_clone()).collect()
+        self.trainable(prefix).map(|entry| entry.tensor.shallow_clone()).collect()
     }
 
-    /// The trainable parameters whose name starts with `prefix`, under their names.
-    pub fn trainable(&self, prefix: &str) -> impl Iterator<Item = (&str, &Tensor)> {
-        let chosen = move |entry: &&Entry| entry.trainable && entry.name.starts_with(prefix);
-        self.entries.iter().filter(chosen).map(|entry| (entry.name.as_str(), &entry.tensor))
+    /// The trainable parameters whose name starts with `prefix`.
+    pub fn trainable(&self, prefix: &str) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(move |entry| entry.trainable && entry.name.starts_with(prefix))
     }
 
-    /// The state of the model for a checkpoint: parameters and buffers under their names. A tied weight
-    /// occurs once.
-    pub fn state(&self) -> impl Iterator<Item = (&str, &Tensor)> {
-        self.entries.iter().map(|entry| (entry.name.as_str(), &entry.tensor))
+    /// The state of the model for a checkpoint: parameters and buffers. A tied weight occurs once.
+    pub fn state(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
     }
 
-    /// All persistent tensors of the model: parameters, buffers and tables.
+    /// All persistent tensors that this rank holds: parameters, buffers and tables.
     pub fn tensors(&self) -> impl Iterator<Item = &Tensor> {
         self.entries.iter().map(|entry| &entry.tensor).chain(&self.tables)
     }
 
-    /// Number of trainable parameters.
+    /// Number of trainable parameters of the whole model.
     pub fn count(&self) -> u64 {
-        self.numbers(true)
+        self.whole.trained
     }
 
-    /// Number of values that are stored and not trained.
+    /// Number of values of the whole model that are stored and not trained.
     pub fn buffers(&self) -> u64 {
-        self.numbers(false)
-    }
-
-    fn numbers(&self, trainable: bool) -> u64 {
-        let chosen = |entry: &&Entry| entry.trainable == trainable;
-        self.entries.iter().filter(chosen).map(|entry| entry.tensor.numel() as u64).sum()
+        self.whole.buffers
     }
 
     /// Whether a layer normalises over the samples of a micro-batch, so that its size affects the result.
@@ -112,15 +194,15 @@ impl Parameters {
 
     /// Whether a layer is an LSTM, which alone has recurrent weights.
     pub fn has_lstm(&self) -> bool {
-        self.trainable("").any(|(name, _)| name.contains("weight_hh_l"))
+        self.trainable("").any(|entry| entry.name.contains("weight_hh_l"))
     }
 
     /// Whether a layer is a convolution. Its weights alone have dimensions besides inputs and outputs.
     pub fn has_convolution(&self) -> bool {
-        self.trainable("").any(|(name, weight)| name.ends_with("weight") && weight.dim() > 2)
+        self.trainable("").any(|entry| entry.name.ends_with("weight") && entry.tensor.dim() > 2)
     }
 
-    /// Bytes of parameters and buffers together.
+    /// Bytes of the parameters and buffers that this rank holds.
     pub fn bytes(&self) -> u64 {
         let bytes = |tensor: &Tensor| tensor.numel() * tensor.kind().elt_size_in_bytes();
         self.entries.iter().map(|entry| bytes(&entry.tensor) as u64).sum()
@@ -145,21 +227,104 @@ impl Scope<'_> {
         self.parameters.exact
     }
 
-    /// A new trainable parameter. One of four dimensions is a convolution's and is kept channels-last.
+    /// The ranks that share each layer.
+    pub fn tensor_parallel(&self) -> &TensorParallel {
+        &self.parameters.tensor_parallel
+    }
+
+    /// From here on, tensors are registered for link number `link` of the model, in every scope.
+    pub fn begin_link(&mut self, link: usize) {
+        self.parameters.link = link;
+    }
+
+    /// A new trainable parameter, whole on every tensor-parallel rank. One of four dimensions is a convolution's and is
+    /// kept channels-last.
     ///
     /// # Errors
     /// Out of memory.
     pub fn parameter(&mut self, name: &str, shape: &[i64], init: Init) -> Result<Tensor, TchError> {
+        self.new_parameter(name, shape, init, None, false)
+    }
+
+    /// A new trainable parameter that tensor-parallel ranks divide. Gives the slice of this rank.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn divided(
+        &mut self,
+        name: &str,
+        shape: &[i64],
+        init: Init,
+        split: Split,
+    ) -> Result<Tensor, TchError> {
+        self.new_parameter(name, shape, init, Some(split), false)
+    }
+
+    /// As [`Scope::divided`], or whole without a split, for a parameter that links after the present one use as well
+    /// ([`Scope::tie`]).
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn tied(
+        &mut self,
+        name: &str,
+        shape: &[i64],
+        init: Init,
+        split: Option<Split>,
+    ) -> Result<Tensor, TchError> {
+        self.new_parameter(name, shape, init, split, true)
+    }
+
+    /// Says that the present link uses the tied parameter of this full name, too.
+    ///
+    /// # Panics
+    /// If there is no such parameter.
+    pub fn tie(&mut self, full_name: &str) {
+        let Parameters { entries, link, .. } = &mut *self.parameters;
+        let entry = entries.iter_mut().find(|entry| entry.name == full_name);
+        let entry = entry.unwrap_or_else(|| panic!("no tied parameter is called {full_name}"));
+        if entry.links.last() != Some(link) {
+            entry.links.push(*link);
+        }
+    }
+
+    /// The full name of a tensor of this scope.
+    pub fn full_name(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    fn new_parameter(
+        &mut self,
+        name: &str,
+        shape: &[i64],
+        init: Init,
+        split: Option<Split>,
+        is_tied: bool,
+    ) -> Result<Tensor, TchError> {
         let kind = self.parameters.kind();
+        let slice = split.and_then(|split| self.parameters.tensor_parallel.slice(split, shape));
+        let of_rank = slice.as_ref().map_or_else(|| shape.to_vec(), |slice| slice.shape(shape));
         let tensor = match self.parameters.place {
-            Place::Shapes => meta::empty(shape, kind)?,
+            Place::Shapes => meta::empty(&of_rank, kind)?,
             Place::Device(device) => {
-                let drawn = init.draw(shape)?.f_totype(kind)?;
+                // The whole tensor is drawn on every rank, so that random numbers go on as on one rank.
+                let drawn = init.draw(shape)?;
+                if !self.is_held() && !is_tied {
+                    // It is dropped when the model is complete.
+                    return Ok(self.register(name, meta::empty(&of_rank, kind)?, true, shape, slice));
+                }
+                let drawn = slice.as_ref().map_or(Ok(drawn.shallow_clone()), |slice| slice.of(&drawn))?;
+                let drawn = drawn.f_totype(kind)?;
                 let arranged = if shape.len() == 4 { channels_last(&drawn)? } else { drawn };
                 arranged.f_to(device)?
             }
         };
-        Ok(self.register(name, tensor.f_set_requires_grad(true)?, true))
+        Ok(self.register(name, tensor.f_set_requires_grad(true)?, true, shape, slice))
+    }
+
+    /// Whether this rank holds the present link.
+    fn is_held(&self) -> bool {
+        self.parameters.links.as_ref().is_none_or(|held| held.contains(&self.parameters.link))
     }
 
     /// A new buffer filled with `value`: kept and saved, never trained.
@@ -169,10 +334,10 @@ impl Scope<'_> {
     pub fn buffer(&mut self, name: &str, shape: &[i64], value: f64) -> Result<Tensor, TchError> {
         let kind = self.parameters.kind();
         let tensor = match self.parameters.place {
-            Place::Shapes => meta::empty(shape, kind)?,
-            Place::Device(device) => Tensor::f_full(shape, value, (kind, device))?,
+            Place::Device(device) if self.is_held() => Tensor::f_full(shape, value, (kind, device))?,
+            _ => meta::empty(shape, kind)?,
         };
-        Ok(self.register(name, tensor, false))
+        Ok(self.register(name, tensor, false, shape, None))
     }
 
     /// Moves a table that the model computes once to where its parameters live, in their kind where it holds no whole
@@ -190,12 +355,22 @@ impl Scope<'_> {
         Ok(table)
     }
 
-    fn register(&mut self, name: &str, tensor: Tensor, trainable: bool) -> Tensor {
-        let name = format!("{}{name}", self.prefix);
-        let entries = &mut self.parameters.entries;
+    fn register(
+        &mut self,
+        name: &str,
+        tensor: Tensor,
+        trainable: bool,
+        shape: &[i64],
+        slice: Option<Slice>,
+    ) -> Tensor {
+        let name = self.full_name(name);
+        let numbers = shape.iter().product::<i64>() as u64;
+        let Parameters { entries, link, whole, .. } = &mut *self.parameters;
         assert!(entries.iter().all(|entry| entry.name != name), "two tensors of a model are called {name}");
+        *if trainable { &mut whole.trained } else { &mut whole.buffers } += numbers;
         let handle = tensor.shallow_clone();
-        entries.push(Entry { name, tensor, trainable });
+        let (shape, links) = (shape.to_vec(), vec![*link]);
+        entries.push(Entry { name, tensor, trainable, shape, slice, links });
         handle
     }
 }
@@ -216,7 +391,7 @@ mod tests {
         assert!(weight.is_leaf() && weight.requires_grad());
 
         assert_eq!(
-            parameters.state().map(|(name, _)| name).collect::<Vec<_>>(),
+            parameters.state().map(Entry::name).collect::<Vec<_>>(),
             ["head.0.weight", "tail.mean"]
         );
         assert_eq!((parameters.count(), parameters.bytes()), (6, 4 * (6 + 5)));
@@ -258,7 +433,7 @@ mod tests {
             assert_eq!(parameters.beside().kind(), parameters.kind());
             [weight, buffer, table, whole]
         };
-        let (usual, exact) = (built(Parameters::new(Device::Cpu)), built(Parameters::exact(Device::Cpu)));
+        let (usual, exact) = (built(Parameters::new(Device::Cpu)), built(Parameters::new(Device::Cpu).exact()));
         assert_eq!(usual.each_ref().map(Tensor::kind), [Kind::Float, Kind::Float, Kind::Float, Kind::Int64]);
         assert_eq!(
             exact.each_ref().map(Tensor::kind),

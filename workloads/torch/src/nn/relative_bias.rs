@@ -37,10 +37,10 @@ impl RelativeBias {
             None
         };
         let buckets = scope.table(&buckets(tokens, causal)?)?;
-        Ok(Self { embedding: Embedding::new(scope, BUCKETS, heads, init)?, buckets, future })
+        Ok(Self { embedding: Embedding::column_parallel(scope, [BUCKETS, heads], init, heads)?, buckets, future })
     }
 
-    /// What is added to the scores of all layers of a stack: `[1, heads, tokens, tokens]`.
+    /// The numbers that all layers of a stack add to the scores of this rank's heads: `[1, heads, tokens, tokens]`.
     ///
     /// # Errors
     /// Out of memory.

@@ -9,12 +9,11 @@ use super::Job;
 use crate::{
     checkpoint::save::{Peers, save},
     failure::Failure,
-    group::Group,
+    group::{Group, Reduction},
     launch::failed_collective,
     pause::{Left, Paused},
     shim::transfer::wait_for,
     step::Trainer,
-    workload::Share,
 };
 
 impl Job<'_> {
@@ -42,7 +41,7 @@ impl Job<'_> {
         paused: &mut Option<Paused>,
     ) -> Result<(), Failure> {
         let dur_ns = match paused.take() {
-            Some(paused) => paused.resume(trainer, self.group)?,
+            Some(paused) => paused.resume(trainer)?,
             None => Nanos::ZERO,
         };
         self.say(Event::Resumed { dur_ns })
@@ -52,10 +51,9 @@ impl Job<'_> {
     pub(super) fn checkpoint(&mut self, trainer: &Trainer, place: &Path) -> Result<(), Failure> {
         wait_for(trainer.device())?;
         let begin = Nanos::monotonic_now();
-        let launch = self.launch.expect("what has a trainer was told what to train");
-        let Share { rank, ranks } = launch.share;
-        let mut all = |ready| all_are(ready, self.group, trainer.device());
-        let mut peers = Peers { rank, ranks, all: &mut all };
+        let launch = self.launch.expect("a launch with a trainer trains");
+        let mut all = |ready| all_are(ready, &self.group, trainer.device());
+        let mut peers = Peers { all: &mut all };
         match save(place, &launch.training, trainer, &mut peers)? {
             Ok(bytes) => {
                 let dur_ns = Nanos::monotonic_now() - begin;
@@ -67,10 +65,9 @@ impl Job<'_> {
 }
 
 /// Waits for all ranks, and returns whether each of them is ready.
-fn all_are(ready: bool, group: Option<&Group>, device: Device) -> Result<bool, Failure> {
-    let Some(group) = group else { return Ok(ready) };
+fn all_are(ready: bool, group: &Group, device: Device) -> Result<bool, Failure> {
     let count = Tensor::f_full([1], f64::from(u8::from(ready)), (Kind::Float, device))?;
-    let counted = group.all_reduce_sum(&count).and_then(|work| work.wait());
+    let counted = group.all_reduce(&count, Reduction::Sum).and_then(|work| work.wait());
     counted.map_err(|error| failed_collective(&format!("agreeing on a checkpoint: {error}")))?;
     Ok(count.f_double_value(&[0])? == f64::from(group.size()))
 }

@@ -12,6 +12,11 @@ use super::{answer, check, handles};
 
 unsafe extern "C" {
     fn tw_backward(output: *const C_tensor, inputs: *const *const C_tensor, count: usize) -> c_int;
+    fn tw_backward_from(
+        outputs: *const *const C_tensor,
+        gradients: *const *const C_tensor,
+        count: usize,
+    ) -> c_int;
     fn tw_clear_gradients(parameters: *const *const C_tensor, count: usize) -> c_int;
     fn tw_gradient_hook_set(
         parameter: *const C_tensor,
@@ -40,6 +45,18 @@ pub fn backward(output: &Tensor, inputs: &[Tensor]) -> Result<(), TchError> {
     let inputs = handles(inputs);
     // SAFETY: all handles are borrowed for the length of the call.
     check(unsafe { tw_backward(output.as_ptr(), inputs.as_ptr(), inputs.len()) })
+}
+
+/// Adds the gradients of `outputs`, each of which has its gradient in `gradients`, to those of every leaf of their graphs,
+/// and frees the graphs.
+///
+/// # Errors
+/// As [`backward`].
+pub fn backward_from(outputs: &[Tensor], gradients: &[Tensor]) -> Result<(), TchError> {
+    assert_eq!(outputs.len(), gradients.len(), "each output has a gradient");
+    let (outputs, gradients) = (handles(outputs), handles(gradients));
+    // SAFETY: all handles are borrowed for the length of the call, and the two lists are equally long.
+    check(unsafe { tw_backward_from(outputs.as_ptr(), gradients.as_ptr(), outputs.len()) })
 }
 
 /// Frees the gradients of `parameters`: the next backward pass hands its results over and adds nothing.

@@ -16,6 +16,12 @@ use super::{
     nccl::{self, MakeNccl},
 };
 
+/// What the groups of one process have in common.
+#[repr(C)]
+struct RawMeeting {
+    _opaque: [u8; 0],
+}
+
 /// A `c10d::Backend`.
 #[repr(C)]
 struct RawGroup {
@@ -29,18 +35,27 @@ struct RawWork {
 }
 
 unsafe extern "C" {
-    fn tw_group_meet(
+    fn tw_meeting_open(
         make_nccl: Option<MakeNccl>,
         file: *const c_char,
         rank: c_int,
         size: c_int,
         timeout_ms: i64,
+        meeting: *mut *mut RawMeeting,
+    ) -> c_int;
+    fn tw_meeting_delete(meeting: *mut RawMeeting);
+    fn tw_group_meet(
+        meeting: *mut RawMeeting,
+        name: *const c_char,
+        rank: c_int,
+        size: c_int,
         group: *mut *mut RawGroup,
     ) -> c_int;
     fn tw_group_delete(group: *mut RawGroup);
-    fn tw_group_all_reduce_sum(
+    fn tw_group_all_reduce(
         group: *mut RawGroup,
         tensor: *const C_tensor,
+        is_maximum: c_int,
         work: *mut *mut RawWork,
     ) -> c_int;
     fn tw_group_broadcast(
@@ -59,6 +74,12 @@ unsafe extern "C" {
         group: *mut RawGroup,
         part: *const C_tensor,
         whole: *const C_tensor,
+        work: *mut *mut RawWork,
+    ) -> c_int;
+    fn tw_group_all_to_all(
+        group: *mut RawGroup,
+        received: *const C_tensor,
+        sent: *const C_tensor,
         work: *mut *mut RawWork,
     ) -> c_int;
     fn tw_group_send(
@@ -82,6 +103,72 @@ unsafe extern "C" {
     fn tw_work_delete(work: *mut RawWork);
 }
 
+/// The meeting place of the ranks of a job, from which they form groups.
+pub struct Meeting(*mut RawMeeting);
+
+// SAFETY: the store and the sockets lock what they share with threads, and no part of them belongs to one thread.
+unsafe impl Send for Meeting {}
+
+impl Meeting {
+    /// Opens the meeting place of `size` ranks whose groups use Gloo, over sockets of the loopback interface. `file` is the
+    /// same for all of them and used for nothing before; some of it may be left afterwards. `timeout` limits every meeting
+    /// and every collective.
+    ///
+    /// # Errors
+    /// When the file was met in before, or cannot be written.
+    pub fn open_gloo(file: &Path, rank: u32, size: u32, timeout: Duration) -> Result<Self, TchError> {
+        Self::open(None, file, rank, size, timeout)
+    }
+
+    /// As [`Meeting::open_gloo`] for groups that use NCCL. Each rank has a GPU of its own, number 0 of those it sees.
+    ///
+    /// No machine at hand has two GPUs: this was compiled, and opened where there is no GPU, and never run on any.
+    ///
+    /// # Errors
+    /// As [`Meeting::open_gloo`], and where there is no NCCL ([`super::nccl::find`]).
+    pub fn open_nccl(file: &Path, rank: u32, size: u32, timeout: Duration) -> Result<Self, TchError> {
+        let make_nccl = nccl::find().map_err(TchError::Torch)?;
+        Self::open(Some(make_nccl), file, rank, size, timeout)
+    }
+
+    fn open(
+        make_nccl: Option<MakeNccl>,
+        file: &Path,
+        rank: u32,
+        size: u32,
+        timeout: Duration,
+    ) -> Result<Self, TchError> {
+        let file = CString::new(file.as_os_str().as_encoded_bytes())?;
+        let timeout_ms = i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX);
+        let (rank, size, mut meeting) = (number(rank), number(size), ptr::null_mut());
+        // SAFETY: the path is borrowed for the length of the call, the last pointer is that of a local variable, and the
+        // function is that of nccl.cpp.
+        check(unsafe { tw_meeting_open(make_nccl, file.as_ptr(), rank, size, timeout_ms, &mut meeting) })?;
+        Ok(Self(meeting))
+    }
+
+    /// Forms the group `name` of `size` ranks, in which this one is number `rank`. With Gloo it returns when all of them
+    /// are connected; NCCL connects in the first collective.
+    ///
+    /// # Errors
+    /// When not all have come before the timeout.
+    pub fn form(&self, name: &str, rank: u32, size: u32) -> Result<ProcessGroup, TchError> {
+        let name = CString::new(name)?;
+        let mut group = ptr::null_mut();
+        // SAFETY: the meeting is alive, the name is borrowed for the length of the call, and the last pointer is that of a
+        // local variable.
+        check(unsafe { tw_group_meet(self.0, name.as_ptr(), number(rank), number(size), &mut group) })?;
+        Ok(ProcessGroup(group))
+    }
+}
+
+impl Drop for Meeting {
+    fn drop(&mut self) {
+        // SAFETY: `open` made it and there is no other owner; groups keep what they need of it.
+        unsafe { tw_meeting_delete(self.0) }
+    }
+}
+
 /// One rank's part of a process group. Collectives take `&mut self`, because every rank must start the same
 /// ones in one order.
 pub struct ProcessGroup(*mut RawGroup);
@@ -91,117 +178,94 @@ pub struct ProcessGroup(*mut RawGroup);
 unsafe impl Send for ProcessGroup {}
 
 impl ProcessGroup {
-    /// Meets the other ranks of `size` through Gloo, over sockets of the loopback interface, and returns when all are
-    /// connected. `file` is the same for all of them and used for nothing before; some of it may be left afterwards.
-    ///
-    /// # Errors
-    /// When not all have come before the timeout, when the file was met in before, or cannot be written.
-    pub fn meet_gloo(file: &Path, rank: u32, size: u32, timeout: Duration) -> Result<Self, TchError> {
-        Self::meet(None, file, rank, size, timeout)
-    }
-
-    /// Meets the other ranks of `size` through NCCL, each of which has a GPU of its own, number 0 of those it sees.
-    ///
-    /// No machine at hand has two GPUs: this was compiled, and opened where there is no GPU, and never run on any.
-    ///
-    /// # Errors
-    /// As [`ProcessGroup::meet_gloo`], and where there is no NCCL ([`super::nccl::find`]).
-    pub fn meet_nccl(file: &Path, rank: u32, size: u32, timeout: Duration) -> Result<Self, TchError> {
-        let make_nccl = nccl::find().map_err(TchError::Torch)?;
-        Self::meet(Some(make_nccl), file, rank, size, timeout)
-    }
-
-    fn meet(
-        make_nccl: Option<MakeNccl>,
-        file: &Path,
-        rank: u32,
-        size: u32,
-        timeout: Duration,
-    ) -> Result<Self, TchError> {
-        let file = CString::new(file.as_os_str().as_encoded_bytes())?;
-        let timeout_ms = i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX);
-        let (rank, size, mut group) = (number(rank), number(size), ptr::null_mut());
-        // SAFETY: the path is borrowed for the length of the call, the last pointer is that of a local variable, and the
-        // function is that of nccl.cpp.
-        check(unsafe { tw_group_meet(make_nccl, file.as_ptr(), rank, size, timeout_ms, &mut group) })?;
-        Ok(Self(group))
-    }
-
-    /// Replaces `tensor` by the sum over all ranks.
+    /// Replaces `tensor` by the sum over all ranks, or by the maximum.
     ///
     /// # Errors
     /// As for all collectives, a tensor that the backend does not support. The work reports errors of other ranks.
-    pub fn all_reduce_sum(&mut self, tensor: &Tensor) -> Result<Work, TchError> {
+    pub fn all_reduce(&mut self, tensor: &Tensor, is_maximum: bool) -> Result<Work, TchError> {
         // SAFETY: group and tensor are alive; the work holds the tensor itself for as long as it needs it.
-        Work::start(|work| unsafe { tw_group_all_reduce_sum(self.0, tensor.as_ptr(), work) })
+        Work::start(|work| unsafe {
+            tw_group_all_reduce(self.0, tensor.as_ptr(), c_int::from(is_maximum), work)
+        })
     }
 
     /// Replaces `tensor` by that of rank `root`.
     ///
     /// # Errors
-    /// As [`ProcessGroup::all_reduce_sum`].
+    /// As [`ProcessGroup::all_reduce`].
     pub fn broadcast(&mut self, tensor: &Tensor, root: u32) -> Result<Work, TchError> {
-        // SAFETY: as in `all_reduce_sum`.
+        // SAFETY: as in `all_reduce`.
         Work::start(|work| unsafe { tw_group_broadcast(self.0, tensor.as_ptr(), number(root), work) })
     }
 
     /// Fills `whole` with the `part`s of all ranks in the order of their ranks.
     ///
     /// # Errors
-    /// As [`ProcessGroup::all_reduce_sum`].
+    /// As [`ProcessGroup::all_reduce`].
     pub fn all_gather(&mut self, whole: &Tensor, part: &Tensor) -> Result<Work, TchError> {
-        // SAFETY: as in `all_reduce_sum`.
+        // SAFETY: as in `all_reduce`.
         Work::start(|work| unsafe { tw_group_all_gather(self.0, whole.as_ptr(), part.as_ptr(), work) })
     }
 
     /// Fills `part` with this rank's part of the sum of all ranks' `whole`s.
     ///
     /// # Errors
-    /// As [`ProcessGroup::all_reduce_sum`].
+    /// As [`ProcessGroup::all_reduce`].
     pub fn reduce_scatter_sum(&mut self, part: &Tensor, whole: &Tensor) -> Result<Work, TchError> {
-        // SAFETY: as in `all_reduce_sum`.
+        // SAFETY: as in `all_reduce`.
         Work::start(|work| unsafe {
             tw_group_reduce_scatter_sum(self.0, part.as_ptr(), whole.as_ptr(), work)
+        })
+    }
+
+    /// Fills `received` with this rank's part of every rank's `sent`, in the order of ranks. Both are cut into equal parts.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::all_reduce`].
+    pub fn all_to_all(&mut self, received: &Tensor, sent: &Tensor) -> Result<Work, TchError> {
+        // SAFETY: as in `all_reduce`.
+        Work::start(|work| unsafe {
+            tw_group_all_to_all(self.0, received.as_ptr(), sent.as_ptr(), work)
         })
     }
 
     /// Sends `tensor` to rank `to`, which must call [`ProcessGroup::recv`] with the same tag.
     ///
     /// # Errors
-    /// As [`ProcessGroup::all_reduce_sum`].
+    /// As [`ProcessGroup::all_reduce`].
     pub fn send(&mut self, tensor: &Tensor, to: u32, tag: u32) -> Result<Work, TchError> {
-        // SAFETY: as in `all_reduce_sum`.
+        // SAFETY: as in `all_reduce`.
         Work::start(|work| unsafe { tw_group_send(self.0, tensor.as_ptr(), number(to), number(tag), work) })
     }
 
     /// Replaces `tensor` by the one that rank `from` sends under the same tag.
     ///
     /// # Errors
-    /// As [`ProcessGroup::all_reduce_sum`].
+    /// As [`ProcessGroup::all_reduce`].
     pub fn recv(&mut self, tensor: &Tensor, from: u32, tag: u32) -> Result<Work, TchError> {
-        // SAFETY: as in `all_reduce_sum`.
+        // SAFETY: as in `all_reduce`.
         Work::start(|work| unsafe { tw_group_recv(self.0, tensor.as_ptr(), number(from), number(tag), work) })
     }
 
     /// Work that is done when all ranks have reached this point.
     ///
     /// # Errors
-    /// As [`ProcessGroup::all_reduce_sum`].
+    /// As [`ProcessGroup::all_reduce`].
     pub fn barrier(&mut self) -> Result<Work, TchError> {
-        // SAFETY: as in `all_reduce_sum`.
+        // SAFETY: as in `all_reduce`.
         Work::start(|work| unsafe { tw_group_barrier(self.0, work) })
     }
 }
 
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
-        // SAFETY: `meet` made it and there is no other owner; work in progress keeps what it needs.
+        // SAFETY: `form` made it and there is no other owner; work in progress keeps what it needs.
         unsafe { tw_group_delete(self.0) }
     }
 }
 
 /// A collective that was started. Its tensors must not be used until it was waited for; it keeps them
-/// alive.
+/// alive. Without a wait a reduce-scatter of Gloo leaves no result, and its sends and receives are given up.
 #[must_use = "what was not waited for may have failed, or not be done"]
 pub struct Work(*mut RawWork);
 

@@ -11,6 +11,7 @@ pub mod activation;
 pub mod autograd;
 pub mod collective;
 pub mod event;
+pub mod function;
 pub mod layout;
 pub mod library;
 pub mod memory;

@@ -14,6 +14,28 @@ unsafe extern "C" {
         bytes: *mut i64,
         first: *mut i64,
     ) -> c_int;
+    fn tw_storage_free(tensor: *const C_tensor) -> c_int;
+    fn tw_storage_allocate(tensor: *const C_tensor, bytes: i64) -> c_int;
+}
+
+/// Gives the memory of `tensor` back. It and its views keep their shapes, and must not be read before [`allocate`].
+///
+/// # Errors
+/// For a tensor without memory of its own, as a sparse one.
+pub fn free(tensor: &Tensor) -> Result<(), TchError> {
+    // SAFETY: the handle is borrowed for the length of the call. A read of the tensor finds an empty storage, which
+    // PyTorch checks or which is at address 0; no memory of others is touched.
+    check(unsafe { tw_storage_free(tensor.as_ptr()) })
+}
+
+/// New memory of `bytes` bytes, of any content, for a tensor whose memory was given back, and for its views.
+///
+/// # Errors
+/// Out of memory.
+pub fn allocate(tensor: &Tensor, bytes: usize) -> Result<(), TchError> {
+    let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+    // SAFETY: the handle is borrowed for the length of the call.
+    check(unsafe { tw_storage_allocate(tensor.as_ptr(), bytes) })
 }
 
 /// A piece of memory that tensors are views of. Equal ones are the same memory, as long as a tensor lies in it.

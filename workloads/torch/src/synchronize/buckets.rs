@@ -18,7 +18,6 @@ const LATER_BYTES: u64 = 25 << 20;
 /// Gradients that are moved by one sum.
 pub(super) struct Portion {
     pub(super) numbers: Numbers,
-    pub(super) bytes: u64,
     /// Number of them that the current backward pass has still to add to.
     pub(super) incomplete: usize,
 }
@@ -38,11 +37,6 @@ pub(super) struct Place {
     /// Its part of a bucket, with the parameter's shape and strides. `None` if it stays in autograd's
     /// memory.
     pub(super) view: Option<Tensor>,
-}
-
-/// Size of the buckets for the gradients of `parameters`.
-pub(crate) fn bucket_bytes(parameters: &[Tensor]) -> u64 {
-    parameters.iter().map(bytes_of).filter(|bytes| *bytes < LARGE_BYTES).sum()
 }
 
 /// The portions of the gradients of `parameters` in the order of their sums, zeroed buckets, and a place
@@ -77,8 +71,7 @@ pub(super) fn lay_out(parameters: &[Tensor]) -> Result<(Vec<Portion>, Vec<Place>
                 Numbers::Bucket(bucket)
             }
         };
-        let bytes = members.iter().map(|member| bytes[*member]).sum();
-        portions.push(Portion { numbers, bytes, incomplete: 0 });
+        portions.push(Portion { numbers, incomplete: 0 });
     }
     places.sort_by_key(|(parameter, _)| *parameter);
     Ok((portions, places.into_iter().map(|(_, place)| place).collect()))
@@ -151,9 +144,9 @@ mod tests {
         let parameters = [numbers(&[200, 1000]), convolution, numbers(&[]), transposed, numbers(&[512, 512])];
 
         let (portions, places) = lay_out(&parameters).unwrap();
-        let small = 4 * (200_000 + 48 + 1 + 35);
-        assert_eq!(portions.iter().map(|portion| portion.bytes).collect::<Vec<_>>(), [1 << 20, small]);
-        assert_eq!(bucket_bytes(&parameters), small);
+        let small = 200_000 + 48 + 1 + 35;
+        let Numbers::Bucket(bucket) = &portions[1].numbers else { panic!("they share a bucket") };
+        assert_eq!((portions.len(), bucket.numel()), (2, small));
         assert_eq!(places.iter().map(|place| place.portion).collect::<Vec<_>>(), [1, 1, 1, 1, 0]);
         assert!(places[4].view.is_none() && matches!(portions[0].numbers, Numbers::Left { parameter: 4 }));
         for (place, parameter) in places.iter().zip(&parameters).take(4) {
@@ -162,7 +155,6 @@ mod tests {
             // Overlapping places would be counted twice.
             let _sum = view.f_add_scalar_(1.0).unwrap();
         }
-        let Numbers::Bucket(bucket) = &portions[1].numbers else { panic!("they share a bucket") };
         assert_eq!((bucket.min().double_value(&[]), bucket.max().double_value(&[])), (1.0, 1.0));
     }
 }

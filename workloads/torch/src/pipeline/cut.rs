@@ -1,0 +1,134 @@
+//! The division of a model into stages.
+
+use std::ops::Range;
+
+use anyhow::ensure;
+use schema::catalog::Workload;
+use tch::{Kind, Tensor};
+
+use crate::{
+    models,
+    nn::{flops, parameters::Parameters},
+    shapes,
+};
+
+/// The stages of a model, and the tensors that pass between them.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Cut {
+    /// The links of each stage.
+    pub(crate) stages: Vec<Range<usize>>,
+    /// The carry behind each stage but the last.
+    pub(crate) boundaries: Vec<Vec<Passed>>,
+}
+
+/// A tensor that passes from a stage to the next one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Passed {
+    pub(crate) shape: Vec<i64>,
+    /// Floating-point numbers pass in the kind of the parameters, also where autocast made them bf16, so that both sides
+    /// know it.
+    pub(crate) kind: Kind,
+    /// Whether its gradient comes back.
+    pub(crate) has_gradient: bool,
+}
+
+/// Cuts the model of a workload into `stages` stages for micro-batches of `samples` samples. The largest stage has as few
+/// floating-point operations as possible. They are counted and not timed, so that every launch of a job has the same cut.
+///
+/// # Errors
+/// The model is no chain of links, or has fewer links than there are stages.
+pub(crate) fn cut(workload: &Workload, exact: bool, samples: i64, stages: usize) -> anyhow::Result<Cut> {
+    let shapes = Parameters::shapes_only();
+    let model = models::build_in(workload, if exact { shapes.exact() } else { shapes })?;
+    let Some(supervised) = model.supervised() else {
+        anyhow::bail!("{} is no chain of links, and cannot be cut into stages", workload.name)
+    };
+    let chain = supervised.chain();
+    ensure!(
+        stages <= chain.count(),
+        "{} has {} links, which cannot be cut into {stages} stages",
+        workload.name,
+        chain.count()
+    );
+    let mut carry = vec![shapes::inputs(workload, samples)?];
+    let (mut operations, mut carries) = (Vec::new(), Vec::<Vec<Passed>>::new());
+    for link in 0..chain.count() {
+        let (outputs, of_link) = flops::count(|| chain.run_link(link, &carry));
+        carry = outputs?;
+        operations.push(of_link);
+        carries.push(carry.iter().map(|tensor| passed(tensor, model.parameters().kind())).collect());
+    }
+    let stages = balance(&operations, stages);
+    let boundaries = stages[..stages.len() - 1].iter().map(|links| carries[links.end - 1].clone()).collect();
+    Ok(Cut { stages, boundaries })
+}
+
+fn passed(tensor: &Tensor, kind: Kind) -> Passed {
+    let is_float = matches!(tensor.kind(), Kind::Float | Kind::Double | Kind::BFloat16);
+    Passed {
+        shape: tensor.size(),
+        kind: if is_float { kind } else { tensor.kind() },
+        has_gradient: tensor.requires_grad(),
+    }
+}
+
+/// Cuts links of these costs into ranges, none of which is empty, so that the costliest one is as cheap as possible. Of
+/// equally good cuts it takes the one whose earlier stages are shorter.
+fn balance(costs: &[u64], stages: usize) -> Vec<Range<usize>> {
+    let count = costs.len();
+    let cost = |links: Range<usize>| costs[links].iter().sum::<u64>();
+    // The least cost of the costliest stage if `n` stages take the links from `first` on, and the end of their first one.
+    let mut best = vec![vec![(u64::MAX, count); count + 1]; stages + 1];
+    for first in 0..count {
+        best[1][first] = (cost(first..count), count);
+    }
+    for n in 2..=stages {
+        for first in 0..=count - n {
+            let ends = first + 1..=count - (n - 1);
+            let choice = |end| (cost(first..end).max(best[n - 1][end].0), end);
+            best[n][first] = ends.map(choice).min().expect("there are enough links");
+        }
+    }
+    let mut ranges = Vec::new();
+    let mut first = 0;
+    for n in (1..=stages).rev() {
+        let (_, end) = best[n][first];
+        ranges.push(first..end);
+        first = end;
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::catalog::Catalog;
+
+    use super::*;
+
+    #[test]
+    fn the_costliest_stage_is_as_cheap_as_it_can_be() {
+        for (costs, stages, ends) in [
+            (&[0, 5, 5, 5, 5, 8][..], 2, &[4, 6][..]),
+            (&[0, 5, 5, 5, 5, 8], 3, &[3, 5, 6]),
+            (&[1, 1, 1, 1], 4, &[1, 2, 3, 4]),
+            (&[0, 0, 0, 9], 2, &[1, 4]),
+            (&[9, 1, 1, 1], 2, &[1, 4]),
+        ] {
+            let found: Vec<_> = balance(costs, stages).iter().map(|range| range.end).collect();
+            assert_eq!(found, ends, "{costs:?} in {stages}");
+        }
+    }
+
+    #[test]
+    fn the_carry_of_a_boundary_is_known_without_running_the_model() {
+        let catalog = Catalog::embedded();
+        let of = |name: &str| cut(catalog.get(name).unwrap(), false, 3, 2).unwrap();
+        let gpt2 = of("gpt2-mini");
+        let [boundary] = &gpt2.boundaries[..] else { panic!("two stages have one boundary") };
+        assert_eq!((boundary.len(), boundary[0].shape[0], boundary[0].has_gradient), (1, 3, true));
+        let [boundary] = &of("t5-mini").boundaries[..] else { panic!("two stages have one boundary") };
+        let kinds: Vec<_> = boundary.iter().map(|passed| (passed.kind, passed.has_gradient)).collect();
+        assert_eq!(kinds[..2], [(Kind::Float, true), (Kind::Float, true)], "activations and bias");
+        assert_eq!(boundary.len(), 3);
+    }
+}
