@@ -4,9 +4,13 @@
 use std::path::Path;
 
 use anyhow::Context;
+use schema::mesh::{Coordinates, Mesh};
 use tch::Tensor;
 
-use crate::launch::{Built, Launch};
+use crate::{
+    launch::{Built, Launch},
+    world::World,
+};
 
 /// Writes the initial parameters and buffers to `initial`, and the micro-batches of the first steps to `data`.
 ///
@@ -20,8 +24,12 @@ pub fn export(
     initial: Option<&Path>,
     data: Option<(&Path, u64)>,
 ) -> anyhow::Result<()> {
-    let launch = Launch::read(spec, rank)?;
-    let Built { mut trainer, .. } = launch.build(World::alone())?;
+    let mut launch = Launch::read(spec, rank)?;
+    // The whole model, and the samples of the rank: what the plan divides otherwise does not matter here.
+    launch.execution.zero = 0;
+    let Coordinates { data: rank, .. } = launch.mesh.coordinates(rank);
+    let world = World::absent(Mesh { tensor: 1, stages: 1, ..launch.mesh }, rank);
+    let Built { mut trainer, .. } = launch.build(world)?;
     if let Some(file) = initial {
         let state = trainer.workload().parameters().state();
         let tensors: Vec<_> = state.map(|entry| (entry.name().to_owned(), entry.tensor().contiguous())).collect();

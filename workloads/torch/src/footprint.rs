@@ -27,7 +27,7 @@ use crate::{
     launch::{Built, Launch},
     shim::{memory::tensor_memory, memory_trace},
     step::Trainer,
-    synchronize::bucket_bytes,
+    world::World,
 };
 
 /// The first micro-step of a step has no gradients and every later one does, so two are enough.
@@ -66,7 +66,7 @@ fn measure(launch: &Launch) -> Result<Footprint, Failure> {
     let (small, large) = steps.split_at(STEPS);
     let gradients = trainer.optimizers().map(|optimizer| {
         let parameters = optimizer.parameters();
-        (parameters.iter().map(bytes).sum::<u64>(), bucket_bytes(parameters))
+        (parameters.iter().map(bytes).sum::<u64>(), 0)
     });
     let parameters = trainer.workload().parameters();
     Ok(Footprint {

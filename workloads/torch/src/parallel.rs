@@ -179,3 +179,6 @@ impl Parallel {
         if let Gradients::Sharded(sharded) = &mut self.gradients { sharded.updated() } else { Ok(()) }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -43,7 +43,7 @@ impl Ties {
             let (mut parts, mut works) = (Vec::new(), Vec::<Work>::new());
             for &stage in stages {
                 if stage == self.stages.rank() {
-                    parts.push(no_grad(|| own.f_empty_like()?.f_copy_(&own))?);
+                    parts.push(own.f_detach_copy()?);
                     continue;
                 }
                 let part = own.f_empty_like()?;

@@ -2,9 +2,9 @@
 
 use std::{collections::HashMap, path::PathBuf};
 
-use fastrand::Rng;
 use schema::{
     checkpoint::{Checkpoint, CheckpointError, CheckpointFile, Content},
+    mesh::Mesh,
     run_dir::RunError,
     spec::Training,
     wire::FailureKind,
@@ -16,7 +16,7 @@ use super::{
     tensors::{DecodeError, decode, decode_into},
 };
 use crate::{
-    failure::Failure, optimizer::Optimizer, shim::random::set_random_state, step::Trainer, workload::Share,
+    failure::Failure, launch::training_seed, optimizer::Optimizer, shim::random::set_random_state, step::Trainer,
 };
 
 /// A checkpoint of this job whose manifest was read.
@@ -49,19 +49,19 @@ impl Restore {
         Ok(Some(Self { folder: folder.clone(), checkpoint }))
     }
 
-    /// Sets a trainer of the same job, under any plan, to this checkpoint, as the rank with `share`. `seed` is
-    /// that of the launch. It decides later random numbers unless the checkpoint does.
+    /// Sets a trainer of the same job, under any plan, to this checkpoint. `seed` is that of the launch. It decides later
+    /// random numbers unless the checkpoint does.
     ///
     /// # Errors
     /// `data` for a file that is missing or altered; `unsupported` for a model that has other tensors; or an
     /// error of the device. The trainer is unusable after an error.
-    pub(crate) fn apply(&self, trainer: &mut Trainer, share: Share, seed: u64) -> Result<(), Failure> {
+    pub(crate) fn apply(&self, trainer: &mut Trainer, seed: u64) -> Result<(), Failure> {
         self.fill(Content::Model, model(trainer))?;
         self.fill(Content::Optimizer, optimizers(trainer))?;
         trainer.optimizers().try_for_each(Optimizer::reload_parameters)?;
         let data = trainer.data_mut().seek(self.checkpoint.samples);
         data.map_err(|error| Failure::unsupported(format!("{}: {error}", self.folder.display())))?;
-        self.set_generators(trainer.device(), share, seed)
+        self.set_generators(trainer, seed)
     }
 
     /// Overwrites `named` with the files of one content.
@@ -81,16 +81,16 @@ impl Restore {
         }
     }
 
-    /// If the number of ranks is that of the checkpoint, each continues with its random state. Another
-    /// number of ranks draws differently and has no stored state, so that each rank starts from a new one.
-    fn set_generators(&self, device: Device, share: Share, seed: u64) -> Result<(), Failure> {
-        let Checkpoint { steps, ranks: written, .. } = self.checkpoint;
-        let Share { rank, ranks } = share;
+    /// If the checkpoint was written by the same grid of ranks, each continues with its random state. Another grid draws
+    /// differently and has no stored state, so that each rank starts from a new one.
+    fn set_generators(&self, trainer: &Trainer, seed: u64) -> Result<(), Failure> {
+        let (world, device) = (trainer.world(), trainer.device());
         // Sets all generators, because the checkpoint may lack one.
-        tch::manual_seed(fresh_seed(seed, steps, rank));
-        if ranks != written {
+        tch::manual_seed(training_seed(seed, self.checkpoint.steps, world));
+        if Mesh::of(&self.checkpoint.plan) != world.mesh {
             return Ok(());
         }
+        let rank = world.mesh.rank(world.at);
         let own = |file: &&CheckpointFile| file.content == Content::Random && file.rank == Some(rank);
         let Some(file) = self.checkpoint.files.iter().find(own) else {
             return Err(Failure::new(
@@ -123,16 +123,6 @@ impl Restore {
     }
 }
 
-/// A seed from the launch's seed, the number of steps and the rank, so that no rank repeats the random
-/// numbers of another one or of earlier steps.
-fn fresh_seed(seed: u64, steps: u64, rank: u32) -> i64 {
-    let mut rng = Rng::with_seed(seed);
-    for number in [steps, u64::from(rank)] {
-        rng = Rng::with_seed(rng.u64(..) ^ number);
-    }
-    rng.i64(..)
-}
-
 /// The failure for an invalid checkpoint. A newer one may be valid, but this program cannot read it.
 fn unbelievable(error: CheckpointError) -> Failure {
     let kind = match &error {
@@ -140,21 +130,4 @@ fn unbelievable(error: CheckpointError) -> Failure {
         _ => FailureKind::Data,
     };
     Failure::new(kind, error.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-
-    use super::fresh_seed;
-
-    #[test]
-    fn no_rank_and_no_step_has_the_seed_of_another() {
-        let seeds: HashSet<_> = (0..10)
-            .flat_map(|seed| (0..100).map(move |step| (seed, step)))
-            .flat_map(|(seed, step)| (0..10).map(move |rank| fresh_seed(seed, step, rank)))
-            .collect();
-        assert_eq!(seeds.len(), 10 * 100 * 10);
-        assert_eq!(fresh_seed(1, 2, 3), fresh_seed(1, 2, 3));
-    }
 }

@@ -53,7 +53,8 @@ impl Job<'_> {
         let begin = Nanos::monotonic_now();
         let launch = self.launch.expect("a launch with a trainer trains");
         let mut all = |ready| all_are(ready, &self.group, trainer.device());
-        let mut peers = Peers { all: &mut all };
+        let (rank, ranks) = (launch.rank, launch.mesh.ranks());
+        let mut peers = Peers { rank, ranks, all: &mut all };
         match save(place, &launch.training, trainer, &mut peers)? {
             Ok(bytes) => {
                 let dur_ns = Nanos::monotonic_now() - begin;

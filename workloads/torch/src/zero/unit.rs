@@ -92,7 +92,7 @@ impl Unit {
             Ok::<_, TchError>(())
         })?;
         let own = flat.f_narrow(0, rank * each, each)?;
-        let shard = if divides { no_grad(|| own.f_empty_like()?.f_copy_(&own))? } else { own };
+        let shard = if divides { own.f_detach_copy()? } else { own };
         let bytes = (each * ranks) as usize * kind.elt_size_in_bytes();
         let mut unit = Self {
             members,
@@ -144,7 +144,8 @@ impl Unit {
 
     /// A backward pass has added to the gradient of a member, which moves to its place in the line.
     pub(super) fn added(&mut self, member: usize) -> Result<(), TchError> {
-        let place = self.members[member].place_in(self.gradients()?)?;
+        let line = self.gradients()?.shallow_clone();
+        let place = self.members[member].place_in(&line)?;
         keep_gradient_in(&self.members[member].parameter, &place)?;
         self.complete += 1;
         Ok(())
