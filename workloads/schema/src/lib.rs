@@ -19,6 +19,7 @@ pub mod job;
 mod line_file;
 pub mod lines;
 pub mod manifest;
+pub mod mesh;
 pub mod placement;
 pub mod plan;
 pub mod rows;
