@@ -19,7 +19,8 @@ pub struct Plan {
     pub tp: u16,
     /// Pipeline-parallel degree.
     pub pp: u16,
-    /// ZeRO stage, 0 to 3 (Rajbhandari et al., SC 2020).
+    /// ZeRO stage, 0 to 3 (Rajbhandari et al., SC 2020). A stage divides the state of data-parallel ranks, so
+    /// that 1 to 3 need two of them or more. It is not combined with the other degrees.
     pub zero: u8,
     /// Micro-batches accumulated before one optimizer update.
     pub ga: u16,
@@ -82,6 +83,10 @@ pub enum PlanError {
     Spelling { spelling: String, canonical: String },
     #[error("plan '{canonical}': zero is not combined with {with}")]
     ZeroWith { canonical: String, with: &'static str },
+    #[error(
+        "plan '{canonical}': zero divides state among data-parallel ranks and dp is 1; write dp2-zero{zero} or leave zero{zero} out"
+    )]
+    ZeroAlone { canonical: String, zero: u8 },
 }
 
 impl Default for Plan {
@@ -130,6 +135,9 @@ impl Plan {
         }
         if self.zero > 0 && self.pp > 1 {
             return Err(PlanError::ZeroWith { canonical: self.to_string(), with: "pp" });
+        }
+        if self.zero > 0 && self.dp == 1 {
+            return Err(PlanError::ZeroAlone { canonical: self.to_string(), zero: self.zero });
         }
         Ok(self)
     }
@@ -229,7 +237,7 @@ pub(crate) mod tests {
                 offload,
                 precision: if bf16 { Precision::Bf16 } else { Precision::Fp32 },
             })
-            .prop_filter("zero is not combined with tp or pp", |p| p.check().is_ok())
+            .prop_filter("zero needs dp and is not combined with tp or pp", |p| p.check().is_ok())
     }
 
     proptest! {
@@ -263,6 +271,11 @@ pub(crate) mod tests {
             ),
             ("", "plan '': '' is no part of a plan; parts are dpN tpN ppN zeroN gaN gc offload bf16"),
             ("tp2-zero1", "plan 'tp2-zero1': zero is not combined with tp"),
+            ("dp2-pp2-zero1", "plan 'dp2-pp2-zero1': zero is not combined with pp"),
+            (
+                "zero3-offload",
+                "plan 'zero3-offload': zero divides state among data-parallel ranks and dp is 1; write dp2-zero3 or leave zero3 out",
+            ),
         ] {
             assert_eq!(spelling.parse::<Plan>().unwrap_err().to_string(), message);
         }

@@ -82,18 +82,20 @@ fn line(_: usize, row: RubickRow) -> Found<Line> {
     Ok(row.into())
 }
 
-/// `ga` is plain data parallelism, `zero-dp` has stage 2, and three digits are degrees: pipeline, tensor, data.
+/// `ga` is plain data parallelism, `zero-dp` has stage 2, and three digits are degrees: pipeline, tensor, data. On one GPU, a
+/// stage of ZeRO divides nothing.
 fn plan(theirs: &str, gpus: u32) -> Found<Plan> {
     let wrong = |why: String| ("exec_plan", format!("'{theirs}' {why}"));
     let degree = |digit: u32| digit as u16;
     let dp = u16::try_from(gpus).ok().filter(|gpus| *gpus > 0);
     let dp = dp.ok_or_else(|| ("num_gpus", format!("{gpus} is no number of GPUs")))?;
     let data = Plan { dp, ..Plan::default() };
+    let zero = if dp > 1 { 2 } else { 0 };
     let plan = match theirs {
         "ga" => data,
         "gc" => Plan { gc: true, ..data },
-        "zero-dp" => Plan { zero: 2, ..data },
-        "zero-offload" => Plan { zero: 2, offload: true, ..data },
+        "zero-dp" => Plan { zero, ..data },
+        "zero-offload" => Plan { zero, offload: true, ..data },
         _ => match theirs.chars().map(|digit| digit.to_digit(10)).collect::<Option<Vec<_>>>().as_deref() {
             Some(&[pp, tp, dp]) if pp * tp * dp > 0 => {
                 Plan { pp: degree(pp), tp: degree(tp), dp: degree(dp), ..Plan::default() }
@@ -127,6 +129,8 @@ mod tests {
         for (row, job, class) in [
             ("a,5,100,vit,2,16,0,zero-dp,50,0", "vit-b-16-tiny-imagenet@b64@dp2-zero2", Class::BestEffort),
             ("a,5,100,llama30,48,384,1.25,344,50,1", "llama-30b@b4@dp4-tp4-pp3", Class::Guaranteed),
+            ("a,5,100,vit,1,8,0,zero-dp,50,0", "vit-b-16-tiny-imagenet@b64@dp1", Class::BestEffort),
+            ("a,5,100,gpt2,1,8,0,zero-offload,50,0", "gpt2-xl@b16@offload", Class::BestEffort),
             ("a,5,100,llama7,4,32,0,zero-offload,50,0", "llama2-7b@b8@dp4-zero2-offload", Class::BestEffort),
             ("a,5,100,bert,1,8,0,gc,50,1", "bert-large@b32@gc", Class::Guaranteed),
             ("a,5,100,gpt2,8,8,0,ga,50,1", "gpt2-xl@b16@dp8", Class::Guaranteed),
