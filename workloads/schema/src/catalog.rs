@@ -5,6 +5,7 @@
 
 mod model;
 mod problem;
+mod refusal;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -85,21 +86,6 @@ impl Optimizer {
             // The means of the gradient and of its square.
             Optimizer::Adam { .. } | Optimizer::Adamw { .. } => 2,
         }
-    }
-}
-
-impl Workload {
-    /// Returns the reason why the workload cannot run under this plan and batch on any machine.
-    pub fn refuses(&self, plan: &Plan, global_batch: u32) -> Option<String> {
-        if let Some(axis) = plan.axes().into_iter().find(|axis| !self.axes.contains(axis)) {
-            let runs: Vec<String> = self.axes.iter().map(Axis::to_string).collect();
-            let runs = if runs.is_empty() { "dp1 alone".into() } else { runs.join(", ") };
-            return Some(format!("{} runs no plans with {axis}; it runs {runs}", self.name));
-        }
-        if !global_batch.is_multiple_of(plan.batch_divisor()) {
-            return Some(format!("a batch of {global_batch} cannot be cut into {}", plan.batch_divisor()));
-        }
-        self.model.refuses_batch(global_batch)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::device::Device;
+use crate::{device::Device, plan::Axis};
 
 /// The properties that each family defines for its models.
 trait Family {
@@ -12,6 +12,23 @@ trait Family {
     /// Sizes of the model. The default, without sizes, is for workers without a network.
     fn features(&self) -> Features {
         Features::default()
+    }
+
+    /// Number of links of the chain that pipeline stages divide; `None` if the model is no single chain. The
+    /// tests of torch-worker compare it with the built model.
+    fn links(&self) -> Option<u32> {
+        None
+    }
+
+    /// Number of attention heads, which tensor-parallel ranks divide; `None` if the family has none.
+    fn heads(&self) -> Option<u32> {
+        None
+    }
+
+    /// Why no plan of the family can have this axis; `None` if plans can have it.
+    fn lacks(&self, axis: Axis) -> Option<&'static str> {
+        (axis == Axis::Tp && self.heads().is_none())
+            .then_some("only attention and its feed-forward networks have a tensor-parallel form")
     }
 
     /// Whether it has convolutions or recurrent layers. On a GPU another library computes them than other
@@ -198,6 +215,22 @@ impl Model {
         self.family().features()
     }
 
+    /// Number of links of the chain that pipeline stages divide; `None` if the model is no single chain. A
+    /// transformer has its embeddings, its layers and its head.
+    pub fn links(&self) -> Option<u32> {
+        self.family().links()
+    }
+
+    /// Number of attention heads, which tensor-parallel ranks divide; `None` if the model has none.
+    pub fn heads(&self) -> Option<u32> {
+        self.family().heads()
+    }
+
+    /// Why no plan of its family can have this axis; `None` if plans can have it.
+    pub fn lacks(&self, axis: Axis) -> Option<&'static str> {
+        self.family().lacks(axis)
+    }
+
     /// The name of its family, as definitions spell it: `lstm-lm`.
     pub fn family_name(&self) -> String {
         self.tagged().0
@@ -240,6 +273,12 @@ impl Model {
 
 /// The reason why a job that acts in an environment cannot be checkpointed during training.
 const ACTS: &str = "it makes its data by acting, and where its environment is cannot be saved";
+
+/// Why jobs that act in an environment are not divided among ranks.
+fn one_environment(axis: Axis) -> Option<&'static str> {
+    matches!(axis, Axis::Dp | Axis::Tp | Axis::Pp | Axis::Zero)
+        .then_some("it makes its data by acting in one environment, which ranks do not share")
+}
 
 /// The reason why `share` is invalid as a share that training drops.
 fn share_problem(name: &str, share: f64) -> Option<String> {

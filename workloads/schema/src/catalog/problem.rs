@@ -15,11 +15,16 @@ pub(super) fn problem(w: &Workload) -> Option<String> {
         let reason = w.refuses(&w.plan, w.global_batch)?;
         Some(format!("its plan '{}' is impossible: {reason}", w.plan))
     };
+    let axes = || {
+        let (axis, reason) = w.axes.iter().find_map(|axis| Some((axis, w.model.lacks(*axis)?)))?;
+        Some(format!("its axis '{axis}' is impossible: {reason}"))
+    };
     let verified = || {
         let reason = w.model.refuses_batch(w.verify.global_batch)?;
         Some(format!("its batch to verify is impossible: {reason}"))
     };
     plan()
+        .or_else(axes)
         .or_else(verified)
         .or_else(|| optimizer(&w.optimizer))
         .or_else(|| w.model.problem())
@@ -91,10 +96,20 @@ mod tests {
         };
         let stressor = |batch: u32, verify: u32| {
             model("stress = { resource = \"io\" }")
+                .replace("axes = [\"ga\"]", "axes = []")
                 .replace("global_batch = 8", &format!("global_batch = {batch}"))
                 .replace("global_batch = 2", &format!("global_batch = {verify}"))
         };
+        let axes = |text: &str, axes: &str| text.replace("axes = [\"ga\"]", &format!("axes = {axes}"));
         let cases = [
+            (
+                axes(&resnet("[1, 1, 1, 1]", 8), r#"["dp", "tp"]"#),
+                "its axis 'tp' is impossible: only attention and its feed-forward networks have",
+            ),
+            (
+                axes(&dcgan(16), r#"["zero"]"#),
+                "its axis 'zero' is impossible: networks that are updated in turn",
+            ),
             (sgd("0.0", "0.9"), "optimizer: learning_rate 0: use a finite number above 0"),
             (sgd("nan", "0.9"), "optimizer: learning_rate NaN"),
             (sgd("0.1", "inf"), "optimizer: momentum inf: use a finite number"),
@@ -136,6 +151,7 @@ mod tests {
             adam("1e-8"),
             resnet("[1, 1, 1, 1]", 8),
             gpt2(9, 2),
+            axes(&gpt2(9, 2), r#"["dp", "tp", "pp", "zero"]"#),
             lstm("0.5"),
             dcgan(16),
             neumf("[8]"),

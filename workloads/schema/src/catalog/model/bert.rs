@@ -43,6 +43,15 @@ impl Family for Bert {
         Features::of_sequences(self.layers, self.width, self.context)
     }
 
+    fn links(&self) -> Option<u32> {
+        // The embeddings come first and the head last.
+        Some(self.layers + 2)
+    }
+
+    fn heads(&self) -> Option<u32> {
+        Some(self.heads)
+    }
+
     fn problem(&self) -> Option<String> {
         encoder_problem(self.vocabulary, self.positions, self.context, self.width, self.heads, self.dropout)
     }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Family, Features, Samples};
+use crate::plan::Axis;
 
 /// A generator and a discriminator of square images.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,6 +25,11 @@ impl Family for Dcgan {
     fn features(&self) -> Features {
         // Each layer but one doubles the side, from 4 to that of the image, or halves it.
         Features::of_images(self.image.ilog2() - 1, self.image)
+    }
+
+    fn lacks(&self, axis: Axis) -> Option<&'static str> {
+        matches!(axis, Axis::Tp | Axis::Pp | Axis::Zero)
+            .then_some("networks that are updated in turn are not divided among ranks")
     }
 
     fn convolves_or_recurs(&self) -> bool {

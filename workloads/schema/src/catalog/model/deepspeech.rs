@@ -34,6 +34,11 @@ impl Family for Deepspeech {
         Features::of_sequences(self.layers, self.width, self.frames.div_ceil(2))
     }
 
+    fn links(&self) -> Option<u32> {
+        // Two convolutions, the change of layout between them and the recurrent layers, and the head.
+        Some(self.layers + 4)
+    }
+
     fn convolves_or_recurs(&self) -> bool {
         true
     }

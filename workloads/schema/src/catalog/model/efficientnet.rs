@@ -37,6 +37,11 @@ impl Family for Efficientnet {
         Features::of_images(layers, self.image)
     }
 
+    fn links(&self) -> Option<u32> {
+        // The stem comes first and the head last.
+        Some(self.blocks.iter().map(|row| row.count).sum::<u32>() + 2)
+    }
+
     fn convolves_or_recurs(&self) -> bool {
         true
     }

@@ -25,6 +25,10 @@ impl Family for Espcn {
         Features::of_images(self.widths.len() as u32 + 1, self.image)
     }
 
+    fn links(&self) -> Option<u32> {
+        Some(self.widths.len() as u32 + 1)
+    }
+
     fn convolves_or_recurs(&self) -> bool {
         true
     }

@@ -24,6 +24,15 @@ impl Family for Gpt2 {
         Features::of_sequences(self.layers, self.width, self.context)
     }
 
+    fn links(&self) -> Option<u32> {
+        // The embeddings come first and the head last.
+        Some(self.layers + 2)
+    }
+
+    fn heads(&self) -> Option<u32> {
+        Some(self.heads)
+    }
+
     fn problem(&self) -> Option<String> {
         let Gpt2 { width, heads, .. } = self;
         (!width.is_multiple_of(*heads)).then(|| format!("width {width} is not a multiple of heads {heads}"))

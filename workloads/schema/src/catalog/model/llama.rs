@@ -28,6 +28,15 @@ impl Family for Llama {
         Features::of_sequences(self.layers, self.width, self.context)
     }
 
+    fn links(&self) -> Option<u32> {
+        // The embeddings come first and the head last.
+        Some(self.layers + 2)
+    }
+
+    fn heads(&self) -> Option<u32> {
+        Some(self.heads)
+    }
+
     fn problem(&self) -> Option<String> {
         let Llama { width, heads, key_value_heads, .. } = self;
         // Rotary positions rotate pairs of a head's numbers.

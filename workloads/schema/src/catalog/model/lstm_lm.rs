@@ -25,6 +25,11 @@ impl Family for LstmLm {
         Features::of_sequences(self.layers, self.width, self.context)
     }
 
+    fn links(&self) -> Option<u32> {
+        // The embedding, all recurrent layers and the output layer.
+        Some(3)
+    }
+
     fn convolves_or_recurs(&self) -> bool {
         true
     }

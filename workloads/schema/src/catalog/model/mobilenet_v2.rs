@@ -34,6 +34,11 @@ impl Family for MobilenetV2 {
         Features::of_images(layers, self.image)
     }
 
+    fn links(&self) -> Option<u32> {
+        // The stem comes first and the head last.
+        Some(self.blocks.iter().map(|row| row.count).sum::<u32>() + 2)
+    }
+
     fn convolves_or_recurs(&self) -> bool {
         true
     }

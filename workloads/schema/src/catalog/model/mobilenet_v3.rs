@@ -53,6 +53,11 @@ impl Family for MobilenetV3 {
         Features::of_images(self.blocks.len() as u32, self.image)
     }
 
+    fn links(&self) -> Option<u32> {
+        // The stem comes first and the head last.
+        Some(self.blocks.len() as u32 + 2)
+    }
+
     fn convolves_or_recurs(&self) -> bool {
         true
     }

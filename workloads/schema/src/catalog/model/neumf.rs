@@ -27,6 +27,11 @@ impl Family for Neumf {
         Features { layers: Some(self.mlp.len() as u32), hidden, ..Features::default() }
     }
 
+    fn links(&self) -> Option<u32> {
+        // The embeddings, the MLP and the prediction.
+        Some(3)
+    }
+
     fn problem(&self) -> Option<String> {
         match self.mlp.first() {
             None => Some("mlp is empty; its first number is the width of two embeddings".into()),

@@ -27,6 +27,11 @@ impl Family for Pointnet {
         Features { sequence: Some(self.points), ..Features::default() }
     }
 
+    fn links(&self) -> Option<u32> {
+        // The coordinates' transform, the first layer, the other layers of a point, and the head.
+        Some(4)
+    }
+
     fn convolves_or_recurs(&self) -> bool {
         true
     }

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ACTS, Family, Features, Samples};
+use super::{ACTS, Family, Features, Samples, one_environment};
+use crate::plan::Axis;
 
 /// A policy and a value network that balance a pole (CartPole-v1).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,6 +24,10 @@ impl Family for Ppo {
 
     fn features(&self) -> Features {
         Features::of_mlp(&self.hidden)
+    }
+
+    fn lacks(&self, axis: Axis) -> Option<&'static str> {
+        one_environment(axis)
     }
 
     fn refuses_checkpoint(&self) -> Option<&'static str> {

@@ -72,6 +72,11 @@ impl Family for Resnet {
         Features::of_images(layers, self.image)
     }
 
+    fn links(&self) -> Option<u32> {
+        // The stem comes first and the head last.
+        Some(self.layers.iter().sum::<u32>() + 2)
+    }
+
     fn convolves_or_recurs(&self) -> bool {
         true
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Family, Samples};
-use crate::device::Device;
+use crate::{device::Device, plan::Axis};
 
 /// A stressor. Its dial is the global batch: the percentage of each step in which it works.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,6 +31,10 @@ const FULL_DIAL_PERCENT: u32 = 100;
 impl Family for Stress {
     fn samples(&self) -> Samples {
         Samples::Nothing
+    }
+
+    fn lacks(&self, _axis: Axis) -> Option<&'static str> {
+        Some("it trains no network")
     }
 
     fn refuses_batch(&self, global_batch: u32) -> Option<String> {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Family, Samples};
+use crate::plan::Axis;
 
 /// The step time, the load and the faults of a synthetic job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,6 +61,11 @@ pub enum Fault {
 impl Family for Synthetic {
     fn samples(&self) -> Samples {
         Samples::Nothing
+    }
+
+    /// It trains no network, and can act as any number of ranks.
+    fn lacks(&self, _axis: Axis) -> Option<&'static str> {
+        None
     }
 
     fn problem(&self) -> Option<String> {

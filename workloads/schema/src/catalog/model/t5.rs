@@ -33,6 +33,15 @@ impl Family for T5 {
         Features::of_sequences(2 * self.layers, self.width, self.source + self.target)
     }
 
+    fn links(&self) -> Option<u32> {
+        // The source's embedding, the bridge from encoder to decoder, and the head are links of their own.
+        Some(2 * self.layers + 3)
+    }
+
+    fn heads(&self) -> Option<u32> {
+        Some(self.heads)
+    }
+
     fn problem(&self) -> Option<String> {
         let &T5 { vocabulary, source, target, dropout, .. } = self;
         let short = || format!("source {source} is shorter than target {target}; a text is longer than its gaps");

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ACTS, Family, Features, Samples};
+use super::{ACTS, Family, Features, Samples, one_environment};
+use crate::plan::Axis;
 
 /// An actor and twin critics, each with a target network, which swing up a pendulum (Pendulum-v1).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,6 +26,10 @@ impl Family for Td3 {
 
     fn features(&self) -> Features {
         Features::of_mlp(&self.hidden)
+    }
+
+    fn lacks(&self, axis: Axis) -> Option<&'static str> {
+        one_environment(axis)
     }
 
     fn problem(&self) -> Option<String> {

@@ -31,6 +31,15 @@ impl Family for Transformer {
         Features::of_sequences(2 * self.layers, self.width, self.source + self.target)
     }
 
+    fn links(&self) -> Option<u32> {
+        // The source's embedding, the bridge from encoder to decoder, and the head are links of their own.
+        Some(2 * self.layers + 3)
+    }
+
+    fn heads(&self) -> Option<u32> {
+        Some(self.heads)
+    }
+
     fn problem(&self) -> Option<String> {
         let Transformer { width, heads, .. } = self;
         (!width.is_multiple_of(*heads))

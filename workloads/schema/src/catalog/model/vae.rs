@@ -23,4 +23,9 @@ impl Family for Vae {
         // Two layers in the encoder and two in the decoder.
         Features { hidden: Some(self.hidden), ..Features::of_images(4, self.image) }
     }
+
+    fn links(&self) -> Option<u32> {
+        // The encoder and the decoder.
+        Some(2)
+    }
 }

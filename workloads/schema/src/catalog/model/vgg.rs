@@ -32,6 +32,12 @@ impl Family for Vgg {
         Features::of_images(layers as u32, self.image)
     }
 
+    fn links(&self) -> Option<u32> {
+        // The pool between convolutions and linear layers is a link of its own.
+        let convolutions: usize = self.stages.iter().map(Vec::len).sum();
+        Some((convolutions + 1 + self.hidden.len() + 1) as u32)
+    }
+
     fn convolves_or_recurs(&self) -> bool {
         true
     }

@@ -30,6 +30,15 @@ impl Family for Vit {
         Features { image: Some(self.image), ..Features::of_sequences(self.layers, self.width, positions) }
     }
 
+    fn links(&self) -> Option<u32> {
+        // The patches come first and the head last.
+        Some(self.layers + 2)
+    }
+
+    fn heads(&self) -> Option<u32> {
+        Some(self.heads)
+    }
+
     fn convolves_or_recurs(&self) -> bool {
         true
     }
