@@ -290,7 +290,7 @@ mod tests {
         let cells = cells(&["lstm"], &Grid { plans, ..Grid::default() }).expect("a grid");
         assert_eq!(cells[0].unsupported, None);
         let reason = cells[1].unsupported.as_deref().expect("refused");
-        assert!(reason.starts_with("lstm runs no plans with tp; it runs dp, ga, "), "{reason}");
+        assert!(reason.starts_with("lstm runs no plans with tp because only attention "), "{reason}");
     }
 
     #[test]

@@ -4,6 +4,8 @@ mod estimates;
 mod footprint;
 pub mod memory;
 
+use std::collections::BTreeSet;
+
 use schema::{
     catalog::Workload,
     device::Device,
@@ -44,44 +46,85 @@ fn not_worth_it(plan: &Plan, pool: &[Device]) -> Option<String> {
     })
 }
 
-/// All plans to consider for this job: every combination of what the workload's axes allow, and one plan of each axis that it
-/// lacks, as a row with the reason. Offload on a CPU device saves no memory and is refused only here.
+/// The plans to consider for this job on this pool, in an order of degrees, each once and with its reason if it cannot run:
+///
+/// - every combination of what the workload's axes allow, with at most as many ranks as the pool has devices;
+/// - of degrees that are refused together, the plan that has nothing else;
+/// - of each axis that the workload lacks, and of each axis with ranks beyond the pool, one plan.
+///
+/// Offload on a CPU device saves no memory and is refused only here.
 pub fn enumerate(workload: &Workload, global_batch: u32, pool: &[Device]) -> Vec<Candidate> {
-    let legal = |axis| workload.axes.contains(&axis);
-    let degrees = |axis| if legal(axis) { &DEGREES[..] } else { &DEGREES[..1] };
-    let switch = |axis| if legal(axis) { &[false, true][..] } else { &[false][..] };
-    let stages: &[u8] = if legal(Axis::Zero) { &[0, 1, 2, 3] } else { &[0] };
+    let of_enumeration = |plan: Plan| {
+        let Candidate { refusal, .. } = candidate(workload, global_batch, plan, pool);
+        Candidate { plan, refusal: refusal.or_else(|| not_worth_it(&plan, pool)) }
+    };
+    let mut candidates = Vec::new();
+    for degrees in within(workload, pool.len()) {
+        let plain = of_enumeration(degrees);
+        let is_refused = plain.refusal.is_some();
+        candidates.push(plain);
+        if !is_refused {
+            candidates.extend(switched(workload, degrees).into_iter().map(of_enumeration));
+        }
+    }
+    candidates.extend(beyond(workload, pool.len()).into_iter().map(of_enumeration));
+    candidates
+}
+
+/// The degrees of plans that take at most `devices`, without gc, offload and bf16.
+fn within(workload: &Workload, devices: usize) -> Vec<Plan> {
+    let degrees = |axis| if workload.axes.contains(&axis) { &DEGREES[..] } else { &DEGREES[..1] };
+    let stages: &[u8] = if workload.axes.contains(&Axis::Zero) { &[0, 1, 2, 3] } else { &[0] };
     let mut plans = Vec::new();
     for &dp in degrees(Axis::Dp) {
         for &tp in degrees(Axis::Tp) {
             for &pp in degrees(Axis::Pp) {
                 for &zero in stages {
                     for &ga in degrees(Axis::Ga) {
-                        for &gc in switch(Axis::Gc) {
-                            for &offload in switch(Axis::Offload) {
-                                for &bf16 in switch(Axis::Bf16) {
-                                    let precision = if bf16 { Precision::Bf16 } else { Precision::Fp32 };
-                                    plans.push(Plan { dp, tp, pp, zero, ga, gc, offload, precision });
-                                }
-                            }
-                        }
+                        plans.push(Plan { dp, tp, pp, zero, ga, ..Plan::default() });
                     }
                 }
             }
         }
     }
-    for lacking in ["dp2", "tp2", "pp2", "zero1", "ga2", "gc", "offload", "bf16"] {
-        plans.push(lacking.parse().expect("each is a canonical plan"));
+    // What cannot be combined, such as zero with tp, does not parse.
+    plans.retain(|plan| plan.ranks() as usize <= devices.max(1) && plan.to_string().parse::<Plan>().is_ok());
+    plans
+}
+
+/// The other plans with these degrees: every combination of gc, offload and bf16 that the workload's axes allow.
+fn switched(workload: &Workload, degrees: Plan) -> Vec<Plan> {
+    let switch = |axis| if workload.axes.contains(&axis) { &[false, true][..] } else { &[false][..] };
+    let mut plans = Vec::new();
+    for &gc in switch(Axis::Gc) {
+        for &offload in switch(Axis::Offload) {
+            for &bf16 in switch(Axis::Bf16) {
+                let precision = if bf16 { Precision::Bf16 } else { Precision::Fp32 };
+                plans.push(Plan { gc, offload, precision, ..degrees });
+            }
+        }
     }
-    // A plan that cannot be combined, such as zero with tp, does not parse, and is removed.
-    plans.retain(|plan| plan.to_string().parse::<Plan>().is_ok());
-    let mut seen = std::collections::BTreeSet::new();
-    plans.retain(|plan| seen.insert(*plan));
-    let of_enumeration = |plan: Plan| {
-        let Candidate { refusal, .. } = candidate(workload, global_batch, plan, pool);
-        Candidate { plan, refusal: refusal.or_else(|| not_worth_it(&plan, pool)) }
-    };
-    plans.into_iter().map(of_enumeration).collect()
+    plans.retain(|plan| *plan != degrees);
+    plans
+}
+
+/// A plan for each axis that the workload lacks, and the plan with the smallest degree above `devices` for each axis with ranks.
+fn beyond(workload: &Workload, devices: usize) -> Vec<Plan> {
+    let has = |axis: &Axis| workload.axes.contains(axis);
+    let one = Plan::default();
+    let lacking = ["dp2", "tp2", "pp2", "dp2-zero1", "ga2", "gc", "offload", "bf16"]
+        .map(|spelling| spelling.parse::<Plan>().expect("each is a canonical plan"));
+    let mut plans: Vec<Plan> =
+        lacking.into_iter().filter(|plan| !plan.axes().last().is_some_and(has)).collect();
+    if let Some(degree) = DEGREES.into_iter().find(|degree| usize::from(*degree) > devices.max(1)) {
+        plans.extend([Plan { dp: degree, ..one }, Plan { tp: degree, ..one }, Plan { pp: degree, ..one }]);
+        if devices < 2 {
+            plans.push(Plan { dp: degree, zero: 1, ..one });
+        }
+    }
+    let mut seen = BTreeSet::new();
+    plans.retain(|plan| seen.insert(*plan) && (plan.axes().iter().all(has) || lacking.contains(plan)));
+    plans
 }
 
 /// A plan that the user named.
@@ -111,8 +154,47 @@ mod tests {
             all.iter().find(|c| c.plan == plan).and_then(|c| c.refusal.clone()).expect("refused")
         };
         assert_eq!(reason("ga8"), "a batch of 4 cannot be cut into 8");
-        assert_eq!(reason("dp2"), "it needs 2 devices and the pool has 1; name more with --device A,B");
-        assert!(reason("tp2").starts_with("gpt2-mini runs no plans with tp; it runs dp, ga, "));
+        for plan in ["dp2", "tp2", "pp2", "dp2-zero1"] {
+            assert_eq!(reason(plan), "it needs 2 devices and the pool has 1; name more with --device A,B");
+        }
+        assert!(reason("offload").ends_with("ask for it by name"));
+        let distinct: BTreeSet<Plan> = all.iter().map(|candidate| candidate.plan).collect();
+        assert_eq!(
+            (distinct.len(), all.len()),
+            (29, 29),
+            "24 for three values of ga, ga8, and four of more devices"
+        );
+    }
+
+    /// The plans of a workload on a pool of cores, without gc, offload and bf16, and which of them are refused.
+    fn degrees(workload: &str, batch: u32, devices: usize) -> (String, String) {
+        let catalog = Catalog::embedded();
+        let workload = catalog.get(workload).expect("the catalog has it");
+        let pool: Vec<Device> = (0..devices as u16).map(|core| Device::Cpu(vec![core])).collect();
+        let mut all = enumerate(workload, batch, &pool);
+        all.retain(|it| !it.plan.gc && !it.plan.offload && it.plan.precision == Precision::Fp32);
+        let spelled = |is_valid: bool| {
+            let kept = all.iter().filter(|candidate| candidate.refusal.is_none() == is_valid);
+            kept.map(|candidate| candidate.plan.to_string()).collect::<Vec<_>>().join(" ")
+        };
+        (spelled(true), spelled(false))
+    }
+
+    #[test]
+    fn degrees_end_with_the_pool_and_the_first_beyond_it_is_listed() {
+        let (valid, refused) = degrees("gpt2-mini", 2, 2);
+        assert_eq!(valid, "dp1 ga2 pp2 pp2-ga2 tp2 tp2-ga2 dp2 dp2-zero1 dp2-zero2 dp2-zero3");
+        assert!(refused.starts_with("ga4 ga8 pp2-ga4 pp2-ga8 tp2-ga4 tp2-ga8 dp2-ga2 "), "{refused}");
+        assert!(refused.ends_with(" dp4 tp4 pp4"), "{refused}");
+        // A network without heads, and one of two links.
+        let (valid, refused) = degrees("vae", 1, 4);
+        assert_eq!(valid, "dp1 pp2");
+        let rows: Vec<&str> = refused.split(' ').collect();
+        assert!(
+            ["pp4", "dp2", "dp4-zero3", "tp2", "dp8", "pp8"].iter().all(|row| rows.contains(row)),
+            "{refused}"
+        );
+        assert!(!["tp4", "tp8", "dp8-zero1"].iter().any(|row| rows.contains(row)), "{refused}");
     }
 
     #[test]
@@ -149,7 +231,10 @@ mod tests {
                     refused(101, "dp1", cores),
                     "its dial in percent, and 101 is more than 100; write b1 to b100",
                 ),
-                (refused(50, "dp2", cores), "runs no plans with dp; it runs dp1 alone"),
+                (
+                    refused(50, "dp2", cores),
+                    "runs no plans with dp because it trains no network; it runs dp1 alone",
+                ),
                 (
                     refused(50, "dp1", ["cuda:0", "cpu:0"]),
                     "cuda:0 is a GPU; name a CPU device with @on=cpu:N",

@@ -251,7 +251,11 @@ fn slips_are_usage_errors_that_say_what_to_do() {
     let door = crate::door();
     for (code, arguments, words) in [
         (2, "synthetic-slep --device cpu:0", "did you mean 'synthetic-sleep'?"),
-        (2, "lstm@tp2 --device cpu:0", "lstm@b20@tp2@on=cpu:0 cannot run here: lstm runs no plans with tp"),
+        (
+            2,
+            "lstm@tp2 --device cpu:0",
+            "lstm@b20@tp2@on=cpu:0 cannot run here: lstm runs no plans with tp because",
+        ),
         (2, "--repeats 1", "2.."),
         (2, "--device cpu:0,cpu:0", "names cpu:0 twice"),
         (2, "--out no/such/machine.toml --device cpu:0", "there is no folder no/such"),

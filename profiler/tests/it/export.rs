@@ -27,7 +27,7 @@ fn two_runs() -> Door {
         "step_us = 1000, busy_percent = 0, fault = { out-of-memory = { after_steps = 3 } }",
     );
     let common = "--device cpu:0 --steps 20 --repeats 2 --catalog mine.toml --catalog broken.toml";
-    door.exits(1, &format!("single one-ms --batch 8,16 --plan dp1,zero1 {common} --out one"));
+    door.exits(1, &format!("single one-ms --batch 8,16 --plan dp1,dp2-zero1 {common} --out one"));
     door.exits(1, &format!("single one-ms broken {common} --out two"));
     door
 }

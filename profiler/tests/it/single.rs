@@ -76,11 +76,14 @@ fn json_is_the_summary_row_by_row() {
 #[test]
 fn a_grid_keeps_what_cannot_run_as_a_row() {
     let door = crate::door();
-    door.exits(1, "single synthetic-sleep --plan dp1,ga2,zero1 --device cpu:0 --steps 5 --repeats 1 --out r");
+    door.exits(
+        1,
+        "single synthetic-sleep --plan dp1,ga2,dp2-zero1 --device cpu:0 --steps 5 --repeats 1 --out r",
+    );
     let rows = door.measurements("r");
     let refused: Vec<_> = rows.iter().filter(|row| row.status == Status::Unsupported).collect();
-    let [refused] = &refused[..] else { panic!("zero1 alone is refused: {rows:?}") };
-    assert_eq!(refused.plan.map(|plan| plan.to_string()).as_deref(), Some("zero1"));
+    let [refused] = &refused[..] else { panic!("dp2-zero1 alone is refused: {rows:?}") };
+    assert_eq!(refused.plan.map(|plan| plan.to_string()).as_deref(), Some("dp2-zero1"));
     let detail = refused.err_detail.as_deref();
     assert_eq!(detail, Some("synthetic-sleep runs no plans with zero; it runs dp, ga"));
     assert_eq!(rows.iter().filter(|row| row.status == Status::Ok).count(), 2);
@@ -210,8 +213,14 @@ fn slips_are_usage_errors_that_say_what_to_do() {
         ("single", "name a job"),
         ("single resnet81", "did you mean 'resnet18'?"),
         ("single lstm@bf16-dp2", "is spelled 'dp2-bf16'"),
-        ("single lstm --plan tp2", "lstm runs no plans with tp; it runs dp, ga, "),
-        ("single ppo-cartpole --plan dp2 --device cpu:0", "ppo-cartpole runs no plans with dp; it runs ga, "),
+        (
+            "single lstm --plan tp2",
+            "lstm runs no plans with tp because only attention and its feed-forward networks have",
+        ),
+        (
+            "single ppo-cartpole --plan dp2 --device cpu:0",
+            "ppo-cartpole runs no plans with dp because it makes its data by acting",
+        ),
         ("single lstm --device cpu:0,cpu:0", "names cpu:0 twice"),
         (
             "single lstm --device cpu:0,cpu:1 --collectives nccl",
@@ -234,7 +243,7 @@ fn slips_are_usage_errors_that_say_what_to_do() {
         ),
         (
             "single stress-io@b50 --plan dp2 --device cpu:0,cpu:1",
-            "stress-io runs no plans with dp; it runs dp1 alone",
+            "stress-io runs no plans with dp because it trains no network; it runs dp1 alone",
         ),
         ("single set:quick@b4", "write set:quick and use --batch"),
         ("single synthetic-sleep --loaders 2", "--data <DIR>"),
