@@ -116,10 +116,10 @@ pub struct Hello {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ready {
-    /// Number of trainable parameters of this rank; absent if unknown.
+    /// Number of trainable parameters of the whole model, on every rank; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<u64>,
-    /// Size of parameters and buffers; absent if unknown.
+    /// Size of the parameters and buffers that this rank holds; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_bytes: Option<u64>,
     /// Peak of tensor memory while the job was built, if the worker can measure it.
@@ -155,21 +155,27 @@ pub struct Step {
     pub index: u64,
     /// Time from boundary to boundary, without the time in which the job was held.
     pub dur_ns: Nanos,
-    /// Number of samples that this rank worked on; absent if unknown, as in a user's program.
+    /// Number of samples that this rank accounts for, so that those of all ranks add up to the global batch;
+    /// absent if unknown, as in a user's program. Of the ranks that work on the same samples, tensor-parallel
+    /// rank 0 of the last pipeline stage reports them and the others report 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
-    /// Absent if it was not read or is not finite.
+    /// Absent if it was not read or is not finite, and on ranks that report 0 samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phases: Option<Phases>,
-    /// Bytes that this rank passed to collectives.
+    /// Bytes that this rank sent to others, by the ring algorithms of n ranks (Patarasuk and Yuan, JPDC
+    /// 2009): `2 (n - 1) / n` of the bytes of an all-reduce, `(n - 1) / n` of the whole result of an
+    /// all-gather, of the whole input of a reduce-scatter and of a broadcast, and all bytes of a send. Each
+    /// collective is rounded down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent_bytes: Option<u64>,
     pub timing: Timing,
 }
 
-/// Where the time of a step went. Phases that a plan does not have are absent.
+/// Where the time of a step went. Phases that a plan does not have are absent, and so are those that the host
+/// does not learn. All but `sync_total_ns` exclude each other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phases {
@@ -189,6 +195,36 @@ pub struct Phases {
     pub optimizer_ns: Option<Nanos>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offload_ns: Option<Nanos>,
+    /// Time that the step waited for collectives of tensor-parallel ranks. Absent without tensor parallelism,
+    /// and where the host does not learn it, as with NCCL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tensor_ns: Option<Nanos>,
+    /// Time that the step waited for parameters that ZeRO gathers. Absent without ZeRO, and where the host
+    /// does not learn it, as with NCCL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gather_ns: Option<Nanos>,
+    /// Time that the step waited for activations and gradients of other pipeline stages. Absent without
+    /// pipeline parallelism, and where the host does not learn it, as with NCCL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pipeline_ns: Option<Nanos>,
+}
+
+impl Phases {
+    /// All phases with their names in a line.
+    pub fn named(&self) -> [(&'static str, Option<Nanos>); 10] {
+        [
+            ("data_ns", self.data_ns),
+            ("forward_ns", self.forward_ns),
+            ("backward_ns", self.backward_ns),
+            ("sync_total_ns", self.sync_total_ns),
+            ("sync_exposed_ns", self.sync_exposed_ns),
+            ("optimizer_ns", self.optimizer_ns),
+            ("offload_ns", self.offload_ns),
+            ("tensor_ns", self.tensor_ns),
+            ("gather_ns", self.gather_ns),
+            ("pipeline_ns", self.pipeline_ns),
+        ]
+    }
 }
 
 /// How the boundaries of steps were found.
