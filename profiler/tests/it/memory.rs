@@ -38,6 +38,12 @@ fn the_list_shows_what_each_plan_needs_and_what_its_devices_have() {
     let all = list("--device cpu:0");
     let valid: Vec<String> = all.iter().filter(|row| row.valid).map(|row| row.plan.to_string()).collect();
     assert_eq!(valid, ["dp1", "ga2", "ga4", "ga8"]);
+    let others = all.iter().filter(|row| !row.valid).map(|row| row.plan.to_string()).collect::<Vec<_>>();
+    assert_eq!(
+        others.join(" "),
+        "tp2 pp2 dp2-zero1 gc offload bf16 dp2",
+        "one of each that it lacks, and dp2"
+    );
     let named = door.exits(0, "list --plans three-mb@ga2 --catalog mine.toml --device cpu:0 --memory 1GiB");
     assert!(named.out.contains("ga2") && named.out.contains("1.00 GiB"), "{}", named.out);
     assert_eq!(named.out.lines().count(), 2, "{}", named.out);

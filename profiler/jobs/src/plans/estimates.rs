@@ -98,7 +98,8 @@ impl Estimates {
         Footprints { format: FORMAT, measured: self.footprints.measured().to_vec() }
     }
 
-    /// Estimates the memory of a job whose plan can run on these devices, one per rank, and compares it with their capacity.
+    /// Estimates the memory of a job whose plan can run on these devices, one per rank, and compares it with their capacity. The
+    /// memory of a plan that divides the model among ranks, by tp, pp or zero, is known only if it does not depend on the plan.
     pub fn judge(
         &mut self,
         workload: &Workload,
@@ -125,7 +126,9 @@ impl Estimates {
         let numbers = if self.is_exact { Numbers::Fp64 } else { Numbers::Fp32 };
         // Formulas come first. They need no measurement, so they also work for models that this machine cannot build.
         let of_parameters = |parameters| states_bytes(parameters, &workload.optimizer, plan, memory, numbers);
-        let states = workload.parameters.map(of_parameters);
+        // Formulas and footprints are those of a rank that holds the whole model.
+        let is_whole = plan.tp == 1 && plan.pp == 1 && plan.zero == 0;
+        let states = workload.parameters.filter(|_| is_whole).map(of_parameters);
         judgement.refusal = states.and_then(|bytes| outgrown(bytes, " besides activations"));
         if judgement.refusal.is_some() {
             return judgement;
@@ -133,6 +136,9 @@ impl Estimates {
         if let Some(bytes) = self.defined_bytes(&workload.model, first, devices) {
             judgement.memory_bytes = Some(bytes);
             judgement.refusal = outgrown(bytes, "");
+            return judgement;
+        }
+        if !is_whole {
             return judgement;
         }
         let is_tight = |(_, capacity): (&Device, u64)| {
@@ -290,6 +296,20 @@ mod tests {
         let plan: Plan = plan.parse().expect("canonical");
         let devices: Vec<Device> = (0..plan.ranks() as u16).map(|core| Device::Cpu(vec![core])).collect();
         estimates.judge(workload, batch, &plan, &devices, Effort::Measure)
+    }
+
+    #[test]
+    fn ranks_that_hold_a_part_of_the_model_are_not_judged_by_all_of_it() {
+        let (mut estimates, asked) = estimates(|_| None);
+        estimates.settings.memory_bytes = Some(GB / 4);
+        let whole = judge(&mut estimates, "gpt2", 4, "dp2");
+        assert!(whole.refusal.is_some_and(|reason| reason.contains("besides activations")));
+        for plan in ["tp2", "pp2", "dp2-zero1"] {
+            let judged = judge(&mut estimates, "gpt2", 4, plan);
+            assert_eq!((judged.memory_bytes, judged.refusal), (None, None), "{plan}");
+            assert_eq!(judged.capacity_bytes, Some(GB / 4), "{plan}");
+        }
+        assert!(asked.borrow().is_empty(), "{asked:?}");
     }
 
     #[test]
