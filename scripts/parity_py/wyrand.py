@@ -60,7 +60,7 @@ def fresh_seed(seed: int, steps: int, rank: int) -> int:
 
 def training_seed(seed: int, data_rank: int) -> int:
     """The seed of torch's generator before the first step, for a launch with this seed."""
-    return (seed + 1 + data_rank) % BITS
+    return fresh_seed(seed, 0, data_rank)
 
 
 def high(left: np.ndarray, right: np.ndarray) -> np.ndarray:
