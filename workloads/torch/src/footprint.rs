@@ -69,7 +69,7 @@ fn measure(launch: &Launch) -> Result<Footprint, Failure> {
     Ok(Footprint {
         micro_batches: samples.map(|samples| u32::try_from(samples).unwrap_or(u32::MAX)),
         parameters: parameters.count(),
-        model_bytes: parameters.bytes(),
+        model_bytes: trainer.model_bytes(),
         data_bytes: trainer.data().tensors().iter().copied().map(bytes).sum(),
         persistent_bytes,
         building_bytes,

@@ -117,6 +117,11 @@ impl Parallel {
         if let Gradients::Sharded(sharded) = &self.gradients { sharded.tensors() } else { Vec::new() }
     }
 
+    /// Bytes of the parameters of this update that other ranks hold between steps.
+    pub(crate) fn bytes_elsewhere(&self) -> u64 {
+        if let Gradients::Sharded(sharded) = &self.gradients { sharded.bytes_elsewhere() } else { 0 }
+    }
+
     /// Whether parameters are gathered.
     pub(crate) fn gathers(&self) -> bool {
         matches!(self.gradients, Gradients::Sharded(_))

@@ -207,7 +207,7 @@ impl<'a> Job<'a> {
         let lstm_in_fp32 = bf16 && !recurrent::has_bf16_kernel(self.device) && parameters.has_lstm();
         self.say(Event::Ready(Ready {
             parameters: Some(parameters.count()),
-            model_bytes: Some(parameters.bytes()),
+            model_bytes: Some(built.trainer.model_bytes()),
             peak_bytes: Some(tensor_memory(self.device)?.peak_bytes),
             statistics: local.then_some(Statistics::Local),
             fp32_layers: lstm_in_fp32.then(|| "LSTM".into()).into_iter().collect(),

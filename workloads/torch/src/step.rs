@@ -200,6 +200,12 @@ impl Trainer {
         self.updaters.iter().map(|updater| &updater.parallel)
     }
 
+    /// Bytes of the parameters and buffers that this rank holds between steps.
+    pub fn model_bytes(&self) -> u64 {
+        let elsewhere: u64 = self.parallels().map(Parallel::bytes_elsewhere).sum();
+        self.workload.parameters().bytes() - elsewhere
+    }
+
     pub(crate) fn world(&self) -> &World {
         &self.world
     }

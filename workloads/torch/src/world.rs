@@ -125,7 +125,7 @@ impl World {
         Waits {
             tensor: taken(&[&self.tensor]),
             gather: taken(&[&self.gather]),
-            pipeline: taken(&[&self.forward, &self.backward]),
+            pipeline: taken(&[&self.forward, &self.backward, &self.ties]),
         }
     }
 

@@ -87,6 +87,13 @@ impl Sharded {
         lock(&self.state).units.iter().map(Unit::pieces).collect()
     }
 
+    /// Bytes of parameters that are not in the shards of this rank, if parameters are divided.
+    pub(crate) fn bytes_elsewhere(&self) -> u64 {
+        let state = lock(&self.state);
+        let divides = state.stage == Stage::Parameters;
+        state.units.iter().filter(|_| divides).map(Unit::bytes_elsewhere).sum()
+    }
+
     /// The tensors that parameters lie in, or are kept in.
     pub(crate) fn tensors(&self) -> Vec<Tensor> {
         lock(&self.state).units.iter().flat_map(Unit::tensors).collect()

@@ -161,7 +161,7 @@ impl Transfer for Scattered {
             let mut sum = self.part.f_view([-1])?;
             sum.f_copy_(&parts.f_select(0, 0)?)?;
             for rank in 1..self.ranks {
-                sum.f_add_(&parts.f_select(0, rank)?)?;
+                let _ = sum.f_add_(&parts.f_select(0, rank)?)?;
             }
             Ok::<_, TchError>(())
         })?;

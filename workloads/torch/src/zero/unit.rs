@@ -122,6 +122,13 @@ impl Unit {
         &self.flat
     }
 
+    /// Bytes of the parameters that are in the shards of other ranks.
+    pub(super) fn bytes_elsewhere(&self) -> u64 {
+        let all: i64 = self.members.iter().map(|member| member.count).sum();
+        let here: i64 = self.pieces().iter().map(|piece| piece.count).sum();
+        (all - here) as u64 * self.flat.kind().elt_size_in_bytes() as u64
+    }
+
     pub(super) fn tensors(&self) -> Vec<Tensor> {
         vec![self.flat.shallow_clone(), self.shard.shallow_clone()]
     }
