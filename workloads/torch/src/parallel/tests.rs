@@ -1,5 +1,7 @@
 //! Every plan computes the same thing: ranks that are threads, against one rank.
 
+mod traffic;
+
 use std::{env, sync::Mutex, thread};
 
 use schema::{
