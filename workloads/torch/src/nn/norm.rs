@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn an_exact_model_normalises_by_statistics_that_stay_as_they_began() {
         for (mut parameters, is_exact) in
-            [(Parameters::new(Device::Cpu), false), (Parameters::exact(Device::Cpu), true)]
+            [(Parameters::new(Device::Cpu), false), (Parameters::new(Device::Cpu).exact(), true)]
         {
             let norm = BatchNorm2d::new(parameters.root(), 3).unwrap();
             let input = Tensor::arange(24, (parameters.kind(), Device::Cpu)).view([4, 3, 2, 1]);

@@ -84,7 +84,7 @@ mod tests {
         let leader =
             Perceptron::sequential(parameters.root().part("net"), &[3, 5, 2], relu_in_place).unwrap();
         let follower = leader.frozen(parameters.root().part("target")).unwrap();
-        let names: Vec<_> = parameters.state().map(|(name, _)| name.to_owned()).collect();
+        let names: Vec<_> = parameters.state().map(|entry| entry.name().to_owned()).collect();
         assert_eq!(names[..4], ["net.0.weight", "net.0.bias", "net.2.weight", "net.2.bias"]);
         assert_eq!(names[4..6], ["target.0.weight", "target.0.bias"]);
         assert_eq!(parameters.count(), 3 * 5 + 5 + 5 * 2 + 2);
@@ -94,7 +94,10 @@ mod tests {
         let [ours, theirs] = outputs();
         assert_eq!(ours, theirs);
 
-        let bias = |prefix| parameters.state().find(|(name, _)| *name == prefix).unwrap().1.shallow_clone();
+        let bias = |name| {
+            let mut entries = parameters.state();
+            entries.find(|entry| entry.name() == name).unwrap().tensor().shallow_clone()
+        };
         let (leading, following) = (bias("net.2.bias"), bias("target.2.bias"));
         let start = following.copy();
         let _ = tch::no_grad(|| leading.shallow_clone().g_add_scalar_(8.0));
