@@ -8,7 +8,7 @@ use tch::{Kind, Tensor};
 
 use crate::{
     models,
-    nn::{flops, parameters::Parameters},
+    nn::{flops, parameters::Parameters, precision::in_fp64},
     shapes,
 };
 
@@ -50,7 +50,8 @@ pub(crate) fn cut(workload: &Workload, exact: bool, samples: i64, stages: usize)
         workload.name,
         chain.count()
     );
-    let mut carry = vec![shapes::inputs(workload, samples)?];
+    let inputs = shapes::inputs(workload, samples)?;
+    let mut carry = vec![if exact { in_fp64(&inputs)? } else { inputs }];
     let (mut operations, mut carries) = (Vec::new(), Vec::<Vec<Passed>>::new());
     for link in 0..chain.count() {
         let (outputs, of_link) = flops::count(|| chain.run_link(link, &carry));
@@ -130,5 +131,17 @@ mod tests {
         let kinds: Vec<_> = boundary.iter().map(|passed| (passed.kind, passed.has_gradient)).collect();
         assert_eq!(kinds[..2], [(Kind::Float, true), (Kind::Float, true)], "activations and bias");
         assert_eq!(boundary.len(), 3);
+    }
+
+    #[test]
+    fn an_exact_model_of_images_has_the_same_cut_and_passes_fp64() {
+        let catalog = Catalog::embedded();
+        for name in ["resnet18-mini", "vit-mini"] {
+            let of = |exact: bool| cut(catalog.get(name).unwrap(), exact, 3, 2).unwrap();
+            let (usual, exact) = (of(false), of(true));
+            assert_eq!(usual.stages, exact.stages, "{name}");
+            let kinds = |cut: &Cut| cut.boundaries[0].iter().map(|passed| passed.kind).collect::<Vec<_>>();
+            assert_eq!((kinds(&usual), kinds(&exact)), (vec![Kind::Float], vec![Kind::Double]), "{name}");
+        }
     }
 }
