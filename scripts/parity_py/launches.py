@@ -11,7 +11,9 @@ import subprocess
 import time
 import uuid
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Sequence
+
+from plan import Plan
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -86,7 +88,8 @@ class Device(NamedTuple):
 class Launch(NamedTuple):
     """The result of one start: the steps in order, and the largest share of a core that others used meanwhile (CPU).
 
-    With several ranks, a step has the duration of the slowest rank and the mean loss, as in the harness.
+    With several ranks, a step has the duration of the slowest rank and the mean loss of those that have samples, as in
+    the harness.
     """
 
     step_ns: list[int]
@@ -100,22 +103,39 @@ class Exchange(NamedTuple):
     spec: Path
     weights: Path
     data: list[Path]
-    """One for each rank."""
+    """One for each rank. Ranks that share a model take the same samples."""
 
     scratch: Path
+    cut: int | None = None
+    """Links of the first of two stages in Python's pipeline."""
 
 
-def export(spec: Path, scratch: Path, batches: int, devices: list[Device]) -> Exchange:
-    """Makes torch-worker write the initial weights and the first batches of each rank of the spec."""
-    data = [scratch / f"data.{rank}.safetensors" for rank in range(len(devices))]
-    exchange = Exchange(spec, scratch / "weights.safetensors", data, scratch)
+def export(spec: Path, scratch: Path, batches: int, devices: list[Device], cut: int | None = None) -> Exchange:
+    """Makes torch-worker write the initial weights and the first batches of each rank of the spec.
+
+    For a plan that divides the model, they are those of the plan of data parallelism alone, which takes the same samples.
+    """
+    plan = Plan.parse(json.loads(spec.read_text())["program"]["training"]["plan"])
+    whole = whole_models(spec, plan, scratch) if plan.divides_models else spec
+    data = [scratch / f"data.{rank}.safetensors" for rank in range(plan.dp)]
+    weights = scratch / "weights.safetensors"
     for rank, (device, file) in enumerate(zip(devices, data)):
-        command = [program("torch-worker"), "--spec", spec, "--rank", str(rank), "--steps", str(batches)]
-        command += ["--export-initial", exchange.weights, "--export-data", file]
+        command = [program("torch-worker"), "--spec", whole, "--rank", str(rank), "--steps", str(batches)]
+        command += ["--export-initial", weights, "--export-data", file]
         run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **device.variables})
         if run.returncode != 0:
             raise Failed(f"torch-worker could not export {spec.name}: {last_line(run.stderr)}")
-    return exchange
+    return Exchange(spec, weights, [data[plan.data_rank(rank)] for rank in range(len(devices))], scratch, cut)
+
+
+def whole_models(spec: Path, plan: Plan, scratch: Path) -> Path:
+    """The spec with one rank, which has all of the model, in the place of the ranks that share one."""
+    launch = json.loads(spec.read_text())
+    launch["program"]["training"]["plan"] = f"dp{plan.dp}"
+    launch["devices"] = launch["devices"][: plan.dp]
+    file = scratch / "whole.json"
+    file.write_text(json.dumps(launch))
+    return file
 
 
 def launch_python(python: Path, exchange: Exchange, steps: int, devices: list[Device]) -> Launch:
@@ -125,6 +145,8 @@ def launch_python(python: Path, exchange: Exchange, steps: int, devices: list[De
         command = [python, HERE / "train.py", "--spec", exchange.spec, "--weights", exchange.weights]
         command += ["--data", data, "--steps", str(steps), "--device", device.kind]
         command += ["--rank", str(rank), "--ranks", str(len(devices)), "--rendezvous", rendezvous]
+        if exchange.cut is not None:
+            command += ["--cut", str(exchange.cut)]
         commands.append(Command(command, device, KEEP_FREED_MEMORY))
     outputs, foreign = _run(commands, exchange.scratch)
     lines = [[json.loads(line) for line in output.splitlines()] for output in outputs]
@@ -157,9 +179,13 @@ def _launch(side: str, ranks: list[list[dict]], steps: int, foreign_cpu_percent:
         if [line["index"] for line in lines] != list(range(steps)):
             raise Failed(f"rank {rank} of {side} made {len(lines)} of {steps} steps")
     step_ns = [max(line["dur_ns"] for line in lines) for lines in zip(*ranks)]
+    return Launch(step_ns, [mean_loss(lines) for lines in zip(*ranks)], foreign_cpu_percent)
+
+
+def mean_loss(ranks: Sequence[dict]) -> float:
+    """The loss of one step over all ranks. A rank whose samples another one counts has none and no loss."""
     # torch-worker leaves out a loss that is not finite, which a very long training may reach.
-    losses = [statistics.fmean(line.get("loss", math.nan) for line in lines) for lines in zip(*ranks)]
-    return Launch(step_ns, losses, foreign_cpu_percent)
+    return statistics.fmean(line.get("loss", math.nan) for line in ranks if line.get("samples") != 0)
 
 
 class Command(NamedTuple):

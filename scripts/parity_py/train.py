@@ -1,7 +1,7 @@
 """Trains one reference model in Python PyTorch and prints one JSON line per step: index, dur_ns, loss.
 
     python train.py --spec LAUNCH.json --weights FILE --data FILE --steps N --device cpu|cuda
-                    [--rank R --ranks N --rendezvous FILE]
+                    [--rank R --ranks N --rendezvous FILE] [--cut LINKS]
 
 Uses the settings that PyTorch documents as fastest for eager training, and the models of torchvision and transformers as
 they are, where models/ takes them from there. On one thread of a CPU:
@@ -26,6 +26,8 @@ allocator"). For Python the setting is in `GLIBC_TUNABLES` (launches.py).
 With several ranks, each trains on its own data under DistributedDataParallel on Gloo, with buckets of its default sizes:
 gradients are views of the buckets and the graph is declared static ("DistributedDataParallel", its note on
 `static_graph` and `gradient_as_bucket_view`), and buffers, which torch-worker leaves to each rank, are not broadcast.
+Other plans of several ranks are those of PyTorch's own libraries: `dpN-zero1` and `dpN-zero3` of optimizers.py and
+data_parallel.py, `pp2-gaN` of pipeline.py, `tpN` of tensor_parallel.py.
 On both sides, Gloo's threads must not preempt a computing thread when they wake up: a rank has one core,
 and Gloo's event loop would otherwise delay its own sender.
 
@@ -39,20 +41,22 @@ and both sides draw in the same order, so that they draw the same numbers and th
 """
 
 import argparse
+import gc
 import json
 import os
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
+from data_parallel import fully_sharded, shared
 from models import build
-from models.reference import Update
+from models.reference import Gradients, Update
+from optimizers import build_divided_optimizer, build_optimizer
+from plan import Plan
 from safetensors_file import read
-from torch import distributed, nn
-from torch.nn.parallel import DistributedDataParallel
-
-FUSED_COPIES_MAX = 1_000_000
-"""Weights in channels-last format up to which the fused optimizer is the faster one on a CPU, or as fast."""
+from torch import distributed
+from wyrand import training_seed
 
 
 def main() -> None:
@@ -65,6 +69,7 @@ def main() -> None:
     parser.add_argument("--rank", type=int, default=0)
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--rendezvous", type=Path, help="a file that was not used before")
+    parser.add_argument("--cut", type=int, help="links of the first stage of a pipeline of two")
     arguments = parser.parse_args()
 
     torch.set_num_threads(1)
@@ -72,6 +77,22 @@ def main() -> None:
     torch.set_flush_denormal(True)
     torch.backends.cudnn.benchmark = True
 
+    if arguments.ranks > 1:
+        store = distributed.FileStore(str(arguments.rendezvous), arguments.ranks)
+        # Threads of Gloo that wake up wait for the core, as in torch-worker (see shim/collective.cpp).
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+        distributed.init_process_group("gloo", store=store, rank=arguments.rank, world_size=arguments.ranks)
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    for line in train(arguments):
+        print(json.dumps(line))
+    if arguments.ranks > 1:
+        # Optimizers and models hold the group. Threads of Gloo that live on when Python ends would abort it.
+        gc.collect()
+        distributed.destroy_process_group()
+
+
+def train(arguments: argparse.Namespace) -> list[dict]:
+    """The lines of all steps."""
     spec = json.loads(arguments.spec.read_text())
     training = spec["program"]["training"]
     workload, device = training["workload"], torch.device(arguments.device)
@@ -79,67 +100,92 @@ def main() -> None:
     model = build(workload["model"])
     load_weights(model, read(arguments.weights))
     model = model.to(device=device, memory_format=torch.channels_last).train()
-    updates = [(update, build_optimizer(update.part, workload["optimizer"])) for update in model.updates()]
-    if arguments.ranks > 1:
-        store = distributed.FileStore(str(arguments.rendezvous), arguments.ranks)
-        # Threads of Gloo that wake up wait for the core, as in torch-worker (see shim/collective.cpp).
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-        distributed.init_process_group("gloo", store=store, rank=arguments.rank, world_size=arguments.ranks)
-        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-        updates = [(shared(update), optimizer) for update, optimizer in updates]
+    plan = Plan.parse(training["plan"])
+    alone = len(model.updates()) == 1
+    execution = Execution(plan, arguments.rank, arguments.cut, workload["optimizer"], alone)
+    updates = [execution.of(update) for update in model.updates()]
     batches = read_batches(arguments.data, device)
     experience = model.experience(spec["seed"], training["global_batch"])
-    torch.manual_seed((spec["seed"] + 1 + arguments.rank) % 2**64)
+    torch.manual_seed(training_seed(spec["seed"], plan.data_rank(arguments.rank)))
 
-    def step(index: int) -> torch.Tensor:
-        """The loss of the first update, which for a GAN is the discriminator's."""
+    def step(index: int) -> torch.Tensor | None:
+        """The loss of the first update, which for a GAN is the discriminator's, if this rank has it."""
         inputs, targets = batches[index % len(batches)] if experience is None else next(experience)
         losses = []
-        for update, optimizer in updates:
+        for update, gradients, optimizer in updates:
             if not update.is_due():
                 continue
-            with torch.autocast(device.type, torch.bfloat16, enabled=training["plan"].endswith("bf16")):
-                loss = update.loss(inputs, targets)
-            # With several updates, each differentiates only its own part. With one, naming the part would cost time.
-            loss.backward(inputs=list(update.part.parameters()) if len(updates) > 1 else None)
+            losses.append(gradients(inputs, targets))
             if update.gradient_norm_max is not None:
                 torch.nn.utils.clip_grad_norm_(update.part.parameters(), update.gradient_norm_max)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             update.after()
-            losses.append(loss.detach())
         return losses[0]
 
     timed = steps_on_gpu if device.type == "cuda" else steps_on_cpu
-    for index, (dur_ns, loss) in enumerate(timed(step, arguments.steps)):
-        print(json.dumps({"index": index, "dur_ns": dur_ns, "loss": loss}))
-    if arguments.ranks > 1:
-        distributed.destroy_process_group()
+    # As torch-worker: a rank without a loss is one whose samples another rank counts.
+    return [
+        {"index": index, "dur_ns": dur_ns, **({"samples": 0} if loss is None else {"loss": loss})}
+        for index, (dur_ns, loss) in enumerate(timed(step, arguments.steps))
+    ]
 
 
-class Loss(nn.Module):
-    """The loss of an update as a module, as DistributedDataParallel requires."""
+class Execution(NamedTuple):
+    """How this rank makes an update."""
 
-    def __init__(self, update: Update):
-        super().__init__()
-        self.part, self.loss = update.part, update.loss
+    plan: Plan
+    rank: int
+    cut: int | None
+    """Links of the first stage of a pipeline."""
 
-    def forward(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return self.loss(inputs, targets)
+    optimizer: dict
+    alone: bool
+    """A step has no other update."""
+
+    def of(self, update: Update) -> tuple[Update, Gradients, torch.optim.Optimizer]:
+        """The update with what this rank has of it, its gradients, and the optimizer of this rank's parameters."""
+        plan = self.plan
+        if plan.pp > 1:
+            from pipeline import pipelined
+
+            update, gradients = pipelined(update, plan.ga, self.cut, self.rank)
+            return update, gradients, build_optimizer([list(update.part.parameters())], self.optimizer)
+        if plan.tp > 1:
+            from tensor_parallel import divided, groups
+
+            gradients = divided(update, self.gradients(update))
+            return update, gradients, build_optimizer(groups(update.part), self.optimizer)
+        if plan.zero == 3:
+            update = fully_sharded(update)
+        elif plan.dp > 1:
+            update = shared(update)
+        # Asked for only now, because ZeRO-3 has put parts of the parameters in their place.
+        parameters = list(update.part.parameters())
+        if plan.zero == 1:
+            return update, self.gradients(update), build_divided_optimizer(parameters, self.optimizer)
+        return update, self.gradients(update), build_optimizer([parameters], self.optimizer)
+
+    def gradients(self, update: Update) -> Gradients:
+        """Those of the loss as a whole, in one pass forward and one backward."""
+
+        def gradients(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+            with torch.autocast(inputs.device.type, torch.bfloat16, enabled=self.plan.bf16):
+                loss = update.loss(inputs, targets)
+            # With several updates, each differentiates only its own part. With one, naming the part would cost time.
+            loss.backward(inputs=None if self.alone else list(update.part.parameters()))
+            return loss.detach()
+
+        return gradients
 
 
-def shared(update: Update) -> Update:
-    """The same update with the mean of all ranks' gradients on each rank."""
-    options = {"gradient_as_bucket_view": True, "static_graph": True, "broadcast_buffers": False}
-    return update._replace(loss=DistributedDataParallel(Loss(update), **options))
-
-
-def steps_on_cpu(step, count: int) -> list[tuple[int, float]]:
+def steps_on_cpu(step, count: int) -> list[tuple[int, float | None]]:
     """The duration and the loss of each step."""
     made = []
     for index in range(count):
         begin_ns = time.perf_counter_ns()
-        loss = step(index).item()
+        loss = step(index)
+        loss = None if loss is None else loss.item()
         made.append((time.perf_counter_ns() - begin_ns, loss))
     return made
 
@@ -167,19 +213,6 @@ def load_weights(model: torch.nn.Module, weights: dict[str, torch.Tensor]) -> No
     missing = [name for name in missing if name in first_names and not name.endswith("num_batches_tracked")]
     if missing or unexpected:
         raise SystemExit(f"the exported weights lack {missing} and have {unexpected}, which the reference model does not")
-
-
-def build_optimizer(part: torch.nn.Module, settings: dict) -> torch.optim.Optimizer:
-    """`{"sgd": {"learning_rate": 0.1, ...}}` to the optimizer of that name."""
-    ((name, constants),) = settings.items()
-    copied = sum(weight.numel() for weight in part.parameters() if weight.is_cpu and not weight.is_contiguous())
-    fused = copied <= FUSED_COPIES_MAX
-    common = {"lr": constants["learning_rate"], "weight_decay": constants["weight_decay"], "fused": fused}
-    if name == "sgd":
-        return torch.optim.SGD(part.parameters(), momentum=constants["momentum"], **common)
-    kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-    betas = (constants["beta1"], constants["beta2"])
-    return kinds[name](part.parameters(), betas=betas, eps=constants["epsilon"], **common)
 
 
 def read_batches(path: Path, device: torch.device) -> list[tuple[torch.Tensor, torch.Tensor]]:

@@ -16,11 +16,15 @@ class Rng:
     def __init__(self, seed: int):
         self.state = seed % BITS
 
-    def f64(self) -> float:
-        """From 0 to below 1."""
+    def u64(self) -> int:
+        """The next draw of 64 bits."""
         self.state = (self.state + INCREMENT) % BITS
         product = self.state * (self.state ^ MIX)
-        return ((product % BITS ^ product >> 64) >> 1) * 2.0**-63
+        return product % BITS ^ product >> 64
+
+    def f64(self) -> float:
+        """From 0 to below 1."""
+        return (self.u64() >> 1) * 2.0**-63
 
     def f32(self) -> float:
         """From 0 to below 1, with the digits of fp32."""
@@ -41,6 +45,22 @@ class Rng:
         for index, other in enumerate(swaps, start=1):
             items[index], items[other] = items[other], items[index]
         order[:] = items
+
+
+def fresh_seed(seed: int, steps: int, rank: int) -> int:
+    """The seed of what a data-parallel rank draws in training, from the launch's seed and the number of steps before.
+
+    It has the bits of the one in workloads/torch/src/checkpoint/restore.rs, which is signed.
+    """
+    rng = Rng(seed)
+    for number in (steps, rank):
+        rng = Rng(rng.u64() ^ number)
+    return rng.u64()
+
+
+def training_seed(seed: int, data_rank: int) -> int:
+    """The seed of torch's generator before the first step, for a launch with this seed."""
+    return fresh_seed(seed, 0, data_rank)
 
 
 def high(left: np.ndarray, right: np.ndarray) -> np.ndarray:

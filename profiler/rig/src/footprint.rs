@@ -15,19 +15,26 @@ use crate::{
 /// The time limit. A few steps of a few samples take seconds; those of the largest models on one core take minutes.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// Makes torch-worker take a few steps of a launch, on its device and under a leash, as a rank would be.
+/// Makes torch-worker take a few steps of one rank of a launch without the others, on its device and under a leash.
 ///
 /// # Errors
 /// There is no torch-worker, or it ends without an answer.
-pub fn measure(spec: &LaunchSpec) -> anyhow::Result<Answer> {
+pub fn measure(spec: &LaunchSpec, rank: u32) -> anyhow::Result<Answer> {
     let folder = interrupt::temporary_folder().context("there is no place for temporary files")?;
     let run = RunDir::create(&folder.path().join("footprint"))?;
     run.write_spec(spec)?;
     let (stdout, stderr) = (run.stdout_path(&spec.launch, 0), run.stderr_path(&spec.launch, 0));
-    let [device] = &spec.devices[..] else { bail!("a footprint is that of one rank") };
+    let Some(device) = spec.devices.get(rank as usize) else { bail!("the launch has no rank {rank}") };
     let command = RankCommand {
         program: programs::find("torch-worker")?,
-        arguments: ["--footprint".into(), "--spec".into(), run.spec_path(&spec.launch).into()].into(),
+        arguments: [
+            "--footprint".into(),
+            "--spec".into(),
+            run.spec_path(&spec.launch).into(),
+            "--rank".into(),
+            rank.to_string().into(),
+        ]
+        .into(),
         environment: environment(device, spec.threads)?,
         removed: removed_from_environment(),
         device: device.clone(),

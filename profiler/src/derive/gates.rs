@@ -238,10 +238,7 @@ fn cores(device: &str) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use schema::{
-        spec::Program,
-        wire::{Memory, Phases},
-    };
+    use schema::{spec::Program, wire::Memory};
 
     use super::*;
 
@@ -358,7 +355,7 @@ mod tests {
             index: i as u64,
             end: Nanos(i as u64),
             dur_ns: 1,
-            phases: Phases::default(),
+            stages: Vec::new(),
             samples: Some(1),
             sent_bytes: None,
             loss,

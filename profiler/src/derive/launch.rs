@@ -12,11 +12,11 @@ use schema::{
     spec::{LaunchEnd, LaunchSpec, Program},
     steps::{JobStep, job_steps},
     units::Nanos,
-    wire::{Event, EventLine, Phases, Timing},
+    wire::{Event, EventLine, Timing},
 };
-use statistics::{LaunchSummary, median};
+use statistics::LaunchSummary;
 
-use super::{devices, gates, memory, mfu, rounded, samples::Samples, whole};
+use super::{devices, gates, memory, mfu, phases, rounded, samples::Samples, whole};
 use crate::{
     warnings::Finding,
     window::{Window, sum_of_all, total},
@@ -42,7 +42,7 @@ pub(super) fn measurement(
         Ok(ranks) => (ranks, None),
         Err(error) => (Vec::new(), Some(error)),
     };
-    let steps = job_steps(&ranks);
+    let steps = job_steps(&ranks, spec.program.stages());
     let mut row = Measurement {
         launch: launch.into(),
         repeat: spec.block,
@@ -264,7 +264,7 @@ impl LaunchRecord<'_> {
             .filter(|samples| window > Nanos::ZERO && *samples > 0)
             .map(|samples| rounded(samples as f64 / window.as_secs_f64(), 3));
         row.sent_bytes = total(used.iter().map(|step| step.sent_bytes));
-        fill_phases(row, used);
+        phases::fill(row, used);
         (row.mfu_arithmetic, row.mfu_percent) = self.mfu(row, window).unzip();
     }
 
@@ -366,19 +366,4 @@ fn too_short(row: &mut Measurement, detail: String) {
     row.status = Status::Failed;
     row.err = Some(ErrorKind::TooShort);
     row.err_detail = Some(detail);
-}
-
-fn fill_phases(row: &mut Measurement, used: &[JobStep]) {
-    let of = |phase: fn(&Phases) -> Option<Nanos>| -> Option<u64> {
-        let all: Vec<u64> = used.iter().filter_map(|step| phase(&step.phases).map(|ns| ns.0)).collect();
-        // A phase that only some of the steps report would mix two different means.
-        (all.len() == used.len()).then(|| median(&all)).flatten().map(whole)
-    };
-    row.data_ns_median = of(|p| p.data_ns);
-    row.forward_ns_median = of(|p| p.forward_ns);
-    row.backward_ns_median = of(|p| p.backward_ns);
-    row.sync_total_ns_median = of(|p| p.sync_total_ns);
-    row.sync_exposed_ns_median = of(|p| p.sync_exposed_ns);
-    row.optimizer_ns_median = of(|p| p.optimizer_ns);
-    row.offload_ns_median = of(|p| p.offload_ns);
 }

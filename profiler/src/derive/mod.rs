@@ -7,6 +7,7 @@ mod interference;
 mod launch;
 mod memory;
 pub(crate) mod mfu;
+mod phases;
 mod samples;
 mod summary;
 mod together;
@@ -229,7 +230,7 @@ pub fn steps_of(run: &RunDir, row: &Measurement) -> anyhow::Result<Vec<LaunchSte
         return together::steps(run, &visit, seat.number as usize);
     }
     let Some(end) = run.launch_end(&launch)? else { return Ok(Vec::new()) };
-    let steps = job_steps(&launch::read_ranks(run, &spec, &end).unwrap_or_default());
+    let steps = job_steps(&launch::read_ranks(run, &spec, &end).unwrap_or_default(), spec.program.stages());
     let used = row.warmup_steps.map(|first| (first as usize..(first + row.steps_used) as usize).collect());
     Ok(vec![LaunchSteps { launch, steps, used }])
 }

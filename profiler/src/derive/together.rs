@@ -102,7 +102,7 @@ impl Told {
             Err(error) => (Vec::new(), Some((ErrorKind::Garbled, Some(error.to_string())))),
         };
         let failure = end.err.map(|err| (err, end.err_detail.clone())).or(garbled);
-        let steps = job_steps(&ranks);
+        let steps = job_steps(&ranks, spec.program.stages());
         Ok(Told { spec, end, failure, ranks, steps })
     }
 

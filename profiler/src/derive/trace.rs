@@ -5,7 +5,7 @@ use schema::{
     run_dir::RunDir,
     trace_events::TraceWriter,
     units::Nanos,
-    wire::{Event, Step},
+    wire::{Event, Phases, Step},
 };
 
 /// The first track of devices. The tracks of launches are numbered from 1.
@@ -45,17 +45,11 @@ fn write_steps(
 }
 
 /// The values that are shown for a selected step. Phases are lengths, because their position within a step is not recorded.
-fn arguments(step: &Step) -> [(&'static str, Option<f64>); 6] {
-    let phases = step.phases.clone().unwrap_or_default();
-    let ns = |phase: Option<Nanos>| phase.map(|ns| ns.0 as f64);
-    [
-        ("samples", step.samples.map(|samples| samples as f64)),
-        ("loss", step.loss),
-        ("data_ns", ns(phases.data_ns)),
-        ("forward_ns", ns(phases.forward_ns)),
-        ("backward_ns", ns(phases.backward_ns)),
-        ("optimizer_ns", ns(phases.optimizer_ns)),
-    ]
+fn arguments(step: &Step) -> impl Iterator<Item = (&'static str, Option<f64>)> {
+    let phases = step.phases.iter().flat_map(Phases::named);
+    [("samples", step.samples.map(|samples| samples as f64)), ("loss", step.loss)]
+        .into_iter()
+        .chain(phases.map(|(name, phase)| (name, phase.map(|ns| ns.0 as f64))))
 }
 
 fn write_devices(trace: &mut TraceWriter, samples: &[DeviceSample]) -> anyhow::Result<()> {

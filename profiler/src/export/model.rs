@@ -39,14 +39,14 @@ pub(super) fn fill(row: &mut ExportRow, source: &Source, subject: &Subject, cata
         row.device_peak_flops_per_s = peak.map(|(_, flops_per_s)| flops_per_s);
     }
 
-    let class = plan.of_micro_step();
+    let class = plan.of_footprint();
     let is_of_row = |known: &&MeasuredFootprint| {
         known.workload == cell.workload && known.plan == class && Some(&known.device) == cell.devices.first()
     };
-    if let Some(known) = source.footprints.iter().find(is_of_row) {
-        row.model_bytes = Some(known.footprint.model_bytes);
-        row.activation_bytes_per_sample = activation_bytes_per_sample(&known.footprint);
-    }
+    // Of several stages, those of the one that holds most.
+    let of_stages = || source.footprints.iter().filter(is_of_row).map(|known| &known.footprint);
+    row.model_bytes = of_stages().map(|footprint| footprint.model_bytes).max();
+    row.activation_bytes_per_sample = of_stages().filter_map(Footprint::activation_bytes_per_sample).max();
 }
 
 fn training(spec: &LaunchSpec) -> Option<&Training> {
@@ -83,12 +83,4 @@ fn fill_definition(row: &mut ExportRow, workload: &Workload) {
     };
     row.optimizer = Some(name.into());
     row.optimizer_state_per_parameter = Some(workload.optimizer.state_per_parameter() as u32);
-}
-
-/// The growth of the memory that a forward pass leaves behind, per additional sample.
-fn activation_bytes_per_sample(footprint: &Footprint) -> Option<u64> {
-    let [small, large] = footprint.micro_batches.map(u64::from);
-    let samples = large.checked_sub(small).filter(|samples| *samples > 0)?;
-    let of_update = |[small, large]: [u64; 2]| large.checked_sub(small).map(|bytes| bytes / samples);
-    footprint.updates.iter().map(|update| of_update(update.forward_bytes)).max().flatten()
 }

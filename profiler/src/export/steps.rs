@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use schema::{rows::ExportStep, steps::JobStep};
+use schema::{rows::ExportStep, steps::StageStep, units::Nanos};
 
 use super::{Source, side};
 use crate::derive::{self, LaunchSteps};
@@ -25,41 +25,40 @@ impl Source {
     }
 }
 
+/// A row for each stage of each step.
 fn rows_of(of_row: &ExportStep, launch: &LaunchSteps) -> impl Iterator<Item = ExportStep> {
     let of_launch = ExportStep { step_launch: launch.launch.clone(), ..of_row.clone() };
-    launch.steps.iter().enumerate().map(move |(place, step)| ExportStep {
-        in_window: launch.used.as_ref().map(|used| used.contains(&place)),
-        ..with_step(of_launch.clone(), step)
+    launch.steps.iter().enumerate().flat_map(move |(place, step)| {
+        let of_step = ExportStep {
+            index: step.index,
+            end_mono_ns: step.end.0,
+            dur_ns: step.dur_ns,
+            in_window: launch.used.as_ref().map(|used| used.contains(&place)),
+            timing: Some(step.timing),
+            ..of_launch.clone()
+        };
+        step.stages.iter().zip(0..).map(move |(part, stage)| with_stage(of_step.clone(), stage, part))
     })
 }
 
-fn with_step(row: ExportStep, step: &JobStep) -> ExportStep {
-    let phases = &step.phases;
-    let [data_ns, forward_ns, backward_ns, sync_total_ns, sync_exposed_ns, optimizer_ns, offload_ns] = [
-        phases.data_ns,
-        phases.forward_ns,
-        phases.backward_ns,
-        phases.sync_total_ns,
-        phases.sync_exposed_ns,
-        phases.optimizer_ns,
-        phases.offload_ns,
-    ]
-    .map(|phase| phase.map(|ns| ns.0));
+fn with_stage(row: ExportStep, stage: u32, part: &StageStep) -> ExportStep {
+    let ns = |phase: Option<Nanos>| phase.map(|ns| ns.0);
+    let phases = &part.phases;
     ExportStep {
-        index: step.index,
-        end_mono_ns: step.end.0,
-        dur_ns: step.dur_ns,
-        samples: step.samples,
-        loss: step.loss,
-        data_ns,
-        forward_ns,
-        backward_ns,
-        sync_total_ns,
-        sync_exposed_ns,
-        optimizer_ns,
-        offload_ns,
-        sent_bytes: step.sent_bytes,
-        timing: Some(step.timing),
+        stage,
+        samples: part.samples,
+        loss: part.loss,
+        data_ns: ns(phases.data_ns),
+        forward_ns: ns(phases.forward_ns),
+        backward_ns: ns(phases.backward_ns),
+        sync_total_ns: ns(phases.sync_total_ns),
+        sync_exposed_ns: ns(phases.sync_exposed_ns),
+        optimizer_ns: ns(phases.optimizer_ns),
+        offload_ns: ns(phases.offload_ns),
+        tensor_ns: ns(phases.tensor_ns),
+        gather_ns: ns(phases.gather_ns),
+        pipeline_ns: ns(phases.pipeline_ns),
+        sent_bytes: part.sent_bytes,
         ..row
     }
 }

@@ -5,7 +5,7 @@ use schema::{
     FORMAT,
     calibration::{AllReduceRow, Calibration, CopyRow, Measured, MemoryRow, RestartRow, SpinRow, Switch},
     device::Device,
-    footprint::{Footprint, UpdateFootprint},
+    footprint::Footprint,
     group::Group,
     manifest::{DeviceFacts, Machine, Settings},
     rows::{Definition, Direction, ErrorKind, Status, Warning},
@@ -240,16 +240,13 @@ fn a_group_or_a_cell_that_the_manifest_does_not_name_is_an_error() {
 }
 
 #[test]
-fn activations_are_those_of_the_micro_step_that_was_measured() {
+fn activations_are_those_of_the_plan_that_was_measured() {
     let lstm = cell("lstm", 0);
     let mut source = source(vec![lstm.clone()], vec![], vec![row(&lstm, 0, 100, 90.0)]);
-    let update = |bytes: u64| UpdateFootprint {
-        forward_bytes: [100 + 2 * bytes, 100 + 4 * bytes],
-        ..UpdateFootprint::default()
-    };
-    let known = |plan: &str, bytes: u64| MeasuredFootprint {
+    let known = |plan: &str, stage: u32, bytes: u64| MeasuredFootprint {
         workload: "lstm".into(),
         plan: plan.parse().expect("canonical"),
+        stage,
         device: core(0),
         threads: 1,
         footprint: Footprint {
@@ -259,12 +256,16 @@ fn activations_are_those_of_the_micro_step_that_was_measured() {
             data_bytes: 0,
             persistent_bytes: 0,
             building_bytes: 0,
-            updates: vec![update(bytes), update(bytes / 2)],
+            forward_bytes: [100 + 2 * bytes, 100 + 4 * bytes],
+            peak: vec![],
         },
     };
-    source.footprints = vec![known("gc", 7), known("dp1", 30)];
+    source.footprints =
+        vec![known("dp2-ga2-gc", 0, 7), known("dp1", 0, 30), known("pp2-ga3", 0, 8), known("pp2-ga3", 1, 9)];
     let plan = |spelling: &str| Some(spelling.parse().expect("canonical"));
-    for (spelling, bytes) in [("dp1", Some(30)), ("ga4", Some(30)), ("dp2-ga2-gc", Some(7)), ("bf16", None)] {
+    for (spelling, bytes) in
+        [("dp1", Some(30)), ("ga4", None), ("dp2-ga4-gc", Some(7)), ("pp2-ga8", Some(9)), ("bf16", None)]
+    {
         source.manifest.cells[0].plan = plan(spelling);
         assert_eq!(exported(&source)[0].activation_bytes_per_sample, bytes, "{spelling}");
     }

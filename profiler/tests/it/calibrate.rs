@@ -111,7 +111,8 @@ fn all_reduces_go_through_launches_of_a_run() {
         );
         let row = door.measurements("r").into_iter().find(|row| row.launch == launch).expect("a row");
         assert_eq!((row.status, row.samples_per_s), (Status::Ok, None), "{row:?}");
-        assert!(row.sent_bytes.is_some() && !row.warnings.to_string().contains("loss"), "{row:?}");
+        assert_eq!(row.sent_bytes, Some(2 * told.bytes * row.steps_used), "each of two ranks sends it once");
+        assert!(!row.warnings.to_string().contains("loss"), "{row:?}");
     }
     assert_eq!(door.leftovers(), Vec::<String>::new());
 }

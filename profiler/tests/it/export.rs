@@ -74,7 +74,7 @@ fn all_launches_are_in_one_table(door: &Door) {
     assert_eq!(words(&told), words(&copied), "a program's last words are exported where they are asked for");
     let of = |status| exported.iter().filter(move |row| row.status == status);
     for refused in of(Status::Unsupported) {
-        assert_eq!((refused.zero, refused.dp, refused.gc), (Some(1), Some(1), Some(false)));
+        assert_eq!((refused.zero, refused.dp, refused.gc), (Some(1), Some(2), Some(false)));
         assert_eq!((refused.launch.as_str(), refused.step_ns_median), ("", None));
         // Another launch of the run has the definition in its spec.
         assert_eq!(

@@ -3,9 +3,7 @@
 use std::path::Path;
 
 use front_door::{Door, Said, torch_bin};
-use jobs::plans::memory::{self, DeviceMemory, Numbers};
 use schema::{
-    catalog::Catalog,
     events,
     plan::Plan,
     rows::{self, ErrorKind, PlanRow, Status},
@@ -38,6 +36,12 @@ fn the_list_shows_what_each_plan_needs_and_what_its_devices_have() {
     let all = list("--device cpu:0");
     let valid: Vec<String> = all.iter().filter(|row| row.valid).map(|row| row.plan.to_string()).collect();
     assert_eq!(valid, ["dp1", "ga2", "ga4", "ga8"]);
+    let others = all.iter().filter(|row| !row.valid).map(|row| row.plan.to_string()).collect::<Vec<_>>();
+    assert_eq!(
+        others.join(" "),
+        "tp2 pp2 dp2-zero1 gc offload bf16 dp2",
+        "one of each that it lacks, and dp2"
+    );
     let named = door.exits(0, "list --plans three-mb@ga2 --catalog mine.toml --device cpu:0 --memory 1GiB");
     assert!(named.out.contains("ga2") && named.out.contains("1.00 GiB"), "{}", named.out);
     assert_eq!(named.out.lines().count(), 2, "{}", named.out);
@@ -139,9 +143,8 @@ fn what_a_device_that_is_not_there_would_hold_is_not_tried() {
 /// The bounds of the estimate below and above the measurement.
 const LOW: f64 = 0.95;
 const HIGH: f64 = 1.15;
-/// The bounds of the closed form around the memory at the boundary of a step, for large models.
+/// The bound of the difference between a rank among others and alone, at the boundary of a step.
 const PERSISTENT: f64 = 0.05;
-const LARGE: u64 = 10_000_000;
 
 /// Measures all plans of a job, and prints estimates beside measurements; returns those out of bounds.
 fn out_of_bounds(bin: &Path, workload: &str, batches: &str, plans: &str, pool: &str) -> Vec<String> {
@@ -160,30 +163,24 @@ fn out_of_bounds(bin: &Path, workload: &str, batches: &str, plans: &str, pool: &
         else {
             panic!("{}: no estimate or no peak", row.job);
         };
-        let class = Plan { dp: 1, ga: 1, ..plan };
+        let class = plan.of_footprint();
         let of_class = footprints.measured.iter().find(|known| known.plan == class).expect("it was measured");
-        let footprint = &of_class.footprint;
-        let catalog = Catalog::embedded();
-        let optimizer = &catalog.get(workload).expect("it ran").optimizer;
-        let states =
-            memory::states_bytes(footprint.parameters, optimizer, &plan, DeviceMemory::Host, Numbers::Fp32);
-        let buffers = footprint.model_bytes - 4 * footprint.parameters;
-        let formula = states + memory::bucket_bytes(footprint, &plan) + buffers + footprint.data_bytes;
+        let alone = of_class.footprint.persistent_bytes;
         let events = events::read(&run.events_path(&row.launch, 0), 0).expect("events read");
         let held = events.iter().rev().find_map(|line| match &line.event {
             Event::Memory(memory) => Some(memory.allocated_bytes),
             _ => None,
         });
         let held = held.expect("every job says what it holds when it leaves");
-        let [of_peak, of_held] = [(estimate, peak), (formula, held)].map(|(a, b)| a as f64 / b as f64);
+        let [of_peak, of_held] = [(estimate, peak), (alone, held)].map(|(a, b)| a as f64 / b as f64);
         let line = format!(
-            "{:32} estimate {estimate:>11} peak {peak:>11} {:+6.2} %   formula {formula:>11} held {held:>11} {:+6.2} %",
+            "{:32} estimate {estimate:>11} peak {peak:>11} {:+6.2} %   alone {alone:>11} held {held:>11} {:+6.2} %",
             row.job,
             100.0 * (of_peak - 1.0),
             100.0 * (of_held - 1.0),
         );
         println!("{line}");
-        let held_is_off = footprint.parameters > LARGE && (of_held - 1.0).abs() > PERSISTENT;
+        let held_is_off = (of_held - 1.0).abs() > PERSISTENT;
         if !(LOW..=HIGH).contains(&of_peak) || held_is_off {
             wrong.push(line);
         }

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use schema::{
     events::{self, EventWriter},
-    rows::{Status, Warning},
+    rows::{self, ByStage, ExportStep, Status, Warning},
     steps::job_steps,
     units::Nanos,
-    wire::{Event, EventLine, Statistics},
+    wire::{Event, EventLine, Phases, Statistics},
 };
 
 /// Makes a rank report other events at the same times.
@@ -52,12 +52,58 @@ fn bytes_are_those_of_all_ranks_and_a_loss_is_their_mean() {
     let summary = &door.summaries("r")[0];
     assert_eq!(summary.statistics, Some(Statistics::Local));
 
-    let steps = job_steps(&ranks);
+    let steps = job_steps(&ranks, 1);
     assert_eq!(steps.len() as u64, row.steps_total);
     for (index, step) in steps.iter().enumerate() {
         let apart = step.loss.expect("both ranks said one") - (3.5 - index as f64 / 100.0);
         assert!(apart.abs() < 1e-12 && step.samples == Some(8), "{step:?}");
     }
+}
+
+/// Ranks 0 and 1 are stages. The synthetic worker neither waits for stages nor sends, so this is reported for it.
+#[test]
+fn each_stage_of_a_pipeline_has_its_own_phases() {
+    let door = crate::door();
+    let staged = front_door::definition("staged", "step_us = 1000, busy_percent = 0")
+        .replace(r#"axes = ["dp", "ga"]"#, r#"axes = ["dp", "pp"]"#);
+    door.write("mine.toml", &staged);
+    let arguments = "--device cpu:0,cpu:1 --catalog mine.toml --steps 30 --repeats 1 --out r";
+    door.exits(0, &format!("single staged@b8@pp2 {arguments}"));
+    for rank in [0, 1] {
+        say_otherwise(&door.run("r").events_path("0001-staged", rank), rank, |event| {
+            if let Event::Step(step) = event {
+                step.sent_bytes = Some(10 + u64::from(rank));
+                let data_ns = (rank == 0).then_some(Nanos(3));
+                let (forward_ns, pipeline_ns) = (Some(Nanos(100)), Some(Nanos(40 + u64::from(rank))));
+                step.phases = Some(Phases { data_ns, forward_ns, pipeline_ns, ..Phases::default() });
+            }
+        });
+    }
+    door.exits(0, "derive r");
+    let row = &door.measurements("r")[0];
+    assert_eq!(row.status, Status::Ok, "{row:?}");
+    assert!(!row.warnings.iter().any(|warning| warning == Warning::LossNotFinite), "{row:?}");
+    assert_eq!((row.data_ns_median, row.forward_ns_median), (None, None), "of no stage alone");
+    let by_stage = |cell: &Option<ByStage>| cell.as_ref().map(ByStage::to_string);
+    assert_eq!(by_stage(&row.data_ns_median_by_stage).as_deref(), Some("3;"));
+    assert_eq!(by_stage(&row.forward_ns_median_by_stage).as_deref(), Some("100;100"));
+    assert_eq!(by_stage(&row.pipeline_ns_median_by_stage).as_deref(), Some("40;41"));
+    assert_eq!((by_stage(&row.tensor_ns_median_by_stage), row.sent_bytes), (None, Some(21 * row.steps_used)));
+
+    door.exits(0, "export r --steps --out steps.csv");
+    let steps: Vec<ExportStep> = rows::read(&door.path("steps.csv")).expect("the table reads back");
+    assert_eq!(steps.len() as u64, 2 * row.steps_total);
+    for pair in steps.chunks(2) {
+        let [first, last] = pair else { panic!("{pair:?}") };
+        assert_eq!((first.stage, last.stage, first.index), (0, 1, last.index));
+        assert_eq!((first.dur_ns, first.in_window), (last.dur_ns, last.in_window));
+        assert_eq!((first.samples, first.loss, last.samples), (Some(0), None, Some(8)));
+        assert!(last.loss.is_some(), "{last:?}");
+        assert_eq!((first.pipeline_ns, last.pipeline_ns), (Some(40), Some(41)));
+        assert_eq!((first.sent_bytes, last.sent_bytes), (Some(10), Some(11)));
+    }
+    let samples: u64 = steps.iter().filter_map(|step| step.samples).sum();
+    assert_eq!(samples, 8 * row.steps_total);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Where the time of a step goes, for each job alone.
 
-use schema::rows::{Measurement, Status, Summary};
+use schema::rows::{ByStage, Measurement, Status, Summary};
 use statistics::median;
 
 use crate::{
@@ -12,17 +12,58 @@ use crate::{
     table::Unit,
 };
 
-type Phase = (&'static str, fn(&Measurement) -> Option<u64>);
+struct Phase {
+    name: &'static str,
+    /// Its median in a launch without pipeline parallelism.
+    median: fn(&Measurement) -> Option<u64>,
+    /// Its medians in a launch with pipeline parallelism.
+    by_stage: fn(&Measurement) -> Option<&ByStage>,
+}
 
 /// Phases that follow each other. All of the synchronisation is no such phase, because a part of it is hidden
 /// in the backward pass.
 const PHASES: &[Phase] = &[
-    ("data", |row| row.data_ns_median),
-    ("forward", |row| row.forward_ns_median),
-    ("backward", |row| row.backward_ns_median),
-    ("synchronisation, exposed", |row| row.sync_exposed_ns_median),
-    ("optimizer", |row| row.optimizer_ns_median),
-    ("offload", |row| row.offload_ns_median),
+    Phase {
+        name: "data",
+        median: |row| row.data_ns_median,
+        by_stage: |row| row.data_ns_median_by_stage.as_ref(),
+    },
+    Phase {
+        name: "forward",
+        median: |row| row.forward_ns_median,
+        by_stage: |row| row.forward_ns_median_by_stage.as_ref(),
+    },
+    Phase {
+        name: "backward",
+        median: |row| row.backward_ns_median,
+        by_stage: |row| row.backward_ns_median_by_stage.as_ref(),
+    },
+    Phase {
+        name: "synchronisation, exposed",
+        median: |row| row.sync_exposed_ns_median,
+        by_stage: |row| row.sync_exposed_ns_median_by_stage.as_ref(),
+    },
+    Phase {
+        name: "optimizer",
+        median: |row| row.optimizer_ns_median,
+        by_stage: |row| row.optimizer_ns_median_by_stage.as_ref(),
+    },
+    Phase {
+        name: "offload",
+        median: |row| row.offload_ns_median,
+        by_stage: |row| row.offload_ns_median_by_stage.as_ref(),
+    },
+    Phase {
+        name: "tensor parallelism",
+        median: |row| row.tensor_ns_median,
+        by_stage: |row| row.tensor_ns_median_by_stage.as_ref(),
+    },
+    Phase { name: "gathers of parameters", median: |row| row.gather_ns_median, by_stage: |_| None },
+    Phase {
+        name: "other stages",
+        median: |_| None,
+        by_stage: |row| row.pipeline_ns_median_by_stage.as_ref(),
+    },
 ];
 const OTHER: &str = "other";
 const UNKNOWN: &str = "it does not report its phases";
@@ -33,16 +74,17 @@ pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
 
 fn figure(run: &Run, part: JobsOfFigure) -> Option<Figure> {
     let names = Names::of(run);
-    let rows: Vec<RowOf> = part.rows.iter().map(|row| bars(run, row, &names)).collect();
+    let rows: Vec<RowOf> = part.rows.iter().flat_map(|row| bars(run, row, &names)).collect();
     if rows.iter().all(|row| row.marks.is_empty()) {
         return None;
     }
-    let has_bars = |row: &Summary| !phases(&alone::launches(run, row)).is_empty();
+    let has_bars = |row: &Summary| !by_stage(&alone::launches(run, row)).is_empty();
     let caption = format!(
         "The medians of the phases of a step of each job alone on {}, over the steps of a launch and then \
          over launches. `{OTHER}` is what the median step takes beyond their sum. Synchronisation that is \
-         hidden in the backward pass is part of it; what a step waits for is exposed. There are no \
-         intervals.",
+         hidden in the backward pass is part of it; what a step waits for is exposed. The last three phases \
+         are waits for tensor-parallel ranks, for parameters that ZeRO gathers, and for other pipeline stages, \
+         of which each has a bar. There are no intervals.",
         run.devices(),
     );
     let value = Axis::new("median step", "phase_ns_median", Unit::Ns);
@@ -58,31 +100,60 @@ fn figure(run: &Run, part: JobsOfFigure) -> Option<Figure> {
     })
 }
 
-fn bars(run: &Run, row: &Summary, names: &Names) -> RowOf {
+/// The bars of a job; under pipeline parallelism one row for each stage.
+fn bars(run: &Run, row: &Summary, names: &Names) -> Vec<RowOf> {
     let launches = alone::launches(run, row);
     let name = names.name(&row.job, &row.device);
-    let known = phases(&launches);
-    if known.is_empty() || row.status != Status::Ok {
-        return RowOf { name, marks: Vec::new(), note: alone::why_absent(row, UNKNOWN) };
+    let step_ns = over(&launches, |row| row.step_ns_median);
+    let doubt = row.warnings.to_string();
+    let of_stage = |(stage, known): (usize, &Known)| {
+        let name = format!("{name}, stage {stage}");
+        bar(name, known, step_ns, &doubt)
+    };
+    match (row.status, &by_stage(&launches)[..]) {
+        (Status::Ok, [only]) => vec![bar(name, only, step_ns, &doubt)],
+        (Status::Ok, several @ [_, _, ..]) => several.iter().enumerate().map(of_stage).collect(),
+        _ => vec![RowOf { name, marks: Vec::new(), note: alone::why_absent(row, UNKNOWN) }],
     }
-    let rest = over(&launches, |row| row.step_ns_median)
-        .map(|step| step - known.iter().map(|(_, ns)| ns).sum::<f64>());
+}
+
+fn bar(name: String, known: &Known, step_ns: Option<f64>, doubt: &str) -> RowOf {
+    let rest = step_ns.map(|step| step - known.iter().map(|(_, ns)| ns).sum::<f64>());
     let note = rest.filter(|rest| *rest < 0.0).map(|rest| {
         format!("the medians of its phases add up to {} more than its median step", Unit::Ns.show(-rest))
     });
     let other = rest.filter(|rest| *rest > 0.0).map(|rest| (PHASES.len(), rest));
     let mark = |(place, ns): (usize, f64)| RowMark {
-        part: PHASES.get(place).map_or(OTHER, |(name, _)| *name).into(),
+        part: PHASES.get(place).map_or(OTHER, |phase| phase.name).into(),
         colour: if place < PHASES.len() { Colours::nth(place) } else { Colour::Muted },
         quantity: MarkValue::Bar(ns),
-        doubt: row.warnings.to_string(),
+        doubt: doubt.into(),
     };
-    RowOf { name, marks: known.into_iter().chain(other).map(mark).collect(), note: note.unwrap_or_default() }
+    RowOf {
+        name,
+        marks: known.iter().copied().chain(other).map(mark).collect(),
+        note: note.unwrap_or_default(),
+    }
 }
 
-/// The positions of the known phases, and their medians over launches.
-fn phases(launches: &[&Measurement]) -> Vec<(usize, f64)> {
-    let of = |(place, (_, phase)): (usize, &Phase)| Some((place, over(launches, phase)?));
+/// The positions of known phases, and their medians over launches.
+type Known = Vec<(usize, f64)>;
+
+/// The known phases of each pipeline stage, one without pipeline parallelism; empty if no phase is known.
+fn by_stage(launches: &[&Measurement]) -> Vec<Known> {
+    let cells = launches.iter().flat_map(|row| PHASES.iter().filter_map(|phase| (phase.by_stage)(row)));
+    let stages: Vec<Known> = match cells.map(|cell| cell.0.len()).max() {
+        None => vec![known(launches, |phase, row| (phase.median)(row))],
+        Some(stages) => {
+            let of = |stage| known(launches, |phase, row| *(phase.by_stage)(row)?.0.get(stage)?);
+            (0..stages).map(of).collect()
+        }
+    };
+    if stages.iter().all(Vec::is_empty) { Vec::new() } else { stages }
+}
+
+fn known(launches: &[&Measurement], median: impl Fn(&Phase, &Measurement) -> Option<u64>) -> Known {
+    let of = |(place, phase): (usize, &Phase)| Some((place, over(launches, |row| median(phase, row))?));
     PHASES.iter().enumerate().filter_map(of).collect()
 }
 
@@ -145,6 +216,20 @@ mod tests {
         let drawn = rows(&figures);
         assert_eq!(parts(drawn[0]), [("data", 40.0), ("other", 60.0)]);
         assert_eq!((&*drawn[1].note, drawn[1].marks.len()), (UNKNOWN, 0));
+        let staged = r#""forward_ns_median_by_stage": "30;20", "pipeline_ns_median_by_stage": "10;75",
+            "data_ns_median_by_stage": "5;", "step_ns_median": 100"#;
+        run.measurements = vec![measurement(staged)];
+        let figures = make(&run, &Colours::default());
+        let drawn = rows(&figures);
+        assert_eq!(
+            drawn.iter().map(|row| row.name.contains(", stage ")).collect::<Vec<_>>(),
+            [true, true, false]
+        );
+        assert_eq!(
+            parts(drawn[0]),
+            [("data", 5.0), ("forward", 30.0), ("other stages", 10.0), ("other", 55.0)]
+        );
+        assert_eq!(parts(drawn[1]), [("forward", 20.0), ("other stages", 75.0), ("other", 5.0)]);
         run.measurements.clear();
         assert_eq!(make(&run, &Colours::default()), []);
     }

@@ -4,11 +4,13 @@ Not that of transformers: its norm is several operations in place of one, and it
 which in fp32 on a GPU leaves the fused kernels.
 """
 
+from functools import partial
+
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from .reference import Reference
+from .reference import Link, Reference
 
 
 def rotary_tables(tokens: int, head: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -110,5 +112,18 @@ class Model(Reference):
         self.model = Trunk(vocabulary, context, layers, width, heads, key_value_heads, feed_forward)
         self.lm_head = nn.Linear(width, vocabulary, bias=False)
 
+    def forward(self, tokens):
+        return self.lm_head(self.model(tokens))
+
+    def links(self) -> list[Link]:
+        trunk = self.model
+        tables = {"cosines": trunk.cosines, "sines": trunk.sines}
+        layers = [Link([layer], partial(layer, **tables)) for layer in trunk.layers]
+        head = Link([trunk.norm, self.lm_head], lambda x: self.lm_head(trunk.norm(x)))
+        return [Link([trunk.embed_tokens], trunk.embed_tokens), *layers, head]
+
+    def criterion(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
     def loss(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return F.cross_entropy(self.lm_head(self.model(tokens)).flatten(0, 1), targets.flatten())
+        return self.criterion(self(tokens), targets)

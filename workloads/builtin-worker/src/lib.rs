@@ -95,7 +95,7 @@ impl Worker {
             variable("RANK")?.to_str().and_then(|r| r.parse().ok()).context("RANK is no number")?;
         let LaunchSpec { program, seed, devices, threads, .. } =
             read_spec(&PathBuf::from(variable(WORKER_SPEC)?))?;
-        let task = Task::of(program)?;
+        let task = Task::of(program, rank, devices.len() as u32)?;
         let events = PathBuf::from(variable(WORKER_EVENTS)?);
         let control = PathBuf::from(variable(WORKER_CONTROL)?);
         let faults = Faults::new(task.fault(), rank, events.clone());

@@ -5,6 +5,7 @@ use std::{fs, path::PathBuf};
 use anyhow::{Context, bail};
 use schema::{
     catalog::{Fault, Model, Stress, Synthetic},
+    mesh::Mesh,
     spec::{AllReduce, Program, Training},
 };
 
@@ -16,8 +17,9 @@ pub(crate) struct Task {
     pub(crate) cost: Cost,
     /// The worker ends after this number of steps; if absent, on the order to stop.
     pub(crate) steps: Option<u64>,
+    /// Samples that this rank accounts for: 0 if another rank reports those that it works on.
     pub(crate) samples_per_step: u64,
-    /// Bytes passed to collectives that each step reports.
+    /// Bytes that each step reports as sent.
     pub(crate) sent_bytes: Option<u64>,
     /// A data folder, which this worker does not read.
     pub(crate) data: Option<PathBuf>,
@@ -35,16 +37,27 @@ pub(crate) enum Cost {
 }
 
 impl Task {
-    pub(crate) fn of(program: Program) -> anyhow::Result<Task> {
+    /// The task of `rank`, one of `ranks`.
+    ///
+    /// # Errors
+    /// The program is not one of this worker, or its plan has no such rank.
+    pub(crate) fn of(program: Program, rank: u32, ranks: u32) -> anyhow::Result<Task> {
         match program {
-            Program::Training(training) => Task::training(*training),
-            Program::AllReduce(all_reduce) => Ok(Task::all_reduce(&all_reduce)),
+            Program::Training(training) => Task::training(*training, rank),
+            Program::AllReduce(all_reduce) => Ok(Task::all_reduce(&all_reduce, ranks)),
             Program::Command(_) => bail!("the spec names a command, not a workload"),
         }
     }
 
-    fn training(training: Training) -> anyhow::Result<Task> {
-        let samples_per_step = u64::from(training.micro_batch()) * u64::from(training.plan.ga);
+    fn training(training: Training, rank: u32) -> anyhow::Result<Task> {
+        let mesh = Mesh::of(&training.plan);
+        if rank >= mesh.ranks() {
+            bail!("plan '{}' has no rank {rank}", training.plan);
+        }
+        let at = mesh.coordinates(rank);
+        let accounts = at.tensor == 0 && at.stage + 1 == mesh.stages;
+        let samples = u64::from(training.micro_batch()) * u64::from(training.plan.ga);
+        let samples_per_step = if accounts { samples } else { 0 };
         let cost = match training.workload.model {
             Model::Synthetic(model) => Cost::Synthetic(model),
             Model::Stress(stress) => Cost::Stress { stress, dial_percent: training.global_batch },
@@ -60,7 +73,7 @@ impl Task {
         })
     }
 
-    fn all_reduce(all_reduce: &AllReduce) -> Task {
+    fn all_reduce(all_reduce: &AllReduce, ranks: u32) -> Task {
         let model = Synthetic {
             step_us: LATENCY_US + all_reduce.bytes / LINK_BYTES_PER_US,
             busy_percent: 0,
@@ -69,7 +82,7 @@ impl Task {
             memory_bytes: all_reduce.bytes,
             fault: None,
         };
-        let sent_bytes = Some(all_reduce.bytes);
+        let sent_bytes = Some(sent_by_ring(all_reduce.bytes, ranks));
         let cost = Cost::Synthetic(model);
         Task { cost, steps: None, samples_per_step: 0, sent_bytes, data: None, restore: None }
     }
@@ -96,7 +109,49 @@ impl Task {
     }
 }
 
+/// Bytes that each of `ranks` sends in an all-reduce by the ring algorithm: see [`schema::wire::Step`].
+fn sent_by_ring(bytes: u64, ranks: u32) -> u64 {
+    let ranks = u128::from(ranks.max(1));
+    (2 * (ranks - 1) * u128::from(bytes) / ranks) as u64
+}
+
 /// The content of a checkpoint: the number of steps is all of the state.
 pub(crate) fn checkpoint(steps: u64) -> String {
     format!("step = {steps}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::catalog::Catalog;
+
+    use super::*;
+
+    #[test]
+    fn one_of_the_ranks_with_the_same_samples_accounts_for_them() {
+        let catalog = Catalog::embedded();
+        let workload = catalog.get("synthetic-sleep").expect("the catalog has it");
+        let task = |plan: &str, rank| {
+            let plan = plan.parse().expect("a plan");
+            Task::of(Program::Training(Box::new(Training::new(workload.clone(), 32, plan))), rank, 8)
+        };
+        let samples = |plan: &str| {
+            let plan = plan.parse::<schema::plan::Plan>().expect("a plan");
+            let of = |rank| task(&plan.to_string(), rank).expect("it has the rank").samples_per_step;
+            (0..plan.ranks()).map(of).collect::<Vec<_>>()
+        };
+        assert_eq!(samples("dp2-ga2"), [16, 16]);
+        assert_eq!(samples("dp2-tp2-pp2"), [0, 0, 0, 0, 16, 0, 16, 0]);
+        assert!(task("dp2", 2).is_err());
+    }
+
+    #[test]
+    fn a_ring_sends_most_of_the_tensor_twice() {
+        let sent = |bytes, ranks| {
+            let all_reduce = AllReduce { bytes, collectives: None, rendezvous: None };
+            Task::of(Program::AllReduce(all_reduce), 0, ranks).expect("it is ours").sent_bytes
+        };
+        assert_eq!(sent(1_000, 2), Some(1_000));
+        assert_eq!(sent(1_000, 3), Some(1_333));
+        assert_eq!(sent(1_000, 1), Some(0));
+    }
 }

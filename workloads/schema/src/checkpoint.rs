@@ -110,7 +110,11 @@ impl Checkpoint {
         let parse = |e: toml::de::Error| RunError::Parse { file: file.clone(), message: e.message().into() };
         let table: toml::Table = text.parse().map_err(parse)?;
         // The format is checked first, because a newer one may be sealed in another way.
-        check_format(&file, table.get("format").and_then(toml::Value::as_integer).map(|n| n as u64))?;
+        check_format(
+            &file,
+            table.get("format").and_then(toml::Value::as_integer).map(|n| n as u64),
+            crate::FORMAT,
+        )?;
         match text.split_once('\n') {
             Some((first, rest)) if first == seal(rest) => Ok(toml::from_str(rest).map_err(parse)?),
             _ => Err(CheckpointError::Altered { file }),

@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{device::Device, plan::Plan, wire::FailureKind};
 
-/// The tensor memory of a single training rank, in bytes of its device.
+/// The tensor memory of one rank under a plan, in bytes of its device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Footprint {
     /// Samples of the two micro-batches that were measured, ascending.
     pub micro_batches: [u32; 2],
-    /// Number of trainable parameters.
+    /// Number of trainable parameters of the whole model.
     pub parameters: u64,
-    /// Size of parameters and buffers.
+    /// Size of the parameters and buffers of this rank.
     pub model_bytes: u64,
     /// Memory of the stream of samples.
     pub data_bytes: u64,
@@ -23,32 +23,11 @@ pub struct Footprint {
     pub persistent_bytes: u64,
     /// Peak of memory until the job was ready.
     pub building_bytes: u64,
-    /// Updates in the order of a step.
-    pub updates: Vec<UpdateFootprint>,
-}
-
-/// Memory of one update of a step in addition to the persistent memory.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct UpdateFootprint {
-    /// Size of all gradients.
-    pub gradient_bytes: u64,
-    /// Size of the small gradients, which data-parallel ranks keep in buckets from the start. `None` in a
-    /// run of a version that kept all of them there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bucket_bytes: Option<u64>,
-    /// Memory after the first forward pass in addition to the persistent memory, at either micro-batch: the
-    /// micro-batch, and the activations for its backward pass. If a step makes several updates, this
-    /// includes what another update uses: in a GAN's first update, the graph of the images that the second
-    /// one learns through; in its second, the remaining micro-batches.
+    /// Memory after the first forward pass of a step in addition to the persistent memory, at either
+    /// micro-batch: the micro-batch, and the activations for its backward pass.
     pub forward_bytes: [u64; 2],
-    /// Peak of a micro-step that starts without gradients, in addition to the persistent memory.
-    pub first: Envelope,
-    /// Peak of a micro-step that accumulates into existing gradients, in addition to these and to the
-    /// persistent memory.
-    pub later: Envelope,
-    /// Peak of everything after the last backward pass, in addition to the same.
-    pub optimizer: Envelope,
+    /// Peak of a step.
+    pub peak: Envelope,
 }
 
 /// A peak as a function of the micro-batch: the maximum of straight lines, each given by its bytes at the
@@ -58,6 +37,30 @@ pub struct UpdateFootprint {
 /// highest. At a small batch it may be a moment with all gradients, at a large one the end of the forward
 /// pass.
 pub type Envelope = Vec<[u64; 2]>;
+
+impl Footprint {
+    /// The peak of the rank over the whole job, if each micro-batch has `samples` samples.
+    pub fn peak_bytes(&self, samples: u32) -> u64 {
+        let [small, large, samples] = [self.micro_batches[0], self.micro_batches[1], samples].map(i128::from);
+        let at = |[low, high]: &[u64; 2]| {
+            let (low, high) = (i128::from(*low), i128::from(*high));
+            low + (high - low) * (samples - small) / (large - small).max(1)
+        };
+        let highest = self.peak.iter().map(at).max().unwrap_or(0);
+        u64::try_from(highest).unwrap_or(0).max(self.building_bytes)
+    }
+
+    /// Activations that a forward pass leaves behind, per additional sample; `None` if they do not grow.
+    pub fn activation_bytes_per_sample(&self) -> Option<u64> {
+        let [small, large] = self.micro_batches.map(u64::from);
+        let samples = large.checked_sub(small).filter(|samples| *samples > 0)?;
+        let [small, large] = self.forward_bytes;
+        large.checked_sub(small).map(|bytes| bytes / samples)
+    }
+}
+
+/// The format of `footprints.json`. Format 1 was of ranks that hold the whole model.
+pub const FOOTPRINTS_FORMAT: u32 = 2;
 
 /// The answer of the worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,13 +92,15 @@ pub struct Footprints {
     pub measured: Vec<MeasuredFootprint>,
 }
 
-/// A footprint and the job that it belongs to.
+/// A footprint and the rank that it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredFootprint {
     pub workload: String,
-    /// The part of the plan that affects a micro-step: the plan with one rank and one micro-batch.
+    /// The plan, as far as it affects memory ([`Plan::of_footprint`]).
     pub plan: Plan,
+    /// The pipeline stage. Its data-parallel and tensor-parallel ranks hold as much as their first one, or less.
+    pub stage: u32,
     pub device: Device,
     pub threads: u32,
     pub footprint: Footprint,
@@ -107,27 +112,34 @@ mod tests {
 
     #[test]
     fn answers_round_trip() {
-        let update = UpdateFootprint {
-            gradient_bytes: 8,
-            bucket_bytes: Some(4),
-            forward_bytes: [3, 6],
-            first: vec![[9, 18], [12, 12]],
-            ..UpdateFootprint::default()
-        };
-        let measured = Answer::Measured(Footprint {
-            micro_batches: [2, 4],
-            parameters: 2,
-            model_bytes: 12,
-            data_bytes: 1 << 40,
-            persistent_bytes: u64::MAX,
-            building_bytes: 0,
-            updates: vec![update, UpdateFootprint::default()],
-        });
+        let measured = Answer::Measured(footprint());
         let failed = Answer::Failed { kind: FailureKind::OutOfMemory, error: "a\nb".into() };
         for answer in [measured, failed] {
             let line = answer.to_line();
             assert!(!line.contains('\n'));
             assert_eq!(Answer::from_line(&line).unwrap(), answer);
         }
+    }
+
+    fn footprint() -> Footprint {
+        Footprint {
+            micro_batches: [2, 4],
+            parameters: 2,
+            model_bytes: 12,
+            data_bytes: 1 << 40,
+            persistent_bytes: 10,
+            building_bytes: 15,
+            forward_bytes: [3, 7],
+            peak: vec![[20, 20], [18, 24]],
+        }
+    }
+
+    #[test]
+    fn the_peak_is_the_highest_line_and_at_least_that_of_building() {
+        let peaks: Vec<u64> = [1, 2, 3, 4, 10].map(|samples| footprint().peak_bytes(samples)).into();
+        assert_eq!(peaks, [20, 20, 21, 24, 42]);
+        let large = Footprint { building_bytes: 30, ..footprint() };
+        assert_eq!((large.peak_bytes(2), large.peak_bytes(10)), (30, 42));
+        assert_eq!(footprint().activation_bytes_per_sample(), Some(2));
     }
 }

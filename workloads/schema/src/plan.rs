@@ -106,10 +106,15 @@ impl Plan {
         u32::from(self.dp) * u32::from(self.ga)
     }
 
-    /// The part of the plan that affects a micro-step: the plan with one rank and one micro-batch.
+    /// The plan as far as it affects the memory of a rank: plans that differ only in numbers of which memory does not depend
+    /// have the same one.
     #[must_use]
-    pub fn of_micro_step(&self) -> Plan {
-        Plan { dp: 1, tp: 1, pp: 1, zero: 0, ga: 1, ..*self }
+    pub fn of_footprint(&self) -> Plan {
+        // Gradients are added up, or not. A pipeline also holds the activations of as many micro-batches as it has stages.
+        let micro_batches = if self.pp > 1 { self.pp + 1 } else { 2 };
+        // Without ZeRO all of several ranks hold the same.
+        let dp = if self.zero > 0 { self.dp } else { self.dp.min(2) };
+        Plan { dp, ga: self.ga.min(micro_batches), ..*self }
     }
 
     /// The axes in which this plan differs from `dp1`, in canonical order.
@@ -286,6 +291,14 @@ pub(crate) mod tests {
         let plan: Plan = "dp2-ga4-bf16".parse().unwrap();
         assert_eq!(plan.axes(), [Axis::Dp, Axis::Ga, Axis::Bf16]);
         assert_eq!((plan.ranks(), plan.batch_divisor()), (2, 8));
-        assert_eq!(plan.of_micro_step().to_string(), "bf16");
+        for (plan, of_footprint) in [
+            ("dp8-ga4-bf16", "dp2-ga2-bf16"),
+            ("dp8-zero2-ga8", "dp8-zero2-ga2"),
+            ("tp4-pp2-ga16-gc", "tp4-pp2-ga3-gc"),
+            ("dp1", "dp1"),
+        ] {
+            let plan: Plan = plan.parse().unwrap();
+            assert_eq!(plan.of_footprint().to_string(), of_footprint);
+        }
     }
 }

@@ -13,13 +13,12 @@ pub use self::names::in_order;
 pub(crate) use self::text::{check_format, read, read_text, read_toml, replace, to_toml};
 use self::{
     names::{check_name, names_in, number_of},
-    text::{begin, read_json, write_json, write_toml},
+    text::{begin, read_json, read_json_of, write_json, write_toml},
 };
 use crate::{
-    FORMAT,
     checkpoint::Saved,
     decision::JobId,
-    footprint::Footprints,
+    footprint::{FOOTPRINTS_FORMAT, Footprints},
     group::Visit,
     manifest::{End, Manifest},
     spec::{LaunchEnd, LaunchSpec},
@@ -45,8 +44,8 @@ pub enum RunError {
     Parse { file: PathBuf, message: String },
     #[error("{}: {name:?} is no name of a file of the run; the run was changed, so take another copy of it", file.display())]
     Name { file: PathBuf, name: String },
-    #[error("{}: format {found} is newer than this program, which reads up to {FORMAT}; update Tandem", file.display())]
-    Newer { file: PathBuf, found: u32 },
+    #[error("{}: format {found} is newer than this program, which reads up to {known}; update Tandem", file.display())]
+    Newer { file: PathBuf, found: u32, known: u32 },
 }
 
 impl RunDir {
@@ -325,10 +324,10 @@ impl RunDir {
         write_json(&self.footprints_path(), footprints)
     }
 
-    /// Absent if the run made no estimates.
+    /// Absent if the run made no estimates, or made them in an earlier format, whose footprints were of other things.
     pub fn footprints(&self) -> Result<Option<Footprints>, RunError> {
         let path = self.footprints_path();
-        path.exists().then(|| read_json(&path)).transpose()
+        if path.exists() { read_json_of(&path, FOOTPRINTS_FORMAT) } else { Ok(None) }
     }
 
     pub fn write_spec(&self, spec: &LaunchSpec) -> Result<(), RunError> {

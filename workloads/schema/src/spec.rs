@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{FORMAT, catalog::Workload, device::Device, plan::Plan, rows::words, sharing::Sharing};
+use crate::{
+    FORMAT, catalog::Workload, device::Device, mesh::Mesh, plan::Plan, rows::words, sharing::Sharing,
+};
 
 /// One start of a job, with everything that decides what the worker computes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -107,6 +109,14 @@ impl Program {
     /// Whether it must speak the worker protocol. A command does only if it uses the hook.
     pub fn speaks(&self) -> bool {
         !matches!(self, Program::Command(_))
+    }
+
+    /// Number of pipeline stages of its ranks.
+    pub fn stages(&self) -> u32 {
+        match self {
+            Program::Training(training) => Mesh::of(&training.plan).stages,
+            Program::AllReduce(_) | Program::Command(_) => 1,
+        }
     }
 
     /// Where its ranks find each other; `None` for a program that is started as one process.

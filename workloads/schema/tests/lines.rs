@@ -10,7 +10,7 @@ const EVENTS: [&str; 14] = [
     r#"{"hello":{"protocol":1,"worker":"python-hook","version":"0.1","ranks":2,"pid":7}}"#,
     r#"{"ready":{"parameters":5,"model_bytes":20,"peak_bytes":9,"statistics":"local","fp32_layers":["LSTM"],"startup_ns":3}}"#,
     r#"{"step":{"index":3,"dur_ns":13400000,"samples":64,"loss":2.31,"timing":"device-event"}}"#,
-    r#"{"step":{"index":0,"dur_ns":1,"samples":0,"phases":{"data_ns":1,"offload_ns":2},"timing":"host"}}"#,
+    r#"{"step":{"index":0,"dur_ns":1,"samples":0,"phases":{"data_ns":1,"offload_ns":2,"tensor_ns":3,"gather_ns":4,"pipeline_ns":5},"timing":"host"}}"#,
     r#"{"step":{"index":0,"dur_ns":1,"timing":"hook"}}"#,
     r#"{"held":{"index":18446744073709551615}}"#,
     r#"{"memory":{"allocated_bytes":1,"reserved_bytes":2,"peak_bytes":3,"host_bytes":4}}"#,

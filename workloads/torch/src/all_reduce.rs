@@ -67,8 +67,7 @@ impl Steps for AllReduces {
             self.restart()?;
         }
         self.clock.begin_step();
-        let under_way =
-            self.group.all_reduce(&self.tensor, Reduction::Sum).map_err(StepError::Collective)?;
+        let under_way = self.group.all_reduce(&self.tensor, Reduction::Sum).map_err(StepError::Collective)?;
         self.sent.push_back(self.group.take_sent_bytes());
         under_way.wait().map_err(StepError::Collective)?;
         self.clock.lap(Phase::SyncExposed).map_err(StepError::Device)?;

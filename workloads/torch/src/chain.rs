@@ -24,7 +24,9 @@ pub trait Link: Send {
 
 impl<B: Block> Link for B {
     fn run(&self, carry: &[Tensor]) -> Result<Vec<Tensor>, TchError> {
-        let [input] = carry else { unreachable!("a block takes one tensor, and this carry has {}", carry.len()) };
+        let [input] = carry else {
+            unreachable!("a block takes one tensor, and this carry has {}", carry.len())
+        };
         Ok(vec![self.forward(input)?])
     }
 }

@@ -32,7 +32,8 @@ pub fn export(
     let Built { mut trainer, .. } = launch.build(world)?;
     if let Some(file) = initial {
         let state = trainer.workload().parameters().state();
-        let tensors: Vec<_> = state.map(|entry| (entry.name().to_owned(), entry.tensor().contiguous())).collect();
+        let tensors: Vec<_> =
+            state.map(|entry| (entry.name().to_owned(), entry.tensor().contiguous())).collect();
         write(file, &tensors)?;
     }
     if let Some((file, steps)) = data {

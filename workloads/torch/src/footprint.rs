@@ -1,4 +1,7 @@
-//! The memory of a job, measured in a few steps at two small micro-batches.
+//! The memory of a job, measured in a few steps of one of its ranks at two small micro-batches.
+//!
+//! The other ranks are absent: the rank allocates and frees what it would beside them, and nothing is moved. So whatever a
+//! plan divides, keeps or gathers is measured and not computed from formulas.
 //!
 //! All allocations and releases within a step are recorded in order, with the operations that they belong
 //! to. At a larger micro-batch a step makes the same operations in the same order, so that each moment of
@@ -13,70 +16,66 @@ mod segment;
 
 use std::path::Path;
 
-use schema::footprint::{Answer, Envelope, Footprint, UpdateFootprint};
+use schema::footprint::{Answer, Envelope, Footprint};
 use tch::{Device, Tensor};
 
+#[cfg(test)]
+use self::segment::Segment;
 use self::{
     envelope::envelope,
-    laps::{LapClock, Laps, UpdateTrace},
-    segment::Segment,
+    laps::{Lap, LapClock, Laps},
 };
 use crate::{
-    clock,
+    clock::{self, Phase},
     failure::Failure,
     launch::{Built, Launch},
     shim::{memory::tensor_memory, memory_trace},
-    step::Trainer,
+    step::{Execution, Trainer},
     world::World,
 };
-
-/// The first micro-step of a step has no gradients and every later one does, so two are enough.
-const MICRO_BATCHES: usize = 2;
 
 /// Steps at each micro-batch. Work of every second step, as TD3's policy update, is in one of them, and the
 /// second includes memory that the very first step allocates for good.
 const STEPS: usize = 2;
 
-/// Builds the launch of a spec and takes its steps, at its micro-batch and at twice that. Its plan has one
-/// rank; the number of accumulated micro-batches makes no difference.
-pub fn of_launch(spec: &Path) -> Answer {
-    match Launch::read(spec, 0).and_then(|launch| measure(&launch)) {
+/// Builds rank `rank` of the launch of a spec and takes its steps, at its micro-batch and at twice that.
+pub fn of_launch(spec: &Path, rank: u32) -> Answer {
+    match Launch::read(spec, rank).and_then(|launch| measure(&launch)) {
         Ok(footprint) => Answer::Measured(footprint),
         Err(Failure { kind, message }) => Answer::Failed { kind, error: message },
     }
 }
 
 fn measure(launch: &Launch) -> Result<Footprint, Failure> {
-    let device = launch.execution.device;
+    let Execution { device, micro_batches, micro_batch_samples, .. } = launch.execution;
     let Built { mut trainer, .. } = launch.build(World::absent(launch.mesh, launch.rank))?;
     let building_bytes = tensor_memory(device)?.peak_bytes;
     let laps = Laps::default();
     trainer.set_clock(Box::new(LapClock::new(clock::of(device)?, laps.clone())));
     trainer.restart()?;
 
-    let micro_batches = [1, 2].map(|times| times * launch.execution.micro_batch_samples);
+    let samples = [1, 2].map(|times| times * micro_batch_samples);
     let mut steps = Vec::new();
-    for samples in micro_batches {
-        trainer.set_micro_batches(MICRO_BATCHES, samples);
+    for samples in samples {
+        let cut = launch.cut(trainer.world(), samples)?;
+        trainer.set_micro_batches(micro_batches, samples, cut.as_ref());
         for _ in 0..STEPS {
             steps.push(record(&mut trainer, device, &laps)?);
         }
     }
     let persistent_bytes = tensor_memory(device)?.allocated_bytes;
     let (small, large) = steps.split_at(STEPS);
-    let gradients = trainer.optimizers().map(|optimizer| {
-        let parameters = optimizer.parameters();
-        (parameters.iter().map(bytes).sum::<u64>(), 0)
-    });
     let parameters = trainer.workload().parameters();
     Ok(Footprint {
-        micro_batches: micro_batches.map(|samples| u32::try_from(samples).unwrap_or(u32::MAX)),
+        micro_batches: samples.map(|samples| u32::try_from(samples).unwrap_or(u32::MAX)),
         parameters: parameters.count(),
         model_bytes: parameters.bytes(),
         data_bytes: trainer.data().tensors().iter().copied().map(bytes).sum(),
         persistent_bytes,
         building_bytes,
-        updates: updates(persistent_bytes, gradients, small, large),
+        forward_bytes: [small, large]
+            .map(|steps| left_by_forward(&steps[0]).saturating_sub(persistent_bytes)),
+        peak: peak(small, large),
     })
 }
 
@@ -84,8 +83,8 @@ fn bytes(tensor: &Tensor) -> u64 {
     (tensor.numel() * tensor.kind().elt_size_in_bytes()) as u64
 }
 
-/// The tensor allocations of one step, update by update.
-fn record(trainer: &mut Trainer, device: Device, laps: &Laps) -> Result<Vec<UpdateTrace>, Failure> {
+/// The tensor allocations of one step, lap by lap.
+fn record(trainer: &mut Trainer, device: Device, laps: &Laps) -> Result<Vec<Lap>, Failure> {
     let before = tensor_memory(device)?.allocated_bytes;
     memory_trace::begin(device)?;
     let issued = trainer.issue();
@@ -95,72 +94,36 @@ fn record(trainer: &mut Trainer, device: Device, laps: &Laps) -> Result<Vec<Upda
     Ok(laps::split(&laps.take(), before, &events))
 }
 
-/// Pairs steps at the small micro-batch with those at the large one. `gradients` has, for each update, the
-/// size of its gradients and the part of it in buckets. This is the size of its parameters and not the
-/// memory after a backward pass, which may be larger. Memory that an update keeps for the next one, as a
-/// GAN's images with their graph, grows with the micro-batch and belongs to the peaks.
-fn updates(
-    persistent_bytes: u64,
-    gradients: impl Iterator<Item = (u64, u64)>,
-    small: &[Vec<UpdateTrace>],
-    large: &[Vec<UpdateTrace>],
-) -> Vec<UpdateFootprint> {
-    let empty = |(gradient_bytes, bucket_bytes)| UpdateFootprint {
-        gradient_bytes,
-        bucket_bytes: Some(bucket_bytes),
-        ..UpdateFootprint::default()
-    };
-    let mut updates: Vec<UpdateFootprint> = gradients.map(empty).collect();
-    for (small, large) in small.iter().zip(large) {
-        // A step that skips an update has fewer.
-        for (update, (small, large)) in updates.iter_mut().zip(small.iter().zip(large)) {
-            let with_gradients = persistent_bytes + update.gradient_bytes;
-            update.forward_bytes =
-                [small, large].map(|trace| trace.forward_bytes.saturating_sub(persistent_bytes));
-            raise(&mut update.first, [&small.first, &large.first], persistent_bytes);
-            raise(&mut update.later, [&small.later, &large.later], with_gradients);
-            raise(&mut update.optimizer, [&small.optimizer, &large.optimizer], with_gradients);
-        }
-    }
-    updates
+/// Bytes held after the first forward pass of a step.
+fn left_by_forward(step: &[Lap]) -> u64 {
+    step.iter().find(|lap| lap.phase == Phase::Forward).map_or(0, |lap| lap.memory.end())
 }
 
-/// Raises a peak to the demand of one segment beyond `base`, at either micro-batch.
-fn raise(peak: &mut Envelope, [small, large]: [&Segment; 2], base: u64) {
-    let over = |levels: [u64; 2]| levels.map(|level| level.saturating_sub(base));
-    peak.extend(small.lines(large).into_iter().map(over));
-    *peak = envelope(peak);
+/// The highest memory of all moments of these steps, at either micro-batch.
+fn peak(small: &[Vec<Lap>], large: &[Vec<Lap>]) -> Envelope {
+    let laps = small.iter().zip(large).flat_map(|(small, large)| small.iter().zip(large));
+    let lines: Vec<_> = laps.flat_map(|(small, large)| small.memory.lines(&large.memory)).collect();
+    envelope(&lines)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// An update on this number of samples, each of which leaves 4 bytes to the next update and 6 to the
-    /// backward pass, which makes 10 bytes of gradients.
-    fn trace(samples: i64) -> UpdateTrace {
-        let (kept, activations) = (4 * samples, 6 * samples);
-        let behind = (100 + 10 + kept) as u64;
-        UpdateTrace {
-            first: Segment::of_bytes(100, &[kept, activations, 10, -activations]),
-            forward_bytes: (100 + kept + activations) as u64,
-            later: Segment::of_bytes(behind, &[-kept, kept, activations, -activations]),
-            optimizer: Segment::of_bytes(behind, &[3, -3]),
-        }
-    }
-
     #[test]
-    fn what_an_update_leaves_to_the_next_one_grows_with_the_batch_and_is_no_gradient() {
-        let steps = |samples| [vec![trace(samples), trace(samples)], vec![trace(samples)]];
-        let gradients = [(10, 4); 2].into_iter();
-        let expected = UpdateFootprint {
-            gradient_bytes: 10,
-            bucket_bytes: Some(4),
-            forward_bytes: [20, 40],
-            first: vec![[30, 50]],
-            later: vec![[20, 40]],
-            optimizer: vec![[8 + 3, 16 + 3]],
+    fn the_peak_is_the_highest_moment_of_all_laps_at_any_micro_batch() {
+        // A forward pass that leaves 6 bytes a sample, a backward pass that makes 10 bytes of gradients from them, and
+        // an update with 9 bytes for a moment.
+        let step = |samples: i64| {
+            let held = 100 + 6 * samples as u64;
+            let lap = |phase, memory| Lap { phase, memory };
+            vec![
+                lap(Phase::Forward, Segment::of_bytes(100, &[6 * samples])),
+                lap(Phase::Backward, Segment::of_bytes(held, &[10, -6 * samples])),
+                lap(Phase::Optimizer, Segment::of_bytes(110, &[9, -9, -10])),
+            ]
         };
-        assert_eq!(updates(100, gradients, &steps(2), &steps(4)), [expected.clone(), expected]);
+        assert_eq!(peak(&[step(1)], &[step(2)]), [[119, 119], [116, 122]]);
+        assert_eq!(left_by_forward(&step(2)), 112);
     }
 }

@@ -10,18 +10,16 @@ mod tests;
 #[cfg(test)]
 pub(crate) mod threads;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
 use schema::units::Nanos;
 use tch::{TchError, Tensor};
 
-pub use self::processes::Meeting;
 use self::absent::Absent;
+pub use self::processes::Meeting;
 
 /// What moves tensors between the ranks of a group.
 ///

@@ -25,7 +25,7 @@ use crate::{
         parameters::{Entry, Parameters},
         tensor_parallel::TensorParallel,
     },
-    pipeline::cut,
+    pipeline::{self, Cut},
     shim::{memory, nccl, transfer::wait_for},
     step::{Execution, Trainer},
     workload::Share,
@@ -140,9 +140,6 @@ impl Launch {
     pub fn build(&self, world: World) -> Result<Built, Failure> {
         let restore = Restore::of(&self.training)?;
         use_threads(self.threads);
-        // The same seed gives the same parameters, dropout masks and, at the same number of threads, the same sums. On
-        // CUDA these differ in their last digits, as some kernels add in no fixed order.
-        tch::manual_seed(self.seed as i64);
         let Training { workload, data, loaders, exact, .. } = &self.training;
         let device = self.execution.device;
         if let Some(bytes) = self.memory_bytes.filter(|_| device == Device::Cpu) {
@@ -151,14 +148,13 @@ impl Launch {
         // Shapes never change within a launch, so that the search for cuDNN's fastest algorithms in the
         // first steps pays off.
         Cuda::cudnn_set_benchmark(device.is_cuda());
-        let unbuilt =
-            |error: anyhow::Error| Failure::classify(FailureKind::Internal, &format!("{error:#}"));
-        let (stages, samples) = (world.mesh.stages as usize, self.execution.micro_batch_samples as i64);
-        let cut =
-            (stages > 1).then(|| cut(workload, *exact, samples, stages)).transpose().map_err(unbuilt)?;
+        let cut = self.cut(&world, self.execution.micro_batch_samples)?;
         let held = cut.as_ref().map(|cut| cut.stages[world.at.stage as usize].clone());
-        let parameters =
-            Parameters::new(device).part_of(TensorParallel::new(world.tensor.clone()), held);
+        // The same seed gives the same parameters, dropout masks and, at the same number of threads, the same sums. On
+        // CUDA these differ in their last digits, as some kernels add in no fixed order.
+        tch::manual_seed(self.seed as i64);
+        let ranks = TensorParallel::new(world.tensor.clone());
+        let parameters = Parameters::new(device).part_of(ranks, held);
         let parameters = if *exact { parameters.exact() } else { parameters };
         let model = models::build_in(workload, parameters).map_err(unbuilt)?;
         let copied = world.data.copy_from_first(model.parameters().state().map(Entry::tensor));
@@ -183,6 +179,21 @@ impl Launch {
         };
         Ok(Built { trainer, restored_in })
     }
+
+    /// The stages of the model for micro-batches of `samples` samples; `None` if there is a single one.
+    ///
+    /// # Errors
+    /// `internal` for a model that cannot be cut into so many stages.
+    pub(crate) fn cut(&self, world: &World, samples: usize) -> Result<Option<Cut>, Failure> {
+        let Training { workload, exact, .. } = &self.training;
+        let (stages, ranks) = (world.mesh.stages as usize, TensorParallel::new(world.tensor.clone()));
+        let cut = || pipeline::cut(workload, *exact, samples as i64, &ranks, stages);
+        (stages > 1).then(cut).transpose().map_err(unbuilt)
+    }
+}
+
+fn unbuilt(error: anyhow::Error) -> Failure {
+    Failure::classify(FailureKind::Internal, &format!("{error:#}"))
 }
 
 /// A seed for the random numbers of training after this number of steps. Ranks that share layers draw the same numbers,

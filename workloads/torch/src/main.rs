@@ -33,8 +33,7 @@ struct Args {
 
     /// Take a few steps of a launch and print what they take in memory, as one line of JSON.
     ///
-    /// The steps are taken at its micro-batch and at twice that, as a rank alone: what another number of ranks or of
-    /// micro-batches takes follows from it.
+    /// The steps are taken at its micro-batch and at twice that, by one rank without the others.
     #[arg(long, requires = "spec", conflicts_with_all = ["export", "shapes"])]
     footprint: bool,
 
@@ -49,8 +48,8 @@ struct Args {
     #[arg(long, value_name = "N", requires = "export_data", default_value_t = 1)]
     steps: u64,
 
-    /// The rank whose data is exported.
-    #[arg(long, value_name = "N", requires = "export_data", default_value_t = 0)]
+    /// The rank whose memory is measured, or whose data is exported.
+    #[arg(long, value_name = "N", requires = "spec", default_value_t = 0)]
     rank: u32,
 }
 
@@ -99,7 +98,7 @@ fn obey(args: &Args) -> anyhow::Result<()> {
     } else if let Some(spec) = args.spec.as_deref().filter(|_| args.shapes) {
         println!("{}", shapes::of_launch(spec)?.to_line());
     } else if let Some(spec) = args.spec.as_deref().filter(|_| args.footprint) {
-        println!("{}", footprint::of_launch(spec).to_line());
+        println!("{}", footprint::of_launch(spec, args.rank).to_line());
     } else if let Some(spec) = &args.spec {
         let Export { export_initial, export_data } = &args.export;
         export::export(

@@ -1,6 +1,6 @@
 //! What the ranks of a job do together in one update: one place that knows which of it a plan has.
 
-use tch::{TchError, Tensor};
+use tch::{Device, TchError, Tensor};
 
 use crate::{
     optimizer::GradientNorm,
@@ -67,9 +67,7 @@ impl Parallel {
         }
         let gradients = match (world.mesh.data, Stage::of(execution.zero)) {
             (1, _) => Gradients::Own,
-            (_, None) => {
-                Gradients::Summed(Some(GradientSync::new(&untied, world.data.clone())?))
-            }
+            (_, None) => Gradients::Summed(Some(GradientSync::new(&untied, world.data.clone())?)),
             (_, Some(stage)) => {
                 let (data, gather) = (world.data.clone(), world.gather.clone());
                 untied.clear();
@@ -90,13 +88,18 @@ impl Parallel {
             _ if world.mesh.tensor * world.mesh.stages == 1 => GradientNorm::Own,
             _ => GradientNorm::Shared { all: world.all.clone(), counted, copies: world.mesh.data },
         };
-        let ties =
-            (!tied.is_empty()).then(|| Ties::new(tied, world.ties.clone(), world.data.clone()));
-        let passage = cut.map(|cut| {
+        let ties = (!tied.is_empty()).then(|| Ties::new(tied, world.ties.clone(), world.data.clone()));
+        let mut parallel = Self { updated, untied, gradients, ties, passage: None, norm };
+        parallel.set_cut(cut, world, execution.device);
+        Ok(parallel)
+    }
+
+    /// Passes the carries of this cut between stages from here on.
+    pub(crate) fn set_cut(&mut self, cut: Option<&Cut>, world: &World, device: Device) {
+        self.passage = cut.map(|cut| {
             let (forward, backward) = (world.forward.clone(), world.backward.clone());
-            Passage::new(cut, world.at.stage as usize, forward, backward, execution.device)
+            Passage::new(cut, world.at.stage as usize, forward, backward, device)
         });
-        Ok(Self { updated, untied, gradients, ties, passage, norm })
     }
 
     /// The tensors that the optimizer of this rank moves: all of its parameters in their order, or its shards.

@@ -234,9 +234,13 @@ impl Trainer {
         here.chain(self.parallels().flat_map(Parallel::tensors)).collect()
     }
 
-    /// Changes the number and the size of the micro-batches of a step. No step may be in flight.
-    pub(crate) fn set_micro_batches(&mut self, micro_batches: usize, samples: usize) {
+    /// Changes the number and the size of the micro-batches of a step. `cut` is that of a model in stages, for micro-batches
+    /// of this size. No step may be in flight.
+    pub(crate) fn set_micro_batches(&mut self, micro_batches: usize, samples: usize, cut: Option<&Cut>) {
         (self.execution.micro_batches, self.execution.micro_batch_samples) = (micro_batches, samples);
+        for updater in &mut self.updaters {
+            updater.parallel.set_cut(cut, &self.world, self.execution.device);
+        }
     }
 
     /// Counts laps on another clock from now on. Every step must have been taken.
@@ -278,7 +282,11 @@ impl Trainer {
                 continue;
             }
             let mut update = self.update(index);
-            if update.parallel.passage().is_some() { update.run_pipeline()? } else { update.run(&mut kept_batches)? }
+            if update.parallel.passage().is_some() {
+                update.run_pipeline()?
+            } else {
+                update.run(&mut kept_batches)?
+            }
             update.finish()?;
         }
         let issued = self.issued.back_mut().expect("it was pushed");

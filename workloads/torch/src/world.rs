@@ -114,8 +114,7 @@ impl World {
     /// Bytes that this rank has sent in a step since the last call; `None` for a job of one rank. The group of all ranks,
     /// which agree between steps, is left out.
     pub fn take_sent_bytes(&self) -> Option<u64> {
-        let groups =
-            [&self.data, &self.gather, &self.tensor, &self.forward, &self.backward, &self.ties];
+        let groups = [&self.data, &self.gather, &self.tensor, &self.forward, &self.backward, &self.ties];
         let sent = groups.into_iter().map(Group::take_sent_bytes).sum();
         (self.mesh.ranks() > 1).then_some(sent)
     }

@@ -15,17 +15,14 @@ use std::{
 use schema::units::Nanos;
 use tch::{TchError, Tensor};
 
-use self::unit::Unit;
 pub(crate) use self::unit::Shard;
+use self::unit::Unit;
 use crate::{
     chain::Ends,
     group::{Group, Work},
     nn::parameters::Parameters,
     recompute,
-    shim::{
-        autograd::GradientHook,
-        function::function,
-    },
+    shim::{autograd::GradientHook, function::function},
     synchronize::{Synchronized, time_under_way},
 };
 

@@ -5,19 +5,18 @@ use std::collections::BTreeMap;
 use builtin_worker::stress;
 use rig::device;
 use schema::{
-    FORMAT,
     catalog::{Model, Workload},
     device::Device,
-    footprint::{Answer, Footprint, Footprints, MeasuredFootprint},
+    footprint::{Answer, FOOTPRINTS_FORMAT, Footprint, Footprints, MeasuredFootprint},
     manifest::{DeviceFacts, Manifest, Settings},
     plan::Plan,
-    spec::{LaunchSpec, Program},
+    spec::{Collectives, LaunchSpec, Program},
     units::HumanBytes,
 };
 
 use super::{
     footprint::{Class, KnownFootprints, Unmeasured},
-    memory::{CUDA_CONTEXT_BYTES, DeviceMemory, Numbers, peak_bytes, states_bytes},
+    memory::{CUDA_CONTEXT_BYTES, DeviceMemory, Numbers, states_bytes},
 };
 use crate::launch;
 
@@ -82,7 +81,7 @@ impl Estimates {
     fn with(
         settings: &Settings,
         seed: u64,
-        measure: impl FnMut(&LaunchSpec) -> anyhow::Result<Answer> + 'static,
+        measure: impl FnMut(&LaunchSpec, u32) -> anyhow::Result<Answer> + 'static,
     ) -> Estimates {
         Estimates {
             settings: settings.clone(),
@@ -95,7 +94,7 @@ impl Estimates {
 
     /// The footprints that the estimates were made from.
     pub fn footprints(&self) -> Footprints {
-        Footprints { format: FORMAT, measured: self.footprints.measured().to_vec() }
+        Footprints { format: FOOTPRINTS_FORMAT, measured: self.footprints.measured().to_vec() }
     }
 
     /// Estimates the memory of a job whose plan can run on these devices, one per rank, and compares it with their capacity.
@@ -144,24 +143,29 @@ impl Estimates {
             Effort::WhereTight => self.settings.memory_bytes.is_some() || smallest.is_some_and(is_tight),
             Effort::Known => false,
         };
-        let class = self.class(workload, plan, first);
-        if !measures && self.footprints.known(&class).is_none() || self.device(first).is_none() {
+        let classes: Vec<Class> =
+            (0..plan.pp.into()).map(|stage| self.class(workload, plan, stage, first)).collect();
+        let all_known = classes.iter().all(|class| self.footprints.known(class).is_some());
+        if !measures && !all_known || self.device(first).is_none() {
             return judgement;
         }
         let micro_batch = global_batch / plan.batch_divisor();
-        match self.footprint(workload, &class) {
-            Ok(footprint) => {
-                let bytes = peak_bytes(footprint, plan, micro_batch);
-                judgement.memory_bytes = Some(bytes);
-                judgement.refusal = outgrown(bytes, "");
+        let mut of_stages = Vec::new();
+        for class in &classes {
+            match self.footprint(workload, class) {
+                Ok(footprint) => of_stages.push(footprint.peak_bytes(micro_batch)),
+                Err(Unmeasured { too_large: Some(samples) }) if micro_batch >= samples => {
+                    let has =
+                        smallest.map(|(device, bytes)| format!("the {} of {device}", HumanBytes(bytes)));
+                    let has = has.unwrap_or_else(|| format!("{first}"));
+                    judgement.refusal = Some(format!("needs more than {has} for a micro-batch of {samples}"));
+                    return judgement;
+                }
+                Err(_) => return judgement,
             }
-            Err(Unmeasured { too_large: Some(samples) }) if micro_batch >= samples => {
-                let has = smallest.map(|(device, bytes)| format!("the {} of {device}", HumanBytes(bytes)));
-                let has = has.unwrap_or_else(|| format!("{first}"));
-                judgement.refusal = Some(format!("needs more than {has} for a micro-batch of {samples}"));
-            }
-            Err(_) => {}
         }
+        judgement.memory_bytes = of_stages.into_iter().max();
+        judgement.refusal = judgement.memory_bytes.and_then(|bytes| outgrown(bytes, ""));
         judgement
     }
 
@@ -202,32 +206,37 @@ impl Estimates {
         self.devices.entry(device.clone()).or_insert_with(open).as_ref()
     }
 
-    fn class(&self, workload: &Workload, plan: &Plan, device: &Device) -> Class {
+    fn class(&self, workload: &Workload, plan: &Plan, stage: u32, device: &Device) -> Class {
         Class {
             workload: workload.name.clone(),
-            plan: plan.of_micro_step(),
+            plan: plan.of_footprint(),
+            stage,
             device: device.clone(),
             threads: self.threads(std::slice::from_ref(device)),
         }
     }
 
-    /// The footprint of one rank, which trains alone on the device: formulas cover the effect of other ranks.
+    /// The footprint of the first rank of a stage, which takes its steps on the device without the other ranks.
     fn footprint(&mut self, workload: &Workload, class: &Class) -> Result<&Footprint, Unmeasured> {
         let capacity = self.capacity(&class.device);
         let (settings, seed, is_exact) = (&self.settings, self.seed, self.is_exact);
         self.footprints.of(class, |micro_batch| {
-            let mut training = launch::training(settings, workload, micro_batch, class.plan);
+            let global_batch = micro_batch * class.plan.batch_divisor();
+            let mut training = launch::training(settings, workload, global_batch, class.plan);
+            // Several ranks of NCCL cannot be on one device, and none is moved here.
+            training.collectives = Some(Collectives::Gloo);
             if is_exact {
                 training.make_exact();
             }
-            let job = format!("{}@b{micro_batch}@{}", class.workload, class.plan);
+            let job = format!("{}@b{global_batch}@{}", class.workload, class.plan);
+            let devices = vec![class.device.clone(); class.plan.ranks() as usize];
             let program = Program::Training(Box::new(training));
             LaunchSpec {
                 threads: class.threads,
                 // A micro-batch that does not fit must not take all of the machine's memory.
                 memory_bytes: capacity,
                 seed,
-                ..LaunchSpec::new("0001-footprint", job, program, vec![class.device.clone()])
+                ..LaunchSpec::new("0001-footprint", job, program, devices)
             }
         })
     }
@@ -237,16 +246,16 @@ impl Estimates {
 mod tests {
     use std::{cell::RefCell, rc::Rc};
 
-    use schema::{catalog::Catalog, footprint::UpdateFootprint, wire::FailureKind};
+    use schema::{catalog::Catalog, mesh::Mesh, wire::FailureKind};
 
     use super::*;
 
     const GB: u64 = 1 << 30;
 
-    /// A sample takes 0.1 GiB beside half a GiB of states and as many gradients.
+    /// A sample takes 0.1 GiB beside half a GiB of states.
     fn footprint(micro_batch: u32) -> Footprint {
         let bytes = |samples: u32| u64::from(samples) * GB / 10;
-        let line = [micro_batch, 2 * micro_batch].map(bytes);
+        let forward_bytes = [micro_batch, 2 * micro_batch].map(bytes);
         Footprint {
             micro_batches: [micro_batch, 2 * micro_batch],
             parameters: 1,
@@ -254,12 +263,8 @@ mod tests {
             data_bytes: 0,
             persistent_bytes: GB / 2,
             building_bytes: 0,
-            updates: vec![UpdateFootprint {
-                gradient_bytes: GB / 2,
-                first: vec![line],
-                later: vec![line],
-                ..UpdateFootprint::default()
-            }],
+            forward_bytes,
+            peak: vec![forward_bytes.map(|bytes| GB / 2 + bytes)],
         }
     }
 
@@ -271,11 +276,13 @@ mod tests {
         let asked = JobsTried::default();
         let settings = Settings { memory_bytes: Some(2 * GB), ..Settings::default() };
         let notes = Rc::clone(&asked);
-        let measure = move |spec: &LaunchSpec| {
+        let measure = move |spec: &LaunchSpec, rank: u32| {
             notes.borrow_mut().push(spec.job.clone());
-            assert_eq!(spec.memory_bytes, Some(2 * GB), "trying takes no more than there is");
+            assert!(spec.memory_bytes.is_some(), "trying takes no more than there is");
             let Program::Training(training) = &spec.program else { panic!("a workload is tried") };
             let micro_batch = training.micro_batch();
+            let at = Mesh::of(&training.plan).coordinates(rank);
+            assert_eq!((at.data, at.tensor), (0, 0), "the first rank of a stage is tried");
             Ok(match failure(micro_batch) {
                 None => Answer::Measured(footprint(micro_batch)),
                 Some(kind) => Answer::Failed { kind, error: "as asked for".into() },
@@ -290,6 +297,29 @@ mod tests {
         let plan: Plan = plan.parse().expect("canonical");
         let devices: Vec<Device> = (0..plan.ranks() as u16).map(|core| Device::Cpu(vec![core])).collect();
         estimates.judge(workload, batch, &plan, &devices, Effort::Measure)
+    }
+
+    #[test]
+    fn each_stage_of_a_pipeline_is_tried_and_the_largest_one_counts() {
+        let (mut estimates, asked) = estimates(|_| None);
+        let judged = judge(&mut estimates, "gpt2-mini", 16, "pp2-ga8");
+        assert_eq!(judged.memory_bytes, Some(GB / 2 + 2 * (GB / 10)));
+        // More micro-batches than stages and one more take no more memory.
+        assert_eq!(*asked.borrow(), ["gpt2-mini@b6@pp2-ga3"; 2]);
+        let stages: Vec<u32> = estimates.footprints().measured.iter().map(|known| known.stage).collect();
+        assert_eq!(stages, [0, 1]);
+    }
+
+    #[test]
+    fn ranks_that_hold_a_part_of_the_model_are_judged_by_that_part() {
+        let (mut estimates, asked) = estimates(|_| None);
+        // Twelve bytes for each of 774,030,080 parameters are 8.65 GiB.
+        estimates.settings.memory_bytes = Some(6 * GB);
+        for (plan, refused) in [("dp2", true), ("dp2-zero1", false), ("tp2", false), ("pp2", false)] {
+            let judged = judge(&mut estimates, "gpt2-large", 4, plan);
+            assert_eq!(judged.refusal.is_some(), refused, "{plan}: {judged:?}");
+        }
+        assert_eq!(asked.borrow().len(), 4, "both stages of pp2: {asked:?}");
     }
 
     #[test]
@@ -321,11 +351,11 @@ mod tests {
         assert!(refused.memory_bytes > Some(2 * GB), "the estimate stands beside its reason");
         assert_eq!(judge(&mut estimates, "resnet18-mini", 16, "ga2").refusal, None);
         assert_eq!(judge(&mut estimates, "resnet18-mini", 16, "dp2").refusal, None);
-        assert_eq!(*asked.borrow(), ["resnet18-mini@b2@dp1"], "one measurement serves all of them");
-        judge(&mut estimates, "resnet18-mini", 16, "ga2-bf16");
-        judge(&mut estimates, "resnet18-mini", 16, "bf16");
-        assert_eq!(asked.borrow()[1..], ["resnet18-mini@b2@bf16"]);
-        assert_eq!(estimates.footprints().measured.len(), 2);
+        assert_eq!(*asked.borrow(), ["resnet18-mini@b2@dp1", "resnet18-mini@b4@ga2", "resnet18-mini@b4@dp2"]);
+        judge(&mut estimates, "resnet18-mini", 16, "ga4");
+        judge(&mut estimates, "resnet18-mini", 16, "dp4");
+        assert_eq!(asked.borrow().len(), 3, "memory does not depend on how often gradients are added up");
+        assert_eq!(estimates.footprints().measured.len(), 3);
     }
 
     #[test]
@@ -342,7 +372,7 @@ mod tests {
         assert_eq!(known(&mut later, "dp1").memory_bytes, None);
         later.footprints.add(first.footprints().measured);
         assert_eq!(known(&mut later, "dp1"), measured);
-        assert_eq!(known(&mut later, "ga2").refusal, None, "half of the micro-batch fits");
+        assert_eq!(known(&mut later, "ga2").memory_bytes, None, "it was not measured");
         assert!(asked.borrow().is_empty());
     }
 
@@ -384,7 +414,7 @@ mod tests {
     #[test]
     fn what_cannot_be_found_out_is_absent_and_refuses_nothing() {
         let settings = Settings { memory_bytes: Some(2 * GB), ..Settings::default() };
-        let mut estimates = Estimates::with(&settings, 1, |_| anyhow::bail!("there is no worker"));
+        let mut estimates = Estimates::with(&settings, 1, |_, _| anyhow::bail!("there is no worker"));
         let judgement = judge(&mut estimates, "resnet18-mini", 4, "dp1");
         assert_eq!((judgement.memory_bytes, judgement.refusal), (None, None));
         assert_eq!(judgement.capacity_bytes, Some(2 * GB));

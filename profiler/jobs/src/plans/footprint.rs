@@ -4,6 +4,7 @@ use rig::output;
 use schema::{
     device::Device,
     footprint::{Answer, Footprint, MeasuredFootprint},
+    mesh::{Coordinates, Mesh},
     plan::Plan,
     spec::LaunchSpec,
     wire::FailureKind,
@@ -13,8 +14,8 @@ use schema::{
 /// because a dimension of one needs no copies and batch norm has nothing to average over.
 const SMALL_MICRO_BATCHES: [u32; 2] = [2, 1];
 
-/// Measures the memory that a launch takes.
-type Measure = dyn FnMut(&LaunchSpec) -> anyhow::Result<Answer>;
+/// Measures the memory that a rank of a launch takes.
+type Measure = dyn FnMut(&LaunchSpec, u32) -> anyhow::Result<Answer>;
 
 /// All footprints that were needed so far.
 pub(super) struct KnownFootprints {
@@ -23,11 +24,12 @@ pub(super) struct KnownFootprints {
     unmeasured: Vec<(Class, Unmeasured)>,
 }
 
-/// What shares a footprint: a workload, with the parts of its plan that change a micro-step.
+/// The ranks that share a footprint: those of a stage of a workload, under plans that differ in nothing that affects memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Class {
     pub(super) workload: String,
     pub(super) plan: Plan,
+    pub(super) stage: u32,
     pub(super) device: Device,
     pub(super) threads: u32,
 }
@@ -41,7 +43,7 @@ pub(super) struct Unmeasured {
 
 impl KnownFootprints {
     pub(super) fn new(
-        measure: impl FnMut(&LaunchSpec) -> anyhow::Result<Answer> + 'static,
+        measure: impl FnMut(&LaunchSpec, u32) -> anyhow::Result<Answer> + 'static,
     ) -> KnownFootprints {
         KnownFootprints { measure: Box::new(measure), measured: Vec::new(), unmeasured: Vec::new() }
     }
@@ -70,8 +72,8 @@ impl KnownFootprints {
         }
         match self.find_out(class, spec) {
             Ok(footprint) => {
-                let Class { workload, plan, device, threads } = class.clone();
-                self.measured.push(MeasuredFootprint { workload, plan, device, threads, footprint });
+                let Class { workload, plan, stage, device, threads } = class.clone();
+                self.measured.push(MeasuredFootprint { workload, plan, stage, device, threads, footprint });
                 Ok(&self.measured.last().expect("it was pushed").footprint)
             }
             Err(why) => {
@@ -88,21 +90,23 @@ impl KnownFootprints {
 
     fn position(&self, class: &Class) -> Option<usize> {
         self.measured.iter().position(|known| {
-            (&known.workload, &known.plan, &known.device, known.threads)
-                == (&class.workload, &class.plan, &class.device, class.threads)
+            (&known.workload, &known.plan, known.stage, &known.device, known.threads)
+                == (&class.workload, &class.plan, class.stage, &class.device, class.threads)
         })
     }
 
     fn find_out(&mut self, class: &Class, spec: impl Fn(u32) -> LaunchSpec) -> Result<Footprint, Unmeasured> {
         let mut why = Unmeasured { too_large: None };
+        let of_stage = if class.plan.pp > 1 { format!(", stage {}", class.stage) } else { String::new() };
+        let rank = Mesh::of(&class.plan).rank(Coordinates { data: 0, tensor: 0, stage: class.stage });
         for micro_batch in SMALL_MICRO_BATCHES {
             output::note(format_args!(
-                "memory of {} under {}: some steps of {micro_batch} and of {} samples",
+                "memory of {} under {}{of_stage}: some steps of {micro_batch} and of {} samples",
                 class.workload,
                 class.plan,
                 2 * micro_batch
             ));
-            let error = match (self.measure)(&spec(micro_batch)) {
+            let error = match (self.measure)(&spec(micro_batch), rank) {
                 Ok(Answer::Measured(footprint)) => return Ok(footprint),
                 Ok(Answer::Failed { kind: FailureKind::OutOfMemory, .. }) => {
                     // One of the two micro-batches was too large, so the larger one is.
@@ -113,7 +117,7 @@ impl KnownFootprints {
                 Err(error) => format!("{error:#}"),
             };
             output::note(format_args!(
-                "warning: the memory of {} under {} is not known: {error}",
+                "warning: the memory of {} under {}{of_stage} is not known: {error}",
                 class.workload, class.plan
             ));
             break;

@@ -122,7 +122,7 @@ pub(super) fn verify(bench: &Bench<'_>) -> anyhow::Result<(Vec<VerifyPlanRow>, S
         training.make_exact();
         let launch = request.spec.launch.clone();
         let Some(end) = launcher.launch(request) else { return Ok(None) };
-        let losses = losses(run, &launch, plan.ranks());
+        let losses = losses(run, &launch, &plan);
         if plan == Plan::default() {
             expected.clone_from(&losses);
         }
@@ -131,10 +131,10 @@ pub(super) fn verify(bench: &Bench<'_>) -> anyhow::Result<(Vec<VerifyPlanRow>, S
 }
 
 /// The job's loss of each step that all ranks completed; `None` where it is not finite.
-fn losses(run: &RunDir, launch: &str, ranks: u32) -> Vec<Option<f64>> {
+fn losses(run: &RunDir, launch: &str, plan: &Plan) -> Vec<Option<f64>> {
     let of_rank = |rank| events::read(&run.events_path(launch, rank), rank).unwrap_or_default();
-    let events: Vec<_> = (0..ranks).map(of_rank).collect();
-    job_steps(&events).into_iter().map(|step| step.loss).collect()
+    let events: Vec<_> = (0..plan.ranks()).map(of_rank).collect();
+    job_steps(&events, plan.pp.into()).into_iter().map(|step| step.loss).collect()
 }
 
 /// The row of a plan that was not started.

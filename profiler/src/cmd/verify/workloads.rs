@@ -19,6 +19,7 @@ use schema::{
     rows::{ErrorKind, VerifyRow},
     shapes::Shapes,
     spec::LaunchEnd,
+    steps::job_steps,
     units::Nanos,
     wire::{Event, EventLine},
 };
@@ -69,8 +70,10 @@ pub(super) fn verify(bench: &Bench<'_>) -> anyhow::Result<(Vec<VerifyRow>, Sampl
             return Ok(Some(row));
         }
         let Some(end) = launcher.launch(request) else { return Ok(None) };
-        let events = events::read(&run.events_path(&launch, 0), 0).unwrap_or_default();
-        Ok(Some(judge(workload, &events, &end)))
+        let of_rank = |rank| events::read(&run.events_path(&launch, rank), rank).unwrap_or_default();
+        let ranks: Vec<_> = (0..cell.devices.len() as u32).map(of_rank).collect();
+        let stages = cell.plan.map_or(1, |plan| plan.pp.into());
+        Ok(Some(judge(workload, &ranks, stages, &end)))
     })
 }
 
@@ -133,17 +136,13 @@ fn unverified(workload: &Workload, reason: &str) -> VerifyRow {
     }
 }
 
-/// Compares the events of a launch with the catalog.
-fn judge(workload: &Workload, events: &[EventLine], end: &LaunchEnd) -> VerifyRow {
-    let mut parameters = None;
-    let mut losses = Vec::new();
-    for line in events {
-        match &line.event {
-            Event::Ready(ready) => parameters = ready.parameters,
-            Event::Step(step) => losses.push(step.loss),
-            _ => {}
-        }
-    }
+/// Compares the events of the ranks of a launch with the catalog. Each rank counts the parameters of the whole model.
+fn judge(workload: &Workload, ranks: &[Vec<EventLine>], stages: u32, end: &LaunchEnd) -> VerifyRow {
+    let parameters = ranks.first().into_iter().flatten().find_map(|line| match &line.event {
+        Event::Ready(ready) => ready.parameters,
+        _ => None,
+    });
+    let losses: Vec<Option<f64>> = job_steps(ranks, stages).into_iter().map(|step| step.loss).collect();
     let mean = |steps: &[Option<f64>]| -> Option<f64> {
         let sum: f64 = steps.iter().copied().sum::<Option<f64>>()?;
         (!steps.is_empty()).then(|| sum / steps.len() as f64)
@@ -250,13 +249,25 @@ mod tests {
         };
         let falling: Vec<_> = (0..5).map(|i| Some(5.0 - f64::from(i))).collect();
         let rising: Vec<_> = (0..5).map(|i| Some(f64::from(i))).collect();
-        let verdict =
-            |parameters, losses: &[Option<f64>]| judge(&workload, &events(parameters, losses), &end).reason;
+        let verdict = |parameters, losses: &[Option<f64>]| {
+            judge(&workload, &[events(parameters, losses)], 1, &end).reason
+        };
         assert_eq!(verdict(7, &falling), None);
         assert_eq!(verdict(8, &falling).as_deref(), Some("its parameters are not those of the catalog"));
         assert_eq!(verdict(7, &rising).as_deref(), Some("its loss does not fall"));
         assert_eq!(verdict(7, &falling[..4]).as_deref(), Some("it made 4 steps of 5"));
         assert_eq!(verdict(7, &[None; 5]).as_deref(), Some("its loss is not finite"));
+
+        // The first of two stages has no loss, and counts the parameters of both.
+        let first = events(7, &[None; 5]).into_iter().map(|mut line| {
+            if let Event::Step(step) = &mut line.event {
+                step.samples = Some(0);
+            }
+            line
+        });
+        let stages = [first.collect(), events(7, &falling)];
+        let row = judge(&workload, &stages, 2, &end);
+        assert_eq!((row.reason, row.parameters, row.loss_last), (None, Some(7), Some(2.0)));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::{
     units::{HumanBytes, Nanos},
-    wire::{Event, EventLine, Memory, Ready, Step, Timing},
+    wire::{Event, EventLine, Memory, Phases, Ready, Step, Timing},
 };
 
 /// The longest delay between the end of a step and its stamp, because the process may have had no core.
@@ -105,16 +105,7 @@ fn within(step: &Step) -> Result<(), String> {
         return Err(format!("samples is {samples}, and no batch has more than {MOST_SAMPLES}"));
     }
     bytes("sent_bytes", step.sent_bytes)?;
-    let phases = step.phases.clone().unwrap_or_default();
-    for (name, phase) in [
-        ("data_ns", phases.data_ns),
-        ("forward_ns", phases.forward_ns),
-        ("backward_ns", phases.backward_ns),
-        ("sync_total_ns", phases.sync_total_ns),
-        ("sync_exposed_ns", phases.sync_exposed_ns),
-        ("optimizer_ns", phases.optimizer_ns),
-        ("offload_ns", phases.offload_ns),
-    ] {
+    for (name, phase) in step.phases.iter().flat_map(Phases::named) {
         time(name, phase)?;
     }
     Ok(())

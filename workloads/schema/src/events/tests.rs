@@ -6,7 +6,7 @@ use super::*;
 use crate::wire::{FailureKind, Hello, Memory, Phases, Ready, Statistics, Step, Timing};
 
 fn any_phases() -> impl Strategy<Value = Phases> {
-    prop::collection::vec(prop::option::of(any::<u64>().prop_map(Nanos)), 7).prop_map(|v| Phases {
+    prop::collection::vec(prop::option::of(any::<u64>().prop_map(Nanos)), 10).prop_map(|v| Phases {
         data_ns: v[0],
         forward_ns: v[1],
         backward_ns: v[2],
@@ -14,6 +14,9 @@ fn any_phases() -> impl Strategy<Value = Phases> {
         sync_exposed_ns: v[4],
         optimizer_ns: v[5],
         offload_ns: v[6],
+        tensor_ns: v[7],
+        gather_ns: v[8],
+        pipeline_ns: v[9],
     })
 }
 
@@ -250,6 +253,11 @@ fn impossible_steps_are_refused_with_their_line() {
             r#""data_ns":5"#,
             r#""data_ns":9223372036854775807"#,
             "data_ns is 9223372036854775807, which is more",
+        ),
+        (
+            r#""data_ns":5"#,
+            r#""pipeline_ns":9223372036854775807"#,
+            "pipeline_ns is 9223372036854775807, which is more",
         ),
         (r#""index":1"#, r#""index":7"#, "index 7, where step 1 comes next"),
         ("5020000000", "5009999999", "the step ends at 5009999999 ns, before the one before it"),

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
+    by_stage::ByStage,
     export::{Definition, ProgramKind, Split},
     labels::{Arithmetic, ErrorKind, Status, Warnings, words},
 };
@@ -78,7 +79,7 @@ macro_rules! cells {
 }
 
 cells! {
-    Text: String Plan Precision Sharing Timing Statistics Collectives Warnings Status ErrorKind Arithmetic ProgramKind Definition Split;
+    Text: String Plan Precision Sharing Timing Statistics Collectives Warnings Status ErrorKind Arithmetic ProgramKind Definition Split ByStage;
     Integer: u32 u64;
     Real: f64;
     Flag: bool;

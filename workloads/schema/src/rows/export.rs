@@ -1,6 +1,7 @@
 //! The training table of `profile export`: measurements, and the features that may predict them.
 
 use super::{
+    by_stage::ByStage,
     columns::columns,
     labels::{Arithmetic, ErrorKind, Status, Warnings, words},
     measurement::Measurement,
@@ -104,7 +105,8 @@ columns! {
         step_ns_p99: Option<u64> ["ns"],
         /// Samples of the window over its length, over all ranks.
         samples_per_s: Option<f64> ["1/s"],
-        /// Phase of a step: waiting for its batch.
+        /// Phase of a step: waiting for its batch. Phases are those of the rank that took longest, and empty
+        /// under pipeline parallelism.
         data_ns_median: Option<u64> ["ns"],
         /// Phase of a step: forward passes.
         forward_ns_median: Option<u64> ["ns"],
@@ -118,6 +120,30 @@ columns! {
         optimizer_ns_median: Option<u64> ["ns"],
         /// Phase of a step: copies between device and host for offloaded state.
         offload_ns_median: Option<u64> ["ns"],
+        /// Phase of a step: waiting for collectives of tensor-parallel ranks; empty with NCCL.
+        tensor_ns_median: Option<u64> ["ns"],
+        /// Phase of a step: waiting for parameters that ZeRO gathers; empty with NCCL.
+        gather_ns_median: Option<u64> ["ns"],
+        /// Phase of each pipeline stage, in order of stages and joined by semicolons: waiting for its batch.
+        /// Those of a stage are of its rank that took longest. Empty without pipeline parallelism.
+        data_ns_median_by_stage: Option<ByStage> ["ns"],
+        /// Phase of each pipeline stage: forward passes.
+        forward_ns_median_by_stage: Option<ByStage> ["ns"],
+        /// Phase of each pipeline stage: backward passes.
+        backward_ns_median_by_stage: Option<ByStage> ["ns"],
+        /// Phase of each pipeline stage: all of gradient synchronisation, whether hidden or exposed.
+        sync_total_ns_median_by_stage: Option<ByStage> ["ns"],
+        /// The part of the synchronisation that each pipeline stage waited for.
+        sync_exposed_ns_median_by_stage: Option<ByStage> ["ns"],
+        /// Phase of each pipeline stage: the optimizer's update.
+        optimizer_ns_median_by_stage: Option<ByStage> ["ns"],
+        /// Phase of each pipeline stage: copies between device and host for offloaded state.
+        offload_ns_median_by_stage: Option<ByStage> ["ns"],
+        /// Phase of each pipeline stage: waiting for collectives of tensor-parallel ranks; empty with NCCL.
+        tensor_ns_median_by_stage: Option<ByStage> ["ns"],
+        /// Phase of each pipeline stage: waiting for activations and gradients of other stages; empty with
+        /// NCCL.
+        pipeline_ns_median_by_stage: Option<ByStage> ["ns"],
         /// Time from the start of the job's first process to the end of its last rank.
         wall_ns: Option<u64> ["ns"],
         /// Length of the window in which the counters below grew.
@@ -167,7 +193,7 @@ columns! {
         nvlink_rx_bytes: Option<u64> ["bytes"],
         /// Bytes from the device over NVLink in the window, whole device.
         nvlink_tx_bytes: Option<u64> ["bytes"],
-        /// Bytes passed to collectives in the window, over all ranks.
+        /// Bytes that ranks sent to each other in the window by the ring algorithms, over all ranks.
         sent_bytes: Option<u64> ["bytes"],
         /// Energy of the whole device in the window.
         energy_mj: Option<u64> ["mJ"],

@@ -4,7 +4,7 @@ use super::{columns::columns, export::Split, measurement::Measurement};
 use crate::{plan::Plan, sharing::Sharing, wire::Timing};
 
 columns! {
-    /// One step of a job, with the duration of its slowest rank.
+    /// One step of a job, or, under pipeline parallelism, what one stage did in it.
     ExportStep from Measurement {
         /// Name of the run, the last part of its path.
         run: String,
@@ -35,18 +35,22 @@ columns! {
         step_launch: String,
         /// Index of the step in its launch, from 0.
         index: u64,
+        /// The pipeline stage that samples, loss, phases and sent_bytes are of, from 0. A step has a row for
+        /// each stage, and one row without pipeline parallelism.
+        stage: u32,
         /// End of the step on its last rank, on the host's CLOCK_MONOTONIC, which restarts with the
         /// machine.
         end_mono_ns: u64 ["ns"],
-        /// Duration of the step, without the time in which the job was held.
+        /// Duration of the step, without the time in which the job was held. Equal in all rows of a step.
         dur_ns: u64 ["ns"],
         /// Whether the launch's numbers include the step; empty if unknown.
         in_window: Option<bool>,
-        /// Samples over all ranks; empty if unknown, as for a user's program.
+        /// Samples over all ranks of the stage; empty if unknown, as for a user's program. Those of a
+        /// pipeline are all in its last stage.
         samples: Option<u64>,
         /// Mean loss over the samples; empty if it was not read or is not finite.
         loss: Option<f64>,
-        /// Phase: waiting for its batch. Like the other phases, that of the slowest rank.
+        /// Phase: waiting for its batch. Like the other phases, that of the rank that took longest.
         data_ns: Option<u64> ["ns"],
         /// Phase: forward passes.
         forward_ns: Option<u64> ["ns"],
@@ -60,7 +64,13 @@ columns! {
         optimizer_ns: Option<u64> ["ns"],
         /// Phase: copies between device and host for offloaded state.
         offload_ns: Option<u64> ["ns"],
-        /// Bytes passed to collectives, over all ranks.
+        /// Phase: waiting for collectives of tensor-parallel ranks; empty with NCCL.
+        tensor_ns: Option<u64> ["ns"],
+        /// Phase: waiting for parameters that ZeRO gathers; empty with NCCL.
+        gather_ns: Option<u64> ["ns"],
+        /// Phase: waiting for activations and gradients of other pipeline stages; empty with NCCL.
+        pipeline_ns: Option<u64> ["ns"],
+        /// Bytes that ranks sent to each other by the ring algorithms, over all ranks of the stage.
         sent_bytes: Option<u64> ["bytes"],
         /// How the boundaries of the step were found.
         timing: Option<Timing>,

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::labels::{Arithmetic, ErrorKind, Status, Warnings};
+use super::{
+    by_stage::ByStage,
+    labels::{Arithmetic, ErrorKind, Status, Warnings},
+};
 use crate::{
     plan::Plan,
     sharing::Sharing,
@@ -55,6 +58,7 @@ pub struct Measurement {
     pub step_ns_p99: Option<u64>,
     /// Samples of the window over its length, over all ranks.
     pub samples_per_s: Option<f64>,
+    /// Medians of the phases of a step, of the rank that took longest. Empty under pipeline parallelism.
     pub data_ns_median: Option<u64>,
     pub forward_ns_median: Option<u64>,
     pub backward_ns_median: Option<u64>,
@@ -62,6 +66,19 @@ pub struct Measurement {
     pub sync_exposed_ns_median: Option<u64>,
     pub optimizer_ns_median: Option<u64>,
     pub offload_ns_median: Option<u64>,
+    pub tensor_ns_median: Option<u64>,
+    pub gather_ns_median: Option<u64>,
+    /// Medians of the phases of a step under pipeline parallelism: of each stage, those of its rank that took
+    /// longest. Empty without it.
+    pub data_ns_median_by_stage: Option<ByStage>,
+    pub forward_ns_median_by_stage: Option<ByStage>,
+    pub backward_ns_median_by_stage: Option<ByStage>,
+    pub sync_total_ns_median_by_stage: Option<ByStage>,
+    pub sync_exposed_ns_median_by_stage: Option<ByStage>,
+    pub optimizer_ns_median_by_stage: Option<ByStage>,
+    pub offload_ns_median_by_stage: Option<ByStage>,
+    pub tensor_ns_median_by_stage: Option<ByStage>,
+    pub pipeline_ns_median_by_stage: Option<ByStage>,
     /// Time from the start of the job's first process to the end of its last rank.
     pub wall_ns: Option<u64>,
     /// Length of the window in which the counters below grew.
@@ -101,7 +118,7 @@ pub struct Measurement {
     pub pcie_tx_bytes: Option<u64>,
     pub nvlink_rx_bytes: Option<u64>,
     pub nvlink_tx_bytes: Option<u64>,
-    /// Bytes passed to collectives in the window, over all ranks.
+    /// Bytes that ranks sent to each other in the window, over all ranks; see [`crate::wire::Step`].
     pub sent_bytes: Option<u64>,
     pub energy_mj: Option<u64>,
     pub warnings: Warnings,

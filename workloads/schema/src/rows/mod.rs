@@ -1,6 +1,7 @@
 //! The tables of a run, with one row type per file. Only this module reads and writes them.
 
 mod appended;
+mod by_stage;
 mod change;
 mod columns;
 mod comparison;
@@ -28,6 +29,7 @@ mod table_file;
 mod totals;
 
 pub use appended::{Appender, Follower, read_appended};
+pub use by_stage::ByStage;
 pub use change::{Change, Changes, Shift, Verdict};
 pub use columns::{Column, ColumnRow, Columns, Kind, dictionary};
 pub use comparison::{Compared, Comparison, Quantity, Repeatability, RunRatio};

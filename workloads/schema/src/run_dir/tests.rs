@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
+    FORMAT,
     catalog::Catalog,
     cluster::NodeFacts,
     device::Device,
@@ -132,7 +133,7 @@ proptest! {
         prop_assert_eq!(run.end().unwrap(), None);
         run.write_end(&end).unwrap();
         prop_assert_eq!(run.end().unwrap(), Some(end));
-        let footprints = Footprints { format: FORMAT, measured: vec![] };
+        let footprints = Footprints { format: FOOTPRINTS_FORMAT, measured: vec![] };
         prop_assert_eq!(run.footprints().unwrap(), None);
         run.write_footprints(&footprints).unwrap();
         prop_assert_eq!(run.footprints().unwrap(), Some(footprints));

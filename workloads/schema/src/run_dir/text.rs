@@ -38,10 +38,11 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
 }
 
 /// Refuses a newer format before another difference of it can cause a misleading error.
-pub(crate) fn check_format(path: &Path, found: Option<u64>) -> Result<(), RunError> {
+pub(crate) fn check_format(path: &Path, found: Option<u64>, known: u32) -> Result<(), RunError> {
     match found {
-        Some(found) if found > u64::from(FORMAT) => {
-            Err(RunError::Newer { file: path.into(), found: u32::try_from(found).unwrap_or(u32::MAX) })
+        Some(found) if found > u64::from(known) => {
+            let found = u32::try_from(found).unwrap_or(u32::MAX);
+            Err(RunError::Newer { file: path.into(), found, known })
         }
         Some(_) => Ok(()),
         None => Err(RunError::Parse { file: path.into(), message: "has no 'format'".into() }),
@@ -64,7 +65,7 @@ pub(crate) fn read_toml<T: DeserializeOwned>(path: &Path) -> Result<T, RunError>
         RunError::Parse { file: path.into(), message: format!("line {line}: {}", e.message()) }
     };
     let table: toml::Table = text.parse().map_err(parse)?;
-    check_format(path, table.get("format").and_then(toml::Value::as_integer).map(|n| n as u64))?;
+    check_format(path, table.get("format").and_then(toml::Value::as_integer).map(|n| n as u64), FORMAT)?;
     toml::from_str(&text).map_err(parse)
 }
 
@@ -76,10 +77,27 @@ pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), RunE
 }
 
 pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, RunError> {
+    let (text, _) = read_checked(path, FORMAT)?;
+    parse_json(path, &text)
+}
+
+/// As [`read_json`], of a file with a format of its own, of which `known` is the newest; `None` if it is an older one.
+pub(super) fn read_json_of<T: DeserializeOwned>(path: &Path, known: u32) -> Result<Option<T>, RunError> {
+    let (text, format) = read_checked(path, known)?;
+    if format < u64::from(known) { Ok(None) } else { parse_json(path, &text).map(Some) }
+}
+
+/// The text of a JSON file, and its format, which is not newer than `known`.
+fn read_checked(path: &Path, known: u32) -> Result<(String, u64), RunError> {
     let text = read(path)?;
+    let value: serde_json::Value = parse_json(path, &text)?;
+    let format = value.get("format").and_then(serde_json::Value::as_u64);
+    check_format(path, format, known)?;
+    Ok((text, format.unwrap_or_default()))
+}
+
+fn parse_json<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, RunError> {
     // Messages of serde_json end with line and column.
     let parse = |e: serde_json::Error| RunError::Parse { file: path.into(), message: e.to_string() };
-    let value: serde_json::Value = serde_json::from_str(&text).map_err(parse)?;
-    check_format(path, value.get("format").and_then(serde_json::Value::as_u64))?;
-    serde_json::from_str(&text).map_err(parse)
+    serde_json::from_str(text).map_err(parse)
 }

@@ -16,7 +16,8 @@ use super::{
     tensors::{DecodeError, decode, decode_into},
 };
 use crate::{
-    failure::Failure, launch::training_seed, optimizer::Optimizer, shim::random::set_random_state, step::Trainer,
+    failure::Failure, launch::training_seed, optimizer::Optimizer, shim::random::set_random_state,
+    step::Trainer,
 };
 
 /// A checkpoint of this job whose manifest was read.

@@ -104,7 +104,7 @@ impl Ranks for Thread {
 
     fn broadcast(&self, tensor: &Tensor, root: u32) -> Result<Box<dyn Transfer>, TchError> {
         self.enter(tensor, tensor, |all| {
-            let first = all[root as usize].copy();
+            let first = all[root as usize].f_detach_copy()?;
             Ok(all.iter().map(|_| first.shallow_clone()).collect())
         })
     }
@@ -127,7 +127,7 @@ impl Ranks for Thread {
     fn send(&self, tensor: &Tensor, to: u32, tag: u32) -> Result<Box<dyn Transfer>, TchError> {
         let mut state = self.meeting.state.lock().unwrap();
         let sent = state.sent.entry((self.rank, to as usize, tag)).or_default();
-        sent.push(tensor.detach().copy());
+        sent.push(tensor.detach().f_detach_copy()?);
         self.meeting.changed.notify_all();
         Ok(Box::new(Sent))
     }

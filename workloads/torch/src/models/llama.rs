@@ -146,14 +146,15 @@ impl Attention {
     fn repeated(&self, shared: &Tensor) -> Result<Tensor, TchError> {
         let (samples, groups, tokens, head) = shared.size4()?;
         let (Range { start, end }, of_group) = (self.heads.clone(), self.of_group);
-        let repeated = if of_group == 1 {
-            shared.shallow_clone()
-        } else {
-            shared
-                .f_unsqueeze(2)?
-                .f_expand([samples, groups, of_group, tokens, head], false)?
-                .f_reshape([samples, groups * of_group, tokens, head])?
-        };
+        let repeated =
+            if of_group == 1 {
+                shared.shallow_clone()
+            } else {
+                shared
+                    .f_unsqueeze(2)?
+                    .f_expand([samples, groups, of_group, tokens, head], false)?
+                    .f_reshape([samples, groups * of_group, tokens, head])?
+            };
         if end - start == groups * of_group { Ok(repeated) } else { repeated.f_narrow(1, start, end - start) }
     }
 }

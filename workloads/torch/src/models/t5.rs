@@ -195,7 +195,8 @@ impl Attention {
             let (scope, split) = (projections.part(name), Split::outputs(heads));
             Linear::column_parallel(scope, [width, inner], inverse_root(fan_in), Bias::None, split)
         };
-        let (query, key, value) = (column("q", width * head_width)?, column("k", width)?, column("v", width)?);
+        let (query, key, value) =
+            (column("q", width * head_width)?, column("k", width)?, column("v", width)?);
         let output = {
             let (scope, init) = (projections.part("o"), inverse_root(inner));
             Linear::row_parallel(scope, [inner, width], init, Bias::None, heads)?

@@ -214,12 +214,7 @@ impl Attention {
     }
 
     /// Looks at `memory`, or at its own input.
-    fn forward(
-        &self,
-        queries: &Tensor,
-        memory: Option<&Tensor>,
-        mask: Mask<'_>,
-    ) -> Result<Tensor, TchError> {
+    fn forward(&self, queries: &Tensor, memory: Option<&Tensor>, mask: Mask<'_>) -> Result<Tensor, TchError> {
         let attended = self.dropout.forward(&self.attention.forward(queries, memory, mask)?)?;
         self.norm.forward(&attended.f_add(queries)?)
     }

@@ -130,8 +130,7 @@ fn encoder_layer(
     };
     let feed_forward_out = {
         let (mut scope, init) = (scope.part("mlp.3"), Init::xavier_uniform(feed_forward, width));
-        let weight =
-            scope.divided("weight", &[width, feed_forward], init, Split::inputs(feed_forward))?;
+        let weight = scope.divided("weight", &[width, feed_forward], init, Split::inputs(feed_forward))?;
         Linear::row_parallel_of(weight, scope.parameter("bias", &[width], bias_init)?, ranks.clone())
     };
     Ok(PreNorm { norm_1, attention, norm_2, feed_forward_in, feed_forward_out, gelu: "none", ranks })

@@ -274,7 +274,7 @@ impl Block for Embedding {
         let embed = |indices: &Tensor| Tensor::f_embedding(&self.weight, indices, NO_PADDING, false, false);
         let Some((ranks, Range { start, end })) = &self.divided else { return embed(indices) };
         // Another rank has the rows of the other indices, and this one adds zeros.
-        let is_elsewhere = indices.f_lt(*start)?.f_logical_or(&indices.f_ge(*end)?)?;
+        let is_elsewhere = indices.f_lt(*start)?.f_bitwise_or_tensor(&indices.f_ge(*end)?)?;
         let own = indices.f_sub_scalar(*start)?.f_masked_fill(&is_elsewhere, 0)?;
         let rows = embed(&own)?.f_masked_fill(&is_elsewhere.f_unsqueeze(-1)?, 0.0)?;
         ranks.leave(rows)

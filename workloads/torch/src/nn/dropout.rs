@@ -15,7 +15,11 @@ impl Dropout {
     /// # Errors
     /// Out of memory.
     pub fn forward_divided(&self, input: &Tensor, ranks: &TensorParallel) -> Result<Tensor, TchError> {
-        if self.0 == 0.0 { self.forward(input) } else { ranks.draw_apart(input.device(), || self.forward(input)) }
+        if self.0 == 0.0 {
+            self.forward(input)
+        } else {
+            ranks.draw_apart(input.device(), || self.forward(input))
+        }
     }
 }
 

@@ -52,12 +52,12 @@ pub fn divided_cross_entropy(
     let shifted = logits.f_sub(&largest)?;
     let normaliser = ranks.leave(shifted.f_exp()?.f_sum_dim_intlist(-1, false, None)?)?.f_log()?;
     // The logit of the right class is another rank's, or this one's; the others add zero to it.
-    let is_elsewhere = classes.f_lt(own.start)?.f_logical_or(&classes.f_ge(own.end)?)?;
+    let is_elsewhere = classes.f_lt(own.start)?.f_bitwise_or_tensor(&classes.f_ge(own.end)?)?;
     let index = classes.f_sub_scalar(own.start)?.f_masked_fill(&is_elsewhere, 0)?.f_unsqueeze(-1)?;
     let found = shifted.f_gather(-1, &index, false)?.f_squeeze_dim(-1)?;
     let right = ranks.leave(found.f_masked_fill(&is_elsewhere, 0.0)?)?;
     let is_ignored = classes.f_eq(NO_CLASS)?;
-    let used = is_ignored.f_logical_not()?.f_sum(Kind::Int64)?;
+    let used = is_ignored.f_bitwise_not()?.f_sum(Kind::Int64)?;
     let mean = |nats: Tensor| nats.f_masked_fill(&is_ignored, 0.0)?.f_sum(None)?.f_div(&used);
     let of_right = mean(normaliser.f_sub(&right)?)?;
     if smoothing == 0.0 {

@@ -37,8 +37,7 @@ impl MultiHeadAttention {
     ) -> Result<Tensor, TchError> {
         let samples = queries.size()[0];
         let queries = self.ranks.enter(queries)?;
-        let memory =
-            memory.map_or(Ok(queries.shallow_clone()), |memory| self.ranks.enter(memory))?;
+        let memory = memory.map_or(Ok(queries.shallow_clone()), |memory| self.ranks.enter(memory))?;
         let split = |layer: &Linear, input: &Tensor| {
             let head = layer.outputs() / self.heads;
             layer.forward(input)?.f_reshape([samples, -1, self.heads, head])?.f_transpose(1, 2)

@@ -390,10 +390,7 @@ mod tests {
         assert!(!mean.requires_grad());
         assert!(weight.is_leaf() && weight.requires_grad());
 
-        assert_eq!(
-            parameters.state().map(Entry::name).collect::<Vec<_>>(),
-            ["head.0.weight", "tail.mean"]
-        );
+        assert_eq!(parameters.state().map(Entry::name).collect::<Vec<_>>(), ["head.0.weight", "tail.mean"]);
         assert_eq!((parameters.count(), parameters.bytes()), (6, 4 * (6 + 5)));
         assert_eq!(
             parameters.tensors().map(Tensor::data_ptr).collect::<Vec<_>>(),
@@ -433,7 +430,8 @@ mod tests {
             assert_eq!(parameters.beside().kind(), parameters.kind());
             [weight, buffer, table, whole]
         };
-        let (usual, exact) = (built(Parameters::new(Device::Cpu)), built(Parameters::new(Device::Cpu).exact()));
+        let (usual, exact) =
+            (built(Parameters::new(Device::Cpu)), built(Parameters::new(Device::Cpu).exact()));
         assert_eq!(usual.each_ref().map(Tensor::kind), [Kind::Float, Kind::Float, Kind::Float, Kind::Int64]);
         assert_eq!(
             exact.each_ref().map(Tensor::kind),

@@ -94,10 +94,8 @@ mod tests {
         let [ours, theirs] = outputs();
         assert_eq!(ours, theirs);
 
-        let bias = |name| {
-            let mut entries = parameters.state();
-            entries.find(|entry| entry.name() == name).unwrap().tensor().shallow_clone()
-        };
+        let bias =
+            |name| parameters.state().find(|entry| entry.name() == name).unwrap().tensor().shallow_clone();
         let (leading, following) = (bias("net.2.bias"), bias("target.2.bias"));
         let start = following.copy();
         let _ = tch::no_grad(|| leading.shallow_clone().g_add_scalar_(8.0));

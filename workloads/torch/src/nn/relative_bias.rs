@@ -37,7 +37,11 @@ impl RelativeBias {
             None
         };
         let buckets = scope.table(&buckets(tokens, causal)?)?;
-        Ok(Self { embedding: Embedding::column_parallel(scope, [BUCKETS, heads], init, heads)?, buckets, future })
+        Ok(Self {
+            embedding: Embedding::column_parallel(scope, [BUCKETS, heads], init, heads)?,
+            buckets,
+            future,
+        })
     }
 
     /// The numbers that all layers of a stack add to the scores of this rank's heads: `[1, heads, tokens, tokens]`.

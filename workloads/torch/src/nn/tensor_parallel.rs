@@ -26,6 +26,11 @@ impl TensorParallel {
         Self { group: Some(group).filter(|group| group.size() > 1) }
     }
 
+    /// The place of this rank without the others: nothing is moved.
+    pub fn absent(&self) -> Self {
+        Self { group: self.group.as_ref().map(|group| Group::absent(group.rank(), group.size())) }
+    }
+
     /// Whether there is no other rank.
     pub fn is_alone(&self) -> bool {
         self.group.is_none()
@@ -110,9 +115,11 @@ impl TensorParallel {
     ) -> Result<Tensor, TchError> {
         let Some(group) = &self.group else { return body() };
         let common = Tensor::f_randint(i64::MAX, [1], (Kind::Int64, Device::Cpu))?.f_int64_value(&[0])?;
-        let devices = [Some(Device::Cpu), Some(device).filter(|device| device.is_cuda())].into_iter().flatten();
-        let states =
-            devices.map(|device| Ok((device, random_state(device)?))).collect::<Result<Vec<_>, TchError>>()?;
+        let devices =
+            [Some(Device::Cpu), Some(device).filter(|device| device.is_cuda())].into_iter().flatten();
+        let states = devices
+            .map(|device| Ok((device, random_state(device)?)))
+            .collect::<Result<Vec<_>, TchError>>()?;
         tch::manual_seed(common.wrapping_add(i64::from(group.rank())));
         let made = body();
         for (device, state) in &states {

@@ -93,10 +93,10 @@ impl Case<'_> {
         workload.optimizer = self.optimizer;
         let Plan { dp, pp, ga, gc, offload, zero, precision, .. } = self.plan;
         let samples = GLOBAL_BATCH as usize / usize::from(dp * ga);
-        let cut = (pp > 1).then(|| cut(&workload, self.is_exact, samples as i64, pp.into()).unwrap());
+        let ranks = TensorParallel::new(world.tensor.clone());
+        let cut = (pp > 1).then(|| cut(&workload, self.is_exact, samples as i64, &ranks, pp.into()).unwrap());
         let links = cut.as_ref().map(|cut| cut.stages[world.at.stage as usize].clone());
-        let parameters =
-            Parameters::new(Device::Cpu).part_of(TensorParallel::new(world.tensor.clone()), links);
+        let parameters = Parameters::new(Device::Cpu).part_of(ranks, links);
         let parameters = if self.is_exact { parameters.exact() } else { parameters };
         let model = models::build_in(&workload, parameters).unwrap();
         set_initial(&workload, model.parameters());
@@ -146,7 +146,10 @@ impl Case<'_> {
 /// Relative to what is expected.
 fn largest_difference(ours: &[f64], expected: &[f64]) -> f64 {
     let apart = |(ours, expected): (&f64, &f64)| (ours - expected).abs() / expected.abs();
-    ours.iter().zip(expected).map(apart).fold(0.0, |most, next| if next.is_nan() { next } else { most.max(next) })
+    ours.iter()
+        .zip(expected)
+        .map(apart)
+        .fold(0.0, |most, next| if next.is_nan() { next } else { most.max(next) })
 }
 
 /// The plans that are tried with every model that allows them.
@@ -183,7 +186,9 @@ fn check(model: &str) {
     let has_tensor_parallelism = model != "resnet";
     let is_slow = env::var_os("TANDEM_SLOW").is_some_and(|value| value == "1");
     let mut wrong = Vec::new();
-    for (number, (optimizer, is_clipped)) in [(SGD, false), (SGD, true), (ADAMW, true)].into_iter().enumerate() {
+    for (number, (optimizer, is_clipped)) in
+        [(SGD, false), (SGD, true), (ADAMW, true)].into_iter().enumerate()
+    {
         let case = |plan: &str| {
             let plan = plan.parse().expect("canonical");
             Case { model, optimizer, plan, is_exact: true, is_clipped }

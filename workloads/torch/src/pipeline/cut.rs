@@ -8,7 +8,7 @@ use tch::{Kind, Tensor};
 
 use crate::{
     models,
-    nn::{flops, parameters::Parameters, precision::in_fp64},
+    nn::{flops, parameters::Parameters, precision::in_fp64, tensor_parallel::TensorParallel},
     shapes,
 };
 
@@ -32,36 +32,60 @@ pub(crate) struct Passed {
     pub(crate) has_gradient: bool,
 }
 
-/// Cuts the model of a workload into `stages` stages for micro-batches of `samples` samples. The largest stage has as few
-/// floating-point operations as possible. They are counted and not timed, so that every launch of a job has the same cut.
+/// Cuts the model of a workload into `stages` stages for micro-batches of `samples` samples, on a rank that has its part of
+/// each layer. The largest stage has as few floating-point operations as possible. They are counted and not timed, so that
+/// every launch of a job, and every rank of a launch, has the same cut.
 ///
 /// # Errors
 /// The model is no chain of links, or has fewer links than there are stages.
-pub(crate) fn cut(workload: &Workload, exact: bool, samples: i64, stages: usize) -> anyhow::Result<Cut> {
-    let shapes = Parameters::shapes_only();
-    let model = models::build_in(workload, if exact { shapes.exact() } else { shapes })?;
-    let Some(supervised) = model.supervised() else {
-        anyhow::bail!("{} is no chain of links, and cannot be cut into stages", workload.name)
+pub(crate) fn cut(
+    workload: &Workload,
+    exact: bool,
+    samples: i64,
+    ranks: &TensorParallel,
+    stages: usize,
+) -> anyhow::Result<Cut> {
+    let whole = Walk::of(workload, exact, samples, TensorParallel::default())?;
+    let links = whole.operations.len();
+    let name = &workload.name;
+    ensure!(stages <= links, "{name} has {links} links, which cannot be cut into {stages} stages");
+    // Tensor-parallel ranks have different parts of some carries, and all of them the same cut.
+    let carries = if ranks.is_alone() {
+        whole.carries
+    } else {
+        Walk::of(workload, exact, samples, ranks.absent())?.carries
     };
-    let chain = supervised.chain();
-    ensure!(
-        stages <= chain.count(),
-        "{} has {} links, which cannot be cut into {stages} stages",
-        workload.name,
-        chain.count()
-    );
-    let inputs = shapes::inputs(workload, samples)?;
-    let mut carry = vec![if exact { in_fp64(&inputs)? } else { inputs }];
-    let (mut operations, mut carries) = (Vec::new(), Vec::<Vec<Passed>>::new());
-    for link in 0..chain.count() {
-        let (outputs, of_link) = flops::count(|| chain.run_link(link, &carry));
-        carry = outputs?;
-        operations.push(of_link);
-        carries.push(carry.iter().map(|tensor| passed(tensor, model.parameters().kind())).collect());
-    }
-    let stages = balance(&operations, stages);
+    let stages = balance(&whole.operations, stages);
     let boundaries = stages[..stages.len() - 1].iter().map(|links| carries[links.end - 1].clone()).collect();
     Ok(Cut { stages, boundaries })
+}
+
+/// A pass of shapes through all links of a model.
+struct Walk {
+    /// Floating-point operations of each link.
+    operations: Vec<u64>,
+    /// The carry behind each link.
+    carries: Vec<Vec<Passed>>,
+}
+
+impl Walk {
+    fn of(workload: &Workload, exact: bool, samples: i64, ranks: TensorParallel) -> anyhow::Result<Self> {
+        let shapes = Parameters::shapes_only().part_of(ranks, None);
+        let model = models::build_in(workload, if exact { shapes.exact() } else { shapes })?;
+        let Some(supervised) = model.supervised() else {
+            anyhow::bail!("{} is no chain of links, and cannot be cut into stages", workload.name)
+        };
+        let inputs = shapes::inputs(workload, samples)?;
+        let mut carry = vec![if exact { in_fp64(&inputs)? } else { inputs }];
+        let mut walk = Walk { operations: Vec::new(), carries: Vec::new() };
+        for link in 0..supervised.chain().count() {
+            let (outputs, operations) = flops::count(|| supervised.chain().run_link(link, &carry));
+            carry = outputs?;
+            walk.operations.push(operations);
+            walk.carries.push(carry.iter().map(|tensor| passed(tensor, model.parameters().kind())).collect());
+        }
+        Ok(walk)
+    }
 }
 
 fn passed(tensor: &Tensor, kind: Kind) -> Passed {
@@ -123,7 +147,10 @@ mod tests {
     #[test]
     fn the_carry_of_a_boundary_is_known_without_running_the_model() {
         let catalog = Catalog::embedded();
-        let of = |name: &str| cut(catalog.get(name).unwrap(), false, 3, 2).unwrap();
+        let of = |name: &str| {
+            let alone = TensorParallel::default();
+            cut(catalog.get(name).unwrap(), false, 3, &alone, 2).unwrap()
+        };
         let gpt2 = of("gpt2-mini");
         let [boundary] = &gpt2.boundaries[..] else { panic!("two stages have one boundary") };
         assert_eq!((boundary.len(), boundary[0].shape[0], boundary[0].has_gradient), (1, 3, true));
@@ -137,7 +164,10 @@ mod tests {
     fn an_exact_model_of_images_has_the_same_cut_and_passes_fp64() {
         let catalog = Catalog::embedded();
         for name in ["resnet18-mini", "vit-mini"] {
-            let of = |exact: bool| cut(catalog.get(name).unwrap(), exact, 3, 2).unwrap();
+            let of = |exact: bool| {
+                let alone = TensorParallel::default();
+                cut(catalog.get(name).unwrap(), exact, 3, &alone, 2).unwrap()
+            };
             let (usual, exact) = (of(false), of(true));
             assert_eq!(usual.stages, exact.stages, "{name}");
             let kinds = |cut: &Cut| cut.boundaries[0].iter().map(|passed| passed.kind).collect::<Vec<_>>();

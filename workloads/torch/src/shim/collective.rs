@@ -224,9 +224,7 @@ impl ProcessGroup {
     /// As [`ProcessGroup::all_reduce`].
     pub fn all_to_all(&mut self, received: &Tensor, sent: &Tensor) -> Result<Work, TchError> {
         // SAFETY: as in `all_reduce`.
-        Work::start(|work| unsafe {
-            tw_group_all_to_all(self.0, received.as_ptr(), sent.as_ptr(), work)
-        })
+        Work::start(|work| unsafe { tw_group_all_to_all(self.0, received.as_ptr(), sent.as_ptr(), work) })
     }
 
     /// Sends `tensor` to rank `to`, which must call [`ProcessGroup::recv`] with the same tag.

@@ -43,11 +43,7 @@ pub type Backward = Box<dyn FnMut(Vec<Option<Tensor>>) -> Result<Vec<Option<Tens
 ///
 /// # Errors
 /// None is known; libtorch reserves the right. Errors of `backward` come out of the backward pass.
-pub fn function(
-    inputs: &[Tensor],
-    values: &[Tensor],
-    backward: Backward,
-) -> Result<Vec<Tensor>, TchError> {
+pub fn function(inputs: &[Tensor], values: &[Tensor], backward: Backward) -> Result<Vec<Tensor>, TchError> {
     let closure = Box::into_raw(Box::new(backward)).cast();
     let (inputs, value_handles) = (handles(inputs), handles(values));
     let mut outputs = vec![ptr::null_mut(); values.len()];
@@ -129,8 +125,7 @@ mod tests {
             held.fetch_add(1, Ordering::Relaxed);
             Ok(gradients.into_iter().map(|gradient| gradient.map(|gradient| gradient * 3.0)).collect())
         };
-        let outputs =
-            function(&[input.shallow_clone()], &[input.detach()], Box::new(tripled)).unwrap();
+        let outputs = function(&[input.shallow_clone()], &[input.detach()], Box::new(tripled)).unwrap();
         assert_eq!(outputs[0].data_ptr(), input.data_ptr(), "no data is copied");
         backward(&(&outputs[0] * 5.0).sum(tch::Kind::Float), &[]).unwrap();
         assert_eq!(Vec::<f32>::try_from(input.grad()).unwrap(), [15.0, 15.0]);
