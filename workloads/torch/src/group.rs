@@ -2,6 +2,8 @@
 //! waited for.
 
 mod absent;
+#[cfg(test)]
+pub(crate) mod observed;
 mod processes;
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@ use std::slice;
 use schema::catalog;
 use tch::{Device, Kind, TchError, Tensor};
 
-pub(crate) use self::norm::GradientNorm;
+pub use self::norm::GradientNorm;
 use self::{host::Host, rule::Rule};
 use crate::{clock::Phase, shim::autograd};
 
@@ -99,7 +99,7 @@ impl Optimizer {
     ///
     /// # Errors
     /// Out of memory, or those of `norm`.
-    pub(crate) fn clip_gradients(&mut self, norm_max: f64, norm: &GradientNorm) -> Result<(), TchError> {
+    pub fn clip_gradients(&mut self, norm_max: f64, norm: &GradientNorm) -> Result<(), TchError> {
         // Avoids a division by zero if all gradients are zero; PyTorch's value.
         const EPSILON: f64 = 1e-6;
         let norm = norm.of(&self.parameters)?;

@@ -124,7 +124,11 @@ mod tests {
     use tch::Kind;
 
     use super::*;
-    use crate::{nn::channels_last, step::tests::trainer_of};
+    use std::thread;
+
+    use schema::{catalog::Optimizer, mesh::Mesh};
+
+    use crate::{nn::channels_last, parallel::tests::Case, step::tests::trainer_of, world::World};
 
     /// Other memory of the CPU, as that of a device is for a job on one.
     fn copy(memory: &Tensor) -> Result<Tensor, TchError> {
@@ -204,6 +208,59 @@ mod tests {
             assert!(after.iter().zip(&before).all(|(after, before)| after != before), "{name}");
             again.extend(train(&mut trainer, 2));
             assert_eq!(again, whole, "{name}");
+        }
+    }
+
+    /// Under SGD a constant factor in the gradients after a pause changes losses as much as one in the rate does.
+    fn sgd(learning_rate: f64) -> Optimizer {
+        Optimizer::Sgd { learning_rate, momentum: 0.9, weight_decay: 1e-4 }
+    }
+
+    /// The loss of a job in each of four steps, between which every rank is paused and its tensors are moved.
+    fn losses_with_a_pause(case: Case<'_>) -> Vec<f64> {
+        let rank = |world| {
+            tch::set_num_threads(1);
+            let mut trainer = case.trainer(world);
+            let step = |trainer: &mut Trainer| {
+                trainer.issue().unwrap();
+                trainer.completed(0).unwrap().unwrap().loss
+            };
+            let mut losses: Vec<f64> = (0..2).map(|_| step(&mut trainer)).collect();
+            let (paused, _) = Paused::new(&mut trainer).unwrap();
+            relocate(&trainer.tensors(), copy).unwrap();
+            paused.resume(&mut trainer).unwrap();
+            losses.extend((0..2).map(|_| step(&mut trainer)));
+            losses
+        };
+        let rank = &rank;
+        let of_ranks: Vec<Vec<f64>> = thread::scope(|scope| {
+            let worlds = World::threads(Mesh::of(&case.plan)).into_iter();
+            let ranks: Vec<_> = worlds.map(|world| scope.spawn(move || rank(world))).collect();
+            ranks.into_iter().map(|rank| rank.join().expect("its reason is above")).collect()
+        });
+        let with_loss: Vec<_> = of_ranks.iter().filter(|losses| !losses[0].is_nan()).collect();
+        let mean =
+            |step: usize| with_loss.iter().map(|losses| losses[step]).sum::<f64>() / with_loss.len() as f64;
+        (0..4).map(mean).collect()
+    }
+
+    #[test]
+    fn ranks_whose_tensors_moved_train_on_as_one_rank_does() {
+        let case = |plan: &str, optimizer| {
+            let plan = plan.parse().expect("canonical");
+            Case { model: "gpt2", optimizer, plan, is_exact: true, is_clipped: false }
+        };
+        let apart = |ours: &[f64], expected: &[f64]| {
+            assert_eq!(ours.len(), expected.len());
+            ours.iter().zip(expected).map(|(ours, expected)| (ours - expected).abs()).fold(0.0, f64::max)
+        };
+        let expected = case("dp1", sgd(0.02)).losses(4);
+        let doubled = apart(&case("dp1", sgd(0.04)).losses(4), &expected);
+        assert!(doubled > 1e-3, "gradients that are twice as large show: {doubled}");
+        for plan in ["dp1", "dp2", "dp2-ga2", "dp2-zero1", "dp2-zero2-ga2", "dp2-zero3-gc", "tp2", "pp2-ga2"]
+        {
+            let apart = apart(&losses_with_a_pause(case(plan, sgd(0.02))), &expected);
+            assert!(apart < 1e-9, "{plan}: {apart}");
         }
     }
 

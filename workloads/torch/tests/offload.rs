@@ -11,7 +11,7 @@ use torch_worker::{
     clock::Phase,
     data, models,
     nn::channels_last,
-    optimizer::{Home, Optimizer},
+    optimizer::{GradientNorm, Home, Optimizer},
     shim::autograd::backward,
     step::{Completed, Execution, Trainer},
 };
@@ -53,7 +53,7 @@ impl Problem {
         let losses = with_gradient.map(|(parameter, target)| (parameter - target).square().sum(None));
         backward(&losses.sum::<Tensor>(), &[]).unwrap();
         if let Some(norm_max) = norm_max {
-            self.optimizer.clip_gradients(norm_max).unwrap();
+            self.optimizer.clip_gradients(norm_max, &GradientNorm::Own).unwrap();
         }
         let mut phases = Vec::new();
         let mut lap = |phase| {
@@ -147,7 +147,7 @@ fn train(name: &str, offload: Option<u32>) -> (Vec<Completed>, Vec<Tensor>) {
         trainer.completed(0).unwrap().unwrap()
     };
     let steps = (0..STEPS).map(step).collect();
-    let state = trainer.workload().parameters().state().map(|(_, tensor)| tensor.detach().copy()).collect();
+    let state = trainer.workload().parameters().state().map(|entry| entry.tensor().detach().copy()).collect();
     (steps, state)
 }
 

@@ -7,7 +7,7 @@ use tch::{
 };
 use torch_worker::{
     nn::channels_last,
-    optimizer::{Home, Optimizer},
+    optimizer::{GradientNorm, Home, Optimizer},
     shim::autograd::backward,
 };
 
@@ -160,7 +160,7 @@ fn gradients_are_scaled_down_to_the_largest_norm_and_never_up() {
         let mut optimizer = of(settings, &parameters);
         // The third has no gradient.
         backward(&(parameters[0].sum(None) * 2.0 - parameters[1].sum(None)), &[]).unwrap();
-        optimizer.clip_gradients(norm_max).unwrap();
+        optimizer.clip_gradients(norm_max, &GradientNorm::Own).unwrap();
         step(&mut optimizer);
         for (parameter, gradient) in parameters.iter().zip([2.0, -1.0, 0.0]) {
             let expected = Tensor::full([4], -gradient * scale, (Kind::Float, Device::Cpu));

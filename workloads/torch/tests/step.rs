@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 use schema::catalog::Optimizer;
 use tch::{Device, Kind, Reduction, TchError, Tensor};
 use torch_worker::{
+    chain::Link,
     nn::{dense::Linear, init::Init, parameters::Parameters},
     shim::autograd::AutocastBf16,
     step::{Execution, Trainer},
-    workload::{Batch, Block, DataStream, Sequential, Supervised, Update, Workload},
+    workload::{Batch, Block, DataStream, Supervised, Update, Workload},
 };
 
 /// Moves a parameter by exactly its gradient, so that the difference shows the gradient.
@@ -59,9 +60,9 @@ fn one_step(micro_batches: usize, bf16: bool) -> (Vec<Tensor>, f64, Option<Kind>
     let mut parameters = Parameters::new(Device::Cpu);
     let layer = Linear::with_init(parameters.root().part("layer"), 4, 2, Init::Constant(0.3)).unwrap();
     let kind = Arc::new(Mutex::new(None));
-    let model = Sequential::new(vec![Box::new(layer), Box::new(Probe(Arc::clone(&kind)))]);
+    let links: Vec<Box<dyn Link>> = vec![Box::new(layer), Box::new(Probe(Arc::clone(&kind)))];
     let handles = parameters.with_prefix("");
-    let workload = Supervised::new(parameters, model, mean_square, BY_THE_GRADIENT);
+    let workload = Supervised::new(parameters, links, mean_square, BY_THE_GRADIENT);
     let execution = Execution { micro_batches, bf16, ..Execution::plain(Device::Cpu, 8 / micro_batches) };
     let mut trainer = Trainer::new(Box::new(workload), Slices::boxed(), execution).unwrap();
     trainer.issue().unwrap();

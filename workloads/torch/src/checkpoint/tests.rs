@@ -20,7 +20,7 @@ use super::{
     restore::Restore,
     save::{Peers, save},
 };
-use crate::{failure::Failure, launch::tests::training, step::tests::trainer_of, workload::Share};
+use crate::{failure::Failure, launch::tests::training, step::tests::trainer_of};
 
 /// Trains one step on each rank of a job and saves. The ranks call `meanwhile`, with the rank and the
 /// number of the round, each time that all of them agree.
@@ -86,7 +86,7 @@ fn ranks_write_one_checkpoint_that_restores_in_any_number_of_them() {
             let training = training("neumf", 8, &format!("dp{ranks}"));
             let training = Training { restore: Some(place.clone()), ..training };
             let mut trainer = trainer_of("neumf", 8);
-            Restore::of(&training).unwrap().unwrap().apply(&mut trainer, Share { rank, ranks }, 1).unwrap();
+            Restore::of(&training).unwrap().unwrap().apply(&mut trainer, 1).unwrap();
             trainer
         })
         .collect();

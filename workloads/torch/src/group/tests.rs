@@ -1,26 +1,33 @@
-//! Ranks as threads of one process, each with its own handle on the group, connected by real sockets.
+//! Ranks as threads of one process, each with its own handle on the group: connected by real sockets, or by memory as in
+//! tests of other modules.
 
 use std::{
     fs,
     path::{Path, PathBuf},
     thread,
+    time::Duration,
 };
 
 use procfs::process::{FDTarget, Process};
-use schema::units::Nanos;
-use tch::{Kind, kind::FLOAT_CPU};
+use schema::{spec::Collectives, units::Nanos};
+use tch::{Device, Kind, kind::FLOAT_CPU};
 
-use super::*;
+use super::{
+    observed::{Observed, SumMade},
+    threads::Thread,
+    *,
+};
 use crate::nn::channels_last;
 
 /// The longest wait for a rank that does not come.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn meet(rendezvous: &Path, rank: u32, size: u32, timeout: Duration) -> Result<Group, TchError> {
-    Group::meet(rendezvous, rank, size, Collectives::Gloo, Device::Cpu, timeout)
+    let meeting = Meeting::open(rendezvous, rank, size, Collectives::Gloo, Device::Cpu, timeout)?;
+    meeting.form("all", rank, size)
 }
 
-/// The results of `size` ranks in order, and the file in which they met.
+/// The results of `size` ranks in order, connected by sockets, and the file in which they met.
 fn with_ranks<T: Send>(size: u32, of_rank: impl Fn(Group, PathBuf) -> T + Sync) -> Vec<T> {
     let folder = tempfile::tempdir().unwrap();
     let (file, of_rank) = (&folder.path().join("rendezvous"), &of_rank);
@@ -30,6 +37,18 @@ fn with_ranks<T: Send>(size: u32, of_rank: impl Fn(Group, PathBuf) -> T + Sync) 
         let ranks: Vec<_> = (0..size).map(rank).collect();
         ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
     })
+}
+
+/// Runs `of_rank` on groups of 2, 3 and 4 ranks of either kind.
+fn with_groups(of_rank: impl Fn(&Group) + Sync) {
+    for size in [2, 3, 4] {
+        with_ranks(size, |group, _| of_rank(&group));
+        thread::scope(|scope| {
+            for group in Thread::group(size as usize) {
+                scope.spawn(|| of_rank(&{ group }));
+            }
+        });
+    }
 }
 
 /// `length` numbers from `first` on, few and small enough to be exact in every kind.
@@ -52,45 +71,156 @@ fn done(work: Result<Work, TchError>) {
 
 #[test]
 fn every_collective_gives_its_values_among_any_number_of_ranks_in_every_kind() {
-    for size in [2, 3, 4] {
-        with_ranks(size, |group, _| {
-            let rank = group.rank();
-            for kind in [Kind::Float, Kind::Double, Kind::BFloat16] {
-                let context = format!("rank {rank} of {size}, {kind:?}");
-                let ranks_sum: u32 = (0..size).sum();
+    with_groups(|group| {
+        let (rank, size) = (group.rank(), group.size());
+        for kind in [Kind::Float, Kind::Double, Kind::BFloat16] {
+            let context = format!("rank {rank} of {size}, {kind:?}");
+            let ranks_sum: u32 = (0..size).sum();
 
-                let tensor = counting(10 * rank, 5, kind);
-                done(group.all_reduce_sum(&tensor));
-                assert_eq!(values(&tensor), numbers((0..5).map(|i| size * i + 10 * ranks_sum)), "{context}");
+            let tensor = counting(10 * rank, 5, kind);
+            done(group.all_reduce(&tensor, Reduction::Sum));
+            assert_eq!(values(&tensor), numbers((0..5).map(|i| size * i + 10 * ranks_sum)), "{context}");
 
-                let tensor = counting(10 * rank, 3, kind);
-                done(group.broadcast(&tensor, size - 1));
-                assert_eq!(values(&tensor), numbers((0..3).map(|i| 10 * (size - 1) + i)), "{context}");
+            // Below zero and above, and each rank has the maximum somewhere.
+            let tensor = Tensor::zeros([i64::from(size)], (kind, Device::Cpu)) - 3.0;
+            let _ = tensor.get(i64::from(rank)).fill_(f64::from(rank) - 2.0);
+            done(group.all_reduce(&tensor, Reduction::Maximum));
+            let expected: Vec<_> = (0..size).map(|rank| f64::from(rank) - 2.0).collect();
+            assert_eq!(values(&tensor), expected, "{context}");
 
-                let whole = Tensor::zeros([i64::from(2 * size)], (kind, Device::Cpu));
-                done(group.all_gather(&whole, &counting(2 * rank, 2, kind)));
-                assert_eq!(values(&whole), numbers(0..2 * size), "{context}");
+            let tensor = counting(10 * rank, 3, kind);
+            done(group.broadcast(&tensor, size - 1));
+            assert_eq!(values(&tensor), numbers((0..3).map(|i| 10 * (size - 1) + i)), "{context}");
 
-                let part = Tensor::zeros([2], (kind, Device::Cpu));
-                done(group.reduce_scatter_sum(&part, &counting(rank, 2 * size, kind)));
-                let sum = |i| size * (2 * rank + i) + ranks_sum;
-                assert_eq!(values(&part), numbers([sum(0), sum(1)]), "{context}");
+            let whole = Tensor::zeros([i64::from(2 * size)], (kind, Device::Cpu));
+            done(group.all_gather(&whole, &counting(2 * rank, 2, kind)));
+            assert_eq!(values(&whole), numbers(0..2 * size), "{context}");
 
-                // Each rank sends to the next one, the second of two tensors first.
-                let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
-                let sent = [counting(rank, 4, kind), counting(20 + rank, 4, kind)];
-                let received = [0, 1].map(|_| Tensor::zeros([4], (kind, Device::Cpu)));
-                let sending = [1, 0].map(|tag| group.send(&sent[tag], next, tag as u32).unwrap());
-                for tag in [0, 1] {
-                    done(group.recv(&received[tag], previous, tag as u32));
-                    let first = 20 * tag as u32 + previous;
-                    assert_eq!(values(&received[tag]), numbers(first..first + 4), "{context}");
-                }
-                sending.into_iter().for_each(|work| work.wait().unwrap());
-                group.barrier().unwrap();
+            let part = Tensor::zeros([2], (kind, Device::Cpu));
+            let whole = counting(rank, 2 * size, kind);
+            done(group.reduce_scatter(&part, &whole));
+            let sum = |i| size * (2 * rank + i) + ranks_sum;
+            assert_eq!(values(&part), numbers([sum(0), sum(1)]), "{context}");
+            assert_eq!(values(&whole), numbers(rank..rank + 2 * size), "{context}: it is only read");
+
+            // Each rank sends to the next one, the second of two tensors first.
+            let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
+            let sent = [counting(rank, 4, kind), counting(20 + rank, 4, kind)];
+            let received = [0, 1].map(|_| Tensor::zeros([4], (kind, Device::Cpu)));
+            let sending = [1, 0].map(|tag| group.send(&sent[tag], next, tag as u32).unwrap());
+            for tag in [0, 1] {
+                done(group.receive(&received[tag], previous, tag as u32));
+                let first = 20 * tag as u32 + previous;
+                assert_eq!(values(&received[tag]), numbers(first..first + 4), "{context}");
             }
-        });
+            for work in sending {
+                work.wait().unwrap();
+            }
+            group.barrier().unwrap();
+        }
+    });
+}
+
+/// `length` numbers of rank `rank` whose sum depends on the order of the ranks: they differ by orders of magnitude.
+fn rounded(rank: u32, length: i64) -> Tensor {
+    let waves = (Tensor::arange(length, FLOAT_CPU) * (1.3 + f64::from(rank))).sin();
+    waves * 10_f64.powi([0, 7, 3, 6][rank as usize])
+}
+
+#[test]
+fn parts_of_a_reduce_scatter_are_added_up_in_the_order_of_ranks_to_the_bit() {
+    const PART: i64 = 1000;
+    let sum = |ranks: &mut dyn Iterator<Item = u32>, whole: i64| {
+        ranks.map(|rank| rounded(rank, whole)).reduce(|sum, next| sum + next).expect("there are ranks")
+    };
+    with_groups(|group| {
+        let (rank, size) = (group.rank(), group.size());
+        let whole = PART * i64::from(size);
+        let expected = sum(&mut (0..size), whole);
+        if size > 2 {
+            assert_ne!(expected, sum(&mut (0..size).rev(), whole), "another order gives other numbers");
+        }
+        let part = Tensor::zeros([PART], FLOAT_CPU);
+        done(group.reduce_scatter(&part, &rounded(rank, whole)));
+        assert_eq!(part, expected.narrow(0, PART * i64::from(rank), PART), "rank {rank} of {size}");
+    });
+}
+
+#[test]
+fn each_operation_counts_the_bytes_that_a_rank_sends_in_a_ring() {
+    with_groups(|group| {
+        let (rank, size) = (group.rank(), u64::from(group.size()));
+        let is_sent = |operation: &str, bytes: u64| {
+            assert_eq!(group.take_sent_bytes(), bytes, "{operation}, rank {rank} of {size}");
+        };
+        let numbers = |count: u64| Tensor::zeros([count as i64], FLOAT_CPU);
+        // 20 bytes, which three ranks cannot divide: 10, 13 and 15 of them are those of the others.
+        let of_others = [10, 13, 15][size as usize - 2];
+        done(group.all_reduce(&numbers(5), Reduction::Sum));
+        is_sent("sum", 2 * of_others);
+        done(group.all_reduce(&numbers(5), Reduction::Maximum));
+        is_sent("maximum", 2 * of_others);
+        done(group.broadcast(&numbers(5), 0));
+        is_sent("broadcast", of_others);
+        done(group.all_gather(&numbers(3 * size), &numbers(3)));
+        is_sent("all-gather", 4 * 3 * (size - 1));
+        done(group.reduce_scatter(&numbers(3), &numbers(3 * size)));
+        is_sent("reduce-scatter", 4 * 3 * (size - 1));
+
+        let (next, previous) = ((rank + 1) % size as u32, (rank + size as u32 - 1) % size as u32);
+        let sent = numbers(7);
+        let sending = group.send(&sent, next, 0).unwrap();
+        is_sent("send", 4 * 7);
+        done(group.receive(&numbers(7), previous, 0));
+        sending.wait().unwrap();
+        is_sent("receive", 0);
+        group.barrier().unwrap();
+        is_sent("barrier", 0);
+
+        let other = group.counted_apart();
+        for group in [group, &group.clone(), &other] {
+            done(group.all_reduce(&numbers(1000), Reduction::Sum));
+        }
+        let of_one = 2 * (4000 * (size - 1) / size);
+        is_sent("two sums of two handles", 2 * of_one);
+        assert_eq!(other.take_sent_bytes(), of_one, "it counts apart");
+        is_sent("nothing", 0);
+    });
+}
+
+#[test]
+fn a_rank_that_is_alone_sends_nothing_and_keeps_its_numbers() {
+    let group = Group::alone();
+    let (tensor, whole, part) =
+        (counting(3, 4, Kind::Float), counting(0, 4, Kind::Float), counting(5, 4, Kind::Float));
+    done(group.all_reduce(&tensor, Reduction::Sum));
+    done(group.broadcast(&tensor, 0));
+    assert_eq!(values(&tensor), numbers(3..7));
+    done(group.all_gather(&whole, &part));
+    assert_eq!(values(&whole), numbers(5..9));
+    done(group.reduce_scatter(&tensor, &whole));
+    assert_eq!(values(&tensor), numbers(5..9));
+    assert_eq!(group.take_sent_bytes(), 0);
+}
+
+/// A transfer for which one has to wait this long.
+struct Slow(Duration);
+
+impl Transfer for Slow {
+    fn wait(self: Box<Self>) -> SumMade {
+        thread::sleep(self.0);
+        Ok(None)
     }
+}
+
+#[test]
+fn waits_are_added_up_until_they_are_taken() {
+    let group = Observed::group(|_: &Tensor| Ok(Slow(Duration::from_millis(2))));
+    for _ in 0..3 {
+        done(group.all_reduce(&counting(0, 1, Kind::Float), Reduction::Sum));
+    }
+    assert!(group.take_waited() >= Nanos(6_000_000));
+    assert_eq!(group.take_waited(), Nanos::ZERO);
 }
 
 #[test]
@@ -98,14 +228,10 @@ fn many_collectives_are_under_way_at_once_and_each_knows_when_it_ended() {
     with_ranks(2, |group, _| {
         let tensors: Vec<_> = (0..20).map(|i| counting(i, 1000, Kind::Double)).collect();
         let begin = Nanos::monotonic_now();
-        let under_way: Vec<_> = tensors.iter().map(|tensor| group.all_reduce_sum(tensor).unwrap()).collect();
-        for work in under_way.into_iter().rev() {
-            while !work.is_done() {
-                thread::yield_now();
-            }
-            let end = work.finished_at().expect("Gloo tells");
+        let sums = tensors.iter().map(|tensor| group.all_reduce(tensor, Reduction::Sum).unwrap());
+        for work in sums.collect::<Vec<_>>().into_iter().rev() {
+            let end = work.wait().unwrap().expect("Gloo tells");
             assert!(begin <= end && end <= Nanos::monotonic_now());
-            work.wait().unwrap();
         }
         for (i, tensor) in tensors.iter().enumerate() {
             assert_eq!(tensor.double_value(&[7]), 2.0 * (i as f64 + 7.0));
@@ -136,12 +262,13 @@ fn ranks_whose_peer_has_gone_do_not_wait_for_it() {
     for size in [2, 3, 4] {
         let waited = with_ranks(size, |group, _| {
             let tensor = counting(0, 1000, Kind::Float);
-            done(group.all_reduce_sum(&tensor));
+            done(group.all_reduce(&tensor, Reduction::Sum));
             let begin = Nanos::monotonic_now();
             if group.rank() == size - 1 {
                 return None;
             }
-            let error = group.all_reduce_sum(&tensor).and_then(|work| work.wait()).unwrap_err();
+            let sum = group.all_reduce(&tensor, Reduction::Sum);
+            let error = sum.and_then(Work::wait).unwrap_err();
             Some((error.to_string(), Nanos::monotonic_now() - begin))
         });
         assert_eq!(waited.iter().flatten().count() as u32, size - 1);
@@ -180,7 +307,7 @@ fn a_file_that_was_met_in_before_is_refused() {
 fn a_tensor_with_gaps_in_memory_is_not_moved() {
     with_ranks(2, |group, _| {
         let columns = Tensor::ones([4, 4], FLOAT_CPU).narrow(1, 0, 2);
-        let Err(error) = group.all_reduce_sum(&columns) else {
+        let Err(error) = group.all_reduce(&columns, Reduction::Sum) else {
             panic!("it would be taken for what it is not")
         };
         assert!(error.to_string().contains("gaps in memory"), "{error}");

@@ -5,7 +5,7 @@ use tch::{TchError, Tensor, no_grad};
 use crate::group::{Group, Reduction};
 
 /// How the norm of all gradients is found.
-pub(crate) enum GradientNorm {
+pub enum GradientNorm {
     /// This rank has all of them.
     Own,
     /// The ranks add up the squares of theirs.

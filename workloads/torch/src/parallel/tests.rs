@@ -2,10 +2,10 @@
 
 mod traffic;
 
-use std::{env, sync::Mutex, thread};
+use std::{collections::BTreeMap, env, sync::Mutex, thread};
 
 use schema::{
-    catalog::{Catalog, Optimizer},
+    catalog::{self, Catalog, Optimizer},
     mesh::Mesh,
     plan::{Plan, Precision},
 };
@@ -28,6 +28,24 @@ const SGD: Optimizer = Optimizer::Sgd { learning_rate: 0.02, momentum: 0.9, weig
 /// It hides a gradient that is wrong by a constant factor, which SGD shows.
 const ADAMW: Optimizer =
     Optimizer::Adamw { learning_rate: 1e-3, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.1 };
+
+/// Sets the parameters of a part of a model to those of the whole, which is drawn once. Tests share the generator of the
+/// process, and activation checkpointing sets it back, so that two draws from one seed may differ.
+fn set_initial(workload: &catalog::Workload, parameters: &Parameters) {
+    static DRAWN: Mutex<BTreeMap<String, BTreeMap<String, Tensor>>> = Mutex::new(BTreeMap::new());
+    let mut drawn = DRAWN.lock().unwrap();
+    let whole = drawn.entry(workload.name.clone()).or_insert_with(|| {
+        tch::manual_seed(SEED as i64);
+        let model = models::build(workload, Device::Cpu).unwrap();
+        let entries = model.parameters().trainable("");
+        entries.map(|entry| (entry.name().to_owned(), entry.tensor().detach())).collect()
+    });
+    for entry in parameters.trainable("") {
+        let whole = &whole[entry.name()];
+        let part = entry.slice().map_or_else(|| whole.shallow_clone(), |slice| slice.of(whole).unwrap());
+        tch::no_grad(|| entry.tensor().shallow_clone().copy_(&part));
+    }
+}
 
 /// A workload whose gradients are clipped.
 struct Clipped(Box<dyn Workload>);
@@ -71,9 +89,6 @@ pub(crate) struct Case<'a> {
 impl Case<'_> {
     /// The trainer of a rank.
     pub(crate) fn trainer(&self, world: World) -> Trainer {
-        // Initial weights come from the one generator of the process.
-        static GENERATOR: Mutex<()> = Mutex::new(());
-
         let mut catalog = Catalog::default();
         catalog.add("definitions.toml", include_str!("definitions.toml")).unwrap();
         let mut workload = catalog.get(self.model).expect("the file defines it").clone();
@@ -85,11 +100,8 @@ impl Case<'_> {
         let links = cut.as_ref().map(|cut| cut.stages[world.at.stage as usize].clone());
         let parameters = Parameters::new(Device::Cpu).part_of(ranks, links);
         let parameters = if self.is_exact { parameters.exact() } else { parameters };
-        let model = {
-            let _alone = GENERATOR.lock().unwrap();
-            tch::manual_seed(SEED as i64);
-            models::build_in(&workload, parameters).unwrap()
-        };
+        let model = models::build_in(&workload, parameters).unwrap();
+        set_initial(&workload, model.parameters());
         let model = if self.is_clipped { Box::new(Clipped(model)) } else { model };
         let mut data = data::of(&*model, workload.model.samples(), None, SEED, Device::Cpu).unwrap();
         data.share_out(Share { rank: world.at.data, ranks: dp.into() }).unwrap();

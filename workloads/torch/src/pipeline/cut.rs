@@ -159,4 +159,19 @@ mod tests {
         assert_eq!(kinds[..2], [(Kind::Float, true), (Kind::Float, true)], "activations and bias");
         assert_eq!(boundary.len(), 3);
     }
+
+    #[test]
+    fn an_exact_model_of_images_has_the_same_cut_and_passes_fp64() {
+        let catalog = Catalog::embedded();
+        for name in ["resnet18-mini", "vit-mini"] {
+            let of = |exact: bool| {
+                let alone = TensorParallel::default();
+                cut(catalog.get(name).unwrap(), exact, 3, &alone, 2).unwrap()
+            };
+            let (usual, exact) = (of(false), of(true));
+            assert_eq!(usual.stages, exact.stages, "{name}");
+            let kinds = |cut: &Cut| cut.boundaries[0].iter().map(|passed| passed.kind).collect::<Vec<_>>();
+            assert_eq!((kinds(&usual), kinds(&exact)), (vec![Kind::Float], vec![Kind::Double]), "{name}");
+        }
+    }
 }

@@ -4,6 +4,8 @@ use std::{path::PathBuf, thread};
 
 use schema::{
     events,
+    mesh::Mesh,
+    plan::Plan,
     wire::{EventLine, Timing},
 };
 use tch::Device;
@@ -14,7 +16,6 @@ use crate::{
     clock::scripted::Scripted,
     launch::tests::training,
     step::{Execution, tests::trainer},
-    workload::Share,
 };
 
 const MS: u64 = 1_000_000;
@@ -44,7 +45,8 @@ impl Files {
         let launch = Launch {
             training: Training { steps, ..training("neumf", 1, "dp1") },
             execution: Execution { micro_batches, ..Execution::plain(Device::Cpu, 1) },
-            share: Share::ALL,
+            rank: 0,
+            mesh: Mesh::of(&Plan::default()),
             collectives: None,
             threads: 1,
             memory_bytes: None,
@@ -53,7 +55,7 @@ impl Files {
         let mut writer = EventWriter::create(&self.events(), 0).unwrap();
         let mut job = Job {
             launch: Some(&launch),
-            group: None,
+            group: Group::alone(),
             device: Device::Cpu,
             events: &mut writer,
             grant: Grant::open(&self.0.path().join("control")).unwrap(),

@@ -6,9 +6,10 @@ use tch::Kind;
 use super::*;
 use crate::{
     clock::scripted::Scripted,
-    data, models,
+    data,
+    group::observed::Observed,
+    models,
     nn::{init::Init, parameters::Parameters},
-    synchronize::scripted::Alone,
     workload::Update,
 };
 
@@ -51,6 +52,10 @@ impl DataStream for Numbers {
 
 /// Trains this number of networks with micro-batches of one sample on a device with scripted times.
 pub(crate) fn trainer(device: &Scripted, networks: usize, micro_batches: usize) -> Trainer {
+    trainer_among(World::alone(), device, networks, micro_batches)
+}
+
+fn trainer_among(world: World, device: &Scripted, networks: usize, micro_batches: usize) -> Trainer {
     let mut parameters = Parameters::new(Device::Cpu);
     let prefixes = ["a.", "b."];
     let optimizer = catalog::Optimizer::Sgd { learning_rate: RATE, momentum: 0.0, weight_decay: 0.0 };
@@ -65,7 +70,7 @@ pub(crate) fn trainer(device: &Scripted, networks: usize, micro_batches: usize) 
         .collect();
     let workload = Box::new(Weights { parameters, weights, updates });
     let execution = Execution { micro_batches, ..Execution::plain(Device::Cpu, 1) };
-    Trainer::with_clock(workload, Box::new(Numbers(1)), execution, device.clock()).unwrap()
+    Trainer::with_clock(workload, Box::new(Numbers(1)), execution, world, None, device.clock()).unwrap()
 }
 
 /// Trains a workload of the catalog under the plan `dp1`, on the CPU and on synthetic samples.
@@ -126,8 +131,7 @@ fn phases_are_added_up_over_updates_and_micro_batches() {
 fn what_ranks_share_is_told_with_the_step() {
     for (end, is_told) in [(Some(Nanos(u64::MAX)), true), (None, false)] {
         let device = Scripted::at(0);
-        let mut trainer = trainer(&device, 2, 2);
-        trainer.join(&Alone::new(move |_: &Tensor| Ok(Ok(end)))).unwrap();
+        let mut trainer = trainer_among(Observed::world(move |_: &Tensor| Ok(Ok(end))), &device, 2, 2);
         // Data, forward and backward of two micro-batches, then the exposed part of the sum, then the optimizer.
         for network in [1, 10] {
             device.will_work(&[MS * network; 6]);

@@ -11,21 +11,25 @@ use std::{
 
 use schema::{
     catalog::Optimizer,
+    mesh::Mesh,
     spec::Collectives,
     wire::{FailureKind, Phases},
 };
-use tch::{Device, Kind, Reduction, TchError, Tensor};
+use tch::{Device, Kind, TchError, Tensor};
 
-use super::{
-    scripted::{Alone, SumMade, Thread},
-    *,
-};
+use super::*;
 use crate::{
     failure::Failure,
+    group::{
+        Meeting,
+        observed::{Observed, SumMade},
+        threads::Thread,
+    },
     nn::{channels_last, init::Init, parameters::Parameters},
     shim::autograd::{backward, clear_gradients},
     step::{Execution, StepError, Trainer},
     workload::{Batch, DataStream, Share, Update, Workload},
+    world::World,
 };
 
 /// Samples of a step, all ranks together: it can be cut into 2, 3, 4 and 6 parts.
@@ -107,8 +111,14 @@ impl Model {
         Self { difficulty, parameters, first, last, added, updates, passes: Arc::default() }
     }
 
-    fn numbers(&self) -> u64 {
-        self.parameters.count()
+    /// Bytes that each of this number of ranks sends in a step. A large gradient is moved by itself, and the small ones
+    /// of every model fit in one bucket.
+    fn sent_bytes(&self, ranks: u64) -> u64 {
+        let parameters = self.parameters.with_prefix("");
+        let bytes = parameters.iter().map(|parameter| 4 * parameter.numel() as u64);
+        let (large, small): (Vec<u64>, Vec<u64>) = bytes.partition(|bytes| *bytes >= 1 << 20);
+        let sums = large.into_iter().chain([small.iter().sum()]);
+        sums.map(|bytes| 2 * (bytes * (ranks - 1) / ranks)).sum()
     }
 }
 
@@ -146,7 +156,7 @@ impl Workload for Model {
             _ => output.f_narrow(1, 0, WIDTH)?,
         };
         let sign = [1.0, -1.0][update];
-        output.f_mse_loss(&batch.targets, Reduction::Mean)?.f_mul_scalar(sign)
+        output.f_mse_loss(&batch.targets, tch::Reduction::Mean)?.f_mul_scalar(sign)
     }
 }
 
@@ -169,10 +179,23 @@ impl DataStream for Samples {
     }
 }
 
-fn trainer(model: Model, micro_batches: usize, share: Share) -> Trainer {
+/// The trainer of a data-parallel rank.
+fn trainer(model: Model, micro_batches: usize, world: World) -> Trainer {
+    let share = Share { rank: world.at.data, ranks: world.mesh.data };
     let samples = SAMPLES / micro_batches / share.ranks as usize;
     let execution = Execution { micro_batches, ..Execution::plain(Device::Cpu, samples) };
-    Trainer::new(Box::new(model), Box::new(Samples { share, micro_batch: 0 }), execution).unwrap()
+    let data = Box::new(Samples { share, micro_batch: 0 });
+    Trainer::among(Box::new(model), data, execution, world, None).unwrap()
+}
+
+/// What one rank computes of the whole batch.
+fn train_alone(difficulty: Difficulty) -> (Vec<f64>, Vec<Tensor>) {
+    train(trainer(Model::new(difficulty), 1, World::alone()), None)
+}
+
+/// The grid of this number of data-parallel ranks.
+fn data_parallel(ranks: u32) -> Mesh {
+    Mesh { data: ranks, tensor: 1, stages: 1 }
 }
 
 /// Trains; returns the loss of each step, and the parameters at the end.
@@ -195,25 +218,19 @@ fn train(mut trainer: Trainer, sent_bytes: Option<u64>) -> (Vec<f64>, Vec<Tensor
 }
 
 /// Trains on several ranks in threads, and returns the result of each.
-fn train_together<R>(
-    ends: Vec<R>,
+fn train_together(
+    worlds: Vec<World>,
     difficulty: Difficulty,
     micro_batches: usize,
-) -> Vec<(Vec<f64>, Vec<Tensor>)>
-where
-    R: Ranks + Clone + Send + 'static,
-{
-    let ranks = ends.len() as u32;
-    let rank = |(rank, end): (usize, R)| {
+) -> Vec<(Vec<f64>, Vec<Tensor>)> {
+    let rank = |world: World| {
         thread::spawn(move || {
             let model = Model::new(difficulty);
-            let sent_bytes = 4 * model.numbers();
-            let mut trainer = trainer(model, micro_batches, Share { rank: rank as u32, ranks });
-            trainer.join(&end).unwrap();
-            train(trainer, Some(sent_bytes))
+            let sent_bytes = model.sent_bytes(world.mesh.data.into());
+            train(trainer(model, micro_batches, world), Some(sent_bytes))
         })
     };
-    let threads: Vec<_> = ends.into_iter().enumerate().map(rank).collect();
+    let threads: Vec<_> = worlds.into_iter().map(rank).collect();
     threads.into_iter().map(|thread| thread.join().unwrap()).collect()
 }
 
@@ -236,9 +253,9 @@ fn assert_computed(whole: &(Vec<f64>, Vec<Tensor>), ranks: &[(Vec<f64>, Vec<Tens
 fn ranks_and_micro_batches_compute_what_one_rank_computes_of_the_whole_batch() {
     use Difficulty::{ChannelsLast, LargeChannelsLast, Nothing, Shared, Tied, TwoUpdates, Unused};
     for difficulty in [Nothing, Tied, Unused, ChannelsLast, LargeChannelsLast, Shared, TwoUpdates] {
-        let whole = train(trainer(Model::new(difficulty), 1, Share::ALL), None);
+        let whole = train_alone(difficulty);
         for (ranks, micro_batches) in [(2, 1), (3, 1), (4, 1), (2, 2), (2, 3), (3, 2), (4, 3)] {
-            let trained = train_together(Thread::group(ranks), difficulty, micro_batches);
+            let trained = train_together(World::threads(data_parallel(ranks)), difficulty, micro_batches);
             let what = format!("{difficulty:?}, {ranks} ranks, {micro_batches} micro-batches");
             assert_computed(&whole, &trained, &what);
         }
@@ -257,15 +274,16 @@ fn ranks_that_meet_through_gloo_compute_it_too() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("rendezvous");
         let meet = &|rank| {
-            let patience = Duration::from_secs(60);
-            Group::meet(&file, rank, ranks, Collectives::Gloo, Device::Cpu, patience).unwrap()
+            let (gloo, patience) = (Collectives::Gloo, Duration::from_secs(60));
+            let meeting = Meeting::open(&file, rank, ranks, gloo, Device::Cpu, patience).unwrap();
+            World::meet(&meeting, data_parallel(ranks), rank, true).unwrap()
         };
-        let ends = thread::scope(|scope| {
+        let worlds = thread::scope(|scope| {
             let ranks: Vec<_> = (0..ranks).map(|rank| scope.spawn(move || meet(rank))).collect();
             ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
         });
-        let whole = train(trainer(Model::new(difficulty), 1, Share::ALL), None);
-        let trained = train_together::<Group>(ends, difficulty, micro_batches);
+        let whole = train_alone(difficulty);
+        let trained = train_together(worlds, difficulty, micro_batches);
         let what = format!("{difficulty:?}, {ranks} ranks, {micro_batches} micro-batches");
         assert_computed(&whole, &trained, &what);
     }
@@ -275,8 +293,7 @@ fn ranks_that_meet_through_gloo_compute_it_too() {
 fn a_parameter_that_takes_part_in_nothing_stays_as_it_is() {
     let model = Model::new(Difficulty::Unused);
     let before: Vec<_> = model.parameters.with_prefix("unused").iter().map(Tensor::copy).collect();
-    let mut trainer = trainer(model, 1, Share::ALL);
-    trainer.join(&Thread::group(1)[0]).unwrap();
+    let mut trainer = trainer(model, 1, World::absent(data_parallel(2), 0));
     for _ in 0..STEPS {
         trainer.issue().unwrap();
         let _ = trainer.completed(0).unwrap();
@@ -288,17 +305,16 @@ fn a_parameter_that_takes_part_in_nothing_stays_as_it_is() {
 #[test]
 fn sums_begin_in_the_order_of_the_portions_and_not_before_the_last_micro_batch() {
     let model = Model::new(Difficulty::Nothing);
-    let (passes, bytes) = (Arc::clone(&model.passes), 4 * model.numbers());
+    let (passes, bytes) = (Arc::clone(&model.passes), model.sent_bytes(2));
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let group = Alone::new({
+    let world = Observed::world({
         let seen = Arc::clone(&seen);
         move |flat: &Tensor| {
             seen.lock().unwrap().push((passes.load(Ordering::Relaxed), flat.numel() as i64));
             Ok(Ok(None))
         }
     });
-    let mut trainer = trainer(model, 3, Share::ALL);
-    trainer.join(&group).unwrap();
+    let mut trainer = trainer(model, 3, world);
     for _ in 0..2 {
         trainer.issue().unwrap();
         let completed = trainer.completed(0).unwrap().unwrap();
@@ -313,15 +329,14 @@ fn the_first_sum_begins_before_the_backward_pass_has_ended() {
     let model = Model::new(Difficulty::Nothing);
     let first = Mutex::new(model.first.shallow_clone());
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let group = Alone::new({
+    let world = Observed::world({
         let seen = Arc::clone(&seen);
         move |_: &Tensor| {
             seen.lock().unwrap().push(first.lock().unwrap().grad().defined());
             Ok(Ok(None))
         }
     });
-    let mut trainer = trainer(model, 1, Share::ALL);
-    trainer.join(&group).unwrap();
+    let mut trainer = trainer(model, 1, world);
     for _ in 0..STEPS {
         trainer.issue().unwrap();
         let _ = trainer.completed(0).unwrap();
@@ -330,11 +345,11 @@ fn the_first_sum_begins_before_the_backward_pass_has_ended() {
     assert_eq!(*seen.lock().unwrap(), [[true, true], later, later].concat(), "the first step learns");
 }
 
-/// The synchronisation of leaves in a group of one, which triples a gradient at the begin of its sum, so
-/// that an operation that reads it later would be wrong. Also returns the place of each sum.
-fn tripled(leaves: &[Tensor]) -> (GradientSync, Arc<Mutex<Vec<usize>>>) {
+/// The synchronisation of leaves in a group that triples a gradient at the begin of its sum, so
+/// that an operation that reads it later would be wrong. Also returns the group and the place of each sum.
+fn tripled(leaves: &[Tensor]) -> (GradientSync, Group, Arc<Mutex<Vec<usize>>>) {
     let places = Arc::new(Mutex::new(Vec::new()));
-    let group = Alone::new({
+    let group = Observed::group({
         let places = Arc::clone(&places);
         move |flat: &Tensor| {
             assert_eq!((flat.dim(), flat.is_contiguous()), (1, true));
@@ -343,7 +358,7 @@ fn tripled(leaves: &[Tensor]) -> (GradientSync, Arc<Mutex<Vec<usize>>>) {
             Ok(Ok(None))
         }
     });
-    (GradientSync::new(leaves, Box::new(group)).unwrap(), places)
+    (GradientSync::new(leaves, group.clone()).unwrap(), group, places)
 }
 
 fn leaf(shape: &[i64]) -> Tensor {
@@ -361,7 +376,7 @@ fn gradients_are_summed_where_they_lie_and_grow_there() {
             }
             let weight = weight.set_requires_grad(true);
             let factors = wave(&shape, 0.3);
-            let (mut sync, summed) = tripled(&[weight.shallow_clone()]);
+            let (mut sync, group, summed) = tripled(&[weight.shallow_clone()]);
             for step in 0..2 {
                 let mut lay = Vec::new();
                 for is_last in [false, false, true] {
@@ -371,7 +386,8 @@ fn gradients_are_summed_where_they_lie_and_grow_there() {
                     assert_eq!(gradient.stride(), weight.stride());
                     lay.push(gradient.data_ptr() as usize);
                 }
-                assert_eq!(sync.finish().unwrap().sent_bytes, 4 * weight.numel() as u64);
+                sync.finish().unwrap();
+                assert_eq!(group.take_sent_bytes(), 4 * weight.numel() as u64);
                 lay.push(summed.lock().unwrap()[step]);
                 assert_eq!(lay, [lay[0]; 4], "{shape:?}, step {step}");
                 let error = (weight.grad() - &factors * 9.0).abs().max().double_value(&[]);
@@ -392,7 +408,7 @@ fn gradients_are_summed_where_they_lie_and_grow_there() {
 fn a_large_gradient_may_come_in_any_layout() {
     const SHAPE: [i64; 2] = [512, 600];
     let weight = leaf(&SHAPE);
-    let (mut sync, summed) = tripled(&[weight.shallow_clone()]);
+    let (mut sync, _, summed) = tripled(&[weight.shallow_clone()]);
     let mut step = |factors: &Tensor, loss: &dyn Fn() -> Tensor| {
         sync.before_backward(true);
         backward(&loss(), &[]).unwrap();
@@ -420,7 +436,7 @@ fn what_a_large_gradient_is_made_from_is_not_summed_with_it() {
     const SHAPE: [i64; 2] = [512, 512];
     let (first, second) = (leaf(&SHAPE), leaf(&SHAPE));
     // The second one's sum begins first.
-    let (mut sync, _) = tripled(&[first.shallow_clone(), second.shallow_clone()]);
+    let (mut sync, _, _) = tripled(&[first.shallow_clone(), second.shallow_clone()]);
     let factors = wave(&SHAPE, 0.3);
     for step in 0..2 {
         sync.before_backward(true);
@@ -444,8 +460,7 @@ fn a_gradient_may_grow_several_times_in_a_pass_if_it_always_does() {
 }
 
 fn assert_additions_are_those_of_the_first_step(weight: &Tensor) {
-    let group = Box::new(Thread::group(1).remove(0));
-    let mut sync = GradientSync::new(&[weight.shallow_clone()], group).unwrap();
+    let mut sync = GradientSync::new(&[weight.shallow_clone()], Thread::group(1).remove(0)).unwrap();
     let mut pass = |additions: usize| {
         sync.before_backward(true);
         // A part of the pass that is a pass of its own, as in recomputation, adds by itself.
@@ -469,19 +484,18 @@ fn assert_additions_are_those_of_the_first_step(weight: &Tensor) {
 #[test]
 fn a_group_that_fails_ends_the_step_as_a_failure_of_a_collective() {
     let gone = || TchError::Torch("Connection closed by peer".into());
-    let made =
-        |made: SumMade| Alone::new(move |_: &Tensor| Ok(made.as_ref().map(|end| *end).map_err(|_| gone())));
+    let made = |made: SumMade| {
+        Observed::world(move |_: &Tensor| Ok(made.as_ref().map(|end| *end).map_err(|_| gone())))
+    };
+    let none_begins = Observed::world(move |_: &Tensor| Err::<SumMade, _>(gone()));
     // The sums of the first step begin at its end, those of the second one within the backward pass.
-    let in_the_second = AtomicUsize::new(0);
-    let not_begun = Alone::new(move |_: &Tensor| match in_the_second.fetch_add(1, Ordering::Relaxed) {
+    let begun = AtomicUsize::new(0);
+    let two_begin = Observed::world(move |_: &Tensor| match begun.fetch_add(1, Ordering::Relaxed) {
         0 | 1 => Ok(Ok(None)),
         _ => Err(gone()),
     });
-    for (group, steps) in
-        [(made(Err(gone())), 0), (Alone::new(move |_: &Tensor| Err(gone())), 0), (not_begun, 1)]
-    {
-        let mut trainer = trainer(Model::new(Difficulty::Nothing), 1, Share::ALL);
-        trainer.join(&group).unwrap();
+    for (world, steps) in [(made(Err(gone())), 0), (none_begins, 0), (two_begin, 1)] {
+        let mut trainer = trainer(Model::new(Difficulty::Nothing), 1, world);
         for _ in 0..steps {
             trainer.issue().unwrap();
             let _ = trainer.completed(0).unwrap();

@@ -7,7 +7,7 @@ use tch::{Device, Kind, Tensor};
 use torch_worker::{
     data, models,
     nn::channels_last,
-    optimizer::{Home, Optimizer},
+    optimizer::{GradientNorm, Home, Optimizer},
     pause::Paused,
     shim::{autograd::backward, storage::Storage},
     step::{Completed, Execution, Trainer},
@@ -85,7 +85,7 @@ fn updated(home: Home) -> Vec<Tensor> {
         // The device is still at work when the update is asked for, and again when the next step is.
         let loss: Tensor = parameters.iter().map(|parameter| (parameter - 0.5).square().sum(None)).sum();
         backward(&loss, &[]).unwrap();
-        optimizer.clip_gradients(10.0).unwrap();
+        optimizer.clip_gradients(10.0, &GradientNorm::Own).unwrap();
         optimizer.step(&mut |_| Ok(())).unwrap();
         optimizer.clear_gradients().unwrap();
     }
@@ -130,7 +130,7 @@ fn a_paused_job_leaves_its_device_and_comes_back_as_it_was() {
         for (tensor, value) in trainer.tensors().iter().zip(&values) {
             assert_eq!((tensor.device(), tensor), (Device::Cpu, value), "{name}");
         }
-        let dur = paused.resume(&mut trainer, None).unwrap();
+        let dur = paused.resume(&mut trainer).unwrap();
         println!("{name}: back in {} ns", dur.0);
         let back = trainer.tensors();
         assert!(back.iter().all(|tensor| tensor.device() == FIRST), "{name}");

@@ -2,7 +2,7 @@
 
 use schema::catalog::{Catalog, Workload};
 use tch::{Device, Kind};
-use torch_worker::{models, shim::autograd::AutocastBf16, workload};
+use torch_worker::{models, nn::parameters::Parameters, shim::autograd::AutocastBf16, workload};
 
 use crate::{
     operations::gradients,
@@ -10,7 +10,7 @@ use crate::{
 };
 
 fn exact(workload: &Workload) -> Box<dyn workload::Workload> {
-    models::build_exact(&without_dropout(workload), Device::Cpu).unwrap()
+    models::build_in(&without_dropout(workload), Parameters::new(Device::Cpu).exact()).unwrap()
 }
 
 #[test]

@@ -59,7 +59,8 @@ pub(crate) fn is_slow_run(purpose: &str) -> bool {
 }
 
 pub(crate) fn state(model: &dyn workload::Workload) -> BTreeMap<String, Tensor> {
-    model.parameters().state().map(|(name, tensor)| (name.to_owned(), tensor.shallow_clone())).collect()
+    let entries = model.parameters().state();
+    entries.map(|entry| (entry.name().to_owned(), entry.tensor().shallow_clone())).collect()
 }
 
 /// The largest difference, as a part of the largest value.

@@ -32,8 +32,9 @@ fn a_step_is_an_all_reduce_and_commands_find_nothing_to_keep() {
             );
             let steps = steps(&said);
             assert_eq!(steps.len(), 40);
+            let sent_bytes = 2 * ((1 << 20) * u64::from(ranks - 1) / u64::from(ranks));
             for step in steps {
-                assert_eq!((step.samples, step.loss, step.sent_bytes), (Some(0), None, Some(1 << 20)));
+                assert_eq!((step.samples, step.loss, step.sent_bytes), (Some(0), None, Some(sent_bytes)));
                 let phases = step.phases.as_ref().expect("it has one");
                 assert_eq!((step.timing, phases.forward_ns), (Timing::Host, None));
                 assert!(phases.sync_exposed_ns.is_some_and(|sync| sync <= step.dur_ns), "{step:?}");

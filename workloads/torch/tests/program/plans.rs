@@ -1,4 +1,4 @@
-//! Every plan computes the same thing: one table over all plans that torch-worker executes on one and two ranks.
+//! Every plan computes the same thing: one table over all plans of one and two ranks.
 
 mod cover;
 mod restored;
@@ -17,7 +17,6 @@ use schema::{
     spec::{LaunchSpec, Program},
     wire::EventLine,
 };
-use torch_worker::launch::AXES;
 
 use self::cover::pairwise;
 use crate::support::{Worker, launch_of, steps};
@@ -33,6 +32,8 @@ const OPTIMIZERS: [(&str, Optimizer); 2] = [("SGD", SGD), ("AdamW", ADAMW)];
 
 /// Those of `definitions.toml`.
 const MODELS: [&str; 4] = ["transformer", "recurrent", "convolutional", "residual"];
+/// The others have no tensor-parallel form.
+const WITH_TENSOR_PARALLELISM: &str = "transformer";
 /// Without exactness its batch norm looks at a micro-batch as a whole, so plans that cut the batch differ.
 const WITH_BATCH_NORM: &str = "residual";
 
@@ -82,12 +83,13 @@ impl Case {
 
     /// Columns of the table.
     fn values(&self) -> Vec<usize> {
-        let Plan { dp, ga, gc, offload, precision, .. } = self.plan;
+        let Plan { dp, tp, pp, zero, ga, gc, offload, precision } = self.plan;
         let place = |model| MODELS.iter().position(|other| *other == model).expect("it is one of them");
         vec![
             place(self.model),
             usize::from(self.optimizer == OPTIMIZERS[0]),
-            dp.into(),
+            // The division among ranks, and then what each of them does.
+            usize::from(dp) + 10 * usize::from(tp) + 100 * usize::from(pp) + 1000 * usize::from(zero),
             ga.into(),
             gc.into(),
             offload.into(),
@@ -96,19 +98,25 @@ impl Case {
     }
 }
 
-/// Every plan of one or two ranks that torch-worker executes, `dp1` first.
+/// Every plan of one or two ranks that all models have, `dp1` first.
 fn plans() -> Vec<Plan> {
+    ["dp1", "dp2", "dp2-zero1", "dp2-zero2", "dp2-zero3", "pp2"]
+        .into_iter()
+        .flat_map(plans_of_ranks)
+        .collect()
+}
+
+/// Every plan that divides a job among ranks as `ranks` does.
+fn plans_of_ranks(ranks: &str) -> Vec<Plan> {
+    let ranks: Plan = ranks.parse().expect("a canonical plan");
     let mut plans = Vec::new();
-    for dp in [1, 2] {
-        for ga in [1, 2, 4] {
-            for switches in 0..8 {
-                let [gc, offload, bf16] = [1, 2, 4].map(|switch| switches & switch != 0);
-                let precision = if bf16 { Precision::Bf16 } else { Precision::Fp32 };
-                plans.push(Plan { dp, ga, gc, offload, precision, ..Plan::default() });
-            }
+    for ga in [1, 2, 4] {
+        for switches in 0..8 {
+            let [gc, offload, bf16] = [1, 2, 4].map(|switch| switches & switch != 0);
+            let precision = if bf16 { Precision::Bf16 } else { Precision::Fp32 };
+            plans.push(Plan { ga, gc, offload, precision, ..ranks });
         }
     }
-    plans.retain(|plan| plan.axes().iter().all(|axis| AXES.contains(axis)));
     plans
 }
 
@@ -116,7 +124,11 @@ fn table(exact: bool) -> Vec<Case> {
     let mut cases = Vec::new();
     for model in MODELS.into_iter().filter(|model| exact || *model != WITH_BATCH_NORM) {
         for optimizer in OPTIMIZERS {
-            cases.extend(plans().into_iter().map(|plan| Case { model, optimizer, plan, exact }));
+            let mut plans = plans();
+            if model == WITH_TENSOR_PARALLELISM {
+                plans.extend(plans_of_ranks("tp2"));
+            }
+            cases.extend(plans.into_iter().map(|plan| Case { model, optimizer, plan, exact }));
         }
     }
     cases
@@ -131,7 +143,7 @@ fn losses(case: &Case) -> Vec<f64> {
     losses
 }
 
-/// The job's loss of each step, when its ranks have ended: the mean over them, as all have equally many samples.
+/// The job's loss of each step, when its ranks have ended: the mean over those that have samples, which are equally many.
 fn losses_of(ranks: Vec<Worker>) -> Vec<f64> {
     let ends: Vec<_> = ranks.into_iter().map(Worker::finish).collect();
     let last = |(said, _): &(Vec<EventLine>, ExitStatus)| said.last().map(|line| line.event.clone());
@@ -142,7 +154,9 @@ fn losses_of(ranks: Vec<Worker>) -> Vec<f64> {
     );
     let losses: Vec<Vec<f64>> = ends
         .iter()
-        .map(|(said, _)| steps(said).iter().map(|step| step.loss.expect("it is finite")).collect())
+        .map(|(said, _)| steps(said))
+        .filter(|steps| steps.iter().all(|step| step.samples > Some(0)))
+        .map(|steps| steps.iter().map(|step| step.loss.expect("it is finite")).collect())
         .collect();
     assert!(losses.iter().all(|of_rank| of_rank.len() == losses[0].len()));
     let mean = |step: usize| losses.iter().map(|of_rank| of_rank[step]).sum::<f64>() / losses.len() as f64;
@@ -226,7 +240,6 @@ fn activations_that_are_made_again_are_the_same_to_the_bit() {
             rows.push(Case { model, optimizer: OPTIMIZERS[0], plan, exact: false });
         }
     }
-    rows.retain(|case| case.plan.axes().iter().all(|axis| AXES.contains(axis)));
     let kept = |case: &Case| Case { plan: Plan { gc: false, ..case.plan }, ..*case };
     let pairs = at_once(&rows, |case| (losses(case), losses(&kept(case))));
     for (case, (again, kept)) in rows.iter().zip(pairs) {

@@ -117,9 +117,9 @@ fn what_it_cannot_execute_is_refused_before_anything_is_built() {
     no_such_device.devices = vec![Device::Cuda(63)];
     let mut command = launch("neumf", 32, "dp1", Some(1));
     command.program = Program::Command(vec!["true".into()]);
-    let mut any_axis = launch("neumf", 32, "dp1", Some(1));
-    let Program::Training(training) = &mut any_axis.program else { unreachable!() };
-    training.plan = "dp2-zero1-ga2".parse().unwrap();
+    let mut no_such_axis = launch("neumf", 32, "dp1", Some(1));
+    let Program::Training(training) = &mut no_such_axis.program else { unreachable!() };
+    training.plan = "tp2".parse().unwrap();
     let mut nccl_on_cpus = launch("neumf", 32, "dp2", Some(1));
     let Program::Training(training) = &mut nccl_on_cpus.program else { unreachable!() };
     training.collectives = Some(Collectives::Nccl);
@@ -127,7 +127,11 @@ fn what_it_cannot_execute_is_refused_before_anything_is_built() {
     let on = |devices| LaunchSpec { devices, ..launch("neumf", 32, "dp2", Some(1)) };
 
     for (spec, words) in [
-        (any_axis, "plan 'dp2-zero1-ga2': torch-worker does not execute zero; it executes dp1, dp, ga, "),
+        (
+            no_such_axis,
+            "plan 'tp2': neumf runs no plans with tp because only attention and its feed-forward networks have a \
+             tensor-parallel form; it runs dp, pp, zero, ga, gc, offload, bf16",
+        ),
         (launch("neumf", 33, "ga2", Some(1)), "plan 'ga2': a batch of 33 cannot be cut into 2"),
         (two_devices, "plan 'dp1': it takes 1 device(s), and the launch names 2"),
         (launch("neumf", 32, "dp2", Some(1)), "plan 'dp2': it takes 2 device(s), and the launch names 1"),

@@ -9,7 +9,7 @@ use std::{
 };
 
 use schema::{
-    catalog::{Catalog, Workload},
+    catalog::{Catalog, Optimizer, Workload},
     device::Device,
     events::{self, EventReader},
     grant::Grant,
@@ -46,6 +46,14 @@ pub(crate) fn launch_ranks(
     steps: Option<u64>,
 ) -> LaunchSpec {
     LaunchSpec { devices: cores(ranks), ..launch(workload, global_batch, plan, steps) }
+}
+
+/// The launch with plain SGD, under which a constant factor in gradients changes losses as much as one in the rate does.
+/// AdamW would hide it.
+pub(crate) fn with_sgd(mut spec: LaunchSpec, learning_rate: f64) -> LaunchSpec {
+    let Program::Training(training) = &mut spec.program else { panic!("it has no optimizer") };
+    training.workload.optimizer = Optimizer::Sgd { learning_rate, momentum: 0.0, weight_decay: 0.0 };
+    spec
 }
 
 /// A CPU device of one core for each rank.
@@ -243,6 +251,24 @@ pub(crate) fn steps(said: &[EventLine]) -> Vec<&Step> {
             _ => None,
         })
         .collect()
+}
+
+/// The loss of each step of a rank.
+pub(crate) fn losses(said: &[EventLine]) -> Vec<f64> {
+    steps(said).iter().map(|step| step.loss.expect("it has a loss")).collect()
+}
+
+/// The mean over ranks of the loss of each step.
+pub(crate) fn mean_losses(of_ranks: &[Vec<f64>]) -> Vec<f64> {
+    assert!(of_ranks.iter().all(|losses| losses.len() == of_ranks[0].len()), "{of_ranks:?}");
+    let mean = |step: usize| of_ranks.iter().map(|losses| losses[step]).sum::<f64>() / of_ranks.len() as f64;
+    (0..of_ranks[0].len()).map(mean).collect()
+}
+
+/// The largest difference between the losses of a step.
+pub(crate) fn difference(ours: &[f64], expected: &[f64]) -> f64 {
+    assert_eq!(ours.len(), expected.len());
+    ours.iter().zip(expected).map(|(ours, expected)| (ours - expected).abs()).fold(0.0, f64::max)
 }
 
 /// The kind and the words of the `failed` that must stand last.

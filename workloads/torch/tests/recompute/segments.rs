@@ -13,11 +13,22 @@ use tch::{Device, Kind, TchError, Tensor};
 use torch_worker::{
     failure::Failure,
     nn::relu_in_place,
-    recompute::{Segment, enter, is_again, segment},
+    recompute::{self, Segment, enter, is_again},
     shim::autograd::{AutocastBf16, backward},
 };
 
 use crate::turn;
+
+/// A segment of one tensor that gives one tensor.
+fn segment(
+    input: &Tensor,
+    forward: impl Fn(&Tensor) -> Result<Tensor, TchError> + Send + 'static,
+) -> Result<Tensor, TchError> {
+    let forward = move |inputs: &[Tensor]| Ok(vec![forward(&inputs[0])?]);
+    let mut outputs = recompute::segment(&[input.shallow_clone()], forward)?;
+    assert_eq!(outputs.len(), 1);
+    Ok(outputs.remove(0))
+}
 
 /// So PyTorch has it on a GPU. The other thread has a state of its own, of autocast and of what is recomputed.
 #[test]
@@ -31,8 +42,8 @@ fn a_backward_pass_on_another_thread_is_the_same() {
         let loss = {
             let _recompute = enter(recomputes);
             let _autocast = AutocastBf16::enter(Device::Cpu).unwrap();
-            let forward = move |[x]: [&Tensor; 1]| x.f_matmul(&parameter)?.f_dropout(0.5, true);
-            sum(&segment([&weight.detach().cos()], forward).unwrap())
+            let forward = move |x: &Tensor| x.f_matmul(&parameter)?.f_dropout(0.5, true);
+            sum(&segment(&weight.detach().cos(), forward).unwrap())
         };
         let pass = move || backward(&loss, &[]).unwrap();
         if elsewhere {
@@ -69,14 +80,14 @@ fn a_failure_of_either_run_comes_out_in_its_own_words() {
     for (fails, kind, words) in cases {
         for fails_again in [false, true] {
             let parameter = leaf();
-            let forward = move |[input]: [&Tensor; 1]| {
+            let forward = move |input: &Tensor| {
                 // Drawn so that a second run must put the generator back, also when it fails.
                 let noise = input.f_rand_like()?;
                 if is_again() == fails_again { fails() } else { input.f_mul(&parameter)?.f_mul(&noise) }
             };
             let made = {
                 let _recompute = enter(true);
-                segment([&leaf()], forward)
+                segment(&leaf(), forward)
             };
             tch::manual_seed(5);
             let error = if fails_again {
@@ -102,7 +113,7 @@ fn a_graph_lets_go_of_its_closures_after_the_backward_pass_or_without_one() {
         let _recompute = enter(true);
         (0..3).fold(input.shallow_clone(), |x, _| {
             let held = Arc::clone(&held);
-            segment([&x], move |[x]| {
+            segment(&x, move |x| {
                 assert!(Arc::strong_count(&held) > 1);
                 x.f_sin()
             })
@@ -124,26 +135,26 @@ fn an_input_that_is_overwritten_is_an_error_and_never_another_gradient() {
     let _turn = turn();
     let _recompute = enter(true);
     let overwritten = "modified by an inplace operation";
-    let sine = |[x]: [&Tensor; 1]| x.f_sin();
+    let sine = |x: &Tensor| x.f_sin();
 
-    let relu = |[x]: [&Tensor; 1]| relu_in_place(x.shallow_clone());
-    let error = segment([&(leaf() + 1.0)], relu).unwrap_err().to_string();
+    let relu = |x: &Tensor| relu_in_place(x.shallow_clone());
+    let error = segment(&(leaf() + 1.0), relu).unwrap_err().to_string();
     assert!(error.contains("a view of a leaf Variable that requires grad"), "{error}");
 
     let (weight, images) = (leaf(), leaf().detach());
-    let made = segment([&images], move |[x]| relu_in_place(x.shallow_clone())?.f_mul(&weight)).unwrap();
+    let made = segment(&images, move |x| relu_in_place(x.shallow_clone())?.f_mul(&weight)).unwrap();
     let error = backward(&sum(&made), &[]).unwrap_err().to_string();
     assert!(error.contains(overwritten), "{error}");
 
-    let between = segment([&leaf()], sine).unwrap();
-    let made = segment([&between], sine).unwrap();
+    let between = segment(&leaf(), sine).unwrap();
+    let made = segment(&between, sine).unwrap();
     let _ = relu_in_place(between).unwrap();
     let error = backward(&sum(&made), &[]).unwrap_err().to_string();
     assert!(error.contains(overwritten), "{error}");
 
     // An output that no segment takes may be, as of any other operation that does not keep it.
     let [first, second] = [leaf(), leaf()];
-    backward(&sum(&relu_in_place(segment([&first], sine).unwrap()).unwrap()), &[]).unwrap();
+    backward(&sum(&relu_in_place(segment(&first, sine).unwrap()).unwrap()), &[]).unwrap();
     backward(&sum(&second.sin().relu()), &[]).unwrap();
     assert_eq!(first.grad(), second.grad());
 }
@@ -156,17 +167,17 @@ fn gradients_go_where_the_pass_is_asked_for_them_and_each_run_is_made_once() {
     let loss = {
         let (runs, asked, other) = (Arc::clone(&runs), asked.shallow_clone(), other.shallow_clone());
         let _recompute = enter(true);
-        let outer = move |[x]: [&Tensor; 1]| {
+        let outer = move |x: &Tensor| {
             let (runs, other) = (Arc::clone(&runs), other.shallow_clone());
             runs[0].fetch_add(1, Ordering::Relaxed);
-            let inner = segment([&x.f_mul(&asked)?], move |[x]| {
+            let inner = segment(&x.f_mul(&asked)?, move |x| {
                 runs[1].fetch_add(1, Ordering::Relaxed);
                 x.f_mul(&other)
             });
             // A parameter may be used twice.
             inner?.f_add(&asked)
         };
-        sum(&segment([&input], outer).unwrap())
+        sum(&segment(&input, outer).unwrap())
     };
     backward(&loss, &[asked.shallow_clone()]).unwrap();
     assert_eq!(asked.grad(), input.detach() * other.detach() + 1.0);
@@ -180,14 +191,14 @@ fn without_a_plan_or_without_gradients_nothing_is_recomputed() {
     let _turn = turn();
     let part = Segment::new(Arc::new(AtomicU32::new(0)));
     let run = |input: &Tensor| {
-        part.forward([input], |count, [x]| {
-            count.fetch_add(1, Ordering::Relaxed);
+        let part = part.shallow_clone();
+        let counted = move |x: &Tensor| {
+            part.with(|count| count.fetch_add(1, Ordering::Relaxed));
             x.f_sin()
-        })
-        .unwrap()
+        };
+        segment(input, counted).unwrap()
     };
-    let runs =
-        || part.forward([&leaf()], |count, _| Ok(Tensor::from(i64::from(count.load(Ordering::Relaxed)))));
+    let runs = || part.with(|count| count.load(Ordering::Relaxed));
     backward(&sum(&run(&leaf())), &[]).unwrap();
     {
         let _recompute = enter(true);
@@ -197,5 +208,33 @@ fn without_a_plan_or_without_gradients_nothing_is_recomputed() {
     let _recompute = enter(true);
     assert!(!tch::no_grad(|| run(&leaf())).requires_grad());
     assert!(!run(&leaf().detach()).requires_grad(), "nothing in it learns");
-    assert_eq!(runs().unwrap().int64_value(&[]), 4);
+    assert_eq!(runs(), 4);
+}
+
+#[test]
+fn a_carry_of_several_tensors_has_the_gradients_of_each() {
+    let _turn = turn();
+    let gradients = |recomputes: bool| {
+        let [first, second, weight] = [leaf(), leaf() * 2.0, leaf() + 0.5].map(|x| x.detach());
+        let leaves = [first, second, weight].map(|x| x.set_requires_grad(true));
+        let [first, second, parameter] = leaves.each_ref().map(Tensor::shallow_clone);
+        let table = Tensor::from_slice(&[2_i64, 0, 1]);
+        let loss = {
+            let _recompute = enter(recomputes);
+            // Whole numbers and the second tensor go through; the first output takes no part in the loss.
+            let forward = move |inputs: &[Tensor]| {
+                let [first, second, table] = inputs else { panic!("it has three tensors") };
+                let mixed = first.f_mul(&parameter)?.f_add(&second.f_sin()?)?.f_index_select(0, table)?;
+                Ok(vec![first.f_cos()?, second.shallow_clone(), mixed, table.shallow_clone()])
+            };
+            let inputs = [first, second.shallow_clone(), table.shallow_clone()];
+            let outputs = recompute::segment(&inputs, forward).unwrap();
+            let [_, through, mixed, same] = &outputs[..] else { panic!("it gives four tensors") };
+            assert_eq!((through.data_ptr(), same.data_ptr()), (second.data_ptr(), table.data_ptr()));
+            sum(&(mixed * through))
+        };
+        backward(&loss, &[]).unwrap();
+        leaves.map(|leaf| leaf.grad())
+    };
+    assert_eq!(gradients(true), gradients(false));
 }

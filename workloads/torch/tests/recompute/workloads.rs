@@ -9,6 +9,7 @@ use schema::{
 use tch::{Device, Kind, Tensor};
 use torch_worker::{
     data, models,
+    nn::parameters::Entry,
     recompute::enter,
     shim::{
         autograd::{AutocastBf16, backward, clear_gradients},
@@ -75,14 +76,14 @@ fn pass(workload: &Workload, way: Way) -> Left {
             losses.push(loss.double_value(&[]));
             backward(&loss, differentiated).unwrap();
         }
-        let has_one = |(_, tensor): &(&str, &Tensor)| tensor.requires_grad() && tensor.grad().defined();
-        for (name, tensor) in model.parameters().state().filter(has_one) {
-            gradients.insert((index, name.to_owned()), tensor.grad().copy());
+        let has_one = |entry: &&Entry| entry.is_trainable() && entry.tensor().grad().defined();
+        for entry in model.parameters().state().filter(has_one) {
+            gradients.insert((index, entry.name().to_owned()), entry.tensor().grad().copy());
         }
         clear_gradients(&model.parameters().with_prefix("")).unwrap();
     }
-    let buffers = model.parameters().state().filter(|(_, tensor)| !tensor.requires_grad());
-    let buffers = buffers.map(|(name, tensor)| (name.to_owned(), tensor.copy())).collect();
+    let buffers = model.parameters().state().filter(|entry| !entry.is_trainable());
+    let buffers = buffers.map(|entry| (entry.name().to_owned(), entry.tensor().copy())).collect();
     Left { losses, gradients, buffers, drawn: Tensor::rand([4], (Kind::Float, Device::Cpu)) }
 }
 
