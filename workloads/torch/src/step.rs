@@ -206,7 +206,8 @@ impl Trainer {
         self.workload.parameters().bytes() - elsewhere
     }
 
-    pub(crate) fn world(&self) -> &World {
+    /// The groups of this rank.
+    pub fn world(&self) -> &World {
         &self.world
     }
 

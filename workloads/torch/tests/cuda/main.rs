@@ -5,6 +5,7 @@ mod common;
 mod entries;
 #[path = "../common/optimizers.rs"]
 mod optimizers;
+mod plans;
 mod streams;
 mod training;
 
