@@ -3,12 +3,7 @@
 use std::{collections::HashMap, fs};
 
 use crate::support::{failure, launch, program, run_to_end};
-use schema::{
-    footprint::{Answer, Envelope, UpdateFootprint},
-    shapes::Shapes,
-    spec::LaunchSpec,
-    wire::FailureKind,
-};
+use schema::{footprint::Answer, shapes::Shapes, spec::LaunchSpec, wire::FailureKind};
 use tch::{Kind, Tensor};
 
 #[test]
@@ -80,29 +75,22 @@ fn the_memory_of_a_launch_is_found_by_a_few_steps() {
     let states = found.model_bytes + found.data_bytes + 4 * found.parameters;
     assert_eq!(found.persistent_bytes, states);
     assert!(found.building_bytes >= states);
-    let [update] = &found.updates[..] else { panic!("a step makes one update") };
-    assert_eq!(update.gradient_bytes, 4 * found.parameters);
     // What does not grow with the batch: what batch norm keeps of each channel, as much as its running statistics take,
-    // and three numbers: the loss, its part of that of the step, and how many samples it is the mean of.
-    let [few, many] = update.forward_bytes;
+    // and two numbers: the loss, and how many samples it is the mean of.
+    let [few, many] = found.forward_bytes;
     let of_channels = found.model_bytes - 4 * found.parameters;
-    assert_eq!(2 * few - many, of_channels + 3 * 4);
-    let peak = |lines: &Envelope| lines.iter().map(|[_, large]| *large).max().unwrap();
-    assert!(peak(&update.first) > update.forward_bytes[1] && peak(&update.later) > update.forward_bytes[1]);
-    assert!(
-        update.first.len() > 1,
-        "what is highest at few samples is not what is highest at many: {update:?}"
-    );
+    assert_eq!(2 * few - many, of_channels + 2 * 4);
+    for (samples, forward_bytes) in found.micro_batches.into_iter().zip(found.forward_bytes) {
+        assert!(found.peak_bytes(samples) > found.persistent_bytes + forward_bytes, "{found:?}");
+    }
+    assert!(found.peak.len() > 1, "what is highest at few samples is not what is highest at many: {found:?}");
 
+    // The first update leaves the images that it has learnt from, with their graph, to the second.
     let Answer::Measured(gan) = footprint(&launch("dcgan-mini", 2, "bf16", None)) else { panic!("it fits") };
-    let [discriminator, generator] = &gan.updates[..] else { panic!("one for each network: {gan:?}") };
-    let gradients = discriminator.gradient_bytes + generator.gradient_bytes;
-    assert_eq!(gradients, 4 * gan.parameters, "each update has those of its own network");
-    // The first update leaves the images that it has learnt from, with their graph, to the second, which leaves nothing.
-    let of_samples = |update: &UpdateFootprint| update.optimizer.iter().map(|[few, many]| many - few).max();
-    let images = 2 * 3 * 32 * 32 * 2;
-    assert!(of_samples(discriminator) > Some(images), "{discriminator:?}");
-    assert_eq!(of_samples(generator), Some(0), "{generator:?}");
+    let images = 3 * 32 * 32 * 2;
+    assert!(gan.activation_bytes_per_sample() > Some(images), "{gan:?}");
+    let of_samples = gan.peak.iter().map(|[few, many]| many - few).max();
+    assert!(of_samples > Some(2 * images), "{gan:?}");
 }
 
 /// The small products of its transform are oneDNN's in bf16 from four samples on, with memory that two do not take; and
@@ -113,18 +101,10 @@ fn a_few_samples_tell_the_peak_of_many_where_more_samples_are_computed_in_anothe
         let Answer::Measured(found) = footprint(&launch("pointnet-mini", tried, "bf16", None)) else {
             panic!("it fits");
         };
-        let of_line = |[small, large]: &[u64; 2]| {
-            let [small, large] = [small, large].map(|bytes| *bytes as i64);
-            small + (large - small) * i64::from(16 - tried) / i64::from(tried)
-        };
-        [&found.updates[0].first, &found.updates[0].later].map(|peak| peak.iter().map(of_line).max().unwrap())
+        (found.peak_bytes(16) - found.persistent_bytes) as i64
     };
-    for (told, measured) in peak_of_16(2).into_iter().zip(peak_of_16(8)) {
-        assert!(
-            (told - measured).abs() < measured / 100,
-            "{told} of 2 and 4 samples, {measured} of 8 and 16"
-        );
-    }
+    let (told, measured) = (peak_of_16(2), peak_of_16(8));
+    assert!((told - measured).abs() < measured / 100, "{told} of 2 and 4 samples, {measured} of 8 and 16");
 }
 
 #[test]
