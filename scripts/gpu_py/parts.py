@@ -53,18 +53,31 @@ def transfers(place: Workplace) -> str | None:
 
 def worker(place: Workplace) -> str | None:
     """torch-worker's own tests of CUDA: its functions on a GPU, elsewhere their errors."""
+    # The first skipped test needs a machine without a driver, and libraries of the build machine.
+    number, said = tested(place, "--skip", "every_entry_point_of_a_library_without_a_driver", "--skip", "plans::")
+    if place.is_gpu and "of CUDA there is: Device" not in said:
+        raise Failed("torch-worker finds no CUDA device")
+    return number
+
+
+def plans(place: Workplace) -> str | None:
+    """Plans of each kind of rank, whose ranks share the device through Gloo."""
+    name = "plans::ranks_that_share_a_gpu" if place.is_gpu else "plans::ranks_that_share_the_cpu"
+    number, _ = tested(place, name)
+    return number
+
+
+def tested(place: Workplace, *chosen: str) -> tuple[str, str]:
+    """Runs tests of the bundle, and returns the number of those that passed, and their output."""
     shown = [f"{name}={value}" for name, value in visible(place.device).items()] if place.is_gpu else []
     command = ["env", *shown, place.bundle / "bin" / "torch-worker-cuda-test", "--test-threads=1", "--nocapture"]
-    # The skipped test needs a machine without a driver, and libraries of the build machine.
-    ran = place.run([*command, "--skip", "every_entry_point_of_a_library_without_a_driver"])
+    ran = place.run([*command, *chosen])
     if ran.torn:
         raise Failed("its time was up")
-    if place.is_gpu and "of CUDA there is: Device" not in ran.stdout:
-        raise Failed("torch-worker finds no CUDA device")
     if ran.code:
         raise Failed(f"exit code {ran.code}; what failed stands in {place.work.name}/")
     passed = re.search(r"(\d+) passed", ran.stdout)
-    return f"{passed[1] if passed else 'no'} tests passed"
+    return f"{passed[1] if passed else 'no'} tests passed", ran.stdout
 
 
 def readings(place: Workplace) -> str | None:
@@ -254,11 +267,12 @@ PARTS = [
     Part("doctor", 20, doctor),
     Part("transfers", 15, transfers),
     Part("worker", 20, worker),
+    Part("plans", 40, plans),
     Part("readings", 30, readings),
-    Part("probes", 80, probes),
-    Part("overhead", 55, overhead),
+    Part("probes", 70, probes),
+    Part("overhead", 40, overhead),
     Part("single", 75, single),
-    Part("colocate", 105, colocate),
+    Part("colocate", 90, colocate),
     Part("parity", 50, parity),
     Part("verify", 25, verify),
 ]

@@ -257,6 +257,7 @@ fn activations_are_those_of_the_plan_that_was_measured() {
             persistent_bytes: 0,
             building_bytes: 0,
             forward_bytes: [100 + 2 * bytes, 100 + 4 * bytes],
+            gradient_bytes: 0,
             peak: vec![],
         },
     };

@@ -26,6 +26,9 @@ pub struct Footprint {
     /// Memory after the first forward pass of a step in addition to the persistent memory, at either
     /// micro-batch: the micro-batch, and the activations for its backward pass.
     pub forward_bytes: [u64; 2],
+    /// Memory after the first backward pass of a step in addition to the persistent memory: the gradients that
+    /// this rank keeps.
+    pub gradient_bytes: u64,
     /// Peak of a step.
     pub peak: Envelope,
 }
@@ -130,6 +133,7 @@ mod tests {
             persistent_bytes: 10,
             building_bytes: 15,
             forward_bytes: [3, 7],
+            gradient_bytes: 4,
             peak: vec![[20, 20], [18, 24]],
         }
     }

@@ -74,7 +74,8 @@ fn measure(launch: &Launch) -> Result<Footprint, Failure> {
         persistent_bytes,
         building_bytes,
         forward_bytes: [small, large]
-            .map(|steps| left_by_forward(&steps[0]).saturating_sub(persistent_bytes)),
+            .map(|steps| left_by(Phase::Forward, &steps[1]).saturating_sub(persistent_bytes)),
+        gradient_bytes: left_by(Phase::Backward, &small[1]).saturating_sub(persistent_bytes),
         peak: peak(small, large),
     })
 }
@@ -94,9 +95,10 @@ fn record(trainer: &mut Trainer, device: Device, laps: &Laps) -> Result<Vec<Lap>
     Ok(laps::split(&laps.take(), before, &events))
 }
 
-/// Bytes held after the first forward pass of a step.
-fn left_by_forward(step: &[Lap]) -> u64 {
-    step.iter().find(|lap| lap.phase == Phase::Forward).map_or(0, |lap| lap.memory.end())
+/// Bytes held after the first lap of this phase in a step.
+fn left_by(phase: Phase, step: &[Lap]) -> u64 {
+    let lap = step.iter().find(|lap| lap.phase == phase).expect("each step has such a lap");
+    lap.memory.end()
 }
 
 /// The highest memory of all moments of these steps, at either micro-batch.
@@ -124,6 +126,6 @@ mod tests {
             ]
         };
         assert_eq!(peak(&[step(1)], &[step(2)]), [[119, 119], [116, 122]]);
-        assert_eq!(left_by_forward(&step(2)), 112);
+        assert_eq!(left_by(Phase::Forward, &step(2)), 112);
     }
 }

@@ -117,6 +117,12 @@ impl Parallel {
         if let Gradients::Sharded(sharded) = &self.gradients { sharded.tensors() } else { Vec::new() }
     }
 
+    /// See [`Sharded::most_gathered`].
+    #[cfg(test)]
+    pub(crate) fn most_gathered(&self) -> Option<(usize, Vec<usize>)> {
+        if let Gradients::Sharded(sharded) = &self.gradients { Some(sharded.most_gathered()) } else { None }
+    }
+
     /// Bytes of the parameters of this update that other ranks hold between steps.
     pub(crate) fn bytes_elsewhere(&self) -> u64 {
         if let Gradients::Sharded(sharded) = &self.gradients { sharded.bytes_elsewhere() } else { 0 }

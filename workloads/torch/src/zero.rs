@@ -94,6 +94,14 @@ impl Sharded {
         state.units.iter().filter(|_| divides).map(Unit::bytes_elsewhere).sum()
     }
 
+    /// The most bytes of parameters that were gathered at a time, and the size of the units of each link.
+    #[cfg(test)]
+    pub(crate) fn most_gathered(&self) -> (usize, Vec<usize>) {
+        let state = lock(&self.state);
+        let of_link = |units: &Vec<usize>| units.iter().map(|unit| state.units[*unit].bytes()).sum();
+        (state.most_gathered_bytes, state.of_link.iter().map(of_link).collect())
+    }
+
     /// The tensors that parameters lie in, or are kept in.
     pub(crate) fn tensors(&self) -> Vec<Tensor> {
         lock(&self.state).units.iter().flat_map(Unit::tensors).collect()
@@ -153,6 +161,9 @@ struct State {
     reducing: VecDeque<Reducing>,
     /// Begin and end of each reduction of this update.
     times: Vec<(Nanos, Option<Nanos>)>,
+    /// The most bytes of parameters that were gathered at a time.
+    #[cfg(test)]
+    most_gathered_bytes: usize,
 }
 
 struct Reducing {
@@ -196,6 +207,8 @@ impl State {
             begun: 0,
             reducing: VecDeque::new(),
             times: Vec::new(),
+            #[cfg(test)]
+            most_gathered_bytes: 0,
         })
     }
 
@@ -270,7 +283,13 @@ impl State {
     /// Begins to gather the parameters of a link, if there is such a link.
     fn expect(&mut self, link: Option<usize>) -> Result<(), TchError> {
         let units = link.and_then(|link| self.of_link.get(link)).cloned().unwrap_or_default();
-        units.into_iter().try_for_each(|unit| self.units[unit].expect(&self.gather))
+        units.into_iter().try_for_each(|unit| self.units[unit].expect(&self.gather))?;
+        #[cfg(test)]
+        {
+            let gathered = self.units.iter().map(Unit::gathered_bytes).sum();
+            self.most_gathered_bytes = self.most_gathered_bytes.max(gathered);
+        }
+        Ok(())
     }
 
     /// Waits for the parameters of a link.

@@ -264,6 +264,7 @@ mod tests {
             persistent_bytes: GB / 2,
             building_bytes: 0,
             forward_bytes,
+            gradient_bytes: 0,
             peak: vec![forward_bytes.map(|bytes| GB / 2 + bytes)],
         }
     }

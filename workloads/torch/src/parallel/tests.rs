@@ -14,6 +14,7 @@ use tch::{Device, TchError, Tensor};
 use crate::{
     data, models,
     nn::{parameters::Parameters, tensor_parallel::TensorParallel},
+    parallel::Parallel,
     pipeline::cut,
     step::{Execution, Trainer},
     workload::{Batch, Share, Supervised, Update, Workload},
@@ -117,23 +118,29 @@ impl Case<'_> {
         Trainer::among(model, data, execution, world, cut.as_ref()).unwrap()
     }
 
-    /// The loss of the job in each of `steps` steps.
-    pub(crate) fn losses(&self, steps: usize) -> Vec<f64> {
-        let worlds = World::threads(Mesh::of(&self.plan));
-        let of_ranks: Vec<Vec<f64>> = thread::scope(|scope| {
+    /// What `body` makes of the trainer of each rank, in the order of ranks.
+    pub(crate) fn of_ranks<T: Send>(&self, body: impl Fn(Trainer) -> T + Sync) -> Vec<T> {
+        let body = &body;
+        thread::scope(|scope| {
             let rank = |world| {
                 scope.spawn(move || {
                     tch::set_num_threads(1);
-                    let mut trainer = self.trainer(world);
-                    let step = |_| {
-                        trainer.issue().unwrap();
-                        trainer.completed(0).unwrap().unwrap().loss
-                    };
-                    (0..steps).map(step).collect::<Vec<_>>()
+                    body(self.trainer(world))
                 })
             };
-            let ranks: Vec<_> = worlds.into_iter().map(rank).collect();
+            let ranks: Vec<_> = World::threads(Mesh::of(&self.plan)).into_iter().map(rank).collect();
             ranks.into_iter().map(|rank| rank.join().expect("its reason is above")).collect()
+        })
+    }
+
+    /// The loss of the job in each of `steps` steps.
+    pub(crate) fn losses(&self, steps: usize) -> Vec<f64> {
+        let of_ranks = self.of_ranks(|mut trainer| {
+            let step = |_| {
+                trainer.issue().unwrap();
+                trainer.completed(0).unwrap().unwrap().loss
+            };
+            (0..steps).map(step).collect::<Vec<f64>>()
         });
         let mean = |step: usize| {
             let losses: Vec<f64> =
@@ -142,6 +149,29 @@ impl Case<'_> {
             losses.iter().sum::<f64>() / losses.len() as f64
         };
         (0..steps).map(mean).collect()
+    }
+}
+
+#[test]
+fn parameters_of_two_links_are_gathered_at_most() {
+    for plan in ["dp2-zero3", "dp2-zero3-ga2", "dp2-zero3-gc", "dp4-zero3-ga2-gc"] {
+        for model in ["gpt2", "t5", "resnet"] {
+            let plan: Plan = plan.parse().unwrap();
+            let case = Case { model, optimizer: SGD, plan, is_exact: true, is_clipped: false };
+            let found = case.of_ranks(|mut trainer| {
+                for _ in 0..2 {
+                    trainer.issue().unwrap();
+                    trainer.completed(0).unwrap().unwrap();
+                }
+                trainer.parallels().next().and_then(Parallel::most_gathered).expect("it gathers")
+            });
+            for (most, links) in found {
+                let largest = links.windows(2).map(|pair| pair[0] + pair[1]).max().unwrap();
+                let all: usize = links.iter().sum();
+                assert!(0 < most && most <= largest, "{model} {plan}: {most} of {largest}");
+                assert!(2 * largest < all, "{model}: two links are less than half of the model");
+            }
+        }
     }
 }
 

@@ -122,6 +122,18 @@ impl Unit {
         &self.flat
     }
 
+    /// Bytes of the line.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Bytes of the line while it has memory.
+    #[cfg(test)]
+    pub(super) fn gathered_bytes(&self) -> usize {
+        if matches!(self.presence, Presence::Away) { 0 } else { self.bytes }
+    }
+
     /// Bytes of the parameters that are in the shards of other ranks.
     pub(super) fn bytes_elsewhere(&self) -> u64 {
         let all: i64 = self.members.iter().map(|member| member.count).sum();

@@ -1,10 +1,16 @@
 //! A plan of each axis, whose ranks share one device through Gloo, or have a GPU each through NCCL.
 
-use std::{env, path::Path, process::Command};
+use std::{
+    env,
+    hash::{DefaultHasher, Hash, Hasher},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
 
 use schema::{
     catalog::Catalog,
     device::Device,
+    mesh::{Coordinates, Mesh},
     plan::Plan,
     spec::{Collectives, LaunchSpec, Program, Training},
 };
@@ -42,15 +48,26 @@ fn one_rank() {
     });
     let losses: Vec<String> = losses.filter(|loss| !loss.is_nan()).map(|loss| loss.to_string()).collect();
     println!("losses: {}", losses.join(" "));
+    for (what, is_slice) in [("whole", false), ("slices", true)] {
+        let chosen = trainer.workload().parameters().trainable("");
+        let mut hasher = DefaultHasher::new();
+        for entry in chosen.filter(|entry| entry.slice().is_some() == is_slice) {
+            let numbers = entry.tensor().detach().to_device(tch::Device::Cpu).reshape([-1]);
+            Vec::<f32>::try_from(numbers)
+                .unwrap()
+                .iter()
+                .for_each(|number| number.to_bits().hash(&mut hasher));
+        }
+        println!("{what}: {}", hasher.finish());
+    }
     // The others may still read data of the last step.
     trainer.world().all.barrier().unwrap();
 }
 
-/// The losses of a job of GPT-2, which has no dropout.
-fn losses(plan: &str, devices: &[Device], collectives: Collectives) -> Vec<f64> {
+/// What the ranks of a job print.
+fn said_by_ranks(workload: &str, plan: Plan, devices: &[Device], collectives: Collectives) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
-    let plan: Plan = plan.parse().unwrap();
-    let workload = Catalog::embedded().get("gpt2-mini").unwrap().clone();
+    let workload = Catalog::embedded().get(workload).unwrap().clone();
     let training = Training {
         rendezvous: Some(folder.path().join("rendezvous")),
         collectives: Some(collectives),
@@ -64,24 +81,57 @@ fn losses(plan: &str, devices: &[Device], collectives: Collectives) -> Vec<f64> 
     let start = |rank: u32| {
         let mut command = Command::new(env::current_exe().unwrap());
         command.args(["--exact", "plans::one_rank", "--nocapture"]).env(SPEC, &file);
-        command.env("RANK", rank.to_string()).stdout(std::process::Stdio::piped());
-        if let Device::Cuda(number) = &spec.devices[rank as usize] {
+        command.env("RANK", rank.to_string()).stdout(Stdio::piped());
+        // Each rank sees its own GPU; if they share one, it is the first of those that this process sees.
+        if let (Collectives::Nccl, Device::Cuda(number)) = (collectives, &spec.devices[rank as usize]) {
             command.env("CUDA_VISIBLE_DEVICES", number.to_string());
         }
         command.spawn().unwrap()
     };
     let ranks: Vec<_> = (0..plan.ranks()).map(start).collect();
-    let mut of_job = vec![0.0; STEPS];
-    for rank in ranks {
+    let end = |rank: Child| {
         let output = rank.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{plan}: {said}");
-        let line = said.lines().find_map(|line| line.split_once("losses: ")).expect("each rank says it").1;
-        for (sum, loss) in of_job.iter_mut().zip(line.split_whitespace()) {
+        said
+    };
+    ranks.into_iter().map(end).collect()
+}
+
+/// What a rank has printed behind this word.
+fn behind<'a>(said: &'a str, word: &str) -> &'a str {
+    let line = said.lines().find_map(|line| line.split_once(&format!("{word}: ")));
+    line.expect("each rank says it").1
+}
+
+/// The losses of a job of GPT-2, which has no dropout.
+fn losses(plan: &str, devices: &[Device], collectives: Collectives) -> Vec<f64> {
+    let plan: Plan = plan.parse().unwrap();
+    let mut of_job = vec![0.0; STEPS];
+    for said in said_by_ranks("gpt2-mini", plan, devices, collectives) {
+        for (sum, loss) in of_job.iter_mut().zip(behind(&said, "losses").split_whitespace()) {
             *sum += loss.parse::<f64>().unwrap() / f64::from(plan.dp);
         }
     }
     of_job
+}
+
+/// Dropout masks that differ between tensor-parallel ranks would drive their whole parameters apart.
+#[test]
+fn replicas_are_equal_to_the_bit_with_dropout() {
+    for workload in ["bert-mini", "t5-mini"] {
+        for plan in ["dp2", "dp2-zero2", "tp2", "tp2-gc", "dp2-tp2"] {
+            let plan: Plan = plan.parse().unwrap();
+            let said = said_by_ranks(workload, plan, &[Device::AllCores], Collectives::Gloo);
+            let mesh = Mesh::of(&plan);
+            for (rank, of_rank) in (0..).zip(&said) {
+                let at = mesh.coordinates(rank);
+                assert_eq!(behind(of_rank, "whole"), behind(&said[0], "whole"), "{workload} {plan}");
+                let replica = mesh.rank(Coordinates { data: 0, ..at }) as usize;
+                assert_eq!(behind(of_rank, "slices"), behind(&said[replica], "slices"), "{workload} {plan}");
+            }
+        }
+    }
 }
 
 fn check(devices: &[Device], collectives: Collectives) {
@@ -102,13 +152,13 @@ fn ranks_that_share_the_cpu_train_as_one() {
 #[test]
 fn ranks_that_share_a_gpu_train_as_one() {
     if there_is_a_device() {
-        check(&[Device::Cuda("0".parse().unwrap())], Collectives::Gloo);
+        check(&[Device::Cuda(0)], Collectives::Gloo);
     }
 }
 
 #[test]
 fn ranks_with_a_gpu_each_train_as_one() {
     if there_is_a_device() && tch::Cuda::device_count() > 1 {
-        check(&["0", "1"].map(|gpu| Device::Cuda(gpu.parse().unwrap())), Collectives::Nccl);
+        check(&[Device::Cuda(0), Device::Cuda(1)], Collectives::Nccl);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::{collections::HashMap, fs};
 
-use crate::support::{failure, launch, program, run_to_end};
-use schema::{footprint::Answer, shapes::Shapes, spec::LaunchSpec, wire::FailureKind};
+use crate::support::{cores, failure, launch, program, run_to_end};
+use schema::{footprint::Answer, plan::Plan, shapes::Shapes, spec::LaunchSpec, wire::FailureKind};
 use tch::{Kind, Tensor};
 
 #[test]
@@ -55,10 +55,15 @@ fn a_model_of_any_size_is_counted_by_its_shapes() {
 
 /// What `--footprint` answers for a launch.
 fn footprint(launch: &LaunchSpec) -> Answer {
+    footprint_of_rank(launch, 0)
+}
+
+fn footprint_of_rank(launch: &LaunchSpec, rank: u32) -> Answer {
     let folder = tempfile::tempdir().unwrap();
     let spec = folder.path().join("spec.json");
     fs::write(&spec, serde_json::to_vec(launch).unwrap()).unwrap();
-    let output = program().args(["--footprint", "--spec"]).arg(&spec).output().unwrap();
+    let output =
+        program().args(["--footprint", "--rank", &rank.to_string(), "--spec"]).arg(&spec).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Answer::from_line(&String::from_utf8(output.stdout).unwrap()).unwrap()
 }
@@ -91,6 +96,48 @@ fn the_memory_of_a_launch_is_found_by_a_few_steps() {
     assert!(gan.activation_bytes_per_sample() > Some(images), "{gan:?}");
     let of_samples = gan.peak.iter().map(|[few, many]| many - few).max();
     assert!(of_samples > Some(2 * images), "{gan:?}");
+}
+
+/// Parameters, optimizer state and gradients in numbers per parameter of the model, as by Rajbhandari et al., "ZeRO",
+/// SC 2020, figure 1, and an equal share of each under tensor and pipeline parallelism.
+#[test]
+fn a_rank_holds_the_share_that_its_plan_says() {
+    for (plan, parameters, state, gradients) in [
+        ("dp1", 1.0, 2.0, 1.0),
+        ("dp2-ga2", 1.0, 2.0, 1.0),
+        ("dp2-zero1-ga2", 1.0, 1.0, 1.0),
+        ("dp2-zero2-ga2", 1.0, 1.0, 0.5),
+        ("dp2-zero3-ga2", 0.5, 1.0, 0.5),
+        ("dp4-zero3-ga2", 0.25, 0.5, 0.25),
+        ("tp2", 0.5, 1.0, 0.5),
+        ("pp2", 0.5, 1.0, 0.5),
+        ("tp2-pp2-ga2", 0.25, 0.5, 0.25),
+    ] {
+        let spec = launch("gpt2-mini", 8, plan, None);
+        let plan: Plan = plan.parse().unwrap();
+        let ranks = plan.ranks() as u16;
+        for rank in [0, u32::from(ranks) - 1] {
+            let spec = LaunchSpec { devices: cores(ranks), ..spec.clone() };
+            let Answer::Measured(found) = footprint_of_rank(&spec, rank) else { panic!("it fits") };
+            let bytes = 4.0 * found.parameters as f64;
+            let held = (found.persistent_bytes - found.data_bytes) as f64;
+            let kept = found.gradient_bytes as f64;
+            let (held, kept) = if plan.zero == 0 && plan.dp > 1 {
+                // Small gradients lie in buckets, which are there all the time.
+                (held + kept - bytes * gradients, bytes * gradients)
+            } else {
+                (held, kept)
+            };
+            for (what, found, expected) in [
+                ("states", held, parameters + state),
+                ("model", found.model_bytes as f64, parameters),
+                ("gradients", kept, gradients),
+            ] {
+                let apart = found / (bytes * expected) - 1.0;
+                assert!(apart.abs() < 0.1, "{what} of rank {rank} under {plan}: {apart:+.3}");
+            }
+        }
+    }
 }
 
 /// The small products of its transform are oneDNN's in bf16 from four samples on, with memory that two do not take; and

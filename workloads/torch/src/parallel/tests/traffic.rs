@@ -2,12 +2,9 @@
 //!
 //! All-reduces count `2 (n - 1) / n` of their bytes, gathers and reduce-scatters `(n - 1) / n`, sends all of them.
 
-use std::thread;
-
 use schema::{mesh::Mesh, plan::Plan};
 
 use super::{Case, SGD};
-use crate::world::World;
 
 /// Sizes of the decoder in `definitions.toml`.
 const VOCABULARY: u64 = 67;
@@ -129,20 +126,12 @@ fn stages_of(stages: u64) -> Vec<std::ops::Range<usize>> {
 fn counted(plan: &str) -> Vec<u64> {
     let plan: Plan = plan.parse().unwrap();
     let case = Case { model: "gpt2", optimizer: SGD, plan, is_exact: false, is_clipped: false };
-    thread::scope(|scope| {
-        let rank = |world| {
-            scope.spawn(move || {
-                tch::set_num_threads(1);
-                let mut trainer = case.trainer(world);
-                let step = |_| {
-                    trainer.issue().unwrap();
-                    trainer.completed(0).unwrap().unwrap().sent_bytes
-                };
-                (0..2).map(step).last().flatten().expect("there are several ranks")
-            })
+    case.of_ranks(|mut trainer| {
+        let step = |_| {
+            trainer.issue().unwrap();
+            trainer.completed(0).unwrap().unwrap().sent_bytes
         };
-        let ranks: Vec<_> = World::threads(Mesh::of(&plan)).into_iter().map(rank).collect();
-        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+        (0..2).map(step).last().flatten().expect("there are several ranks")
     })
 }
 
