@@ -1,6 +1,6 @@
 //! What passes between a stage and its neighbours.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, mem};
 
 use tch::{Device, TchError, Tensor, no_grad};
 
@@ -23,9 +23,14 @@ pub(crate) struct Passage {
     outgoing: Option<Vec<Passed>>,
     carries: VecDeque<Arriving>,
     gradients: VecDeque<Arriving>,
-    /// Sent and not waited for. Dropping one would give it up, and its tensor must not change.
-    sending: Vec<(Work, Tensor)>,
+    /// The carries that were sent and whose gradients have not come back.
+    sent_carries: VecDeque<Sending>,
+    /// The gradients that were sent last.
+    sent_gradients: Sending,
 }
+
+/// Tensors that are sent and not waited for. Dropping a transfer would give it up, and its tensor must not change.
+type Sending = Vec<(Work, Tensor)>;
 
 /// Tensors that another stage sends.
 struct Arriving {
@@ -52,7 +57,8 @@ impl Passage {
             outgoing: boundary(Some(stage)),
             carries: VecDeque::new(),
             gradients: VecDeque::new(),
-            sending: Vec::new(),
+            sent_carries: VecDeque::new(),
+            sent_gradients: Vec::new(),
         }
     }
 
@@ -84,12 +90,13 @@ impl Passage {
     pub(crate) fn send_carry(&mut self, carry: &[Tensor]) -> Result<(), TchError> {
         let passed = self.outgoing.as_ref().expect("the last stage computes a loss");
         assert_eq!(carry.len(), passed.len(), "a carry is as the cut says");
-        let to = self.forward.rank() + 1;
+        let (to, mut sending) = (self.forward.rank() + 1, Vec::new());
         for (index, (tensor, passed)) in carry.iter().zip(passed).enumerate() {
             let sent = arranged(&tensor.f_detach()?.f_to_kind(passed.kind)?)?;
             let work = self.forward.send(&line(&sent)?, to, index as u32)?;
-            self.sending.push((work, sent));
+            sending.push((work, sent));
         }
+        self.sent_carries.push_back(sending);
         Ok(())
     }
 
@@ -111,6 +118,8 @@ impl Passage {
         let with_gradient = carry.into_iter().zip(passed).filter(|(_, passed)| passed.has_gradient);
         let outputs: Vec<Tensor> = with_gradient.map(|(tensor, _)| tensor).collect();
         let gradients = self.gradients.pop_front().expect("they were expected").wait()?;
+        // The next stage has answered, so it has this carry.
+        sent(self.sent_carries.pop_front().unwrap_or_default())?;
         let fitting = outputs.iter().zip(gradients).map(|(output, gradient)| {
             // Autocast may have made the output bf16.
             gradient.f_to_kind(output.f_kind()?)
@@ -122,21 +131,29 @@ impl Passage {
     /// Begins to send the gradients of `carry`, which was taken, to the stage before.
     pub(crate) fn send_gradients(&mut self, carry: &[Tensor]) -> Result<(), TchError> {
         let Some(passed) = &self.incoming else { return Ok(()) };
+        // The stage before has expected those of the last micro-batch since it took the ones before them.
+        sent(mem::take(&mut self.sent_gradients))?;
         let to = self.backward.rank() - 1;
         let with_gradient = carry.iter().zip(passed).filter(|(_, passed)| passed.has_gradient);
         for (index, (leaf, _)) in with_gradient.enumerate() {
             let gradient = leaf.f_grad()?;
             let gradient = if gradient.defined() { arranged(&gradient)? } else { leaf.f_zeros_like()? };
             let work = self.backward.send(&line(&gradient)?, to, index as u32)?;
-            self.sending.push((work, gradient));
+            self.sent_gradients.push((work, gradient));
         }
         Ok(())
     }
 
     /// Waits until the other stages have everything that was sent in this step.
     pub(crate) fn finish(&mut self) -> Result<(), TchError> {
-        self.sending.drain(..).try_for_each(|(work, _)| work.wait().map(drop))
+        self.sent_carries.drain(..).try_for_each(sent)?;
+        sent(mem::take(&mut self.sent_gradients))
     }
+}
+
+/// Waits until another stage has these tensors.
+fn sent(sending: Sending) -> Result<(), TchError> {
+    sending.into_iter().try_for_each(|(work, _)| work.wait().map(drop))
 }
 
 /// Begins to receive tensors like these from a stage.
