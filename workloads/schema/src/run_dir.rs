@@ -16,7 +16,6 @@ use self::{
     text::{begin, read_json, write_json, write_toml},
 };
 use crate::{
-    FORMAT,
     checkpoint::Saved,
     decision::JobId,
     footprint::Footprints,
@@ -45,8 +44,8 @@ pub enum RunError {
     Parse { file: PathBuf, message: String },
     #[error("{}: {name:?} is no name of a file of the run; the run was changed, so take another copy of it", file.display())]
     Name { file: PathBuf, name: String },
-    #[error("{}: format {found} is newer than this program, which reads up to {FORMAT}; update Tandem", file.display())]
-    Newer { file: PathBuf, found: u32 },
+    #[error("{}: format {found} is newer than this program, which reads up to {known}; update Tandem", file.display())]
+    Newer { file: PathBuf, found: u32, known: u32 },
 }
 
 impl RunDir {

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
+    FORMAT,
     catalog::Catalog,
     cluster::NodeFacts,
     device::Device,

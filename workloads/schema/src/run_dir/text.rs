@@ -38,10 +38,11 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
 }
 
 /// Refuses a newer format before another difference of it can cause a misleading error.
-pub(crate) fn check_format(path: &Path, found: Option<u64>) -> Result<(), RunError> {
+pub(crate) fn check_format(path: &Path, found: Option<u64>, known: u32) -> Result<(), RunError> {
     match found {
-        Some(found) if found > u64::from(FORMAT) => {
-            Err(RunError::Newer { file: path.into(), found: u32::try_from(found).unwrap_or(u32::MAX) })
+        Some(found) if found > u64::from(known) => {
+            let found = u32::try_from(found).unwrap_or(u32::MAX);
+            Err(RunError::Newer { file: path.into(), found, known })
         }
         Some(_) => Ok(()),
         None => Err(RunError::Parse { file: path.into(), message: "has no 'format'".into() }),
@@ -64,7 +65,7 @@ pub(crate) fn read_toml<T: DeserializeOwned>(path: &Path) -> Result<T, RunError>
         RunError::Parse { file: path.into(), message: format!("line {line}: {}", e.message()) }
     };
     let table: toml::Table = text.parse().map_err(parse)?;
-    check_format(path, table.get("format").and_then(toml::Value::as_integer).map(|n| n as u64))?;
+    check_format(path, table.get("format").and_then(toml::Value::as_integer).map(|n| n as u64), FORMAT)?;
     toml::from_str(&text).map_err(parse)
 }
 
@@ -80,6 +81,6 @@ pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, RunError>
     // Messages of serde_json end with line and column.
     let parse = |e: serde_json::Error| RunError::Parse { file: path.into(), message: e.to_string() };
     let value: serde_json::Value = serde_json::from_str(&text).map_err(parse)?;
-    check_format(path, value.get("format").and_then(serde_json::Value::as_u64))?;
+    check_format(path, value.get("format").and_then(serde_json::Value::as_u64), FORMAT)?;
     serde_json::from_str(&text).map_err(parse)
 }
