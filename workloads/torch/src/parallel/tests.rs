@@ -3,9 +3,10 @@
 use std::{env, sync::Mutex, thread};
 
 use schema::{
-    catalog::{Catalog, Optimizer},
+    catalog::{self, Catalog, Optimizer},
     mesh::Mesh,
     plan::{Plan, Precision},
+    spec::Training,
 };
 use tch::{Device, TchError, Tensor};
 
@@ -22,10 +23,13 @@ const STEPS: usize = 20;
 const GLOBAL_BATCH: u32 = 8;
 const SEED: u64 = 5;
 
-const SGD: Optimizer = Optimizer::Sgd { learning_rate: 0.02, momentum: 0.9, weight_decay: 1e-4 };
+pub(crate) const SGD: Optimizer = Optimizer::Sgd { learning_rate: 0.02, momentum: 0.9, weight_decay: 1e-4 };
 /// It hides a gradient that is wrong by a constant factor, which SGD shows.
-const ADAMW: Optimizer =
+pub(crate) const ADAMW: Optimizer =
     Optimizer::Adamw { learning_rate: 1e-3, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.1 };
+
+/// Held while the one generator of the process is used.
+pub(crate) static GENERATOR: Mutex<()> = Mutex::new(());
 
 /// A workload whose gradients are clipped.
 struct Clipped(Box<dyn Workload>);
@@ -67,15 +71,18 @@ pub(crate) struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// The trainer of a rank.
-    pub(crate) fn trainer(&self, world: World) -> Trainer {
-        // Initial weights come from the one generator of the process.
-        static GENERATOR: Mutex<()> = Mutex::new(());
-
+    /// The training of a launch.
+    pub(crate) fn training(&self) -> Training {
         let mut catalog = Catalog::default();
         catalog.add("definitions.toml", include_str!("definitions.toml")).unwrap();
-        let mut workload = catalog.get(self.model).expect("the file defines it").clone();
-        workload.optimizer = self.optimizer;
+        let workload = catalog.get(self.model).expect("the file defines it").clone();
+        let workload = catalog::Workload { optimizer: self.optimizer, ..workload };
+        Training { exact: self.is_exact, ..Training::new(workload, GLOBAL_BATCH, self.plan) }
+    }
+
+    /// The trainer of a rank.
+    pub(crate) fn trainer(&self, world: World) -> Trainer {
+        let workload = self.training().workload;
         let Plan { dp, pp, ga, gc, offload, zero, precision, .. } = self.plan;
         let samples = GLOBAL_BATCH as usize / usize::from(dp * ga);
         let cut = (pp > 1).then(|| cut(&workload, self.is_exact, samples as i64, pp.into()).unwrap());
@@ -84,6 +91,7 @@ impl Case<'_> {
             Parameters::new(Device::Cpu).part_of(TensorParallel::new(world.tensor.clone()), links);
         let parameters = if self.is_exact { parameters.exact() } else { parameters };
         let model = {
+            // Initial weights come from it.
             let _alone = GENERATOR.lock().unwrap();
             tch::manual_seed(SEED as i64);
             models::build_in(&workload, parameters).unwrap()
@@ -132,7 +140,7 @@ impl Case<'_> {
 }
 
 /// Relative to what is expected.
-fn largest_difference(ours: &[f64], expected: &[f64]) -> f64 {
+pub(crate) fn largest_difference(ours: &[f64], expected: &[f64]) -> f64 {
     let apart = |(ours, expected): (&f64, &f64)| (ours - expected).abs() / expected.abs();
     ours.iter().zip(expected).map(apart).fold(0.0, |most, next| if next.is_nan() { next } else { most.max(next) })
 }
