@@ -85,6 +85,9 @@ pub enum Content {
     Optimizer,
     /// State of the random generators of a rank.
     Random,
+    /// What decides the samples to come besides the position in the data: the environment of a model that acts, and what it has
+    /// seen.
+    Data,
 }
 
 /// A tensor in a file of a checkpoint, or a part of a tensor.

@@ -2,7 +2,7 @@
 
 use std::mem::discriminant;
 
-use toml::{Table, Value};
+use serde_json::Value;
 
 use super::Checkpoint;
 use crate::{
@@ -38,21 +38,15 @@ fn difference(written: &Model, wanted: &Model) -> Option<String> {
     if written == wanted {
         return None;
     }
-    let [(one, written), (other, wanted)] = [written, wanted].map(family_and_settings);
+    let [(one, written), (other, wanted)] = [written, wanted].map(Model::tagged);
     if one != other {
         return Some(format!("its model is of the family {one}, and the job's of {other}"));
     }
-    let names = written.keys().chain(wanted.keys());
-    let mut different = names.filter(|name| written.get(*name) != wanted.get(*name));
-    let name = different.next()?;
-    let text = |settings: &Table| settings.get(name).map_or_else(|| "absent".into(), Value::to_string);
+    let names =
+        [&written, &wanted].map(Value::as_object).into_iter().flatten().flat_map(|sizes| sizes.keys());
+    let name = names.into_iter().find(|name| written.get(name) != wanted.get(name))?;
+    let text = |sizes: &Value| sizes.get(name).map_or_else(|| "absent".into(), Value::to_string);
     Some(format!("`{name}` of its model is {}, and {} in this job", text(&written), text(&wanted)))
-}
-
-fn family_and_settings(model: &Model) -> (String, Table) {
-    let table = Table::try_from(model).expect("definitions are tables");
-    let (family, settings) = table.into_iter().next().expect("a model is of a family");
-    (family, settings.try_into().unwrap_or_default())
 }
 
 /// Settings such as the learning rate may change from launch to launch, and kinds of state may not.

@@ -36,7 +36,7 @@ pub(super) fn held(trainer: &Trainer, content: Content) -> Vec<Held> {
     match content {
         Content::Model => model(trainer),
         Content::Optimizer => optimizers(trainer),
-        Content::Random => Vec::new(),
+        Content::Random | Content::Data => Vec::new(),
     }
 }
 
@@ -57,7 +57,7 @@ pub(super) fn all_names(trainer: &Trainer, content: Content) -> Option<HashSet<S
         Content::Optimizer => {
             workload.updates().iter().zip(trainer.optimizers()).flat_map(of_update).collect()
         }
-        Content::Random => HashSet::new(),
+        Content::Random | Content::Data => HashSet::new(),
     })
 }
 

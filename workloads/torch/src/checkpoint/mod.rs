@@ -7,6 +7,7 @@
 //! optimizers' state as `<update>.<kind>.<parameter>` (`all.momentum.conv1.weight`, and `all.step` for the number of updates).
 //! Both are split into pieces, so that saving and restoring take little memory besides the tensors themselves.
 //! `random-R.safetensors` holds the state of the generators of rank R, `cpu` and, on a GPU, `cuda`.
+//! `data-0.safetensors` holds the state of a stream that a model makes by acting.
 //! [`schema::checkpoint`] describes the manifest and how a checkpoint survives a kill.
 
 mod held;

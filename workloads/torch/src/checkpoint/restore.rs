@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     failure::Failure, launch::training_seed, optimizer::Optimizer, shim::random::set_random_state,
-    step::Trainer,
+    step::Trainer, stream_state::StreamState,
 };
 
 /// The first format whose manifest lists the tensors in each file.
@@ -63,8 +63,10 @@ impl Restore {
         self.fill(Content::Model, trainer)?;
         self.fill(Content::Optimizer, trainer)?;
         trainer.optimizers().try_for_each(Optimizer::reload_parameters)?;
-        let data = trainer.data_mut().seek(self.checkpoint.samples);
-        data.map_err(|error| Failure::unsupported(format!("{}: {error}", self.folder.display())))?;
+        let state = self.stream_state()?;
+        let data = trainer.data_mut();
+        let continued = data.seek(self.checkpoint.samples).and_then(|()| data.set_state(&state));
+        continued.map_err(|error| Failure::unsupported(format!("{}: {error:#}", self.folder.display())))?;
         self.set_generators(trainer, seed)
     }
 
@@ -97,6 +99,15 @@ impl Restore {
                 self.folder.display()
             ))),
         }
+    }
+
+    /// The state of the stream of samples; empty for one that has none.
+    fn stream_state(&self) -> Result<StreamState, Failure> {
+        let mut tensors = Vec::new();
+        for file in self.checkpoint.files.iter().filter(|file| file.content == Content::Data) {
+            tensors.extend(decode(&self.read(file)?).map_err(|error| self.unfit(file, error))?);
+        }
+        Ok(StreamState::of(tensors))
     }
 
     /// If the checkpoint was written by the same grid of ranks, each continues with its random state. Another grid draws

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     failure::Failure, group::Reduction, launch::failed_collective, shim::random::random_state, step::Trainer,
-    world::World,
+    stream_state::StreamState, world::World,
 };
 
 /// The reason why there is no checkpoint.
@@ -99,17 +99,18 @@ pub(crate) fn save(
 
 fn write(draft: &Draft, training: &Training, trainer: &Trainer, peers: &Peers) -> Result<u64, Unsaved> {
     let begun = place_in_data(training, trainer).and_then(|samples| {
+        let state = trainer.data().state()?;
         if peers.is_first() {
             draft.begin()?;
         }
-        Ok(samples)
+        Ok((samples, state))
     });
-    let (samples, _) = peers.together(begun, true)?;
+    let ((samples, state), _) = peers.together(begun, true)?;
 
     // All ranks agree after each file, so that no rank waits longer for another one than a file takes, and no collective
     // times out.
     let rank = peers.rank();
-    let mut planned = planned(trainer, rank).into_iter().peekable();
+    let mut planned = planned(trainer, state, rank).into_iter().peekable();
     let mut files = Vec::new();
     loop {
         let written = planned.next().map(|file| file.write(draft, rank, trainer.device())).transpose();
@@ -134,22 +135,20 @@ fn write(draft: &Draft, training: &Training, trainer: &Trainer, peers: &Peers) -
 
 /// Number of samples that all ranks together have taken.
 fn place_in_data(training: &Training, trainer: &Trainer) -> anyhow::Result<u64> {
-    trainer.data().position().with_context(|| {
-        format!(
-            "{} cannot be saved: it makes its data by acting, and where its environment is cannot be kept",
-            training.workload.name
-        )
-    })
+    let position = trainer.data().position();
+    position.with_context(|| format!("{} cannot be saved: its data has no position", training.workload.name))
 }
 
 /// A file that a rank is going to write.
 enum Planned {
     Tensors { name: String, content: Content, tensors: Vec<Held> },
+    Data { name: String, state: Vec<(String, Tensor)> },
     Random { name: String },
 }
 
-/// The files of a rank: what no other rank writes of the model and the optimizer, and the random generators.
-fn planned(trainer: &Trainer, rank: u32) -> Vec<Planned> {
+/// The files of a rank: what no other rank writes of the model and the optimizer, the state of a stream, which only a job of one
+/// rank can have, and the random generators.
+fn planned(trainer: &Trainer, state: StreamState, rank: u32) -> Vec<Planned> {
     let mut files = Vec::new();
     for (content, prefix) in [(Content::Model, "model"), (Content::Optimizer, "optimizer")] {
         let written = held(trainer, content).into_iter().filter(|held| held.is_written).collect();
@@ -157,6 +156,10 @@ fn planned(trainer: &Trainer, rank: u32) -> Vec<Planned> {
             let name = format!("{prefix}-{rank}-{number}.safetensors");
             files.push(Planned::Tensors { name, content, tensors });
         }
+    }
+    let state = state.into_tensors();
+    if !state.is_empty() {
+        files.push(Planned::Data { name: format!("data-{rank}.safetensors"), state });
     }
     files.push(Planned::Random { name: format!("random-{rank}.safetensors") });
     files
@@ -166,6 +169,7 @@ impl Planned {
     fn write(self, draft: &Draft, rank: u32, device: Device) -> anyhow::Result<CheckpointFile> {
         let (name, content, named, tensors) = match self {
             Planned::Random { name } => (name, Content::Random, random_states(device)?, Vec::new()),
+            Planned::Data { name, state } => (name, Content::Data, state, Vec::new()),
             Planned::Tensors { name, content, tensors } => {
                 let named = |Held { stored, tensor, .. }: Held| ((stored.name.clone(), tensor), stored);
                 let (named, stored): (Vec<_>, _) = tensors.into_iter().map(named).unzip();
