@@ -7,12 +7,13 @@ use std::{
 };
 
 use schema::{
+    catalog::Catalog,
     checkpoint::Checkpoint,
     spec::{LaunchSpec, Program},
     wire::{Command, Event, EventLine, FailureKind},
 };
 
-use crate::support::{Worker, failure, launch, launch_ranks, restored, run_to_end, steps};
+use crate::support::{Worker, failure, launch, launch_of, launch_ranks, restored, run_to_end, steps};
 
 fn losses(said: &[EventLine]) -> Vec<f64> {
     steps(said).iter().map(|step| step.loss.unwrap()).collect()
@@ -47,17 +48,15 @@ fn refusal(spec: &LaunchSpec, checkpoint: &Path) -> (FailureKind, String) {
 #[test]
 fn a_job_goes_on_from_its_checkpoint_as_if_it_had_not_stopped() {
     let folder = tempfile::tempdir().unwrap();
-    for (workload, batch) in
-        [
-            ("gpt2-mini", 1),
-            ("resnet18-mini", 4),
-            ("lstm", 2),
-            ("dcgan-mini", 4),
-            ("bert-mini", 2),
-            ("ppo-cartpole", 64),
-            ("td3-pendulum", 64),
-        ]
-    {
+    for (workload, batch) in [
+        ("gpt2-mini", 1),
+        ("resnet18-mini", 4),
+        ("lstm", 2),
+        ("dcgan-mini", 4),
+        ("bert-mini", 2),
+        ("ppo-cartpole", 64),
+        ("td3-pendulum", 64),
+    ] {
         let place = folder.path().join(workload);
         let spec = launch(workload, batch, "dp1", Some(20));
         let whole = checkpointed(&spec, 10, &place);
@@ -324,4 +323,48 @@ fn a_kill_while_a_checkpoint_is_written_leaves_none_or_a_whole_one() {
     worker.grant.extend_to(1);
     assert!(worker.finish().1.success());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no draft is left");
+}
+
+/// The model of the checkpoint in `checkpoint/format-1`, which an earlier program has written after 6 of 12 steps.
+const TINY: &str = r#"
+[[workload]]
+name = "tiny"
+about = "a decoder whose checkpoint has a few kilobytes"
+source = "a test"
+global_batch = 4
+axes = ["dp", "ga"]
+verify = { global_batch = 4, steps = 3 }
+optimizer.adamw = { learning_rate = 1e-2, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1 }
+model.gpt2 = { vocabulary = 7, context = 3, layers = 1, width = 4, heads = 2 }
+"#;
+
+#[test]
+fn a_checkpoint_of_an_earlier_program_is_continued() {
+    // Those of the program that wrote it.
+    const LOSSES: [f64; 6] = [
+        1.8734946250915527,
+        1.8798660039901733,
+        1.8979129791259766,
+        1.8851205110549927,
+        1.90683114528656,
+        1.8792471885681152,
+    ];
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program/checkpoint/format-1");
+    let written = Checkpoint::read(&place).unwrap();
+    assert_eq!((written.format, written.model, written.steps), (1, None, 6));
+    let mut catalog = Catalog::default();
+    catalog.add("tiny.toml", TINY).unwrap();
+    let tiny = catalog.get("tiny").unwrap().clone();
+    let spec = launch_of(tiny.clone(), 4, "dp1".parse().unwrap(), None);
+    for plan in ["dp1", "ga2"] {
+        let ours = train(&restored(&spec, &place, plan, 6));
+        let apart = ours.iter().zip(LOSSES).map(|(ours, expected)| (ours - expected).abs());
+        assert!(ours.len() == 6 && apart.fold(0.0, f64::max) < 1e-5, "{plan}: {ours:?} for {LOSSES:?}");
+    }
+
+    // It is known by its name alone.
+    let renamed = schema::catalog::Workload { name: "other".into(), ..tiny };
+    let (kind, said) = refusal(&launch_of(renamed, 4, "dp1".parse().unwrap(), None), &place);
+    assert_eq!(kind, FailureKind::Unsupported);
+    assert!(said.contains("is a checkpoint of tiny@b4, and this job is other@b4"), "{said}");
 }
