@@ -1,16 +1,16 @@
 //! Checkpoints of several ranks, which are threads here.
 
+mod plans;
+
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    env, fs,
-    path::Path,
-    thread,
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
 };
 
 use schema::{
     catalog::Optimizer,
     checkpoint::{Checkpoint, CheckpointFile, Content, Draft, Region},
-    mesh::Mesh,
     spec::Training,
     wire::FailureKind,
 };
@@ -20,50 +20,19 @@ use super::{
     held::held,
     restore::Restore,
     save::save,
-    table,
     tensors::{decode, encode},
 };
 use crate::{
     failure::Failure,
-    parallel::tests::{ADAMW, Case, GENERATOR, SGD, largest_difference},
+    parallel::tests::{ADAMW, Case, SGD, largest_difference},
     step::Trainer,
-    world::World,
 };
 
 /// Steps before a checkpoint, and after it.
 const STEPS: usize = 10;
 
-const PLANS: [&str; 11] = [
-    "dp1",
-    "dp2-zero3",
-    "tp2",
-    "dp2",
-    "pp2-ga2",
-    "dp2-zero1",
-    "dp2-tp2-pp2-ga2",
-    "dp2-zero2-offload",
-    "tp4",
-    "pp4-ga2",
-    "dp4-zero3-gc",
-];
-
 fn case<'a>(model: &'a str, optimizer: Optimizer, plan: &str) -> Case<'a> {
     Case { model, optimizer, plan: plan.parse().expect("canonical"), is_exact: true, is_clipped: true }
-}
-
-/// What `act` returns on each rank of a job.
-fn on_ranks<T: Send>(case: &Case, act: impl Fn(&mut Trainer) -> T + Sync) -> Vec<T> {
-    let act = &act;
-    thread::scope(|scope| {
-        let rank = |world| {
-            scope.spawn(move || {
-                tch::set_num_threads(1);
-                act(&mut case.trainer(world))
-            })
-        };
-        let ranks: Vec<_> = World::threads(Mesh::of(&case.plan)).into_iter().map(rank).collect();
-        ranks.into_iter().map(|rank| rank.join().expect("its reason is above")).collect()
-    })
 }
 
 fn train(trainer: &mut Trainer) -> Vec<f64> {
@@ -76,9 +45,7 @@ fn train(trainer: &mut Trainer) -> Vec<f64> {
 
 fn restore(training: &Training, place: &Path, trainer: &mut Trainer) -> Result<(), Failure> {
     let training = Training { restore: Some(place.into()), ..training.clone() };
-    let restore = Restore::of(&training)?.expect("it names a checkpoint");
-    let _alone = GENERATOR.lock().unwrap();
-    restore.apply(trainer, 1)
+    Restore::of(&training)?.expect("it names a checkpoint").apply(trainer, 1)
 }
 
 /// The losses of a job, which are the means over the ranks that have one.
@@ -94,78 +61,11 @@ fn mean(of_ranks: &[Vec<f64>]) -> Vec<f64> {
 /// Trains a job and writes a checkpoint.
 fn checkpointed(case: &Case, place: &Path) -> Vec<Vec<f64>> {
     let training = case.training();
-    on_ranks(case, |trainer| {
+    case.on_ranks(|trainer| {
         let losses = train(trainer);
         save(place, &training, trainer).unwrap().unwrap();
         losses
     })
-}
-
-/// Each tensor of a checkpoint with the number of its numbers, after a check that each of them is stored once.
-fn stored_numbers(checkpoint: &Checkpoint) -> BTreeMap<String, usize> {
-    let mut numbers = BTreeMap::new();
-    for content in [Content::Model, Content::Optimizer] {
-        let files: Vec<_> = checkpoint.files.iter().filter(|file| file.content == content).collect();
-        table::check(&files).unwrap();
-        for stored in files.iter().flat_map(|file| &file.tensors) {
-            numbers.insert(stored.name.clone(), stored.shape.iter().product());
-        }
-    }
-    numbers
-}
-
-/// Continues from a checkpoint of every plan under `dp1`, from that of `dp1` under every plan, and from every plan under
-/// another one; with `TANDEM_SLOW=1` from every plan under every plan.
-fn check(model: &str, optimizer: Optimizer) {
-    let is_slow = env::var_os("TANDEM_SLOW").is_some_and(|value| value == "1");
-    let is_possible = |plan: &&str| model != "resnet" || !plan.contains("tp");
-    let plans: Vec<&str> = PLANS.into_iter().filter(is_possible).collect();
-    let folder = tempfile::tempdir().unwrap();
-    let whole = on_ranks(&case(model, optimizer, "dp1"), |trainer| [train(trainer), train(trainer)]);
-    let [before, expected] = &whole[0];
-    let mut names = None;
-    let mut wrong = Vec::new();
-    for (place_in_plans, from) in plans.iter().enumerate() {
-        let place = folder.path().join(from);
-        let ours = mean(&checkpointed(&case(model, optimizer, from), &place));
-        assert!(largest_difference(&ours, before) <= 1e-9, "{model} {from}: before the checkpoint");
-        let written = Checkpoint::read(&place).unwrap();
-        let numbers = stored_numbers(&written);
-        assert_eq!(*names.get_or_insert_with(|| numbers.clone()), numbers, "{from}");
-        for (place_in_targets, to) in plans.iter().enumerate() {
-            let is_next = (place_in_plans + 1) % plans.len() == place_in_targets;
-            if !is_slow && !is_next && *from != "dp1" && *to != "dp1" {
-                continue;
-            }
-            let case = case(model, optimizer, to);
-            let training = case.training();
-            let ours = on_ranks(&case, |trainer| {
-                restore(&training, &place, trainer).unwrap();
-                train(trainer)
-            });
-            let apart = largest_difference(&mean(&ours), expected);
-            println!("{apart:.1e} {model} {from} to {to}");
-            if !(apart <= 1e-9) {
-                wrong.push(format!("{model} {from} to {to}: {apart:.1e}: {ours:?} for {expected:?}"));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-#[test]
-fn gpt2_continues_under_any_plan() {
-    check("gpt2", ADAMW);
-}
-
-#[test]
-fn t5_with_its_tied_embedding_continues_under_any_plan() {
-    check("t5", SGD);
-}
-
-#[test]
-fn resnet_with_its_convolutions_and_buffers_continues_under_any_plan() {
-    check("resnet", ADAMW);
 }
 
 /// The files of each rank: their names, and the numbers in them.
@@ -180,7 +80,7 @@ fn each_rank_writes_what_no_rank_before_it_has() {
     let written = |plan: &str| {
         let place = folder.path().join(plan);
         let case = case("t5", ADAMW, plan);
-        let bytes = on_ranks(&case, |trainer| save(&place, &case.training(), trainer).unwrap().unwrap());
+        let bytes = case.on_ranks(|trainer| save(&place, &case.training(), trainer).unwrap().unwrap());
         let on_disk = fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len());
         assert_eq!(bytes.iter().sum::<u64>(), on_disk.sum::<u64>(), "{plan}: every file is of one rank");
         let checkpoint = Checkpoint::read(&place).unwrap();
@@ -232,7 +132,7 @@ fn each_rank_writes_what_no_rank_before_it_has() {
 fn a_rank_that_cannot_write_keeps_all_from_saying_that_there_is_a_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let case = case("gpt2", SGD, "dp2");
-    let said = on_ranks(&case, |trainer| {
+    let said = case.on_ranks(|trainer| {
         let is_first = trainer.world().at.data == 0;
         // The second rank does not see the folder of the first one.
         let place = folder.path().join(if is_first { "c" } else { "absent/c" });
@@ -245,13 +145,13 @@ fn a_rank_that_cannot_write_keeps_all_from_saying_that_there_is_a_checkpoint() {
 
 /// Why a job of one rank cannot continue from a checkpoint.
 fn refusal(case: &Case, training: &Training, place: &Path) -> (FailureKind, String) {
-    let refused = on_ranks(case, |trainer| restore(training, place, trainer).unwrap_err());
+    let refused = case.on_ranks(|trainer| restore(training, place, trainer).unwrap_err());
     let Failure { kind, message } = refused.into_iter().next().expect("there is one rank");
     (kind, message)
 }
 
 /// A copy of a checkpoint with another manifest.
-fn rewritten(from: &Path, name: &str, change: impl FnOnce(&mut Checkpoint)) -> std::path::PathBuf {
+fn rewritten(from: &Path, name: &str, change: impl FnOnce(&mut Checkpoint)) -> PathBuf {
     let place = from.with_file_name(name);
     let draft = Draft::of(&place).unwrap();
     draft.begin().unwrap();
@@ -335,7 +235,7 @@ fn a_checkpoint_belongs_to_a_definition() {
     checkpointed(&job, &place);
     let mut training = job.training();
     training.workload.name = "mine".into();
-    on_ranks(&job, |trainer| restore(&training, &place, trainer).unwrap());
+    job.on_ranks(|trainer| restore(&training, &place, trainer).unwrap());
 
     let with_adamw = case("gpt2", ADAMW, "dp1");
     let (kind, words) = refusal(&with_adamw, &with_adamw.training(), &place);
@@ -388,7 +288,7 @@ fn a_checkpoint_of_format_1_is_continued_under_any_plan() {
     let place = folder.path().join("c");
     let job = case("gpt2", ADAMW, "dp1");
     let training = job.training();
-    let expected = on_ranks(&job, |trainer| {
+    let expected = job.on_ranks(|trainer| {
         train(trainer);
         save_in_format_1(&place, &training, trainer);
         train(trainer)
@@ -401,7 +301,7 @@ fn a_checkpoint_of_format_1_is_continued_under_any_plan() {
     );
     for plan in ["dp1", "dp2-zero3", "dp2-tp2-pp2-ga2"] {
         let case = case("gpt2", ADAMW, plan);
-        let ours = on_ranks(&case, |trainer| {
+        let ours = case.on_ranks(|trainer| {
             restore(&training, &place, trainer).unwrap();
             train(trainer)
         });

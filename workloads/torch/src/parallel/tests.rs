@@ -1,6 +1,10 @@
 //! Every plan computes the same thing: ranks that are threads, against one rank.
 
-use std::{env, sync::Mutex, thread};
+use std::{
+    env,
+    sync::{Barrier, Mutex, PoisonError},
+    thread,
+};
 
 use schema::{
     catalog::{self, Catalog, Optimizer},
@@ -28,8 +32,11 @@ pub(crate) const SGD: Optimizer = Optimizer::Sgd { learning_rate: 0.02, momentum
 pub(crate) const ADAMW: Optimizer =
     Optimizer::Adamw { learning_rate: 1e-3, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.1 };
 
-/// Held while the one generator of the process is used.
-pub(crate) static GENERATOR: Mutex<()> = Mutex::new(());
+/// Held by a job of threads. Activation checkpointing and layers that ranks share set the one random generator of the process,
+/// from which the initial weights of another job would come.
+static JOB: Mutex<()> = Mutex::new(());
+/// Held while a rank draws its initial weights.
+static GENERATOR: Mutex<()> = Mutex::new(());
 
 /// A workload whose gradients are clipped.
 struct Clipped(Box<dyn Workload>);
@@ -91,7 +98,6 @@ impl Case<'_> {
             Parameters::new(Device::Cpu).part_of(TensorParallel::new(world.tensor.clone()), links);
         let parameters = if self.is_exact { parameters.exact() } else { parameters };
         let model = {
-            // Initial weights come from it.
             let _alone = GENERATOR.lock().unwrap();
             tch::manual_seed(SEED as i64);
             models::build_in(&workload, parameters).unwrap()
@@ -111,23 +117,34 @@ impl Case<'_> {
         Trainer::among(model, data, execution, world, cut.as_ref()).unwrap()
     }
 
-    /// The loss of the job in each of `steps` steps.
-    pub(crate) fn losses(&self, steps: usize) -> Vec<f64> {
+    /// What `act` returns on each rank of the job, which is a thread.
+    pub(crate) fn on_ranks<T: Send>(&self, act: impl Fn(&mut Trainer) -> T + Sync) -> Vec<T> {
+        // A test that failed leaves nothing behind that matters here.
+        let _alone = JOB.lock().unwrap_or_else(PoisonError::into_inner);
         let worlds = World::threads(Mesh::of(&self.plan));
-        let of_ranks: Vec<Vec<f64>> = thread::scope(|scope| {
+        let (built, act) = (&Barrier::new(worlds.len()), &act);
+        thread::scope(|scope| {
             let rank = |world| {
                 scope.spawn(move || {
                     tch::set_num_threads(1);
                     let mut trainer = self.trainer(world);
-                    let step = |_| {
-                        trainer.issue().unwrap();
-                        trainer.completed(0).unwrap().unwrap().loss
-                    };
-                    (0..steps).map(step).collect::<Vec<_>>()
+                    built.wait();
+                    act(&mut trainer)
                 })
             };
             let ranks: Vec<_> = worlds.into_iter().map(rank).collect();
             ranks.into_iter().map(|rank| rank.join().expect("its reason is above")).collect()
+        })
+    }
+
+    /// The loss of the job in each of `steps` steps.
+    pub(crate) fn losses(&self, steps: usize) -> Vec<f64> {
+        let of_ranks: Vec<Vec<f64>> = self.on_ranks(|trainer| {
+            let step = |_| {
+                trainer.issue().unwrap();
+                trainer.completed(0).unwrap().unwrap().loss
+            };
+            (0..steps).map(step).collect()
         });
         let mean = |step: usize| {
             let losses: Vec<f64> =
