@@ -7,18 +7,30 @@
 //! `.unfinished`, and renamed when all of it is on disk. Under its final name it is therefore always
 //! complete.
 
+mod draft;
+mod identity;
+#[cfg(test)]
+mod tests;
+
 use std::{
-    fs::{self, File},
-    io::{self, Write},
+    fs,
+    ops::Range,
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
 
+pub use self::draft::Draft;
 use crate::{
+    catalog::{Model, Optimizer},
     plan::Plan,
-    run_dir::{RunError, check_format, read, to_toml},
+    run_dir::{RunError, check_format, read},
 };
+
+/// The newest format of a checkpoint that this program reads, and the one that it writes.
+///
+/// Format 1 has whole tensors alone and names neither them nor the definition of the model in its manifest.
+pub const FORMAT: u32 = 2;
 
 const MANIFEST: &str = "manifest.toml";
 
@@ -29,7 +41,7 @@ pub struct Checkpoint {
     pub format: u32,
     /// Name of the workload in the catalog.
     pub workload: String,
-    /// Number of trainable parameters.
+    /// Number of trainable parameters of the whole model.
     pub parameters: u64,
     pub global_batch: u32,
     /// The plan that the checkpoint was written under.
@@ -39,6 +51,10 @@ pub struct Checkpoint {
     pub steps: u64,
     /// Samples that all ranks have consumed, which is the position in the data.
     pub samples: u64,
+    /// The settings of the optimizer; absent in format 1.
+    pub optimizer: Option<Optimizer>,
+    /// The definition of the model; absent in format 1.
+    pub model: Option<Model>,
     /// All files except the manifest.
     #[serde(rename = "file")]
     pub files: Vec<CheckpointFile>,
@@ -50,11 +66,14 @@ pub struct CheckpointFile {
     /// Path within the directory.
     pub name: String,
     pub content: Content,
-    /// The rank that the file belongs to; absent if it is the same for every rank.
+    /// The rank that wrote the file; absent in format 1 if its content is the same for every rank.
     pub rank: Option<u32>,
     pub bytes: u64,
     /// The hash in hexadecimal digits.
     pub blake3: String,
+    /// The tensors of the model or the optimizer in the file. Format 1 lists none of them.
+    #[serde(default, rename = "tensor", skip_serializing_if = "Vec::is_empty")]
+    pub tensors: Vec<StoredTensor>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +85,32 @@ pub enum Content {
     Optimizer,
     /// State of the random generators of a rank.
     Random,
+    /// What decides the samples to come besides the position in the data: the environment of a model that acts, and what it has
+    /// seen.
+    Data,
+}
+
+/// A tensor in a file of a checkpoint, or a part of a tensor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoredTensor {
+    /// The name of the whole tensor, and of the part in the file.
+    pub name: String,
+    /// The shape of the whole tensor.
+    pub shape: Vec<usize>,
+    /// The part that is stored; absent for the whole tensor.
+    pub region: Option<Region>,
+}
+
+/// A part of a tensor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Region {
+    /// Ranges along dimension `dim`, one behind the other. The part has the dimensions of the whole tensor.
+    Slice { dim: usize, ranges: Vec<Range<usize>> },
+    /// Consecutive numbers of the tensor. They are counted with its dimensions in `order`, from the slowest to the fastest. The
+    /// part has one dimension.
+    Numbers { first: usize, count: usize, order: Vec<usize> },
 }
 
 /// The checkpoint that a job of the scheduler continues from: `checkpoints/job-<number>.json` of its run.
@@ -110,11 +155,8 @@ impl Checkpoint {
         let parse = |e: toml::de::Error| RunError::Parse { file: file.clone(), message: e.message().into() };
         let table: toml::Table = text.parse().map_err(parse)?;
         // The format is checked first, because a newer one may be sealed in another way.
-        check_format(
-            &file,
-            table.get("format").and_then(toml::Value::as_integer).map(|n| n as u64),
-            crate::FORMAT,
-        )?;
+        let format = table.get("format").and_then(toml::Value::as_integer).map(|n| n as u64);
+        check_format(&file, format, FORMAT)?;
         match text.split_once('\n') {
             Some((first, rest)) if first == seal(rest) => Ok(toml::from_str(rest).map_err(parse)?),
             _ => Err(CheckpointError::Altered { file }),
@@ -140,115 +182,6 @@ impl Checkpoint {
     }
 }
 
-/// A checkpoint that is being written, by one rank or by several that name the same place.
-pub struct Draft {
-    place: PathBuf,
-    unfinished: PathBuf,
-}
-
-impl Draft {
-    /// The draft of the checkpoint at `place`. Touches no file.
-    ///
-    /// # Errors
-    /// The path has no file name at its end.
-    pub fn of(place: &Path) -> Result<Draft, CheckpointError> {
-        let name = place.file_name().ok_or_else(|| CheckpointError::Unnamed { path: place.into() })?;
-        let mut unfinished = name.to_owned();
-        unfinished.push(".unfinished");
-        Ok(Draft { place: place.into(), unfinished: place.with_file_name(unfinished) })
-    }
-
-    /// Makes the directory, which one rank does before any of them writes. Removes an earlier draft that a kill left behind.
-    ///
-    /// # Errors
-    /// The place is taken, or the directory cannot be made.
-    pub fn begin(&self) -> Result<(), CheckpointError> {
-        if fs::symlink_metadata(&self.place).is_ok() {
-            return Err(CheckpointError::Exists { path: self.place.clone() });
-        }
-        let made = match fs::remove_dir_all(&self.unfinished) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => fs::create_dir_all(&self.unfinished),
-        };
-        Ok(made.map_err(|cause| RunError::Write { file: self.unfinished.clone(), cause })?)
-    }
-
-    /// Writes a file, and returns when it is on disk.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub fn write(
-        &self,
-        name: String,
-        content: Content,
-        rank: Option<u32>,
-        bytes: &[u8],
-    ) -> Result<CheckpointFile, CheckpointError> {
-        self.write_through(&name, bytes)?;
-        Ok(CheckpointFile { name, content, rank, bytes: bytes.len() as u64, blake3: hash(bytes) })
-    }
-
-    /// Adds a file that another rank has written.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn adopt(
-        &self,
-        name: String,
-        content: Content,
-        rank: u32,
-    ) -> Result<CheckpointFile, CheckpointError> {
-        let path = self.unfinished.join(&name);
-        let bytes = fs::read(&path).map_err(|cause| RunError::Io { file: path, cause })?;
-        Ok(CheckpointFile {
-            name,
-            content,
-            rank: Some(rank),
-            bytes: bytes.len() as u64,
-            blake3: hash(&bytes),
-        })
-    }
-
-    /// Writes the manifest and renames the draft, which one rank does when all have written. Returns the size of the
-    /// manifest when everything is on disk.
-    ///
-    /// # Errors
-    /// A file cannot be written, or the place was taken in the meantime.
-    pub fn finish(&self, checkpoint: &Checkpoint) -> Result<u64, CheckpointError> {
-        let rest = to_toml(&self.unfinished.join(MANIFEST), checkpoint)?;
-        let text = format!("{}\n{rest}", seal(&rest));
-        self.write_through(MANIFEST, text.as_bytes())?;
-        let io = |cause| RunError::Write { file: self.place.clone(), cause };
-        sync_folder(&self.unfinished).map_err(io)?;
-        fs::rename(&self.unfinished, &self.place).map_err(io)?;
-        // The parent of a bare name is the working directory.
-        let parent = self.place.parent().filter(|parent| !parent.as_os_str().is_empty());
-        sync_folder(parent.unwrap_or(Path::new("."))).map_err(io)?;
-        Ok(text.len() as u64)
-    }
-
-    /// Removes the draft.
-    pub fn discard(&self) {
-        // A leftover is harmless, because the next draft of this name removes it first.
-        let _ = fs::remove_dir_all(&self.unfinished);
-    }
-
-    fn write_through(&self, name: &str, bytes: &[u8]) -> Result<(), RunError> {
-        let path = self.unfinished.join(name);
-        let write = || {
-            let mut file = File::create_new(&path)?;
-            file.write_all(bytes)?;
-            file.sync_all()
-        };
-        write().map_err(|cause| RunError::Write { file: path.clone(), cause })
-    }
-}
-
-/// Syncs a folder, so that the names in it are on disk.
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
-}
-
 fn hash(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex().to_string()
 }
@@ -256,125 +189,4 @@ fn hash(bytes: &[u8]) -> String {
 /// The seal, which is the first line of a manifest with the other lines `rest`.
 fn seal(rest: &str) -> String {
     format!("blake3 = \"{}\"", hash(rest.as_bytes()))
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::{FORMAT, plan::tests::any_plan};
-
-    fn checkpoint(plan: Plan, text: &str, steps: u64, files: Vec<CheckpointFile>) -> Checkpoint {
-        Checkpoint {
-            format: FORMAT,
-            workload: text.into(),
-            parameters: 7,
-            global_batch: 8,
-            plan,
-            ranks: plan.ranks(),
-            steps,
-            samples: 8 * steps,
-            files,
-        }
-    }
-
-    /// A checkpoint of two files at `place`.
-    fn written(place: &Path) -> Checkpoint {
-        let draft = Draft::of(place).unwrap();
-        draft.begin().unwrap();
-        let model = draft.write("model-0.safetensors".into(), Content::Model, None, b"parameters").unwrap();
-        let random = draft.write("random-1.safetensors".into(), Content::Random, Some(1), b"").unwrap();
-        assert_eq!(draft.adopt(random.name.clone(), Content::Random, 1).unwrap(), random);
-        let checkpoint = checkpoint("dp2".parse().unwrap(), "w", 3, vec![model, random]);
-        assert!(!place.exists(), "it has no name before it is whole");
-        draft.finish(&checkpoint).unwrap();
-        checkpoint
-    }
-
-    fn files(dir: &Path) -> Vec<PathBuf> {
-        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect()
-    }
-
-    /// Reads everything, as a restore does.
-    fn read_whole(dir: &Path) -> Result<(), CheckpointError> {
-        let checkpoint = Checkpoint::read(dir)?;
-        checkpoint.files.iter().try_for_each(|file| Checkpoint::read_file(dir, file).map(drop))
-    }
-
-    proptest! {
-        #[test]
-        fn a_manifest_round_trips(plan in any_plan(), text in "\\PC{0,20}", steps in 0..u64::from(u32::MAX)) {
-            let dir = tempfile::tempdir().unwrap();
-            let draft = Draft::of(&dir.path().join("c")).unwrap();
-            draft.begin().unwrap();
-            let file = |content, rank| CheckpointFile {
-                name: text.clone(), content, rank, bytes: steps, blake3: hash(text.as_bytes()),
-            };
-            let contents = [(Content::Model, None), (Content::Optimizer, None), (Content::Random, Some(3))];
-            let files = contents.map(|(content, rank)| file(content, rank)).to_vec();
-            let all = checkpoint(plan, &text, steps, files);
-            let bytes = draft.finish(&all).unwrap();
-            let place = dir.path().join("c");
-            prop_assert_eq!(fs::metadata(place.join(MANIFEST)).unwrap().len(), bytes);
-            prop_assert_eq!(Checkpoint::read(&place).unwrap(), all);
-        }
-    }
-
-    #[test]
-    fn a_checkpoint_is_written_once_and_a_draft_that_was_left_is_no_obstacle() {
-        let dir = tempfile::tempdir().unwrap();
-        let place = dir.path().join("new/folder/c");
-        let left = Draft::of(&place).unwrap();
-        left.begin().unwrap();
-        left.write("model-0.safetensors".into(), Content::Model, None, b"half").unwrap();
-        let checkpoint = written(&place);
-        assert_eq!(Checkpoint::read(&place).unwrap(), checkpoint);
-        read_whole(&place).unwrap();
-        assert_eq!(files(place.parent().unwrap()), std::slice::from_ref(&place), "no draft is left");
-        let again = Draft::of(&place).unwrap().begin().unwrap_err().to_string();
-        assert!(again.contains("folder/c is there already"), "{again}");
-        for nameless in ["", "/", "..", "a/.."] {
-            assert!(
-                matches!(Draft::of(Path::new(nameless)), Err(CheckpointError::Unnamed { .. })),
-                "{nameless}"
-            );
-        }
-    }
-
-    #[test]
-    fn every_file_that_is_not_what_was_written_is_refused_by_name() {
-        let dir = tempfile::tempdir().unwrap();
-        let place = dir.path().join("c");
-        written(&place);
-        for file in files(&place) {
-            let name = file.file_name().unwrap().to_str().unwrap().to_owned();
-            let whole = fs::read(&file).unwrap();
-            let mut damaged = vec![[&whole[..], b" "].concat()];
-            damaged.extend((0..whole.len()).map(|length| whole[..length].to_vec()));
-            damaged.extend((0..8 * whole.len()).map(|bit| {
-                let mut flipped = whole.clone();
-                flipped[bit / 8] ^= 1 << (bit % 8);
-                flipped
-            }));
-            for content in damaged {
-                fs::write(&file, &content).unwrap();
-                let error = read_whole(&place).expect_err(&name).to_string();
-                assert!(error.contains(&name), "{error}");
-            }
-            fs::remove_file(&file).unwrap();
-            let error = read_whole(&place).unwrap_err().to_string();
-            assert!(error.contains(&name), "{error}");
-            fs::write(&file, &whole).unwrap();
-            read_whole(&place).unwrap();
-        }
-    }
-
-    #[test]
-    fn a_newer_format_is_refused_by_name_whatever_else_is_new() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join(MANIFEST), "format = 2\ncolour = \"red\"\n").unwrap();
-        let error = Checkpoint::read(dir.path()).unwrap_err().to_string();
-        assert!(error.contains("manifest.toml: format 2 is newer than this program"), "{error}");
-    }
 }

@@ -30,6 +30,7 @@ pub mod shapes;
 pub mod shim;
 pub mod step;
 mod steps;
+pub mod stream_state;
 pub mod synchronize;
 mod ties;
 pub mod workload;

@@ -112,6 +112,11 @@ impl Parallel {
         if let Gradients::Sharded(sharded) = &self.gradients { Some(sharded.pieces()) } else { None }
     }
 
+    /// Whether a rank keeps its shards of the parameters alone between steps.
+    pub(crate) fn divides_parameters(&self) -> bool {
+        if let Gradients::Sharded(sharded) = &self.gradients { sharded.divides_parameters() } else { false }
+    }
+
     /// The tensors that parameters lie in, if they are divided.
     pub(crate) fn tensors(&self) -> Vec<Tensor> {
         if let Gradients::Sharded(sharded) = &self.gradients { sharded.tensors() } else { Vec::new() }

@@ -11,6 +11,7 @@ use tch::{Device, TchError, Tensor};
 use crate::{
     chain::{Chain, Link},
     nn::parameters::Parameters,
+    stream_state::StreamState,
 };
 
 /// One part of a model: takes the activation of the block before it and gives its own.
@@ -54,20 +55,33 @@ pub trait DataStream {
         Ok(())
     }
 
-    /// Number of samples that all ranks together have taken; `None` for a stream with more state than that,
-    /// as one that a model makes by acting.
+    /// Number of samples that all ranks together have taken; `None` for a stream that cannot be continued.
     fn position(&self) -> Option<u64> {
         None
     }
 
-    /// Continues after `position` samples, with any number of ranks.
+    /// Continues after `position` samples, with any number of ranks. A stream that has a state is set to it afterwards.
     ///
     /// # Errors
     /// The stream has no position.
     fn seek(&mut self, position: u64) -> anyhow::Result<()> {
-        anyhow::bail!(
-            "this stream cannot go on from sample {position}: what it gives depends on more than its place"
-        )
+        anyhow::bail!("this stream cannot go on from sample {position}: it has no position")
+    }
+
+    /// What decides the samples to come besides the position, for a stream that a model makes by acting.
+    ///
+    /// # Errors
+    /// Out of memory.
+    fn state(&self) -> Result<StreamState, TchError> {
+        Ok(StreamState::default())
+    }
+
+    /// Continues from what [`DataStream::state`] gave. Parameters that the stream shares with the model are those of then.
+    ///
+    /// # Errors
+    /// Something of it is absent or has another size.
+    fn set_state(&mut self, _state: &StreamState) -> anyhow::Result<()> {
+        Ok(())
     }
 
     /// The tensors that the stream keeps on the device.

@@ -82,6 +82,11 @@ impl Sharded {
         lock(&self.state).units.iter().map(|unit| unit.shard().shallow_clone()).collect()
     }
 
+    /// Whether a rank keeps its shards of the parameters alone between steps.
+    pub(crate) fn divides_parameters(&self) -> bool {
+        lock(&self.state).stage == Stage::Parameters
+    }
+
     /// The pieces of parameters in each shard.
     pub(crate) fn pieces(&self) -> Vec<Vec<Shard>> {
         lock(&self.state).units.iter().map(Unit::pieces).collect()

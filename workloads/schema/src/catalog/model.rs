@@ -52,11 +52,6 @@ trait Family {
     fn refuses_device(&self, _device: &Device) -> Option<String> {
         None
     }
-
-    /// Why its training cannot be saved in the middle.
-    fn refuses_checkpoint(&self) -> Option<&'static str> {
-        None
-    }
 }
 
 /// Lists the families once, and generates from that the modules, the definitions, the type of all models,
@@ -237,7 +232,7 @@ impl Model {
     }
 
     /// The name of its family, and its sizes by name.
-    fn tagged(&self) -> (String, serde_json::Value) {
+    pub(crate) fn tagged(&self) -> (String, serde_json::Value) {
         let serde_json::Value::Object(tagged) = serde_json::to_value(self).expect("its keys are strings")
         else {
             unreachable!("an enum of structs is an object with one key");
@@ -255,11 +250,6 @@ impl Model {
         self.family().refuses_device(device)
     }
 
-    /// The reason why a job cannot be checkpointed during training; `None` if it can.
-    pub fn refuses_checkpoint(&self) -> Option<&'static str> {
-        self.family().refuses_checkpoint()
-    }
-
     /// The reason why the model cannot be built; `None` if it can.
     pub fn problem(&self) -> Option<String> {
         let (family, sizes) = self.tagged();
@@ -270,9 +260,6 @@ impl Model {
         Some(format!("model.{family}: {problem}"))
     }
 }
-
-/// The reason why a job that acts in an environment cannot be checkpointed during training.
-const ACTS: &str = "it makes its data by acting, and where its environment is cannot be saved";
 
 /// Why jobs that act in an environment are not divided among ranks.
 fn one_environment(axis: Axis) -> Option<&'static str> {

@@ -42,7 +42,7 @@ impl Workload {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::Catalog;
+    use crate::catalog::{Catalog, Samples};
 
     fn refusal(workload: &str, plan: &str) -> Option<String> {
         let catalog = Catalog::embedded();
@@ -103,7 +103,7 @@ mod tests {
         const ALL: [Axis; 8] =
             [Axis::Dp, Axis::Tp, Axis::Pp, Axis::Zero, Axis::Ga, Axis::Gc, Axis::Offload, Axis::Bf16];
         for workload in Catalog::embedded().iter().filter(|it| it.model.worker() == "torch-worker") {
-            let acts = workload.model.refuses_checkpoint().is_some();
+            let acts = workload.model.samples() == Samples::Transitions;
             let can = |axis: &Axis| workload.model.lacks(*axis).is_none() && (!acts || *axis != Axis::Gc);
             let expected: Vec<Axis> = ALL.into_iter().filter(can).collect();
             assert_eq!(workload.axes, expected, "{}", workload.name);

@@ -1,6 +1,6 @@
 //! Continues a job from a checkpoint.
 
-use std::{collections::HashMap, path::PathBuf};
+use std::path::PathBuf;
 
 use schema::{
     checkpoint::{Checkpoint, CheckpointError, CheckpointFile, Content},
@@ -12,13 +12,19 @@ use schema::{
 use tch::Device;
 
 use super::{
-    CPU, CUDA, Named, model, optimizers,
-    tensors::{DecodeError, decode, decode_into},
+    CPU, CUDA,
+    held::{all_names, held},
+    table,
+    targets::Targets,
+    tensors::{DecodeError, decode},
 };
 use crate::{
     failure::Failure, launch::training_seed, optimizer::Optimizer, shim::random::set_random_state,
-    step::Trainer,
+    step::Trainer, stream_state::StreamState,
 };
+
+/// The first format whose manifest lists the tensors in each file.
+const LISTED: u32 = 2;
 
 /// A checkpoint of this job whose manifest was read.
 pub(crate) struct Restore {
@@ -31,21 +37,13 @@ impl Restore {
     /// job is refused before anything is built.
     ///
     /// # Errors
-    /// `data` for an incomplete or altered checkpoint; `unsupported` for one of another workload or global batch, and for one
-    /// that a newer program wrote.
+    /// `data` for an incomplete or altered checkpoint; `unsupported` for one of another model, optimizer or global batch, and
+    /// for one that a newer program wrote.
     pub(crate) fn of(training: &Training) -> Result<Option<Self>, Failure> {
         let Some(folder) = &training.restore else { return Ok(None) };
         let checkpoint = Checkpoint::read(folder).map_err(unbelievable)?;
-        let Training { workload, global_batch, .. } = training;
-        let (written, wanted) = (
-            format!("{}@b{}", checkpoint.workload, checkpoint.global_batch),
-            format!("{}@b{global_batch}", workload.name),
-        );
-        if written != wanted {
-            return Err(Failure::unsupported(format!(
-                "{}: is a checkpoint of {written}, and this job is {wanted}",
-                folder.display()
-            )));
+        if let Some(reason) = checkpoint.refuses(training) {
+            return Err(Failure::unsupported(format!("{}: {reason}", folder.display())));
         }
         Ok(Some(Self { folder: folder.clone(), checkpoint }))
     }
@@ -57,29 +55,59 @@ impl Restore {
     /// `data` for a file that is missing or altered; `unsupported` for a model that has other tensors; or an
     /// error of the device. The trainer is unusable after an error.
     pub(crate) fn apply(&self, trainer: &mut Trainer, seed: u64) -> Result<(), Failure> {
-        self.fill(Content::Model, model(trainer))?;
-        self.fill(Content::Optimizer, optimizers(trainer))?;
+        let (written, wanted) = (self.checkpoint.parameters, trainer.workload().parameters().count());
+        if written != wanted {
+            let differ = format!("is of a model of {written} parameters, and the job's has {wanted}");
+            return Err(Failure::unsupported(format!("{}: {differ}", self.folder.display())));
+        }
+        self.fill(Content::Model, trainer)?;
+        self.fill(Content::Optimizer, trainer)?;
         trainer.optimizers().try_for_each(Optimizer::reload_parameters)?;
-        let data = trainer.data_mut().seek(self.checkpoint.samples);
-        data.map_err(|error| Failure::unsupported(format!("{}: {error}", self.folder.display())))?;
+        let state = self.stream_state()?;
+        let data = trainer.data_mut();
+        let continued = data.seek(self.checkpoint.samples).and_then(|()| data.set_state(&state));
+        continued.map_err(|error| Failure::unsupported(format!("{}: {error:#}", self.folder.display())))?;
         self.set_generators(trainer, seed)
     }
 
-    /// Overwrites `named` with the files of one content.
-    fn fill(&self, content: Content, named: Named) -> Result<(), Failure> {
-        let mut targets: HashMap<_, _> = named.into_iter().collect();
-        for file in self.checkpoint.files.iter().filter(|file| file.content == content) {
-            let bytes = self.read(file)?;
-            decode_into(&mut targets, &bytes).map_err(|error| self.unfit(file, error))?;
+    /// Copies what this rank holds of one content out of the files, each of which is read once or not at all. Besides what is
+    /// held already, this takes the memory of one file and one of its tensors.
+    fn fill(&self, content: Content, trainer: &Trainer) -> Result<(), Failure> {
+        let of_content = |file: &&CheckpointFile| file.content == content;
+        let files: Vec<_> = self.checkpoint.files.iter().filter(of_content).collect();
+        let is_listed = self.checkpoint.format >= LISTED;
+        if is_listed {
+            let incomplete =
+                |problem| Failure::new(FailureKind::Data, format!("{}: {problem}", self.folder.display()));
+            table::check(&files).map_err(incomplete)?;
         }
-        // Any name will do; the minimum is the same in every run.
-        match targets.keys().min() {
+        let mut targets = Targets::new(held(trainer, content), all_names(trainer, content))?;
+        for file in files {
+            let mut is_wanted = !is_listed;
+            for stored in &file.tensors {
+                is_wanted |= targets.want(stored).map_err(|error| self.unfit(file, error))?;
+            }
+            if is_wanted {
+                let filled = targets.fill(file, &self.read(file)?, is_listed);
+                filled.map_err(|error| self.unfit(file, error))?;
+            }
+        }
+        match targets.first_without_values() {
             None => Ok(()),
             Some(name) => Err(Failure::unsupported(format!(
                 "{}: has no tensor {name}, which this job has",
                 self.folder.display()
             ))),
         }
+    }
+
+    /// The state of the stream of samples; empty for one that has none.
+    fn stream_state(&self) -> Result<StreamState, Failure> {
+        let mut tensors = Vec::new();
+        for file in self.checkpoint.files.iter().filter(|file| file.content == Content::Data) {
+            tensors.extend(decode(&self.read(file)?).map_err(|error| self.unfit(file, error))?);
+        }
+        Ok(StreamState::of(tensors))
     }
 
     /// If the checkpoint was written by the same grid of ranks, each continues with its random state. Another grid draws
@@ -117,7 +145,7 @@ impl Restore {
     fn unfit(&self, file: &CheckpointFile, error: DecodeError) -> Failure {
         let message = format!("{}: {error}", self.folder.join(&file.name).display());
         match error {
-            DecodeError::Malformed(_) => Failure::new(FailureKind::Data, message),
+            DecodeError::Malformed(_) | DecodeError::Wrong { .. } => Failure::new(FailureKind::Data, message),
             DecodeError::Unfit { .. } => Failure::unsupported(message),
             DecodeError::Torch(_) => Failure::classify(FailureKind::Internal, &message),
         }

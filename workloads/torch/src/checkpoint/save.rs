@@ -4,25 +4,20 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use schema::{
-    FORMAT,
-    checkpoint::{Checkpoint, CheckpointFile, Content, Draft},
+    checkpoint::{Checkpoint, CheckpointFile, Content, Draft, FORMAT},
     spec::Training,
 };
-use tch::{Device, Tensor};
+use tch::{Device, Kind, TchError, Tensor};
 
 use super::{
-    CPU, CUDA, Named, model, optimizers, random_file,
+    CPU, CUDA,
+    held::{Held, held},
     tensors::{encode, pieces},
 };
-use crate::{failure::Failure, shim::random::random_state, step::Trainer};
-
-/// One rank of a job, and a means for the ranks to agree.
-pub(crate) struct Peers<'a> {
-    pub(crate) rank: u32,
-    pub(crate) ranks: u32,
-    /// Waits until every rank has reached this point, and returns whether all of them said yes.
-    pub(crate) all: &'a mut dyn FnMut(bool) -> Result<bool, Failure>,
-}
+use crate::{
+    failure::Failure, group::Reduction, launch::failed_collective, shim::random::random_state, step::Trainer,
+    stream_state::StreamState, world::World,
+};
 
 /// The reason why there is no checkpoint.
 enum Unsaved {
@@ -32,16 +27,45 @@ enum Unsaved {
     Apart(Failure),
 }
 
+/// The ranks of a job, from the view of one.
+struct Peers<'a> {
+    world: &'a World,
+    device: Device,
+}
+
 impl Peers<'_> {
-    /// Returns the result of this rank if all ranks succeeded.
-    fn together<T>(&mut self, mine: anyhow::Result<T>) -> Result<T, Unsaved> {
-        let all = (self.all)(mine.is_ok()).map_err(Unsaved::Apart)?;
+    /// Waits until every rank has reached this point. Returns the result of this rank if all ranks succeeded, and whether any
+    /// of them is to write another file.
+    fn together<T>(&self, mine: anyhow::Result<T>, has_more: bool) -> Result<(T, bool), Unsaved> {
+        let apart = |error: TchError| failed_collective(&format!("agreeing on a checkpoint: {error}"));
+        let said = self.sum([mine.is_ok(), has_more]).map_err(|error| Unsaved::Apart(apart(error)))?;
         let done = mine.map_err(Unsaved::Refused)?;
-        if all { Ok(done) } else { Err(Unsaved::Refused(anyhow!("another rank cannot write its part"))) }
+        let [succeeded, with_more] = said;
+        if succeeded == f64::from(self.ranks()) {
+            Ok((done, with_more > 0.0))
+        } else {
+            Err(Unsaved::Refused(anyhow!("another rank cannot write its part")))
+        }
+    }
+
+    /// For each answer, the number of ranks that said yes.
+    fn sum(&self, answers: [bool; 2]) -> Result<[f64; 2], TchError> {
+        let counts = Tensor::f_from_slice(&answers.map(|yes| f32::from(u8::from(yes))))?.f_to(self.device)?;
+        self.world.all.all_reduce(&counts, Reduction::Sum)?.wait()?;
+        let counts = counts.f_to_kind(Kind::Double)?;
+        Ok([counts.f_double_value(&[0])?, counts.f_double_value(&[1])?])
+    }
+
+    fn rank(&self) -> u32 {
+        self.world.mesh.rank(self.world.at)
+    }
+
+    fn ranks(&self) -> u32 {
+        self.world.mesh.ranks()
     }
 
     fn is_first(&self) -> bool {
-        self.rank == 0
+        self.rank() == 0
     }
 }
 
@@ -55,13 +79,13 @@ pub(crate) fn save(
     place: &Path,
     training: &Training,
     trainer: &Trainer,
-    peers: &mut Peers,
 ) -> Result<anyhow::Result<u64>, Failure> {
+    let peers = Peers { world: trainer.world(), device: trainer.device() };
     let draft = match Draft::of(place) {
         Ok(draft) => draft,
         Err(error) => return Ok(Err(error.into())),
     };
-    match write(&draft, training, trainer, peers) {
+    match write(&draft, training, trainer, &peers) {
         Ok(bytes) => Ok(Ok(bytes)),
         Err(Unsaved::Refused(error)) => {
             if peers.is_first() {
@@ -73,66 +97,93 @@ pub(crate) fn save(
     }
 }
 
-fn write(draft: &Draft, training: &Training, trainer: &Trainer, peers: &mut Peers) -> Result<u64, Unsaved> {
+fn write(draft: &Draft, training: &Training, trainer: &Trainer, peers: &Peers) -> Result<u64, Unsaved> {
     let begun = place_in_data(training, trainer).and_then(|samples| {
+        let state = trainer.data().state()?;
         if peers.is_first() {
             draft.begin()?;
         }
-        Ok(samples)
+        Ok((samples, state))
     });
-    let samples = peers.together(begun)?;
+    let ((samples, state), _) = peers.together(begun, true)?;
 
+    // All ranks agree after each file, so that no rank waits longer for another one than a file takes, and no collective
+    // times out.
+    let rank = peers.rank();
+    let mut planned = planned(trainer, state, rank).into_iter().peekable();
     let mut files = Vec::new();
-    for (content, prefix, named) in
-        [(Content::Model, "model", model(trainer)), (Content::Optimizer, "optimizer", optimizers(trainer))]
-    {
-        // All ranks have the same pieces and agree after each one, so that no rank waits longer for the
-        // first one than a piece takes, and no collective times out.
-        for (number, piece) in pieces(&named).into_iter().enumerate() {
-            let name = format!("{prefix}-{number}.safetensors");
-            let file = peers.is_first().then(|| write_file(draft, name, content, None, piece));
-            files.extend(peers.together(file.transpose())?);
+    loop {
+        let written = planned.next().map(|file| file.write(draft, rank, trainer.device())).transpose();
+        let (file, has_more) = peers.together(written, planned.peek().is_some())?;
+        files.extend(file);
+        if !has_more {
+            break;
         }
     }
-    let rank = peers.rank;
-    let own = random_states(trainer)
-        .and_then(|states| write_file(draft, random_file(rank), Content::Random, Some(rank), &states));
-    files.push(peers.together(own)?);
 
-    let mut bytes = files.iter().map(|file| file.bytes).sum();
+    let bytes: u64 = files.iter().map(|file| file.bytes).sum();
+    let left = if peers.is_first() { Ok(()) } else { draft.leave_list(rank, files.clone()) };
+    peers.together(left.map_err(Into::into), false)?;
     let finished = if peers.is_first() {
-        finish(draft, training, trainer, samples, files, peers.ranks).map(|manifest| bytes += manifest)
+        finish(draft, training, trainer, samples, files, peers.ranks())
     } else {
-        Ok(())
+        Ok(0)
     };
-    peers.together(finished)?;
-    Ok(bytes)
+    let (of_manifest, _) = peers.together(finished, false)?;
+    Ok(bytes + of_manifest)
 }
 
 /// Number of samples that all ranks together have taken.
 fn place_in_data(training: &Training, trainer: &Trainer) -> anyhow::Result<u64> {
-    trainer.data().position().with_context(|| {
-        format!(
-            "{} cannot be saved: it makes its data by acting, and where its environment is cannot be kept",
-            training.workload.name
-        )
-    })
+    let position = trainer.data().position();
+    position.with_context(|| format!("{} cannot be saved: its data has no position", training.workload.name))
 }
 
-fn write_file(
-    draft: &Draft,
-    name: String,
-    content: Content,
-    rank: Option<u32>,
-    tensors: &[(String, Tensor)],
-) -> anyhow::Result<CheckpointFile> {
-    Ok(draft.write(name, content, rank, &encode(tensors)?)?)
+/// A file that a rank is going to write.
+enum Planned {
+    Tensors { name: String, content: Content, tensors: Vec<Held> },
+    Data { name: String, state: Vec<(String, Tensor)> },
+    Random { name: String },
+}
+
+/// The files of a rank: what no other rank writes of the model and the optimizer, the state of a stream, which only a job of one
+/// rank can have, and the random generators.
+fn planned(trainer: &Trainer, state: StreamState, rank: u32) -> Vec<Planned> {
+    let mut files = Vec::new();
+    for (content, prefix) in [(Content::Model, "model"), (Content::Optimizer, "optimizer")] {
+        let written = held(trainer, content).into_iter().filter(|held| held.is_written).collect();
+        for (number, tensors) in pieces(written).into_iter().enumerate() {
+            let name = format!("{prefix}-{rank}-{number}.safetensors");
+            files.push(Planned::Tensors { name, content, tensors });
+        }
+    }
+    let state = state.into_tensors();
+    if !state.is_empty() {
+        files.push(Planned::Data { name: format!("data-{rank}.safetensors"), state });
+    }
+    files.push(Planned::Random { name: format!("random-{rank}.safetensors") });
+    files
+}
+
+impl Planned {
+    fn write(self, draft: &Draft, rank: u32, device: Device) -> anyhow::Result<CheckpointFile> {
+        let (name, content, named, tensors) = match self {
+            Planned::Random { name } => (name, Content::Random, random_states(device)?, Vec::new()),
+            Planned::Data { name, state } => (name, Content::Data, state, Vec::new()),
+            Planned::Tensors { name, content, tensors } => {
+                let named = |Held { stored, tensor, .. }: Held| ((stored.name.clone(), tensor), stored);
+                let (named, stored): (Vec<_>, _) = tensors.into_iter().map(named).unzip();
+                (name, content, named, stored)
+            }
+        };
+        let file = draft.write(name, content, Some(rank), &encode(&named)?)?;
+        Ok(CheckpointFile { tensors, ..file })
+    }
 }
 
 /// The state of the random generators of this rank.
-fn random_states(trainer: &Trainer) -> anyhow::Result<Named> {
+fn random_states(device: Device) -> anyhow::Result<Vec<(String, Tensor)>> {
     let mut states = vec![(CPU.to_owned(), random_state(Device::Cpu)?)];
-    let device = trainer.device();
     if device.is_cuda() {
         states.push((CUDA.to_owned(), random_state(device)?));
     }
@@ -149,7 +200,7 @@ fn finish(
     ranks: u32,
 ) -> anyhow::Result<u64> {
     for rank in 1..ranks {
-        files.push(draft.adopt(random_file(rank), Content::Random, rank)?);
+        files.extend(draft.take_list(rank)?);
     }
     let Training { workload, global_batch, plan, .. } = training;
     Ok(draft.finish(&Checkpoint {
@@ -162,6 +213,8 @@ fn finish(
         // A step takes one global batch under every plan.
         steps: samples / u64::from(*global_batch),
         samples,
+        optimizer: Some(workload.optimizer),
+        model: Some(workload.model.clone()),
         files,
     })?)
 }

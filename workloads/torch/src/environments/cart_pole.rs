@@ -32,6 +32,16 @@ impl CartPole {
         Self::at([(); Self::OBSERVATION].map(|()| SPREAD * (2.0 * rng.f64() - 1.0)))
     }
 
+    /// What decides the rest of the episode: the numbers of the observation in full precision, and the pushes so far.
+    pub fn state(&self) -> ([f64; Self::OBSERVATION], u32) {
+        (self.state, self.pushes)
+    }
+
+    /// The episode of which [`CartPole::state`] gave this.
+    pub fn resumed(state: [f64; Self::OBSERVATION], pushes: u32) -> Self {
+        Self { state, pushes }
+    }
+
     pub fn observation(&self) -> [f32; Self::OBSERVATION] {
         self.state.map(|value| value as f32)
     }

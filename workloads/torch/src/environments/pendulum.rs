@@ -38,6 +38,16 @@ impl Pendulum {
         Self::at(uniform(PI), uniform(TURNING_MAX))
     }
 
+    /// What decides the rest of the episode: the angle (rad from upright), the angular speed (rad/s) and the actions so far.
+    pub fn state(&self) -> ([f64; 2], u32) {
+        ([self.angle, self.turning], self.actions)
+    }
+
+    /// The episode of which [`Pendulum::state`] gave this.
+    pub fn resumed([angle, turning]: [f64; 2], actions: u32) -> Self {
+        Self { angle, turning, actions }
+    }
+
     pub fn observation(&self) -> [f32; Self::OBSERVATION] {
         [self.angle.cos(), self.angle.sin(), self.turning].map(|value| value as f32)
     }

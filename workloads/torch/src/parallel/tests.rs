@@ -8,6 +8,7 @@ use schema::{
     catalog::{self, Catalog, Optimizer},
     mesh::Mesh,
     plan::{Plan, Precision},
+    spec::Training,
 };
 use tch::{Device, TchError, Tensor};
 
@@ -25,9 +26,9 @@ const STEPS: usize = 20;
 const GLOBAL_BATCH: u32 = 8;
 const SEED: u64 = 5;
 
-const SGD: Optimizer = Optimizer::Sgd { learning_rate: 0.02, momentum: 0.9, weight_decay: 1e-4 };
+pub(crate) const SGD: Optimizer = Optimizer::Sgd { learning_rate: 0.02, momentum: 0.9, weight_decay: 1e-4 };
 /// It hides a gradient that is wrong by a constant factor, which SGD shows.
-const ADAMW: Optimizer =
+pub(crate) const ADAMW: Optimizer =
     Optimizer::Adamw { learning_rate: 1e-3, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.1 };
 
 /// Sets the parameters of a part of a model to those of the whole, which is drawn once. Tests share the generator of the
@@ -88,12 +89,18 @@ pub(crate) struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// The trainer of a rank.
-    pub(crate) fn trainer(&self, world: World) -> Trainer {
+    /// The training of a launch.
+    pub(crate) fn training(&self) -> Training {
         let mut catalog = Catalog::default();
         catalog.add("definitions.toml", include_str!("definitions.toml")).unwrap();
-        let mut workload = catalog.get(self.model).expect("the file defines it").clone();
-        workload.optimizer = self.optimizer;
+        let workload = catalog.get(self.model).expect("the file defines it").clone();
+        let workload = catalog::Workload { optimizer: self.optimizer, ..workload };
+        Training { exact: self.is_exact, ..Training::new(workload, GLOBAL_BATCH, self.plan) }
+    }
+
+    /// The trainer of a rank.
+    pub(crate) fn trainer(&self, world: World) -> Trainer {
+        let workload = self.training().workload;
         let Plan { dp, pp, ga, gc, offload, zero, precision, .. } = self.plan;
         let samples = GLOBAL_BATCH as usize / usize::from(dp * ga);
         let ranks = TensorParallel::new(world.tensor.clone());
@@ -119,13 +126,13 @@ impl Case<'_> {
     }
 
     /// What `body` makes of the trainer of each rank, in the order of ranks.
-    pub(crate) fn of_ranks<T: Send>(&self, body: impl Fn(Trainer) -> T + Sync) -> Vec<T> {
+    pub(crate) fn on_ranks<T: Send>(&self, body: impl Fn(&mut Trainer) -> T + Sync) -> Vec<T> {
         let body = &body;
         thread::scope(|scope| {
             let rank = |world| {
                 scope.spawn(move || {
                     tch::set_num_threads(1);
-                    body(self.trainer(world))
+                    body(&mut self.trainer(world))
                 })
             };
             let ranks: Vec<_> = World::threads(Mesh::of(&self.plan)).into_iter().map(rank).collect();
@@ -135,7 +142,7 @@ impl Case<'_> {
 
     /// The loss of the job in each of `steps` steps.
     pub(crate) fn losses(&self, steps: usize) -> Vec<f64> {
-        let of_ranks = self.of_ranks(|mut trainer| {
+        let of_ranks = self.on_ranks(|trainer| {
             let step = |_| {
                 trainer.issue().unwrap();
                 trainer.completed(0).unwrap().unwrap().loss
@@ -158,7 +165,7 @@ fn parameters_of_two_links_are_gathered_at_most() {
         for model in ["gpt2", "t5", "resnet"] {
             let plan: Plan = plan.parse().unwrap();
             let case = Case { model, optimizer: SGD, plan, is_exact: true, is_clipped: false };
-            let found = case.of_ranks(|mut trainer| {
+            let found = case.on_ranks(|trainer| {
                 for _ in 0..2 {
                     trainer.issue().unwrap();
                     trainer.completed(0).unwrap().unwrap();
@@ -176,7 +183,7 @@ fn parameters_of_two_links_are_gathered_at_most() {
 }
 
 /// Relative to what is expected.
-fn largest_difference(ours: &[f64], expected: &[f64]) -> f64 {
+pub(crate) fn largest_difference(ours: &[f64], expected: &[f64]) -> f64 {
     let apart = |(ours, expected): (&f64, &f64)| (ours - expected).abs() / expected.abs();
     ours.iter()
         .zip(expected)

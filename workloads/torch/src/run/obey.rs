@@ -3,14 +3,11 @@
 use std::path::Path;
 
 use schema::{units::Nanos, wire::Event};
-use tch::{Device, Kind, Tensor};
 
 use super::Job;
 use crate::{
-    checkpoint::save::{Peers, save},
+    checkpoint::save::save,
     failure::Failure,
-    group::{Group, Reduction},
-    launch::failed_collective,
     pause::{Left, Paused},
     shim::transfer::wait_for,
     step::Trainer,
@@ -52,10 +49,7 @@ impl Job<'_> {
         wait_for(trainer.device())?;
         let begin = Nanos::monotonic_now();
         let launch = self.launch.expect("a launch with a trainer trains");
-        let mut all = |ready| all_are(ready, &self.group, trainer.device());
-        let (rank, ranks) = (launch.rank, launch.mesh.ranks());
-        let mut peers = Peers { rank, ranks, all: &mut all };
-        match save(place, &launch.training, trainer, &mut peers)? {
+        match save(place, &launch.training, trainer)? {
             Ok(bytes) => {
                 let dur_ns = Nanos::monotonic_now() - begin;
                 self.say(Event::Checkpointed { bytes, dur_ns })
@@ -63,12 +57,4 @@ impl Job<'_> {
             Err(error) => self.say(Event::Refused { error: format!("no checkpoint was written: {error:#}") }),
         }
     }
-}
-
-/// Waits for all ranks, and returns whether each of them is ready.
-fn all_are(ready: bool, group: &Group, device: Device) -> Result<bool, Failure> {
-    let count = Tensor::f_full([1], f64::from(u8::from(ready)), (Kind::Float, device))?;
-    let counted = group.all_reduce(&count, Reduction::Sum).and_then(|work| work.wait());
-    counted.map_err(|error| failed_collective(&format!("agreeing on a checkpoint: {error}")))?;
-    Ok(count.f_double_value(&[0])? == f64::from(group.size()))
 }

@@ -7,12 +7,13 @@ use std::{
 };
 
 use schema::{
+    catalog::Catalog,
     checkpoint::Checkpoint,
     spec::{LaunchSpec, Program},
     wire::{Command, Event, EventLine, FailureKind},
 };
 
-use crate::support::{Worker, failure, launch, launch_ranks, restored, run_to_end, steps};
+use crate::support::{Worker, failure, launch, launch_of, launch_ranks, restored, run_to_end, steps};
 
 fn losses(said: &[EventLine]) -> Vec<f64> {
     steps(said).iter().map(|step| step.loss.unwrap()).collect()
@@ -47,9 +48,15 @@ fn refusal(spec: &LaunchSpec, checkpoint: &Path) -> (FailureKind, String) {
 #[test]
 fn a_job_goes_on_from_its_checkpoint_as_if_it_had_not_stopped() {
     let folder = tempfile::tempdir().unwrap();
-    for (workload, batch) in
-        [("gpt2-mini", 1), ("resnet18-mini", 4), ("lstm", 2), ("dcgan-mini", 4), ("bert-mini", 2)]
-    {
+    for (workload, batch) in [
+        ("gpt2-mini", 1),
+        ("resnet18-mini", 4),
+        ("lstm", 2),
+        ("dcgan-mini", 4),
+        ("bert-mini", 2),
+        ("ppo-cartpole", 64),
+        ("td3-pendulum", 64),
+    ] {
         let place = folder.path().join(workload);
         let spec = launch(workload, batch, "dp1", Some(20));
         let whole = checkpointed(&spec, 10, &place);
@@ -125,25 +132,6 @@ fn a_checkpoint_that_cannot_be_written_is_refused_and_the_job_goes_on() {
     worker.grant.extend_to(4);
     assert!(worker.finish().1.success());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "no draft is left");
-}
-
-#[test]
-fn a_model_that_makes_its_own_data_is_not_saved_and_trains_on() {
-    let folder = tempfile::tempdir().unwrap();
-    for workload in ["ppo-cartpole", "td3-pendulum"] {
-        let mut worker = Worker::start(&launch(workload, 64, "dp1", Some(2)));
-        worker.train_to(1);
-        let path = folder.path().join("c").to_str().unwrap().to_owned();
-        match worker.ask(&Command::Checkpoint { path }) {
-            Event::Refused { error } => {
-                assert!(error.contains(&format!("{workload} cannot be saved")), "{error}");
-            }
-            other => panic!("{other:?}"),
-        }
-        worker.grant.extend_to(2);
-        assert!(worker.finish().1.success());
-    }
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[test]
@@ -267,23 +255,21 @@ fn a_checkpoint_of_another_job_is_refused_by_name() {
         let schema::catalog::Model::Neumf(model) = &mut training.workload.model else { unreachable!() };
         model.items += 1;
     });
-    let without_momentum = changed(&|training| {
-        training.workload.optimizer =
-            schema::catalog::Optimizer::Sgd { learning_rate: 0.1, momentum: 0.0, weight_decay: 0.0 };
-    });
-    let with_momentum = changed(&|training| {
-        training.workload.optimizer =
-            schema::catalog::Optimizer::Sgd { learning_rate: 0.1, momentum: 0.9, weight_decay: 0.0 };
-    });
+    let sgd = |momentum| {
+        changed(&|training| {
+            training.workload.optimizer =
+                schema::catalog::Optimizer::Sgd { learning_rate: 0.1, momentum, weight_decay: 0.0 };
+        })
+    };
     for (other, words) in [
         (
             launch("gpt2-mini", 8, "dp1", Some(1)),
-            "c: is a checkpoint of neumf@b8, and this job is gpt2-mini@b8",
+            "c: is a checkpoint of neumf@b8, and this job is gpt2-mini@b8: its model is of the family neumf",
         ),
         (launch("neumf", 16, "dp1", Some(1)), "c: is a checkpoint of neumf@b8, and this job is neumf@b16"),
-        (wider, "model-0.safetensors: tensor "),
-        (without_momentum, "optimizer-0.safetensors: tensor all."),
-        (with_momentum, "optimizer-0.safetensors: tensor all."),
+        (wider, "`items` of its model is "),
+        (sgd(0.0), "its optimizer is adam, and the job's sgd"),
+        (sgd(0.9), "its optimizer is adam, and the job's sgd"),
     ] {
         let (kind, said) = refusal(&other, &place);
         assert_eq!(kind, FailureKind::Unsupported, "{said}");
@@ -292,10 +278,10 @@ fn a_checkpoint_of_another_job_is_refused_by_name() {
 
     let manifest = place.join("manifest.toml");
     let text = fs::read_to_string(&manifest).unwrap();
-    fs::write(&manifest, text.replace("format = 1", "format = 2")).unwrap();
+    fs::write(&manifest, text.replace("format = 2", "format = 3")).unwrap();
     let (kind, said) = refusal(&spec, &place);
     assert_eq!(kind, FailureKind::Unsupported, "{said}");
-    assert!(said.contains("c/manifest.toml: format 2 is newer than this program"), "{said}");
+    assert!(said.contains("c/manifest.toml: format 3 is newer than this program"), "{said}");
 }
 
 #[test]
@@ -337,4 +323,48 @@ fn a_kill_while_a_checkpoint_is_written_leaves_none_or_a_whole_one() {
     worker.grant.extend_to(1);
     assert!(worker.finish().1.success());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no draft is left");
+}
+
+/// The model of the checkpoint in `checkpoint/format-1`, which an earlier program has written after 6 of 12 steps.
+const TINY: &str = r#"
+[[workload]]
+name = "tiny"
+about = "a decoder whose checkpoint has a few kilobytes"
+source = "a test"
+global_batch = 4
+axes = ["dp", "ga"]
+verify = { global_batch = 4, steps = 3 }
+optimizer.adamw = { learning_rate = 1e-2, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1 }
+model.gpt2 = { vocabulary = 7, context = 3, layers = 1, width = 4, heads = 2 }
+"#;
+
+#[test]
+fn a_checkpoint_of_an_earlier_program_is_continued() {
+    // Those of the program that wrote it.
+    const LOSSES: [f64; 6] = [
+        1.8734946250915527,
+        1.8798660039901733,
+        1.8979129791259766,
+        1.8851205110549927,
+        1.90683114528656,
+        1.8792471885681152,
+    ];
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program/checkpoint/format-1");
+    let written = Checkpoint::read(&place).unwrap();
+    assert_eq!((written.format, written.model, written.steps), (1, None, 6));
+    let mut catalog = Catalog::default();
+    catalog.add("tiny.toml", TINY).unwrap();
+    let tiny = catalog.get("tiny").unwrap().clone();
+    let spec = launch_of(tiny.clone(), 4, "dp1".parse().unwrap(), None);
+    for plan in ["dp1", "ga2"] {
+        let ours = train(&restored(&spec, &place, plan, 6));
+        let apart = ours.iter().zip(LOSSES).map(|(ours, expected)| (ours - expected).abs());
+        assert!(ours.len() == 6 && apart.fold(0.0, f64::max) < 1e-5, "{plan}: {ours:?} for {LOSSES:?}");
+    }
+
+    // It is known by its name alone.
+    let renamed = schema::catalog::Workload { name: "other".into(), ..tiny };
+    let (kind, said) = refusal(&launch_of(renamed, 4, "dp1".parse().unwrap(), None), &place);
+    assert_eq!(kind, FailureKind::Unsupported);
+    assert!(said.contains("is a checkpoint of tiny@b4, and this job is other@b4"), "{said}");
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ACTS, Family, Features, Samples, one_environment};
+use super::{Family, Features, Samples, one_environment};
 use crate::plan::Axis;
 
 /// A policy and a value network that balance a pole (CartPole-v1).
@@ -28,9 +28,5 @@ impl Family for Ppo {
 
     fn lacks(&self, axis: Axis) -> Option<&'static str> {
         one_environment(axis)
-    }
-
-    fn refuses_checkpoint(&self) -> Option<&'static str> {
-        Some(ACTS)
     }
 }

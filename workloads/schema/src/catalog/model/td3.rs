@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ACTS, Family, Features, Samples, one_environment};
+use super::{Family, Features, Samples, one_environment};
 use crate::plan::Axis;
 
 /// An actor and twin critics, each with a target network, which swing up a pendulum (Pendulum-v1).
@@ -36,9 +36,5 @@ impl Family for Td3 {
         let Td3 { replay, random, .. } = self;
         (random > replay)
             .then(|| format!("random {random} is more than what replay {replay} keeps; use {replay} or less"))
-    }
-
-    fn refuses_checkpoint(&self) -> Option<&'static str> {
-        Some(ACTS)
     }
 }

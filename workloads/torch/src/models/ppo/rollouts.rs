@@ -16,7 +16,8 @@ use tch::{Device, TchError, Tensor};
 use super::ActorCritic;
 use crate::{
     environments::CartPole,
-    nn::parameters::Parameters,
+    nn::parameters::{Entry, Parameters},
+    stream_state::StreamState,
     workload::{Batch, DataStream},
 };
 
@@ -42,11 +43,13 @@ pub(super) struct Rollouts {
     order: Vec<usize>,
     /// How many times one of its samples was taken.
     taken: usize,
+    /// Samples taken of all rollouts.
+    position: u64,
     /// The rollout that is being made; as long as the other one when that was learnt from.
     interactions: Vec<Interaction>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Interaction {
     observation: Observation,
     action: usize,
@@ -59,10 +62,24 @@ struct Interaction {
     ended: bool,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Sample {
     interaction: Interaction,
     advantage: f32,
+}
+
+impl Interaction {
+    const NUMBERS: usize = CartPole::OBSERVATION + 5;
+
+    fn numbers(&self) -> [f32; Self::NUMBERS] {
+        let &Self { observation: [a, b, c, d], action, log_probability, value, reward, ended } = self;
+        [a, b, c, d, action as f32, log_probability, value, reward, f32::from(u8::from(ended))]
+    }
+
+    fn of([a, b, c, d, action, log_probability, value, reward, ended]: [f32; Self::NUMBERS]) -> Self {
+        let (observation, action, ended) = ([a, b, c, d], action as usize, ended != 0.0);
+        Self { observation, action, log_probability, value, reward, ended }
+    }
 }
 
 /// What a batch holds as targets, `[samples, 4]`, in the order of its columns.
@@ -120,6 +137,7 @@ impl Rollouts {
             samples: Vec::new(),
             order: (0..length).collect(),
             taken: 0,
+            position: 0,
             interactions: Vec::with_capacity(length),
         };
         for _ in 0..length {
@@ -195,6 +213,7 @@ impl DataStream for Rollouts {
             observations.extend(sample.interaction.observation);
             targets.extend(Columns::row(&sample));
         }
+        self.position += samples as u64;
         let rows = |values: &[f32], columns| -> Result<Tensor, TchError> {
             Tensor::f_from_slice(values)?.f_reshape([-1, columns])?.f_to(self.device)
         };
@@ -204,9 +223,70 @@ impl DataStream for Rollouts {
         })
     }
 
+    fn position(&self) -> Option<u64> {
+        Some(self.position)
+    }
+
+    fn seek(&mut self, position: u64) -> anyhow::Result<()> {
+        self.position = position;
+        Ok(())
+    }
+
+    fn state(&self) -> Result<StreamState, TchError> {
+        let mut state = StreamState::default();
+        let (environment, pushes) = self.environment.state();
+        state.put_numbers("environment", &environment)?;
+        state.put_numbers("pushes", &[i64::from(pushes)])?;
+        state.put_generator(&self.rng)?;
+        let order: Vec<i64> = self.order.iter().map(|index| *index as i64).collect();
+        state.put_numbers("order", &order)?;
+        state.put_numbers("taken", &[self.taken as i64])?;
+        let rollout: Vec<f32> = self.samples.iter().flat_map(|sample| sample.interaction.numbers()).collect();
+        state.put_numbers("rollout", &rollout)?;
+        let advantages: Vec<f32> = self.samples.iter().map(|sample| sample.advantage).collect();
+        state.put_numbers("advantages", &advantages)?;
+        let interactions: Vec<f32> = self.interactions.iter().flat_map(Interaction::numbers).collect();
+        state.put_numbers("interactions", &interactions)?;
+        for entry in self.behaviour_state.state() {
+            state.put(behaviour_name(entry), entry.tensor())?;
+        }
+        Ok(state)
+    }
+
+    fn set_state(&mut self, state: &StreamState) -> anyhow::Result<()> {
+        let [pushes] = state.array::<i64, 1>("pushes")?;
+        self.environment = CartPole::resumed(state.array("environment")?, u32::try_from(pushes)?);
+        self.rng = state.generator()?;
+        let (rollout, advantages) = (state.rows("rollout")?, state.numbers::<f32>("advantages")?);
+        let samples = rollout.into_iter().zip(advantages);
+        let samples = samples.map(|(row, advantage)| Sample { interaction: Interaction::of(row), advantage });
+        self.samples = samples.collect();
+        self.interactions = state.rows("interactions")?.into_iter().map(Interaction::of).collect();
+        let order = state.numbers::<i64>("order")?.into_iter().map(usize::try_from);
+        self.order = order.collect::<Result<_, _>>()?;
+        let length = self.samples.len();
+        let is_order = self.order.len() == length && self.order.iter().all(|index| *index < length);
+        anyhow::ensure!(
+            length > 0 && is_order,
+            "'order' of the state of the data is none of {length} samples"
+        );
+        let [taken] = state.array::<i64, 1>("taken")?;
+        self.taken = usize::try_from(taken)?;
+        for entry in self.behaviour_state.state() {
+            let value = state.tensor(&behaviour_name(entry))?;
+            tch::no_grad(|| entry.tensor().shallow_clone().f_copy_(value).map(drop))?;
+        }
+        Ok(())
+    }
+
     fn tensors(&self) -> Vec<&Tensor> {
         self.behaviour_state.tensors().collect()
     }
+}
+
+/// The name of a tensor of the policy that acts.
+fn behaviour_name(entry: &Entry) -> String {
+    format!("behaviour.{}", entry.name())
 }
 
 /// Draws an action with the probabilities that `logits` stand for, by a number from 0 to below 1; with its log probability.

@@ -10,6 +10,7 @@ use super::Actor;
 use crate::{
     data::normal,
     environments::Pendulum,
+    stream_state::StreamState,
     workload::{Batch, Block, DataStream},
 };
 
@@ -29,9 +30,12 @@ pub(super) struct Replay {
     transitions: Vec<Transition>,
     capacity: usize,
     /// Where the next one is written.
-    position: usize,
+    place: usize,
+    /// Samples taken.
+    position: u64,
 }
 
+#[derive(Debug, PartialEq)]
 struct Transition {
     observation: Observation,
     /// From -1 to 1.
@@ -41,6 +45,20 @@ struct Transition {
     /// Whether the episode ended by itself. The time limit does not count, because a state would have
     /// followed.
     terminated: bool,
+}
+
+impl Transition {
+    const NUMBERS: usize = 2 * Pendulum::OBSERVATION + 3;
+
+    fn numbers(&self) -> [f32; Self::NUMBERS] {
+        let &Self { observation: [a, b, c], action, next: [d, e, f], reward, terminated } = self;
+        [a, b, c, action, d, e, f, reward, f32::from(u8::from(terminated))]
+    }
+
+    fn of([a, b, c, action, d, e, f, reward, terminated]: [f32; Self::NUMBERS]) -> Self {
+        let (observation, next, terminated) = ([a, b, c], [d, e, f], terminated != 0.0);
+        Self { observation, action, next, reward, terminated }
+    }
 }
 
 /// The targets of a batch, `[samples, 6]`, in the order of its columns.
@@ -80,9 +98,20 @@ impl Replay {
     ) -> Self {
         let mut rng = Rng::with_seed(seed);
         let environment = Pendulum::random(&mut rng);
-        let (transitions, position, interactions) = (Vec::new(), 0, updates.get());
-        let mut replay =
-            Self { actor, updates, interactions, environment, rng, device, transitions, capacity, position };
+        let (transitions, interactions) = (Vec::new(), updates.get());
+        let (place, position) = (0, 0);
+        let mut replay = Self {
+            actor,
+            updates,
+            interactions,
+            environment,
+            rng,
+            device,
+            transitions,
+            capacity,
+            place,
+            position,
+        };
         for _ in 0..random {
             let action = 2.0 * replay.rng.f32() - 1.0;
             replay.act(action);
@@ -117,11 +146,11 @@ impl Replay {
             reward: outcome.reward,
             terminated: outcome.terminated,
         };
-        match self.transitions.get_mut(self.position) {
+        match self.transitions.get_mut(self.place) {
             Some(oldest) => *oldest = transition,
             None => self.transitions.push(transition),
         }
-        self.position = (self.position + 1) % self.capacity;
+        self.place = (self.place + 1) % self.capacity;
     }
 }
 
@@ -145,6 +174,7 @@ impl DataStream for Replay {
             outcomes.extend(next);
             outcomes.extend([*reward, goes_on, noise]);
         }
+        self.position += samples as u64;
         let rows = |values: &[f32], columns| -> Result<Tensor, TchError> {
             Tensor::f_from_slice(values)?.f_reshape([-1, columns])?.f_to(self.device)
         };
@@ -152,6 +182,49 @@ impl DataStream for Replay {
             inputs: rows(&pairs, (Pendulum::OBSERVATION + Pendulum::ACTION) as i64)?,
             targets: rows(&outcomes, Outcomes::COUNT)?,
         })
+    }
+
+    fn position(&self) -> Option<u64> {
+        Some(self.position)
+    }
+
+    fn seek(&mut self, position: u64) -> anyhow::Result<()> {
+        self.position = position;
+        Ok(())
+    }
+
+    fn state(&self) -> Result<StreamState, TchError> {
+        let mut state = StreamState::default();
+        let (environment, actions) = self.environment.state();
+        state.put_numbers("environment", &environment)?;
+        state.put_numbers("actions", &[i64::from(actions)])?;
+        state.put_generator(&self.rng)?;
+        let transitions: Vec<f32> = self.transitions.iter().flat_map(Transition::numbers).collect();
+        state.put_numbers("transitions", &transitions)?;
+        state.put_numbers("place", &[self.place as i64])?;
+        let counts = [self.updates.get(), self.interactions].map(u64::cast_signed);
+        state.put_numbers("updates-and-interactions", &counts)?;
+        Ok(state)
+    }
+
+    /// The number of updates decides when the model moves its actor, too.
+    fn set_state(&mut self, state: &StreamState) -> anyhow::Result<()> {
+        let [actions] = state.array::<i64, 1>("actions")?;
+        self.environment = Pendulum::resumed(state.array("environment")?, u32::try_from(actions)?);
+        self.rng = state.generator()?;
+        self.transitions = state.rows("transitions")?.into_iter().map(Transition::of).collect();
+        let [place] = state.array::<i64, 1>("place")?;
+        self.place = usize::try_from(place)?;
+        let (found, place) = (self.transitions.len(), self.place);
+        let fits = (1..=self.capacity).contains(&found) && (place < found || place == found % self.capacity);
+        anyhow::ensure!(
+            fits,
+            "the state of the data has {found} transitions and would write the next at {place}"
+        );
+        let [updates, interactions] = state.array::<i64, 2>("updates-and-interactions")?;
+        self.updates.set(u64::try_from(updates)?);
+        self.interactions = u64::try_from(interactions)?;
+        Ok(())
     }
 }
 
@@ -187,7 +260,7 @@ mod tests {
     #[test]
     fn a_transition_leads_to_the_observation_of_the_next_and_the_oldest_are_forgotten() {
         let (replay, _model) = replay(50, 70);
-        assert_eq!((replay.transitions.len(), replay.position), (50, 20));
+        assert_eq!((replay.transitions.len(), replay.place), (50, 20));
         let oldest_first = (0..50).map(|index| &replay.transitions[(20 + index) % 50]);
         for (transition, follower) in oldest_first.clone().zip(oldest_first.skip(1)) {
             assert_eq!(transition.next, follower.observation);
@@ -214,5 +287,31 @@ mod tests {
         );
         assert!((noise.std(true).double_value(&[]) / 0.2 - 1.0).abs() < 0.1);
         assert!(noise.abs().max().double_value(&[]) <= 0.5);
+    }
+
+    #[test]
+    fn a_stream_that_is_set_to_the_state_of_another_one_gives_the_same_samples() {
+        let (mut first, model) = replay(60, 50);
+        for _ in 0..25 {
+            first.next(4).unwrap();
+            model.after_update(td3::CRITICS).unwrap();
+        }
+        let (mut second, other) = replay(60, 50);
+        tch::no_grad(|| {
+            let pairs = other.parameters().state().zip(model.parameters().state());
+            pairs.for_each(|(to, from)| to.tensor().shallow_clone().copy_(from.tensor()));
+        });
+        second.seek(first.position().unwrap()).unwrap();
+        second.set_state(&first.state().unwrap()).unwrap();
+        assert_eq!((second.position(), second.place), (Some(100), 15));
+        assert_eq!(other.is_due(td3::CRITICS + 1), model.is_due(td3::CRITICS + 1));
+        for _ in 0..300 {
+            let [one, two] = [&mut first, &mut second].map(|stream| stream.next(4).unwrap());
+            assert_eq!((one.inputs, one.targets), (two.inputs, two.targets));
+            let _ = [&model, &other].map(|model| model.after_update(td3::CRITICS).unwrap());
+        }
+        assert_eq!(first.transitions, second.transitions);
+        let absent = second.set_state(&StreamState::default()).unwrap_err().to_string();
+        assert_eq!(absent, "the state of the data has no 'actions'");
     }
 }

@@ -126,7 +126,7 @@ fn stages_of(stages: u64) -> Vec<std::ops::Range<usize>> {
 fn counted(plan: &str) -> Vec<u64> {
     let plan: Plan = plan.parse().unwrap();
     let case = Case { model: "gpt2", optimizer: SGD, plan, is_exact: false, is_clipped: false };
-    case.of_ranks(|mut trainer| {
+    case.on_ranks(|trainer| {
         let step = |_| {
             trainer.issue().unwrap();
             trainer.completed(0).unwrap().unwrap().sent_bytes

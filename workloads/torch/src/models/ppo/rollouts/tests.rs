@@ -78,3 +78,35 @@ fn a_whole_rollout_is_made_by_the_policy_as_it_was_when_the_rollout_began() {
     rollouts.next(1).unwrap();
     assert_ne!(logits_of(&rollouts), before);
 }
+
+#[test]
+fn a_stream_that_is_set_to_the_state_of_another_one_gives_the_same_samples() {
+    // Within a rollout, at its end, and with interactions of the next one.
+    for before in [1, 13, 20, 33, 40, 47] {
+        let (mut first, model) = rollouts(2);
+        first.next(before).unwrap();
+        tch::no_grad(|| {
+            for mut parameter in model.parameters().with_prefix("") {
+                let _ = parameter.g_add_scalar_(0.25);
+            }
+        });
+        first.next(2).unwrap();
+        let (mut second, other) = rollouts(2);
+        second.next(5).unwrap();
+        tch::no_grad(|| {
+            let pairs = other.parameters().state().zip(model.parameters().state());
+            pairs.for_each(|(to, from)| to.tensor().shallow_clone().copy_(from.tensor()));
+        });
+        second.seek(first.position().unwrap()).unwrap();
+        second.set_state(&first.state().unwrap()).unwrap();
+        assert_eq!(second.position(), Some(before as u64 + 2));
+        for _ in 0..10 {
+            let [one, other] = [&mut first, &mut second].map(|stream| stream.next(7).unwrap());
+            assert_eq!((one.inputs, one.targets), (other.inputs, other.targets), "after {before}");
+        }
+        assert_eq!(first.samples, second.samples);
+    }
+    let (mut stream, _model) = rollouts(2);
+    let absent = stream.set_state(&StreamState::default()).unwrap_err().to_string();
+    assert_eq!(absent, "the state of the data has no 'pushes'");
+}
