@@ -20,7 +20,7 @@ use self::unit::Unit;
 use crate::{
     chain::Ends,
     group::{Group, Work},
-    nn::parameters::Parameters,
+    nn::parameters::{Entry, Parameters},
     recompute,
     shim::{autograd::GradientHook, function::function},
     synchronize::{Synchronized, time_under_way},
@@ -181,12 +181,11 @@ struct Reducing {
 impl State {
     fn new(stage: Stage, parameters: &Parameters, data: Group, gather: Group) -> Result<Self, TchError> {
         // Tied weights are a unit of their own, so that a link gathers no other link's parameters with them.
-        let mut groups: Vec<(Vec<usize>, Vec<(String, Tensor)>)> = Vec::new();
+        let mut groups: Vec<(Vec<usize>, Vec<&Entry>)> = Vec::new();
         for entry in parameters.trainable("") {
-            let member = (entry.name().to_owned(), entry.tensor().shallow_clone());
             match groups.iter_mut().find(|(links, _)| links == entry.links()) {
-                Some((_, members)) => members.push(member),
-                None => groups.push((entry.links().to_vec(), vec![member])),
+                Some((_, members)) => members.push(entry),
+                None => groups.push((entry.links().to_vec(), vec![entry])),
             }
         }
         // A unit is complete when the pass has reached its first link; of two with the same one, the tied weight is the
@@ -200,7 +199,7 @@ impl State {
         let keeps = stage == Stage::Parameters;
         let units = groups
             .into_iter()
-            .map(|(_, members)| Unit::new(members, data.rank(), data.size(), keeps))
+            .map(|(_, members)| Unit::new(&members, data.rank(), data.size(), keeps))
             .collect::<Result<_, _>>()?;
         Ok(Self {
             stage,

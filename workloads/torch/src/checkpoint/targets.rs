@@ -198,7 +198,7 @@ mod tests {
     fn a_tensor_that_does_not_fit_is_refused_by_name() {
         let zeros = |shape: &[i64], kind| Tensor::zeros(shape, (kind, Device::Cpu));
         let content = encode(&[("a.weight".into(), zeros(&[2, 3], Kind::Float))]).unwrap();
-        let rows = Some(Region::Slice { dim: 0, ranges: vec![0..2] });
+        let rows = Some(Region::Slice { dim: 0, ranges: std::iter::once(0..2).collect() });
         let other = StoredTensor { name: "b.weight".into(), ..stored(&[2, 3], None) };
         let fits = || stored(&[2, 3], None);
         for (listed, target, kind, words) in [

@@ -103,10 +103,8 @@ fn balance(costs: &[u64], stages: usize) -> Vec<Range<usize>> {
     let count = costs.len();
     let cost = |links: Range<usize>| costs[links].iter().sum::<u64>();
     // The least cost of the costliest stage if `n` stages take the links from `first` on, and the end of their first one.
-    let mut best = vec![vec![(u64::MAX, count); count + 1]; stages + 1];
-    for first in 0..count {
-        best[1][first] = (cost(first..count), count);
-    }
+    let mut best = vec![vec![(u64::MAX, count); count]; stages + 1];
+    best[1] = (0..count).map(|first| (cost(first..count), count)).collect();
     for n in 2..=stages {
         for first in 0..=count - n {
             let ends = first + 1..=count - (n - 1);

@@ -4,6 +4,7 @@ use tch::{TchError, Tensor, no_grad};
 
 use crate::{
     group::{Group, Work},
+    nn::parameters::Entry,
     shim::{
         autograd::{clear_gradients, keep_gradient_in},
         storage,
@@ -60,16 +61,12 @@ enum Presence {
 
 impl Unit {
     /// Moves parameters of one kind on one device into a line. If `divides`, all but the shard is given back.
-    pub(super) fn new(
-        members: Vec<(String, Tensor)>,
-        rank: u32,
-        ranks: u32,
-        divides: bool,
-    ) -> Result<Self, TchError> {
+    pub(super) fn new(members: &[&Entry], rank: u32, ranks: u32, divides: bool) -> Result<Self, TchError> {
         let mut first = 0;
         let members: Vec<Member> = members
-            .into_iter()
-            .map(|(name, parameter)| {
+            .iter()
+            .map(|entry| {
+                let (name, parameter) = (entry.name().to_owned(), entry.tensor().shallow_clone());
                 let count = parameter.numel() as i64;
                 let (shape, strides) = (parameter.size(), parameter.stride());
                 let member = Member { name, parameter, shape, strides, first, count };

@@ -115,7 +115,7 @@ fn parameters_of(layers: u64, is_first: bool, is_last: bool, rank: u64, tp: u64)
 /// The cut of the decoder: all layers have the same number of operations, and the head fewer.
 fn stages_of(stages: u64) -> Vec<std::ops::Range<usize>> {
     match stages {
-        1 => vec![0..8],
+        1 => std::iter::once(0..8).collect(),
         2 => vec![0..4, 4..8],
         4 => vec![0..2, 2..4, 4..6, 6..8],
         _ => unreachable!("no such cut is tried"),
