@@ -354,15 +354,7 @@ fn take_out(phases: &mut Phases, waits: &[(Phase, Waits)], has: [bool; 3]) {
     let mut all = Waits::default();
     for &(phase, waits) in waits {
         all.add(waits);
-        let of_phase = match phase {
-            Phase::Data => &mut phases.data_ns,
-            Phase::Forward => &mut phases.forward_ns,
-            Phase::Backward => &mut phases.backward_ns,
-            Phase::SyncExposed => &mut phases.sync_exposed_ns,
-            Phase::Optimizer => &mut phases.optimizer_ns,
-            Phase::Offload => &mut phases.offload_ns,
-        };
-        if let Some(time) = of_phase {
+        if let Some(time) = phase.of(phases) {
             *time = time.saturating_sub(waits.total());
         }
     }

@@ -124,7 +124,7 @@ impl Sharded {
         state.reduces = is_last || state.stage >= Stage::Gradients;
     }
 
-    /// To be called after each backward pass: reduces what is left.
+    /// To be called after each backward pass: reduces the units that no gradient has completed.
     ///
     /// # Errors
     /// Another rank has gone, or does not come in time.

@@ -98,14 +98,18 @@ pub enum Phase {
 impl Phase {
     /// Adds `time` to this phase in `phases`.
     fn add(self, time: Nanos, phases: &mut Phases) {
-        let sum = match self {
+        *self.of(phases).get_or_insert(Nanos::ZERO) += time;
+    }
+
+    /// The time of this phase in `phases`.
+    pub(crate) fn of(self, phases: &mut Phases) -> &mut Option<Nanos> {
+        match self {
             Phase::Data => &mut phases.data_ns,
             Phase::Forward => &mut phases.forward_ns,
             Phase::Backward => &mut phases.backward_ns,
             Phase::SyncExposed => &mut phases.sync_exposed_ns,
             Phase::Optimizer => &mut phases.optimizer_ns,
             Phase::Offload => &mut phases.offload_ns,
-        };
-        *sum.get_or_insert(Nanos::ZERO) += time;
+        }
     }
 }

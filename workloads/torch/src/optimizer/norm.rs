@@ -1,4 +1,4 @@
-//! The norm of the gradients of a whole model, of which each rank may have a part.
+//! The norm of all gradients of a model. A rank may have a part of them.
 
 use tch::{TchError, Tensor, no_grad};
 

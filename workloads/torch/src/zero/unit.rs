@@ -171,7 +171,7 @@ impl Unit {
         self.complete == self.members.len()
     }
 
-    /// The line of gradients; of zeros where there is none yet.
+    /// The line of gradients. It begins as zeros.
     pub(super) fn gradients(&mut self) -> Result<&Tensor, TchError> {
         if self.gradients.is_none() {
             let options = (self.flat.f_kind()?, self.flat.device());

@@ -268,7 +268,7 @@ impl DataStream for Rollouts {
         let is_order = self.order.len() == length && self.order.iter().all(|index| *index < length);
         anyhow::ensure!(
             length > 0 && is_order,
-            "'order' of the state of the data is none of {length} samples"
+            "'order' of the state of the data is not an order of {length} samples"
         );
         let [taken] = state.array::<i64, 1>("taken")?;
         self.taken = usize::try_from(taken)?;
