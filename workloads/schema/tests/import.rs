@@ -64,7 +64,8 @@ fn rubick_has_its_406_jobs_in_each_of_its_traces() {
         let base = base.get_or_insert_with(|| rows.clone());
         assert!(rows.iter().zip(&*base).all(|(row, base)| row.steps == base.steps), "{name}");
         let other_plans = rows.iter().zip(&*base).filter(|(row, base)| row.job != base.job).count();
-        assert_eq!(other_plans, if name == "bp" { 276 } else { 0 }, "{name}");
+        // Of 276 jobs with another plan, 11 have ZeRO in the place of plain data parallelism, on one GPU.
+        assert_eq!(other_plans, if name == "bp" { 276 - 11 } else { 0 }, "{name}");
         assert!((rows.last().unwrap().submit_s / 3600.0 - 13.21).abs() < 0.006, "{name}");
     }
 }
