@@ -2,7 +2,13 @@
 
 use schema::catalog::{Catalog, Model};
 use tch::{Device, Kind, Tensor};
-use torch_worker::{models, nn::flops, shapes, shim::autograd::AutocastBf16, workload};
+use torch_worker::{
+    models,
+    nn::{flops, parameters::Parameters, tensor_parallel::TensorParallel},
+    shapes,
+    shim::autograd::AutocastBf16,
+    workload,
+};
 
 use crate::{
     operations::gradients,
@@ -29,6 +35,32 @@ fn models_with_convolutions_or_recurrent_layers_are_those_of_the_catalog() {
         let model = models::build_shapes(workload).unwrap();
         let built = model.parameters().has_convolution() || model.parameters().has_lstm();
         assert_eq!(workload.model.convolves_or_recurs(), built, "{}", workload.name);
+    }
+}
+
+/// A tensor that is registered for another link than the one that uses it would have no values in one of the stages.
+#[test]
+fn every_model_that_is_a_chain_can_be_cut_behind_each_of_its_links() {
+    for workload in Catalog::embedded().set("quick").filter(|w| w.model.worker() == "torch-worker") {
+        let whole = models::build_shapes(workload).unwrap();
+        let links = whole.supervised().map(|model| model.chain().count());
+        assert_eq!(links.map(|links| links as u32), workload.model.links(), "{}", workload.name);
+        let Some(links) = links else { continue };
+        let batch = batch(workload, 2);
+        for cut in 1..links {
+            let [first, last] = [0..cut, cut..links].map(|held| {
+                let parameters = Parameters::new(Device::Cpu).part_of(TensorParallel::default(), Some(held));
+                models::build_in(workload, parameters).unwrap()
+            });
+            let parts = [&first, &last].map(|model| model.supervised().expect("a part of a chain is one"));
+            let [numbers, of_whole] =
+                [first.parameters().bytes() + last.parameters().bytes(), whole.parameters().bytes()];
+            assert!(numbers >= of_whole, "{} cut behind link {cut}", workload.name);
+            let carry = parts[0].chain().run(&batch.inputs).unwrap();
+            let outputs = parts[1].chain().run_from(carry).unwrap();
+            let loss = parts[1].criterion(&outputs, &batch.targets).unwrap().double_value(&[]);
+            assert!(loss.is_finite(), "{} cut behind link {cut}: {loss}", workload.name);
+        }
     }
 }
 
