@@ -83,8 +83,8 @@ fn figure(run: &Run, part: JobsOfFigure) -> Option<Figure> {
         "The medians of the phases of a step of each job alone on {}, over the steps of a launch and then \
          over launches. `{OTHER}` is what the median step takes beyond their sum. Synchronisation that is \
          hidden in the backward pass is part of it; what a step waits for is exposed. The last three phases \
-         are waits for tensor-parallel ranks, for parameters that ZeRO gathers, and for other pipeline stages, \
-         of which each has a bar. There are no intervals.",
+         are waits for tensor-parallel ranks, for parameters that ZeRO gathers, and for other pipeline stages. \
+         Each pipeline stage has a bar. Medians of phases have no intervals.",
         run.devices(),
     );
     let value = Axis::new("median step", "phase_ns_median", Unit::Ns);
