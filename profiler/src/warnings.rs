@@ -73,8 +73,8 @@ fn remedy(warning: Warning) -> &'static str {
         Warning::Steal => "the host is overcommitted: measure at another time, or on another machine",
         Warning::Foreign => "stop them, or choose other cores with --device",
         Warning::CoresShared => {
-            "the slowdown may come from the host: give each job fewer cores with --cpus-per-job, or measure fewer of \
-             them together"
+            "the slowdown may come from the host: measure fewer ranks or jobs together, or give each job on GPUs fewer \
+             cores with --cpus-per-job"
         }
         Warning::FewSteps => "measure for longer with --seconds, or count with --steps",
         Warning::NotSteady => "measure for longer with --seconds; trace.json shows what the steps did",

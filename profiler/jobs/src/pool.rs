@@ -10,7 +10,7 @@ use schema::{device::Device, job::Job, spec::Collectives, units::HumanBytes};
 ///
 /// # Errors
 /// Two devices of the pool share a core or are the same GPU: ranks on them would share what is treated as their own. Ranks may
-/// share a GPU if Gloo moves tensors between them. A device is not a GPU although NCCL was chosen.
+/// share devices if the user chose Gloo to move tensors between them. A device is not a GPU although NCCL was chosen.
 pub fn resolve(named: &[Device], collectives: Option<Collectives>) -> anyhow::Result<Vec<Device>> {
     let pool = if named.is_empty() {
         discover()?.devices.into_iter().take(1).collect()
@@ -67,7 +67,7 @@ pub fn check_memory<'a>(
     Ok(())
 }
 
-fn distinct(named: &[Device], ranks_may_share_gpus: bool) -> anyhow::Result<Vec<Device>> {
+fn distinct(named: &[Device], ranks_may_share: bool) -> anyhow::Result<Vec<Device>> {
     let mut taken = BTreeSet::new();
     let mut pool = Vec::new();
     for device in named {
@@ -79,11 +79,11 @@ fn distinct(named: &[Device], ranks_may_share_gpus: bool) -> anyhow::Result<Vec<
             Device::Cpu(cores) => cores.iter().map(|&core| Device::Cpu(vec![core])).collect(),
             other => vec![other.clone()],
         };
-        let is_gpu = matches!(device, Device::Cuda(_));
         let shared = parts.into_iter().find(|part| !taken.insert(part.clone()));
-        if let Some(shared) = shared.filter(|_| !(is_gpu && ranks_may_share_gpus)) {
-            let remedy = if is_gpu { ", or let ranks share it with --collectives gloo" } else { "" };
-            bail!("--device names {shared} twice; name each device once{remedy}");
+        if let Some(shared) = shared.filter(|_| !ranks_may_share) {
+            bail!(
+                "--device names {shared} twice; name each device once, or let ranks share it with --collectives gloo"
+            );
         }
         pool.push(device);
     }
@@ -113,19 +113,21 @@ mod tests {
     #[test]
     fn what_is_named_twice_is_refused() {
         let error = resolved(&["cpu:0-1", "cpu:1"]).expect_err("refused").to_string();
-        assert_eq!(error, "--device names cpu:1 twice; name each device once");
+        let remedy = "name each device once, or let ranks share it with --collectives gloo";
+        assert_eq!(error, format!("--device names cpu:1 twice; {remedy}"));
         let error = resolved(&["cuda:0", "cuda:0"]).expect_err("refused").to_string();
-        assert!(error.ends_with("once, or let ranks share it with --collectives gloo"), "{error}");
+        assert_eq!(error, format!("--device names cuda:0 twice; {remedy}"));
         assert_eq!(resolved(&["cpu:0", "cuda:0", "cpu:1"]).expect("a pool").len(), 3);
     }
 
     #[test]
-    fn ranks_share_a_gpu_through_gloo_alone_and_nccl_knows_gpus_alone() {
+    fn ranks_share_devices_through_gloo_alone_and_nccl_knows_gpus_alone() {
         let (gloo, nccl) = (Some(Collectives::Gloo), Some(Collectives::Nccl));
         for (collectives, names, refusal) in [
             (gloo, ["cuda:0", "cuda:0"], None),
             (nccl, ["cuda:0", "cuda:0"], Some("names cuda:0 twice")),
-            (gloo, ["cpu:0", "cpu:0"], Some("names cpu:0 twice")),
+            (gloo, ["cpu:0", "cpu:0"], None),
+            (None, ["cpu:0", "cpu:0"], Some("names cpu:0 twice")),
             (gloo, ["cpu:0", "cpu:1"], None),
             (nccl, ["cuda:0", "cuda:1"], None),
             (nccl, ["cuda:0", "cpu:1"], Some("between GPUs only, and cpu:1 is not one; use gloo")),

@@ -44,7 +44,7 @@ pub(super) struct Args {
     memory: Option<HumanBytes>,
     /// The library that moves tensors between ranks: gloo or nccl [default: gloo for CPU devices, nccl for GPUs].
     ///
-    /// With gloo, several ranks may share one GPU, and each then has a share of its memory.
+    /// With gloo, several ranks may share one device, and each then has a share of its memory.
     #[arg(long, value_name = "LIBRARY", requires = "plans")]
     collectives: Option<Collectives>,
     /// A file with additional workloads.

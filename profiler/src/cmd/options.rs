@@ -64,7 +64,7 @@ pub(super) struct MeasureOptions {
     offload_threads: Option<u32>,
     /// The library that moves tensors between ranks: gloo or nccl [default: gloo for CPU devices, nccl for GPUs].
     ///
-    /// With gloo, GPUs exchange tensors through host memory, and several ranks may share one GPU.
+    /// With gloo, GPUs exchange tensors through host memory, and ranks may share a device: --device may name it several times.
     #[arg(long, value_name = "LIBRARY")]
     collectives: Option<Collectives>,
     /// Show what would be launched and an estimate of the time, and begin no run.

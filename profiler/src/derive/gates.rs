@@ -26,7 +26,7 @@ const BUFFERED_ONE_IN: usize = 20;
 type Found = (Warning, String);
 
 /// Cores of the host that a launch shares with another launch of its group, or that its ranks share with each other. Cores that
-/// are the devices of both do not count.
+/// are the devices of two launches do not count.
 pub(super) fn of_cores(own: &LaunchSpec, others: &[&LaunchSpec]) -> Option<Found> {
     fn bound_to(spec: &LaunchSpec) -> &[Device] {
         if spec.host_cores.is_empty() { &spec.devices } else { &spec.host_cores }
@@ -36,8 +36,9 @@ pub(super) fn of_cores(own: &LaunchSpec, others: &[&LaunchSpec]) -> Option<Found
     let with = |other: &&&LaunchSpec| {
         !are_devices(other) && bound_to(own).iter().any(|set| shares(set, bound_to(other)))
     };
-    let sets = &own.host_cores;
-    let among_ranks = (1..sets.len()).any(|rank| shares(&sets[rank], &sets[..rank]));
+    let sets = bound_to(own);
+    let is_shared = |rank: usize| matches!(sets[rank], Device::Cpu(_)) && shares(&sets[rank], &sets[..rank]);
+    let among_ranks = (1..sets.len()).any(is_shared);
     let other = match others.iter().find(with) {
         Some(other) => &*other.launch,
         None if among_ranks => "another of its ranks",
@@ -335,7 +336,8 @@ mod tests {
             (spec("apart", &["cuda:0"], &["cpu:2"]), spec("beside", &["cuda:0"], &["cpu:1-2"]));
         let (two, on_core) =
             (spec("two", &["cuda:0"; 2], &["cpu:0", "cpu:0"]), spec("core", &["cpu:1"], &[]));
-        let unbound = spec("unbound", &["cuda:1"], &[]);
+        let (unbound, gpu) = (spec("unbound", &["cuda:1"], &[]), spec("gpu", &["cuda:0"; 2], &[]));
+        let turns = spec("turns", &["cpu:0", "cpu:1", "cpu:0", "cpu:1"], &[]);
         for (own, others, expected) in [
             (&own, &[][..], None),
             (&own, &[&apart, &unbound], None),
@@ -344,6 +346,12 @@ mod tests {
             (&on_core, &[&own], Some("own has some of its cores too, which are cpu:1")),
             (&on_core, &[&on_core], None),
             (&two, &[], Some("another of its ranks has some of its cores too, which are cpu:0,cpu:0")),
+            (
+                &turns,
+                &[],
+                Some("another of its ranks has some of its cores too, which are cpu:0,cpu:1,cpu:0,cpu:1"),
+            ),
+            (&gpu, &[], None),
         ] {
             let found = of_cores(own, others).map(|(_, text)| text);
             assert_eq!(found.as_deref(), expected, "{} beside {others:?}", own.launch);

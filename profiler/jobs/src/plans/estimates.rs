@@ -184,9 +184,9 @@ impl Estimates {
         self.settings.threads.unwrap_or_else(|| launch::threads(devices))
     }
 
-    /// The device with the least memory for a rank, if none is missing. Each of several ranks on one GPU has a share of it.
+    /// The device with the least memory for a rank, if none is missing. Each of several ranks on one device has a share of it.
     fn smallest<'a>(&mut self, devices: &'a [Device]) -> Option<(&'a Device, u64)> {
-        let ranks_of = |device| devices.iter().filter(|other| *other == device).count() as u64;
+        let ranks_of = |device| devices.iter().filter(|other| other.shares_with(device)).count() as u64;
         let all: Option<Vec<_>> =
             devices.iter().map(|device| Some((device, self.capacity(device)? / ranks_of(device)))).collect();
         all?.into_iter().min_by_key(|(_, bytes)| *bytes)

@@ -130,7 +130,7 @@ words! {
         Steal = "steal",
         /// Foreign processes used the device.
         Foreign = "foreign",
-        /// Jobs on GPUs that were measured together shared cores of the host.
+        /// Ranks of a job on CPU devices, or jobs on GPUs that were measured together, shared cores of the host.
         CoresShared = "cores-shared",
         /// There are too few steady steps for an interval.
         FewSteps = "few-steps",
