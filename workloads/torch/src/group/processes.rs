@@ -12,6 +12,7 @@ use tch::{Device, TchError, Tensor, no_grad};
 use super::{Group, Ranks, Reduction, Transfer};
 use crate::shim::{
     collective::{self, ProcessGroup, Work},
+    storage,
     transfer::{page_locked, to_host, wait_for},
 };
 
@@ -165,6 +166,8 @@ impl Transfer for Scattered {
             }
             Ok::<_, TchError>(())
         })?;
+        // A thread of Gloo keeps the tensors of a work until it next runs, which may be much later on a busy core.
+        storage::free(&self.received)?;
         Ok(self.work.finished_at())
     }
 }

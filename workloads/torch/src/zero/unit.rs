@@ -190,8 +190,8 @@ impl Unit {
         }
         let parameters: Vec<_> = self.parameters().map(Tensor::shallow_clone).collect();
         clear_gradients(&parameters)?;
-        self.gradients = None;
-        Ok(())
+        // A thread of Gloo may keep the line for longer.
+        self.gradients.take().map_or(Ok(()), |line| storage::free(&line))
     }
 
     /// A backward pass has ended.
@@ -232,5 +232,32 @@ impl Member {
     /// The view of the member in a line like that of the parameters.
     fn place_in(&self, line: &Tensor) -> Result<Tensor, TchError> {
         line.f_as_strided(&self.shape, &self.strides, self.first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::{Device, Kind};
+
+    use super::*;
+    use crate::{
+        nn::{init::Init, parameters::Parameters},
+        shim::storage::Storage,
+    };
+
+    #[test]
+    fn a_reduced_line_has_no_memory_whoever_keeps_it() {
+        let mut parameters = Parameters::new(Device::Cpu);
+        parameters.root().parameter("weight", &[40], Init::ONES).unwrap();
+        let entries: Vec<_> = parameters.trainable("").collect();
+        let mut unit = Unit::new(&entries, 0, 2, false).unwrap();
+        // As a thread of Gloo does.
+        let kept = unit.gradients().unwrap().shallow_clone();
+        assert_eq!(Storage::of(&kept).unwrap().0.bytes, 4 * 64, "40 numbers, in two shards of 32");
+        for sum in [3.0, 6.0] {
+            unit.reduced(&Tensor::full([32], 3.0, (Kind::Float, Device::Cpu))).unwrap();
+            assert_eq!(unit.shard().grad().double_value(&[31]), sum);
+        }
+        assert_eq!(Storage::of(&kept).unwrap().0.bytes, 0);
     }
 }
