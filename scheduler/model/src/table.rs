@@ -298,18 +298,17 @@ fn same(a: &Subject<'_>, b: &Subject<'_>) -> bool {
     (a.workload, a.global_batch, a.plan) == (b.workload, b.global_batch, b.plan)
 }
 
-/// Number and type of the devices of a row; `None` if they have several types.
+/// Number and type of the devices of a row; `None` if they have several types, or if ranks shared one: the scheduler gives each
+/// rank a device of its own.
 fn devices_of(manifest: &Manifest, devices: &str) -> Option<(u32, String)> {
-    let types: Option<Vec<String>> = devices
-        .split(',')
-        .map(|name| {
-            let device: Device = name.parse().ok()?;
-            Some(manifest.devices.iter().find(|facts| facts.device == device)?.device_type())
-        })
-        .collect();
-    let types = types?;
+    let devices: Vec<Device> = devices.split(',').map(str::parse).collect::<Result<_, _>>().ok()?;
+    let facts = |device: &Device| manifest.devices.iter().find(|facts| facts.device == *device);
+    let types: Vec<String> =
+        devices.iter().map(|device| Some(facts(device)?.device_type())).collect::<Option<_>>()?;
     let first = types.first()?;
-    types.iter().all(|other| other == first).then(|| (types.len() as u32, first.clone()))
+    let is_own = |rank: usize| !devices[..rank].iter().any(|other| other.shares_with(&devices[rank]));
+    let fits = (0..devices.len()).all(|rank| types[rank] == *first && is_own(rank));
+    fits.then(|| (types.len() as u32, first.clone()))
 }
 
 /// The other members of a row's group. `None` for several neighbours, or neighbours and co-runners at once,

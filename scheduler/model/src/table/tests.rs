@@ -111,6 +111,7 @@ fn table() -> Table {
         summary("b", "dp1", "cpu:0", 1, 8.0),
         Summary { status: Status::Failed, ..summary("c", "dp1", "cpu:0", 1, 9.0) },
         summary("c", "dp2", "cpu:0,cuda:0", 1, 9.0),
+        summary("c", "dp2", "cpu:1,cpu:1", 1, 9.0),
     ];
     let [three, neighbours] = &manifest.groups[..] else { panic!("{:?}", manifest.groups) };
     let interference = [
