@@ -238,7 +238,10 @@ fn check(model: &str) {
             Case { model, optimizer, plan, is_exact: true, is_clipped }
         };
         let expected = case("dp1").losses(STEPS);
-        assert!(expected.last() < expected.first(), "{model}: it learns nothing: {expected:?}");
+        // Of single batches, the last one may be hard. What is drawn differs between processors.
+        let (before, after) = expected.split_at(expected.len() / 2);
+        let learns = after.iter().sum::<f64>() < before.iter().sum::<f64>();
+        assert!(learns, "{model}: it learns nothing: {expected:?}");
         for (index, plan) in PLANS.iter().enumerate() {
             let is_chosen = is_slow || (index + place) % 9 == number;
             if plan.contains("tp") && !has_tensor_parallelism || !is_chosen {

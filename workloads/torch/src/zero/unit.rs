@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn a_reduced_line_has_no_memory_whoever_keeps_it() {
         let mut parameters = Parameters::new(Device::Cpu);
-        parameters.root().parameter("weight", &[40], Init::ONES).unwrap();
+        let _weight = parameters.root().parameter("weight", &[40], Init::ONES).unwrap();
         let entries: Vec<_> = parameters.trainable("").collect();
         let mut unit = Unit::new(&entries, 0, 2, false).unwrap();
         // As a thread of Gloo does.
