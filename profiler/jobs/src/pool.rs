@@ -9,27 +9,20 @@ use schema::{device::Device, job::Job, spec::Collectives, units::HumanBytes};
 /// The pool that a user named, with `cpu` replaced by its cores, or the best device of the machine if none was named.
 ///
 /// # Errors
-/// Two devices of the pool share a core or are the same GPU: ranks on them would share what is treated as their own. Ranks may
-/// share devices if the user chose Gloo to move tensors between them. A device is not a GPU although NCCL was chosen.
+/// Two devices of the pool share a core or are the same GPU. A device is not a GPU although NCCL was chosen.
 pub fn resolve(named: &[Device], collectives: Option<Collectives>) -> anyhow::Result<Vec<Device>> {
-    let pool = if named.is_empty() {
-        discover()?.devices.into_iter().take(1).collect()
-    } else {
-        distinct(named, collectives == Some(Collectives::Gloo))?
-    };
-    let cpu = pool.iter().find(|device| matches!(device, Device::Cpu(_)));
-    match cpu.filter(|_| collectives == Some(Collectives::Nccl)) {
-        Some(cpu) => {
-            bail!("--collectives nccl moves tensors between GPUs only, and {cpu} is not one; use gloo")
-        }
+    let pool = devices(named, collectives)?;
+    match first_shared(&pool) {
+        Some(shared) => bail!("--device names {shared} twice; name each device once"),
         None => Ok(pool),
     }
 }
 
-/// The pool for the jobs that name no device.
+/// The pool for the jobs that name no device. Their ranks may share devices if the user chose Gloo to move tensors between them.
 ///
 /// # Errors
-/// The errors of [`resolve`], and a pool that was named although every job names its own device.
+/// A pool that was named although every job names its own device. Two devices of the pool share a core or are the same GPU without
+/// that choice: ranks on them would share what is treated as their own. A device is not a GPU although NCCL was chosen.
 pub fn of_jobs(
     jobs: &[Job],
     named: &[Device],
@@ -38,7 +31,13 @@ pub fn of_jobs(
     if !named.is_empty() && !jobs.is_empty() && jobs.iter().all(|job| job.device.is_some()) {
         bail!("every job names its device with @on=, and so does --device; remove one of them");
     }
-    resolve(named, collectives)
+    let pool = devices(named, collectives)?;
+    match first_shared(&pool).filter(|_| collectives != Some(Collectives::Gloo)) {
+        Some(shared) => bail!(
+            "--device names {shared} twice; name each device once, or let ranks share it with --collectives gloo"
+        ),
+        None => Ok(pool),
+    }
 }
 
 /// The pool of one job: the device that it names, or the shared pool.
@@ -67,40 +66,45 @@ pub fn check_memory<'a>(
     Ok(())
 }
 
-fn distinct(named: &[Device], ranks_may_share: bool) -> anyhow::Result<Vec<Device>> {
-    let mut taken = BTreeSet::new();
-    let mut pool = Vec::new();
-    for device in named {
-        let device = match device {
-            Device::AllCores => Device::Cpu(allowed_cores()?),
-            other => other.clone(),
+fn devices(named: &[Device], collectives: Option<Collectives>) -> anyhow::Result<Vec<Device>> {
+    let pool: Vec<Device> = if named.is_empty() {
+        discover()?.devices.into_iter().take(1).collect()
+    } else {
+        let of_cores = |device: &Device| match device {
+            Device::AllCores => Ok(Device::Cpu(allowed_cores()?)),
+            other => Ok(other.clone()),
         };
-        let parts = match &device {
-            Device::Cpu(cores) => cores.iter().map(|&core| Device::Cpu(vec![core])).collect(),
-            other => vec![other.clone()],
-        };
-        let shared = parts.into_iter().find(|part| !taken.insert(part.clone()));
-        if let Some(shared) = shared.filter(|_| !ranks_may_share) {
-            bail!(
-                "--device names {shared} twice; name each device once, or let ranks share it with --collectives gloo"
-            );
+        named.iter().map(of_cores).collect::<anyhow::Result<_>>()?
+    };
+    let cpu = pool.iter().find(|device| matches!(device, Device::Cpu(_)));
+    match cpu.filter(|_| collectives == Some(Collectives::Nccl)) {
+        Some(cpu) => {
+            bail!("--collectives nccl moves tensors between GPUs only, and {cpu} is not one; use gloo")
         }
-        pool.push(device);
+        None => Ok(pool),
     }
-    Ok(pool)
+}
+
+/// The first core or GPU that a device of the pool has in common with one before it.
+fn first_shared(pool: &[Device]) -> Option<Device> {
+    let mut taken = BTreeSet::new();
+    let parts = |device: &Device| match device {
+        Device::Cpu(cores) => cores.iter().map(|&core| Device::Cpu(vec![core])).collect(),
+        other => vec![other.clone()],
+    };
+    pool.iter().flat_map(parts).find(|part| !taken.insert(part.clone()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn resolved_for(collectives: Option<Collectives>, names: &[&str]) -> anyhow::Result<Vec<Device>> {
-        let named: Vec<Device> = names.iter().map(|name| name.parse().expect("a device")).collect();
-        resolve(&named, collectives)
+    fn named(names: &[&str]) -> Vec<Device> {
+        names.iter().map(|name| name.parse().expect("a device")).collect()
     }
 
     fn resolved(names: &[&str]) -> anyhow::Result<Vec<Device>> {
-        resolved_for(None, names)
+        resolve(&named(names), None)
     }
 
     #[test]
@@ -112,11 +116,16 @@ mod tests {
 
     #[test]
     fn what_is_named_twice_is_refused() {
-        let error = resolved(&["cpu:0-1", "cpu:1"]).expect_err("refused").to_string();
+        // Not every command has ranks that could share a device.
+        for collectives in [None, Some(Collectives::Gloo)] {
+            let error = resolve(&named(&["cpu:0-1", "cpu:1"]), collectives).expect_err("refused").to_string();
+            assert_eq!(error, "--device names cpu:1 twice; name each device once");
+        }
         let remedy = "name each device once, or let ranks share it with --collectives gloo";
-        assert_eq!(error, format!("--device names cpu:1 twice; {remedy}"));
-        let error = resolved(&["cuda:0", "cuda:0"]).expect_err("refused").to_string();
-        assert_eq!(error, format!("--device names cuda:0 twice; {remedy}"));
+        for (names, twice) in [(["cpu:0-1", "cpu:1"], "cpu:1"), (["cuda:0", "cuda:0"], "cuda:0")] {
+            let error = of_jobs(&[], &named(&names), None).expect_err("refused").to_string();
+            assert_eq!(error, format!("--device names {twice} twice; {remedy}"));
+        }
         assert_eq!(resolved(&["cpu:0", "cuda:0", "cpu:1"]).expect("a pool").len(), 3);
     }
 
@@ -132,7 +141,7 @@ mod tests {
             (nccl, ["cuda:0", "cuda:1"], None),
             (nccl, ["cuda:0", "cpu:1"], Some("between GPUs only, and cpu:1 is not one; use gloo")),
         ] {
-            let error = resolved_for(collectives, &names).err().map(|error| error.to_string());
+            let error = of_jobs(&[], &named(&names), collectives).err().map(|error| error.to_string());
             let expected = error.as_deref().zip(refusal).is_some_and(|(error, words)| error.contains(words));
             assert!(
                 expected || (error.is_none() && refusal.is_none()),
