@@ -10,6 +10,7 @@ pub mod decision;
 pub mod device;
 pub mod events;
 pub mod exec;
+pub mod fitted;
 pub mod footprint;
 pub mod grant;
 pub mod group;

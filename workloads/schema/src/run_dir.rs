@@ -10,10 +10,12 @@ use std::{
 };
 
 pub use self::names::in_order;
-pub(crate) use self::text::{check_format, read, read_text, read_toml, replace, to_toml};
+pub(crate) use self::text::{
+    check_format, read, read_json_of, read_text, read_toml, replace, to_toml, write_json,
+};
 use self::{
     names::{check_name, names_in, number_of},
-    text::{begin, read_json, read_json_of, write_json, write_toml},
+    text::{begin, read_json, write_toml},
 };
 use crate::{
     checkpoint::Saved,

@@ -69,7 +69,7 @@ pub(crate) fn read_toml<T: DeserializeOwned>(path: &Path) -> Result<T, RunError>
     toml::from_str(&text).map_err(parse)
 }
 
-pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), RunError> {
+pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), RunError> {
     let mut text = serde_json::to_string_pretty(value)
         .map_err(|e| RunError::Parse { file: path.into(), message: e.to_string() })?;
     text.push('\n');
@@ -82,7 +82,7 @@ pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, RunError>
 }
 
 /// As [`read_json`], of a file with a format of its own, of which `known` is the newest; `None` if it is an older one.
-pub(super) fn read_json_of<T: DeserializeOwned>(path: &Path, known: u32) -> Result<Option<T>, RunError> {
+pub(crate) fn read_json_of<T: DeserializeOwned>(path: &Path, known: u32) -> Result<Option<T>, RunError> {
     let (text, format) = read_checked(path, known)?;
     if format < u64::from(known) { Ok(None) } else { parse_json(path, &text).map(Some) }
 }

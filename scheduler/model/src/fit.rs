@@ -1,0 +1,243 @@
+//! Fits of a formula to measurements.
+
+use nalgebra::{DMatrix, SMatrix};
+use schema::fitted::FormulaName;
+
+use crate::{
+    Observation, Setting,
+    formula::{self, MOST_PARAMETERS, Parameters},
+    least_squares::{Problem, weight},
+    priors::{Parts, Prior},
+};
+
+/// The least scale of residuals of logarithms: the spread of repeated measurements on a quiet machine.
+const LEAST_SCALE: f64 = 0.03;
+
+/// Number of starting points: the priors, and draws from them.
+const STARTS: usize = 4;
+
+/// A standard deviation above this share of that of the prior means that the rows say nothing of a parameter.
+const UNIDENTIFIED: f64 = 0.9;
+
+/// Covariance of the logarithms of the parameters.
+pub(crate) type Covariance = SMatrix<f64, MOST_PARAMETERS, MOST_PARAMETERS>;
+
+/// How a fit is made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// What is known of the machine.
+    pub parts: Parts,
+    pub seed: u64,
+    /// Standard deviations of all priors, times this. 1 except to learn how far the rows alone determine the parameters.
+    pub doubt: f64,
+}
+
+impl Options {
+    pub fn new(parts: Parts, seed: u64) -> Options {
+        Options { parts, seed, doubt: 1.0 }
+    }
+}
+
+/// A fitted formula.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fit {
+    pub formula: FormulaName,
+    pub priors: Vec<Prior>,
+    /// Logarithms of the parameters.
+    pub logarithms: Parameters,
+    pub covariance: Covariance,
+    /// Scale of the residuals of logarithms.
+    pub scale: f64,
+    /// Half of the 95 % interval of a logarithm over its standard deviation.
+    pub reach: f64,
+    /// Number of rows.
+    pub rows: usize,
+}
+
+/// Half of a 95 % interval over the standard deviation, for Student's t with four degrees of freedom.
+const REACH: f64 = 2.776;
+
+/// Why a formula cannot be fitted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FitError {
+    #[error(
+        "{found} configurations, and a fit needs {needed} or more that differ; measure more plans, batches or devices"
+    )]
+    TooFew { found: usize, needed: usize },
+    #[error("row {row}: its step time is {value}, and a time is a finite number above 0")]
+    Time { row: usize, value: String },
+}
+
+/// The least number of different configurations that a fit is made from.
+pub(crate) const FEWEST: usize = 3;
+
+/// Fits a formula to the observations that it describes. Others are left out.
+///
+/// # Errors
+/// Fails if a time is not a positive number, and if there are fewer than [`FEWEST`] different configurations.
+pub fn fit(formula: FormulaName, observations: &[Observation], options: &Options) -> Result<Fit, FitError> {
+    for (row, observation) in observations.iter().enumerate() {
+        if !(observation.step_s > 0.0 && observation.step_s.is_finite()) {
+            return Err(FitError::Time { row, value: observation.step_s.to_string() });
+        }
+    }
+    let described: Vec<Observation> =
+        observations.iter().filter(|row| formula::applies(formula, &row.setting).is_ok()).copied().collect();
+    let found = configurations(&described);
+    if found < FEWEST {
+        return Err(FitError::TooFew { found, needed: FEWEST });
+    }
+    Ok(fit_described(formula, &described, options))
+}
+
+/// Number of different configurations.
+pub(crate) fn configurations(observations: &[Observation]) -> usize {
+    let is_first = |(index, row): &(usize, &Observation)| {
+        !observations[..*index].iter().any(|other| other.setting == row.setting)
+    };
+    observations.iter().enumerate().filter(is_first).count()
+}
+
+/// A fit to observations all of which the formula describes.
+pub(crate) fn fit_described(formula: FormulaName, observations: &[Observation], options: &Options) -> Fit {
+    let mut priors = formula::priors(formula, &options.parts, observations);
+    for prior in &mut priors {
+        prior.sd *= options.doubt;
+    }
+    let mut random = fastrand::Rng::with_seed(options.seed);
+    let centre = logarithms_of(&priors);
+    let mut best = (centre, f64::INFINITY);
+    for start in 0..STARTS {
+        let mut logarithms = centre;
+        if start > 0 {
+            for (index, prior) in priors.iter().enumerate() {
+                logarithms[index] += prior.sd.min(1.0) * (2.0 * random.f64() - 1.0);
+            }
+        }
+        let found = Problem::new(formula, observations, &priors, LEAST_SCALE, logarithms).solve();
+        if found.1 < best.1 {
+            best = found;
+        }
+    }
+    finish(formula, observations, priors, best.0)
+}
+
+impl Fit {
+    /// The fit with other observations, from the parameters of this one. The priors stay.
+    #[must_use]
+    pub fn again(&self, observations: &[Observation]) -> Fit {
+        let problem = Problem::new(self.formula, observations, &self.priors, self.scale, self.logarithms);
+        let mut fit = finish(self.formula, observations, self.priors.clone(), problem.solve().0);
+        fit.reach = self.reach;
+        fit
+    }
+
+    /// The values of the parameters, in the order of [`formula::parameters`].
+    pub fn values(&self) -> Vec<f64> {
+        (0..self.priors.len()).map(|index| self.logarithms[index].exp()).collect()
+    }
+
+    /// Standard deviation of the logarithm of a parameter.
+    pub fn deviation(&self, parameter: usize) -> f64 {
+        self.covariance[(parameter, parameter)].max(0.0).sqrt()
+    }
+
+    /// Whether the rows say something of a parameter.
+    pub fn is_identified(&self, parameter: usize) -> bool {
+        !self.priors[parameter].is_given()
+            && self.deviation(parameter) < UNIDENTIFIED * self.priors[parameter].sd
+    }
+
+    /// The time of a step in seconds and its 95 % interval; `None` if the formula does not describe the setting.
+    pub fn predict(&self, setting: &Setting) -> Option<(f64, (f64, f64))> {
+        formula::applies(self.formula, setting).ok()?;
+        let (log, derivatives) = formula::log_step(self.formula, &self.logarithms, setting).total;
+        let half = self.reach * self.variance(&derivatives).sqrt();
+        Some((log.exp(), ((log - half).exp(), (log + half).exp())))
+    }
+
+    /// Whether the prediction depends on a parameter of which the rows say little, by more than the residuals do.
+    pub fn is_extrapolated(&self, setting: &Setting) -> bool {
+        if formula::applies(self.formula, setting).is_err() {
+            return false;
+        }
+        let (_, derivatives) = formula::log_step(self.formula, &self.logarithms, setting).total;
+        let from_priors = (0..self.priors.len()).filter(|index| !self.is_identified(*index));
+        from_priors
+            .map(|index| (derivatives[index] * self.deviation(index)).abs())
+            .any(|share| share > self.scale)
+    }
+
+    /// Variance of the logarithm of a measurement that has these derivatives.
+    pub(crate) fn variance(&self, derivatives: &Parameters) -> f64 {
+        derivatives.dot(&(self.covariance * derivatives)).max(0.0) + self.scale * self.scale
+    }
+}
+
+fn logarithms_of(priors: &[Prior]) -> Parameters {
+    let mut logarithms = Parameters::zeros();
+    for (index, prior) in priors.iter().enumerate() {
+        logarithms[index] = prior.mean.ln();
+    }
+    logarithms
+}
+
+/// Finds the scale of the residuals, solves again with it, and linearises there.
+fn finish(formula: FormulaName, observations: &[Observation], priors: Vec<Prior>, start: Parameters) -> Fit {
+    let mut logarithms = start;
+    let mut scale = LEAST_SCALE;
+    for _ in 0..2 {
+        let found = scale_of(formula, observations, &logarithms);
+        if (found / scale - 1.0).abs() < 0.05 {
+            break;
+        }
+        scale = found;
+        logarithms = Problem::new(formula, observations, &priors, scale, logarithms).solve().0;
+    }
+    let covariance = covariance(formula, observations, &priors, scale, &logarithms);
+    Fit { formula, priors, logarithms, covariance, scale, reach: REACH, rows: observations.len() }
+}
+
+/// The scale of residuals: 1.48 times the median of their sizes, which is the standard deviation of normal ones.
+fn scale_of(formula: FormulaName, observations: &[Observation], logarithms: &Parameters) -> f64 {
+    let residual = |row: &Observation| {
+        (formula::log_step(formula, logarithms, &row.setting).total.0 - row.step_s.ln()).abs()
+    };
+    let mut sizes: Vec<f64> = observations.iter().map(residual).collect();
+    sizes.sort_by(f64::total_cmp);
+    let median = sizes.get(sizes.len() / 2).copied().unwrap_or(0.0);
+    (1.4826 * median).max(LEAST_SCALE)
+}
+
+/// The inverse of the Hessian of Gauss and Newton, with the weights of the residuals. Given parameters have none.
+fn covariance(
+    formula: FormulaName,
+    observations: &[Observation],
+    priors: &[Prior],
+    scale: f64,
+    logarithms: &Parameters,
+) -> Covariance {
+    let free: Vec<usize> = (0..priors.len()).filter(|index| !priors[*index].is_given()).collect();
+    let mut information = DMatrix::zeros(free.len(), free.len());
+    for observation in observations {
+        let (log, derivatives) = formula::log_step(formula, logarithms, &observation.setting).total;
+        let weight = weight(log - observation.step_s.ln(), scale);
+        for (row, i) in free.iter().enumerate() {
+            for (column, j) in free.iter().enumerate() {
+                information[(row, column)] += weight * derivatives[*i] * derivatives[*j];
+            }
+        }
+    }
+    for (row, index) in free.iter().enumerate() {
+        information[(row, row)] += priors[*index].sd.powi(-2);
+    }
+    let mut covariance = Covariance::zeros();
+    if let Some(inverse) = information.cholesky().map(|cholesky| cholesky.inverse()) {
+        for (row, i) in free.iter().enumerate() {
+            for (column, j) in free.iter().enumerate() {
+                covariance[(*i, *j)] = inverse[(row, column)];
+            }
+        }
+    }
+    covariance
+}

@@ -1,0 +1,280 @@
+//! Models of workloads that are fitted to rows, and what they answer.
+
+use std::collections::HashMap;
+
+use nalgebra::SMatrix;
+use schema::fitted::{
+    Facts, FittedParameter, FittedRow, FittedWorkload, FormulaFit, FormulaName, ModelFile, Origin,
+};
+
+use crate::{
+    Fit, FitError, Observation, Options, Placement, Prediction, Prior, Question, Setting, Throughput,
+    fit::fit,
+    formula::{self, Parameters},
+    held_out,
+};
+
+/// Step times of jobs alone on devices of one type, by formulas that are fitted to measured rows.
+///
+/// A configuration that was measured has the time of its rows; any other has that of the first formula that describes it. A
+/// question about co-runners has no answer, and neighbours are taken to cost nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FittedModel {
+    device_type: String,
+    workloads: HashMap<String, Workload>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Workload {
+    facts: Facts,
+    rows: Vec<Observation>,
+    fits: Vec<Fit>,
+}
+
+/// A predicted time of a step, in seconds, and where it comes from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Answer {
+    pub step_s: f64,
+    /// The 95 % interval.
+    pub interval_s: (f64, f64),
+    pub basis: Basis,
+}
+
+/// A file was written by a version whose formula has other parameters.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the parameters of formula '{formula}' are those of another version; fit again with `sched fit`")]
+pub struct OtherParameters {
+    pub formula: FormulaName,
+}
+
+/// What an answer stands on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// The configuration was measured.
+    Measured,
+    Formula {
+        formula: FormulaName,
+        /// Whether it depends on a parameter of which the rows say little.
+        is_extrapolated: bool,
+    },
+}
+
+impl FittedModel {
+    /// The models of a file.
+    ///
+    /// # Errors
+    /// Fails if a formula has other parameters in the file than here.
+    pub fn new(file: &ModelFile) -> Result<FittedModel, OtherParameters> {
+        let workload = |fitted: &FittedWorkload| {
+            let rows = fitted.rows.iter().map(|row| observation(fitted.facts, row)).collect();
+            let fits = fitted.fits.iter().map(from_file).collect::<Result<_, _>>()?;
+            Ok((fitted.workload.clone(), Workload { facts: fitted.facts, rows, fits }))
+        };
+        Ok(FittedModel {
+            device_type: file.device_type.clone(),
+            workloads: file.workloads.iter().map(workload).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The type of the devices that it answers for.
+    pub fn device_type(&self) -> &str {
+        &self.device_type
+    }
+
+    /// Facts of a workload that it has a model of.
+    pub fn facts(&self, workload: &str) -> Option<Facts> {
+        self.workloads.get(workload).map(|workload| workload.facts)
+    }
+
+    /// The fits of a workload, in the order in which they are asked.
+    pub fn fits(&self, workload: &str) -> &[Fit] {
+        self.workloads.get(workload).map_or(&[], |workload| &workload.fits)
+    }
+
+    /// The time of a step of a workload alone; `None` if no formula describes the setting.
+    pub fn answer(&self, workload: &str, setting: &Setting) -> Option<Answer> {
+        let workload = self.workloads.get(workload)?;
+        workload.measured(setting).or_else(|| workload.fits.iter().find_map(|fit| by_formula(fit, setting)))
+    }
+
+    /// Adds an observation of a workload, and fits its formulas again from where they are. Does nothing for a workload that it has
+    /// no model of.
+    pub fn observe(&mut self, workload: &str, observation: Observation) {
+        let Some(workload) = self.workloads.get_mut(workload) else { return };
+        workload.rows.push(observation);
+        for fit in &mut workload.fits {
+            if formula::applies(fit.formula, &observation.setting).is_ok() {
+                *fit = fit.again(&described(fit.formula, &workload.rows));
+            }
+        }
+    }
+}
+
+impl Workload {
+    /// The geometric mean of the rows of this configuration. A single row has the interval of the residuals of the best formula.
+    fn measured(&self, setting: &Setting) -> Option<Answer> {
+        let rows = || self.rows.iter().filter(|row| row.setting == *setting);
+        let count = rows().count();
+        if count == 0 {
+            return None;
+        }
+        let log = rows().map(|row| row.step_s.ln()).sum::<f64>() / count as f64;
+        let (scale, reach) = self.fits.first().map_or((0.0, 0.0), |fit| (fit.scale, fit.reach));
+        let half = reach * scale / (count as f64).sqrt();
+        let interval_s = ((log - half).exp(), (log + half).exp());
+        Some(Answer { step_s: log.exp(), interval_s, basis: Basis::Measured })
+    }
+}
+
+fn by_formula(fit: &Fit, setting: &Setting) -> Option<Answer> {
+    let (step_s, interval_s) = fit.predict(setting)?;
+    let basis = Basis::Formula { formula: fit.formula, is_extrapolated: fit.is_extrapolated(setting) };
+    Some(Answer { step_s, interval_s, basis })
+}
+
+fn described(formula: FormulaName, rows: &[Observation]) -> Vec<Observation> {
+    rows.iter().filter(|row| formula::applies(formula, &row.setting).is_ok()).copied().collect()
+}
+
+impl Throughput for FittedModel {
+    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+        if question.device_type != self.device_type || !question.co_runners.is_empty() {
+            return None;
+        }
+        let setting = Setting {
+            facts: self.facts(question.job.workload)?,
+            global_batch: question.job.global_batch?,
+            plan: question.job.plan?,
+            placement: Placement::of(question.placement),
+            cpus: question.cpus,
+            ranks_per_device: 1,
+        };
+        let Answer { step_s, interval_s: (lo, hi), .. } = self.answer(question.job.workload, &setting)?;
+        Some(Prediction { step_ns: step_s * 1e9, step_ns_ci: Some((lo * 1e9, hi * 1e9)) })
+    }
+}
+
+/// A row of a file as an observation.
+pub fn observation(facts: Facts, row: &FittedRow) -> Observation {
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    Observation {
+        setting: Setting {
+            facts,
+            global_batch: row.global_batch,
+            plan: row.plan,
+            placement: Placement::of(&row.placement),
+            cpus: row.cpus,
+            ranks_per_device: row.ranks_per_device,
+        },
+        step_s: seconds(row.step_ns),
+        forward_s: row.forward_ns.map(seconds),
+        synchronised_s: row.synchronised_ns.map(seconds),
+        updated_s: row.updated_ns.map(seconds),
+    }
+}
+
+/// Fits every formula that describes enough of the rows of a workload. `held_out` is the share of the configurations that the
+/// published errors are on.
+///
+/// # Errors
+/// Fails if no formula describes enough different configurations.
+pub fn fit_workload(
+    workload: &str,
+    facts: Facts,
+    rows: Vec<FittedRow>,
+    held_out: f64,
+    options: &Options,
+) -> Result<FittedWorkload, FitError> {
+    let observations: Vec<Observation> = rows.iter().map(|row| observation(facts, row)).collect();
+    let mut fits = Vec::new();
+    let mut most = None;
+    for &formula in FormulaName::ALL {
+        match fit(formula, &observations, options) {
+            Ok(mut fit) => {
+                let left_out = held_out::leave_one_out(&mut fit, &observations);
+                let held_out =
+                    held_out::held_out(formula, &observations, held_out, options).unwrap_or_default();
+                fits.push((fit, held_out::errors(&left_out), held_out::errors(&held_out)));
+            }
+            Err(error @ FitError::Time { .. }) => return Err(error),
+            Err(FitError::TooFew { found, needed }) => {
+                if most.is_none_or(|(most, _)| found > most) {
+                    most = Some((found, needed));
+                }
+            }
+        }
+    }
+    let error = |errors: &[schema::fitted::FitErrors]| {
+        errors.first().map_or(f64::INFINITY, |errors| errors.mean_percent)
+    };
+    fits.sort_by(|(_, a, _), (_, b, _)| error(a).total_cmp(&error(b)));
+    if let (true, Some((found, needed))) = (fits.is_empty(), most) {
+        return Err(FitError::TooFew { found, needed });
+    }
+    let fits = fits.into_iter().map(|(fit, leave_one_out, held_out)| FormulaFit {
+        leave_one_out,
+        held_out,
+        ..to_file(&fit)
+    });
+    Ok(FittedWorkload { workload: workload.into(), facts, rows, fits: fits.collect() })
+}
+
+/// A fit as a file has it, without its errors.
+fn to_file(fit: &Fit) -> FormulaFit {
+    let count = fit.priors.len();
+    let parameter = |(index, parameter): (usize, &formula::Parameter)| {
+        let prior = fit.priors[index];
+        let (log, half) = (fit.logarithms[index], 1.96 * fit.deviation(index));
+        FittedParameter {
+            name: parameter.name.into(),
+            unit: parameter.unit.into(),
+            value: log.exp(),
+            ci_lo: (log - half).exp(),
+            ci_hi: (log + half).exp(),
+            origin: match (prior.is_given(), fit.is_identified(index)) {
+                (true, _) => Origin::Given,
+                (_, true) => Origin::Fitted,
+                (_, false) => Origin::Assumed,
+            },
+            prior: prior.mean,
+            prior_sd: prior.sd,
+        }
+    };
+    FormulaFit {
+        formula: fit.formula,
+        rows: fit.rows as u32,
+        scale: fit.scale,
+        reach: fit.reach,
+        parameters: formula::parameters(fit.formula).iter().enumerate().map(parameter).collect(),
+        covariance: (0..count)
+            .map(|row| (0..count).map(|column| fit.covariance[(row, column)]).collect())
+            .collect(),
+        leave_one_out: Vec::new(),
+        held_out: Vec::new(),
+    }
+}
+
+fn from_file(file: &FormulaFit) -> Result<Fit, OtherParameters> {
+    let names = file.parameters.iter().map(|parameter| parameter.name.as_str());
+    if !names.eq(formula::parameters(file.formula).iter().map(|parameter| parameter.name)) {
+        return Err(OtherParameters { formula: file.formula });
+    }
+    let mut logarithms = Parameters::zeros();
+    let mut covariance = SMatrix::zeros();
+    for (row, parameter) in file.parameters.iter().enumerate() {
+        logarithms[row] = parameter.value.ln();
+        for (column, value) in file.covariance[row].iter().enumerate() {
+            covariance[(row, column)] = *value;
+        }
+    }
+    let prior = |parameter: &FittedParameter| Prior { mean: parameter.prior, sd: parameter.prior_sd };
+    Ok(Fit {
+        formula: file.formula,
+        priors: file.parameters.iter().map(prior).collect(),
+        logarithms,
+        covariance,
+        scale: file.scale,
+        reach: file.reach,
+        rows: file.rows as usize,
+    })
+}

@@ -1,0 +1,176 @@
+//! Errors of a fit on configurations that it was not fitted to.
+
+use schema::{
+    fitted::{FitErrors, FormulaName},
+    plan::{Plan, Precision},
+};
+
+use crate::{
+    Fit, Observation, Options,
+    fit::{FEWEST, fit_described},
+    formula,
+};
+
+/// The prediction of a row that was left out of the fit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LeftOut {
+    pub plan: Plan,
+    pub measured_s: f64,
+    pub predicted_s: f64,
+    /// The 95 % interval.
+    pub interval_s: (f64, f64),
+}
+
+impl LeftOut {
+    /// `|predicted / measured - 1|`, in percent.
+    pub fn error_percent(&self) -> f64 {
+        100.0 * (self.predicted_s / self.measured_s - 1.0).abs()
+    }
+
+    fn is_covered(&self) -> bool {
+        (self.interval_s.0..=self.interval_s.1).contains(&self.measured_s)
+    }
+}
+
+/// Predicts rows that were not fitted to.
+pub fn predict(fit: &Fit, observations: &[Observation]) -> Vec<LeftOut> {
+    let of = |row: &Observation| {
+        let (predicted_s, interval_s) = fit.predict(&row.setting)?;
+        Some(LeftOut { plan: row.setting.plan, measured_s: row.step_s, predicted_s, interval_s })
+    };
+    observations.iter().filter_map(of).collect()
+}
+
+/// The most parts into which configurations are divided to leave out one after another.
+const MOST_PARTS: usize = 100;
+
+/// Fits again without each configuration in turn, predicts it, and sets the reach of the intervals of `fit` so that they would have
+/// covered 95 % of these predictions. Of more than a hundred configurations, a hundredth is left out at a time.
+pub fn leave_one_out(fit: &mut Fit, observations: &[Observation]) -> Vec<LeftOut> {
+    let described: Vec<Observation> = observations
+        .iter()
+        .filter(|row| formula::applies(fit.formula, &row.setting).is_ok())
+        .copied()
+        .collect();
+    let (numbers, count) = numbers(&described);
+    if count <= FEWEST {
+        return Vec::new();
+    }
+    let mut left_out = Vec::new();
+    // Sizes of residuals over their standard deviations.
+    let mut ratios = Vec::new();
+    let parts = count.min(MOST_PARTS);
+    for part in 0..parts {
+        let rows = described.iter().zip(&numbers);
+        let (own, others): (Vec<_>, Vec<_>) = rows.partition(|(_, number)| *number % parts == part);
+        let others: Vec<Observation> = others.into_iter().map(|(row, _)| *row).collect();
+        let again = fit.again(&others);
+        for (row, _) in own {
+            let (log, derivatives) = formula::log_step(fit.formula, &again.logarithms, &row.setting).total;
+            let deviation = again.variance(&derivatives).sqrt();
+            ratios.push((log - row.step_s.ln()).abs() / deviation);
+            left_out.push((log, deviation, *row));
+        }
+    }
+    fit.reach = reach(&mut ratios);
+    let of = |(log, deviation, row): (f64, f64, Observation)| {
+        let half = fit.reach * deviation;
+        let interval_s = ((log - half).exp(), (log + half).exp());
+        LeftOut { plan: row.setting.plan, measured_s: row.step_s, predicted_s: log.exp(), interval_s }
+    };
+    left_out.into_iter().map(of).collect()
+}
+
+/// The 95 % quantile of sizes, as that of split conformal prediction (Lei et al., JASA 2018): the `ceil(0.95 (n + 1))`-th of n, or the
+/// largest. At least that of a normal distribution.
+fn reach(ratios: &mut [f64]) -> f64 {
+    const NORMAL: f64 = 1.96;
+    ratios.sort_by(f64::total_cmp);
+    let rank = (0.95 * (ratios.len() + 1) as f64).ceil() as usize;
+    ratios.get(rank.clamp(1, ratios.len().max(1)) - 1).copied().unwrap_or(NORMAL).max(NORMAL)
+}
+
+/// Fits to a share of the configurations, chosen by the seed, and predicts the others. `None` if too few are left to fit to.
+pub fn held_out(
+    formula: FormulaName,
+    observations: &[Observation],
+    share: f64,
+    options: &Options,
+) -> Option<Vec<LeftOut>> {
+    let described: Vec<Observation> =
+        observations.iter().filter(|row| formula::applies(formula, &row.setting).is_ok()).copied().collect();
+    let (numbers, count) = numbers(&described);
+    let mut order: Vec<usize> = (0..count).collect();
+    fastrand::Rng::with_seed(options.seed).shuffle(&mut order);
+    let kept = (count as f64 * (1.0 - share)).round() as usize;
+    let (own, others): (Vec<_>, Vec<_>) =
+        described.into_iter().zip(numbers).partition(|(_, number)| order[..kept].contains(number));
+    let [own, others] = [own, others].map(|rows| rows.into_iter().map(|(row, _)| row).collect::<Vec<_>>());
+    if kept < FEWEST || others.is_empty() {
+        return None;
+    }
+    let mut fit = fit_described(formula, &own, options);
+    leave_one_out(&mut fit, &own);
+    Some(predict(&fit, &others))
+}
+
+/// The number of the configuration of each row, counted from 0 in the order in which they appear, and how many there are.
+fn numbers(observations: &[Observation]) -> (Vec<usize>, usize) {
+    let mut first: Vec<usize> = Vec::new();
+    let mut number = |(index, row): (usize, &Observation)| {
+        let known = first.iter().position(|first| observations[*first].setting == row.setting);
+        known.unwrap_or_else(|| {
+            first.push(index);
+            first.len() - 1
+        })
+    };
+    let numbers = observations.iter().enumerate().map(&mut number).collect();
+    (numbers, first.len())
+}
+
+/// The family of a plan, by which errors are listed.
+pub fn family(plan: &Plan) -> &'static str {
+    match plan {
+        Plan { tp: 2.., .. } | Plan { pp: 2.., .. } => "3d",
+        Plan { offload: true, .. } => "offload",
+        Plan { zero: 1.., .. } => "zero",
+        Plan { precision: Precision::Bf16, .. } => "bf16",
+        Plan { gc: true, .. } => "gc",
+        _ => "dp",
+    }
+}
+
+/// The errors of all rows, and of the rows of each family if there are several.
+pub fn errors(left_out: &[LeftOut]) -> Vec<FitErrors> {
+    let mut families: Vec<&str> = left_out.iter().map(|row| family(&row.plan)).collect();
+    families.sort_unstable();
+    families.dedup();
+    let of = |name: &str, rows: &[&LeftOut]| {
+        let mut percents: Vec<f64> = rows.iter().map(|row| row.error_percent()).collect();
+        percents.sort_by(f64::total_cmp);
+        let count = percents.len() as f64;
+        let covered = rows.iter().filter(|row| row.is_covered()).count() as f64;
+        // The rank of the nearest.
+        let p95 = percents[((0.95 * count).ceil() as usize).max(1) - 1];
+        FitErrors {
+            plans: name.into(),
+            rows: rows.len() as u32,
+            mean_percent: percents.iter().sum::<f64>() / count,
+            p95_percent: p95,
+            max_percent: percents[percents.len() - 1],
+            covered_percent: 100.0 * covered / count,
+        }
+    };
+    let mut errors = Vec::new();
+    if left_out.is_empty() {
+        return errors;
+    }
+    errors.push(of("all", &left_out.iter().collect::<Vec<_>>()));
+    if families.len() > 1 {
+        for name in families {
+            let rows: Vec<&LeftOut> = left_out.iter().filter(|row| family(&row.plan) == name).collect();
+            errors.push(of(name, &rows));
+        }
+    }
+    errors
+}

@@ -1,0 +1,251 @@
+//! `MODEL.json`: formulas fitted to measured step times, the rows that they were fitted to, and their errors.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    plan::Plan,
+    rows::words,
+    run_dir::{RunError, read_json_of, write_json},
+};
+
+/// The format that this version writes and reads.
+const FORMAT: u32 = 1;
+
+words! {
+    /// The formulas for the time of a step.
+    FormulaName {
+        /// All plans: data, tensor and pipeline parallelism, ZeRO, gc, offload, bf16.
+        Tandem = "tandem",
+        /// Plain data parallelism with batches of every size.
+        TandemBatches = "tandem-batches",
+        /// Rubick's for data parallelism, ZeRO and offload.
+        Rubick = "rubick",
+        /// Rubick's for tensor and pipeline parallelism.
+        Rubick3d = "rubick-3d",
+        /// The seven parameters of Pollux.
+        Pollux = "pollux",
+    }
+}
+
+words! {
+    /// How the value of a parameter was found.
+    Origin {
+        /// The rows determine it.
+        Fitted = "fitted",
+        /// The rows say little of it, so that it is close to what was assumed before.
+        Assumed = "assumed",
+        /// It was measured in another way, or follows from the rows, and is not fitted.
+        Given = "given",
+    }
+}
+
+words! {
+    /// The layouts of the files that rows come from.
+    Layout {
+        /// A run of `profile`.
+        Run = "run",
+        /// A table of `profile export`.
+        Export = "export",
+        /// Iteration times of the artifact of Rubick: `exec_plan,placement,iter_time,..`.
+        Rubick = "rubick",
+        /// Step times of the artifact of Pollux: `placement,local_bsz,step_time,..`.
+        Pollux = "pollux",
+    }
+}
+
+/// Models of the step times of workloads on devices of one type.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelFile {
+    pub format: u32,
+    /// The program that made the fit.
+    pub version: String,
+    pub seed: u64,
+    /// The type of the devices of all rows.
+    pub device_type: String,
+    pub sources: Vec<ModelSource>,
+    pub workloads: Vec<FittedWorkload>,
+}
+
+/// Where rows come from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelSource {
+    /// The last part of the path of the run or the file.
+    pub name: String,
+    pub layout: Layout,
+    /// Number of rows that were fitted to.
+    pub rows: u32,
+    /// The BLAKE3 digest of the file of the rows.
+    pub blake3: String,
+}
+
+/// The fits of a workload, in the order in which they are asked: the one with the smallest error comes first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FittedWorkload {
+    pub workload: String,
+    pub facts: Facts,
+    pub rows: Vec<FittedRow>,
+    pub fits: Vec<FormulaFit>,
+}
+
+/// What formulas need to know of a model; absent where it is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Facts {
+    /// Number of trainable parameters.
+    pub parameters: Option<u64>,
+    pub layers: Option<u32>,
+    /// Positions of a sample.
+    pub sequence: Option<u32>,
+    /// Width of the hidden layers.
+    pub hidden: Option<u32>,
+}
+
+/// A row that was fitted to: a configuration of the workload, and what was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FittedRow {
+    /// The number of its source.
+    pub source: u32,
+    pub global_batch: u32,
+    pub plan: Plan,
+    /// Number of devices on each node.
+    pub placement: Vec<u32>,
+    /// Cores of the host for each rank.
+    pub cpus: Option<u16>,
+    /// Ranks on each device.
+    pub ranks_per_device: u32,
+    pub step_ns: u64,
+    /// Means of parts of the step, if they were measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forward_ns: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub synchronised_ns: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated_ns: Option<u64>,
+    /// Peak of tensor memory of the largest rank.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_memory_bytes: Option<u64>,
+}
+
+/// A formula and its parameters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FormulaFit {
+    pub formula: FormulaName,
+    /// Number of rows that the formula describes.
+    pub rows: u32,
+    /// Scale of the residuals of logarithms of times.
+    pub scale: f64,
+    /// Half of a 95 % interval over the standard deviation, both of the logarithm.
+    pub reach: f64,
+    pub parameters: Vec<FittedParameter>,
+    /// Covariance of the logarithms of the parameters, row by row.
+    pub covariance: Vec<Vec<f64>>,
+    /// Errors on configurations that were left out of a fit, one after another.
+    pub leave_one_out: Vec<FitErrors>,
+    /// Errors on a part of the configurations, chosen by the seed, of a fit to the others.
+    pub held_out: Vec<FitErrors>,
+}
+
+/// A parameter with its 95 % interval.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FittedParameter {
+    pub name: String,
+    pub unit: String,
+    pub value: f64,
+    pub ci_lo: f64,
+    pub ci_hi: f64,
+    pub origin: Origin,
+    /// Median of what was assumed before the fit, and the standard deviation of its logarithm; 0 if the value is given.
+    pub prior: f64,
+    pub prior_sd: f64,
+}
+
+/// Errors of predictions of rows that were not fitted to: `|predicted / measured - 1|`, in percent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FitErrors {
+    /// Family of the plans, or `all`.
+    pub plans: String,
+    pub rows: u32,
+    pub mean_percent: f64,
+    pub p95_percent: f64,
+    pub max_percent: f64,
+    /// Share of the rows that lie in the predicted 95 % interval.
+    pub covered_percent: f64,
+}
+
+impl ModelFile {
+    /// The format of new files.
+    pub const FORMAT: u32 = FORMAT;
+
+    /// # Errors
+    /// The file cannot be read, is torn, is of a newer format, or is no model.
+    pub fn read(path: &Path) -> Result<ModelFile, RunError> {
+        let remedy = |message: String| RunError::Parse { file: path.into(), message };
+        let again = "; fit again with `sched fit`";
+        let file: ModelFile = match read_json_of(path, FORMAT) {
+            Ok(file) => file.ok_or_else(|| remedy(format!("is of an older format{again}")))?,
+            Err(RunError::Parse { message, .. }) => return Err(remedy(format!("{message}{again}"))),
+            Err(other) => return Err(other),
+        };
+        match file.problem() {
+            Some(problem) => Err(remedy(format!("{problem}{again}"))),
+            None => Ok(file),
+        }
+    }
+
+    /// Replaces the file at `path` atomically.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), RunError> {
+        write_json(path, self)
+    }
+
+    /// What is inconsistent, and where.
+    fn problem(&self) -> Option<String> {
+        for workload in &self.workloads {
+            let of = format!("workload '{}'", workload.workload);
+            for (number, row) in workload.rows.iter().enumerate() {
+                let wrong = if row.step_ns == 0 {
+                    "has a step_ns of 0"
+                } else if row.placement.iter().sum::<u32>() == 0 || row.ranks_per_device == 0 {
+                    "has no devices"
+                } else if row.global_batch == 0 {
+                    "has no samples"
+                } else if row.source as usize >= self.sources.len() {
+                    "names a source that the file does not have"
+                } else {
+                    continue;
+                };
+                return Some(format!("{of}: row {number} {wrong}"));
+            }
+            for fit in &workload.fits {
+                let of = format!("{of}: formula '{}'", fit.formula);
+                let count = fit.parameters.len();
+                let is_square =
+                    fit.covariance.len() == count && fit.covariance.iter().all(|row| row.len() == count);
+                if !is_square {
+                    return Some(format!("{of}: the covariance is not of {count} parameters"));
+                }
+                if !(fit.scale > 0.0 && fit.reach > 0.0) {
+                    return Some(format!("{of}: scale and reach are above 0"));
+                }
+                let is_wrong = |parameter: &&FittedParameter| {
+                    !(parameter.value > 0.0 && parameter.prior > 0.0 && parameter.prior_sd >= 0.0)
+                };
+                if let Some(parameter) = fit.parameters.iter().find(is_wrong) {
+                    return Some(format!("{of}: parameter '{}' is not above 0", parameter.name));
+                }
+            }
+        }
+        None
+    }
+}
